@@ -1,0 +1,158 @@
+/**
+ * Every error in one table.
+ *
+ * A code says who can act: STATE_* the client starts again, INPUT_* the client answers better, REPLAY_* the author
+ * fixes the tool, LIMIT_* and SERVER_* the operator, PEER_* the other side. `rpc` is the JSON-RPC code, `http` the
+ * status at 2026-07-28, `sentence` the one thing a client may read. Details go into `message` (for the author and
+ * the log) and never onto the wire, unless the row is marked `open`: its details describe the client's own request.
+ */
+
+interface ErrorRow {
+  readonly rpc: number
+  readonly http: number
+  readonly sentence: string
+  readonly open?: true
+}
+
+export const ERRORS = {
+  STATE_INVALID: { rpc: -32602, http: 200, sentence: 'Invalid or expired requestState' },
+
+  INPUT_MALFORMED: {
+    rpc: -32602,
+    http: 200,
+    sentence: 'inputResponses must be an object that maps each key to a result object',
+    open: true,
+  },
+  INPUT_REJECTED: { rpc: -32602, http: 200, sentence: 'The answers did not fit the question', open: true },
+
+  REPLAY_DIVERGED: {
+    rpc: -32603,
+    http: 200,
+    sentence: 'This tool changed while the call was open. Start the call again',
+  },
+  REPLAY_NAME_REUSED: { rpc: -32603, http: 200, sentence: 'This tool is faulty and cannot finish the call' },
+  REPLAY_KIND_CHANGED: {
+    rpc: -32603,
+    http: 200,
+    sentence: 'This tool changed while the call was open. Start the call again',
+  },
+  REPLAY_QUESTION_CHANGES: {
+    rpc: -32603,
+    http: 200,
+    sentence: 'This tool asks a different question on every round and cannot finish the call',
+  },
+  REPLAY_OPEN_QUESTION: {
+    rpc: -32603,
+    http: 200,
+    sentence: 'This tool is faulty and cannot finish the call',
+  },
+  REPLAY_NOT_JSON: { rpc: -32603, http: 200, sentence: 'This tool is faulty and cannot finish the call' },
+  REPLAY_UNSTABLE: { rpc: -32603, http: 200, sentence: 'This tool does not replay the same way twice' },
+
+  LIMIT_ROUNDS: { rpc: -32603, http: 200, sentence: 'This call needs more rounds than the server allows' },
+  LIMIT_ENTRIES: { rpc: -32603, http: 200, sentence: 'This call does more steps than the server allows' },
+  LIMIT_QUESTIONS: { rpc: -32603, http: 200, sentence: 'This call asks more at once than the server allows' },
+  LIMIT_STATE_BYTES: { rpc: -32603, http: 200, sentence: 'This call remembers more than the server allows' },
+  LIMIT_BODY: { rpc: -32000, http: 413, sentence: 'The request body is too large' },
+  LIMIT_JSON: {
+    rpc: -32600,
+    http: 400,
+    sentence: 'The JSON is nested too deep or has too many keys',
+    open: true,
+  },
+
+  SERVER_DRAINING: {
+    rpc: -32000,
+    http: 503,
+    sentence: 'This instance is shutting down. Send the request again',
+  },
+  SERVER_INTERNAL: { rpc: -32603, http: 200, sentence: 'Internal error' },
+
+  PEER_PARSE: { rpc: -32700, http: 400, sentence: 'The body is not valid JSON', open: true },
+  PEER_REQUEST: { rpc: -32600, http: 400, sentence: 'The message is not a JSON-RPC request', open: true },
+  PEER_METHOD: { rpc: -32601, http: 404, sentence: 'Method not found', open: true },
+  PEER_META: { rpc: -32602, http: 400, sentence: 'params._meta lacks a required key', open: true },
+  PEER_PARAMS: { rpc: -32602, http: 200, sentence: 'Invalid params', open: true },
+  PEER_RESOURCE: { rpc: -32602, http: 200, sentence: 'Resource not found', open: true },
+  PEER_HEADER: { rpc: -32020, http: 400, sentence: 'A header does not match the body', open: true },
+  PEER_CAPABILITY: { rpc: -32021, http: 400, sentence: 'The client lacks a required capability', open: true },
+  PEER_VERSION: { rpc: -32022, http: 400, sentence: 'Unsupported protocol version', open: true },
+  PEER_MEDIA_TYPE: { rpc: -32000, http: 415, sentence: 'Content-Type must be application/json', open: true },
+  PEER_HTTP_METHOD: {
+    rpc: -32000,
+    http: 405,
+    sentence: 'Method not allowed: this endpoint takes POST',
+    open: true,
+  },
+  PEER_HOST: { rpc: -32000, http: 403, sentence: 'This Host is not allowed', open: true },
+  PEER_ORIGIN: { rpc: -32000, http: 403, sentence: 'This Origin is not allowed', open: true },
+  PEER_UNAUTHENTICATED: { rpc: -32000, http: 401, sentence: 'Authentication required' },
+} as const
+
+export type ErrorCode = keyof typeof ERRORS
+
+export interface RondoErrorOptions {
+  /** JSON-RPC `error.data`; sent to the client. */
+  data?: unknown
+  /** What really happened; for the log, never sent. */
+  cause?: unknown
+}
+
+/** A call cannot proceed. `code` is stable; `message` is for the author and the log. */
+export class RondoError extends Error {
+  readonly code: ErrorCode
+  readonly data: unknown
+
+  constructor(code: ErrorCode, detail?: string, options: RondoErrorOptions = {}) {
+    super(`[${code}] ${detail ?? ERRORS[code].sentence}`, { cause: options.cause })
+    this.name = 'RondoError'
+    this.code = code
+    this.data = options.data
+  }
+
+  /** The JSON-RPC error code. */
+  get rpc(): number {
+    return ERRORS[this.code].rpc
+  }
+
+  /** The HTTP status at 2026-07-28. */
+  get http(): number {
+    return ERRORS[this.code].http
+  }
+
+  /** What a client may read. */
+  get sentence(): string {
+    const row: ErrorRow = ERRORS[this.code]
+    if (!row.open) return row.sentence
+    const detail = this.message.slice(this.code.length + 3)
+    return detail === '' ? row.sentence : detail
+  }
+}
+
+/** A tool's own failure whose message is meant for the client: it becomes an `isError` result with this text. */
+export class ToolError extends Error {
+  constructor(message: string, options?: { cause?: unknown }) {
+    super(message, options)
+    this.name = 'ToolError'
+  }
+}
+
+/** The user said no to a question. Uncaught, it ends the call politely. */
+export class InputDeclined extends ToolError {
+  readonly key: string
+  constructor(key: string) {
+    super(`The user declined to answer "${key}". Nothing more was done.`)
+    this.name = 'InputDeclined'
+    this.key = key
+  }
+}
+
+/** The user dismissed a question without answering. Uncaught, it ends the call politely. */
+export class InputCancelled extends ToolError {
+  readonly key: string
+  constructor(key: string) {
+    super(`The question "${key}" was dismissed without an answer. Nothing more was done.`)
+    this.name = 'InputCancelled'
+    this.key = key
+  }
+}

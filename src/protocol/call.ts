@@ -1,0 +1,88 @@
+/**
+ * What a client asks of the server, whatever dialect it came in.
+ *
+ * A revision's `decode.ts` turns bytes into a `Call`; nothing above the codec knows a wire field. A `Call` says
+ * everything about the request: no connection, no session and no earlier request is needed to serve it.
+ */
+
+import type { ClientCapabilities, LogLevel } from './wire.ts'
+
+export type RequestId = string | number
+
+/** Who calls and in which dialect; every request carries it. */
+export interface Envelope {
+  readonly id: RequestId
+  readonly protocolVersion: string
+  readonly capabilities: ClientCapabilities
+  readonly clientInfo?: { readonly name: string; readonly version: string; readonly title?: string }
+  readonly progressToken?: string | number
+  readonly logLevel?: LogLevel
+  readonly trace?: Readonly<Record<string, string>>
+}
+
+export type FlowMethod = 'tools/call' | 'prompts/get' | 'resources/read'
+
+/** A request that may take several rounds. `target` is the tool's or prompt's name, or the resource's URI. */
+export interface FlowCall extends Envelope {
+  readonly kind: 'flow'
+  readonly method: FlowMethod
+  readonly target: string
+  readonly args: Readonly<Record<string, unknown>>
+  readonly inputResponses?: Readonly<Record<string, unknown>>
+  readonly requestState?: string
+}
+
+export type Listing = 'tools' | 'prompts' | 'resources' | 'templates'
+
+export interface ListCall extends Envelope {
+  readonly kind: 'list'
+  readonly listing: Listing
+  readonly cursor?: string
+}
+
+export interface DiscoverCall extends Envelope {
+  readonly kind: 'discover'
+}
+
+export interface CompleteCall extends Envelope {
+  readonly kind: 'complete'
+  readonly ref:
+    | { readonly kind: 'prompt'; readonly name: string }
+    | { readonly kind: 'template'; readonly uri: string }
+  readonly argument: { readonly name: string; readonly value: string }
+  readonly context: Readonly<Record<string, string>>
+}
+
+export interface ListenFilter {
+  readonly toolsListChanged?: boolean
+  readonly promptsListChanged?: boolean
+  readonly resourcesListChanged?: boolean
+  readonly resourceSubscriptions?: readonly string[]
+}
+
+export interface ListenCall extends Envelope {
+  readonly kind: 'listen'
+  readonly filter: ListenFilter
+}
+
+export type Call = FlowCall | ListCall | DiscoverCall | CompleteCall | ListenCall
+
+/** The live line back to the client while one request runs. */
+export interface Line {
+  /** Sends a notification on this request's own stream (progress, log). Opens the stream if need be. */
+  notify(method: string, params: Record<string, unknown>): void
+  /** True once the client has gone or cancelled. */
+  readonly closed: boolean
+  /** Calls `listener` once when the client goes or cancels; gives a function that stops listening. */
+  onClose(listener: () => void): () => void
+}
+
+/** Who the authenticated caller is. Absent means anonymous. */
+export interface Principal {
+  readonly subject: string
+  readonly issuer?: string
+  /** The OAuth client, where the subject alone does not tell callers apart. */
+  readonly client?: string
+  /** What the authenticator wants handlers to see. Never the bearer token itself. */
+  readonly claims?: Readonly<Record<string, unknown>>
+}

@@ -1,0 +1,122 @@
+/**
+ * Shapes that have the same form in every revision: questions, answers, content, capabilities.
+ */
+
+export type LogLevel = 'debug' | 'info' | 'notice' | 'warning' | 'error' | 'critical' | 'alert' | 'emergency'
+
+export const LOG_LEVELS: readonly LogLevel[] = [
+  'debug',
+  'info',
+  'notice',
+  'warning',
+  'error',
+  'critical',
+  'alert',
+  'emergency',
+]
+
+export interface ClientCapabilities {
+  readonly elicitation?: { readonly form?: object; readonly url?: object }
+  readonly sampling?: { readonly tools?: object; readonly context?: object }
+  readonly roots?: object
+  readonly extensions?: Readonly<Record<string, unknown>>
+  readonly [other: string]: unknown
+}
+
+export type JsonSchema = { readonly [keyword: string]: unknown }
+
+export interface ElicitFormParams {
+  readonly mode: 'form'
+  readonly message: string
+  readonly requestedSchema: JsonSchema
+}
+
+export interface ElicitUrlParams {
+  readonly mode: 'url'
+  readonly message: string
+  readonly url: string
+}
+
+export interface SamplingParams {
+  readonly messages: readonly unknown[]
+  readonly maxTokens: number
+  readonly [other: string]: unknown
+}
+
+export type InputRequest =
+  | { readonly method: 'elicitation/create'; readonly params: ElicitFormParams | ElicitUrlParams }
+  | { readonly method: 'sampling/createMessage'; readonly params: SamplingParams }
+  | { readonly method: 'roots/list'; readonly params?: Readonly<Record<string, unknown>> }
+
+export type InputRequests = Readonly<Record<string, InputRequest>>
+
+export type ElicitContent = Readonly<Record<string, string | number | boolean | readonly string[]>>
+
+export interface ElicitResult {
+  readonly action: 'accept' | 'decline' | 'cancel'
+  readonly content?: ElicitContent
+}
+
+export interface CreateMessageResult {
+  readonly role: 'user' | 'assistant'
+  readonly content: unknown
+  readonly model: string
+  readonly stopReason?: string
+  readonly [other: string]: unknown
+}
+
+export interface Root {
+  readonly uri: string
+  readonly name?: string
+}
+
+export interface ListRootsResult {
+  readonly roots: readonly Root[]
+}
+
+export type InputResponse = ElicitResult | CreateMessageResult | ListRootsResult
+
+export type InputResponses = Readonly<Record<string, InputResponse>>
+
+export interface Annotations {
+  readonly audience?: readonly ('user' | 'assistant')[]
+  readonly priority?: number
+  readonly lastModified?: string
+}
+
+interface ContentCommon {
+  readonly annotations?: Annotations
+  readonly _meta?: Readonly<Record<string, unknown>>
+}
+
+export type ResourceContents =
+  | {
+      readonly uri: string
+      readonly mimeType?: string
+      readonly text: string
+      readonly _meta?: Readonly<Record<string, unknown>>
+    }
+  | {
+      readonly uri: string
+      readonly mimeType?: string
+      readonly blob: string
+      readonly _meta?: Readonly<Record<string, unknown>>
+    }
+
+export type ContentBlock =
+  | ({ readonly type: 'text'; readonly text: string } & ContentCommon)
+  | ({ readonly type: 'image' | 'audio'; readonly data: string; readonly mimeType: string } & ContentCommon)
+  | ({ readonly type: 'resource'; readonly resource: ResourceContents } & ContentCommon)
+  | ({
+      readonly type: 'resource_link'
+      readonly uri: string
+      readonly name: string
+      readonly title?: string
+      readonly description?: string
+      readonly mimeType?: string
+    } & ContentCommon)
+
+export interface PromptMessage {
+  readonly role: 'user' | 'assistant'
+  readonly content: ContentBlock
+}

@@ -1,0 +1,115 @@
+/**
+ * What an author has inside a handler. Types only: `replay/` makes it work.
+ */
+
+import type { StandardJSONSchemaV1, StandardSchemaV1 } from '@standard-schema/spec'
+import type { Principal } from '../protocol/call.ts'
+import type {
+  ClientCapabilities,
+  CreateMessageResult,
+  ElicitContent,
+  InputResponses,
+  JsonSchema,
+  LogLevel,
+  Root,
+  SamplingParams,
+} from '../protocol/wire.ts'
+
+/** A schema that validates and tells its own JSON Schema: zod 4.2 and later, arktype, valibot with its converter. */
+export type StandardSchema<Input = unknown, Output = Input> = StandardSchemaV1<Input, Output> &
+  StandardJSONSchemaV1<Input, Output>
+
+/** Any Standard Schema that gives JSON Schema, or plain JSON Schema 2020-12. */
+export type Schema = StandardSchema | JsonSchema
+
+/** What a schema's values look like to the handler. Plain JSON Schema gives a record of unknown values. */
+export type Infer<S, Plain = Record<string, unknown>> =
+  S extends StandardSchemaV1<infer _In, infer Out> ? Out : Plain
+
+export interface Question<S extends Schema = Schema> {
+  /** What the user reads. Keep clocks, rates and random values out of it: a reworded question is asked again. */
+  message: string
+  /** A flat object of string, number, boolean and enum fields. */
+  schema: S
+  /** Why a field that looks like a secret is none. Without it such a field is refused. */
+  allowSecretLike?: string
+}
+
+export type Outcome<T> =
+  | { readonly action: 'accept'; readonly content: T }
+  | { readonly action: 'decline' }
+  | { readonly action: 'cancel' }
+
+export interface ConfirmOptions {
+  /** The label of the yes-or-no field. */
+  label?: string
+}
+
+export interface EffectInfo {
+  /** The same on every attempt of this effect in this flow: hand it to the other side as its idempotency key. */
+  readonly key: string
+  readonly signal: AbortSignal
+}
+
+export interface StepInfo {
+  readonly signal: AbortSignal
+}
+
+/** What a client can be asked. */
+export type AskKind = 'form' | 'url' | 'sampling' | 'roots'
+
+export interface Context {
+  /** Asks the user and gives the validated content. A decline or a cancel throws and, uncaught, ends the call politely. */
+  ask<S extends Schema>(key: string, question: Question<S>): Promise<Infer<S, ElicitContent>>
+  /** Asks the user and gives the whole outcome: accept with content, decline, cancel. */
+  elicit<S extends Schema>(key: string, question: Question<S>): Promise<Outcome<Infer<S, ElicitContent>>>
+  /** True only on an explicit yes to exactly this question. Where nobody can be asked the call ends, unconfirmed. */
+  confirm(key: string, message: string, options?: ConfirmOptions): Promise<boolean>
+  /** Asks the user to open a URL. Resolving means consent to open it, not that anything was completed there. */
+  visit(key: string, page: { message: string; url: string }): Promise<void>
+  /** Asks the client's model. */
+  sample(key: string, params: SamplingParams): Promise<CreateMessageResult>
+  /** Asks the client for its roots. */
+  roots(key?: string): Promise<readonly Root[]>
+
+  /** Runs `fn` once per flow and remembers what it gave (JSON). It may run again after a crash. */
+  step<T>(key: string, fn: (info: StepInfo) => T | Promise<T>): Promise<T>
+  /** A step that changes the world. `fn` gets an idempotency key that never changes within the flow. */
+  effect<T>(key: string, fn: (info: EffectInfo) => T | Promise<T>): Promise<T>
+  /** A place where the call may be moved to another instance. Steps and asks are such places already. */
+  checkpoint(): Promise<void>
+
+  /** The time of the last thing that happened in this flow, in ms; the same on every replay. */
+  now(): number
+  /** A UUID that is the same on every replay. With a name it does not depend on how many were drawn before. */
+  uuid(name?: string): string
+  /** A number in [0, 1) that is the same on every replay. */
+  random(name?: string): number
+
+  /** Tells the client how far the work is, if it asked to know. Must grow from call to call. */
+  progress(progress: number, total?: number, message?: string): void
+  /** Sends a log message to the client, if it asked for this level. */
+  log(level: LogLevel, data: unknown, logger?: string): void
+  /** Fires when the client is gone, or when the call is suspended or has ended. */
+  readonly signal: AbortSignal
+  /** Runs `fn` when this run of the handler is suspended or ends, last registered first. */
+  defer(fn: () => void | Promise<void>): void
+
+  readonly principal: Principal | undefined
+  readonly client: {
+    readonly name?: string
+    readonly version?: string
+    readonly capabilities: ClientCapabilities
+  }
+  readonly protocolVersion: string
+  /** 1 on the first request of the flow. */
+  readonly round: number
+  /** The id of the flow: the same in every round, for logs and correlation. */
+  readonly flow: string
+  /** True if the client can be asked this. */
+  can(kind: AskKind): boolean
+
+  /** The manual form: the answers as they came, and the string this handler returned as its state. */
+  readonly inputResponses: InputResponses | undefined
+  readonly requestState: string | undefined
+}
