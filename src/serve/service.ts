@@ -1,0 +1,42 @@
+/**
+ * The seam between the entrances (HTTP, fetch, stdio) and what is served. An entrance turns bytes into a `Call`, asks
+ * the service, and turns the `Reply` into bytes; it knows nothing of tools, journals or seals.
+ */
+
+import type { Call, Line, ListenCall, Principal } from '../protocol/call.ts'
+import type { Reply } from '../protocol/reply.ts'
+
+/** A tool argument that clients mirror into an `Mcp-Param-…` header (`x-mcp-header` in its input schema). */
+export interface ParamHeader {
+  /** The part after `Mcp-Param-`. */
+  readonly header: string
+  /** Where the argument is in `arguments`. */
+  readonly path: readonly string[]
+}
+
+export type Change =
+  | { readonly kind: 'tools' }
+  | { readonly kind: 'prompts' }
+  | { readonly kind: 'resources' }
+  | { readonly kind: 'resource'; readonly uri: string }
+
+/** Carries list changes to open subscriptions. Instances that share one tell each other's subscribers too. */
+export interface ChangeBus {
+  publish(change: Change): void
+  subscribe(listener: (change: Change) => void): () => void
+}
+
+export interface Service {
+  readonly serverInfo: { readonly name: string; readonly version: string; readonly title?: string }
+  readonly supportedVersions: readonly string[]
+  readonly changes: ChangeBus
+  /** Answers everything but `subscriptions/listen`, which the entrances serve from `changes`. Never rejects. */
+  answer(
+    call: Exclude<Call, ListenCall>,
+    principal: Principal | undefined,
+    line: Line,
+  ): Reply | Promise<Reply>
+  paramHeaders(tool: string): readonly ParamHeader[]
+  /** True from the moment the process was told to stop. */
+  readonly draining: boolean
+}
