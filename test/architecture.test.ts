@@ -1,0 +1,178 @@
+/** Keeps the arrows, names and sizes of ARCHITECTURE.md; each rule is first shown to catch a tree that breaks it. */
+
+import { readdirSync, readFileSync } from 'node:fs'
+import { join, relative, sep } from 'node:path'
+import { describe, expect, it } from 'vitest'
+import { checkArchitecture, countLines, LONG_LINES, type SourceTree } from './support/check-architecture.ts'
+import { scanImports } from './support/scan-imports.ts'
+
+function readTree(root: string): SourceTree {
+  const files = readdirSync(root, { recursive: true, withFileTypes: true }).filter(
+    (entry) => entry.isFile() && entry.name.endsWith('.ts'),
+  )
+  const path = (entry: (typeof files)[number]) => join(entry.parentPath, entry.name)
+  return new Map(
+    files.map((entry) => [
+      relative(root, path(entry)).split(sep).join('/'),
+      readFileSync(path(entry), 'utf8'),
+    ]),
+  )
+}
+
+const tree = readTree('src')
+
+describe('the source tree', () => {
+  it('was read', () => {
+    expect(tree.size).toBeGreaterThan(5)
+    expect([...tree.values()].flatMap((text) => scanImports(text).imports).length).toBeGreaterThan(5)
+  })
+
+  it('keeps the rules', () => {
+    const long = [...tree].filter(([, text]) => countLines(text) > LONG_LINES)
+    if (long.length > 0) {
+      console.log(
+        `over ${LONG_LINES} lines: ${long.map(([path, text]) => `${path} ${countLines(text)}`).join(', ')}`,
+      )
+    }
+    expect(checkArchitecture(tree)).toEqual([])
+  })
+})
+
+describe('a tree that breaks a rule is reported', () => {
+  const from = (path: string) => `import { x } from '${path}'\nx()\n`
+  const leaf = 'export const x = () => 1\n'
+  const cases: [string, Record<string, string>, RegExp][] = [
+    [
+      'carry imports serve',
+      { 'carry/a.ts': from('../serve/b.ts'), 'serve/b.ts': leaf },
+      /carry\/ may not import serve/,
+    ],
+    [
+      'replay imports seal',
+      { 'replay/a.ts': from('../seal/b.ts'), 'seal/b.ts': leaf },
+      /replay\/ may not import seal/,
+    ],
+    [
+      'tool imports journal',
+      { 'tool/a.ts': from('../journal/b.ts'), 'journal/b.ts': leaf },
+      /tool\/ may not import journal/,
+    ],
+    [
+      'client imports tool',
+      { 'client/a.ts': from('../tool/b.ts'), 'tool/b.ts': leaf },
+      /client\/ may not import tool/,
+    ],
+    [
+      'protocol imports tool',
+      { 'protocol/rev-1/a.ts': from('../../tool/b.ts'), 'tool/b.ts': leaf },
+      /protocol\/ may not/,
+    ],
+    ['form imports lib', { 'form/a.ts': from('../lib/b.ts'), 'lib/b.ts': leaf }, /form\/ may not import lib/],
+    ['lib imports errors', { 'lib/a.ts': from('../errors.ts'), 'errors.ts': leaf }, /lib\/ is a leaf/],
+    [
+      'errors imports lib',
+      { 'errors.ts': from('./lib/b.ts'), 'lib/b.ts': leaf },
+      /error table imports nothing/,
+    ],
+    [
+      'a folder imports an entry',
+      { 'serve/a.ts': from('../index.ts'), 'index.ts': leaf },
+      /serve\/ may not import entry/,
+    ],
+    ['an unknown folder', { 'magic/a.ts': from('../lib/b.ts'), 'lib/b.ts': leaf }, /no place in the table/],
+    ['replay imports node', { 'replay/a.ts': from('node:fs') }, /replay\/ does no I\/O/],
+    [
+      'journal imports a package',
+      { 'journal/a.ts': from('zod') },
+      /journal\/ may not import the package zod/,
+    ],
+    ['seal imports a package', { 'seal/a.ts': from('jose') }, /seal\/ may not import the package jose/],
+    [
+      'a type import counts',
+      { 'lib/a.ts': "import type { X } from '../errors.ts'\nexport const y: X = 1\n", 'errors.ts': leaf },
+      /is a leaf/,
+    ],
+    [
+      'a dynamic import counts',
+      { 'replay/a.ts': "export const f = () => import('node:fs')\n" },
+      /does no I\/O/,
+    ],
+    [
+      'a re-export counts',
+      { 'replay/a.ts': "export { x } from 'zod'\nexport const y = 1\n" },
+      /the package zod/,
+    ],
+    ['a computed import', { 'lib/a.ts': 'export const f = (x: string) => import(x)\n' }, /name is computed/],
+    ['a missing file', { 'lib/a.ts': from('./b.ts') }, /which is not there/],
+    [
+      'a cycle',
+      { 'lib/a.ts': from('./b.ts'), 'lib/b.ts': from('./c.ts'), 'lib/c.ts': from('./a.ts') },
+      /^cycle: .*a\.ts → .*b\.ts → .*c\.ts → .*a\.ts$/,
+    ],
+    [
+      'a barrel',
+      { 'lib/a.ts': "export * from './b.ts'\nexport type { Y } from './b.ts'\n", 'lib/b.ts': leaf },
+      /is a barrel/,
+    ],
+    ['a drawer', { 'lib/utils.ts': leaf }, /names a drawer/],
+    ['a drawer folder', { 'serve/core/a.ts': leaf }, /names a drawer/],
+    ['a file name in camel case', { 'lib/fooBar.ts': leaf }, /not kebab-case/],
+    ['a long file', { 'lib/a.ts': 'x()\n'.repeat(301) }, /301 lines/],
+    ['a silenced compiler', { 'lib/a.ts': `// @ts-ignore\n${leaf}` }, /switches the compiler off/],
+  ]
+  it.each(cases)('%s', (_name, files, problem) => {
+    const problems = checkArchitecture(new Map(Object.entries(files)))
+    expect(problems).toEqual([expect.stringMatching(problem)])
+  })
+
+  it('and one that keeps them all is not', () => {
+    const files = {
+      'index.ts': "export { x } from './serve/a.ts'\n",
+      'errors.ts': leaf,
+      'serve/a.ts': `${from('../carry/b.ts')}export { x }\n`,
+      'carry/b.ts': `${from('../lib/c.ts')}import '../errors.ts'\n`,
+      'lib/c.ts': `${leaf}${'x()\n'.repeat(299)}`,
+      'lib/c.test.ts': from('../carry/b.ts'),
+    }
+    expect(checkArchitecture(new Map(Object.entries(files)))).toEqual([])
+  })
+})
+
+describe('the scan for imports', () => {
+  const sources = (text: string) => scanImports(text).imports.map((one) => one.from)
+
+  it('finds every form', () => {
+    const text = [
+      "import a from 'a'",
+      "import b, { c as d, type E } from 'b'",
+      'import * as f from "c"',
+      "import type { G } from 'd'",
+      "import 'e'",
+      "export * from 'f'",
+      "export * as h from 'g'",
+      "export { type I, j as k } from 'h'",
+      "export type { L } from 'i'",
+      "const m = await import('j')",
+      "type N = import('k').N",
+      "import {\n  o, // one\n  /* two */ p,\n} from 'l'",
+    ].join('\n')
+    expect(sources(text)).toEqual([...'abcdefghijkl'])
+  })
+
+  it('is not misled by comments, strings, templates and regular expressions', () => {
+    const text = [
+      "// import a from 'a'",
+      "/* import 'b' */",
+      'const s = "import c from \'c\'"',
+      "const t = `import d from 'd' @{x ? `import('e')` : { y: `@{'f'}` }} export * from 'g'`".replaceAll(
+        '@',
+        '$',
+      ),
+      'const r = /[`\'"/]import/.test(s) ? 1 / 2 : 3',
+      "const from = 'h'; export { from }; export const list = ['from', 'i']",
+      'import.meta.url; loader.import("j")',
+      "import real from 'real'",
+    ].join('\n')
+    expect(sources(text)).toEqual(['real'])
+  })
+})

@@ -1,0 +1,152 @@
+/**
+ * The rules of ARCHITECTURE.md ("Who may import whom") as a function of a source tree: paths below `src/` to texts.
+ * Gives the problems found, one sentence each; the caller says which tree and asserts that there was one.
+ */
+
+import { posix } from 'node:path'
+import { type Scan, scanImports } from './scan-imports.ts'
+
+export type SourceTree = ReadonlyMap<string, string>
+
+/** What a folder may import besides itself and `errors.ts`. `entry` are the files at the top of `src`. */
+const ARROWS: Readonly<Record<string, readonly string[]>> = {
+  serve: ['carry', 'replay', 'seal', 'store', 'tool', 'journal', 'protocol', 'form', 'lib'],
+  carry: ['replay', 'seal', 'store', 'tool', 'journal', 'protocol', 'form', 'lib'],
+  replay: ['tool', 'journal', 'protocol', 'form', 'lib'],
+  seal: ['tool', 'journal', 'protocol', 'lib'],
+  store: ['tool', 'journal', 'protocol', 'lib'],
+  tool: ['protocol', 'form', 'lib'],
+  journal: ['protocol', 'lib'],
+  protocol: ['lib'],
+  client: ['protocol', 'form', 'lib'],
+  cli: ['client', 'serve', 'protocol', 'form', 'lib', 'entry'],
+  testing: [
+    'serve',
+    'carry',
+    'replay',
+    'seal',
+    'store',
+    'tool',
+    'journal',
+    'protocol',
+    'client',
+    'form',
+    'lib',
+  ],
+  form: [],
+  lib: [],
+}
+const LEAVES = new Set(['form', 'lib'])
+const NO_NODE = new Set(['replay', 'journal'])
+const NO_PACKAGE = new Set(['replay', 'journal', 'seal'])
+const FORBIDDEN_NAMES = /^(utils?|helpers?|common|core|manager|managers|impl|types)$/
+const KEBAB = /^[a-z0-9]+(-[a-z0-9]+)*$/
+const FORBIDDEN_TEXT: readonly [RegExp, string][] = [
+  [/@ts-(ignore|nocheck)\b/, 'switches the compiler off'],
+  [/\bbiome-ignore\b/, 'switches the linter off'],
+  [/\b(TODO|FIXME|XXX)\b/, 'has a note instead of an issue'],
+]
+export const MAX_LINES = 300
+export const LONG_LINES = 200
+
+const isTest = (path: string): boolean => path.endsWith('.test.ts')
+const isEntry = (path: string): boolean => !path.includes('/') && path !== 'errors.ts'
+
+function folderOf(path: string): string {
+  if (path === 'errors.ts') return 'errors'
+  return path.includes('/') ? (path.split('/')[0] ?? '') : 'entry'
+}
+
+export function countLines(text: string): number {
+  return text.split('\n').length - (text.endsWith('\n') ? 1 : 0)
+}
+
+function checkNames(path: string): string[] {
+  const segments = path.replace(/\.(test\.)?ts$/, '').split('/')
+  return segments.flatMap((segment) => {
+    const name = segment.split('.')[0] ?? ''
+    if (FORBIDDEN_NAMES.test(name)) return [`${path}: "${name}" names a drawer, not a role`]
+    return segment.split('.').every((part) => KEBAB.test(part))
+      ? []
+      : [`${path}: "${segment}" is not kebab-case`]
+  })
+}
+
+function checkText(path: string, text: string): string[] {
+  const problems = FORBIDDEN_TEXT.flatMap(([pattern, what]) =>
+    pattern.test(text) ? [`${path}: ${what}`] : [],
+  )
+  const lines = countLines(text)
+  return lines > MAX_LINES ? [...problems, `${path}: ${lines} lines, more than ${MAX_LINES}`] : problems
+}
+
+function checkPackage(path: string, folder: string, from: string): string[] {
+  const builtIn = from.startsWith('node:')
+  if (builtIn && NO_NODE.has(folder)) return [`${path}: ${folder}/ does no I/O and may not import ${from}`]
+  if (!builtIn && NO_PACKAGE.has(folder)) return [`${path}: ${folder}/ may not import the package ${from}`]
+  return []
+}
+
+function checkArrow(path: string, target: string): string[] {
+  const from = folderOf(path)
+  const to = folderOf(target)
+  if (from === 'entry' || from === to) return []
+  if (from === 'errors') return [`${path}: the error table imports nothing, but imports ${target}`]
+  if (to === 'errors')
+    return LEAVES.has(from) ? [`${path}: ${from}/ is a leaf and may not import ${target}`] : []
+  const allowed = ARROWS[from]
+  if (allowed === undefined) return [`${path}: the folder ${from}/ has no place in the table of arrows`]
+  return allowed.includes(to) ? [] : [`${path}: ${from}/ may not import ${to} (${target})`]
+}
+
+/** Files by the files they import; checks each import on the way. */
+function checkImports(tree: SourceTree, scans: ReadonlyMap<string, Scan>) {
+  const problems: string[] = []
+  const graph = new Map<string, string[]>()
+  for (const [path, scan] of scans) {
+    const targets: string[] = []
+    if (scan.computed > 0) problems.push(`${path}: imports a module whose name is computed`)
+    if (scan.barrel && !isEntry(path)) problems.push(`${path}: is a barrel, it only re-exports`)
+    for (const { from } of scan.imports) {
+      if (!from.startsWith('.')) {
+        problems.push(...checkPackage(path, folderOf(path), from))
+        continue
+      }
+      const target = posix.join(posix.dirname(path), from)
+      if (!tree.has(target)) problems.push(`${path}: imports ${from}, which is not there`)
+      else {
+        targets.push(target)
+        problems.push(...checkArrow(path, target))
+      }
+    }
+    graph.set(path, targets)
+  }
+  return { problems, graph }
+}
+
+/** One sentence per cycle, by depth-first search: a file met again while it is still open closes one. */
+function findCycles(graph: ReadonlyMap<string, readonly string[]>): string[] {
+  const done = new Set<string>()
+  const open: string[] = []
+  const cycles: string[] = []
+  const visit = (path: string): void => {
+    if (done.has(path)) return
+    const start = open.indexOf(path)
+    if (start >= 0) return void cycles.push(`cycle: ${[...open.slice(start), path].join(' → ')}`)
+    open.push(path)
+    for (const target of graph.get(path) ?? []) visit(target)
+    open.pop()
+    done.add(path)
+  }
+  for (const path of graph.keys()) visit(path)
+  return cycles
+}
+
+/** Tests may import what they like; names, texts and sizes are theirs too. */
+export function checkArchitecture(tree: SourceTree): string[] {
+  const problems = [...tree].flatMap(([path, text]) => [...checkNames(path), ...checkText(path, text)])
+  const code = [...tree].filter(([path]) => !isTest(path))
+  const scans = new Map(code.map(([path, text]) => [path, scanImports(text)]))
+  const imports = checkImports(tree, scans)
+  return [...problems, ...imports.problems, ...findCycles(imports.graph)]
+}
