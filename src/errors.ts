@@ -5,6 +5,7 @@
  * fixes the tool, LIMIT_* and SERVER_* the operator, PEER_* the other side. `rpc` is the JSON-RPC code, `http` the
  * status at 2026-07-28, `sentence` the one thing a client may read. Details go into `message` (for the author and
  * the log) and never onto the wire, unless the row is marked `open`: its details describe the client's own request.
+ * `rpc: 0` is an error that is never sent: our client raises it for its own caller.
  */
 
 interface ErrorRow {
@@ -87,6 +88,36 @@ export const ERRORS = {
   PEER_HOST: { rpc: -32000, http: 403, sentence: 'This Host is not allowed', open: true },
   PEER_ORIGIN: { rpc: -32000, http: 403, sentence: 'This Origin is not allowed', open: true },
   PEER_UNAUTHENTICATED: { rpc: -32000, http: 401, sentence: 'Authentication required' },
+
+  PEER_ERROR: { rpc: 0, http: 0, sentence: 'The server answered with an error' },
+  PEER_ANSWER: { rpc: 0, http: 0, sentence: 'The server sent an answer that is not valid' },
+  PEER_ERA: { rpc: 0, http: 0, sentence: 'The server speaks only an older revision of the protocol' },
+  PEER_HTTP: { rpc: 0, http: 0, sentence: 'The server answered with an unexpected HTTP status' },
+  PEER_GONE: { rpc: 0, http: 0, sentence: 'The server cannot be reached or the connection was lost' },
+  PEER_LINK: { rpc: 0, http: 0, sentence: 'The server wants a URL opened that is not safe to open' },
+
+  INPUT_NO_HANDLER: { rpc: 0, http: 0, sentence: 'The server asks for what this client cannot answer' },
+  INPUT_ABORTED: { rpc: 0, http: 0, sentence: 'A handler ended the call instead of answering' },
+  INPUT_REFUSED: { rpc: 0, http: 0, sentence: 'A policy of this client refused the round' },
+  INPUT_ANSWER: { rpc: 0, http: 0, sentence: 'The answer does not fit its question' },
+  INPUT_MISSING: { rpc: 0, http: 0, sentence: 'Some questions of this round have no answer yet' },
+  INPUT_PENDING: { rpc: 0, http: 0, sentence: 'The pending call cannot be read or cannot be resumed here' },
+
+  LIMIT_CLIENT_ROUNDS: {
+    rpc: 0,
+    http: 0,
+    sentence: 'The server asks for more rounds than this client allows',
+  },
+  LIMIT_CLIENT_TIMEOUT: { rpc: 0, http: 0, sentence: 'The server took too long to answer' },
+  LIMIT_CLIENT_DEADLINE: { rpc: 0, http: 0, sentence: 'The call took longer than its deadline' },
+  LIMIT_CLIENT_BYTES: { rpc: 0, http: 0, sentence: 'The server sent more than this client reads' },
+  LIMIT_CLIENT_STATE: { rpc: 0, http: 0, sentence: 'requestState is larger than this client keeps' },
+  LIMIT_CLIENT_QUESTIONS: {
+    rpc: 0,
+    http: 0,
+    sentence: 'The server asks more at once than this client allows',
+  },
+  LIMIT_CLIENT_PAGES: { rpc: 0, http: 0, sentence: 'The list has more pages than this client reads' },
 } as const
 
 export type ErrorCode = keyof typeof ERRORS
@@ -110,12 +141,12 @@ export class RondoError extends Error {
     this.data = options.data
   }
 
-  /** The JSON-RPC error code. */
+  /** The JSON-RPC error code; 0 for an error that is never sent. */
   get rpc(): number {
     return ERRORS[this.code].rpc
   }
 
-  /** The HTTP status at 2026-07-28. */
+  /** The HTTP status at 2026-07-28; 0 for an error that is never sent. */
   get http(): number {
     return ERRORS[this.code].http
   }
