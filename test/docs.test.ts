@@ -1,0 +1,143 @@
+/** Keeps the documentation true; each check is first shown to catch a page that lies. */
+
+import { describe, expect, it } from 'vitest'
+import { ERRORS } from '../src/errors.ts'
+import { checkExamples, checkLinks, checkMachine, compareNames, readInterface } from './support/check-docs.ts'
+import { readAnchors, readHeadings } from './support/markdown.ts'
+import { readRepository } from './support/repository.ts'
+
+const files = readRepository()
+const page = (path: string): string => files.get(path) ?? ''
+
+describe('the documentation', () => {
+  it('has links that lead somewhere', () => {
+    const { checked, problems } = checkLinks(files)
+    expect(problems).toEqual([])
+    expect(checked).toBeGreaterThan(10)
+  })
+
+  it('shows code that is in the examples', () => {
+    expect(checkExamples(files).problems).toEqual([])
+  })
+
+  it('has one heading for each error code', () => {
+    const codes = readHeadings(page('docs/reference/errors.md'), 3)
+    expect(codes.length).toBeGreaterThan(20)
+    expect(compareNames('error code', codes, Object.keys(ERRORS))).toEqual([])
+  })
+
+  it('names the JSON-RPC code and the HTTP status of each error', () => {
+    const sections = page('docs/reference/errors.md').split(/^### /m).slice(1)
+    const wrong = sections.filter((section) => {
+      const code = section.split('\n')[0] as keyof typeof ERRORS
+      return !section.includes(`${ERRORS[code].rpc}, HTTP ${ERRORS[code].http}`)
+    })
+    expect(sections.length).toBe(Object.keys(ERRORS).length)
+    expect(wrong).toEqual([])
+  })
+
+  it('has a change log that names the current version', () => {
+    const { version } = JSON.parse(page('package.json')) as { version: string }
+    expect(readHeadings(page('CHANGELOG.md'), 2).map((heading) => heading.split(' ')[0])).toContain(version)
+  })
+
+  it('names no machine and no registry, like every other file', () => {
+    expect(files.size).toBeGreaterThan(20)
+    expect(checkMachine(files)).toEqual([])
+  })
+})
+
+describe('a page that lies is reported', () => {
+  const links = (text: string) =>
+    checkLinks(
+      new Map([
+        ['docs/a.md', text],
+        ['docs/b.md', '# One two\n'],
+        ['c/d.ts', ''],
+      ]),
+    ).problems
+
+  it.each([
+    ['[x](b.md)', []],
+    ['[x](./b.md#one-two)', []],
+    ['[x](../c/d.ts) [y](../c/) [z](https://example.com/b.md)', []],
+    ['```\n[x](nowhere.md)\n```\n`[x](nowhere.md)`', []],
+    ['[x](nowhere.md)', ['docs/a.md: nowhere.md leads nowhere']],
+    ['[x](b.md#three)', ['docs/a.md: b.md#three has no such heading']],
+    ['[x](#three)', ['docs/a.md: #three has no such heading']],
+    ['[x]: nowhere.md', ['docs/a.md: nowhere.md leads nowhere']],
+    ['<img src="nowhere.svg">', ['docs/a.md: nowhere.svg leads nowhere']],
+  ])('link %j', (text, problems) => expect(links(text)).toEqual(problems))
+
+  const example =
+    "import { a } from '../src/index.ts'\nfunction f() {\n  // #region call\n  a()\n  // #endregion\n}\n"
+  const blocks = (text: string) =>
+    checkExamples(
+      new Map([
+        ['README.md', text],
+        ['examples/1.ts', example],
+      ]),
+    ).problems
+  const readerSees = example.replace('../src/index.ts', 'rondo')
+
+  it.each([
+    [`<!-- from examples/1.ts -->\n\n\`\`\`ts\n${readerSees}\`\`\``, []],
+    ['<!-- from examples/1.ts#call -->\n```ts\na()\n```', []],
+    ['```sh\nnpm test\n```', []],
+    [
+      '<!-- from examples/1.ts#call -->\n```ts\nb()\n```',
+      ['README.md: a block differs from examples/1.ts#call'],
+    ],
+    ['<!-- from examples/1.ts#other -->\n```ts\na()\n```', ['README.md: there is no examples/1.ts#other']],
+    ['<!-- from examples/2.ts -->\n```ts\na()\n```', ['README.md: there is no examples/2.ts']],
+    ['```ts\na()\n```', ['README.md: a ts block is not taken from a file in examples/']],
+  ])('block %j', (text, problems) => expect(blocks(text)).toEqual(problems))
+
+  it('names', () => {
+    expect(compareNames('code', ['A', 'B'], ['B', 'A'])).toEqual([])
+    expect(compareNames('code', ['A', 'C'], ['A', 'B'])).toEqual([
+      'code B is not documented',
+      'code C is documented but does not exist',
+    ])
+    expect(compareNames('code', ['A', 'A'], ['A'])).toEqual(['a code is documented twice'])
+  })
+
+  it('machines', () => {
+    const slash = '/'
+    const dot = '.'
+    const lines = [
+      `${slash}home${slash}someone/x`,
+      `see (${slash}work${slash}x)`,
+      `https://registry${dot}example${dot}com/`,
+      'https://a.example/work/b',
+      './work/x',
+    ]
+    expect(checkMachine(new Map([['a.md', lines.join('\n')]])).length).toBe(3)
+  })
+})
+
+describe('what the checks read', () => {
+  it('anchors as the usual hosts make them', () => {
+    const anchors = readAnchors(
+      '# One, `two`\n## What it is\n## What it is\n```\n# not one\n```\n### STATE_INVALID\n',
+    )
+    expect([...anchors]).toEqual(['one-two', 'what-it-is', 'what-it-is-1', 'state_invalid'])
+  })
+
+  it('the properties of an interface, and not those of what is nested in it', () => {
+    const source = `
+      export interface Limits<T> extends Base {
+        /** a: comment { */
+        readonly rounds?: number
+        nested?: { inner: number
+          other: string }
+        keys?: (
+          which: string,
+        ) => T // tail: x
+        find(key: string): T
+      }
+      interface Other { x: number }`
+    expect(readInterface(source, 'Limits')).toEqual(['rounds', 'nested', 'keys', 'find'])
+    expect(readInterface(source, 'Missing')).toBeUndefined()
+  })
+})

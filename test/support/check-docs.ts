@@ -1,0 +1,121 @@
+/**
+ * The rules that keep the documentation true, as functions of a set of files. Each gives its problems, one sentence
+ * each; the tests assert beside it that there was something to look at.
+ */
+
+import { posix } from 'node:path'
+import { readAnchors, readFences, readLinks } from './markdown.ts'
+
+type Files = ReadonlyMap<string, string>
+
+const isMarkdown = (path: string): boolean => path.endsWith('.md')
+
+export function checkLinks(files: Files): { checked: number; problems: string[] } {
+  const problems: string[] = []
+  let checked = 0
+  const folders = new Set([...files.keys()].flatMap((path) => ancestors(path)))
+  for (const [page, text] of files) {
+    if (!isMarkdown(page)) continue
+    for (const link of readLinks(text)) {
+      if (/^[a-z][a-z0-9+.-]*:/i.test(link)) continue
+      checked++
+      const [path = '', anchor] = decodeURI(link).split('#')
+      const target = path === '' ? page : posix.join(posix.dirname(page), path).replace(/\/$/, '')
+      const targetText = files.get(target)
+      if (targetText === undefined && !folders.has(target)) problems.push(`${page}: ${link} leads nowhere`)
+      else if (anchor && !readAnchors(targetText ?? '').has(anchor))
+        problems.push(`${page}: ${link} has no such heading`)
+    }
+  }
+  return { checked, problems }
+}
+
+function ancestors(path: string): string[] {
+  const parts = path.split('/').slice(0, -1)
+  return parts.map((_, i) => parts.slice(0, i + 1).join('/'))
+}
+
+/** Examples import the sources; a reader imports the package. */
+function asReaderSees(code: string): string {
+  return code
+    .replace(/(['"])(?:\.\.\/)+src\/index\.ts\1/g, '$1rondo$1')
+    .replace(/(['"])(?:\.\.\/)+src\/([a-z-]+)\.ts\1/g, '$1rondo/$2$1')
+    .trimEnd()
+}
+
+function region(text: string, name: string): string | undefined {
+  const lines = text.split('\n')
+  const start = lines.findIndex((line) => line.trim() === `// #region ${name}`)
+  const length = lines.slice(start + 1).findIndex((line) => line.trim() === '// #endregion')
+  if (start < 0 || length < 0) return undefined
+  const body = lines.slice(start + 1, start + 1 + length)
+  const indent = Math.min(...body.filter((line) => line.trim() !== '').map((line) => line.search(/\S/)))
+  return body.map((line) => line.slice(indent)).join('\n')
+}
+
+/** Blocks marked `<!-- from examples/x.ts -->` or `<!-- from examples/x.ts#name -->` are that file, or that region. */
+export function checkExamples(files: Files): { checked: number; problems: string[] } {
+  const problems: string[] = []
+  let checked = 0
+  for (const [page, text] of files) {
+    if (!isMarkdown(page)) continue
+    for (const { mark, code, language } of readFences(text)) {
+      const source = /^from (\S+?)(?:#(\S+))?$/.exec(mark ?? '')
+      if (source === null) {
+        const mustBeMarked = page === 'README.md' && /^(ts|js|typescript|javascript)$/.test(language)
+        if (mustBeMarked) problems.push(`${page}: a ${language} block is not taken from a file in examples/`)
+        continue
+      }
+      checked++
+      const [, path = '', name] = source
+      const file = files.get(path)
+      const wanted = file === undefined || name === undefined ? file : region(file, name)
+      if (wanted === undefined) problems.push(`${page}: there is no ${path}${name ? `#${name}` : ''}`)
+      else if (asReaderSees(wanted) !== code.trimEnd())
+        problems.push(`${page}: a block differs from ${source[0].slice(5)}`)
+    }
+  }
+  return { checked, problems }
+}
+
+const MACHINE_PATH = /(?<![\w.:/~-])\/(?:work|home|root|Users|mnt)\/[\w.-]+|\b[A-Z]:\\Users\\/
+const REGISTRY_HOST = /\bregistry\.[a-z0-9-]+\.[a-z]+|\bverdaccio\b|\bartifactory\b|\bjfrog\b/i
+
+/** Nothing in the repository may depend on the machine it was written on. */
+export function checkMachine(files: Files): string[] {
+  return [...files].flatMap(([path, text]) =>
+    text.split('\n').flatMap((line, i) => {
+      const found = MACHINE_PATH.exec(line) ?? REGISTRY_HOST.exec(line)
+      return found ? [`${path}:${i + 1}: ${found[0]}`] : []
+    }),
+  )
+}
+
+/** Both lists hold the same names. */
+export function compareNames(what: string, inDocs: readonly string[], inCode: readonly string[]): string[] {
+  const problems: string[] = []
+  for (const name of inCode) if (!inDocs.includes(name)) problems.push(`${what} ${name} is not documented`)
+  for (const name of inDocs)
+    if (!inCode.includes(name)) problems.push(`${what} ${name} is documented but does not exist`)
+  if (new Set(inDocs).size !== inDocs.length) problems.push(`a ${what} is documented twice`)
+  return problems
+}
+
+/** Names of the properties and methods of an interface, read from its source: those at its own depth. */
+export function readInterface(source: string, name: string): string[] | undefined {
+  const start = new RegExp(`\\binterface ${name}\\b[^{]*\\{`).exec(source)
+  if (start === null) return undefined
+  const text = source.slice(start.index + start[0].length).replace(/\/\*[\s\S]*?\*\/|\/\/[^\n]*/g, '')
+  const names: string[] = []
+  let depth = 0
+  for (const line of text.split('\n')) {
+    const property = depth === 0 ? /^\s*(?:readonly\s+)?(\w+)\??\s*[:(<]/.exec(line)?.[1] : undefined
+    if (property) names.push(property)
+    for (const mark of line) {
+      if ('{(['.includes(mark)) depth++
+      if ('})]'.includes(mark)) depth--
+      if (depth < 0) return names
+    }
+  }
+  return undefined
+}
