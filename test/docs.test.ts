@@ -29,8 +29,8 @@ describe('the documentation', () => {
   it('names the JSON-RPC code and the HTTP status of each error', () => {
     const sections = page('docs/reference/errors.md').split(/^### /m).slice(1)
     const wrong = sections.filter((section) => {
-      const code = section.split('\n')[0] as keyof typeof ERRORS
-      return !section.includes(`${ERRORS[code].rpc}, HTTP ${ERRORS[code].http}`)
+      const { rpc, http } = ERRORS[section.split('\n')[0] as keyof typeof ERRORS]
+      return !section.includes((rpc as number) === 0 ? 'Never sent.' : `${rpc}, HTTP ${http}`)
     })
     expect(sections.length).toBe(Object.keys(ERRORS).length)
     expect(wrong).toEqual([])
