@@ -1,0 +1,260 @@
+import fc from 'fast-check'
+import { describe, expect, it } from 'vitest'
+import { type Guarded, JSON_LIMITS, parseGuarded } from './json-guard.ts'
+
+const reasonOf = (result: Guarded): string => (result.kind === 'ok' ? 'ok' : result.reason)
+
+/** A JSON value whose objects are lists of entries, so that it can hold one key twice. */
+type Tree =
+  | { kind: 'leaf'; value: string | number | boolean | null }
+  | { kind: 'array'; items: Tree[] }
+  | { kind: 'object'; entries: [string, Tree][] }
+
+const KEYS = ['a', 'b', 'ab', '', 'é', '"', '\\', 'a\\', '\u0000', '😀', 'k'.repeat(9), 'k'.repeat(11)]
+const ROGUE_KEYS = ['__proto__', 'constructor', 'prototype']
+
+const { tree } = fc.letrec<{ tree: Tree }>((tie) => ({
+  tree: fc.oneof(
+    { maxDepth: 5 },
+    fc
+      .oneof(fc.string({ unit: 'binary' }), fc.double({ noNaN: true, noDefaultInfinity: true }), fc.boolean())
+      .map((value): Tree => ({ kind: 'leaf', value })),
+    fc.array(tie('tree'), { maxLength: 4 }).map((items): Tree => ({ kind: 'array', items })),
+    fc
+      .array(
+        fc.tuple(
+          fc.oneof(
+            { weight: 30, arbitrary: fc.constantFrom(...KEYS) },
+            { weight: 30, arbitrary: fc.string({ unit: 'binary', maxLength: 4 }) },
+            { weight: 1, arbitrary: fc.constantFrom(...ROGUE_KEYS) },
+          ),
+          tie('tree'),
+        ),
+        { maxLength: 20 },
+      )
+      .map((entries): Tree => ({ kind: 'object', entries })),
+  ),
+}))
+
+/** Writes a tree with random blanks and with any character escaped or not. */
+function write(node: Tree, coin: () => number): string {
+  const blank = () => ['', ' ', '\n\t', '\r '][coin() % 4] ?? ''
+  const text = (value: string) =>
+    `"${[
+      ...JSON.stringify(value)
+        .slice(1, -1)
+        .matchAll(/\\u[0-9a-f]{4}|\\.|[\s\S]/g),
+    ]
+      .map(([c]) =>
+        c.length === 1 && coin() % 4 === 0 ? `\\u${c.charCodeAt(0).toString(16).padStart(4, '0')}` : c,
+      )
+      .join('')}"`
+  const list = (open: string, parts: string[], close: string) =>
+    open + parts.map((part) => blank() + part + blank()).join(',') + blank() + close
+  if (node.kind === 'array') {
+    return list(
+      '[',
+      node.items.map((item) => write(item, coin)),
+      ']',
+    )
+  }
+  if (node.kind === 'object') {
+    return list(
+      '{',
+      node.entries.map(([key, item]) => `${text(key)}${blank()}:${blank()}${write(item, coin)}`),
+      '}',
+    )
+  }
+  return typeof node.value === 'string' ? text(node.value) : JSON.stringify(node.value)
+}
+
+function measure(node: Tree): { depth: number; keys: number; twice: boolean; rogue: boolean } {
+  if (node.kind === 'leaf') return { depth: 0, keys: 0, twice: false, rogue: false }
+  const names = node.kind === 'object' ? node.entries.map(([key]) => key) : []
+  const inner = (node.kind === 'object' ? node.entries.map(([, item]) => item) : node.items).map(measure)
+  return {
+    depth: 1 + Math.max(0, ...inner.map((one) => one.depth)),
+    keys: names.length + inner.reduce((sum, one) => sum + one.keys, 0),
+    twice: new Set(names).size < names.length || inner.some((one) => one.twice),
+    rogue: names.some((name) => ROGUE_KEYS.includes(name)) || inner.some((one) => one.rogue),
+  }
+}
+
+const coins = fc.infiniteStream(fc.nat(1000)).map((stream) => () => stream.next().value as number)
+
+describe('the laws of the guard', () => {
+  it('P18 lets through exactly what is within the limits and has no key twice', () => {
+    const seen = new Map<string, number>()
+    fc.assert(
+      fc.property(tree, coins, fc.nat({ max: 6 }), fc.nat({ max: 60 }), (node, coin, depth, keys) => {
+        const text = write(node, coin)
+        const facts = measure(node)
+        const fits = facts.depth <= depth && facts.keys <= keys && !facts.twice && !facts.rogue
+        const result = parseGuarded(text, { depth, keys })
+        seen.set(reasonOf(result), (seen.get(reasonOf(result)) ?? 0) + 1)
+        expect(result.kind === 'ok').toBe(fits)
+        if (result.kind === 'ok') expect(result.value).toEqual(JSON.parse(text))
+        else expect(result.reason).not.toBe('syntax')
+      }),
+      { numRuns: 3000 },
+    )
+    expect([...seen.keys()].sort()).toEqual(['depth', 'duplicate', 'forbidden-key', 'keys', 'ok'])
+  })
+
+  it('P18 agrees with JSON.parse on every text, and never throws', () => {
+    const piece = fc.constantFrom(
+      ...'{}[],:"\\ 0ea\u0061tnul',
+      '"a":',
+      '\\u0061',
+      '\\"',
+      'true',
+      '1e5',
+      '\ud800',
+    )
+    fc.assert(
+      fc.property(
+        fc.oneof(
+          fc.array(piece).map((parts) => parts.join('')),
+          fc.json(),
+        ),
+        (text) => {
+          const result = parseGuarded(text)
+          let parsed: unknown
+          try {
+            parsed = JSON.parse(text)
+          } catch {
+            expect(result.kind).toBe('refused')
+            return
+          }
+          if (result.kind === 'ok') expect(result.value).toEqual(parsed)
+          else expect(['duplicate', 'forbidden-key']).toContain(result.reason)
+        },
+      ),
+      { numRuns: 5000 },
+    )
+  })
+
+  it('P19 gives no value that changes a prototype when it is merged', () => {
+    const merged = (text: string) => {
+      const result = parseGuarded(text)
+      if (result.kind === 'refused') return undefined
+      return Object.assign({}, result.value)
+    }
+    fc.assert(
+      fc.property(fc.constantFrom(...ROGUE_KEYS, 'fine'), tree, coins, (key, node, coin) => {
+        const text = write({ kind: 'object', entries: [[key, node]] }, coin)
+        const copy = merged(text)
+        if (copy !== undefined) expect(Object.getPrototypeOf(copy)).toBe(Object.prototype)
+      }),
+    )
+    // The same merge without the guard does change it.
+    const hostile = '{"__proto__":{"action":"accept"}}'
+    expect((Object.assign({}, JSON.parse(hostile)) as { action?: string }).action).toBe('accept')
+    expect(merged(hostile)).toBeUndefined()
+  })
+})
+
+describe('the limits of the guard', () => {
+  const nested = (depth: number) => '['.repeat(depth) + ']'.repeat(depth)
+  const wide = (keys: number) => `{${Array.from({ length: keys }, (_, i) => `"k${i}":${i}`).join()}}`
+  const cases: [string, string, string][] = [
+    ['T8 depth at the limit', nested(64), 'ok'],
+    ['T8 depth past the limit', nested(65), 'depth'],
+    ['T8 depth past the limit in objects', '{"a":'.repeat(65) + 1 + '}'.repeat(65), 'depth'],
+    ['T8 many arrays that do not nest', `[${'[],'.repeat(1000)}[]]`, 'ok'],
+    ['T8 keys at the limit', wide(10_000), 'ok'],
+    ['T8 keys past the limit', wide(10_001), 'keys'],
+    ['T8 keys past the limit over many objects', `[${'{"a":1,"b":2},'.repeat(5000)}{"a":1}]`, 'keys'],
+    ['T8 a string at the limit', JSON.stringify('x'.repeat(JSON_LIMITS.string)), 'ok'],
+    ['T8 a string past the limit', JSON.stringify('x'.repeat(JSON_LIMITS.string + 1)), 'string'],
+    ['T8 a key past the limit', `{"${'x'.repeat(1025)}":1}`, 'string'],
+    ['T10 a key twice', '{"a":1,"a":1}', 'duplicate'],
+    ['T10 a key twice, once escaped', '{"a":1,"\\u0061":2}', 'duplicate'],
+    ['T10 a key twice, first escaped', '{"\\u0061":1,"a":2}', 'duplicate'],
+    ['T10 a key twice, both escaped', '{"\\u0061":1,"\\u0061":2}', 'duplicate'],
+    ['T10 a key twice with an object between', '{"a":{"b":1,"a":[{"a":1}]},"c":1,"a":2}', 'duplicate'],
+    ['T10 a key twice among many', `${wide(50).slice(0, -1)},"k3":1}`, 'duplicate'],
+    ['T10 a key twice among many, escaped', `${wide(50).slice(0, -1)},"k\\u0033":1}`, 'duplicate'],
+    ['T10 a key twice within an array', '[{"a":1},{"a":1,"a":2}]', 'duplicate'],
+    ['T10 one key in two objects', '[{"a":1},{"a":{"a":2}}]', 'ok'],
+    ['T10 keys that differ in case or escapes only', '{"a":1,"A":2,"\\\\u0061":3,"a/":4,"a\\\\":5}', 'ok'],
+    ['T10 strings that are no keys', '{"a":["a","a","__proto__"],"b":"a"}', 'ok'],
+    ['T9 __proto__', '{"x":{"__proto__":{}}}', 'forbidden-key'],
+    ['T9 __proto__ escaped', '{"\\u005f_proto__":1}', 'forbidden-key'],
+    ['T9 constructor', '[{"constructor":1}]', 'forbidden-key'],
+    ['T9 constructor escaped', '{"constr\\u0075ctor":1}', 'forbidden-key'],
+    ['T9 prototype', '{"prototype":1}', 'forbidden-key'],
+    [
+      'T9 words that only look like them',
+      '{"__proto_":1,"Constructor":1,"prototypes":1,"proto_type":1}',
+      'ok',
+    ],
+    ['text that is no JSON', '{"a":', 'syntax'],
+    ['a string without end', '["a', 'syntax'],
+    ['a bad escape in a key', '{"\\x":1}', 'syntax'],
+    ['too many brackets closed', ']]]}}', 'syntax'],
+    ['an empty text', '', 'syntax'],
+    ['a byte order mark', '\ufeff{}', 'syntax'],
+    ['a bare value', '"a"', 'ok'],
+  ]
+  it.each(cases)('%s', (_name, text, reason) => {
+    expect(reasonOf(parseGuarded(text))).toBe(reason)
+  })
+
+  it('takes something that is not a string for a syntax error', () => {
+    expect(reasonOf(parseGuarded(undefined as unknown as string))).toBe('syntax')
+  })
+
+  it('names a repeated key escaped and shortened', () => {
+    const key = `${'\n'.repeat(3)}${'x'.repeat(300)}`
+    const result = parseGuarded(`{${JSON.stringify(key)}:1,${JSON.stringify(key)}:2}`)
+    expect(result).toEqual({
+      kind: 'refused',
+      reason: 'duplicate',
+      detail: expect.not.stringContaining('\n'),
+    })
+    expect(result.kind === 'refused' && result.detail.length).toBeLessThan(140)
+  })
+})
+
+describe('the cost of the guard', () => {
+  /** CPU time in ms, the best of five: other work on the machine can only add to it. */
+  const cost = (work: () => void): number => {
+    const times = Array.from({ length: 5 }, () => {
+      const start = process.cpuUsage()
+      work()
+      const { user, system } = process.cpuUsage(start)
+      return (user + system) / 1000
+    })
+    return Math.min(...times)
+  }
+  const hostile: [string, string, string, number][] = [
+    ['T8 a depth bomb of 4 MB', '['.repeat(4e6), 'depth', 10],
+    ['T8 200,000 keys', `{${Array.from({ length: 2e5 }, (_, i) => `"${i}":1`).join()}}`, 'keys', 30],
+    ['T8 one key 10,000 times', `{${'"a":1,'.repeat(1e4)}"a":1}`, 'duplicate', 10],
+    ['T8 keys of one hash', `[${'{"Aa":1,"BB":2},'.repeat(4e3)}{}]`, 'ok', 30],
+    ['T8 4 MB of backslashes in one string', `"${'\\\\'.repeat(2e6)}"`, 'string', 60],
+    ['T8 a million escaped quotes', `"${'\\"'.repeat(1e6)}"`, 'string', 100],
+  ]
+  it.each(hostile)('%s', (_name, text, reason, ms) => {
+    expect(reasonOf(parseGuarded(text))).toBe(reason)
+    expect(cost(() => parseGuarded(text))).toBeLessThan(ms)
+  })
+
+  it('T8 stays near the cost of the parse itself on a request of 5 KB', () => {
+    const items = Array.from({ length: 30 }, (_, id) => ({ id, name: `item ${id}`, tags: ['a', 'b'] }))
+    const body = JSON.stringify({
+      jsonrpc: '2.0',
+      id: 1,
+      method: 'tools/call',
+      params: { name: 'x', arguments: { items }, requestState: 'r1.'.padEnd(3500, 'A') },
+    })
+    expect(body.length).toBeGreaterThan(4500)
+    const many = (work: () => void) => () => {
+      for (let i = 0; i < 2000; i++) work()
+    }
+    const guarded = cost(many(() => parseGuarded(body)))
+    const plain = cost(many(() => JSON.parse(body)))
+    expect(guarded / plain).toBeLessThan(6)
+  })
+})

@@ -1,0 +1,202 @@
+/**
+ * Looks at a JSON text once before `JSON.parse` does, so that what is parsed is small in every dimension and means
+ * the same to every reader (T8, T9, T10).
+ *
+ * 1. Containers nest at most `depth` deep; the text has at most `keys` keys in all; no string is longer than `string`.
+ * 2. No object has one key twice. Keys are compared as they read after their escapes are resolved.
+ * 3. No key is `__proto__`, `constructor` or `prototype`, however it is written.
+ *
+ * The pass follows brackets, commas and strings only: on a text that is not JSON it may say anything but 'ok', and
+ * `JSON.parse` has the last word. It never throws and never recurses.
+ */
+
+export interface JsonLimits {
+  /** How deep arrays and objects may nest. */
+  readonly depth: number
+  /** Keys of all objects together. */
+  readonly keys: number
+  /** UTF-16 units of one string, as written. */
+  readonly string: number
+  /** UTF-16 units of one key, as written. */
+  readonly key: number
+}
+
+export type JsonRefusal = 'syntax' | 'depth' | 'keys' | 'duplicate' | 'forbidden-key' | 'string'
+
+export interface Refused {
+  readonly kind: 'refused'
+  readonly reason: JsonRefusal
+  readonly detail: string
+}
+
+export type Guarded = { readonly kind: 'ok'; readonly value: unknown } | Refused
+
+export const JSON_LIMITS: JsonLimits = { depth: 64, keys: 10_000, string: 1_048_576, key: 1_024 }
+
+const QUOTE = 34
+const COMMA = 44
+const OPEN_ARRAY = 91
+const BACKSLASH = 92
+const CLOSE_ARRAY = 93
+const OPEN_OBJECT = 123
+const CLOSE_OBJECT = 125
+
+const FORBIDDEN = new Set(['__proto__', 'constructor', 'prototype'])
+
+/** Up to here the keys of an object are compared one by one; from here on they are in a set. */
+const FEW_KEYS = 12
+
+export function parseGuarded(text: string, limits: Partial<JsonLimits> = {}): Guarded {
+  const refusal = typeof text === 'string' ? scan(text, { ...JSON_LIMITS, ...limits }) : NOT_JSON
+  if (refusal !== undefined) return refusal
+  try {
+    return { kind: 'ok', value: JSON.parse(text) }
+  } catch {
+    return NOT_JSON
+  }
+}
+
+function scan(text: string, limits: JsonLimits): Refused | undefined {
+  const open = openContainers(text)
+  const length = text.length
+  let keyIsNext = false
+  let keys = 0
+  for (let i = 0; i < length; i++) {
+    const c = text.charCodeAt(i)
+    // Blanks, digits and colons: most of what is outside strings.
+    if (c < QUOTE || (c > COMMA && c < OPEN_ARRAY)) continue
+    if (c === QUOTE) {
+      const end = endOfString(text, i + 1)
+      if (end < 0) return NOT_JSON
+      if (end - i - 1 > limits.string) return refuse('string', `A string is longer than ${limits.string}`)
+      if (keyIsNext) {
+        keyIsNext = false
+        if (++keys > limits.keys) return refuse('keys', `There are more than ${limits.keys} keys`)
+        if (end - i - 1 > limits.key) return refuse('string', `A key is longer than ${limits.key}`)
+        const refusal = open.key(i, end)
+        if (refusal !== undefined) return refusal
+      }
+      i = end
+    } else if (c === COMMA) {
+      keyIsNext = open.inObject()
+    } else if (c === OPEN_OBJECT || c === OPEN_ARRAY) {
+      keyIsNext = c === OPEN_OBJECT
+      if (open.push(keyIsNext) > limits.depth) return refuse('depth', `It nests deeper than ${limits.depth}`)
+    } else if (c === CLOSE_OBJECT || c === CLOSE_ARRAY) {
+      open.pop()
+      keyIsNext = false
+    }
+  }
+  return undefined
+}
+
+/**
+ * The containers that are open, and the keys of each. The keys lie on one stack, as a hash and a place in the text:
+ * those of a child are gone before its parent gets another, so an object allocates nothing until it has many.
+ */
+function openContainers(text: string) {
+  const hashes: number[] = []
+  const places: number[] = []
+  const starts: number[] = []
+  const sets: (Set<string> | undefined)[] = []
+  const isObject: boolean[] = []
+  let depth = 0
+  let start = 0
+  let size = 0
+
+  const isRepeated = (hash: number, from: number, to: number): boolean => {
+    const set = sets[depth - 1]
+    if (set !== undefined) return set.size === set.add(readKey(text, from, to)).size
+    for (let i = start; i < size; i++) {
+      if (hashes[i] === hash && readKeyAt(text, places[i] ?? 0) === readKey(text, from, to)) return true
+    }
+    hashes[size] = hash
+    places[size++] = from
+    if (size - start > FEW_KEYS) {
+      sets[depth - 1] = new Set(places.slice(start, size).map((place) => readKeyAt(text, place)))
+    }
+    return false
+  }
+
+  return {
+    inObject: (): boolean => depth > 0 && isObject[depth - 1] === true,
+
+    push(object: boolean): number {
+      start = size
+      starts[depth] = start
+      sets[depth] = undefined
+      isObject[depth] = object
+      return ++depth
+    },
+
+    pop(): void {
+      if (depth === 0) return
+      size = start
+      depth--
+      start = depth === 0 ? 0 : (starts[depth - 1] ?? 0)
+    },
+
+    key(from: number, to: number): Refused | undefined {
+      let hash = hashKey(text, from + 1, to)
+      const length = to - from - 1
+      if (hash === ESCAPED || length === 9 || length === 11) {
+        const key = readKey(text, from, to)
+        if (FORBIDDEN.has(key)) return refuse('forbidden-key', `The key "${key}" is not allowed`)
+        if (hash === ESCAPED) hash = hashKey(key.replaceAll('\\', '/'), 0, key.length)
+      }
+      if (!isRepeated(hash, from, to)) return undefined
+      return refuse('duplicate', `The key ${show(readKey(text, from, to))} is there twice in one object`)
+    },
+  }
+}
+
+/** The index of the closing quote, or -1. Runs of backslashes between quotes do not overlap, so this stays linear. */
+function endOfString(text: string, start: number): number {
+  let end = text.indexOf('"', start)
+  while (end > start && text.charCodeAt(end - 1) === BACKSLASH) {
+    let first = end - 1
+    while (first > start && text.charCodeAt(first - 1) === BACKSLASH) first--
+    if ((end - first) % 2 === 0) return end
+    end = text.indexOf('"', end + 1)
+  }
+  return end
+}
+
+const ESCAPED = -1
+
+/** A small hash of the key, or ESCAPED if it must be read before it can be compared. */
+function hashKey(text: string, from: number, to: number): number {
+  let hash = 0
+  for (let i = from; i < to; i++) {
+    const c = text.charCodeAt(i)
+    if (c === BACKSLASH) return ESCAPED
+    hash = (hash * 31 + c) & 0x3fffffff
+  }
+  return hash
+}
+
+function readKeyAt(text: string, from: number): string {
+  return readKey(text, from, endOfString(text, from + 1))
+}
+
+/** A key with a bad escape is left as it is written: `JSON.parse` will refuse the text. */
+function readKey(text: string, from: number, to: number): string {
+  const raw = text.slice(from + 1, to)
+  if (!raw.includes('\\')) return raw
+  try {
+    return JSON.parse(text.slice(from, to + 1)) as string
+  } catch {
+    return raw
+  }
+}
+
+function refuse(reason: JsonRefusal, detail: string): Refused {
+  return { kind: 'refused', reason, detail }
+}
+
+const NOT_JSON: Refused = { kind: 'refused', reason: 'syntax', detail: 'The text is not valid JSON' }
+
+/** A key in a message: escaped and short, since it may reach a log. */
+function show(key: string): string {
+  return JSON.stringify(key.length > 64 ? `${key.slice(0, 64)}…` : key)
+}
