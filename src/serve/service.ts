@@ -4,15 +4,8 @@
  */
 
 import type { Call, Line, ListenCall, Principal } from '../protocol/call.ts'
+import type { ParamHeader } from '../protocol/param-header.ts'
 import type { Reply } from '../protocol/reply.ts'
-
-/** A tool argument that clients mirror into an `Mcp-Param-…` header (`x-mcp-header` in its input schema). */
-export interface ParamHeader {
-  /** The part after `Mcp-Param-`. */
-  readonly header: string
-  /** Where the argument is in `arguments`. */
-  readonly path: readonly string[]
-}
 
 export type Change =
   | { readonly kind: 'tools' }
@@ -30,6 +23,8 @@ export interface Service {
   readonly serverInfo: { readonly name: string; readonly version: string; readonly title?: string }
   readonly supportedVersions: readonly string[]
   readonly changes: ChangeBus
+  /** The changes a subscriber may be told of: those whose capability is declared. */
+  readonly changeKinds: readonly Change['kind'][]
   /** Answers everything but `subscriptions/listen`, which the entrances serve from `changes`. Never rejects. */
   answer(
     call: Exclude<Call, ListenCall>,
@@ -39,4 +34,6 @@ export interface Service {
   paramHeaders(tool: string): readonly ParamHeader[]
   /** True from the moment the process was told to stop. */
   readonly draining: boolean
+  /** Told to stop: from now on `draining` is true. */
+  drain(): void
 }

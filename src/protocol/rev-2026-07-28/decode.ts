@@ -1,0 +1,123 @@
+/**
+ * A parsed message becomes a call.
+ *
+ * The order of the checks decides which error a faulty request gets: JSON-RPC shape, version and `_meta`, the
+ * `Mcp-Method` header, the method, its target, `Mcp-Name`, the other parameters, the `Mcp-Param-…` headers. Headers
+ * are only compared where there are any (HTTP). Nothing here looks at a tool but its list of mirrored arguments.
+ */
+
+import { RondoError } from '../../errors.ts'
+import { isRecord } from '../../lib/is-record.ts'
+import type { Call, Envelope, FlowMethod, RequestId } from '../call.ts'
+import type { ParamHeader } from '../param-header.ts'
+import { ANSWER_LIMITS, type AnswerLimits } from './answers.ts'
+import { readEnvelope } from './envelope.ts'
+import { checkMethodHeader, checkNameHeader, checkParamHeaders, type HeaderReader } from './headers.ts'
+import { readComplete, readFlow, readList, readListen, readTarget } from './params.ts'
+
+export type Decoded =
+  | { readonly kind: 'call'; readonly call: Call }
+  | {
+      readonly kind: 'notification'
+      readonly method: string
+      readonly params: Readonly<Record<string, unknown>>
+    }
+  | { readonly kind: 'refused'; readonly id: RequestId | null; readonly error: RondoError }
+
+/** What decoding must know of the service. */
+export interface Dialect {
+  readonly supportedVersions: readonly string[]
+  paramHeaders(tool: string): readonly ParamHeader[]
+  readonly answerLimits?: AnswerLimits
+}
+
+type Params = Readonly<Record<string, unknown>>
+
+const NO_PARAMS: Params = Object.freeze({})
+
+export function decode(message: unknown, headers: HeaderReader | undefined, dialect: Dialect): Decoded {
+  let id: RequestId | null = null
+  try {
+    if (!isRecord(message)) throw new RondoError('PEER_REQUEST', notOneMessage(message))
+    if (isId(message.id)) id = message.id
+    const { jsonrpc, method, params } = message
+    if (jsonrpc !== '2.0') throw new RondoError('PEER_REQUEST', 'jsonrpc must be "2.0"')
+    if (typeof method !== 'string') throw new RondoError('PEER_REQUEST', 'method must be a string')
+    if (params !== undefined && !isRecord(params)) {
+      throw new RondoError('PEER_REQUEST', 'params must be an object')
+    }
+    if (message.id === undefined) return notification(method, params, headers)
+    if (id === null) throw new RondoError('PEER_REQUEST', 'id must be a string or an integer')
+    const envelope = readEnvelope(id, method, params, headers, dialect.supportedVersions)
+    if (headers !== undefined) checkMethodHeader(headers, method)
+    return { kind: 'call', call: readCall(envelope, method, params ?? NO_PARAMS, headers, dialect) }
+  } catch (error) {
+    if (error instanceof RondoError) return { kind: 'refused', id, error }
+    throw error
+  }
+}
+
+function readCall(
+  envelope: Envelope,
+  method: string,
+  params: Params,
+  headers: HeaderReader | undefined,
+  dialect: Dialect,
+): Call {
+  switch (method) {
+    case 'tools/call':
+    case 'prompts/get':
+    case 'resources/read':
+      return flow(envelope, method, params, headers, dialect)
+    case 'server/discover':
+      return { kind: 'discover', ...envelope }
+    case 'tools/list':
+      return readList(envelope, 'tools', params)
+    case 'prompts/list':
+      return readList(envelope, 'prompts', params)
+    case 'resources/list':
+      return readList(envelope, 'resources', params)
+    case 'resources/templates/list':
+      return readList(envelope, 'templates', params)
+    case 'completion/complete':
+      return readComplete(envelope, params)
+    case 'subscriptions/listen':
+      return readListen(envelope, params)
+    default:
+      throw new RondoError('PEER_METHOD')
+  }
+}
+
+function flow(
+  envelope: Envelope,
+  method: FlowMethod,
+  params: Params,
+  headers: HeaderReader | undefined,
+  dialect: Dialect,
+): Call {
+  const target = readTarget(method, params)
+  if (headers !== undefined) checkNameHeader(headers, target)
+  const call = readFlow(envelope, method, target, params, dialect.answerLimits ?? ANSWER_LIMITS)
+  if (headers !== undefined && method === 'tools/call') {
+    checkParamHeaders(headers, dialect.paramHeaders(target), call.args)
+  }
+  return call
+}
+
+function notification(
+  method: string,
+  params: Params | undefined,
+  headers: HeaderReader | undefined,
+): Decoded {
+  // Clients in the field leave the header off notifications; a wrong one is still a mismatch.
+  if (headers?.('mcp-method') !== undefined) checkMethodHeader(headers, method)
+  return { kind: 'notification', method, params: params ?? NO_PARAMS }
+}
+
+function isId(value: unknown): value is RequestId {
+  return typeof value === 'string' || Number.isSafeInteger(value)
+}
+
+function notOneMessage(message: unknown): string | undefined {
+  return Array.isArray(message) ? 'Batches are not served: send one message' : undefined
+}

@@ -1,0 +1,105 @@
+import { describe, expect, it } from 'vitest'
+import { RondoError } from '../../errors.ts'
+import type { Reply } from '../reply.ts'
+import { encodeError, encodeNotification, encodeReply, serializeResult, statusOf } from './encode.ts'
+
+const service = { serverInfo: { name: 'sé"rver', version: '1' } }
+const STAMP = { 'io.modelcontextprotocol/serverInfo': service.serverInfo }
+
+function encoded(reply: Reply, id: string | number = 1) {
+  return JSON.parse(encodeReply(id, reply, service))
+}
+
+describe('encodeReply', () => {
+  it('A4 gives every result its type and the name of the server', () => {
+    expect(encoded({ kind: 'complete', result: { content: [] } })).toEqual({
+      jsonrpc: '2.0',
+      id: 1,
+      result: { resultType: 'complete', _meta: STAMP, content: [] },
+    })
+    expect(encoded({ kind: 'complete', result: {} }).result).toEqual({ resultType: 'complete', _meta: STAMP })
+    expect(encoded({ kind: 'input_required', requestState: 's' }).result).toEqual({
+      resultType: 'input_required',
+      _meta: STAMP,
+      requestState: 's',
+    })
+  })
+
+  it('keeps the _meta that a result brings', () => {
+    const result = { content: [], _meta: { mine: 1 } }
+    expect(encoded({ kind: 'complete', result }).result._meta).toEqual({ mine: 1, ...STAMP })
+  })
+
+  it('lets no result choose its own type', () => {
+    const result = { resultType: 'input_required', content: [] }
+    expect(encoded({ kind: 'complete', result }).result.resultType).toBe('complete')
+  })
+
+  it('A3 writes questions, state or both', () => {
+    const inputRequests = { a: { method: 'roots/list' as const } }
+    expect(encoded({ kind: 'input_required', inputRequests }).result).toEqual({
+      resultType: 'input_required',
+      _meta: STAMP,
+      inputRequests,
+    })
+    expect(encoded({ kind: 'input_required', inputRequests, requestState: 's' }).result).toMatchObject({
+      inputRequests,
+      requestState: 's',
+    })
+  })
+
+  it('A3 never sends an input_required result with neither', () => {
+    expect(encoded({ kind: 'input_required' }).error).toEqual({ code: -32603, message: 'Internal error' })
+  })
+
+  it('sends a serialised result as it is', () => {
+    const json = serializeResult({ tools: [1.0, 'é'], ttlMs: 0 }, service)
+    expect(encodeReply('x', { kind: 'serialized', json }, service)).toBe(
+      `{"jsonrpc":"2.0","id":"x","result":${json}}`,
+    )
+    expect(JSON.parse(json)).toEqual({ resultType: 'complete', _meta: STAMP, tools: [1, 'é'], ttlMs: 0 })
+  })
+
+  it.each([0, -3, 'a"b\n', ''])('gives the id %j back', (id) => {
+    expect(encoded({ kind: 'complete', result: {} }, id).id).toBe(id)
+  })
+
+  it('makes an internal error of a result that is not JSON', () => {
+    const loop: Record<string, unknown> = {}
+    loop.loop = loop
+    expect(encoded({ kind: 'complete', result: loop }).error.code).toBe(-32603)
+    expect(encoded({ kind: 'complete', result: { n: 1n } }).error.code).toBe(-32603)
+  })
+})
+
+describe('errors and notifications', () => {
+  it('sends code, sentence and data, and no detail that is not meant for the client', () => {
+    const closed = new RondoError('STATE_INVALID', 'the tag is wrong', { cause: new Error('secret') })
+    expect(JSON.parse(encodeError(2, closed))).toEqual({
+      jsonrpc: '2.0',
+      id: 2,
+      error: { code: -32602, message: 'Invalid or expired requestState' },
+    })
+    const open = new RondoError('PEER_PARAMS', 'no such tool', { data: { tool: 'x' } })
+    expect(JSON.parse(encodeError(null, open))).toEqual({
+      jsonrpc: '2.0',
+      id: null,
+      error: { code: -32602, message: 'no such tool', data: { tool: 'x' } },
+    })
+  })
+
+  it('writes a notification without an id', () => {
+    expect(JSON.parse(encodeNotification('notifications/progress', { progress: 1 }))).toEqual({
+      jsonrpc: '2.0',
+      method: 'notifications/progress',
+      params: { progress: 1 },
+    })
+  })
+
+  it('knows the HTTP status of a reply', () => {
+    expect(statusOf({ kind: 'complete', result: {} })).toBe(200)
+    expect(statusOf({ kind: 'input_required', requestState: 's' })).toBe(200)
+    expect(statusOf({ kind: 'error', error: new RondoError('PEER_METHOD') })).toBe(404)
+    expect(statusOf({ kind: 'error', error: new RondoError('PEER_CAPABILITY') })).toBe(400)
+  })
+})

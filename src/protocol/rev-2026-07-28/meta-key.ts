@@ -1,0 +1,8 @@
+/** The keys of `_meta` that this revision reserves. */
+
+export const PROTOCOL_VERSION = 'io.modelcontextprotocol/protocolVersion'
+export const CLIENT_CAPABILITIES = 'io.modelcontextprotocol/clientCapabilities'
+export const CLIENT_INFO = 'io.modelcontextprotocol/clientInfo'
+export const LOG_LEVEL = 'io.modelcontextprotocol/logLevel'
+export const SERVER_INFO = 'io.modelcontextprotocol/serverInfo'
+export const SUBSCRIPTION_ID = 'io.modelcontextprotocol/subscriptionId'

@@ -1,0 +1,119 @@
+/**
+ * The parameters of each method, narrowed from JSON. Every function takes the envelope that was read before and
+ * gives the whole call, or throws what is wrong.
+ */
+
+import { RondoError } from '../../errors.ts'
+import { isRecord } from '../../lib/is-record.ts'
+import type {
+  CompleteCall,
+  Envelope,
+  FlowCall,
+  FlowMethod,
+  ListCall,
+  ListenCall,
+  ListenFilter,
+  Listing,
+} from '../call.ts'
+import { type AnswerLimits, readAnswers } from './answers.ts'
+
+type Params = Readonly<Record<string, unknown>>
+
+const NO_ARGS: Params = Object.freeze({})
+
+export function readFlow(
+  envelope: Envelope,
+  method: FlowMethod,
+  target: string,
+  params: Params,
+  limits: AnswerLimits,
+): FlowCall {
+  const { inputResponses, requestState } = params
+  if (requestState !== undefined && typeof requestState !== 'string') {
+    throw new RondoError('STATE_INVALID', 'requestState is not a string')
+  }
+  return {
+    kind: 'flow',
+    method,
+    target,
+    args: method === 'resources/read' ? NO_ARGS : readArgs(method, params.arguments),
+    inputResponses: inputResponses === undefined ? undefined : readAnswers(inputResponses, limits),
+    requestState,
+    ...envelope,
+  }
+}
+
+/** What the call is for: the name of the tool or prompt, the URI of the resource. */
+export function readTarget(method: FlowMethod, params: Params): string {
+  const field = method === 'resources/read' ? 'uri' : 'name'
+  return readString(params[field], `params.${field}`)
+}
+
+function readArgs(method: FlowMethod, value: unknown): Params {
+  if (value === undefined) return NO_ARGS
+  if (!isRecord(value)) throw invalid('params.arguments must be an object')
+  if (method === 'prompts/get') return readStrings(value, 'params.arguments')
+  return value
+}
+
+export function readList(envelope: Envelope, listing: Listing, params: Params): ListCall {
+  const { cursor } = params
+  if (cursor !== undefined && typeof cursor !== 'string') throw invalid('params.cursor must be a string')
+  return { kind: 'list', listing, cursor, ...envelope }
+}
+
+export function readComplete(envelope: Envelope, params: Params): CompleteCall {
+  const { ref, argument, context } = params
+  if (!isRecord(argument)) throw invalid('params.argument must be an object')
+  if (context !== undefined && !isRecord(context)) throw invalid('params.context must be an object')
+  const known = context?.arguments
+  return {
+    kind: 'complete',
+    ref: readRef(ref),
+    argument: {
+      name: readString(argument.name, 'params.argument.name'),
+      value: readString(argument.value, 'params.argument.value'),
+    },
+    context: known === undefined ? {} : readStrings(known, 'params.context.arguments'),
+    ...envelope,
+  }
+}
+
+function readRef(ref: unknown): CompleteCall['ref'] {
+  if (isRecord(ref)) {
+    if (ref.type === 'ref/prompt') return { kind: 'prompt', name: readString(ref.name, 'params.ref.name') }
+    if (ref.type === 'ref/resource') return { kind: 'template', uri: readString(ref.uri, 'params.ref.uri') }
+  }
+  throw invalid('params.ref must be of type ref/prompt or ref/resource')
+}
+
+export function readListen(envelope: Envelope, params: Params): ListenCall {
+  const filter = params.notifications
+  if (!isRecord(filter)) throw invalid('params.notifications must be an object')
+  for (const field of ['toolsListChanged', 'promptsListChanged', 'resourcesListChanged']) {
+    const wanted = filter[field]
+    if (wanted !== undefined && typeof wanted !== 'boolean') {
+      throw invalid(`params.notifications.${field} must be a boolean`)
+    }
+  }
+  const uris = filter.resourceSubscriptions
+  if (uris !== undefined && !(Array.isArray(uris) && uris.every((uri) => typeof uri === 'string'))) {
+    throw invalid('params.notifications.resourceSubscriptions must be an array of strings')
+  }
+  return { kind: 'listen', filter: filter as ListenFilter, ...envelope }
+}
+
+function readString(value: unknown, name: string): string {
+  if (typeof value !== 'string') throw invalid(`${name} must be a string`)
+  return value
+}
+
+function readStrings(value: unknown, name: string): Readonly<Record<string, string>> {
+  if (!isRecord(value)) throw invalid(`${name} must be an object`)
+  for (const key of Object.keys(value)) readString(value[key], `Every value of ${name}`)
+  return value as Record<string, string>
+}
+
+function invalid(detail: string): RondoError {
+  return new RondoError('PEER_PARAMS', detail)
+}

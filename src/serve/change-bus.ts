@@ -1,0 +1,29 @@
+/**
+ * Changes within one process. A listener that throws does not keep the others from hearing; one that leaves while a
+ * change is told hears it no more.
+ */
+
+import type { Change, ChangeBus } from './service.ts'
+
+export function createChangeBus(onError: (error: unknown) => void = () => {}): ChangeBus {
+  const listeners = new Set<(change: Change) => void>()
+  return {
+    publish(change) {
+      for (const listener of listeners) {
+        try {
+          listener(change)
+        } catch (error) {
+          onError(error)
+        }
+      }
+    },
+    subscribe(listener) {
+      // One function may subscribe twice and leave once.
+      const entry = (change: Change): void => listener(change)
+      listeners.add(entry)
+      return () => {
+        listeners.delete(entry)
+      }
+    },
+  }
+}
