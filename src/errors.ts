@@ -54,6 +54,7 @@ export const ERRORS = {
   LIMIT_ENTRIES: { rpc: -32603, http: 200, sentence: 'This call does more steps than the server allows' },
   LIMIT_QUESTIONS: { rpc: -32603, http: 200, sentence: 'This call asks more at once than the server allows' },
   LIMIT_STATE_BYTES: { rpc: -32603, http: 200, sentence: 'This call remembers more than the server allows' },
+  LIMIT_SUBSCRIPTIONS: { rpc: -32603, http: 200, sentence: 'Too many subscriptions are open' },
   LIMIT_BODY: { rpc: -32000, http: 413, sentence: 'The request body is too large' },
   LIMIT_JSON: {
     rpc: -32600,
@@ -88,6 +89,7 @@ export const ERRORS = {
   PEER_HOST: { rpc: -32000, http: 403, sentence: 'This Host is not allowed', open: true },
   PEER_ORIGIN: { rpc: -32000, http: 403, sentence: 'This Origin is not allowed', open: true },
   PEER_UNAUTHENTICATED: { rpc: -32000, http: 401, sentence: 'Authentication required' },
+  PEER_FORBIDDEN: { rpc: -32000, http: 403, sentence: 'This caller may not do this' },
 
   PEER_ERROR: { rpc: 0, http: 0, sentence: 'The server answered with an error' },
   PEER_ANSWER: { rpc: 0, http: 0, sentence: 'The server sent an answer that is not valid' },

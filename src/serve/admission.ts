@@ -1,0 +1,39 @@
+/**
+ * What can be refused before a body is read, in this order: host, origin, HTTP method, draining, content type.
+ */
+
+import { RondoError } from '../errors.ts'
+import type { HeaderReader } from '../protocol/rev-2026-07-28/headers.ts'
+import { type AllowListOptions, createAllowList } from './allow-list.ts'
+import { type HttpAnswer, refusal } from './http-answer.ts'
+
+export interface AdmissionOptions extends AllowListOptions {
+  /** What clients are told to wait, in seconds, while this instance shuts down. */
+  retryAfterSeconds?: number
+}
+
+/** Gives what is wrong with the request, if anything. */
+export type Admission = (method: string | undefined, headers: HeaderReader) => HttpAnswer | undefined
+
+export function createAdmission(
+  service: { readonly draining: boolean },
+  options: AdmissionOptions,
+  listenHost?: string,
+): Admission {
+  const allowed = createAllowList(options, listenHost)
+  const wait = { 'Retry-After': String(options.retryAfterSeconds ?? 1) }
+  return (method, headers) => {
+    if (!allowed.host(headers('host') ?? headers(':authority'))) return refusal(new RondoError('PEER_HOST'))
+    if (!allowed.origin(headers('origin'))) return refusal(new RondoError('PEER_ORIGIN'))
+    if (method !== 'POST') return refusal(new RondoError('PEER_HTTP_METHOD'), null, { Allow: 'POST' })
+    if (service.draining) return refusal(new RondoError('SERVER_DRAINING'), null, wait)
+    if (!isJson(headers('content-type'))) return refusal(new RondoError('PEER_MEDIA_TYPE'))
+    return undefined
+  }
+}
+
+const JSON_TYPE = /^application\/json[ \t]*(?:;[ \t]*charset="?utf-?8"?[ \t]*)?;?$/i
+
+function isJson(type: string | undefined): boolean {
+  return type === 'application/json' || (type !== undefined && JSON_TYPE.test(type.trim()))
+}

@@ -1,0 +1,94 @@
+/**
+ * Stopping without losing a call: new work is refused, calls in flight get a bounded time (the service hands them
+ * back at their next step or ask), then everything is closed. Stopping twice is stopping once.
+ *
+ * `onSignals` ties this to SIGTERM and SIGINT: all servers of the process are stopped, then the process ends; a second
+ * signal ends it at once.
+ */
+
+export interface StopSteps {
+  /** Refuse what is new. */
+  readonly begin: () => void
+  /** Resolves when nothing is in flight. */
+  readonly idle: () => Promise<void>
+  /** Close, whatever is still open. */
+  readonly finish: () => Promise<void>
+  /** How long to wait for `idle`. */
+  readonly graceMs?: number
+}
+
+export function createStop({ begin, idle, finish, graceMs = 10_000 }: StopSteps): () => Promise<void> {
+  let stopping: Promise<void> | undefined
+  return () => {
+    stopping ??= (async () => {
+      begin()
+      await atMost(idle(), graceMs)
+      await finish()
+    })()
+    return stopping
+  }
+}
+
+/** Waits for `promise`, but not longer than `ms`. */
+export async function atMost(promise: Promise<void>, ms: number): Promise<void> {
+  let timer: NodeJS.Timeout | undefined
+  const late = new Promise<void>((resolve) => {
+    timer = setTimeout(resolve, ms)
+  })
+  await Promise.race([promise, late])
+  clearTimeout(timer)
+}
+
+type Stop = () => Promise<void>
+
+/** The part of `process` that matters here. */
+export interface SignalSource {
+  on(signal: 'SIGTERM' | 'SIGINT', listener: () => void): unknown
+  off(signal: 'SIGTERM' | 'SIGINT', listener: () => void): unknown
+  exit(code: number): unknown
+}
+
+export interface SignalHub {
+  /** Has `stop` called on the first signal; gives what takes it back. */
+  add(stop: Stop): () => void
+}
+
+export function createSignalHub(source: SignalSource): SignalHub {
+  const stops = new Set<Stop>()
+  let signalled = false
+
+  const onSignal = (): void => {
+    if (signalled) {
+      source.exit(130)
+      return
+    }
+    signalled = true
+    const all = [...stops].map((stop) => stop())
+    Promise.allSettled(all).then((results) => {
+      source.exit(results.some((result) => result.status === 'rejected') ? 1 : 0)
+    })
+  }
+
+  return {
+    add(stop) {
+      if (stops.size === 0 && !signalled) {
+        source.on('SIGTERM', onSignal)
+        source.on('SIGINT', onSignal)
+      }
+      stops.add(stop)
+      return () => {
+        if (!stops.delete(stop) || stops.size > 0 || signalled) return
+        source.off('SIGTERM', onSignal)
+        source.off('SIGINT', onSignal)
+      }
+    },
+  }
+}
+
+let hub: SignalHub | undefined
+
+/** Has `stop` called when this process is told to end; gives what takes it back. */
+export function onSignals(stop: Stop): () => void {
+  hub ??= createSignalHub(process)
+  return hub.add(stop)
+}

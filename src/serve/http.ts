@@ -1,0 +1,90 @@
+/**
+ * One HTTP exchange of 2026-07-28, free of any runtime: `node.ts` and `fetch.ts` bring the bytes.
+ *
+ * The entrance calls `admit` before it reads a body, asks `identify` where there is one, collects the body and calls
+ * `serve`, which answers through the outlet: JSON where nothing streams, events where something does.
+ */
+
+import type { Principal } from '../protocol/call.ts'
+import type { Decoded } from '../protocol/rev-2026-07-28/decode.ts'
+import type { HeaderReader } from '../protocol/rev-2026-07-28/headers.ts'
+import { type Admission, type AdmissionOptions, createAdmission } from './admission.ts'
+import { type Authenticate, type AuthRequest, type Identified, identify } from './authenticate.ts'
+import { type Every, every } from './every.ts'
+import { type HttpAnswer, refusal } from './http-answer.ts'
+import { serveCall } from './http-call.ts'
+import { serveListen } from './http-listen.ts'
+import { createInFlight } from './in-flight.ts'
+import { readMessage, readParsed } from './message.ts'
+import type { Outlet } from './outlet.ts'
+import type { Service } from './service.ts'
+import { createSubscriptions } from './subscription.ts'
+
+export interface HttpOptions extends AdmissionOptions {
+  /** Says who calls. Without it everybody is anonymous. */
+  authenticate?: Authenticate
+  /** Subscriptions that may be open at once. */
+  maxSubscriptions?: number
+  /** How often an open stream shows a sign of life. */
+  keepAliveMs?: number
+  /** Bytes a client may leave unread before progress is left out and a subscription is cut. */
+  maxBacklogBytes?: number
+  /** Hears of faults that no client is told about. */
+  onError?: (error: unknown) => void
+  /** The timer of the signs of life. */
+  every?: Every
+}
+
+export interface Exchange {
+  readonly admit: Admission
+  /** Absent where nobody has to be identified. */
+  readonly identify: ((request: AuthRequest) => Identified | PromiseLike<Identified>) | undefined
+  serve(text: string, headers: HeaderReader, principal: Principal | undefined, outlet: Outlet): void
+  /** The same for a body that somebody else has parsed. */
+  serveParsed(body: unknown, headers: HeaderReader, principal: Principal | undefined, outlet: Outlet): void
+  readonly draining: boolean
+  /** From now on new requests are refused. */
+  drain(): void
+  /** Resolves when no call is in flight. Subscriptions do not count. */
+  idle(): Promise<void>
+  endSubscriptions(): void
+}
+
+const ACCEPTED: HttpAnswer = { status: 202, headers: {}, body: '' }
+
+/** `listenHost` is the name the server listens on, which is then an allowed host. */
+export function createExchange(service: Service, options: HttpOptions = {}, listenHost?: string): Exchange {
+  const { authenticate, onError = () => {} } = options
+  const subscriptions = createSubscriptions(service, options.maxSubscriptions)
+  const inFlight = createInFlight()
+  const stream = {
+    keepAliveMs: options.keepAliveMs ?? 15_000,
+    every: options.every ?? every,
+    maxBacklog: options.maxBacklogBytes ?? 1_048_576,
+  }
+  const context = { service, inFlight, stream, onError }
+
+  function dispatch(decoded: Decoded, headers: HeaderReader, who: Principal | undefined, out: Outlet): void {
+    if (decoded.kind === 'refused') out.send(refusal(decoded.error, decoded.id))
+    else if (decoded.kind === 'notification') out.send(ACCEPTED)
+    else if (decoded.call.kind === 'listen') serveListen(decoded.call, out, subscriptions, stream)
+    else serveCall(decoded.call, who, headers, out, context)
+  }
+
+  return {
+    admit: createAdmission(service, options, listenHost),
+    identify: authenticate && ((request) => identify(authenticate, request, onError)),
+    serve(text, headers, principal, outlet) {
+      dispatch(readMessage(text, headers, service), headers, principal, outlet)
+    },
+    serveParsed(body, headers, principal, outlet) {
+      dispatch(readParsed(body, headers, service), headers, principal, outlet)
+    },
+    get draining() {
+      return service.draining
+    },
+    drain: () => service.drain(),
+    idle: () => inFlight.idle(),
+    endSubscriptions: () => subscriptions.endAll(),
+  }
+}

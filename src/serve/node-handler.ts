@@ -1,0 +1,79 @@
+/**
+ * One request of node:http through an exchange: `(req, res)`, so that a plain server, Express and everything alike
+ * can mount it. A body that a middleware has read already is taken from `req.body`.
+ */
+
+import type { IncomingMessage, ServerResponse } from 'node:http'
+import { RondoError } from '../errors.ts'
+import { isThenable } from '../lib/is-thenable.ts'
+import type { Principal } from '../protocol/call.ts'
+import type { HeaderReader } from '../protocol/rev-2026-07-28/headers.ts'
+import type { Exchange } from './http.ts'
+import { type HttpAnswer, refusal } from './http-answer.ts'
+import { type Body, collectBody, toText } from './node-body.ts'
+import { NodeOutlet } from './node-outlet.ts'
+
+export interface NodeHandlerOptions {
+  /** The largest body that is read. 1 MiB unless given. */
+  maxBodyBytes?: number
+}
+
+type Request = IncomingMessage & { body?: unknown }
+
+export type NodeHandler = (req: Request, res: ServerResponse) => void
+
+export function createNodeHandler(exchange: Exchange, options: NodeHandlerOptions = {}): NodeHandler {
+  const limit = options.maxBodyBytes ?? 1_048_576
+
+  return (req, res) => {
+    const headers = (name: string): string | undefined => req.headers[name] as string | undefined
+    const outlet = new NodeOutlet(res)
+    if (exchange.draining) outlet.last()
+    const refuse = (answer: HttpAnswer): void => {
+      if (hasLongBody(req, limit)) outlet.last()
+      outlet.send(answer)
+    }
+    const refused = exchange.admit(req.method, headers)
+    if (refused !== undefined) {
+      refuse(refused)
+    } else if (exchange.identify === undefined) {
+      receive(exchange, limit, req, headers, undefined, outlet)
+    } else {
+      const who = exchange.identify({ headers, method: req.method ?? '', url: req.url })
+      const go = (known: Awaited<typeof who>): void => {
+        if (known.kind === 'refused') refuse(known.answer)
+        else receive(exchange, limit, req, headers, known.principal, outlet)
+      }
+      if (isThenable(who)) who.then(go)
+      else go(who)
+    }
+  }
+}
+
+function receive(
+  exchange: Exchange,
+  limit: number,
+  req: Request,
+  headers: HeaderReader,
+  principal: Principal | undefined,
+  outlet: NodeOutlet,
+): void {
+  const { body } = req
+  const onBody = (collected: Body): void => {
+    if (collected.kind === 'text') exchange.serve(collected.text, headers, principal, outlet)
+    else if (collected.kind === 'not-utf8') outlet.send(refusal(new RondoError('PEER_PARSE', 'Not UTF-8')))
+    else {
+      outlet.last()
+      outlet.send(refusal(new RondoError('LIMIT_BODY')))
+    }
+  }
+  if (body === undefined) collectBody(req, limit, onBody)
+  else if (Buffer.isBuffer(body)) onBody(toText([body]))
+  else if (typeof body === 'string') onBody({ kind: 'text', text: body })
+  else exchange.serveParsed(body, headers, principal, outlet)
+}
+
+/** Node reads an unread body to its end before it uses a connection again: not worth it for a long one. */
+function hasLongBody(req: IncomingMessage, limit: number): boolean {
+  return req.headers['transfer-encoding'] !== undefined || Number(req.headers['content-length'] ?? 0) > limit
+}

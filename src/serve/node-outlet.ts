@@ -1,0 +1,74 @@
+/**
+ * The way out over node:http. A whole answer is one `writeHead` and one `end`, which Node sends as one packet; whether
+ * the client is still there costs nothing until somebody asks.
+ */
+
+import type { ServerResponse } from 'node:http'
+import { type HttpAnswer, type HttpHeaders, JSON_HEADERS } from './http-answer.ts'
+import type { Outlet } from './outlet.ts'
+
+export class NodeOutlet implements Outlet {
+  readonly #res: ServerResponse
+
+  constructor(res: ServerResponse) {
+    this.#res = res
+  }
+
+  /** The connection is not used again after this response. */
+  last(): void {
+    this.#res.shouldKeepAlive = false
+  }
+
+  send({ status, headers, body }: HttpAnswer): void {
+    const res = this.#res
+    if (isGone(res) || res.headersSent) return
+    const length = Buffer.byteLength(body)
+    if (headers === JSON_HEADERS) {
+      // The common case, in the form that Node takes without a copy.
+      res.writeHead(status, ['Content-Type', 'application/json', 'Content-Length', length])
+    } else {
+      res.writeHead(status, { ...headers, 'Content-Length': length })
+    }
+    res.end(body)
+  }
+
+  open(headers: HttpHeaders): void {
+    if (!isGone(this.#res)) this.#res.writeHead(200, headers)
+  }
+
+  write(text: string): void {
+    if (!isGone(this.#res)) this.#res.write(text)
+  }
+
+  end(): void {
+    if (!isGone(this.#res)) this.#res.end()
+  }
+
+  drop(): void {
+    this.#res.destroy()
+  }
+
+  get gone(): boolean {
+    return isGone(this.#res)
+  }
+
+  get backlog(): number {
+    return this.#res.writableLength
+  }
+
+  onGone(listener: () => void): () => void {
+    const res = this.#res
+    const onClose = (): void => {
+      if (!res.writableFinished) listener()
+    }
+    if (isGone(res)) listener()
+    else res.once('close', onClose)
+    return () => {
+      res.off('close', onClose)
+    }
+  }
+}
+
+function isGone(res: ServerResponse): boolean {
+  return res.destroyed || res.socket?.destroyed === true
+}

@@ -1,0 +1,121 @@
+/**
+ * `server.listen`: node:http, read and written directly.
+ *
+ * Loopback by default; a request that does not arrive in time is cut off (T20); the endpoint is one path. Closing is
+ * draining: calls in flight get their time, subscriptions their end, connections are cut after it.
+ */
+
+import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { createStop, onSignals } from './drain.ts'
+import { createExchange, type HttpOptions } from './http.ts'
+import { createNodeHandler, type NodeHandlerOptions } from './node-handler.ts'
+import type { Service } from './service.ts'
+
+export interface ListenOptions extends HttpOptions, NodeHandlerOptions {
+  /** 3000 unless given; 0 takes a free one. */
+  port?: number
+  /** The address to listen on: loopback unless given. Given, it is an allowed host as well. */
+  host?: string
+  /** The path of the endpoint: `/mcp` unless given. `*` takes every path. */
+  path?: string
+  /** How long a client may take to send its headers. */
+  headersTimeoutMs?: number
+  /** How long a client may take to send its whole request. */
+  requestTimeoutMs?: number
+  /** Bytes of all headers of a request. */
+  maxHeaderBytes?: number
+  /** Connections that may be open at once. */
+  maxConnections?: number
+  /** Drain on SIGTERM and SIGINT, then end the process. On unless false. */
+  signals?: boolean
+  /** How long calls in flight may take while the server stops. */
+  graceMs?: number
+}
+
+export interface Listening {
+  readonly host: string
+  readonly port: number
+  /** The whole address of the endpoint. */
+  readonly url: string
+  /** Drains, then closes. Resolves when the port is free. */
+  close(): Promise<void>
+}
+
+export async function listen(service: Service, options: ListenOptions = {}): Promise<Listening> {
+  const host = options.host ?? '127.0.0.1'
+  const path = options.path ?? '/mcp'
+  const exchange = createExchange(service, options, host)
+  const server = createServer(serverOptions(options), route(createNodeHandler(exchange, options), path))
+  if (options.maxConnections !== undefined) server.maxConnections = options.maxConnections
+  const { port } = await bound(server, options.port ?? 3000, host)
+  const stop = createStop({
+    begin: () => exchange.drain(),
+    idle: () => exchange.idle(),
+    async finish() {
+      exchange.endSubscriptions()
+      await closed(server)
+    },
+    graceMs: options.graceMs,
+  })
+  const forget = options.signals === false ? () => {} : onSignals(stop)
+  return {
+    host,
+    port,
+    url: `http://${host.includes(':') ? `[${host}]` : host}:${port}${path === '*' ? '/' : path}`,
+    close() {
+      forget()
+      return stop()
+    },
+  }
+}
+
+function serverOptions(options: ListenOptions): Parameters<typeof createServer>[0] {
+  const headersTimeout = options.headersTimeoutMs ?? 10_000
+  const requestTimeout = options.requestTimeoutMs ?? 30_000
+  return {
+    headersTimeout: Math.min(headersTimeout, requestTimeout),
+    requestTimeout,
+    // Node looks for late requests only this often; its own half minute would treble the limit.
+    connectionsCheckingInterval: Math.max(50, Math.min(2_000, headersTimeout / 4, requestTimeout / 4)),
+    maxHeaderSize: options.maxHeaderBytes ?? 16_384,
+  }
+}
+
+type Handle = (req: IncomingMessage, res: ServerResponse) => void
+
+function route(handle: Handle, path: string): Handle {
+  if (path === '*') return handle
+  const body = `Not found. MCP is served at ${path}\n`
+  return (req, res) => {
+    const url = req.url ?? ''
+    if (url === path || (url.startsWith(path) && url[path.length] === '?')) {
+      handle(req, res)
+    } else {
+      res.writeHead(404, { 'Content-Type': 'text/plain', 'Content-Length': Buffer.byteLength(body) })
+      res.end(body)
+    }
+  }
+}
+
+function bound(server: Server, port: number, host: string): Promise<AddressInfo> {
+  return new Promise((resolve, reject) => {
+    server.once('error', reject)
+    server.listen(port, host, () => {
+      server.off('error', reject)
+      resolve(server.address() as AddressInfo)
+    })
+  })
+}
+
+/** What is still open after a moment belongs to clients that do not read: it is cut. */
+function closed(server: Server): Promise<void> {
+  return new Promise((resolve) => {
+    const cut = setTimeout(() => server.closeAllConnections(), 500)
+    server.close(() => {
+      clearTimeout(cut)
+      resolve()
+    })
+    server.closeIdleConnections()
+  })
+}

@@ -1,0 +1,106 @@
+/**
+ * `subscriptions/listen`: who is told of which changes, over HTTP and stdio alike.
+ *
+ * S1 The first message is the acknowledgement with the part of the filter that is honoured. S2 Every message names
+ * its subscription. S3 Only what was asked for is told. S4 When the server closes, an empty result ends the
+ * subscription; when the client goes, nothing more is written. S5 There are never more than `max` open at once.
+ */
+
+import { RondoError } from '../errors.ts'
+import type { ListenCall, ListenFilter, RequestId } from '../protocol/call.ts'
+import { encodeNotification, encodeReply } from '../protocol/rev-2026-07-28/encode.ts'
+import { SUBSCRIPTION_ID } from '../protocol/rev-2026-07-28/meta-key.ts'
+import type { Change, Service } from './service.ts'
+
+/** Where the messages of one subscription go. */
+export interface SubscriptionSink {
+  send(json: string): void
+  /** Nothing more follows. */
+  end(): void
+}
+
+export interface Subscriptions {
+  /** Begins a subscription; gives what ends it when the client goes. Throws when there are too many. */
+  open(call: ListenCall, sink: SubscriptionSink): () => void
+  /** Ends all of them, each with its result. */
+  endAll(): void
+  readonly size: number
+}
+
+export const MAX_SUBSCRIPTIONS = 1024
+
+export function createSubscriptions(service: Service, max: number = MAX_SUBSCRIPTIONS): Subscriptions {
+  const enders = new Set<() => void>()
+
+  function open(call: ListenCall, sink: SubscriptionSink): () => void {
+    if (enders.size >= max) throw new RondoError('LIMIT_SUBSCRIPTIONS')
+    const honoured = honour(call.filter, service.changeKinds)
+    const tag = { [SUBSCRIPTION_ID]: call.id }
+    const leave = service.changes.subscribe((change) => {
+      if (wants(honoured, change)) sink.send(toNotification(change, tag))
+    })
+    const stop = (): void => {
+      leave()
+      enders.delete(end)
+    }
+    const end = (): void => {
+      stop()
+      sink.send(farewell(call.id, service))
+      sink.end()
+    }
+    enders.add(end)
+    sink.send(
+      encodeNotification('notifications/subscriptions/acknowledged', { notifications: honoured, _meta: tag }),
+    )
+    // There will never be anything to tell: no reason to hold a connection.
+    if (Object.keys(honoured).length === 0) end()
+    return stop
+  }
+
+  return {
+    open,
+    endAll() {
+      for (const end of [...enders]) end()
+    },
+    get size() {
+      return enders.size
+    },
+  }
+}
+
+function honour(filter: ListenFilter, kinds: readonly Change['kind'][]): ListenFilter {
+  const uris = filter.resourceSubscriptions
+  return {
+    ...(filter.toolsListChanged === true && kinds.includes('tools') && { toolsListChanged: true }),
+    ...(filter.promptsListChanged === true && kinds.includes('prompts') && { promptsListChanged: true }),
+    ...(filter.resourcesListChanged === true &&
+      kinds.includes('resources') && { resourcesListChanged: true }),
+    ...(uris !== undefined &&
+      uris.length > 0 &&
+      kinds.includes('resource') && { resourceSubscriptions: [...new Set(uris)] }),
+  }
+}
+
+function wants(filter: ListenFilter, change: Change): boolean {
+  switch (change.kind) {
+    case 'tools':
+      return filter.toolsListChanged === true
+    case 'prompts':
+      return filter.promptsListChanged === true
+    case 'resources':
+      return filter.resourcesListChanged === true
+    case 'resource':
+      return filter.resourceSubscriptions?.includes(change.uri) === true
+  }
+}
+
+function toNotification(change: Change, _meta: Readonly<Record<string, RequestId>>): string {
+  if (change.kind === 'resource') {
+    return encodeNotification('notifications/resources/updated', { uri: change.uri, _meta })
+  }
+  return encodeNotification(`notifications/${change.kind}/list_changed`, { _meta })
+}
+
+function farewell(id: RequestId, service: Service): string {
+  return encodeReply(id, { kind: 'complete', result: { _meta: { [SUBSCRIPTION_ID]: id } } }, service)
+}
