@@ -1,0 +1,149 @@
+/**
+ * Bytes in, one opaque string out, and back: authenticated encryption under a key ring.
+ *
+ *   "r1." + base64url( format 1 · suite 1 · key id 4 · salt 32 · commitment 32 · ciphertext · tag 16 )
+ *                      └────── header ──────┘
+ *   context    = "rondo seal" 0x00 · SHA-256(JSON of the audience) · header
+ *   HKDF-SHA-256(ring key, salt, info = context)  →  AES key 32 · nonce 12 · commitment 32
+ *   AES-256-GCM(AES key, nonce, aad = context)    →  ciphertext of the padded data, tag
+ *
+ * E1 Every token has its own AES key and nonce: a nonce is never used twice, however many tokens a ring key seals.
+ * E2 The commitment fixes the key: no token opens under two keys, and a wrong key shows before anything is decrypted.
+ * E3 One token is one string: another spelling of the same bytes is refused.
+ * E4 Opening never throws and never says more than one word.
+ *
+ * What the data means, and who may use it when, is `state.ts`.
+ */
+
+import { createCipheriv, createDecipheriv, hash, hkdfSync, randomBytes, timingSafeEqual } from 'node:crypto'
+import type { KeyRing, RingKey } from './key-ring.ts'
+import { isPaddedSize, pad, paddedSize, unpad } from './padding.ts'
+
+const PREFIX = 'r1.'
+const FORMAT = 1
+const SUITE = 1
+const LABEL = Buffer.from('rondo seal\0')
+
+const SALT_AT = 6
+const COMMITMENT_AT = 38
+const CIPHERTEXT_AT = 70
+const TAG_BYTES = 16
+const OVERHEAD_BYTES = CIPHERTEXT_AT + TAG_BYTES
+
+const KEY_BYTES = 32
+const NONCE_BYTES = 12
+const COMMITMENT_BYTES = 32
+
+export type Random = (size: number) => Uint8Array
+
+export type EnvelopeRefusal = 'size' | 'encoding' | 'key' | 'commitment' | 'tag' | 'shape'
+
+export type OpenedEnvelope =
+  | { readonly kind: 'open'; readonly plaintext: Buffer; readonly keyId: string }
+  | { readonly kind: 'refused'; readonly reason: EnvelopeRefusal; readonly keyId?: string }
+
+/** The length of the token that holds this many bytes. */
+export function envelopeLength(dataBytes: number): number {
+  return PREFIX.length + Math.ceil(((OVERHEAD_BYTES + paddedSize(dataBytes)) * 4) / 3)
+}
+
+export function sealEnvelope(
+  ring: KeyRing,
+  audience: string,
+  plaintext: Uint8Array | string,
+  random: Random = randomBytes,
+): { readonly token: string; readonly keyId: string } {
+  const key = ring.mint
+  const padded = pad(typeof plaintext === 'string' ? Buffer.from(plaintext) : plaintext)
+  const salt = random(COMMITMENT_AT - SALT_AT)
+  const context = contextOf(audience, key)
+  const { aesKey, nonce, commitment } = derive(key, salt, context)
+
+  const cipher = createCipheriv('aes-256-gcm', aesKey, nonce).setAAD(context)
+  const ciphertext = cipher.update(padded)
+  cipher.final()
+  const raw = Buffer.allocUnsafe(OVERHEAD_BYTES + ciphertext.byteLength)
+  raw.set(context.subarray(-SALT_AT), 0)
+  raw.set(salt, SALT_AT)
+  raw.set(commitment, COMMITMENT_AT)
+  raw.set(ciphertext, CIPHERTEXT_AT)
+  raw.set(cipher.getAuthTag(), CIPHERTEXT_AT + ciphertext.byteLength)
+  return { token: PREFIX + raw.toString('base64url'), keyId: key.name }
+}
+
+/** `maxBytes` is the longest token looked at, prefix included. */
+export function openEnvelope(
+  ring: KeyRing,
+  audience: string,
+  token: unknown,
+  maxBytes: number,
+): OpenedEnvelope {
+  if (typeof token !== 'string') return { kind: 'refused', reason: 'encoding' }
+  if (!(token.length <= maxBytes)) return { kind: 'refused', reason: 'size' }
+  const raw = decodeToken(token)
+  if (raw === undefined) return { kind: 'refused', reason: 'encoding' }
+  const key = ring.find(raw.readUInt32BE(2))
+  if (key === undefined) return { kind: 'refused', reason: 'key' }
+
+  const keyId = key.name
+  const context = contextOf(audience, key)
+  const { aesKey, nonce, commitment } = derive(key, raw.subarray(SALT_AT, COMMITMENT_AT), context)
+  if (!timingSafeEqual(commitment, raw.subarray(COMMITMENT_AT, CIPHERTEXT_AT))) {
+    return { kind: 'refused', reason: 'commitment', keyId }
+  }
+  const padded = decrypt(raw, aesKey, nonce, context)
+  if (padded === undefined) return { kind: 'refused', reason: 'tag', keyId }
+  const plaintext = unpad(padded)
+  if (plaintext === undefined) return { kind: 'refused', reason: 'shape', keyId }
+  return { kind: 'open', plaintext, keyId }
+}
+
+/** The bytes of a token this format could have made, or undefined. */
+function decodeToken(token: string): Buffer | undefined {
+  if (!token.startsWith(PREFIX)) return undefined
+  const text = token.slice(PREFIX.length)
+  const raw = Buffer.from(text, 'base64url')
+  // Buffer.from skips what it does not know and ignores spare bits: only the canonical text comes back the same.
+  if (raw.toString('base64url') !== text) return undefined
+  if (!isPaddedSize(raw.byteLength - OVERHEAD_BYTES)) return undefined
+  return raw[0] === FORMAT && raw[1] === SUITE ? raw : undefined
+}
+
+/** The last context of each key: a server has one audience, and this runs on every request. */
+const contexts = new WeakMap<RingKey, { readonly audience: string; readonly context: Buffer }>()
+
+/** Label, audience and header: what every derivation and every tag is bound to. The header is its end. */
+function contextOf(audience: string, key: RingKey): Buffer {
+  const known = contexts.get(key)
+  if (known?.audience === audience) return known.context
+  // JSON escapes lone surrogates, which UTF-8 would fold into one character.
+  const audienceHash = hash('sha256', JSON.stringify(audience), 'buffer')
+  const header = Buffer.of(FORMAT, SUITE, 0, 0, 0, 0)
+  header.writeUInt32BE(key.id, 2)
+  const context = Buffer.concat([LABEL, audienceHash, header])
+  contexts.set(key, { audience, context })
+  return context
+}
+
+function derive(key: RingKey, salt: Uint8Array, context: Buffer) {
+  const length = KEY_BYTES + NONCE_BYTES + COMMITMENT_BYTES
+  const okm = Buffer.from(hkdfSync('sha256', key.secret, salt, context, length))
+  return {
+    aesKey: okm.subarray(0, KEY_BYTES),
+    nonce: okm.subarray(KEY_BYTES, KEY_BYTES + NONCE_BYTES),
+    commitment: okm.subarray(KEY_BYTES + NONCE_BYTES),
+  }
+}
+
+function decrypt(raw: Buffer, aesKey: Buffer, nonce: Buffer, context: Buffer): Buffer | undefined {
+  const tagAt = raw.byteLength - TAG_BYTES
+  const decipher = createDecipheriv('aes-256-gcm', aesKey, nonce, { authTagLength: TAG_BYTES })
+  decipher.setAAD(context).setAuthTag(raw.subarray(tagAt))
+  const padded = decipher.update(raw.subarray(CIPHERTEXT_AT, tagAt))
+  try {
+    decipher.final()
+    return padded
+  } catch {
+    return undefined
+  }
+}

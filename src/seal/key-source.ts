@@ -1,0 +1,119 @@
+/**
+ * The places keys come from: the environment, a file, a function (a KMS, say), or, for development, nowhere.
+ *
+ * All instances of a service must have the same keys, or a round that lands elsewhere is refused. A key made up at start
+ * is therefore for one process and for development only: it says so loudly, and production refuses it.
+ */
+
+import { readFile } from 'node:fs/promises'
+import { createKeyHolder, type KeyHolder, type KeyHolderOptions, type KeySource } from './key-holder.ts'
+import { generateKey, type KeyRing, parseKeys } from './key-ring.ts'
+
+const HOW_TO_SET = [
+  'Make a key:   echo "key1:$(openssl rand -base64 32)"',
+  'and set it:   RONDO_KEYS="key1:…"   the same on every instance.',
+].join('\n')
+
+/** Keys in the text of an environment variable, `RONDO_KEYS` unless another is given. */
+export function keysFromEnv(value: string | undefined = process.env.RONDO_KEYS): KeySource {
+  return {
+    load() {
+      if (isBlank(value)) throw new TypeError(`RONDO_KEYS is not set.\n${HOW_TO_SET}`)
+      return parseKeys(value)
+    },
+  }
+}
+
+export interface RefreshOptions {
+  /** How often to look for new keys. */
+  refreshMs?: number
+}
+
+/** Keys in a file, looked at again every 30 s. A file that went bad is reported, and the keys before it stay. */
+export function keysFromFile(path: string, { refreshMs = 30_000 }: RefreshOptions = {}): KeySource {
+  let last: { text: string; ring: KeyRing } | undefined
+  return {
+    refreshMs: assertRefresh(refreshMs),
+    async load() {
+      const text = await readFile(path, 'utf8')
+      if (last?.text !== text) last = { text, ring: parseKeys(text) }
+      return last.ring
+    },
+  }
+}
+
+/** Keys that a function fetches: it gives a ring, or the text that `RONDO_KEYS` would hold. */
+export function keysFromFunction(
+  fetchKeys: () => KeyRing | string | Promise<KeyRing | string>,
+  { refreshMs }: RefreshOptions = {},
+): KeySource {
+  return {
+    ...(refreshMs === undefined ? {} : { refreshMs: assertRefresh(refreshMs) }),
+    async load() {
+      const keys = await fetchKeys()
+      return typeof keys === 'string' ? parseKeys(keys) : keys
+    },
+  }
+}
+
+export interface DevelopmentOptions {
+  nodeEnv?: string | undefined
+  warn?: (message: string) => void
+}
+
+/** One random key for this process. Throws when `NODE_ENV` is `production`. */
+export function developmentKeys(options: DevelopmentOptions = {}): KeySource {
+  const { nodeEnv = process.env.NODE_ENV, warn = console.warn } = options
+  return {
+    load() {
+      if (nodeEnv === 'production') {
+        throw new TypeError(`Rondo needs keys in production, and RONDO_KEYS is not set.\n${HOW_TO_SET}`)
+      }
+      const ring = parseKeys(generateKey('development'))
+      warn(
+        [
+          'Rondo made up a key for this process, because RONDO_KEYS is not set.',
+          'Open calls are lost when it restarts, and no other instance can continue them.',
+          HOW_TO_SET,
+        ].join('\n'),
+      )
+      return ring
+    },
+  }
+}
+
+export interface ResolveKeysOptions extends KeyHolderOptions {
+  env?: { readonly RONDO_KEYS?: string | undefined; readonly NODE_ENV?: string | undefined }
+  warn?: (message: string) => void
+}
+
+/** What was given, else `RONDO_KEYS`, else a development key. Keys given as text are read at once. */
+export function resolveKeys(
+  keys: string | KeySource | KeyRing | undefined,
+  options: ResolveKeysOptions = {},
+): KeyHolder {
+  const { env = process.env, warn = console.warn } = options
+  const onError = options.onError ?? ((error) => warn(`Keys were not refreshed: ${messageOf(error)}`))
+  if (typeof keys === 'string') return createKeyHolder(toSource(parseKeys(keys)))
+  if (keys !== undefined) return createKeyHolder(toSource(keys), { ...options, onError })
+  const text = env.RONDO_KEYS
+  if (isBlank(text)) return createKeyHolder(developmentKeys({ nodeEnv: env.NODE_ENV, warn }))
+  return createKeyHolder(toSource(parseKeys(text)))
+}
+
+function toSource(keys: KeySource | KeyRing): KeySource {
+  return 'load' in keys ? keys : { load: () => keys }
+}
+
+function isBlank(text: string | undefined): text is '' | undefined {
+  return text === undefined || text.trim() === ''
+}
+
+function assertRefresh(refreshMs: number): number {
+  if (!(refreshMs > 0)) throw new TypeError('refreshMs must be a positive number of milliseconds')
+  return refreshMs
+}
+
+function messageOf(error: unknown): string {
+  return error instanceof Error ? error.message : String(error)
+}

@@ -1,0 +1,71 @@
+/** Starts the fixture server in a process of its own and makes sure that it really answers. */
+
+import { type ChildProcess, spawn } from 'node:child_process'
+import { createInterface } from 'node:readline'
+import { fileURLToPath } from 'node:url'
+import { REVISION } from './scenario.ts'
+
+const ROOT = fileURLToPath(new URL('../..', import.meta.url))
+const SERVER = fileURLToPath(new URL('./server.ts', import.meta.url))
+const START_MS = 20_000
+
+export interface Fixture {
+  readonly url: URL
+  stop(): Promise<void>
+}
+
+/** The URL is the first line that the process prints. */
+function readUrl(child: ChildProcess): Promise<URL> {
+  return new Promise((resolve, reject) => {
+    const timer = setTimeout(() => reject(new Error('the fixture server did not start in time')), START_MS)
+    if (child.stdout) createInterface(child.stdout).once('line', (line) => resolve(new URL(line.trim())))
+    child.once('exit', (code) => reject(new Error(`the fixture server ended with code ${code}`)))
+    child.once('exit', () => clearTimeout(timer))
+  })
+}
+
+/** Three scenarios of the suite pass even when nothing listens, so ask first. */
+export async function probe(url: URL): Promise<void> {
+  const _meta = {
+    'io.modelcontextprotocol/protocolVersion': REVISION,
+    'io.modelcontextprotocol/clientCapabilities': {},
+  }
+  const response = await fetch(url, {
+    method: 'POST',
+    headers: {
+      'content-type': 'application/json',
+      accept: 'application/json, text/event-stream',
+      'mcp-protocol-version': REVISION,
+      'mcp-method': 'server/discover',
+    },
+    body: JSON.stringify({ jsonrpc: '2.0', id: 1, method: 'server/discover', params: { _meta } }),
+    signal: AbortSignal.timeout(5_000),
+  }).catch((error: Error) => {
+    throw new Error(`nothing answers at ${url}`, { cause: error })
+  })
+  const text = await response.text()
+  if (response.status !== 200 || !text.includes(REVISION)) {
+    throw new Error(`${url} does not answer server/discover: HTTP ${response.status} ${text.slice(0, 300)}`)
+  }
+}
+
+export async function startFixture(env: Readonly<Record<string, string>> = {}): Promise<Fixture> {
+  const child = spawn(process.execPath, ['--import', 'tsx', SERVER, '--port', '0'], {
+    cwd: ROOT,
+    env: { ...process.env, RONDO_QUIET: '1', ...env },
+    stdio: ['ignore', 'pipe', 'inherit'],
+  })
+  const ended = new Promise<void>((resolve) => child.once('exit', () => resolve()))
+  const stop = async (): Promise<void> => {
+    child.kill('SIGKILL')
+    await ended
+  }
+  try {
+    const url = await readUrl(child)
+    await probe(url)
+    return { url, stop }
+  } catch (error) {
+    await stop()
+    throw error
+  }
+}

@@ -1,0 +1,53 @@
+import { describe, expect, it } from 'vitest'
+import { probe } from './fixture-process.ts'
+import { judge, runScenario } from './run-scenario.ts'
+import { CLIENT_SCENARIOS, NOT_YET, readServerScenarios } from './scenario.ts'
+
+const check = (status: 'SUCCESS' | 'FAILURE' | 'WARNING' | 'SKIPPED' | 'INFO', id = 'x') => ({
+  id,
+  name: id,
+  status,
+})
+
+describe('the runner of the official suite', () => {
+  it('finds the scenarios of the revision', () => {
+    const scenarios = readServerScenarios()
+    expect(scenarios.length).toBe(50)
+    expect(new Set(scenarios).size).toBe(50)
+    expect(scenarios).toEqual(expect.arrayContaining([...NOT_YET]))
+    expect(CLIENT_SCENARIOS.length).toBe(8)
+  })
+
+  it.each([
+    ['passed', [check('SUCCESS'), check('INFO'), check('SKIPPED')], []],
+    ['failed', [check('SUCCESS'), check('FAILURE')], []],
+    ['failed', [check('SUCCESS'), check('WARNING')], []],
+    ['failed', [check('SUCCESS'), check('WARNING', 'y')], [/^x$/]],
+    ['passed', [check('SUCCESS'), check('WARNING')], [/^x$/]],
+    ['failed', [check('SUCCESS'), check('FAILURE')], [/^x$/]],
+    ['skipped', [check('SKIPPED')], []],
+    ['skipped', [], []],
+  ] as const)('says "%s" of %j', (kind, checks, allow) => {
+    expect(judge('s', checks, allow).kind).toBe(kind)
+  })
+
+  const nobody = new URL('http://127.0.0.1:9/mcp')
+
+  it('refuses to begin where nothing listens', async () => {
+    await expect(probe(nobody)).rejects.toThrow('nothing answers')
+  })
+
+  it('fails a scenario that the suite itself would pass with a warning', async () => {
+    const verdict = await runScenario(
+      { kind: 'server', url: nobody.href },
+      'input-required-result-validate-input',
+    )
+    expect(verdict.problems.join('\n')).toMatch(/WARNING|FAILURE/)
+    expect(verdict.kind).toBe('failed')
+  })
+
+  it('fails a scenario that does not exist', async () => {
+    const verdict = await runScenario({ kind: 'server', url: nobody.href }, 'no-such-scenario')
+    expect(verdict).toMatchObject({ kind: 'failed', problems: [expect.stringContaining('wrote no result')] })
+  })
+})

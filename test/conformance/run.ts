@@ -1,0 +1,164 @@
+/**
+ * `npm run conformance`: the official suite against the fixture server, or against our client.
+ *
+ * One process per scenario, warnings count as failures. The scenarios of the tasks extension are run and shown as "not
+ * yet"; one of them that passes makes the run fail, so that the list is kept short.
+ */
+
+import { randomBytes } from 'node:crypto'
+import { parseArgs } from 'node:util'
+import { startRoundRobin } from '../support/round-robin.ts'
+import { type Fixture, probe, startFixture } from './fixture-process.ts'
+import { runScenario, type Target, type Verdict } from './run-scenario.ts'
+import {
+  ALWAYS_SKIPPED,
+  CLIENT_SCENARIOS,
+  NOT_YET,
+  REVISION,
+  readServerScenarios,
+  TWO_INSTANCE_WARNINGS,
+} from './scenario.ts'
+
+const HELP = `Usage: npm run conformance -- [options]
+
+  --scenario NAME   only this scenario; may be repeated
+  --two-instances   through a round robin over two processes that share a key
+  --client          the scenarios for clients, against test/conformance/client.ts
+  --url URL         a server that runs already, instead of the fixture
+  --list            the names of the scenarios
+  --verbose         every failed check in full
+  --help            this text`
+
+const CLIENT_COMMAND = 'node --import tsx test/conformance/client.ts'
+
+interface Stage {
+  readonly target: Target
+  readonly counts?: readonly number[]
+  stop(): Promise<void>
+}
+
+async function stopAll(fixtures: readonly Fixture[]): Promise<void> {
+  await Promise.all(fixtures.map((fixture) => fixture.stop()))
+}
+
+async function stageOne(): Promise<Stage> {
+  const fixture = await startFixture()
+  return { target: { kind: 'server', url: fixture.url.href }, stop: fixture.stop }
+}
+
+async function stageTwo(): Promise<Stage> {
+  const env = { RONDO_KEYS: `k1:${randomBytes(32).toString('base64url')}` }
+  const fixtures = [await startFixture(env), await startFixture(env)]
+  try {
+    const robin = await startRoundRobin(fixtures.map((fixture) => fixture.url))
+    const url = new URL(fixtures[0]?.url.pathname ?? '/', robin.url)
+    await probe(url)
+    const stop = async () => {
+      await robin.close()
+      await stopAll(fixtures)
+    }
+    return { target: { kind: 'server', url: url.href }, counts: robin.counts, stop }
+  } catch (error) {
+    await stopAll(fixtures)
+    throw error
+  }
+}
+
+async function stageUrl(url: URL): Promise<Stage> {
+  await probe(url)
+  return { target: { kind: 'server', url: url.href }, stop: async () => {} }
+}
+
+const stageClient = (): Stage => ({
+  target: { kind: 'client', command: CLIENT_COMMAND },
+  stop: async () => {},
+})
+
+type Standing = 'passed' | 'failed' | 'skipped' | 'not yet' | 'passes already'
+
+function standing({ scenario, kind }: Verdict): Standing {
+  if (NOT_YET.has(scenario)) return kind === 'passed' ? 'passes already' : 'not yet'
+  if (kind === 'skipped') return ALWAYS_SKIPPED.has(scenario) ? 'skipped' : 'failed'
+  return kind
+}
+
+function print(verdict: Verdict, verbose: boolean): void {
+  const state = standing(verdict)
+  console.log(
+    `${state.padEnd(15)} ${verdict.scenario.padEnd(48)} ${String(verdict.succeeded).padStart(3)} checks`,
+  )
+  for (const line of verdict.allowed) console.log(`    allowed: ${line}`)
+  if (state !== 'failed' && !verbose) return
+  for (const line of verdict.problems) console.log(`    ${verbose ? line : line.slice(0, 300)}`)
+}
+
+async function runAll(stage: Stage, scenarios: readonly string[], twoInstances: boolean, verbose: boolean) {
+  const totals = new Map<Standing, number>()
+  let checks = 0
+  for (const scenario of scenarios) {
+    const allowWarnings = twoInstances ? TWO_INSTANCE_WARNINGS : []
+    const verdict = await runScenario(stage.target, scenario, { allowWarnings })
+    print(verdict, verbose)
+    const state = standing(verdict)
+    totals.set(state, (totals.get(state) ?? 0) + 1)
+    checks += verdict.succeeded
+  }
+  return { totals, checks }
+}
+
+function readOptions() {
+  const { values } = parseArgs({
+    options: {
+      scenario: { type: 'string', multiple: true },
+      'two-instances': { type: 'boolean', default: false },
+      client: { type: 'boolean', default: false },
+      url: { type: 'string' },
+      list: { type: 'boolean', default: false },
+      verbose: { type: 'boolean', default: false },
+      help: { type: 'boolean', default: false },
+    },
+  })
+  return values
+}
+
+type Options = ReturnType<typeof readOptions>
+
+function stageFor(options: Options): Stage | Promise<Stage> {
+  if (options.client) return stageClient()
+  if (options.url) return stageUrl(new URL(options.url))
+  return options['two-instances'] ? stageTwo() : stageOne()
+}
+
+async function run(options: Options, scenarios: readonly string[]): Promise<number> {
+  const stage = await stageFor(options)
+  try {
+    const { totals, checks } = await runAll(stage, scenarios, options['two-instances'], options.verbose)
+    const parts = [...totals].map(([state, count]) => `${count} ${state}`)
+    console.log(`\n${REVISION}: ${parts.join(', ')}; ${checks} checks succeeded, warnings count as failures`)
+    if (stage.counts) console.log(`requests per instance: ${stage.counts.join(', ')}`)
+    const oneSided = stage.counts !== undefined && stage.counts.filter((count) => count > 0).length < 2
+    return totals.has('failed') || totals.has('passes already') || oneSided ? 1 : 0
+  } finally {
+    await stage.stop()
+  }
+}
+
+async function main(): Promise<number> {
+  const options = readOptions()
+  const all = options.client ? CLIENT_SCENARIOS : readServerScenarios()
+  const scenarios = options.scenario ?? all
+  const unknown = scenarios.filter((name) => !all.includes(name))
+  if (options.help) console.log(HELP)
+  else if (options.list) console.log(all.join('\n'))
+  else if (unknown.length > 0)
+    console.error(`unknown scenario: ${unknown.join(', ')} (--list shows the names)`)
+  else return run(options, scenarios)
+  return unknown.length > 0 ? 2 : 0
+}
+
+try {
+  process.exitCode = await main()
+} catch (error) {
+  console.error(`conformance: ${error instanceof Error ? error.message : error}`)
+  process.exitCode = 1
+}

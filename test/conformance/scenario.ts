@@ -1,0 +1,56 @@
+/** Which scenarios of the official suite are run, and which of them are not expected to pass yet. */
+
+import { readFileSync } from 'node:fs'
+import { createRequire } from 'node:module'
+import { dirname, join } from 'node:path'
+
+export const REVISION = '2026-07-28'
+const suiteFolder = dirname(
+  createRequire(import.meta.url).resolve('@modelcontextprotocol/conformance/package.json'),
+)
+export const SUITE_ENTRY: string = join(suiteFolder, 'dist/index.js')
+
+/** Those of the tasks extension, until Rondo has tasks. */
+export const NOT_YET: ReadonlySet<string> = new Set([
+  'tasks-lifecycle',
+  'tasks-capability-negotiation',
+  'tasks-wire-fields',
+  'tasks-request-state-removal',
+  'tasks-mrtr-input',
+  'tasks-request-headers',
+  'tasks-dispatch-and-envelope',
+  'tasks-required-task-error',
+  'tasks-mrtr-composition',
+])
+
+/** The suite skips this one against every server. */
+export const ALWAYS_SKIPPED: ReadonlySet<string> = new Set(['tasks-status-notifications'])
+
+/**
+ * Two checks open a subscription with one request and trigger the change with another. Behind a round robin these
+ * reach different instances, which do not tell each other unless they share a bus.
+ */
+export const TWO_INSTANCE_WARNINGS: readonly RegExp[] = [/list.?changed/i]
+
+/** The scenarios for a client, without those about OAuth. */
+export const CLIENT_SCENARIOS: readonly string[] = [
+  'tools_call',
+  'request-metadata',
+  'sep-2322-client-request-state',
+  'http-standard-headers',
+  'http-custom-headers',
+  'http-invalid-tool-headers',
+  'json-schema-ref-no-deref',
+  'json-schema-2020-12-preservation',
+]
+
+/** Every server scenario of the revision, in the suite's order: the required ones, then those it does not score. */
+export function readServerScenarios(): string[] {
+  const yaml = readFileSync(join(suiteFolder, `requirements/${REVISION}.yaml`), 'utf8')
+  const section = /^server:\n((?: {2}- .*\n)+)/m.exec(yaml)?.[1] ?? ''
+  const required = [...section.matchAll(/^ {2}- (\S+)$/gm)].map((match) => match[1] ?? '')
+  const notScored = [...yaml.matchAll(/^ {2}- scenario: (\S+)\n {4}leg: server$/gm)].map(
+    (match) => match[1] ?? '',
+  )
+  return [...required, ...notScored]
+}
