@@ -1,0 +1,127 @@
+/**
+ * Reads the answer to one POST as it arrives, JSON or event stream, whatever HTTP library brings the bytes.
+ *
+ * 1. Never holds more than `maxBytes`. 2. Gives exactly one response, the one with the request's id; a request or
+ * somebody else's response on the stream makes the answer invalid. 3. An error status with a JSON-RPC error in its body
+ * is that error; any other is PEER_HTTP. 4. Comments on the stream are ignored, as are its event names.
+ */
+
+import { createParser, type EventSourceParser } from 'eventsource-parser'
+import { RondoError } from '../../errors.ts'
+import { isRecord } from '../../lib/is-record.ts'
+import type { Outgoing } from './transport.ts'
+
+export interface AnswerHead {
+  readonly status: number
+  readonly contentType: string | null | undefined
+  /** `WWW-Authenticate`, for whoever knows how to log in. */
+  readonly challenge?: string | null
+}
+
+export interface AnswerReader {
+  push(chunk: Uint8Array): void
+  end(): void
+  /** The response, once it is there. */
+  readonly answer: Readonly<Record<string, unknown>> | undefined
+}
+
+type Request = Pick<Outgoing, 'id' | 'maxBytes' | 'endless' | 'onNotification'>
+
+export function createAnswerReader(head: AnswerHead, request: Request): AnswerReader {
+  const type = (head.contentType ?? '').split(';', 1)[0]?.trim().toLowerCase()
+  const good = head.status >= 200 && head.status < 300
+  if (good && type === 'text/event-stream') return readStream(request)
+  return readWhole(head, request, type === 'application/json')
+}
+
+function readWhole(head: AnswerHead, request: Request, json: boolean): AnswerReader {
+  const chunks: Uint8Array[] = []
+  let size = 0
+  let answer: Readonly<Record<string, unknown>> | undefined
+  return {
+    push(chunk) {
+      size += chunk.byteLength
+      if (size > request.maxBytes) throw tooLong(request)
+      chunks.push(chunk)
+    },
+    end() {
+      const message = json ? parse(decode(chunks)) : undefined
+      if (isRecord(message) && belongs(message, request)) answer = message
+      else throw unusable(head, json)
+    },
+    get answer() {
+      return answer
+    },
+  }
+}
+
+function readStream(request: Request): AnswerReader {
+  const decoder = new TextDecoder()
+  let size = 0
+  let answer: Readonly<Record<string, unknown>> | undefined
+  let problem: RondoError | undefined
+  const parser: EventSourceParser = createParser({
+    maxBufferSize: request.maxBytes,
+    onEvent: ({ data }) => {
+      if (answer !== undefined || problem !== undefined) return
+      const message = parse(data)
+      if (!isRecord(message)) problem = new RondoError('PEER_ANSWER', 'An event of the stream is not JSON')
+      else if (message.method === undefined) {
+        if (belongs(message, request)) answer = message
+        else problem = new RondoError('PEER_ANSWER', 'The stream has the response to another request')
+      } else if (message.id === undefined) request.onNotification?.(message)
+      else problem = new RondoError('PEER_ANSWER', 'The server sent a request, which this revision forbids')
+    },
+    onError: (error) => {
+      if (error.type === 'max-buffer-size-exceeded') problem = tooLong(request)
+    },
+  })
+  return {
+    push(chunk) {
+      if (answer !== undefined) return
+      size += chunk.byteLength
+      if (!request.endless && size > request.maxBytes) throw tooLong(request)
+      parser.feed(decoder.decode(chunk, { stream: true }))
+      if (problem !== undefined) throw problem
+    },
+    end() {
+      if (answer === undefined) throw new RondoError('PEER_GONE', 'The stream ended before the response')
+    },
+    get answer() {
+      return answer
+    },
+  }
+}
+
+/** Errors about a body that could not be read have a null id. */
+function belongs(message: Readonly<Record<string, unknown>>, request: Request): boolean {
+  return message.id === request.id || (message.id == null && message.error !== undefined)
+}
+
+function decode(chunks: readonly Uint8Array[]): string {
+  const [first] = chunks
+  if (chunks.length === 1 && first !== undefined) return new TextDecoder().decode(first)
+  const decoder = new TextDecoder()
+  return chunks.map((chunk) => decoder.decode(chunk, { stream: true })).join('') + decoder.decode()
+}
+
+function parse(text: string): unknown {
+  try {
+    return JSON.parse(text)
+  } catch {
+    return undefined
+  }
+}
+
+function tooLong(request: Request): RondoError {
+  return new RondoError('LIMIT_CLIENT_BYTES', `The answer is longer than ${request.maxBytes} bytes`)
+}
+
+function unusable(head: AnswerHead, json: boolean): RondoError {
+  if (head.status < 200 || head.status > 299) {
+    const data = { status: head.status, ...(head.challenge && { challenge: head.challenge }) }
+    return new RondoError('PEER_HTTP', `The server answered with HTTP status ${head.status}`, { data })
+  }
+  const problem = json ? 'is not the response to this request' : 'is neither JSON nor an event stream'
+  return new RondoError('PEER_ANSWER', `The body of the answer ${problem}`)
+}

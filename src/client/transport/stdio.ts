@@ -1,0 +1,165 @@
+/**
+ * A server as a child process: one JSON message per line on its stdin and stdout.
+ *
+ * The command is started without a shell and with a short list of environment variables, so that secrets of this process
+ * do not leak into every server. Notifications go to every request in flight; each knows its own. What is not a message
+ * on stdout is reported and skipped.
+ */
+
+import { type ChildProcess, spawn } from 'node:child_process'
+import { RondoError } from '../../errors.ts'
+import { isRecord } from '../../lib/is-record.ts'
+import type { RequestId } from '../../protocol/call.ts'
+import { createLineSplitter } from './line-splitter.ts'
+import type { Outgoing, Transport } from './transport.ts'
+
+export interface StdioTarget {
+  readonly command: string
+  readonly args?: readonly string[]
+  /** Added to the few variables every server gets (PATH, HOME, LANG and the like). */
+  readonly env?: Readonly<Record<string, string>>
+  readonly cwd?: string
+  /** What happens with the server's stderr; a function gets it line by line. Default: it is shown (`inherit`). */
+  readonly stderr?: 'inherit' | 'ignore' | ((line: string) => void)
+}
+
+export interface StdioOptions {
+  /** Bytes of one message. */
+  readonly maxBytes: number
+  /** How long the process has to end by itself once its stdin is closed, and then again after SIGTERM. */
+  readonly graceMs?: number
+  readonly onWarning?: (text: string) => void
+}
+
+interface Waiting {
+  readonly outgoing: Outgoing
+  resolve(message: unknown): void
+  reject(reason: unknown): void
+}
+
+const INHERITED = [
+  ...['PATH', 'HOME', 'LANG', 'LC_ALL', 'LOGNAME', 'SHELL', 'TERM', 'TMPDIR', 'TZ', 'USER'],
+  ...['APPDATA', 'LOCALAPPDATA', 'PATHEXT', 'SYSTEMDRIVE', 'SYSTEMROOT', 'TEMP', 'USERPROFILE', 'WINDIR'],
+]
+const STDERR_LINE_BYTES = 65_536
+
+export function createStdioTransport(target: StdioTarget, options: StdioOptions): Transport {
+  const waiting = new Map<RequestId, Waiting>()
+  const warn = options.onWarning ?? (() => {})
+  const child = start(target)
+  let gone: RondoError | undefined
+  const lose = (reason: string, cause?: unknown) => {
+    gone ??= new RondoError('PEER_GONE', reason, { cause })
+    for (const one of [...waiting.values()]) one.reject(gone)
+  }
+  const ended = new Promise<void>((resolve) => {
+    child.on('error', (error) => {
+      lose(`"${target.command}" could not be started`, error)
+      resolve()
+    })
+    child.on('close', (code, signal) => {
+      lose(`The server process ended (${signal ?? `exit code ${code}`})`)
+      resolve()
+    })
+  })
+  const lines = createLineSplitter(
+    options.maxBytes,
+    (line) => deliver(line, waiting, warn),
+    () => lose(`The server wrote a line of more than ${options.maxBytes} bytes`),
+  )
+  child.stdout?.on('data', (chunk: Buffer) => lines.push(chunk))
+  // A process that closes its end is seen by 'close'; the write error says nothing more.
+  child.stdin?.on('error', () => {})
+  return {
+    kind: 'stdio',
+    target: [target.command, ...(target.args ?? [])].join(' '),
+    exchange: (outgoing) =>
+      gone ? Promise.reject(gone) : exchange(outgoing, waiting, (line) => child.stdin?.write(`${line}\n`)),
+    close: () => stop(child, ended, options.graceMs ?? 2_000),
+  }
+}
+
+function start(target: StdioTarget): ChildProcess {
+  const env: Record<string, string> = {}
+  for (const name of INHERITED) {
+    const value = process.env[name]
+    if (value !== undefined) env[name] = value
+  }
+  const { stderr = 'inherit' } = target
+  const child = spawn(target.command, [...(target.args ?? [])], {
+    ...(target.cwd !== undefined && { cwd: target.cwd }),
+    env: { ...env, ...target.env },
+    shell: false,
+    windowsHide: true,
+    stdio: ['pipe', 'pipe', typeof stderr === 'function' ? 'pipe' : stderr],
+  })
+  if (typeof stderr === 'function') {
+    const lines = createLineSplitter(STDERR_LINE_BYTES, stderr, () => stderr('(a very long line)'))
+    child.stderr?.on('data', (chunk: Buffer) => lines.push(chunk))
+  }
+  return child
+}
+
+function exchange(
+  outgoing: Outgoing,
+  waiting: Map<RequestId, Waiting>,
+  write: (line: string) => void,
+): Promise<unknown> {
+  const { id, signal } = outgoing
+  return new Promise((resolve, reject) => {
+    if (signal.aborted) return reject(signal.reason)
+    const abort = () => {
+      if (outgoing.cancel !== undefined) write(outgoing.cancel)
+      settle(() => reject(signal.reason))
+    }
+    const settle = (end: () => void) => {
+      waiting.delete(id)
+      signal.removeEventListener('abort', abort)
+      end()
+    }
+    signal.addEventListener('abort', abort, { once: true })
+    waiting.set(id, {
+      outgoing,
+      resolve: (message) => settle(() => resolve(message)),
+      reject: (reason) => settle(() => reject(reason)),
+    })
+    write(outgoing.body)
+  })
+}
+
+function deliver(line: string, waiting: ReadonlyMap<RequestId, Waiting>, warn: (text: string) => void): void {
+  const message = parse(line)
+  if (!isRecord(message)) warn('The server wrote a line to stdout that is not a message')
+  // The answer to a cancelled request may still come; nobody waits for it.
+  else if (message.method === undefined) waiting.get(message.id as RequestId)?.resolve(message)
+  else if (message.id !== undefined) warn('The server sent a request, which this revision forbids')
+  else for (const { outgoing } of waiting.values()) outgoing.onNotification?.(message)
+}
+
+function parse(line: string): unknown {
+  try {
+    return JSON.parse(line)
+  } catch {
+    return undefined
+  }
+}
+
+/** Closing stdin is the polite way; signals follow for a process that does not end. */
+async function stop(child: ChildProcess, ended: Promise<void>, graceMs: number): Promise<void> {
+  child.stdin?.end()
+  for (const signal of ['SIGTERM', 'SIGKILL'] as const) {
+    if (await endsWithin(ended, graceMs)) return
+    child.kill(signal)
+  }
+  await ended
+}
+
+async function endsWithin(ended: Promise<void>, ms: number): Promise<boolean> {
+  let timer: NodeJS.Timeout | undefined
+  const late = new Promise<boolean>((resolve) => {
+    timer = setTimeout(resolve, ms, false)
+  })
+  const inTime = await Promise.race([ended.then(() => true), late])
+  clearTimeout(timer)
+  return inTime
+}

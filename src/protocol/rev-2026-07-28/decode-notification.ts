@@ -1,0 +1,78 @@
+/**
+ * What a server tells our client beside its answers. Gives undefined for what this client does not know or what lacks a
+ * field: a notification has no answer, so there is nobody to complain to.
+ */
+
+import { isRecord } from '../../lib/is-record.ts'
+import type { ListenFilter } from '../call.ts'
+import type { Notice } from '../received.ts'
+import { LOG_LEVELS } from '../wire.ts'
+
+type Fields = Readonly<Record<string, unknown>>
+
+export function decodeNotification(message: unknown): Notice | undefined {
+  if (!isRecord(message)) return undefined
+  const params = isRecord(message.params) ? message.params : {}
+  switch (message.method) {
+    case 'notifications/progress':
+      return decodeProgress(params)
+    case 'notifications/message':
+      return decodeLog(params)
+    case 'notifications/subscriptions/acknowledged':
+      return { kind: 'subscribed', filter: decodeFilter(params.notifications) }
+    case 'notifications/tools/list_changed':
+      return { kind: 'tools' }
+    case 'notifications/prompts/list_changed':
+      return { kind: 'prompts' }
+    case 'notifications/resources/list_changed':
+      return { kind: 'resources' }
+    case 'notifications/resources/updated':
+      return typeof params.uri === 'string' ? { kind: 'resource', uri: params.uri } : undefined
+    default:
+      return undefined
+  }
+}
+
+/** The subscription a notification belongs to, where one connection carries several. */
+export function subscriptionOf(message: unknown): unknown {
+  const params = isRecord(message) ? message.params : undefined
+  const meta = isRecord(params) ? params._meta : undefined
+  return isRecord(meta) ? meta['io.modelcontextprotocol/subscriptionId'] : undefined
+}
+
+function decodeProgress(params: Fields): Notice | undefined {
+  const { progressToken: token, progress, total, message } = params
+  if (typeof token !== 'string' && typeof token !== 'number') return undefined
+  if (typeof progress !== 'number') return undefined
+  return {
+    kind: 'progress',
+    token,
+    progress,
+    ...(typeof total === 'number' && { total }),
+    ...(typeof message === 'string' && { message }),
+  }
+}
+
+function decodeLog(params: Fields): Notice | undefined {
+  const level = LOG_LEVELS.find((one) => one === params.level)
+  if (level === undefined || params.data === undefined) return undefined
+  return {
+    kind: 'log',
+    level,
+    data: params.data,
+    ...(typeof params.logger === 'string' && { logger: params.logger }),
+  }
+}
+
+function decodeFilter(value: unknown): ListenFilter {
+  if (!isRecord(value)) return {}
+  const uris = value.resourceSubscriptions
+  return {
+    ...(value.toolsListChanged === true && { toolsListChanged: true }),
+    ...(value.promptsListChanged === true && { promptsListChanged: true }),
+    ...(value.resourcesListChanged === true && { resourcesListChanged: true }),
+    ...(Array.isArray(uris) && {
+      resourceSubscriptions: uris.filter((uri): uri is string => typeof uri === 'string'),
+    }),
+  }
+}

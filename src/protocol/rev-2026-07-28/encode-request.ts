@@ -1,0 +1,106 @@
+/**
+ * A call of our client as a 2026-07-28 message, and the headers that repeat parts of it over HTTP.
+ *
+ * Every request says who asks and in which dialect; nothing is left to a connection. Answers and state stand beside
+ * the original parameters, as they are: the state is not looked at, let alone parsed.
+ */
+
+import type { Call, Envelope, FlowCall, Listing } from '../call.ts'
+import { encodeHeaderValue } from '../header-value.ts'
+import { type ParamHeader, paramHeaderValues } from '../param-header.ts'
+
+export interface EncodedRequest {
+  /** One JSON-RPC message. */
+  readonly body: string
+  readonly headers: Readonly<Record<string, string>>
+}
+
+const META = 'io.modelcontextprotocol/'
+
+const LIST_METHODS: Readonly<Record<Listing, string>> = {
+  tools: 'tools/list',
+  prompts: 'prompts/list',
+  resources: 'resources/list',
+  templates: 'resources/templates/list',
+}
+
+export function encodeRequest(call: Call, mirrored: readonly ParamHeader[] = []): EncodedRequest {
+  const method = methodOf(call)
+  const params = { ...paramsOf(call), _meta: metaOf(call) }
+  const body = JSON.stringify({ jsonrpc: '2.0', id: call.id, method, params })
+  const headers: Record<string, string> = {
+    'Content-Type': 'application/json',
+    Accept: 'application/json, text/event-stream',
+    'MCP-Protocol-Version': call.protocolVersion,
+    'Mcp-Method': method,
+  }
+  if (call.kind === 'flow') {
+    headers['Mcp-Name'] = encodeHeaderValue(call.target)
+    if (mirrored.length > 0) Object.assign(headers, paramHeaderValues(mirrored, call.args))
+  }
+  return { body, headers }
+}
+
+/** `notifications/cancelled`, for transports that cannot simply hang up. */
+export function encodeCancel(requestId: string | number, reason?: string): string {
+  const params = reason === undefined ? { requestId } : { requestId, reason }
+  return JSON.stringify({ jsonrpc: '2.0', method: 'notifications/cancelled', params })
+}
+
+export function methodOf(call: Call): string {
+  switch (call.kind) {
+    case 'flow':
+      return call.method
+    case 'list':
+      return LIST_METHODS[call.listing]
+    case 'discover':
+      return 'server/discover'
+    case 'complete':
+      return 'completion/complete'
+    case 'listen':
+      return 'subscriptions/listen'
+  }
+}
+
+function metaOf(call: Envelope): Record<string, unknown> {
+  return {
+    [`${META}protocolVersion`]: call.protocolVersion,
+    [`${META}clientCapabilities`]: call.capabilities,
+    ...(call.clientInfo && { [`${META}clientInfo`]: call.clientInfo }),
+    ...(call.logLevel && { [`${META}logLevel`]: call.logLevel }),
+    ...(call.progressToken !== undefined && { progressToken: call.progressToken }),
+    ...call.trace,
+  }
+}
+
+function paramsOf(call: Call): Record<string, unknown> {
+  switch (call.kind) {
+    case 'flow':
+      return flowParams(call)
+    case 'list':
+      return call.cursor === undefined ? {} : { cursor: call.cursor }
+    case 'discover':
+      return {}
+    case 'complete':
+      return {
+        ref:
+          call.ref.kind === 'prompt'
+            ? { type: 'ref/prompt', name: call.ref.name }
+            : { type: 'ref/resource', uri: call.ref.uri },
+        argument: call.argument,
+        ...(Object.keys(call.context).length > 0 && { context: { arguments: call.context } }),
+      }
+    case 'listen':
+      return { notifications: call.filter }
+  }
+}
+
+function flowParams(call: FlowCall): Record<string, unknown> {
+  return {
+    ...(call.method === 'resources/read'
+      ? { uri: call.target }
+      : { name: call.target, arguments: call.args }),
+    ...(call.inputResponses && { inputResponses: call.inputResponses }),
+    ...(call.requestState !== undefined && { requestState: call.requestState }),
+  }
+}
