@@ -4,6 +4,7 @@
  */
 
 import { RondoError } from '../../errors.ts'
+import { orAbort } from '../../lib/or-abort.ts'
 import { type AnswerReader, createAnswerReader } from './answer-reader.ts'
 import type { Outgoing, Transport } from './transport.ts'
 
@@ -26,7 +27,7 @@ export function createFetchTransport(
 async function exchange(fetch: FetchLike, url: URL, outgoing: Outgoing): Promise<unknown> {
   const { body, headers, signal } = outgoing
   signal.throwIfAborted()
-  const response = await orAbort(
+  const response = await inTime(
     fetch(new Request(url, { method: 'POST', redirect: 'manual', body, headers: { ...headers }, signal })),
     signal,
   )
@@ -51,7 +52,7 @@ async function readAll(
   const chunks = body.getReader()
   try {
     while (reader.answer === undefined) {
-      const { done, value } = await orAbort(chunks.read(), signal)
+      const { done, value } = await inTime(chunks.read(), signal)
       if (done) reader.end()
       else reader.push(value)
     }
@@ -62,17 +63,12 @@ async function readAll(
 }
 
 /** A server in memory may not watch the signal, so it is watched here. */
-function orAbort<T>(work: Promise<T>, signal: AbortSignal): Promise<T> {
-  return new Promise((resolve, reject) => {
-    const abort = () => reject(signal.reason)
-    if (signal.aborted) return abort()
-    signal.addEventListener('abort', abort, { once: true })
-    work
-      .then(resolve, (error) => reject(signal.aborted ? signal.reason : toRondoError(error)))
-      .finally(() => {
-        signal.removeEventListener('abort', abort)
-      })
-  })
+async function inTime<T>(work: Promise<T>, signal: AbortSignal): Promise<T> {
+  try {
+    return await orAbort(work, signal)
+  } catch (error) {
+    throw signal.aborted ? signal.reason : toRondoError(error)
+  }
 }
 
 function toRondoError(error: unknown): RondoError {

@@ -1,0 +1,115 @@
+/**
+ * From a target to a client: over HTTP, over stdio, or to a server object in memory (C15). The Node transports are loaded
+ * only when they are used, so that the rest runs wherever there is `fetch`.
+ */
+
+import type { Answers } from './answers.ts'
+import { answerableKinds } from './answers.ts'
+import { createCache, noCache } from './cache.ts'
+import type { Client } from './client.ts'
+import { type Clock, systemClock } from './clock.ts'
+import { createClient } from './create-client.ts'
+import { DIALECTS } from './dialect.ts'
+import { type Limits, withLimits } from './limits.ts'
+import { negotiate } from './negotiate.ts'
+import { type ClientInfo, createPeer, type HeaderSource } from './peer.ts'
+import { capabilitiesFor } from './question.ts'
+import type { RoundPolicy } from './round-policy.ts'
+import { createFetchTransport, type FetchLike } from './transport/fetch.ts'
+import type { StdioTarget } from './transport/stdio.ts'
+import type { Transport } from './transport/transport.ts'
+
+/** Anything that answers web requests: our own server object, or any other. */
+export interface MemoryTarget {
+  fetch(request: Request): Promise<Response>
+}
+
+/** An HTTP URL, a command to start, or a server object in this process. */
+export type Target = string | URL | StdioTarget | MemoryTarget
+
+export interface ConnectOptions extends Partial<Limits> {
+  /** Who answers the server's questions. */
+  readonly answers?: Answers
+  /** Looks at every round of every call before it is answered. */
+  readonly onRound?: RoundPolicy | readonly RoundPolicy[]
+  /** What this client calls itself. */
+  readonly clientInfo?: ClientInfo
+  /** Headers for every HTTP request, such as `Authorization`; a function is asked before each. */
+  readonly headers?: HeaderSource
+  /** Used instead of `node:http`. */
+  readonly fetch?: FetchLike
+  /** Keep answers as long as the server allows. Default true. */
+  readonly cache?: boolean
+  /** Told about what was odd but no reason to fail. Default: nobody is. */
+  readonly onWarning?: (text: string) => void
+  /** Gives up connecting. */
+  readonly signal?: AbortSignal
+  readonly clock?: Clock
+  /** Names pending calls. Default: random UUIDs. */
+  readonly createId?: () => string
+}
+
+/** An older server may never answer the first request, so it gets less time than others. */
+const DISCOVER_TIMEOUT_MS = 60_000
+/** Never resolved: the server object gets the request itself. A loopback name passes a server's Host check. */
+const MEMORY_URL = new URL('http://127.0.0.1/mcp')
+
+/** Connects to an MCP server and finds out what it speaks. */
+export async function connect(target: Target, options: ConnectOptions = {}): Promise<Client> {
+  const limits = withLimits(options)
+  const onWarning = options.onWarning ?? (() => {})
+  const answers = options.answers ?? {}
+  const clock = options.clock ?? systemClock
+  const transport = await openTransport(target, limits, options, onWarning)
+  const info = options.clientInfo ?? { name: 'rondo', version: '0.1.0' }
+  const peer = createPeer(
+    { transport, clock, limits, info, headers: options.headers, onWarning },
+    DIALECTS[0],
+  )
+  try {
+    const discovery = await negotiate(peer, {
+      signal: options.signal,
+      timeout: Math.min(limits.timeout, DISCOVER_TIMEOUT_MS),
+      capabilities: capabilitiesFor(answerableKinds(answers)),
+    })
+    return createClient({
+      peer,
+      discovery,
+      answers,
+      policies: options.onRound === undefined ? [] : [options.onRound].flat(),
+      cache: options.cache === false ? noCache : createCache(clock),
+      createId: options.createId ?? (() => crypto.randomUUID()),
+    })
+  } catch (error) {
+    await peer.close()
+    throw error
+  }
+}
+
+async function openTransport(
+  target: Target,
+  limits: Limits,
+  options: ConnectOptions,
+  onWarning: (text: string) => void,
+): Promise<Transport> {
+  if (typeof target === 'string' || target instanceof URL) return openHttp(target, options.fetch)
+  if ('command' in target) {
+    const { createStdioTransport } = await import('./transport/stdio.ts')
+    return createStdioTransport(target, { maxBytes: limits.maxResponseBytes, onWarning })
+  }
+  if (typeof target.fetch !== 'function') {
+    throw new TypeError('The target must be a URL, { command }, or an object with a fetch function')
+  }
+  return createFetchTransport((request) => target.fetch(request), MEMORY_URL, 'memory')
+}
+
+async function openHttp(target: string | URL, fetch: FetchLike | undefined): Promise<Transport> {
+  if (!URL.canParse(target)) throw new TypeError(`"${String(target)}" is not a URL`)
+  const url = new URL(target)
+  if (url.protocol !== 'http:' && url.protocol !== 'https:') {
+    throw new TypeError(`A server is reached by http: or https:, not by ${url.protocol}`)
+  }
+  if (fetch !== undefined) return createFetchTransport(fetch, url)
+  const { createNodeHttpTransport } = await import('./transport/node-http.ts')
+  return createNodeHttpTransport(url)
+}

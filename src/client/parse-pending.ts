@@ -1,0 +1,98 @@
+/**
+ * Reads a pending call that comes from a file, a database or another process. Where it lay is not trusted to have kept
+ * it whole: everything is checked as if it came from the network.
+ */
+
+import { RondoError } from '../errors.ts'
+import { isRecord } from '../lib/is-record.ts'
+import { decodeQuestions } from '../protocol/rev-2026-07-28/decode-question.ts'
+import type { InputRequests, InputResponse, InputResponses } from '../protocol/wire.ts'
+import type { FlowRequest } from './flow-request.ts'
+import type { PendingCall, PendingServer } from './pending.ts'
+import { isAnswerTo } from './question.ts'
+
+/** The pending call in `value`, which is JSON text or what was parsed from it. */
+export function parsePending(value: unknown): PendingCall {
+  const fields = typeof value === 'string' ? parseJson(value) : value
+  if (!isRecord(fields)) throw unreadable('it is not an object')
+  if (fields.version !== 1) throw unreadable(`its format is ${JSON.stringify(fields.version)}, not 1`)
+  const questions = decodeQuestions(fields.questions)
+  const request = parseRequest(fields.request)
+  const server = parseServer(fields.server)
+  if (questions === undefined) throw unreadable('its questions are damaged')
+  if (request === undefined) throw unreadable('its request is damaged')
+  if (server === undefined) throw unreadable('its server is damaged')
+  const { state } = fields
+  if (state !== undefined && typeof state !== 'string') throw unreadable('its state is not a string')
+  return {
+    version: 1,
+    id: text(fields, 'id'),
+    server,
+    protocolVersion: text(fields, 'protocolVersion'),
+    request,
+    round: count(fields, 'round'),
+    ...(state !== undefined && { state }),
+    questions,
+    answers: parseAnswers(fields.answers, questions),
+    startedAt: count(fields, 'startedAt'),
+    askedAt: count(fields, 'askedAt'),
+    workMs: count(fields, 'workMs'),
+    idleRounds: count(fields, 'idleRounds'),
+    ...(fields.abandoned === true && { abandoned: true as const }),
+  }
+}
+
+function parseRequest(value: unknown): FlowRequest | undefined {
+  if (!isRecord(value)) return undefined
+  const { method, name, uri, arguments: args } = value
+  if (method === 'resources/read') return typeof uri === 'string' ? { method, uri } : undefined
+  if (method !== 'tools/call' && method !== 'prompts/get') return undefined
+  if (typeof name !== 'string' || (args !== undefined && !isRecord(args))) return undefined
+  return { method, name, ...(args !== undefined && { arguments: args }) } as FlowRequest
+}
+
+function parseServer(value: unknown): PendingServer | undefined {
+  if (!isRecord(value) || typeof value.target !== 'string') return undefined
+  const { target, name, version } = value
+  return {
+    target,
+    ...(typeof name === 'string' && { name }),
+    ...(typeof version === 'string' && { version }),
+  }
+}
+
+function parseAnswers(value: unknown, questions: InputRequests): InputResponses {
+  if (!isRecord(value)) throw unreadable('its answers are damaged')
+  const answers: [string, InputResponse][] = Object.entries(value).map(([key, answer]) => {
+    const question = Object.hasOwn(questions, key) ? questions[key] : undefined
+    if (question === undefined || !isAnswerTo(question, answer)) {
+      throw unreadable(`its answer to "${key}" fits no question`)
+    }
+    return [key, answer]
+  })
+  return Object.fromEntries(answers)
+}
+
+function text(fields: Readonly<Record<string, unknown>>, name: string): string {
+  const value = fields[name]
+  if (typeof value !== 'string') throw unreadable(`its ${name} is not a string`)
+  return value
+}
+
+function count(fields: Readonly<Record<string, unknown>>, name: string): number {
+  const value = fields[name]
+  if (typeof value !== 'number' || !(value >= 0)) throw unreadable(`its ${name} is not a number`)
+  return value
+}
+
+function parseJson(json: string): unknown {
+  try {
+    return JSON.parse(json)
+  } catch {
+    throw unreadable('it is not JSON')
+  }
+}
+
+function unreadable(problem: string): RondoError {
+  return new RondoError('INPUT_PENDING', `This is no pending call: ${problem}`)
+}

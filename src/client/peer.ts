@@ -1,0 +1,157 @@
+/**
+ * One server as seen from here: sends a call in its dialect, waits in time, gives what was received. Knows nothing of
+ * rounds.
+ *
+ * 1. Every request has an id that this connection never used before (C3). 2. Every request says who asks and what we
+ * can be asked. 3. Notifications reach only the request they belong to. 4. Callers' callbacks cannot break a request.
+ */
+
+import { RondoError } from '../errors.ts'
+import type { Call, Envelope } from '../protocol/call.ts'
+import type { ParamHeader } from '../protocol/param-header.ts'
+import type { Notice, Received } from '../protocol/received.ts'
+import type { ClientCapabilities, LogLevel } from '../protocol/wire.ts'
+import type { Clock } from './clock.ts'
+import type { Dialect } from './dialect.ts'
+import { type Leg, openLeg } from './leg.ts'
+import type { Limits } from './limits.ts'
+import type { Transport } from './transport/transport.ts'
+
+type Body<C> = C extends Call ? Omit<C, keyof Envelope> : never
+/** A call without its envelope. */
+export type CallBody = Body<Call>
+
+export interface SendOptions {
+  readonly signal?: AbortSignal
+  readonly timeout?: number
+  readonly deadlineAt?: number
+  readonly capabilities?: ClientCapabilities
+  readonly mirrored?: readonly ParamHeader[]
+  /** Asks the server for log messages from this level on. */
+  readonly logLevel?: LogLevel
+  /** Asks the server for progress. */
+  readonly progress?: boolean
+  readonly trace?: Readonly<Record<string, string>>
+  readonly endless?: boolean
+  readonly onNotice?: (notice: Notice) => void
+}
+
+export interface ClientInfo {
+  readonly name: string
+  readonly version: string
+  readonly title?: string
+}
+
+export type HeaderSource =
+  | Readonly<Record<string, string>>
+  | (() => Readonly<Record<string, string>> | Promise<Readonly<Record<string, string>>>)
+
+export interface PeerOptions {
+  readonly transport: Transport
+  readonly clock: Clock
+  readonly limits: Limits
+  readonly info: ClientInfo
+  /** Sent with every HTTP request, for authentication. */
+  readonly headers?: HeaderSource
+  readonly onWarning: (text: string) => void
+}
+
+export interface Peer extends PeerOptions {
+  dialect: Dialect
+  send(body: CallBody, options?: SendOptions): Promise<Received>
+  close(): Promise<void>
+}
+
+export function createPeer(options: PeerOptions, dialect: Dialect): Peer {
+  const legs = new Set<Leg>()
+  let lastId = 0
+  let closed: RondoError | undefined
+  const peer: Peer = {
+    ...options,
+    dialect,
+    async send(body, sending = {}) {
+      if (closed) throw closed
+      lastId += 1
+      const times = { timeout: sending.timeout ?? options.limits.timeout, deadlineAt: sending.deadlineAt }
+      const leg = openLeg(options.clock, times, sending.signal)
+      legs.add(leg)
+      try {
+        return await exchange(peer, envelop(peer, body, lastId, sending), leg, sending)
+      } finally {
+        legs.delete(leg)
+        leg.end()
+      }
+    },
+    async close() {
+      closed ??= new RondoError('PEER_GONE', 'This client was closed')
+      for (const leg of legs) leg.abort(closed)
+      await options.transport.close()
+    },
+  }
+  return peer
+}
+
+function envelop(peer: Peer, body: CallBody, id: number, sending: SendOptions): Call {
+  return {
+    ...body,
+    id,
+    protocolVersion: peer.dialect.version,
+    capabilities: sending.capabilities ?? {},
+    clientInfo: peer.info,
+    ...(sending.logLevel && { logLevel: sending.logLevel }),
+    ...(sending.progress && { progressToken: id }),
+    ...(sending.trace && { trace: sending.trace }),
+  }
+}
+
+async function exchange(peer: Peer, call: Call, leg: Leg, sending: SendOptions): Promise<Received> {
+  const { dialect, transport, limits } = peer
+  const { body, headers } = dialect.encodeRequest(call, sending.mirrored)
+  const message = await transport.exchange({
+    id: call.id,
+    body,
+    headers: peer.headers ? await withHeaders(headers, peer.headers) : headers,
+    signal: leg.signal,
+    maxBytes: limits.maxResponseBytes,
+    endless: sending.endless,
+    repeatable: !(call.kind === 'flow' && call.method === 'tools/call'),
+    cancel: dialect.encodeCancel(call.id),
+    onNotification: (notification) => notify(peer, call, leg, sending, notification),
+  })
+  const decoded = dialect.decodeResponse(call, message)
+  if (decoded.kind !== 'invalid') return decoded
+  throw new RondoError(
+    'PEER_ANSWER',
+    `The answer to ${dialect.methodOf(call)} is not valid: ${decoded.problem}`,
+  )
+}
+
+function notify(peer: Peer, call: Call, leg: Leg, sending: SendOptions, message: unknown): void {
+  const notice = peer.dialect.decodeNotification(message)
+  if (notice === undefined) return
+  if (notice.kind === 'progress') {
+    if (notice.token !== call.id || call.progressToken === undefined) return
+    leg.touch()
+  } else if (notice.kind === 'log') {
+    if (call.logLevel === undefined) return
+  } else {
+    if (call.kind !== 'listen' || peer.dialect.subscriptionOf(message) !== call.id) return
+    leg.relax()
+  }
+  try {
+    sending.onNotice?.(notice)
+  } catch (error) {
+    peer.onWarning(`A callback for ${notice.kind} threw: ${String(error)}`)
+  }
+}
+
+/** The protocol's own headers win, however the others are spelt. */
+async function withHeaders(
+  own: Readonly<Record<string, string>>,
+  source: HeaderSource,
+): Promise<Record<string, string>> {
+  const taken = new Set(Object.keys(own).map((name) => name.toLowerCase()))
+  const others = typeof source === 'function' ? await source() : source
+  const free = Object.entries(others).filter(([name]) => !taken.has(name.toLowerCase()))
+  return { ...own, ...Object.fromEntries(free) }
+}

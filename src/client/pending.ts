@@ -1,0 +1,78 @@
+/**
+ * A call between two rounds, as plain JSON: all that any process needs to go on with it, and nothing else.
+ *
+ * 1. Nothing here does I/O or reads a clock; every function gives a new value. 2. `state` is the server's, byte for byte
+ * (C2). 3. Answers belong to the questions of this round only (C4); the next round begins without any. 4. `round` 0 is
+ * a call that was not sent yet.
+ */
+
+import { RondoError } from '../errors.ts'
+import type { InputRequest, InputRequests, InputResponse, InputResponses } from '../protocol/wire.ts'
+import type { FlowRequest } from './flow-request.ts'
+import { answerProblem } from './question.ts'
+
+export interface PendingServer {
+  /** Where it was reached: a URL or a command line. For people and for reconnecting; never compared. */
+  readonly target: string
+  /** The name it gave itself. A call is not resumed at a server of another name. */
+  readonly name?: string
+  readonly version?: string
+}
+
+export interface PendingCall<R extends FlowRequest = FlowRequest> {
+  /** The version of this format. */
+  readonly version: 1
+  /** Names the call in a store or a log. The server does not know it. */
+  readonly id: string
+  readonly server: PendingServer
+  readonly protocolVersion: string
+  readonly request: R
+  /** How often the server has asked so far. */
+  readonly round: number
+  /** `requestState`; absent where the server gave none. */
+  readonly state?: string
+  /** Empty where the server only wants to be called again. */
+  readonly questions: InputRequests
+  /** The answers given so far. */
+  readonly answers: InputResponses
+  /** When the call began, when the server asked: milliseconds since the epoch. */
+  readonly startedAt: number
+  readonly askedAt: number
+  /** Milliseconds of work so far, without the time people took. */
+  readonly workMs: number
+  /** Rounds without a question, up to and including this one, since the last question. */
+  readonly idleRounds: number
+  /** The call was given up. */
+  readonly abandoned?: true
+}
+
+/** The questions that have no answer yet, in the server's order. */
+export function openQuestions(pending: PendingCall): [key: string, question: InputRequest][] {
+  return Object.entries(pending.questions).filter(([key]) => !Object.hasOwn(pending.answers, key))
+}
+
+/** Adds the answer to one question, or replaces it. Refuses keys that were not asked and answers of the wrong shape. */
+export function answer<R extends FlowRequest>(
+  pending: PendingCall<R>,
+  key: string,
+  response: InputResponse,
+): PendingCall<R> {
+  assertAlive(pending)
+  const question = Object.hasOwn(pending.questions, key) ? pending.questions[key] : undefined
+  if (question === undefined) throw new RondoError('INPUT_ANSWER', `The server did not ask "${key}"`)
+  const problem = answerProblem(question, response)
+  if (problem !== undefined) {
+    throw new RondoError('INPUT_ANSWER', `The answer to "${key}" does not fit: ${problem}`)
+  }
+  return { ...pending, answers: { ...pending.answers, [key]: response } }
+}
+
+/** Gives the call up. The server holds nothing for it and is not told; state and answers are forgotten. */
+export function abandon<R extends FlowRequest>(pending: PendingCall<R>): PendingCall<R> {
+  const { state: _, ...rest } = pending
+  return { ...rest, questions: {}, answers: {}, abandoned: true }
+}
+
+export function assertAlive(pending: PendingCall): void {
+  if (pending.abandoned) throw new RondoError('INPUT_PENDING', 'This call was given up')
+}

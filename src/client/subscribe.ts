@@ -1,0 +1,166 @@
+/**
+ * Changes on the server as an async iterator. The stream may break: it is taken up again a few times, and a `gap` tells
+ * that changes may have been missed. What waits to be read is kept once per thing that changed, so a slow reader costs
+ * little and misses nothing it could still act on.
+ */
+
+import { RondoError } from '../errors.ts'
+import type { ListenFilter } from '../protocol/call.ts'
+import type { Notice } from '../protocol/received.ts'
+import { sleep } from './clock.ts'
+import type { Peer } from './peer.ts'
+import { PeerError } from './peer-error.ts'
+
+export type Change =
+  | Extract<Notice, { kind: 'tools' | 'prompts' | 'resources' | 'resource' }>
+  /** Something may have been missed: look at everything again. */
+  | { readonly kind: 'gap' }
+
+export interface SubscribeOptions {
+  readonly signal?: AbortSignal
+  /** How often in a row a broken stream is taken up again. 5. */
+  readonly retries?: number
+}
+
+export interface Subscription extends AsyncIterable<Change> {
+  /** What the server agreed to report, once it did. */
+  readonly filter: Promise<ListenFilter>
+  close(): void
+}
+
+const MAX_WAITING = 1_024
+const FIRST_DELAY_MS = 250
+const LONGEST_DELAY_MS = 10_000
+
+interface Mailbox {
+  put(change: Change): void
+  end(error?: unknown): void
+  take(): Promise<IteratorResult<Change>>
+}
+
+export function subscribe(
+  peer: Peer,
+  filter: ListenFilter,
+  options: SubscribeOptions,
+  onChange: (change: Change) => void,
+): Subscription {
+  const mailbox = createMailbox()
+  const stop = new AbortController()
+  const close = () => stop.abort(CLOSED)
+  const signal = options.signal ? AbortSignal.any([options.signal, stop.signal]) : stop.signal
+  let agree: (filter: ListenFilter) => void = () => {}
+  const agreed = new Promise<ListenFilter>((resolve, reject) => {
+    agree = resolve
+    const deliver = (change: Change) => {
+      onChange(change)
+      mailbox.put(change)
+    }
+    keepListening(peer, filter, {
+      retries: options.retries ?? 5,
+      signal,
+      agree: (one) => agree(one),
+      deliver,
+    }).then(
+      () => {
+        reject(new RondoError('PEER_GONE', 'The server ended the subscription before it began'))
+        mailbox.end()
+      },
+      (error) => {
+        reject(error)
+        mailbox.end(error === CLOSED ? undefined : error)
+      },
+    )
+  })
+  // Whoever only iterates learns of the failure there.
+  agreed.catch(() => {})
+  return {
+    filter: agreed,
+    close,
+    [Symbol.asyncIterator]: () => ({
+      next: mailbox.take,
+      async return() {
+        close()
+        return { done: true, value: undefined }
+      },
+    }),
+  }
+}
+
+const CLOSED = new RondoError('PEER_GONE', 'The subscription was closed')
+
+interface Listening {
+  readonly retries: number
+  readonly signal: AbortSignal
+  readonly agree: (filter: ListenFilter) => void
+  readonly deliver: (change: Change) => void
+}
+
+async function keepListening(peer: Peer, filter: ListenFilter, listening: Listening): Promise<void> {
+  let failures = 0
+  for (let attempt = 0; ; attempt++) {
+    try {
+      const received = await peer.send(
+        { kind: 'listen', filter },
+        {
+          endless: true,
+          signal: listening.signal,
+          onNotice(notice) {
+            failures = 0
+            if (notice.kind === 'subscribed') {
+              listening.agree(notice.filter)
+              if (attempt > 0) listening.deliver({ kind: 'gap' })
+            } else if (notice.kind !== 'progress' && notice.kind !== 'log') listening.deliver(notice)
+          },
+        },
+      )
+      if (received.kind === 'error') throw new PeerError(received.error)
+      return
+    } catch (error) {
+      const broken = error instanceof RondoError && error.code === 'PEER_GONE' && !listening.signal.aborted
+      failures += 1
+      if (!broken || failures > listening.retries) throw error
+      await sleep(
+        peer.clock,
+        Math.min(LONGEST_DELAY_MS, FIRST_DELAY_MS * 2 ** (failures - 1)),
+        listening.signal,
+      )
+    }
+  }
+}
+
+function createMailbox(): Mailbox {
+  const waiting = new Map<string, Change>()
+  let readers: { resolve(result: IteratorResult<Change>): void; reject(error: unknown): void }[] = []
+  let ended: { readonly error?: unknown } | undefined
+  return {
+    put(change) {
+      if (ended) return
+      const reader = readers.shift()
+      if (reader) return reader.resolve({ done: false, value: change })
+      if (waiting.size >= MAX_WAITING) {
+        waiting.clear()
+        waiting.set('gap', { kind: 'gap' })
+      } else waiting.set(change.kind === 'resource' ? `resource ${change.uri}` : change.kind, change)
+    },
+    end(error) {
+      ended ??= error === undefined ? {} : { error }
+      for (const reader of readers) {
+        if (error === undefined) reader.resolve({ done: true, value: undefined })
+        else reader.reject(error)
+      }
+      readers = []
+    },
+    async take() {
+      const [next] = waiting
+      if (next !== undefined) {
+        waiting.delete(next[0])
+        return { done: false, value: next[1] }
+      }
+      if (ended === undefined) return new Promise((resolve, reject) => readers.push({ resolve, reject }))
+      const { error } = ended
+      ended = {}
+      if (error !== undefined) throw error
+      return { done: true, value: undefined }
+    },
+  }
+}
