@@ -4,7 +4,7 @@
  *   length of data, 4 bytes, big endian · data · zeros up to the bucket
  *
  * Buckets are 256 bytes apart up to 4 KiB, and an eighth of the next lower power of two apart above. A 64 KiB token
- * then has one of 48 lengths, and padding adds at most an eighth (or 255 bytes). The bucket follows from the length of the
+ * then has one of 43 lengths, and padding adds at most an eighth (or 255 bytes). The bucket follows from the length of the
  * data alone: one text has one padded form.
  */
 

@@ -1,0 +1,171 @@
+import { createHash, randomBytes } from 'node:crypto'
+import fc from 'fast-check'
+import { describe, expect, it } from 'vitest'
+import { AUDIENCE, ringOf } from '../../test/support/seal-fixtures.ts'
+import { type EnvelopeRefusal, envelopeLength, openEnvelope, sealEnvelope } from './envelope.ts'
+import { createKeyRing } from './key-ring.ts'
+
+const MAX = 64 * 1024
+const ALPHABET = 'ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_'
+const ring = ringOf('a', 'b')
+
+function reasonOf(token: unknown, audience: string = AUDIENCE): EnvelopeRefusal | 'open' {
+  const opened = openEnvelope(ring, audience, token, MAX)
+  return opened.kind === 'open' ? 'open' : opened.reason
+}
+
+function withByte(token: string, index: number, change: (byte: number) => number): string {
+  const raw = Buffer.from(token.slice(3), 'base64url')
+  const at = index < 0 ? raw.length + index : index
+  raw[at] = change(raw[at] ?? 0)
+  return `r1.${raw.toString('base64url')}`
+}
+
+describe('sealEnvelope and openEnvelope', () => {
+  it('P1 gives back every byte, and says which key it was', () => {
+    fc.assert(
+      fc.property(
+        fc.uint8Array({ maxLength: 6_000, size: 'max' }),
+        fc.string({ unit: 'binary' }),
+        (data, to) => {
+          const { token, keyId } = sealEnvelope(ring, to, data)
+          expect(token).toHaveLength(envelopeLength(data.length))
+          expect(openEnvelope(ring, to, token, token.length)).toEqual({
+            kind: 'open',
+            plaintext: Buffer.from(data),
+            keyId,
+          })
+        },
+      ),
+    )
+  })
+
+  it('B3 shows nothing of the plaintext, and never the same token twice', () => {
+    const secret = 'the answer is Duplicate'
+    const tokens = Array.from({ length: 50 }, () => sealEnvelope(ring, AUDIENCE, secret).token)
+    expect(new Set(tokens.map((token) => token.slice(11))).size).toBe(50)
+    for (const token of tokens) {
+      expect(Buffer.from(token.slice(3), 'base64url').includes(secret)).toBe(false)
+    }
+  })
+
+  it('B3 is readable from its description alone, by an independent reader', async () => {
+    const secret = randomBytes(40)
+    const one = createKeyRing([{ name: 'k', secret }])
+    const { token } = sealEnvelope(one, AUDIENCE, 'hello')
+    expect(await readByTheBook(secret, AUDIENCE, token)).toBe('hello')
+  })
+
+  it('T2 binds to the audience, also where two differ by a lone surrogate', () => {
+    const { token } = sealEnvelope(ring, '\ud800', 'x')
+    expect(reasonOf(token, '\ud800')).toBe('open')
+    for (const other of ['\ud801', '\ufffd', '', '\ud800 ', '"\ud800"']) {
+      expect(reasonOf(token, other)).toBe('commitment')
+    }
+  })
+
+  it('opens again for the first audience after it has served a second', () => {
+    const first = sealEnvelope(ring, 'one', 'x').token
+    const second = sealEnvelope(ring, 'two', 'x').token
+    expect([reasonOf(first, 'one'), reasonOf(second, 'two'), reasonOf(first, 'one')]).toEqual(
+      Array(3).fill('open'),
+    )
+    expect([reasonOf(first, 'two'), reasonOf(second, 'one')]).toEqual(Array(2).fill('commitment'))
+  })
+
+  it('B4 checks size, encoding, key, commitment and tag, in this order', () => {
+    const { token } = sealEnvelope(ring, AUDIENCE, 'data')
+    const flip = (byte: number) => byte ^ 1
+    const table: [string, unknown, EnvelopeRefusal | 'open'][] = [
+      ['genuine', token, 'open'],
+      ['too long', `r1.${'A'.repeat(MAX)}`, 'size'],
+      ['too long and genuine in front', token + 'A'.repeat(MAX), 'size'],
+      ['not a string', Buffer.from(token), 'encoding'],
+      ['empty', '', 'encoding'],
+      ['the prefix alone', 'r1.', 'encoding'],
+      ['another prefix', token.replace('r1.', 'r2.'), 'encoding'],
+      ['a length that no padding gives', token.slice(0, -4), 'encoding'],
+      ['another format', withByte(token, 0, () => 2), 'encoding'],
+      ['another suite', withByte(token, 1, () => 0), 'encoding'],
+      ['an unknown key', withByte(token, 5, flip), 'key'],
+      ['another salt', withByte(token, 6, flip), 'commitment'],
+      ['another commitment', withByte(token, 69, flip), 'commitment'],
+      ['another ciphertext', withByte(token, 70, flip), 'tag'],
+      ['another tag', withByte(token, -1, flip), 'tag'],
+    ]
+    for (const [name, given, reason] of table) expect([name, reasonOf(given)]).toEqual([name, reason])
+  })
+
+  it('B4 refuses a token whose key id names another key of the ring', () => {
+    const { token } = sealEnvelope(ring, AUDIENCE, 'data')
+    const other = sealEnvelope(ringOf('b'), AUDIENCE, 'data').token
+    const raw = Buffer.from(token.slice(3), 'base64url')
+    Buffer.from(other.slice(3), 'base64url').copy(raw, 2, 2, 6)
+    expect(openEnvelope(ring, AUDIENCE, `r1.${raw.toString('base64url')}`, MAX)).toEqual({
+      kind: 'refused',
+      reason: 'commitment',
+      keyId: 'b',
+    })
+  })
+
+  it('P2 never throws and opens no string that was not sealed', () => {
+    fc.assert(
+      fc.property(fc.anything(), fc.uint8Array({ minLength: 342, maxLength: 342 }), (thing, bytes) => {
+        expect(reasonOf(thing)).not.toBe('open')
+        expect(reasonOf(`r1.${Buffer.from(bytes).toString('base64url')}`)).not.toBe('open')
+        bytes.set([1, 1], 0)
+        new DataView(bytes.buffer).setUint32(2, ring.mint.id)
+        expect(reasonOf(`r1.${Buffer.from(bytes).toString('base64url')}`)).toBe('commitment')
+      }),
+    )
+  })
+
+  it.each([8, 300, 600])('P3 has exactly one string that opens, for %i bytes of data', (size) => {
+    const { token } = sealEnvelope(ring, AUDIENCE, Buffer.alloc(size, 65))
+    expect(openings(token, reasonOf)).toEqual([token])
+  })
+
+  it('P3 would notice a lenient decoder: the same search finds many strings there', () => {
+    const { token } = sealEnvelope(ring, AUDIENCE, Buffer.alloc(300, 65))
+    const lenient = (text: string) => {
+      const raw = Buffer.from(text.replace(/^r1\./i, ''), 'base64')
+      return reasonOf(`r1.${raw.toString('base64url')}`)
+    }
+    expect(openings(token, lenient).length).toBeGreaterThan(50)
+  })
+})
+
+/** Every string near `token` that opens: each character of its ends replaced, dropped, doubled, or joined by another. */
+function openings(token: string, tryOpen: (text: string) => string): string[] {
+  const strange = ['=', '+', '/', ' ', '\n', '\0', '.', '\u212a', '\uff21', '\u00e9', '\ud800']
+  const characters = [...ALPHABET, ...strange]
+  const spots = [...Array(16).keys()].flatMap((spot) => [spot, token.length - spot])
+  const near = new Set<string>([token, `${token}==`, token.replaceAll('-', '+').replaceAll('_', '/')])
+  for (const spot of spots) {
+    near.add(token.slice(0, spot) + token.slice(spot + 1))
+    for (const character of characters) {
+      near.add(token.slice(0, spot) + character + token.slice(spot))
+      near.add(token.slice(0, spot) + character + token.slice(spot + 1))
+    }
+  }
+  near
+    .add(token.toLowerCase())
+    .add(token.toUpperCase())
+    .add(`R${token.slice(1)}`)
+  return [...near].filter((text) => tryOpen(text) === 'open')
+}
+
+/** Written from docs/reference/token-format.md with WebCrypto, sharing no code with the sealer. */
+async function readByTheBook(secret: Buffer<ArrayBuffer>, audience: string, token: string): Promise<string> {
+  const raw = Buffer.from(token.slice('r1.'.length), 'base64url')
+  const audienceHash = createHash('sha256').update(JSON.stringify(audience)).digest()
+  const context = Buffer.concat([Buffer.from('rondo seal\0'), audienceHash, raw.subarray(0, 6)])
+  const ikm = await crypto.subtle.importKey('raw', secret, 'HKDF', false, ['deriveBits'])
+  const derivation = { name: 'HKDF', hash: 'SHA-256', salt: raw.subarray(6, 38), info: context }
+  const okm = Buffer.from(await crypto.subtle.deriveBits(derivation, ikm, 76 * 8))
+  expect(okm.subarray(44)).toEqual(raw.subarray(38, 70))
+  const aes = await crypto.subtle.importKey('raw', okm.subarray(0, 32), 'AES-GCM', false, ['decrypt'])
+  const cipher = { name: 'AES-GCM', iv: okm.subarray(32, 44), additionalData: context, tagLength: 128 }
+  const padded = Buffer.from(await crypto.subtle.decrypt(cipher, aes, raw.subarray(70)))
+  return padded.subarray(4, 4 + padded.readUInt32BE(0)).toString()
+}
