@@ -1,0 +1,89 @@
+/**
+ * A token with any change at all is refused. The same search against two openers with one check taken out finds what
+ * they let through, so a zero here means something.
+ */
+
+import { createDecipheriv, createHash, hkdfSync } from 'node:crypto'
+import { describe, expect, it } from 'vitest'
+import { openEnvelope, sealEnvelope } from '../../src/seal/envelope.ts'
+import { AUDIENCE, ringOf } from '../support/seal-fixtures.ts'
+import { seededRandom, testSeed } from '../support/seeded-random.ts'
+import { tokenMutators } from '../support/token-mutators.ts'
+
+const MUTANTS = process.env.RONDO_LONG ? 1_000_000 : 20_000
+const MAX_BYTES = 64 * 1024
+
+const ring = ringOf('a', 'b')
+const genuine = [0, 10, 250, 251, 700, 4_500].flatMap((size) =>
+  [ring, ringOf('b')].map((by) => sealEnvelope(by, AUDIENCE, Buffer.alloc(size, size)).token),
+)
+
+type Opener = (token: string) => boolean
+
+const opens: Opener = (token) => openEnvelope(ring, AUDIENCE, token, MAX_BYTES).kind === 'open'
+
+/** Decodes the way `Buffer` does, without a second look. */
+const opensLeniently: Opener = (token) => {
+  const raw = Buffer.from(token.slice(3), 'base64url')
+  return opens(`r1.${raw.toString('base64url')}`)
+}
+
+/** Decrypts and never asks for the tag. */
+const opensWithoutTag: Opener = (token) => {
+  const raw = Buffer.from(token.slice(3), 'base64url')
+  const key = raw.length >= 342 ? ring.find(raw.readUInt32BE(2)) : undefined
+  if (key === undefined || token !== `r1.${raw.toString('base64url')}`) return false
+  const audience = createHash('sha256').update(JSON.stringify(AUDIENCE)).digest()
+  const context = Buffer.concat([Buffer.from('rondo seal\0'), audience, raw.subarray(0, 6)])
+  const okm = Buffer.from(hkdfSync('sha256', key.secret, raw.subarray(6, 38), context, 76))
+  if (!okm.subarray(44).equals(raw.subarray(38, 70))) return false
+  const decipher = createDecipheriv('aes-256-gcm', okm.subarray(0, 32), okm.subarray(32, 44))
+  const padded = decipher.update(raw.subarray(70, -16))
+  return padded.readUInt32BE(0) <= padded.length
+}
+
+interface Hunt {
+  readonly tried: Readonly<Record<string, number>>
+  /** Mutants that opened, each with the way it was made. */
+  readonly accepted: readonly string[]
+}
+
+function hunt(open: Opener, mutants: number, seed: number): Hunt {
+  const random = seededRandom(seed)
+  const originals = new Set(genuine)
+  const ways = Object.keys(tokenMutators)
+  const tried: Record<string, number> = Object.fromEntries(ways.map((way) => [way, 0]))
+  const accepted: string[] = []
+  for (let count = 0; count < mutants; count++) {
+    const way = random.pick(ways)
+    const mutant = tokenMutators[way]?.({ token: random.pick(genuine), other: random.pick(genuine), random })
+    if (mutant === undefined || originals.has(mutant)) continue
+    tried[way] = (tried[way] ?? 0) + 1
+    if (open(mutant)) accepted.push(`${way}: ${mutant}`)
+  }
+  return { tried, accepted }
+}
+
+describe('mutated tokens', () => {
+  const seed = testSeed()
+  const note = `seed ${seed}: run again with RONDO_SEED=${seed}`
+
+  it('opens every genuine token', () => {
+    expect(genuine.filter(opens)).toEqual(genuine)
+  })
+
+  it(`P2 P3 B4 accepts none of ${MUTANTS} mutants`, () => {
+    const { tried, accepted } = hunt(opens, MUTANTS, seed)
+    expect(accepted, note).toEqual([])
+    const fewest = Math.min(...Object.values(tried))
+    expect(fewest, `${note}: ${JSON.stringify(tried)}`).toBeGreaterThan(MUTANTS / 100)
+  })
+
+  it('B4 would find what a lenient decoder accepts', () => {
+    expect(hunt(opensLeniently, 2_000, seed).accepted.length, note).toBeGreaterThan(50)
+  })
+
+  it('B4 would find what an opener accepts that skips the tag', () => {
+    expect(hunt(opensWithoutTag, 2_000, seed).accepted.length, note).toBeGreaterThan(50)
+  })
+})
