@@ -1,6 +1,8 @@
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { AUDIENCE, claims, expectedFor, NOW, ringOf, sampleClaims } from '../../test/support/seal-fixtures.ts'
+import type { Principal } from '../protocol/call.ts'
+import { principalTag, requestDigest } from './binding.ts'
 import type { Claims } from './claims.ts'
 import { sealEnvelope } from './envelope.ts'
 import type { KeyRing } from './key-ring.ts'
@@ -30,6 +32,13 @@ function reasonOf(token: unknown, asked: Expected = expected): StateRefusal | 'o
 /** A genuine envelope around something else than claims. */
 function around(plaintext: string): string {
   return sealEnvelope(ring, AUDIENCE, plaintext).token
+}
+
+/** A square in which only the diagonal opens. */
+function diagonal(size: number, reason: StateRefusal): (StateRefusal | 'open')[][] {
+  return Array.from({ length: size }, (_, row) =>
+    Array.from({ length: size }, (_, column) => (row === column ? 'open' : reason)),
+  )
 }
 
 describe('sealState and openState', () => {
@@ -62,6 +71,35 @@ describe('sealState and openState', () => {
     const token = seal()
     expect(reasonOf(token)).toBe('open')
     for (const [flip, reason] of flips) expect(reasonOf(token, { ...expected, ...flip })).toBe(reason)
+  })
+
+  it('B5 T1 opens for the principal it was sealed for and for no other, with or without a subject', () => {
+    const callers: (Principal | undefined)[] = [
+      undefined,
+      { subject: 'alice', issuer: 'https://id.example', client: 'desktop' },
+      { subject: 'bob', issuer: 'https://id.example', client: 'desktop' },
+      { subject: 'alice', issuer: 'https://other.example', client: 'desktop' },
+      { subject: 'alice' },
+    ]
+    const table = callers.map((owner) => {
+      const token = seal({ ...sampleClaims, principal: principalTag(owner) })
+      return callers.map((caller) => reasonOf(token, { ...expected, principal: principalTag(caller) }))
+    })
+    expect(table).toEqual(diagonal(callers.length, 'principal'))
+  })
+
+  it('B7 T2 opens for the request it was sealed for and for no other', () => {
+    const requests: [string, string, Record<string, unknown> | undefined][] = [
+      ['tools/call', 'pay', { amount: 10 }],
+      ['tools/call', 'pay', { amount: 1000 }],
+      ['tools/call', 'pay', undefined],
+      ['tools/call', 'refund', { amount: 10 }],
+    ]
+    const table = requests.map((asked) => {
+      const token = seal({ ...sampleClaims, request: requestDigest(...asked) })
+      return requests.map((given) => reasonOf(token, { ...expected, request: requestDigest(...given) }))
+    })
+    expect(table).toEqual(diagonal(requests.length, 'request'))
   })
 
   it('P6 T2 refuses a state sealed for another audience', () => {
