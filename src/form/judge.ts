@@ -1,0 +1,120 @@
+/**
+ * Whether a value, as it travels, fits a field. Messages are sentences for the person who gave the value.
+ */
+
+import type { Field, FieldValue } from './field.ts'
+import { FORMATS } from './format.ts'
+
+export interface FieldProblem {
+  /** The name of the field. */
+  readonly name: string
+  readonly message: string
+}
+
+export type JudgedContent =
+  | { readonly ok: true; readonly content: Record<string, FieldValue> }
+  | { readonly ok: false; readonly problems: readonly FieldProblem[] }
+
+/** What a person reads where a required field is empty. */
+export function sayRequired(field: Field): string {
+  return `${field.title} is required`
+}
+
+/** What is wrong with the value, or undefined. Converts nothing: the text "5" is no number. */
+export function judgeValue(field: Field, value: unknown): string | undefined {
+  const complaint = findComplaint(field, value)
+  return complaint === undefined ? undefined : `${field.title} ${complaint}`
+}
+
+/**
+ * Judges a whole answer. A field that is missing or null is not answered, which is a problem only if it is required;
+ * what no field asks for is dropped.
+ */
+export function judgeContent(fields: readonly Field[], answer: unknown): JudgedContent {
+  const given = typeof answer === 'object' && answer !== null ? (answer as Record<string, unknown>) : {}
+  const content: [string, FieldValue][] = []
+  const problems: FieldProblem[] = []
+  for (const field of fields) {
+    const value = Object.hasOwn(given, field.name) ? given[field.name] : undefined
+    if (value === undefined || value === null) {
+      if (field.required) problems.push({ name: field.name, message: sayRequired(field) })
+      continue
+    }
+    const message = judgeValue(field, value)
+    if (message === undefined) content.push([field.name, value as FieldValue])
+    else problems.push({ name: field.name, message })
+  }
+  return problems.length > 0 ? { ok: false, problems } : { ok: true, content: Object.fromEntries(content) }
+}
+
+function findComplaint(field: Field, value: unknown): string | undefined {
+  switch (field.type) {
+    case 'text':
+      return typeof value === 'string' ? judgeText(field, value) : 'must be a text'
+    case 'number':
+    case 'integer':
+      return judgeNumber(field, value)
+    case 'boolean':
+      return typeof value === 'boolean' ? undefined : 'must be answered with yes or no'
+    case 'choice':
+      return isOption(field, value) ? undefined : `must be one of: ${listOptions(field)}`
+    case 'choices':
+      return judgeChoices(field, value)
+  }
+}
+
+function judgeText({ limits, format }: Field, value: string): string | undefined {
+  // Characters are counted as a reader would, not in UTF-16 units; a text within the limit in units is within it anyway.
+  const units = value.length
+  const length = units > (limits.max ?? units) || limits.min !== undefined ? countCharacters(value) : units
+  if (limits.min !== undefined && length < limits.min)
+    return `must have at least ${count(limits.min, 'character')}`
+  if (limits.max !== undefined && length > limits.max)
+    return `must have at most ${count(limits.max, 'character')}`
+  if (format !== undefined && !FORMATS[format].test(value)) return `must be ${FORMATS[format].wanted}`
+  return undefined
+}
+
+function judgeNumber({ type, limits }: Field, value: unknown): string | undefined {
+  if (typeof value !== 'number' || !Number.isFinite(value)) {
+    return type === 'integer' ? 'must be a whole number' : 'must be a number'
+  }
+  if (type === 'integer' && !Number.isInteger(value)) return 'must be a whole number'
+  if (limits.min !== undefined && value < limits.min) return `must be at least ${limits.min}`
+  if (limits.max !== undefined && value > limits.max) return `must be at most ${limits.max}`
+  return undefined
+}
+
+function judgeChoices(field: Field, value: unknown): string | undefined {
+  const { limits } = field
+  if (!Array.isArray(value)) return 'must be a list of choices'
+  if (limits.max !== undefined && value.length > limits.max)
+    return `takes at most ${count(limits.max, 'choice')}`
+  if (value.length > (field.options?.length ?? 0)) return 'has a choice more than once'
+  if (limits.min !== undefined && value.length < limits.min)
+    return `needs at least ${count(limits.min, 'choice')}`
+  if (!value.every((one) => isOption(field, one))) return `must be chosen from: ${listOptions(field)}`
+  return undefined
+}
+
+function isOption(field: Field, value: unknown): boolean {
+  return field.options?.some((option) => option.value === value) ?? false
+}
+
+const SHOWN_OPTIONS = 12
+
+function listOptions(field: Field): string {
+  const titles = (field.options ?? []).map((option) => option.title)
+  const shown = titles.slice(0, SHOWN_OPTIONS).join(', ')
+  return titles.length > SHOWN_OPTIONS ? `${shown}, and ${titles.length - SHOWN_OPTIONS} more` : shown
+}
+
+function countCharacters(text: string): number {
+  let length = 0
+  for (const _ of text) length++
+  return length
+}
+
+function count(n: number, word: string): string {
+  return `${n} ${word}${n === 1 ? '' : 's'}`
+}

@@ -1,0 +1,417 @@
+import { toStandardJsonSchema } from '@valibot/to-json-schema'
+import { type } from 'arktype'
+import * as v from 'valibot'
+import { describe, expect, it } from 'vitest'
+import * as z from 'zod'
+import type { Schema } from './context.ts'
+import { compileForm } from './form-schema.ts'
+import type { Result } from './schema.ts'
+
+const titled = [
+  { const: 'r', title: 'Red' },
+  { const: 'g', title: 'Green' },
+]
+
+/** The same form in every library, and what the client is sent for it. */
+const wire = {
+  type: 'object',
+  properties: {
+    name: {
+      type: 'string',
+      minLength: 2,
+      maxLength: 20,
+      title: 'Your name',
+      description: 'As in your passport',
+    },
+    email: { type: 'string', format: 'email' },
+    site: { type: 'string', format: 'uri' },
+    age: { type: 'integer', minimum: 18, maximum: 120 },
+    rate: { type: 'number', minimum: 0 },
+    agreed: { type: 'boolean' },
+    size: { type: 'string', enum: ['L', 'M'] },
+    tags: { type: 'array', items: { type: 'string', enum: ['a', 'b', 'c'] }, minItems: 1, maxItems: 2 },
+    note: { type: 'string' },
+    nick: { type: 'string' },
+  },
+  required: ['name', 'email', 'site', 'age', 'rate', 'agreed', 'size', 'tags'],
+}
+
+const forms: Record<string, Schema> = {
+  zod: z.object({
+    name: z.string().min(2).max(20).meta({ title: 'Your name', description: 'As in your passport' }),
+    email: z.email(),
+    site: z.url(),
+    age: z.int().min(18).max(120),
+    rate: z.number().min(0),
+    agreed: z.boolean(),
+    size: z.enum(['L', 'M']),
+    tags: z
+      .array(z.enum(['a', 'b', 'c']))
+      .min(1)
+      .max(2),
+    note: z.string().optional(),
+    nick: z.string().nullable(),
+  }),
+  valibot: toStandardJsonSchema(
+    v.object({
+      name: v.pipe(
+        v.string(),
+        v.minLength(2),
+        v.maxLength(20),
+        v.title('Your name'),
+        v.description('As in your passport'),
+      ),
+      email: v.pipe(v.string(), v.email()),
+      site: v.pipe(v.string(), v.url()),
+      age: v.pipe(v.number(), v.integer(), v.minValue(18), v.maxValue(120)),
+      rate: v.pipe(v.number(), v.minValue(0)),
+      agreed: v.boolean(),
+      size: v.picklist(['L', 'M']),
+      tags: v.pipe(v.array(v.picklist(['a', 'b', 'c'])), v.minLength(1), v.maxLength(2)),
+      note: v.optional(v.string()),
+      nick: v.nullable(v.string()),
+    }),
+  ),
+  arktype: type({
+    name: type('2 <= string <= 20').configure({
+      title: 'Your name',
+      description: 'As in your passport',
+    } as object),
+    email: 'string.email',
+    site: 'string.url',
+    age: '18 <= number.integer <= 120',
+    rate: 'number >= 0',
+    agreed: 'boolean',
+    size: "'L' | 'M'",
+    tags: type("('a' | 'b' | 'c')[]").atLeastLength(1).atMostLength(2),
+    'note?': 'string',
+    nick: 'string | null',
+  }),
+}
+
+const content = {
+  name: 'Ada',
+  email: 'ada@example.org',
+  site: 'https://example.org',
+  age: 36,
+  rate: 0.5,
+  agreed: true,
+  size: 'M',
+  tags: ['a', 'c'],
+}
+
+const field = (schema: Schema) => compileForm(schema).json.properties as Record<string, unknown>
+
+describe.each(Object.entries(forms))('a form of %s', (_vendor, schema) => {
+  const form = compileForm(schema)
+
+  it('is sent in the restricted form schema', () => {
+    const { required, ...rest } = form.json as { required: string[] }
+    expect(rest).toEqual({ type: wire.type, properties: wire.properties })
+    expect([...required].sort()).toEqual([...wire.required].sort())
+  })
+
+  it('gives the handler what the schema makes of the answer; a nullable field left out is null', async () => {
+    expect(await form.validate({ ...content, unknown: 'dropped' })).toEqual({
+      ok: true,
+      value: { ...content, nick: null },
+    })
+  })
+
+  it('B17 says what is wrong in sentences for the person who answered', async () => {
+    const answer = {
+      ...content,
+      name: 'A',
+      email: 'ada',
+      site: 'example',
+      age: 17,
+      size: 'XL',
+      tags: [],
+      rate: '1',
+    }
+    const result = (await form.validate(answer)) as Extract<Result, { ok: false }>
+    expect(Object.fromEntries(result.problems.map(({ path, message }) => [path, message]))).toEqual({
+      name: 'Your name must have at least 2 characters',
+      email: 'Email must be an e-mail address, such as name@example.org',
+      site: 'Site must be a full URL, such as https://example.org/page',
+      age: 'Age must be at least 18',
+      rate: 'Rate must be a number',
+      size: 'Size must be one of: L, M',
+      tags: 'Tags needs at least 1 choice',
+    })
+  })
+
+  it.each([undefined, null, 'text', 5, [], Object.create({ name: 'Ada' })])(
+    'B17 takes %j for an empty answer',
+    async (answer) => {
+      const result = await form.validate(answer)
+      expect(!result.ok && result.problems.map(({ message }) => message)).toContain('Your name is required')
+    },
+  )
+})
+
+describe('fields of a form', () => {
+  it('keep their order, titles and defaults', () => {
+    const schema = z.object({
+      zulu: z.string().default('z'),
+      alpha: z.boolean().default(false).meta({ title: 'First' }),
+      mike: z.array(z.enum(['x', 'y'])).default(['y']),
+    })
+    expect(compileForm(schema).fields).toEqual([
+      { name: 'zulu', title: 'Zulu', type: 'text', limits: {}, required: false, default: 'z' },
+      { name: 'alpha', title: 'First', type: 'boolean', limits: {}, required: false, default: false },
+      {
+        name: 'mike',
+        title: 'Mike',
+        type: 'choices',
+        limits: {},
+        options: [
+          { value: 'x', title: 'x' },
+          { value: 'y', title: 'y' },
+        ],
+        required: false,
+        default: ['y'],
+      },
+    ])
+    expect(compileForm(schema).json.required).toBeUndefined()
+    expect(compileForm(schema).validate({})).toEqual({
+      ok: true,
+      value: { zulu: 'z', alpha: false, mike: ['y'] },
+    })
+  })
+
+  const cases: [string, Schema, unknown][] = [
+    ['a literal', z.object({ f: z.literal('a') }), { type: 'string', enum: ['a'] }],
+    ['literals', z.object({ f: z.literal(['a', 'b']) }), { type: 'string', enum: ['a', 'b'] }],
+    [
+      'a union of literals',
+      z.object({ f: z.union([z.literal('a'), z.literal('b')]) }),
+      { type: 'string', enum: ['a', 'b'] },
+    ],
+    [
+      'a union of titled literals',
+      z.object({
+        f: z.union([z.literal('r').meta({ title: 'Red' }), z.literal('g').meta({ title: 'Green' })]),
+      }),
+      { type: 'string', oneOf: titled },
+    ],
+    [
+      'titled literals in valibot',
+      toStandardJsonSchema(
+        v.object({
+          f: v.union([v.pipe(v.literal('r'), v.title('Red')), v.pipe(v.literal('g'), v.title('Green'))]),
+        }),
+      ),
+      { type: 'string', oneOf: titled },
+    ],
+    [
+      'a list of titled literals',
+      z.object({
+        f: z
+          .array(z.union([z.literal('r').meta({ title: 'Red' }), z.literal('g').meta({ title: 'Green' })]))
+          .max(2),
+      }),
+      { type: 'array', items: { anyOf: titled }, maxItems: 2 },
+    ],
+    [
+      'an enum with names',
+      z.object({ f: z.enum(['r', 'g']).meta({ enumNames: ['Red', 'Green'] }) }),
+      { type: 'string', enum: ['r', 'g'], enumNames: ['Red', 'Green'] },
+    ],
+    ['a nullable enum', z.object({ f: z.enum(['a']).nullable() }), { type: 'string', enum: ['a'] }],
+    ['a nullable enum in arktype', type({ f: "'a' | 'b' | null" }), { type: 'string', enum: ['a', 'b'] }],
+    [
+      'a union of enums',
+      z.object({ f: z.union([z.enum(['a']), z.enum(['b'])]) }),
+      { type: 'string', enum: ['a', 'b'] },
+    ],
+    [
+      'a shared enum',
+      z.object({ f: z.enum(['a']).meta({ id: 'form-schema-shared' }) }),
+      { type: 'string', enum: ['a'] },
+    ],
+    ['a literal true', z.object({ f: z.literal(true) }), { type: 'boolean' }],
+    ['true or false', z.object({ f: z.union([z.literal(true), z.literal(false)]) }), { type: 'boolean' }],
+    ['any integer', z.object({ f: z.int() }), { type: 'integer' }],
+    [
+      'a positive integer',
+      z.object({ f: z.int().positive().lt(10) }),
+      { type: 'integer', minimum: 1, maximum: 9 },
+    ],
+    ['a positive number', z.object({ f: z.number().positive() }), { type: 'number', minimum: 0 }],
+    ['a date', z.object({ f: z.iso.date() }), { type: 'string', format: 'date' }],
+    ['a date and time', z.object({ f: z.iso.datetime() }), { type: 'string', format: 'date-time' }],
+    ['a pattern', z.object({ f: z.string().regex(/^\d{5}$/) }), { type: 'string' }],
+    ['another format', z.object({ f: z.uuid() }), { type: 'string' }],
+    ['another format in arktype', type({ f: 'string.uuid' }), { type: 'string', description: 'a UUID' }],
+    ['a strict object', z.strictObject({ f: z.string() }), { type: 'string' }],
+    [
+      'an optional union',
+      z.object({ f: z.union([z.literal('a'), z.literal('b')]).nullish() }),
+      { type: 'string', enum: ['a', 'b'] },
+    ],
+    [
+      'plain titles',
+      { type: 'object', properties: { f: { type: 'string', oneOf: titled, default: 'r' } } },
+      { type: 'string', oneOf: titled, default: 'r' },
+    ],
+    [
+      'plain enum names',
+      { type: 'object', properties: { f: { type: 'string', enum: ['r'], enumNames: ['Red'] } } },
+      { type: 'string', enum: ['r'], enumNames: ['Red'] },
+    ],
+    [
+      'a plain list',
+      { type: 'object', properties: { f: { type: 'array', items: { anyOf: titled }, minItems: 1 } } },
+      { type: 'array', items: { anyOf: titled }, minItems: 1 },
+    ],
+  ]
+  it.each(cases)('%s', (_name, schema, json) => {
+    expect(field(schema)).toEqual({ f: json })
+  })
+
+  it('B17 leaves what a form cannot say to the schema itself', async () => {
+    const schema = z
+      .object({
+        zip: z.string().regex(/^\d{5}$/, 'must be five digits'),
+        from: z.int(),
+        to: z.int(),
+        n: z.number().positive(),
+      })
+      .refine((trip) => trip.from < trip.to, 'The trip must end after it starts')
+    const form = compileForm(schema)
+    expect(await form.validate({ zip: '123', from: 1, to: 2, n: 0 })).toEqual({
+      ok: false,
+      problems: [
+        { path: 'zip', message: 'Zip: must be five digits' },
+        { path: 'n', message: expect.stringMatching(/^N: /) },
+      ],
+    })
+    expect(await form.validate({ zip: '12345', from: 2, to: 1, n: 1 })).toEqual({
+      ok: false,
+      problems: [{ path: '', message: 'The trip must end after it starts' }],
+    })
+  })
+
+  it('B17 waits for a schema that checks asynchronously', async () => {
+    const form = compileForm(
+      z.object({ name: z.string().refine(async (name) => name !== 'taken', 'is taken') }),
+    )
+    expect(await form.validate({ name: 'taken' })).toEqual({
+      ok: false,
+      problems: [{ path: 'name', message: 'Name: is taken' }],
+    })
+  })
+
+  it('B17 checks a plain schema by itself', () => {
+    const form = compileForm({
+      type: 'object',
+      properties: { n: { type: 'integer', minimum: 3 } },
+      required: ['n'],
+    })
+    expect(form.validate({ n: 3, other: 1 })).toEqual({ ok: true, value: { n: 3 } })
+    expect(form.validate({ n: 2 })).toEqual({
+      ok: false,
+      problems: [{ path: 'n', message: 'N must be at least 3' }],
+    })
+    expect(form.validate({ n: null })).toEqual({
+      ok: false,
+      problems: [{ path: 'n', message: 'N is required' }],
+    })
+  })
+
+  it('are compiled once for one schema', () => {
+    const schema = z.object({ a: z.string() })
+    expect(compileForm(schema)).toBe(compileForm(schema))
+  })
+})
+
+describe('what cannot be asked for in a form is a TypeError that names the field', () => {
+  const plain = (f: object): Schema => ({ type: 'object', properties: { f } })
+  const cases: [string, Schema, RegExp][] = [
+    ['an object', z.object({ f: z.object({ a: z.string() }) }), /field "f".*a form is flat.*A field may be/],
+    ['a list of texts', z.object({ f: z.array(z.string()) }), /field "f".*not of fixed choices/],
+    ['a tuple', z.object({ f: z.tuple([z.string()]) }), /field "f".*not of fixed choices/],
+    [
+      'numbers to choose from',
+      z.object({ f: z.union([z.literal(1), z.literal(2)]) }),
+      /field "f".*not all strings/,
+    ],
+    ['numbers to choose from in arktype', type({ f: '1 | 2' }), /field "f".*not all strings/],
+    ['text or number', z.object({ f: z.union([z.string(), z.number()]) }), /field "f".*type string,number/],
+    ['anything', z.object({ f: z.any() }), /field "f".*no type/],
+    ['a record', z.object({ f: z.record(z.string(), z.string()) }), /field "f".*flat/],
+    [
+      'a recursive field',
+      z.object({
+        get f() {
+          return z.lazy(() => z.object({}))
+        },
+      }),
+      /field "f"/,
+    ],
+    ['a default that does not fit', plain({ type: 'integer', default: 'x' }), /F: its default does not fit/],
+    ['a plain pattern', plain({ type: 'string', pattern: 'a' }), /field "f".*it has "pattern"/],
+    ['a plain exclusive bound', plain({ type: 'number', exclusiveMinimum: 1 }), /it has "exclusiveMinimum"/],
+    [
+      'a plain format',
+      plain({ type: 'string', format: 'uuid' }),
+      /it has the format "uuid".*email, uri, date/,
+    ],
+    ['a plain const', plain({ const: 'a' }), /it has "const"/],
+    ['a plain anyOf', plain({ anyOf: [{ const: 'a', title: 'A' }] }), /it has "anyOf"/],
+    ['a plain type list', plain({ type: ['string', 'null'] }), /field "f".*type string,null/],
+    ['plain reference', plain({ $ref: '#/$defs/a' }), /field "f".*no type/],
+    [
+      'names that do not match',
+      plain({ type: 'string', enum: ['a'], enumNames: [] }),
+      /enumNames do not match/,
+    ],
+    ['no choices', plain({ type: 'string', enum: [] }), /not all strings/],
+    ['no schema', plain(true as unknown as object), /it has no schema/],
+    [
+      'a rogue name',
+      JSON.parse('{"type":"object","properties":{"__proto__":{"type":"string"}}}'),
+      /"__proto__"/,
+    ],
+    ['no object', z.string(), /must describe an object/],
+    ['an empty form', z.object({}), /ctx\.confirm/],
+    ['an empty form in arktype', type({}), /ctx\.confirm/],
+    [
+      'too many fields',
+      z.object(Object.fromEntries(Array.from({ length: 201 }, (_, i) => [`f${i}`, z.string()]))),
+      /201 fields/,
+    ],
+    [
+      'a valibot schema without its converter',
+      v.object({ a: v.string() }) as unknown as Schema,
+      /toStandardJsonSchema/,
+    ],
+    ['the format "password"', z.object({ f: z.string().meta({ format: 'password' }) }), /ctx\.visit/],
+  ]
+  it.each(cases)('%s', (_name, schema, message) => {
+    expect(() => compileForm(schema)).toThrow(TypeError)
+    expect(() => compileForm(schema)).toThrow(message)
+  })
+})
+
+describe('secrets', () => {
+  it('T5 are refused by name or by title, unless the author says why', () => {
+    const byName = z.object({ apiKey: z.string() })
+    const byTitle = z.object({ code: z.string().meta({ title: 'Your PIN' }) })
+    expect(() => compileForm(byName)).toThrow(
+      /"apiKey" looks like a secret \(api key\).*ctx\.visit.*allowSecretLike/,
+    )
+    expect(() => compileForm(byTitle)).toThrow(/"code" looks like a secret \(pin\)/)
+    expect(() => compileForm(byName, { allowSecretLike: ' ' })).toThrow(TypeError)
+    expect(compileForm(byName, { allowSecretLike: 'the name of a piano key' }).fields).toHaveLength(1)
+    expect(() => compileForm(byName)).toThrow(TypeError)
+  })
+
+  it('T5 do not fit into a boolean or a choice', () => {
+    expect(
+      compileForm(z.object({ resetPassword: z.boolean(), token: z.enum(['bearer', 'mac']) })).fields,
+    ).toHaveLength(2)
+    expect(() => compileForm(z.object({ pin: z.int() }))).toThrow(/pin/)
+  })
+})

@@ -1,0 +1,123 @@
+/**
+ * Compiles the schema of a question: what the client is sent (the restricted form schema of MCP) and how its answer is
+ * checked. Whatever no client could show is a TypeError that names the field (form-field.ts); so is a field that asks
+ * for a secret, which the protocol forbids in forms (T5).
+ *
+ * An answer is checked against the form first, with messages for the person who gave it, then by the schema's own code,
+ * whose output the handler gets. What the form did not ask for is dropped.
+ */
+
+import type { Field } from '../form/field.ts'
+import { judgeContent } from '../form/judge.ts'
+import { readForm } from '../form/read-form.ts'
+import type { JsonSchema } from '../protocol/wire.ts'
+import type { Schema, StandardSchema } from './context.ts'
+import { refuse, toFormField } from './form-field.ts'
+import { formatPath, type Result } from './problem.ts'
+import { isStandardSchema, toJsonSchema, validateStandard } from './schema.ts'
+import { findSecretWords } from './secret-like.ts'
+import { isObject } from './subschemas.ts'
+
+export interface FormOptions {
+  /** Why a field that looks like a secret is none. */
+  readonly allowSecretLike?: string
+}
+
+export interface CompiledForm {
+  /** The `requestedSchema` of the question. */
+  readonly json: JsonSchema
+  readonly fields: readonly Field[]
+  /** Checks the `content` of an answer. The messages are sentences fit to show to a person. */
+  validate(content: unknown): Result | Promise<Result>
+}
+
+const ROGUE_NAMES = new Set(['__proto__', 'constructor', 'prototype'])
+
+/** Questions are compiled on every round; a schema that outlives the round is compiled once. */
+const compiled = new WeakMap<Schema, Map<boolean, CompiledForm>>()
+
+export function compileForm(schema: Schema, options: FormOptions = {}): CompiledForm {
+  const allowSecrets = (options.allowSecretLike ?? '').trim() !== ''
+  const known = compiled.get(schema)?.get(allowSecrets)
+  if (known !== undefined) return known
+  const form = compile(schema, allowSecrets)
+  const forms = compiled.get(schema) ?? new Map<boolean, CompiledForm>()
+  compiled.set(schema, forms.set(allowSecrets, form))
+  return form
+}
+
+function compile(schema: Schema, allowSecrets: boolean): CompiledForm {
+  const root = toJsonSchema(schema, 'input', 'The schema of the question')
+  const { json, nullable } = toForm(root, !isStandardSchema(schema))
+  const { fields, notes } = readForm(json)
+  if (notes.length > 0) throw new TypeError(`The schema of the question makes no form: ${notes.join('. ')}`)
+  if (!allowSecrets) fields.forEach(assertNoSecret)
+  return { json, fields, validate: (content) => validate(schema, fields, nullable, content) }
+}
+
+function toForm(root: JsonSchema, strict: boolean): { json: JsonSchema; nullable: string[] } {
+  if (root.type !== 'object')
+    throw new TypeError('The schema of a question must describe an object of fields')
+  const properties = isObject(root.properties) ? Object.entries(root.properties) : []
+  if (properties.length === 0) {
+    throw new TypeError(
+      'The schema of the question has no fields, and many clients cannot show an empty form: use ctx.confirm to ask for a yes or no',
+    )
+  }
+  const listed: unknown[] = Array.isArray(root.required) ? root.required : []
+  const required: string[] = []
+  const nullable: string[] = []
+  const fields = properties.map(([name, schema]) => {
+    if (ROGUE_NAMES.has(name)) throw refuse({ name }, 'it has a name that JSON readers refuse')
+    const field = toFormField({ name, schema, root, strict })
+    if (listed.includes(name)) (field.nullable ? nullable : required).push(name)
+    return [name, field.json]
+  })
+  const json = { type: 'object', properties: Object.fromEntries(fields) }
+  return { json: required.length > 0 ? { ...json, required } : json, nullable }
+}
+
+/** Only fields with free input can take a secret: a boolean or a choice cannot. */
+function assertNoSecret(field: Field): void {
+  if (field.type !== 'text' && field.type !== 'number' && field.type !== 'integer') return
+  const words = findSecretWords(field.name) ?? findSecretWords(field.title)
+  if (words === undefined) return
+  throw new TypeError(
+    `The field "${field.name}" looks like a secret (${words}). Secrets must not be asked for in a form, where the client and its model see them: send the user to a page of your own with ctx.visit. If it is no secret, say why: allowSecretLike: '…'`,
+  )
+}
+
+function validate(
+  schema: Schema,
+  fields: readonly Field[],
+  nullable: readonly string[],
+  answer: unknown,
+): Result | Promise<Result> {
+  const judged = judgeContent(fields, answer)
+  if (!judged.ok) {
+    const problems = judged.problems.map(({ name, message }) => ({ path: formatPath([name]), message }))
+    return { ok: false, problems }
+  }
+  if (!isStandardSchema(schema)) return { ok: true, value: judged.content }
+  const content: Record<string, unknown> = { ...judged.content }
+  for (const name of nullable) content[name] ??= null
+  return validateOwn(schema, fields, content)
+}
+
+function validateOwn(
+  schema: StandardSchema,
+  fields: readonly Field[],
+  content: unknown,
+): Result | Promise<Result> {
+  const withTitles = (result: Result): Result => {
+    if (result.ok) return result
+    const titles = new Map(fields.map((field) => [formatPath([field.name]), field.title]))
+    const problems = result.problems.map(({ path, message }) => {
+      const title = titles.get(path)
+      return { path, message: title === undefined ? message : `${title}: ${message}` }
+    })
+    return { ok: false, problems }
+  }
+  const result = validateStandard(schema, content)
+  return 'then' in result ? result.then(withTitles) : withTitles(result)
+}
