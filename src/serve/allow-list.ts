@@ -42,7 +42,9 @@ export function createAllowList(options: AllowListOptions, listenHost?: string):
     origin(value) {
       if (value === undefined || value === lastOrigin) return true
       const lower = value.toLowerCase()
-      if (!origins.has(lower) && !allows(origins, ORIGIN.exec(lower)?.[1] ?? '')) return false
+      const authority = ORIGIN.exec(lower)?.[1]
+      const named = (authority !== undefined || lower === 'null') && origins.has(lower)
+      if (!named && !allows(origins, authority ?? '')) return false
       lastOrigin = value
       return true
     },

@@ -4,7 +4,7 @@ import {
   callTool,
   createEchoService,
   type EchoService,
-  type request,
+  request,
   VERSION,
 } from '../../test/support/echo-service.ts'
 import { messagesOf, type Posted, post } from '../../test/support/post.ts'
@@ -319,5 +319,54 @@ describe('slow clients', () => {
     for await (const chunk of socket.setEncoding('utf8')) answer += chunk
     expect(answer).toContain('408')
     await expectServing(port)
+  })
+})
+
+describe('stopping', () => {
+  it('refuses what is new with 503 while a call in flight is finished', async () => {
+    const service = createEchoService()
+    const listening = await listen(service, { port: 0, signals: false, graceMs: 5_000, retryAfterSeconds: 2 })
+    const posting = send(listening.port, callTool('slow'))
+    await service.waiting()
+    const closed = listening.close()
+    const refused = await send(listening.port, callTool('echo'))
+    expect(refused.status).toBe(503)
+    expect(refused.headers['retry-after']).toBe('2')
+    expect(refused.headers.connection).toBe('close')
+    expect(errorOf(refused).code).toBe(-32000)
+    service.release()
+    expect(messagesOf((await posting).text).at(-1)).toHaveProperty('result')
+    await closed
+    await expect(send(listening.port, callTool('echo'))).rejects.toThrow('ECONNREFUSED')
+  })
+
+  it('ends subscriptions with their result', async () => {
+    const service = createEchoService()
+    const listening = await listen(service, { port: 0, signals: false })
+    const sent = request('subscriptions/listen', { notifications: { toolsListChanged: true } }, 's')
+    const { headers, message } = sent
+    const response = await fetch(listening.url, { method: 'POST', headers, body: JSON.stringify(message) })
+    service.changes.publish({ kind: 'tools' })
+    await listening.close()
+    const messages = messagesOf(await response.text())
+    expect(messages.map((one) => one.method ?? one.id)).toEqual([
+      'notifications/subscriptions/acknowledged',
+      'notifications/tools/list_changed',
+      's',
+    ])
+  })
+
+  it('closes within its bound though a call does not end', async () => {
+    const service = createEchoService()
+    const listening = await listen(service, { port: 0, signals: false, graceMs: 10 })
+    const posting = send(listening.port, callTool('slow')).catch((error) => error)
+    await service.waiting()
+    await listening.close()
+    expect(await posting).toBeInstanceOf(Error)
+  })
+
+  it('says why it cannot listen', async () => {
+    const { port } = await start()
+    await expect(listen(createEchoService(), { port, signals: false })).rejects.toThrow('EADDRINUSE')
   })
 })

@@ -1,0 +1,101 @@
+import { describe, expect, it } from 'vitest'
+import { createEchoService, VERSION } from '../../test/support/echo-service.ts'
+import type { ListenCall, ListenFilter, RequestId } from '../protocol/call.ts'
+import { createSubscriptions } from './subscription.ts'
+
+const ID = 'io.modelcontextprotocol/subscriptionId'
+
+function listenCall(filter: ListenFilter, id: RequestId = 7): ListenCall {
+  return { kind: 'listen', id, protocolVersion: VERSION, capabilities: {}, filter }
+}
+
+function openOne(filter: ListenFilter, max?: number) {
+  const service = createEchoService()
+  const subscriptions = createSubscriptions(service, max)
+  const messages: { method?: string; params?: Record<string, unknown>; id?: RequestId; result?: unknown }[] =
+    []
+  let ended = 0
+  const sink = { send: (json: string) => messages.push(JSON.parse(json)), end: () => ended++ }
+  const stop = subscriptions.open(listenCall(filter), sink)
+  return { service, subscriptions, messages, stop, sink, ended: () => ended }
+}
+
+describe('subscriptions', () => {
+  it('S1 acknowledge first, with what is honoured', () => {
+    const { messages } = openOne({
+      toolsListChanged: true,
+      promptsListChanged: false,
+      resourcesListChanged: true,
+      resourceSubscriptions: ['a://b', 'a://b'],
+    })
+    expect(messages).toEqual([
+      {
+        jsonrpc: '2.0',
+        method: 'notifications/subscriptions/acknowledged',
+        params: {
+          notifications: { toolsListChanged: true, resourceSubscriptions: ['a://b'] },
+          _meta: { [ID]: 7 },
+        },
+      },
+    ])
+  })
+
+  it('S2 name themselves on every message', () => {
+    const { service, messages } = openOne({ toolsListChanged: true, resourceSubscriptions: ['a://b'] })
+    service.changes.publish({ kind: 'tools' })
+    service.changes.publish({ kind: 'resource', uri: 'a://b' })
+    expect(messages.slice(1)).toEqual([
+      { jsonrpc: '2.0', method: 'notifications/tools/list_changed', params: { _meta: { [ID]: 7 } } },
+      {
+        jsonrpc: '2.0',
+        method: 'notifications/resources/updated',
+        params: { uri: 'a://b', _meta: { [ID]: 7 } },
+      },
+    ])
+  })
+
+  it('S3 tell only of what was asked for', () => {
+    const { service, messages } = openOne({ promptsListChanged: true, resourceSubscriptions: ['a://b'] })
+    service.changes.publish({ kind: 'tools' })
+    service.changes.publish({ kind: 'resources' })
+    service.changes.publish({ kind: 'resource', uri: 'a://c' })
+    expect(messages).toHaveLength(1)
+    service.changes.publish({ kind: 'prompts' })
+    expect(messages[1]?.method).toBe('notifications/prompts/list_changed')
+  })
+
+  it('S4 end with an empty result when the server closes', () => {
+    const { service, subscriptions, messages, ended } = openOne({ toolsListChanged: true })
+    subscriptions.endAll()
+    expect(messages[1]).toMatchObject({ id: 7, result: { resultType: 'complete', _meta: { [ID]: 7 } } })
+    expect(ended()).toBe(1)
+    service.changes.publish({ kind: 'tools' })
+    subscriptions.endAll()
+    expect(messages).toHaveLength(2)
+  })
+
+  it('S4 write nothing more when the client goes', () => {
+    const { service, subscriptions, messages, stop, ended } = openOne({ toolsListChanged: true })
+    stop()
+    service.changes.publish({ kind: 'tools' })
+    subscriptions.endAll()
+    expect(messages).toHaveLength(1)
+    expect(ended()).toBe(0)
+    expect(subscriptions.size).toBe(0)
+  })
+
+  it('S5 are never more than allowed', () => {
+    const { subscriptions, sink, stop } = openOne({ toolsListChanged: true }, 1)
+    const second = () => subscriptions.open(listenCall({ toolsListChanged: true }, 8), sink)
+    expect(second).toThrow('[LIMIT_SUBSCRIPTIONS]')
+    stop()
+    expect(second).not.toThrow()
+  })
+
+  it('end at once where there is nothing to tell of', () => {
+    const { messages, ended, subscriptions } = openOne({ resourcesListChanged: true })
+    expect(messages).toHaveLength(2)
+    expect(ended()).toBe(1)
+    expect(subscriptions.size).toBe(0)
+  })
+})
