@@ -1,0 +1,111 @@
+/**
+ * The messages of one client that talks over a pair of byte streams: what came in one line is answered in one line.
+ * Streams, end of input and process belong to `stdio.ts`.
+ */
+
+import { RondoError } from '../errors.ts'
+import type { Call, ListenCall, Principal, RequestId } from '../protocol/call.ts'
+import { encodeError, encodeReply } from '../protocol/rev-2026-07-28/encode.ts'
+import { createInFlight } from './in-flight.ts'
+import type { InputLine } from './line-reader.ts'
+import { readMessage } from './message.ts'
+import type { Service } from './service.ts'
+import { settle } from './settle.ts'
+import { StdioLine, type StdioOutput } from './stdio-line.ts'
+import { createSubscriptions, type Subscriptions } from './subscription.ts'
+
+export interface StdioPeerOptions {
+  readonly principal?: Principal
+  readonly maxSubscriptions?: number
+  readonly onError: (error: unknown) => void
+}
+
+export class StdioPeer {
+  readonly #service: Service
+  readonly #output: StdioOutput
+  readonly #options: StdioPeerOptions
+  readonly #subscriptions: Subscriptions
+  readonly #inFlight = createInFlight()
+  /** What ends each open request when the client cancels it. */
+  readonly #open = new Map<RequestId, () => void>()
+
+  constructor(service: Service, output: StdioOutput, options: StdioPeerOptions) {
+    this.#service = service
+    this.#output = output
+    this.#options = options
+    this.#subscriptions = createSubscriptions(service, options.maxSubscriptions)
+  }
+
+  receive(input: InputLine): void {
+    if (input.kind === 'too-long') this.#refuse(null, new RondoError('LIMIT_BODY'))
+    else if (input.kind === 'not-utf8') this.#refuse(null, new RondoError('PEER_PARSE', 'Not UTF-8'))
+    else if (input.text.trim() !== '') this.#read(input.text)
+  }
+
+  /** Resolves when no call is in flight. */
+  idle(): Promise<void> {
+    return this.#inFlight.idle()
+  }
+
+  /** Ends every subscription with its result. */
+  endSubscriptions(): void {
+    this.#subscriptions.endAll()
+  }
+
+  /** The client has gone: nothing that is open will be read. */
+  cancelAll(): void {
+    for (const cancel of [...this.#open.values()]) cancel()
+  }
+
+  #read(text: string): void {
+    const decoded = readMessage(text, undefined, this.#service)
+    if (decoded.kind === 'refused') this.#refuse(decoded.id, decoded.error)
+    else if (decoded.kind === 'call') this.#begin(decoded.call)
+    else if (decoded.method === 'notifications/cancelled') {
+      this.#open.get(decoded.params.requestId as RequestId)?.()
+    }
+  }
+
+  #begin(call: Call): void {
+    if (this.#service.draining) this.#refuse(call.id, new RondoError('SERVER_DRAINING'))
+    else if (this.#open.has(call.id)) {
+      this.#refuse(call.id, new RondoError('PEER_REQUEST', 'A request with this id is still open'))
+    } else if (call.kind === 'listen') this.#listen(call)
+    else this.#run(call)
+  }
+
+  #run(call: Exclude<Call, ListenCall>): void {
+    const { principal, onError } = this.#options
+    const line = new StdioLine(this.#output)
+    this.#open.set(call.id, () => line.cancel())
+    this.#inFlight.enter()
+    settle(this.#service, call, principal, line, onError, (reply) => {
+      this.#open.delete(call.id)
+      line.finish(encodeReply(call.id, reply, this.#service))
+      this.#inFlight.leave()
+    })
+  }
+
+  #listen(call: ListenCall): void {
+    const close = (): void => {
+      this.#open.delete(call.id)
+    }
+    this.#open.set(call.id, close)
+    try {
+      const stop = this.#subscriptions.open(call, { send: (json) => this.#output.write(json), end: close })
+      if (!this.#open.has(call.id)) return
+      this.#open.set(call.id, () => {
+        close()
+        stop()
+      })
+    } catch (error) {
+      close()
+      if (!(error instanceof RondoError)) throw error
+      this.#refuse(call.id, error)
+    }
+  }
+
+  #refuse(id: RequestId | null, error: RondoError): void {
+    this.#output.write(encodeError(id, error))
+  }
+}
