@@ -1,0 +1,270 @@
+/** The loop, end to end over a server in memory that says what it is told to. */
+
+import { describe, expect, it } from 'vitest'
+import { createManualClock } from '../../test/support/manual-clock.ts'
+import { asking, formQuestion, type Said, said, scriptServer } from '../../test/support/scripted-server.ts'
+import type { ElicitResult } from '../protocol/wire.ts'
+import type { AskInfo } from './answers.ts'
+import type { Clock } from './clock.ts'
+import { type ConnectOptions, connect } from './connect.ts'
+import type { PendingCall } from './pending.ts'
+
+const yes = (): ElicitResult => ({ action: 'accept', content: { x: 'y' } })
+const answering: ConnectOptions = { answers: { elicitation: { form: yes } } }
+const question = formQuestion('Which?', 'x')
+const meta = (name: string) => `io.modelcontextprotocol/${name}`
+
+describe('the loop', () => {
+  it('C1 C2 C3 C6 answers, echoes, and sends the same request under a new id', async () => {
+    const state = '{"looks":"like JSON"}\u2028\u0000 \ud83d\ude00'
+    const server = scriptServer(asking({ a: question, b: question }, state), said('done'))
+    const client = await connect(server, answering)
+    const result = await client.callTool('book', { id: 1 })
+    expect(result).toEqual({ content: [{ type: 'text', text: 'done' }] })
+    const [first, second] = server.seen
+    expect(first?.params).toMatchObject({ name: 'book', arguments: { id: 1 } })
+    expect(first?.params).not.toHaveProperty('inputResponses')
+    expect(first?.params).not.toHaveProperty('requestState')
+    expect(second?.method).toBe('tools/call')
+    expect(second?.params).toMatchObject({
+      name: 'book',
+      arguments: { id: 1 },
+      inputResponses: { a: yes(), b: yes() },
+      requestState: state,
+    })
+    expect(second?.id).not.toBe(first?.id)
+  })
+
+  it('C2 sends no state back where none was given', async () => {
+    const server = scriptServer(asking({ a: question }, 's'), asking({ a: question }), said('done'))
+    await (await connect(server, answering)).callTool('t')
+    expect(server.seen.map(({ params }) => params.requestState)).toEqual([undefined, 's', undefined])
+    expect(server.seen[2]?.params).not.toHaveProperty('requestState')
+  })
+
+  it('A4 takes a result without a type as complete', async () => {
+    const server = scriptServer({ content: [] })
+    expect(await (await connect(server)).callTool('t')).toEqual({ content: [] })
+    expect(server.seen).toHaveLength(1)
+  })
+
+  it('C4 keeps the answers and states of parallel calls apart', async () => {
+    const server = scriptServer(({ params }) => {
+      const { name, inputResponses, requestState } = params
+      if (inputResponses === undefined) return asking({ [`of ${name}`]: question }, `state of ${name}`)
+      return said(`${name}: ${requestState} ${Object.keys(inputResponses as object)}`)
+    })
+    const client = await connect(server, answering)
+    const names = Array.from({ length: 50 }, (_, i) => `tool${i}`)
+    const results = await Promise.all(names.map((name) => client.callTool(name)))
+    expect(results.map(({ content }) => (content[0] as { text: string }).text)).toEqual(
+      names.map((name) => `${name}: state of ${name} of ${name}`),
+    )
+    expect(new Set(server.seen.map(({ id }) => id)).size).toBe(100)
+  })
+
+  it('C5 declares what has a handler, on every request, and nothing else', async () => {
+    const server = scriptServer(said('x'))
+    const declared = async (options: ConnectOptions) => {
+      await (await connect(server, options)).callTool('t')
+      return server.seen.at(-1)?.meta[meta('clientCapabilities')]
+    }
+    expect(await declared({})).toEqual({})
+    expect(await declared(answering)).toEqual({ elicitation: { form: {} } })
+    expect(await declared({ answers: { elicitation: yes } })).toEqual({ elicitation: { form: {}, url: {} } })
+    expect(await declared({ answers: { roots: [] } })).toEqual({ roots: {} })
+  })
+
+  it('C7 fails on the first round without a handler, and asks nobody anything', async () => {
+    let asked = 0
+    const server = scriptServer(asking({ a: question, b: { method: 'roots/list' } }), said('x'))
+    const form = () => {
+      asked += 1
+      return yes()
+    }
+    const client = await connect(server, { answers: { elicitation: { form } } })
+    await expect(client.callTool('t')).rejects.toMatchObject({ code: 'INPUT_NO_HANDLER' })
+    expect(asked).toBe(0)
+    expect(server.seen).toHaveLength(1)
+  })
+
+  it.each([
+    ['by default', {}, 10],
+    ['as configured', { maxRounds: 2 }, 2],
+  ])('C8 answers a server that never stops %s', async (_how, options, rounds) => {
+    const server = scriptServer(asking({ a: question }, 's'))
+    const client = await connect(server, { ...answering, ...options })
+    await expect(client.callTool('t')).rejects.toMatchObject({ code: 'LIMIT_CLIENT_ROUNDS' })
+    expect(server.seen).toHaveLength(rounds + 1)
+  })
+
+  it('C9 paces rounds with state alone', async () => {
+    const clock = createManualClock()
+    const server = scriptServer(...Array<Said>(5).fill(asking(undefined, 's')), said('done'))
+    const call = (await connect(server, { clock })).callTool('t')
+    for (const ms of [50, 100, 200, 250, 250]) await clock.elapse(ms)
+    await call
+    expect(server.seen).toHaveLength(6)
+    expect(clock.open).toBe(0)
+  })
+
+  it('C13 lets a policy of the client and one of the call see every round', async () => {
+    const seen: string[] = []
+    const note = (who: string) => (round: { round: number }) => void seen.push(`${who} ${round.round}`)
+    const server = scriptServer(asking({ a: question }), asking(undefined, 's'), said('done'))
+    const client = await connect(server, { ...answering, onRound: note('client') })
+    await client.callTool('t', {}, { onRound: [note('call')] })
+    expect(seen).toEqual(['client 1', 'call 1', 'client 2', 'call 2'])
+  })
+
+  it('C13 sends nothing more once a policy refuses', async () => {
+    const server = scriptServer(asking({ a: question }), said('done'))
+    const client = await connect(server, {
+      ...answering,
+      onRound: () => ({ kind: 'refuse', reason: 'no' }),
+    })
+    await expect(client.callTool('t')).rejects.toMatchObject({ code: 'INPUT_REFUSED' })
+    expect(server.seen).toHaveLength(1)
+  })
+
+  it('C13 goes on without asking anybody where a policy answered', async () => {
+    const server = scriptServer(asking({ a: question }), said('done'))
+    const client = await connect(server, {
+      answers: { elicitation: { form: () => Promise.reject(new Error('asked')) } },
+      onRound: () => ({ kind: 'rewrite', answers: { a: { action: 'decline' } } }),
+    })
+    await client.callTool('t')
+    expect(server.seen[1]?.params.inputResponses).toEqual({ a: { action: 'decline' } })
+  })
+
+  it('C11 shows the call whenever it changed, so that a crash loses no answer', async () => {
+    const kept: [round: number, answers: string[]][] = []
+    const onPending = ({ round, answers }: PendingCall) => void kept.push([round, Object.keys(answers)])
+    const server = scriptServer(
+      asking({ a: question, b: question }, 's'),
+      asking(undefined, 't'),
+      said('done'),
+    )
+    await (await connect(server, answering)).callTool('t', {}, { onPending })
+    expect(kept).toEqual([
+      [1, []],
+      [1, ['a']],
+      [1, ['a', 'b']],
+      [2, []],
+    ])
+  })
+
+  it('tells a handler who asks what', async () => {
+    const infos: Omit<AskInfo, 'signal'>[] = []
+    const form = (_params: unknown, { signal: _, ...info }: AskInfo) => {
+      infos.push(info)
+      return yes()
+    }
+    const server = scriptServer(asking({ a: question }), said('done'))
+    await (await connect(server, { answers: { elicitation: { form } } })).callTool('t', { b: 1 })
+    expect(infos).toEqual([
+      {
+        key: 'a',
+        server: { target: 'memory:', name: 'scripted', version: '1.0.0' },
+        request: { method: 'tools/call', name: 't', arguments: { b: 1 } },
+        round: 1,
+        index: 1,
+        count: 1,
+      },
+    ])
+  })
+})
+
+describe('time', () => {
+  const never = () => new Promise<never>(() => {})
+
+  it('C12 gives up a leg that takes too long', async () => {
+    const clock = createManualClock()
+    const client = await connect(scriptServer(never), { clock, timeout: 500 })
+    const call = client.callTool('t')
+    await Promise.all([
+      expect(call).rejects.toMatchObject({ code: 'LIMIT_CLIENT_TIMEOUT' }),
+      clock.elapse(500),
+    ])
+    expect(clock.open).toBe(0)
+  })
+
+  it('C12 bounds the work of all rounds together, and not the time people take', async () => {
+    const clock = createManualClock()
+    const form = () => {
+      clock.advance(1_000_000)
+      return yes()
+    }
+    const slow = (reply: object) => () => {
+      clock.advance(400)
+      return reply as Record<string, unknown>
+    }
+    const script = [slow(asking({ a: question })), slow(asking({ a: question })), never]
+    const client = await connect(scriptServer(...script), {
+      clock,
+      deadline: 1_000,
+      answers: { elicitation: { form } },
+    })
+    const call = client.callTool('t')
+    await Promise.all([
+      expect(call).rejects.toMatchObject({ code: 'LIMIT_CLIENT_DEADLINE' }),
+      clock.elapse(200),
+    ])
+  })
+
+  it('C12 counts human time if told to, and then does not wait for the person', async () => {
+    const clock = createManualClock()
+    let inner: AbortSignal | undefined
+    const form = (_params: unknown, { signal }: AskInfo) => {
+      inner = signal
+      queueMicrotask(() => clock.advance(5_000))
+      return never()
+    }
+    const client = await connect(scriptServer(asking({ a: question })), {
+      clock,
+      deadline: 5_000,
+      countHumanTime: true,
+      answers: { elicitation: { form } },
+    })
+    await expect(client.callTool('t')).rejects.toMatchObject({ code: 'LIMIT_CLIENT_DEADLINE' })
+    expect(inner?.aborted).toBe(true)
+  })
+
+  it.each(['waits for the server', 'waits for a person', 'paces itself'])(
+    'C12 can be cancelled while it %s',
+    async (when) => {
+      const controller = new AbortController()
+      const stop = () => {
+        controller.abort(new Error('enough'))
+        return never()
+      }
+      const timers = createManualClock()
+      const clock: Clock = {
+        now: timers.now,
+        after(ms, run) {
+          if (ms === 50) queueMicrotask(stop)
+          return timers.after(ms, run)
+        },
+      }
+      const form = when === 'waits for a person' ? stop : yes
+      const first = when === 'paces itself' ? asking(undefined, 's') : asking({ a: question })
+      const server = scriptServer(when === 'waits for the server' ? stop : first, said('done'))
+      const client = await connect(server, { clock, answers: { elicitation: { form } } })
+      const call = client.callTool('t', {}, { signal: controller.signal })
+      await expect(call).rejects.toThrow('enough')
+      expect(server.seen).toHaveLength(1)
+      expect(timers.open).toBe(0)
+    },
+  )
+
+  it('tells the server by hanging up', async () => {
+    const controller = new AbortController()
+    const server = scriptServer(() => {
+      controller.abort()
+      return never()
+    })
+    const client = await connect(server)
+    await expect(client.callTool('t', {}, { signal: controller.signal })).rejects.toThrow()
+    expect(server.seen[0]?.signal.aborted).toBe(true)
+  })
+})
