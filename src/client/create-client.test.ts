@@ -1,0 +1,282 @@
+import { describe, expect, it } from 'vitest'
+import { createManualClock } from '../../test/support/manual-clock.ts'
+import {
+  asking,
+  DISCOVERY,
+  formQuestion,
+  respond,
+  said,
+  scriptServer,
+} from '../../test/support/scripted-server.ts'
+import { connect } from './connect.ts'
+import { parsePending } from './parse-pending.ts'
+import { abandon, answer, type PendingCall } from './pending.ts'
+
+const question = formQuestion('Which?', 'x')
+const yes = { action: 'accept', content: { x: 'y' } } as const
+const request = { method: 'tools/call', name: 'book', arguments: { id: 1 } } as const
+
+describe('driving a call by hand', () => {
+  it('C10 gives the result where nothing is asked', async () => {
+    const client = await connect(scriptServer(said('done')))
+    expect(await client.start(request)).toEqual({
+      status: 'complete',
+      result: { content: [{ type: 'text', text: 'done' }] },
+      rounds: 0,
+    })
+  })
+
+  it('C10 C11 gives a pending call as plain JSON, which another client resumes', async () => {
+    const clock = createManualClock(5_000)
+    const server = scriptServer(asking({ a: question, b: question }, 'state'), said('done'))
+    const client = await connect(server, { clock, createId: () => 'call-1' })
+    const step = await client.start(request)
+    if (step.status !== 'input_required') throw new Error('The server should ask')
+    expect(step.pending).toEqual({
+      version: 1,
+      id: 'call-1',
+      server: { target: 'memory:', name: 'scripted', version: '1.0.0' },
+      protocolVersion: '2026-07-28',
+      request,
+      round: 1,
+      state: 'state',
+      questions: { a: question, b: question },
+      answers: {},
+      startedAt: 5_000,
+      askedAt: 5_000,
+      workMs: 0,
+      idleRounds: 0,
+    })
+    const stored = JSON.stringify(answer(step.pending, 'a', yes))
+    const other = await connect(server)
+    const last = await other.resume(parsePending(stored), { b: { action: 'decline' } })
+    expect(last).toMatchObject({ status: 'complete', rounds: 1 })
+    expect(server.seen[1]?.params).toMatchObject({
+      name: 'book',
+      arguments: { id: 1 },
+      inputResponses: { a: yes, b: { action: 'decline' } },
+      requestState: 'state',
+    })
+  })
+
+  it('C1 does not resume while an answer is missing, and the call is as good as before', async () => {
+    const server = scriptServer(asking({ a: question, b: question }, 's'), said('done'))
+    const client = await connect(server)
+    const step = await client.start(request)
+    if (step.status !== 'input_required') throw new Error('The server should ask')
+    await expect(client.resume(step.pending, { a: yes })).rejects.toMatchObject({ code: 'INPUT_MISSING' })
+    expect(server.seen).toHaveLength(1)
+    await client.resume(step.pending, { a: yes, b: yes })
+  })
+
+  it('C10 declares forms and URLs, or what the caller says it takes', async () => {
+    const server = scriptServer(said('x'))
+    const client = await connect(server, { answers: { roots: [] } })
+    const declared = () => server.seen.at(-1)?.meta['io.modelcontextprotocol/clientCapabilities']
+    await client.start(request)
+    expect(declared()).toEqual({ elicitation: { form: {}, url: {} }, roots: {} })
+    await client.start(request, { accepts: ['sampling'] })
+    expect(declared()).toEqual({ sampling: {} })
+  })
+
+  it('C10 calls no handler', async () => {
+    const elicitation = () => Promise.reject(new Error('asked'))
+    const client = await connect(scriptServer(asking({ a: question })), { answers: { elicitation } })
+    expect(await client.start(request)).toMatchObject({ status: 'input_required' })
+  })
+
+  it('C10 goes through rounds without a question by itself, or stops at each if told to', async () => {
+    const script = [asking(undefined, 's1'), asking({ a: question }, 's2'), said('done')]
+    const client = await connect(scriptServer(...script))
+    expect(await client.start(request)).toMatchObject({ pending: { round: 2, state: 's2' } })
+    const careful = await connect(scriptServer(...script))
+    const first = await careful.start(request, { everyRound: true })
+    expect(first).toMatchObject({ pending: { round: 1, state: 's1', questions: {} } })
+    if (first.status !== 'input_required') throw new Error('The server should ask')
+    expect(await careful.resume(first.pending, {}, { everyRound: true })).toMatchObject({
+      pending: { round: 2 },
+    })
+  })
+
+  it('C8 counts the rounds of a resumed call from its beginning', async () => {
+    const client = await connect(scriptServer(asking({ a: question }, 's')), { maxRounds: 2 })
+    const first = await client.start(request)
+    if (first.status !== 'input_required') throw new Error('The server should ask')
+    const step = await client.resume(first.pending, { a: yes })
+    if (step.status !== 'input_required') throw new Error('The server should ask again')
+    expect(step.pending.round).toBe(2)
+    await expect(client.resume(step.pending, { a: yes })).rejects.toMatchObject({
+      code: 'LIMIT_CLIENT_ROUNDS',
+    })
+  })
+
+  it.each([
+    ['of another server', { server: { target: 'memory:', name: 'other' } }],
+    ['of another revision', { protocolVersion: '2099-01-01' }],
+    ['that was given up', { abandoned: true as const }],
+  ])('C11 does not resume a call %s', async (_which, change) => {
+    const server = scriptServer(asking({ a: question }, 's'))
+    const client = await connect(server)
+    const step = await client.start(request)
+    if (step.status !== 'input_required') throw new Error('The server should ask')
+    const changed: PendingCall = { ...step.pending, ...change }
+    await expect(client.resume(changed, { a: yes })).rejects.toMatchObject({ code: 'INPUT_PENDING' })
+    expect(server.seen).toHaveLength(1)
+    expect(abandon(step.pending)).toMatchObject({ abandoned: true, questions: {} })
+  })
+})
+
+describe('lists', () => {
+  const page = (names: string[], nextCursor?: string) => ({
+    resultType: 'complete',
+    tools: names.map((name) => ({ name, inputSchema: { type: 'object' } })),
+    ttlMs: 1_000,
+    cacheScope: 'private',
+    ...(nextCursor !== undefined && { nextCursor }),
+  })
+
+  it('are read to their last page; an empty cursor is one', async () => {
+    const server = scriptServer(page(['a'], ''), page(['b'], 'opaque ü'), page(['c']))
+    const client = await connect(server)
+    expect((await client.listTools()).map(({ name }) => name)).toEqual(['a', 'b', 'c'])
+    expect(server.seen.map(({ params }) => params.cursor)).toEqual([undefined, '', 'opaque ü'])
+  })
+
+  it('T22 are not read for ever', async () => {
+    const circle = await connect(scriptServer(page(['a'], 'x')))
+    await expect(circle.listTools()).rejects.toMatchObject({ code: 'LIMIT_CLIENT_PAGES' })
+    const server = scriptServer((_seen, turn) => page(['a'], String(turn)))
+    const endless = await connect(server, { maxPages: 7 })
+    await expect(endless.listTools()).rejects.toMatchObject({ code: 'LIMIT_CLIENT_PAGES' })
+    expect(server.seen).toHaveLength(7)
+  })
+
+  it('leave out tools with bad headers, and say so', async () => {
+    const warnings: string[] = []
+    const bad = { name: 'bad', inputSchema: { properties: { a: { type: 'number', 'x-mcp-header': 'A' } } } }
+    const list = { ...page(['good']), tools: [bad, ...page(['good']).tools] }
+    const client = await connect(scriptServer(list), { onWarning: (text) => warnings.push(text) })
+    expect((await client.listTools()).map(({ name }) => name)).toEqual(['good'])
+    expect(warnings).toEqual([expect.stringContaining('"bad"')])
+  })
+
+  it('A6 may not ask for input', async () => {
+    const client = await connect(scriptServer(asking(undefined, 's')))
+    await expect(client.listTools()).rejects.toMatchObject({ code: 'PEER_ANSWER' })
+  })
+})
+
+describe('the cache', () => {
+  const contents = {
+    resultType: 'complete',
+    contents: [{ uri: 'a:b', text: 'x' }],
+    ttlMs: 100,
+    cacheScope: 'public',
+  }
+
+  it('keeps an answer as long as the server allows', async () => {
+    const clock = createManualClock()
+    const server = scriptServer(contents)
+    const client = await connect(server, { clock })
+    await client.readResource('a:b')
+    clock.advance(99)
+    await client.readResource('a:b')
+    expect(server.seen).toHaveLength(1)
+    await client.readResource('a:b', { fresh: true })
+    await client.readResource('a:c')
+    expect(server.seen).toHaveLength(3)
+    clock.advance(100)
+    await client.readResource('a:b')
+    expect(server.seen).toHaveLength(4)
+  })
+
+  it.each([
+    ['without a hint', { resultType: 'complete', contents: [] }, {}],
+    ['with a life of zero', { ...contents, ttlMs: 0 }, {}],
+    ['when it is switched off', contents, { cache: false }],
+  ])('keeps nothing %s', async (_when, result, options) => {
+    const server = scriptServer(result)
+    const client = await connect(server, options)
+    await client.readResource('a:b')
+    await client.readResource('a:b')
+    expect(server.seen).toHaveLength(2)
+  })
+
+  it('never keeps what took several rounds', async () => {
+    const server = scriptServer(asking({ a: question }), contents, asking(undefined, 's'), contents, contents)
+    const client = await connect(server, { answers: { elicitation: () => yes } })
+    await client.readResource('a:b')
+    await client.readResource('a:b')
+    expect(server.seen).toHaveLength(4)
+  })
+
+  it('never gives one login what another was told', async () => {
+    let token = 'alice'
+    const server = scriptServer({ ...contents, cacheScope: 'private' })
+    const client = await connect(server, { headers: () => ({ Authorization: token }) })
+    await client.readResource('a:b')
+    token = 'bob'
+    await client.readResource('a:b')
+    expect(server.seen.map(({ headers }) => headers.get('authorization'))).toEqual(['alice', 'bob'])
+  })
+})
+
+describe('mirrored arguments', () => {
+  const inputSchema = { type: 'object', properties: { region: { type: 'string', 'x-mcp-header': 'Region' } } }
+  const tools = { resultType: 'complete', tools: [{ name: 't', inputSchema }] }
+
+  it('go into headers once the tools are known', async () => {
+    const server = scriptServer(tools, said('x'))
+    const client = await connect(server)
+    await client.listTools()
+    await client.callTool('t', { region: 'eu' })
+    expect(server.seen[1]?.headers.get('mcp-param-region')).toBe('eu')
+  })
+
+  it('are learned from a server that misses them, once', async () => {
+    const mismatch = { error: { code: -32020, message: 'header missing' } }
+    const server = scriptServer(mismatch, tools, said('x'), mismatch, tools)
+    const client = await connect(server)
+    await client.callTool('t', { region: 'eu' })
+    expect(server.seen.map(({ method }) => method)).toEqual(['tools/call', 'tools/list', 'tools/call'])
+    expect(server.seen[2]?.headers.get('mcp-param-region')).toBe('eu')
+    await expect(client.callTool('t', { region: 'eu' })).rejects.toMatchObject({ peer: { code: -32020 } })
+    expect(server.seen).toHaveLength(5)
+  })
+
+  it('are sent on every leg', async () => {
+    const server = scriptServer(tools, asking(undefined, 's'), said('x'))
+    const client = await connect(server)
+    await client.listTools()
+    await client.callTool('t', { region: 'eu' })
+    expect(server.seen.slice(1).map(({ headers }) => headers.get('mcp-param-region'))).toEqual(['eu', 'eu'])
+  })
+})
+
+describe('the other requests', () => {
+  it('complete an argument', async () => {
+    const server = scriptServer({ resultType: 'complete', completion: { values: ['x'], hasMore: false } })
+    const client = await connect(server)
+    const ref = { kind: 'prompt', name: 'p' } as const
+    const completion = await client.complete({ ref, argument: { name: 'a', value: 'b' }, known: { c: 'd' } })
+    expect(completion).toEqual({ values: ['x'], hasMore: false })
+    expect(server.seen[0]?.params).toMatchObject({
+      ref: { type: 'ref/prompt', name: 'p' },
+      context: { arguments: { c: 'd' } },
+    })
+  })
+
+  it('discover again', async () => {
+    const server = { fetch: async (request: Request) => respond((await request.json()).id, DISCOVERY) }
+    const client = await connect(server)
+    expect((await client.discover()).supportedVersions).toEqual(['2026-07-28'])
+  })
+
+  it('cannot be sent after close', async () => {
+    const client = await connect(scriptServer(() => new Promise(() => {})))
+    const call = client.callTool('t')
+    await client.close()
+    await expect(call).rejects.toMatchObject({ code: 'PEER_GONE' })
+    await expect(client.listTools()).rejects.toMatchObject({ code: 'PEER_GONE' })
+  })
+})

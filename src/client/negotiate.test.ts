@@ -1,0 +1,115 @@
+import { describe, expect, it } from 'vitest'
+import { DISCOVERY, respond, said } from '../../test/support/scripted-server.ts'
+import { connect } from './connect.ts'
+
+interface Message {
+  readonly id: number
+  readonly method: string
+}
+
+/** Answers discovery with each reply in turn, everything else with a text. */
+function discovering(...replies: ((id: number) => Response)[]) {
+  const versions: (string | null)[] = []
+  return {
+    versions,
+    async fetch(request: Request) {
+      const { id, method } = (await request.json()) as Message
+      if (method !== 'server/discover') return respond(id, said('hello'))
+      versions.push(request.headers.get('mcp-protocol-version'))
+      return (replies.shift() ?? (() => respond(id, DISCOVERY)))(id)
+    },
+  }
+}
+
+const unsupported = (supported: unknown) => (id: number) =>
+  Response.json(
+    { jsonrpc: '2.0', id, error: { code: -32022, message: 'no', data: { supported, requested: 'x' } } },
+    { status: 400 },
+  )
+const refusing =
+  (code: number, status = 200) =>
+  (id: number) =>
+    Response.json({ jsonrpc: '2.0', id, error: { code, message: 'no' } }, { status })
+
+describe('finding out what a server speaks', () => {
+  it('C15 talks to a server object directly', async () => {
+    const client = await connect(discovering())
+    expect(client.server).toEqual({ target: 'memory:', name: 'scripted', version: '1.0.0', capabilities: {} })
+    expect(await client.callTool('t')).toMatchObject({ content: [{ text: 'hello' }] })
+  })
+
+  it('asks once more in a version that both speak', async () => {
+    const server = discovering(unsupported(['2031-01-01', '2026-07-28']))
+    expect((await connect(server)).protocolVersion).toBe('2026-07-28')
+    expect(server.versions).toEqual(['2026-07-28', '2026-07-28'])
+  })
+
+  it('asks once more, not for ever', async () => {
+    const again = unsupported(['2026-07-28'])
+    const server = discovering(again, again, again)
+    await expect(connect(server)).rejects.toMatchObject({ code: 'PEER_ERA' })
+    expect(server.versions).toHaveLength(2)
+  })
+
+  it.each([
+    ['versions we do not speak', unsupported(['2025-11-25'])],
+    ['no versions at all', unsupported('x')],
+    ['a method it does not know', refusing(-32601, 404)],
+    ['a session it wants first', refusing(-32000, 400)],
+    ['a plain 404', () => new Response('nothing here', { status: 404 })],
+    ['a plain 405', () => new Response(null, { status: 405 })],
+    [
+      'discovery without our version',
+      (id: number) => respond(id, { ...DISCOVERY, supportedVersions: ['2025-11-25'] }),
+    ],
+  ])('says clearly that a server is of another era: %s', async (_how, reply) => {
+    await expect(connect(discovering(reply))).rejects.toMatchObject({
+      code: 'PEER_ERA',
+      message: expect.stringContaining('2026-07-28'),
+    })
+  })
+
+  it.each([
+    [
+      '401',
+      () => new Response(null, { status: 401, headers: { 'WWW-Authenticate': 'Bearer' } }),
+      'PEER_HTTP',
+    ],
+    ['403', () => new Response('x', { status: 403 }), 'PEER_HTTP'],
+    ['503', () => new Response('x', { status: 503 }), 'PEER_HTTP'],
+    ['an internal error', refusing(-32603), 'PEER_ERROR'],
+    ['a web page', () => new Response('<html>', { headers: { 'Content-Type': 'text/html' } }), 'PEER_ANSWER'],
+    ['a result that is no discovery', (id: number) => respond(id, said('x')), 'PEER_ANSWER'],
+    ['the answer to another request', () => respond(99, DISCOVERY), 'PEER_ANSWER'],
+  ])('does not take %s for an old server', async (_what, reply, code) => {
+    await expect(connect(discovering(reply))).rejects.toMatchObject({ code })
+  })
+
+  it('hands a login challenge over', async () => {
+    const reply = () =>
+      new Response(null, { status: 401, headers: { 'WWW-Authenticate': 'Bearer realm="x"' } })
+    await expect(connect(discovering(reply))).rejects.toMatchObject({
+      data: { status: 401, challenge: 'Bearer realm="x"' },
+    })
+  })
+
+  it.each(['ftp://x', 'no url', {}])('refuses the target %j', async (target) => {
+    await expect(connect(target as string)).rejects.toThrowError(TypeError)
+  })
+})
+
+describe('headers of the caller', () => {
+  it('are sent, and cannot stand in for those of the protocol', async () => {
+    const seen: Headers[] = []
+    const server = discovering()
+    const fetch = (request: Request) => {
+      seen.push(request.headers)
+      return server.fetch(request)
+    }
+    const headers = { authorization: 'Bearer x', 'mcp-method': 'evil', ACCEPT: 'text/html' }
+    await connect({ fetch }, { headers })
+    expect(seen[0]?.get('authorization')).toBe('Bearer x')
+    expect(seen[0]?.get('mcp-method')).toBe('server/discover')
+    expect(seen[0]?.get('accept')).toBe('application/json, text/event-stream')
+  })
+})

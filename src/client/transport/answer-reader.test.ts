@@ -1,0 +1,78 @@
+import { describe, expect, it } from 'vitest'
+import { createAnswerReader } from './answer-reader.ts'
+
+const utf8 = (text: string) => new TextEncoder().encode(text)
+const response = (id: unknown = 1) => JSON.stringify({ jsonrpc: '2.0', id, result: { text: 'grüße 🙂' } })
+const request = { id: 1, maxBytes: 1_000 }
+const json = { status: 200, contentType: 'application/json; charset=utf-8' }
+const stream = { status: 200, contentType: 'text/event-stream' }
+
+function read(head: typeof json, chunks: readonly Uint8Array[], more: object = {}) {
+  const reader = createAnswerReader(head, { ...request, ...more })
+  for (const chunk of chunks) reader.push(chunk)
+  reader.end()
+  return reader.answer
+}
+
+const bytewise = (text: string) => [...utf8(text)].map((byte) => Uint8Array.of(byte))
+
+describe('the answer to a POST', () => {
+  it.each([
+    ['whole', [utf8(response())]],
+    ['byte by byte', bytewise(response())],
+  ])('is read as JSON, %s', (_how, chunks) => {
+    expect(read(json, chunks)).toMatchObject({ id: 1, result: { text: 'grüße 🙂' } })
+  })
+
+  it.each([
+    ['whole', [utf8(`event: message\ndata: ${response()}\n\n`)]],
+    ['byte by byte', bytewise(`event: message\r\ndata: ${response()}\r\n\r\n`)],
+    ['after comments and blank lines', [utf8(`: hello\n\n\n: there\ndata: ${response()}\n\n`)]],
+  ])('is read as a stream, %s', (_how, chunks) => {
+    expect(read(stream, chunks)).toMatchObject({ id: 1, result: { text: 'grüße 🙂' } })
+  })
+
+  it('B1 comes after the notifications of its request', () => {
+    const seen: unknown[] = []
+    const notification = '{"jsonrpc":"2.0","method":"notifications/progress","params":{}}'
+    const text = `data: ${notification}\n\ndata: ${response()}\n\ndata: ${notification}\n\n`
+    read(stream, [utf8(text)], { onNotification: (message: unknown) => seen.push(message) })
+    expect(seen).toEqual([JSON.parse(notification)])
+  })
+
+  it('may be an error with an HTTP status, with the id or none', () => {
+    for (const id of [1, null]) {
+      const error = { jsonrpc: '2.0', id, error: { code: -32700, message: 'x' } }
+      expect(read({ ...json, status: 400 }, [utf8(JSON.stringify(error))])).toEqual(error)
+    }
+  })
+
+  it.each([
+    ['another id', json, response(2), 'PEER_ANSWER'],
+    ['no id', json, response(null), 'PEER_ANSWER'],
+    ['a batch', json, `[${response()}]`, 'PEER_ANSWER'],
+    ['broken JSON', json, '{"jsonrpc":', 'PEER_ANSWER'],
+    ['nothing', json, '', 'PEER_ANSWER'],
+    ['a page', { status: 200, contentType: 'text/html' }, '<p>', 'PEER_ANSWER'],
+    ['no type', { status: 200, contentType: '' }, response(), 'PEER_ANSWER'],
+    ['a bad status', { status: 502, contentType: 'text/html' }, '<p>', 'PEER_HTTP'],
+    ['a bad status with some JSON', { ...json, status: 500 }, '{"error":"x","id":7}', 'PEER_HTTP'],
+    ['a redirect', { status: 302, contentType: '' }, '', 'PEER_HTTP'],
+    ['a stream that ends early', stream, 'data: {"jsonrpc":"2.0","method":"x"}\n\n', 'PEER_GONE'],
+    ['a stream with no JSON', stream, 'data: hello\n\n', 'PEER_ANSWER'],
+    ["a stream with somebody else's answer", stream, `data: ${response(2)}\n\n`, 'PEER_ANSWER'],
+    ['a request on the stream', stream, 'data: {"jsonrpc":"2.0","id":5,"method":"ping"}\n\n', 'PEER_ANSWER'],
+    ['too many bytes', json, ' '.repeat(1_001), 'LIMIT_CLIENT_BYTES'],
+    ['too many bytes on a stream', stream, ': x\n'.repeat(300), 'LIMIT_CLIENT_BYTES'],
+  ])('T22 is refused with %s', (_what, head, text, code) => {
+    expect(() => read(head as typeof json, [utf8(text)])).toThrowError(code)
+  })
+
+  it('T22 may go on for ever where that is wanted, but no single message may', () => {
+    const note = `data: {"jsonrpc":"2.0","method":"x","params":{"a":"${'x'.repeat(100)}"}}\n\n`
+    const endless = { endless: true }
+    expect(() => read(stream, Array(100).fill(utf8(note)), endless)).toThrowError('PEER_GONE')
+    const flood = Array<Uint8Array>(100).fill(utf8('x'.repeat(100)))
+    expect(() => read(stream, [utf8('data: '), ...flood], endless)).toThrowError('LIMIT_CLIENT_BYTES')
+  })
+})
