@@ -1,0 +1,260 @@
+/**
+ * T22: a malicious server against our client, over real sockets. Each limit is also shown to be what stops the attack: the
+ * same server is harmless, and served to the end, by a client whose limit is out of the way.
+ */
+
+import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { gzipSync } from 'node:zlib'
+import { afterEach, describe, expect, it } from 'vitest'
+import { type ConnectOptions, connect, type ElicitResult } from '../../src/client.ts'
+import { asking, DISCOVERY, formQuestion, said } from '../support/scripted-server.ts'
+
+interface Message {
+  readonly id: number
+  readonly params: Readonly<Record<string, unknown>>
+}
+
+type Attack = (message: Message, response: ServerResponse, request: IncomingMessage) => void
+
+const servers: Server[] = []
+
+afterEach(() => {
+  for (const server of servers.splice(0)) {
+    server.closeAllConnections()
+    server.close()
+  }
+})
+
+async function hostile(attack: Attack): Promise<string> {
+  const server = createServer(async (request, response) => {
+    let body = ''
+    for await (const chunk of request) body += chunk
+    const message = JSON.parse(body)
+    if (message.method === 'server/discover') reply(response, message.id, DISCOVERY)
+    else attack(message, response, request)
+  })
+  servers.push(server)
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+  return `http://127.0.0.1:${(server.address() as AddressInfo).port}/mcp`
+}
+
+function reply(response: ServerResponse, id: number, result: object): void {
+  response.setHeader('Content-Type', 'application/json').end(JSON.stringify({ jsonrpc: '2.0', id, result }))
+}
+
+const yes = (): ElicitResult => ({ action: 'accept', content: {} })
+const answering: ConnectOptions = { answers: { elicitation: yes } }
+
+/** Asks like this as often as it is let, and gives in after `rounds`. */
+const asks = (round: (turn: number) => object, rounds = 1): Attack => {
+  let turn = 0
+  return ({ id }, response) => {
+    turn += 1
+    reply(response, id, turn > rounds ? said('gave in') : round(turn))
+  }
+}
+
+async function attacked(attack: Attack, options: ConnectOptions = {}): Promise<unknown> {
+  const client = await connect(await hostile(attack), { ...answering, ...options })
+  try {
+    return await client.callTool('t').catch((error) => error.code ?? String(error))
+  } finally {
+    await client.close()
+  }
+}
+
+const question = formQuestion('?', 'x')
+const gaveIn = { content: [{ text: 'gave in' }] }
+
+describe('a server that', () => {
+  it('C8 asks for ever is answered ten times', async () => {
+    const round = () => asking({ a: question }, 's')
+    expect(await attacked(asks(round, 12))).toBe('LIMIT_CLIENT_ROUNDS')
+    expect(await attacked(asks(round, 12), { maxRounds: 12 })).toMatchObject(gaveIn)
+  })
+
+  it('sends a huge state is not served by us', async () => {
+    const round = () => asking({ a: question }, 'x'.repeat(2_000_000))
+    expect(await attacked(asks(round))).toBe('LIMIT_CLIENT_STATE')
+    expect(await attacked(asks(round), { maxStateBytes: 2_000_000 })).toMatchObject(gaveIn)
+  })
+
+  it('asks a thousand questions at once is not answered', async () => {
+    const many = Object.fromEntries(Array.from({ length: 1_000 }, (_, i) => [`q${i}`, question]))
+    expect(await attacked(asks(() => asking(many)))).toBe('LIMIT_CLIENT_QUESTIONS')
+    const patient = { maxQuestions: 1_000, maxQuestionSize: 10_000_000 }
+    expect(
+      await attacked(
+        asks(() => asking(many)),
+        patient,
+      ),
+    ).toMatchObject(gaveIn)
+  })
+
+  it('sends a giant schema does not get it to anybody', async () => {
+    const giant = formQuestion('?', ...Array.from({ length: 20_000 }, (_, i) => `field${i}`))
+    expect(await attacked(asks(() => asking({ a: giant })))).toBe('LIMIT_CLIENT_QUESTIONS')
+    expect(
+      await attacked(
+        asks(() => asking({ a: giant })),
+        { maxQuestionSize: 10_000_000 },
+      ),
+    ).toMatchObject(gaveIn)
+  })
+
+  it('nests a schema a hundred thousand deep ends the call, not the process', async () => {
+    const deep = `${'{"not":'.repeat(100_000)}{}${'}'.repeat(100_000)}`
+    const attack: Attack = ({ id }, response) => {
+      const params = `{"mode":"form","message":"m","requestedSchema":${deep}}`
+      const round = `{"resultType":"input_required","inputRequests":{"a":{"method":"elicitation/create","params":${params}}}}`
+      response
+        .setHeader('Content-Type', 'application/json')
+        .end(`{"jsonrpc":"2.0","id":${id},"result":${round}}`)
+    }
+    expect(await attacked(attack)).toBe('LIMIT_CLIENT_QUESTIONS')
+  })
+
+  it.each(['javascript:alert(1)', 'file:///etc/passwd', 'http://example.com/', 'https://good.com@evil.com/'])(
+    'C14 wants %s opened does not reach a person',
+    async (url) => {
+      const asked: string[] = []
+      const elicitation = (params: { message: string }): ElicitResult => {
+        asked.push(params.message)
+        return { action: 'accept' }
+      }
+      const visit = (address: string) => ({
+        method: 'elicitation/create',
+        params: { mode: 'url', message: 'Open', url: address },
+      })
+      const options = { answers: { elicitation } }
+      expect(
+        await attacked(
+          asks(() => asking({ a: visit(url) })),
+          options,
+        ),
+      ).toBe('PEER_LINK')
+      expect(asked).toEqual([])
+      expect(
+        await attacked(
+          asks(() => asking({ a: visit('https://good.com/') })),
+          options,
+        ),
+      ).toMatchObject(gaveIn)
+      expect(asked).toEqual(['Open'])
+    },
+  )
+
+  it('C2 paints the terminal is shown without its paint, and gets its state back as it was', async () => {
+    const shown: string[] = []
+    const states: unknown[] = []
+    const state = '\u001b]0;title\u0007 \u202e'
+    const elicitation = (params: { message: string }): ElicitResult => {
+      shown.push(params.message)
+      return yes()
+    }
+    const attack: Attack = ({ id, params }, response) => {
+      states.push(params.requestState)
+      const round = asking({ a: formQuestion('\u001b[2JPay \u202enow', 'x') }, state)
+      reply(response, id, params.requestState === undefined ? round : said('done'))
+    }
+    await attacked(attack, { answers: { elicitation } })
+    expect(shown).toEqual(['[2JPay now'])
+    expect(states).toEqual([undefined, state])
+  })
+
+  it('never stops talking is cut off', async () => {
+    const attack: Attack = (_message, response) => {
+      response.setHeader('Content-Type', 'application/json')
+      const flood = () => {
+        while (response.writable && response.write(' '.repeat(65_536)));
+        response.once('drain', flood)
+      }
+      flood()
+    }
+    expect(await attacked(attack, { maxResponseBytes: 1_000_000 })).toBe('LIMIT_CLIENT_BYTES')
+  })
+
+  it('never stops sending comments is cut off', async () => {
+    const attack: Attack = (_message, response) => {
+      response.setHeader('Content-Type', 'text/event-stream')
+      const flood = () => {
+        while (response.writable && response.write(': keep-alive\n\n'.repeat(1_000)));
+        response.once('drain', flood)
+      }
+      flood()
+    }
+    expect(await attacked(attack, { maxResponseBytes: 1_000_000 })).toBe('LIMIT_CLIENT_BYTES')
+  })
+
+  it('C12 never answers is given up', async () => {
+    expect(await attacked(() => {}, { timeout: 50 })).toBe('LIMIT_CLIENT_TIMEOUT')
+  })
+
+  it('C12 reports progress for ever reaches the deadline', async () => {
+    const attack: Attack = ({ params }, response) => {
+      const { progressToken } = params._meta as { progressToken: number }
+      response.setHeader('Content-Type', 'text/event-stream')
+      let progress = 0
+      const timer = setInterval(() => {
+        const message = { method: 'notifications/progress', params: { progressToken, progress: ++progress } }
+        response.write(`data: ${JSON.stringify({ jsonrpc: '2.0', ...message })}\n\n`)
+      }, 5)
+      response.on('close', () => clearInterval(timer))
+    }
+    const client = await connect(await hostile(attack), { timeout: 200, deadline: 400 })
+    let seen = 0
+    const call = client.callTool('t', {}, { onProgress: () => seen++ })
+    await expect(call).rejects.toMatchObject({ code: 'LIMIT_CLIENT_DEADLINE' })
+    expect(seen).toBeGreaterThan(0)
+    await client.close()
+  })
+
+  it('hangs up in the middle is reported as gone', async () => {
+    const attack: Attack = (_message, response) => {
+      response.setHeader('Content-Type', 'application/json')
+      response.write('{"jsonrpc"', () => response.destroy())
+    }
+    expect(await attacked(attack)).toBe('PEER_GONE')
+    expect(await attacked((_message, response) => response.destroy())).toBe('PEER_GONE')
+  })
+
+  it('T3 redirects does not get our credentials sent elsewhere', async () => {
+    let reached = 0
+    const elsewhere = await hostile(() => void reached++)
+    const attack: Attack = (_message, response) => response.writeHead(307, { Location: elsewhere }).end()
+    expect(await attacked(attack, { headers: { Authorization: 'Bearer x' } })).toBe('PEER_HTTP')
+    expect(await attacked(attack, { headers: { Authorization: 'Bearer x' }, fetch })).toBe('PEER_HTTP')
+    expect(reached).toBe(0)
+  })
+
+  it('answers with a compressed bomb is not unpacked', async () => {
+    const bomb = gzipSync(Buffer.alloc(50_000_000, ' '))
+    const attack: Attack = (_message, response) =>
+      response.writeHead(200, { 'Content-Type': 'application/json', 'Content-Encoding': 'gzip' }).end(bomb)
+    expect(await attacked(attack)).toBe('PEER_ANSWER')
+  })
+
+  it('keeps the stream open after its answer does not keep us', async () => {
+    const attack: Attack = ({ id }, response) => {
+      response.setHeader('Content-Type', 'text/event-stream')
+      response.write(`data: ${JSON.stringify({ jsonrpc: '2.0', id, result: said('done') })}\n\n`)
+    }
+    expect(await attacked(attack)).toMatchObject({ content: [{ text: 'done' }] })
+  })
+
+  it.each([
+    ['answers somebody else', { id: 'x' }],
+    ['forgets the id', { id: undefined }],
+    ['speaks another protocol', { jsonrpc: '1.0' }],
+    ['invents a result type', { result: { resultType: 'surprise', content: [] } }],
+    ['asks without a question', { result: { resultType: 'input_required' } }],
+    ['asks what no client knows', { result: asking({ a: { method: 'eval', params: {} } }) }],
+  ])('%s is not believed', async (_what, change) => {
+    const attack: Attack = ({ id }, response) =>
+      void response
+        .setHeader('Content-Type', 'application/json')
+        .end(JSON.stringify({ jsonrpc: '2.0', id, result: said('x'), ...change }))
+    expect(await attacked(attack)).toBe('PEER_ANSWER')
+  })
+})
