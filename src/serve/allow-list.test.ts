@@ -59,6 +59,13 @@ describe('T12 hosts', () => {
     expect(createAllowList({}, 'fe80::1').host('[fe80::1]:3000')).toBe(true)
   })
 
+  it.each(['0.0.0.0', '::'])('learns no name from listening on %s', (address) => {
+    const every = createAllowList({}, address)
+    expect(every.host(address)).toBe(false)
+    expect(every.host('evil.com')).toBe(false)
+    expect(every.host('localhost')).toBe(true)
+  })
+
   it('takes anything where the operator says so', () => {
     expect(createAllowList({ allowedHosts: ['*'] }).host('evil.com')).toBe(true)
   })

@@ -21,12 +21,14 @@ export interface AllowList {
 }
 
 const LOOPBACK = ['localhost', '127.0.0.1', '[::1]']
+/** Listening on these says nothing about the names under which a server is reached. */
+const EVERY_ADDRESS = new Set(['0.0.0.0', '::'])
 const AUTHORITY = /^(\[[0-9a-f:.]+\]|[^[\]:/?#@\s,]+)(?::(\d{1,5}))?$/
 const ORIGIN = /^[a-z][a-z0-9+.-]*:\/\/([^/?#]+)$/
 
 export function createAllowList(options: AllowListOptions, listenHost?: string): AllowList {
-  const hosts = entries([...LOOPBACK, ...(listenHost === undefined ? [] : [bracketed(listenHost)])])
-  for (const entry of entries(options.allowedHosts ?? [])) hosts.add(entry)
+  const hosts = entries([...LOOPBACK, ...(options.allowedHosts ?? [])])
+  if (listenHost !== undefined && !EVERY_ADDRESS.has(listenHost)) hosts.add(bracketed(listenHost))
   const origins = entries(options.allowedOrigins ?? [])
   for (const entry of hosts) origins.add(entry)
   // Nearly every request of a client carries the same two values.
@@ -62,5 +64,5 @@ function allows(list: ReadonlySet<string>, authority: string): boolean {
 }
 
 function bracketed(host: string): string {
-  return host.includes(':') && !host.startsWith('[') ? `[${host}]` : host
+  return (host.includes(':') && !host.startsWith('[') ? `[${host}]` : host).toLowerCase()
 }

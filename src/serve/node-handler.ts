@@ -27,8 +27,7 @@ export function createNodeHandler(exchange: Exchange, options: NodeHandlerOption
 
   return (req, res) => {
     const headers = (name: string): string | undefined => req.headers[name] as string | undefined
-    const outlet = new NodeOutlet(res)
-    if (exchange.draining) outlet.last()
+    const outlet = new NodeOutlet(res, exchange)
     const refuse = (answer: HttpAnswer): void => {
       if (hasLongBody(req, limit)) outlet.last()
       outlet.send(answer)

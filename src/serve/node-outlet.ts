@@ -9,12 +9,14 @@ import type { Outlet } from './outlet.ts'
 
 export class NodeOutlet implements Outlet {
   readonly #res: ServerResponse
+  readonly #server: { readonly draining: boolean }
 
-  constructor(res: ServerResponse) {
+  constructor(res: ServerResponse, server: { readonly draining: boolean }) {
     this.#res = res
+    this.#server = server
   }
 
-  /** The connection is not used again after this response. */
+  /** The connection is not used again: a client that comes back should find another instance. */
   last(): void {
     this.#res.shouldKeepAlive = false
   }
@@ -22,6 +24,7 @@ export class NodeOutlet implements Outlet {
   send({ status, headers, body }: HttpAnswer): void {
     const res = this.#res
     if (isGone(res) || res.headersSent) return
+    if (this.#server.draining) this.last()
     const length = Buffer.byteLength(body)
     if (headers === JSON_HEADERS) {
       // The common case, in the form that Node takes without a copy.
@@ -33,7 +36,9 @@ export class NodeOutlet implements Outlet {
   }
 
   open(headers: HttpHeaders): void {
-    if (!isGone(this.#res)) this.#res.writeHead(200, headers)
+    if (isGone(this.#res) || this.#res.headersSent) return
+    if (this.#server.draining) this.last()
+    this.#res.writeHead(200, headers)
   }
 
   write(text: string): void {

@@ -1,4 +1,5 @@
 import { connect } from 'node:net'
+import fc from 'fast-check'
 import { afterEach, describe, expect, it } from 'vitest'
 import {
   callTool,
@@ -189,6 +190,31 @@ describe('bad inputs, after each of which the server goes on', () => {
   })
 })
 
+describe('garbage on the socket', () => {
+  it('does not keep the server from serving', async () => {
+    const { port } = await start()
+    await fc.assert(
+      fc.asyncProperty(
+        fc.uint8Array({ minLength: 1, maxLength: 300 }),
+        fc.boolean(),
+        async (bytes, framed) => {
+          const socket = connect(port, '127.0.0.1')
+          const head = `POST /mcp HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n`
+          if (framed) socket.write(`${head}content-length: ${bytes.length}\r\nconnection: close\r\n\r\n`)
+          socket.end(bytes)
+          let answer = ''
+          for await (const chunk of socket.setEncoding('latin1')) answer += chunk
+          // Bytes that are no request at all may be cut off without an answer, never with a success.
+          if (framed) expect(answer).toMatch(/^HTTP\/1.1 400/)
+          else expect(answer).not.toMatch(/^HTTP\/1.1 2/)
+        },
+      ),
+      { numRuns: 50 },
+    )
+    await expectServing(port)
+  })
+})
+
 describe('who may call', () => {
   it.each([
     'evil.example.com',
@@ -328,6 +354,8 @@ describe('stopping', () => {
     const listening = await listen(service, { port: 0, signals: false, graceMs: 5_000, retryAfterSeconds: 2 })
     const posting = send(listening.port, callTool('slow'))
     await service.waiting()
+    const waiting = send(listening.port, callTool('slow'), { accept: 'application/json' })
+    await service.waiting()
     const closed = listening.close()
     const refused = await send(listening.port, callTool('echo'))
     expect(refused.status).toBe(503)
@@ -335,8 +363,10 @@ describe('stopping', () => {
     expect(refused.headers.connection).toBe('close')
     expect(errorOf(refused).code).toBe(-32000)
     service.release()
+    service.release()
     expect(messagesOf((await posting).text).at(-1)).toHaveProperty('result')
     await closed
+    expect((await waiting).headers.connection).toBe('close')
     await expect(send(listening.port, callTool('echo'))).rejects.toThrow('ECONNREFUSED')
   })
 

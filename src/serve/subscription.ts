@@ -13,7 +13,7 @@ import { SUBSCRIPTION_ID } from '../protocol/rev-2026-07-28/meta-key.ts'
 import type { Change, Service } from './service.ts'
 
 /** Where the messages of one subscription go. */
-export interface SubscriptionSink {
+interface SubscriptionSink {
   send(json: string): void
   /** Nothing more follows. */
   end(): void
@@ -27,7 +27,7 @@ export interface Subscriptions {
   readonly size: number
 }
 
-export const MAX_SUBSCRIPTIONS = 1024
+const MAX_SUBSCRIPTIONS = 1024
 
 export function createSubscriptions(service: Service, max: number = MAX_SUBSCRIPTIONS): Subscriptions {
   const enders = new Set<() => void>()
