@@ -1,0 +1,115 @@
+import { connect } from 'node:net'
+import fc from 'fast-check'
+import { describe, expect, it } from 'vitest'
+import { errorOf, expectServing, startEcho } from '../support/echo-listening.ts'
+import { callTool } from '../support/echo-service.ts'
+import { post } from '../support/post.ts'
+
+describe('bad inputs, after each of which the server goes on', () => {
+  const good = callTool('echo')
+  const json = { 'content-type': 'application/json' }
+  const withText = (params: string) =>
+    JSON.stringify(callTool('echo').message).replace('"arguments":{}', `"arguments":{},${params}`)
+
+  it.each<[string, Record<string, string>, string, number, number]>([
+    ['a body that is not JSON', good.headers, '{"jsonrpc":', 400, -32700],
+    ['an empty body', good.headers, '', 400, -32700],
+    ['another content type', { ...good.headers, 'content-type': 'text/plain' }, '{}', 415, -32000],
+    ['T8 a depth of 100,000', json, `${'['.repeat(100_000)}${']'.repeat(100_000)}`, 400, -32600],
+    ['T10 a key that is there twice', good.headers, withText('"name":"other"'), 400, -32600],
+    [
+      'T9 __proto__ among the answers',
+      good.headers,
+      withText('"inputResponses":{"__proto__":{}}'),
+      400,
+      -32600,
+    ],
+    ['B14 an array of answers', good.headers, withText('"inputResponses":[]'), 200, -32602],
+    ['a number as state', good.headers, withText('"requestState":7'), 200, -32602],
+    [
+      'T13 another name in the header',
+      { ...good.headers, 'mcp-name': 'other' },
+      JSON.stringify(good.message),
+      400,
+      -32020,
+    ],
+    ['an unknown tool', callTool('no').headers, JSON.stringify(callTool('no').message), 200, -32602],
+    ['a batch', json, `[${JSON.stringify(good.message)}]`, 400, -32600],
+  ])('%s', async (_, headers, body, status, code) => {
+    const { port } = await startEcho()
+    const posted = await post(port, { headers, body })
+    expect(posted.status).toBe(status)
+    expect(errorOf(posted).code).toBe(code)
+    await expectServing(port)
+  })
+
+  it('a body of 10 MB, with and without its length', async () => {
+    const { port } = await startEcho()
+    const body = JSON.stringify(callTool('echo', { a: 'x'.repeat(10_000_000) }).message)
+    const declared = await post(port, { headers: good.headers, body })
+    expect(declared.status).toBe(413)
+    expect(declared.headers.connection).toBe('close')
+    expect(errorOf(declared).code).toBe(-32000)
+    const undeclared = await post(port, { headers: good.headers, body, chunked: true })
+    expect(undeclared.status).toBe(413)
+    expect(undeclared.headers.connection).toBe('close')
+    await expectServing(port)
+  })
+
+  it('bytes that are not UTF-8', async () => {
+    const { port } = await startEcho()
+    const body = Buffer.concat([Buffer.from('{"a":"'), Buffer.from([0xff]), Buffer.from('"}')])
+    const posted = await post(port, { headers: good.headers, body })
+    expect(posted.status).toBe(400)
+    expect(errorOf(posted).code).toBe(-32700)
+    await expectServing(port)
+  })
+})
+
+describe('garbage on the socket', () => {
+  it('does not keep the server from serving', async () => {
+    const { port } = await startEcho()
+    await fc.assert(
+      fc.asyncProperty(
+        fc.uint8Array({ minLength: 1, maxLength: 300 }),
+        fc.boolean(),
+        async (bytes, framed) => {
+          const socket = connect(port, '127.0.0.1')
+          const head = `POST /mcp HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n`
+          if (framed) socket.write(`${head}content-length: ${bytes.length}\r\nconnection: close\r\n\r\n`)
+          socket.end(bytes)
+          let answer = ''
+          for await (const chunk of socket.setEncoding('latin1')) answer += chunk
+          // Bytes that are no request at all may be cut off without an answer, never with a success.
+          if (framed) expect(answer).toMatch(/^HTTP\/1.1 400/)
+          else expect(answer).not.toMatch(/^HTTP\/1.1 2/)
+        },
+      ),
+      { numRuns: 50 },
+    )
+    await expectServing(port)
+  })
+})
+
+describe('slow clients', () => {
+  it('T20 cuts off a body that does not come', async () => {
+    const { port } = await startEcho({ requestTimeoutMs: 200, headersTimeoutMs: 200 })
+    const socket = connect(port, '127.0.0.1')
+    socket.write('POST /mcp HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n')
+    socket.write('content-length: 1000\r\n\r\n{"json')
+    let answer = ''
+    for await (const chunk of socket.setEncoding('utf8')) answer += chunk
+    expect(answer).toContain('408')
+    await expectServing(port)
+  })
+
+  it('T20 cuts off headers that do not come', async () => {
+    const { port } = await startEcho({ requestTimeoutMs: 1000, headersTimeoutMs: 200 })
+    const socket = connect(port, '127.0.0.1')
+    socket.write('POST /mcp HTTP/1.1\r\nhost: loc')
+    let answer = ''
+    for await (const chunk of socket.setEncoding('utf8')) answer += chunk
+    expect(answer).toContain('408')
+    await expectServing(port)
+  })
+})
