@@ -42,7 +42,7 @@ export const ERRORS = {
     http: 200,
     sentence: 'This tool asks a different question on every round and cannot finish the call',
   },
-  REPLAY_OPEN_QUESTION: {
+  REPLAY_NOT_AWAITED: {
     rpc: -32603,
     http: 200,
     sentence: 'This tool is faulty and cannot finish the call',

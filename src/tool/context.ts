@@ -4,6 +4,7 @@
 
 import type { StandardJSONSchemaV1, StandardSchemaV1 } from '@standard-schema/spec'
 import type { Principal } from '../protocol/call.ts'
+import type { AskKind } from '../protocol/capability.ts'
 import type {
   ClientCapabilities,
   CreateMessageResult,
@@ -54,9 +55,6 @@ export interface EffectInfo {
 export interface StepInfo {
   readonly signal: AbortSignal
 }
-
-/** What a client can be asked. */
-export type AskKind = 'form' | 'url' | 'sampling' | 'roots'
 
 export interface Context {
   /** Asks the user and gives the validated content. A decline or a cancel throws and, uncaught, ends the call politely. */

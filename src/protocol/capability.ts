@@ -1,0 +1,51 @@
+/**
+ * What a client declared that it can be asked. Read from the request at hand, never from an earlier one.
+ */
+
+import type { ClientCapabilities, InputRequest } from './wire.ts'
+
+export type AskKind = 'form' | 'url' | 'sampling' | 'roots'
+
+function isObject(value: unknown): value is Record<string, unknown> {
+  return typeof value === 'object' && value !== null && !Array.isArray(value)
+}
+
+/** True if the client can be asked this. A bare `elicitation: {}` means forms only. */
+export function supports(capabilities: ClientCapabilities, kind: AskKind): boolean {
+  const { elicitation, sampling, roots } = capabilities
+  switch (kind) {
+    case 'form':
+      return isObject(elicitation) && (isObject(elicitation.form) || !isObject(elicitation.url))
+    case 'url':
+      return isObject(elicitation) && isObject(elicitation.url)
+    case 'sampling':
+      return isObject(sampling)
+    case 'roots':
+      return isObject(roots)
+  }
+}
+
+const REQUIRED: Readonly<Record<AskKind, ClientCapabilities>> = {
+  form: { elicitation: { form: {} } },
+  url: { elicitation: { url: {} } },
+  sampling: { sampling: {} },
+  roots: { roots: {} },
+}
+
+/** The kind of a question on the wire. */
+export function kindOf(request: InputRequest): AskKind {
+  if (request.method === 'sampling/createMessage') return 'sampling'
+  if (request.method === 'roots/list') return 'roots'
+  return request.params.mode === 'url' ? 'url' : 'form'
+}
+
+/** What the client would have to declare for this question, or undefined if it has. */
+export function missingCapability(
+  capabilities: ClientCapabilities,
+  request: InputRequest,
+): ClientCapabilities | undefined {
+  const kind = kindOf(request)
+  if (!supports(capabilities, kind)) return REQUIRED[kind]
+  const wantsTools = request.method === 'sampling/createMessage' && request.params.tools !== undefined
+  return wantsTools && !isObject(capabilities.sampling?.tools) ? { sampling: { tools: {} } } : undefined
+}

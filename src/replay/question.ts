@@ -1,0 +1,141 @@
+/**
+ * A question: what goes to the client, and how its answer is read. Knows nothing of rounds or journals.
+ */
+
+import type { AskEntryKind } from '../journal/journal.ts'
+import type { InputRequest, SamplingParams } from '../protocol/wire.ts'
+import type { ConfirmOptions, Question as FormQuestion, Outcome } from '../tool/context.ts'
+import { compileForm } from '../tool/form-schema.ts'
+
+export type Reading =
+  | { readonly ok: true; readonly value: unknown }
+  | { readonly ok: false; readonly problem: string }
+
+export interface Question {
+  readonly kind: AskEntryKind
+  readonly request: InputRequest
+  /** May be answered by a client that was never shown it: an answer is then no more than an argument. */
+  readonly unasked: boolean
+  read(answer: unknown): Reading | Promise<Reading>
+}
+
+function misfit(problem: string): Reading {
+  return { ok: false, problem }
+}
+
+function isObject(value: unknown): value is Record<string, unknown> {
+  return typeof value === 'object' && value !== null && !Array.isArray(value)
+}
+
+/** Reads an `ElicitResult`; `accept` reads the content of an accepted one. */
+function readElicit(
+  answer: unknown,
+  accept: (content: unknown) => Reading | Promise<Reading>,
+): Reading | Promise<Reading> {
+  const action = isObject(answer) ? answer.action : undefined
+  if (action === 'decline' || action === 'cancel')
+    return { ok: true, value: { action } satisfies Outcome<never> }
+  if (action === 'accept') return accept((answer as Record<string, unknown>).content)
+  return misfit('The answer must accept, decline or cancel.')
+}
+
+function accepted(content: unknown): Reading {
+  return { ok: true, value: { action: 'accept', content } satisfies Outcome<unknown> }
+}
+
+export function formQuestion({ message, schema, allowSecretLike }: FormQuestion): Question {
+  const form = compileForm(schema, { allowSecretLike })
+  const readContent = async (pending: ReturnType<typeof form.validate>): Promise<Reading> => {
+    const result = await pending
+    return result.ok ? accepted(result.value) : misfit(result.problems.map((p) => p.message).join(' '))
+  }
+  return {
+    kind: 'form',
+    unasked: true,
+    request: { method: 'elicitation/create', params: { mode: 'form', message, requestedSchema: form.json } },
+    read: (answer) =>
+      readElicit(answer, (content) => {
+        const result = form.validate(content)
+        if (result instanceof Promise) return readContent(result)
+        return result.ok ? accepted(result.value) : misfit(result.problems.map((p) => p.message).join(' '))
+      }),
+  }
+}
+
+export function confirmQuestion(message: string, { label = 'Yes, go ahead' }: ConfirmOptions = {}): Question {
+  return {
+    kind: 'confirm',
+    unasked: false,
+    request: {
+      method: 'elicitation/create',
+      params: {
+        mode: 'form',
+        message,
+        requestedSchema: {
+          type: 'object',
+          properties: { confirm: { type: 'boolean', title: label } },
+          required: ['confirm'],
+        },
+      },
+    },
+    read: (answer) =>
+      readElicit(answer, (content) =>
+        isObject(content) && typeof content.confirm === 'boolean'
+          ? accepted(content.confirm)
+          : misfit('Answer yes or no.'),
+      ),
+  }
+}
+
+const LOOPBACK = new Set(['localhost', '127.0.0.1', '[::1]'])
+
+/** Refuses what no client should be asked to open: other schemes, plain http beyond this machine, credentials. */
+function checkedUrl(text: string): string {
+  const url = URL.canParse(text) ? new URL(text) : undefined
+  const secure = url?.protocol === 'https:' || (url?.protocol === 'http:' && LOOPBACK.has(url.hostname))
+  if (!url || !secure) {
+    throw new TypeError('ctx.visit takes an https URL, or http on loopback.')
+  }
+  if (url.username !== '' || url.password !== '') {
+    throw new TypeError('ctx.visit takes a URL without a user name or password in it.')
+  }
+  return text
+}
+
+export function urlQuestion({ message, url }: { message: string; url: string }): Question {
+  return {
+    kind: 'url',
+    unasked: false,
+    request: { method: 'elicitation/create', params: { mode: 'url', message, url: checkedUrl(url) } },
+    read: (answer) => readElicit(answer, () => accepted({})),
+  }
+}
+
+export function samplingQuestion(params: SamplingParams): Question {
+  return {
+    kind: 'sampling',
+    unasked: false,
+    request: { method: 'sampling/createMessage', params },
+    read: (answer) =>
+      isObject(answer) &&
+      typeof answer.role === 'string' &&
+      typeof answer.content === 'object' &&
+      answer.content !== null
+        ? { ok: true, value: answer }
+        : misfit('The answer must be a message with a role and content.'),
+  }
+}
+
+export function rootsQuestion(): Question {
+  return {
+    kind: 'roots',
+    unasked: false,
+    request: { method: 'roots/list' },
+    read: (answer) =>
+      isObject(answer) &&
+      Array.isArray(answer.roots) &&
+      answer.roots.every((root) => isObject(root) && typeof root.uri === 'string')
+        ? { ok: true, value: answer.roots }
+        : misfit('The answer must be a list of roots.'),
+  }
+}

@@ -1,0 +1,123 @@
+/**
+ * Runs a handler against a journal until it ends or has to wait. No I/O: clock, digests, idle moments and the line to
+ * the client are handed in.
+ *
+ * R8 A suspended handler is dropped: `ctx.signal` fires, `ctx.defer` functions run, its `catch` and `finally` do not.
+ */
+
+import { RondoError } from '../errors.ts'
+import type { Journal } from '../journal/journal.ts'
+import { isThenable } from '../lib/is-thenable.ts'
+import type { Context } from '../tool/context.ts'
+import { createContext, type Deferred, type Scene } from './create-context.ts'
+import type { Ending, MoveReason, RunReport } from './outcome.ts'
+import { createRecord } from './record.ts'
+import type { Incoming, Platform, ReplayLimits, RunState } from './run-state.ts'
+import { createTurn } from './turn.ts'
+
+export interface ReplayInput {
+  readonly handler: (ctx: Context) => unknown
+  readonly journal: Journal
+  readonly incoming: Incoming
+  readonly scene: Scene
+  readonly platform: Platform
+  readonly limits: ReplayLimits
+  /** Why this instance wants to let go of the call now; `executed` counts the work done in this round. */
+  mayMove(executed: number): MoveReason | undefined
+  /** A clean-up function failed. */
+  onDeferError?(error: unknown): void
+}
+
+interface Signal {
+  get(): AbortSignal
+  abort(): void
+}
+
+/** An `AbortSignal` that costs nothing until somebody looks at it. */
+function lazySignal(scene: Scene): Signal {
+  let controller: AbortController | undefined
+  let stop: (() => void) | undefined
+  return {
+    get() {
+      if (!controller) {
+        controller = new AbortController()
+        if (scene.line.closed) controller.abort()
+        else stop = scene.line.onClose(() => controller?.abort())
+      }
+      return controller.signal
+    },
+    abort() {
+      stop?.()
+      controller?.abort()
+    },
+  }
+}
+
+function createRun(input: ReplayInput, signal: Signal): RunState {
+  const tally = { replayed: 0, executed: 0, drawn: 0, progress: Number.NEGATIVE_INFINITY }
+  return {
+    turn: createTurn({
+      startedAt: input.journal.startedAt,
+      idle: input.platform.idle,
+      anchored: input.incoming.anchored,
+      mayMove: () => input.mayMove(tally.executed),
+    }),
+    record: createRecord(input.journal),
+    platform: input.platform,
+    limits: input.limits,
+    incoming: input.incoming,
+    roundAt: input.platform.now(),
+    seed: input.journal.seed,
+    names: new Map(),
+    operations: [],
+    tally,
+    signal: signal.get,
+  }
+}
+
+function start({ turn }: RunState, handler: ReplayInput['handler'], ctx: Context): void {
+  const threw = (error: unknown): void => turn.end({ kind: 'threw', error })
+  try {
+    const value = handler(ctx)
+    if (isThenable(value)) value.then(turn.returned, threw)
+    else turn.returned(value)
+  } catch (error) {
+    threw(error)
+  }
+}
+
+async function runDeferred(
+  deferred: Deferred[],
+  onError: ((error: unknown) => void) | undefined,
+): Promise<void> {
+  for (let fn = deferred.pop(); fn; fn = deferred.pop()) {
+    try {
+      await fn()
+    } catch (error) {
+      onError?.(error)
+    }
+  }
+}
+
+function bounded(ending: Ending, { maxQuestions }: ReplayLimits): Ending {
+  if (ending.kind !== 'asking' || ending.questions.size <= maxQuestions) return ending
+  const detail = `${ending.questions.size} questions are open at once; ${maxQuestions} are allowed (limits.maxQuestions).`
+  return { kind: 'refused', error: new RondoError('LIMIT_QUESTIONS', detail) }
+}
+
+export async function replay(input: ReplayInput): Promise<RunReport> {
+  const signal = lazySignal(input.scene)
+  const deferred: Deferred[] = []
+  const run = createRun(input, signal)
+  start(run, input.handler, createContext(run, input.scene, deferred))
+  const ending = await run.turn.ending
+  signal.abort()
+  if (deferred.length > 0) await runDeferred(deferred, input.onDeferError)
+  return {
+    ending: bounded(ending, input.limits),
+    journal: run.record.toJournal(),
+    operations: run.operations,
+    replayed: run.tally.replayed,
+    executed: run.tally.executed,
+  }
+}

@@ -1,0 +1,100 @@
+/**
+ * What the parts of one run share: the turn, the record, the names used so far, and what was handed in.
+ */
+
+import { RondoError } from '../errors.ts'
+import type { EntryKind } from '../journal/journal.ts'
+import type { Idle } from '../lib/idle.ts'
+import type { ClientCapabilities } from '../protocol/wire.ts'
+import type { Operation } from './outcome.ts'
+import type { JournalRecord } from './record.ts'
+import type { Turn } from './turn.ts'
+
+export interface ReplayLimits {
+  /** Entries a journal may hold. */
+  readonly maxEntries: number
+  /** Questions that may be open at once. */
+  readonly maxQuestions: number
+  /** Times a question is asked again because its answer did not fit, or because it was reworded. */
+  readonly maxReasks: number
+}
+
+/** What replay needs of the world; it imports none of it. */
+export interface Platform {
+  now(): number
+  idle: Idle
+  digest(text: string): string
+  /** Bytes that depend on the flow's seed and the label alone. */
+  derive(seed: string, label: string): Uint8Array
+}
+
+/** What came with the request. */
+export interface Incoming {
+  /** A sealed journal came with it: the flow's id is in the client's hands. */
+  readonly anchored: boolean
+  /** Digests of the questions that were shown, by key. */
+  readonly asked: Readonly<Record<string, string>>
+  readonly answers: Readonly<Record<string, unknown>> | undefined
+  readonly capabilities: ClientCapabilities
+}
+
+export interface RunState {
+  readonly turn: Turn
+  readonly record: JournalRecord
+  readonly platform: Platform
+  readonly limits: ReplayLimits
+  readonly incoming: Incoming
+  /** When this round began: the time of every answer that came with it. */
+  readonly roundAt: number
+  readonly names: Map<string, EntryKind>
+  readonly operations: Operation[]
+  readonly tally: { replayed: number; executed: number; drawn: number; progress: number }
+  readonly seed: string
+  signal(): AbortSignal
+}
+
+const FORBIDDEN = new Set(['__proto__', 'constructor', 'prototype'])
+
+function assertName(key: unknown): asserts key is string {
+  if (typeof key !== 'string' || key === '' || key.length > 128 || FORBIDDEN.has(key)) {
+    throw new TypeError(
+      `The name of an ask or a step is a string of 1 to 128 characters; got ${JSON.stringify(key)}. ` +
+        'Names find answers and results again on the next round.',
+    )
+  }
+}
+
+/** Takes a name for one use in this run (R4). False if the run has just been ended because of it. */
+export function takeName(run: RunState, key: string, kind: EntryKind, question?: string): boolean {
+  assertName(key)
+  if (run.turn.ended) return false
+  run.operations.push(question === undefined ? { kind, key } : { kind, key, question })
+  const before = run.names.get(key)
+  if (before !== undefined) {
+    const detail =
+      `The name "${key}" is used twice in one run (${before}, then ${kind}). ` +
+      `Give each its own name; in a loop put the item into it, like \`${key}:\${id}\`.`
+    run.turn.refuse(new RondoError('REPLAY_NAME_REUSED', detail))
+    return false
+  }
+  run.names.set(key, kind)
+  const recorded = run.record.find(key)?.entry.kind
+  if (recorded !== undefined && recorded !== kind) {
+    const detail =
+      `"${key}" was recorded as ${recorded} and is now used as ${kind}. ` +
+      'A new version of a tool needs a new name for a new kind of operation.'
+    run.turn.refuse(new RondoError('REPLAY_KIND_CHANGED', detail))
+    return false
+  }
+  return true
+}
+
+/** Appends to the journal within its bound (R9). Undefined if the run has just been ended because of it. */
+export function append(run: RunState, entry: Parameters<JournalRecord['append']>[0]): number | undefined {
+  if (run.record.size >= run.limits.maxEntries) {
+    const detail = `The journal holds ${run.limits.maxEntries} entries; "${entry.key}" would be one more (limits.maxEntries).`
+    run.turn.refuse(new RondoError('LIMIT_ENTRIES', detail))
+    return undefined
+  }
+  return run.record.append(entry)
+}

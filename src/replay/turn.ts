@@ -1,0 +1,162 @@
+/**
+ * One run of a handler, seen as a sequence of moments. A moment ends when the handler has nothing left to do; then, and
+ * only then, one thing happens: one result is handed over, or new work begins, or the run is suspended.
+ *
+ * T1 Results reach the handler one at a time, in journal order: a replay settles promises as the first run did.
+ * T2 New work begins only when every recorded result that was asked for has been handed over (R5 sees the whole moment).
+ * T3 A run is suspended only when no work is running, so what ran is remembered (R7).
+ * T4 A suspended run is dropped: its promises never settle (R8).
+ *
+ * It does not know what a question or a step is; `ask.ts` and `work.ts` do.
+ */
+
+import { RondoError } from '../errors.ts'
+import type { Idle } from '../lib/idle.ts'
+import type { Ending, MoveReason, OpenQuestion } from './outcome.ts'
+
+interface Delivery {
+  readonly index: number
+  readonly at: number
+  hand(): void
+}
+
+export interface Work {
+  readonly key: string
+  /** Must not begin before the flow's id is out of our hands (R6). */
+  readonly strict: boolean
+  /** Why this must not begin now, if so. */
+  check?(): RondoError | undefined
+  begin(): void
+}
+
+export interface Turn {
+  /** A result is known: hand it over when its place in the journal comes. */
+  deliver(index: number, at: number, hand: () => void): void
+  /** Work that is not in the journal: begin it when the moment is over. */
+  enqueue(work: Work): void
+  /** Something runs whose result the run waits for; call the given function when it has settled. */
+  busy(): () => void
+  /** A question without an answer. */
+  open(key: string, question: OpenQuestion): void
+  end(ending: Ending): void
+  refuse(error: RondoError): void
+  returned(value: unknown): void
+  readonly ended: boolean
+  /** The time of the last thing that was handed over. */
+  readonly now: number
+  readonly ending: Promise<Ending>
+}
+
+export interface TurnOptions {
+  readonly startedAt: number
+  readonly idle: Idle
+  /** The flow's id is in the client's hands, or in a store. */
+  readonly anchored: boolean
+  /** Why this instance wants to let go of the call now, if it does. */
+  mayMove(): MoveReason | undefined
+}
+
+export function createTurn({ startedAt, idle, anchored, mayMove }: TurnOptions): Turn {
+  const due: Delivery[] = []
+  const fresh: Work[] = []
+  const held: Work[] = []
+  const questions = new Map<string, OpenQuestion>()
+  let running = 0
+  let scheduled = false
+  let now = startedAt
+  let ended: Ending | undefined
+  let settle: (ending: Ending) => void
+  const ending = new Promise<Ending>((resolve) => {
+    settle = resolve
+  })
+
+  const end = (how: Ending): void => {
+    if (ended) return
+    ended = how
+    if (running === 0) settle(how)
+  }
+
+  const wake = (): void => {
+    if (scheduled || ended) return
+    scheduled = true
+    idle(moment)
+  }
+
+  const moment = (): void => {
+    scheduled = false
+    if (ended) return
+    if (due.length > 0) return handNext()
+    if (fresh.length > 0) beginFresh()
+    if (ended || running > 0) return
+    if (due.length > 0 || fresh.length > 0) return wake()
+    if (questions.size > 0) end({ kind: 'asking', questions })
+    else if (held.length > 0) end({ kind: 'moved', reason: 'effect' })
+  }
+
+  const handNext = (): void => {
+    let first = 0
+    for (let i = 1; i < due.length; i++) if (at(due, i).index < at(due, first).index) first = i
+    const [next] = due.splice(first, 1)
+    if (next) {
+      now = Math.max(now, next.at)
+      next.hand()
+    }
+    wake()
+  }
+
+  const beginFresh = (): void => {
+    const reason = mayMove()
+    if (reason !== undefined) {
+      if (running > 0) return
+      return end(questions.size > 0 ? { kind: 'asking', questions } : { kind: 'moved', reason })
+    }
+    for (const work of fresh.splice(0)) {
+      const error = work.check?.()
+      if (error) return end({ kind: 'refused', error })
+      if (work.strict && !anchored) held.push(work)
+      else work.begin()
+    }
+  }
+
+  return {
+    deliver(index, time, hand) {
+      due.push({ index, at: time, hand })
+      wake()
+    },
+    enqueue(work) {
+      fresh.push(work)
+      wake()
+    },
+    busy() {
+      running += 1
+      return () => {
+        running -= 1
+        if (!ended) wake()
+        else if (running === 0) settle(ended)
+      }
+    },
+    open(key, question) {
+      questions.set(key, question)
+      wake()
+    },
+    end,
+    refuse: (error) => end({ kind: 'refused', error }),
+    returned(value) {
+      const left = questions.keys().next().value ?? fresh[0]?.key ?? held[0]?.key
+      if (left === undefined) return end({ kind: 'returned', value })
+      const detail = `The handler returned while "${left}" was still open. Await it, and everything else it starts.`
+      end({ kind: 'refused', error: new RondoError('REPLAY_NOT_AWAITED', detail) })
+    },
+    get ended() {
+      return ended !== undefined
+    },
+    get now() {
+      return now
+    },
+    ending,
+  }
+}
+
+function at(list: readonly Delivery[], index: number): Delivery {
+  return list[index] as Delivery
+}
