@@ -48,7 +48,7 @@ export function createContext(run: RunState, scene: Scene, deferred: Deferred[])
     effect: async (key, fn) => (await work(run, 'effect', key, () => fn(effectInfo(run, key)))) as never,
     checkpoint: () =>
       new Promise((resolve) => {
-        run.turn.enqueue({ key: 'ctx.checkpoint()', strict: false, begin: resolve })
+        run.turn.enqueue({ key: 'ctx.checkpoint()', strict: false, passing: true, begin: resolve })
       }),
 
     now: () => run.turn.now,

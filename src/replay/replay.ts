@@ -24,6 +24,8 @@ export interface ReplayInput {
   readonly limits: ReplayLimits
   /** Why this instance wants to let go of the call now; `executed` counts the work done in this round. */
   mayMove(executed: number): MoveReason | undefined
+  /** Nothing new may run. */
+  readonly frozen?: boolean
   /** A clean-up function failed. */
   onDeferError?(error: unknown): void
 }
@@ -60,6 +62,7 @@ function createRun(input: ReplayInput, signal: Signal): RunState {
       startedAt: input.journal.startedAt,
       idle: input.platform.idle,
       anchored: input.incoming.anchored,
+      frozen: input.frozen,
       mayMove: () => input.mayMove(tally.executed),
     }),
     record: createRecord(input.journal),

@@ -22,6 +22,8 @@ interface Delivery {
 
 export interface Work {
   readonly key: string
+  /** Changes nothing and records nothing: a mere place to stop. */
+  readonly passing?: true
   /** Must not begin before the flow's id is out of our hands (R6). */
   readonly strict: boolean
   /** Why this must not begin now, if so. */
@@ -52,11 +54,13 @@ export interface TurnOptions {
   readonly idle: Idle
   /** The flow's id is in the client's hands, or in a store. */
   readonly anchored: boolean
+  /** Nothing new may run: the run ends where it would. */
+  readonly frozen?: boolean
   /** Why this instance wants to let go of the call now, if it does. */
   mayMove(): MoveReason | undefined
 }
 
-export function createTurn({ startedAt, idle, anchored, mayMove }: TurnOptions): Turn {
+export function createTurn({ startedAt, idle, anchored, frozen, mayMove }: TurnOptions): Turn {
   const due: Delivery[] = []
   const fresh: Work[] = []
   const held: Work[] = []
@@ -105,7 +109,7 @@ export function createTurn({ startedAt, idle, anchored, mayMove }: TurnOptions):
   }
 
   const beginFresh = (): void => {
-    const reason = mayMove()
+    const reason = frozen ? frozenReason() : mayMove()
     if (reason !== undefined) {
       if (running > 0) return
       return end(questions.size > 0 ? { kind: 'asking', questions } : { kind: 'moved', reason })
@@ -117,6 +121,9 @@ export function createTurn({ startedAt, idle, anchored, mayMove }: TurnOptions):
       else work.begin()
     }
   }
+
+  const frozenReason = (): MoveReason | undefined =>
+    fresh.every((work) => work.passing) ? undefined : 'drain'
 
   return {
     deliver(index, time, hand) {
