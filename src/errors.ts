@@ -68,6 +68,7 @@ export const ERRORS = {
     http: 503,
     sentence: 'This instance is shutting down. Send the request again',
   },
+  SERVER_HANDLER: { rpc: -32603, http: 200, sentence: 'The handler failed', open: true },
   SERVER_INTERNAL: { rpc: -32603, http: 200, sentence: 'Internal error' },
 
   PEER_PARSE: { rpc: -32700, http: 400, sentence: 'The body is not valid JSON', open: true },

@@ -1,0 +1,30 @@
+/**
+ * The manual form: a handler returns what it needs instead of awaiting it, and reads `ctx.inputResponses` and
+ * `ctx.requestState` itself on the next round. What it puts into `requestState` is sealed like any journal.
+ */
+
+import type { InputRequests } from '../protocol/wire.ts'
+
+const MANUAL = Symbol('rondo.input-required')
+
+export interface InputRequired {
+  readonly [MANUAL]: true
+  readonly inputRequests?: InputRequests
+  readonly requestState?: string
+}
+
+/** Ends this round by hand: with questions, with a state of your own, or with both. */
+export function inputRequired(needs: { inputRequests?: InputRequests; requestState?: string }): InputRequired {
+  const { inputRequests, requestState } = needs
+  if (inputRequests === undefined && requestState === undefined) {
+    throw new TypeError('inputRequired() takes inputRequests, requestState, or both.')
+  }
+  if (inputRequests !== undefined && Object.keys(inputRequests).length === 0) {
+    throw new TypeError('inputRequired() got no question in inputRequests: leave it out, or ask something.')
+  }
+  return { [MANUAL]: true, inputRequests, requestState }
+}
+
+export function isInputRequired(value: unknown): value is InputRequired {
+  return typeof value === 'object' && value !== null && MANUAL in value
+}

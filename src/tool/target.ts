@@ -1,0 +1,25 @@
+/**
+ * What a call runs: a tool, a prompt or a resource, compiled once. A carrier needs no more than this to run it.
+ */
+
+import type { RondoError } from '../errors.ts'
+import type { FlowMethod } from '../protocol/call.ts'
+import type { Context } from './context.ts'
+
+export type Prepared =
+  | { readonly kind: 'ready'; run(ctx: Context): unknown }
+  /** The arguments do not fit. */
+  | { readonly kind: 'refused'; readonly problem: string }
+
+export type Finished = Readonly<Record<string, unknown>>
+
+export interface Target {
+  readonly method: FlowMethod
+  readonly name: string
+  readonly version?: string
+  prepare(args: Readonly<Record<string, unknown>>): Prepared | Promise<Prepared>
+  /** Makes a result of what the handler returned. Throws if it is none. */
+  finish(value: unknown): Finished | Promise<Finished>
+  /** A failure that the caller may read: a result where the method has a form for it, else an error. */
+  fail(message: string): { readonly result: Finished } | { readonly error: RondoError }
+}
