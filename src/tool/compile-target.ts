@@ -17,7 +17,11 @@ function describe(problems: readonly Problem[]): string {
 }
 
 /** Runs `args` through the schema; stays synchronous where the schema does. */
-function prepare(input: Compiled | undefined, args: unknown, ready: (args: unknown) => Prepared): Prepared | Promise<Prepared> {
+function prepare(
+  input: Compiled | undefined,
+  args: unknown,
+  ready: (args: unknown) => Prepared,
+): Prepared | Promise<Prepared> {
   if (!input) return ready(args)
   const settle = (result: Awaited<ReturnType<Compiled['validate']>>): Prepared =>
     result.ok ? ready(result.value) : { kind: 'refused', problem: describe(result.problems) }
@@ -108,6 +112,7 @@ function isContents(value: unknown): value is ResourceContents {
 
 function toBase64(bytes: Uint8Array): string {
   let binary = ''
-  for (let i = 0; i < bytes.length; i += 0x8000) binary += String.fromCharCode(...bytes.subarray(i, i + 0x8000))
+  for (let i = 0; i < bytes.length; i += 0x8000)
+    binary += String.fromCharCode(...bytes.subarray(i, i + 0x8000))
   return btoa(binary)
 }

@@ -6,7 +6,7 @@ import type { ContentBlock, PromptMessage, ResourceContents } from '../protocol/
 import type { Context, Infer, Schema } from './context.ts'
 import type { InputRequired } from './input-required.ts'
 
-interface Described {
+export interface Described {
   title?: string
   description?: string
   icons?: readonly { src: string; mimeType?: string; sizes?: readonly string[] }[]
@@ -23,8 +23,10 @@ export interface ToolAnnotations {
   openWorldHint?: boolean
 }
 
-export interface ToolDefinition<I extends Schema | undefined = undefined, O extends Schema | undefined = undefined>
-  extends Described {
+export interface ToolDefinition<
+  I extends Schema | undefined = undefined,
+  O extends Schema | undefined = undefined,
+> extends Described {
   /** The arguments: an object schema. */
   input?: I
   /** The structured result. The handler then returns a value of this schema. */
@@ -45,7 +47,9 @@ export type ToolHandler<I extends Schema | undefined, O extends Schema | undefin
   args: I extends Schema ? Infer<I> : Record<string, unknown>,
   ctx: Context,
 ) => Returned<
-  O extends Schema ? Infer<O> | ToolResult : string | readonly ContentBlock[] | ToolResult | object | undefined
+  O extends Schema
+    ? Infer<O> | ToolResult
+    : string | readonly ContentBlock[] | ToolResult | object | undefined
 >
 
 export type Completer = (
@@ -63,7 +67,9 @@ export interface PromptDefinition<I extends Schema | undefined = undefined> exte
 export type PromptHandler<I extends Schema | undefined> = (
   args: I extends Schema ? Infer<I, Record<string, string>> : Record<string, string>,
   ctx: Context,
-) => Returned<string | readonly PromptMessage[] | { description?: string; messages: readonly PromptMessage[] }>
+) => Returned<
+  string | readonly PromptMessage[] | { description?: string; messages: readonly PromptMessage[] }
+>
 
 export interface CacheHint {
   /** How long a client may keep the result, in ms. */

@@ -14,7 +14,10 @@ export interface InputRequired {
 }
 
 /** Ends this round by hand: with questions, with a state of your own, or with both. */
-export function inputRequired(needs: { inputRequests?: InputRequests; requestState?: string }): InputRequired {
+export function inputRequired(needs: {
+  inputRequests?: InputRequests
+  requestState?: string
+}): InputRequired {
   const { inputRequests, requestState } = needs
   if (inputRequests === undefined && requestState === undefined) {
     throw new TypeError('inputRequired() takes inputRequests, requestState, or both.')

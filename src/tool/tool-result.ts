@@ -29,17 +29,24 @@ function isResult(value: Record<string, unknown>): boolean {
 async function structured(output: Compiled, value: unknown): Promise<Finished> {
   const checked = await output.validate(value)
   if (checked.ok) return { content: [text(JSON.stringify(checked.value))], structuredContent: checked.value }
-  const problems = checked.problems.map(({ path, message }) => (path ? `${path}: ${message}` : message)).join('; ')
+  const problems = checked.problems
+    .map(({ path, message }) => (path ? `${path}: ${message}` : message))
+    .join('; ')
   throw new TypeError(`The handler returned a value that does not fit the tool's output schema: ${problems}`)
 }
 
 async function checkedResult(output: Compiled, value: Record<string, unknown>): Promise<Finished> {
   if (value.isError === true) return { content: [], ...value }
-  return { ...value, ...(await structured(output, value.structuredContent)), ...(value.content ? { content: value.content } : {}) }
+  return {
+    ...value,
+    ...(await structured(output, value.structuredContent)),
+    ...(value.content ? { content: value.content } : {}),
+  }
 }
 
 export function toToolResult(value: unknown, output: Compiled | undefined): Finished | Promise<Finished> {
-  if (output) return isObject(value) && isResult(value) ? checkedResult(output, value) : structured(output, value)
+  if (output)
+    return isObject(value) && isResult(value) ? checkedResult(output, value) : structured(output, value)
   if (value === undefined) return { content: [] }
   if (typeof value === 'string') return { content: [text(value)] }
   if (Array.isArray(value) && isContent(value)) return { content: value }
@@ -47,5 +54,7 @@ export function toToolResult(value: unknown, output: Compiled | undefined): Fini
   if (isObject(value) || Array.isArray(value)) {
     return { content: [text(JSON.stringify(value))], structuredContent: value }
   }
-  throw new TypeError(`A tool returns a string, content blocks, a result or an object; this one returned a ${typeof value}.`)
+  throw new TypeError(
+    `A tool returns a string, content blocks, a result or an object; this one returned a ${typeof value}.`,
+  )
 }

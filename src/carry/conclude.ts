@@ -1,0 +1,56 @@
+/**
+ * How a call ends, whatever carries its journal: a result, the tool's own failure, or an error of the runtime.
+ */
+
+import { RondoError, ToolError } from '../errors.ts'
+import type { Reply } from '../protocol/reply.ts'
+import type { RunReport } from '../replay/outcome.ts'
+import type { Target } from '../tool/target.ts'
+import { logFault, logRound, type Round } from './round.ts'
+
+/** The handler returned `value`. */
+export async function concludeReturned(round: Round, report: RunReport, value: unknown): Promise<Reply> {
+  try {
+    const finishing = round.target.finish(value)
+    const result = finishing instanceof Promise ? await finishing : finishing
+    logRound(round, report, { outcome: result.isError === true ? 'tool_error' : 'complete' })
+    return { kind: 'complete', result }
+  } catch (error) {
+    return concludeThrew(round, report, error)
+  }
+}
+
+/** The handler threw. Only a `ToolError` was written for the client to read. */
+export function concludeThrew(round: Round, report: RunReport, error: unknown): Reply {
+  const { host, target } = round
+  logRound(round, report, { outcome: 'tool_error' })
+  if (error instanceof ToolError) return toFailure(target, error.message)
+  logFault(round, error)
+  const detail = host.dev ? `: ${error instanceof Error ? error.message : String(error)}` : ''
+  return toFailure(target, `${target.name} failed${detail}`)
+}
+
+/** The runtime refuses to go on. Answers that never fit end a tool call as its own failure. */
+export function concludeRefused(round: Round, report: RunReport | undefined, error: RondoError): Reply {
+  const { host, target } = round
+  const authors = error.code.startsWith('REPLAY_')
+  logRound(round, report, { outcome: 'refused', code: error.code })
+  if (authors) logFault(round, error)
+  if (error.code === 'INPUT_REJECTED') return toFailure(target, error.sentence)
+  return authors && host.dev ? toFailure(target, error.message) : { kind: 'error', error }
+}
+
+/** The arguments do not fit the input schema: a model reads that as a result and does better. */
+export function concludeArguments(round: Round, problem: string): Reply {
+  const { target } = round
+  logRound(round, undefined, { outcome: 'tool_error' })
+  if (target.method !== 'tools/call') return { kind: 'error', error: new RondoError('PEER_PARAMS', problem) }
+  return toFailure(target, `Invalid arguments for ${target.name}: ${problem}`)
+}
+
+function toFailure(target: Target, message: string): Reply {
+  const failure = target.fail(message)
+  return 'result' in failure
+    ? { kind: 'complete', result: failure.result }
+    : { kind: 'error', error: failure.error }
+}

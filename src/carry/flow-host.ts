@@ -1,0 +1,88 @@
+/**
+ * What every carrier needs of the server it runs in: keys, limits, a clock, a log, and when to let go of a call.
+ */
+
+import type { AskEntryKind } from '../journal/journal.ts'
+import type { FlowMethod } from '../protocol/call.ts'
+import type { MoveReason } from '../replay/outcome.ts'
+import type { Platform, ReplayLimits } from '../replay/run-state.ts'
+import type { KeyHolder } from '../seal/key-holder.ts'
+import type { StateLimits } from '../seal/state.ts'
+
+export interface FlowLimits extends ReplayLimits, StateLimits {
+  /** Rounds one flow may take. */
+  readonly maxRounds: number
+  /** Rounds of one flow that may be spent on moving it to another instance. */
+  readonly maxMoves: number
+  /** How long a client may take to come back with the answers of one round. */
+  readonly roundTtlMs: number
+  /** How long a flow may live from its first request on. */
+  readonly flowTtlMs: number
+}
+
+export interface FlowPlatform extends Platform {
+  /** An id that nobody can guess. */
+  randomId(): string
+}
+
+/** One line for each round. Holds names, counts and times; never content, never a token. */
+export interface RoundEvent {
+  readonly event: 'round'
+  readonly flow: string
+  readonly round: number
+  readonly method: FlowMethod
+  readonly target: string
+  readonly outcome: 'complete' | 'tool_error' | 'input_required' | 'moved' | 'refused'
+  readonly asks?: readonly { readonly key: string; readonly kind: AskEntryKind | 'manual' }[]
+  readonly moved?: MoveReason
+  /** Code of a refusal. */
+  readonly code?: string
+  readonly replayed: number
+  readonly executed: number
+  readonly stateBytes?: number
+  readonly keyId?: string
+  /** The version of the tool under which the flow's state was sealed, if it is not the running one. */
+  readonly sealedVersion?: string
+  readonly ms: number
+}
+
+/** A state that did not open. The reason is for the operator; the client hears one sentence for all of them. */
+export interface StateRefusedEvent {
+  readonly event: 'state_refused'
+  readonly method: FlowMethod
+  readonly target: string
+  readonly reason: string
+  readonly keyId?: string
+}
+
+/** Something the author or the operator should see. `error` is what the handler threw. */
+export interface FaultEvent {
+  readonly event: 'fault'
+  readonly flow: string
+  readonly round: number
+  readonly method: FlowMethod
+  readonly target: string
+  readonly error: unknown
+}
+
+export interface WarningEvent {
+  readonly event: 'warning'
+  readonly message: string
+}
+
+export type LogEvent = RoundEvent | StateRefusedEvent | FaultEvent | WarningEvent
+
+export interface FlowHost {
+  readonly audience: string
+  readonly keys: KeyHolder
+  readonly limits: FlowLimits
+  readonly platform: FlowPlatform
+  readonly dev: boolean
+  log(event: LogEvent): void
+  /** This process was told to stop. */
+  readonly draining: boolean
+  /** This instance has too much to do. */
+  overloaded(): boolean
+  /** How long one round may work before the call is handed back at its next boundary. */
+  readonly maxRoundMs: number
+}

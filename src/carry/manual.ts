@@ -1,0 +1,41 @@
+/**
+ * The manual form's questions: checked like any other before they go out.
+ */
+
+import { RondoError } from '../errors.ts'
+import { canonicalJson } from '../lib/canonical-json.ts'
+import { missingCapability } from '../protocol/capability.ts'
+import type { ClientCapabilities, InputRequest } from '../protocol/wire.ts'
+import type { InputRequired } from '../tool/input-required.ts'
+import type { FlowHost } from './flow-host.ts'
+
+/** Digests of the questions by key, or why they must not be asked. */
+export function manualDigests(
+  { platform, limits }: FlowHost,
+  { inputRequests = {} }: InputRequired,
+  capabilities: ClientCapabilities,
+): Readonly<Record<string, string>> | RondoError {
+  const entries = Object.entries(inputRequests)
+  if (entries.length > limits.maxQuestions) {
+    const detail = `${entries.length} questions at once; ${limits.maxQuestions} are allowed (limits.maxQuestions).`
+    return new RondoError('LIMIT_QUESTIONS', detail)
+  }
+  for (const [key, request] of entries) {
+    const error = refusal(key, request, capabilities)
+    if (error) return error
+  }
+  return Object.fromEntries(
+    entries.map(([key, request]) => [key, platform.digest(canonicalJson(['manual', request]))]),
+  )
+}
+
+function refusal(
+  key: string,
+  request: InputRequest,
+  capabilities: ClientCapabilities,
+): RondoError | undefined {
+  const missing = missingCapability(capabilities, request)
+  if (!missing) return undefined
+  const detail = `"${key}" needs a client capability that this request does not declare`
+  return new RondoError('PEER_CAPABILITY', detail, { data: { requiredCapabilities: missing } })
+}

@@ -1,0 +1,91 @@
+/**
+ * One round of a call, whatever carries its journal: what it runs on, and what is logged of it.
+ */
+
+import type { FlowCall, Line, Principal } from '../protocol/call.ts'
+import type { InputResponses } from '../protocol/wire.ts'
+import type { RunReport } from '../replay/outcome.ts'
+import type { ReplayInput } from '../replay/replay.ts'
+import type { Context } from '../tool/context.ts'
+import type { Target } from '../tool/target.ts'
+import type { FlowHost, RoundEvent } from './flow-host.ts'
+import { movePolicy } from './move-policy.ts'
+import type { Beginning } from './open-round.ts'
+
+export interface Round {
+  readonly host: FlowHost
+  readonly call: FlowCall
+  readonly target: Target
+  readonly principal: Principal | undefined
+  readonly line: Line
+  readonly beginning: Beginning
+  /** When work on the request began, ms since the epoch. */
+  readonly began: number
+}
+
+export function toReplayInput(round: Round, handler: (ctx: Context) => unknown): ReplayInput {
+  const { host, call, principal, line, beginning } = round
+  const { name, version } = call.clientInfo ?? {}
+  return {
+    handler,
+    journal: beginning.journal,
+    incoming: {
+      anchored: beginning.anchored,
+      asked: beginning.asked,
+      answers: call.inputResponses,
+      capabilities: call.capabilities,
+    },
+    scene: {
+      flow: beginning.flow,
+      round: beginning.round,
+      principal,
+      client: { name, version, capabilities: call.capabilities },
+      protocolVersion: call.protocolVersion,
+      line,
+      progressToken: call.progressToken,
+      logLevel: call.logLevel,
+      inputResponses: solicited(beginning, call.inputResponses),
+      requestState: beginning.journal.manual,
+    },
+    platform: host.platform,
+    limits: host.limits,
+    mayMove: movePolicy(host, beginning.journal.moves),
+    onDeferError: (error) => logFault(round, error),
+  }
+}
+
+/** The manual form sees only answers to what was asked; a first request may bring some along. */
+function solicited(
+  { anchored, asked }: Beginning,
+  answers: Readonly<Record<string, unknown>> | undefined,
+): InputResponses | undefined {
+  if (!answers || !anchored) return answers as InputResponses | undefined
+  return Object.fromEntries(
+    Object.entries(answers).filter(([key]) => Object.hasOwn(asked, key)),
+  ) as InputResponses
+}
+
+type RoundFacts = Partial<RoundEvent> & Pick<RoundEvent, 'outcome'>
+
+/** The one line of a round. */
+export function logRound(round: Round, report: RunReport | undefined, facts: RoundFacts): void {
+  const { host, call, target, beginning, began } = round
+  const changed = beginning.anchored && beginning.sealedVersion !== target.version
+  host.log({
+    event: 'round',
+    flow: beginning.flow,
+    round: beginning.round,
+    method: call.method,
+    target: call.target,
+    replayed: report?.replayed ?? 0,
+    executed: report?.executed ?? 0,
+    ...facts,
+    ...(changed ? { sealedVersion: beginning.sealedVersion } : {}),
+    ms: host.platform.now() - began,
+  })
+}
+
+export function logFault({ host, call, beginning }: Round, error: unknown): void {
+  const { method, target } = call
+  host.log({ event: 'fault', flow: beginning.flow, round: beginning.round, method, target, error })
+}

@@ -1,0 +1,328 @@
+import { describe, expect, it } from 'vitest'
+import {
+  accept,
+  askedKeys,
+  deferredPromise,
+  type Handler,
+  refusal,
+  replayFlow,
+  returned,
+  textQuestion,
+} from '../../test/support/replay-flow.ts'
+import { ToolError } from '../errors.ts'
+import type { RunReport } from './outcome.ts'
+
+function messageOf({ ending }: RunReport): string {
+  return ending.kind === 'refused' ? ending.error.message : ending.kind
+}
+
+describe('R4 by name', () => {
+  it('R4 finds answers and results by name when the code is reordered', async () => {
+    const before: Handler = async (ctx) => {
+      const a = await ctx.step('a', () => 'A')
+      const b = await ctx.step('b', () => 'B')
+      await ctx.ask('q', textQuestion())
+      return a + b
+    }
+    const after: Handler = async (ctx) => {
+      const b = await ctx.step('b', () => 'again')
+      const a = await ctx.step('a', () => 'again')
+      const { value } = await ctx.ask('q', textQuestion())
+      return a + b + value
+    }
+    const flow = replayFlow(before)
+    await flow.round()
+    expect(returned(await flow.round({ q: accept({ value: '!' }) }, { handler: after }))).toBe('AB!')
+  })
+
+  it('R4 refuses a name that is used twice, and says what to do', async () => {
+    const handlers: Handler[] = [
+      async (ctx) => {
+        for (const _ of [1, 2]) await ctx.step('item', () => 1)
+      },
+      (ctx) => Promise.all([ctx.ask('item', textQuestion()), ctx.ask('item', textQuestion())]),
+      (ctx) => Promise.all([ctx.ask('item', textQuestion()), ctx.step('item', () => 1)]),
+    ]
+    for (const handler of handlers) {
+      const report = await replayFlow(handler).round()
+      expect(refusal(report)).toBe('REPLAY_NAME_REUSED')
+      expect(messageOf(report)).toContain('`item:${id}`')
+    }
+  })
+
+  it('R4 refuses a name whose kind has changed', async () => {
+    const flow = replayFlow(async (ctx) => {
+      await ctx.step('x', () => 1)
+      await ctx.ask('q', textQuestion())
+    })
+    await flow.round()
+    const report = await flow.round({}, { handler: (ctx) => ctx.effect('x', () => 1) })
+    expect(refusal(report)).toBe('REPLAY_KIND_CHANGED')
+  })
+
+  it('refuses names that cannot be names', async () => {
+    for (const name of ['', '__proto__', 'constructor', 'x'.repeat(129), 5 as never]) {
+      const { ending } = await replayFlow((ctx) => ctx.step(name, () => 1)).round()
+      expect(ending.kind === 'threw' && ending.error).toBeInstanceOf(TypeError)
+    }
+  })
+})
+
+describe('R5 effects are strict', () => {
+  const version1: Handler = async (ctx) => {
+    await ctx.effect('charge', () => 'charged')
+    await ctx.ask('q', textQuestion())
+    await ctx.effect('ship', () => 'shipped')
+  }
+
+  it('R5 runs no new effect while a recorded one has not been reached', async () => {
+    const ran: string[] = []
+    const flow = replayFlow(version1, { anchored: true })
+    await flow.round()
+    const report = await flow.round(
+      { q: accept({ value: '' }) },
+      {
+        handler: async (ctx) => {
+          await ctx.effect('charge-v2', () => void ran.push('charge-v2'))
+          await ctx.ask('q', textQuestion())
+        },
+      },
+    )
+    expect(refusal(report)).toBe('REPLAY_DIVERGED')
+    expect(messageOf(report)).toMatch(/"charge-v2".*"charge"/)
+    expect(ran).toEqual([])
+  })
+
+  it('R5 sees the whole moment: an effect reached beside the new one counts as reached', async () => {
+    const ran: string[] = []
+    const flow = replayFlow(version1, { anchored: true })
+    await flow.round()
+    const report = await flow.round(
+      { q: accept({ value: '' }) },
+      {
+        handler: async (ctx) => {
+          await Promise.all([
+            ctx.effect('audit', () => void ran.push('audit')),
+            (async () => {
+              await ctx.effect('charge', () => void ran.push('charge'))
+              await ctx.ask('q', textQuestion())
+            })(),
+          ])
+        },
+      },
+    )
+    expect(report.ending.kind).toBe('returned')
+    expect(ran).toEqual(['audit'])
+  })
+
+  it('P10 an unreached step is no reason to stop', async () => {
+    const flow = replayFlow(async (ctx) => {
+      await ctx.step('old', () => 1)
+      await ctx.ask('q', textQuestion())
+    })
+    await flow.round()
+    const report = await flow.round({}, { handler: (ctx) => ctx.effect('new', () => 'ok') })
+    expect(returned(report)).toBe('ok')
+  })
+})
+
+describe('R6 checkpoint before effect', () => {
+  it('R6 answers a first round with the state alone, and runs the effect on the retry', async () => {
+    const keys: string[] = []
+    const flow = replayFlow((ctx) =>
+      ctx.effect('charge', ({ key }) => {
+        keys.push(key)
+        return 'charged'
+      }),
+    )
+    expect((await flow.round()).ending).toEqual({ kind: 'moved', reason: 'effect' })
+    expect(keys).toEqual([])
+    expect(returned(await flow.round())).toBe('charged')
+    expect(keys).toHaveLength(1)
+  })
+
+  it('R6 spends no round on it when a question goes out anyway', async () => {
+    let ran = 0
+    const flow = replayFlow(async (ctx) => {
+      await Promise.all([ctx.ask('q', textQuestion()), ctx.effect('e', () => void ran++)])
+      return 'ok'
+    })
+    expect(askedKeys(await flow.round())).toEqual(['q'])
+    expect(ran).toBe(0)
+    expect(returned(await flow.round({ q: accept({ value: '' }) }))).toBe('ok')
+    expect(ran).toBe(1)
+  })
+
+  it('R6 remembers the steps before the effect', async () => {
+    let steps = 0
+    const flow = replayFlow(async (ctx) => {
+      const n = await ctx.step('look', () => ++steps)
+      return ctx.effect('act', () => n)
+    })
+    expect((await flow.round()).ending.kind).toBe('moved')
+    expect(returned(await flow.round())).toBe(1)
+    expect(steps).toBe(1)
+  })
+})
+
+describe('R7 at least once, under one key', () => {
+  it('R7 meets the same key when a round is repeated because its reply was lost', async () => {
+    const keys: string[] = []
+    const flow = replayFlow(
+      async (ctx) => {
+        await ctx.effect('charge', ({ key }) => void keys.push(key))
+        await ctx.effect('mail', ({ key }) => void keys.push(key))
+        await ctx.ask('q', textQuestion())
+      },
+      { anchored: true },
+    )
+    const { journal, asked } = flow
+    await flow.round()
+    Object.assign(flow, { journal, asked })
+    await flow.round()
+    expect(keys).toHaveLength(4)
+    expect(keys.slice(2)).toEqual(keys.slice(0, 2))
+    expect(keys[0]).not.toBe(keys[1])
+  })
+
+  it('R7 has another key in another flow', async () => {
+    const keyOf = async (seed: string) =>
+      returned(await replayFlow((ctx) => ctx.effect('e', ({ key }) => key), { anchored: true, journal: { seed } }).round())
+    expect(await keyOf('one')).not.toBe(await keyOf('two'))
+    expect(await keyOf('one')).toBe(await keyOf('one'))
+  })
+
+  it('R7 gives the handler the same failure live and replayed', async () => {
+    class DiskFull extends Error {
+      override name = 'DiskFull'
+      code = 'ENOSPC'
+    }
+    const seen: unknown[] = []
+    const flow = replayFlow(async (ctx) => {
+      const failing = ctx.step('write', () => {
+        throw new DiskFull('no space')
+      })
+      const error = await failing.catch((caught: unknown) => caught)
+      seen.push(error instanceof Error && { ...error, name: error.name, message: error.message, own: error instanceof DiskFull })
+      await ctx.ask('q', textQuestion())
+    })
+    await flow.round()
+    await flow.round({ q: accept({ value: '' }) })
+    expect(seen[0]).toEqual({ name: 'DiskFull', message: 'no space', code: 'ENOSPC', own: false })
+    expect(seen[1]).toEqual(seen[0])
+  })
+
+  it('keeps a ToolError of a step a ToolError', async () => {
+    const flow = replayFlow((ctx) =>
+      ctx.step('s', async () => {
+        throw new ToolError('out of stock')
+      }),
+    )
+    const { ending } = await flow.round()
+    expect(ending.kind === 'threw' && ending.error).toBeInstanceOf(ToolError)
+  })
+
+  it('refuses results that JSON would change, and names the place', async () => {
+    const bad: [unknown, string][] = [
+      [new Date(0), 'the value itself is a Date'],
+      [{ when: { at: new Date(0) } }, 'when.at is a Date'],
+      [[1, Number.NaN], '[1] is NaN'],
+      [new Map(), 'the value itself is a Map'],
+      [{ f: () => 1 }, 'f is a function'],
+      [10n, 'the value itself is a bigint'],
+    ]
+    for (const [value, where] of bad) {
+      const report = await replayFlow((ctx) => ctx.step('s', () => value)).round()
+      expect(refusal(report)).toBe('REPLAY_NOT_JSON')
+      expect(messageOf(report)).toContain(where)
+    }
+  })
+
+  it('keeps undefined, null and nested JSON as they are', async () => {
+    for (const value of [undefined, null, 0, '', false, [], {}, { a: [{ b: null }] }]) {
+      const flow = replayFlow(async (ctx) => {
+        const got = await ctx.step('s', () => value)
+        await ctx.ask('q', textQuestion())
+        return { got }
+      })
+      await flow.round()
+      expect(returned(await flow.round({ q: accept({ value: '' }) }))).toEqual({ got: value })
+    }
+  })
+})
+
+describe('R9 bounded', () => {
+  it('R9 bounds the entries of a journal', async () => {
+    const report = await replayFlow(
+      async (ctx) => {
+        for (let i = 0; i < 10; i++) await ctx.step(`s${i}`, () => i)
+      },
+      { limits: { maxEntries: 5 } },
+    ).round()
+    expect(refusal(report)).toBe('LIMIT_ENTRIES')
+  })
+
+  it('R9 bounds the questions of a round', async () => {
+    const report = await replayFlow(
+      (ctx) => Promise.all(Array.from({ length: 4 }, (_, i) => ctx.ask(`q${i}`, textQuestion()))),
+      { limits: { maxQuestions: 3 } },
+    ).round()
+    expect(refusal(report)).toBe('LIMIT_QUESTIONS')
+  })
+})
+
+describe('moving a call', () => {
+  const threeSteps =
+    (ran: string[]): Handler =>
+    async (ctx) => {
+      for (const name of ['a', 'b', 'c']) await ctx.step(name, () => void ran.push(name))
+      return 'done'
+    }
+
+  it('B20 hands the call back at its next step and does not repeat what was done', async () => {
+    const ran: string[] = []
+    const flow = replayFlow(threeSteps(ran))
+    const first = await flow.round(undefined, { mayMove: (executed) => (executed >= 2 ? 'shed' : undefined) })
+    expect(first.ending).toEqual({ kind: 'moved', reason: 'shed' })
+    expect(returned(await flow.round())).toBe('done')
+    expect(ran).toEqual(['a', 'b', 'c'])
+  })
+
+  it('finishes what runs before it hands the call back', async () => {
+    const gate = deferredPromise()
+    const ran: string[] = []
+    const flow = replayFlow(async (ctx) => {
+      await Promise.all([
+        ctx.step('slow', async () => {
+          await gate.promise
+          ran.push('slow')
+        }),
+        (async () => {
+          await ctx.step('quick', () => void ran.push('quick'))
+          await ctx.step('next', () => void ran.push('next'))
+        })(),
+      ])
+      return 'done'
+    })
+    const round = flow.round(undefined, { mayMove: (executed) => (executed >= 2 ? 'drain' : undefined) })
+    gate.resolve()
+    expect((await round).ending).toEqual({ kind: 'moved', reason: 'drain' })
+    expect(ran).toEqual(['quick', 'slow'])
+    expect(returned(await flow.round())).toBe('done')
+    expect(ran).toEqual(['quick', 'slow', 'next'])
+  })
+
+  it('is a place to stop at a checkpoint too, which otherwise lets through', async () => {
+    const handler: Handler = async (ctx) => {
+      await ctx.checkpoint()
+      return 'through'
+    }
+    expect(returned(await replayFlow(handler).round())).toBe('through')
+    expect((await replayFlow(handler).round(undefined, { mayMove: () => 'drain' })).ending.kind).toBe('moved')
+  })
+
+  it('asks in the same round when there is a question anyway', async () => {
+    const flow = replayFlow((ctx) => Promise.all([ctx.ask('q', textQuestion()), ctx.step('s', () => 1)]))
+    expect(askedKeys(await flow.round(undefined, { mayMove: () => 'drain' }))).toEqual(['q'])
+  })
+})

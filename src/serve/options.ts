@@ -1,0 +1,76 @@
+/**
+ * What a server can be told, with its defaults.
+ */
+
+import type { FlowLimits, LogEvent } from '../carry/flow-host.ts'
+import type { KeySource } from '../seal/key-holder.ts'
+import type { KeyRing } from '../seal/key-ring.ts'
+import { STATE_LIMITS } from '../seal/state.ts'
+import type { CacheHint } from '../tool/definition.ts'
+import type { HttpOptions } from './http.ts'
+import type { ChangeBus } from './service.ts'
+
+export interface ServerOptions extends Omit<HttpOptions, 'onError' | 'every'> {
+  /** The server's name; what clients show and, unless `audience` says otherwise, what states are sealed for. */
+  name: string
+  version: string
+  title?: string
+  /** How a model should use this server. */
+  instructions?: string
+  /** `name:base64,…`, a key source, or a ring. Default: the environment's `RONDO_KEYS`, else a key for development. */
+  keys?: string | KeySource | KeyRing
+  /** Which service states are sealed for. Instances of one service share it. Default: `name`. */
+  audience?: string
+  /** Runs every round twice and reports the first difference; sends authors' errors to the client. Default: false. */
+  dev?: boolean
+  limits?: Partial<FlowLimits>
+  /** Hands a call back at its next boundary once its round has worked this long. Default: never. */
+  maxRoundMs?: number
+  /** Hands calls back, one at a time, while this instance has too much to do. Default: never. */
+  shed?: { eventLoopDelayMs: number } | (() => boolean)
+  /** `json` writes one line per event to stderr; a function gets the events. Default: `json`. */
+  log?: 'json' | 'off' | ((event: LogEvent) => void)
+  /** Entries on one page of a list. Default: 1000. */
+  pageSize?: number
+  /** How long clients may keep lists. Default: a minute; `public` unless callers are authenticated. */
+  listCache?: CacheHint
+  /** Carries list changes between instances. Default: within this process. */
+  changes?: ChangeBus
+  /** The clock, in ms since the epoch. */
+  now?: () => number
+  /** Draws ids that nobody can guess. */
+  randomId?: () => string
+}
+
+const MINUTE = 60_000
+
+export const DEFAULT_LIMITS: FlowLimits = {
+  ...STATE_LIMITS,
+  maxRounds: 32,
+  maxMoves: 4,
+  roundTtlMs: 60 * MINUTE,
+  flowTtlMs: 24 * 60 * MINUTE,
+  maxEntries: 1000,
+  maxQuestions: 16,
+  maxReasks: 3,
+}
+
+/** The defaults with what was given on top. Refuses a limit that is no positive number. */
+export function resolveLimits(given: Partial<FlowLimits> = {}): FlowLimits {
+  for (const [name, value] of Object.entries(given)) {
+    if (!Object.hasOwn(DEFAULT_LIMITS, name)) throw new TypeError(`There is no limit named "${name}".`)
+    if (value !== undefined && !(Number.isFinite(value) && value >= 0)) {
+      throw new TypeError(`limits.${name} must be a number of 0 or more.`)
+    }
+  }
+  const set = Object.fromEntries(Object.entries(given).filter(([, value]) => value !== undefined))
+  return { ...DEFAULT_LIMITS, ...set }
+}
+
+export function assertIdentity({ name, version }: ServerOptions): void {
+  if (typeof name !== 'string' || name === '' || typeof version !== 'string' || version === '') {
+    throw new TypeError(
+      "createServer takes at least a name and a version: createServer({ name: 'tracker', version: '1.0.0' })",
+    )
+  }
+}

@@ -1,0 +1,165 @@
+/**
+ * Everything a server offers, compiled when it is declared: a call finds its target, a listing its rows.
+ */
+
+import type { CompleteCall, FlowMethod, Listing } from '../protocol/call.ts'
+import { type ParamHeader, scanParamHeaders } from '../protocol/param-header.ts'
+import type { JsonSchema } from '../protocol/wire.ts'
+import { promptTarget, resourceTarget, toolTarget } from './compile-target.ts'
+import type { Schema } from './context.ts'
+import type {
+  CacheHint,
+  Completer,
+  Described,
+  PromptDefinition,
+  PromptHandler,
+  ResourceDefinition,
+  ResourceHandler,
+  TemplateDefinition,
+  TemplateHandler,
+  ToolDefinition,
+  ToolHandler,
+} from './definition.ts'
+import { type Compiled, compileSchema } from './schema.ts'
+import type { Target } from './target.ts'
+import { parseTemplate } from './uri-template.ts'
+
+/** One row of a listing, as it goes onto the wire. */
+type Row = Readonly<Record<string, unknown>>
+
+interface Template {
+  readonly row: Row
+  readonly definition: TemplateDefinition
+  match(uri: string): Target | undefined
+}
+
+export interface Registry {
+  tool<I extends Schema | undefined, O extends Schema | undefined>(
+    name: string,
+    definition: ToolDefinition<I, O>,
+    handler: ToolHandler<I, O>,
+  ): void
+  prompt<I extends Schema | undefined>(
+    name: string,
+    definition: PromptDefinition<I>,
+    handler: PromptHandler<I>,
+  ): void
+  resource(uri: string, definition: ResourceDefinition, handler: ResourceHandler): void
+  template(uriTemplate: string, definition: TemplateDefinition, handler: TemplateHandler): void
+  remove(listing: Listing, name: string): boolean
+  find(method: FlowMethod, target: string): Target | undefined
+  rows(listing: Listing): readonly Row[]
+  completer(ref: CompleteCall['ref'], argument: string): Completer | undefined
+  paramHeaders(tool: string): readonly ParamHeader[]
+}
+
+const TOOL_NAME = /^[A-Za-z0-9_.-]{1,128}$/
+const DEFAULT_CACHE: CacheHint = { ttlMs: 0, scope: 'private' }
+const NO_HEADERS: readonly ParamHeader[] = []
+
+function assertNew(kind: string, name: string, taken: ReadonlyMap<string, unknown>): void {
+  if (taken.has(name))
+    throw new TypeError(`There is a ${kind} "${name}" already. Names are unique within a server.`)
+}
+
+function headersOf(name: string, json: JsonSchema | undefined): readonly ParamHeader[] {
+  const scan = json ? scanParamHeaders(json) : undefined
+  if (scan?.kind === 'bad') throw new TypeError(`The input schema of tool "${name}": ${scan.problem}.`)
+  return scan?.headers ?? NO_HEADERS
+}
+
+/** The wire row of a definition: what a client may see of it. */
+function row(first: Row, { title, description, icons, _meta }: Described, rest: Row = {}): Row {
+  return { ...first, title, description, ...rest, icons, _meta }
+}
+
+function promptArguments(input: Compiled | undefined): Row[] | undefined {
+  if (!input) return undefined
+  const { properties = {}, required = [] } = input.json as {
+    properties?: Record<string, { title?: string; description?: string }>
+    required?: readonly string[]
+  }
+  return Object.entries(properties).map(([name, { title, description }]) => ({
+    name,
+    title,
+    description,
+    required: required.includes(name),
+  }))
+}
+
+export function createRegistry(): Registry {
+  const tools = new Map<string, { row: Row; target: Target; headers: readonly ParamHeader[] }>()
+  const prompts = new Map<string, { row: Row; target: Target; definition: PromptDefinition }>()
+  const resources = new Map<string, { row: Row; target: Target }>()
+  const templates = new Map<string, Template>()
+  const listings = { tools, prompts, resources, templates }
+
+  return {
+    tool(name, definition, handler) {
+      if (!TOOL_NAME.test(name)) {
+        throw new TypeError(
+          `A tool's name is 1 to 128 letters, digits, "_", "." or "-"; got ${JSON.stringify(name)}.`,
+        )
+      }
+      assertNew('tool', name, tools)
+      const input = definition.input ? compileSchema(definition.input, 'input') : undefined
+      const output = definition.output ? compileSchema(definition.output, 'output') : undefined
+      const target = toolTarget(name, handler as never, { version: definition.version, input, output })
+      const schemas = { inputSchema: input?.json ?? { type: 'object' }, outputSchema: output?.json }
+      const wire = row({ name }, definition, { ...schemas, annotations: definition.annotations })
+      tools.set(name, { row: wire, target, headers: headersOf(name, input?.json) })
+    },
+    prompt(name, definition, handler) {
+      if (name === '') throw new TypeError("A prompt's name is not empty.")
+      assertNew('prompt', name, prompts)
+      const input = definition.input ? compileSchema(definition.input, 'input') : undefined
+      const { version, description } = definition
+      const target = promptTarget(name, handler as never, { version, input, description })
+      const wire = row({ name }, definition as PromptDefinition, { arguments: promptArguments(input) })
+      prompts.set(name, { row: wire, target, definition: definition as PromptDefinition })
+    },
+    resource(uri, definition, handler) {
+      if (!URL.canParse(uri))
+        throw new TypeError(`A resource has a full URI, like "notes://today"; got "${uri}".`)
+      assertNew('resource', uri, resources)
+      const { name, mimeType, size, annotations, version, cache = DEFAULT_CACHE } = definition
+      const target = resourceTarget(uri, handler as never, uri, { version, mimeType, cache })
+      resources.set(uri, { row: row({ uri, name }, definition, { mimeType, size, annotations }), target })
+    },
+    template(uriTemplate, definition, handler) {
+      assertNew('resource template', uriTemplate, templates)
+      const template = parseTemplate(uriTemplate)
+      const { name, mimeType, annotations, version, cache = DEFAULT_CACHE } = definition
+      templates.set(uriTemplate, {
+        row: row({ uriTemplate, name }, definition, { mimeType, annotations }),
+        definition,
+        match(uri) {
+          const params = template.match(uri)
+          return params && resourceTarget(uri, handler as never, params, { version, mimeType, cache })
+        },
+      })
+    },
+    remove: (listing, name) => listings[listing].delete(name),
+    find(method, name) {
+      if (method === 'tools/call') return tools.get(name)?.target
+      if (method === 'prompts/get') return prompts.get(name)?.target
+      return resources.get(name)?.target ?? findTemplate(templates, name)
+    },
+    rows: (listing) => Array.from<{ row: Row }, Row>(listings[listing].values(), (item) => item.row),
+    completer(ref, argument) {
+      const definition =
+        ref.kind === 'prompt' ? prompts.get(ref.name)?.definition : templates.get(ref.uri)?.definition
+      const complete = definition?.complete
+      return complete && Object.hasOwn(complete, argument) ? complete[argument] : undefined
+    },
+    paramHeaders: (tool) => tools.get(tool)?.headers ?? NO_HEADERS,
+  }
+}
+
+function findTemplate(templates: ReadonlyMap<string, Template>, uri: string): Target | undefined {
+  for (const template of templates.values()) {
+    const target = template.match(uri)
+    if (target) return target
+  }
+  return undefined
+}

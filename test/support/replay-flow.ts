@@ -1,0 +1,157 @@
+/**
+ * A flow without seal or socket: each `round` hands the journal of the last one to the next, as a carrier would.
+ */
+
+import { createHash, createHmac } from 'node:crypto'
+import type { Journal } from '../../src/journal/journal.ts'
+import { idle } from '../../src/lib/idle.ts'
+import type { ClientCapabilities } from '../../src/protocol/wire.ts'
+import type { MoveReason, RunReport } from '../../src/replay/outcome.ts'
+import { type ReplayInput, replay } from '../../src/replay/replay.ts'
+import type { ReplayLimits } from '../../src/replay/run-state.ts'
+import { verify } from '../../src/replay/verify.ts'
+import type { Context } from '../../src/tool/context.ts'
+
+export type Handler = (ctx: Context) => unknown
+
+export interface FlowOptions {
+  capabilities?: ClientCapabilities
+  limits?: Partial<ReplayLimits>
+  dev?: boolean
+  journal?: Partial<Journal>
+  /** As if a sealed state had come with the first request. */
+  anchored?: boolean
+  progressToken?: string
+}
+
+export interface RoundOptions {
+  handler?: Handler
+  mayMove?: (executed: number) => MoveReason | undefined
+}
+
+export interface ReplayFlow {
+  round(answers?: Record<string, unknown>, options?: RoundOptions): Promise<RunReport>
+  journal: Journal
+  asked: Record<string, string>
+  readonly clock: { now: number }
+  readonly notified: { method: string; params: Record<string, unknown> }[]
+}
+
+const EVERYTHING: ClientCapabilities = { elicitation: { form: {}, url: {} }, sampling: {}, roots: {} }
+const LIMITS: ReplayLimits = { maxEntries: 100, maxQuestions: 16, maxReasks: 3 }
+
+export function replayFlow(handler: Handler, options: FlowOptions = {}): ReplayFlow {
+  const clock = { now: 1_000_000 }
+  const notified: ReplayFlow['notified'] = []
+  let anchored = options.anchored ?? false
+  let rounds = 0
+  const flow: ReplayFlow = {
+    clock,
+    notified,
+    journal: { startedAt: clock.now, seed: 'seed', entries: [], reasks: {}, moves: 0, ...options.journal },
+    asked: {},
+    async round(answers, { handler: other = handler, mayMove = () => undefined } = {}) {
+      rounds += 1
+      const input: ReplayInput = {
+        handler: other,
+        journal: flow.journal,
+        incoming: { anchored, asked: flow.asked, answers, capabilities: options.capabilities ?? EVERYTHING },
+        scene: {
+          flow: 'flow',
+          round: rounds,
+          principal: undefined,
+          client: { capabilities: options.capabilities ?? EVERYTHING },
+          protocolVersion: '2026-07-28',
+          line: {
+            notify: (method, params) => void notified.push({ method, params }),
+            closed: false,
+            onClose: () => () => {},
+          },
+          progressToken: options.progressToken,
+          inputResponses: undefined,
+          requestState: undefined,
+        },
+        platform: {
+          now: () => clock.now,
+          idle,
+          digest: (text) => createHash('sha256').update(text).digest('base64url'),
+          derive: (seed, label) => createHmac('sha256', seed).update(label).digest(),
+        },
+        limits: { ...LIMITS, ...options.limits },
+        mayMove,
+      }
+      const first = await replay(input)
+      const report = options.dev ? await verify(input, first) : first
+      const { ending } = report
+      if (ending.kind === 'asking' || ending.kind === 'moved') {
+        anchored = true
+        flow.journal = JSON.parse(JSON.stringify(report.journal))
+        flow.asked =
+          ending.kind === 'asking'
+            ? Object.fromEntries([...ending.questions].map(([key, { digest }]) => [key, digest]))
+            : {}
+      }
+      return report
+    },
+  }
+  return flow
+}
+
+/** The keys that a report asks for; fails if it asks nothing. */
+export function askedKeys({ ending }: RunReport): string[] {
+  if (ending.kind !== 'asking') throw new Error(`expected questions, got ${JSON.stringify(ending)}`)
+  return [...ending.questions.keys()]
+}
+
+/** What the handler returned; fails if it did not. */
+export function returned({ ending }: RunReport): unknown {
+  if (ending.kind !== 'returned') throw new Error(`expected a result, got ${describe(ending)}`)
+  return ending.value
+}
+
+/** The code of the refusal; fails if there was none. */
+export function refusal({ ending }: RunReport): string {
+  if (ending.kind !== 'refused') throw new Error(`expected a refusal, got ${describe(ending)}`)
+  return ending.error.code
+}
+
+function describe(ending: RunReport['ending']): string {
+  return ending.kind === 'refused' ? ending.error.message : JSON.stringify(ending)
+}
+
+export function accept(content: Record<string, unknown>): {
+  action: 'accept'
+  content: Record<string, unknown>
+} {
+  return { action: 'accept', content }
+}
+
+/** A question for one string field named `value`. */
+export function textQuestion(message = 'Say something'): {
+  message: string
+  schema: Record<string, unknown>
+} {
+  return {
+    message,
+    schema: { type: 'object', properties: { value: { type: 'string' } }, required: ['value'] },
+  }
+}
+
+/** A promise to be settled by hand. */
+export function deferredPromise<T = void>(): {
+  promise: Promise<T>
+  resolve(value: T): void
+  reject(error: Error): void
+} {
+  return Promise.withResolvers ? Promise.withResolvers<T>() : byHand<T>()
+}
+
+function byHand<T>(): { promise: Promise<T>; resolve(value: T): void; reject(error: Error): void } {
+  let resolve: (value: T) => void = () => {}
+  let reject: (error: Error) => void = () => {}
+  const promise = new Promise<T>((res, rej) => {
+    resolve = res
+    reject = rej
+  })
+  return { promise, resolve, reject }
+}
