@@ -42,7 +42,9 @@ describe('development mode', () => {
 
   it('finds a question that is worded by the clock', async () => {
     let n = 0
-    expect(await difference((ctx) => ctx.ask('q', textQuestion(`It is ${n++}`)))).toContain('form "q" with another wording')
+    expect(await difference((ctx) => ctx.ask('q', textQuestion(`It is ${n++}`)))).toContain(
+      'form "q" with another wording',
+    )
   })
 
   it('finds a result that is not the same', async () => {

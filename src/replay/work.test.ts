@@ -46,7 +46,7 @@ describe('R4 by name', () => {
     for (const handler of handlers) {
       const report = await replayFlow(handler).round()
       expect(refusal(report)).toBe('REPLAY_NAME_REUSED')
-      expect(messageOf(report)).toContain('`item:${id}`')
+      expect(messageOf(report)).toMatch(/`item:\$\{id\}`/)
     }
   })
 
@@ -187,7 +187,12 @@ describe('R7 at least once, under one key', () => {
 
   it('R7 has another key in another flow', async () => {
     const keyOf = async (seed: string) =>
-      returned(await replayFlow((ctx) => ctx.effect('e', ({ key }) => key), { anchored: true, journal: { seed } }).round())
+      returned(
+        await replayFlow((ctx) => ctx.effect('e', ({ key }) => key), {
+          anchored: true,
+          journal: { seed },
+        }).round(),
+      )
     expect(await keyOf('one')).not.toBe(await keyOf('two'))
     expect(await keyOf('one')).toBe(await keyOf('one'))
   })
@@ -203,7 +208,14 @@ describe('R7 at least once, under one key', () => {
         throw new DiskFull('no space')
       })
       const error = await failing.catch((caught: unknown) => caught)
-      seen.push(error instanceof Error && { ...error, name: error.name, message: error.message, own: error instanceof DiskFull })
+      seen.push(
+        error instanceof Error && {
+          ...error,
+          name: error.name,
+          message: error.message,
+          own: error instanceof DiskFull,
+        },
+      )
       await ctx.ask('q', textQuestion())
     })
     await flow.round()

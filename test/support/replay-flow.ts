@@ -143,10 +143,6 @@ export function deferredPromise<T = void>(): {
   resolve(value: T): void
   reject(error: Error): void
 } {
-  return Promise.withResolvers ? Promise.withResolvers<T>() : byHand<T>()
-}
-
-function byHand<T>(): { promise: Promise<T>; resolve(value: T): void; reject(error: Error): void } {
   let resolve: (value: T) => void = () => {}
   let reject: (error: Error) => void = () => {}
   const promise = new Promise<T>((res, rej) => {
