@@ -1,13 +1,20 @@
 import { defineConfig } from 'vitest/config'
 
 // Plain and JSON reports: the second is what `npm run coverage:spec` reads.
+const src = (file: string): string => new URL(`./src/${file}.ts`, import.meta.url).pathname
+
 export default defineConfig({
+  resolve: {
+    alias: [
+      { find: /^rondo$/, replacement: src('index') },
+      { find: /^rondo\/(testing|client|forms)$/, replacement: src('$1') },
+    ],
+  },
   test: {
     include: ['src/**/*.test.ts', 'test/**/*.test.ts', 'examples/**/*.test.ts'],
     exclude: ['**/node_modules/**', 'dist/**', '**/*.long.test.ts'],
     testTimeout: 20_000,
     hookTimeout: 60_000,
     reporters: ['default', ['json', { outputFile: 'test-report.json' }]],
-    env: { RONDO_QUIET: '1' },
   },
 })

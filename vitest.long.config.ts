@@ -1,12 +1,20 @@
 import { defineConfig } from 'vitest/config'
 
 // The long forms of the suites under test/: `npm run test:security`, `npm run test:chaos`.
+const src = (file: string): string => new URL(`./src/${file}.ts`, import.meta.url).pathname
+
 export default defineConfig({
+  resolve: {
+    alias: [
+      { find: /^rondo$/, replacement: src('index') },
+      { find: /^rondo\/(testing|client|forms)$/, replacement: src('$1') },
+    ],
+  },
   test: {
     include: ['test/**/*.test.ts'],
     testTimeout: 1_800_000,
     hookTimeout: 120_000,
     fileParallelism: false,
-    env: { RONDO_LONG: '1', RONDO_QUIET: '1' },
+    env: { RONDO_LONG: '1' },
   },
 })

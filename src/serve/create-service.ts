@@ -23,6 +23,7 @@ export interface ServiceOptions {
   readonly pageSize: number
   readonly listCache: CacheHint
   readonly changes: ChangeBus
+  drain(): void
 }
 
 export interface OpenService extends Service {
@@ -45,6 +46,7 @@ export function createService(options: ServiceOptions): OpenService {
     get draining() {
       return host.draining
     },
+    drain: options.drain,
     paramHeaders: registry.paramHeaders,
     answer(call, principal, line) {
       switch (call.kind) {

@@ -1,0 +1,30 @@
+import { createServer, type ServerOptions } from 'rondo'
+import { z } from 'zod'
+
+const login = z.object({ name: z.string() })
+
+/** The old release asks for two accounts … */
+export function releaseOne(options?: Partial<ServerOptions>) {
+  const server = createServer({ name: 'accounts', version: '1.0.0', ...options })
+  server.tool('link_accounts', { version: '1' }, async (_args, ctx) => {
+    const [github, google] = await Promise.all([
+      ctx.ask('github_login', { message: 'Your GitHub user name?', schema: login }),
+      ctx.ask('google_login', { message: 'Your Google account?', schema: login }),
+    ])
+    return `Linked ${github.name} and ${google.name}.`
+  })
+  return server
+}
+
+/** … the new one for another second account. A call that began on the old release goes on here and asks only that. */
+export function releaseTwo(options?: Partial<ServerOptions>) {
+  const server = createServer({ name: 'accounts', version: '2.0.0', ...options })
+  server.tool('link_accounts', { version: '2' }, async (_args, ctx) => {
+    const [github, microsoft] = await Promise.all([
+      ctx.ask('github_login', { message: 'Your GitHub user name?', schema: login }),
+      ctx.ask('microsoft_login', { message: 'Your Microsoft account?', schema: login }),
+    ])
+    return `Linked ${github.name} and ${microsoft.name}.`
+  })
+  return server
+}

@@ -1,0 +1,22 @@
+import { createServer, type ServerOptions } from 'rondo'
+import { z } from 'zod'
+
+/** Long work in steps: an instance that is too busy hands the call back between two of them, with all it has done. */
+export function indexer(work: (shard: number) => Promise<number>, options?: Partial<ServerOptions>) {
+  const server = createServer({
+    name: 'indexer',
+    version: '1.0.0',
+    shed: { eventLoopDelayMs: 200 },
+    maxRoundMs: 20_000,
+    ...options,
+  })
+  server.tool('index', { input: z.object({ shards: z.int().max(50) }) }, async ({ shards }, ctx) => {
+    let documents = 0
+    for (let shard = 0; shard < shards; shard++) {
+      documents += await ctx.step(`shard:${shard}`, () => work(shard))
+      ctx.progress(shard + 1, shards)
+    }
+    return `Indexed ${documents} documents.`
+  })
+  return server
+}

@@ -1,0 +1,15 @@
+import { toStandardJsonSchema } from '@valibot/to-json-schema'
+import { createServer, type ServerOptions } from 'rondo'
+import * as v from 'valibot'
+
+/** Any Standard Schema that tells its JSON Schema will do; valibot needs its converter around it. */
+export function greeter(options?: Partial<ServerOptions>) {
+  const server = createServer({ name: 'greeter', version: '1.0.0', ...options })
+  const input = toStandardJsonSchema(v.object({ greeting: v.optional(v.string(), 'Hello') }))
+  const who = toStandardJsonSchema(v.object({ name: v.pipe(v.string(), v.minLength(1)) }))
+  server.tool('greet', { input }, async ({ greeting }, ctx) => {
+    const { name } = await ctx.ask('who', { message: 'Whom?', schema: who })
+    return `${greeting}, ${name}!`
+  })
+  return server
+}

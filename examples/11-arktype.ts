@@ -1,0 +1,16 @@
+import { type } from 'arktype'
+import { createServer, type ServerOptions } from 'rondo'
+
+const input = type({ table: "'users' | 'orders'" })
+const output = type({ table: 'string', rows: 'number' })
+const limit = type({ rows: '1 <= number.integer <= 1000' })
+
+/** arktype schemas, and a structured result that is checked against the output schema. */
+export function exporter(options?: Partial<ServerOptions>) {
+  const server = createServer({ name: 'exporter', version: '1.0.0', ...options })
+  server.tool('export_table', { input, output }, async ({ table }, ctx) => {
+    const { rows } = await ctx.ask('limit', { message: `How many rows of ${table}?`, schema: limit })
+    return { table, rows }
+  })
+  return server
+}

@@ -1,0 +1,152 @@
+/**
+ * `createServer`: what is declared, what carries it, and the entrances, put together.
+ */
+
+import type { FlowHost } from '../carry/flow-host.ts'
+import { createPlatform } from '../carry/platform.ts'
+import type { Listing } from '../protocol/call.ts'
+import { type KeyHolder } from '../seal/key-holder.ts'
+import { resolveKeys } from '../seal/key-source.ts'
+import { createRegistry, type Registry } from '../tool/registry.ts'
+import { createChangeBus } from './change-bus.ts'
+import { createService, type OpenService } from './create-service.ts'
+import { createFetch, type Fetch } from './fetch.ts'
+import { createExchange } from './http.ts'
+import { createLog } from './log.ts'
+import { type Listening, type ListenOptions, listen } from './node.ts'
+import { createNodeHandler, type NodeHandler, type NodeHandlerOptions } from './node-handler.ts'
+import { assertIdentity, resolveLimits, type ServerOptions } from './options.ts'
+import { createOverload } from './overload.ts'
+import { serveStdio, type StdioOptions } from './stdio.ts'
+
+export interface Server {
+  /** Declares a tool. Its handler may ask in the middle. */
+  readonly tool: Registry['tool']
+  /** Declares a prompt. */
+  readonly prompt: Registry['prompt']
+  /** Declares a resource with a fixed URI. */
+  readonly resource: Registry['resource']
+  /** Declares resources by a URI template (RFC 6570). */
+  readonly template: Registry['template']
+  /** Takes back a declaration. */
+  remove(listing: Listing, name: string): boolean
+  /** Tells subscribers that a resource has new content. */
+  updated(uri: string): void
+  /** The web-standard entrance: for Hono, Workers, Deno, Bun, Next.js. */
+  readonly fetch: Fetch
+  /** Serves over node:http. Loopback and port 3000 unless told otherwise. */
+  listen(options?: Pick<ListenOptions, 'port' | 'host' | 'path'> & Partial<ListenOptions>): Promise<Listening>
+  /** A `(req, res)` handler, for Express and other servers over node:http. */
+  nodeHandler(options?: NodeHandlerOptions): NodeHandler
+  /** Serves one client over stdin and stdout. Resolves when the client has gone. */
+  stdio(options?: StdioOptions): Promise<void>
+  /** From now on calls in flight are handed back at their next boundary and new ones are refused. */
+  drain(): void
+  /** Drains, ends everything that is open, and lets go of timers. */
+  close(): Promise<void>
+}
+
+interface Draining {
+  value: boolean
+}
+
+function createHost(options: ServerOptions, keys: KeyHolder, draining: Draining): FlowHost & { close(): void } {
+  const platform = createPlatform(options)
+  const overload = createOverload(options.shed, platform.now)
+  return {
+    audience: options.audience ?? options.name,
+    keys,
+    limits: resolveLimits(options.limits),
+    platform,
+    dev: options.dev ?? false,
+    log: createLog(options.log, undefined, platform.now),
+    get draining() {
+      return draining.value
+    },
+    overloaded: overload.overloaded,
+    maxRoundMs: options.maxRoundMs ?? Number.POSITIVE_INFINITY,
+    close: overload.close,
+  }
+}
+
+function toService(options: ServerOptions, host: FlowHost, registry: Registry, draining: Draining): OpenService {
+  const { name, version, title, instructions, pageSize = 1000 } = options
+  const scope = options.authenticate ? 'private' : 'public'
+  return createService({
+    host,
+    registry,
+    serverInfo: title === undefined ? { name, version } : { name, title, version },
+    instructions,
+    pageSize,
+    listCache: options.listCache ?? { ttlMs: 60_000, scope },
+    changes: options.changes ?? createChangeBus(),
+    drain: () => {
+      draining.value = true
+    },
+  })
+}
+
+/** Declaring is done through the registry; lists are made anew and subscribers hear of it. */
+function declaring(registry: Registry, changed: (listing: Listing) => void): Pick<Server, 'tool' | 'prompt' | 'resource' | 'template' | 'remove'> {
+  return {
+    tool(name, definition, handler) {
+      registry.tool(name, definition, handler)
+      changed('tools')
+    },
+    prompt(name, definition, handler) {
+      registry.prompt(name, definition, handler)
+      changed('prompts')
+    },
+    resource(uri, definition, handler) {
+      registry.resource(uri, definition, handler)
+      changed('resources')
+    },
+    template(uriTemplate, definition, handler) {
+      registry.template(uriTemplate, definition, handler)
+      changed('templates')
+    },
+    remove(listing, name) {
+      const removed = registry.remove(listing, name)
+      if (removed) changed(listing)
+      return removed
+    },
+  }
+}
+
+/** Makes a server. It serves nothing until `listen`, `stdio`, `fetch` or `nodeHandler` is used. */
+export function createServer(options: ServerOptions): Server {
+  assertIdentity(options)
+  const draining: Draining = { value: false }
+  const keys = resolveKeys(options.keys)
+  const host = createHost(options, keys, draining)
+  const registry = createRegistry()
+  const service = toService(options, host, registry, draining)
+  const http = { ...options, onError: (error: unknown) => host.log({ event: 'warning', message: String(error) }) }
+  const exchange = createExchange(service, http)
+  const open = new Set<Listening>()
+
+  return {
+    ...declaring(registry, service.changed),
+    updated: (uri) => service.changes.publish({ kind: 'resource', uri }),
+    fetch: createFetch(exchange, options),
+    nodeHandler: (handlerOptions) => createNodeHandler(exchange, handlerOptions),
+    async listen(listenOptions) {
+      await keys.ready()
+      const listening = await listen(service, { ...http, ...listenOptions })
+      open.add(listening)
+      return listening
+    },
+    async stdio(stdioOptions) {
+      await keys.ready()
+      await serveStdio(service, stdioOptions)
+    },
+    drain: service.drain,
+    async close() {
+      service.drain()
+      await Promise.all(Array.from(open, (listening) => listening.close()))
+      exchange.endSubscriptions()
+      keys.close()
+      host.close()
+    },
+  }
+}
