@@ -1,0 +1,223 @@
+/**
+ * One list of flows that every carrier must run alike (R10): the same result, the same effects under the same keys.
+ *
+ * A scenario declares its handler on a server it is given and tells what a user would answer. It knows nothing of how
+ * questions travel.
+ */
+
+import type { Server } from 'rondo'
+import { cancel, decline, type Script } from 'rondo/testing'
+import { z } from 'zod'
+
+export interface World {
+  /** What reached the world outside, in order: the effect's name and its key. */
+  readonly effects: { name: string; key: string }[]
+  /** Steps that really ran. */
+  readonly steps: string[]
+}
+
+export interface Scenario {
+  readonly name: string
+  readonly method: 'tools/call' | 'prompts/get' | 'resources/read'
+  readonly target: string
+  readonly args?: Readonly<Record<string, unknown>>
+  readonly script: Script
+  /** The text of the final result. */
+  readonly text: string
+  readonly isError?: true
+  /** Names of the effects that reach the world. */
+  readonly effects: readonly string[]
+  declare(server: Server, world: World): void
+}
+
+export function createWorld(): World {
+  return { effects: [], steps: [] }
+}
+
+const value = z.object({ value: z.string() })
+
+function touch(world: World, name: string): (info: { key: string }) => string {
+  return ({ key }) => {
+    world.effects.push({ name, key })
+    return `${name} done`
+  }
+}
+
+export const scenarios: readonly Scenario[] = [
+  {
+    name: 'plain',
+    method: 'tools/call',
+    target: 'plain',
+    args: { n: 2 },
+    script: {},
+    text: '4',
+    effects: [],
+    declare: (server) => server.tool('plain', { input: z.object({ n: z.number() }) }, ({ n }) => String(n * 2)),
+  },
+  {
+    name: 'one question',
+    method: 'tools/call',
+    target: 'ask',
+    script: { name: { value: 'Ada' } },
+    text: 'Hello Ada',
+    effects: [],
+    declare: (server) =>
+      server.tool('ask', {}, async (_args, ctx) => {
+        const { value: name } = await ctx.ask('name', { message: 'Name?', schema: value })
+        return `Hello ${name}`
+      }),
+  },
+  {
+    name: 'three rounds',
+    method: 'tools/call',
+    target: 'three',
+    script: { a: { value: '1' }, b: { value: '2' }, c: { value: '3' } },
+    text: '1 2 3',
+    effects: [],
+    declare: (server) =>
+      server.tool('three', {}, async (_args, ctx) => {
+        const parts = []
+        for (const key of ['a', 'b', 'c']) parts.push((await ctx.ask(key, { message: key, schema: value })).value)
+        return parts.join(' ')
+      }),
+  },
+  {
+    name: 'parallel questions beside a step',
+    method: 'tools/call',
+    target: 'parallel',
+    script: { left: { value: 'L' }, right: { value: 'R' } },
+    text: 'L step R',
+    effects: [],
+    declare: (server, world) =>
+      server.tool('parallel', {}, async (_args, ctx) => {
+        const [left, step, right] = await Promise.all([
+          ctx.ask('left', { message: 'Left?', schema: value }),
+          ctx.step('middle', () => {
+            world.steps.push('middle')
+            return 'step'
+          }),
+          ctx.ask('right', { message: 'Right?', schema: value }),
+        ])
+        return `${left.value} ${step} ${right.value}`
+      }),
+  },
+  {
+    name: 'an effect before a question and one after',
+    method: 'tools/call',
+    target: 'effects',
+    script: { sure: { confirm: true } },
+    text: 'reserve done, charge done',
+    effects: ['reserve', 'charge'],
+    declare: (server, world) =>
+      server.tool('effects', {}, async (_args, ctx) => {
+        const first = await ctx.effect('reserve', touch(world, 'reserve'))
+        if (!(await ctx.confirm('sure', 'Charge the card?'))) return 'not charged'
+        return `${first}, ${await ctx.effect('charge', touch(world, 'charge'))}`
+      }),
+  },
+  {
+    name: 'decline',
+    method: 'tools/call',
+    target: 'decline',
+    script: { name: decline },
+    text: 'The user declined to answer "name". Nothing more was done.',
+    isError: true,
+    effects: [],
+    declare: (server, world) =>
+      server.tool('decline', {}, async (_args, ctx) => {
+        await ctx.ask('name', { message: 'Name?', schema: value })
+        return ctx.effect('never', touch(world, 'never'))
+      }),
+  },
+  {
+    name: 'cancel, caught by the author',
+    method: 'tools/call',
+    target: 'cancel',
+    script: { name: cancel },
+    text: 'cancel, then save done',
+    effects: ['save'],
+    declare: (server, world) =>
+      server.tool('cancel', {}, async (_args, ctx) => {
+        const { action } = await ctx.elicit('name', { message: 'Name?', schema: value })
+        return `${action}, then ${await ctx.effect('save', touch(world, 'save'))}`
+      }),
+  },
+  {
+    name: 'a step that fails, caught and replayed',
+    method: 'tools/call',
+    target: 'fails',
+    script: { go: { confirm: true } },
+    text: 'no disk true',
+    effects: [],
+    declare: (server, world) =>
+      server.tool('fails', {}, async (_args, ctx) => {
+        const problem = await ctx
+          .step('write', () => {
+            world.steps.push('write')
+            throw new Error('no disk')
+          })
+          .catch((error: Error) => error.message)
+        return `${problem} ${await ctx.confirm('go', 'Go on without?')}`
+      }),
+  },
+  {
+    name: 'sampling and roots',
+    method: 'tools/call',
+    target: 'model',
+    script: {
+      capital: { role: 'assistant', content: { type: 'text', text: 'Paris' }, model: 'm' },
+      roots: { roots: [{ uri: 'file:///home' }] },
+    },
+    text: 'Paris file:///home',
+    effects: [],
+    declare: (server) =>
+      server.tool('model', {}, async (_args, ctx) => {
+        const message = { role: 'user', content: { type: 'text', text: 'Capital of France?' } }
+        const [answer, roots] = await Promise.all([
+          ctx.sample('capital', { messages: [message], maxTokens: 10 }),
+          ctx.roots(),
+        ])
+        return `${(answer.content as { text: string }).text} ${roots[0]?.uri}`
+      }),
+  },
+  {
+    name: 'what is drawn stays',
+    method: 'tools/call',
+    target: 'drawn',
+    script: { go: { confirm: true } },
+    text: 'the same',
+    effects: [],
+    declare: (server) =>
+      server.tool('drawn', {}, async (_args, ctx) => {
+        const drawn = [ctx.now(), ctx.uuid(), ctx.random()].join()
+        const before = await ctx.step('drawn', () => drawn)
+        await ctx.confirm('go', 'Go on?')
+        return before === drawn ? 'the same' : 'changed'
+      }),
+  },
+  {
+    name: 'a prompt that asks',
+    method: 'prompts/get',
+    target: 'summary',
+    script: { tone: { value: 'terse' } },
+    text: 'Summarise, terse',
+    effects: [],
+    declare: (server) =>
+      server.prompt('summary', {}, async (_args, ctx) => {
+        const { value: tone } = await ctx.ask('tone', { message: 'Tone?', schema: value })
+        return `Summarise, ${tone}`
+      }),
+  },
+  {
+    name: 'a resource that asks',
+    method: 'resources/read',
+    target: 'notes://today',
+    script: { read: { confirm: true } },
+    text: 'Buy milk',
+    effects: [],
+    declare: (server) =>
+      server.resource('notes://today', { name: 'Today' }, async (_uri, ctx) =>
+        (await ctx.confirm('read', 'Read the notes?')) ? 'Buy milk' : 'private',
+      ),
+  },
+]

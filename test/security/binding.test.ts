@@ -1,0 +1,153 @@
+/**
+ * What a captured state is good for: nothing, except the call it was made for. Each row of the matrix is the same attack
+ * with one thing changed; the control row changes nothing and goes through.
+ */
+
+import { createServer, generateKey, type ServerOptions } from 'rondo'
+import { createBench, type BenchOptions, type TestBench, type TestCall, type TestRound } from 'rondo/testing'
+import { describe, expect, it } from 'vitest'
+import { z } from 'zod'
+
+const REFUSAL = { kind: 'error', code: -32602, message: 'Invalid or expired requestState', data: undefined }
+const alice = { subject: 'alice', issuer: 'https://id.example', client: 'app' }
+
+function bank(bench: BenchOptions, overrides: Partial<ServerOptions> = {}) {
+  const server = createServer({ name: 'bank', version: '1.0.0', ...bench, ...overrides })
+  const input = z.object({ to: z.string(), amount: z.number().optional() })
+  for (const tool of ['transfer', 'transfer_all']) {
+    server.tool(tool, { input }, async ({ to }, ctx) =>
+      (await ctx.confirm('sure', `Send to ${to}?`)) ? `sent to ${to}` : 'not sent',
+    )
+  }
+  server.prompt('transfer', { input: z.object({ to: z.string() }) }, async ({ to }, ctx) =>
+    (await ctx.confirm('sure', `Send to ${to}?`)) ? `sent to ${to}` : 'not sent',
+  )
+  return server
+}
+
+interface Captured {
+  bench: TestBench
+  state: string
+}
+
+async function capture(make = bank): Promise<Captured> {
+  const bench = createBench((options) => make(options))
+  const call = bench.tool('transfer', { to: 'bob' }, { principal: alice })
+  await call.next()
+  return { bench, state: call.state ?? '' }
+}
+
+/** Presents the state on a call as if its question had been shown there. */
+async function present(call: TestCall, state: string): Promise<TestRound> {
+  call.state = state
+  return call.next({ sure: { confirm: true } })
+}
+
+describe('binding matrix', () => {
+  it('control: goes on where nothing was changed', async () => {
+    const { bench, state } = await capture()
+    const round = await present(bench.tool('transfer', { to: 'bob' }, { principal: alice }), state)
+    expect(round).toMatchObject({ kind: 'complete', text: 'sent to bob' })
+  })
+
+  const others: [string, (bench: TestBench) => TestCall][] = [
+    ['B7 other arguments', (b) => b.tool('transfer', { to: 'mallory' }, { principal: alice })],
+    ['B7 an argument more', (b) => b.tool('transfer', { to: 'bob', amount: 1 }, { principal: alice })],
+    ['B7 another tool', (b) => b.tool('transfer_all', { to: 'bob' }, { principal: alice })],
+    ['B7 another method of the same name', (b) => b.prompt('transfer', { to: 'bob' }, { principal: alice })],
+    ['B5 another subject', (b) => b.tool('transfer', { to: 'bob' }, { principal: { ...alice, subject: 'eve' } })],
+    ['B5 another issuer', (b) => b.tool('transfer', { to: 'bob' }, { principal: { ...alice, issuer: 'https://evil.example' } })],
+    ['B5 another client', (b) => b.tool('transfer', { to: 'bob' }, { principal: { ...alice, client: 'other' } })],
+    ['B5 no principal at all', (b) => b.tool('transfer', { to: 'bob' })],
+  ]
+  it.each(others)('%s: refused', async (_name, call) => {
+    const { bench, state } = await capture()
+    expect(await present(call(bench), state)).toEqual(REFUSAL)
+    expect(bench.events.at(-1)).toMatchObject({ event: 'state_refused' })
+  })
+
+  it('B5 a state of nobody is refused to somebody', async () => {
+    const { bench } = await capture()
+    const call = bench.tool('transfer', { to: 'bob' })
+    await call.next()
+    expect(await present(call.as(alice), call.state ?? '')).toEqual(REFUSAL)
+  })
+
+  it('B6 refused after its time, in the round and in the flow', async () => {
+    const { bench, state } = await capture((options) => bank(options, { limits: { roundTtlMs: 1000 } }))
+    bench.clock.advance(999)
+    const call = bench.tool('transfer', { to: 'bob' }, { principal: alice })
+    expect(await present(call, state)).toMatchObject({ kind: 'complete' })
+    bench.clock.advance(1)
+    expect(await present(call, state)).toEqual(REFUSAL)
+  })
+
+  it('B6 a flow ends at its lifetime though every round was in time', async () => {
+    const make = (options: BenchOptions) => {
+      const server = createServer({ name: 'slow', version: '1', ...options, limits: { roundTtlMs: 1000, flowTtlMs: 1500 } })
+      server.tool('two', {}, async (_args, ctx) => {
+        await ctx.confirm('a', 'A?')
+        await ctx.confirm('b', 'B?')
+        return 'done'
+      })
+      return server
+    }
+    const bench = createBench(make)
+    const call = bench.tool('two')
+    await call.next()
+    bench.clock.advance(900)
+    await call.next({ a: { confirm: true } })
+    bench.clock.advance(700)
+    expect(await call.next({ b: { confirm: true } })).toEqual(REFUSAL)
+  })
+
+  it('B4 another service with the same key, and the same service with another key: refused', async () => {
+    const { state, bench } = await capture()
+    const from = (overrides: Partial<ServerOptions>) =>
+      createBench((options) => bank({ ...options, now: () => bench.clock.now }, overrides)).tool(
+        'transfer',
+        { to: 'bob' },
+        { principal: alice },
+      )
+    expect(await present(from({ keys: generateKey('bench') }), state)).toEqual(REFUSAL)
+    const sharing = createBench((options) => bank(options, { keys: 'shared:MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE=' }))
+    const original = sharing.tool('transfer', { to: 'bob' }, { principal: alice })
+    await original.next()
+    const elsewhere = createBench((options) =>
+      bank(options, { keys: 'shared:MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE=', audience: 'another' }),
+    )
+    const thief = elsewhere.tool('transfer', { to: 'bob' }, { principal: alice })
+    expect(await present(thief, original.state ?? '')).toEqual(REFUSAL)
+  })
+
+  it('B4 P17 every way to fail gives the same bytes', async () => {
+    const { bench, state } = await capture()
+    const seen = new Set<string>()
+    const last = state.at(-1) === 'A' ? 'B' : 'A'
+    for (const forged of ['', 'x', 'r1.', 'r1.AAAA', state.slice(0, -1), `${state}A`, `${state} `, state.slice(0, -1) + last, `r2.${state.slice(3)}`, 'r1.'.padEnd(70_000, 'A')]) {
+      const round = await present(bench.tool('transfer', { to: 'bob' }, { principal: alice }), forged)
+      seen.add(JSON.stringify(round))
+    }
+    seen.add(JSON.stringify(await present(bench.tool('transfer', { to: 'eve' }, { principal: alice }), state)))
+    expect([...seen]).toEqual([JSON.stringify(REFUSAL)])
+  })
+
+  it('B9 a key that was rotated goes on opening what it sealed until it is dropped', async () => {
+    const [old, fresh] = [generateKey('old'), generateKey('fresh')]
+    let keys = old
+    const bench = createBench((options) => bank(options, { keys }))
+    const call = bench.tool('transfer', { to: 'bob' }, { principal: alice })
+    await call.next()
+    const phases: [string, TestRound['kind']][] = [
+      [`${old},${fresh}`, 'complete'],
+      [`${fresh},${old}`, 'complete'],
+      [fresh, 'error'],
+    ]
+    for (const [phase, kind] of phases) {
+      keys = phase
+      const state = call.state
+      expect((await call.otherInstance().next({ sure: { confirm: true } })).kind).toBe(kind)
+      call.state = state
+    }
+  })
+})
