@@ -43,6 +43,7 @@ export function createService(options: ServiceOptions): OpenService {
     serverInfo,
     supportedVersions: SUPPORTED_VERSIONS,
     changes,
+    changeKinds: ['tools', 'prompts', 'resources', 'resource'],
     get draining() {
       return host.draining
     },

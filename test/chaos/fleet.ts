@@ -1,0 +1,64 @@
+/**
+ * A few server processes behind a list that a balancer reads, and the means to hurt them.
+ */
+
+import { type ChildProcess, fork } from 'node:child_process'
+import { once } from 'node:events'
+
+export interface Fleet {
+  /** Where requests may go; instances come and go in place. */
+  readonly targets: URL[]
+  /** Kills one instance as a machine that loses power would, and starts another in its place. */
+  kill(index: number): Promise<void>
+  /** Takes one instance out of the list, lets it drain, and starts another in its place; `env` holds from now on. */
+  replace(index: number, env?: Record<string, string>): Promise<void>
+  readonly kills: number
+  stop(): Promise<void>
+}
+
+const SCRIPT = new URL('./order-server.js', import.meta.url)
+
+async function start(env: Record<string, string>): Promise<{ child: ChildProcess; url: URL }> {
+  const child = fork(SCRIPT, { env: { ...process.env, ...env }, execArgv: [], stdio: ['ignore', 'ignore', 'inherit', 'ipc'] })
+  const [message] = (await once(child, 'message')) as [{ port: number }]
+  return { child, url: new URL(`http://127.0.0.1:${message.port}/mcp`) }
+}
+
+export async function startFleet(size: number, env: Record<string, string>): Promise<Fleet> {
+  const started = await Promise.all(Array.from({ length: size }, () => start(env)))
+  const children = started.map(({ child }) => child)
+  const targets = started.map(({ url }) => url)
+  let kills = 0
+
+  let current = env
+  const renew = async (index: number): Promise<void> => {
+    const { child, url } = await start(current)
+    children[index] = child
+    targets[index] = url
+  }
+
+  return {
+    targets,
+    get kills() {
+      return kills
+    },
+    async kill(index) {
+      kills += 1
+      children[index]?.kill('SIGKILL')
+      await renew(index)
+    },
+    async replace(index, overrides) {
+      const old = children[index]
+      current = { ...current, ...overrides }
+      await renew(index)
+      old?.kill('SIGTERM')
+      if (old && old.exitCode === null) await once(old, 'exit')
+    },
+    async stop() {
+      const alive = children.filter((child) => child.exitCode === null && child.signalCode === null)
+      const gone = alive.map((child) => once(child, 'exit'))
+      for (const child of alive) child.kill('SIGKILL')
+      await Promise.all(gone)
+    },
+  }
+}

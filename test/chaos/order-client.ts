@@ -1,0 +1,84 @@
+/**
+ * A client that orders: repeats a request whose reply got lost, answers what it is asked, and counts its rounds.
+ */
+
+import { Agent, request } from 'node:http'
+
+export interface Order {
+  readonly text: string
+  readonly rounds: number
+  /** Requests that had to be sent again. */
+  readonly repeats: number
+}
+
+interface Reply {
+  readonly result?: {
+    readonly resultType: string
+    readonly content?: readonly { readonly text: string }[]
+    readonly inputRequests?: Readonly<Record<string, unknown>>
+    readonly requestState?: string
+  }
+  readonly error?: { readonly code: number; readonly message: string }
+}
+
+const ANSWERS: Readonly<Record<string, unknown>> = {
+  address: { action: 'accept', content: { value: 'Ulm' } },
+  sure: { action: 'accept', content: { confirm: true } },
+}
+const META = {
+  'io.modelcontextprotocol/protocolVersion': '2026-07-28',
+  'io.modelcontextprotocol/clientCapabilities': { elicitation: {} },
+}
+const MAX_ROUNDS = 12
+const MAX_REPEATS = 200
+
+function post(url: URL, tool: string, body: string, agent: Agent): Promise<{ status: number; text: string }> {
+  const headers = {
+    'content-type': 'application/json',
+    accept: 'application/json, text/event-stream',
+    'mcp-protocol-version': '2026-07-28',
+    'mcp-method': 'tools/call',
+    'mcp-name': tool,
+  }
+  return new Promise((resolve, reject) => {
+    const req = request(url, { method: 'POST', headers, agent }, (res) => {
+      let text = ''
+      res.setEncoding('utf8')
+      res.on('data', (chunk: string) => {
+        text += chunk
+      })
+      res.on('end', () => resolve({ status: res.statusCode ?? 0, text }))
+      res.on('error', reject)
+      res.on('aborted', () => reject(new Error('aborted')))
+    })
+    req.on('error', reject).end(body)
+  })
+}
+
+/** Sends until somebody answers: a dead or draining instance is the balancer's problem, not the user's. */
+async function insist(send: () => Promise<{ status: number; text: string }>): Promise<{ reply: Reply; repeats: number }> {
+  for (let repeats = 0; repeats < MAX_REPEATS; repeats++) {
+    const got = await send().catch(() => undefined)
+    if (got && got.status !== 502 && got.status !== 503) return { reply: JSON.parse(got.text), repeats }
+    await new Promise((resolve) => setTimeout(resolve, 10))
+  }
+  throw new Error(`no answer after ${MAX_REPEATS} tries`)
+}
+
+export async function placeOrder(url: URL, tool: string, order: number, agent: Agent): Promise<Order> {
+  let extra: Record<string, unknown> = {}
+  let repeats = 0
+  for (let round = 1; round <= MAX_ROUNDS; round++) {
+    const params = { name: tool, arguments: { order }, ...extra, _meta: META }
+    const body = JSON.stringify({ jsonrpc: '2.0', id: round, method: 'tools/call', params })
+    const sent = await insist(() => post(url, tool, body, agent))
+    repeats += sent.repeats
+    const { result, error } = sent.reply
+    if (error || !result) throw new Error(`order ${order}, round ${round}: ${error?.message ?? 'no result'}`)
+    if (result.resultType === 'complete') return { text: result.content?.[0]?.text ?? '', rounds: round, repeats }
+    const asked = Object.keys(result.inputRequests ?? {})
+    extra = { requestState: result.requestState }
+    if (asked.length > 0) extra.inputResponses = Object.fromEntries(asked.map((key) => [key, ANSWERS[key]]))
+  }
+  throw new Error(`order ${order}: not done after ${MAX_ROUNDS} rounds`)
+}

@@ -1,0 +1,46 @@
+/**
+ * One instance of the fleet that the chaos tests kill. Orders reserve, ask twice, and charge; what they do to the world
+ * goes to the downstream at DOWNSTREAM, with the effect's key. `order_unsafe` does the same without the checkpoint
+ * before its first effect: the negative control.
+ */
+
+import { request } from 'node:http'
+import { createServer } from '../../dist/index.js'
+
+const { DOWNSTREAM, RELEASE = '1' } = process.env
+
+function post(body) {
+  return new Promise((resolve, reject) => {
+    const req = request(DOWNSTREAM, { method: 'POST', headers: { 'content-type': 'application/json' } }, (res) => {
+      res.resume().on('end', () => resolve(res.statusCode))
+    })
+    req.on('error', reject).end(JSON.stringify(body))
+  })
+}
+
+const text = { type: 'object', properties: { value: { type: 'string' } }, required: ['value'] }
+const input = { type: 'object', properties: { order: { type: 'integer' } }, required: ['order'] }
+const server = createServer({ name: 'orders', version: RELEASE, log: 'off', limits: { maxRounds: 64 } })
+
+async function rest(order, ctx) {
+  const { value: address } = await ctx.ask('address', { message: `Where does order ${order} go?`, schema: text })
+  const sure = await ctx.confirm('sure', `Charge order ${order}?`)
+  if (!sure) return 'not charged'
+  await ctx.effect('charge', ({ key }) => post({ order, effect: 'charge', key }))
+  return `order ${order} goes to ${address}`
+}
+
+server.tool('order', { input, version: RELEASE }, async ({ order }, ctx) => {
+  await ctx.effect('reserve', ({ key }) => post({ order, effect: 'reserve', key }))
+  return rest(order, ctx)
+})
+
+server.tool('order_unsafe', { input }, async ({ order }, ctx) => {
+  const key = ctx.uuid('reserve')
+  await ctx.step('reserve', () => post({ order, effect: 'reserve', key }))
+  return rest(order, ctx)
+})
+
+const { port } = await server.listen({ port: 0 })
+process.send?.({ port })
+process.on('disconnect', () => process.exit(0))
