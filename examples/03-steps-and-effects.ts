@@ -17,11 +17,17 @@ export function createProvider() {
 /** A step is remembered; an effect is remembered and has one key in every attempt. */
 export function shop(provider = createProvider(), options?: Partial<ServerOptions>) {
   const server = createServer({ name: 'shop', version: '1.0.0', ...options })
-  server.tool('buy', { description: 'Buy an item', input: z.object({ item: z.string() }) }, async ({ item }, ctx) => {
-    const cents = await ctx.step('price', () => provider.price(item))
-    if (!(await ctx.confirm('pay', `Pay ${cents} cents for ${item}?`))) return 'Nothing was charged.'
-    const { receipt } = await ctx.effect('charge', ({ key }) => provider.charge(cents, { idempotencyKey: key }))
-    return `Bought ${item} for ${cents} cents, receipt ${receipt}.`
-  })
+  server.tool(
+    'buy',
+    { description: 'Buy an item', input: z.object({ item: z.string() }) },
+    async ({ item }, ctx) => {
+      const cents = await ctx.step('price', () => provider.price(item))
+      if (!(await ctx.confirm('pay', `Pay ${cents} cents for ${item}?`))) return 'Nothing was charged.'
+      const { receipt } = await ctx.effect('charge', ({ key }) =>
+        provider.charge(cents, { idempotencyKey: key }),
+      )
+      return `Bought ${item} for ${cents} cents, receipt ${receipt}.`
+    },
+  )
   return server
 }

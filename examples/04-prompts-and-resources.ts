@@ -23,7 +23,9 @@ export function notebook(options?: Partial<ServerOptions>) {
     },
   )
 
-  server.resource('notes://all', { name: 'All notes', mimeType: 'application/json' }, () => JSON.stringify(notes))
+  server.resource('notes://all', { name: 'All notes', mimeType: 'application/json' }, () =>
+    JSON.stringify(notes),
+  )
 
   server.template(
     'notes://{day}/text',

@@ -1,6 +1,9 @@
-import { createBench, decline, type TestRound } from 'rondo/testing'
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { createInterface } from 'node:readline'
+import { generateKey } from 'rondo'
+import { createBench, type TestRound } from 'rondo/testing'
 import { describe, expect, it } from 'vitest'
-import { tracker } from './01-ask.ts'
 import { travel } from './02-parallel.ts'
 import { createProvider, shop } from './03-steps-and-effects.ts'
 import { notebook } from './04-prompts-and-resources.ts'
@@ -22,21 +25,54 @@ function textOf(round: TestRound): string {
 }
 
 describe('01 ask', () => {
-  it('asks, survives a restart, and goes on', async () => {
-    const call = createBench(tracker).tool('resolve_bug', { id: 7 })
-    expect(keysOf(await call.next())).toEqual(['resolution'])
-    const done = await call.otherInstance().next({ resolution: { resolution: 'Fixed' } })
-    expect(textOf(done)).toBe('Bug #7 resolved as Fixed.')
-  })
-
-  it('ends politely on a no, and does not ask again', async () => {
-    const call = createBench(tracker).tool('resolve_bug', { id: 7 })
-    await call.next()
-    const done = await call.next({ resolution: decline })
-    expect(done).toMatchObject({ kind: 'complete', result: { isError: true } })
-    expect(textOf(done)).toContain('declined')
+  it('B2 runs as it stands in the README: asks, is killed, and goes on in another process', async () => {
+    const keys = generateKey('readme')
+    const first = await startExample('01-ask.ts', keys)
+    const asked = await post(first.url, {})
+    first.child.kill('SIGKILL')
+    expect(asked).toMatchObject({
+      result: { resultType: 'input_required', inputRequests: { resolution: {} } },
+    })
+    const second = await startExample('01-ask.ts', keys)
+    const done = await post(second.url, {
+      requestState: asked.result.requestState,
+      inputResponses: { resolution: { action: 'accept', content: { resolution: 'Fixed' } } },
+    })
+    second.child.kill('SIGTERM')
+    expect(done).toMatchObject({ result: { content: [{ text: 'Bug #7 resolved as Fixed.' }] } })
+    expect(await second.exit).toBe(0)
   })
 })
+
+async function startExample(file: string, keys: string) {
+  const child = spawn(process.execPath, ['--import', 'tsx', new URL(file, import.meta.url).pathname], {
+    env: { ...process.env, PORT: '0', RONDO_KEYS: keys },
+    stdio: ['ignore', 'pipe', 'ignore'],
+  })
+  const exit = once(child, 'exit').then(([code]) => code)
+  const [line] = (await once(createInterface(child.stdout), 'line')) as [string]
+  return { child, exit, url: line.replace('Serving ', '') }
+}
+
+async function post(url: string, extra: Record<string, unknown>) {
+  const _meta = {
+    'io.modelcontextprotocol/protocolVersion': '2026-07-28',
+    'io.modelcontextprotocol/clientCapabilities': { elicitation: {} },
+  }
+  const params = { name: 'resolve_bug', arguments: { id: 7 }, ...extra, _meta }
+  const response = await fetch(url, {
+    method: 'POST',
+    headers: {
+      'content-type': 'application/json',
+      accept: 'application/json, text/event-stream',
+      'mcp-protocol-version': '2026-07-28',
+      'mcp-method': 'tools/call',
+      'mcp-name': 'resolve_bug',
+    },
+    body: JSON.stringify({ jsonrpc: '2.0', id: 1, method: 'tools/call', params }),
+  })
+  return response.json()
+}
 
 describe('02 parallel questions', () => {
   it('sends both questions in one round', async () => {
@@ -61,7 +97,9 @@ describe('03 steps and effects', () => {
 
 describe('04 prompts and resources that ask', () => {
   it('asks in a prompt', async () => {
-    const done = await createBench(notebook).prompt('summarise', { day: 'monday' }).run({ tone: { tone: 'terse' } })
+    const done = await createBench(notebook)
+      .prompt('summarise', { day: 'monday' })
+      .run({ tone: { tone: 'terse' } })
     expect(textOf(done)).toBe('Summarise in a terse tone: Buy milk')
   })
 
@@ -193,15 +231,25 @@ describe('09 manual form', () => {
   })
 
   it('does not take an answer that came before the question', async () => {
-    expect(keysOf(await createBench(provisioner).tool('provision').next({ region: { region: 'eu' } }))).toEqual([
-      'region',
-    ])
+    expect(
+      keysOf(
+        await createBench(provisioner)
+          .tool('provision')
+          .next({ region: { region: 'eu' } }),
+      ),
+    ).toEqual(['region'])
   })
 })
 
 describe('10 valibot and 11 arktype', () => {
   it('takes valibot schemas for arguments and questions', async () => {
-    expect(textOf(await createBench(greeter).tool('greet').run({ who: { name: 'Ada' } }))).toBe('Hello, Ada!')
+    expect(
+      textOf(
+        await createBench(greeter)
+          .tool('greet')
+          .run({ who: { name: 'Ada' } }),
+      ),
+    ).toBe('Hello, Ada!')
   })
 
   it('takes arktype schemas for arguments, questions and results', async () => {

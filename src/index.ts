@@ -3,7 +3,14 @@
 export type { FlowLimits, LogEvent } from './carry/flow-host.ts'
 export { type ErrorCode, InputCancelled, InputDeclined, RondoError, ToolError } from './errors.ts'
 export type { Principal } from './protocol/call.ts'
-export type { ContentBlock, ElicitResult, InputRequests, InputResponses, PromptMessage, ResourceContents } from './protocol/wire.ts'
+export type {
+  ContentBlock,
+  ElicitResult,
+  InputRequests,
+  InputResponses,
+  PromptMessage,
+  ResourceContents,
+} from './protocol/wire.ts'
 export type { KeySource } from './seal/key-holder.ts'
 export { generateKey, type KeyRing, parseKeys } from './seal/key-ring.ts'
 export { keysFromEnv, keysFromFile, keysFromFunction } from './seal/key-source.ts'

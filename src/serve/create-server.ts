@@ -5,19 +5,19 @@
 import type { FlowHost } from '../carry/flow-host.ts'
 import { createPlatform } from '../carry/platform.ts'
 import type { Listing } from '../protocol/call.ts'
-import { type KeyHolder } from '../seal/key-holder.ts'
+import type { KeyHolder } from '../seal/key-holder.ts'
 import { resolveKeys } from '../seal/key-source.ts'
 import { createRegistry, type Registry } from '../tool/registry.ts'
 import { createChangeBus } from './change-bus.ts'
 import { createService, type OpenService } from './create-service.ts'
-import { createFetch, type Fetch } from './fetch.ts'
+import { createFetchHandler, type FetchHandler } from './fetch.ts'
 import { createExchange } from './http.ts'
 import { createLog } from './log.ts'
 import { type Listening, type ListenOptions, listen } from './node.ts'
 import { createNodeHandler, type NodeHandler, type NodeHandlerOptions } from './node-handler.ts'
 import { assertIdentity, resolveLimits, type ServerOptions } from './options.ts'
 import { createOverload } from './overload.ts'
-import { serveStdio, type StdioOptions } from './stdio.ts'
+import { type StdioOptions, serveStdio } from './stdio.ts'
 
 export interface Server {
   /** Declares a tool. Its handler may ask in the middle. */
@@ -33,8 +33,8 @@ export interface Server {
   /** Tells subscribers that a resource has new content. */
   updated(uri: string): void
   /** The web-standard entrance: for Hono, Workers, Deno, Bun, Next.js. */
-  readonly fetch: Fetch
-  /** Serves over node:http. Loopback and port 3000 unless told otherwise. */
+  readonly fetch: FetchHandler
+  /** Serves over node:http, on loopback unless told otherwise. The port is the environment's `PORT`, else 3000. */
   listen(options?: Pick<ListenOptions, 'port' | 'host' | 'path'> & Partial<ListenOptions>): Promise<Listening>
   /** A `(req, res)` handler, for Express and other servers over node:http. */
   nodeHandler(options?: NodeHandlerOptions): NodeHandler
@@ -50,7 +50,11 @@ interface Draining {
   value: boolean
 }
 
-function createHost(options: ServerOptions, keys: KeyHolder, draining: Draining): FlowHost & { close(): void } {
+function createHost(
+  options: ServerOptions,
+  keys: KeyHolder,
+  draining: Draining,
+): FlowHost & { close(): void } {
   const platform = createPlatform(options)
   const overload = createOverload(options.shed, platform.now)
   return {
@@ -69,7 +73,12 @@ function createHost(options: ServerOptions, keys: KeyHolder, draining: Draining)
   }
 }
 
-function toService(options: ServerOptions, host: FlowHost, registry: Registry, draining: Draining): OpenService {
+function toService(
+  options: ServerOptions,
+  host: FlowHost,
+  registry: Registry,
+  draining: Draining,
+): OpenService {
   const { name, version, title, instructions, pageSize = 1000 } = options
   const scope = options.authenticate ? 'private' : 'public'
   return createService({
@@ -87,7 +96,10 @@ function toService(options: ServerOptions, host: FlowHost, registry: Registry, d
 }
 
 /** Declaring is done through the registry; lists are made anew and subscribers hear of it. */
-function declaring(registry: Registry, changed: (listing: Listing) => void): Pick<Server, 'tool' | 'prompt' | 'resource' | 'template' | 'remove'> {
+function declaring(
+  registry: Registry,
+  changed: (listing: Listing) => void,
+): Pick<Server, 'tool' | 'prompt' | 'resource' | 'template' | 'remove'> {
   return {
     tool(name, definition, handler) {
       registry.tool(name, definition, handler)
@@ -113,6 +125,10 @@ function declaring(registry: Registry, changed: (listing: Listing) => void): Pic
   }
 }
 
+function portOf(text: string | undefined): number | undefined {
+  return text !== undefined && /^\d{1,5}$/.test(text) ? Number(text) : undefined
+}
+
 /** Makes a server. It serves nothing until `listen`, `stdio`, `fetch` or `nodeHandler` is used. */
 export function createServer(options: ServerOptions): Server {
   assertIdentity(options)
@@ -121,24 +137,27 @@ export function createServer(options: ServerOptions): Server {
   const host = createHost(options, keys, draining)
   const registry = createRegistry()
   const service = toService(options, host, registry, draining)
-  const http = { ...options, onError: (error: unknown) => host.log({ event: 'warning', message: String(error) }) }
+  const http = {
+    ...options,
+    onError: (error: unknown) => host.log({ event: 'warning', message: String(error) }),
+  }
   const exchange = createExchange(service, http)
   const open = new Set<Listening>()
 
   return {
     ...declaring(registry, service.changed),
     updated: (uri) => service.changes.publish({ kind: 'resource', uri }),
-    fetch: createFetch(exchange, options),
-    nodeHandler: (handlerOptions) => createNodeHandler(exchange, handlerOptions),
+    fetch: createFetchHandler(exchange, options),
+    nodeHandler: (handlerOptions) => createNodeHandler(exchange, { ...options, ...handlerOptions }),
     async listen(listenOptions) {
       await keys.ready()
-      const listening = await listen(service, { ...http, ...listenOptions })
+      const listening = await listen(service, { ...http, port: portOf(process.env.PORT), ...listenOptions })
       open.add(listening)
       return listening
     },
     async stdio(stdioOptions) {
       await keys.ready()
-      await serveStdio(service, stdioOptions)
+      await serveStdio(service, stdioOptions).done
     },
     drain: service.drain,
     async close() {

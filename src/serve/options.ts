@@ -7,10 +7,11 @@ import type { KeySource } from '../seal/key-holder.ts'
 import type { KeyRing } from '../seal/key-ring.ts'
 import { STATE_LIMITS } from '../seal/state.ts'
 import type { CacheHint } from '../tool/definition.ts'
+import type { FetchOptions } from './fetch.ts'
 import type { HttpOptions } from './http.ts'
 import type { ChangeBus } from './service.ts'
 
-export interface ServerOptions extends Omit<HttpOptions, 'onError' | 'every'> {
+export interface ServerOptions extends Omit<HttpOptions, 'onError' | 'every'>, FetchOptions {
   /** The server's name; what clients show and, unless `audience` says otherwise, what states are sealed for. */
   name: string
   version: string

@@ -5,7 +5,7 @@
 
 import type { InputRequests } from '../protocol/wire.ts'
 
-const MANUAL = Symbol('rondo.input-required')
+const MANUAL: unique symbol = Symbol('rondo.input-required')
 
 export interface InputRequired {
   readonly [MANUAL]: true

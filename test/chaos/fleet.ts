@@ -19,7 +19,11 @@ export interface Fleet {
 const SCRIPT = new URL('./order-server.js', import.meta.url)
 
 async function start(env: Record<string, string>): Promise<{ child: ChildProcess; url: URL }> {
-  const child = fork(SCRIPT, { env: { ...process.env, ...env }, execArgv: [], stdio: ['ignore', 'ignore', 'inherit', 'ipc'] })
+  const child = fork(SCRIPT, {
+    env: { ...process.env, ...env },
+    execArgv: [],
+    stdio: ['ignore', 'ignore', 'inherit', 'ipc'],
+  })
   const [message] = (await once(child, 'message')) as [{ port: number }]
   return { child, url: new URL(`http://127.0.0.1:${message.port}/mcp`) }
 }

@@ -2,7 +2,7 @@
  * A client that orders: repeats a request whose reply got lost, answers what it is asked, and counts its rounds.
  */
 
-import { Agent, request } from 'node:http'
+import { type Agent, request } from 'node:http'
 
 export interface Order {
   readonly text: string
@@ -56,7 +56,9 @@ function post(url: URL, tool: string, body: string, agent: Agent): Promise<{ sta
 }
 
 /** Sends until somebody answers: a dead or draining instance is the balancer's problem, not the user's. */
-async function insist(send: () => Promise<{ status: number; text: string }>): Promise<{ reply: Reply; repeats: number }> {
+async function insist(
+  send: () => Promise<{ status: number; text: string }>,
+): Promise<{ reply: Reply; repeats: number }> {
   for (let repeats = 0; repeats < MAX_REPEATS; repeats++) {
     const got = await send().catch(() => undefined)
     if (got && got.status !== 502 && got.status !== 503) return { reply: JSON.parse(got.text), repeats }
@@ -75,7 +77,8 @@ export async function placeOrder(url: URL, tool: string, order: number, agent: A
     repeats += sent.repeats
     const { result, error } = sent.reply
     if (error || !result) throw new Error(`order ${order}, round ${round}: ${error?.message ?? 'no result'}`)
-    if (result.resultType === 'complete') return { text: result.content?.[0]?.text ?? '', rounds: round, repeats }
+    if (result.resultType === 'complete')
+      return { text: result.content?.[0]?.text ?? '', rounds: round, repeats }
     const asked = Object.keys(result.inputRequests ?? {})
     extra = { requestState: result.requestState }
     if (asked.length > 0) extra.inputResponses = Object.fromEntries(asked.map((key) => [key, ANSWERS[key]]))

@@ -11,9 +11,13 @@ const { DOWNSTREAM, RELEASE = '1' } = process.env
 
 function post(body) {
   return new Promise((resolve, reject) => {
-    const req = request(DOWNSTREAM, { method: 'POST', headers: { 'content-type': 'application/json' } }, (res) => {
-      res.resume().on('end', () => resolve(res.statusCode))
-    })
+    const req = request(
+      DOWNSTREAM,
+      { method: 'POST', headers: { 'content-type': 'application/json' } },
+      (res) => {
+        res.resume().on('end', () => resolve(res.statusCode))
+      },
+    )
     req.on('error', reject).end(JSON.stringify(body))
   })
 }
@@ -23,7 +27,10 @@ const input = { type: 'object', properties: { order: { type: 'integer' } }, requ
 const server = createServer({ name: 'orders', version: RELEASE, log: 'off', limits: { maxRounds: 64 } })
 
 async function rest(order, ctx) {
-  const { value: address } = await ctx.ask('address', { message: `Where does order ${order} go?`, schema: text })
+  const { value: address } = await ctx.ask('address', {
+    message: `Where does order ${order} go?`,
+    schema: text,
+  })
   const sure = await ctx.confirm('sure', `Charge order ${order}?`)
   if (!sure) return 'not charged'
   await ctx.effect('charge', ({ key }) => post({ order, effect: 'charge', key }))

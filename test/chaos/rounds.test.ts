@@ -43,7 +43,12 @@ interface Outcome {
 }
 
 /** Places orders `from` on, `AT_ONCE` at a time, and says what came of them. */
-async function placeAll(tool: string, from: number, count: number, done: (order: number) => void): Promise<Outcome> {
+async function placeAll(
+  tool: string,
+  from: number,
+  count: number,
+  done: (order: number) => void,
+): Promise<Outcome> {
   const agent = new Agent({ keepAlive: true, maxSockets: AT_ONCE })
   const url = new URL('/mcp', balancer.url)
   const lost: string[] = []
@@ -65,7 +70,9 @@ async function placeAll(tool: string, from: number, count: number, done: (order:
   return {
     lost,
     wrong: results.filter(([order, { text }]) => text !== `order ${order} goes to Ulm`).length,
-    doubled: numbers.filter((order) => ['reserve', 'charge'].some((effect) => downstream.applied(order, effect) > 1)).length,
+    doubled: numbers.filter((order) =>
+      ['reserve', 'charge'].some((effect) => downstream.applied(order, effect) > 1),
+    ).length,
     rounds: results.reduce((sum, [, { rounds }]) => sum + rounds, 0),
     repeats: results.reduce((sum, [, { repeats }]) => sum + repeats, 0),
   }
@@ -96,7 +103,9 @@ describe('kill -9 behind a round robin', () => {
     const kill = killer(FLOWS)
     const outcome = await placeAll('order', 0, FLOWS, kill.done)
     await kill.finished()
-    console.log(`rounds: ${JSON.stringify({ ...outcome, kills: fleet.kills - before, attempts: downstream.attempts - attempts })}`)
+    console.log(
+      `rounds: ${JSON.stringify({ ...outcome, kills: fleet.kills - before, attempts: downstream.attempts - attempts })}`,
+    )
     expect(outcome.lost).toEqual([])
     expect(outcome.wrong).toBe(0)
     expect(outcome.doubled).toBe(0)
@@ -104,13 +113,16 @@ describe('kill -9 behind a round robin', () => {
     expect(downstream.attempts - attempts).toBeGreaterThanOrEqual(2 * FLOWS)
   })
 
-  it.runIf(LONG)('control: without the checkpoint before the first effect the same run applies some twice', async () => {
-    const kill = killer(FLOWS)
-    const outcome = await placeAll('order_unsafe', 1_000_000, FLOWS, kill.done)
-    await kill.finished()
-    console.log(`without checkpoint: ${JSON.stringify(outcome)}`)
-    expect(outcome.doubled).toBeGreaterThan(0)
-  })
+  it.runIf(LONG)(
+    'control: without the checkpoint before the first effect the same run applies some twice',
+    async () => {
+      const kill = killer(FLOWS)
+      const outcome = await placeAll('order_unsafe', 1_000_000, FLOWS, kill.done)
+      await kill.finished()
+      console.log(`without checkpoint: ${JSON.stringify(outcome)}`)
+      expect(outcome.doubled).toBeGreaterThan(0)
+    },
+  )
 })
 
 describe('a fleet that changes under load', () => {
@@ -127,7 +139,12 @@ describe('a fleet that changes under load', () => {
     let outcome = await placeAll('order', from, flows, () => {})
     for (let batch = 1; busy && batch < 50; batch++) {
       const more = await placeAll('order', from + batch * flows, flows, () => {})
-      outcome = { ...more, lost: [...outcome.lost, ...more.lost], wrong: outcome.wrong + more.wrong, doubled: outcome.doubled + more.doubled }
+      outcome = {
+        ...more,
+        lost: [...outcome.lost, ...more.lost],
+        wrong: outcome.wrong + more.wrong,
+        doubled: outcome.doubled + more.doubled,
+      }
     }
     await changing
     return outcome
@@ -135,7 +152,10 @@ describe('a fleet that changes under load', () => {
 
   it('B9 fails no round while keys are rotated: learn, mint, drop', async () => {
     const fresh = generateKey('fresh')
-    const rotated = await rolling([{ RONDO_KEYS: `${keys},${fresh}` }, { RONDO_KEYS: `${fresh},${keys}` }], 2_000_000)
+    const rotated = await rolling(
+      [{ RONDO_KEYS: `${keys},${fresh}` }, { RONDO_KEYS: `${fresh},${keys}` }],
+      2_000_000,
+    )
     expect(rotated).toMatchObject({ lost: [], wrong: 0, doubled: 0 })
     const dropped = await rolling([{ RONDO_KEYS: fresh }], 2_500_000)
     expect(dropped).toMatchObject({ lost: [], wrong: 0, doubled: 0 })

@@ -52,7 +52,8 @@ export const scenarios: readonly Scenario[] = [
     script: {},
     text: '4',
     effects: [],
-    declare: (server) => server.tool('plain', { input: z.object({ n: z.number() }) }, ({ n }) => String(n * 2)),
+    declare: (server) =>
+      server.tool('plain', { input: z.object({ n: z.number() }) }, ({ n }) => String(n * 2)),
   },
   {
     name: 'one question',
@@ -77,7 +78,8 @@ export const scenarios: readonly Scenario[] = [
     declare: (server) =>
       server.tool('three', {}, async (_args, ctx) => {
         const parts = []
-        for (const key of ['a', 'b', 'c']) parts.push((await ctx.ask(key, { message: key, schema: value })).value)
+        for (const key of ['a', 'b', 'c'])
+          parts.push((await ctx.ask(key, { message: key, schema: value })).value)
         return parts.join(' ')
       }),
   },

@@ -25,7 +25,9 @@ async function drive(scenario: Scenario, call: TestCall, send: TestCall['next'])
   let round = await send()
   while (round.kind === 'input_required' && call.rounds < 20) {
     const keys = Object.keys(round.questions)
-    round = await send(Object.fromEntries(Object.entries(scenario.script).filter(([key]) => keys.includes(key))))
+    round = await send(
+      Object.fromEntries(Object.entries(scenario.script).filter(([key]) => keys.includes(key))),
+    )
   }
   return round
 }

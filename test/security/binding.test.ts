@@ -4,7 +4,7 @@
  */
 
 import { createServer, generateKey, type ServerOptions } from 'rondo'
-import { createBench, type BenchOptions, type TestBench, type TestCall, type TestRound } from 'rondo/testing'
+import { type BenchOptions, createBench, type TestBench, type TestCall, type TestRound } from 'rondo/testing'
 import { describe, expect, it } from 'vitest'
 import { z } from 'zod'
 
@@ -55,9 +55,18 @@ describe('binding matrix', () => {
     ['B7 an argument more', (b) => b.tool('transfer', { to: 'bob', amount: 1 }, { principal: alice })],
     ['B7 another tool', (b) => b.tool('transfer_all', { to: 'bob' }, { principal: alice })],
     ['B7 another method of the same name', (b) => b.prompt('transfer', { to: 'bob' }, { principal: alice })],
-    ['B5 another subject', (b) => b.tool('transfer', { to: 'bob' }, { principal: { ...alice, subject: 'eve' } })],
-    ['B5 another issuer', (b) => b.tool('transfer', { to: 'bob' }, { principal: { ...alice, issuer: 'https://evil.example' } })],
-    ['B5 another client', (b) => b.tool('transfer', { to: 'bob' }, { principal: { ...alice, client: 'other' } })],
+    [
+      'B5 another subject',
+      (b) => b.tool('transfer', { to: 'bob' }, { principal: { ...alice, subject: 'eve' } }),
+    ],
+    [
+      'B5 another issuer',
+      (b) => b.tool('transfer', { to: 'bob' }, { principal: { ...alice, issuer: 'https://evil.example' } }),
+    ],
+    [
+      'B5 another client',
+      (b) => b.tool('transfer', { to: 'bob' }, { principal: { ...alice, client: 'other' } }),
+    ],
     ['B5 no principal at all', (b) => b.tool('transfer', { to: 'bob' })],
   ]
   it.each(others)('%s: refused', async (_name, call) => {
@@ -84,7 +93,12 @@ describe('binding matrix', () => {
 
   it('B6 a flow ends at its lifetime though every round was in time', async () => {
     const make = (options: BenchOptions) => {
-      const server = createServer({ name: 'slow', version: '1', ...options, limits: { roundTtlMs: 1000, flowTtlMs: 1500 } })
+      const server = createServer({
+        name: 'slow',
+        version: '1',
+        ...options,
+        limits: { roundTtlMs: 1000, flowTtlMs: 1500 },
+      })
       server.tool('two', {}, async (_args, ctx) => {
         await ctx.confirm('a', 'A?')
         await ctx.confirm('b', 'B?')
@@ -110,7 +124,9 @@ describe('binding matrix', () => {
         { principal: alice },
       )
     expect(await present(from({ keys: generateKey('bench') }), state)).toEqual(REFUSAL)
-    const sharing = createBench((options) => bank(options, { keys: 'shared:MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE=' }))
+    const sharing = createBench((options) =>
+      bank(options, { keys: 'shared:MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE=' }),
+    )
     const original = sharing.tool('transfer', { to: 'bob' }, { principal: alice })
     await original.next()
     const elsewhere = createBench((options) =>
@@ -124,11 +140,24 @@ describe('binding matrix', () => {
     const { bench, state } = await capture()
     const seen = new Set<string>()
     const last = state.at(-1) === 'A' ? 'B' : 'A'
-    for (const forged of ['', 'x', 'r1.', 'r1.AAAA', state.slice(0, -1), `${state}A`, `${state} `, state.slice(0, -1) + last, `r2.${state.slice(3)}`, 'r1.'.padEnd(70_000, 'A')]) {
+    for (const forged of [
+      '',
+      'x',
+      'r1.',
+      'r1.AAAA',
+      state.slice(0, -1),
+      `${state}A`,
+      `${state} `,
+      state.slice(0, -1) + last,
+      `r2.${state.slice(3)}`,
+      'r1.'.padEnd(70_000, 'A'),
+    ]) {
       const round = await present(bench.tool('transfer', { to: 'bob' }, { principal: alice }), forged)
       seen.add(JSON.stringify(round))
     }
-    seen.add(JSON.stringify(await present(bench.tool('transfer', { to: 'eve' }, { principal: alice }), state)))
+    seen.add(
+      JSON.stringify(await present(bench.tool('transfer', { to: 'eve' }, { principal: alice }), state)),
+    )
     expect([...seen]).toEqual([JSON.stringify(REFUSAL)])
   })
 

@@ -1,0 +1,25 @@
+/**
+ * Writes the code of `examples/` into the marked blocks of README.md and docs/guide: run it after an example changed.
+ */
+
+import { readFileSync, readdirSync, writeFileSync } from 'node:fs'
+
+const pages = ['README.md', ...readdirSync('docs/guide').map((name) => `docs/guide/${name}`)]
+const MARKED = /<!-- from (\S+?)(?:#(\S+))? -->\n```ts\n[\s\S]*?```/g
+
+function code(path, region) {
+  const text = readFileSync(path, 'utf8')
+  if (region === undefined) return text.trimEnd()
+  const part = new RegExp(`^// #region ${region}\n([\\s\\S]*?)^// #endregion`, 'm').exec(text)
+  if (!part) throw new Error(`${path} has no region ${region}`)
+  return part[1].trimEnd()
+}
+
+for (const page of pages) {
+  const before = readFileSync(page, 'utf8')
+  const after = before.replace(MARKED, (_, path, region) => {
+    const mark = region === undefined ? path : `${path}#${region}`
+    return `<!-- from ${mark} -->\n\`\`\`ts\n${code(path, region)}\n\`\`\``
+  })
+  if (after !== before) writeFileSync(page, after)
+}
