@@ -1,5 +1,6 @@
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
+import type { AddressInfo } from 'node:net'
 import { createInterface } from 'node:readline'
 import { generateKey } from 'rondo'
 import { createBench, type TestRound } from 'rondo/testing'
@@ -14,6 +15,8 @@ import { type WorkItem, workItems } from './08-custom-rules.ts'
 import { provisioner } from './09-manual.ts'
 import { greeter } from './10-valibot.ts'
 import { exporter } from './11-arktype.ts'
+import { createApp as createExpressApp } from './serve-express.ts'
+import { createApp as createHonoApp } from './serve-hono.ts'
 
 function keysOf(round: TestRound): string[] {
   return round.kind === 'input_required' ? Object.keys(round.questions) : []
@@ -262,5 +265,46 @@ describe('10 valibot and 11 arktype', () => {
     expect(await createBench(exporter).tool('export_table', { table: 'secrets' }).next()).toMatchObject({
       result: { isError: true },
     })
+  })
+})
+
+describe('mounts', () => {
+  const hello = {
+    method: 'POST',
+    headers: {
+      host: '127.0.0.1',
+      'content-type': 'application/json',
+      accept: 'application/json, text/event-stream',
+      'mcp-protocol-version': '2026-07-28',
+      'mcp-method': 'tools/call',
+      'mcp-name': 'hello',
+    },
+    body: JSON.stringify({
+      jsonrpc: '2.0',
+      id: 1,
+      method: 'tools/call',
+      params: {
+        name: 'hello',
+        _meta: {
+          'io.modelcontextprotocol/protocolVersion': '2026-07-28',
+          'io.modelcontextprotocol/clientCapabilities': {},
+        },
+      },
+    }),
+  }
+
+  it('serves inside Hono', async () => {
+    const response = await createHonoApp({ log: 'off' }).request('http://127.0.0.1/mcp', hello)
+    expect(await response.json()).toMatchObject({ result: { content: [{ text: 'Hello from Hono' }] } })
+  })
+
+  it('serves inside Express', async () => {
+    const http = createExpressApp({ log: 'off' }).listen(0, '127.0.0.1')
+    await once(http, 'listening')
+    const { port } = http.address() as AddressInfo
+    const { host: _, ...headers } = hello.headers
+    const response = await fetch(`http://127.0.0.1:${port}/mcp`, { ...hello, headers })
+    expect(await response.json()).toMatchObject({ result: { content: [{ text: 'Hello from Express' }] } })
+    http.close()
   })
 })

@@ -2,7 +2,7 @@
  * Writes the code of `examples/` into the marked blocks of README.md and docs/guide: run it after an example changed.
  */
 
-import { readFileSync, readdirSync, writeFileSync } from 'node:fs'
+import { readdirSync, readFileSync, writeFileSync } from 'node:fs'
 
 const pages = ['README.md', ...readdirSync('docs/guide').map((name) => `docs/guide/${name}`)]
 const MARKED = /<!-- from (\S+?)(?:#(\S+))? -->\n```ts\n[\s\S]*?```/g
