@@ -1,0 +1,167 @@
+/**
+ * The package as users get it: packed, unpacked into an empty project, imported, type-checked against, and looked at by
+ * the two linters for packages. Needs the build (`npm test` makes it first) and no network.
+ */
+
+import { execFileSync, spawnSync } from 'node:child_process'
+import {
+  cpSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  realpathSync,
+  rmSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs'
+import { tmpdir } from 'node:os'
+import { dirname, join, resolve } from 'node:path'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { readSubpaths } from './support/package-exports.ts'
+
+const scratch = mkdtempSync(join(tmpdir(), 'rondo-dist-'))
+const project = join(scratch, 'project')
+const packed = { tarball: '', files: [] as string[] }
+const bin = (name: string): string => resolve('node_modules/.bin', name)
+
+/** Puts an installed package into the scratch project. */
+function link(name: string): void {
+  const at = join(project, 'node_modules', name)
+  mkdirSync(dirname(at), { recursive: true })
+  symlinkSync(realpathSync(join('node_modules', name)), at)
+}
+
+function run(command: string, args: string[], cwd = project) {
+  const { status, stdout, stderr } = spawnSync(command, args, { cwd, encoding: 'utf8', timeout: 60_000 })
+  return { status, output: `${stdout}${stderr}` }
+}
+
+/** Packs what is in `folder` into `scratch/<name>`. */
+function pack(folder: string, name: string): { tarball: string; files: string[] } {
+  const destination = join(scratch, name)
+  mkdirSync(destination)
+  const args = ['pack', '--json', '--ignore-scripts', '--offline', '--pack-destination', destination]
+  const json = execFileSync('npm', args, {
+    cwd: folder,
+    encoding: 'utf8',
+    stdio: ['ignore', 'pipe', 'ignore'],
+  })
+  const [{ filename, files }] = JSON.parse(json) as [{ filename: string; files: { path: string }[] }]
+  return { tarball: join(destination, filename), files: files.map((file) => file.path) }
+}
+
+beforeAll(() => {
+  Object.assign(packed, pack('.', 'packed'))
+  const home = join(project, 'node_modules/rondo')
+  mkdirSync(home, { recursive: true })
+  execFileSync('tar', ['-xzf', packed.tarball, '--strip-components=1', '-C', home])
+  writeFileSync(
+    join(project, 'package.json'),
+    JSON.stringify({ name: 'consumer', type: 'module', private: true }),
+  )
+  const { dependencies } = JSON.parse(readFileSync('package.json', 'utf8')) as {
+    dependencies: Record<string, string>
+  }
+  for (const name of [...Object.keys(dependencies), 'zod', '@types/node']) link(name)
+})
+afterAll(() => rmSync(scratch, { recursive: true, force: true }))
+
+describe('the packed package', () => {
+  it('holds what was built and no tests, sources or reports', () => {
+    expect(packed.files).toEqual(
+      expect.arrayContaining(['package.json', 'README.md', 'LICENSE', 'dist/index.js', 'dist/index.d.ts']),
+    )
+    const foreign = packed.files.filter((path) =>
+      /\.test\.|^src\/|^test\/|^examples\/|^test-report/.test(path),
+    )
+    expect(foreign).toEqual([])
+    expect(readdirSync(join(project, 'node_modules/rondo'))).toContain('dist')
+  })
+
+  it('can be imported by every subpath', () => {
+    const specifiers = readSubpaths().map(({ specifier }) => specifier)
+    expect(specifiers).toContain('rondo')
+    const lines = specifiers.map(
+      (specifier) => `console.log(Object.keys(await import('${specifier}')).length > 0)`,
+    )
+    const { status, output } = run(process.execPath, ['--input-type=module', '-e', lines.join('\n')])
+    expect(output).toBe('true\n'.repeat(specifiers.length))
+    expect(status).toBe(0)
+  })
+
+  it('cannot be imported past its exports', () => {
+    const { status, output } = run(process.execPath, [
+      '--input-type=module',
+      '-e',
+      "await import('rondo/dist/index.js')",
+    ])
+    expect(output).toContain('ERR_PACKAGE_PATH_NOT_EXPORTED')
+    expect(status).not.toBe(0)
+  })
+})
+
+describe('a consumer in TypeScript', () => {
+  const tsc = (source: string) => {
+    writeFileSync(join(project, 'consumer.ts'), source)
+    const flags =
+      '--noEmit --strict --target ES2023 --module NodeNext --moduleResolution NodeNext --types node'
+    return run(bin('tsc'), [...flags.split(' '), 'consumer.ts'])
+  }
+  const program = (answer: string) => `
+    import { createServer } from 'rondo'
+    import { z } from 'zod'
+    const server = createServer({ name: 'consumer', version: '1.0.0' })
+    server.tool('greet', { description: 'Greets', input: z.object({ loud: z.boolean() }) }, async ({ loud }, ctx) => {
+      const isLoud: boolean = loud
+      const { name } = await ctx.ask('name', { message: 'Who?', schema: z.object({ name: z.string() }) })
+      const text: ${answer} = name
+      return isLoud ? 'HELLO' : 'hello ' + text
+    })
+  `
+
+  it('gets the types of arguments and answers', () => {
+    const { status, output } = tsc(program('string'))
+    expect(output).toBe('')
+    expect(status).toBe(0)
+  })
+
+  it('is told when an answer is used as something else', () => {
+    const { status, output } = tsc(program('number'))
+    expect(output).toContain("Type 'string' is not assignable to type 'number'")
+    expect(status).not.toBe(0)
+  })
+})
+
+describe('the linters for packages', () => {
+  const publint = (tarball: string) => run(bin('publint'), ['run', tarball, '--strict'])
+  const attw = (tarball: string) =>
+    run(bin('attw'), [tarball, '--profile', 'esm-only', '--format', 'ascii', '--no-emoji', '--no-color'])
+
+  /** The same package, but its main types lead nowhere. */
+  const packBroken = (): string => {
+    const folder = join(scratch, 'broken')
+    cpSync(join(project, 'node_modules/rondo'), folder, { recursive: true })
+    const file = join(folder, 'package.json')
+    writeFileSync(file, readFileSync(file, 'utf8').replace('./dist/index.d.ts', './dist/nowhere.d.ts'))
+    return pack(folder, 'packed-broken').tarball
+  }
+
+  it('publint finds nothing', () => {
+    const { status, output } = publint(packed.tarball)
+    expect(output).not.toMatch(/warning|error/i)
+    expect(status).toBe(0)
+  })
+
+  it('attw resolves every subpath', () => {
+    const { status, output } = attw(packed.tarball)
+    expect(output).toContain('OK (ESM)')
+    expect(status).toBe(0)
+  })
+
+  it('both complain about a package whose types are missing', () => {
+    const broken = packBroken()
+    expect(publint(broken)).toMatchObject({ status: 1, output: expect.stringContaining('nowhere.d.ts') })
+    expect(attw(broken).status).toBe(1)
+  })
+})

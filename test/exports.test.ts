@@ -1,0 +1,59 @@
+/**
+ * What the package exports is written down in exports.json, so that a change of the interface is a change of that file.
+ * Needs the build (`npm test` makes it first).
+ */
+
+import { existsSync, readFileSync } from 'node:fs'
+import { resolve } from 'node:path'
+import { pathToFileURL } from 'node:url'
+import { describe, expect, it } from 'vitest'
+import { readSubpaths } from './support/package-exports.ts'
+import { type ExportedNames, readExports } from './support/read-exports.ts'
+
+const listed = JSON.parse(readFileSync('test/exports.json', 'utf8')) as Record<string, ExportedNames>
+const subpaths = readSubpaths()
+
+describe('the exports of the package', () => {
+  it('are those of the list', () => {
+    expect(subpaths.length).toBeGreaterThan(0)
+    expect(subpaths.map(({ name }) => name).sort()).toEqual(Object.keys(listed).sort())
+  })
+
+  it.each(subpaths)('$name has an entry file and its names are the listed ones', ({ name, source }) => {
+    expect(existsSync(source)).toBe(true)
+    expect(readExports(readFileSync(source, 'utf8'))).toEqual(listed[name])
+  })
+
+  it.each(subpaths)(
+    '$name can be imported as it was built, and gives the listed values',
+    async ({ name, built, types }) => {
+      expect(existsSync(built), `${built} is missing: npm run build`).toBe(true)
+      expect(existsSync(types)).toBe(true)
+      const module = (await import(pathToFileURL(resolve(built)).href)) as object
+      expect(Object.keys(module).sort()).toEqual(listed[name]?.values)
+    },
+  )
+})
+
+describe('the reader of exports', () => {
+  it('finds values and types in every form', () => {
+    const source = `
+      // export const no = 1
+      export { a, type B, c as d } from './x.ts'
+      export type { E, F as G } from './y.ts'
+      export const h = 1
+      export async function i() {}
+      export class J {}
+      export interface K {}
+      export type L = string
+    `.replace(/^ {6}/gm, '')
+    expect(readExports(source)).toEqual({
+      values: ['J', 'a', 'd', 'h', 'i'],
+      types: ['B', 'E', 'G', 'K', 'L'],
+    })
+  })
+
+  it('refuses a file that exports names it does not say', () => {
+    expect(() => readExports("export * from './x.ts'")).toThrow(TypeError)
+  })
+})
