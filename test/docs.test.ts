@@ -2,7 +2,17 @@
 
 import { describe, expect, it } from 'vitest'
 import { ERRORS } from '../src/errors.ts'
-import { checkExamples, checkLinks, checkMachine, compareNames, readInterface } from './support/check-docs.ts'
+import { DEFAULT_LIMITS } from '../src/serve/options.ts'
+import {
+  checkExamples,
+  checkLinks,
+  checkMachine,
+  checkOptions,
+  compareNames,
+  readInterface,
+  readOptionTables,
+  readQuantity,
+} from './support/check-docs.ts'
 import { readAnchors, readHeadings } from './support/markdown.ts'
 import { readRepository } from './support/repository.ts'
 
@@ -17,7 +27,9 @@ describe('the documentation', () => {
   })
 
   it('shows code that is in the examples', () => {
-    expect(checkExamples(files).problems).toEqual([])
+    const { checked, problems } = checkExamples(files)
+    expect(problems).toEqual([])
+    expect(checked).toBeGreaterThan(0)
   })
 
   it('has one heading for each error code', () => {
@@ -34,6 +46,21 @@ describe('the documentation', () => {
     })
     expect(sections.length).toBe(Object.keys(ERRORS).length)
     expect(wrong).toEqual([])
+  })
+
+  it('has each option of the source, and no other', () => {
+    const types = readOptionTables(page('docs/reference/options.md')).flatMap((table) => table.types)
+    expect(types).toEqual(
+      expect.arrayContaining(['ServerOptions', 'ListenOptions', 'serve/StdioOptions', 'FlowLimits']),
+    )
+    expect(checkOptions(files, 'docs/reference/options.md')).toEqual([])
+  })
+
+  it('has the limits as they are', () => {
+    const tables = readOptionTables(page('docs/reference/options.md'))
+    const rows = tables.find((table) => table.types.includes('FlowLimits'))?.rows ?? []
+    const documented = Object.fromEntries(rows.map(({ name, initial }) => [name, readQuantity(initial)]))
+    expect(documented).toEqual(DEFAULT_LIMITS)
   })
 
   it('has a change log that names the current version', () => {
@@ -116,12 +143,41 @@ describe('a page that lies is reported', () => {
   })
 })
 
+describe('an option that is not documented, or does not exist, is reported', () => {
+  const source = 'export interface A {\n  x?: number\n  y?: string\n}\n'
+  const check = (types: string, ...names: string[]) => {
+    const rows = names.map((name) => `| \`${name}\` | 1 | text |\n`).join('')
+    const markdown = `<!-- options ${types} -->\n\n| option | default | meaning |\n| --- | --- | --- |\n${rows}`
+    return checkOptions(
+      new Map([
+        ['src/a.ts', source],
+        ['o.md', markdown],
+      ]),
+      'o.md',
+    )
+  }
+
+  it.each([
+    [['A', 'x', 'y'], []],
+    [['A', 'x'], ['option of A y is not documented']],
+    [['A', 'x', 'y', 'z'], ['option of A z is documented but does not exist']],
+    [['A -y', 'x'], []],
+    [['B', 'x'], ['there is no interface B']],
+  ])('%j', ([types = '', ...names], problems) => expect(check(types, ...names)).toEqual(problems))
+})
+
 describe('what the checks read', () => {
   it('anchors as the usual hosts make them', () => {
     const anchors = readAnchors(
       '# One, `two`\n## What it is\n## What it is\n```\n# not one\n```\n### STATE_INVALID\n',
     )
     expect([...anchors]).toEqual(['one-two', 'what-it-is', 'what-it-is-1', 'state_invalid'])
+  })
+
+  it('quantities', () => {
+    const texts = ['3', '10 s', '1 minute', '5 minutes', '24 hours', '64 KiB', 'no limit', '3 apples']
+    const numbers = [3, 10_000, 60_000, 300_000, 86_400_000, 65_536, Number.NaN, Number.NaN]
+    expect(texts.map(readQuantity)).toEqual(numbers)
   })
 
   it('the properties of an interface, and not those of what is nested in it', () => {

@@ -21,9 +21,9 @@ export interface JsonLimits {
   readonly key: number
 }
 
-type JsonRefusal = 'syntax' | 'depth' | 'keys' | 'duplicate' | 'forbidden-key' | 'string'
+export type JsonRefusal = 'syntax' | 'depth' | 'keys' | 'duplicate' | 'forbidden-key' | 'string'
 
-interface Refused {
+export interface Refused {
   readonly kind: 'refused'
   readonly reason: JsonRefusal
   readonly detail: string

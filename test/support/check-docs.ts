@@ -119,3 +119,60 @@ export function readInterface(source: string, name: string): string[] | undefine
   }
   return undefined
 }
+
+interface OptionTable {
+  readonly types: readonly string[]
+  /** Properties that are none of the reader's business. */
+  readonly hidden: readonly string[]
+  readonly rows: readonly { readonly name: string; readonly initial: string }[]
+}
+
+/** Tables of a page that follow `<!-- options A B -hidden -->`. */
+export function readOptionTables(markdown: string): OptionTable[] {
+  const tables = markdown.matchAll(/^<!-- options ([\w/ -]+) -->\n\n((?:\|.*\n)+)/gm)
+  return [...tables].map(([, words = '', table = '']) => {
+    const names = words.split(' ')
+    const rows = table.matchAll(/^\| `(\w+)` *\| *([^|]*?) *\|/gm)
+    return {
+      types: names.filter((name) => !name.startsWith('-')),
+      hidden: names.filter((name) => name.startsWith('-')).map((name) => name.slice(1)),
+      rows: [...rows].map(([, name = '', initial = '']) => ({ name, initial })),
+    }
+  })
+}
+
+const UNITS: Readonly<Record<string, number>> = {
+  s: 1_000,
+  minute: 60_000,
+  hour: 3_600_000,
+  KiB: 1_024,
+  MiB: 1_048_576,
+}
+
+/** `3`, `5 minutes`, `64 KiB` as a number; NaN for anything else. */
+export function readQuantity(text: string): number {
+  const [, amount, unit] = /^(\d+)(?: (\w+?)s?)?$/.exec(text) ?? []
+  return Number(amount) * (unit === undefined ? 1 : (UNITS[unit] ?? Number.NaN))
+}
+
+/** Each table has exactly the properties of its types: `Name`, or `folder/Name` where two folders have that name. */
+export function checkOptions(files: Files, page: string): string[] {
+  return readOptionTables(files.get(page) ?? '').flatMap(({ types, hidden, rows }) => {
+    const found = types.map((type) => findInterface(files, type))
+    const missing = types.filter((_, i) => found[i] === undefined)
+    if (missing.length > 0) return missing.map((type) => `there is no interface ${type}`)
+    const inDocs = rows.map(({ name }) => name)
+    const inCode = found.flatMap((names) => names ?? []).filter((name) => !hidden.includes(name))
+    return compareNames(`option of ${types.join(', ')}`, inDocs, inCode)
+  })
+}
+
+function findInterface(files: Files, type: string): string[] | undefined {
+  const [name = '', folder = ''] = type.split('/').reverse()
+  for (const [path, text] of files) {
+    if (!path.startsWith(`src/${folder}`) || !/(?<!\.test)\.ts$/.test(path)) continue
+    const names = readInterface(text, name)
+    if (names) return names
+  }
+  return undefined
+}
