@@ -223,9 +223,26 @@ describe('fields of a form', () => {
     })
   })
 
-  it('are compiled once for one schema', () => {
-    const schema = z.object({ a: z.string() })
-    expect(compileForm(schema)).toBe(compileForm(schema))
+  it('are compiled once for one schema, and for schemas that say the same', () => {
+    const make = (word: string) => z.object({ a: z.string().refine((text) => text !== word, `not ${word}`) })
+    const first = make('one')
+    expect(compileForm(first)).toBe(compileForm(first))
+    const second = compileForm(make('two'))
+    expect(second.json).toBe(compileForm(first).json)
+    expect(second.validate({ a: 'two' })).toEqual({
+      ok: false,
+      problems: [{ path: 'a', message: 'A: not two' }],
+    })
+    expect(compileForm(first).validate({ a: 'two' })).toEqual({ ok: true, value: { a: 'two' } })
+  })
+
+  it('T7 are all that is read of an answer, however much there is besides', () => {
+    const form = compileForm(z.object({ a: z.string() }))
+    const junk = Object.fromEntries(Array.from({ length: 200_000 }, (_, i) => [`k${i}`, 'x'.repeat(20)]))
+    const answer = { ...junk, a: 'yes' }
+    const start = process.cpuUsage()
+    expect(form.validate(answer)).toEqual({ ok: true, value: { a: 'yes' } })
+    expect(process.cpuUsage(start).user).toBeLessThan(50_000)
   })
 })
 

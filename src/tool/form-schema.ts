@@ -33,26 +33,48 @@ export interface CompiledForm {
 
 const ROGUE_NAMES = new Set(['__proto__', 'constructor', 'prototype'])
 
-/** Questions are compiled on every round; a schema that outlives the round is compiled once. */
-const compiled = new WeakMap<Schema, Map<boolean, CompiledForm>>()
+/** What the JSON of a schema comes to: all of a form but the schema's own check. */
+interface FormShape {
+  readonly json: JsonSchema
+  readonly fields: readonly Field[]
+  /** Required fields that may be null. */
+  readonly nullable: readonly string[]
+}
+
+/**
+ * Handlers build their schemas anew on every round, so forms are remembered twice: by the schema, for one that outlives
+ * the round, and by its JSON, which is the same each time.
+ */
+const forms = new WeakMap<Schema, Map<boolean, CompiledForm>>()
+const shapes = new Map<string, FormShape>()
+const MAX_SHAPES = 500
+const MAX_SHAPE_LENGTH = 8_192
 
 export function compileForm(schema: Schema, options: FormOptions = {}): CompiledForm {
   const allowSecrets = (options.allowSecretLike ?? '').trim() !== ''
-  const known = compiled.get(schema)?.get(allowSecrets)
+  const known = forms.get(schema)?.get(allowSecrets)
   if (known !== undefined) return known
-  const form = compile(schema, allowSecrets)
-  const forms = compiled.get(schema) ?? new Map<boolean, CompiledForm>()
-  compiled.set(schema, forms.set(allowSecrets, form))
+  const strict = !isStandardSchema(schema)
+  const shape = findShape(toJsonSchema(schema, 'input', 'The schema of the question'), strict, allowSecrets)
+  const { json, fields } = shape
+  const form = { json, fields, validate: (content: unknown) => validate(schema, shape, content) }
+  forms.set(schema, (forms.get(schema) ?? new Map<boolean, CompiledForm>()).set(allowSecrets, form))
   return form
 }
 
-function compile(schema: Schema, allowSecrets: boolean): CompiledForm {
-  const root = toJsonSchema(schema, 'input', 'The schema of the question')
-  const { json, nullable } = toForm(root, !isStandardSchema(schema))
+function findShape(root: JsonSchema, strict: boolean, allowSecrets: boolean): FormShape {
+  const key = `${strict} ${allowSecrets} ${JSON.stringify(root)}`
+  const known = shapes.get(key)
+  if (known !== undefined) return known
+  const { json, nullable } = toForm(root, strict)
   const { fields, notes } = readForm(json)
   if (notes.length > 0) throw new TypeError(`The schema of the question makes no form: ${notes.join('. ')}`)
   if (!allowSecrets) fields.forEach(assertNoSecret)
-  return { json, fields, validate: (content) => validate(schema, fields, nullable, content) }
+  const shape = { json, fields, nullable }
+  if (key.length > MAX_SHAPE_LENGTH) return shape
+  if (shapes.size >= MAX_SHAPES) shapes.clear()
+  shapes.set(key, shape)
+  return shape
 }
 
 function toForm(root: JsonSchema, strict: boolean): { json: JsonSchema; nullable: string[] } {
@@ -89,8 +111,7 @@ function assertNoSecret(field: Field): void {
 
 function validate(
   schema: Schema,
-  fields: readonly Field[],
-  nullable: readonly string[],
+  { fields, nullable }: FormShape,
   answer: unknown,
 ): Result | Promise<Result> {
   const judged = judgeContent(fields, answer)
