@@ -80,6 +80,7 @@ describe('a tree that breaks a rule is reported', () => {
       /serve\/ may not import entry/,
     ],
     ['an unknown folder', { 'magic/a.ts': from('../lib/b.ts'), 'lib/b.ts': leaf }, /no place in the table/],
+    ['form imports node', { 'form/a.ts': from('node:fs') }, /form\/ does no I\/O/],
     ['replay imports node', { 'replay/a.ts': from('node:fs') }, /replay\/ does no I\/O/],
     [
       'journal imports a package',

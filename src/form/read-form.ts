@@ -13,8 +13,8 @@ import type { Field, FieldOption, FieldValue, Form } from './field.ts'
 import { isFieldFormat } from './format.ts'
 import { judgeValue } from './judge.ts'
 
-export const MAX_FIELDS = 200
-export const MAX_OPTIONS = 1_000
+const MAX_FIELDS = 200
+const MAX_OPTIONS = 1_000
 const MAX_TITLE = 200
 const MAX_DESCRIPTION = 2_000
 const MAX_VALUE = 1_000

@@ -21,9 +21,9 @@ export interface JsonLimits {
   readonly key: number
 }
 
-export type JsonRefusal = 'syntax' | 'depth' | 'keys' | 'duplicate' | 'forbidden-key' | 'string'
+type JsonRefusal = 'syntax' | 'depth' | 'keys' | 'duplicate' | 'forbidden-key' | 'string'
 
-export interface Refused {
+interface Refused {
   readonly kind: 'refused'
   readonly reason: JsonRefusal
   readonly detail: string

@@ -13,9 +13,9 @@ import { formatPath, MAX_PROBLEMS, type Problem, type Result } from './problem.t
 import { isObject, listSubschemas, mapKeyword } from './subschemas.ts'
 
 /** Texts longer than this are refused before a pattern or a format sees them, unless the schema has a maxLength. */
-export const PATTERN_TEXT_LIMIT = 4_096
+const PATTERN_TEXT_LIMIT = 4_096
 /** Lists longer than this are refused before uniqueItems compares all pairs. */
-export const UNIQUE_ITEMS_LIMIT = 1_000
+const UNIQUE_ITEMS_LIMIT = 1_000
 
 const DIALECTS: ReadonlyMap<unknown, SchemaDraft> = new Map([
   [undefined, '2020-12'],

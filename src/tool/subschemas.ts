@@ -31,7 +31,7 @@ const MAP = new Set([
   'properties',
 ])
 
-export const MAX_SCHEMA_DEPTH = 64
+const MAX_SCHEMA_DEPTH = 64
 
 export function isObject(value: unknown): value is Record<string, unknown> {
   return typeof value === 'object' && value !== null && !Array.isArray(value)

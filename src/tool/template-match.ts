@@ -13,7 +13,7 @@ import { encodeReserved, type TemplatePart } from './template-parts.ts'
 
 export type TemplateValues = Record<string, string>
 
-export const MAX_URI = 8_192
+const MAX_URI = 8_192
 
 type Step =
   | { readonly kind: 'literal'; readonly text: string }

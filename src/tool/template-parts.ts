@@ -3,7 +3,7 @@
  * variables with nothing between them) is refused here, with every error of syntax, as a TypeError.
  */
 
-export type Operator = '' | '+' | '#' | '/' | '.' | '?' | '&'
+type Operator = '' | '+' | '#' | '/' | '.' | '?' | '&'
 
 export type TemplatePart =
   | { readonly kind: 'literal'; readonly text: string }

@@ -37,8 +37,8 @@ const ARROWS: Readonly<Record<string, readonly string[]>> = {
   lib: [],
 }
 const LEAVES = new Set(['form', 'lib'])
-const NO_NODE = new Set(['replay', 'journal'])
-const NO_PACKAGE = new Set(['replay', 'journal', 'seal'])
+const NO_NODE = new Set(['replay', 'journal', 'form'])
+const NO_PACKAGE = new Set(['replay', 'journal', 'seal', 'form'])
 const FORBIDDEN_NAMES = /^(utils?|helpers?|common|core|manager|managers|impl|types)$/
 const KEBAB = /^[a-z0-9]+(-[a-z0-9]+)*$/
 const FORBIDDEN_TEXT: readonly [RegExp, string][] = [
