@@ -19,7 +19,7 @@ import type { Transport } from './transport/transport.ts'
 
 type Body<C> = C extends Call ? Omit<C, keyof Envelope> : never
 /** A call without its envelope. */
-export type CallBody = Body<Call>
+type CallBody = Body<Call>
 
 export interface SendOptions {
   readonly signal?: AbortSignal

@@ -18,7 +18,7 @@ export function decodeQuestions(value: unknown): InputRequests | undefined {
   return Object.fromEntries(questions)
 }
 
-export function decodeQuestion(value: unknown): InputRequest | undefined {
+function decodeQuestion(value: unknown): InputRequest | undefined {
   if (!isRecord(value)) return undefined
   const { method, params } = value
   switch (method) {
