@@ -7,6 +7,7 @@ import { isRecord } from '../../lib/is-record.ts'
 import type { ListenFilter } from '../call.ts'
 import type { Notice } from '../received.ts'
 import { LOG_LEVELS } from '../wire.ts'
+import { SUBSCRIPTION_ID } from './meta-key.ts'
 
 type Fields = Readonly<Record<string, unknown>>
 
@@ -37,7 +38,7 @@ export function decodeNotification(message: unknown): Notice | undefined {
 export function subscriptionOf(message: unknown): unknown {
   const params = isRecord(message) ? message.params : undefined
   const meta = isRecord(params) ? params._meta : undefined
-  return isRecord(meta) ? meta['io.modelcontextprotocol/subscriptionId'] : undefined
+  return isRecord(meta) ? meta[SUBSCRIPTION_ID] : undefined
 }
 
 function decodeProgress(params: Fields): Notice | undefined {

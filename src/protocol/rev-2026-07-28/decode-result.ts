@@ -6,6 +6,7 @@
 import { isRecord } from '../../lib/is-record.ts'
 import type { FlowMethod, Listing } from '../call.ts'
 import type { CacheHint, Completion, Discovery, Page, ServerInfo } from '../result.ts'
+import { SERVER_INFO } from './meta-key.ts'
 
 type Fields = Readonly<Record<string, unknown>>
 
@@ -47,9 +48,7 @@ export function decodeDiscovery(result: Fields): Discovery | undefined {
     return undefined
   }
   if (!isRecord(capabilities)) return undefined
-  const serverInfo = decodeServerInfo(
-    isRecord(_meta) ? _meta['io.modelcontextprotocol/serverInfo'] : undefined,
-  )
+  const serverInfo = decodeServerInfo(isRecord(_meta) ? _meta[SERVER_INFO] : undefined)
   return {
     supportedVersions,
     capabilities,

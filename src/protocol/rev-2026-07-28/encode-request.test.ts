@@ -1,5 +1,7 @@
+import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import type { Call } from '../call.ts'
+import { decode } from './decode.ts'
 import { encodeCancel, encodeRequest } from './encode-request.ts'
 
 const envelope = {
@@ -128,5 +130,42 @@ describe('a request on the wire', () => {
       method: 'notifications/cancelled',
       params: { requestId: 7 },
     })
+  })
+})
+
+describe('what our client writes, our server reads', () => {
+  const mirrored = [{ header: 'Region', path: ['region'] }]
+  const reader = (headers: Readonly<Record<string, string>>) => {
+    const lower = Object.fromEntries(
+      Object.entries(headers).map(([name, value]) => [name.toLowerCase(), value]),
+    )
+    return (name: string) => lower[name.toLowerCase()]
+  }
+  const dialect = { supportedVersions: ['2026-07-28'], paramHeaders: () => mirrored }
+
+  it.each(cases)('for %s', (_what, call) => {
+    const { body, headers } = encodeRequest(call)
+    expect(decode(JSON.parse(body), reader(headers), dialect)).toMatchObject({ kind: 'call', call })
+  })
+
+  it('C2 for every name, argument, answer and state', () => {
+    const text = fc.string({ unit: 'binary' })
+    const flow = fc.record({
+      method: fc.constantFrom('tools/call' as const, 'prompts/get' as const),
+      target: fc.string({ unit: 'binary', minLength: 1, maxLength: 40 }),
+      region: text,
+      other: text,
+      requestState: fc.string({ unit: 'binary', maxLength: 200 }),
+      answer: text,
+    })
+    fc.assert(
+      fc.property(flow, ({ method, target, region, other, requestState, answer }) => {
+        const args = { region, other }
+        const inputResponses = { a: { action: 'accept', content: { answer } } }
+        const call: Call = { ...envelope, kind: 'flow', method, target, args, requestState, inputResponses }
+        const { body, headers } = encodeRequest(call, method === 'tools/call' ? mirrored : [])
+        expect(decode(JSON.parse(body), reader(headers), dialect)).toEqual({ kind: 'call', call })
+      }),
+    )
   })
 })

@@ -8,14 +8,13 @@
 import type { Call, Envelope, FlowCall, Listing } from '../call.ts'
 import { encodeHeaderValue } from '../header-value.ts'
 import { type ParamHeader, paramHeaderValues } from '../param-header.ts'
+import { CLIENT_CAPABILITIES, CLIENT_INFO, LOG_LEVEL, PROTOCOL_VERSION } from './meta-key.ts'
 
 export interface EncodedRequest {
   /** One JSON-RPC message. */
   readonly body: string
   readonly headers: Readonly<Record<string, string>>
 }
-
-const META = 'io.modelcontextprotocol/'
 
 const LIST_METHODS: Readonly<Record<Listing, string>> = {
   tools: 'tools/list',
@@ -64,10 +63,10 @@ export function methodOf(call: Call): string {
 
 function metaOf(call: Envelope): Record<string, unknown> {
   return {
-    [`${META}protocolVersion`]: call.protocolVersion,
-    [`${META}clientCapabilities`]: call.capabilities,
-    ...(call.clientInfo && { [`${META}clientInfo`]: call.clientInfo }),
-    ...(call.logLevel && { [`${META}logLevel`]: call.logLevel }),
+    [PROTOCOL_VERSION]: call.protocolVersion,
+    [CLIENT_CAPABILITIES]: call.capabilities,
+    ...(call.clientInfo && { [CLIENT_INFO]: call.clientInfo }),
+    ...(call.logLevel && { [LOG_LEVEL]: call.logLevel }),
     ...(call.progressToken !== undefined && { progressToken: call.progressToken }),
     ...call.trace,
   }
