@@ -2,7 +2,14 @@
 
 import { describe, expect, it } from 'vitest'
 import { createManualClock } from '../../test/support/manual-clock.ts'
-import { asking, formQuestion, type Said, said, scriptServer } from '../../test/support/scripted-server.ts'
+import {
+  asking,
+  formQuestion,
+  type Said,
+  type Seen,
+  said,
+  scriptServer,
+} from '../../test/support/scripted-server.ts'
 import type { ElicitResult } from '../protocol/wire.ts'
 import type { AskInfo } from './answers.ts'
 import type { Clock } from './clock.ts'
@@ -172,6 +179,54 @@ describe('the loop', () => {
         count: 1,
       },
     ])
+  })
+})
+
+describe('what a server says while it works', () => {
+  const event = (message: object) => `data: ${JSON.stringify({ jsonrpc: '2.0', ...message })}\n\n`
+  const talking = ({ id, meta: { progressToken } }: Seen) => {
+    const progress = { progressToken, progress: 1, message: 'half\u0007way' }
+    const other = { progressToken: 'not ours', progress: 9 }
+    const log = { level: 'info', data: 'log\u001b[1m', logger: 'l' }
+    const events = [
+      event({ method: 'notifications/progress', params: progress }),
+      event({ method: 'notifications/progress', params: other }),
+      event({ method: 'notifications/message', params: log }),
+      event({ id, result: said('done') }),
+    ]
+    return new Response(events.join(''), { headers: { 'Content-Type': 'text/event-stream' } })
+  }
+
+  it('reaches the callbacks of its call, fit to show', async () => {
+    const heard: unknown[] = []
+    const server = scriptServer(talking)
+    const client = await connect(server)
+    await client.callTool('t', {}, { onProgress: (one) => heard.push(one), onLog: (one) => heard.push(one) })
+    expect(heard).toMatchObject([
+      { kind: 'progress', progress: 1, message: 'halfway' },
+      { kind: 'log', level: 'info', data: 'log[1m', logger: 'l' },
+    ])
+    expect(server.seen[0]?.meta).toMatchObject({
+      [meta('logLevel')]: 'info',
+      progressToken: server.seen[0]?.id,
+    })
+  })
+
+  it('is not asked for, and not heard, where nobody listens', async () => {
+    const server = scriptServer(talking)
+    await (await connect(server)).callTool('t')
+    expect(server.seen[0]?.meta).not.toHaveProperty('progressToken')
+    expect(server.seen[0]?.meta).not.toHaveProperty(meta('logLevel'))
+  })
+
+  it('does not break the call when a callback throws', async () => {
+    const warnings: string[] = []
+    const client = await connect(scriptServer(talking), { onWarning: (text) => warnings.push(text) })
+    const onProgress = () => {
+      throw new Error('oops')
+    }
+    expect(await client.callTool('t', {}, { onProgress })).toMatchObject({ content: [{ text: 'done' }] })
+    expect(warnings).toEqual([expect.stringContaining('oops')])
   })
 })
 

@@ -8,6 +8,7 @@ import type { Notice, Received } from '../protocol/received.ts'
 import type { LogLevel } from '../protocol/wire.ts'
 import type { Answers } from './answers.ts'
 import { sleep } from './clock.ts'
+import { displayText } from './display-text.ts'
 import type { FlowRequest, FlowResult } from './flow-request.ts'
 import { fulfil } from './fulfil.ts'
 import { openLeg } from './leg.ts'
@@ -159,8 +160,14 @@ function sendOptions(options: Driving, limits: Limits, deadlineAt: number): Send
     logLevel: logLevel ?? (onLog && 'info'),
     trace: options.trace,
     onNotice(notice) {
-      if (notice.kind === 'progress') onProgress?.(notice)
-      else if (notice.kind === 'log') onLog?.(notice)
+      if (notice.kind === 'progress') onProgress?.({ ...notice, message: shown(notice.message) })
+      else if (notice.kind === 'log')
+        onLog?.({ ...notice, data: shown(notice.data), logger: shown(notice.logger) })
     },
   }
+}
+
+/** Texts are for people to read; other data is handed over as it is. */
+function shown<T>(value: T): T {
+  return (typeof value === 'string' ? displayText(value) : value) as T
 }

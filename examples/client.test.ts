@@ -1,0 +1,97 @@
+import { randomBytes } from 'node:crypto'
+import { createServer, generateKey } from 'rondo'
+import { connect, RondoError } from 'rondo/client'
+import { describe, expect, it } from 'vitest'
+import { z } from 'zod'
+import { type WorkItem, workItems } from './08-custom-rules.ts'
+import { resolveBug } from './client-call.ts'
+import { connectCarefully } from './client-policy.ts'
+import { begin, goOn } from './client-suspend.ts'
+
+const options = { keys: generateKey('k1'), log: 'off' } as const
+const say = (value: string) => ({ action: 'accept', content: { resolution: value } }) as const
+
+describe('calling', () => {
+  it('C6 asks a person and gives the result', async () => {
+    const items = new Map<number, WorkItem>()
+    const asked: string[] = []
+    const result = await resolveBug(workItems(items, options), 4522, async (question) => {
+      asked.push(question)
+      return 'Fixed'
+    })
+    expect(result.content).toMatchObject([{ text: 'Bug #4522 resolved as Fixed. State set to Resolved.' }])
+    expect(asked).toEqual([
+      expect.stringMatching(/^work-items asks: .*How was this bug resolved\? \[resolution\]$/),
+    ])
+    expect(items.get(4522)).toEqual({ state: 'Resolved', resolution: 'Fixed' })
+  })
+
+  it('changes nothing where the person walked away', async () => {
+    const items = new Map<number, WorkItem>()
+    const result = await resolveBug(workItems(items, options), 4522, async () => undefined)
+    expect(result.isError).toBe(true)
+    expect(items.size).toBe(0)
+  })
+})
+
+describe('suspending', () => {
+  it('C11 goes on in another process, at another instance', async () => {
+    const items = new Map<number, WorkItem>()
+    const stored = new Map<string, string>()
+    const shelf = {
+      put: async (id: string, sealed: string) => void stored.set(id, sealed),
+      take: async (id: string) => stored.get(id) ?? '',
+    }
+    const key = randomBytes(32)
+    const client = () => connect(workItems(items, options))
+    const asked = await begin(await client(), shelf, key)
+    if (asked.status !== 'asked') throw new Error('The server should ask')
+    expect(Object.keys(asked.questions)).toEqual(['resolution'])
+    expect([...stored.values()].join()).not.toContain('update_work_item')
+    const again = await goOn(await client(), shelf, key, asked.id, { resolution: say('Duplicate') })
+    if (again.status !== 'asked') throw new Error('The server should ask again')
+    const original = { action: 'accept', content: { duplicateOfId: 4301 } } as const
+    const done = await goOn(await client(), shelf, key, asked.id, { duplicate_of: original })
+    expect(done).toMatchObject({
+      status: 'complete',
+      result: { content: [{ text: expect.stringContaining('Duplicate of Bug #4301') }] },
+    })
+    expect(items.get(4522)).toMatchObject({ resolution: 'Duplicate', duplicateOf: 4301 })
+  })
+})
+
+describe('policies', () => {
+  const asking = (field: string) => {
+    const server = createServer({ name: 'shop', version: '1.0.0', ...options })
+    const schema = { type: 'object', properties: { [field]: { type: 'string' } }, required: [field] }
+    server.tool('ask', { description: 'Asks' }, async (_args, ctx) => {
+      await ctx.ask('q', { message: 'Tell me', schema, allowSecretLike: 'to see it refused' })
+      return 'thanks'
+    })
+    server.tool(
+      'visit',
+      { description: 'Sends away', input: z.object({ url: z.string() }) },
+      async ({ url }, ctx) => {
+        await ctx.visit('v', { message: 'Look', url })
+        return 'seen'
+      },
+    )
+    return server
+  }
+  const form = () => ({ action: 'accept', content: { colour: 'red' } }) as const
+
+  it('C13 let an honest question pass and write it down', async () => {
+    const lines: string[] = []
+    const client = await connectCarefully(asking('colour'), form, (line) => lines.push(line))
+    expect((await client.callTool('ask')).content).toMatchObject([{ text: 'thanks' }])
+    expect(lines).toEqual(['shop tools/call round 1: q'])
+  })
+
+  it('C13 refuse a secret in a form, and a link to nowhere', async () => {
+    const client = await connectCarefully(asking('password'), form, () => {})
+    await expect(client.callTool('ask')).rejects.toThrowError(RondoError)
+    await expect(client.callTool('ask')).rejects.toMatchObject({ code: 'INPUT_REFUSED' })
+    const visit = client.callTool('visit', { url: 'https://evil.test/' })
+    await expect(visit).rejects.toMatchObject({ code: 'INPUT_REFUSED' })
+  })
+})
