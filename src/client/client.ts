@@ -11,7 +11,7 @@ import type {
   Tool,
 } from '../protocol/result.ts'
 import type { InputResponses } from '../protocol/wire.ts'
-import type { FlowRequest } from './flow-request.ts'
+import type { FlowRequest, FlowResult } from './flow-request.ts'
 import type { PendingCall, PendingServer } from './pending.ts'
 import type { QuestionKind } from './question.ts'
 import type { FlowOptions, Step } from './run-flow.ts'
@@ -65,6 +65,9 @@ export interface Client extends AsyncDisposable {
     answers?: InputResponses,
     options?: DriveOptions,
   ): Promise<Step<R>>
+
+  /** Goes on with a call to its end; handlers answer what is still open. */
+  finish<R extends FlowRequest>(pending: PendingCall<R>, options?: FlowOptions): Promise<FlowResult<R>>
 
   listTools(options?: ReadOptions): Promise<readonly Tool[]>
   listPrompts(options?: ReadOptions): Promise<readonly Prompt[]>

@@ -126,6 +126,41 @@ describe('driving a call by hand', () => {
   })
 })
 
+describe('finishing a call', () => {
+  const started = async (...script: Parameters<typeof scriptServer>) => {
+    const server = scriptServer(...script)
+    const step = await (await connect(server)).start(request)
+    if (step.status !== 'input_required') throw new Error('The server should ask')
+    return { server, pending: step.pending }
+  }
+
+  it('C11 has the handlers of another client answer what is open, to the end', async () => {
+    const script = [asking({ a: question, b: question }, 's'), asking({ c: question }, 't'), said('done')]
+    const { server, pending } = await started(...script)
+    const asked: string[] = []
+    const elicitation = (_params: unknown, { key }: { key: string }) => {
+      asked.push(key)
+      return yes
+    }
+    const other = await connect(server, { answers: { elicitation } })
+    const result = await other.finish(answer(pending, 'a', yes))
+    expect(result).toMatchObject({ content: [{ text: 'done' }] })
+    expect(asked).toEqual(['b', 'c'])
+    expect(server.seen).toHaveLength(3)
+  })
+
+  it('C7 T22 asks nobody what has no handler, nor what was changed into something unsafe', async () => {
+    const { server, pending } = await started(asking({ a: question }, 's'))
+    const nobody = await connect(server)
+    await expect(nobody.finish(pending)).rejects.toMatchObject({ code: 'INPUT_NO_HANDLER' })
+    const params = { mode: 'url', message: 'm', url: 'javascript:alert(1)' } as const
+    const changed = { ...pending, questions: { a: { method: 'elicitation/create', params } as const } }
+    const somebody = await connect(server, { answers: { elicitation: () => ({ action: 'accept' }) } })
+    await expect(somebody.finish(changed)).rejects.toMatchObject({ code: 'PEER_LINK' })
+    expect(server.seen).toHaveLength(1)
+  })
+})
+
 describe('lists', () => {
   const page = (names: string[], nextCursor?: string) => ({
     resultType: 'complete',

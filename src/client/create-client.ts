@@ -17,6 +17,7 @@ import type { RoundPolicy } from './round-policy.ts'
 import { advance, type FlowOptions, type Flows, runFlow } from './run-flow.ts'
 import { type Change, subscribe } from './subscribe.ts'
 import { createToolBook } from './tool-book.ts'
+import { vetRound } from './vet-round.ts'
 
 export interface ClientParts {
   readonly peer: Peer
@@ -70,6 +71,12 @@ export function createClient(parts: ClientParts): Client {
     start: (request, options = {}) => advance(flows, beginning(request), driving(kinds, options)),
     resume: async (pending, given, options = {}) =>
       advance(flows, takeUp(peer, server.name, pending, given), driving(kinds, options)),
+    finish: async (pending, options = {}) => {
+      const taken = takeUp(peer, server.name, pending)
+      // Where it lay, somebody may have changed the questions.
+      const questions = vetRound(taken, peer.limits, kinds)
+      return (await runFlow(flows, { ...taken, questions }, { ...options, kinds })).result
+    },
     listTools: async (options) => (await reader.list('tools', options)) as readonly Tool[],
     listPrompts: async (options) => (await reader.list('prompts', options)) as unknown as readonly Prompt[],
     listResources: async (options) =>

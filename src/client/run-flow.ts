@@ -59,7 +59,7 @@ interface Driving extends FlowOptions {
   readonly everyRound?: boolean
 }
 
-/** Runs the call to its end; handlers answer. */
+/** Runs the call to its end, from wherever it is; handlers answer. */
 export async function runFlow<R extends FlowRequest>(
   flows: Flows,
   begun: PendingCall<R>,
@@ -67,9 +67,10 @@ export async function runFlow<R extends FlowRequest>(
 ): Promise<Extract<Step<R>, { status: 'complete' }>> {
   let pending = begun
   for (;;) {
+    if (openQuestions(pending).length > 0) pending = await answerRound(flows, pending, options)
     const step = await advance(flows, pending, options)
     if (step.status === 'complete') return step
-    pending = await answerRound(flows, step.pending, options)
+    pending = step.pending
   }
 }
 
