@@ -27,7 +27,7 @@ describe('the source tree', () => {
     expect([...tree.values()].flatMap((text) => scanImports(text).imports).length).toBeGreaterThan(5)
   })
 
-  it('keeps the rules', () => {
+  it('T24 keeps the rules', () => {
     const long = [...tree].filter(([, text]) => countLines(text) > LONG_LINES)
     if (long.length > 0) {
       console.log(

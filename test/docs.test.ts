@@ -8,6 +8,7 @@ import {
   checkLinks,
   checkMachine,
   checkOptions,
+  checkThreats,
   compareNames,
   readInterface,
   readOptionTables,
@@ -61,6 +62,12 @@ describe('the documentation', () => {
     const rows = tables.find((table) => table.types.includes('FlowLimits'))?.rows ?? []
     const documented = Object.fromEntries(rows.map(({ name, initial }) => [name, readQuantity(initial)]))
     expect(documented).toEqual(DEFAULT_LIMITS)
+  })
+
+  it('names a test for each threat', () => {
+    const { checked, problems } = checkThreats(files, 'SECURITY.md')
+    expect(problems).toEqual([])
+    expect(checked).toBeGreaterThan(15)
   })
 
   it('has a change log that names the current version', () => {
@@ -119,6 +126,19 @@ describe('a page that lies is reported', () => {
     ['<!-- from examples/2.ts -->\n```ts\na()\n```', ['README.md: there is no examples/2.ts']],
     ['```ts\na()\n```', ['README.md: a ts block is not taken from a file in examples/']],
   ])('block %j', (text, problems) => expect(blocks(text)).toEqual(problems))
+
+  it('threats', () => {
+    const threats = (test: string) =>
+      checkThreats(
+        new Map([
+          ['S.md', '| # | attack | tests |\n| T1 | x | [a](a.ts) |\n'],
+          ['a.ts', test],
+        ]),
+        'S.md',
+      ).problems
+    expect(threats("it('T1 refuses', …)")).toEqual([])
+    expect(threats("it('T12 refuses', …)")).toEqual(['T1 has no test that quotes it'])
+  })
 
   it('names', () => {
     expect(compareNames('code', ['A', 'B'], ['B', 'A'])).toEqual([])

@@ -183,7 +183,7 @@ describe('where it ends', () => {
     for (let i = 0; ; i++) await value(ctx, `q${i}`)
   }
 
-  it('B12 R9 at its last round', async () => {
+  it('B12 R9 T19 at its last round', async () => {
     const { call } = await startOf(endless, { maxRounds: 3 })
     expect(questionsOf(await next(call, { q0: { value: 'xx' } }))).toEqual(['q1'])
     expect(questionsOf(await next(call, { q1: { value: 'xx' } }))).toEqual(['q2'])
@@ -219,14 +219,14 @@ describe('where it ends', () => {
       },
       'remembers more',
     ],
-  ])('R9 at its bound of %s', async (_name, limits, handler, message) => {
+  ])('R9 T19 at its bound of %s', async (_name, limits, handler, message) => {
     const within = await startOf(handler)
     expect(within.first.kind).not.toBe('error')
     const { first } = await startOf(handler, limits)
     expect(first).toMatchObject({ kind: 'error', code: -32603, message: expect.stringContaining(message) })
   })
 
-  it('R9 after as many answers that do not fit as it asks for again', async () => {
+  it('R9 T19 after as many answers that do not fit as it asks for again', async () => {
     const { call } = await startOf((ctx) => value(ctx, 'a'), { maxReasks: 1 })
     expect(questionsOf(await next(call, { a: { value: 'x' } }))).toEqual(['a'])
     expect(await next(call, { a: { value: 'x' } })).toMatchObject({

@@ -176,3 +176,15 @@ function findInterface(files: Files, type: string): string[] | undefined {
   }
   return undefined
 }
+
+/** Each row of the table of threats names tests, and one of them at least quotes its number. */
+export function checkThreats(files: Files, page: string): { checked: number; problems: string[] } {
+  const rows = [...(files.get(page) ?? '').matchAll(/^\| (T\d+) .*\|(.*)\|$/gm)]
+  const problems = rows.flatMap(([, number = '', cell = '']) => {
+    const tests = readLinks(cell).map((path) => files.get(path) ?? '')
+    return tests.some((text) => new RegExp(`\\b${number}\\b`).test(text))
+      ? []
+      : [`${number} has no test that quotes it`]
+  })
+  return { checked: rows.length, problems }
+}

@@ -1,0 +1,177 @@
+/**
+ * Secrets are put in wherever a call can carry one, the call is driven through every way it can end, and then all that
+ * left the server is searched: response bodies, the bytes of tokens, log lines.
+ */
+
+import { createServer, type Server, ToolError } from 'rondo'
+import { describe, expect, it } from 'vitest'
+import { z } from 'zod'
+import { createLog } from '../../src/serve/log.ts'
+
+const CANARIES = {
+  bearer: 'canary-bearer-1f6c',
+  claim: 'canary-claim-83ab',
+  argument: 'canary-argument-50d2',
+  answer: 'canary-answer-c91e',
+  step: 'canary-step-2b77',
+  thrown: 'canary-thrown-e4f0',
+  key: 'canary-key-of-32-bytes-or-so-0123456789',
+}
+type Canary = keyof typeof CANARIES
+
+/** The text itself, and every run of base64 in it as bytes: what is only encoded is not hidden. */
+function findCanaries(text: string): Canary[] {
+  const runs = text.match(/[A-Za-z0-9+/_-]{24,}/g) ?? []
+  const decoded = runs.flatMap((run) =>
+    [0, 1, 2, 3].map((skip) => Buffer.from(run.slice(skip), 'base64').toString('latin1')),
+  )
+  const places = [text, ...decoded]
+  return (Object.keys(CANARIES) as Canary[]).filter((name) =>
+    places.some((place) => place.includes(CANARIES[name])),
+  )
+}
+
+interface Scene {
+  readonly server: Server
+  readonly lines: string[]
+  /** Messages of the errors the log was told of: the control shows that it could have printed them. */
+  readonly told: string[]
+}
+
+function stage(): Scene {
+  const lines: string[] = []
+  const told: string[] = []
+  const toLine = createLog('json', (line) => void lines.push(line))
+  const server = createServer({
+    name: 'canaries',
+    version: '1.0.0',
+    keys: `k1:${Buffer.from(CANARIES.key).toString('base64')}`,
+    authenticate: ({ headers }) =>
+      headers('authorization') === `Bearer ${CANARIES.bearer}`
+        ? { subject: 'alice', claims: { note: CANARIES.claim } }
+        : { status: 401 },
+    log(event) {
+      if ('error' in event && event.error instanceof Error) told.push(event.error.message)
+      toLine(event)
+    },
+  })
+  const input = z.object({ secret: z.string(), end: z.enum(['return', 'throw', 'refuse', 'diverge']) })
+  server.tool('go', { input }, async ({ end }, ctx) => {
+    await ctx.step('fetch', () => CANARIES.step)
+    await ctx.ask('word', { message: 'Which word?', schema: z.object({ word: z.string().min(3) }) })
+    if (end === 'throw') throw new Error(`broken: ${CANARIES.thrown}`)
+    if (end === 'refuse') throw new ToolError('Not today.')
+    if (end === 'diverge') await Promise.all([ctx.step('same', () => 1), ctx.step('same', () => 2)])
+    return 'Done.'
+  })
+  return { server, lines, told }
+}
+
+let lastId = 0
+async function call(server: Server, params: Record<string, unknown>, bearer = CANARIES.bearer) {
+  const _meta = {
+    'io.modelcontextprotocol/protocolVersion': '2026-07-28',
+    'io.modelcontextprotocol/clientCapabilities': { elicitation: {} },
+  }
+  const response = await server.fetch(
+    new Request('http://127.0.0.1/mcp', {
+      method: 'POST',
+      headers: {
+        authorization: `Bearer ${bearer}`,
+        'content-type': 'application/json',
+        accept: 'application/json, text/event-stream',
+        'mcp-protocol-version': '2026-07-28',
+        'mcp-method': 'tools/call',
+        'mcp-name': 'go',
+      },
+      body: JSON.stringify({
+        jsonrpc: '2.0',
+        id: ++lastId,
+        method: 'tools/call',
+        params: { name: 'go', ...params, _meta },
+      }),
+    }),
+  )
+  const text = [...response.headers.values(), await response.text()].join('\n')
+  const state = /"requestState":"([^"]+)"/.exec(text)?.[1]
+  return { text, state }
+}
+
+const accept = (word: unknown) => ({ word: { action: 'accept', content: { word } } })
+
+/** Drives a call to each of its ends and gives all bodies. */
+async function driveAll({ server }: Scene): Promise<string[]> {
+  const bodies: string[] = []
+  for (const end of ['return', 'throw', 'refuse', 'diverge']) {
+    const args = { arguments: { secret: CANARIES.argument, end } }
+    const first = await call(server, args)
+    const misfit = await call(server, { ...args, requestState: first.state, inputResponses: accept(7) })
+    const last = await call(server, {
+      ...args,
+      requestState: misfit.state,
+      inputResponses: accept(CANARIES.answer),
+    })
+    const forged = await call(server, {
+      ...args,
+      requestState: `${first.state}x`,
+      inputResponses: accept(CANARIES.answer),
+    })
+    const other = await call(server, { arguments: { secret: 'x', end }, requestState: first.state })
+    const foreign = await call(server, args, 'wrong')
+    const bad = await call(server, { ...args, requestState: first.state, inputResponses: CANARIES.answer })
+    const badArguments = await call(server, { arguments: { secret: { [CANARIES.argument]: 1 }, end } })
+    bodies.push(...[first, misfit, last, forged, other, foreign, bad, badArguments].map(({ text }) => text))
+  }
+  return bodies
+}
+
+describe('secrets stay inside', () => {
+  it('T3 T16 in responses, tokens and logs, however a call ends', async () => {
+    const scene = stage()
+    const bodies = await driveAll(scene)
+    expect(bodies.filter((body) => body.includes('"requestState":"r1.')).length).toBeGreaterThanOrEqual(8)
+    expect(bodies.filter((body) => body.includes('Done.')).length).toBe(1)
+    expect(bodies.flatMap(findCanaries)).toEqual([])
+    expect(scene.lines.length).toBeGreaterThan(20)
+    expect(scene.lines.flatMap(findCanaries)).toEqual([])
+    expect(scene.lines.join('\n')).not.toMatch(/r1\.[\w-]{20}/)
+    // The control: the log was told of the error that it does not print.
+    expect(scene.told.flatMap(findCanaries)).toContain('thrown')
+  })
+
+  it('control: the search finds a secret that is only encoded', () => {
+    const journal = JSON.stringify({ entries: [{ key: 'word', answer: CANARIES.answer }] })
+    for (const encoding of ['base64', 'base64url'] as const) {
+      for (const lead of ['', '{', '{"', '{"a']) {
+        expect(findCanaries(`"requestState":"r1.${Buffer.from(lead + journal).toString(encoding)}"`)).toEqual(
+          ['answer'],
+        )
+      }
+    }
+    expect(findCanaries('nothing to see')).toEqual([])
+  })
+})
+
+describe('an answer counts for its own kind of question', () => {
+  const { server } = stage()
+  const args = { arguments: { secret: 'x', end: 'return' } }
+
+  it.each([
+    ['of a model', { role: 'assistant', content: { type: 'text', text: 'word' }, model: 'm', word: 'word' }],
+    ['with roots', { roots: [{ uri: 'file:///word' }], word: 'word' }],
+    ['without an action', { content: { word: 'word' } }],
+    ['with an unknown action', { action: 'agree', content: { word: 'word' } }],
+    ['whose action is inherited in form only', { __proto__: null, content: { word: 'word' } }],
+  ])('T6 so that a result %s does not answer a form', async (_name, result) => {
+    const first = await call(server, args)
+    const next = await call(server, { ...args, requestState: first.state, inputResponses: { word: result } })
+    expect(next.text).not.toContain('Done.')
+    expect(next.text).toMatch(/"input_required"|"code":-32602/)
+  })
+
+  it('control: a proper answer does', async () => {
+    const first = await call(server, args)
+    const next = await call(server, { ...args, requestState: first.state, inputResponses: accept('word') })
+    expect(next.text).toContain('Done.')
+  })
+})
