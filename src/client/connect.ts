@@ -109,6 +109,9 @@ async function openHttp(target: string | URL, fetch: FetchLike | undefined): Pro
   if (url.protocol !== 'http:' && url.protocol !== 'https:') {
     throw new TypeError(`A server is reached by http: or https:, not by ${url.protocol}`)
   }
+  if (url.username !== '' || url.password !== '') {
+    throw new TypeError('Credentials belong in options.headers, not in the URL')
+  }
   if (fetch !== undefined) return createFetchTransport(fetch, url)
   const { createNodeHttpTransport } = await import('./transport/node-http.ts')
   return createNodeHttpTransport(url)

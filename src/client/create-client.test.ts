@@ -98,6 +98,19 @@ describe('driving a call by hand', () => {
     })
   })
 
+  it('C9 does not wait long for a call that a machine with another clock wrote down', async () => {
+    const clock = createManualClock()
+    const server = scriptServer(asking(undefined, 's1'), said('done'))
+    const client = await connect(server, { clock })
+    const first = await client.start(request, { everyRound: true })
+    if (first.status !== 'input_required') throw new Error('The server should ask')
+    const ahead = { ...first.pending, askedAt: clock.now() + 3_600_000 }
+    const [done] = await Promise.all([client.resume(ahead), clock.elapse(50)])
+    expect(done.status).toBe('complete')
+    const old = { ...first.pending, askedAt: clock.now() - 3_600_000 }
+    expect((await client.resume(old)).status).toBe('complete')
+  })
+
   it('C8 counts the rounds of a resumed call from its beginning', async () => {
     const client = await connect(scriptServer(asking({ a: question }, 's')), { maxRounds: 2 })
     const first = await client.start(request)

@@ -28,18 +28,17 @@ export function openLeg(clock: Clock, times: LegTimes, outer?: AbortSignal): Leg
   const { timeout, deadlineAt = Number.POSITIVE_INFINITY } = times
   const controller = new AbortController()
   const giveUp = () => controller.abort(outer?.reason)
-  const expire = () => {
-    controller.abort(
-      clock.now() >= deadlineAt
-        ? new RondoError('LIMIT_CLIENT_DEADLINE')
-        : new RondoError('LIMIT_CLIENT_TIMEOUT', `The server did not answer within ${timeout} ms`),
-    )
-  }
   let stop = () => {}
   const touch = () => {
     stop()
-    const left = Math.min(timeout, Math.max(0, deadlineAt - clock.now()))
-    if (left < Number.POSITIVE_INFINITY) stop = clock.after(left, expire)
+    const left = Math.max(0, deadlineAt - clock.now())
+    // Decided here and not when the time is up: timers may fire a little before it.
+    const reason = () =>
+      left <= timeout
+        ? new RondoError('LIMIT_CLIENT_DEADLINE')
+        : new RondoError('LIMIT_CLIENT_TIMEOUT', `The server did not answer within ${timeout} ms`)
+    const ms = Math.min(timeout, left)
+    if (ms < Number.POSITIVE_INFINITY) stop = clock.after(ms, () => controller.abort(reason()))
   }
   if (outer?.aborted) giveUp()
   else {

@@ -93,7 +93,7 @@ describe('finding out what a server speaks', () => {
     })
   })
 
-  it.each(['ftp://x', 'no url', {}])('refuses the target %j', async (target) => {
+  it.each(['ftp://x', 'no url', 'http://a:b@127.0.0.1/', {}])('refuses the target %j', async (target) => {
     await expect(connect(target as string)).rejects.toThrowError(TypeError)
   })
 })

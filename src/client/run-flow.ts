@@ -116,8 +116,10 @@ async function sendOnce<R extends FlowRequest>(
   const startedAt = peer.clock.now()
   const deadlineAt = deadlineOf(pending, limits, startedAt)
   const leg = legOf(pending)
-  const pause = Math.min(pending.askedAt + pauseOf(pending), deadlineAt) - startedAt
-  if (pause > 0) await sleep(peer.clock, pause, options.signal)
+  const pause = pauseOf(pending)
+  // A call that lay for a while need not wait; one from a machine whose clock is ahead waits no longer than others.
+  const wait = Math.min(pause, pending.askedAt + pause - startedAt, deadlineAt - startedAt)
+  if (wait > 0) await sleep(peer.clock, wait, options.signal)
   if (peer.clock.now() >= deadlineAt) throw new RondoError('LIMIT_CLIENT_DEADLINE')
   const received = await sendLeg(flows, leg, sendOptions(options, limits, deadlineAt))
   if (received.kind === 'error') throw new PeerError(received.error)

@@ -50,7 +50,7 @@ describe('looking at a round', () => {
   it('C7 refuses a kind that nobody answers', () => {
     const asked = { a: form('?'), b: { method: 'roots/list' } as InputRequest }
     expect(() => vetRound({ questions: asked }, LIMITS, new Set(['form']))).toThrowError(
-      /INPUT_NO_HANDLER.*"b" \(roots\)/,
+      /INPUT_NO_HANDLER.*"b" \(roots\).*answers\.roots/,
     )
     expect(() => vetRound({ questions: { a: url('https://a.b') } }, LIMITS, new Set(['form']))).toThrowError(
       /INPUT_NO_HANDLER/,

@@ -18,6 +18,14 @@ export interface AskedRound {
   readonly state?: string
 }
 
+/** Where a handler of the kind belongs. */
+const HANDLERS: Readonly<Record<QuestionKind, string>> = {
+  form: 'answers.elicitation.form',
+  url: 'answers.elicitation.url',
+  sampling: 'answers.sampling',
+  roots: 'answers.roots',
+}
+
 export function vetRound(
   asked: AskedRound,
   limits: Limits,
@@ -28,10 +36,8 @@ export function vetRound(
   for (const [key, question] of entries) {
     const kind = kindOf(question)
     if (!answerable.has(kind)) {
-      throw new RondoError(
-        'INPUT_NO_HANDLER',
-        `The server asks "${key}" (${kind}), and nobody here answers ${kind}`,
-      )
+      const missing = `The server asks "${key}" (${kind}), and there is no ${HANDLERS[kind]} to answer it`
+      throw new RondoError('INPUT_NO_HANDLER', missing)
     }
   }
   return Object.fromEntries(entries.map(([key, question]) => [key, cleanQuestion(key, question)]))

@@ -14,12 +14,14 @@ import { RondoError } from '../../errors.ts'
 import { createAnswerReader } from './answer-reader.ts'
 import type { Outgoing, Transport } from './transport.ts'
 
+/** Idle sockets are given up before a Node server does so after 5 s: a request must not meet a socket that just closes. */
+const IDLE_MS = 4_000
 /** How long a stream may stay open after its response, before the socket is given up. */
 const LINGER_MS = 1_000
 
 export function createNodeHttpTransport(url: URL): Transport {
   const secure = url.protocol === 'https:'
-  const agent = secure ? new HttpsAgent({ keepAlive: true }) : new HttpAgent({ keepAlive: true })
+  const agent = new (secure ? HttpsAgent : HttpAgent)({ keepAlive: true, timeout: IDLE_MS })
   const where = {
     method: 'POST',
     agent,
