@@ -1,0 +1,85 @@
+import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { afterEach, describe, expect, it } from 'vitest'
+import { DISCOVERY, said } from '../../../test/support/scripted-server.ts'
+import { connect } from '../connect.ts'
+
+const servers: Server[] = []
+
+afterEach(() => {
+  for (const server of servers.splice(0)) {
+    server.closeAllConnections()
+    server.close()
+  }
+})
+
+type Answer = (response: ServerResponse, id: number, turn: number, request: IncomingMessage) => void
+
+/** Answers discovery; gives every other request to `answer`. */
+async function serve(answer: Answer) {
+  const counts = { connections: 0, requests: 0 }
+  const server = createServer(async (request, response) => {
+    let body = ''
+    for await (const chunk of request) body += chunk
+    const { id, method } = JSON.parse(body)
+    if (method === 'server/discover') reply(response, id, DISCOVERY)
+    else answer(response, id, counts.requests++, request)
+  })
+  server.on('connection', () => counts.connections++)
+  servers.push(server)
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+  return { url: `http://127.0.0.1:${(server.address() as AddressInfo).port}/mcp?tenant=1`, counts }
+}
+
+function reply(response: ServerResponse, id: number, result: object): void {
+  response.setHeader('Content-Type', 'application/json').end(JSON.stringify({ jsonrpc: '2.0', id, result }))
+}
+
+const list = { resultType: 'complete', tools: [] }
+
+describe('HTTP on Node', () => {
+  it('keeps its connection over answers, streams and errors', async () => {
+    const { url, counts } = await serve((response, id, turn) => {
+      if (turn % 3 === 0) return reply(response, id, said('x'))
+      if (turn % 3 === 1) {
+        const data = JSON.stringify({ jsonrpc: '2.0', id, result: said('x') })
+        return void response.setHeader('Content-Type', 'text/event-stream').end(`data: ${data}\n\n`)
+      }
+      const error = { jsonrpc: '2.0', id, error: { code: -32602, message: 'no' } }
+      response.writeHead(400, { 'Content-Type': 'application/json' }).end(JSON.stringify(error))
+    })
+    await using client = await connect(url)
+    for (let turn = 0; turn < 9; turn++) await client.callTool('t').catch(() => {})
+    expect(counts).toEqual({ connections: 1, requests: 9 })
+  })
+
+  it('sends path and query, but shows no query', async () => {
+    const paths: (string | undefined)[] = []
+    const { url } = await serve((response, id, _turn, request) => {
+      paths.push(request.url)
+      reply(response, id, said('x'))
+    })
+    await using client = await connect(url)
+    await client.callTool('t')
+    expect(paths).toEqual(['/mcp?tenant=1'])
+    expect(client.server.target).toMatch(/\/mcp$/)
+  })
+
+  it('repeats a read on a connection that closed under it, and never a tool call', async () => {
+    const { url, counts } = await serve((response, id, turn, request) => {
+      if (turn % 2 === 0) request.socket.destroy()
+      else reply(response, id, list)
+    })
+    await using client = await connect(url)
+    expect(await client.listTools({ fresh: true })).toEqual([])
+    expect(counts.requests).toBe(2)
+    await expect(client.callTool('t')).rejects.toMatchObject({ code: 'PEER_GONE' })
+    expect(counts.requests).toBe(3)
+  })
+
+  it('says that nobody is there', async () => {
+    const { url } = await serve(() => {})
+    await new Promise((resolve) => servers.splice(0)[0]?.close(resolve))
+    await expect(connect(url)).rejects.toThrowError(/PEER_GONE.*ECONNREFUSED/)
+  })
+})
