@@ -7,11 +7,12 @@
  */
 
 import { RondoError } from '../errors.ts'
+import { isRecord } from '../lib/is-record.ts'
 import type { Call, Envelope } from '../protocol/call.ts'
 import type { ParamHeader } from '../protocol/param-header.ts'
 import type { Notice, Received } from '../protocol/received.ts'
 import type { ClientCapabilities, LogLevel } from '../protocol/wire.ts'
-import type { Clock } from './clock.ts'
+import { type Clock, sleep } from './clock.ts'
 import type { Dialect } from './dialect.ts'
 import { type Leg, openLeg } from './leg.ts'
 import type { Limits } from './limits.ts'
@@ -71,12 +72,18 @@ export function createPeer(options: PeerOptions, dialect: Dialect): Peer {
     dialect,
     async send(body, sending = {}) {
       if (closed) throw closed
-      lastId += 1
       const times = { timeout: sending.timeout ?? options.limits.timeout, deadlineAt: sending.deadlineAt }
       const leg = openLeg(options.clock, times, sending.signal)
       legs.add(leg)
       try {
-        return await exchange(peer, envelop(peer, body, lastId, sending), leg, sending)
+        for (let attempt = 0; ; attempt++) {
+          lastId += 1
+          try {
+            return await exchange(peer, envelop(peer, body, lastId, sending), leg, sending)
+          } catch (error) {
+            await comeBackLater(peer, error, attempt, leg.signal)
+          }
+        }
       } finally {
         legs.delete(leg)
         leg.end()
@@ -89,6 +96,22 @@ export function createPeer(options: PeerOptions, dialect: Dialect): Peer {
     },
   }
   return peer
+}
+
+const MAX_BUSY = 3
+const LONGEST_WAIT_MS = 10_000
+
+/** Waits as long as a busy server asked for; throws every other error. Such a server has done nothing yet. */
+async function comeBackLater(
+  peer: Peer,
+  error: unknown,
+  attempt: number,
+  signal: AbortSignal,
+): Promise<void> {
+  if (!(error instanceof RondoError) || error.code !== 'PEER_BUSY' || attempt >= MAX_BUSY) throw error
+  const wait = isRecord(error.data) ? error.data.retryAfterMs : undefined
+  if (typeof wait !== 'number' || wait > LONGEST_WAIT_MS) throw error
+  await sleep(peer.clock, wait, signal)
 }
 
 function envelop(peer: Peer, body: CallBody, id: number, sending: SendOptions): Call {

@@ -3,7 +3,7 @@
  *
  * 1. Never holds more than `maxBytes`. 2. Gives exactly one response, the one with the request's id; a request or
  * somebody else's response on the stream makes the answer invalid. 3. An error status with a JSON-RPC error in its body
- * is that error; any other is PEER_HTTP. 4. Comments on the stream are ignored, as are its event names.
+ * is that error; any other is PEER_HTTP, or PEER_BUSY where the server says when to come back. 4. Comments on the stream are ignored, as are its event names.
  */
 
 import { createParser, type EventSourceParser } from 'eventsource-parser'
@@ -16,6 +16,8 @@ export interface AnswerHead {
   readonly contentType: string | null | undefined
   /** `WWW-Authenticate`, for whoever knows how to log in. */
   readonly challenge?: string | null
+  /** `Retry-After`: with status 503 it says that nothing was done and when to come back. */
+  readonly retryAfter?: string | null
 }
 
 export interface AnswerReader {
@@ -45,6 +47,7 @@ function readWhole(head: AnswerHead, request: Request, json: boolean): AnswerRea
       chunks.push(chunk)
     },
     end() {
+      if (head.status === 503 && head.retryAfter) throw busy(head.retryAfter)
       const message = json ? parse(decode(chunks)) : undefined
       if (isRecord(message) && belongs(message, request)) answer = message
       else throw unusable(head, json)
@@ -115,6 +118,13 @@ function parse(text: string): unknown {
 
 function tooLong(request: Request): RondoError {
   return new RondoError('LIMIT_CLIENT_BYTES', `The answer is longer than ${request.maxBytes} bytes`)
+}
+
+function busy(retryAfter: string): RondoError {
+  const seconds = /^\d+$/.test(retryAfter) ? Number(retryAfter) : undefined
+  return new RondoError('PEER_BUSY', `The server asks to come back later (${retryAfter})`, {
+    data: { status: 503, ...(seconds !== undefined && { retryAfterMs: seconds * 1_000 }) },
+  })
 }
 
 function unusable(head: AnswerHead, json: boolean): RondoError {

@@ -36,6 +36,7 @@ async function exchange(fetch: FetchLike, url: URL, outgoing: Outgoing): Promise
       status: response.status,
       contentType: response.headers.get('content-type'),
       challenge: response.headers.get('www-authenticate'),
+      retryAfter: response.headers.get('retry-after'),
     },
     outgoing,
   )

@@ -88,6 +88,7 @@ function readResponse(
     status: statusCode,
     contentType: headers['content-type'],
     challenge: headers['www-authenticate'],
+    retryAfter: headers['retry-after'],
   }
   const reader = createAnswerReader(head, outgoing)
   let over = false
