@@ -2,21 +2,16 @@
  * `createServer`: what is declared, what carries it, and the entrances, put together.
  */
 
-import type { FlowHost } from '../carry/flow-host.ts'
-import { createPlatform } from '../carry/platform.ts'
 import type { Listing } from '../protocol/call.ts'
-import type { KeyHolder } from '../seal/key-holder.ts'
-import { resolveKeys } from '../seal/key-source.ts'
 import { createRegistry, type Registry } from '../tool/registry.ts'
 import { createChangeBus } from './change-bus.ts'
+import { createHost, type OpenHost } from './create-host.ts'
 import { createService, type OpenService } from './create-service.ts'
 import { createFetchHandler, type FetchHandler } from './fetch.ts'
 import { createExchange } from './http.ts'
-import { createLog } from './log.ts'
 import { type Listening, type ListenOptions, listen } from './node.ts'
 import { createNodeHandler, type NodeHandler, type NodeHandlerOptions } from './node-handler.ts'
-import { assertIdentity, resolveLimits, type ServerOptions } from './options.ts'
-import { createOverload } from './overload.ts'
+import { assertIdentity, type ServerOptions } from './options.ts'
 import { type StdioOptions, serveStdio } from './stdio.ts'
 
 export interface Server {
@@ -46,39 +41,7 @@ export interface Server {
   close(): Promise<void>
 }
 
-interface Draining {
-  value: boolean
-}
-
-function createHost(
-  options: ServerOptions,
-  keys: KeyHolder,
-  draining: Draining,
-): FlowHost & { close(): void } {
-  const platform = createPlatform(options)
-  const overload = createOverload(options.shed, platform.now)
-  return {
-    audience: options.audience ?? options.name,
-    keys,
-    limits: resolveLimits(options.limits),
-    platform,
-    dev: options.dev ?? false,
-    log: createLog(options.log, undefined, platform.now),
-    get draining() {
-      return draining.value
-    },
-    overloaded: overload.overloaded,
-    maxRoundMs: options.maxRoundMs ?? Number.POSITIVE_INFINITY,
-    close: overload.close,
-  }
-}
-
-function toService(
-  options: ServerOptions,
-  host: FlowHost,
-  registry: Registry,
-  draining: Draining,
-): OpenService {
+function toService(options: ServerOptions, host: OpenHost, registry: Registry): OpenService {
   const { name, version, title, instructions, pageSize = 1000 } = options
   const scope = options.authenticate ? 'private' : 'public'
   return createService({
@@ -89,9 +52,7 @@ function toService(
     pageSize,
     listCache: options.listCache ?? { ttlMs: 60_000, scope },
     changes: options.changes ?? createChangeBus(),
-    drain: () => {
-      draining.value = true
-    },
+    drain: host.drain,
   })
 }
 
@@ -132,11 +93,9 @@ function portOf(text: string | undefined): number | undefined {
 /** Makes a server. It serves nothing until `listen`, `stdio`, `fetch` or `nodeHandler` is used. */
 export function createServer(options: ServerOptions): Server {
   assertIdentity(options)
-  const draining: Draining = { value: false }
-  const keys = resolveKeys(options.keys)
-  const host = createHost(options, keys, draining)
+  const host = createHost({ ...options, audience: options.audience ?? options.name })
   const registry = createRegistry()
-  const service = toService(options, host, registry, draining)
+  const service = toService(options, host, registry)
   const http = {
     ...options,
     onError: (error: unknown) => host.log({ event: 'warning', message: String(error) }),
@@ -150,13 +109,13 @@ export function createServer(options: ServerOptions): Server {
     fetch: createFetchHandler(exchange, options),
     nodeHandler: (handlerOptions) => createNodeHandler(exchange, { ...options, ...handlerOptions }),
     async listen(listenOptions) {
-      await keys.ready()
+      await host.keys.ready()
       const listening = await listen(service, { ...http, port: portOf(process.env.PORT), ...listenOptions })
       open.add(listening)
       return listening
     },
     async stdio(stdioOptions) {
-      await keys.ready()
+      await host.keys.ready()
       await serveStdio(service, stdioOptions).done
     },
     drain: service.drain,
@@ -164,7 +123,6 @@ export function createServer(options: ServerOptions): Server {
       service.drain()
       await Promise.all(Array.from(open, (listening) => listening.close()))
       exchange.endSubscriptions()
-      keys.close()
       host.close()
     },
   }

@@ -1,0 +1,51 @@
+/**
+ * The host of calls, made from options: what a server of ours and a mount in another one have in common.
+ */
+
+import type { FlowHost } from '../carry/flow-host.ts'
+import { createPlatform } from '../carry/platform.ts'
+import { resolveKeys } from '../seal/key-source.ts'
+import { createLog } from './log.ts'
+import { resolveLimits, type ServerOptions } from './options.ts'
+import { createOverload } from './overload.ts'
+
+type Shared = 'keys' | 'dev' | 'limits' | 'maxRoundMs' | 'shed' | 'log' | 'now' | 'randomId'
+
+export interface HostOptions extends Pick<ServerOptions, Shared> {
+  /** Which service states are sealed for. Instances of one service share it. */
+  audience: string
+}
+
+export interface OpenHost extends FlowHost {
+  /** From now on `draining` is true. */
+  drain(): void
+  /** Lets go of timers. */
+  close(): void
+}
+
+export function createHost(options: HostOptions): OpenHost {
+  const keys = resolveKeys(options.keys)
+  const platform = createPlatform(options)
+  const overload = createOverload(options.shed, platform.now)
+  let draining = false
+  return {
+    audience: options.audience,
+    keys,
+    limits: resolveLimits(options.limits),
+    platform,
+    dev: options.dev ?? false,
+    log: createLog(options.log, undefined, platform.now),
+    get draining() {
+      return draining
+    },
+    overloaded: overload.overloaded,
+    maxRoundMs: options.maxRoundMs ?? Number.POSITIVE_INFINITY,
+    drain() {
+      draining = true
+    },
+    close() {
+      keys.close()
+      overload.close()
+    },
+  }
+}
