@@ -60,10 +60,12 @@ beforeAll(() => {
     join(project, 'package.json'),
     JSON.stringify({ name: 'consumer', type: 'module', private: true }),
   )
-  const { dependencies } = JSON.parse(readFileSync('package.json', 'utf8')) as {
-    dependencies: Record<string, string>
-  }
-  for (const name of [...Object.keys(dependencies), 'zod', '@types/node']) link(name)
+  const { dependencies, peerDependencies } = JSON.parse(readFileSync('package.json', 'utf8')) as Record<
+    string,
+    Record<string, string>
+  >
+  for (const name of [...Object.keys({ ...dependencies, ...peerDependencies }), 'zod', '@types/node'])
+    link(name)
 })
 afterAll(() => rmSync(scratch, { recursive: true, force: true }))
 
@@ -124,6 +126,24 @@ describe('a consumer in TypeScript', () => {
     const { status, output } = tsc(program('string'))
     expect(output).toBe('')
     expect(status).toBe(0)
+  })
+
+  it('gets the types of arguments in an official server', () => {
+    const mounted = (type: string) =>
+      tsc(`
+        import { McpServer } from '@modelcontextprotocol/server'
+        import { createRondo } from 'rondo/sdk'
+        import { z } from 'zod'
+        const rondo = createRondo({ audience: 'consumer' })
+        const server = rondo.mount(new McpServer({ name: 'consumer', version: '1.0.0' }))
+        server.registerTool('greet', { inputSchema: z.object({ loud: z.boolean() }) }, rondo.tool(async ({ loud }, ctx) => {
+          const isLoud: ${type} = loud
+          const sure: boolean = await ctx.confirm('sure', 'Greet?')
+          return { content: [{ type: 'text', text: String(isLoud && sure) }] }
+        }))
+      `)
+    expect(mounted('boolean')).toEqual({ status: 0, output: '' })
+    expect(mounted('string').output).toContain("Type 'boolean' is not assignable to type 'string'")
   })
 
   it('is told when an answer is used as something else', () => {

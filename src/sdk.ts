@@ -1,0 +1,16 @@
+/** Rondo for the server you have: `rondo/sdk` gives an official `McpServer` tools that ask. */
+
+export type { LogEvent } from './carry/flow-host.ts'
+export { InputCancelled, InputDeclined, RondoError, ToolError } from './errors.ts'
+export type { Principal } from './protocol/call.ts'
+export { generateKey } from './seal/key-ring.ts'
+export { keysFromEnv, keysFromFile, keysFromFunction } from './seal/key-source.ts'
+export {
+  type ArgsCallback,
+  type CallbackOptions,
+  createRondo,
+  type ReadCallback,
+  type Rondo,
+  type RondoOptions,
+} from './serve/sdk.ts'
+export type { SdkContext } from './serve/sdk-target.ts'

@@ -1,0 +1,111 @@
+/**
+ * A request to the official server as a `Call`, and the line back to its client.
+ */
+
+import { DEFAULT_NEGOTIATED_PROTOCOL_VERSION, type ServerContext } from '@modelcontextprotocol/server'
+import { RondoError } from '../errors.ts'
+import type { FlowCall, Line } from '../protocol/call.ts'
+import { ANSWER_LIMITS, readAnswers } from '../protocol/rev-2026-07-28/answers.ts'
+import {
+  CLIENT_CAPABILITIES,
+  CLIENT_INFO,
+  LOG_LEVEL,
+  PROTOCOL_VERSION,
+} from '../protocol/rev-2026-07-28/meta-key.ts'
+import type { ClientCapabilities, LogLevel } from '../protocol/wire.ts'
+import type { Passage } from './sdk-mount.ts'
+import { SealedState } from './sdk-state.ts'
+
+/** What a request says about its client; older revisions say it once, when they connect. */
+interface RequestMeta {
+  readonly [PROTOCOL_VERSION]?: string
+  readonly [CLIENT_CAPABILITIES]?: ClientCapabilities
+  readonly [CLIENT_INFO]?: FlowCall['clientInfo']
+  readonly [LOG_LEVEL]?: LogLevel
+}
+
+function metaOf({ mcpReq }: ServerContext): RequestMeta {
+  return mcpReq.envelope ?? {}
+}
+
+/** True for a client of a revision without rounds; the official server asks it in our place, over its connection. */
+export function isOlder(ctx: ServerContext): boolean {
+  return metaOf(ctx)[PROTOCOL_VERSION] === undefined
+}
+
+export function toFlowCall({ server, method, request }: Passage, ctx: ServerContext): FlowCall {
+  const { name = '', uri = '', arguments: args = {} } = request.params
+  const reading = method === 'resources/read'
+  return {
+    kind: 'flow',
+    id: ctx.mcpReq.id,
+    method,
+    target: reading ? uri : name,
+    args: reading ? {} : args,
+    progressToken: ctx.mcpReq._meta?.progressToken,
+    inputResponses: readResponses(ctx),
+    requestState: readState(ctx),
+    ...(isOlder(ctx) ? connectedClient(server) : requestingClient(metaOf(ctx))),
+  }
+}
+
+type Client = Pick<FlowCall, 'protocolVersion' | 'capabilities' | 'clientInfo' | 'logLevel'>
+
+function requestingClient(meta: RequestMeta): Client {
+  return {
+    protocolVersion: meta[PROTOCOL_VERSION] ?? '',
+    capabilities: meta[CLIENT_CAPABILITIES] ?? {},
+    clientInfo: meta[CLIENT_INFO],
+    logLevel: meta[LOG_LEVEL],
+  }
+}
+
+function connectedClient(server: Passage['server']): Client {
+  return {
+    protocolVersion: server.getNegotiatedProtocolVersion() ?? DEFAULT_NEGOTIATED_PROTOCOL_VERSION,
+    capabilities: (server.getClientCapabilities() ?? {}) as ClientCapabilities,
+    clientInfo: server.getClientVersion(),
+    // Its level was set once, and their `log` knows it: everything is handed there.
+    logLevel: 'debug',
+  }
+}
+
+function readState({ mcpReq }: ServerContext): string | undefined {
+  const state = SealedState.open(mcpReq.requestState())
+  if (state === undefined || typeof state === 'string') return state
+  throw new RondoError('STATE_INVALID', 'requestState was decoded by a check that is not ours')
+}
+
+/** What is no answer at all they leave out, and name; on a server of ours it is refused, and so it is here (B14). */
+function readResponses({ mcpReq }: ServerContext): FlowCall['inputResponses'] {
+  const { inputResponses, droppedInputResponseKeys: dropped } = mcpReq
+  if (dropped !== undefined && dropped.length > 0) throw new RondoError('INPUT_MALFORMED')
+  return inputResponses === undefined ? undefined : readAnswers(inputResponses, ANSWER_LIMITS)
+}
+
+export function toLine({ mcpReq }: ServerContext): Line {
+  const { signal } = mcpReq
+  return {
+    notify(method, params) {
+      // A client that went away in the meantime is not the handler's matter.
+      send(mcpReq, method, params).catch(() => {})
+    },
+    get closed() {
+      return signal.aborted
+    },
+    onClose(listener) {
+      signal.addEventListener('abort', listener, { once: true })
+      return () => signal.removeEventListener('abort', listener)
+    },
+  }
+}
+
+function send(
+  mcpReq: ServerContext['mcpReq'],
+  method: string,
+  params: Record<string, unknown>,
+): Promise<void> {
+  if (method !== 'notifications/message') return mcpReq.notify({ method, params })
+  const { level, data, logger } = params as { level: LogLevel; data: unknown; logger?: string }
+  return mcpReq.log(level, data, logger)
+}

@@ -1,0 +1,110 @@
+/**
+ * The scenarios on an official server with our callbacks, driven by the official client: the same results and the same
+ * effect keys as on a server of ours, for clients with rounds and for older ones.
+ */
+
+import { createServer as createHttpServer } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { StreamableHTTPClientTransport } from '@modelcontextprotocol/client'
+import { StdioClientTransport } from '@modelcontextprotocol/client/stdio'
+import { toNodeHandler } from '@modelcontextprotocol/node'
+import { createMcpHandler, InMemoryTransport } from '@modelcontextprotocol/server'
+import { serveStdio } from '@modelcontextprotocol/server/stdio'
+import { createServer, generateKey } from 'rondo'
+import { createBench } from 'rondo/testing'
+import { afterAll, describe, expect, it } from 'vitest'
+import { createWorld, type Scenario, scenarios, type World } from '../scenarios/scenario.ts'
+import { connectOfficial, MODERN, type OfficialClient, OLDER } from '../support/official-client.ts'
+import { FIXED_IDS, serveScenarios } from '../support/sdk-server.ts'
+
+interface Ran {
+  readonly text: string
+  readonly isError: boolean
+  readonly world: World
+}
+
+async function onOurServer(scenario: Scenario): Promise<Ran> {
+  const world = createWorld()
+  const bench = createBench((options) => {
+    const server = createServer({ name: 'scenarios', version: '1.0.0', ...options, ...FIXED_IDS })
+    scenario.declare(server, world)
+    return server
+  })
+  const { method, target, args } = scenario
+  const call =
+    method === 'tools/call'
+      ? bench.tool(target, { ...args })
+      : method === 'prompts/get'
+        ? bench.prompt(target)
+        : bench.resource(target)
+  const round = await call.run(scenario.script)
+  if (round.kind !== 'complete') throw new Error(`expected a result, got ${JSON.stringify(round)}`)
+  return { text: round.text, isError: round.result.isError === true, world }
+}
+
+async function overHttp(scenario: Scenario): Promise<Ran> {
+  const { factory, world } = serveScenarios([scenario], { keys: generateKey() })
+  const http = createHttpServer(toNodeHandler(createMcpHandler(factory)))
+  await new Promise<void>((resolve) => http.listen(0, '127.0.0.1', resolve))
+  const url = new URL(`http://127.0.0.1:${(http.address() as AddressInfo).port}/mcp`)
+  const client = await connectOfficial(new StreamableHTTPClientTransport(url))
+  try {
+    return { ...(await client.run(scenario, scenario.script)), world }
+  } finally {
+    await client.close()
+    await new Promise((resolve) => http.close(resolve))
+  }
+}
+
+const inMemory =
+  (options: typeof MODERN) =>
+  async (scenario: Scenario): Promise<Ran> => {
+    const { factory, world } = serveScenarios([scenario], { keys: generateKey() })
+    const [near, far] = InMemoryTransport.createLinkedPair()
+    const served = serveStdio(factory, { transport: far })
+    const client = await connectOfficial(near as never, options)
+    try {
+      return { ...(await client.run(scenario, scenario.script)), world }
+    } finally {
+      await client.close()
+      await served.close()
+    }
+  }
+
+let child: Promise<OfficialClient> | undefined
+
+/** One process for all scenarios: it tells what happened outside since it was last asked. */
+async function olderOverStdio(scenario: Scenario): Promise<Ran> {
+  child ??= connectOfficial(
+    new StdioClientTransport({
+      command: process.execPath,
+      args: ['--import', 'tsx', 'test/support/sdk-stdio.ts'],
+      env: { PATH: process.env.PATH ?? '', RONDO_KEYS: generateKey() },
+      stderr: 'ignore',
+    }),
+    OLDER,
+  )
+  const client = await child
+  const ran = await client.run(scenario, scenario.script)
+  const { text } = await client.run({ method: 'tools/call', target: 'world' })
+  return { ...ran, world: JSON.parse(text) as World }
+}
+
+afterAll(async () => (await child)?.close())
+
+const ways: [string, (scenario: Scenario) => Promise<Ran>][] = [
+  ['HTTP', overHttp],
+  ['memory', inMemory(MODERN)],
+  ['memory, an older client', inMemory(OLDER)],
+  ['stdio, an older client', olderOverStdio],
+]
+
+describe.each(ways)('the official server over %s', (_name, runOn) => {
+  it.each(scenarios)('R10 P20 $name: the same result and effect keys as on our server', async (scenario) => {
+    const [ours, theirs] = await Promise.all([onOurServer(scenario), runOn(scenario)])
+    expect(theirs.text).toBe(scenario.text)
+    expect(theirs).toEqual(ours)
+    expect(theirs.world.effects.map(({ name }) => name)).toEqual(scenario.effects)
+    expect(theirs.isError).toBe(scenario.isError ?? false)
+  })
+})
