@@ -1,0 +1,118 @@
+/**
+ * The three requests of the core bench, and what each must be answered with:
+ *
+ *   plain    a call that completes at once
+ *   asks     a first leg, answered with a question and a state
+ *   answers  the second leg, which brings the answer and the state and completes
+ */
+
+import { QUESTION_KEY, questionFor, resultFor, TOOL } from '../work.ts'
+import type { Response } from './connection.ts'
+import { drive, type Exchange } from './drive.ts'
+
+export const LEGS = ['plain', 'asks', 'answers'] as const
+export type Leg = (typeof LEGS)[number]
+
+/** Different bugs, so that nobody answers from memory. */
+const BUGS = 64
+
+const ANSWER = { action: 'accept', content: { resolution: 'Fixed' } }
+
+const _meta = {
+  'io.modelcontextprotocol/protocolVersion': '2026-07-28',
+  'io.modelcontextprotocol/clientCapabilities': { elicitation: { form: {} } },
+  'io.modelcontextprotocol/clientInfo': { name: 'bench', version: '1.0.0' },
+}
+
+interface Result {
+  readonly resultType?: string
+  readonly content?: readonly { readonly text?: string }[]
+  readonly inputRequests?: Readonly<Record<string, { readonly params?: { readonly message?: string } }>>
+  readonly requestState?: string
+}
+
+/** Gives the exchanges of every leg. To have states for the last one, it walks through the first legs once. */
+export async function prepareLegs(url: URL): Promise<Readonly<Record<Leg, (index: number) => Exchange>>> {
+  const plain = bugs((id) => exchange(url, id, { arguments: { id, resolution: 'Fixed' } }, completes(id)))
+  const asks = bugs((id) => exchange(url, id, { arguments: { id } }, questions(id)))
+  const states: string[] = []
+  await drive(url, BUGS, (index) => ({
+    request: at(asks, index).request,
+    check: (response) => {
+      states[index] = questions(index)(resultOf(response, index)) ?? ''
+    },
+  }))
+  const answers = bugs((id) => {
+    const params = {
+      arguments: { id },
+      inputResponses: { [QUESTION_KEY]: ANSWER },
+      requestState: states[id],
+    }
+    return exchange(url, id, params, completes(id))
+  })
+  return {
+    plain: (index) => at(plain, index),
+    asks: (index) => at(asks, index),
+    answers: (index) => at(answers, index),
+  }
+}
+
+function bugs(make: (id: number) => Exchange): readonly Exchange[] {
+  return Array.from({ length: BUGS }, (_, id) => make(id))
+}
+
+function at(exchanges: readonly Exchange[], index: number): Exchange {
+  return exchanges[index % BUGS] as Exchange
+}
+
+function exchange(url: URL, id: number, params: object, check: (result: Result) => unknown): Exchange {
+  const body = JSON.stringify({
+    jsonrpc: '2.0',
+    id,
+    method: 'tools/call',
+    params: { name: TOOL, ...params, _meta },
+  })
+  const head = [
+    `POST ${url.pathname} HTTP/1.1`,
+    `Host: ${url.host}`,
+    'Content-Type: application/json',
+    'Accept: application/json, text/event-stream',
+    'MCP-Protocol-Version: 2026-07-28',
+    'Mcp-Method: tools/call',
+    `Mcp-Name: ${TOOL}`,
+    `Content-Length: ${Buffer.byteLength(body)}`,
+  ]
+  return {
+    request: `${head.join('\r\n')}\r\n\r\n${body}`,
+    check: (response) => void check(resultOf(response, id)),
+  }
+}
+
+function resultOf({ status, body }: Response, id: number): Result {
+  const message = JSON.parse(body) as { id?: unknown; result?: Result }
+  if (status !== 200 || message.id !== id || message.result === undefined) throw unexpected(body)
+  return message.result
+}
+
+function completes(id: number): (result: Result) => void {
+  const expected = resultFor(id, 'Fixed')
+  return (result) => {
+    if (result.resultType !== 'complete' || result.content?.[0]?.text !== expected) throw unexpected(result)
+  }
+}
+
+function questions(id: number): (result: Result) => string {
+  const expected = questionFor(id)
+  return (result) => {
+    const message = result.inputRequests?.[QUESTION_KEY]?.params?.message
+    const { requestState } = result
+    if (result.resultType !== 'input_required' || message !== expected || !requestState) {
+      throw unexpected(result)
+    }
+    return requestState
+  }
+}
+
+function unexpected(found: unknown): Error {
+  return new Error(`Not what was asked for: ${typeof found === 'string' ? found : JSON.stringify(found)}`)
+}

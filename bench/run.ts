@@ -1,0 +1,62 @@
+/**
+ * `npm run bench`: measures, prints tables. Figures of one run belong together; those of two runs do not, since
+ * machines differ from minute to minute.
+ */
+
+import { cpus } from 'node:os'
+import { parseArgs } from 'node:util'
+import type { Report, RunBench } from './bench.ts'
+import { printTable } from './print-table.ts'
+
+/** A new bench is a file in this folder and a line here. */
+const BENCHES: Readonly<Record<string, () => Promise<{ run: RunBench }>>> = {
+  core: () => import('./core.ts'),
+  import: () => import('./import.ts'),
+}
+
+const HELP = `Usage: npm run bench -- [options] [name …]
+
+  ${Object.keys(BENCHES).join(', ')}: what to measure; everything unless named
+
+  --quick   fewer requests and rounds: a look, not a figure
+  --json    every figure as JSON on stdout, instead of tables
+  --help    this text`
+
+const { values, positionals } = parseArgs({
+  allowPositionals: true,
+  options: {
+    quick: { type: 'boolean', default: false },
+    json: { type: 'boolean', default: false },
+    help: { type: 'boolean', default: false },
+  },
+})
+
+async function main(): Promise<void> {
+  const names = positionals.length > 0 ? positionals : Object.keys(BENCHES)
+  const unknown = names.find((name) => !Object.hasOwn(BENCHES, name))
+  if (unknown !== undefined) throw new TypeError(`There is no bench "${unknown}".\n\n${HELP}`)
+  const machine = { date: new Date().toISOString(), node: process.version, cpu: cpus()[0]?.model }
+  const reports: Record<string, Report> = {}
+  for (const name of names) {
+    const bench = await BENCHES[name]?.()
+    if (bench === undefined) continue
+    const report = await bench.run({ quick: values.quick, progress })
+    reports[name] = report
+    progress('')
+    if (!values.json) for (const table of report.tables) console.log(`${printTable(table)}\n`)
+  }
+  if (values.json) {
+    const data = Object.fromEntries(Object.entries(reports).map(([name, report]) => [name, report.data]))
+    console.log(JSON.stringify({ ...machine, quick: values.quick, ...data }, undefined, 2))
+  } else {
+    console.log(`Node ${machine.node}, ${machine.cpu}, ${machine.date}`)
+  }
+}
+
+/** One line that is written over, on a terminal; nothing in a pipe. */
+function progress(text: string): void {
+  if (process.stderr.isTTY) process.stderr.write(`\r\u001b[2K${text}`)
+}
+
+if (values.help) console.log(HELP)
+else await main()

@@ -1,0 +1,75 @@
+/** Starts a server under test in a process of its own, on a core of its own where the system can do that. */
+
+import { type ChildProcess, spawn, spawnSync } from 'node:child_process'
+import { availableParallelism } from 'node:os'
+import { fileURLToPath } from 'node:url'
+import type { ChildMessage } from './child.ts'
+
+export type ServerName = 'rondo' | 'official' | 'bare'
+
+export interface Usage {
+  readonly cpuMicros: number
+  readonly rssBytes: number
+}
+
+export interface ServerProcess {
+  readonly name: ServerName
+  readonly url: URL
+  usage(): Promise<Usage>
+  stop(): Promise<void>
+}
+
+const SERVER_CORE = '0'
+const LOAD_CORE = '1'
+const CHILD = fileURLToPath(new URL('./child.js', import.meta.url))
+
+const hasTaskset = availableParallelism() > 1 && spawnSync('taskset', ['-V']).status === 0
+
+/** Keeps this process, which makes the load, off the servers' core. Says whether it could. */
+export function pinLoad(): boolean {
+  return hasTaskset && spawnSync('taskset', ['-a', '-cp', LOAD_CORE, String(process.pid)]).status === 0
+}
+
+export async function spawnServer(
+  name: ServerName,
+  tools: number,
+  execArgv: readonly string[] = [],
+): Promise<ServerProcess> {
+  const command = [process.execPath, ...execArgv, CHILD, name, String(tools)]
+  const [file = '', ...args] = hasTaskset ? ['taskset', '-c', SERVER_CORE, ...command] : command
+  const child = spawn(file, args, { stdio: ['ignore', 'inherit', 'inherit', 'ipc'] })
+  const { url } = await messageOf(child, 'listening')
+  return {
+    name,
+    url: new URL(url),
+    async usage() {
+      const answer = messageOf(child, 'usage')
+      child.send('usage')
+      const { cpuMicros, rssBytes } = await answer
+      return { cpuMicros, rssBytes }
+    },
+    stop() {
+      return new Promise((resolve) => {
+        child.once('exit', () => resolve())
+        child.disconnect()
+      })
+    },
+  }
+}
+
+function messageOf<K extends ChildMessage['kind']>(
+  child: ChildProcess,
+  kind: K,
+): Promise<Extract<ChildMessage, { kind: K }>> {
+  return new Promise((resolve, reject) => {
+    const onExit = (code: number | null): void => reject(new Error(`A server ended with code ${code}`))
+    const onMessage = (message: unknown): void => {
+      if ((message as ChildMessage).kind !== kind) return
+      child.off('exit', onExit)
+      child.off('message', onMessage)
+      resolve(message as Extract<ChildMessage, { kind: K }>)
+    }
+    child.once('exit', onExit)
+    child.on('message', onMessage)
+  })
+}

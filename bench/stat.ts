@@ -1,0 +1,17 @@
+/** Medians, since one busy moment of the machine must not move a figure, and texts of figures. */
+
+export function median(values: readonly number[]): number {
+  const sorted = [...values].sort((a, b) => a - b)
+  const middle = sorted.length >> 1
+  const [low = Number.NaN, high = Number.NaN] = [sorted[middle - 1], sorted[middle]]
+  return sorted.length % 2 === 1 ? high : (low + high) / 2
+}
+
+/** Rounds lie side by side in time, so their ratios are steadier than the ratio of two medians. */
+export function medianRatio(values: readonly number[], bases: readonly number[]): number {
+  return median(values.map((value, round) => value / (bases[round] ?? Number.NaN)))
+}
+
+export function fixed(value: number, digits = 0): string {
+  return Number.isFinite(value) ? value.toFixed(digits) : '–'
+}
