@@ -9,6 +9,7 @@
 import type { Journal } from '../journal/journal.ts'
 import { isCount, isRecord, isText, isTime, toMap } from './narrow.ts'
 import { narrowJournal } from './narrow-journal.ts'
+import { narrowTurn, type TurnClaims } from './turn-claims.ts'
 
 export interface Claims {
   /** When this state was sealed, ms since the epoch. */
@@ -29,6 +30,8 @@ export interface Claims {
   /** Digests of the questions asked in this round, by key. */
   readonly asked: Readonly<Record<string, string>>
   readonly journal: Journal
+  /** Only in a state that does not come back with its request. */
+  readonly turn?: TurnClaims
 }
 
 const MEMBERS: ReadonlySet<string> = new Set<keyof Claims>([
@@ -44,6 +47,7 @@ const MEMBERS: ReadonlySet<string> = new Set<keyof Claims>([
   'protocolVersion',
   'asked',
   'journal',
+  'turn',
 ])
 
 export function encodeClaims(claims: Claims): string {
@@ -72,6 +76,8 @@ function narrowClaims(value: Record<string, unknown>): Claims | undefined {
   const asked = toMap(value.asked, (digest) => (isText(digest) ? digest : undefined))
   const journal = narrowJournal(value.journal)
   if (asked === undefined || journal === undefined) return undefined
+  const turn = value.turn === undefined ? undefined : narrowTurn(value.turn)
+  if (value.turn !== undefined && turn === undefined) return undefined
   return {
     issuedAt,
     roundExpires,
@@ -85,5 +91,6 @@ function narrowClaims(value: Record<string, unknown>): Claims | undefined {
     protocolVersion,
     asked,
     journal,
+    ...(turn === undefined ? {} : { turn }),
   }
 }

@@ -3,7 +3,8 @@
  *
  * R1 A round runs only on a journal sealed by this service, for this principal, this request, in time. In order: size,
  * encoding, key, commitment, tag, shape, time, principal, method, request, protocol version. The audience needs no
- * check of its own, it is part of every key. Single use is the store's matter and comes after all of these.
+ * check of its own, it is part of every key. Single use is the store's matter and comes after all of these. Where the
+ * client comes back with answers alone, the request is in the state and the name of the turn is compared instead.
  *
  * Clocks differ. `issuedAt` may lie ahead by `clockSkewMs`; an expiry is taken as it stands, so a state never lives
  * longer than it should on an instance whose clock is right.
@@ -40,6 +41,11 @@ export interface Expected {
   readonly protocolVersion: string
 }
 
+/** The same for a client that does not repeat its request. */
+export interface ExpectedTurn extends Pick<Expected, 'now' | 'principal' | 'protocolVersion'> {
+  readonly turn: string
+}
+
 export type StateRefusal =
   | EnvelopeRefusal
   | 'early'
@@ -48,6 +54,7 @@ export type StateRefusal =
   | 'principal'
   | 'method'
   | 'request'
+  | 'turn'
   | 'protocol'
 
 export type SealedState =
@@ -82,7 +89,7 @@ export function openState(
   ring: KeyRing,
   audience: string,
   token: unknown,
-  expected: Expected,
+  expected: Expected | ExpectedTurn,
   limits: StateLimits = STATE_LIMITS,
 ): OpenedState {
   const envelope = openEnvelope(ring, audience, token, limits.maxBytes)
@@ -108,10 +115,20 @@ function timeRefusal(claims: Claims, now: number, limits: StateLimits): StateRef
   return undefined
 }
 
-function bindingRefusal(claims: Claims, expected: Expected): StateRefusal | undefined {
+function bindingRefusal(claims: Claims, expected: Expected | ExpectedTurn): StateRefusal | undefined {
   if (claims.principal !== expected.principal) return 'principal'
-  if (claims.method !== expected.method) return 'method'
-  if (claims.request !== expected.request) return 'request'
+  const reason = 'turn' in expected ? turnRefusal(claims, expected.turn) : requestRefusal(claims, expected)
+  if (reason !== undefined) return reason
   if (claims.protocolVersion !== expected.protocolVersion) return 'protocol'
   return undefined
+}
+
+function requestRefusal(claims: Claims, expected: Expected): StateRefusal | undefined {
+  if (claims.method !== expected.method) return 'method'
+  if (claims.request !== expected.request) return 'request'
+  return claims.turn === undefined ? undefined : 'turn'
+}
+
+function turnRefusal(claims: Claims, turn: string): StateRefusal | undefined {
+  return claims.turn?.id === turn ? undefined : 'turn'
 }
