@@ -7,9 +7,10 @@ import type { FlowMethod } from '../protocol/call.ts'
 import type { MoveReason } from '../replay/outcome.ts'
 import type { Platform, ReplayLimits } from '../replay/run-state.ts'
 import type { KeyHolder } from '../seal/key-holder.ts'
-import type { StateLimits } from '../seal/state.ts'
+import type { Continuation, Finding } from './continuation.ts'
+import type { StoredLimits } from './stored-state.ts'
 
-export interface FlowLimits extends ReplayLimits, StateLimits {
+export interface FlowLimits extends ReplayLimits, StoredLimits {
   /** Rounds one flow may take. */
   readonly maxRounds: number
   /** Rounds of one flow that may be spent on moving it to another instance. */
@@ -65,12 +66,17 @@ export interface FaultEvent {
   readonly error: unknown
 }
 
+/** What was seen on the way from stored to sealed state. */
+export interface ContinuationEvent extends Finding {
+  readonly event: 'continuation'
+}
+
 export interface WarningEvent {
   readonly event: 'warning'
   readonly message: string
 }
 
-export type LogEvent = RoundEvent | StateRefusedEvent | FaultEvent | WarningEvent
+export type LogEvent = RoundEvent | StateRefusedEvent | FaultEvent | ContinuationEvent | WarningEvent
 
 export interface FlowHost {
   readonly audience: string
@@ -85,4 +91,6 @@ export interface FlowHost {
   overloaded(): boolean
   /** How long one round may work before the call is handed back at its next boundary. */
   readonly maxRoundMs: number
+  /** Keeps states in a store. Absent where they are sealed and nothing else. */
+  readonly continuation?: Continuation
 }

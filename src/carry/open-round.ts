@@ -8,8 +8,10 @@ import { RondoError } from '../errors.ts'
 import type { Journal } from '../journal/journal.ts'
 import type { FlowCall, Principal } from '../protocol/call.ts'
 import { principalTag, requestDigest } from '../seal/binding.ts'
-import { openState } from '../seal/state.ts'
+import type { Claims } from '../seal/claims.ts'
+import { openKept } from './continuation.ts'
 import type { FlowHost } from './flow-host.ts'
+import type { OpenedStored } from './stored-state.ts'
 
 /** What a state is bound to; computed once per request, and only if it is needed. */
 export interface Binding {
@@ -47,7 +49,11 @@ function firstRound({ platform, limits }: FlowHost): Beginning {
 }
 
 /** Throws the one error of a state that does not open, or of a flow that has had its rounds. */
-export function openRound(host: FlowHost, call: FlowCall, principal: Principal | undefined): Beginning {
+export function openRound(
+  host: FlowHost,
+  call: FlowCall,
+  principal: Principal | undefined,
+): Beginning | Promise<Beginning> {
   if (call.requestState === undefined) return firstRound(host)
   const expected = {
     now: host.platform.now(),
@@ -55,13 +61,21 @@ export function openRound(host: FlowHost, call: FlowCall, principal: Principal |
     protocolVersion: call.protocolVersion,
     ...bind(call, principal),
   }
-  const opened = openState(host.keys.ring, host.audience, call.requestState, expected, host.limits)
-  if (opened.kind === 'refused') {
-    const { reason, keyId } = opened
-    host.log({ event: 'state_refused', method: call.method, target: call.target, reason, keyId })
-    throw new RondoError('STATE_INVALID')
-  }
-  const { claims } = opened
+  const opening = openKept(host, call.requestState, expected)
+  return opening instanceof Promise
+    ? opening.then((opened) => goOn(host, call, opened))
+    : goOn(host, call, opening)
+}
+
+function goOn(host: FlowHost, { method, target }: FlowCall, opened: OpenedStored): Beginning {
+  if (opened.kind === 'open') return nextRound(host, opened.claims)
+  const { reason, keyId } = { keyId: undefined, ...opened }
+  host.log({ event: 'state_refused', method, target, reason, keyId })
+  throw new RondoError('STATE_INVALID')
+}
+
+/** The round after the one in which `claims` were sealed. */
+export function nextRound(host: FlowHost, claims: Claims): Beginning {
   if (claims.round >= host.limits.maxRounds) {
     throw new RondoError(
       'LIMIT_ROUNDS',

@@ -3,14 +3,27 @@
  */
 
 import type { FlowCall, Line, Principal } from '../protocol/call.ts'
-import type { InputResponses } from '../protocol/wire.ts'
+import type { Reply } from '../protocol/reply.ts'
+import type { InputRequests, InputResponses } from '../protocol/wire.ts'
 import type { RunReport } from '../replay/outcome.ts'
 import type { ReplayInput } from '../replay/replay.ts'
+import type { Claims } from '../seal/claims.ts'
 import type { Context } from '../tool/context.ts'
 import type { Target } from '../tool/target.ts'
 import type { FlowHost, RoundEvent } from './flow-host.ts'
 import { movePolicy } from './move-policy.ts'
 import type { Beginning } from './open-round.ts'
+
+export type Kept =
+  | { readonly kind: 'kept'; readonly reply: Reply; readonly bytes: number; readonly keyId: string }
+  | { readonly kind: 'too-large'; readonly bytes: number }
+
+/** Puts what happened so far where the next round finds it; gives what the client is told. */
+export type Keep = (
+  round: Round,
+  claims: Claims,
+  inputRequests: InputRequests | undefined,
+) => Kept | Promise<Kept>
 
 export interface Round {
   readonly host: FlowHost
@@ -21,6 +34,8 @@ export interface Round {
   readonly beginning: Beginning
   /** When work on the request began, ms since the epoch. */
   readonly began: number
+  /** Sealed and handed to the client, unless the carrier has another way. */
+  readonly keep?: Keep
 }
 
 export function toReplayInput(round: Round, handler: (ctx: Context) => unknown): ReplayInput {

@@ -11,14 +11,16 @@ import type { InputRequests } from '../protocol/wire.ts'
 import type { OpenQuestion, RunReport } from '../replay/outcome.ts'
 import { replay } from '../replay/replay.ts'
 import { verify } from '../replay/verify.ts'
-import { sealState } from '../seal/state.ts'
+import type { Claims } from '../seal/claims.ts'
+import type { SealedState } from '../seal/state.ts'
 import { type InputRequired, isInputRequired } from '../tool/input-required.ts'
 import type { Target } from '../tool/target.ts'
 import { concludeArguments, concludeRefused, concludeReturned, concludeThrew } from './conclude.ts'
+import { keepState } from './continuation.ts'
 import type { FlowHost, RoundEvent } from './flow-host.ts'
 import { manualDigests } from './manual.ts'
 import { bind, openRound } from './open-round.ts'
-import { logRound, type Round, toReplayInput } from './round.ts'
+import { type Keep, type Kept, logRound, type Round, toReplayInput } from './round.ts'
 
 /** Runs one round of a call. Rejects only with a `RondoError`. */
 export async function runRound(
@@ -31,8 +33,28 @@ export async function runRound(
   const loading = host.keys.ready()
   if (loading) await loading
   const began = host.platform.now()
-  const beginning = openRound(host, call, principal)
-  const round: Round = { host, call, target, principal, line, beginning, began }
+  const opening = openRound(host, call, principal)
+  const beginning = opening instanceof Promise ? await opening : opening
+  return runFrom({ host, call, target, principal, line, beginning, began })
+}
+
+const keepInToken: Keep = ({ host }, claims, inputRequests) => {
+  const hand = (sealed: SealedState): Kept =>
+    sealed.kind === 'too-large'
+      ? sealed
+      : {
+          kind: 'kept',
+          reply: { kind: 'input_required', inputRequests, requestState: sealed.token },
+          bytes: sealed.bytes,
+          keyId: sealed.keyId,
+        }
+  const keeping = keepState(host, claims)
+  return keeping instanceof Promise ? keeping.then(hand) : hand(keeping)
+}
+
+/** Runs a round from where it begins, whatever keeps it in the end. */
+export async function runFrom(round: Round): Promise<Reply> {
+  const { host, call, target } = round
   const preparing = target.prepare(call.args)
   const prepared = preparing instanceof Promise ? await preparing : preparing
   if (prepared.kind === 'refused') return concludeArguments(round, prepared.problem)
@@ -72,7 +94,11 @@ interface Suspension {
   readonly inputRequests?: InputRequests
 }
 
-function suspendAsking(round: Round, report: RunReport, questions: readonly [string, OpenQuestion][]): Reply {
+function suspendAsking(
+  round: Round,
+  report: RunReport,
+  questions: readonly [string, OpenQuestion][],
+): Reply | Promise<Reply> {
   const asked = Object.fromEntries(questions.map(([key, { digest }]) => [key, digest]))
   const inputRequests = Object.fromEntries(questions.map(([key, { request }]) => [key, request]))
   const asks = questions.map(([key, { kind }]) => ({ key, kind }))
@@ -80,7 +106,7 @@ function suspendAsking(round: Round, report: RunReport, questions: readonly [str
   return suspend(round, report, { journal, asked, inputRequests }, { outcome: 'input_required', asks })
 }
 
-function suspendManually(round: Round, report: RunReport, needs: InputRequired): Reply {
+function suspendManually(round: Round, report: RunReport, needs: InputRequired): Reply | Promise<Reply> {
   const asked = manualDigests(round.host, needs, round.call.capabilities)
   if (asked instanceof RondoError) return concludeRefused(round, report, asked)
   const asks = Object.keys(asked).map((key) => ({ key, kind: 'manual' as const }))
@@ -89,39 +115,46 @@ function suspendManually(round: Round, report: RunReport, needs: InputRequired):
   return suspend(round, report, { journal, asked, inputRequests }, { outcome: 'input_required', asks })
 }
 
-/** Seals what happened so far and hands it to the client. */
+/** Keeps what happened so far and tells the client. */
 function suspend(
   round: Round,
   report: RunReport,
   { journal, asked, inputRequests }: Suspension,
   facts: Pick<RoundEvent, 'outcome' | 'asks' | 'moved'>,
-): Reply {
-  const { host, call, target, principal, beginning } = round
+): Reply | Promise<Reply> {
+  const { host, target } = round
+  const finish = (kept: Kept): Reply => {
+    if (kept.kind === 'too-large') return concludeRefused(round, report, tooLarge(kept.bytes, host))
+    const { bytes, keyId, reply } = kept
+    if (bytes > host.limits.warnBytes) warnSize(host, target, bytes)
+    logRound(round, report, { ...facts, stateBytes: bytes, keyId })
+    return reply
+  }
+  const { keep = keepInToken } = round
+  const keeping = keep(round, claimsOf(round, journal, asked), inputRequests)
+  return keeping instanceof Promise ? keeping.then(finish) : finish(keeping)
+}
+
+function claimsOf(
+  { host, call, target, principal, beginning }: Round,
+  journal: Journal,
+  asked: Readonly<Record<string, string>>,
+): Claims {
   const now = host.platform.now()
-  const { flow, flowExpires } = beginning
-  const sealed = sealState(
-    host.keys.ring,
-    host.audience,
-    {
-      issuedAt: now,
-      roundExpires: Math.min(now + host.limits.roundTtlMs, flowExpires),
-      flowExpires,
-      flow,
-      round: beginning.round,
-      method: call.method,
-      toolVersion: target.version,
-      protocolVersion: call.protocolVersion,
-      asked,
-      journal,
-      ...bind(call, principal),
-    },
-    host.limits,
-  )
-  if (sealed.kind === 'too-large') return concludeRefused(round, report, tooLarge(sealed.bytes, host))
-  const { bytes, keyId, token } = sealed
-  if (bytes > host.limits.warnBytes) warnSize(host, target, bytes)
-  logRound(round, report, { ...facts, stateBytes: bytes, keyId })
-  return { kind: 'input_required', inputRequests, requestState: token }
+  const { flow, flowExpires, round } = beginning
+  return {
+    issuedAt: now,
+    roundExpires: Math.min(now + host.limits.roundTtlMs, flowExpires),
+    flowExpires,
+    flow,
+    round,
+    method: call.method,
+    toolVersion: target.version,
+    protocolVersion: call.protocolVersion,
+    asked,
+    journal,
+    ...bind(call, principal),
+  }
 }
 
 function tooLarge(bytes: number, { limits }: FlowHost): RondoError {

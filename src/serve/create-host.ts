@@ -5,11 +5,22 @@
 import type { FlowHost } from '../carry/flow-host.ts'
 import { createPlatform } from '../carry/platform.ts'
 import { resolveKeys } from '../seal/key-source.ts'
+import { resolveContinuation } from './continuation-option.ts'
 import { createLog } from './log.ts'
 import { resolveLimits, type ServerOptions } from './options.ts'
 import { createOverload } from './overload.ts'
 
-type Shared = 'keys' | 'dev' | 'limits' | 'maxRoundMs' | 'shed' | 'log' | 'now' | 'randomId'
+type Shared =
+  | 'keys'
+  | 'dev'
+  | 'limits'
+  | 'store'
+  | 'continuation'
+  | 'maxRoundMs'
+  | 'shed'
+  | 'log'
+  | 'now'
+  | 'randomId'
 
 export interface HostOptions extends Pick<ServerOptions, Shared> {
   /** Which service states are sealed for. Instances of one service share it. */
@@ -27,6 +38,7 @@ export function createHost(options: HostOptions): OpenHost {
   const keys = resolveKeys(options.keys)
   const platform = createPlatform(options)
   const overload = createOverload(options.shed, platform.now)
+  const log = createLog(options.log, undefined, platform.now)
   let draining = false
   return {
     audience: options.audience,
@@ -34,12 +46,13 @@ export function createHost(options: HostOptions): OpenHost {
     limits: resolveLimits(options.limits),
     platform,
     dev: options.dev ?? false,
-    log: createLog(options.log, undefined, platform.now),
+    log,
     get draining() {
       return draining
     },
     overloaded: overload.overloaded,
     maxRoundMs: options.maxRoundMs ?? Number.POSITIVE_INFINITY,
+    continuation: resolveContinuation(options, platform, log),
     drain() {
       draining = true
     },

@@ -12,6 +12,7 @@ const LEVELS: Readonly<Record<LogEvent['event'], string>> = {
   round: 'info',
   state_refused: 'warn',
   fault: 'error',
+  continuation: 'warn',
   warning: 'warn',
 }
 

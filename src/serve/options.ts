@@ -2,7 +2,9 @@
  * What a server can be told, with its defaults.
  */
 
+import type { ContinuationMode } from '../carry/continuation.ts'
 import type { FlowLimits, LogEvent } from '../carry/flow-host.ts'
+import type { Blobs } from '../carry/stored-state.ts'
 import type { KeySource } from '../seal/key-holder.ts'
 import type { KeyRing } from '../seal/key-ring.ts'
 import { STATE_LIMITS } from '../seal/state.ts'
@@ -25,6 +27,10 @@ export interface ServerOptions extends Omit<HttpOptions, 'onError' | 'every'>, F
   /** Runs every round twice and reports the first difference; sends authors' errors to the client. Default: false. */
   dev?: boolean
   limits?: Partial<FlowLimits>
+  /** A database that instances share. */
+  store?: { readonly blobs: Blobs }
+  /** Where journals are between rounds; all but `sealed` need a `store`. Default: `sealed`. */
+  continuation?: ContinuationMode
   /** Hands a call back at its next boundary once its round has worked this long. Default: never. */
   maxRoundMs?: number
   /** Hands calls back, one at a time, while this instance has too much to do. Default: never. */
@@ -47,6 +53,7 @@ const MINUTE = 60_000
 
 export const DEFAULT_LIMITS: FlowLimits = {
   ...STATE_LIMITS,
+  maxStoredBytes: 1024 * 1024,
   maxRounds: 32,
   maxMoves: 4,
   roundTtlMs: 60 * MINUTE,

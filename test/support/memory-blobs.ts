@@ -1,0 +1,28 @@
+/** The part of a store that keeps states, in memory, open to tests that look into it or break it. */
+
+import type { Blobs } from '../../src/carry/stored-state.ts'
+
+export interface MemoryBlobs extends Blobs {
+  readonly rows: Map<string, { sealed: string; expiresAt: number }>
+  reads: number
+  /** While set, every call rejects with it. */
+  broken: Error | undefined
+}
+
+export function createMemoryBlobs(): MemoryBlobs {
+  const blobs: MemoryBlobs = {
+    rows: new Map(),
+    reads: 0,
+    broken: undefined,
+    async put(id, sealed, expiresAt) {
+      if (blobs.broken) throw blobs.broken
+      if (!blobs.rows.has(id)) blobs.rows.set(id, { sealed, expiresAt })
+    },
+    async get(id) {
+      blobs.reads += 1
+      if (blobs.broken) throw blobs.broken
+      return blobs.rows.get(id)?.sealed
+    },
+  }
+  return blobs
+}
