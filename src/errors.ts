@@ -2,7 +2,7 @@
  * Every error in one table.
  *
  * A code says who can act: STATE_* the client starts again, INPUT_* the client answers better, REPLAY_* the author
- * fixes the tool, LIMIT_* and SERVER_* the operator, PEER_* the other side. `rpc` is the JSON-RPC code, `http` the
+ * fixes the tool, LIMIT_*, STORE_* and SERVER_* the operator, PEER_* the other side. `rpc` is the JSON-RPC code, `http` the
  * status at 2026-07-28, `sentence` the one thing a client may read. Details go into `message` (for the author and
  * the log) and never onto the wire, unless the row is marked `open`: its details describe the client's own request.
  * `rpc: 0` is an error that is never sent: our client raises it for its own caller.
@@ -55,6 +55,11 @@ export const ERRORS = {
   LIMIT_QUESTIONS: { rpc: -32603, http: 200, sentence: 'This call asks more at once than the server allows' },
   LIMIT_STATE_BYTES: { rpc: -32603, http: 200, sentence: 'This call remembers more than the server allows' },
   LIMIT_SUBSCRIPTIONS: { rpc: -32603, http: 200, sentence: 'Too many subscriptions are open' },
+  LIMIT_TASKS: {
+    rpc: -32000,
+    http: 429,
+    sentence: 'Too many tasks are open. Finish or cancel one, then try again',
+  },
   LIMIT_BODY: { rpc: -32000, http: 413, sentence: 'The request body is too large' },
   LIMIT_JSON: {
     rpc: -32600,
@@ -62,6 +67,14 @@ export const ERRORS = {
     sentence: 'The JSON is nested too deep or has too many keys',
     open: true,
   },
+
+  STORE_UNAVAILABLE: {
+    rpc: -32000,
+    http: 503,
+    sentence: 'The server cannot reach its store. Send the request again',
+  },
+  STORE_SCHEMA: { rpc: -32603, http: 200, sentence: 'Internal error' },
+  STORE_LEASE_LOST: { rpc: -32603, http: 200, sentence: 'Internal error' },
 
   SERVER_DRAINING: {
     rpc: -32000,

@@ -1,0 +1,6 @@
+export type { BlobStore } from './store/blob-store.ts'
+export type { OnceStore } from './store/once-store.ts'
+export type { PgPool } from './store/postgres/postgres-pool.ts'
+export { createPostgresStore, type PostgresStoreOptions } from './store/postgres/postgres-store.ts'
+export type { Store } from './store/store.ts'
+export type { TaskStore } from './store/task-store.ts'

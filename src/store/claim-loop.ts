@@ -1,0 +1,143 @@
+/**
+ * The worker of a process: takes due tasks, runs their turns, and lets go when told to stop.
+ *
+ * Hints wake it at once; polling finds what no hint told. It asks for more only when there may be more: a claim that
+ * gave less than it could have is the last one until the next hint or poll.
+ */
+
+import { type Clock, repeat } from './clock.ts'
+import type { LossReason, OnEngineEvent } from './engine-event.ts'
+import { startLeaseKeeper } from './lease-keeper.ts'
+import { type RunningTurn, runTurn, type TurnEnd, type TurnOptions } from './run-turn.ts'
+import type { RunTurn, Serving } from './task-engine.ts'
+import type { Hint, Lease, TaskStore } from './task-store.ts'
+
+export interface ClaimLoopOptions extends TurnOptions {
+  readonly worker: string
+  readonly leaseMs: number
+  readonly pollMs: number
+  readonly concurrency: number
+  readonly drainMs: number
+  /** How long a handler that ignores its signal keeps its place. */
+  readonly graceMs: number
+}
+
+/** Tasks taken by one claim: it is one transaction, and the journals are read in one go. */
+const MAX_CLAIM = 64
+
+export function startClaimLoop(
+  store: TaskStore,
+  run: RunTurn,
+  clock: Clock,
+  options: ClaimLoopOptions,
+  tell: OnEngineEvent,
+): Serving {
+  const running = new Map<RunningTurn, number>()
+  let stopping = false
+  let mayBeDue = true
+  let pumping: Promise<void> | undefined
+
+  const leave = (turn: RunningTurn, end: TurnEnd) => {
+    const began = running.get(turn)
+    if (began === undefined) return
+    running.delete(turn)
+    keeper.remove(turn)
+    report(tell, turn.lease, end, clock.elapsed() - began)
+    pump()
+  }
+  const start = (lease: Lease, heldUntil: number) => {
+    const turn = runTurn(store, lease, run, options)
+    running.set(turn, clock.elapsed())
+    keeper.add(turn, heldUntil)
+    void turn.done.then((end) => leave(turn, end))
+  }
+  const lose = (turn: RunningTurn, reason: LossReason) => {
+    turn.lose(reason)
+    clock.idly(options.graceMs, () => leave(turn, { kind: 'lost', reason }))
+  }
+  const keeper = startLeaseKeeper(store, clock, options.leaseMs, lose, tell)
+
+  const wanted = () => mayBeDue && !stopping && running.size < options.concurrency
+  const claim = async () => {
+    while (wanted()) {
+      mayBeDue = false
+      const count = Math.min(options.concurrency - running.size, MAX_CLAIM)
+      const asked = clock.elapsed()
+      const leases = await store.claim(options.worker, options.leaseMs, count)
+      if (leases.length > 0) tell({ kind: 'claimed', count: leases.length })
+      for (const lease of leases) start(lease, asked + options.leaseMs)
+      if (leases.length === count) mayBeDue = true
+    }
+  }
+  const pump = () => {
+    if (pumping !== undefined || !wanted()) return
+    pumping = claim()
+      .catch((error) => tell({ kind: 'store-error', during: 'claim', error }))
+      .finally(() => {
+        pumping = undefined
+        pump()
+      })
+  }
+  const look = async () => {
+    await store.reclaim?.().catch((error) => tell({ kind: 'store-error', during: 'reclaim', error }))
+    mayBeDue = true
+    pump()
+  }
+  const stopHints = store.onHint((hint: Hint) => {
+    if (hint.kind === 'changed') {
+      if (hint.id === undefined || hasTurn(running, hint.id)) keeper.check()
+      return
+    }
+    mayBeDue = true
+    pump()
+  })
+  const stopPoll = repeat(clock, () => options.pollMs * (0.8 + Math.random() * 0.4), look)
+  const looked = look()
+
+  const stop = async () => {
+    stopping = true
+    stopHints()
+    stopPoll()
+    await looked
+    await pumping
+    for (const turn of running.keys()) turn.drain()
+    await settled(clock, [...running.keys()], options.drainMs)
+    for (const turn of [...running.keys()]) {
+      turn.lose('draining')
+      await store.release(turn.lease.fence, 0, false).catch(() => false)
+      leave(turn, { kind: 'lost', reason: 'draining' })
+    }
+    keeper.stop()
+  }
+  let stopped: Promise<void> | undefined
+  return {
+    stop() {
+      stopped ??= stop()
+      return stopped
+    },
+  }
+}
+
+function hasTurn(running: ReadonlyMap<RunningTurn, unknown>, id: string): boolean {
+  for (const turn of running.keys()) if (turn.lease.fence.id === id) return true
+  return false
+}
+
+/** Resolves when all turns are done, or after `ms`. */
+function settled(clock: Clock, turns: readonly RunningTurn[], ms: number): Promise<void> {
+  return new Promise((resolve) => {
+    const cancel = clock.after(ms, resolve)
+    void Promise.all(turns.map((turn) => turn.done)).then(() => {
+      cancel()
+      resolve()
+    })
+  })
+}
+
+function report(tell: OnEngineEvent, lease: Lease, end: TurnEnd, ms: number): void {
+  const { id } = lease.fence
+  tell({ kind: 'turn', id, outcome: end.kind, ms })
+  if (end.kind === 'lost') tell({ kind: 'lost', id, reason: end.reason })
+  if (end.kind === 'retry') tell({ kind: 'retry', id, failures: end.failures, error: end.error })
+  if (end.kind === 'gave-up') tell({ kind: 'gave-up', id, failures: end.failures })
+}

@@ -1,0 +1,28 @@
+import type { Hint } from './task-store.ts'
+
+/** Hands hints to whoever listens. Starts listening outside (`attach`) with the first listener, ends with the last. */
+export interface HintBus {
+  tell(hint: Hint): void
+  onHint(listener: (hint: Hint) => void): () => void
+}
+
+export function createHintBus(attach: () => () => void = () => () => {}): HintBus {
+  const listeners = new Set<(hint: Hint) => void>()
+  let detach: (() => void) | undefined
+  return {
+    tell(hint) {
+      for (const listener of [...listeners]) listener(hint)
+    },
+    onHint(listener) {
+      // Wrapped, so that the same function may listen twice.
+      const one = (hint: Hint) => listener(hint)
+      listeners.add(one)
+      detach ??= attach()
+      return () => {
+        if (!listeners.delete(one) || listeners.size > 0) return
+        detach?.()
+        detach = undefined
+      }
+    },
+  }
+}

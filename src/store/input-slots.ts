@@ -1,0 +1,91 @@
+/**
+ * The questions of a task, from the first to the last, with their answers: pure, and the same for every store.
+ *
+ * A slot has a request while it is open and an answer afterwards. Slots are never removed, so a key cannot come
+ * back. Stores keep the list as one JSON text of [key, request, answer] rows: order is kept, and no key is special.
+ */
+
+import type { Sealed } from './task-engine.ts'
+
+export type InputSlot =
+  | { readonly kind: 'open'; readonly key: string; readonly request: Sealed }
+  | { readonly kind: 'answered'; readonly key: string; readonly answer: Sealed }
+
+/** True for text that every database keeps as it is: no NUL, no half of a surrogate pair. */
+export function isStorable(text: string): boolean {
+  return !/\0|[\uD800-\uDBFF](?![\uDC00-\uDFFF])|(?<![\uD800-\uDBFF])[\uDC00-\uDFFF]/.test(text)
+}
+
+/** Adds questions. A key that was ever used is a fault of the caller. */
+export function openSlots(
+  slots: readonly InputSlot[],
+  requests: ReadonlyMap<string, Sealed>,
+): readonly InputSlot[] {
+  const used = new Set(slots.map((slot) => slot.key))
+  if (requests.size === 0)
+    throw new TypeError('A task cannot wait for nothing: park it with at least one input')
+  for (const key of requests.keys()) {
+    if (used.has(key)) throw new TypeError(`The input key "${key}" was already used in this task`)
+    if (!isStorable(key)) throw new TypeError('An input key must be well-formed text without NUL')
+  }
+  return [...slots, ...Array.from(requests, ([key, request]): InputSlot => ({ kind: 'open', key, request }))]
+}
+
+export interface Answered {
+  readonly slots: readonly InputSlot[]
+  /** How many answers landed, counting those that were there already, byte for byte. */
+  readonly taken: number
+  readonly changed: boolean
+  readonly open: number
+}
+
+/** Puts answers into the slots that are open for them; all others are ignored. */
+export function answerSlots(slots: readonly InputSlot[], answers: ReadonlyMap<string, Sealed>): Answered {
+  let taken = 0
+  let changed = false
+  let open = 0
+  const next = slots.map((slot): InputSlot => {
+    const answer = answers.get(slot.key)
+    if (slot.kind === 'answered') {
+      if (answer === slot.answer) taken++
+      return slot
+    }
+    if (answer === undefined) {
+      open++
+      return slot
+    }
+    taken++
+    changed = true
+    return { kind: 'answered', key: slot.key, answer }
+  })
+  return { slots: next, taken, changed, open }
+}
+
+export function openInputs(slots: readonly InputSlot[]): ReadonlyMap<string, Sealed> {
+  return new Map(slots.flatMap((slot) => (slot.kind === 'open' ? [[slot.key, slot.request] as const] : [])))
+}
+
+export function givenAnswers(slots: readonly InputSlot[]): ReadonlyMap<string, Sealed> {
+  return new Map(
+    slots.flatMap((slot) => (slot.kind === 'answered' ? [[slot.key, slot.answer] as const] : [])),
+  )
+}
+
+type SlotRow = readonly [key: string, request: Sealed | null, answer: Sealed | null]
+
+export function encodeSlots(slots: readonly InputSlot[]): string {
+  return JSON.stringify(
+    slots.map(
+      (slot): SlotRow =>
+        slot.kind === 'open' ? [slot.key, slot.request, null] : [slot.key, null, slot.answer],
+    ),
+  )
+}
+
+export function decodeSlots(text: string | null): readonly InputSlot[] {
+  if (text === null) return []
+  return (JSON.parse(text) as SlotRow[]).map(
+    ([key, request, answer]): InputSlot =>
+      answer === null ? { kind: 'open', key, request: request ?? '' } : { kind: 'answered', key, answer },
+  )
+}

@@ -1,0 +1,144 @@
+/**
+ * Durable tasks over any store: the database keeps one row per task and decides every race; this file puts together
+ * who asks it, when. In memory there is nothing but the turns that run: a parked task costs no process anything.
+ */
+
+import { randomBytes } from 'node:crypto'
+import { hostname } from 'node:os'
+import { RondoError } from '../errors.ts'
+import { startClaimLoop } from './claim-loop.ts'
+import { type Clock, repeat, systemClock } from './clock.ts'
+import type { OnEngineEvent } from './engine-event.ts'
+import { isStorable } from './input-slots.ts'
+import type { Store } from './store.ts'
+import { startSweep } from './sweep.ts'
+import type { NewTask, RunTurn, Sealed, ServeOptions, Serving, TaskEngine } from './task-engine.ts'
+import { isTaskId } from './task-id.ts'
+import type { TaskStore } from './task-store.ts'
+import { createTaskWatch } from './task-watch.ts'
+
+export interface LeaseEngineOptions {
+  /** How long a task stays with a worker that gives no sign of life. Renewed three times as often. */
+  leaseMs?: number
+  /** How often to look for what no hint told; the store's own by default. */
+  pollMs?: number
+  /** A task fails when this many turns of it died or threw with nothing recorded in between. */
+  maxFailures?: number
+  /** The pause before a turn that threw is run again. */
+  backoffMs?: (failures: number) => number
+  /** Unended tasks that one owner may have. */
+  maxOpenTasks?: number
+  /** Characters in the journal of one task. */
+  maxJournalBytes?: number
+  sweepMs?: number
+  /** Rows deleted at a time. */
+  sweepBatch?: number
+  /** How often the `queue` event is told, if anybody listens. */
+  statsMs?: number
+  onEvent?: OnEngineEvent
+  clock?: Clock
+  /** A name for this process in the store. */
+  worker?: string
+}
+
+const DAY_MS = 86_400_000
+const MAX_TTL_MS = 366 * DAY_MS
+
+const defaults = {
+  leaseMs: 15_000,
+  maxFailures: 5,
+  backoffMs: (failures: number) => Math.min(1000 * 2 ** (failures - 1), 60_000),
+  maxOpenTasks: 100,
+  maxJournalBytes: 16 * 1024 * 1024,
+  sweepMs: 60_000,
+  sweepBatch: 500,
+  statsMs: 10_000,
+  clock: systemClock,
+}
+
+export function createLeaseEngine(store: Store, options: LeaseEngineOptions = {}): TaskEngine {
+  const settings = { ...defaults, pollMs: store.tasks.pollMs, ...options }
+  const { clock } = settings
+  const tell = settings.onEvent ?? (() => {})
+  const { tasks } = store
+  const watch = createTaskWatch(tasks, clock, settings.pollMs, tell)
+  return {
+    async create(task) {
+      assertTask(task)
+      const bytes = (task.journal ?? []).reduce((sum, entry) => sum + entry.length, 0)
+      if (bytes > settings.maxJournalBytes) throw new RondoError('LIMIT_STATE_BYTES')
+      const creation = await tasks.create(task, settings.maxOpenTasks)
+      if (creation.kind === 'created') return creation.view
+      if (creation.kind === 'limit') throw new RondoError('LIMIT_TASKS')
+      throw new TypeError('This task id is taken: make one with createTaskId() for every task')
+    },
+    get: async (id, owner) => (isTaskId(id) ? tasks.get(id, owner) : undefined),
+    async deliver(id, owner, answers) {
+      if (!isTaskId(id)) return 'unknown'
+      return tasks.deliver(id, owner, storable(answers))
+    },
+    cancel: async (id, owner) => (isTaskId(id) ? tasks.cancel(id, owner) : 'unknown'),
+    watch: (ids, owner, listener) => watch.watch(ids.filter(isTaskId), owner, listener),
+    async serve(run, serveOptions) {
+      await store.ready()
+      return serve(store, run, settings, serveOptions, tell)
+    },
+  }
+}
+
+type Settings = Required<Omit<LeaseEngineOptions, 'onEvent' | 'worker'>> & LeaseEngineOptions
+
+function serve(
+  store: Store,
+  run: RunTurn,
+  settings: Settings,
+  { concurrency = 16, drainMs = 10_000 }: ServeOptions = {},
+  tell: OnEngineEvent,
+): Serving {
+  const { clock } = settings
+  const worker = settings.worker ?? `${hostname()}-${process.pid}-${randomBytes(4).toString('hex')}`
+  const loop = startClaimLoop(
+    store.tasks,
+    run,
+    clock,
+    { ...settings, worker, concurrency, drainMs, graceMs: 5_000 },
+    tell,
+  )
+  const stopSweep = startSweep(store, clock, settings.sweepMs, settings.sweepBatch, tell)
+  const stopStats = settings.onEvent
+    ? repeat(
+        clock,
+        () => settings.statsMs,
+        () => tellQueue(store.tasks, tell),
+      )
+    : () => {}
+  return {
+    async stop() {
+      stopSweep()
+      stopStats()
+      await loop.stop()
+    },
+  }
+}
+
+async function tellQueue(tasks: TaskStore, tell: OnEngineEvent): Promise<void> {
+  try {
+    const { due, oldestDueMs, running, parked } = await tasks.stats()
+    tell({ kind: 'queue', due, oldestDueMs, running, parked })
+  } catch (error) {
+    tell({ kind: 'store-error', during: 'stats', error })
+  }
+}
+
+/** Keys that no store could hold were never asked, so they are ignored like any other unknown key. */
+function storable(answers: ReadonlyMap<string, Sealed>): ReadonlyMap<string, Sealed> {
+  return new Map([...answers].filter(([key]) => isStorable(key)))
+}
+
+function assertTask({ id, ttlMs, pollMs }: NewTask): void {
+  if (!isTaskId(id)) throw new TypeError('A task id is 22 to 64 characters of base64url: use createTaskId()')
+  if (!Number.isSafeInteger(ttlMs) || ttlMs < 1 || ttlMs > MAX_TTL_MS)
+    throw new TypeError(`ttlMs must be a whole number of milliseconds from 1 to ${MAX_TTL_MS}`)
+  if (!Number.isSafeInteger(pollMs) || pollMs < 1)
+    throw new TypeError('pollMs must be a positive whole number')
+}

@@ -1,0 +1,13 @@
+import { describeStoreContract } from '../../../test/support/store/store-contract.ts'
+import { createMemoryStore } from './memory-store.ts'
+
+describeStoreContract(
+  {
+    name: 'memory',
+    limitSlack: 0,
+    async create() {
+      return { address: undefined, open: (now) => createMemoryStore({ now }), close: async () => {} }
+    },
+  },
+  5,
+)

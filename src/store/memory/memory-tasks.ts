@@ -1,0 +1,168 @@
+/** Tasks in the memory of this process: for tests, and as the plainest reading of what `TaskStore` asks for. */
+
+import { answerSlots, openInputs } from '../input-slots.ts'
+import type { Lease, OperatorTasks, OwnerTasks, TaskStore, TaskSummary, WorkerTasks } from '../task-store.ts'
+import { isOpen, type MemoryTable, type TaskRow, toView } from './memory-table.ts'
+
+export function createMemoryTasks(table: MemoryTable): TaskStore {
+  return {
+    pollMs: 100,
+    onHint: table.hints.onHint,
+    ...createOwnerTasks(table),
+    ...createWorkerTasks(table),
+    ...createOperatorTasks(table),
+  }
+}
+
+function createOwnerTasks(table: MemoryTable): OwnerTasks {
+  return {
+    async create(task, openLimit) {
+      const same = table.owned(task.id, task.owner)
+      if (same) return { kind: 'created', view: toView(same) }
+      if (table.has(task.id)) return { kind: 'conflict' }
+      const open = table.all().filter((row) => isOpen(row) && table.owned(row.id, task.owner))
+      if (open.length >= openLimit) return { kind: 'limit' }
+      const row = table.add(task)
+      table.hints.tell({ kind: 'due' })
+      return { kind: 'created', view: toView(row) }
+    },
+    async get(id, owner) {
+      const row = table.owned(id, owner)
+      return row && toView(row)
+    },
+    async deliver(id, owner, answers) {
+      const row = table.owned(id, owner)
+      if (row === undefined) return 'unknown'
+      if (row.status !== 'input_required') return 'idle'
+      const { slots, changed, open } = answerSlots(row.slots, answers)
+      if (!changed) return 'partial'
+      row.slots = slots
+      if (open === 0) row.status = 'working'
+      table.show(row)
+      if (open > 0) return 'partial'
+      table.rest(row, table.now())
+      return 'resumed'
+    },
+    async cancel(id, owner) {
+      const row = table.owned(id, owner)
+      if (row === undefined) return 'unknown'
+      if (!isOpen(row)) return 'ended'
+      table.end(row, 'cancelled')
+      return 'cancelled'
+    },
+    async revisions(ids) {
+      const rows = ids.flatMap((id) => table.live(id) ?? [])
+      return new Map(rows.map(({ id, revision }) => [id, revision]))
+    },
+  }
+}
+
+function createWorkerTasks(table: MemoryTable): WorkerTasks {
+  return {
+    async claim(worker, leaseMs, count) {
+      return takeDue(table, count).map((row) => {
+        if (row.worker !== undefined) row.failures++
+        row.epoch++
+        row.worker = worker
+        row.dueAt = table.now() + leaseMs
+        return toLease(row)
+      })
+    },
+    async renew(fences, leaseMs) {
+      const held = fences.flatMap((fence) => table.fenced(fence) ?? [])
+      for (const row of held) row.dueAt = table.now() + leaseMs
+      return new Set(held.map(({ id }) => id))
+    },
+    async held(fences) {
+      return new Set(fences.filter(table.fenced).map(({ id }) => id))
+    },
+    async append(fence, from, entries) {
+      const row = table.fenced(fence)
+      if (row === undefined) return false
+      if (row.journal.length !== from) throw new TypeError(`entry ${from} of this journal is not the next`)
+      row.journal.push(...entries)
+      row.failures = 0
+      return true
+    },
+    async status(fence, message) {
+      const row = table.fenced(fence)
+      if (row === undefined) return false
+      row.message = message
+      table.show(row)
+      return true
+    },
+    async park(fence, slots) {
+      const row = table.fenced(fence)
+      if (row === undefined) return false
+      table.rest(row)
+      Object.assign(row, { status: 'input_required', slots, failures: 0 })
+      table.show(row)
+      return true
+    },
+    async settle(fence, ending) {
+      const row = table.fenced(fence)
+      if (row === undefined) return false
+      if (ending.kind === 'complete') row.result = ending.result
+      else row.error = ending.error
+      table.end(row, ending.kind === 'complete' ? 'completed' : 'failed')
+      return true
+    },
+    async release(fence, delayMs, failed) {
+      const row = table.fenced(fence)
+      if (row === undefined) return false
+      row.epoch++
+      if (failed) row.failures++
+      table.rest(row, table.now() + delayMs)
+      return true
+    },
+  }
+}
+
+function createOperatorTasks(table: MemoryTable): OperatorTasks {
+  return {
+    async stats() {
+      const at = table.now()
+      const rows = table.all()
+      const due = rows.flatMap(({ dueAt }) => (dueAt !== undefined && dueAt <= at ? [dueAt] : []))
+      return {
+        due: due.length,
+        oldestDueMs: due.reduce((oldest, dueAt) => Math.max(oldest, at - dueAt), 0),
+        running: rows.filter(({ worker, dueAt }) => worker !== undefined && (dueAt ?? 0) > at).length,
+        parked: rows.filter(({ status }) => status === 'input_required').length,
+      }
+    },
+    async list({ id, status, after, limit = 100 }) {
+      return table
+        .all()
+        .filter((row) => (id ?? row.id) === row.id && (status ?? row.status) === row.status)
+        .sort(newestFirst)
+        .filter((row) => after === undefined || newestFirst(after, row) < 0)
+        .slice(0, limit)
+        .map(toSummary)
+    },
+  }
+}
+
+function takeDue(table: MemoryTable, count: number): TaskRow[] {
+  const due = table.all().filter(({ dueAt }) => dueAt !== undefined && dueAt <= table.now())
+  return due.sort((a, b) => (a.dueAt ?? 0) - (b.dueAt ?? 0)).slice(0, count)
+}
+
+type Aged = { readonly id: string; readonly createdAt: number }
+
+function newestFirst(a: Aged, b: Aged): number {
+  return b.createdAt - a.createdAt || (a.id === b.id ? 0 : a.id < b.id ? 1 : -1)
+}
+
+function toLease(row: TaskRow): Lease {
+  const { id, owner, head, createdAt, expiresAt, pollMs, failures, epoch, journal, slots } = row
+  const task = { id, owner, head, createdAt, expiresAt, pollMs, failures }
+  return { fence: { id, epoch }, task, journal: [...journal], slots }
+}
+
+function toSummary(row: TaskRow): TaskSummary {
+  const { id, owner, status, createdAt, updatedAt, expiresAt, failures, worker, dueAt, slots, journal } = row
+  const openKeys = [...openInputs(slots).keys()]
+  const times = { createdAt, updatedAt, expiresAt, dueAt }
+  return { id, owner, status, ...times, failures, worker, openKeys, entries: journal.length }
+}

@@ -1,0 +1,151 @@
+/** What owners do with tasks, in SQL. Every change is one statement that names what it expects to find. */
+
+import { RondoError } from '../../errors.ts'
+import { answerSlots, decodeSlots, encodeSlots, openInputs } from '../input-slots.ts'
+import { createMomentBatch } from '../moment-batch.ts'
+import type {
+  Cancellation,
+  Delivery,
+  NewTask,
+  Sealed,
+  TaskOwner,
+  TaskStatus,
+  TaskView,
+} from '../task-engine.ts'
+import type { Creation, OwnerTasks } from '../task-store.ts'
+import type { PgRow } from './postgres-pool.ts'
+import { nowAt, type PostgresSession } from './postgres-session.ts'
+
+/** Each lost race means that somebody else's answer landed, so a task with this many keys is the bound. */
+const MAX_RACES = 1000
+
+export function createOwnerTasks(session: PostgresSession): OwnerTasks {
+  const { query, now, tell } = session
+  const sql = writeQueries(session.schema)
+  const get = createMomentBatch(async (items: readonly [string, TaskOwner][]) => {
+    const ids = items.map(([id]) => id)
+    const tenants = items.map(([, { tenant }]) => tenant)
+    const principals = items.map(([, { principal }]) => principal)
+    const rows = await query(sql.get, [ids, tenants, principals, now()])
+    const views = new Map(rows.map((row) => [Number(row.at) - 1, toView(row)]))
+    return items.map((_, at) => views.get(at))
+  })
+
+  const create = async (task: NewTask, openLimit: number): Promise<Creation> => {
+    const { id, owner, head, message = null, ttlMs, pollMs, journal = [] } = task
+    const limit = openLimit === Number.POSITIVE_INFINITY ? null : openLimit
+    const row = [id, owner.tenant, owner.principal, message, head, ttlMs, pollMs]
+    const [made] = await query(sql.create, [...row, limit, now(), journal])
+    if (made !== undefined) return { kind: 'created', view: toView(made) }
+    const view = await get([id, owner])
+    if (view !== undefined) return { kind: 'created', view }
+    const [taken] = await query(sql.exists, [id])
+    return taken === undefined ? { kind: 'limit' } : { kind: 'conflict' }
+  }
+
+  const deliver = async (
+    id: string,
+    owner: TaskOwner,
+    answers: ReadonlyMap<string, Sealed>,
+  ): Promise<Delivery> => {
+    for (let race = 0; race < MAX_RACES; race++) {
+      const [row] = await query(sql.inputs, [id, owner.tenant, owner.principal, now()])
+      if (row === undefined) return 'unknown'
+      const { slots, taken, changed, open } = answerSlots(decodeSlots(row.inputs as string | null), answers)
+      // Our own answers may be there already, if the connection was lost after they were written.
+      const isOurs = answers.size > 0 && taken === answers.size
+      if (row.status !== 'input_required') return isOurs && row.status === 'working' ? 'resumed' : 'idle'
+      if (!changed) return 'partial'
+      const [done] = await query(sql.deliver, [id, row.revision, now(), encodeSlots(slots), open === 0])
+      if (done !== undefined) return open === 0 ? 'resumed' : 'partial'
+    }
+    throw new RondoError('STORE_UNAVAILABLE', 'a task changed faster than answers could be added')
+  }
+
+  return {
+    async create(task, openLimit) {
+      const creation = await create(task, openLimit)
+      if (creation.kind === 'created') tell({ kind: 'due' })
+      return creation
+    },
+    get: (id, owner) => get([id, owner]),
+    async deliver(id, owner, answers) {
+      const delivery = await deliver(id, owner, answers)
+      if (delivery === 'partial' || delivery === 'resumed') tell({ kind: 'changed', id })
+      if (delivery === 'resumed') tell({ kind: 'due' })
+      return delivery
+    },
+    async cancel(id, owner): Promise<Cancellation> {
+      const [row] = await query(sql.cancel, [id, owner.tenant, owner.principal, now()])
+      if (row !== undefined) {
+        tell({ kind: 'changed', id })
+        return 'cancelled'
+      }
+      return (await get([id, owner])) === undefined ? 'unknown' : 'ended'
+    },
+    async revisions(ids) {
+      const rows = await query(sql.revisions, [ids, now()])
+      return new Map(rows.map((row) => [row.id as string, row.revision as number]))
+    },
+  }
+}
+
+const VIEW = `t.id, t.status, t.message, t.created_at, t.updated_at, t.expires_at, t.poll_ms, t.revision, t.outcome,
+  CASE t.status WHEN 'input_required' THEN t.inputs END AS inputs`
+
+function writeQueries(schema: string) {
+  const task = `${schema}.task`
+  const journal = `${schema}.journal`
+  return {
+    get: `SELECT q.at, ${VIEW} FROM unnest($1::text[], $2::text[], $3::text[]) WITH ORDINALITY
+      AS q (id, tenant, principal, at) JOIN ${task} t USING (id, tenant, principal)
+      WHERE t.expires_at > ${nowAt('$4')}`,
+    // A task that begins with a journal begins at epoch 1: its first worker knows that there is one to read.
+    create: `WITH made AS (
+      INSERT INTO ${task} AS t (id, tenant, principal, status, message, head, created_at, updated_at, expires_at, poll_ms,
+        revision, epoch, failures, due_at)
+      SELECT $1, $2, $3, 'working', $4, $5, c.now, c.now, c.now + $6::bigint, $7::integer, 1,
+        least(cardinality($10::text[]), 1), 0, c.now
+      FROM (SELECT ${nowAt('$9')} AS now) c
+      WHERE $8::bigint IS NULL OR $8::bigint > (SELECT count(*) FROM (SELECT 1 FROM ${task} o
+        WHERE o.tenant = $2 AND o.principal = $3 AND o.status IN ('working', 'input_required') AND o.expires_at > c.now
+        LIMIT $8::bigint) open)
+      ON CONFLICT (id) DO NOTHING RETURNING ${VIEW}
+    ), written AS (
+      INSERT INTO ${journal} (task, seq, entry) SELECT made.id, e.at - 1, e.entry
+      FROM made, unnest($10::text[]) WITH ORDINALITY AS e (entry, at)
+    ) SELECT * FROM made`,
+    exists: `SELECT 1 FROM ${task} WHERE id = $1`,
+    inputs: `SELECT status, inputs, revision FROM ${task}
+      WHERE id = $1 AND tenant = $2 AND principal = $3 AND expires_at > ${nowAt('$4')}`,
+    deliver: `UPDATE ${task} SET inputs = $4, status = CASE WHEN $5::boolean THEN 'working' ELSE status END,
+      due_at = CASE WHEN $5::boolean THEN ${nowAt('$3')} END, updated_at = ${nowAt('$3')}, revision = revision + 1
+      WHERE id = $1 AND revision = $2 AND status = 'input_required' AND expires_at > ${nowAt('$3')} RETURNING 1`,
+    cancel: `WITH done AS (
+      UPDATE ${task} SET status = 'cancelled', worker = NULL, due_at = NULL, inputs = NULL, head = '',
+        updated_at = ${nowAt('$4')}, revision = revision + 1
+      WHERE id = $1 AND tenant = $2 AND principal = $3 AND status IN ('working', 'input_required')
+        AND expires_at > ${nowAt('$4')} RETURNING id
+    ), gone AS (DELETE FROM ${journal} USING done WHERE task = done.id)
+    SELECT id FROM done`,
+    revisions: `SELECT id, revision FROM ${task} WHERE id = ANY ($1::text[]) AND expires_at > ${nowAt('$2')}`,
+  }
+}
+
+function toView(row: PgRow): TaskView {
+  const status = row.status as TaskStatus
+  const outcome = (row.outcome ?? undefined) as Sealed | undefined
+  return {
+    id: row.id as string,
+    status,
+    message: (row.message ?? undefined) as Sealed | undefined,
+    createdAt: Number(row.created_at),
+    updatedAt: Number(row.updated_at),
+    expiresAt: Number(row.expires_at),
+    pollMs: row.poll_ms as number,
+    revision: row.revision as number,
+    inputs: openInputs(decodeSlots(row.inputs as string | null)),
+    result: status === 'completed' ? outcome : undefined,
+    error: status === 'failed' ? outcome : undefined,
+  }
+}

@@ -1,0 +1,149 @@
+/**
+ * Queries that survive a lost connection: tried again, with growing pauses, for a bounded time. The package `pg` is
+ * loaded only here, when the first query runs and no pool was given.
+ *
+ * A statement that was sent may have been done although its answer got lost, so every statement of this store is written
+ * to be repeated; `retried` tells those that have to look what became of them.
+ */
+
+import { RondoError } from '../../errors.ts'
+
+export type PgRow = Readonly<Record<string, unknown>>
+
+export interface PgResult {
+  readonly rows: PgRow[]
+}
+
+export interface PgClient {
+  query(text: string, values?: unknown[]): Promise<PgResult>
+  release(destroy?: boolean | Error): void
+  on(event: 'notification', listener: (message: { channel: string; payload?: string }) => void): unknown
+  on(event: 'error', listener: (error: Error) => void): unknown
+}
+
+/** The part of `Pool` of the package `pg` that is used. */
+export interface PgPool {
+  query(text: string, values?: unknown[]): Promise<PgResult>
+  connect(): Promise<PgClient>
+  end(): Promise<void>
+  on(event: 'error', listener: (error: Error) => void): unknown
+}
+
+export interface PoolOptions {
+  readonly connectionString?: string
+  readonly pool?: PgPool
+  readonly maxConnections: number
+  readonly retryMs: number
+}
+
+export interface Answer {
+  readonly rows: PgRow[]
+  readonly retried: boolean
+}
+
+export interface ResilientPool {
+  query(text: string, values: unknown[]): Promise<Answer>
+  /** Runs `body` in a transaction on one connection. Not retried. */
+  transaction<T>(
+    body: (query: (text: string, values?: unknown[]) => Promise<PgRow[]>) => Promise<T>,
+  ): Promise<T>
+  /** A connection that is not given back until its holder releases it. */
+  connect(): Promise<PgClient>
+  end(): Promise<void>
+}
+
+export function createResilientPool(options: PoolOptions): ResilientPool {
+  let opened: Promise<PgPool> | undefined
+  let ended = false
+  const open = () => {
+    if (ended) throw new TypeError('This store is closed')
+    opened ??= openPool(options)
+    return opened
+  }
+  return {
+    async query(text, values) {
+      const pool = await open()
+      const until = performance.now() + options.retryMs
+      for (let tries = 0; ; tries++) {
+        try {
+          const { rows } = await pool.query(text, values)
+          return { rows, retried: tries > 0 }
+        } catch (error) {
+          if (ended || !isTransient(error)) throw error
+          if (performance.now() > until) throw unavailable(error)
+          await new Promise((resolve) => setTimeout(resolve, pause(tries)))
+        }
+      }
+    },
+    async transaction(body) {
+      const client = await (await open()).connect()
+      let failed = true
+      try {
+        await client.query('BEGIN')
+        const result = await body(async (text, values) => (await client.query(text, values)).rows)
+        await client.query('COMMIT')
+        failed = false
+        return result
+      } finally {
+        // A connection in an unknown state is not worth saving.
+        client.release(failed)
+      }
+    },
+    connect: async () => (await open()).connect(),
+    async end() {
+      ended = true
+      const pool = await opened?.catch(() => undefined)
+      if (options.pool === undefined) await pool?.end()
+    },
+  }
+}
+
+async function openPool({ connectionString, pool, maxConnections }: PoolOptions): Promise<PgPool> {
+  const ours = pool ?? (await createPool(connectionString, maxConnections))
+  // An idle connection that breaks is replaced with the next query; without a listener it would end the process.
+  ours.on('error', () => {})
+  return ours
+}
+
+async function createPool(connectionString: string | undefined, max: number): Promise<PgPool> {
+  const { default: pg } = await import('pg').catch((cause) => {
+    throw new TypeError('The PostgreSQL store needs the package "pg": install it', { cause })
+  })
+  return new pg.Pool({
+    connectionString,
+    max,
+    connectionTimeoutMillis: 5_000,
+    query_timeout: 15_000,
+    keepAlive: true,
+    application_name: 'rondo',
+  })
+}
+
+/** 20, 40, 80 … 1000 ms, give or take a half: many processes come back at different moments. */
+const pause = (tries: number): number => Math.min(20 * 2 ** tries, 1000) * (0.5 + Math.random())
+
+/** Connection lost, server starting or stopping, too many connections, deadlock: the next try may succeed. */
+export function isTransient(error: unknown): boolean {
+  if (!(error instanceof Error)) return false
+  const { code = '' } = error as { code?: string }
+  if (/^(08...|57P0[123]|53300|40001|40P01)$/.test(code)) return true
+  if (
+    /^(ECONNREFUSED|ECONNRESET|EPIPE|ETIMEDOUT|ENOTFOUND|EAI_AGAIN|ENETUNREACH|EHOSTUNREACH|ENOENT)$/.test(
+      code,
+    )
+  )
+    return true
+  return /Connection terminated|connection timeout|timeout exceeded when trying to connect|Query read timeout|connection error and is not queryable/i.test(
+    error.message,
+  )
+}
+
+function unavailable(cause: unknown): RondoError {
+  return new RondoError('STORE_UNAVAILABLE', 'PostgreSQL could not be reached', { cause })
+}
+
+/** What a caller gets when the database said no. */
+export function toStoreError(error: unknown): Error {
+  if (error instanceof RondoError || error instanceof TypeError) return error
+  return unavailable(error)
+}

@@ -1,0 +1,70 @@
+/** What the parts of a PostgreSQL store share: queries on prepared tables, the clock, the hints. */
+
+import type { HintBus } from '../hint-bus.ts'
+import type { Hint } from '../task-store.ts'
+import { type Answer, type PgRow, type ResilientPool, toStoreError } from './postgres-pool.ts'
+import { migrate } from './postgres-schema.ts'
+
+/**
+ * The time, in SQL. The database's clock decides for all instances; tests give another as a parameter. It must be stable
+ * within a statement, or no index on times could be used.
+ */
+export const nowAt = (parameter: string): string =>
+  `coalesce(${parameter}::bigint, (extract(epoch FROM statement_timestamp()) * 1000)::bigint)`
+
+export interface PostgresSession {
+  readonly schema: string
+  /** Runs a statement; the tables are there. */
+  query(text: string, values: unknown[]): Promise<PgRow[]>
+  /** The same, and tells whether it had to be repeated. */
+  ask(text: string, values: unknown[]): Promise<Answer>
+  readonly pool: ResilientPool
+  /** The time as a parameter: null for the database's own. */
+  now(): number | null
+  readonly hints: HintBus
+  /** Tells this process and the others. */
+  tell(hint: Hint): void
+  ready(): Promise<void>
+}
+
+export interface SessionOptions {
+  readonly pool: ResilientPool
+  readonly schema: string
+  readonly now: (() => number) | undefined
+  readonly hints: HintBus
+  readonly notify: (hint: Hint) => void
+}
+
+export function createSession({ pool, schema, now, hints, notify }: SessionOptions): PostgresSession {
+  let migrated: Promise<void> | undefined
+  const ready = async () => {
+    migrated ??= migrate(pool, schema)
+    try {
+      await migrated
+    } catch (error) {
+      migrated = undefined
+      throw toStoreError(error)
+    }
+  }
+  const ask = async (text: string, values: unknown[]) => {
+    await ready()
+    try {
+      return await pool.query(text, values)
+    } catch (error) {
+      throw toStoreError(error)
+    }
+  }
+  return {
+    schema,
+    pool,
+    hints,
+    ready,
+    ask,
+    query: async (text, values) => (await ask(text, values)).rows,
+    now: () => now?.() ?? null,
+    tell(hint) {
+      hints.tell(hint)
+      notify(hint)
+    },
+  }
+}

@@ -1,0 +1,122 @@
+/**
+ * Group commit: all writes of one moment share a transaction, so that they share its wait for the disk. A caller's
+ * promise resolves after the commit, never before.
+ *
+ * A write is a function that may be run again: if one of them throws, the transaction is rolled back and each is run in
+ * its own, so that only the one at fault fails. If another process holds the file, everybody waits without
+ * blocking this process, for a bounded time.
+ */
+
+import { RondoError } from '../../errors.ts'
+import { isBusy, type SqliteStatement, toStoreError } from './sqlite-driver.ts'
+
+interface Write {
+  readonly op: () => unknown
+  readonly resolve: (result: never) => void
+  readonly reject: (error: unknown) => void
+  readonly since: number
+}
+
+export interface CommitQueue {
+  /** Runs `op` in a transaction. */
+  write<T>(op: () => T): Promise<T>
+  /** Runs `op` outside of transactions; it must be one statement. */
+  read<T>(op: () => T): Promise<T>
+  /** Resolves when nothing waits any more. */
+  idle(): Promise<void>
+}
+
+/** One transaction holds up the event loop: it must stay short. */
+const MAX_BATCH = 256
+
+export function createCommitQueue(sql: (text: string) => SqliteStatement, busyMs: number): CommitQueue {
+  const begin = sql('BEGIN IMMEDIATE')
+  const commit = sql('COMMIT')
+  const rollback = sql('ROLLBACK')
+  let queue: Write[] = []
+  let scheduled = false
+  let tries = 0
+
+  const transact = (writes: readonly Write[]): unknown[] => {
+    begin.run()
+    try {
+      const results = writes.map(({ op }) => op())
+      commit.run()
+      return results
+    } catch (error) {
+      rollbackQuietly()
+      throw error
+    }
+  }
+  // Some failures (a full disk) have ended the transaction already.
+  const rollbackQuietly = () => {
+    try {
+      rollback.run()
+    } catch {}
+  }
+  const attempt = (writes: readonly Write[]) => {
+    try {
+      const results = transact(writes)
+      writes.forEach(({ resolve }, i) => {
+        resolve(results[i] as never)
+      })
+    } catch (error) {
+      if (isBusy(error)) throw error
+      const [only] = writes
+      if (writes.length > 1) for (const write of writes) attempt([write])
+      else only?.reject(toStoreError(error))
+    }
+  }
+  const flush = () => {
+    scheduled = false
+    const writes = queue.splice(0, MAX_BATCH)
+    try {
+      attempt(writes)
+      tries = 0
+    } catch (error) {
+      queue = [...giveUpOld(writes, busyMs, error), ...queue]
+      tries++
+    }
+    schedule()
+  }
+  const schedule = () => {
+    if (scheduled || queue.length === 0) return
+    scheduled = true
+    if (tries === 0) setImmediate(flush)
+    else setTimeout(flush, pause(tries))
+  }
+  return {
+    write: (op) =>
+      new Promise((resolve, reject) => {
+        queue.push({ op, resolve, reject, since: performance.now() })
+        schedule()
+      }),
+    read: (op) => readPatiently(op, busyMs),
+    async idle() {
+      while (queue.length > 0) await new Promise(setImmediate)
+    },
+  }
+}
+
+/** Random, so that two processes do not meet again and again. */
+const pause = (tries: number): number => Math.random() * Math.min(2 ** tries, 50)
+
+function giveUpOld(writes: readonly Write[], busyMs: number, cause: unknown): Write[] {
+  return writes.filter(({ since, reject }) => {
+    if (performance.now() - since < busyMs) return true
+    reject(new RondoError('STORE_UNAVAILABLE', 'the SQLite file stayed locked', { cause }))
+    return false
+  })
+}
+
+async function readPatiently<T>(op: () => T, busyMs: number): Promise<T> {
+  const until = performance.now() + busyMs
+  for (let tries = 1; ; tries++) {
+    try {
+      return op()
+    } catch (error) {
+      if (!isBusy(error) || performance.now() > until) throw toStoreError(error)
+      await new Promise((resolve) => setTimeout(resolve, pause(tries)))
+    }
+  }
+}

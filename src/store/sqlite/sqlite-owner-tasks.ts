@@ -1,0 +1,151 @@
+/** What owners do with tasks, in SQL. Runs inside the commit queue: a write sees no other write in between. */
+
+import { answerSlots, decodeSlots, encodeSlots, openInputs } from '../input-slots.ts'
+import { createMomentBatch } from '../moment-batch.ts'
+import type {
+  Cancellation,
+  Delivery,
+  NewTask,
+  Sealed,
+  TaskOwner,
+  TaskStatus,
+  TaskView,
+} from '../task-engine.ts'
+import type { Creation, OwnerTasks } from '../task-store.ts'
+import type { SqlRow } from './sqlite-driver.ts'
+import type { SqliteSession } from './sqlite-session.ts'
+
+const VIEW = `t.id, t.status, t.message, t.created_at, t.updated_at, t.expires_at, t.poll_ms, t.revision, t.outcome,
+  CASE t.status WHEN 'input_required' THEN t.inputs END AS inputs`
+
+export function createOwnerTasks(session: SqliteSession): OwnerTasks {
+  const { queue, now, hints } = session
+  const ask = prepareQueries(session)
+  const getMany = createMomentBatch((items: readonly [string, TaskOwner][]) =>
+    queue.read(() => {
+      const keys = items.map(([id, { tenant, principal }]) => [id, tenant, principal])
+      const rows = ask.get.all(JSON.stringify(keys), now())
+      const views = new Map(rows.map((row) => [row.at, toView(row)]))
+      return items.map((_, at) => views.get(at))
+    }),
+  )
+
+  const create = (task: NewTask, openLimit: number): Creation => {
+    const { id, owner, head, message = null, ttlMs, pollMs, journal = [] } = task
+    const at = now()
+    const same = ask.owner.get(id)
+    if (same !== undefined) {
+      const view = toView(ask.get.all(JSON.stringify([[id, owner.tenant, owner.principal]]), at)[0])
+      return view ? { kind: 'created', view } : { kind: 'conflict' }
+    }
+    if (openLimit !== Number.POSITIVE_INFINITY) {
+      const open = ask.countOpen.get(owner.tenant, owner.principal, at, openLimit)?.open
+      if (Number(open) >= openLimit) return { kind: 'limit' }
+    }
+    const expiresAt = at + ttlMs
+    ask.insert.run(id, owner.tenant, owner.principal, message, head, at, at, expiresAt, pollMs, at)
+    journal.forEach((entry, seq) => void ask.append.run(id, seq, entry))
+    return { kind: 'created', view: newView(task, at, expiresAt) }
+  }
+
+  const deliver = (id: string, owner: TaskOwner, answers: ReadonlyMap<string, Sealed>): Delivery => {
+    const row = ask.inputs.get(id, owner.tenant, owner.principal, now())
+    if (row === undefined) return 'unknown'
+    if (row.status !== 'input_required') return 'idle'
+    const { slots, changed, open } = answerSlots(decodeSlots(row.inputs as string | null), answers)
+    if (!changed) return 'partial'
+    const at = now()
+    ask.deliver.run(
+      encodeSlots(slots),
+      open === 0 ? 'working' : 'input_required',
+      open === 0 ? at : null,
+      at,
+      id,
+    )
+    return open === 0 ? 'resumed' : 'partial'
+  }
+
+  const cancel = (id: string, owner: TaskOwner): Cancellation => {
+    const row = ask.inputs.get(id, owner.tenant, owner.principal, now())
+    if (row === undefined) return 'unknown'
+    if (row.status !== 'working' && row.status !== 'input_required') return 'ended'
+    ask.cancel.run(now(), id)
+    ask.dropJournal.run(id)
+    return 'cancelled'
+  }
+
+  return {
+    async create(task, openLimit) {
+      const creation = await queue.write(() => create(task, openLimit))
+      if (creation.kind === 'created') hints.tell({ kind: 'due' })
+      return creation
+    },
+    get: (id, owner) => getMany([id, owner]),
+    async deliver(id, owner, answers) {
+      const delivery = await queue.write(() => deliver(id, owner, answers))
+      if (delivery === 'partial' || delivery === 'resumed') hints.tell({ kind: 'changed', id })
+      if (delivery === 'resumed') hints.tell({ kind: 'due' })
+      return delivery
+    },
+    async cancel(id, owner) {
+      const cancellation = await queue.write(() => cancel(id, owner))
+      if (cancellation === 'cancelled') hints.tell({ kind: 'changed', id })
+      return cancellation
+    },
+    async revisions(ids) {
+      const rows = await queue.read(() => ask.revisions.all(JSON.stringify(ids), now()))
+      return new Map(rows.map((row) => [row.id as string, row.revision as number]))
+    },
+  }
+}
+
+function prepareQueries({ sql }: SqliteSession) {
+  return {
+    get: sql(`SELECT q.key AS at, ${VIEW} FROM json_each(?) q CROSS JOIN task t
+      ON t.id = json_extract(q.value, '$[0]') AND t.tenant = json_extract(q.value, '$[1]')
+      AND t.principal = json_extract(q.value, '$[2]') WHERE t.expires_at > ?`),
+    owner: sql('SELECT 1 FROM task WHERE id = ?'),
+    countOpen: sql(`SELECT count(*) AS open FROM (SELECT 1 FROM task WHERE tenant = ? AND principal = ?
+      AND status IN ('working', 'input_required') AND expires_at > ? LIMIT ?)`),
+    insert:
+      sql(`INSERT INTO task (id, tenant, principal, status, message, head, created_at, updated_at, expires_at,
+      poll_ms, revision, epoch, failures, due_at) VALUES (?, ?, ?, 'working', ?, ?, ?, ?, ?, ?, 1, 0, 0, ?)`),
+    append: sql('INSERT INTO journal (task, seq, entry) VALUES (?, ?, ?)'),
+    inputs: sql(
+      'SELECT status, inputs FROM task WHERE id = ? AND tenant = ? AND principal = ? AND expires_at > ?',
+    ),
+    deliver: sql(`UPDATE task SET inputs = ?, status = ?, due_at = ?, updated_at = ?, revision = revision + 1
+      WHERE id = ?`),
+    cancel: sql(`UPDATE task SET status = 'cancelled', worker = NULL, due_at = NULL, inputs = NULL, head = '',
+      updated_at = ?, revision = revision + 1 WHERE id = ?`),
+    dropJournal: sql('DELETE FROM journal WHERE task = ?'),
+    revisions: sql(`SELECT t.id, t.revision FROM json_each(?) q CROSS JOIN task t ON t.id = q.value
+      WHERE t.expires_at > ?`),
+  }
+}
+
+function newView({ id, message, pollMs }: NewTask, at: number, expiresAt: number): TaskView {
+  const times = { createdAt: at, updatedAt: at, expiresAt }
+  return { id, status: 'working', message, ...times, pollMs, revision: 1, inputs: new Map() }
+}
+
+function toView(row: SqlRow): TaskView
+function toView(row: SqlRow | undefined): TaskView | undefined
+function toView(row: SqlRow | undefined): TaskView | undefined {
+  if (row === undefined) return undefined
+  const status = row.status as TaskStatus
+  const outcome = (row.outcome ?? undefined) as Sealed | undefined
+  return {
+    id: row.id as string,
+    status,
+    message: (row.message ?? undefined) as Sealed | undefined,
+    createdAt: row.created_at as number,
+    updatedAt: row.updated_at as number,
+    expiresAt: row.expires_at as number,
+    pollMs: row.poll_ms as number,
+    revision: row.revision as number,
+    inputs: openInputs(decodeSlots(row.inputs as string | null)),
+    result: status === 'completed' ? outcome : undefined,
+    error: status === 'failed' ? outcome : undefined,
+  }
+}

@@ -1,0 +1,117 @@
+/**
+ * The tables, and how a file is opened: which journal mode is safe with which SQLite, and which life of the store it is.
+ */
+
+import { randomBytes } from 'node:crypto'
+import { closeSync, mkdirSync, openSync, statSync } from 'node:fs'
+import { dirname } from 'node:path'
+import { RondoError } from '../../errors.ts'
+import { openSqlite, type SqliteConnection } from './sqlite-driver.ts'
+
+const VERSION = 1
+
+/**
+ * `due_at` is when a worker may take the task, and the end of the lease of one that has: null while it waits for input
+ * or has ended. `inputs` is the list of questions and answers as one JSON text. `outcome` is the result or the error.
+ */
+const TABLES = `
+CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT, WITHOUT ROWID;
+CREATE TABLE task (
+  id TEXT PRIMARY KEY,
+  tenant TEXT NOT NULL,
+  principal TEXT NOT NULL,
+  status TEXT NOT NULL,
+  message TEXT,
+  head TEXT NOT NULL,
+  inputs TEXT,
+  outcome TEXT,
+  created_at INTEGER NOT NULL,
+  updated_at INTEGER NOT NULL,
+  expires_at INTEGER NOT NULL,
+  poll_ms INTEGER NOT NULL,
+  revision INTEGER NOT NULL,
+  epoch INTEGER NOT NULL,
+  failures INTEGER NOT NULL,
+  worker TEXT,
+  due_at INTEGER
+) STRICT;
+CREATE INDEX task_due ON task (due_at) WHERE due_at IS NOT NULL;
+CREATE INDEX task_expiry ON task (expires_at);
+CREATE INDEX task_open ON task (tenant, principal, expires_at) WHERE status IN ('working', 'input_required');
+CREATE TABLE journal (
+  task TEXT NOT NULL,
+  seq INTEGER NOT NULL,
+  entry TEXT NOT NULL,
+  PRIMARY KEY (task, seq)
+) STRICT, WITHOUT ROWID;
+CREATE TABLE once (
+  flow TEXT NOT NULL,
+  round INTEGER NOT NULL,
+  digest TEXT NOT NULL,
+  claimant TEXT NOT NULL,
+  hold_until INTEGER NOT NULL,
+  response TEXT,
+  expires_at INTEGER NOT NULL,
+  PRIMARY KEY (flow, round)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX once_expiry ON once (expires_at);
+CREATE TABLE blob (id TEXT PRIMARY KEY, sealed TEXT NOT NULL, expires_at INTEGER NOT NULL) STRICT;
+CREATE INDEX blob_expiry ON blob (expires_at);
+`
+
+/** Blocks the event loop, so it is short; longer waits are the commit queue's. */
+const BLOCKING_MS = 20
+
+export function openDatabase(file: string): SqliteConnection {
+  mkdirSync(dirname(file), { recursive: true })
+  closeSync(openSync(file, 'a', 0o600))
+  const connection = openSqlite(file)
+  try {
+    prepareDatabase(connection, file)
+  } catch (error) {
+    connection.close()
+    throw error
+  }
+  return connection
+}
+
+function prepareDatabase(connection: SqliteConnection, file: string): void {
+  // Opening may wait: nobody is being served yet.
+  connection.prepare('PRAGMA busy_timeout = 10000').get()
+  connection.prepare(`PRAGMA journal_mode = ${journalMode(connection)}`).get()
+  connection.exec('PRAGMA synchronous = FULL')
+  connection.exec('BEGIN IMMEDIATE')
+  try {
+    const version = Number(connection.prepare('PRAGMA user_version').get()?.user_version)
+    if (version > VERSION)
+      throw new RondoError('STORE_SCHEMA', `${file} has version ${version}, we know ${VERSION}`)
+    if (version === 0) connection.exec(`${TABLES} PRAGMA user_version = ${VERSION}`)
+    renewLife(connection, file)
+    connection.exec('COMMIT')
+  } catch (error) {
+    connection.exec('ROLLBACK')
+    throw error
+  }
+  connection.prepare(`PRAGMA busy_timeout = ${BLOCKING_MS}`).get()
+}
+
+/** Before 3.51.3 a write-ahead log could be corrupted when it was reset; a rollback journal has no such moment. */
+function journalMode(connection: SqliteConnection): 'WAL' | 'TRUNCATE' {
+  const version = String(connection.prepare('SELECT sqlite_version() AS version').get()?.version)
+  const [major = 0, minor = 0, patch = 0] = version.split('.').map(Number)
+  return major * 1_000_000 + minor * 1000 + patch >= 3_051_003 ? 'WAL' : 'TRUNCATE'
+}
+
+/** A copy that was put back has another inode: records of single use may be missing from it, so it gets a new epoch. */
+function renewLife(connection: SqliteConnection, file: string): void {
+  const inode = String(statSync(file, { bigint: true }).ino)
+  const known = connection.prepare("SELECT value FROM meta WHERE key = 'inode'").get()?.value
+  if (known === inode) return
+  const put = connection.prepare('INSERT OR REPLACE INTO meta (key, value) VALUES (?, ?)')
+  put.run('inode', inode)
+  put.run('epoch', createEpoch())
+}
+
+export function createEpoch(): string {
+  return randomBytes(12).toString('base64url')
+}

@@ -1,0 +1,64 @@
+/**
+ * What the parts of a SQLite store share. Nothing is opened until the first statement runs, so that a server which
+ * never uses its store leaves no file behind.
+ */
+
+import { createHintBus, type HintBus } from '../hint-bus.ts'
+import { type CommitQueue, createCommitQueue } from './commit-queue.ts'
+import type { SqliteConnection, SqliteStatement } from './sqlite-driver.ts'
+
+export interface SqliteSession {
+  /** A statement that is compiled when it is first used. */
+  sql(text: string): SqliteStatement
+  readonly queue: CommitQueue
+  readonly hints: HintBus
+  readonly now: () => number
+  close(): Promise<void>
+}
+
+export interface SessionOptions {
+  readonly busyMs: number
+  readonly now: () => number
+  /** Begins to look for what other processes write; gives the end of it. */
+  readonly attach: (session: SqliteSession) => () => void
+}
+
+export function createSession(
+  connect: () => SqliteConnection,
+  { busyMs, now, attach }: SessionOptions,
+): SqliteSession {
+  let connection: SqliteConnection | undefined
+  let closed = false
+  const open = () => {
+    if (closed) throw new TypeError('This store is closed')
+    connection ??= connect()
+    return connection
+  }
+  const sql = (text: string): SqliteStatement => {
+    let compiled: SqliteStatement | undefined
+    const ready = () => {
+      compiled ??= open().prepare(text)
+      return compiled
+    }
+    return {
+      get: (...values) => ready().get(...values),
+      all: (...values) => ready().all(...values),
+      run: (...values) => ready().run(...values),
+    }
+  }
+  const queue = createCommitQueue(sql, busyMs)
+  const hints = createHintBus(() => attach(session))
+  const session: SqliteSession = {
+    sql,
+    queue,
+    hints,
+    now,
+    async close() {
+      await queue.idle()
+      closed = true
+      connection?.close()
+      connection = undefined
+    },
+  }
+  return session
+}

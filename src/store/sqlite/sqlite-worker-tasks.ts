@@ -1,0 +1,129 @@
+/** What workers do with tasks, in SQL. Every write of theirs carries `FENCE`. */
+
+import { decodeSlots, encodeSlots } from '../input-slots.ts'
+import { isProcessGone, processTag } from '../process-tag.ts'
+import type { Fence, Lease, WorkerTasks } from '../task-store.ts'
+import type { SqlRow, SqlValue } from './sqlite-driver.ts'
+import type { SqliteSession } from './sqlite-session.ts'
+
+/** Id, epoch, now. The only thing between a worker that lost its task and the journal. */
+export const FENCE = "id = ? AND epoch = ? AND status = 'working' AND expires_at > ?"
+
+export function createWorkerTasks(session: SqliteSession): WorkerTasks {
+  const { queue, now, hints } = session
+  const ask = prepareQueries(session)
+  const tag = processTag()
+  const guard = ({ id, epoch }: Fence): [SqlValue, SqlValue, SqlValue] => [id, epoch, now()]
+  const change = async (id: string, op: () => boolean) => {
+    const done = await queue.write(op)
+    if (done) hints.tell({ kind: 'changed', id })
+    return done
+  }
+  const claim = (worker: string, leaseMs: number, count: number): Lease[] => {
+    const at = now()
+    const rows = ask.claim.all(`${tag} ${worker}`, at + leaseMs, at, at, count)
+    const journals = readJournals(ask.journals.all(JSON.stringify(rows.map((row) => row.id))))
+    return rows.map((row) => toLease(row, journals.get(row.id as string) ?? []))
+  }
+  return {
+    async claim(worker, leaseMs, count) {
+      // Looking costs no lock; most polls find nothing.
+      const due = await queue.read(() => ask.anyDue.get(now(), now()))
+      return due === undefined ? [] : queue.write(() => claim(worker, leaseMs, count))
+    },
+    renew: (fences, leaseMs) =>
+      queue.write(() => toSet(fences, (fence) => ask.renew.run(now() + leaseMs, ...guard(fence)) === 1)),
+    held: (fences) =>
+      queue.read(() => toSet(fences, (fence) => ask.fence.get(...guard(fence)) !== undefined)),
+    append: (fence, from, entries) =>
+      queue.write(() => {
+        const row = ask.fence.get(...guard(fence))
+        if (row === undefined) return false
+        if (row.failures !== 0) ask.forgive.run(...guard(fence))
+        entries.forEach((entry, i) => void ask.append.run(fence.id, from + i, entry))
+        return true
+      }),
+    status: (fence, message) => change(fence.id, () => ask.status.run(message, now(), ...guard(fence)) === 1),
+    park: (fence, slots) =>
+      change(fence.id, () => ask.park.run(encodeSlots(slots), now(), ...guard(fence)) === 1),
+    settle: (fence, ending) =>
+      change(fence.id, () => {
+        const [status, outcome] =
+          ending.kind === 'complete' ? ['completed', ending.result] : ['failed', ending.error ?? null]
+        if (ask.settle.run(status, outcome, now(), ...guard(fence)) !== 1) return false
+        ask.dropJournal.run(fence.id)
+        return true
+      }),
+    async release(fence, delayMs, failed) {
+      const done = await queue.write(
+        () => ask.release.run(now() + delayMs, failed ? 1 : 0, ...guard(fence)) === 1,
+      )
+      if (done) hints.tell({ kind: 'due' })
+      return done
+    },
+    async reclaim() {
+      const workers = (await queue.read(() => ask.workers.all(now()))).map((row) => String(row.worker))
+      const gone = workers.filter((worker) => isProcessGone(worker.split(' ')[0] ?? ''))
+      if (gone.length === 0) return 0
+      return queue.write(() => gone.reduce((sum, worker) => sum + ask.reclaim.run(now(), worker), 0))
+    },
+  }
+}
+
+function prepareQueries({ sql }: SqliteSession) {
+  const lease = 'id, tenant, principal, head, inputs, created_at, expires_at, poll_ms, failures, epoch'
+  return {
+    anyDue: sql('SELECT 1 FROM task WHERE due_at <= ? AND expires_at > ? LIMIT 1'),
+    // A row that still names a worker was never let go of: that worker died or hangs.
+    claim:
+      sql(`UPDATE task SET failures = failures + (worker IS NOT NULL), worker = ?, due_at = ?, epoch = epoch + 1
+      WHERE id IN (SELECT id FROM task WHERE due_at <= ? AND expires_at > ? ORDER BY due_at LIMIT ?)
+      RETURNING ${lease}`),
+    journals: sql(`SELECT j.task, j.entry FROM json_each(?) q CROSS JOIN journal j ON j.task = q.value
+      ORDER BY j.task, j.seq`),
+    renew: sql(`UPDATE task SET due_at = ? WHERE ${FENCE}`),
+    fence: sql(`SELECT failures FROM task WHERE ${FENCE}`),
+    forgive: sql(`UPDATE task SET failures = 0 WHERE ${FENCE}`),
+    append: sql('INSERT INTO journal (task, seq, entry) VALUES (?, ?, ?)'),
+    status: sql(`UPDATE task SET message = ?, updated_at = ?, revision = revision + 1 WHERE ${FENCE}`),
+    park: sql(`UPDATE task SET status = 'input_required', inputs = ?, updated_at = ?, revision = revision + 1,
+      worker = NULL, due_at = NULL, failures = 0 WHERE ${FENCE}`),
+    settle:
+      sql(`UPDATE task SET status = ?, outcome = ?, updated_at = ?, revision = revision + 1, worker = NULL,
+      due_at = NULL, inputs = NULL, head = '' WHERE ${FENCE}`),
+    dropJournal: sql('DELETE FROM journal WHERE task = ?'),
+    release: sql(`UPDATE task SET due_at = ?, failures = failures + ?, worker = NULL, epoch = epoch + 1
+      WHERE ${FENCE}`),
+    workers: sql('SELECT DISTINCT worker FROM task WHERE worker IS NOT NULL AND due_at > ?'),
+    reclaim: sql('UPDATE task SET due_at = ? WHERE worker = ?'),
+  }
+}
+
+function toSet(fences: readonly Fence[], isHeld: (fence: Fence) => boolean): ReadonlySet<string> {
+  return new Set(fences.filter(isHeld).map(({ id }) => id))
+}
+
+function readJournals(rows: readonly SqlRow[]): Map<string, string[]> {
+  const journals = new Map<string, string[]>()
+  for (const { task, entry } of rows as { task: string; entry: string }[]) {
+    const journal = journals.get(task)
+    if (journal === undefined) journals.set(task, [entry])
+    else journal.push(entry)
+  }
+  return journals
+}
+
+function toLease(row: SqlRow, journal: readonly string[]): Lease {
+  const id = row.id as string
+  const task = {
+    id,
+    owner: { tenant: row.tenant as string, principal: row.principal as string },
+    head: row.head as string,
+    createdAt: row.created_at as number,
+    expiresAt: row.expires_at as number,
+    pollMs: row.poll_ms as number,
+    failures: row.failures as number,
+  }
+  const slots = decodeSlots(row.inputs as string | null)
+  return { fence: { id, epoch: row.epoch as number }, task, journal, slots }
+}

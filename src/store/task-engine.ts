@@ -1,0 +1,124 @@
+/**
+ * What the protocol layer knows of tasks. `createLeaseEngine` implements it over any store; an engine outside may too.
+ *
+ * Everything an author or a user wrote (`Sealed`) is opaque here: the caller seals it, and nothing below reads it.
+ * The unit of work is the turn: from waking up to parking or ending. One worker at a time runs a turn of a task.
+ *
+ * TE1 `create` resolves when the task is durable and `get` finds it anywhere.
+ * TE2 Unknown, foreign and expired tasks look the same.
+ * TE3 The first answer to an open key wins; keys that are unknown or answered have no effect; a key is used once.
+ * TE4 `record` resolves when the entry is durable, and never after the task went to somebody else.
+ * TE5 An ended task stays as it ended.
+ */
+
+/** Text that only the caller can read: well-formed, without NUL. */
+export type Sealed = string
+
+/** Whose task it is. Both parts have to match. */
+export interface TaskOwner {
+  /** The audience or tenant in whose name the server acts. */
+  readonly tenant: string
+  /** A tag that stands for the principal, not its name. */
+  readonly principal: string
+}
+
+export type TaskStatus = 'working' | 'input_required' | 'completed' | 'failed' | 'cancelled'
+
+export interface NewTask {
+  /** At least 128 random bits, base64url: `createTaskId` makes one. The same id again gives the same task. */
+  readonly id: string
+  readonly owner: TaskOwner
+  /** What a worker needs to begin: the call, the capabilities of its client. */
+  readonly head: Sealed
+  readonly ttlMs: number
+  readonly pollMs: number
+  readonly message?: Sealed
+  /** What the flow did before it became a task. */
+  readonly journal?: readonly Sealed[]
+}
+
+/** What the owner of a task may see. Times are in ms since the epoch. */
+export interface TaskView {
+  readonly id: string
+  readonly status: TaskStatus
+  readonly message?: Sealed
+  readonly createdAt: number
+  readonly updatedAt: number
+  readonly expiresAt: number
+  readonly pollMs: number
+  /** Grows with every change that this view can show. */
+  readonly revision: number
+  /** The open questions by key; empty unless `input_required`. */
+  readonly inputs: ReadonlyMap<string, Sealed>
+  /** Of a completed task. */
+  readonly result?: Sealed
+  /** Of a failed task; absent if it failed because its worker died too often. */
+  readonly error?: Sealed
+}
+
+/** What became of answers: `idle` is a task that waits for none, `partial` one that still waits for some. */
+export type Delivery = 'unknown' | 'idle' | 'partial' | 'resumed'
+
+/** `ended`: there was nothing left to cancel. */
+export type Cancellation = 'unknown' | 'cancelled' | 'ended'
+
+export interface TaskHead {
+  readonly id: string
+  readonly owner: TaskOwner
+  readonly head: Sealed
+  readonly createdAt: number
+  readonly expiresAt: number
+  readonly pollMs: number
+  /** How often a worker died or threw since the last entry was recorded. */
+  readonly failures: number
+}
+
+export interface Turn {
+  readonly task: TaskHead
+  readonly journal: readonly Sealed[]
+  /** Every answer this task ever got, by key: all the keys that may not be asked again. */
+  readonly answers: ReadonlyMap<string, Sealed>
+  /** Appends to the journal. Rejects with `STORE_LEASE_LOST` once the task is no longer ours, and with `LIMIT_STATE_BYTES`. */
+  record(entry: Sealed): Promise<void>
+  /** Tells the owner how it goes. */
+  status(message: Sealed): Promise<void>
+  /** Fires when the task was cancelled, expired, or went to another worker: nothing this turn does counts any more. */
+  readonly signal: AbortSignal
+  /** Fires when this process wants to stop: end the turn soon, with `release` if it is not finished. */
+  readonly draining: AbortSignal
+}
+
+/** How a turn ends. A turn that throws is run again, later, a limited number of times. */
+export type Outcome =
+  | { readonly kind: 'park'; readonly inputs: ReadonlyMap<string, Sealed> }
+  | { readonly kind: 'complete'; readonly result: Sealed }
+  | { readonly kind: 'fail'; readonly error: Sealed }
+  /** Hands the task back; it is due again at once. */
+  | { readonly kind: 'release' }
+
+export type RunTurn = (turn: Turn) => Promise<Outcome>
+
+export interface ServeOptions {
+  /** Turns that run at the same time in this process. */
+  concurrency?: number
+  /** How long `stop` waits for turns to hand back before it takes their tasks away. */
+  drainMs?: number
+}
+
+export interface Serving {
+  /** Takes no more turns, lets those that run hand back, and resolves when none is left. */
+  stop(): Promise<void>
+}
+
+/** Gets the current view first, then each change; `undefined` once the task is gone. */
+export type WatchTask = (id: string, view: TaskView | undefined) => void
+
+export interface TaskEngine {
+  /** Rejects with `LIMIT_TASKS` if the owner has too many open tasks. */
+  create(task: NewTask): Promise<TaskView>
+  get(id: string, owner: TaskOwner): Promise<TaskView | undefined>
+  deliver(id: string, owner: TaskOwner, answers: ReadonlyMap<string, Sealed>): Promise<Delivery>
+  cancel(id: string, owner: TaskOwner): Promise<Cancellation>
+  watch(ids: readonly string[], owner: TaskOwner, listener: WatchTask): Promise<() => void>
+  serve(run: RunTurn, options?: ServeOptions): Promise<Serving>
+}
