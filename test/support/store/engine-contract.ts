@@ -1,0 +1,232 @@
+/** The lease engine over a real database and a real clock: turns, answers, take-overs, cancellation, watching. */
+
+import { afterEach, beforeEach, expect, it } from 'vitest'
+import type { EngineEvent } from '../../../src/store/engine-event.ts'
+import { createLeaseEngine, type LeaseEngineOptions } from '../../../src/store/lease-engine.ts'
+import type { Store } from '../../../src/store/store.ts'
+import type { Outcome, RunTurn, Serving, TaskEngine, TaskView, Turn } from '../../../src/store/task-engine.ts'
+import { alice, answers, type Database, inputs, newTask, type StoreHarness, until } from './store-harness.ts'
+
+const complete = (result: string): Outcome => ({ kind: 'complete', result })
+
+/** Steps, then a question, then a step: what a handler with one `ask` does. */
+const greet: RunTurn = async (turn) => {
+  if (turn.journal.length === 0) await turn.record('looked up')
+  const name = turn.answers.get('name')
+  if (name === undefined) return { kind: 'park', inputs: inputs('name') }
+  await turn.record(`heard ${name}`)
+  return complete(`hello ${name}`)
+}
+
+export function describeEngineContract(harness: StoreHarness): void {
+  let database: Database
+  let servings: Serving[]
+  beforeEach(async () => {
+    database = await harness.create()
+    servings = []
+  })
+  afterEach(async () => {
+    await Promise.all(servings.map((serving) => serving.stop()))
+    await database.close()
+  })
+
+  let shared: Store | undefined
+  const handle = () => {
+    if (database.address !== undefined) return database.open()
+    shared ??= database.open()
+    return shared
+  }
+  afterEach(() => {
+    shared = undefined
+  })
+  const engineOn = (options: LeaseEngineOptions = {}): TaskEngine =>
+    createLeaseEngine(handle(), { leaseMs: 2_000, ...options })
+  const serve = async (engine: TaskEngine, run: RunTurn, concurrency = 16) => {
+    const serving = await engine.serve(run, { concurrency, drainMs: 3_000 })
+    servings.push(serving)
+    return serving
+  }
+  const ended = (engine: TaskEngine, id: string): Promise<TaskView> =>
+    until('the end of the task', async () => {
+      const view = await engine.get(id, alice)
+      return view && !['working', 'input_required'].includes(view.status) ? view : undefined
+    })
+  const waits = (engine: TaskEngine, id: string): Promise<TaskView> =>
+    until('a question', async () => {
+      const view = await engine.get(id, alice)
+      return view?.status === 'input_required' ? view : undefined
+    })
+
+  it('D5 runs a task, parks it on a question, and goes on where it stopped', async () => {
+    const engine = engineOn()
+    await serve(engine, greet)
+    const { id } = await engine.create(newTask())
+    expect((await waits(engine, id)).inputs).toEqual(inputs('name'))
+    expect(await engine.deliver(id, alice, answers({ name: 'Ada' }))).toBe('resumed')
+    expect(await ended(engine, id)).toMatchObject({ status: 'completed', result: 'hello Ada' })
+  })
+
+  it('finishes tasks whose answers come as soon as the question is seen', async () => {
+    const engine = engineOn()
+    await serve(engine, greet)
+    const tasks = Array.from({ length: 60 }, () => newTask())
+    await Promise.all(
+      tasks.map(async (task) => {
+        await engine.create(task)
+        await waits(engine, task.id)
+        await engine.deliver(task.id, alice, answers({ name: task.id }))
+        expect((await ended(engine, task.id)).result).toBe(`hello ${task.id}`)
+      }),
+    )
+  })
+
+  it('restart with parked tasks: another process answers and finishes them, with newer code', async () => {
+    const before = engineOn()
+    const serving = await serve(before, greet)
+    const { id } = await before.create(newTask())
+    await waits(before, id)
+    await serving.stop()
+    const after = engineOn()
+    await serve(after, async (turn) => {
+      await turn.record('v2')
+      return complete(`v2 ${turn.journal.join()} ${turn.answers.get('name')}`)
+    })
+    expect(await after.deliver(id, alice, answers({ name: 'Ada' }))).toBe('resumed')
+    expect((await ended(after, id)).result).toBe('v2 looked up Ada')
+  })
+
+  it('E9 takes over from a worker that went silent, from its journal', async () => {
+    const silent = handle()
+    const engine = engineOn()
+    const { id } = await engine.create(newTask())
+    const [lease] = await silent.tasks.claim('silent', 300, 1)
+    expect(lease?.fence.id).toBe(id)
+    if (lease) await silent.tasks.append(lease.fence, 0, ['looked up'])
+    const seen: (readonly string[])[] = []
+    await serve(engine, async (turn) => {
+      seen.push(turn.journal)
+      return complete(`failures ${turn.task.failures}`)
+    })
+    expect((await ended(engine, id)).result).toBe('failures 1')
+    expect(seen).toEqual([['looked up']])
+  })
+
+  it('aborts a running turn within about a second when its task is cancelled elsewhere', async () => {
+    const engine = engineOn({ leaseMs: 60_000 })
+    let turn: Turn | undefined
+    let abortedAt: number | undefined
+    await serve(engine, (one) => {
+      turn = one
+      return new Promise((_, reject) => {
+        one.signal.addEventListener('abort', () => {
+          abortedAt = performance.now()
+          reject(one.signal.reason)
+        })
+      })
+    })
+    const { id } = await engine.create(newTask())
+    await until('the turn', () => turn)
+    const cancelledAt = performance.now()
+    expect(await engineOn().cancel(id, alice)).toBe('cancelled')
+    await until('the signal', () => abortedAt)
+    expect((abortedAt ?? Number.POSITIVE_INFINITY) - cancelledAt).toBeLessThan(1_500)
+    await expect(turn?.record('too late')).rejects.toMatchObject({ code: 'STORE_LEASE_LOST' })
+    expect((await engine.get(id, alice))?.status).toBe('cancelled')
+  })
+
+  it('poison: a task whose turns always throw is given up, and says nothing of why', async () => {
+    const events: EngineEvent[] = []
+    const engine = engineOn({ maxFailures: 3, backoffMs: () => 5, onEvent: (event) => events.push(event) })
+    let turns = 0
+    await serve(engine, async () => {
+      turns++
+      throw new Error('always')
+    })
+    const { id } = await engine.create(newTask())
+    expect(await ended(engine, id)).toMatchObject({ status: 'failed', error: undefined })
+    expect(turns).toBe(3)
+    expect(events.filter(({ kind }) => kind === 'gave-up')).toEqual([{ kind: 'gave-up', id, failures: 3 }])
+  })
+
+  it('two workers share the work', async () => {
+    const engines = [engineOn(), engineOn()]
+    const counts = [0, 0]
+    await Promise.all(
+      engines.map((engine, i) =>
+        serve(
+          engine,
+          async () => {
+            counts[i] = (counts[i] ?? 0) + 1
+            await new Promise((resolve) => setTimeout(resolve, 20))
+            return complete('done')
+          },
+          4,
+        ),
+      ),
+    )
+    const tasks = Array.from({ length: 80 }, () => newTask())
+    const [engine] = engines as [TaskEngine]
+    await Promise.all(tasks.map((task) => engine.create(task)))
+    await Promise.all(tasks.map(({ id }) => ended(engine, id)))
+    expect((counts[0] ?? 0) + (counts[1] ?? 0)).toBe(80)
+    expect(Math.min(...counts)).toBeGreaterThan(8)
+  })
+
+  it('hands back on stop: another worker goes on at once and no failure is counted', async () => {
+    const [first, second] = [engineOn({ leaseMs: 60_000 }), engineOn()]
+    let running = false
+    const serving = await serve(first, async (turn) => {
+      await turn.record('half')
+      running = true
+      await new Promise((resolve) => turn.draining.addEventListener('abort', resolve))
+      return { kind: 'release' }
+    })
+    const { id } = await first.create(newTask())
+    await until('the turn', () => running)
+    await serve(second, async ({ journal, task }) => complete(`${journal.join()} ${task.failures}`))
+    await serving.stop()
+    expect((await ended(second, id)).result).toBe('half 0')
+  })
+
+  it('takes the task away from a turn that does not hand back in time', async () => {
+    const engine = engineOn({ leaseMs: 60_000 })
+    let reason: unknown
+    const serving = await engine.serve(
+      (turn) =>
+        new Promise(() => {
+          turn.signal.addEventListener('abort', () => (reason = turn.signal.reason))
+        }),
+      { drainMs: 50 },
+    )
+    const { id } = await engine.create(newTask())
+    await until('the claim', async () => (await handle().tasks.stats()).running === 1)
+    await serving.stop()
+    expect(reason).toMatchObject({ code: 'STORE_LEASE_LOST' })
+    await serve(engine, async ({ task }) => complete(`failures ${task.failures}`))
+    expect((await ended(engine, id)).result).toBe('failures 0')
+  })
+
+  it('E4 watchers elsewhere see each status, in order, and the last one', async () => {
+    const engine = engineOn()
+    await serve(engine, greet)
+    const watching = engineOn()
+    const { id } = await engine.create(newTask())
+    const seen: TaskView[] = []
+    const stop = await watching.watch([id], alice, (_, view) => view && seen.push(view))
+    await until('the question', () => seen.some(({ status }) => status === 'input_required'))
+    await engine.deliver(id, alice, answers({ name: 'Ada' }))
+    await until('the end', () => seen.some(({ status }) => status === 'completed'))
+    stop()
+    const revisions = seen.map(({ revision }) => revision)
+    expect(revisions).toEqual([...new Set(revisions)].sort((a, b) => a - b))
+    expect(seen.at(-1)).toMatchObject({ status: 'completed', result: 'hello Ada' })
+  })
+
+  it('E6 tells a watcher nothing of a task that is not its own', async () => {
+    const engine = engineOn()
+    const { id } = await engine.create(newTask())
+    const seen: unknown[] = []
+    await engine.watch([id], { ...alice, principal: 'bob' }, (_, view) => seen.push(view))
+    expect(seen).toEqual([undefined])
+  })
+}

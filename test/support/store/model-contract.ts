@@ -1,0 +1,172 @@
+/**
+ * Any database against the plainest one: the same operations in the same order have the same outcomes and show the
+ * same views (P15, P16). The sequences are drawn; a failure prints its seed.
+ */
+
+import fc from 'fast-check'
+import { expect, it } from 'vitest'
+import { type InputSlot, openSlots } from '../../../src/store/input-slots.ts'
+import { createMemoryStore } from '../../../src/store/memory/memory-store.ts'
+import type { Store } from '../../../src/store/store.ts'
+import type { TaskStatus } from '../../../src/store/task-engine.ts'
+import type { Fence, Lease } from '../../../src/store/task-store.ts'
+import { alice, answers, bob, createTime, newTask, type StoreHarness } from './store-harness.ts'
+
+type Step =
+  | { readonly kind: 'create'; readonly ttlMs: number; readonly foreign: boolean }
+  | { readonly kind: 'claim' }
+  | { readonly kind: 'pass'; readonly ms: number }
+  | { readonly kind: 'worker'; readonly act: number; readonly fence: number; readonly text: string }
+  | { readonly kind: 'owner'; readonly act: number; readonly task: number; readonly keys: readonly string[] }
+
+const keys = fc.constantFrom('a', 'b', 'c', 'd')
+const step: fc.Arbitrary<Step> = fc.oneof(
+  {
+    weight: 2,
+    arbitrary: fc.record({
+      kind: fc.constant('create' as const),
+      ttlMs: fc.constantFrom(300, 100_000),
+      foreign: fc.boolean(),
+    }),
+  },
+  { weight: 3, arbitrary: fc.constant({ kind: 'claim' as const }) },
+  {
+    weight: 1,
+    arbitrary: fc.record({ kind: fc.constant('pass' as const), ms: fc.constantFrom(1, 100, 250) }),
+  },
+  {
+    weight: 6,
+    arbitrary: fc.record({
+      kind: fc.constant('worker' as const),
+      act: fc.nat(6),
+      fence: fc.nat(30),
+      text: fc.string(),
+    }),
+  },
+  {
+    weight: 4,
+    arbitrary: fc.record({
+      kind: fc.constant('owner' as const),
+      act: fc.nat(3),
+      task: fc.nat(8),
+      keys: fc.array(keys, { maxLength: 3 }),
+    }),
+  },
+)
+
+/** What a status may become; an ended task stays as it is. */
+const NEXT: Record<TaskStatus, readonly TaskStatus[]> = {
+  working: ['working', 'input_required', 'completed', 'failed', 'cancelled'],
+  input_required: ['input_required', 'working', 'cancelled'],
+  completed: ['completed'],
+  failed: ['failed'],
+  cancelled: ['cancelled'],
+}
+
+interface Run {
+  readonly store: Store
+  readonly fences: Fence[]
+  readonly slots: Map<string, readonly InputSlot[]>
+  readonly lengths: Map<string, number>
+  readonly log: unknown[]
+}
+
+export function describeModelContract(harness: StoreHarness, runs: number): void {
+  it('P15 P16 behaves like the plainest store, step by step', async () => {
+    let compared = 0
+    const property = fc.asyncProperty(fc.array(step, { minLength: 10, maxLength: 60 }), async (steps) => {
+      const database = await harness.create()
+      const now = createTime()
+      const ids: string[] = []
+      const both = [database.open(now), createMemoryStore({ now })].map(
+        (store): Run => ({ store, fences: [], slots: new Map(), lengths: new Map(), log: [] }),
+      )
+      const last = new Map<string, TaskStatus>()
+      try {
+        for (const one of steps) {
+          const task = newTask({ ttlMs: one.kind === 'create' ? one.ttlMs : 1 })
+          if (one.kind === 'create') ids.push(task.id)
+          if (one.kind === 'pass') now.pass(one.ms)
+          for (const run of both) run.log.push(await apply(run, one, task.id, ids))
+          const [ours, plain] = both.map(({ log }) => log.at(-1))
+          expect(ours, JSON.stringify(one)).toEqual(plain)
+          compared++
+          const views = await Promise.all(
+            both.map(({ store }) => Promise.all(ids.map((id) => store.tasks.get(id, alice)))),
+          )
+          expect(views[0], JSON.stringify(one)).toEqual(views[1])
+          for (const view of views[0] ?? []) {
+            if (view === undefined) continue
+            expect(NEXT[last.get(view.id) ?? 'working']).toContain(view.status)
+            last.set(view.id, view.status)
+          }
+          now.pass(1)
+        }
+      } finally {
+        await database.close()
+      }
+    })
+    await fc.assert(property, { numRuns: runs })
+    expect(compared).toBeGreaterThan(runs * 10)
+  })
+}
+
+async function apply(run: Run, one: Step, newId: string, ids: readonly string[]): Promise<unknown> {
+  const { tasks } = run.store
+  if (one.kind === 'create') {
+    const { ttlMs, foreign } = one
+    return tasks.create(newTask({ id: newId, ttlMs, owner: foreign ? bob : alice }), 4)
+  }
+  if (one.kind === 'claim') return remember(run, await tasks.claim('w', 200, 50))
+  if (one.kind === 'worker') return work(run, one)
+  if (one.kind === 'pass') return run.store.sweep(1).then(() => tasks.stats())
+  const id = ids[one.task] ?? 'x'.repeat(22)
+  if (one.act === 0) return tasks.cancel(id, alice)
+  if (one.act === 1) return tasks.list({ status: 'input_required' })
+  return tasks.deliver(id, alice, answers(Object.fromEntries(one.keys.map((key) => [key, `answer ${key}`]))))
+}
+
+/** In what order one claim gives its tasks is nobody's promise. */
+function remember(run: Run, claimed: readonly Lease[]): unknown {
+  const leases = [...claimed].sort((a, b) => (a.fence.id < b.fence.id ? -1 : 1))
+  for (const { fence, slots, journal } of leases) {
+    run.fences.push(fence)
+    run.slots.set(fence.id, slots)
+    run.lengths.set(fence.id, journal.length)
+  }
+  return leases
+}
+
+async function work(
+  { store, fences, slots, lengths }: Run,
+  { act, fence: at, text }: Step & { kind: 'worker' },
+) {
+  const fence = fences[fences.length - 1 - (at % Math.max(fences.length, 1))]
+  if (fence === undefined) return 'no lease yet'
+  const sealed = Buffer.from(text).toString('base64url')
+  const known = slots.get(fence.id) ?? []
+  const length = lengths.get(fence.id) ?? 0
+  const free = ['a', 'b', 'c', 'd'].filter((key) => known.every((slot) => slot.key !== key)).slice(0, 2)
+  switch (act) {
+    case 0:
+      return store.tasks.renew([fence], 200)
+    case 1: {
+      const done = await store.tasks.append(fence, length, [sealed])
+      if (done) lengths.set(fence.id, length + 1)
+      return done
+    }
+    case 2:
+      return store.tasks.settle(fence, { kind: 'complete', result: sealed })
+    case 3:
+      return store.tasks.settle(fence, { kind: 'fail', error: at % 2 ? sealed : undefined })
+    case 4:
+      return store.tasks.release(fence, at % 2 ? 50 : 0, at % 3 === 0)
+    case 5:
+      return store.tasks.status(fence, sealed)
+    default:
+      return (
+        free.length > 0 &&
+        store.tasks.park(fence, openSlots(known, new Map(free.map((key) => [key, sealed]))))
+      )
+  }
+}

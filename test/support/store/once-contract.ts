@@ -1,0 +1,129 @@
+/** Single use and spilled journals, on every database. */
+
+import { afterEach, beforeEach, describe, expect, it } from 'vitest'
+import { claimOnce } from '../../../src/store/claim-once.ts'
+import type { OnceSlot } from '../../../src/store/once-store.ts'
+import type { Store } from '../../../src/store/store.ts'
+import { createTime, type Database, type StoreHarness } from './store-harness.ts'
+
+export function describeOnceContract(harness: StoreHarness): void {
+  let database: Database
+  let now: ReturnType<typeof createTime>
+  let store: Store
+  let other: Store
+  let slot: OnceSlot
+  beforeEach(async () => {
+    database = await harness.create()
+    now = createTime()
+    store = database.open(now)
+    other = database.address ? database.open(now) : store
+    const epoch = await store.once.epoch()
+    slot = { flow: 'flow', round: 1, digest: 'digest', epoch, expiresAt: now() + 60_000 }
+  })
+  afterEach(() => database.close())
+  const attempt = (claimant = 'one') => ({ claimant, holdMs: 5_000 })
+
+  describe('single use', () => {
+    it('P13 B8 has one winner among 200 claims at once', async () => {
+      for (const round of [1, 2, 3]) {
+        const claims = await Promise.all(
+          Array.from({ length: 200 }, (_, i) =>
+            (i % 2 ? store : other).once.claim({ ...slot, round }, attempt(`claimant ${i}`)),
+          ),
+        )
+        expect(claims.filter(({ kind }) => kind === 'first')).toHaveLength(1)
+        expect(claims.filter(({ kind }) => kind === 'busy')).toHaveLength(199)
+      }
+    })
+
+    it('P13 B8 has one winner among 200 different requests, and refuses the others for good', async () => {
+      const claims = await Promise.all(
+        Array.from({ length: 200 }, (_, i) =>
+          (i % 2 ? store : other).once.claim({ ...slot, digest: `digest ${i}` }, attempt(`claimant ${i}`)),
+        ),
+      )
+      expect(claims.filter(({ kind }) => kind === 'first')).toHaveLength(1)
+      expect(claims.filter((claim) => claim.kind === 'refused' && claim.reason === 'used')).toHaveLength(199)
+    })
+
+    it('P13 gives everybody the bytes that were stored first', async () => {
+      await store.once.claim(slot, attempt())
+      const stored = await Promise.all(
+        Array.from({ length: 20 }, (_, i) => (i % 2 ? store : other).once.settle(slot, `response ${i}`)),
+      )
+      expect(new Set(stored).size).toBe(1)
+      expect(await other.once.claim(slot, attempt('later'))).toEqual({ kind: 'stored', response: stored[0] })
+    })
+
+    it('B8 gives the same request the stored response and refuses any other', async () => {
+      expect(await store.once.claim(slot, attempt('first'))).toEqual({ kind: 'first' })
+      expect(await other.once.claim(slot, attempt('second'))).toEqual({ kind: 'busy' })
+      expect(await store.once.settle(slot, 'response')).toBe('response')
+      expect(await other.once.claim(slot, attempt('third'))).toEqual({ kind: 'stored', response: 'response' })
+      const changed = { ...slot, digest: 'changed' }
+      expect(await other.once.claim(changed, attempt())).toEqual({ kind: 'refused', reason: 'used' })
+      expect(await other.once.claim({ ...slot, round: 2 }, attempt())).toEqual({ kind: 'first' })
+      expect(await other.once.claim({ ...slot, flow: 'other' }, attempt())).toEqual({ kind: 'first' })
+    })
+
+    it('lets a claim be repeated by its claimant, and followed by the same request when it was held too long', async () => {
+      await store.once.claim(slot, attempt('first'))
+      expect(await other.once.claim(slot, attempt('first'))).toEqual({ kind: 'first' })
+      now.pass(4_999)
+      expect(await other.once.claim(slot, attempt('second'))).toEqual({ kind: 'busy' })
+      now.pass(1)
+      const changed = { ...slot, digest: 'changed' }
+      expect(await other.once.claim(changed, attempt('second'))).toEqual({ kind: 'refused', reason: 'used' })
+      expect(await other.once.claim(slot, attempt('second'))).toEqual({ kind: 'first' })
+      expect(await store.once.claim(slot, attempt('third'))).toEqual({ kind: 'busy' })
+    })
+
+    it('refuses a claim after its expiry, whether or not the record is still there', async () => {
+      await store.once.claim(slot, attempt())
+      await store.once.settle(slot, 'response')
+      now.pass(60_000)
+      expect(await store.once.claim(slot, attempt())).toEqual({ kind: 'refused', reason: 'expired' })
+      expect(await store.sweep(10)).toBe(1)
+      expect(await store.once.claim(slot, attempt())).toEqual({ kind: 'refused', reason: 'expired' })
+      expect(await store.once.settle(slot, 'too late')).toBe('too late')
+    })
+
+    it('B8 refuses what was handed out in another life of the store', async () => {
+      expect(await other.once.epoch()).toBe(slot.epoch)
+      const next = await store.once.renewEpoch()
+      expect(next).not.toBe(slot.epoch)
+      expect(await store.once.claim(slot, attempt())).toEqual({ kind: 'refused', reason: 'epoch' })
+      expect(await other.once.claim(slot, attempt())).toEqual({ kind: 'refused', reason: 'epoch' })
+      expect(await other.once.epoch()).toBe(next)
+      expect(await other.once.claim({ ...slot, epoch: next }, attempt())).toEqual({ kind: 'first' })
+    })
+
+    it('B8 waits a moment for the response of the same request', async () => {
+      await store.once.claim(slot, attempt())
+      const waiting = claimOnce(other.once, slot, { waitMs: 10_000 })
+      await store.once.settle(slot, 'response')
+      expect(await waiting).toEqual({ kind: 'stored', response: 'response' })
+      const held = { ...slot, round: 2 }
+      await store.once.claim(held, attempt())
+      expect(await claimOnce(other.once, held, { waitMs: 30 })).toEqual({ kind: 'busy' })
+    })
+  })
+
+  describe('spilled journals', () => {
+    it('keeps a blob until it expires', async () => {
+      const sealed = 'z'.repeat(300_000)
+      await store.blobs.put('id', sealed, now() + 1000)
+      expect(await other.blobs.get('id')).toBe(sealed)
+      expect(await other.blobs.get('unknown')).toBeUndefined()
+      now.pass(1000)
+      expect(await other.blobs.get('id')).toBeUndefined()
+      expect(await store.sweep(10)).toBe(1)
+    })
+
+    it('never changes one', async () => {
+      await store.blobs.put('id', 'first', now() + 1000)
+      await other.blobs.put('id', 'second', now() + 9000)
+      expect(await store.blobs.get('id')).toBe('first')
+    })
+  })
+}

@@ -1,0 +1,68 @@
+/** What an operator may rely on: counts, lists without content, deletion in batches. */
+
+import { afterEach, beforeEach, expect, it } from 'vitest'
+import { openSlots } from '../../../src/store/input-slots.ts'
+import type { Store } from '../../../src/store/store.ts'
+import { claimNew, createTime, type Database, inputs, newTask, type StoreHarness } from './store-harness.ts'
+
+export function describeOperatorContract(harness: StoreHarness): void {
+  let database: Database
+  let now: ReturnType<typeof createTime>
+  let store: Store
+  beforeEach(async () => {
+    database = await harness.create()
+    now = createTime()
+    store = database.open(now)
+  })
+  afterEach(() => database.close())
+
+  it('counts what is due, running and parked', async () => {
+    const parked = await claimNew(store)
+    await store.tasks.park(parked.fence, openSlots([], inputs('a')))
+    await claimNew(store)
+    await store.tasks.create(newTask(), 10)
+    now.pass(700)
+    await store.tasks.create(newTask(), 10)
+    expect(await store.tasks.stats()).toEqual({ due: 2, oldestDueMs: 700, running: 1, parked: 1 })
+  })
+
+  it('lists tasks, newest first, page by page, without anything sealed', async () => {
+    const secret = 'SEALED'
+    const { fence } = await claimNew(store, { head: secret, message: secret, journal: [secret, secret] })
+    await store.tasks.park(fence, openSlots([], new Map([['name', secret]])))
+    now.pass(1)
+    const rest = [newTask({ head: secret }), newTask({ head: secret })]
+    for (const task of rest) await store.tasks.create(task, 10)
+    const all = await store.tasks.list({})
+    expect(all).toHaveLength(3)
+    expect(JSON.stringify(all)).not.toContain(secret)
+    expect(all[2]).toMatchObject({
+      id: fence.id,
+      status: 'input_required',
+      openKeys: ['name'],
+      entries: 2,
+      worker: undefined,
+    })
+    const [first] = await store.tasks.list({ limit: 1 })
+    expect(first).toEqual(all[0])
+    expect(await store.tasks.list({ after: first, limit: 10 })).toEqual(all.slice(1))
+    expect(await store.tasks.list({ status: 'input_required' })).toEqual(all.slice(2))
+    expect(await store.tasks.list({ id: fence.id })).toEqual(all.slice(2))
+    const [lease] = await store.tasks.claim('worker-7', 1000, 1)
+    expect(await store.tasks.list({ id: lease?.fence.id })).toMatchObject([
+      { worker: 'worker-7', dueAt: now() + 1000 },
+    ])
+  })
+
+  it('deletes expired tasks in batches and leaves the others', async () => {
+    const kept = await claimNew(store, { ttlMs: 10_000, journal: ['kept'] })
+    for (let i = 0; i < 7; i++) await store.tasks.create(newTask({ ttlMs: 1000, journal: ['gone'] }), 100)
+    now.pass(1000)
+    expect(await store.tasks.list({})).toHaveLength(1)
+    expect([await store.sweep(3), await store.sweep(3), await store.sweep(3), await store.sweep(3)]).toEqual([
+      3, 3, 1, 0,
+    ])
+    await store.tasks.release(kept.fence, 0, false)
+    expect((await store.tasks.claim('w', 1000, 10)).map(({ journal }) => journal)).toEqual([['kept']])
+  })
+}

@@ -1,0 +1,200 @@
+/** What the owner of a task may rely on, on every database. */
+
+import { afterEach, beforeEach, describe, expect, it } from 'vitest'
+import { openSlots } from '../../../src/store/input-slots.ts'
+import type { Store } from '../../../src/store/store.ts'
+import { createTaskId } from '../../../src/store/task-id.ts'
+import {
+  alice,
+  answers,
+  bob,
+  claimNew,
+  createTime,
+  type Database,
+  inputs,
+  newTask,
+  type StoreHarness,
+} from './store-harness.ts'
+
+export function describeOwnerContract(harness: StoreHarness): void {
+  let database: Database
+  let now: ReturnType<typeof createTime>
+  let store: Store
+  let other: Store
+  beforeEach(async () => {
+    database = await harness.create()
+    now = createTime()
+    store = database.open(now)
+    other = database.address ? database.open(now) : store
+  })
+  afterEach(() => database.close())
+
+  const park = async (...keys: string[]) => {
+    const { fence } = await claimNew(store)
+    expect(await store.tasks.park(fence, openSlots([], inputs(...keys)))).toBe(true)
+    return fence.id
+  }
+
+  describe('create and get', () => {
+    it('E2 finds a task from another connection as soon as create has resolved', async () => {
+      const task = newTask({ message: 'begun', pollMs: 700 })
+      const creation = await store.tasks.create(task, 10)
+      const view = await other.tasks.get(task.id, alice)
+      expect(creation).toEqual({ kind: 'created', view })
+      expect(view).toEqual({
+        id: task.id,
+        status: 'working',
+        message: 'begun',
+        createdAt: now(),
+        updatedAt: now(),
+        expiresAt: now() + task.ttlMs,
+        pollMs: 700,
+        revision: 1,
+        inputs: new Map(),
+        result: undefined,
+        error: undefined,
+      })
+    })
+
+    it('gives the same task for the same id, and refuses the id of another owner', async () => {
+      const task = newTask()
+      const first = await store.tasks.create(task, 10)
+      expect(await other.tasks.create({ ...task, head: 'another' }, 10)).toEqual(first)
+      expect(await other.tasks.create({ ...task, owner: bob }, 10)).toEqual({ kind: 'conflict' })
+      const [lease] = await store.tasks.claim('w', 1000, 10)
+      expect(lease?.task.head).toBe('head')
+    })
+
+    it('E6 T17 shows unknown, foreign and expired tasks alike', async () => {
+      const id = await park('name')
+      const given = answers({ name: 'x' })
+      const strangers = [
+        bob,
+        { tenant: 'another', principal: 'alice' },
+        { tenant: 'alice', principal: 'tracker' },
+      ]
+      for (const owner of strangers) {
+        expect(await store.tasks.get(id, owner)).toBeUndefined()
+        expect(await store.tasks.deliver(id, owner, given)).toBe('unknown')
+        expect(await store.tasks.cancel(id, owner)).toBe('unknown')
+      }
+      expect(await store.tasks.get(createTaskId(), alice)).toBeUndefined()
+      expect((await store.tasks.get(id, alice))?.status).toBe('input_required')
+      now.pass(3_600_000)
+      expect(await store.tasks.get(id, alice)).toBeUndefined()
+      expect(await store.tasks.deliver(id, alice, given)).toBe('unknown')
+      expect(await store.tasks.cancel(id, alice)).toBe('unknown')
+      expect(await store.tasks.revisions([id])).toEqual(new Map())
+    })
+
+    it('T18 limits the open tasks of one owner and leaves others alone', async () => {
+      const first = newTask()
+      await store.tasks.create(first, 2)
+      await store.tasks.create(newTask({ ttlMs: 1000 }), 2)
+      expect(await store.tasks.create(newTask(), 2)).toEqual({ kind: 'limit' })
+      expect((await store.tasks.create(newTask({ owner: bob }), 2)).kind).toBe('created')
+      await store.tasks.cancel(first.id, alice)
+      expect((await store.tasks.create(newTask(), 2)).kind).toBe('created')
+      expect(await store.tasks.create(newTask(), 2)).toEqual({ kind: 'limit' })
+      now.pass(1000)
+      expect((await store.tasks.create(newTask(), 2)).kind).toBe('created')
+    })
+
+    it('T18 keeps the limit when many are created at once', async () => {
+      const creations = await Promise.all(
+        Array.from({ length: 60 }, (_, i) => (i % 2 ? store : other).tasks.create(newTask(), 5)),
+      )
+      const created = creations.filter(({ kind }) => kind === 'created').length
+      expect(created).toBeGreaterThanOrEqual(5)
+      expect(created).toBeLessThanOrEqual(5 + harness.limitSlack)
+    })
+
+    it('keeps text as it is, whatever it looks like', async () => {
+      const odd = ['__proto__', 'constructor', '1', '0', 'ключ 🔑', `it's "quoted" \\ $1 ?`]
+      const { fence } = await claimNew(store, { head: odd.join() })
+      await store.tasks.append(fence, 0, odd)
+      const requests = new Map(odd.map((key) => [key, `for ${key}`]))
+      await store.tasks.park(fence, openSlots([], requests))
+      const view = await other.tasks.get(fence.id, alice)
+      expect([...(view?.inputs ?? [])]).toEqual([...requests])
+      await other.tasks.deliver(fence.id, alice, new Map(odd.map((key) => [key, `re ${key}`])))
+      const [lease] = await store.tasks.claim('w', 1000, 1)
+      expect(lease?.journal).toEqual(odd)
+      expect(lease?.task.head).toBe(odd.join())
+      expect(lease?.slots).toEqual(odd.map((key) => ({ kind: 'answered', key, answer: `re ${key}` })))
+    })
+  })
+
+  describe('answers', () => {
+    it('D6 E3 takes partial answers and shows only the keys that are still open', async () => {
+      const id = await park('a', 'b')
+      expect(await other.tasks.deliver(id, alice, answers({ a: '1' }))).toBe('partial')
+      const view = await store.tasks.get(id, alice)
+      expect(view?.status).toBe('input_required')
+      expect(view?.inputs).toEqual(inputs('b'))
+      expect(await store.tasks.claim('w', 1000, 10)).toEqual([])
+      expect(await store.tasks.deliver(id, alice, answers({ b: '2' }))).toBe('resumed')
+      expect((await store.tasks.get(id, alice))?.status).toBe('working')
+      const [lease] = await other.tasks.claim('w', 1000, 10)
+      expect(lease?.slots).toEqual([
+        { kind: 'answered', key: 'a', answer: '1' },
+        { kind: 'answered', key: 'b', answer: '2' },
+      ])
+    })
+
+    it('E3 ignores unknown keys and keeps the first answer to each', async () => {
+      const id = await park('a', 'b')
+      expect(await store.tasks.deliver(id, alice, answers({ c: 'x', constructor: 'y' }))).toBe('partial')
+      expect((await store.tasks.get(id, alice))?.revision).toBe(2)
+      await store.tasks.deliver(id, alice, answers({ a: 'first', c: 'x' }))
+      expect(await other.tasks.deliver(id, alice, answers({ a: 'second' }))).toBe('partial')
+      await store.tasks.deliver(id, alice, answers({ a: 'third', b: 'only' }))
+      const [lease] = await store.tasks.claim('w', 1000, 1)
+      expect(lease?.slots.map((slot) => slot.kind === 'answered' && slot.answer)).toEqual(['first', 'only'])
+      expect(await store.tasks.deliver(id, alice, answers({ a: 'late' }))).toBe('idle')
+    })
+
+    it('has no use for answers to a task that does not wait', async () => {
+      const { fence } = await claimNew(store)
+      expect(await store.tasks.deliver(fence.id, alice, answers({ a: '1' }))).toBe('idle')
+      await store.tasks.settle(fence, { kind: 'complete', result: 'r' })
+      expect(await store.tasks.deliver(fence.id, alice, answers({ a: '1' }))).toBe('idle')
+      expect((await store.tasks.get(fence.id, alice))?.result).toBe('r')
+    })
+  })
+
+  describe('endings', () => {
+    it('D8 cancels a task that waits and one that runs, and nothing twice', async () => {
+      const id = await park('a')
+      expect(await other.tasks.cancel(id, alice)).toBe('cancelled')
+      expect(await store.tasks.cancel(id, alice)).toBe('ended')
+      expect(await store.tasks.deliver(id, alice, answers({ a: '1' }))).toBe('idle')
+      const view = await store.tasks.get(id, alice)
+      expect([view?.status, view?.inputs.size]).toEqual(['cancelled', 0])
+      const { fence } = await claimNew(store)
+      expect(await store.tasks.cancel(fence.id, alice)).toBe('cancelled')
+      expect(await store.tasks.settle(fence, { kind: 'complete', result: 'late' })).toBe(false)
+      expect(await store.tasks.get(fence.id, alice)).toMatchObject({ status: 'cancelled', result: undefined })
+    })
+
+    it('P15 raises the revision with every visible change and with no other', async () => {
+      const { fence } = await claimNew(store)
+      const revision = async () => (await other.tasks.revisions([fence.id])).get(fence.id)
+      expect(await revision()).toBe(1)
+      await store.tasks.append(fence, 0, ['entry'])
+      await store.tasks.renew([fence], 20_000)
+      expect(await revision()).toBe(1)
+      now.pass(5)
+      await store.tasks.status(fence, 'half way')
+      expect(await store.tasks.get(fence.id, alice)).toMatchObject({
+        revision: 2,
+        message: 'half way',
+        updatedAt: now(),
+      })
+      await store.tasks.park(fence, openSlots([], inputs('a', 'b')))
+      expect(await revision()).toBe(3)
+      await store.tasks.deliver(fence.id, alice, answers({ a: '1' }))
+      expect(await revision()).toBe(4)
+    })
+  })
+}

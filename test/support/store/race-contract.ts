@@ -1,0 +1,108 @@
+/** What happens when two things happen at once: the database decides, once, and both sides learn the same. */
+
+import { afterEach, beforeEach, expect, it } from 'vitest'
+import { openSlots } from '../../../src/store/input-slots.ts'
+import type { Store } from '../../../src/store/store.ts'
+import {
+  alice,
+  answers,
+  claimNew,
+  createTime,
+  type Database,
+  inputs,
+  type StoreHarness,
+} from './store-harness.ts'
+
+const ROUNDS = 25
+
+export function describeRaceContract(harness: StoreHarness): void {
+  let database: Database
+  let now: ReturnType<typeof createTime>
+  let store: Store
+  let other: Store
+  beforeEach(async () => {
+    database = await harness.create()
+    now = createTime()
+    store = database.open(now)
+    other = database.address ? database.open(now) : store
+  })
+  afterEach(() => database.close())
+
+  it('deliver racing park: an answer lands or does nothing, and a task that got it is due', async () => {
+    for (let i = 0; i < ROUNDS; i++) {
+      const { fence } = await claimNew(store)
+      const given = answers({ a: '1' })
+      const [parked, delivery] = await Promise.all([
+        store.tasks.park(fence, openSlots([], inputs('a'))),
+        other.tasks.deliver(fence.id, alice, given),
+      ])
+      expect(parked).toBe(true)
+      expect(['idle', 'resumed']).toContain(delivery)
+      if (delivery === 'idle') expect(await other.tasks.deliver(fence.id, alice, given)).toBe('resumed')
+      const leases = await store.tasks.claim('w', 10_000, 10)
+      expect(leases.map((lease) => lease.fence)).toEqual([{ id: fence.id, epoch: fence.epoch + 1 }])
+    }
+  })
+
+  it('answers racing each other: one wins each key, and the task is resumed once', async () => {
+    for (let i = 0; i < ROUNDS; i++) {
+      const { fence } = await claimNew(store)
+      const keys = ['a', 'b', 'c']
+      await store.tasks.park(fence, openSlots([], inputs(...keys)))
+      const deliveries = await Promise.all(
+        Array.from({ length: 9 }, (_, n) =>
+          (n % 2 ? store : other).tasks.deliver(fence.id, alice, answers({ [keys[n % 3] ?? '']: `by ${n}` })),
+        ),
+      )
+      expect(deliveries.filter((delivery) => delivery === 'resumed')).toHaveLength(1)
+      const [lease, ...more] = await store.tasks.claim('w', 10_000, 10)
+      expect(more).toEqual([])
+      expect(lease?.slots.map(({ kind }) => kind)).toEqual(['answered', 'answered', 'answered'])
+    }
+  })
+
+  it('P15 cancel racing completion: one of them wins, and the task stays as it ended', async () => {
+    const seen = new Set<string>()
+    for (let i = 0; i < ROUNDS; i++) {
+      const { fence } = await claimNew(store)
+      const settle = () => store.tasks.settle(fence, { kind: 'complete', result: 'done' })
+      const cancel = () => other.tasks.cancel(fence.id, alice)
+      const [settled, cancelled] =
+        i % 2 ? await Promise.all([settle(), cancel()]) : (await Promise.all([cancel(), settle()])).reverse()
+      expect([settled, cancelled]).toEqual(settled ? [true, 'ended'] : [false, 'cancelled'])
+      const status = settled ? 'completed' : 'cancelled'
+      expect((await other.tasks.get(fence.id, alice))?.status).toBe(status)
+      seen.add(status)
+    }
+    expect(seen.size).toBeGreaterThan(0)
+  })
+
+  it('deliver racing expiry: an answer that was not taken changed nothing, and nobody runs an expired task', async () => {
+    for (let i = 0; i < ROUNDS; i++) {
+      const { fence } = await claimNew(store, { ttlMs: 1000 })
+      await store.tasks.park(fence, openSlots([], inputs('a', 'b')))
+      const first = Promise.all([
+        store.tasks.deliver(fence.id, alice, answers({ a: '1' })),
+        other.tasks.deliver(fence.id, alice, answers({ b: '2' })),
+      ])
+      now.pass(1000)
+      for (const delivery of await first) expect(['unknown', 'partial', 'resumed']).toContain(delivery)
+      expect(await other.tasks.deliver(fence.id, alice, answers({ b: '3' }))).toBe('unknown')
+      expect(await store.tasks.claim('w', 10_000, 10)).toEqual([])
+      expect(await other.tasks.get(fence.id, alice)).toBeUndefined()
+    }
+  })
+
+  it('P16 a stale append racing a take-over is in the journal of the next turn, or nowhere', async () => {
+    for (let i = 0; i < ROUNDS; i++) {
+      const { fence } = await claimNew(store, {}, 1000)
+      now.pass(1000)
+      const [appended, leases] = await Promise.all([
+        store.tasks.append(fence, 0, ['late']),
+        other.tasks.claim('w', 1_000_000_000, 10),
+      ])
+      const [lease] = leases.length > 0 ? leases : await other.tasks.claim('w', 1_000_000_000, 10)
+      expect(lease?.journal).toEqual(appended ? ['late'] : [])
+    }
+  })
+}

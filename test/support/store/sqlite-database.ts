@@ -1,0 +1,26 @@
+import { mkdtemp, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { createSqliteStore } from '../../../src/store/sqlite/sqlite-store.ts'
+import type { Store } from '../../../src/store/store.ts'
+import type { Database } from './store-harness.ts'
+
+/** A file of its own in a temporary folder; deleted in the end. */
+export async function createSqliteDatabase(): Promise<Database & { readonly file: string }> {
+  const folder = await mkdtemp(join(tmpdir(), 'rondo-sqlite-'))
+  const file = join(folder, 'tasks.db')
+  const stores: Store[] = []
+  return {
+    file,
+    address: { kind: 'sqlite', file },
+    open(now) {
+      const store = createSqliteStore({ file, now })
+      stores.push(store)
+      return store
+    },
+    async close() {
+      await Promise.all(stores.map((store) => store.close()))
+      await rm(folder, { recursive: true })
+    },
+  }
+}

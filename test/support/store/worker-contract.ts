@@ -1,0 +1,211 @@
+/** What a worker may rely on, on every database: exclusive turns, fences, counted failures, ordered journals. */
+
+import { afterEach, beforeEach, describe, expect, it } from 'vitest'
+import { openSlots } from '../../../src/store/input-slots.ts'
+import type { Store } from '../../../src/store/store.ts'
+import type { Hint } from '../../../src/store/task-store.ts'
+import {
+  alice,
+  answers,
+  claimNew,
+  createTime,
+  type Database,
+  inputs,
+  newTask,
+  type StoreHarness,
+} from './store-harness.ts'
+
+const LEASE = 10_000
+
+export function describeWorkerContract(harness: StoreHarness): void {
+  let database: Database
+  let now: ReturnType<typeof createTime>
+  let store: Store
+  let other: Store
+  beforeEach(async () => {
+    database = await harness.create()
+    now = createTime()
+    store = database.open(now)
+    other = database.address ? database.open(now) : store
+  })
+  afterEach(() => database.close())
+
+  const claimOne = async (from: Store) => (await from.tasks.claim('second', LEASE, 1))[0]
+
+  describe('leases', () => {
+    it('gives a task to one worker at a time, and to the next when the lease is over', async () => {
+      const { fence } = await claimNew(store, {}, LEASE)
+      now.pass(LEASE - 1)
+      expect(await claimOne(other)).toBeUndefined()
+      now.pass(1)
+      expect((await claimOne(other))?.fence).toEqual({ id: fence.id, epoch: fence.epoch + 1 })
+    })
+
+    it('keeps a renewed lease', async () => {
+      const { fence } = await claimNew(store, {}, LEASE)
+      now.pass(LEASE - 1)
+      expect(await store.tasks.renew([fence], LEASE)).toEqual(new Set([fence.id]))
+      now.pass(LEASE - 1)
+      expect(await claimOne(other)).toBeUndefined()
+      expect(await store.tasks.held([fence])).toEqual(new Set([fence.id]))
+    })
+
+    it('E9 P16 refuses every write of a worker whose task was taken over', async () => {
+      const { fence } = await claimNew(store, {}, LEASE)
+      await store.tasks.append(fence, 0, ['mine'])
+      now.pass(LEASE)
+      const taken = await claimOne(other)
+      expect(taken?.journal).toEqual(['mine'])
+      expect(await store.tasks.append(fence, 1, ['stale'])).toBe(false)
+      expect(await store.tasks.status(fence, 'stale')).toBe(false)
+      expect(await store.tasks.park(fence, openSlots([], inputs('stale')))).toBe(false)
+      expect(await store.tasks.settle(fence, { kind: 'complete', result: 'stale' })).toBe(false)
+      expect(await store.tasks.release(fence, 0, false)).toBe(false)
+      expect(await store.tasks.renew([fence], LEASE)).toEqual(new Set())
+      expect(await store.tasks.held([fence])).toEqual(new Set())
+      expect(await store.tasks.get(fence.id, alice)).toMatchObject({ status: 'working', revision: 1 })
+      if (taken) expect(await other.tasks.append(taken.fence, 1, ['next'])).toBe(true)
+    })
+
+    it('P16 refuses the writes of a worker that let go, before anybody else came', async () => {
+      const released = await claimNew(store)
+      await store.tasks.release(released.fence, 0, false)
+      expect(await store.tasks.append(released.fence, 0, ['stale'])).toBe(false)
+      const parked = await claimNew(store)
+      await store.tasks.park(parked.fence, openSlots([], inputs('a')))
+      await store.tasks.deliver(parked.fence.id, alice, answers({ a: '1' }))
+      const again = (await store.tasks.claim('w', LEASE, 10)).find(
+        ({ fence }) => fence.id === parked.fence.id,
+      )
+      expect(await store.tasks.append(parked.fence, 0, ['stale'])).toBe(false)
+      expect(again?.fence.epoch).toBeGreaterThan(parked.fence.epoch)
+    })
+
+    it('refuses writes to a task that has expired, and never gives it out', async () => {
+      const { fence } = await claimNew(store, { ttlMs: 1000 }, 500)
+      now.pass(1000)
+      expect(await store.tasks.append(fence, 0, ['late'])).toBe(false)
+      expect(await store.tasks.settle(fence, { kind: 'complete', result: 'late' })).toBe(false)
+      expect(await store.tasks.renew([fence], LEASE)).toEqual(new Set())
+      expect(await claimOne(other)).toBeUndefined()
+    })
+
+    it('shares tasks between workers without giving one out twice', async () => {
+      const ids = Array.from({ length: 120 }, () => newTask())
+      await Promise.all(ids.map((task) => store.tasks.create(task, 1000)))
+      const rounds = Array.from({ length: 40 }, (_, i) =>
+        (i % 2 ? store : other).tasks.claim(`w${i}`, LEASE, 5),
+      )
+      const claimed = (await Promise.all(rounds)).flat().map(({ fence }) => fence.id)
+      const rest = await store.tasks.claim('rest', LEASE, 1000)
+      const all = [...claimed, ...rest.map(({ fence }) => fence.id)]
+      expect(new Set(all).size).toBe(all.length)
+      expect(all.sort()).toEqual(ids.map(({ id }) => id).sort())
+    })
+
+    it('gives out what has waited longest', async () => {
+      const tasks = [newTask(), newTask(), newTask()]
+      for (const task of tasks) {
+        await store.tasks.create(task, 10)
+        now.pass(1)
+      }
+      const order: string[] = []
+      for (const _ of tasks) order.push((await claimOne(store))?.fence.id ?? '')
+      expect(order).toEqual(tasks.map(({ id }) => id))
+    })
+  })
+
+  describe('failures', () => {
+    it('counts workers that vanished, not those that handed back', async () => {
+      const { fence, task } = await claimNew(store, {}, LEASE)
+      expect(task.failures).toBe(0)
+      await store.tasks.release(fence, 0, false)
+      const second = await claimOne(store)
+      expect(second?.task.failures).toBe(0)
+      now.pass(LEASE)
+      expect((await claimOne(store))?.task.failures).toBe(1)
+      now.pass(LEASE)
+      expect((await claimOne(store))?.task.failures).toBe(2)
+    })
+
+    it('counts turns that threw, and makes them due after the pause', async () => {
+      const { fence } = await claimNew(store)
+      expect(await store.tasks.release(fence, 500, true)).toBe(true)
+      expect(await claimOne(store)).toBeUndefined()
+      now.pass(500)
+      expect((await claimOne(store))?.task.failures).toBe(1)
+    })
+
+    it('forgets failures when something was recorded, or when the task waits for input', async () => {
+      await claimNew(store, {}, LEASE)
+      now.pass(LEASE)
+      const second = await claimOne(store)
+      expect(second?.task.failures).toBe(1)
+      if (second) await store.tasks.append(second.fence, 0, ['progress'])
+      now.pass(LEASE)
+      const third = await claimOne(store)
+      expect(third?.task.failures).toBe(1)
+      if (third) await store.tasks.park(third.fence, openSlots([], inputs('a')))
+      await store.tasks.deliver(third?.fence.id ?? '', alice, answers({ a: '1' }))
+      expect((await claimOne(store))?.task.failures).toBe(0)
+    })
+  })
+
+  describe('journals', () => {
+    it('D9 begin with what the flow did before, and keep their order', async () => {
+      const { fence, journal } = await claimNew(store, { journal: ['before 1', 'before 2'] })
+      expect(journal).toEqual(['before 1', 'before 2'])
+      await store.tasks.append(fence, 2, ['3', '4'])
+      await store.tasks.append(fence, 4, ['5'])
+      await store.tasks.release(fence, 0, false)
+      expect((await claimOne(other))?.journal).toEqual(['before 1', 'before 2', '3', '4', '5'])
+    })
+
+    it('may be large', async () => {
+      const { fence } = await claimNew(store)
+      const entries = Array.from({ length: 2000 }, (_, i) => `${i} ${'x'.repeat(i % 1000)}`)
+      for (let i = 0; i < entries.length; i += 200)
+        expect(await store.tasks.append(fence, i, entries.slice(i, i + 200))).toBe(true)
+      expect(await store.tasks.append(fence, 2000, ['y'.repeat(2_000_000)])).toBe(true)
+      await store.tasks.release(fence, 0, false)
+      const journal = (await claimOne(other))?.journal
+      expect(journal?.slice(0, 2000)).toEqual(entries)
+      expect(journal?.[2000]?.length).toBe(2_000_000)
+    })
+
+    it('refuse an entry at a place that is taken', async () => {
+      const { fence } = await claimNew(store)
+      await store.tasks.append(fence, 0, ['first'])
+      await expect(store.tasks.append(fence, 0, ['other'])).rejects.toThrow()
+      await store.tasks.release(fence, 0, false)
+      expect((await claimOne(other))?.journal).toEqual(['first'])
+    })
+  })
+
+  describe('hints', () => {
+    it('tell of due tasks and visible changes', async () => {
+      const hints: Hint[] = []
+      const stop = store.tasks.onHint((hint) => hints.push(hint))
+      const heard = (hint: Hint) =>
+        hints
+          .splice(0)
+          .some(
+            (one) =>
+              one.kind === hint.kind && (one.kind === 'due' || one.id === (hint as { id?: string }).id),
+          )
+      const { fence } = await claimNew(store)
+      expect(heard({ kind: 'due' })).toBe(true)
+      await store.tasks.status(fence, 'm')
+      expect(heard({ kind: 'changed', id: fence.id })).toBe(true)
+      await store.tasks.park(fence, openSlots([], inputs('a')))
+      expect(heard({ kind: 'changed', id: fence.id })).toBe(true)
+      await store.tasks.deliver(fence.id, alice, answers({ a: '1' }))
+      expect(heard({ kind: 'due' })).toBe(true)
+      await store.tasks.cancel(fence.id, alice)
+      expect(heard({ kind: 'changed', id: fence.id })).toBe(true)
+      stop()
+      await claimNew(store)
+      expect(hints).toEqual([])
+    })
+  })
+}
