@@ -115,16 +115,15 @@ describe('turns', () => {
       }),
     )
     await engine.serve(async (turn) => {
+      if (turn.journal.length > 0) return complete(turn.journal.join())
       await Promise.all(['1', '2', '3'].map((entry) => turn.record(entry)))
       void turn.record('4')
       return { kind: 'release' }
     })
     const { id } = await engine.create(newTask())
     await clock.pass(1)
-    expect(batches.slice(0, 3)).toEqual([['1'], ['2', '3'], ['4']])
-    const [{ fence, journal } = { fence: { id: '' }, journal: [] }] = await store.tasks.claim('w', 1, 1)
-    expect(fence.id || id).toBe(id)
-    expect(journal.slice(0, 4)).toEqual(['1', '2', '3', '4'].slice(0, journal.length))
+    expect(batches).toEqual([['1'], ['2', '3'], ['4']])
+    expect((await engine.get(id, alice))?.result).toBe('1,2,3,4')
   })
 
   it('end when an entry could not be written: nothing is built on what may not be there', async () => {
@@ -165,17 +164,17 @@ describe('turns', () => {
 
   it('that park on nothing, or on a used key, have failed', async () => {
     const engine = engineOn({ maxFailures: 1 })
-    let first = true
-    await engine.serve(async () => {
-      const keys = first ? ['a'] : ['a']
-      first = false
-      return { kind: 'park', inputs: inputs(...keys) }
-    })
-    const { id } = await engine.create(newTask())
+    await engine.serve(async ({ task }) => ({
+      kind: 'park',
+      inputs: inputs(...(task.head === 'none' ? [] : ['a'])),
+    }))
+    const none = await engine.create(newTask({ head: 'none' }))
+    const used = await engine.create(newTask())
     await clock.pass(1)
-    await engine.deliver(id, alice, answers({ a: '1' }))
+    expect((await engine.get(none.id, alice))?.status).toBe('failed')
+    await engine.deliver(used.id, alice, answers({ a: '1' }))
     await clock.pass(1)
-    expect((await engine.get(id, alice))?.status).toBe('failed')
+    expect((await engine.get(used.id, alice))?.status).toBe('failed')
   })
 
   it('D2 tell their status', async () => {
