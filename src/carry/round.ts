@@ -5,6 +5,7 @@
 import type { FlowCall, Line, Principal } from '../protocol/call.ts'
 import type { Reply } from '../protocol/reply.ts'
 import type { InputRequests, InputResponses } from '../protocol/wire.ts'
+import { FOREGROUND } from '../replay/create-context.ts'
 import type { RunReport } from '../replay/outcome.ts'
 import type { ReplayInput } from '../replay/replay.ts'
 import type { Claims } from '../seal/claims.ts'
@@ -59,6 +60,7 @@ export function toReplayInput(round: Round, handler: (ctx: Context) => unknown):
       line,
       progressToken: call.progressToken,
       logLevel: call.logLevel,
+      background: FOREGROUND,
       inputResponses: solicited(beginning, call.inputResponses),
       requestState: beginning.journal.manual,
     },

@@ -73,6 +73,7 @@ function settle(round: Round, report: RunReport): Reply | Promise<Reply> {
       return concludeThrew(round, report, ending.error)
     case 'refused':
       return concludeRefused(round, report, ending.error)
+    case 'background':
     case 'moved':
       return suspend(
         round,

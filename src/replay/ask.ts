@@ -29,8 +29,9 @@ export function ask(run: RunState, key: string, question: Question): Promise<unk
     if (answer === undefined || !counts) return openQuestion(run, key, question, digest)
     whenRead(run, question.read(answer), (reading) => {
       if (!reading.ok) return misfit(run, key, question, digest, reading.problem)
-      const index = append(run, { kind: question.kind, key, at: run.roundAt, question: digest, answer })
-      if (index !== undefined) run.turn.deliver(index, run.roundAt, () => resolve(reading.value))
+      append(run, { kind: question.kind, key, at: run.roundAt, question: digest, answer }, (index) =>
+        run.turn.deliver(index, run.roundAt, () => resolve(reading.value)),
+      )
     })
   })
 }

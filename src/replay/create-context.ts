@@ -12,6 +12,17 @@ import { confirmQuestion, formQuestion, rootsQuestion, samplingQuestion, urlQues
 import type { RunState } from './run-state.ts'
 import { work } from './work.ts'
 
+/** How a run stands to tasks. */
+export interface Background {
+  /** This run can leave its request and go on as a task. */
+  readonly possible: boolean
+  /** Tells whoever follows the task how it goes. */
+  tell(message: string): void
+}
+
+/** Rounds, where nothing can be told and nothing be left. */
+export const FOREGROUND: Background = { possible: false, tell: () => {} }
+
 /** What the request says about itself, for the handler to read. */
 export interface Scene {
   readonly flow: string
@@ -22,6 +33,7 @@ export interface Scene {
   readonly line: Line
   readonly progressToken?: string | number
   readonly logLevel?: LogLevel
+  readonly background: Background
   readonly inputResponses: InputResponses | undefined
   readonly requestState: string | undefined
 }
@@ -50,6 +62,12 @@ export function createContext(run: RunState, scene: Scene, deferred: Deferred[])
       new Promise((resolve) => {
         run.turn.enqueue({ key: 'ctx.checkpoint()', strict: false, passing: true, begin: resolve })
       }),
+    background: () =>
+      new Promise((resolve) => {
+        const leaving = scene.background.possible ? true : undefined
+        run.turn.enqueue({ key: 'ctx.background()', strict: false, passing: true, leaving, begin: resolve })
+      }),
+    status: (message) => scene.background.tell(message),
 
     now: () => run.turn.now,
     uuid: (name) => toUuid(draw(run, 'uuid', name)),

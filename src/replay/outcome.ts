@@ -22,6 +22,8 @@ export type Ending =
   | { readonly kind: 'threw'; readonly error: unknown }
   | { readonly kind: 'asking'; readonly questions: ReadonlyMap<string, OpenQuestion> }
   | { readonly kind: 'moved'; readonly reason: MoveReason }
+  /** The handler wants to go on as a task, and can. */
+  | { readonly kind: 'background' }
   /** The call cannot go on. The handler's `catch` never sees this. */
   | { readonly kind: 'refused'; readonly error: RondoError }
 

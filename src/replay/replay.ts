@@ -6,7 +6,7 @@
  */
 
 import { RondoError } from '../errors.ts'
-import type { Journal } from '../journal/journal.ts'
+import type { Entry, Journal } from '../journal/journal.ts'
 import { isThenable } from '../lib/is-thenable.ts'
 import type { Context } from '../tool/context.ts'
 import { createContext, type Deferred, type Scene } from './create-context.ts'
@@ -26,6 +26,8 @@ export interface ReplayInput {
   mayMove(executed: number): MoveReason | undefined
   /** Nothing new may run. */
   readonly frozen?: boolean
+  /** Makes an entry durable before the handler sees its result. */
+  persist?(entry: Entry): Promise<void>
   /** A clean-up function failed. */
   onDeferError?(error: unknown): void
 }
@@ -71,6 +73,7 @@ function createRun(input: ReplayInput, signal: Signal): RunState {
     incoming: input.incoming,
     roundAt: input.platform.now(),
     seed: input.journal.seed,
+    persist: input.persist,
     names: new Map(),
     operations: [],
     tally,

@@ -3,7 +3,7 @@
  */
 
 import { RondoError } from '../errors.ts'
-import type { EntryKind } from '../journal/journal.ts'
+import type { Entry, EntryKind } from '../journal/journal.ts'
 import type { Idle } from '../lib/idle.ts'
 import type { ClientCapabilities } from '../protocol/wire.ts'
 import type { Operation } from './outcome.ts'
@@ -50,6 +50,8 @@ export interface RunState {
   readonly operations: Operation[]
   readonly tally: { replayed: number; executed: number; drawn: number; progress: number }
   readonly seed: string
+  /** Makes an entry durable; the handler sees its result only afterwards. Absent where the journal travels at the end. */
+  persist?(entry: Entry): Promise<void>
   signal(): AbortSignal
 }
 
@@ -89,12 +91,21 @@ export function takeName(run: RunState, key: string, kind: EntryKind, question?:
   return true
 }
 
-/** Appends to the journal within its bound (R9). Undefined if the run has just been ended because of it. */
-export function append(run: RunState, entry: Parameters<JournalRecord['append']>[0]): number | undefined {
+/** Appends to the journal within its bound (R9), durably where there is a place for it, and hands over the index. */
+export function append(run: RunState, entry: Entry, then: (index: number) => void): void {
   if (run.record.size >= run.limits.maxEntries) {
     const detail = `The journal holds ${run.limits.maxEntries} entries; "${entry.key}" would be one more (limits.maxEntries).`
-    run.turn.refuse(new RondoError('LIMIT_ENTRIES', detail))
-    return undefined
+    return run.turn.refuse(new RondoError('LIMIT_ENTRIES', detail))
   }
-  return run.record.append(entry)
+  const index = run.record.append(entry)
+  if (!run.persist) return then(index)
+  const settled = run.turn.busy()
+  const failed = (error: unknown): void =>
+    run.turn.refuse(error instanceof RondoError ? error : new RondoError('SERVER_INTERNAL', undefined, { cause: error }))
+  run
+    .persist(entry)
+    .then(() => {
+      if (!run.turn.ended) then(index)
+    }, failed)
+    .finally(settled)
 }

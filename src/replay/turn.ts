@@ -24,6 +24,8 @@ export interface Work {
   readonly key: string
   /** Changes nothing and records nothing: a mere place to stop. */
   readonly passing?: true
+  /** Ends the run here, to go on as a task. */
+  readonly leaving?: true
   /** Must not begin before the flow's id is out of our hands (R6). */
   readonly strict: boolean
   /** Why this must not begin now, if so. */
@@ -66,6 +68,7 @@ export function createTurn({ startedAt, idle, anchored, frozen, mayMove }: TurnO
   const held: Work[] = []
   const questions = new Map<string, OpenQuestion>()
   let running = 0
+  let leaving = false
   let scheduled = false
   let now = startedAt
   let ended: Ending | undefined
@@ -93,7 +96,8 @@ export function createTurn({ startedAt, idle, anchored, frozen, mayMove }: TurnO
     if (fresh.length > 0) beginFresh()
     if (ended || running > 0) return
     if (due.length > 0 || fresh.length > 0) return wake()
-    if (questions.size > 0) end({ kind: 'asking', questions })
+    if (leaving) end({ kind: 'background' })
+    else if (questions.size > 0) end({ kind: 'asking', questions })
     else if (held.length > 0) end({ kind: 'moved', reason: 'effect' })
   }
 
@@ -117,7 +121,8 @@ export function createTurn({ startedAt, idle, anchored, frozen, mayMove }: TurnO
     for (const work of fresh.splice(0)) {
       const error = work.check?.()
       if (error) return end({ kind: 'refused', error })
-      if (work.strict && !anchored) held.push(work)
+      if (work.leaving) leaving = true
+      else if (work.strict && !anchored) held.push(work)
       else work.begin()
     }
   }

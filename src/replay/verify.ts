@@ -68,6 +68,8 @@ function describe(ending: Ending): string {
       return `a question (${[...ending.questions.keys()].join(', ')})`
     case 'moved':
       return 'a hand-over'
+    case 'background':
+      return 'a task'
     case 'refused':
       return ending.error.message
   }
@@ -84,6 +86,7 @@ function fingerprint(ending: Ending): string {
     case 'asking':
       return canonicalJson([...ending.questions].map(([key, { digest }]) => [key, digest]))
     case 'moved':
+    case 'background':
     case 'refused':
       return ''
   }

@@ -49,8 +49,8 @@ function begin(run: RunState, kind: WorkEntryKind, key: string, fn: () => unknow
   const settled = run.turn.busy()
   const finish = (entry: WorkEntry | RondoError): void => {
     if (!run.turn.ended) {
-      const index = entry instanceof RondoError ? run.turn.refuse(entry) : append(run, entry)
-      if (typeof index === 'number') handOver(run, index, entry as WorkEntry, settlers)
+      if (entry instanceof RondoError) run.turn.refuse(entry)
+      else append(run, entry, (index) => handOver(run, index, entry, settlers))
     }
     settled()
   }

@@ -76,6 +76,10 @@ export interface Context {
   effect<T>(key: string, fn: (info: EffectInfo) => T | Promise<T>): Promise<T>
   /** A place where the call may be moved to another instance. Steps and asks are such places already. */
   checkpoint(): Promise<void>
+  /** From here on, go on as a task where the client can follow one; elsewhere simply go on. */
+  background(): Promise<void>
+  /** Tells whoever follows the task how it goes. Not said in rounds. */
+  status(message: string): void
 
   /** The time of the last thing that happened in this flow, in ms; the same on every replay. */
   now(): number

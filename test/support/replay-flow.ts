@@ -6,6 +6,7 @@ import { createHash, createHmac } from 'node:crypto'
 import type { Journal } from '../../src/journal/journal.ts'
 import { idle } from '../../src/lib/idle.ts'
 import type { ClientCapabilities } from '../../src/protocol/wire.ts'
+import { FOREGROUND } from '../../src/replay/create-context.ts'
 import type { MoveReason, RunReport } from '../../src/replay/outcome.ts'
 import { type ReplayInput, replay } from '../../src/replay/replay.ts'
 import type { ReplayLimits } from '../../src/replay/run-state.ts'
@@ -68,6 +69,7 @@ export function replayFlow(handler: Handler, options: FlowOptions = {}): ReplayF
             onClose: () => () => {},
           },
           progressToken: options.progressToken,
+          background: FOREGROUND,
           inputResponses: undefined,
           requestState: undefined,
         },
