@@ -90,6 +90,7 @@ export const ERRORS = {
   PEER_META: { rpc: -32602, http: 400, sentence: 'params._meta lacks a required key', open: true },
   PEER_PARAMS: { rpc: -32602, http: 200, sentence: 'Invalid params', open: true },
   PEER_RESOURCE: { rpc: -32602, http: 200, sentence: 'Resource not found', open: true },
+  PEER_TASK: { rpc: -32602, http: 200, sentence: 'Task not found', open: true },
   PEER_HEADER: { rpc: -32020, http: 400, sentence: 'A header does not match the body', open: true },
   PEER_CAPABILITY: { rpc: -32021, http: 400, sentence: 'The client lacks a required capability', open: true },
   PEER_VERSION: { rpc: -32022, http: 400, sentence: 'Unsupported protocol version', open: true },

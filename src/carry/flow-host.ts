@@ -7,12 +7,16 @@ import type { FlowMethod } from '../protocol/call.ts'
 import type { MoveReason } from '../replay/outcome.ts'
 import type { Platform, ReplayLimits } from '../replay/run-state.ts'
 import type { KeyHolder } from '../seal/key-holder.ts'
+import type { Store } from '../store/store.ts'
 import type { Continuation, Finding } from './continuation.ts'
 import type { StoredLimits } from './stored-state.ts'
+import type { TaskHost } from './task-host.ts'
 
 export interface FlowLimits extends ReplayLimits, StoredLimits {
   /** Rounds one flow may take. */
   readonly maxRounds: number
+  /** Rounds after which a call goes on as a task, where its client can follow one. */
+  readonly promoteRounds: number
   /** Rounds of one flow that may be spent on moving it to another instance. */
   readonly maxMoves: number
   /** How long a client may take to come back with the answers of one round. */
@@ -33,9 +37,11 @@ export interface RoundEvent {
   readonly round: number
   readonly method: FlowMethod
   readonly target: string
-  readonly outcome: 'complete' | 'tool_error' | 'input_required' | 'moved' | 'refused'
+  readonly outcome: 'complete' | 'tool_error' | 'input_required' | 'moved' | 'task' | 'refused'
   readonly asks?: readonly { readonly key: string; readonly kind: AskEntryKind | 'manual' }[]
   readonly moved?: MoveReason
+  /** The task that the call became. */
+  readonly task?: string
   /** Code of a refusal. */
   readonly code?: string
   readonly replayed: number
@@ -93,4 +99,8 @@ export interface FlowHost {
   readonly maxRoundMs: number
   /** Keeps states in a store. Absent where they are sealed and nothing else. */
   readonly continuation?: Continuation
+  /** Where calls go that outlive their requests. Absent where there is no store. */
+  readonly tasks?: TaskHost
+  /** Keeps single-use records, and journals too large for a token. */
+  readonly store?: Pick<Store, 'once' | 'blobs'>
 }

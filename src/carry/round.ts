@@ -5,7 +5,7 @@
 import type { FlowCall, Line, Principal } from '../protocol/call.ts'
 import type { Reply } from '../protocol/reply.ts'
 import type { InputRequests, InputResponses } from '../protocol/wire.ts'
-import { FOREGROUND } from '../replay/create-context.ts'
+import { CAN_LEAVE, FOREGROUND } from '../replay/create-context.ts'
 import type { RunReport } from '../replay/outcome.ts'
 import type { ReplayInput } from '../replay/replay.ts'
 import type { Claims } from '../seal/claims.ts'
@@ -14,6 +14,8 @@ import type { Target } from '../tool/target.ts'
 import type { FlowHost, RoundEvent } from './flow-host.ts'
 import { movePolicy } from './move-policy.ts'
 import type { Beginning } from './open-round.ts'
+import { effectOnce } from './single-use.ts'
+import { taskHostFor } from './task-host.ts'
 
 export type Kept =
   | { readonly kind: 'kept'; readonly reply: Reply; readonly bytes: number; readonly keyId: string }
@@ -42,6 +44,7 @@ export interface Round {
 export function toReplayInput(round: Round, handler: (ctx: Context) => unknown): ReplayInput {
   const { host, call, principal, line, beginning } = round
   const { name, version } = call.clientInfo ?? {}
+  const { store } = host
   return {
     handler,
     journal: beginning.journal,
@@ -60,7 +63,8 @@ export function toReplayInput(round: Round, handler: (ctx: Context) => unknown):
       line,
       progressToken: call.progressToken,
       logLevel: call.logLevel,
-      background: FOREGROUND,
+      once: store && ((key, act) => effectOnce(host, store.once, beginning, key, act)),
+      background: taskHostFor(host, call) ? CAN_LEAVE : FOREGROUND,
       inputResponses: solicited(beginning, call.inputResponses),
       requestState: beginning.journal.manual,
     },

@@ -60,4 +60,8 @@ export interface Journal {
   readonly moves: number
   /** The manual form's own state. */
   readonly manual?: string
+  /** The life of the store under which a flow of single use began. */
+  readonly epoch?: string
+  /** Where the journal is, if it was too large for its token. */
+  readonly spilled?: string
 }

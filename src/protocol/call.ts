@@ -58,6 +58,7 @@ export interface ListenFilter {
   readonly promptsListChanged?: boolean
   readonly resourcesListChanged?: boolean
   readonly resourceSubscriptions?: readonly string[]
+  readonly taskIds?: readonly string[]
 }
 
 export interface ListenCall extends Envelope {
@@ -65,7 +66,15 @@ export interface ListenCall extends Envelope {
   readonly filter: ListenFilter
 }
 
-export type Call = FlowCall | ListCall | DiscoverCall | CompleteCall | ListenCall
+/** What a client does with a task it was given. */
+export interface TaskCall extends Envelope {
+  readonly kind: 'task'
+  readonly action: 'get' | 'update' | 'cancel'
+  readonly taskId: string
+  readonly inputResponses?: Readonly<Record<string, unknown>>
+}
+
+export type Call = TaskCall | FlowCall | ListCall | DiscoverCall | CompleteCall | ListenCall
 
 /** The live line back to the client while one request runs. */
 export interface Line {

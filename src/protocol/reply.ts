@@ -4,6 +4,7 @@
  */
 
 import type { RondoError } from '../errors.ts'
+import type { TaskState } from './task.ts'
 import type { InputRequests } from './wire.ts'
 
 export type Reply =
@@ -15,4 +16,8 @@ export type Reply =
       readonly inputRequests?: InputRequests
       readonly requestState?: string
     }
+  /** The call goes on as a task. */
+  | { readonly kind: 'task_created'; readonly task: TaskState }
+  /** How a task stands. */
+  | { readonly kind: 'task'; readonly task: TaskState }
   | { readonly kind: 'error'; readonly error: RondoError }

@@ -22,6 +22,7 @@ export interface Background {
 
 /** Rounds, where nothing can be told and nothing be left. */
 export const FOREGROUND: Background = { possible: false, tell: () => {} }
+export const CAN_LEAVE: Background = { possible: true, tell: () => {} }
 
 /** What the request says about itself, for the handler to read. */
 export interface Scene {
@@ -34,6 +35,8 @@ export interface Scene {
   readonly progressToken?: string | number
   readonly logLevel?: LogLevel
   readonly background: Background
+  /** Runs an effect unless the store has its result. */
+  once?(key: string, act: () => unknown): Promise<unknown>
   readonly inputResponses: InputResponses | undefined
   readonly requestState: string | undefined
 }
@@ -57,7 +60,10 @@ export function createContext(run: RunState, scene: Scene, deferred: Deferred[])
     roots: async (key = 'roots') => (await ask(run, key, rootsQuestion())) as readonly Root[],
 
     step: async (key, fn) => (await work(run, 'step', key, () => fn(stepInfo(run)))) as never,
-    effect: async (key, fn) => (await work(run, 'effect', key, () => fn(effectInfo(run, key)))) as never,
+    effect: async (key, fn, { once } = {}) => {
+      const act = (): unknown => fn(effectInfo(run, key))
+      return (await work(run, 'effect', key, once ? () => onceOf(scene)(key, act) : act)) as never
+    },
     checkpoint: () =>
       new Promise((resolve) => {
         run.turn.enqueue({ key: 'ctx.checkpoint()', strict: false, passing: true, begin: resolve })
@@ -96,6 +102,11 @@ function contentOf<T>(key: string, outcome: Outcome<T>): T {
   if (outcome.action === 'decline') throw new InputDeclined(key)
   if (outcome.action === 'cancel') throw new InputCancelled(key)
   return outcome.content
+}
+
+function onceOf({ once }: Scene): NonNullable<Scene['once']> {
+  if (once) return once
+  throw new TypeError('An effect with { once: true } needs a store: createServer({ store }).')
 }
 
 function stepInfo(run: RunState): StepInfo {

@@ -101,7 +101,9 @@ export function append(run: RunState, entry: Entry, then: (index: number) => voi
   if (!run.persist) return then(index)
   const settled = run.turn.busy()
   const failed = (error: unknown): void =>
-    run.turn.refuse(error instanceof RondoError ? error : new RondoError('SERVER_INTERNAL', undefined, { cause: error }))
+    run.turn.refuse(
+      error instanceof RondoError ? error : new RondoError('SERVER_INTERNAL', undefined, { cause: error }),
+    )
   run
     .persist(entry)
     .then(() => {

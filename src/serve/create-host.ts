@@ -9,12 +9,14 @@ import { resolveContinuation } from './continuation-option.ts'
 import { createLog } from './log.ts'
 import { resolveLimits, type ServerOptions } from './options.ts'
 import { createOverload } from './overload.ts'
+import { createTaskHost } from './task-work.ts'
 
 type Shared =
   | 'keys'
   | 'dev'
   | 'limits'
   | 'store'
+  | 'tasks'
   | 'continuation'
   | 'maxRoundMs'
   | 'shed'
@@ -53,6 +55,8 @@ export function createHost(options: HostOptions): OpenHost {
     overloaded: overload.overloaded,
     maxRoundMs: options.maxRoundMs ?? Number.POSITIVE_INFINITY,
     continuation: resolveContinuation(options, platform, log),
+    tasks: createTaskHost(options),
+    store: options.store,
     drain() {
       draining = true
     },

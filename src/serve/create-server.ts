@@ -13,6 +13,7 @@ import { type Listening, type ListenOptions, listen } from './node.ts'
 import { createNodeHandler, type NodeHandler, type NodeHandlerOptions } from './node-handler.ts'
 import { assertIdentity, type ServerOptions } from './options.ts'
 import { type StdioOptions, serveStdio } from './stdio.ts'
+import { createTaskWork } from './task-work.ts'
 
 export interface Server {
   /** Declares a tool. Its handler may ask in the middle. */
@@ -94,28 +95,38 @@ function portOf(text: string | undefined): number | undefined {
 export function createServer(options: ServerOptions): Server {
   assertIdentity(options)
   const host = createHost({ ...options, audience: options.audience ?? options.name })
-  const registry = createRegistry()
+  const registry = createRegistry({ store: options.store !== undefined })
   const service = toService(options, host, registry)
   const http = {
     ...options,
     onError: (error: unknown) => host.log({ event: 'warning', message: String(error) }),
   }
   const exchange = createExchange(service, http)
+  const work = createTaskWork(host, registry, options)
+  const fetch = createFetchHandler(exchange, options)
   const open = new Set<Listening>()
 
   return {
     ...declaring(registry, service.changed),
     updated: (uri) => service.changes.publish({ kind: 'resource', uri }),
-    fetch: createFetchHandler(exchange, options),
-    nodeHandler: (handlerOptions) => createNodeHandler(exchange, { ...options, ...handlerOptions }),
+    fetch(request) {
+      work.start()
+      return fetch(request)
+    },
+    nodeHandler(handlerOptions) {
+      work.start()
+      return createNodeHandler(exchange, { ...options, ...handlerOptions })
+    },
     async listen(listenOptions) {
       await host.keys.ready()
       const listening = await listen(service, { ...http, port: portOf(process.env.PORT), ...listenOptions })
       open.add(listening)
+      work.start()
       return listening
     },
     async stdio(stdioOptions) {
       await host.keys.ready()
+      work.start()
       await serveStdio(service, stdioOptions).done
     },
     drain: service.drain,
@@ -123,6 +134,7 @@ export function createServer(options: ServerOptions): Server {
       service.drain()
       await Promise.all(Array.from(open, (listening) => listening.close()))
       exchange.endSubscriptions()
+      await work.stop()
       host.close()
     },
   }

@@ -3,11 +3,13 @@
  */
 
 import type { FlowHost } from '../carry/flow-host.ts'
+import { answerTask, watchTasks } from '../carry/task-call.ts'
 import { runRound } from '../carry/token.ts'
 import { RondoError } from '../errors.ts'
-import type { CompleteCall, FlowCall, Line, Listing, Principal } from '../protocol/call.ts'
+import type { CompleteCall, FlowCall, Line, Listing, Principal, TaskCall } from '../protocol/call.ts'
 import type { Reply } from '../protocol/reply.ts'
 import { SERVER_INFO } from '../protocol/rev-2026-07-28/meta-key.ts'
+import { TASKS_EXTENSION } from '../protocol/task.ts'
 import { type Catalog, createCatalog } from '../tool/catalog.ts'
 import type { CacheHint } from '../tool/definition.ts'
 import type { Registry } from '../tool/registry.ts'
@@ -48,6 +50,8 @@ export function createService(options: ServiceOptions): OpenService {
       return host.draining
     },
     drain: options.drain,
+    tasks: host.tasks !== undefined,
+    watchTasks: host.tasks && watchTasks(host, host.tasks),
     paramHeaders: registry.paramHeaders,
     answer(call, principal, line) {
       switch (call.kind) {
@@ -60,6 +64,8 @@ export function createService(options: ServiceOptions): OpenService {
           return { kind: 'serialized', json: discovery }
         case 'complete':
           return answerComplete(registry, call)
+        case 'task':
+          return answerTaskCall(host, call, principal)
       }
     },
     changed(listing) {
@@ -81,6 +87,19 @@ async function answerFlow(
   if (!target) return { kind: 'error', error: unknownTarget(call) }
   try {
     return await runRound(host, target, call, principal, line)
+  } catch (error) {
+    return { kind: 'error', error: toRondoError(error) }
+  }
+}
+
+async function answerTaskCall(
+  host: FlowHost,
+  call: TaskCall,
+  principal: Principal | undefined,
+): Promise<Reply> {
+  if (!host.tasks) return { kind: 'error', error: new RondoError('PEER_METHOD') }
+  try {
+    return await answerTask(host, host.tasks, call, principal)
   } catch (error) {
     return { kind: 'error', error: toRondoError(error) }
   }
@@ -116,7 +135,10 @@ async function answerComplete(registry: Registry, { ref, argument, context }: Co
   }
 }
 
-function describe({ registry, instructions, listCache }: ServiceOptions, meta: object): string {
+function describe(
+  { host: { tasks }, registry, instructions, listCache }: ServiceOptions,
+  meta: object,
+): string {
   const has = (listing: Listing): boolean => registry.rows(listing).length > 0
   return JSON.stringify({
     resultType: 'complete',
@@ -127,6 +149,7 @@ function describe({ registry, instructions, listCache }: ServiceOptions, meta: o
       resources: has('resources') || has('templates') ? { listChanged: true, subscribe: true } : undefined,
       completions: has('prompts') || has('templates') ? {} : undefined,
       logging: {},
+      extensions: tasks ? { [TASKS_EXTENSION]: {} } : undefined,
     },
     instructions,
     ttlMs: listCache.ttlMs,

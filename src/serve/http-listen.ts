@@ -4,7 +4,7 @@
  */
 
 import { RondoError } from '../errors.ts'
-import type { ListenCall } from '../protocol/call.ts'
+import type { ListenCall, Principal } from '../protocol/call.ts'
 import { refusal } from './http-answer.ts'
 import { openStream, type StreamOptions } from './http-line.ts'
 import type { Outlet } from './outlet.ts'
@@ -13,13 +13,14 @@ import type { Subscriptions } from './subscription.ts'
 
 export function serveListen(
   call: ListenCall,
+  principal: Principal | undefined,
   outlet: Outlet,
   subscriptions: Subscriptions,
   stream: StreamOptions,
 ): void {
   let stopKeepAlive: (() => void) | undefined
   try {
-    const stop = subscriptions.open(call, {
+    const stop = subscriptions.open(call, principal, {
       send(json) {
         stopKeepAlive ??= openStream(outlet, stream)
         if (outlet.backlog > stream.maxBacklog) outlet.drop()

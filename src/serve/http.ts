@@ -67,7 +67,7 @@ export function createExchange(service: Service, options: HttpOptions = {}, list
   function dispatch(decoded: Decoded, headers: HeaderReader, who: Principal | undefined, out: Outlet): void {
     if (decoded.kind === 'refused') out.send(refusal(decoded.error, decoded.id))
     else if (decoded.kind === 'notification') out.send(ACCEPTED)
-    else if (decoded.call.kind === 'listen') serveListen(decoded.call, out, subscriptions, stream)
+    else if (decoded.call.kind === 'listen') serveListen(decoded.call, who, out, subscriptions, stream)
     else serveCall(decoded.call, who, headers, out, context)
   }
 

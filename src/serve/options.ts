@@ -4,10 +4,11 @@
 
 import type { ContinuationMode } from '../carry/continuation.ts'
 import type { FlowLimits, LogEvent } from '../carry/flow-host.ts'
-import type { Blobs } from '../carry/stored-state.ts'
 import type { KeySource } from '../seal/key-holder.ts'
 import type { KeyRing } from '../seal/key-ring.ts'
 import { STATE_LIMITS } from '../seal/state.ts'
+import type { OnEngineEvent } from '../store/engine-event.ts'
+import type { Store } from '../store/store.ts'
 import type { CacheHint } from '../tool/definition.ts'
 import type { FetchOptions } from './fetch.ts'
 import type { HttpOptions } from './http.ts'
@@ -27,8 +28,8 @@ export interface ServerOptions extends Omit<HttpOptions, 'onError' | 'every'>, F
   /** Runs every round twice and reports the first difference; sends authors' errors to the client. Default: false. */
   dev?: boolean
   limits?: Partial<FlowLimits>
-  /** A database that instances share. */
-  store?: { readonly blobs: Blobs }
+  /** A database that instances share: keeps tasks, single-use records, and what is too large for a token. */
+  store?: Store
   /** Where journals are between rounds; all but `sealed` need a `store`. Default: `sealed`. */
   continuation?: ContinuationMode
   /** Hands a call back at its next boundary once its round has worked this long. Default: never. */
@@ -43,10 +44,28 @@ export interface ServerOptions extends Omit<HttpOptions, 'onError' | 'every'>, F
   listCache?: CacheHint
   /** Carries list changes between instances. Default: within this process. */
   changes?: ChangeBus
+  tasks?: TaskOptions
   /** The clock, in ms since the epoch. */
   now?: () => number
   /** Draws ids that nobody can guess. */
   randomId?: () => string
+}
+
+export interface TaskOptions {
+  /** How long a task lives from its creation on, unless its tool says otherwise. Default: a day. */
+  ttlMs?: number
+  /** How often clients should look at a task, unless its tool says otherwise. Default: a second. */
+  pollMs?: number
+  /** Tasks that this process works on at the same time; 0 leaves them to others. Default: 16. */
+  concurrency?: number
+  /** Bytes of one step's result, answer or result, sealed. Default: 1 MiB. */
+  maxPieceBytes?: number
+  /** Unended tasks that one caller may have. Default: 100. */
+  maxOpen?: number
+  /** Hears of the queue, of leases that were lost, of turns that threw. */
+  onEvent?: OnEngineEvent
+  /** How long a task stays with a worker that gives no sign of life. Default: 15 s. */
+  leaseMs?: number
 }
 
 const MINUTE = 60_000
@@ -55,6 +74,7 @@ export const DEFAULT_LIMITS: FlowLimits = {
   ...STATE_LIMITS,
   maxStoredBytes: 1024 * 1024,
   maxRounds: 32,
+  promoteRounds: 8,
   maxMoves: 4,
   roundTtlMs: 60 * MINUTE,
   flowTtlMs: 24 * 60 * MINUTE,

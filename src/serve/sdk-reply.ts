@@ -5,6 +5,7 @@
 import { type InputRequiredResult, ProtocolError, ProtocolErrorCode } from '@modelcontextprotocol/server'
 import type { RondoError } from '../errors.ts'
 import type { Reply } from '../protocol/reply.ts'
+import { toTaskHead, toTaskResult } from '../protocol/rev-2026-07-28/task-result.ts'
 import { errorResult } from '../tool/tool-result.ts'
 import type { Passage } from './sdk-mount.ts'
 
@@ -18,6 +19,10 @@ export function toResult(reply: Reply): SdkResult {
       return toInputRequired(reply)
     case 'serialized':
       return JSON.parse(reply.json)
+    case 'task_created':
+      return { resultType: 'task', ...toTaskHead(reply.task) }
+    case 'task':
+      return toTaskResult(reply.task)
     case 'error':
       throw reply.error
   }

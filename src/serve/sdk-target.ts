@@ -9,7 +9,7 @@ import type { FlowMethod } from '../protocol/call.ts'
 import type { InputRequests } from '../protocol/wire.ts'
 import type { Context } from '../tool/context.ts'
 import { type InputRequired, inputRequired } from '../tool/input-required.ts'
-import type { Finished, Target } from '../tool/target.ts'
+import { type Finished, NO_TASK, type Target } from '../tool/target.ts'
 import { errorResult } from '../tool/tool-result.ts'
 
 /** Our context, with theirs at `sdk`. */
@@ -44,6 +44,7 @@ export function toTarget(
     method,
     name,
     version,
+    task: NO_TASK,
     prepare: () => ({ kind: 'ready', run: runKnown }),
     finish: (value) => assertResult(name, value),
     fail: (message) =>

@@ -6,12 +6,20 @@
 import type { Call, Line, ListenCall, Principal } from '../protocol/call.ts'
 import type { ParamHeader } from '../protocol/param-header.ts'
 import type { Reply } from '../protocol/reply.ts'
+import type { TaskState } from '../protocol/task.ts'
 
 export type Change =
   | { readonly kind: 'tools' }
   | { readonly kind: 'prompts' }
   | { readonly kind: 'resources' }
   | { readonly kind: 'resource'; readonly uri: string }
+
+/** Tells of tasks as they change; gives what ends it. */
+export type WatchTasks = (
+  taskIds: readonly string[],
+  principal: Principal | undefined,
+  listener: (task: TaskState) => void,
+) => Promise<() => void>
 
 /** Carries list changes to open subscriptions. Instances that share one tell each other's subscribers too. */
 export interface ChangeBus {
@@ -32,6 +40,9 @@ export interface Service {
     line: Line,
   ): Reply | Promise<Reply>
   paramHeaders(tool: string): readonly ParamHeader[]
+  /** There is a store for tasks. */
+  readonly tasks?: boolean
+  readonly watchTasks?: WatchTasks
   /** True from the moment the process was told to stop. */
   readonly draining: boolean
   /** Told to stop: from now on `draining` is true. */

@@ -92,7 +92,10 @@ export class StdioPeer {
     }
     this.#open.set(call.id, close)
     try {
-      const stop = this.#subscriptions.open(call, { send: (json) => this.#output.write(json), end: close })
+      const stop = this.#subscriptions.open(call, this.#options.principal, {
+        send: (json) => this.#output.write(json),
+        end: close,
+      })
       if (!this.#open.has(call.id)) return
       this.#open.set(call.id, () => {
         close()

@@ -16,7 +16,7 @@ function openOne(filter: ListenFilter, max?: number) {
     []
   let ended = 0
   const sink = { send: (json: string) => messages.push(JSON.parse(json)), end: () => ended++ }
-  const stop = subscriptions.open(listenCall(filter), sink)
+  const stop = subscriptions.open(listenCall(filter), undefined, sink)
   return { service, subscriptions, messages, stop, sink, ended: () => ended }
 }
 
@@ -86,7 +86,7 @@ describe('subscriptions', () => {
 
   it('S5 are never more than allowed', () => {
     const { subscriptions, sink, stop } = openOne({ toolsListChanged: true }, 1)
-    const second = () => subscriptions.open(listenCall({ toolsListChanged: true }, 8), sink)
+    const second = () => subscriptions.open(listenCall({ toolsListChanged: true }, 8), undefined, sink)
     expect(second).toThrow('[LIMIT_SUBSCRIPTIONS]')
     stop()
     expect(second).not.toThrow()

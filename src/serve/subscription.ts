@@ -7,9 +7,11 @@
  */
 
 import { RondoError } from '../errors.ts'
-import type { ListenCall, ListenFilter, RequestId } from '../protocol/call.ts'
+import type { ListenCall, ListenFilter, Principal, RequestId } from '../protocol/call.ts'
 import { encodeNotification, encodeReply } from '../protocol/rev-2026-07-28/encode.ts'
 import { SUBSCRIPTION_ID } from '../protocol/rev-2026-07-28/meta-key.ts'
+import { toTaskResult } from '../protocol/rev-2026-07-28/task-result.ts'
+import type { TaskState } from '../protocol/task.ts'
 import type { Change, Service } from './service.ts'
 
 /** Where the messages of one subscription go. */
@@ -21,7 +23,7 @@ interface SubscriptionSink {
 
 export interface Subscriptions {
   /** Begins a subscription; gives what ends it when the client goes. Throws when there are too many. */
-  open(call: ListenCall, sink: SubscriptionSink): () => void
+  open(call: ListenCall, principal: Principal | undefined, sink: SubscriptionSink): () => void
   /** Ends all of them, each with its result. */
   endAll(): void
   readonly size: number
@@ -32,15 +34,19 @@ const MAX_SUBSCRIPTIONS = 1024
 export function createSubscriptions(service: Service, max: number = MAX_SUBSCRIPTIONS): Subscriptions {
   const enders = new Set<() => void>()
 
-  function open(call: ListenCall, sink: SubscriptionSink): () => void {
+  function open(call: ListenCall, principal: Principal | undefined, sink: SubscriptionSink): () => void {
     if (enders.size >= max) throw new RondoError('LIMIT_SUBSCRIPTIONS')
-    const honoured = honour(call.filter, service.changeKinds)
+    const honoured = honour(call.filter, service)
     const tag = { [SUBSCRIPTION_ID]: call.id }
     const leave = service.changes.subscribe((change) => {
       if (wants(honoured, change)) sink.send(toNotification(change, tag))
     })
+    const leaveTasks = followTasks(service, honoured.taskIds, principal, (task) =>
+      sink.send(encodeNotification('notifications/tasks', { ...toTaskResult(task), _meta: tag })),
+    )
     const stop = (): void => {
       leave()
+      leaveTasks()
       enders.delete(end)
     }
     const end = (): void => {
@@ -68,8 +74,26 @@ export function createSubscriptions(service: Service, max: number = MAX_SUBSCRIP
   }
 }
 
-function honour(filter: ListenFilter, kinds: readonly Change['kind'][]): ListenFilter {
+/** Watching begins a moment later than it is asked for, so that the acknowledgement is first. */
+function followTasks(
+  { watchTasks }: Service,
+  ids: readonly string[] | undefined,
+  principal: Principal | undefined,
+  listener: (task: TaskState) => void,
+): () => void {
+  if (!watchTasks || ids === undefined) return () => {}
+  let left = false
+  const watching = Promise.resolve().then(() => (left ? () => {} : watchTasks(ids, principal, listener)))
+  return () => {
+    left = true
+    // A watch that never began has nothing to stop.
+    watching.then((stop) => stop()).catch(() => {})
+  }
+}
+
+function honour(filter: ListenFilter, { changeKinds: kinds, watchTasks }: Service): ListenFilter {
   const uris = filter.resourceSubscriptions
+  const ids = watchTasks ? filter.taskIds : undefined
   return {
     ...(filter.toolsListChanged === true && kinds.includes('tools') && { toolsListChanged: true }),
     ...(filter.promptsListChanged === true && kinds.includes('prompts') && { promptsListChanged: true }),
@@ -78,6 +102,7 @@ function honour(filter: ListenFilter, kinds: readonly Change['kind'][]): ListenF
     ...(uris !== undefined &&
       uris.length > 0 &&
       kinds.includes('resource') && { resourceSubscriptions: [...new Set(uris)] }),
+    ...(ids !== undefined && ids.length > 0 && { taskIds: [...new Set(ids)] }),
   }
 }
 

@@ -7,7 +7,7 @@ import type { ResourceContents } from '../protocol/wire.ts'
 import type { Context } from './context.ts'
 import type { CacheHint } from './definition.ts'
 import type { Compiled, Problem } from './schema.ts'
-import type { Finished, Prepared, Target } from './target.ts'
+import { type Finished, NO_TASK, type Prepared, type Target, type TaskTerms } from './target.ts'
 import { errorResult, toToolResult } from './tool-result.ts'
 
 type AnyHandler = (args: never, ctx: Context, uri: string) => unknown
@@ -33,15 +33,25 @@ function ready(handler: AnyHandler, uri = ''): (args: unknown) => Prepared {
   return (args) => ({ kind: 'ready', run: (ctx) => handler(args as never, ctx, uri) })
 }
 
+interface ToolParts {
+  readonly version?: string
+  readonly input?: Compiled
+  readonly output?: Compiled
+  readonly task: TaskTerms
+  readonly once?: boolean
+}
+
 export function toolTarget(
   name: string,
   handler: AnyHandler,
-  { version, input, output }: { version?: string; input?: Compiled; output?: Compiled },
+  { version, input, output, task, once }: ToolParts,
 ): Target {
   return {
     method: 'tools/call',
     name,
     version,
+    task,
+    once,
     prepare: (args) => prepare(input, args, ready(handler)),
     finish: (value) => toToolResult(value, output),
     fail: (message) => ({ result: errorResult(message) }),
@@ -61,6 +71,7 @@ export function promptTarget(
     method: 'prompts/get',
     name,
     version,
+    task: NO_TASK,
     prepare: (args) => prepare(input, args, ready(handler)),
     finish: (value) => toPromptResult(value, description),
     fail: failHandler,
@@ -87,6 +98,7 @@ export function resourceTarget(
     method: 'resources/read',
     name: uri,
     version,
+    task: NO_TASK,
     prepare: () => ready(handler, uri)(args),
     finish: (value) => ({
       contents: toContents(value, uri, mimeType),

@@ -52,6 +52,11 @@ export interface EffectInfo {
   readonly signal: AbortSignal
 }
 
+export interface EffectOptions {
+  /** Asks the store before it runs, so that a repeated request finds its result instead. Needs a store. */
+  once?: boolean
+}
+
 export interface StepInfo {
   readonly signal: AbortSignal
 }
@@ -73,7 +78,7 @@ export interface Context {
   /** Runs `fn` once per flow and remembers what it gave (JSON). It may run again after a crash. */
   step<T>(key: string, fn: (info: StepInfo) => T | Promise<T>): Promise<T>
   /** A step that changes the world. `fn` gets an idempotency key that never changes within the flow. */
-  effect<T>(key: string, fn: (info: EffectInfo) => T | Promise<T>): Promise<T>
+  effect<T>(key: string, fn: (info: EffectInfo) => T | Promise<T>, options?: EffectOptions): Promise<T>
   /** A place where the call may be moved to another instance. Steps and asks are such places already. */
   checkpoint(): Promise<void>
   /** From here on, go on as a task where the client can follow one; elsewhere simply go on. */

@@ -32,6 +32,14 @@ export interface ToolDefinition<
   /** The structured result. The handler then returns a value of this schema. */
   output?: O
   annotations?: ToolAnnotations
+  /** Each state of a call is taken once; the same request again gets the same reply. Needs a store. */
+  once?: boolean
+  /** `auto`: a task where the client can follow one, rounds elsewhere. `always`: only as a task. Default: `never`. */
+  task?: 'never' | 'auto' | 'always'
+  /** How long a task of this tool lives. */
+  taskTtlMs?: number
+  /** How often clients should look at a task of this tool. */
+  taskPollMs?: number
 }
 
 export interface ToolResult {

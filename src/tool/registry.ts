@@ -87,7 +87,19 @@ function promptArguments(input: Compiled | undefined): Row[] | undefined {
   }))
 }
 
-export function createRegistry(): Registry {
+/** What needs a store is refused where there is none, when it is declared and not when a user meets it. */
+function assertStore(
+  name: string,
+  { task, once }: ToolDefinition<Schema | undefined, Schema | undefined>,
+): void {
+  if (task !== 'always' && !once) return
+  const option = once ? 'once: true' : "task: 'always'"
+  throw new TypeError(
+    `Tool "${name}" has ${option}, which needs a store: createServer({ store: createSqliteStore({ file }) }) from rondo/sqlite.`,
+  )
+}
+
+export function createRegistry({ store = false }: { store?: boolean } = {}): Registry {
   const tools = new Map<string, { row: Row; target: Target; headers: readonly ParamHeader[] }>()
   const prompts = new Map<string, { row: Row; target: Target; definition: PromptDefinition }>()
   const resources = new Map<string, { row: Row; target: Target }>()
@@ -102,9 +114,20 @@ export function createRegistry(): Registry {
         )
       }
       assertNew('tool', name, tools)
+      if (!store) assertStore(name, definition)
       const input = definition.input ? compileSchema(definition.input, 'input') : undefined
       const output = definition.output ? compileSchema(definition.output, 'output') : undefined
-      const target = toolTarget(name, handler as never, { version: definition.version, input, output })
+      const target = toolTarget(name, handler as never, {
+        version: definition.version,
+        input,
+        output,
+        once: definition.once,
+        task: {
+          mode: definition.task ?? 'never',
+          ttlMs: definition.taskTtlMs,
+          pollMs: definition.taskPollMs,
+        },
+      })
       const schemas = { inputSchema: input?.json ?? { type: 'object' }, outputSchema: output?.json }
       const wire = row({ name }, definition, { ...schemas, annotations: definition.annotations })
       tools.set(name, { row: wire, target, headers: headersOf(name, input?.json) })

@@ -13,10 +13,22 @@ export type Prepared =
 
 export type Finished = Readonly<Record<string, unknown>>
 
+/** Whether and how a call may go on as a task. */
+export interface TaskTerms {
+  readonly mode: 'never' | 'auto' | 'always'
+  readonly ttlMs?: number
+  readonly pollMs?: number
+}
+
+export const NO_TASK: TaskTerms = { mode: 'never' }
+
 export interface Target {
   readonly method: FlowMethod
   readonly name: string
   readonly version?: string
+  readonly task: TaskTerms
+  /** Each state of a call is used once (B8). */
+  readonly once?: boolean
   prepare(args: Readonly<Record<string, unknown>>): Prepared | Promise<Prepared>
   /** Makes a result of what the handler returned. Throws if it is none. */
   finish(value: unknown): Finished | Promise<Finished>

@@ -6,6 +6,7 @@
 import { createServer, generateKey, type ServerOptions } from 'rondo'
 import { createBench, type TestBench, type TestCall, type TestRound } from 'rondo/testing'
 import { describe, expect, it } from 'vitest'
+import { createMemoryStore } from '../../src/store/memory/memory-store.ts'
 import { createMemoryBlobs } from '../support/memory-blobs.ts'
 import { createWorld, type Scenario, scenarios, type World } from './scenario.ts'
 
@@ -40,7 +41,7 @@ async function drive(call: TestCall, { script }: Scenario, between = () => {}): 
 describe.each(MODES)('continuation %s', (continuation) => {
   it.each(scenarios)('F4 R10 runs "$name" to the same result and effects', async (scenario) => {
     const world = createWorld()
-    const store = { blobs: createMemoryBlobs() }
+    const store = { ...createMemoryStore(), blobs: createMemoryBlobs() }
     const on = bench(scenario, world, () => ({ continuation, store }))
     expect(await drive(begin(on, scenario), scenario)).toMatchObject({
       kind: 'complete',
@@ -60,7 +61,10 @@ describe('a fleet that changes its mode', () => {
     const blobs = createMemoryBlobs()
     const modes = [...MODES]
     let mode = modes.shift()
-    const on = bench(scenario, createWorld(), () => ({ continuation: mode, store: { blobs } }))
+    const on = bench(scenario, createWorld(), () => ({
+      continuation: mode,
+      store: { ...createMemoryStore(), blobs },
+    }))
     const states: string[] = []
     const call = begin(on, scenario)
     const round = await drive(call, scenario, () => {
@@ -75,7 +79,7 @@ describe('a fleet that changes its mode', () => {
 
   it('F4 keeps calls whose key is gone, except where states are sealed and nothing else', async () => {
     for (const continuation of MODES) {
-      const store = { blobs: createMemoryBlobs() }
+      const store = { ...createMemoryStore(), blobs: createMemoryBlobs() }
       const on = bench(scenario, createWorld(), () => ({ continuation, store, keys: generateKey() }))
       const round = await drive(begin(on, scenario), scenario)
       const kind = continuation === 'sealed' ? 'error' : 'complete'

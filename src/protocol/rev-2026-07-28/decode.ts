@@ -13,7 +13,15 @@ import type { ParamHeader } from '../param-header.ts'
 import { ANSWER_LIMITS, type AnswerLimits } from './answers.ts'
 import { readEnvelope } from './envelope.ts'
 import { checkMethodHeader, checkNameHeader, checkParamHeaders, type HeaderReader } from './headers.ts'
-import { readComplete, readFlow, readList, readListen, readTarget } from './params.ts'
+import {
+  readComplete,
+  readFlow,
+  readList,
+  readListen,
+  readTarget,
+  readTask,
+  type TaskMethod,
+} from './params.ts'
 
 export type Decoded =
   | { readonly kind: 'call'; readonly call: Call }
@@ -29,6 +37,8 @@ export interface Dialect {
   readonly supportedVersions: readonly string[]
   paramHeaders(tool: string): readonly ParamHeader[]
   readonly answerLimits?: AnswerLimits
+  /** There is a store for tasks. */
+  readonly tasks?: boolean
 }
 
 type Params = Readonly<Record<string, unknown>>
@@ -83,6 +93,10 @@ function readCall(
       return readComplete(envelope, params)
     case 'subscriptions/listen':
       return readListen(envelope, params)
+    case 'tasks/get':
+    case 'tasks/update':
+    case 'tasks/cancel':
+      return task(envelope, method, params, headers, dialect)
     default:
       throw new RondoError('PEER_METHOD')
   }
@@ -101,6 +115,19 @@ function flow(
   if (headers !== undefined && method === 'tools/call') {
     checkParamHeaders(headers, dialect.paramHeaders(target), call.args)
   }
+  return call
+}
+
+function task(
+  envelope: Envelope,
+  method: TaskMethod,
+  params: Params,
+  headers: HeaderReader | undefined,
+  dialect: Dialect,
+): Call {
+  if (!dialect.tasks) throw new RondoError('PEER_METHOD')
+  const call = readTask(envelope, method, params, dialect.answerLimits ?? ANSWER_LIMITS)
+  if (headers !== undefined) checkNameHeader(headers, call.taskId)
   return call
 }
 

@@ -33,6 +33,7 @@ export function encodeRequest(call: Call, mirrored: readonly ParamHeader[] = [])
     'MCP-Protocol-Version': call.protocolVersion,
     'Mcp-Method': method,
   }
+  if (call.kind === 'task') headers['Mcp-Name'] = encodeHeaderValue(call.taskId)
   if (call.kind === 'flow') {
     headers['Mcp-Name'] = encodeHeaderValue(call.target)
     if (mirrored.length > 0) Object.assign(headers, paramHeaderValues(mirrored, call.args))
@@ -58,6 +59,8 @@ export function methodOf(call: Call): string {
       return 'completion/complete'
     case 'listen':
       return 'subscriptions/listen'
+    case 'task':
+      return `tasks/${call.action}`
   }
 }
 
@@ -91,6 +94,11 @@ function paramsOf(call: Call): Record<string, unknown> {
       }
     case 'listen':
       return { notifications: call.filter }
+    case 'task':
+      return {
+        taskId: call.taskId,
+        ...(call.action === 'update' && { inputResponses: call.inputResponses ?? {} }),
+      }
   }
 }
 

@@ -9,6 +9,7 @@ import { RondoError } from '../../errors.ts'
 import type { RequestId } from '../call.ts'
 import type { Reply } from '../reply.ts'
 import { SERVER_INFO } from './meta-key.ts'
+import { toTaskHead, toTaskResult } from './task-result.ts'
 
 /** What encoding must know of the service. */
 export interface Identity {
@@ -30,6 +31,8 @@ export function encodeReply(id: RequestId, reply: Reply, service: Identity): str
 function resultText(reply: Exclude<Reply, { kind: 'error' }>, service: Identity): string {
   if (reply.kind === 'serialized') return reply.json
   if (reply.kind === 'complete') return serializeResult(reply.result, service)
+  if (reply.kind === 'task_created') return stamped('task', toTaskHead(reply.task), service)
+  if (reply.kind === 'task') return stamped('complete', toTaskResult(reply.task), service)
   const { inputRequests, requestState } = reply
   if (inputRequests === undefined && requestState === undefined) {
     throw new TypeError('input_required needs inputRequests or requestState')

@@ -14,7 +14,9 @@ import type {
   ListenCall,
   ListenFilter,
   Listing,
+  TaskCall,
 } from '../call.ts'
+import { followsTasks, TASKS_EXTENSION } from '../task.ts'
 import { type AnswerLimits, readAnswers } from './answers.ts'
 
 type Params = Readonly<Record<string, unknown>>
@@ -100,7 +102,50 @@ export function readListen(envelope: Envelope, params: Params): ListenCall {
   if (uris !== undefined && !(Array.isArray(uris) && uris.every((uri) => typeof uri === 'string'))) {
     throw invalid('params.notifications.resourceSubscriptions must be an array of strings')
   }
+  readTaskIds(filter.taskIds, envelope)
   return { kind: 'listen', filter: filter as ListenFilter, ...envelope }
+}
+
+function assertFollowsTasks({ capabilities }: Envelope): void {
+  if (followsTasks(capabilities)) return
+  const data = { requiredCapabilities: { extensions: { [TASKS_EXTENSION]: {} } } }
+  throw new RondoError('PEER_CAPABILITY', undefined, { data })
+}
+
+const MAX_TASK_IDS = 1000
+
+function readTaskIds(ids: unknown, envelope: Envelope): void {
+  if (ids === undefined) return
+  assertFollowsTasks(envelope)
+  if (!Array.isArray(ids) || ids.length > MAX_TASK_IDS || !ids.every((id) => typeof id === 'string')) {
+    throw invalid(`params.notifications.taskIds must be an array of at most ${MAX_TASK_IDS} strings`)
+  }
+}
+
+export type TaskMethod = 'tasks/get' | 'tasks/update' | 'tasks/cancel'
+
+const TASK_ACTIONS: Readonly<Record<TaskMethod, TaskCall['action']>> = {
+  'tasks/get': 'get',
+  'tasks/update': 'update',
+  'tasks/cancel': 'cancel',
+}
+
+/** Refused before anything is looked up, to clients that did not say they follow tasks. */
+export function readTask(
+  envelope: Envelope,
+  method: TaskMethod,
+  params: Params,
+  limits: AnswerLimits,
+): TaskCall {
+  assertFollowsTasks(envelope)
+  const action = TASK_ACTIONS[method]
+  return {
+    kind: 'task',
+    action,
+    taskId: readString(params.taskId, 'params.taskId'),
+    inputResponses: action === 'update' ? readAnswers(params.inputResponses, limits) : undefined,
+    ...envelope,
+  }
 }
 
 function readString(value: unknown, name: string): string {

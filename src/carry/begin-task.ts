@@ -1,0 +1,50 @@
+/**
+ * A call becomes a task: what it did so far moves from the token into the store, and a worker goes on from there.
+ * Never back (D9).
+ */
+
+import { RondoError } from '../errors.ts'
+import type { Entry } from '../journal/journal.ts'
+import type { Reply } from '../protocol/reply.ts'
+import { TASKS_EXTENSION } from '../protocol/task.ts'
+import { createTaskId } from '../store/task-id.ts'
+import type { Target } from '../tool/target.ts'
+import { logRound, type Round } from './round.ts'
+import { ownerOf, sealPiece, type TaskHost } from './task-host.ts'
+import type { TaskRecord } from './task-journal.ts'
+import type { TaskPlan } from './task-plan.ts'
+import { toTaskState } from './task-view.ts'
+
+/** A tool that runs only as a task was called by a client that cannot follow one. */
+export function cannotFollow({ name }: Target): RondoError {
+  const data = { requiredCapabilities: { extensions: { [TASKS_EXTENSION]: {} } } }
+  return new RondoError('PEER_CAPABILITY', `"${name}" runs as a task, which this request does not declare`, {
+    data,
+  })
+}
+
+export async function beginTask(round: Round, tasks: TaskHost, entries: readonly Entry[]): Promise<Reply> {
+  const { host, call, target, principal, beginning } = round
+  const id = createTaskId()
+  const { method, args, protocolVersion, capabilities, clientInfo } = call
+  const plan: TaskPlan = {
+    flow: beginning.flow,
+    seed: beginning.journal.seed,
+    startedAt: beginning.journal.startedAt,
+    round: beginning.round,
+    toolVersion: target.version,
+    epoch: beginning.journal.epoch ?? (await host.store?.once.epoch()),
+    principal,
+    call: { method, target: call.target, args, protocolVersion, capabilities, clientInfo },
+  }
+  const view = await tasks.engine.create({
+    id,
+    owner: ownerOf(host, principal),
+    head: sealPiece(host, id, 'head', plan),
+    ttlMs: target.task.ttlMs ?? tasks.ttlMs,
+    pollMs: target.task.pollMs ?? tasks.pollMs,
+    journal: entries.map((entry) => sealPiece(host, id, 'record', { entry } satisfies TaskRecord)),
+  })
+  logRound(round, undefined, { outcome: 'task', task: id })
+  return { kind: 'task_created', task: toTaskState(host, tasks, view) }
+}

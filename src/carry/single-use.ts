@@ -1,0 +1,108 @@
+/**
+ * Single use (B8): of all requests that bring the same state, one gets through. The same request again, because its reply
+ * was lost, gets the stored reply; any other is refused. A compare-and-set on (flow, round) in the store decides, after
+ * every check of the state itself, so that a request which would be refused anyway uses nothing up.
+ *
+ * A store that was emptied or restored has forgotten what was used. So its epoch is sealed into every state, and a state
+ * of another epoch is refused.
+ */
+
+import { type ErrorCode, RondoError } from '../errors.ts'
+import { canonicalJson } from '../lib/canonical-json.ts'
+import type { FlowCall } from '../protocol/call.ts'
+import type { Reply } from '../protocol/reply.ts'
+import { openEnvelope, sealEnvelope } from '../seal/envelope.ts'
+import { claimOnce } from '../store/claim-once.ts'
+import type { OnceSlot, OnceStore } from '../store/once-store.ts'
+import type { FlowHost } from './flow-host.ts'
+import type { Beginning } from './open-round.ts'
+
+const MAX_REPLY_BYTES = 16 * 1024 * 1024
+
+/** Answers the request through its slot. A first request has no state to use up. */
+export async function answerOnce(
+  host: FlowHost,
+  once: OnceStore,
+  call: FlowCall,
+  beginning: Beginning,
+  answer: () => Promise<Reply>,
+): Promise<Reply> {
+  if (!beginning.anchored) return answer()
+  const { requestState, inputResponses } = call
+  const digest = host.platform.digest(canonicalJson([requestState, inputResponses ?? null]))
+  const slot = toSlot(beginning, beginning.flow, beginning.round, digest)
+  const claim = await claimOnce(once, slot)
+  switch (claim.kind) {
+    case 'first':
+      return openReply(host, slot, await once.settle(slot, sealReply(host, slot, await answer())))
+    case 'stored':
+      return openReply(host, slot, claim.response)
+    case 'busy':
+      throw new RondoError('STORE_UNAVAILABLE', 'The same request is being answered right now')
+    case 'refused':
+      host.log({ event: 'state_refused', method: call.method, target: call.target, reason: claim.reason })
+      throw new RondoError('STATE_INVALID')
+  }
+}
+
+/** Runs an effect that has not run in this flow; hands back what it gave if it has. */
+export async function effectOnce(
+  host: FlowHost,
+  once: OnceStore,
+  beginning: Beginning,
+  key: string,
+  run: () => unknown,
+): Promise<unknown> {
+  const slot = toSlot(beginning, `${beginning.flow}/${key}`, 0, 'effect')
+  const claim = await claimOnce(once, slot)
+  if (claim.kind === 'stored') return openJson<{ value?: unknown }>(host, slot, claim.response).value
+  if (claim.kind !== 'first') {
+    throw new RondoError(
+      'STORE_UNAVAILABLE',
+      `Whether the effect "${key}" has run cannot be told now (${claim.kind})`,
+    )
+  }
+  const value = await run()
+  return openJson<{ value?: unknown }>(host, slot, await once.settle(slot, sealJson(host, slot, { value })))
+    .value
+}
+
+function toSlot({ journal, flowExpires }: Beginning, flow: string, round: number, digest: string): OnceSlot {
+  return { flow, round, digest, epoch: journal.epoch ?? '', expiresAt: flowExpires }
+}
+
+function placeOf({ audience }: FlowHost, { flow, round }: OnceSlot): string {
+  return JSON.stringify(['once', flow, round, audience])
+}
+
+function sealJson(host: FlowHost, slot: OnceSlot, value: unknown): string {
+  return sealEnvelope(host.keys.ring, placeOf(host, slot), JSON.stringify(value)).token
+}
+
+function openJson<T>(host: FlowHost, slot: OnceSlot, sealed: string): T {
+  const opened = openEnvelope(host.keys.ring, placeOf(host, slot), sealed, MAX_REPLY_BYTES)
+  if (opened.kind === 'refused')
+    throw new RondoError('STATE_INVALID', `A stored reply does not open: ${opened.reason}`)
+  return JSON.parse(opened.plaintext.toString('utf8'))
+}
+
+type StoredReply =
+  | Exclude<Reply, { kind: 'error' }>
+  | { kind: 'failed'; code: ErrorCode; detail: string; data: unknown }
+
+function sealReply(host: FlowHost, slot: OnceSlot, reply: Reply): string {
+  if (reply.kind !== 'error') return sealJson(host, slot, reply)
+  const { code, message, data } = reply.error
+  return sealJson(host, slot, {
+    kind: 'failed',
+    code,
+    detail: message.slice(code.length + 3),
+    data,
+  } satisfies StoredReply)
+}
+
+function openReply(host: FlowHost, slot: OnceSlot, sealed: string): Reply {
+  const stored = openJson<StoredReply>(host, slot, sealed)
+  if (stored.kind !== 'failed') return stored
+  return { kind: 'error', error: new RondoError(stored.code, stored.detail, { data: stored.data }) }
+}

@@ -1,0 +1,48 @@
+/**
+ * What carriers need for tasks, and how their content is kept: sealed with the key ring, each piece for its own task and
+ * its own place, so that whoever can write to the database cannot put one piece in the place of another.
+ */
+
+import type { FlowCall, Principal } from '../protocol/call.ts'
+import { followsTasks } from '../protocol/task.ts'
+import { principalTag } from '../seal/binding.ts'
+import { openEnvelope, sealEnvelope } from '../seal/envelope.ts'
+import type { TaskEngine, TaskOwner } from '../store/task-engine.ts'
+import type { FlowHost } from './flow-host.ts'
+
+export interface TaskHost {
+  readonly engine: TaskEngine
+  /** How long a task lives from its creation on, unless its tool says otherwise. */
+  readonly ttlMs: number
+  /** How often a client should look, unless the tool says otherwise. */
+  readonly pollMs: number
+  /** Bytes of one sealed piece. */
+  readonly maxPieceBytes: number
+}
+
+/** The place of a piece within its task. */
+export type Piece = 'head' | 'record' | 'message' | 'input' | 'answer' | 'result' | 'error'
+
+/** Where this call can go on as a task: its client can follow one, and there is a store. */
+export function taskHostFor(host: FlowHost, call: FlowCall): TaskHost | undefined {
+  return call.method === 'tools/call' && followsTasks(call.capabilities) ? host.tasks : undefined
+}
+
+export function ownerOf({ audience }: FlowHost, principal: Principal | undefined): TaskOwner {
+  return { tenant: audience, principal: principalTag(principal) }
+}
+
+function placeOf({ audience }: FlowHost, id: string, piece: Piece): string {
+  return JSON.stringify(['task', id, piece, audience])
+}
+
+export function sealPiece(host: FlowHost, id: string, piece: Piece, value: unknown): string {
+  return sealEnvelope(host.keys.ring, placeOf(host, id, piece), JSON.stringify(value)).token
+}
+
+/** Throws if the piece was not sealed by us for this place. */
+export function openPiece<T>(host: FlowHost, tasks: TaskHost, id: string, piece: Piece, sealed: string): T {
+  const opened = openEnvelope(host.keys.ring, placeOf(host, id, piece), sealed, tasks.maxPieceBytes)
+  if (opened.kind === 'refused') throw new Error(`A ${piece} of a task does not open: ${opened.reason}`)
+  return JSON.parse(opened.plaintext.toString('utf8'))
+}

@@ -1,0 +1,201 @@
+/**
+ * The task carrier: between turns the journal is in the store, and while a question waits nothing is held: no process,
+ * no timer, no memory. A worker runs the same handler as a round would, from the top, against what was recorded.
+ *
+ * R6 The store holds the flow's id before anything runs: no round is spent on a checkpoint. R7 An entry is durable, and
+ * ours, before the handler sees its result.
+ */
+
+import { RondoError } from '../errors.ts'
+import type { Line } from '../protocol/call.ts'
+import type { Reply } from '../protocol/reply.ts'
+import type { OpenQuestion, RunReport } from '../replay/outcome.ts'
+import { type ReplayInput, replay } from '../replay/replay.ts'
+import { verify } from '../replay/verify.ts'
+import type { Outcome, RunTurn, Turn } from '../store/task-engine.ts'
+import type { Context } from '../tool/context.ts'
+import { type InputRequired, isInputRequired } from '../tool/input-required.ts'
+import type { Target } from '../tool/target.ts'
+import { concludeArguments, concludeRefused, concludeReturned, concludeThrew } from './conclude.ts'
+import type { FlowHost } from './flow-host.ts'
+import { manualDigests } from './manual.ts'
+import { logRound, type Round, toReplayInput } from './round.ts'
+import { openPiece, sealPiece, type TaskHost } from './task-host.ts'
+import { type Folded, foldRecords, freshAnswers, park, type TaskRecord } from './task-journal.ts'
+import { type TaskPlan, toFlowCall } from './task-plan.ts'
+
+export type FindTarget = (plan: TaskPlan) => Target | undefined
+
+/** Everything about one turn that its parts need. */
+interface Work {
+  readonly host: FlowHost
+  readonly tasks: TaskHost
+  readonly turn: Turn
+  readonly folded: Folded
+  readonly round: Round
+}
+
+/** What the engine calls for each turn. */
+export function createRunTurn(host: FlowHost, tasks: TaskHost, find: FindTarget): RunTurn {
+  return async (turn) => {
+    await host.keys.ready()
+    const { id } = turn.task
+    const plan = openPiece<TaskPlan>(host, tasks, id, 'head', turn.task.head)
+    const folded = foldRecords(turn.journal.map((sealed) => openPiece(host, tasks, id, 'record', sealed)))
+    const target = find(plan)
+    // Another release may know it: the engine tries again, a limited number of times.
+    if (!target) throw new Error(`This instance has no tool "${plan.call.target}"`)
+    const work: Work = { host, tasks, turn, folded, round: toRound(host, turn, plan, target, folded) }
+    return runTurn(work, plan)
+  }
+}
+
+function toRound(
+  host: FlowHost,
+  turn: Turn,
+  plan: TaskPlan,
+  target: Target,
+  { entries, parked }: Folded,
+): Round {
+  const { flow, seed, startedAt, round, toolVersion, principal, epoch } = plan
+  return {
+    host,
+    call: toFlowCall(plan, turn.task.id),
+    target,
+    principal,
+    line: toLine(turn.signal),
+    beginning: {
+      flow,
+      round,
+      journal: { startedAt, seed, entries, reasks: parked.reasks, moves: 0, manual: parked.manual, epoch },
+      asked: {},
+      flowExpires: turn.task.expiresAt,
+      anchored: true,
+      sealedVersion: toolVersion,
+    },
+    began: host.platform.now(),
+  }
+}
+
+/** Nobody is on the line; it closes when nothing this turn does counts any more. */
+function toLine(signal: AbortSignal): Line {
+  return {
+    notify: () => {},
+    get closed() {
+      return signal.aborted
+    },
+    onClose(listener) {
+      signal.addEventListener('abort', listener, { once: true })
+      return () => signal.removeEventListener('abort', listener)
+    },
+  }
+}
+
+async function runTurn(work: Work, plan: TaskPlan): Promise<Outcome> {
+  const { host, round, turn } = work
+  const prepared = await round.target.prepare(plan.call.args)
+  if (prepared.kind === 'refused') return ended(work, concludeArguments(round, prepared.problem))
+  const input = toTurnInput(work, prepared.run)
+  const first = await replay(input)
+  const report = host.dev ? await verify(input, first) : first
+  if (turn.signal.aborted) return { kind: 'release' }
+  return settle(work, report)
+}
+
+function toTurnInput(
+  { host, tasks, turn, folded, round }: Work,
+  handler: (ctx: Context) => unknown,
+): ReplayInput {
+  const { id } = turn.task
+  const opened = new Map(
+    Array.from(turn.answers, ([key, sealed]) => [key, openPiece(host, tasks, id, 'answer', sealed)]),
+  )
+  const { answers, asked } = freshAnswers(folded.parked, opened)
+  const input = toReplayInput(round, handler)
+  const tell = (message: string): void => {
+    // A message that does not arrive changes nothing: whoever took the task tells the next one.
+    turn.status(sealPiece(host, id, 'message', message)).catch(() => {})
+  }
+  return {
+    ...input,
+    incoming: { ...input.incoming, answers, asked },
+    scene: { ...input.scene, inputResponses: answers as never, background: { possible: false, tell } },
+    mayMove: () => (turn.draining.aborted ? 'drain' : undefined),
+    persist: (entry) => turn.record(sealPiece(host, id, 'record', { entry } satisfies TaskRecord)),
+  }
+}
+
+async function settle(work: Work, report: RunReport): Promise<Outcome> {
+  const { round } = work
+  const { ending } = report
+  switch (ending.kind) {
+    case 'returned':
+      if (isInputRequired(ending.value)) return parkManually(work, report, ending.value)
+      return ended(work, await concludeReturned(round, report, ending.value))
+    case 'threw':
+      return ended(work, concludeThrew(round, report, ending.error))
+    case 'refused':
+      return refused(work, report, ending.error)
+    case 'moved':
+    case 'background':
+      logRound(round, report, { outcome: 'moved', moved: 'drain' })
+      return { kind: 'release' }
+    case 'asking':
+      logRound(round, report, {
+        outcome: 'input_required',
+        asks: Array.from(ending.questions, ([key, { kind }]) => ({ key, kind })),
+      })
+      return parked(work, report, [...ending.questions])
+  }
+}
+
+/** A lease that was lost is no failure of the task: somebody else has it. */
+function refused(work: Work, report: RunReport, error: RondoError): Outcome {
+  if (error.code === 'STORE_LEASE_LOST') return { kind: 'release' }
+  return ended(work, concludeRefused(work.round, report, error))
+}
+
+async function parkManually(work: Work, report: RunReport, needs: InputRequired): Promise<Outcome> {
+  const { host, round, turn } = work
+  const digests = manualDigests(host, needs, round.call.capabilities)
+  if (digests instanceof RondoError) return refused(work, report, digests)
+  const { inputRequests = {}, requestState } = needs
+  const questions = Object.entries(inputRequests).map(
+    ([key, request]) => [key, { request, digest: digests[key] ?? '' }] as const,
+  )
+  const asks = questions.map(([key]) => ({ key, kind: 'manual' as const }))
+  logRound(round, report, { outcome: 'input_required', asks })
+  const withState = { ...report, journal: { ...report.journal, manual: requestState } }
+  if (questions.length > 0) return parked(work, withState, questions)
+  // State alone: nobody is to be asked, so the next turn is due at once.
+  const { record } = park([], withState.journal, work.folded.entries, turn.answers)
+  await turn.record(sealPiece(host, turn.task.id, 'record', record))
+  return { kind: 'release' }
+}
+
+async function parked(
+  { host, turn, folded }: Work,
+  { journal }: RunReport,
+  questions: readonly (readonly [string, Pick<OpenQuestion, 'request' | 'digest'>])[],
+): Promise<Outcome> {
+  const { id } = turn.task
+  const { inputs, record } = park(questions, journal, folded.entries, turn.answers)
+  await turn.record(sealPiece(host, id, 'record', record))
+  return {
+    kind: 'park',
+    inputs: new Map(Array.from(inputs, ([key, request]) => [key, sealPiece(host, id, 'input', request)])),
+  }
+}
+
+/** What the call would have answered is what the task ends with. A tool's own failure is a result (E8). */
+function ended({ host, turn }: Work, reply: Reply): Outcome {
+  const { id } = turn.task
+  if (reply.kind === 'error') return failed(host, id, reply.error)
+  if (reply.kind !== 'complete') throw new Error(`A task cannot end as ${reply.kind}`)
+  return { kind: 'complete', result: sealPiece(host, id, 'result', reply.result) }
+}
+
+function failed(host: FlowHost, id: string, error: RondoError): Outcome {
+  const { rpc: code, sentence: message, data } = error
+  return { kind: 'fail', error: sealPiece(host, id, 'error', { code, message, data }) }
+}

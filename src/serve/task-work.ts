@@ -1,0 +1,54 @@
+/**
+ * A server's part in tasks: the engine over its store, and the worker that runs turns in this process. Work begins with
+ * the first entrance that is used, when every tool has been declared.
+ */
+
+import type { FlowHost } from '../carry/flow-host.ts'
+import { createRunTurn } from '../carry/task.ts'
+import type { TaskHost } from '../carry/task-host.ts'
+import { createLeaseEngine } from '../store/lease-engine.ts'
+import type { Serving } from '../store/task-engine.ts'
+import type { Registry } from '../tool/registry.ts'
+import type { ServerOptions } from './options.ts'
+
+const DAY_MS = 86_400_000
+
+export interface TaskWork {
+  /** Begins to take turns, once. */
+  start(): void
+  /** Lets turns hand back, then stops. */
+  stop(): Promise<void>
+}
+
+const NO_WORK: TaskWork = { start: () => {}, stop: async () => {} }
+
+export function createTaskHost({
+  store,
+  tasks = {},
+}: Pick<ServerOptions, 'store' | 'tasks'>): TaskHost | undefined {
+  if (!store) return undefined
+  const { ttlMs = DAY_MS, pollMs = 1000, maxPieceBytes = 1_048_576, maxOpen, onEvent, leaseMs } = tasks
+  const settings = { maxOpenTasks: maxOpen, onEvent, leaseMs }
+  const given = Object.fromEntries(Object.entries(settings).filter(([, value]) => value !== undefined))
+  return { engine: createLeaseEngine(store, given), ttlMs, pollMs, maxPieceBytes }
+}
+
+export function createTaskWork(
+  host: FlowHost,
+  registry: Registry,
+  { tasks = {} }: Pick<ServerOptions, 'tasks'>,
+): TaskWork {
+  const { concurrency = 16 } = tasks
+  if (!host.tasks || concurrency === 0) return NO_WORK
+  const { engine } = host.tasks
+  const run = createRunTurn(host, host.tasks, ({ call }) => registry.find(call.method, call.target))
+  let serving: Promise<Serving> | undefined
+  return {
+    start() {
+      serving ??= engine.serve(run, { concurrency })
+    },
+    async stop() {
+      await (await serving)?.stop()
+    },
+  }
+}

@@ -1,0 +1,93 @@
+/**
+ * A client that follows tasks over `server.fetch`: calls, polls, answers by key, until the task has ended.
+ */
+
+import type { Server } from 'rondo'
+import type { Script } from 'rondo/testing'
+import type { InputRequest } from '../../src/protocol/wire.ts'
+import { toResponse } from '../../src/testing/script.ts'
+
+export interface Rpc {
+  readonly result?: Record<string, unknown> & { resultType?: string }
+  readonly error?: { readonly code: number; readonly message: string; readonly data?: unknown }
+}
+
+const EXTENSION = 'io.modelcontextprotocol/tasks'
+const CAPABILITIES = {
+  elicitation: { form: {}, url: {} },
+  sampling: {},
+  roots: {},
+  extensions: { [EXTENSION]: {} },
+}
+
+let lastId = 0
+
+/** Sends one request. `name` is what `Mcp-Name` says. */
+export async function send(
+  server: Pick<Server, 'fetch'>,
+  method: string,
+  params: Record<string, unknown>,
+  {
+    capabilities = CAPABILITIES,
+    headers = {},
+  }: { capabilities?: object; headers?: Record<string, string> } = {},
+): Promise<Rpc> {
+  lastId += 1
+  const _meta = {
+    'io.modelcontextprotocol/protocolVersion': '2026-07-28',
+    'io.modelcontextprotocol/clientCapabilities': capabilities,
+  }
+  const response = await server.fetch(
+    new Request('http://127.0.0.1/mcp', {
+      method: 'POST',
+      headers: {
+        'content-type': 'application/json',
+        accept: 'application/json, text/event-stream',
+        'mcp-protocol-version': '2026-07-28',
+        'mcp-method': method,
+        'mcp-name': String(params.name ?? params.uri ?? params.taskId),
+        ...headers,
+      },
+      body: JSON.stringify({ jsonrpc: '2.0', id: lastId, method, params: { ...params, _meta } }),
+    }),
+  )
+  return (await response.json()) as Rpc
+}
+
+/** Polls, at most `tries` times, until the task is not `working`. */
+export async function settled(
+  server: Pick<Server, 'fetch'>,
+  taskId: string,
+  tries = 2000,
+): Promise<Record<string, unknown>> {
+  for (let i = 0; i < tries; i++) {
+    const { result, error } = await send(server, 'tasks/get', { taskId })
+    if (!result) throw new Error(`tasks/get: ${error?.message}`)
+    if (result.status !== 'working') return result
+    await new Promise((resolve) => setTimeout(resolve, 2))
+  }
+  throw new Error(`task ${taskId} still works after ${tries} looks`)
+}
+
+/** Follows a task to its end, answering from the script; keys asked again (`name~2`) have the name's answer. */
+export async function follow(
+  server: Pick<Server, 'fetch'>,
+  taskId: string,
+  script: Script,
+): Promise<Record<string, unknown>> {
+  for (let i = 0; i < 20; i++) {
+    const state = await settled(server, taskId)
+    if (state.status !== 'input_required') return state
+    const requests = state.inputRequests as Record<string, InputRequest>
+    const inputResponses = Object.fromEntries(
+      Object.entries(requests).map(([key, request]) => {
+        const answer = script[key.replace(/~\d+$/, '')]
+        if (answer === undefined) throw new Error(`the script has no answer to "${key}"`)
+        return [key, toResponse(request, answer)]
+      }),
+    )
+    const { error } = await send(server, 'tasks/update', { taskId, inputResponses })
+    if (error) throw new Error(`tasks/update: ${error.message}`)
+  }
+  throw new Error('the task asks without end')
+}

@@ -1,0 +1,155 @@
+/**
+ * What a store adds to rounds: states that are taken once (B8), effects that are not repeated, journals too large to send.
+ */
+
+import { createServer, type Server, type ServerOptions } from 'rondo'
+import { describe, expect, it } from 'vitest'
+import { createMemoryStore } from '../../src/store/memory/memory-store.ts'
+import { type Rpc, send } from '../support/task-client.ts'
+
+const keys = 'k:MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE='
+const ROUNDS_ONLY = { capabilities: { elicitation: {} } }
+const REFUSED = { code: -32602, message: 'Invalid or expired requestState' }
+const yes = { sure: { action: 'accept', content: { confirm: true } } }
+const no = { sure: { action: 'accept', content: { confirm: false } } }
+
+function start(ran: string[], options: Partial<ServerOptions> = {}): Server {
+  const server = createServer({
+    name: 'once',
+    version: '1',
+    keys,
+    log: 'off',
+    store: createMemoryStore(),
+    ...options,
+  })
+  server.tool('redeem', { once: true }, async (_args, ctx) => {
+    if (!(await ctx.confirm('sure', 'Redeem the voucher?'))) return 'kept'
+    await ctx.step('redeem', () => void ran.push('redeem'))
+    return `redeemed ${ran.length}`
+  })
+  server.tool('charge', {}, async (_args, ctx) => {
+    await ctx.confirm('sure', 'Charge?')
+    const n = await ctx.effect('charge', () => ran.push('charge'), { once: true })
+    return `charge ${n}`
+  })
+  return server
+}
+
+async function begin(server: Server, name: string): Promise<string> {
+  const { result } = await send(server, 'tools/call', { name }, ROUNDS_ONLY)
+  return String(result?.requestState)
+}
+
+const call = (server: Server, name: string, requestState: string, inputResponses: object): Promise<Rpc> =>
+  send(server, 'tools/call', { name, requestState, inputResponses }, ROUNDS_ONLY)
+
+describe('single use', () => {
+  it('B8 takes a state once: the same request gets the same reply, any other is refused', async () => {
+    const ran: string[] = []
+    const server = start(ran)
+    const state = await begin(server, 'redeem')
+    const first = await call(server, 'redeem', state, yes)
+    expect(first.result).toMatchObject({ content: [{ text: 'redeemed 1' }] })
+    const again = await call(server, 'redeem', state, yes)
+    expect(again.result).toEqual(first.result)
+    expect((await call(server, 'redeem', state, no)).error).toEqual(REFUSED)
+    expect(ran).toEqual(['redeem'])
+  })
+
+  it('B8 P13 lets one of many at once through, on instances that share the store', async () => {
+    const ran: string[] = []
+    const store = createMemoryStore()
+    const [a, b] = [start(ran, { store }), start(ran, { store })]
+    const state = await begin(a, 'redeem')
+    const replies = await Promise.all(
+      Array.from({ length: 20 }, (_, i) => call(i % 2 === 0 ? a : b, 'redeem', state, yes)),
+    )
+    expect(new Set(replies.map(({ result }) => JSON.stringify(result))).size).toBe(1)
+    expect(ran).toEqual(['redeem'])
+  })
+
+  it('B8 control: without it the same state redeems twice', async () => {
+    const ran: string[] = []
+    const server = createServer({ name: 'often', version: '1', keys, log: 'off' })
+    server.tool('redeem', {}, async (_args, ctx) => {
+      await ctx.confirm('sure', 'Redeem?')
+      await ctx.step('redeem', () => void ran.push('redeem'))
+    })
+    const state = await begin(server, 'redeem')
+    await call(server, 'redeem', state, yes)
+    await call(server, 'redeem', state, yes)
+    expect(ran).toEqual(['redeem', 'redeem'])
+  })
+
+  it('B8 fails closed when the store has lost its records', async () => {
+    const ran: string[] = []
+    const state = await begin(start(ran), 'redeem')
+    expect((await call(start(ran), 'redeem', state, yes)).error).toEqual(REFUSED)
+    expect(ran).toEqual([])
+  })
+
+  it('B8 runs an effect of single use once, though its reply was lost', async () => {
+    const ran: string[] = []
+    const server = start(ran)
+    const state = await begin(server, 'charge')
+    const first = await call(server, 'charge', state, yes)
+    const again = await call(server, 'charge', state, yes)
+    expect(first.result).toMatchObject({ content: [{ text: 'charge 1' }] })
+    expect(again.result).toEqual(first.result)
+    expect(ran).toEqual(['charge'])
+  })
+
+  it('B8 needs a store, and says so when the tool is declared', async () => {
+    const server = createServer({ name: 'no store', version: '1', keys, log: 'off', dev: true })
+    expect(() => server.tool('redeem', { once: true }, () => '')).toThrow(/needs a store/)
+    server.tool('charge', {}, async (_args, ctx) => {
+      await ctx.confirm('sure', 'Charge?')
+      return ctx.effect('charge', () => 'x', { once: true })
+    })
+    const reply = await call(server, 'charge', await begin(server, 'charge'), yes)
+    expect(reply.result).toMatchObject({
+      isError: true,
+      content: [{ text: expect.stringContaining('needs a store') }],
+    })
+  })
+})
+
+describe('a journal too large for its token', () => {
+  const big = (options: Partial<ServerOptions> = {}): Server => {
+    const limits = { maxBytes: 2048 }
+    const server = createServer({
+      name: 'big',
+      version: '1',
+      keys,
+      log: 'off',
+      store: createMemoryStore(),
+      limits,
+      ...options,
+    })
+    server.tool('big', {}, async (_args, ctx) => {
+      const document = await ctx.step('document', () => 'x'.repeat(5000))
+      await ctx.confirm('sure', 'Go on?')
+      return String(document.length)
+    })
+    return server
+  }
+
+  it('P14 goes into the store; the token stays small and any instance goes on', async () => {
+    const store = createMemoryStore()
+    const state = await begin(big({ store }), 'big')
+    expect(state.length).toBeLessThanOrEqual(2048)
+    expect((await call(big({ store }), 'big', state, yes)).result).toMatchObject({
+      content: [{ text: '5000' }],
+    })
+  })
+
+  it('is refused like any state that does not open where the store has not got it', async () => {
+    const state = await begin(big(), 'big')
+    expect((await call(big(), 'big', state, yes)).error).toEqual(REFUSED)
+  })
+
+  it('is an error where there is no store', async () => {
+    const { error } = await send(big({ store: undefined }), 'tools/call', { name: 'big' }, ROUNDS_ONLY)
+    expect(error).toMatchObject({ code: -32603, message: 'This call remembers more than the server allows' })
+  })
+})
