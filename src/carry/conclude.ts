@@ -20,11 +20,12 @@ export async function concludeReturned(round: Round, report: RunReport, value: u
   }
 }
 
-/** The handler threw. Only a `ToolError` was written for the client to read. */
+/** The handler threw. A `ToolError` was written for the client to read; a `RondoError` ends the call as an error. */
 export function concludeThrew(round: Round, report: RunReport, error: unknown): Reply {
   const { host, target } = round
   logRound(round, report, { outcome: 'tool_error' })
   if (error instanceof ToolError) return toFailure(target, error.message)
+  if (error instanceof RondoError && error.rpc !== 0) return { kind: 'error', error }
   logFault(round, error)
   const detail = host.dev ? `: ${error instanceof Error ? error.message : String(error)}` : ''
   return toFailure(target, `${target.name} failed${detail}`)

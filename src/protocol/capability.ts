@@ -33,7 +33,7 @@ const REQUIRED: Readonly<Record<AskKind, ClientCapabilities>> = {
 }
 
 /** The kind of a question on the wire. */
-export function kindOf(request: InputRequest): AskKind {
+function kindOf(request: InputRequest): AskKind {
   if (request.method === 'sampling/createMessage') return 'sampling'
   if (request.method === 'roots/list') return 'roots'
   return request.params.mode === 'url' ? 'url' : 'form'

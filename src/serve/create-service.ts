@@ -15,7 +15,7 @@ import type { CacheHint } from '../tool/definition.ts'
 import type { Registry } from '../tool/registry.ts'
 import type { ChangeBus, Service } from './service.ts'
 
-export const SUPPORTED_VERSIONS: readonly string[] = ['2026-07-28']
+const SUPPORTED_VERSIONS: readonly string[] = ['2026-07-28']
 
 export interface ServiceOptions {
   readonly host: FlowHost

@@ -14,7 +14,7 @@ describe('the runner of the official suite', () => {
     const scenarios = readServerScenarios()
     expect(scenarios.length).toBe(50)
     expect(new Set(scenarios).size).toBe(50)
-    expect(scenarios).toEqual(expect.arrayContaining([...NOT_YET]))
+    expect(scenarios.filter((scenario) => NOT_YET.has(scenario))).toHaveLength(NOT_YET.size)
     expect(CLIENT_SCENARIOS.length).toBe(8)
   })
 

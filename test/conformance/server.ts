@@ -5,16 +5,30 @@
 
 import { parseArgs } from 'node:util'
 import { createServer } from '../../src/index.ts'
+import { createMemoryStore } from '../../src/store/memory/memory-store.ts'
+import type { Store } from '../../src/store/store.ts'
 import { addPlainTools } from './fixture/plain-tools.ts'
 import { addPrompts } from './fixture/prompts.ts'
 import { addResources } from './fixture/resources.ts'
 import { addRoundTools } from './fixture/round-tools.ts'
+import { addTaskTools } from './fixture/task-tools.ts'
 
 const { values } = parseArgs({ options: { port: { type: 'string', default: '3000' } } })
 
-const server = createServer({ name: 'rondo-conformance', version: '1.0.0', log: 'off' })
+/** One file for several instances if CONFORMANCE_SQLITE names it, one database if CONFORMANCE_POSTGRES does. */
+async function openStore(): Promise<Store> {
+  const { CONFORMANCE_SQLITE: file, CONFORMANCE_POSTGRES: connectionString } = process.env
+  if (file) return (await import('../../src/sqlite.ts')).createSqliteStore({ file })
+  if (connectionString)
+    return (await import('../../src/postgres.ts')).createPostgresStore({ connectionString })
+  return createMemoryStore()
+}
+
+const store = await openStore()
+const server = createServer({ name: 'rondo-conformance', version: '1.0.0', log: 'off', store })
 addPlainTools(server)
 addRoundTools(server)
+addTaskTools(server)
 addPrompts(server)
 addResources(server)
 
