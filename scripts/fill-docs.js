@@ -10,9 +10,15 @@ const MARKED = /<!-- from (\S+?)(?:#(\S+))? -->\n```ts\n[\s\S]*?```/g
 function code(path, region) {
   const text = readFileSync(path, 'utf8')
   if (region === undefined) return text.trimEnd()
-  const part = new RegExp(`^// #region ${region}\n([\\s\\S]*?)^// #endregion`, 'm').exec(text)
+  const part = new RegExp(`^[ \\t]*// #region ${region}\n([\\s\\S]*?)^[ \\t]*// #endregion`, 'm').exec(text)
   if (!part) throw new Error(`${path} has no region ${region}`)
-  return part[1].trimEnd()
+  return dedent(part[1].trimEnd())
+}
+
+function dedent(text) {
+  const lines = text.split('\n')
+  const depths = lines.filter((line) => line.trim() !== '').map((line) => line.search(/\S/))
+  return lines.map((line) => line.slice(Math.min(...depths))).join('\n')
 }
 
 for (const page of pages) {

@@ -1,0 +1,23 @@
+import { createServer, type ServerOptions } from 'rondo'
+import { z } from 'zod'
+
+/** Reports that take a while: begun in rounds, finished as a task where the client can follow one. */
+export function reports(options?: Partial<ServerOptions>) {
+  const server = createServer({ name: 'reports', version: '1.0.0', ...options })
+  server.tool('report', { input: z.object({ year: z.int() }) }, async ({ year }, ctx) => {
+    const { format } = await ctx.ask('format', {
+      message: `In which format do you want the report of ${year}?`,
+      schema: z.object({ format: z.enum(['pdf', 'csv']) }),
+    })
+    await ctx.background()
+    const months = []
+    for (let month = 1; month <= 12; month++) {
+      ctx.status(`month ${month} of 12`)
+      months.push(await ctx.step(`month:${month}`, () => month * 100))
+    }
+    if (!(await ctx.confirm('publish', `Publish ${months.length} months as ${format}?`))) return 'Kept private.'
+    await ctx.effect('publish', async ({ key }) => `published under ${key}`)
+    return `Published the ${format} report of ${year}.`
+  })
+  return server
+}
