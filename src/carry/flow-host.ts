@@ -8,9 +8,9 @@ import type { MoveReason } from '../replay/outcome.ts'
 import type { Platform, ReplayLimits } from '../replay/run-state.ts'
 import type { KeyHolder } from '../seal/key-holder.ts'
 import type { Store } from '../store/store.ts'
+import type { TaskEngine } from '../store/task-engine.ts'
 import type { Continuation, Finding } from './continuation.ts'
 import type { StoredLimits } from './stored-state.ts'
-import type { TaskHost } from './task-host.ts'
 
 export interface FlowLimits extends ReplayLimits, StoredLimits {
   /** Rounds one flow may take. */
@@ -83,6 +83,16 @@ export interface WarningEvent {
 }
 
 export type LogEvent = RoundEvent | StateRefusedEvent | FaultEvent | ContinuationEvent | WarningEvent
+
+export interface TaskHost {
+  readonly engine: TaskEngine
+  /** How long a task lives from its creation on, unless its tool says otherwise. */
+  readonly ttlMs: number
+  /** How often a client should look, unless the tool says otherwise. */
+  readonly pollMs: number
+  /** Bytes of one sealed piece. */
+  readonly maxPieceBytes: number
+}
 
 export interface FlowHost {
   readonly audience: string

@@ -6,8 +6,8 @@ import { RondoError } from '../errors.ts'
 import type { Principal, TaskCall } from '../protocol/call.ts'
 import type { Reply } from '../protocol/reply.ts'
 import type { TaskState } from '../protocol/task.ts'
-import type { FlowHost } from './flow-host.ts'
-import { ownerOf, sealPiece, type TaskHost } from './task-host.ts'
+import type { FlowHost, TaskHost } from './flow-host.ts'
+import { ownerOf, sealPiece } from './task-host.ts'
 import { toTaskState } from './task-view.ts'
 
 const ACKNOWLEDGED: Reply = { kind: 'complete', result: {} }

@@ -7,18 +7,8 @@ import type { FlowCall, Principal } from '../protocol/call.ts'
 import { followsTasks } from '../protocol/task.ts'
 import { principalTag } from '../seal/binding.ts'
 import { openEnvelope, sealEnvelope } from '../seal/envelope.ts'
-import type { TaskEngine, TaskOwner } from '../store/task-engine.ts'
-import type { FlowHost } from './flow-host.ts'
-
-export interface TaskHost {
-  readonly engine: TaskEngine
-  /** How long a task lives from its creation on, unless its tool says otherwise. */
-  readonly ttlMs: number
-  /** How often a client should look, unless the tool says otherwise. */
-  readonly pollMs: number
-  /** Bytes of one sealed piece. */
-  readonly maxPieceBytes: number
-}
+import type { TaskOwner } from '../store/task-engine.ts'
+import type { FlowHost, TaskHost } from './flow-host.ts'
 
 /** The place of a piece within its task. */
 export type Piece = 'head' | 'record' | 'message' | 'input' | 'answer' | 'result' | 'error'

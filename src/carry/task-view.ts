@@ -5,8 +5,8 @@
 import type { TaskState } from '../protocol/task.ts'
 import type { InputRequest, InputRequests } from '../protocol/wire.ts'
 import type { TaskView } from '../store/task-engine.ts'
-import type { FlowHost } from './flow-host.ts'
-import { openPiece, type TaskHost } from './task-host.ts'
+import type { FlowHost, TaskHost } from './flow-host.ts'
+import { openPiece } from './task-host.ts'
 
 /** A worker died too often under this task; there is nothing of its own to tell. */
 const DIED = { code: -32603, message: 'The task could not be finished' }

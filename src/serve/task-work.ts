@@ -3,9 +3,8 @@
  * the first entrance that is used, when every tool has been declared.
  */
 
-import type { FlowHost } from '../carry/flow-host.ts'
+import type { FlowHost, TaskHost } from '../carry/flow-host.ts'
 import { createRunTurn } from '../carry/task.ts'
-import type { TaskHost } from '../carry/task-host.ts'
 import { createLeaseEngine } from '../store/lease-engine.ts'
 import type { Serving } from '../store/task-engine.ts'
 import type { Registry } from '../tool/registry.ts'
