@@ -5,6 +5,8 @@ import { createInterface } from 'node:readline'
 import { generateKey } from 'rondo'
 import { createBench, type TestRound } from 'rondo/testing'
 import { describe, expect, it } from 'vitest'
+import { createMemoryStore } from '../src/store/memory/memory-store.ts'
+import { follow, send } from '../test/support/task-client.ts'
 import { travel } from './02-parallel.ts'
 import { createProvider, shop } from './03-steps-and-effects.ts'
 import { notebook } from './04-prompts-and-resources.ts'
@@ -15,6 +17,7 @@ import { type WorkItem, workItems } from './08-custom-rules.ts'
 import { provisioner } from './09-manual.ts'
 import { greeter } from './10-valibot.ts'
 import { exporter } from './11-arktype.ts'
+import { reports } from './12-tasks.ts'
 import { createApp as createExpressApp } from './serve-express.ts'
 import { createApp as createHonoApp } from './serve-hono.ts'
 
@@ -265,6 +268,29 @@ describe('10 valibot and 11 arktype', () => {
     expect(await createBench(exporter).tool('export_table', { table: 'secrets' }).next()).toMatchObject({
       result: { isError: true },
     })
+  })
+})
+
+describe('12 tasks', () => {
+  it('runs in rounds for a client that cannot follow a task', async () => {
+    const done = await createBench(reports)
+      .tool('report', { year: 2026 })
+      .run({ format: { format: 'pdf' }, publish: { confirm: true } })
+    expect(textOf(done)).toBe('Published the pdf report of 2026.')
+  })
+
+  it('goes on as a task for one that can', async () => {
+    const server = reports({ store: createMemoryStore(), keys: generateKey(), log: 'off' })
+    const first = await send(server, 'tools/call', { name: 'report', arguments: { year: 2026 } })
+    const second = await send(server, 'tools/call', {
+      name: 'report',
+      arguments: { year: 2026 },
+      requestState: first.result?.requestState,
+      inputResponses: { format: { action: 'accept', content: { format: 'csv' } } },
+    })
+    const ended = await follow(server, String(second.result?.taskId), { publish: { confirm: true } })
+    expect(ended).toMatchObject({ result: { content: [{ text: 'Published the csv report of 2026.' }] } })
+    await server.close()
   })
 })
 
