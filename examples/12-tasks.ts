@@ -15,8 +15,7 @@ export function reports(options?: Partial<ServerOptions>) {
       ctx.status(`month ${month} of 12`)
       months.push(await ctx.step(`month:${month}`, () => month * 100))
     }
-    if (!(await ctx.confirm('publish', `Publish ${months.length} months as ${format}?`)))
-      return 'Kept private.'
+    if (!(await ctx.confirm('sure', `Publish ${months.length} months as ${format}?`))) return 'Kept private.'
     await ctx.effect('publish', async ({ key }) => `published under ${key}`)
     return `Published the ${format} report of ${year}.`
   })

@@ -275,7 +275,7 @@ describe('12 tasks', () => {
   it('runs in rounds for a client that cannot follow a task', async () => {
     const done = await createBench(reports)
       .tool('report', { year: 2026 })
-      .run({ format: { format: 'pdf' }, publish: { confirm: true } })
+      .run({ format: { format: 'pdf' }, sure: { confirm: true } })
     expect(textOf(done)).toBe('Published the pdf report of 2026.')
   })
 
@@ -288,7 +288,7 @@ describe('12 tasks', () => {
       requestState: first.result?.requestState,
       inputResponses: { format: { action: 'accept', content: { format: 'csv' } } },
     })
-    const ended = await follow(server, String(second.result?.taskId), { publish: { confirm: true } })
+    const ended = await follow(server, String(second.result?.taskId), { sure: { confirm: true } })
     expect(ended).toMatchObject({ result: { content: [{ text: 'Published the csv report of 2026.' }] } })
     await server.close()
   })
