@@ -128,22 +128,23 @@ describe('a consumer in TypeScript', () => {
     expect(status).toBe(0)
   })
 
-  it('gets the types of arguments in an official server', () => {
-    const mounted = (type: string) =>
-      tsc(`
-        import { McpServer } from '@modelcontextprotocol/server'
-        import { createRondo } from 'rondo/sdk'
-        import { z } from 'zod'
-        const rondo = createRondo({ audience: 'consumer' })
-        const server = rondo.mount(new McpServer({ name: 'consumer', version: '1.0.0' }))
-        server.registerTool('greet', { inputSchema: z.object({ loud: z.boolean() }) }, rondo.tool(async ({ loud }, ctx) => {
-          const isLoud: ${type} = loud
-          const sure: boolean = await ctx.confirm('sure', 'Greet?')
-          return { content: [{ type: 'text', text: String(isLoud && sure) }] }
-        }))
-      `)
-    expect(mounted('boolean')).toEqual({ status: 0, output: '' })
-    expect(mounted('string').output).toContain("Type 'boolean' is not assignable to type 'string'")
+  it('gets the types of arguments in an official server', { timeout: 60_000 }, () => {
+    const { status, output } = tsc(`
+      import { McpServer } from '@modelcontextprotocol/server'
+      import { createRondo } from 'rondo/sdk'
+      import { z } from 'zod'
+      const rondo = createRondo({ audience: 'consumer' })
+      const server = rondo.mount(new McpServer({ name: 'consumer', version: '1.0.0' }))
+      server.registerTool('greet', { inputSchema: z.object({ loud: z.boolean() }) }, rondo.tool(async ({ loud }, ctx) => {
+        const isLoud: boolean = loud
+        // @ts-expect-error
+        const text: string = loud
+        const sure: boolean = await ctx.confirm('sure', 'Greet?')
+        return { content: [{ type: 'text', text: String(isLoud && sure) + text }] }
+      }))
+    `)
+    expect(output).toBe('')
+    expect(status).toBe(0)
   })
 
   it('is told when an answer is used as something else', () => {
