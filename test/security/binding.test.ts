@@ -1,37 +1,85 @@
 /**
  * What a captured state is good for: nothing, except the call it was made for. Each row of the matrix is the same attack
- * with one thing changed; the control row changes nothing and goes through.
+ * with one thing changed; the control row changes nothing and goes through. Our own server and an official one with our
+ * callbacks refuse alike.
  */
 
-import { createServer, generateKey, type ServerOptions } from 'rondo'
+import { createServer, generateKey, type Server, type ServerOptions } from 'rondo'
 import { type BenchOptions, createBench, type TestBench, type TestCall, type TestRound } from 'rondo/testing'
 import { describe, expect, it } from 'vitest'
 import { z } from 'zod'
+import { mountedServer } from '../support/sdk-bench.ts'
 
-const REFUSAL = { kind: 'error', code: -32602, message: 'Invalid or expired requestState', data: undefined }
+type Overrides = Pick<ServerOptions, 'keys' | 'audience' | 'limits'>
+type Bank = (bench: BenchOptions, overrides?: Overrides) => Server
+
 const alice = { subject: 'alice', issuer: 'https://id.example', client: 'app' }
+const input = z.object({ to: z.string(), amount: z.number().optional() })
+const promptInput = z.object({ to: z.string() })
 
-function bank(bench: BenchOptions, overrides: Partial<ServerOptions> = {}) {
+const ours: Bank = (bench, overrides) => {
   const server = createServer({ name: 'bank', version: '1.0.0', ...bench, ...overrides })
-  const input = z.object({ to: z.string(), amount: z.number().optional() })
   for (const tool of ['transfer', 'transfer_all']) {
     server.tool(tool, { input }, async ({ to }, ctx) =>
       (await ctx.confirm('sure', `Send to ${to}?`)) ? `sent to ${to}` : 'not sent',
     )
   }
-  server.prompt('transfer', { input: z.object({ to: z.string() }) }, async ({ to }, ctx) =>
+  server.prompt('transfer', { input: promptInput }, async ({ to }, ctx) =>
     (await ctx.confirm('sure', `Send to ${to}?`)) ? `sent to ${to}` : 'not sent',
   )
+  server.tool('two', {}, async (_args, ctx) => {
+    await ctx.confirm('a', 'A?')
+    await ctx.confirm('b', 'B?')
+    return 'done'
+  })
   return server
 }
+
+const official: Bank = (bench, overrides) =>
+  mountedServer({ ...bench, audience: 'bank', ...overrides }, (server, rondo) => {
+    for (const tool of ['transfer', 'transfer_all']) {
+      server.registerTool(
+        tool,
+        { inputSchema: input },
+        rondo.tool(async ({ to }, ctx) => {
+          const text = (await ctx.confirm('sure', `Send to ${to}?`)) ? `sent to ${to}` : 'not sent'
+          return { content: [{ type: 'text', text }] }
+        }),
+      )
+    }
+    server.registerPrompt(
+      'transfer',
+      { argsSchema: promptInput },
+      rondo.prompt(async ({ to }, ctx) => {
+        const text = (await ctx.confirm('sure', `Send to ${to}?`)) ? `sent to ${to}` : 'not sent'
+        return { messages: [{ role: 'user', content: { type: 'text', text } }] }
+      }),
+    )
+    server.registerTool(
+      'two',
+      {},
+      rondo.tool(async (_args, ctx) => {
+        await ctx.confirm('a', 'A?')
+        await ctx.confirm('b', 'B?')
+        return { content: [{ type: 'text', text: 'done' }] }
+      }),
+    )
+  })
+
+const REFUSAL = { kind: 'error', code: -32602, message: 'Invalid or expired requestState', data: undefined }
+
+const servers: [string, Bank, object][] = [
+  ['our server', ours, REFUSAL],
+  ['the official server', official, { ...REFUSAL, data: { reason: 'invalid_request_state' } }],
+]
 
 interface Captured {
   bench: TestBench
   state: string
 }
 
-async function capture(make = bank): Promise<Captured> {
-  const bench = createBench((options) => make(options))
+async function capture(make: Bank, overrides?: Overrides): Promise<Captured> {
+  const bench = createBench((options) => make(options, overrides))
   const call = bench.tool('transfer', { to: 'bob' }, { principal: alice })
   await call.next()
   return { bench, state: call.state ?? '' }
@@ -43,9 +91,9 @@ async function present(call: TestCall, state: string): Promise<TestRound> {
   return call.next({ sure: { confirm: true } })
 }
 
-describe('binding matrix', () => {
+describe.each(servers)('binding matrix of %s', (_name, bank, refusal) => {
   it('control: goes on where nothing was changed', async () => {
-    const { bench, state } = await capture()
+    const { bench, state } = await capture(bank)
     const round = await present(bench.tool('transfer', { to: 'bob' }, { principal: alice }), state)
     expect(round).toMatchObject({ kind: 'complete', text: 'sent to bob' })
   })
@@ -70,60 +118,47 @@ describe('binding matrix', () => {
     ['B5 no principal at all', (b) => b.tool('transfer', { to: 'bob' })],
   ]
   it.each(others)('%s: refused', async (_name, call) => {
-    const { bench, state } = await capture()
-    expect(await present(call(bench), state)).toEqual(REFUSAL)
+    const { bench, state } = await capture(bank)
+    expect(await present(call(bench), state)).toEqual(refusal)
     expect(bench.events.at(-1)).toMatchObject({ event: 'state_refused' })
   })
 
   it('B5 a state of nobody is refused to somebody', async () => {
-    const { bench } = await capture()
+    const { bench } = await capture(bank)
     const call = bench.tool('transfer', { to: 'bob' })
     await call.next()
-    expect(await present(call.as(alice), call.state ?? '')).toEqual(REFUSAL)
+    expect(await present(call.as(alice), call.state ?? '')).toEqual(refusal)
   })
 
   it('B6 refused after its time, in the round and in the flow', async () => {
-    const { bench, state } = await capture((options) => bank(options, { limits: { roundTtlMs: 1000 } }))
+    const { bench, state } = await capture(bank, { limits: { roundTtlMs: 1000 } })
     bench.clock.advance(999)
     const call = bench.tool('transfer', { to: 'bob' }, { principal: alice })
     expect(await present(call, state)).toMatchObject({ kind: 'complete' })
     bench.clock.advance(1)
-    expect(await present(call, state)).toEqual(REFUSAL)
+    expect(await present(call, state)).toEqual(refusal)
   })
 
   it('B6 a flow ends at its lifetime though every round was in time', async () => {
-    const make = (options: BenchOptions) => {
-      const server = createServer({
-        name: 'slow',
-        version: '1',
-        ...options,
-        limits: { roundTtlMs: 1000, flowTtlMs: 1500 },
-      })
-      server.tool('two', {}, async (_args, ctx) => {
-        await ctx.confirm('a', 'A?')
-        await ctx.confirm('b', 'B?')
-        return 'done'
-      })
-      return server
-    }
-    const bench = createBench(make)
+    const limits = { roundTtlMs: 1000, flowTtlMs: 1500 }
+    const bench = createBench((options) => bank(options, { limits }))
     const call = bench.tool('two')
     await call.next()
     bench.clock.advance(900)
     await call.next({ a: { confirm: true } })
     bench.clock.advance(700)
-    expect(await call.next({ b: { confirm: true } })).toEqual(REFUSAL)
+    expect(await call.next({ b: { confirm: true } })).toEqual(refusal)
   })
 
   it('B4 another service with the same key, and the same service with another key: refused', async () => {
-    const { state, bench } = await capture()
-    const from = (overrides: Partial<ServerOptions>) =>
+    const { state, bench } = await capture(bank)
+    const from = (overrides: Overrides) =>
       createBench((options) => bank({ ...options, now: () => bench.clock.now }, overrides)).tool(
         'transfer',
         { to: 'bob' },
         { principal: alice },
       )
-    expect(await present(from({ keys: generateKey('bench') }), state)).toEqual(REFUSAL)
+    expect(await present(from({ keys: generateKey('bench') }), state)).toEqual(refusal)
     const sharing = createBench((options) =>
       bank(options, { keys: 'shared:MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE=' }),
     )
@@ -133,11 +168,11 @@ describe('binding matrix', () => {
       bank(options, { keys: 'shared:MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE=', audience: 'another' }),
     )
     const thief = elsewhere.tool('transfer', { to: 'bob' }, { principal: alice })
-    expect(await present(thief, original.state ?? '')).toEqual(REFUSAL)
+    expect(await present(thief, original.state ?? '')).toEqual(refusal)
   })
 
   it('B4 P17 every way to fail gives the same bytes', async () => {
-    const { bench, state } = await capture()
+    const { bench, state } = await capture(bank)
     const seen = new Set<string>()
     const last = state.at(-1) === 'A' ? 'B' : 'A'
     for (const forged of [
@@ -158,7 +193,7 @@ describe('binding matrix', () => {
     seen.add(
       JSON.stringify(await present(bench.tool('transfer', { to: 'eve' }, { principal: alice }), state)),
     )
-    expect([...seen]).toEqual([JSON.stringify(REFUSAL)])
+    expect([...seen]).toEqual([JSON.stringify(refusal)])
   })
 
   it('B9 a key that was rotated goes on opening what it sealed until it is dropped', async () => {
