@@ -62,6 +62,18 @@ describe('R8 suspension is not an exception', () => {
     expect(signal?.aborted).toBe(true)
   })
 
+  it('R8 has fired the signal also for who looks at it first when the run is over', async () => {
+    let late: boolean | undefined
+    const flow = replayFlow(async (ctx) => {
+      ctx.defer(() => {
+        late = ctx.signal.aborted
+      })
+      await ctx.ask('q', textQuestion())
+    })
+    await flow.round()
+    expect(late).toBe(true)
+  })
+
   it('R8 calls a handler that returns with an open question faulty', async () => {
     const flow = replayFlow((ctx) => {
       void ctx.ask('forgotten', textQuestion())

@@ -41,16 +41,18 @@ interface Signal {
 function lazySignal(scene: Scene): Signal {
   let controller: AbortController | undefined
   let stop: (() => void) | undefined
+  let over = false
   return {
     get() {
       if (!controller) {
         controller = new AbortController()
-        if (scene.line.closed) controller.abort()
+        if (over || scene.line.closed) controller.abort()
         else stop = scene.line.onClose(() => controller?.abort())
       }
       return controller.signal
     },
     abort() {
+      over = true
       stop?.()
       controller?.abort()
     },

@@ -5,17 +5,17 @@
 
 import { createServer as createHttpServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
-import { StreamableHTTPClientTransport } from '@modelcontextprotocol/client'
+import { type ClientOptions, StreamableHTTPClientTransport } from '@modelcontextprotocol/client'
 import { StdioClientTransport } from '@modelcontextprotocol/client/stdio'
 import { toNodeHandler } from '@modelcontextprotocol/node'
-import { createMcpHandler, InMemoryTransport } from '@modelcontextprotocol/server'
+import { createMcpHandler, InMemoryTransport, type ServerOptions } from '@modelcontextprotocol/server'
 import { serveStdio } from '@modelcontextprotocol/server/stdio'
 import { createServer, generateKey } from 'rondo'
 import { createBench } from 'rondo/testing'
 import { afterAll, describe, expect, it } from 'vitest'
 import { createWorld, type Scenario, scenarios, type World } from '../scenarios/scenario.ts'
 import { connectOfficial, MODERN, type OfficialClient, OLDER } from '../support/official-client.ts'
-import { FIXED_IDS, serveScenarios } from '../support/sdk-server.ts'
+import { FIXED_IDS, serveScenarios, UP_FRONT } from '../support/sdk-server.ts'
 
 interface Ran {
   readonly text: string
@@ -57,9 +57,9 @@ async function overHttp(scenario: Scenario): Promise<Ran> {
 }
 
 const inMemory =
-  (options: typeof MODERN) =>
+  (options: ClientOptions, serverOptions?: ServerOptions) =>
   async (scenario: Scenario): Promise<Ran> => {
-    const { factory, world } = serveScenarios([scenario], { keys: generateKey() })
+    const { factory, world } = serveScenarios([scenario], { keys: generateKey() }, serverOptions)
     const [near, far] = InMemoryTransport.createLinkedPair()
     const served = serveStdio(factory, { transport: far })
     const client = await connectOfficial(near as never, options)
@@ -96,6 +96,8 @@ const ways: [string, (scenario: Scenario) => Promise<Ran>][] = [
   ['HTTP', overHttp],
   ['memory', inMemory(MODERN)],
   ['memory, an older client', inMemory(OLDER)],
+  ['memory, capabilities given up front', inMemory(MODERN, UP_FRONT)],
+  ['memory, capabilities given up front, an older client', inMemory(OLDER, UP_FRONT)],
   ['stdio, an older client', olderOverStdio],
 ]
 

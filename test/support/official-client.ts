@@ -18,6 +18,8 @@ export interface OfficialClient {
   readonly client: Client
   /** The messages of the questions that were asked, in order. */
   readonly asked: string[]
+  /** From now on the user answers from this script. */
+  answer(script: Script): void
   run(call: Call, script?: Script): Promise<Ended>
   close(): Promise<void>
 }
@@ -51,12 +53,16 @@ export async function connectOfficial(
   client.setRequestHandler('sampling/createMessage', async () => script.capital as never)
   client.setRequestHandler('roots/list', async () => script.roots as never)
   await client.connect(transport)
+  const answer = (answers: Script): void => {
+    script = answers
+    forms = (Object.values(answers) as Answer[]).filter(isForm)
+  }
   return {
     client,
     asked,
+    answer,
     run(call, answers = {}) {
-      script = answers
-      forms = (Object.values(answers) as Answer[]).filter(isForm)
+      answer(answers)
       return run(client, call)
     },
     close: () => client.close(),

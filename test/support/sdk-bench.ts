@@ -3,7 +3,7 @@
  * of the wire, round by round, as they do for a server of ours.
  */
 
-import { type AuthInfo, createMcpHandler, McpServer } from '@modelcontextprotocol/server'
+import { type AuthInfo, createMcpHandler, McpServer, type ServerOptions } from '@modelcontextprotocol/server'
 import type { Principal, Server } from 'rondo'
 import { createRondo, type Rondo, type RondoOptions } from 'rondo/sdk'
 import type { BenchOptions } from 'rondo/testing'
@@ -14,10 +14,11 @@ export type Register = (server: McpServer, rondo: Rondo) => void
 export function mountedServer(
   { authenticate, ...options }: BenchOptions & RondoOptions,
   register: Register,
+  serverOptions: (rondo: Rondo) => ServerOptions = () => ({}),
 ): Server {
   const rondo = createRondo(options)
   const handler = createMcpHandler(() => {
-    const server = rondo.mount(new McpServer({ name: 'mounted', version: '1.0.0' }))
+    const server = rondo.mount(new McpServer({ name: 'mounted', version: '1.0.0' }, serverOptions(rondo)))
     register(server, rondo)
     return server
   })

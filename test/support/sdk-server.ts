@@ -7,6 +7,7 @@ import {
   type GetPromptResult,
   McpServer,
   type ReadResourceResult,
+  type ServerOptions,
   type StandardSchemaWithJSON,
 } from '@modelcontextprotocol/server'
 import { createRondo, type Rondo, type RondoOptions } from 'rondo/sdk'
@@ -61,9 +62,13 @@ export interface SdkServers {
   factory(): McpServer
 }
 
+/** Declared in the constructor, its handlers are set before anything can be mounted. */
+export const UP_FRONT: ServerOptions = { capabilities: { tools: {}, prompts: {}, resources: {} } }
+
 export function serveScenarios(
   scenarios: readonly Scenario[],
   options: Partial<RondoOptions> = {},
+  serverOptions: ServerOptions = {},
 ): SdkServers {
   const world = createWorld()
   const rondo = createRondo({ audience: 'scenarios', dev: true, log: 'off', ...FIXED_IDS, ...options })
@@ -71,7 +76,7 @@ export function serveScenarios(
     world,
     rondo,
     factory() {
-      const server = rondo.mount(new McpServer({ name: 'scenarios', version: '1.0.0' }))
+      const server = rondo.mount(new McpServer({ name: 'scenarios', version: '1.0.0' }, serverOptions))
       const declare = declareOn(server, rondo)
       for (const scenario of scenarios) scenario.declare(declare, world)
       server.registerTool('world', { description: 'What happened outside since this was asked' }, () => {

@@ -1,0 +1,238 @@
+/** The mount in detail: what the official server hands us and what it is given back. */
+
+import { type CallToolResult, ResourceNotFoundError, ResourceTemplate } from '@modelcontextprotocol/server'
+import type { LogEvent, Server } from 'rondo'
+import { ToolError } from 'rondo/sdk'
+import { createBench, type TestBench } from 'rondo/testing'
+import { describe, expect, it } from 'vitest'
+import { z } from 'zod'
+import { ERRORS } from '../../src/errors.ts'
+import { mountedServer, type Register } from '../support/sdk-bench.ts'
+
+const text = (value: string): CallToolResult => ({ content: [{ type: 'text', text: value }] })
+const value = z.object({ value: z.string() })
+const ok = { sure: { confirm: true } }
+
+type Options = Parameters<typeof mountedServer>[2]
+
+const benchOf = (register: Register, options?: Options): TestBench =>
+  createBench((bench) => mountedServer({ ...bench, audience: 'mounted', dev: false }, register, options))
+
+/** A request as nobody would send it by accident. */
+async function sendRaw(server: Server, params: object): Promise<unknown> {
+  const headers = {
+    'content-type': 'application/json',
+    'mcp-protocol-version': '2026-07-28',
+    'mcp-method': 'tools/call',
+    'mcp-name': 'ask',
+  }
+  const _meta = {
+    'io.modelcontextprotocol/protocolVersion': '2026-07-28',
+    'io.modelcontextprotocol/clientCapabilities': { elicitation: { form: {} } },
+  }
+  const body = JSON.stringify({ jsonrpc: '2.0', id: 1, method: 'tools/call', params: { ...params, _meta } })
+  const response = await server.fetch(new Request('http://127.0.0.1/mcp', { method: 'POST', headers, body }))
+  return response.json()
+}
+
+describe('the binding', () => {
+  it('B7 is to the arguments as they were sent, not to what a schema makes of them', async () => {
+    let made = 0
+    const inputSchema = z.object({
+      when: z.iso.date().transform((day) => new Date(day)),
+      nonce: z.number().default(() => made++),
+    })
+    const bench = benchOf((server, rondo) =>
+      server.registerTool(
+        'book',
+        { inputSchema },
+        rondo.tool(async ({ when }, ctx) =>
+          text(`${when.getUTCFullYear()} ${await ctx.confirm('sure', 'Book?')}`),
+        ),
+      ),
+    )
+    const call = bench.tool('book', { when: '2026-07-28' })
+    expect(await call.run(ok)).toMatchObject({ text: '2026 true' })
+    expect(made).toBeGreaterThan(1)
+  })
+
+  it('B7 is to the URI of a resource', async () => {
+    const bench = benchOf((server, rondo) =>
+      server.registerResource(
+        'notes',
+        new ResourceTemplate('notes://{day}', { list: undefined }),
+        {},
+        rondo.resource(async (uri, ctx, { day }) => {
+          const sure = await ctx.confirm('sure', 'Read?')
+          return { contents: [{ uri: uri.href, text: `${day} ${sure}` }] }
+        }),
+      ),
+    )
+    const monday = bench.resource('notes://monday')
+    await monday.next()
+    const tuesday = bench.resource('notes://tuesday')
+    tuesday.state = monday.state
+    expect(await tuesday.next(ok)).toMatchObject({ kind: 'error', code: -32602 })
+    expect(await monday.next(ok)).toMatchObject({ kind: 'complete', text: 'monday true' })
+  })
+
+  it('B5 T1 refuses a verified token that does not say for whom it is', async () => {
+    const bench = benchOf((server, rondo) =>
+      server.registerTool(
+        'ask',
+        {},
+        rondo.tool(async (_args, ctx) => text(String(await ctx.confirm('sure', '?')))),
+      ),
+    )
+    const call = bench.tool('ask', {}, { principal: { subject: '', client: 'shared' } })
+    expect(await call.next()).toMatchObject({ kind: 'error', code: -32603, message: 'Internal error' })
+    const warnings = bench.events.filter((event: LogEvent) => event.event === 'warning')
+    expect(String(warnings[0]?.event === 'warning' && warnings[0].message)).toContain('authInfo.extra.sub')
+  })
+
+  it('B5 takes the principal from a function that is given', async () => {
+    const register: Register = (server, rondo) =>
+      server.registerTool(
+        'who',
+        {},
+        rondo.tool(async (_args, ctx) =>
+          text(`${ctx.principal?.subject} ${ctx.sdk.http?.authInfo?.clientId}`),
+        ),
+      )
+    const bench = createBench((options) =>
+      mountedServer(
+        {
+          ...options,
+          audience: 'mounted',
+          principal: ({ http }) => ({ subject: `from ${http?.authInfo?.clientId}` }),
+        },
+        register,
+      ),
+    )
+    const call = bench.tool('who', {}, { principal: { subject: '', client: 'app' } })
+    expect(await call.next()).toMatchObject({ text: 'from app app' })
+  })
+})
+
+describe('errors', () => {
+  const failing = (error: unknown) =>
+    benchOf((server, rondo) => {
+      const fail = async () => {
+        throw error
+      }
+      server.registerTool('fail', {}, rondo.tool(fail))
+      server.registerResource('fail', 'fail://now', {}, rondo.resource(fail))
+    })
+
+  it('an unexpected one is logged and its message stays here', async () => {
+    const bench = failing(new Error('secret 4711'))
+    expect(await bench.tool('fail').next()).toMatchObject({ result: { isError: true }, text: 'fail failed' })
+    expect(await bench.resource('fail://now').next()).toMatchObject({ kind: 'error', code: -32603 })
+    expect(bench.events.filter(({ event }) => event === 'fault')).toHaveLength(2)
+  })
+
+  it('a ToolError is told', async () => {
+    const bench = failing(new ToolError('Sold out'))
+    expect(await bench.tool('fail').next()).toMatchObject({ result: { isError: true }, text: 'Sold out' })
+    expect(await bench.resource('fail://now').next()).toMatchObject({ code: -32603, message: 'Sold out' })
+  })
+
+  it('one of the protocol goes out as it does without us', async () => {
+    const bench = failing(new ResourceNotFoundError('fail://now'))
+    const message = 'Resource not found: fail://now'
+    expect(await bench.tool('fail').next()).toMatchObject({ result: { isError: true }, text: message })
+    expect(await bench.resource('fail://now').next()).toEqual({
+      kind: 'error',
+      code: -32602,
+      message,
+      data: { uri: 'fail://now' },
+    })
+  })
+
+  it('a question that the client cannot be asked is -32021 with what is missing', async () => {
+    const bench = benchOf((server, rondo) =>
+      server.registerTool(
+        'ask',
+        {},
+        rondo.tool(async (_args, ctx) => text(String(await ctx.confirm('sure', '?')))),
+      ),
+    )
+    const round = await bench.tool('ask', {}, { capabilities: {} }).next()
+    expect(round).toMatchObject({
+      code: -32021,
+      data: { requiredCapabilities: { elicitation: { form: {} } } },
+    })
+  })
+
+  it('B14 answers that are none are refused', async () => {
+    const bench = benchOf((server, rondo) =>
+      server.registerTool(
+        'ask',
+        {},
+        rondo.tool(async (_args, ctx) =>
+          text((await ctx.ask('name', { message: '?', schema: value })).value),
+        ),
+      ),
+    )
+    const state = (await bench.tool('ask').next()) as { state?: string }
+    const inputResponses = { name: { method: 'elicitation/create', result: { action: 'accept' } } }
+    const answered = await sendRaw(bench.server, { name: 'ask', inputResponses, requestState: state.state })
+    expect(answered).toMatchObject({ error: { code: -32602, message: ERRORS.INPUT_MALFORMED.sentence } })
+  })
+
+  it('a result that is none is a failure of the tool', async () => {
+    const bench = benchOf((server, rondo) =>
+      server.registerTool('nothing', {}, rondo.tool((async () => undefined) as never)),
+    )
+    expect(await bench.tool('nothing').next()).toMatchObject({ result: { isError: true } })
+  })
+})
+
+describe('the context', () => {
+  it('tells who calls, in which round, and hands progress and logs to their line', async () => {
+    const bench = benchOf(
+      (server, rondo) =>
+        server.registerTool(
+          'look',
+          {},
+          rondo.tool(async (_args, ctx) => {
+            ctx.log('info', 'looking')
+            await ctx.confirm('sure', 'Sure?')
+            const { client, protocolVersion, round, principal, sdk } = ctx
+            return text(
+              JSON.stringify([
+                client.name,
+                protocolVersion,
+                round,
+                principal?.subject,
+                sdk.mcpReq.method,
+                ctx.can('form'),
+              ]),
+            )
+          }),
+        ),
+      () => ({ capabilities: { logging: {} } }),
+    )
+    const call = bench.tool('look', {}, { principal: { subject: 'alice', client: 'app' } })
+    expect(await call.run(ok)).toMatchObject({
+      text: JSON.stringify(['rondo-testing', '2026-07-28', 2, 'alice', 'tools/call', true]),
+    })
+  })
+
+  it('R8 says through its signal that a run was suspended, and runs what was deferred', async () => {
+    const seen: string[] = []
+    const bench = benchOf((server, rondo) =>
+      server.registerTool(
+        'wait',
+        {},
+        rondo.tool(async (_args, ctx) => {
+          ctx.defer(() => void seen.push(`deferred, ${ctx.signal.aborted}`))
+          await ctx.confirm('sure', 'Sure?')
+          return text('done')
+        }),
+      ),
+    )
+    await bench.tool('wait').next()
+    expect(seen).toEqual(['deferred, true'])
+  })
+})
