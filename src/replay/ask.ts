@@ -54,7 +54,7 @@ function whenRead(
   reading
     .catch((): Reading => ({ ok: false, problem: 'The answer could not be checked.' }))
     .then((result) => {
-      if (!run.turn.ended) then(result)
+      if (!run.turn.ended()) then(result)
       settled()
     })
 }

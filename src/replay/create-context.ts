@@ -8,6 +8,7 @@ import { supports } from '../protocol/capability.ts'
 import { type InputResponses, LOG_LEVELS, type LogLevel, type Root } from '../protocol/wire.ts'
 import type { Context, EffectInfo, Outcome, StepInfo } from '../tool/context.ts'
 import { ask } from './ask.ts'
+import { drawFraction, drawUuid, effectKey } from './draw.ts'
 import { confirmQuestion, formQuestion, rootsQuestion, samplingQuestion, urlQuestion } from './question.ts'
 import type { RunState } from './run-state.ts'
 import { work } from './work.ts'
@@ -44,56 +45,113 @@ export interface Scene {
 export type Deferred = () => void | Promise<void>
 
 export function createContext(run: RunState, scene: Scene, deferred: Deferred[]): Context {
-  const elicit = async (key: string, question: Parameters<Context['elicit']>[1]): Promise<Outcome<never>> =>
-    (await ask(run, key, formQuestion(question))) as Outcome<never>
-  return {
-    elicit,
-    ask: async (key, question) => contentOf(key, await elicit(key, question)),
-    async confirm(key, message, options) {
-      const outcome = (await ask(run, key, confirmQuestion(message, options))) as Outcome<boolean>
-      return outcome.action === 'accept' && outcome.content === true
-    },
-    async visit(key, page) {
-      contentOf(key, (await ask(run, key, urlQuestion(page))) as Outcome<unknown>)
-    },
-    sample: async (key, params) => (await ask(run, key, samplingQuestion(params))) as never,
-    roots: async (key = 'roots') => (await ask(run, key, rootsQuestion())) as readonly Root[],
+  return new RunContext(run, scene, deferred)
+}
 
-    step: async (key, fn) => (await work(run, 'step', key, () => fn(stepInfo(run)))) as never,
-    effect: async (key, fn, { once } = {}) => {
-      const act = (): unknown => fn(effectInfo(run, key))
-      return (await work(run, 'effect', key, once ? () => onceOf(scene)(key, act) : act)) as never
-    },
-    checkpoint: () =>
-      new Promise((resolve) => {
-        run.turn.enqueue({ key: 'ctx.checkpoint()', strict: false, passing: true, begin: resolve })
-      }),
-    background: () =>
-      new Promise((resolve) => {
-        const leaving = scene.background.possible ? true : undefined
-        run.turn.enqueue({ key: 'ctx.background()', strict: false, passing: true, leaving, begin: resolve })
-      }),
-    status: (message) => scene.background.tell(message),
+/**
+ * A class, because `signal` is made when somebody looks at it, and a getter in an object literal would give every `ctx`
+ * a shape of its own, which costs more than the rest of a run. Functions are bound: an author may take `ctx` apart.
+ */
+class RunContext implements Context {
+  readonly #run: RunState
+  readonly #scene: Scene
+  readonly #deferred: Deferred[]
 
-    now: () => run.turn.now,
-    uuid: (name) => toUuid(draw(run, 'uuid', name)),
-    random: (name) => toFraction(draw(run, 'random', name)),
+  constructor(run: RunState, scene: Scene, deferred: Deferred[]) {
+    this.#run = run
+    this.#scene = scene
+    this.#deferred = deferred
+    this.principal = scene.principal
+    this.client = scene.client
+    this.protocolVersion = scene.protocolVersion
+    this.round = scene.round
+    this.flow = scene.flow
+    this.inputResponses = scene.inputResponses
+    this.requestState = scene.requestState
+  }
 
-    progress: (progress, total, message) => tellProgress(run, scene, { progress, total, message }),
-    log: (level, data, logger) => tellLog(scene, level, data, logger),
-    get signal() {
-      return run.signal()
-    },
-    defer: (fn) => void deferred.push(fn),
+  readonly principal: Context['principal']
+  readonly client: Context['client']
+  readonly protocolVersion: string
+  readonly round: number
+  readonly flow: string
+  readonly inputResponses: Context['inputResponses']
+  readonly requestState: string | undefined
 
-    principal: scene.principal,
-    client: scene.client,
-    protocolVersion: scene.protocolVersion,
-    round: scene.round,
-    flow: scene.flow,
-    can: (kind) => supports(scene.client.capabilities, kind),
-    inputResponses: scene.inputResponses,
-    requestState: scene.requestState,
+  readonly elicit: Context['elicit'] = async (key, question) =>
+    (await ask(this.#run, key, formQuestion(question))) as Outcome<never>
+  readonly ask: Context['ask'] = async (key, question) => contentOf(key, await this.elicit(key, question))
+  readonly confirm: Context['confirm'] = async (key, message, options) => {
+    const outcome = (await ask(this.#run, key, confirmQuestion(message, options))) as Outcome<boolean>
+    return outcome.action === 'accept' && outcome.content === true
+  }
+  readonly visit: Context['visit'] = async (key, page) => {
+    contentOf(key, (await ask(this.#run, key, urlQuestion(page))) as Outcome<unknown>)
+  }
+  readonly sample: Context['sample'] = async (key, params) =>
+    (await ask(this.#run, key, samplingQuestion(params))) as never
+  readonly roots: Context['roots'] = async (key = 'roots') =>
+    (await ask(this.#run, key, rootsQuestion())) as readonly Root[]
+
+  readonly step: Context['step'] = async (key, fn) =>
+    (await work(this.#run, 'step', key, () => fn(new WorkInfo(this.#run)))) as never
+  readonly effect: Context['effect'] = async (key, fn, { once } = {}) => {
+    const act = (): unknown => fn(new EffectWorkInfo(this.#run, key))
+    const fenced = once ? () => onceOf(this.#scene)(key, act) : act
+    return (await work(this.#run, 'effect', key, fenced)) as never
+  }
+  readonly checkpoint: Context['checkpoint'] = () =>
+    new Promise((resolve) => {
+      this.#run.turn.enqueue({ key: 'ctx.checkpoint()', strict: false, passing: true, begin: resolve })
+    })
+  readonly background: Context['background'] = () =>
+    new Promise((resolve) => {
+      const leaving = this.#scene.background.possible ? true : undefined
+      this.#run.turn.enqueue({
+        key: 'ctx.background()',
+        strict: false,
+        passing: true,
+        leaving,
+        begin: resolve,
+      })
+    })
+  readonly status: Context['status'] = (message) => this.#scene.background.tell(message)
+
+  readonly now: Context['now'] = () => this.#run.turn.now()
+  readonly uuid: Context['uuid'] = (name) => drawUuid(this.#run, name)
+  readonly random: Context['random'] = (name) => drawFraction(this.#run, name)
+
+  readonly progress: Context['progress'] = (progress, total, message) =>
+    tellProgress(this.#run, this.#scene, { progress, total, message })
+  readonly log: Context['log'] = (level, data, logger) => tellLog(this.#scene, level, data, logger)
+  readonly defer: Context['defer'] = (fn) => void this.#deferred.push(fn)
+  readonly can: Context['can'] = (kind) => supports(this.#scene.client.capabilities, kind)
+
+  get signal(): AbortSignal {
+    return this.#run.signal()
+  }
+}
+
+/** What a step is told. */
+class WorkInfo implements StepInfo {
+  readonly #run: RunState
+
+  constructor(run: RunState) {
+    this.#run = run
+  }
+
+  get signal(): AbortSignal {
+    return this.#run.signal()
+  }
+}
+
+/** What an effect is told: also its idempotency key. */
+class EffectWorkInfo extends WorkInfo implements EffectInfo {
+  readonly key: string
+
+  constructor(run: RunState, name: string) {
+    super(run)
+    this.key = effectKey(run, name)
   }
 }
 
@@ -109,52 +167,13 @@ function onceOf({ once }: Scene): NonNullable<Scene['once']> {
   throw new TypeError('An effect with { once: true } needs a store: createServer({ store }).')
 }
 
-function stepInfo(run: RunState): StepInfo {
-  return {
-    get signal() {
-      return run.signal()
-    },
-  }
-}
-
-function effectInfo(run: RunState, key: string): EffectInfo {
-  return {
-    key: toHex(run.platform.derive(run.seed, `effect:${key}`)).slice(0, 32),
-    get signal() {
-      return run.signal()
-    },
-  }
-}
-
-/** Bytes for the nth drawing of the flow, or for a named one. */
-function draw(run: RunState, kind: string, name: string | undefined): Uint8Array {
-  const label = name === undefined ? `#${run.tally.drawn++}` : `:${name}`
-  return run.platform.derive(run.seed, kind + label)
-}
-
-function toHex(bytes: Uint8Array): string {
-  return Array.from(bytes, (byte) => byte.toString(16).padStart(2, '0')).join('')
-}
-
-/** A UUID of version 4 from given bytes. */
-function toUuid(bytes: Uint8Array): string {
-  const hex = toHex(bytes)
-  const variant = ((Number.parseInt(hex[16] ?? '0', 16) & 3) | 8).toString(16)
-  return `${hex.slice(0, 8)}-${hex.slice(8, 12)}-4${hex.slice(13, 16)}-${variant}${hex.slice(17, 20)}-${hex.slice(20, 32)}`
-}
-
-function toFraction(bytes: Uint8Array): number {
-  const view = new DataView(bytes.buffer, bytes.byteOffset)
-  return (view.getUint32(0) * 2 ** 21 + (view.getUint32(4) >>> 11)) / 2 ** 53
-}
-
 function tellProgress(
   run: RunState,
   { line, progressToken }: Scene,
   { progress, total, message }: { progress: number; total?: number; message?: string },
 ): void {
   // The wire wants it strictly growing; a replayed handler reports its past again, and nobody wants to hear it twice.
-  if (progressToken === undefined || run.turn.ended || !(progress > run.tally.progress)) return
+  if (progressToken === undefined || run.turn.ended() || !(progress > run.tally.progress)) return
   run.tally.progress = progress
   line.notify('notifications/progress', { progressToken, progress, total, message })
 }

@@ -23,7 +23,7 @@ export interface JournalRecord {
   reach(key: string): void
   /** A recorded effect that this run has not come to yet (R5). */
   unreachedEffect(): string | undefined
-  readonly size: number
+  size(): number
   toJournal(): Journal
 }
 
@@ -72,9 +72,7 @@ export function createRecord(journal: Journal): JournalRecord {
     },
     reach: (key) => void unreached.delete(key),
     unreachedEffect: () => unreached.values().next().value,
-    get size() {
-      return byKey.size
-    },
+    size: () => byKey.size,
     toJournal: () => ({
       ...journal,
       entries: entries.filter((entry) => entry !== undefined),

@@ -69,7 +69,7 @@ function assertName(key: unknown): asserts key is string {
 /** Takes a name for one use in this run (R4). False if the run has just been ended because of it. */
 export function takeName(run: RunState, key: string, kind: EntryKind, question?: string): boolean {
   assertName(key)
-  if (run.turn.ended) return false
+  if (run.turn.ended()) return false
   run.operations.push(question === undefined ? { kind, key } : { kind, key, question })
   const before = run.names.get(key)
   if (before !== undefined) {
@@ -93,7 +93,7 @@ export function takeName(run: RunState, key: string, kind: EntryKind, question?:
 
 /** Appends to the journal within its bound (R9), durably where there is a place for it, and hands over the index. */
 export function append(run: RunState, entry: Entry, then: (index: number) => void): void {
-  if (run.record.size >= run.limits.maxEntries) {
+  if (run.record.size() >= run.limits.maxEntries) {
     const detail = `The journal holds ${run.limits.maxEntries} entries; "${entry.key}" would be one more (limits.maxEntries).`
     return run.turn.refuse(new RondoError('LIMIT_ENTRIES', detail))
   }
@@ -107,7 +107,7 @@ export function append(run: RunState, entry: Entry, then: (index: number) => voi
   run
     .persist(entry)
     .then(() => {
-      if (!run.turn.ended) then(index)
+      if (!run.turn.ended()) then(index)
     }, failed)
     .finally(settled)
 }

@@ -45,9 +45,9 @@ export interface Turn {
   end(ending: Ending): void
   refuse(error: RondoError): void
   returned(value: unknown): void
-  readonly ended: boolean
+  ended(): boolean
   /** The time of the last thing that was handed over. */
-  readonly now: number
+  now(): number
   readonly ending: Promise<Ending>
 }
 
@@ -159,12 +159,8 @@ export function createTurn({ startedAt, idle, anchored, frozen, mayMove }: TurnO
       const detail = `The handler returned while "${left}" was still open. Await it, and everything else it starts.`
       end({ kind: 'refused', error: new RondoError('REPLAY_NOT_AWAITED', detail) })
     },
-    get ended() {
-      return ended !== undefined
-    },
-    get now() {
-      return now
-    },
+    ended: () => ended !== undefined,
+    now: () => now,
     ending,
   }
 }

@@ -48,7 +48,7 @@ function begin(run: RunState, kind: WorkEntryKind, key: string, fn: () => unknow
   run.tally.executed += 1
   const settled = run.turn.busy()
   const finish = (entry: WorkEntry | RondoError): void => {
-    if (!run.turn.ended) {
+    if (!run.turn.ended()) {
       if (entry instanceof RondoError) run.turn.refuse(entry)
       else append(run, entry, (index) => handOver(run, index, entry, settlers))
     }

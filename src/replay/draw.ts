@@ -1,0 +1,34 @@
+/**
+ * What looks random and is the same on every replay: derived from the flow's seed.
+ */
+
+import type { RunState } from './run-state.ts'
+
+/** The idempotency key of an effect. */
+export function effectKey(run: RunState, name: string): string {
+  return toHex(run.platform.derive(run.seed, `effect:${name}`)).slice(0, 32)
+}
+
+/** Bytes for the nth drawing of the flow, or for a named one. */
+function draw(run: RunState, kind: string, name: string | undefined): Uint8Array {
+  const label = name === undefined ? `#${run.tally.drawn++}` : `:${name}`
+  return run.platform.derive(run.seed, kind + label)
+}
+
+function toHex(bytes: Uint8Array): string {
+  return Array.from(bytes, (byte) => byte.toString(16).padStart(2, '0')).join('')
+}
+
+/** A UUID of version 4. */
+export function drawUuid(run: RunState, name: string | undefined): string {
+  const hex = toHex(draw(run, 'uuid', name))
+  const variant = ((Number.parseInt(hex[16] ?? '0', 16) & 3) | 8).toString(16)
+  return `${hex.slice(0, 8)}-${hex.slice(8, 12)}-4${hex.slice(13, 16)}-${variant}${hex.slice(17, 20)}-${hex.slice(20, 32)}`
+}
+
+/** A number in [0, 1). */
+export function drawFraction(run: RunState, name: string | undefined): number {
+  const bytes = draw(run, 'random', name)
+  const view = new DataView(bytes.buffer, bytes.byteOffset)
+  return (view.getUint32(0) * 2 ** 21 + (view.getUint32(4) >>> 11)) / 2 ** 53
+}
