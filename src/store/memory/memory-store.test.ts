@@ -5,6 +5,7 @@ describeStoreContract(
   {
     name: 'memory',
     limitSlack: 0,
+    processes: false,
     async create() {
       return { address: undefined, open: (now) => createMemoryStore({ now }), close: async () => {} }
     },

@@ -12,7 +12,12 @@ describePostgres('PostgreSQL', () => {
 
   // Creates that run at the same moment do not see each other: as many as there are connections.
   describeStoreContract(
-    { name: 'PostgreSQL', limitSlack: 10, create: async () => createPostgresDatabase(server) },
+    {
+      name: 'PostgreSQL',
+      limitSlack: 10,
+      processes: true,
+      create: async () => createPostgresDatabase(server),
+    },
     10,
   )
 })

@@ -6,6 +6,7 @@ import { describeModelContract } from './model-contract.ts'
 import { describeOnceContract } from './once-contract.ts'
 import { describeOperatorContract } from './operator-contract.ts'
 import { describeOwnerContract } from './owner-contract.ts'
+import { describeProcessContract } from './process-contract.ts'
 import { describeRaceContract } from './race-contract.ts'
 import type { StoreHarness } from './store-harness.ts'
 import { describeWorkerContract } from './worker-contract.ts'
@@ -18,4 +19,5 @@ export function describeStoreContract(harness: StoreHarness, modelRuns: number):
   describe(`${harness.name}: once and blobs`, () => describeOnceContract(harness))
   describe(`${harness.name}: model`, () => describeModelContract(harness, modelRuns))
   describe(`${harness.name}: engine`, () => describeEngineContract(harness))
+  if (harness.processes) describe(`${harness.name}: processes`, () => describeProcessContract(harness))
 }

@@ -1,0 +1,130 @@
+/** Workers that die, freeze or kill themselves, as real processes (E9, P16). */
+
+import { afterEach, beforeEach, describe, expect, it } from 'vitest'
+import { createLeaseEngine } from '../../../src/store/lease-engine.ts'
+import type { TaskEngine } from '../../../src/store/task-engine.ts'
+import { createTaskId } from '../../../src/store/task-id.ts'
+import { type StoreAudit, startAudit } from './store-audit.ts'
+import { alice, type Database, newTask, type StoreHarness, until } from './store-harness.ts'
+import type { Plan, WorkerOptions } from './worker-plan.ts'
+import { createDownstream, type Downstream, startWorker, type WorkerProcess } from './worker-process.ts'
+
+const LEASE = 700
+const sleep = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms))
+
+export function describeProcessContract(harness: StoreHarness): void {
+  let database: Database
+  let engine: TaskEngine
+  let audit: StoreAudit
+  let downstream: Downstream
+  let workers: WorkerProcess[]
+  beforeEach(async () => {
+    database = await harness.create()
+    if (database.address === undefined) throw new Error('processes need a database that they can reach')
+    const store = database.open()
+    await store.ready()
+    engine = createLeaseEngine(store)
+    audit = await startAudit(database.address)
+    downstream = createDownstream()
+    workers = []
+  })
+  afterEach(async () => {
+    for (const worker of workers) worker.signal('SIGKILL')
+    await Promise.all(workers.map(({ ended }) => ended))
+    await database.close()
+  })
+
+  const start = async (changes: Partial<WorkerOptions> = {}) => {
+    if (database.address === undefined) throw new Error('no address')
+    const options = {
+      address: database.address,
+      leaseMs: LEASE,
+      concurrency: 4,
+      maxFailures: 3,
+      fenced: true,
+    }
+    const worker = await startWorker({ ...options, ...changes }, downstream)
+    workers.push(worker)
+    return worker
+  }
+  const create = (plan: Plan) => {
+    const id = createTaskId()
+    const made = engine.create(newTask({ id, head: JSON.stringify(plan) }))
+    return { id, made }
+  }
+  const ended = (id: string) =>
+    until('the end of the task', async () => {
+      const view = await engine.get(id, alice)
+      return view?.status === 'completed' || view?.status === 'failed' ? view : undefined
+    })
+
+  /** A process that is frozen while it writes keeps a SQLite file locked: that is another test. */
+  const stopOutsideOfWrites = async (worker: WorkerProcess) => {
+    for (let tries = 0; tries < 20; tries++) {
+      worker.signal('SIGSTOP')
+      const probe = database.open()
+      const free = await Promise.race([probe.sweep(1).then(() => true), sleep(200).then(() => false)])
+      if (free) return
+      worker.signal('SIGCONT')
+    }
+    throw new Error('the worker was writing each time')
+  }
+
+  /** Freezes the first worker in the middle of a step until another has finished its task, then wakes it. */
+  const freeze = async (fenced: boolean) => {
+    const first = await start({ fenced })
+    const { id, made } = create({ steps: 3, stepMs: 100 })
+    const began = first.began(id, 1)
+    await made
+    await began
+    await until('the effect of the step', () => downstream.applied.has(`${id}/1`))
+    await stopOutsideOfWrites(first)
+    const second = await start({ fenced })
+    const view = await ended(id)
+    first.signal('SIGCONT')
+    // The frozen one goes on with its step, and has time to do harm: it can still be told to stop afterwards.
+    await first.stop()
+    await second.stop()
+    return { id, view, finding: await audit.read() }
+  }
+
+  it('E9 kill -9 in the middle of a step: another worker goes on from the journal', async () => {
+    const first = await start()
+    const { id, made } = create({ steps: 3, stepMs: 50 })
+    const began = first.began(id, 1)
+    await made
+    await began
+    first.signal('SIGKILL')
+    await first.ended
+    await start()
+    const view = await ended(id)
+    expect(view.status).toBe('completed')
+    expect(JSON.parse(view.result ?? '')).toEqual(
+      [0, 1, 2].map((step) => downstream.applied.get(`${id}/${step}`)),
+    )
+    expect(await audit.read()).toMatchObject({ stale: 0, rewritten: 0, entries: 3 })
+  })
+
+  describe('a frozen worker', () => {
+    it('E9 P16 is fenced: what it does after its lease has no effect', async () => {
+      const { id, view, finding } = await freeze(true)
+      expect(view.status).toBe('completed')
+      expect(finding.endings.get(id)).toBe(1)
+      expect(finding).toMatchObject({ stale: 0, rewritten: 0, entries: 3 })
+      expect(downstream.applied.size).toBe(3)
+    })
+
+    it('P16 would do harm if the store did not fence it', async () => {
+      const { id, finding } = await freeze(false)
+      expect(finding.stale + finding.rewritten + (finding.endings.get(id) ?? 0) - 1).toBeGreaterThan(0)
+    })
+  })
+
+  it('E9 a task that kills every process ends as failed, and the workers live on', async () => {
+    const { id, made } = create({ steps: 1, stepMs: 1, poison: true })
+    await made
+    for (let deaths = 0; deaths < 3; deaths++) await (await start()).ended
+    await start()
+    expect(await ended(id)).toMatchObject({ status: 'failed', error: undefined })
+  })
+}

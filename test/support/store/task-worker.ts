@@ -1,0 +1,94 @@
+/**
+ * A worker as a process of its own, to be killed and frozen by tests. Its effects are applied by the parent, which
+ * stands for a service that honours idempotency keys.
+ */
+
+import type { Clock } from '../../../src/store/clock.ts'
+import { systemClock } from '../../../src/store/clock.ts'
+import { createLeaseEngine } from '../../../src/store/lease-engine.ts'
+import { createPostgresStore } from '../../../src/store/postgres/postgres-store.ts'
+import { createSqliteStore } from '../../../src/store/sqlite/sqlite-store.ts'
+import type { Store } from '../../../src/store/store.ts'
+import type { RunTurn } from '../../../src/store/task-engine.ts'
+import { inputs, newTask, type StoreAddress } from './store-harness.ts'
+import { openUnfenced } from './unfenced-store.ts'
+import type { Entry, FromWorker, Plan, ToWorker, WorkerOptions } from './worker-plan.ts'
+
+const options = JSON.parse(process.argv[2] ?? '') as WorkerOptions
+const send = (message: FromWorker) => void process.send?.(message)
+const sleep = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms))
+
+/**
+ * A clock that does not notice when it was stopped, as in a virtual machine that was suspended: then only the store
+ * stands between a late worker and the task.
+ */
+function createBlindClock(): Clock {
+  let last = performance.now()
+  let time = 0
+  const elapsed = () => {
+    const now = performance.now()
+    time += Math.min(now - last, 200)
+    last = now
+    return time
+  }
+  return { ...systemClock, elapsed }
+}
+
+let calls = 0
+const waiting = new Map<number, (value: number) => void>()
+const apply = (key: string) =>
+  new Promise<number>((resolve) => {
+    const n = calls++
+    waiting.set(n, resolve)
+    send({ kind: 'apply', n, key })
+  })
+
+const run: RunTurn = async (turn) => {
+  const plan = JSON.parse(turn.task.head) as Plan
+  const values = turn.journal.map((entry) => (JSON.parse(entry) as Entry).value)
+  for (let step = values.length; step < plan.steps; step++) {
+    if (plan.askAt === step && !turn.answers.has('go')) return { kind: 'park', inputs: inputs('go') }
+    send({ kind: 'began', id: turn.task.id, step })
+    if (plan.poison) process.kill(process.pid, 'SIGKILL')
+    await sleep(plan.stepMs)
+    const value = await apply(`${turn.task.id}/${step}`)
+    await sleep(plan.stepMs)
+    const entry: Entry = { step, value, pid: process.pid }
+    await turn.record(JSON.stringify(entry))
+    values.push(value)
+  }
+  return { kind: 'complete', result: JSON.stringify(values) }
+}
+
+function open(address: StoreAddress): Store {
+  if (!options.fenced) return openUnfenced(address)
+  return address.kind === 'sqlite'
+    ? createSqliteStore(address)
+    : createPostgresStore({ ...address, retryMs: 20_000 })
+}
+
+const store = open(options.address)
+const { leaseMs, maxFailures, concurrency } = options
+const engine = createLeaseEngine(store, {
+  leaseMs,
+  maxFailures,
+  pollMs: 100,
+  maxOpenTasks: Number.POSITIVE_INFINITY,
+  worker: `pid:${process.pid}`,
+  clock: createBlindClock(),
+})
+
+process.on('message', async (message: ToWorker) => {
+  if (message.kind === 'applied') waiting.get(message.n)?.(message.value)
+  if (message.kind === 'stop') {
+    await serving.stop()
+    await store.close()
+    process.exit()
+  }
+  if (message.kind === 'create') {
+    await engine.create(newTask({ id: message.id, head: JSON.stringify(message.plan) }))
+    send({ kind: 'created', id: message.id })
+  }
+})
+const serving = await engine.serve(run, { concurrency })
+send({ kind: 'ready' })

@@ -1,0 +1,53 @@
+/**
+ * Stores whose fence has been taken out, to show that it is the fence which keeps late writes away: the same SQL with
+ * the one condition replaced by one that is always true, and with a journal that lets itself be overwritten.
+ */
+
+import pg from 'pg'
+import type { PgPool } from '../../../src/store/postgres/postgres-pool.ts'
+import { createPostgresStore } from '../../../src/store/postgres/postgres-store.ts'
+import { FENCE as POSTGRES_FENCE } from '../../../src/store/postgres/postgres-worker-tasks.ts'
+import { openDatabase } from '../../../src/store/sqlite/sqlite-schema.ts'
+import { createStoreOn } from '../../../src/store/sqlite/sqlite-store.ts'
+import { FENCE as SQLITE_FENCE } from '../../../src/store/sqlite/sqlite-worker-tasks.ts'
+import type { Store } from '../../../src/store/store.ts'
+import type { StoreAddress } from './store-harness.ts'
+
+export function openUnfenced(address: StoreAddress): Store {
+  return address.kind === 'sqlite' ? openSqlite(address.file) : openPostgres(address)
+}
+
+function weakenSqlite(sql: string): string {
+  return sql
+    .replaceAll(SQLITE_FENCE, 'id = ? AND ? >= 0 AND ? >= 0')
+    .replaceAll('INSERT INTO journal', 'INSERT OR REPLACE INTO journal')
+}
+
+function openSqlite(file: string): Store {
+  return createStoreOn(() => {
+    const connection = openDatabase(file)
+    return { ...connection, prepare: (sql) => connection.prepare(weakenSqlite(sql)) }
+  }, {})
+}
+
+function weakenPostgres(sql: string): string {
+  return sql
+    .replaceAll(POSTGRES_FENCE, 'id = $1 AND $2::integer >= 0 AND ($3::bigint IS NULL OR $3::bigint >= 0)')
+    .replaceAll('USING (id, epoch)', 'USING (id)')
+    .replaceAll("t.status = 'working' AND", '')
+    .replace(
+      /AS e \(entry, at\)\)\s+SELECT id FROM held/,
+      'AS e (entry, at) ON CONFLICT (task, seq) DO UPDATE SET entry = excluded.entry) SELECT id FROM held',
+    )
+}
+
+function openPostgres({ connectionString, schema }: StoreAddress & { kind: 'postgres' }): Store {
+  const pool = new pg.Pool({ connectionString, max: 5 })
+  const weak: PgPool = {
+    query: (text, values) => pool.query(weakenPostgres(text), values),
+    connect: () => pool.connect(),
+    end: () => pool.end(),
+    on: (event, listener) => pool.on(event, listener),
+  }
+  return createPostgresStore({ pool: weak, schema })
+}

@@ -1,0 +1,41 @@
+/** What a task of the crash tests does, and what its worker and the test say to each other. */
+
+import type { StoreAddress } from './store-harness.ts'
+
+/** The head of such a task, as JSON. */
+export interface Plan {
+  readonly steps: number
+  /** How long each step takes, before and after its effect. */
+  readonly stepMs: number
+  /** Before this step it asks a question. */
+  readonly askAt?: number
+  /** Kills its process with every attempt. */
+  readonly poison?: true
+}
+
+export interface WorkerOptions {
+  readonly address: StoreAddress
+  readonly leaseMs: number
+  readonly concurrency: number
+  readonly maxFailures: number
+  /** False: the store is weakened, so that it takes every write, whoever it comes from. */
+  readonly fenced: boolean
+}
+
+export type ToWorker =
+  | { readonly kind: 'applied'; readonly n: number; readonly value: number }
+  | { readonly kind: 'create'; readonly id: string; readonly plan: Plan }
+  | { readonly kind: 'stop' }
+
+export type FromWorker =
+  | { readonly kind: 'ready' }
+  | { readonly kind: 'apply'; readonly n: number; readonly key: string }
+  | { readonly kind: 'created'; readonly id: string }
+  | { readonly kind: 'began'; readonly id: string; readonly step: number }
+
+/** One entry of the journal. `pid` is who wrote it. */
+export interface Entry {
+  readonly step: number
+  readonly value: number
+  readonly pid: number
+}

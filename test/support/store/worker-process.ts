@@ -1,0 +1,89 @@
+/** Starts workers as processes, and stands for the service that their effects reach. */
+
+import { type ChildProcess, fork } from 'node:child_process'
+import { once } from 'node:events'
+import { fileURLToPath } from 'node:url'
+import type { FromWorker, Plan, ToWorker, WorkerOptions } from './worker-plan.ts'
+
+/** A service that honours idempotency keys: the first call with a key takes effect, later ones get its outcome. */
+export interface Downstream {
+  apply(key: string): number
+  /** What each key gave. */
+  readonly applied: ReadonlyMap<string, number>
+  readonly attempts: number
+}
+
+export function createDownstream(): Downstream {
+  const applied = new Map<string, number>()
+  let attempts = 0
+  return {
+    applied,
+    get attempts() {
+      return attempts
+    },
+    apply(key) {
+      attempts++
+      const value = applied.get(key) ?? applied.size + 1
+      applied.set(key, value)
+      return value
+    },
+  }
+}
+
+export interface WorkerProcess {
+  readonly pid: number
+  /** Resolves when the worker says that this step of this task has begun. */
+  began(id: string, step: number): Promise<void>
+  /** Resolves when the worker has created the task; rejects if it ends before it could say so. */
+  create(id: string, plan: Plan): Promise<void>
+  signal(name: 'SIGKILL' | 'SIGSTOP' | 'SIGCONT'): void
+  readonly ended: Promise<void>
+  stop(): Promise<void>
+}
+
+export async function startWorker(options: WorkerOptions, downstream: Downstream): Promise<WorkerProcess> {
+  const file = fileURLToPath(new URL('./task-worker.ts', import.meta.url))
+  const child = fork(file, [JSON.stringify(options)], {
+    execArgv: ['--import', 'tsx'],
+    stdio: ['ignore', 'inherit', 'inherit', 'ipc'],
+  })
+  const ended = once(child, 'exit').then(() => {})
+  const listeners = new Set<(message: FromWorker) => void>()
+  child.on('message', (message: FromWorker) => {
+    if (message.kind === 'apply')
+      tell(child, { kind: 'applied', n: message.n, value: downstream.apply(message.key) })
+    for (const listener of [...listeners]) listener(message)
+  })
+  const heard = (test: (message: FromWorker) => boolean): Promise<void> =>
+    new Promise((resolve, reject) => {
+      const listener = (message: FromWorker) => {
+        if (!test(message)) return
+        listeners.delete(listener)
+        resolve()
+      }
+      listeners.add(listener)
+      void ended.then(() => reject(new Error('the worker has ended')))
+    })
+  await heard(({ kind }) => kind === 'ready')
+  return {
+    pid: child.pid ?? 0,
+    ended,
+    began: (id, step) =>
+      heard((message) => message.kind === 'began' && message.id === id && message.step === step),
+    create(id, plan) {
+      const created = heard((message) => message.kind === 'created' && message.id === id)
+      tell(child, { kind: 'create', id, plan })
+      return created
+    },
+    signal: (name) => void child.kill(name),
+    async stop() {
+      tell(child, { kind: 'stop' })
+      await ended
+    },
+  }
+}
+
+/** A worker that was just killed cannot be told anything, and need not be. */
+function tell(child: ChildProcess, message: ToWorker): void {
+  if (child.connected) child.send(message, () => {})
+}
