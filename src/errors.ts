@@ -25,6 +25,13 @@ export const ERRORS = {
     open: true,
   },
   INPUT_REJECTED: { rpc: -32602, http: 200, sentence: 'The answers did not fit the question', open: true },
+  INPUT_FAILED: {
+    rpc: -32603,
+    http: 200,
+    sentence: 'The client answered a question with an error',
+    open: true,
+  },
+  INPUT_TIMEOUT: { rpc: -32603, http: 200, sentence: 'A question was not answered in time' },
 
   REPLAY_DIVERGED: {
     rpc: -32603,
@@ -59,6 +66,12 @@ export const ERRORS = {
     rpc: -32000,
     http: 429,
     sentence: 'Too many tasks are open. Finish or cancel one, then try again',
+  },
+  LIMIT_SESSIONS: { rpc: -32000, http: 503, sentence: 'Too many sessions are open. Try again later' },
+  LIMIT_PARKED: {
+    rpc: -32000,
+    http: 200,
+    sentence: 'Too many calls wait for an answer already. Answer one, or try again later',
   },
   LIMIT_BODY: { rpc: -32000, http: 413, sentence: 'The request body is too large' },
   LIMIT_JSON: {
@@ -101,6 +114,13 @@ export const ERRORS = {
     sentence: 'Method not allowed: this endpoint takes POST',
     open: true,
   },
+  PEER_NO_SESSION: {
+    rpc: -32000,
+    http: 400,
+    sentence: 'The Mcp-Session-Id header is missing: a client of this revision begins with initialize',
+  },
+  PEER_SESSION: { rpc: -32001, http: 404, sentence: 'Session not found. Begin again with initialize' },
+  PEER_EVENT: { rpc: -32000, http: 400, sentence: 'There is nothing to resume after this Last-Event-ID' },
   PEER_HOST: { rpc: -32000, http: 403, sentence: 'This Host is not allowed', open: true },
   PEER_ORIGIN: { rpc: -32000, http: 403, sentence: 'This Origin is not allowed', open: true },
   PEER_UNAUTHENTICATED: { rpc: -32000, http: 401, sentence: 'Authentication required' },
@@ -145,18 +165,22 @@ export interface RondoErrorOptions {
   data?: unknown
   /** What really happened; for the log, never sent. */
   cause?: unknown
+  /** What the caller may do instead, in one sentence; told where the refusal is a result that a model reads. */
+  instead?: string
 }
 
 /** A call cannot proceed. `code` is stable; `message` is for the author and the log. */
 export class RondoError extends Error {
   readonly code: ErrorCode
   readonly data: unknown
+  readonly instead: string | undefined
 
   constructor(code: ErrorCode, detail?: string, options: RondoErrorOptions = {}) {
     super(`[${code}] ${detail ?? ERRORS[code].sentence}`, { cause: options.cause })
     this.name = 'RondoError'
     this.code = code
     this.data = options.data
+    this.instead = options.instead
   }
 
   /** The JSON-RPC error code; 0 for an error that is never sent. */

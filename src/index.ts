@@ -15,10 +15,10 @@ export type { KeySource } from './seal/key-holder.ts'
 export { generateKey, type KeyRing, parseKeys } from './seal/key-ring.ts'
 export { keysFromEnv, keysFromFile, keysFromFunction } from './seal/key-source.ts'
 export type { Authenticate } from './serve/authenticate.ts'
+export type { Change, ChangeBus } from './serve/change-bus.ts'
 export { createServer, type Server } from './serve/create-server.ts'
 export type { Listening } from './serve/node.ts'
 export type { ServerOptions } from './serve/options.ts'
-export type { Change, ChangeBus } from './serve/service.ts'
 export type { Context, Outcome, Question, Schema } from './tool/context.ts'
 export type {
   PromptDefinition,

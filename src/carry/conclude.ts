@@ -2,8 +2,9 @@
  * How a call ends, whatever carries its journal: a result, the tool's own failure, or an error of the runtime.
  */
 
-import { RondoError, ToolError } from '../errors.ts'
+import { type ErrorCode, RondoError, ToolError } from '../errors.ts'
 import type { Reply } from '../protocol/reply.ts'
+import type { ClientCapabilities } from '../protocol/wire.ts'
 import type { RunReport } from '../replay/outcome.ts'
 import type { Target } from '../tool/target.ts'
 import { logFault, logRound, type Round } from './round.ts'
@@ -31,13 +32,21 @@ export function concludeThrew(round: Round, report: RunReport, error: unknown): 
   return toFailure(target, `${target.name} failed${detail}`)
 }
 
-/** The runtime refuses to go on. Answers that never fit end a tool call as its own failure. */
+/** What a model can act on: it reads these as a result of the tool. */
+const READ_AS_RESULT: ReadonlySet<ErrorCode> = new Set([
+  'INPUT_REJECTED',
+  'INPUT_FAILED',
+  'INPUT_TIMEOUT',
+  'LIMIT_PARKED',
+])
+
+/** The runtime refuses to go on. Answers that never come or never fit end a tool call as its own failure. */
 export function concludeRefused(round: Round, report: RunReport | undefined, error: RondoError): Reply {
   const { host, target } = round
   const authors = error.code.startsWith('REPLAY_')
   logRound(round, report, { outcome: 'refused', code: error.code })
   if (authors) logFault(round, error)
-  if (error.code === 'INPUT_REJECTED') return toFailure(target, error.sentence)
+  if (READ_AS_RESULT.has(error.code)) return toFailure(target, error.sentence)
   return authors && host.dev ? toFailure(target, error.message) : { kind: 'error', error }
 }
 
@@ -47,6 +56,19 @@ export function concludeArguments(round: Round, problem: string): Reply {
   logRound(round, undefined, { outcome: 'tool_error' })
   if (target.method !== 'tools/call') return { kind: 'error', error: new RondoError('PEER_PARAMS', problem) }
   return toFailure(target, `Invalid arguments for ${target.name}: ${problem}`)
+}
+
+/**
+ * A client of an earlier era cannot be asked. The error for that came later, so it is told as a result: what is
+ * missing, why, and what to send instead.
+ */
+export function concludeUnaskable(target: Target, error: RondoError, why?: string): Reply {
+  const { requiredCapabilities } = error.data as { requiredCapabilities: ClientCapabilities }
+  const missing = Object.entries(requiredCapabilities).map(([name, parts]) =>
+    [name, ...Object.keys(parts as object)].join('.'),
+  )
+  const sentences = [`${error.sentence}: ${missing.join(', ')}.`, why, error.instead]
+  return toFailure(target, sentences.filter((sentence) => sentence !== undefined).join(' '))
 }
 
 function toFailure(target: Target, message: string): Reply {

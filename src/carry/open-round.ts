@@ -36,7 +36,7 @@ export function bind(call: FlowCall, principal: Principal | undefined): Binding 
   return { principal: principalTag(principal), request: requestDigest(call.method, call.target, call.args) }
 }
 
-function firstRound({ platform, limits }: FlowHost): Beginning {
+export function firstRound({ platform, limits }: FlowHost): Beginning {
   const now = platform.now()
   return {
     flow: platform.randomId(),

@@ -98,7 +98,10 @@ function openQuestion(run: RunState, key: string, question: Question, digest: st
   if (missing) {
     const detail = `"${key}" needs a client capability that this request does not declare`
     return run.turn.refuse(
-      new RondoError('PEER_CAPABILITY', detail, { data: { requiredCapabilities: missing } }),
+      new RondoError('PEER_CAPABILITY', detail, {
+        data: { requiredCapabilities: missing },
+        instead: question.instead,
+      }),
     )
   }
   const problem = run.record.reask(key).problem

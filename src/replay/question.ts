@@ -16,6 +16,8 @@ export interface Question {
   readonly request: InputRequest
   /** May be answered by a client that was never shown it: an answer is then no more than an argument. */
   readonly unasked: boolean
+  /** What a client that cannot be asked may do instead, in one sentence. */
+  readonly instead?: string
   read(answer: unknown): Reading | Promise<Reading>
 }
 
@@ -43,7 +45,15 @@ function accepted(content: unknown): Reading {
   return { ok: true, value: { action: 'accept', content } satisfies Outcome<unknown> }
 }
 
-export function formQuestion({ message, schema, allowSecretLike }: FormQuestion): Question {
+/** Names the arguments that make a question unnecessary. */
+function insteadOf(orArgument: FormQuestion['orArgument']): string | undefined {
+  if (orArgument === undefined) return undefined
+  const names = (typeof orArgument === 'string' ? [orArgument] : orArgument).map((name) => `"${name}"`)
+  const plural = names.length > 1 ? 's' : ''
+  return `Call again with the argument${plural} ${names.join(', ')} to avoid the question.`
+}
+
+export function formQuestion({ message, schema, allowSecretLike, orArgument }: FormQuestion): Question {
   const form = compileForm(schema, { allowSecretLike })
   const readContent = async (pending: ReturnType<typeof form.validate>): Promise<Reading> => {
     const result = await pending
@@ -52,6 +62,7 @@ export function formQuestion({ message, schema, allowSecretLike }: FormQuestion)
   return {
     kind: 'form',
     unasked: true,
+    instead: insteadOf(orArgument),
     request: { method: 'elicitation/create', params: { mode: 'form', message, requestedSchema: form.json } },
     read: (answer) =>
       readElicit(answer, (content) => {

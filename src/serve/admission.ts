@@ -19,17 +19,27 @@ export function createAdmission(
   service: { readonly draining: boolean },
   options: AdmissionOptions,
   listenHost?: string,
+  sessions = false,
 ): Admission {
   const allowed = createAllowList(options, listenHost)
   const wait = { 'Retry-After': String(options.retryAfterSeconds ?? 1) }
   return (method, headers) => {
     if (!allowed.host(headers('host') ?? headers(':authority'))) return refusal(new RondoError('PEER_HOST'))
     if (!allowed.origin(headers('origin'))) return refusal(new RondoError('PEER_ORIGIN'))
-    if (method !== 'POST') return refusal(new RondoError('PEER_HTTP_METHOD'), null, { Allow: 'POST' })
-    if (service.draining) return refusal(new RondoError('SERVER_DRAINING'), null, wait)
+    if (method !== 'POST' && !(sessions && isOfSession(method, headers))) {
+      return refusal(new RondoError('PEER_HTTP_METHOD'), null, { Allow: 'POST' })
+    }
+    if (method !== 'POST') return undefined
+    // Answers to questions that are open still come in; new calls of a session are refused one by one.
+    if (service.draining && !(sessions && headers('mcp-session-id')))
+      return refusal(new RondoError('SERVER_DRAINING'), null, wait)
     if (!isJson(headers('content-type'))) return refusal(new RondoError('PEER_MEDIA_TYPE'))
     return undefined
   }
+}
+
+function isOfSession(method: string | undefined, headers: HeaderReader): boolean {
+  return (method === 'GET' || method === 'DELETE') && headers('mcp-session-id') !== undefined
 }
 
 const JSON_TYPE = /^application\/json[ \t]*(?:;[ \t]*charset="?utf-?8"?[ \t]*)?;?$/i

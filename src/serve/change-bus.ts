@@ -3,7 +3,17 @@
  * change is told hears it no more.
  */
 
-import type { Change, ChangeBus } from './service.ts'
+export type Change =
+  | { readonly kind: 'tools' }
+  | { readonly kind: 'prompts' }
+  | { readonly kind: 'resources' }
+  | { readonly kind: 'resource'; readonly uri: string }
+
+/** Carries list changes to open subscriptions. Instances that share one tell each other's subscribers too. */
+export interface ChangeBus {
+  publish(change: Change): void
+  subscribe(listener: (change: Change) => void): () => void
+}
 
 export function createChangeBus(onError: (error: unknown) => void = () => {}): ChangeBus {
   const listeners = new Set<(change: Change) => void>()

@@ -6,12 +6,13 @@ import type { Listing } from '../protocol/call.ts'
 import { createRegistry, type Registry } from '../tool/registry.ts'
 import { createChangeBus } from './change-bus.ts'
 import { createHost, type OpenHost } from './create-host.ts'
+import { createOlder } from './create-older.ts'
 import { createService, type OpenService } from './create-service.ts'
 import { createFetchHandler, type FetchHandler } from './fetch.ts'
 import { createExchange } from './http.ts'
 import { type Listening, type ListenOptions, listen } from './node.ts'
 import { createNodeHandler, type NodeHandler, type NodeHandlerOptions } from './node-handler.ts'
-import { assertIdentity, type ServerOptions } from './options.ts'
+import { assertIdentity, resolveEras, type ServerOptions } from './options.ts'
 import { type StdioOptions, serveStdio } from './stdio.ts'
 import { createTaskWork } from './task-work.ts'
 
@@ -45,14 +46,15 @@ export interface Server {
 function toService(options: ServerOptions, host: OpenHost, registry: Registry): OpenService {
   const { name, version, title, instructions, pageSize = 1000 } = options
   const scope = options.authenticate ? 'private' : 'public'
+  const serverInfo = title === undefined ? { name, version } : { name, title, version }
+  const changes = options.changes ?? createChangeBus()
+  const eras = resolveEras(options.eras)
+  const shared = { host, registry, serverInfo, instructions, pageSize, changes }
   return createService({
-    host,
-    registry,
-    serverInfo: title === undefined ? { name, version } : { name, title, version },
-    instructions,
-    pageSize,
+    ...shared,
     listCache: options.listCache ?? { ttlMs: 60_000, scope },
-    changes: options.changes ?? createChangeBus(),
+    versions: eras.filter((era) => era === '2026-07-28'),
+    older: createOlder({ ...shared, eras, sessions: options.sessions || {} }),
     drain: host.drain,
   })
 }
@@ -101,9 +103,11 @@ export function createServer(options: ServerOptions): Server {
     ...options,
     onError: (error: unknown) => host.log({ event: 'warning', message: String(error) }),
   }
-  const exchange = createExchange(service, http)
+  const { sessions } = options
+  const exchange = createExchange(service, { ...http, stateless: sessions === false })
+  const fetchExchange = createExchange(service, { ...http, stateless: !sessions })
   const work = createTaskWork(host, registry, options)
-  const fetch = createFetchHandler(exchange, options)
+  const fetch = createFetchHandler(fetchExchange, options)
   const open = new Set<Listening>()
 
   return {
@@ -119,7 +123,8 @@ export function createServer(options: ServerOptions): Server {
     },
     async listen(listenOptions) {
       await host.keys.ready()
-      const listening = await listen(service, { ...http, port: portOf(process.env.PORT), ...listenOptions })
+      const given = { ...http, port: portOf(process.env.PORT), ...listenOptions }
+      const listening = await listen(service, { ...given, stateless: sessions === false })
       open.add(listening)
       work.start()
       return listening
@@ -133,7 +138,7 @@ export function createServer(options: ServerOptions): Server {
     async close() {
       service.drain()
       await Promise.all(Array.from(open, (listening) => listening.close()))
-      exchange.endSubscriptions()
+      await Promise.all([exchange.endStreams(), fetchExchange.endStreams()])
       await work.stop()
       host.close()
     },

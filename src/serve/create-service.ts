@@ -6,16 +6,17 @@ import type { FlowHost } from '../carry/flow-host.ts'
 import { answerTask, watchTasks } from '../carry/task-call.ts'
 import { runRound } from '../carry/token.ts'
 import { RondoError } from '../errors.ts'
-import type { CompleteCall, FlowCall, Line, Listing, Principal, TaskCall } from '../protocol/call.ts'
+import type { FlowCall, Line, Listing, Principal, TaskCall } from '../protocol/call.ts'
 import type { Reply } from '../protocol/reply.ts'
 import { SERVER_INFO } from '../protocol/rev-2026-07-28/meta-key.ts'
 import { TASKS_EXTENSION } from '../protocol/task.ts'
-import { type Catalog, createCatalog } from '../tool/catalog.ts'
+import { createCatalog } from '../tool/catalog.ts'
 import type { CacheHint } from '../tool/definition.ts'
 import type { Registry } from '../tool/registry.ts'
-import type { ChangeBus, Service } from './service.ts'
-
-const SUPPORTED_VERSIONS: readonly string[] = ['2026-07-28']
+import { answerComplete, answerList, toErrorReply, unknownTarget } from './answer-call.ts'
+import type { ChangeBus } from './change-bus.ts'
+import type { Service } from './service.ts'
+import type { Older } from './session/older.ts'
 
 export interface ServiceOptions {
   readonly host: FlowHost
@@ -25,6 +26,10 @@ export interface ServiceOptions {
   readonly pageSize: number
   readonly listCache: CacheHint
   readonly changes: ChangeBus
+  /** Versions of the new era that are served. */
+  readonly versions: readonly string[]
+  /** Serves clients of earlier eras, unless these are closed. */
+  readonly older?: Older
   drain(): void
 }
 
@@ -33,17 +38,18 @@ export interface OpenService extends Service {
   changed(listing: Listing): void
 }
 
-const MAX_COMPLETIONS = 100
-
 export function createService(options: ServiceOptions): OpenService {
   const { host, registry, serverInfo, changes, pageSize, listCache } = options
   const meta = { [SERVER_INFO]: serverInfo }
-  const catalog = createCatalog(registry, { pageSize, cache: listCache, meta })
+  const { ttlMs, scope: cacheScope } = listCache
+  const stamp = { resultType: 'complete', ttlMs, cacheScope, _meta: meta }
+  const catalog = createCatalog(registry, { pageSize, stamp })
   let discovery: string | undefined
 
   return {
     serverInfo,
-    supportedVersions: SUPPORTED_VERSIONS,
+    supportedVersions: options.versions,
+    older: options.older,
     changes,
     changeKinds: ['tools', 'prompts', 'resources', 'resource'],
     get draining() {
@@ -70,6 +76,7 @@ export function createService(options: ServiceOptions): OpenService {
     },
     changed(listing) {
       catalog.forget(listing)
+      options.older?.changed(listing)
       discovery = undefined
       changes.publish({ kind: listing === 'templates' ? 'resources' : listing })
     },
@@ -84,11 +91,11 @@ async function answerFlow(
   line: Line,
 ): Promise<Reply> {
   const target = registry.find(call.method, call.target)
-  if (!target) return { kind: 'error', error: unknownTarget(call) }
+  if (!target) return unknownTarget(call)
   try {
     return await runRound(host, target, call, principal, line)
   } catch (error) {
-    return { kind: 'error', error: toRondoError(error) }
+    return toErrorReply(error)
   }
 }
 
@@ -101,48 +108,18 @@ async function answerTaskCall(
   try {
     return await answerTask(host, host.tasks, call, principal)
   } catch (error) {
-    return { kind: 'error', error: toRondoError(error) }
-  }
-}
-
-function unknownTarget({ method, target }: FlowCall): RondoError {
-  if (method === 'resources/read')
-    return new RondoError('PEER_RESOURCE', undefined, { data: { uri: target } })
-  return new RondoError('PEER_PARAMS', `Unknown ${method === 'tools/call' ? 'tool' : 'prompt'}: ${target}`)
-}
-
-function toRondoError(error: unknown): RondoError {
-  return error instanceof RondoError ? error : new RondoError('SERVER_INTERNAL', undefined, { cause: error })
-}
-
-function answerList(catalog: Catalog, listing: Listing, cursor: string | undefined): Reply {
-  try {
-    return { kind: 'serialized', json: catalog.page(listing, cursor) }
-  } catch (error) {
-    return { kind: 'error', error: toRondoError(error) }
-  }
-}
-
-async function answerComplete(registry: Registry, { ref, argument, context }: CompleteCall): Promise<Reply> {
-  const completer = registry.completer(ref, argument.name)
-  try {
-    const found = completer ? await completer(argument.value, context) : []
-    const values = found.slice(0, MAX_COMPLETIONS)
-    const completion = { values, total: found.length, hasMore: found.length > values.length }
-    return { kind: 'complete', result: { completion } }
-  } catch (error) {
-    return { kind: 'error', error: toRondoError(error) }
+    return toErrorReply(error)
   }
 }
 
 function describe(
-  { host: { tasks }, registry, instructions, listCache }: ServiceOptions,
+  { host: { tasks }, registry, instructions, listCache, versions }: ServiceOptions,
   meta: object,
 ): string {
   const has = (listing: Listing): boolean => registry.rows(listing).length > 0
   return JSON.stringify({
     resultType: 'complete',
-    supportedVersions: SUPPORTED_VERSIONS,
+    supportedVersions: versions,
     capabilities: {
       tools: has('tools') ? { listChanged: true } : undefined,
       prompts: has('prompts') ? { listChanged: true } : undefined,

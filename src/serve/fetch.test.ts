@@ -194,7 +194,7 @@ describe('subscriptions over fetch', () => {
     expect(messagesOf(await next())[0]?.method).toBe('notifications/tools/list_changed')
     ticks[0]?.()
     expect(await next()).toMatch(/^:.*\n\n$/)
-    exchange.endSubscriptions()
+    await exchange.endStreams()
     expect(messagesOf(await next())[0]).toMatchObject({ id: 'sub', result: { resultType: 'complete' } })
     expect((await reader.read()).done).toBe(true)
     expect(stopped).toBeGreaterThan(0)

@@ -27,6 +27,11 @@ export function createFetchHandler(exchange: Exchange, options: FetchOptions = {
     if (refused !== undefined) return toResponse(refused)
     const who = await exchange.identify?.({ headers, method, url })
     if (who?.kind === 'refused') return toResponse(who.answer)
+    if (method !== 'POST') {
+      return new Promise((resolve) => {
+        exchange.serveBare(method, headers, who?.principal, new FetchOutlet(signal, resolve))
+      })
+    }
     const body = await readBody(request, limit)
     if (body.kind === 'too-large') return toResponse(refusal(new RondoError('LIMIT_BODY')))
     if (body.kind === 'broken') return toResponse(refusal(new RondoError('PEER_PARSE', body.detail)))

@@ -80,6 +80,6 @@ export function openStream(outlet: Outlet, options: StreamOptions): () => void {
   }
 }
 
-function readsStreams(accept: string | undefined): boolean {
+export function readsStreams(accept: string | undefined): boolean {
   return accept === undefined || accept.includes('text/event-stream') || accept.includes('*/*')
 }

@@ -1,5 +1,6 @@
 /**
- * One HTTP exchange of 2026-07-28, free of any runtime: `node.ts` and `fetch.ts` bring the bytes.
+ * One HTTP exchange, free of any runtime: `node.ts` and `fetch.ts` bring the bytes. What is of 2026-07-28 is served
+ * here, what is of an earlier era in `session/`.
  *
  * The entrance calls `admit` before it reads a body, asks `identify` where there is one, collects the body and calls
  * `serve`, which answers through the outlet: JSON where nothing streams, events where something does.
@@ -12,12 +13,15 @@ import { type Admission, type AdmissionOptions, createAdmission } from './admiss
 import { type Authenticate, type AuthRequest, type Identified, identify } from './authenticate.ts'
 import { type Every, every } from './every.ts'
 import { type HttpAnswer, refusal } from './http-answer.ts'
-import { serveCall } from './http-call.ts'
+import { type CallContext, serveCall } from './http-call.ts'
 import { serveListen } from './http-listen.ts'
 import { createInFlight } from './in-flight.ts'
-import { readMessage, readParsed } from './message.ts'
+import { type IsOlder, type OlderMessage, readMessage, readParsed } from './message.ts'
 import type { Outlet } from './outlet.ts'
 import type { Service } from './service.ts'
+import { createOlderTest } from './session/era.ts'
+import type { Older } from './session/older.ts'
+import { createSessionExchange, type SessionExchange } from './session/session-exchange.ts'
 import { createSubscriptions } from './subscription.ts'
 
 export interface HttpOptions extends AdmissionOptions {
@@ -33,6 +37,8 @@ export interface HttpOptions extends AdmissionOptions {
   onError?: (error: unknown) => void
   /** The timer of the signs of life. */
   every?: Every
+  /** Clients of earlier eras get no session. */
+  stateless?: boolean
 }
 
 export interface Exchange {
@@ -42,12 +48,15 @@ export interface Exchange {
   serve(text: string, headers: HeaderReader, principal: Principal | undefined, outlet: Outlet): void
   /** The same for a body that somebody else has parsed. */
   serveParsed(body: unknown, headers: HeaderReader, principal: Principal | undefined, outlet: Outlet): void
+  /** A request of an earlier era without a body: GET, DELETE. */
+  serveBare(method: string, headers: HeaderReader, principal: Principal | undefined, outlet: Outlet): void
   readonly draining: boolean
   /** From now on new requests are refused. */
   drain(): void
   /** Resolves when no call is in flight. Subscriptions do not count. */
   idle(): Promise<void>
-  endSubscriptions(): void
+  /** Ends subscriptions and sessions. */
+  endStreams(): Promise<void>
 }
 
 const ACCEPTED: HttpAnswer = { status: 202, headers: {}, body: '' }
@@ -63,28 +72,54 @@ export function createExchange(service: Service, options: HttpOptions = {}, list
     maxBacklog: options.maxBacklogBytes ?? 1_048_576,
   }
   const context = { service, inFlight, stream, onError }
+  const older = service.older && openOlder(service.older, options.stateless === true, context)
 
-  function dispatch(decoded: Decoded, headers: HeaderReader, who: Principal | undefined, out: Outlet): void {
-    if (decoded.kind === 'refused') out.send(refusal(decoded.error, decoded.id))
+  function dispatch(
+    decoded: Decoded | OlderMessage,
+    headers: HeaderReader,
+    who: Principal | undefined,
+    out: Outlet,
+  ): void {
+    if (decoded.kind === 'older') older?.exchange.post(decoded.message, headers, who, out)
+    else if (decoded.kind === 'refused') out.send(refusal(decoded.error, decoded.id))
     else if (decoded.kind === 'notification') out.send(ACCEPTED)
     else if (decoded.call.kind === 'listen') serveListen(decoded.call, who, out, subscriptions, stream)
     else serveCall(decoded.call, who, headers, out, context)
   }
 
   return {
-    admit: createAdmission(service, options, listenHost),
+    admit: createAdmission(service, options, listenHost, older !== undefined && !options.stateless),
     identify: authenticate && ((request) => identify(authenticate, request, onError)),
     serve(text, headers, principal, outlet) {
-      dispatch(readMessage(text, headers, service), headers, principal, outlet)
+      dispatch(readMessage(text, headers, service, older?.isOlder), headers, principal, outlet)
     },
     serveParsed(body, headers, principal, outlet) {
-      dispatch(readParsed(body, headers, service), headers, principal, outlet)
+      dispatch(readParsed(body, headers, service, older?.isOlder), headers, principal, outlet)
+    },
+    serveBare(method, headers, principal, outlet) {
+      older?.exchange.bare(method, headers, principal, outlet)
     },
     get draining() {
       return service.draining
     },
     drain: () => service.drain(),
     idle: () => inFlight.idle(),
-    endSubscriptions: () => subscriptions.endAll(),
+    async endStreams() {
+      subscriptions.endAll()
+      await service.older?.sessions.endAll()
+    },
   }
+}
+
+function openOlder(
+  older: Older,
+  stateless: boolean,
+  context: CallContext,
+): { readonly isOlder: IsOlder; readonly exchange: SessionExchange } {
+  const isOlder = createOlderTest({
+    modern: context.service.supportedVersions,
+    older: older.versions,
+    unnamed: stateless,
+  })
+  return { isOlder, exchange: createSessionExchange({ ...context, older, sessions: !stateless }) }
 }

@@ -9,9 +9,25 @@ import { type Decoded, decode } from '../protocol/rev-2026-07-28/decode.ts'
 import type { HeaderReader } from '../protocol/rev-2026-07-28/headers.ts'
 import type { Service } from './service.ts'
 
-export function readMessage(text: string, headers: HeaderReader | undefined, service: Service): Decoded {
+/** A message of an earlier era, parsed and not yet decoded. */
+export interface OlderMessage {
+  readonly kind: 'older'
+  readonly message: unknown
+}
+
+export type IsOlder = (message: unknown, headers: HeaderReader | undefined) => boolean
+
+export function readMessage(
+  text: string,
+  headers: HeaderReader | undefined,
+  service: Service,
+  isOlder?: IsOlder,
+): Decoded | OlderMessage {
   const parsed = parseGuarded(text)
-  if (parsed.kind === 'ok') return decode(parsed.value, headers, service)
+  if (parsed.kind === 'ok') {
+    const { value } = parsed
+    return isOlder?.(value, headers) ? { kind: 'older', message: value } : decode(value, headers, service)
+  }
   return { kind: 'refused', id: null, error: new RondoError(codeOf(parsed.reason), parsed.detail) }
 }
 
@@ -19,7 +35,12 @@ export function readMessage(text: string, headers: HeaderReader | undefined, ser
  * A body that somebody else has parsed already. It goes through the guard like any other; only keys that were there
  * twice cannot be seen any more.
  */
-export function readParsed(body: unknown, headers: HeaderReader | undefined, service: Service): Decoded {
+export function readParsed(
+  body: unknown,
+  headers: HeaderReader | undefined,
+  service: Service,
+  isOlder?: IsOlder,
+): Decoded | OlderMessage {
   let text: string | undefined
   try {
     text = JSON.stringify(body)
@@ -27,7 +48,7 @@ export function readParsed(body: unknown, headers: HeaderReader | undefined, ser
     const cause = new RondoError('LIMIT_JSON', undefined, { cause: error })
     return { kind: 'refused', id: null, error: cause }
   }
-  return readMessage(text ?? '', headers, service)
+  return readMessage(text ?? '', headers, service, isOlder)
 }
 
 function codeOf(reason: string): 'PEER_PARSE' | 'PEER_REQUEST' | 'LIMIT_JSON' {

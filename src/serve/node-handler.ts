@@ -57,6 +57,7 @@ function receive(
   principal: Principal | undefined,
   outlet: NodeOutlet,
 ): void {
+  if (req.method !== 'POST') return exchange.serveBare(req.method ?? '', headers, principal, outlet)
   const { body } = req
   const onBody = (collected: Body): void => {
     if (collected.kind === 'text') exchange.serve(collected.text, headers, principal, outlet)

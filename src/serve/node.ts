@@ -53,7 +53,7 @@ export async function listen(service: Service, options: ListenOptions = {}): Pro
     begin: () => exchange.drain(),
     idle: () => exchange.idle(),
     async finish() {
-      exchange.endSubscriptions()
+      await exchange.endStreams()
       await closed(server)
     },
     graceMs: options.graceMs,

@@ -10,11 +10,12 @@ import { STATE_LIMITS } from '../seal/state.ts'
 import type { OnEngineEvent } from '../store/engine-event.ts'
 import type { Store } from '../store/store.ts'
 import type { CacheHint } from '../tool/definition.ts'
+import type { ChangeBus } from './change-bus.ts'
 import type { FetchOptions } from './fetch.ts'
 import type { HttpOptions } from './http.ts'
-import type { ChangeBus } from './service.ts'
+import type { SessionOptions } from './session/options.ts'
 
-export interface ServerOptions extends Omit<HttpOptions, 'onError' | 'every'>, FetchOptions {
+export interface ServerOptions extends Omit<HttpOptions, 'onError' | 'every' | 'stateless'>, FetchOptions {
   /** The server's name; what clients show and, unless `audience` says otherwise, what states are sealed for. */
   name: string
   version: string
@@ -42,6 +43,16 @@ export interface ServerOptions extends Omit<HttpOptions, 'onError' | 'every'>, F
   pageSize?: number
   /** How long clients may keep lists. Default: a minute; `public` unless callers are authenticated. */
   listCache?: CacheHint
+  /**
+   * Which clients are served: those of 2026-07-28, those of 2025-11-25 and older, those of the draft in between.
+   * Default: all of them.
+   */
+  eras?: readonly Era[]
+  /**
+   * Sessions of clients up to 2025-11-25. `false`: they get none and cannot be asked. `server.fetch` has sessions only
+   * where this is given: the platforms it is for share no memory between requests.
+   */
+  sessions?: SessionOptions | false
   /** Carries list changes between instances. Default: within this process. */
   changes?: ChangeBus
   tasks?: TaskOptions
@@ -66,6 +77,19 @@ export interface TaskOptions {
   onEvent?: OnEngineEvent
   /** How long a task stays with a worker that gives no sign of life. Default: 15 s. */
   leaseMs?: number
+}
+
+export type Era = '2026-07-28' | '2025-11-25' | 'DRAFT-2026-v1'
+
+const ERAS: readonly Era[] = ['2026-07-28', '2025-11-25', 'DRAFT-2026-v1']
+
+/** The eras that are open. Refuses an empty list and a name that is none. */
+export function resolveEras(given: readonly Era[] = ERAS): readonly Era[] {
+  const unknown = given.find((era) => !ERAS.includes(era))
+  if (unknown !== undefined || given.length === 0) {
+    throw new TypeError(`eras is a list of ${ERAS.join(', ')}; got ${JSON.stringify(given)}.`)
+  }
+  return given
 }
 
 const MINUTE = 60_000

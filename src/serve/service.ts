@@ -7,12 +7,8 @@ import type { Call, Line, ListenCall, Principal } from '../protocol/call.ts'
 import type { ParamHeader } from '../protocol/param-header.ts'
 import type { Reply } from '../protocol/reply.ts'
 import type { TaskState } from '../protocol/task.ts'
-
-export type Change =
-  | { readonly kind: 'tools' }
-  | { readonly kind: 'prompts' }
-  | { readonly kind: 'resources' }
-  | { readonly kind: 'resource'; readonly uri: string }
+import type { Change, ChangeBus } from './change-bus.ts'
+import type { Older } from './session/older.ts'
 
 /** Tells of tasks as they change; gives what ends it. */
 export type WatchTasks = (
@@ -20,12 +16,6 @@ export type WatchTasks = (
   principal: Principal | undefined,
   listener: (task: TaskState) => void,
 ) => Promise<() => void>
-
-/** Carries list changes to open subscriptions. Instances that share one tell each other's subscribers too. */
-export interface ChangeBus {
-  publish(change: Change): void
-  subscribe(listener: (change: Change) => void): () => void
-}
 
 export interface Service {
   readonly serverInfo: { readonly name: string; readonly version: string; readonly title?: string }
@@ -39,6 +29,8 @@ export interface Service {
     principal: Principal | undefined,
     line: Line,
   ): Reply | Promise<Reply>
+  /** Serves clients of earlier eras. Absent where these are closed. */
+  readonly older?: Older
   paramHeaders(tool: string): readonly ParamHeader[]
   /** There is a store for tasks. */
   readonly tasks?: boolean

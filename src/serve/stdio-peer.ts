@@ -10,6 +10,7 @@ import { createInFlight } from './in-flight.ts'
 import type { InputLine } from './line-reader.ts'
 import { readMessage } from './message.ts'
 import type { Service } from './service.ts'
+import { SessionPeer } from './session/session-peer.ts'
 import { settle } from './settle.ts'
 import { StdioLine, type StdioOutput } from './stdio-line.ts'
 import { createSubscriptions, type Subscriptions } from './subscription.ts'
@@ -28,12 +29,17 @@ export class StdioPeer {
   readonly #inFlight = createInFlight()
   /** What ends each open request when the client cancels it. */
   readonly #open = new Map<RequestId, () => void>()
+  /** The client as one of an earlier era, if it turns out to be one. */
+  readonly #older: SessionPeer | undefined
 
   constructor(service: Service, output: StdioOutput, options: StdioPeerOptions) {
     this.#service = service
     this.#output = output
     this.#options = options
     this.#subscriptions = createSubscriptions(service, options.maxSubscriptions)
+    const { older } = service
+    const inFlight = this.#inFlight
+    this.#older = older && new SessionPeer({ ...options, older, output, inFlight, service })
   }
 
   receive(input: InputLine): void {
@@ -55,11 +61,19 @@ export class StdioPeer {
   /** The client has gone: nothing that is open will be read. */
   cancelAll(): void {
     for (const cancel of [...this.#open.values()]) cancel()
+    this.#older?.end()
+  }
+
+  /** Nobody will answer a question any more. */
+  refuseWaiting(): void {
+    this.#older?.refuseWaiting()
   }
 
   #read(text: string): void {
-    const decoded = readMessage(text, undefined, this.#service)
-    if (decoded.kind === 'refused') this.#refuse(decoded.id, decoded.error)
+    const older = this.#older
+    const decoded = readMessage(text, undefined, this.#service, older && ((message) => older.takes(message)))
+    if (decoded.kind === 'older') older?.receive(decoded.message)
+    else if (decoded.kind === 'refused') this.#refuse(decoded.id, decoded.error)
     else if (decoded.kind === 'call') this.#begin(decoded.call)
     else if (decoded.method === 'notifications/cancelled') {
       this.#open.get(decoded.params.requestId as RequestId)?.()

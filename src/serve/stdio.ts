@@ -71,6 +71,7 @@ export function serveStdio(service: Service, options: StdioOptions = {}): StdioS
     forget()
     // The last line may lack its end.
     read(Buffer.from('\n'))
+    peer.refuseWaiting()
     atMost(peer.idle(), graceMs).then(end)
     if (input === process.stdin) done.then(endProcess)
   }

@@ -12,7 +12,8 @@ import { encodeNotification, encodeReply } from '../protocol/rev-2026-07-28/enco
 import { SUBSCRIPTION_ID } from '../protocol/rev-2026-07-28/meta-key.ts'
 import { toTaskResult } from '../protocol/rev-2026-07-28/task-result.ts'
 import type { TaskState } from '../protocol/task.ts'
-import type { Change, Service } from './service.ts'
+import type { Change } from './change-bus.ts'
+import type { Service } from './service.ts'
 
 /** Where the messages of one subscription go. */
 interface SubscriptionSink {

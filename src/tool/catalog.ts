@@ -4,7 +4,6 @@
 
 import { RondoError } from '../errors.ts'
 import type { Listing } from '../protocol/call.ts'
-import type { CacheHint } from './definition.ts'
 import type { Registry } from './registry.ts'
 
 const FIELD: Readonly<Record<Listing, string>> = {
@@ -23,12 +22,14 @@ export interface Catalog {
 
 export interface CatalogOptions {
   readonly pageSize: number
-  readonly cache: CacheHint
-  /** `_meta` of every page. */
-  readonly meta: Readonly<Record<string, unknown>>
+  /** What a revision wants on every page. */
+  readonly stamp: Readonly<Record<string, unknown>>
 }
 
-export function createCatalog(registry: Registry, { pageSize, cache, meta }: CatalogOptions): Catalog {
+export function createCatalog(
+  registry: Pick<Registry, 'rows'>,
+  { pageSize, stamp }: CatalogOptions,
+): Catalog {
   const pages = new Map<Listing, string[]>()
 
   const build = (listing: Listing): string[] => {
@@ -36,12 +37,9 @@ export function createCatalog(registry: Registry, { pageSize, cache, meta }: Cat
     const count = Math.max(1, Math.ceil(rows.length / pageSize))
     return Array.from({ length: count }, (_, i) =>
       JSON.stringify({
-        resultType: 'complete',
+        ...stamp,
         [FIELD[listing]]: rows.slice(i * pageSize, (i + 1) * pageSize),
         nextCursor: i + 1 < count ? `p${i + 1}` : undefined,
-        ttlMs: cache.ttlMs,
-        cacheScope: cache.scope,
-        _meta: meta,
       }),
     )
   }

@@ -34,6 +34,8 @@ export interface Question<S extends Schema = Schema> {
   schema: S
   /** Why a field that looks like a secret is none. Without it such a field is refused. */
   allowSecretLike?: string
+  /** The arguments that make this question unnecessary: what a client that cannot be asked is told to send instead. */
+  orArgument?: string | readonly string[]
 }
 
 export type Outcome<T> =

@@ -1,0 +1,22 @@
+import { createServer, type ServerOptions } from 'rondo'
+import { z } from 'zod'
+
+export function provider(options?: Partial<ServerOptions>) {
+  const server = createServer({ name: 'provider', version: '1.0.0', ...options })
+
+  server.tool(
+    'create_bucket',
+    { input: z.object({ name: z.string(), region: z.string().optional() }) },
+    async ({ name, ...given }, ctx) => {
+      const { region } = given.region
+        ? given
+        : await ctx.ask('region', {
+            message: `Where should ${name} live?`,
+            schema: z.object({ region: z.enum(['eu', 'us']) }),
+            orArgument: 'region',
+          })
+      return `Created ${name} in ${region}`
+    },
+  )
+  return server
+}

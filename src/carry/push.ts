@@ -1,0 +1,185 @@
+/**
+ * The push carrier, for clients that know no rounds: the questions go out as requests on the call's own stream, the
+ * journal waits here in memory, and the handler runs again when all of them are answered. While it waits nothing of
+ * the handler is held, only its journal.
+ *
+ * R6 under push. The flow's id never leaves this process, so there is nothing to put into the client's hands first and
+ * an effect runs at once. Within the call every attempt has the same key (R7), also over a lost and resumed stream.
+ * When the process dies, the call is lost with it: a client that calls again begins a new flow with new keys. An effect
+ * that must not double over two calls needs a key of the author's own, from the arguments.
+ */
+
+import { RondoError } from '../errors.ts'
+import type { Journal } from '../journal/journal.ts'
+import type { FlowCall, Line, Principal } from '../protocol/call.ts'
+import type { Reply } from '../protocol/reply.ts'
+import type { InputRequests } from '../protocol/wire.ts'
+import { FOREGROUND } from '../replay/create-context.ts'
+import type { RunReport } from '../replay/outcome.ts'
+import { replay } from '../replay/replay.ts'
+import { verify } from '../replay/verify.ts'
+import type { Context } from '../tool/context.ts'
+import { type InputRequired, isInputRequired } from '../tool/input-required.ts'
+import type { Target } from '../tool/target.ts'
+import { cannotFollow } from './begin-task.ts'
+import { concludeArguments, concludeRefused, concludeReturned, concludeThrew } from './conclude.ts'
+import type { FlowHost, RoundEvent } from './flow-host.ts'
+import { manualDigests } from './manual.ts'
+import { type Beginning, firstRound } from './open-round.ts'
+import { logRound, type Round, toReplayInput } from './round.ts'
+import { type SteadyLine, steadyLine } from './steady-line.ts'
+
+export interface AskOptions {
+  /** How long to wait for the answers. */
+  readonly timeoutMs: number
+  /** Called now and then while it waits. */
+  alive(): void
+}
+
+export type Asked =
+  | { readonly kind: 'answers'; readonly answers: Readonly<Record<string, unknown>> }
+  /** No answers will come, or the client must not be asked now. */
+  | { readonly kind: 'refused'; readonly error: RondoError }
+  /** The client has cancelled or is gone: nobody reads what the call would give. */
+  | { readonly kind: 'gone' }
+
+/** The line to a client that can be asked while its call waits. */
+export interface AskingLine extends Line {
+  /** Sends all questions at once; resolves when every one is answered. Never rejects. */
+  ask(questions: InputRequests, options: AskOptions): Promise<Asked>
+}
+
+/** What the next run starts from, or how the call ends. */
+type Next =
+  | { readonly kind: 'run'; readonly beginning: Beginning; readonly answers?: FlowCall['inputResponses'] }
+  | { readonly kind: 'end'; readonly reply: Reply }
+
+const GONE: Reply = { kind: 'error', error: new RondoError('PEER_REQUEST', 'The call was cancelled') }
+
+/** Runs a call to its end. Rejects only with a `RondoError`. */
+export async function runPushed(
+  host: FlowHost,
+  target: Target,
+  call: FlowCall,
+  principal: Principal | undefined,
+  line: AskingLine,
+): Promise<Reply> {
+  const steady = steadyLine(line, call.progressToken)
+  const toRound = (beginning: Beginning, answers?: FlowCall['inputResponses']): Round => {
+    const answered = { ...call, inputResponses: answers, requestState: undefined }
+    const began = host.platform.now()
+    return { host, call: answered, target, principal, line: steady, beginning, began }
+  }
+  let next: Next = { kind: 'run', beginning: { ...firstRound(host), anchored: true } }
+  const preparing = target.prepare(call.args)
+  const prepared = preparing instanceof Promise ? await preparing : preparing
+  if (prepared.kind === 'refused') return concludeArguments(toRound(next.beginning), prepared.problem)
+  if (target.task.mode === 'always') {
+    return concludeRefused(toRound(next.beginning), undefined, cannotFollow(target))
+  }
+  while (next.kind === 'run') {
+    next = await takeRound(toRound(next.beginning, next.answers), prepared.run, line, steady)
+  }
+  return next.reply
+}
+
+async function takeRound(
+  round: Round,
+  handler: (ctx: Context) => unknown,
+  line: AskingLine,
+  steady: SteadyLine,
+): Promise<Next> {
+  if (round.beginning.round > round.host.limits.maxRounds) return { kind: 'end', reply: tooMany(round) }
+  steady.rerun()
+  const outcome = settle(round, await runOnce(round, handler))
+  if (outcome instanceof Promise) return { kind: 'end', reply: await outcome }
+  if (!('journal' in outcome)) return { kind: 'end', reply: outcome }
+  return waitFor(round, outcome, line, steady)
+}
+
+async function runOnce(round: Round, handler: (ctx: Context) => unknown): Promise<RunReport> {
+  // The journal is here and nowhere else: there is no other instance to move the call to.
+  const given = toReplayInput(round, handler)
+  const scene = { ...given.scene, background: FOREGROUND }
+  const input = { ...given, scene, mayMove: () => undefined }
+  const first = await replay(input)
+  return round.host.dev ? verify(input, first) : first
+}
+
+/** What a call that waits is made of. */
+interface Waiting {
+  readonly journal: Journal
+  readonly asked: Readonly<Record<string, string>>
+  readonly questions?: InputRequests
+}
+
+function settle(round: Round, report: RunReport): Reply | Promise<Reply> | Waiting {
+  const { ending, journal } = report
+  switch (ending.kind) {
+    case 'returned':
+      if (!isInputRequired(ending.value)) return concludeReturned(round, report, ending.value)
+      return settleManually(round, report, ending.value)
+    case 'threw':
+      return concludeThrew(round, report, ending.error)
+    case 'refused':
+      return concludeRefused(round, report, ending.error)
+    case 'background':
+    case 'moved':
+      logRound(round, report, { outcome: 'moved' })
+      return { journal: { ...journal, moves: journal.moves + 1 }, asked: {} }
+    case 'asking': {
+      const open = [...ending.questions]
+      logAsking(
+        round,
+        report,
+        open.map(([key, { kind }]) => ({ key, kind })),
+      )
+      return {
+        journal,
+        asked: Object.fromEntries(open.map(([key, { digest }]) => [key, digest])),
+        questions: Object.fromEntries(open.map(([key, { request }]) => [key, request])),
+      }
+    }
+  }
+}
+
+function settleManually(round: Round, report: RunReport, needs: InputRequired): Reply | Waiting {
+  const asked = manualDigests(round.host, needs, round.call.capabilities)
+  if (asked instanceof RondoError) return concludeRefused(round, report, asked)
+  logAsking(
+    round,
+    report,
+    Object.keys(asked).map((key) => ({ key, kind: 'manual' as const })),
+  )
+  const journal = { ...report.journal, manual: needs.requestState }
+  return { journal, asked, questions: needs.inputRequests }
+}
+
+function logAsking(round: Round, report: RunReport, asks: RoundEvent['asks']): void {
+  logRound(round, report, { outcome: 'input_required', asks })
+}
+
+async function waitFor(
+  round: Round,
+  { journal, asked, questions }: Waiting,
+  line: AskingLine,
+  steady: SteadyLine,
+): Promise<Next> {
+  const { host, beginning } = round
+  const next: Beginning = { ...beginning, round: beginning.round + 1, journal, asked }
+  if (questions === undefined) return { kind: 'run', beginning: next }
+  const left = beginning.flowExpires - host.platform.now()
+  const outcome = await line.ask(questions, {
+    timeoutMs: Math.min(host.limits.roundTtlMs, left),
+    alive: () => steady.sign('Waiting for an answer'),
+  })
+  if (outcome.kind === 'answers') return { kind: 'run', beginning: next, answers: outcome.answers }
+  if (outcome.kind === 'gone') return { kind: 'end', reply: GONE }
+  return { kind: 'end', reply: concludeRefused(round, undefined, outcome.error) }
+}
+
+function tooMany(round: Round): Reply {
+  const { maxRounds } = round.host.limits
+  const error = new RondoError('LIMIT_ROUNDS', `The flow has had its ${maxRounds} rounds (limits.maxRounds).`)
+  return concludeRefused(round, undefined, error)
+}

@@ -1,0 +1,25 @@
+/**
+ * A client's response to a question that was pushed to it: the bare result object, or why there is none.
+ *
+ * Whether it fits the question is decided later; here only shape and size count (T7).
+ */
+
+import { isRecord } from '../../lib/is-record.ts'
+import { ANSWER_LIMITS, type AnswerLimits, readAnswers } from '../rev-2026-07-28/answers.ts'
+import type { PeerAnswer } from '../session-call.ts'
+
+type Message = Readonly<Record<string, unknown>>
+
+export function readAnswer(message: Message, limits: AnswerLimits = ANSWER_LIMITS): PeerAnswer {
+  const { result, error } = message
+  if (isRecord(error)) {
+    const code = typeof error.code === 'number' ? error.code : 0
+    return { kind: 'error', code, message: typeof error.message === 'string' ? error.message : '' }
+  }
+  try {
+    const { only } = readAnswers({ only: result }, limits)
+    return { kind: 'result', result: only as Message }
+  } catch {
+    return { kind: 'error', code: 0, message: 'The answer is no result object, or is too large' }
+  }
+}

@@ -1,0 +1,47 @@
+/** Parts of answering that are the same in every era: lists, completion, targets that do not exist. */
+
+import { RondoError } from '../errors.ts'
+import type { CompleteCall, FlowCall, Listing } from '../protocol/call.ts'
+import type { Reply } from '../protocol/reply.ts'
+import type { Catalog } from '../tool/catalog.ts'
+import type { Registry } from '../tool/registry.ts'
+
+const MAX_COMPLETIONS = 100
+
+export function unknownTarget({ method, target }: FlowCall): Reply {
+  if (method === 'resources/read') {
+    return { kind: 'error', error: new RondoError('PEER_RESOURCE', undefined, { data: { uri: target } }) }
+  }
+  const detail = `Unknown ${method === 'tools/call' ? 'tool' : 'prompt'}: ${target}`
+  return { kind: 'error', error: new RondoError('PEER_PARAMS', detail) }
+}
+
+/** What was thrown, as a reply. */
+export function toErrorReply(error: unknown): Reply {
+  const known =
+    error instanceof RondoError ? error : new RondoError('SERVER_INTERNAL', undefined, { cause: error })
+  return { kind: 'error', error: known }
+}
+
+export function answerList(catalog: Catalog, listing: Listing, cursor: string | undefined): Reply {
+  try {
+    return { kind: 'serialized', json: catalog.page(listing, cursor) }
+  } catch (error) {
+    return toErrorReply(error)
+  }
+}
+
+export async function answerComplete(
+  registry: Registry,
+  { ref, argument, context }: CompleteCall,
+): Promise<Reply> {
+  const completer = registry.completer(ref, argument.name)
+  try {
+    const found = completer ? await completer(argument.value, context) : []
+    const values = found.slice(0, MAX_COMPLETIONS)
+    const completion = { values, total: found.length, hasMore: found.length > values.length }
+    return { kind: 'complete', result: { completion } }
+  } catch (error) {
+    return toErrorReply(error)
+  }
+}

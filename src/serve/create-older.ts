@@ -1,0 +1,110 @@
+/**
+ * What is served to clients of earlier eras: the same tools through the same registry. Up to 2025-11-25 questions are
+ * pushed; in the draft they come in rounds. Who cannot be asked reads why in a result.
+ */
+
+import { concludeUnaskable } from '../carry/conclude.ts'
+import type { FlowHost } from '../carry/flow-host.ts'
+import { type AskingLine, runPushed } from '../carry/push.ts'
+import { runRound } from '../carry/token.ts'
+import type { FlowCall, Principal } from '../protocol/call.ts'
+import { DRAFT_VERSION } from '../protocol/draft-2026-v1/version.ts'
+import type { Reply } from '../protocol/reply.ts'
+import { VERSIONS } from '../protocol/rev-2025-11-25/version.ts'
+import { createCatalog } from '../tool/catalog.ts'
+import type { Registry } from '../tool/registry.ts'
+import { answerComplete, answerList, toErrorReply, unknownTarget } from './answer-call.ts'
+import type { ChangeBus } from './change-bus.ts'
+import type { Era } from './options.ts'
+import type { Service } from './service.ts'
+import type { Older } from './session/older.ts'
+import { resolveSessions, type SessionOptions } from './session/options.ts'
+import { createSessionTable } from './session/session-table.ts'
+
+interface OlderOptions {
+  readonly host: FlowHost
+  readonly registry: Registry
+  readonly serverInfo: Service['serverInfo']
+  readonly instructions?: string
+  readonly pageSize: number
+  readonly changes: ChangeBus
+  readonly eras: readonly Era[]
+  readonly sessions: SessionOptions
+}
+
+/** Nothing where all earlier eras are closed. */
+export function createOlder(options: OlderOptions): Older | undefined {
+  const { host, registry, pageSize, changes, eras } = options
+  const versions = [
+    ...(eras.includes('2025-11-25') ? VERSIONS : []),
+    ...(eras.includes(DRAFT_VERSION) ? [DRAFT_VERSION] : []),
+  ]
+  if (versions.length === 0) return undefined
+  const sessions = createSessionTable(resolveSessions(options.sessions, host.platform), changes)
+  const catalog = createCatalog(olderRows(registry), { pageSize, stamp: {} })
+  return {
+    versions,
+    sessions,
+    greet: (protocolVersion, session) => greet(options, protocolVersion, session),
+    async answer(call, principal, line, unaskable) {
+      if (call.kind === 'list') return answerList(catalog, call.listing, call.cursor)
+      if (call.kind === 'complete') return answerComplete(registry, call)
+      return answerFlow(host, registry, call, principal, line, unaskable)
+    },
+    changed: (listing) => catalog.forget(listing),
+  }
+}
+
+async function answerFlow(
+  host: FlowHost,
+  registry: Registry,
+  call: FlowCall,
+  principal: Principal | undefined,
+  line: AskingLine,
+  unaskable: string | undefined,
+): Promise<Reply> {
+  const target = registry.find(call.method, call.target)
+  if (!target) return unknownTarget(call)
+  const run = call.protocolVersion === DRAFT_VERSION ? runRound : runPushed
+  try {
+    const reply = await run(host, target, call, principal, line)
+    const cannotAsk = reply.kind === 'error' && reply.error.code === 'PEER_CAPABILITY'
+    return cannotAsk ? concludeUnaskable(target, reply.error, unaskable) : reply
+  } catch (error) {
+    return toErrorReply(error)
+  }
+}
+
+/** Rows as they were: a tool's output is an object, or it is not described. */
+function olderRows(registry: Registry): Pick<Registry, 'rows'> {
+  return {
+    rows: (listing) =>
+      registry.rows(listing).map((row) => {
+        const output = row.outputSchema as { readonly type?: unknown } | undefined
+        return output !== undefined && output.type !== 'object' ? { ...row, outputSchema: undefined } : row
+      }),
+  }
+}
+
+function greet(
+  { registry, serverInfo, instructions }: OlderOptions,
+  protocolVersion: string,
+  session: boolean,
+): Readonly<Record<string, unknown>> {
+  const changes = session ? { listChanged: true } : {}
+  const rows = (listing: 'tools' | 'prompts' | 'resources' | 'templates'): number =>
+    registry.rows(listing).length
+  const reads = rows('resources') + rows('templates') > 0
+  return {
+    protocolVersion,
+    capabilities: {
+      tools: rows('tools') > 0 ? changes : undefined,
+      prompts: rows('prompts') > 0 ? changes : undefined,
+      resources: reads ? { ...changes, ...(session ? { subscribe: true } : {}) } : undefined,
+      completions: rows('prompts') + rows('templates') > 0 ? {} : undefined,
+      logging: {},
+    },
+    serverInfo,
+    instructions,
+  }
+}

@@ -1,0 +1,7 @@
+/** Where messages to a client of a session go: the stream of one call, the session's own stream, or stdout. */
+export interface Channel {
+  /** Sends one message. One that is `droppable` (progress, logs) may be left out for a client that does not read. */
+  send(json: string, droppable: boolean): void
+  /** True if requests to the client can be sent here. */
+  readonly open: boolean
+}

@@ -1,0 +1,74 @@
+/**
+ * The last events of one stream, so that a client that lost its connection can have the rest of it.
+ *
+ * L1 An id is `<stream>-<number>`; numbers grow by one and are never used twice. L2 At most `maxBytes` are kept: the
+ * oldest progress and logs go first, then the oldest of all. L3 A client that misses a message which is no longer here
+ * is told so instead of getting a stream with a hole; progress and logs may be missing.
+ */
+
+import { toEvent } from '../sse.ts'
+
+interface Kept {
+  readonly number: number
+  readonly text: string
+  readonly droppable: boolean
+}
+
+export class EventLog {
+  readonly #stream: number
+  readonly #maxBytes: number
+  #kept: Kept[] = []
+  #bytes = 0
+  #number = 0
+  /** The last message that had to go although it matters. */
+  #lost = 0
+
+  constructor(stream: number, maxBytes: number) {
+    this.#stream = stream
+    this.#maxBytes = maxBytes
+  }
+
+  get bytes(): number {
+    return this.#bytes
+  }
+
+  /** Keeps one message; gives its event. */
+  append(json: string, droppable: boolean): string {
+    this.#number += 1
+    const text = `id: ${this.#stream}-${this.#number}\n${toEvent(json)}`
+    this.#kept.push({ number: this.#number, text, droppable })
+    this.#bytes += text.length
+    while (this.#bytes > this.#maxBytes && this.#kept.length > 1) this.#dropOldest()
+    return text
+  }
+
+  /** An event without a message: from now on the client has an id to come back with. */
+  prime(retryMs: number): string {
+    return `id: ${this.#stream}-${this.#number}\nretry: ${retryMs}\ndata: \n\n`
+  }
+
+  /** The events after `number`, or undefined if one of them is gone. */
+  after(number: number): string[] | undefined {
+    if (number > this.#number || number < this.#lost) return undefined
+    return this.#kept.filter((event) => event.number > number).map(({ text }) => text)
+  }
+
+  #dropOldest(): void {
+    const index = Math.max(
+      0,
+      this.#kept.findIndex(({ droppable }) => droppable),
+    )
+    const [gone] = this.#kept.splice(index, 1)
+    if (gone === undefined) return
+    this.#bytes -= gone.text.length
+    if (!gone.droppable) this.#lost = gone.number
+  }
+}
+
+const EVENT_ID = /^(\d{1,9})-(\d{1,9})$/
+
+/** The stream and the number of an event id; undefined for one that is none of ours. */
+export function readEventId(id: string): { readonly stream: number; readonly number: number } | undefined {
+  const match = EVENT_ID.exec(id)
+  return match ? { stream: Number(match[1]), number: Number(match[2]) } : undefined
+}

@@ -1,0 +1,66 @@
+/** What can be told about sessions: clients of revisions up to 2025-11-25 have one each. */
+
+import { type Every, every } from '../every.ts'
+
+export interface SessionOptions {
+  /** Sessions that may be open at once. Default: 10,000. */
+  maxSessions?: number
+  /** A session without requests, streams and calls ends after this time. Default: 30 minutes. */
+  idleMs?: number
+  /** Calls that may wait for an answer at once, in all sessions together. Default: 10,000. */
+  maxParked?: number
+  /** Calls of one session that may wait for an answer at once. Default: 16. */
+  maxParkedPerSession?: number
+  /** How often a call that waits tells its client that it lives, where the client asked for progress. Default: 20 s. */
+  signMs?: number
+  /** How long a client may take to come back to a stream it lost, before its calls are cancelled. Default: 1 minute. */
+  resumeMs?: number
+  /** Bytes of each stream that are kept for a client that comes back. Default: 256 KiB. */
+  maxReplayBytes?: number
+  /** Ends the stream of a call after this time; the client comes back for the rest. Default: never. */
+  streamMs?: number
+}
+
+export interface SessionSettings extends Required<SessionOptions> {
+  /** Resources one session may watch. */
+  readonly maxWatched: number
+  /** What clients are told to wait before they come back to a stream. */
+  readonly retryMs: number
+  readonly now: () => number
+  readonly randomId: () => string
+  readonly every: Every
+}
+
+const MINUTE = 60_000
+
+const DEFAULTS: Required<SessionOptions> = {
+  maxSessions: 10_000,
+  idleMs: 30 * MINUTE,
+  maxParked: 10_000,
+  maxParkedPerSession: 16,
+  signMs: 20_000,
+  resumeMs: MINUTE,
+  maxReplayBytes: 256 * 1024,
+  streamMs: Number.POSITIVE_INFINITY,
+}
+
+type World = Pick<SessionSettings, 'now' | 'randomId'> & { readonly every?: Every }
+
+export function resolveSessions(given: SessionOptions, world: World): SessionSettings {
+  const settings: Record<string, number> = { ...DEFAULTS }
+  for (const [name, value] of Object.entries(given)) {
+    if (!Object.hasOwn(DEFAULTS, name)) throw new TypeError(`There is no session option named "${name}".`)
+    if (value === undefined) continue
+    if (typeof value !== 'number' || !(value >= 0)) {
+      throw new TypeError(`sessions.${name} must be a number of 0 or more.`)
+    }
+    settings[name] = value
+  }
+  const known = settings as unknown as Required<SessionOptions>
+  return { ...known, maxWatched: 1_000, retryMs: 1_000, every, ...world }
+}
+
+/** How often to look at everything that ends by time: often enough for the shortest of these times. */
+export function sweepMs({ idleMs, resumeMs, signMs, streamMs }: SessionSettings): number {
+  return Math.max(50, Math.min(5_000, Math.min(idleMs, resumeMs, signMs, streamMs) / 4))
+}

@@ -1,0 +1,66 @@
+/**
+ * HTTP for clients of earlier eras: POST for messages, GET for the session's own stream or the rest of a lost one,
+ * DELETE for the end of a session.
+ */
+
+import { RondoError } from '../../errors.ts'
+import type { Principal } from '../../protocol/call.ts'
+import { primesStreams } from '../../protocol/rev-2025-11-25/version.ts'
+import { type HeaderReader, versionHeader } from '../../protocol/rev-2026-07-28/headers.ts'
+import { principalTag } from '../../seal/binding.ts'
+import { refusal } from '../http-answer.ts'
+import type { Outlet } from '../outlet.ts'
+import { readEventId } from './event-log.ts'
+import type { Session } from './session.ts'
+import { type PostOptions, servePost } from './session-post.ts'
+
+export interface SessionExchange {
+  post(message: unknown, headers: HeaderReader, principal: Principal | undefined, outlet: Outlet): void
+  /** GET and DELETE, which have no body. */
+  bare(method: string, headers: HeaderReader, principal: Principal | undefined, outlet: Outlet): void
+}
+
+export function createSessionExchange(options: PostOptions): SessionExchange {
+  const { sessions } = options.older
+
+  const guarded = (outlet: Outlet, serve: () => void): void => {
+    try {
+      serve()
+    } catch (error) {
+      if (!(error instanceof RondoError)) throw error
+      outlet.send(refusal(error))
+    }
+  }
+
+  return {
+    post(message, headers, principal, outlet) {
+      guarded(outlet, () => servePost(options, { message, headers, principal, outlet }))
+    },
+    bare(method, headers, principal, outlet) {
+      guarded(outlet, () => {
+        const session = sessions.find(headers('mcp-session-id') ?? '', principalTag(principal))
+        if (session === undefined) throw new RondoError('PEER_SESSION')
+        if (method === 'GET') return serveGet(options, session, headers, outlet)
+        sessions.end(session)
+        outlet.send({ status: 200, headers: {}, body: '' })
+      })
+    },
+  }
+}
+
+function serveGet({ stream }: PostOptions, session: Session, headers: HeaderReader, outlet: Outlet): void {
+  session.touch()
+  const last = headers('last-event-id')
+  if (last === undefined) {
+    const primed = primesStreams(versionHeader(headers) ?? session.facts.protocolVersion)
+    session.openStream(
+      { primed, streams: true, responses: 0, batch: false, onLost: () => {} },
+      outlet,
+      stream,
+    )
+    return
+  }
+  const event = readEventId(last)
+  const resumed = event && session.stream(event.stream)?.resume(outlet, event.number)
+  if (!resumed) throw new RondoError('PEER_EVENT')
+}

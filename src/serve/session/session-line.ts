@@ -1,0 +1,144 @@
+/**
+ * The line of one call of a session: notifications and questions go out on the call's own channel; answers come back
+ * through the session.
+ *
+ * Q1 All questions of a round are sent before any answer is awaited. Q2 The call waits until every one is answered, one
+ * is answered with an error, time is up, the client cancels, or the server ends. Q3 Whatever ends the waiting, the
+ * client is told of questions that no longer need an answer. Q4 A call that waits counts as parked, and only then.
+ */
+
+import type { Asked, AskingLine, AskOptions } from '../../carry/push.ts'
+import { RondoError } from '../../errors.ts'
+import { encodeRequest } from '../../protocol/rev-2025-11-25/encode.ts'
+import { encodeNotification } from '../../protocol/rev-2026-07-28/encode.ts'
+import type { PeerAnswer } from '../../protocol/session-call.ts'
+import type { InputRequests } from '../../protocol/wire.ts'
+import type { Channel } from './channel.ts'
+
+/** What a line needs of its session. */
+export interface Desk {
+  /** Has the answer to a question handed to `take`; gives the id of the question. */
+  expect(take: (answer: PeerAnswer) => void): string
+  forget(id: string): void
+  /** Counts the call as parked. False if there are too many. */
+  park(): boolean
+  unpark(): void
+  readonly now: () => number
+  readonly signMs: number
+  readonly randomId: () => string
+}
+
+interface Waiting {
+  /** Keys of the questions that are open, by id. */
+  readonly open: Map<string, string>
+  readonly answers: Record<string, unknown>
+  readonly until: number
+  nextSign: number
+  alive(): void
+  resolve(asked: Asked): void
+}
+
+export class SessionLine implements AskingLine {
+  readonly #desk: Desk
+  readonly #channel: Channel
+  readonly #protocolVersion: string
+  readonly #listeners = new Set<() => void>()
+  #waiting: Waiting | undefined
+  #closed = false
+
+  constructor(desk: Desk, channel: Channel, protocolVersion: string) {
+    this.#desk = desk
+    this.#channel = channel
+    this.#protocolVersion = protocolVersion
+  }
+
+  get closed(): boolean {
+    return this.#closed
+  }
+
+  onClose(listener: () => void): () => void {
+    // One function may listen twice and leave once.
+    const entry = (): void => listener()
+    if (this.#closed) listener()
+    else this.#listeners.add(entry)
+    return () => {
+      this.#listeners.delete(entry)
+    }
+  }
+
+  notify(method: string, params: Record<string, unknown>): void {
+    if (!this.#closed) this.#channel.send(encodeNotification(method, params), true)
+  }
+
+  ask(questions: InputRequests, { timeoutMs, alive }: AskOptions): Promise<Asked> {
+    if (this.#closed || !this.#channel.open) return Promise.resolve({ kind: 'gone' })
+    if (!this.#desk.park()) {
+      return Promise.resolve({ kind: 'refused', error: new RondoError('LIMIT_PARKED') })
+    }
+    const now = this.#desk.now()
+    const nextSign = now + this.#desk.signMs
+    return new Promise((resolve) => {
+      const open = new Map<string, string>()
+      this.#waiting = { open, answers: Object.create(null), until: now + timeoutMs, nextSign, alive, resolve }
+      for (const [key, request] of Object.entries(questions)) {
+        const id = this.#desk.expect((answer) => this.#take(id, answer))
+        open.set(id, key)
+        const json = encodeRequest(id, request, this.#protocolVersion, this.#desk.randomId())
+        this.#channel.send(json, false)
+      }
+    })
+  }
+
+  /** The client has cancelled, or is gone. */
+  cancel(): void {
+    if (this.#closed) return
+    this.#stopWaiting({ kind: 'gone' })
+    this.#closed = true
+    const listeners = [...this.#listeners]
+    this.#listeners.clear()
+    for (const listener of listeners) listener()
+  }
+
+  /** Ends the waiting, if the call waits, for a reason of ours. */
+  refuse(error: RondoError): void {
+    this.#stopWaiting({ kind: 'refused', error })
+  }
+
+  sweep(now: number): void {
+    const waiting = this.#waiting
+    if (waiting === undefined) return
+    if (now >= waiting.until) this.refuse(new RondoError('INPUT_TIMEOUT'))
+    else if (now >= waiting.nextSign) {
+      waiting.nextSign = now + this.#desk.signMs
+      waiting.alive()
+    }
+  }
+
+  #take(id: string, answer: PeerAnswer): void {
+    const waiting = this.#waiting
+    const key = waiting?.open.get(id)
+    if (waiting === undefined || key === undefined) return
+    waiting.open.delete(id)
+    this.#desk.forget(id)
+    if (answer.kind === 'error') {
+      const detail = `The client did not answer "${key}": ${answer.message || `error ${answer.code}`}`
+      this.refuse(new RondoError('INPUT_FAILED', detail))
+      return
+    }
+    waiting.answers[key] = answer.result
+    if (waiting.open.size === 0) this.#stopWaiting({ kind: 'answers', answers: waiting.answers })
+  }
+
+  #stopWaiting(asked: Asked): void {
+    const waiting = this.#waiting
+    if (waiting === undefined) return
+    this.#waiting = undefined
+    this.#desk.unpark()
+    for (const requestId of waiting.open.keys()) {
+      this.#desk.forget(requestId)
+      const params = { requestId, reason: 'No answer is needed any more' }
+      this.#channel.send(encodeNotification('notifications/cancelled', params), false)
+    }
+    waiting.resolve(asked)
+  }
+}

@@ -1,0 +1,170 @@
+/**
+ * One stream of events to a client of a session: the answer to a POST, or the session's own stream.
+ *
+ * E1 A POST is answered with plain JSON as long as nothing has to be told before its responses. E2 A stream outlives
+ * its connection: what is said meanwhile is kept, and a client that comes back with the id of the last event it saw
+ * gets the rest. E3 Whoever does not come back in time is given up. E4 A stream that is over is kept for the same
+ * time, for a client that missed its end.
+ */
+
+import { JSON_HEADERS } from '../http-answer.ts'
+import { openStream, type StreamOptions } from '../http-line.ts'
+import type { Outlet } from '../outlet.ts'
+import type { Channel } from './channel.ts'
+import { EventLog } from './event-log.ts'
+import type { SessionSettings } from './options.ts'
+
+export interface StreamSetup {
+  readonly number: number
+  readonly settings: SessionSettings
+  readonly http: StreamOptions
+  /** Begins with an id, so that the client can come back before the first message. */
+  readonly primed: boolean
+  /** The client reads streams. */
+  readonly streams: boolean
+  /** Responses that are to come, and whether they are sent as a batch; 0 for a stream that just stays open. */
+  readonly responses: number
+  readonly batch: boolean
+  /** There are events from now on, so there is something to come back to. */
+  onOpen(stream: SessionStream): void
+  /** The client has gone for good. */
+  onLost(): void
+}
+
+export class SessionStream implements Channel {
+  readonly number: number
+  readonly #setup: StreamSetup
+  readonly #log: EventLog
+  readonly #plain: string[] = []
+  #left: number
+  #outlet: Outlet | undefined
+  #stopKeepAlive: (() => void) | undefined
+  #openedAt: number | undefined
+  #leftAt: number | undefined
+  #ended = false
+
+  constructor(setup: StreamSetup, outlet: Outlet) {
+    this.number = setup.number
+    this.#setup = setup
+    this.#log = new EventLog(setup.number, setup.settings.maxReplayBytes)
+    this.#left = setup.responses
+    this.#hold(outlet)
+    if (setup.responses === 0) this.#begin(outlet)
+  }
+
+  get open(): boolean {
+    return this.#setup.streams && !this.#ended
+  }
+
+  get ended(): boolean {
+    return this.#ended
+  }
+
+  get attached(): boolean {
+    return this.#outlet !== undefined
+  }
+
+  send(json: string, droppable: boolean): void {
+    if (!this.open) return
+    const outlet = this.#outlet
+    if (this.#openedAt === undefined && outlet !== undefined) this.#begin(outlet)
+    if (droppable && (outlet === undefined || outlet.backlog > this.#setup.http.maxBacklog)) return
+    const event = this.#log.append(json, droppable)
+    this.#outlet?.write(event)
+  }
+
+  /** One of the responses; the last one ends the stream. Undefined stands for one that is not sent. */
+  respond(json: string | undefined): void {
+    this.#left -= 1
+    if (json !== undefined && this.#openedAt !== undefined) {
+      this.send(json, false)
+    } else if (json !== undefined) this.#plain.push(json)
+    if (this.#left === 0) this.#finish()
+  }
+
+  /** A client comes back with the number of the last event it saw. False if what it missed is gone. */
+  resume(outlet: Outlet, after: number): boolean {
+    const missed = this.#log.after(after)
+    if (missed === undefined) return false
+    this.#release()?.end()
+    this.#hold(outlet)
+    this.#openedAt = this.#setup.settings.now()
+    this.#stopKeepAlive = openStream(outlet, this.#setup.http)
+    for (const event of missed) outlet.write(event)
+    if (this.#ended) this.#release()?.end()
+    return true
+  }
+
+  /** Nothing more follows. */
+  end(): void {
+    if (this.#ended) return
+    this.#ended = true
+    this.#leftAt = this.#setup.settings.now()
+    this.#release()?.end()
+  }
+
+  /** Looks at the clock. True if the stream can be forgotten. */
+  sweep(now: number): boolean {
+    const { resumeMs, streamMs } = this.#setup.settings
+    const { primed, responses } = this.#setup
+    const polls = primed && responses > 0 && this.#openedAt !== undefined
+    if (polls && this.#outlet !== undefined && now - (this.#openedAt ?? now) >= streamMs) {
+      this.#leftAt = now
+      this.#release()?.end()
+    }
+    if (this.#leftAt === undefined || this.#outlet !== undefined || now - this.#leftAt < resumeMs)
+      return false
+    if (!this.#ended) this.#lose()
+    return true
+  }
+
+  #hold(outlet: Outlet): void {
+    this.#outlet = outlet
+    this.#leftAt = undefined
+    outlet.onGone(() => {
+      if (this.#outlet === outlet) this.#leave()
+    })
+  }
+
+  /** Lets go of the connection; gives it back. */
+  #release(): Outlet | undefined {
+    const outlet = this.#outlet
+    this.#outlet = undefined
+    this.#stopKeepAlive?.()
+    this.#stopKeepAlive = undefined
+    return outlet
+  }
+
+  #begin(outlet: Outlet): void {
+    this.#openedAt = this.#setup.settings.now()
+    this.#stopKeepAlive = openStream(outlet, this.#setup.http)
+    this.#setup.onOpen(this)
+    if (this.#setup.primed) outlet.write(this.#log.prime(this.#setup.settings.retryMs))
+    for (const json of this.#plain.splice(0)) outlet.write(this.#log.append(json, false))
+  }
+
+  /** The connection is lost. Where no event had an id yet, there is nothing to come back to. */
+  #leave(): void {
+    this.#release()
+    this.#leftAt = this.#setup.settings.now()
+    if (this.#openedAt === undefined) this.#lose()
+  }
+
+  #lose(): void {
+    this.#ended = true
+    this.#setup.onLost()
+  }
+
+  #finish(): void {
+    const outlet = this.#outlet
+    if (this.#openedAt === undefined && outlet !== undefined) {
+      const body = this.#setup.batch ? `[${this.#plain.join(',')}]` : (this.#plain[0] ?? '')
+      const status = this.#plain.length > 0 ? 200 : 202
+      this.#release()
+      outlet.send(
+        status === 200 ? { status, headers: JSON_HEADERS, body } : { status, headers: {}, body: '' },
+      )
+    }
+    this.end()
+  }
+}

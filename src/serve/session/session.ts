@@ -1,0 +1,199 @@
+/**
+ * One client of an earlier era: what it said when it came, what it wants to hear, what it was asked, and its streams.
+ * Everything here is gone when the session ends; nothing of it is needed by any other.
+ */
+
+import { RondoError } from '../../errors.ts'
+import type { RequestId } from '../../protocol/call.ts'
+import { encodeNotification } from '../../protocol/rev-2026-07-28/encode.ts'
+import type { PeerAnswer, PeerFacts } from '../../protocol/session-call.ts'
+import type { LogLevel } from '../../protocol/wire.ts'
+import type { Change } from '../change-bus.ts'
+import type { StreamOptions } from '../http-line.ts'
+import type { Outlet } from '../outlet.ts'
+import type { Channel } from './channel.ts'
+import type { SessionSettings } from './options.ts'
+import { type Desk, SessionLine } from './session-line.ts'
+import { SessionStream, type StreamSetup } from './session-stream.ts'
+
+/** Counts parked calls over all sessions. */
+export interface Parking {
+  parked: number
+}
+
+/** What of a stream its session does not know by itself. */
+export type StreamWish = Pick<StreamSetup, 'primed' | 'streams' | 'responses' | 'batch' | 'onLost'>
+
+/** Streams of a session that are kept for a client that comes back; beyond, the oldest that is over goes. */
+const MAX_STREAMS = 64
+
+export class Session implements Desk {
+  readonly id: string
+  readonly facts: PeerFacts
+  /** The principal's tag: nobody else may use the session. */
+  readonly owner: string
+  /** What the client wants to hear of the log. */
+  level: LogLevel = 'info'
+  readonly watched = new Set<string>()
+  readonly #settings: SessionSettings
+  readonly #parking: Parking
+  readonly #calls = new Map<RequestId, SessionLine>()
+  readonly #questions = new Map<string, (answer: PeerAnswer) => void>()
+  readonly #streams = new Map<number, SessionStream>()
+  #general: Channel | undefined
+  #seenAt: number
+  #parked = 0
+  #lastQuestion = 0
+  #lastStream = 0
+
+  constructor(
+    id: string,
+    facts: PeerFacts,
+    owner: string,
+    { settings, parking }: { settings: SessionSettings; parking: Parking },
+  ) {
+    this.id = id
+    this.facts = facts
+    this.owner = owner
+    this.#settings = settings
+    this.#parking = parking
+    this.#seenAt = settings.now()
+  }
+
+  get now(): () => number {
+    return this.#settings.now
+  }
+
+  get signMs(): number {
+    return this.#settings.signMs
+  }
+
+  get randomId(): () => string {
+    return this.#settings.randomId
+  }
+
+  /** The client has sent something. */
+  touch(): void {
+    this.#seenAt = this.#settings.now()
+  }
+
+  expect(take: (answer: PeerAnswer) => void): string {
+    this.#lastQuestion += 1
+    const id = `ask-${this.#lastQuestion}`
+    this.#questions.set(id, take)
+    return id
+  }
+
+  forget(id: string): void {
+    this.#questions.delete(id)
+  }
+
+  answer(id: RequestId, answer: PeerAnswer): void {
+    if (typeof id === 'string') this.#questions.get(id)?.(answer)
+  }
+
+  park(): boolean {
+    const { maxParked, maxParkedPerSession } = this.#settings
+    if (this.#parked >= maxParkedPerSession || this.#parking.parked >= maxParked) return false
+    this.#parked += 1
+    this.#parking.parked += 1
+    return true
+  }
+
+  unpark(): void {
+    this.#parked -= 1
+    this.#parking.parked -= 1
+  }
+
+  /** The line of a new call. Refuses an id that is in use. */
+  begin(id: RequestId, channel: Channel, protocolVersion: string): SessionLine {
+    if (this.#calls.has(id)) throw new RondoError('PEER_REQUEST', 'A request with this id is still open')
+    const line = new SessionLine(this, channel, protocolVersion)
+    this.#calls.set(id, line)
+    return line
+  }
+
+  finish(id: RequestId): void {
+    this.#calls.delete(id)
+    this.touch()
+  }
+
+  /** The client cancels a call, or can no longer be reached for it. */
+  cancel(id: RequestId): void {
+    this.#calls.get(id)?.cancel()
+  }
+
+  watch(uri: string): void {
+    const { maxWatched } = this.#settings
+    if (maxWatched === 0) throw new RondoError('PEER_METHOD')
+    if (this.watched.size >= maxWatched) throw new RondoError('LIMIT_SUBSCRIPTIONS')
+    this.watched.add(uri)
+  }
+
+  /** A stream over HTTP. One without responses becomes the session's own; a former one ends. */
+  openStream(wish: StreamWish, outlet: Outlet, http: StreamOptions): SessionStream {
+    this.#lastStream += 1
+    const onOpen = (stream: SessionStream): void => this.#keep(stream)
+    const setup = { ...wish, number: this.#lastStream, settings: this.#settings, http, onOpen }
+    const stream = new SessionStream(setup, outlet)
+    if (wish.responses === 0) {
+      const former = this.#general
+      if (former instanceof SessionStream) this.#drop(former)
+      this.#general = stream
+    }
+    return stream
+  }
+
+  stream(number: number): SessionStream | undefined {
+    return this.#streams.get(number)
+  }
+
+  /** Where messages go that belong to no call. */
+  set general(channel: Channel) {
+    this.#general = channel
+  }
+
+  tell(change: Change): void {
+    if (change.kind === 'resource') {
+      if (!this.watched.has(change.uri)) return
+      this.#general?.send(encodeNotification('notifications/resources/updated', { uri: change.uri }), false)
+    } else {
+      this.#general?.send(encodeNotification(`notifications/${change.kind}/list_changed`, {}), false)
+    }
+  }
+
+  /** Looks at the clock. True if the session has been idle for too long. */
+  sweep(now: number): boolean {
+    for (const line of this.#calls.values()) line.sweep(now)
+    for (const stream of [...this.#streams.values()]) if (stream.sweep(now)) this.#drop(stream)
+    const attached = [...this.#streams.values()].some((stream) => stream.attached)
+    if (attached || this.#calls.size > 0) this.#seenAt = now
+    return now - this.#seenAt >= this.#settings.idleMs
+  }
+
+  /** Calls that wait are told that nobody will answer them here. */
+  refuseWaiting(error: RondoError): void {
+    for (const line of this.#calls.values()) line.refuse(error)
+  }
+
+  end(): void {
+    for (const line of [...this.#calls.values()]) line.cancel()
+    for (const stream of [...this.#streams.values()]) this.#drop(stream)
+    this.#general = undefined
+    this.#questions.clear()
+  }
+
+  #keep(stream: SessionStream): void {
+    if (this.#streams.size >= MAX_STREAMS) {
+      const over = [...this.#streams.values()].find(({ ended }) => ended)
+      if (over) this.#drop(over)
+    }
+    this.#streams.set(stream.number, stream)
+  }
+
+  #drop(stream: SessionStream): void {
+    stream.end()
+    this.#streams.delete(stream.number)
+    if (this.#general === stream) this.#general = undefined
+  }
+}

@@ -1,0 +1,107 @@
+/**
+ * One decoded message of a session, over HTTP and stdio alike: a request is answered, an answer finds its question, a
+ * notification is heard.
+ */
+
+import { RondoError } from '../../errors.ts'
+import type { Principal, RequestId } from '../../protocol/call.ts'
+import type { Reply } from '../../protocol/reply.ts'
+import type { Decoded } from '../../protocol/rev-2025-11-25/decode.ts'
+import { encodeError } from '../../protocol/rev-2025-11-25/encode.ts'
+import type { OlderCall, SessionCall } from '../../protocol/session-call.ts'
+import type { InFlight } from '../in-flight.ts'
+import type { Channel } from './channel.ts'
+import { codecOf } from './codec.ts'
+import type { Older } from './older.ts'
+import type { Session } from './session.ts'
+
+/** How one message is answered. */
+export interface Way {
+  readonly channel: Channel
+  /** The response, or undefined where none is sent. */
+  respond(json: string | undefined): void
+}
+
+export interface TakeContext {
+  readonly older: Older
+  readonly inFlight: InFlight
+  /** New calls are refused. */
+  readonly draining: boolean
+  /** Why nobody can be asked here, if so. */
+  readonly unaskable?: string
+  onError(error: unknown): void
+}
+
+const EMPTY: Reply = { kind: 'complete', result: {} }
+
+/** True if the message is a request: then `way.respond` is called exactly once, sooner or later. */
+export function isRequest({ kind }: Decoded): boolean {
+  return kind === 'call' || kind === 'session' || kind === 'refused'
+}
+
+export function takeMessage(
+  context: TakeContext,
+  session: Session,
+  protocolVersion: string,
+  decoded: Decoded,
+  principal: Principal | undefined,
+  way: Way,
+): void {
+  const codec = codecOf(protocolVersion)
+  const reply = (id: RequestId, what: Reply): void => way.respond(codec.encodeReply(id, what))
+  switch (decoded.kind) {
+    case 'call':
+      return takeCall(context, session, decoded.call, principal, way)
+    case 'session':
+      return reply(decoded.call.id, takeSessionCall(session, decoded.call))
+    case 'refused':
+      return way.respond(encodeError(decoded.id, decoded.error))
+    case 'answer':
+      return session.answer(decoded.id, decoded.answer)
+    case 'notification':
+      if (decoded.method === 'notifications/cancelled') session.cancel(decoded.params.requestId as RequestId)
+  }
+}
+
+function takeCall(
+  context: TakeContext,
+  session: Session,
+  call: OlderCall,
+  principal: Principal | undefined,
+  way: Way,
+): void {
+  const { encodeReply } = codecOf(call.protocolVersion)
+  const refuse = (error: RondoError): void => way.respond(encodeReply(call.id, { kind: 'error', error }))
+  if (context.draining) return refuse(new RondoError('SERVER_DRAINING'))
+  let line: ReturnType<Session['begin']>
+  try {
+    line = session.begin(call.id, way.channel, call.protocolVersion)
+  } catch (error) {
+    if (error instanceof RondoError) return refuse(error)
+    throw error
+  }
+  context.inFlight.enter()
+  const finish = (reply: Reply): void => {
+    session.finish(call.id)
+    way.respond(line.closed ? undefined : encodeReply(call.id, reply))
+    context.inFlight.leave()
+  }
+  context.older.answer(call, principal, line, context.unaskable).then(finish, (error) => {
+    context.onError(error)
+    finish({ kind: 'error', error: new RondoError('SERVER_INTERNAL', undefined, { cause: error }) })
+  })
+}
+
+function takeSessionCall(session: Session, call: SessionCall): Reply {
+  try {
+    if (call.kind === 'level') session.level = call.level
+    else if (call.kind === 'watch') session.watch(call.uri)
+    else if (call.kind === 'unwatch') session.watched.delete(call.uri)
+    else if (call.kind === 'initialize')
+      throw new RondoError('PEER_REQUEST', 'initialize comes first and alone')
+    return EMPTY
+  } catch (error) {
+    if (error instanceof RondoError) return { kind: 'error', error }
+    throw error
+  }
+}

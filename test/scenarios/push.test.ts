@@ -1,0 +1,98 @@
+import { createServer, generateKey, type LogEvent } from 'rondo'
+import { createBench } from 'rondo/testing'
+import { afterEach, describe, expect, it } from 'vitest'
+import { toResponse } from '../../src/testing/script.ts'
+import { connectOlder, type Message } from '../support/older-client.ts'
+import { createWorld, type Scenario, scenarios, type World } from './scenario.ts'
+
+const CAPABILITIES = { elicitation: { form: {}, url: {} }, sampling: {}, roots: {} }
+const VERSIONS = ['2025-11-25', '2025-06-18', '2025-03-26', '2024-11-05']
+/** The same seed for every flow: then keys can be compared over carriers. */
+const randomId = () => 'the-same-for-every-flow'
+const keys = generateKey('scenarios')
+
+const closing: (() => Promise<void>)[] = []
+
+afterEach(async () => {
+  for (const close of closing.splice(0)) await close()
+})
+
+const paramsOf = ({ method, target, args }: Scenario): object =>
+  method === 'resources/read' ? { uri: target } : { name: target, arguments: args ?? {} }
+
+/** Questions carry no key on this wire: they come in the order in which the server logs their keys. */
+async function runPushed(scenario: Scenario, world: World, version: string, dev: boolean) {
+  const order: string[] = []
+  const log = (event: LogEvent) => {
+    if (event.event === 'round') order.push(...(event.asks ?? []).map(({ key }) => key))
+  }
+  const server = createServer({ name: 'scenarios', version: '1.0.0', log, dev, randomId, keys })
+  scenario.declare(server, world)
+  const { url } = await server.listen({ port: 0, signals: false })
+  closing.push(() => server.close())
+  let answered = 0
+  const client = await connectOlder(url, {
+    version,
+    capabilities: CAPABILITIES,
+    answer({ method, params }) {
+      const key = order[answered++] ?? ''
+      const scripted = scenario.script[key]
+      if (scripted === undefined) throw new Error(`nothing to answer "${key}" with`)
+      return toResponse({ method, params } as never, scripted)
+    },
+  })
+  const response = await client.call(scenario.method, paramsOf(scenario))
+  return { response, client, order }
+}
+
+function textOf({ result }: Message): string {
+  const { content, messages, contents } = result as Record<
+    string,
+    { text?: string; content?: { text: string } }[]
+  >
+  return (content ?? messages ?? contents ?? []).map((one) => one.text ?? one.content?.text).join('\n')
+}
+
+function check(scenario: Scenario, world: World, response: Message): void {
+  expect(response.error).toBeUndefined()
+  expect(textOf(response)).toBe(scenario.text)
+  const { isError = false, resultType } = response.result as { isError?: boolean; resultType?: string }
+  expect(isError).toBe(scenario.isError ?? false)
+  expect(resultType).toBeUndefined()
+  expect(world.effects.map(({ name }) => name)).toEqual(scenario.effects)
+}
+
+async function keysUnderToken(scenario: Scenario): Promise<World['effects']> {
+  const world = createWorld()
+  const bench = createBench((options) => {
+    const server = createServer({ name: 'scenarios', version: '1.0.0', ...options, randomId })
+    scenario.declare(server, world)
+    return server
+  })
+  const { method, target, args, script } = scenario
+  if (method === 'tools/call') await bench.tool(target, { ...args }).run(script)
+  else await (method === 'prompts/get' ? bench.prompt(target) : bench.resource(target)).run(script)
+  return world.effects
+}
+
+describe.each(scenarios)('push: $name', (scenario) => {
+  it.each(VERSIONS)('F1 R10 runs to its result for a client of %s', async (version) => {
+    const world = createWorld()
+    const { response, client, order } = await runPushed(scenario, world, version, false)
+    check(scenario, world, response)
+    expect([...new Set(order)].sort()).toEqual(Object.keys(scenario.script).sort())
+    expect(client.asked).toHaveLength(order.length)
+  })
+
+  it('R10 P20 has the same effect keys as under a token', async () => {
+    const world = createWorld()
+    await runPushed(scenario, world, '2025-11-25', false)
+    expect(world.effects).toEqual(await keysUnderToken(scenario))
+  })
+
+  it('R10 replays the same way twice', async () => {
+    const world = createWorld()
+    const { response } = await runPushed(scenario, world, '2025-11-25', true)
+    check(scenario, world, response)
+  })
+})
