@@ -37,6 +37,8 @@ export interface Verdict {
 
 export interface RunOptions {
   readonly timeoutMs?: number
+  /** The revision at which the scenario is run. */
+  readonly revision?: string
   /** Warnings that are let through, by the id or name of the check. */
   readonly allowWarnings?: readonly RegExp[]
 }
@@ -54,9 +56,14 @@ export function judge(scenario: string, checks: readonly Check[], allow: readonl
   return { scenario, kind: 'skipped', succeeded, problems: ['no check succeeded'], allowed }
 }
 
-function commandLine(target: Target, scenario: string, output: string, timeoutMs: number): string[] {
+function commandLine(
+  target: Target,
+  scenario: string,
+  output: string,
+  { timeoutMs, revision }: { timeoutMs: number; revision: string },
+): string[] {
   const what = target.kind === 'server' ? ['--url', target.url] : ['--command', target.command]
-  const how = ['--scenario', scenario, '--spec-version', REVISION, '--force', '--timeout', String(timeoutMs)]
+  const how = ['--scenario', scenario, '--spec-version', revision, '--force', '--timeout', String(timeoutMs)]
   return ['--import', PRELOAD, SUITE_ENTRY, target.kind, ...what, ...how, '-o', output]
 }
 
@@ -94,10 +101,11 @@ export async function runScenario(
   scenario: string,
   options: RunOptions = {},
 ): Promise<Verdict> {
-  const { timeoutMs = 30_000, allowWarnings = [] } = options
+  const { timeoutMs = 30_000, revision = REVISION, allowWarnings = [] } = options
   const folder = mkdtempSync(join(tmpdir(), 'rondo-conformance-'))
   try {
-    const printed = await runSuite(commandLine(target, scenario, folder, timeoutMs), timeoutMs + 15_000)
+    const args = commandLine(target, scenario, folder, { timeoutMs, revision })
+    const printed = await runSuite(args, timeoutMs + 15_000)
     const failed = (problem: string): Verdict => ({
       scenario,
       kind: 'failed',

@@ -15,12 +15,14 @@ import {
   CLIENT_SCENARIOS,
   NOT_YET,
   REVISION,
+  REVISIONS,
   readServerScenarios,
   TWO_INSTANCE_WARNINGS,
 } from './scenario.ts'
 
 const HELP = `Usage: npm run conformance -- [options]
 
+  --requirements R  the scenarios of revision R: 2026-07-28 (unless given) or 2025-11-25, for servers
   --scenario NAME   only this scenario; may be repeated
   --two-instances   through a round robin over two processes that share a key
   --client          the scenarios for clients, against test/conformance/client.ts
@@ -92,13 +94,16 @@ function print(verdict: Verdict, verbose: boolean): void {
   for (const line of verdict.problems) console.log(`    ${verbose ? line : line.slice(0, 300)}`)
 }
 
-async function runAll(stage: Stage, scenarios: readonly string[], twoInstances: boolean, verbose: boolean) {
+async function runAll(stage: Stage, scenarios: readonly string[], options: Options) {
   const totals = new Map<Standing, number>()
   let checks = 0
   for (const scenario of scenarios) {
-    const allowWarnings = twoInstances ? TWO_INSTANCE_WARNINGS : []
-    const verdict = await runScenario(stage.target, scenario, { allowWarnings })
-    print(verdict, verbose)
+    const allowWarnings = options['two-instances'] ? TWO_INSTANCE_WARNINGS : []
+    const verdict = await runScenario(stage.target, scenario, {
+      allowWarnings,
+      revision: options.requirements,
+    })
+    print(verdict, options.verbose)
     const state = standing(verdict)
     totals.set(state, (totals.get(state) ?? 0) + 1)
     checks += verdict.succeeded
@@ -109,6 +114,7 @@ async function runAll(stage: Stage, scenarios: readonly string[], twoInstances: 
 function readOptions() {
   const { values } = parseArgs({
     options: {
+      requirements: { type: 'string', default: REVISION },
       scenario: { type: 'string', multiple: true },
       'two-instances': { type: 'boolean', default: false },
       client: { type: 'boolean', default: false },
@@ -132,9 +138,11 @@ function stageFor(options: Options): Stage | Promise<Stage> {
 async function run(options: Options, scenarios: readonly string[]): Promise<number> {
   const stage = await stageFor(options)
   try {
-    const { totals, checks } = await runAll(stage, scenarios, options['two-instances'], options.verbose)
+    const { totals, checks } = await runAll(stage, scenarios, options)
     const parts = [...totals].map(([state, count]) => `${count} ${state}`)
-    console.log(`\n${REVISION}: ${parts.join(', ')}; ${checks} checks succeeded, warnings count as failures`)
+    console.log(
+      `\n${options.requirements}: ${parts.join(', ')}; ${checks} checks succeeded, warnings count as failures`,
+    )
     if (stage.counts) console.log(`requests per instance: ${stage.counts.join(', ')}`)
     const oneSided = stage.counts !== undefined && stage.counts.filter((count) => count > 0).length < 2
     return totals.has('failed') || totals.has('passes already') || oneSided ? 1 : 0
@@ -145,7 +153,11 @@ async function run(options: Options, scenarios: readonly string[]): Promise<numb
 
 async function main(): Promise<number> {
   const options = readOptions()
-  const all = options.client ? CLIENT_SCENARIOS : readServerScenarios()
+  if (!REVISIONS.includes(options.requirements)) {
+    console.error(`unknown revision: ${options.requirements} (there are ${REVISIONS.join(', ')})`)
+    return 2
+  }
+  const all = options.client ? CLIENT_SCENARIOS : readServerScenarios(options.requirements)
   const scenarios = options.scenario ?? all
   const unknown = scenarios.filter((name) => !all.includes(name))
   if (options.help) console.log(HELP)

@@ -5,6 +5,8 @@ import { createRequire } from 'node:module'
 import { dirname, join } from 'node:path'
 
 export const REVISION = '2026-07-28'
+/** The revisions whose scenarios are run, against one and the same server. */
+export const REVISIONS: readonly string[] = [REVISION, '2025-11-25']
 const suiteFolder = dirname(
   createRequire(import.meta.url).resolve('@modelcontextprotocol/conformance/package.json'),
 )
@@ -37,8 +39,8 @@ export const CLIENT_SCENARIOS: readonly string[] = [
 ]
 
 /** Every server scenario of the revision, in the suite's order: the required ones, then those it does not score. */
-export function readServerScenarios(): string[] {
-  const yaml = readFileSync(join(suiteFolder, `requirements/${REVISION}.yaml`), 'utf8')
+export function readServerScenarios(revision: string = REVISION): string[] {
+  const yaml = readFileSync(join(suiteFolder, `requirements/${revision}.yaml`), 'utf8')
   const section = /^server:\n((?: {2}- .*\n)+)/m.exec(yaml)?.[1] ?? ''
   const required = [...section.matchAll(/^ {2}- (\S+)$/gm)].map((match) => match[1] ?? '')
   const notScored = [...yaml.matchAll(/^ {2}- scenario: (\S+)\n {4}leg: server$/gm)].map(

@@ -7,6 +7,7 @@ import { parseArgs } from 'node:util'
 import { createServer } from '../../src/index.ts'
 import { createMemoryStore } from '../../src/store/memory/memory-store.ts'
 import type { Store } from '../../src/store/store.ts'
+import { addOlderTools, STREAM_MS } from './fixture/older-tools.ts'
 import { addPlainTools } from './fixture/plain-tools.ts'
 import { addPrompts } from './fixture/prompts.ts'
 import { addResources } from './fixture/resources.ts'
@@ -25,10 +26,17 @@ async function openStore(): Promise<Store> {
 }
 
 const store = await openStore()
-const server = createServer({ name: 'rondo-conformance', version: '1.0.0', log: 'off', store })
+const server = createServer({
+  name: 'rondo-conformance',
+  version: '1.0.0',
+  log: 'off',
+  store,
+  sessions: { streamMs: STREAM_MS },
+})
 addPlainTools(server)
 addRoundTools(server)
 addTaskTools(server)
+addOlderTools(server)
 addPrompts(server)
 addResources(server)
 

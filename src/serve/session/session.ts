@@ -34,7 +34,7 @@ export class Session implements Desk {
   readonly owner: string
   /** What the client wants to hear of the log. */
   level: LogLevel = 'info'
-  readonly watched = new Set<string>()
+  readonly watched: Set<string> = new Set()
   readonly #settings: SessionSettings
   readonly #parking: Parking
   readonly #calls = new Map<RequestId, SessionLine>()
