@@ -20,12 +20,13 @@ import {
   type SealedState,
   sealState,
 } from '../seal/state.ts'
+import type { BlobStore } from '../store/blob-store.ts'
 import type { Continuation, ContinuationMode, Finding, Sealer } from './continuation.ts'
-import { type Blobs, getState, isHandle, type OpenedStored, putState, toHandle } from './stored-state.ts'
+import { getState, isHandle, type OpenedStored, putState, toHandle } from './stored-state.ts'
 
 export interface ContinuationOptions {
   readonly mode: Exclude<ContinuationMode, 'sealed'>
-  readonly blobs: Blobs
+  readonly blobs: BlobStore
   randomId(): string
   tell(finding: Finding): void
 }

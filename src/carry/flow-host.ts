@@ -23,6 +23,8 @@ export interface FlowLimits extends ReplayLimits, StoredLimits {
   readonly roundTtlMs: number
   /** How long a flow may live from its first request on. */
   readonly flowTtlMs: number
+  /** Bytes of turns that one instance remembers for clients that bring no state back. */
+  readonly maxRememberedBytes: number
 }
 
 export interface FlowPlatform extends Platform {
@@ -56,8 +58,9 @@ export interface RoundEvent {
 /** A state that did not open. The reason is for the operator; the client hears one sentence for all of them. */
 export interface StateRefusedEvent {
   readonly event: 'state_refused'
-  readonly method: FlowMethod
-  readonly target: string
+  /** Absent where the request is in the state itself. */
+  readonly method?: FlowMethod
+  readonly target?: string
   readonly reason: string
   readonly keyId?: string
 }

@@ -18,12 +18,7 @@ import {
   type StateLimits,
   sealState,
 } from '../seal/state.ts'
-
-/** The part of a store that this needs. A second `put` under one id changes nothing; an expired row is not given. */
-export interface Blobs {
-  put(id: string, sealed: string, expiresAt: number): Promise<void>
-  get(id: string): Promise<string | undefined>
-}
+import type { BlobStore } from '../store/blob-store.ts'
 
 export interface StoredLimits extends StateLimits {
   /** Bytes of one journal in the store, sealed. */
@@ -45,7 +40,7 @@ export function isHandle(state: unknown): boolean {
 
 /** The size of a row that would be too large, or undefined when it is stored. */
 export async function putState(
-  blobs: Blobs,
+  blobs: BlobStore,
   audience: string,
   name: string,
   claims: Claims,
@@ -58,7 +53,7 @@ export async function putState(
 }
 
 export async function getState(
-  blobs: Blobs,
+  blobs: BlobStore,
   audience: string,
   name: string,
   expected: Expected | ExpectedTurn,

@@ -35,18 +35,24 @@ export async function runRound(
   const began = host.platform.now()
   const opening = openRound(host, call, principal)
   const opened = opening instanceof Promise ? await opening : opening
-  const { journal } = opened
-  const beginning =
-    journal.spilled === undefined
-      ? opened
-      : { ...opened, journal: await unspill(host, host.store?.blobs, journal) }
-  const round: Round = { host, call, target, principal, line, beginning, began }
-  if (!target.once || !host.store) return runFrom(round)
-  return answerOnce(host, host.store.once, call, beginning, () => runFrom(round))
+  return runOpened({ host, call, target, principal, line, beginning: opened, began })
 }
 
-/** Runs a round from where it begins, whatever keeps it in the end. */
-export async function runFrom(round: Round): Promise<Reply> {
+/** Runs a round whose state has passed every check, whatever keeps it in the end. */
+export async function runOpened(opened: Round): Promise<Reply> {
+  const { host, call, target } = opened
+  const round = opened.beginning.journal.spilled === undefined ? opened : await fetchJournal(opened)
+  if (!target.once || !host.store) return runFrom(round)
+  return answerOnce(host, host.store.once, call, round.beginning, () => runFrom(round))
+}
+
+async function fetchJournal(round: Round): Promise<Round> {
+  const { host, beginning } = round
+  const journal = await unspill(host, host.store?.blobs, beginning.journal)
+  return { ...round, beginning: { ...beginning, journal } }
+}
+
+async function runFrom(round: Round): Promise<Reply> {
   const { host, call, target, beginning } = round
   const preparing = target.prepare(call.args)
   const prepared = preparing instanceof Promise ? await preparing : preparing

@@ -4,6 +4,7 @@
  */
 
 import type { RondoError } from '../errors.ts'
+import type { Turn } from './draft-turns/turn.ts'
 import type { TaskState } from './task.ts'
 import type { InputRequests } from './wire.ts'
 
@@ -15,6 +16,8 @@ export type Reply =
       readonly kind: 'input_required'
       readonly inputRequests?: InputRequests
       readonly requestState?: string
+      /** The questions as a turn, for a client that takes them so. */
+      readonly turn?: Turn
     }
   /** The call goes on as a task. */
   | { readonly kind: 'task_created'; readonly task: TaskState }

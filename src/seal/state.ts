@@ -97,7 +97,7 @@ export function openState(
   const { keyId } = envelope
   const claims = decodeClaims(envelope.plaintext.toString('utf8'))
   if (claims === undefined) return { kind: 'refused', reason: 'shape', keyId }
-  const reason = timeRefusal(claims, expected.now, limits) ?? bindingRefusal(claims, expected)
+  const reason = claimsRefusal(claims, expected, limits)
   return reason === undefined ? { kind: 'open', claims, keyId } : { kind: 'refused', reason, keyId }
 }
 
@@ -105,6 +105,15 @@ export function openState(
 export function refusalError({ reason, keyId }: RefusedState): RondoError {
   const key = keyId === undefined ? '' : `, key ${keyId}`
   return new RondoError('STATE_INVALID', `requestState refused: ${reason}${key}`)
+}
+
+/** Why these claims do not belong to the request at hand, if so; for claims that did not come sealed. */
+export function claimsRefusal(
+  claims: Claims,
+  expected: Expected | ExpectedTurn,
+  limits: StateLimits,
+): StateRefusal | undefined {
+  return timeRefusal(claims, expected.now, limits) ?? bindingRefusal(claims, expected)
 }
 
 /** Written so that a clock that gives NaN refuses everything. */

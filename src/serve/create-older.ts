@@ -5,6 +5,7 @@
 
 import { concludeUnaskable } from '../carry/conclude.ts'
 import type { FlowHost } from '../carry/flow-host.ts'
+import type { TurnsOptions } from '../carry/keep-turn.ts'
 import { type AskingLine, runPushed } from '../carry/push.ts'
 import { runRound } from '../carry/token.ts'
 import type { FlowCall, Principal } from '../protocol/call.ts'
@@ -15,6 +16,7 @@ import { createCatalog } from '../tool/catalog.ts'
 import type { Registry } from '../tool/registry.ts'
 import { answerComplete, answerList, toErrorReply, unknownTarget } from './answer-call.ts'
 import type { ChangeBus } from './change-bus.ts'
+import { createTurnsService } from './create-turns.ts'
 import type { Era } from './options.ts'
 import type { Service } from './service.ts'
 import type { Older } from './session/older.ts'
@@ -30,6 +32,8 @@ interface OlderOptions {
   readonly changes: ChangeBus
   readonly eras: readonly Era[]
   readonly sessions: SessionOptions
+  /** False closes the drafts in which questions come in turns. */
+  readonly turns?: TurnsOptions | false
 }
 
 /** Nothing where all earlier eras are closed. */
@@ -45,6 +49,7 @@ export function createOlder(options: OlderOptions): Older | undefined {
   return {
     versions,
     sessions,
+    turns: options.turns === false ? undefined : createTurnsService(host, registry, options.turns),
     greet: (protocolVersion, session) => greet(options, protocolVersion, session),
     async answer(call, principal, line, unaskable) {
       if (call.kind === 'list') return answerList(catalog, call.listing, call.cursor)

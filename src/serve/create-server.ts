@@ -54,7 +54,7 @@ function toService(options: ServerOptions, host: OpenHost, registry: Registry): 
     ...shared,
     listCache: options.listCache ?? { ttlMs: 60_000, scope },
     versions: eras.filter((era) => era === '2026-07-28'),
-    older: createOlder({ ...shared, eras, sessions: options.sessions || {} }),
+    older: createOlder({ ...shared, eras, sessions: options.sessions || {}, turns: options.turns }),
     drain: host.drain,
   })
 }

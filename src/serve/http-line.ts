@@ -67,6 +67,17 @@ export class HttpLine implements Line {
       this.#outlet.end()
     }
   }
+
+  /** Sends events that stand for the response and ends the request. */
+  finishWith(events: string): void {
+    if (this.#finished) return
+    this.#finished = true
+    this.#stopKeepAlive?.()
+    if (this.#outlet.gone) return
+    if (this.#stopKeepAlive === undefined) this.#outlet.open(SSE_HEADERS)
+    this.#outlet.write(events)
+    this.#outlet.end()
+  }
 }
 
 /** Begins the stream and its keep-alive; gives what stops the keep-alive. */

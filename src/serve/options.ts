@@ -4,6 +4,7 @@
 
 import type { ContinuationMode } from '../carry/continuation.ts'
 import type { FlowLimits, LogEvent } from '../carry/flow-host.ts'
+import type { TurnsOptions } from '../carry/keep-turn.ts'
 import type { KeySource } from '../seal/key-holder.ts'
 import type { KeyRing } from '../seal/key-ring.ts'
 import { STATE_LIMITS } from '../seal/state.ts'
@@ -53,6 +54,11 @@ export interface ServerOptions extends Omit<HttpOptions, 'onError' | 'every' | '
    * where this is given: the platforms it is for share no memory between requests.
    */
   sessions?: SessionOptions | false
+  /**
+   * How questions go to clients that declare the experimental capabilities `multi-turn-sse` and `request-state`.
+   * `false`: these clients are served like any other of their revision.
+   */
+  turns?: TurnsOptions | false
   /** Carries list changes between instances. Default: within this process. */
   changes?: ChangeBus
   tasks?: TaskOptions
@@ -97,6 +103,7 @@ const MINUTE = 60_000
 export const DEFAULT_LIMITS: FlowLimits = {
   ...STATE_LIMITS,
   maxStoredBytes: 1024 * 1024,
+  maxRememberedBytes: 16 * 1024 * 1024,
   maxRounds: 32,
   promoteRounds: 8,
   maxMoves: 4,

@@ -1,8 +1,8 @@
 /** The part of a store that keeps states, in memory, open to tests that look into it or break it. */
 
-import type { Blobs } from '../../src/carry/stored-state.ts'
+import type { BlobStore } from '../../src/store/blob-store.ts'
 
-export interface MemoryBlobs extends Blobs {
+export interface MemoryBlobs extends BlobStore {
   readonly rows: Map<string, { sealed: string; expiresAt: number }>
   reads: number
   /** While set, every call rejects with it. */

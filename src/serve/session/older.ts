@@ -3,10 +3,32 @@
  */
 
 import type { AskingLine } from '../../carry/push.ts'
-import type { Listing, Principal } from '../../protocol/call.ts'
+import type { TurnOutcome } from '../../carry/turns.ts'
+import type { FlowCall, Line, Listing, Principal } from '../../protocol/call.ts'
+import type { TurnAnswers } from '../../protocol/draft-turns/turn.ts'
 import type { Reply } from '../../protocol/reply.ts'
-import type { OlderCall } from '../../protocol/session-call.ts'
+import type { OlderCall, PeerFacts } from '../../protocol/session-call.ts'
 import type { SessionTable } from './session-table.ts'
+
+/** Serves clients that take their questions in turns. Nothing here rejects but for keys that do not load. */
+export interface TurnsService {
+  sealSession(facts: PeerFacts, principal: Principal | undefined): Promise<string>
+  /** Undefined for a session that is not this principal's. */
+  openSession(id: string, principal: Principal | undefined): Promise<PeerFacts | undefined>
+  begin(
+    call: FlowCall,
+    principal: Principal | undefined,
+    line: Line,
+    unaskable?: string,
+  ): Promise<TurnOutcome>
+  resume(
+    answers: TurnAnswers,
+    peer: PeerFacts,
+    principal: Principal | undefined,
+    line: Line,
+    unaskable?: string,
+  ): Promise<TurnOutcome>
+}
 
 export interface Older {
   /** What `initialize` may agree on, the preferred one first. */
@@ -21,6 +43,8 @@ export interface Older {
     line: AskingLine,
     unaskable?: string,
   ): Promise<Reply>
+  /** Absent where the drafts are closed. */
+  readonly turns?: TurnsService
   /** Something was declared or removed. */
   changed(listing: Listing): void
 }

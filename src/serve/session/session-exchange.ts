@@ -8,11 +8,15 @@ import type { Principal } from '../../protocol/call.ts'
 import { primesStreams } from '../../protocol/rev-2025-11-25/version.ts'
 import { type HeaderReader, versionHeader } from '../../protocol/rev-2026-07-28/headers.ts'
 import { principalTag } from '../../seal/binding.ts'
+import { isSealedSession } from '../../seal/session-id.ts'
 import { refusal } from '../http-answer.ts'
 import type { Outlet } from '../outlet.ts'
 import { readEventId } from './event-log.ts'
+import type { TurnsService } from './older.ts'
 import type { Session } from './session.ts'
-import { type PostOptions, servePost } from './session-post.ts'
+import { type Posted, type PostOptions, servePost } from './session-post.ts'
+import { isOfTurns } from './turns-greeting.ts'
+import { serveTurns } from './turns-post.ts'
 
 export interface SessionExchange {
   post(message: unknown, headers: HeaderReader, principal: Principal | undefined, outlet: Outlet): void
@@ -34,10 +38,18 @@ export function createSessionExchange(options: PostOptions): SessionExchange {
 
   return {
     post(message, headers, principal, outlet) {
-      guarded(outlet, () => servePost(options, { message, headers, principal, outlet }))
+      const posted = { message, headers, principal, outlet }
+      guarded(outlet, () => {
+        const { turns } = options.older
+        if (turns !== undefined && isOfTurns(options, posted)) serveInTurns(options, turns, posted)
+        else servePost(options, posted)
+      })
     },
     bare(method, headers, principal, outlet) {
       guarded(outlet, () => {
+        if (isSealedSession(headers('mcp-session-id'))) {
+          return outlet.send(refusal(new RondoError('PEER_HTTP_METHOD'), null, { Allow: 'POST' }))
+        }
         const session = sessions.find(headers('mcp-session-id') ?? '', principalTag(principal))
         if (session === undefined) throw new RondoError('PEER_SESSION')
         if (method === 'GET') return serveGet(options, session, headers, outlet)
@@ -46,6 +58,14 @@ export function createSessionExchange(options: PostOptions): SessionExchange {
       })
     },
   }
+}
+
+function serveInTurns(options: PostOptions, turns: TurnsService, posted: Posted): void {
+  serveTurns(options, turns, posted).catch((error: unknown) => {
+    if (!(error instanceof RondoError)) options.onError(error)
+    const known = error instanceof RondoError ? error : new RondoError('SERVER_INTERNAL')
+    posted.outlet.send(refusal(known))
+  })
 }
 
 function serveGet({ stream }: PostOptions, session: Session, headers: HeaderReader, outlet: Outlet): void {

@@ -45,7 +45,7 @@ const UNSAID = '2025-03-26'
 const MAX_BATCH = 64
 const ACCEPTED: HttpAnswer = { status: 202, headers: {}, body: '' }
 const NO_SESSION = 'This endpoint keeps no session, so its clients cannot be asked.'
-const NO_STREAM = 'The request does not accept text/event-stream, so its client cannot be asked.'
+export const NO_STREAM = 'The request does not accept text/event-stream, so its client cannot be asked.'
 const SILENT = { channel: { send: () => {}, open: false }, respond: () => {} }
 
 /** Throws what is wrong with the request as a whole. */

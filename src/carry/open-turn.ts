@@ -1,0 +1,118 @@
+/**
+ * The answers of a turn, and the journal they belong to.
+ *
+ * R1 Nothing runs unless every state that came passes every check: sealed by this service, for this principal, in time,
+ * and for the turn that the client names. An answer counts only if the state it came with asked for it. One that came
+ * without any state finds its turn in the memory of this instance, or in the store, and passes the same checks.
+ */
+
+import { RondoError } from '../errors.ts'
+import { fromState } from '../protocol/draft-turns/state.ts'
+import type { TurnAnswer, TurnAnswers } from '../protocol/draft-turns/turn.ts'
+import type { Claims } from '../seal/claims.ts'
+import { claimsRefusal, type ExpectedTurn } from '../seal/state.ts'
+import type { TurnClaims } from '../seal/turn-claims.ts'
+import { openKept } from './continuation.ts'
+import type { FlowHost } from './flow-host.ts'
+import { type OpenedStored, toHandle } from './stored-state.ts'
+import type { TurnMemory } from './turn-memory.ts'
+
+export interface OpenedTurn {
+  readonly kind: 'open'
+  readonly claims: Claims & { readonly turn: TurnClaims }
+  /** Answers by the keys of their questions. */
+  readonly answers: Readonly<Record<string, unknown>>
+  /** A question was answered with an error. */
+  readonly failed?: RondoError
+}
+
+export interface RefusedTurn {
+  readonly kind: 'refused'
+  readonly reason: string
+  readonly keyId?: string
+}
+
+/** The states of a POST, opened once each, by what they hold. */
+type Opened = ReadonlyMap<string | undefined, Claims>
+
+export async function openTurn(
+  host: FlowHost,
+  memory: TurnMemory,
+  { answers }: TurnAnswers,
+  expected: ExpectedTurn,
+): Promise<OpenedTurn | RefusedTurn> {
+  const opened = await openStates(host, memory, answers, expected)
+  if (!(opened instanceof Map)) return opened as RefusedTurn
+  const [first] = opened.values()
+  if (first?.turn === undefined) return { kind: 'refused', reason: 'missing' }
+  return assign({ ...first, turn: first.turn, asked: unite(opened) }, answers, opened)
+}
+
+async function openStates(
+  host: FlowHost,
+  memory: TurnMemory,
+  answers: readonly TurnAnswer[],
+  expected: ExpectedTurn,
+): Promise<Opened | RefusedTurn> {
+  const opened = new Map<string | undefined, Claims>()
+  for (const { state } of answers) {
+    if (state === undefined) continue
+    const sealed = fromState(state)
+    if (sealed === undefined) return { kind: 'refused', reason: 'encoding' }
+    if (opened.has(sealed)) continue
+    const result = await openKept(host, sealed, expected)
+    if (result.kind === 'refused') return result
+    opened.set(sealed, result.claims)
+  }
+  if (opened.size > 0 && answers.every(({ state }) => state !== undefined)) return opened
+  const recalled = await recall(host, memory, expected)
+  if (recalled.kind === 'open') opened.set(undefined, recalled.claims)
+  else if (opened.size === 0) return recalled
+  return opened
+}
+
+async function recall(host: FlowHost, memory: TurnMemory, expected: ExpectedTurn): Promise<OpenedStored> {
+  const claims = memory.recall(expected.turn)
+  if (claims === undefined) {
+    if (host.continuation) return openKept(host, undefined, expected, toHandle(expected.turn))
+    return { kind: 'refused', reason: 'missing' }
+  }
+  const reason = claimsRefusal(claims, expected, host.limits)
+  return reason === undefined
+    ? { kind: 'open', claims, keyId: 'memory' }
+    : { kind: 'refused', reason, keyId: 'memory' }
+}
+
+function unite(opened: Opened): Claims['asked'] {
+  const asked: Record<string, string> = Object.create(null)
+  for (const claims of opened.values())
+    for (const key of Object.keys(claims.asked)) put(asked, key, claims.asked[key])
+  return asked
+}
+
+function put(asked: Record<string, string>, key: string, digest: string | undefined): void {
+  if (digest !== undefined) asked[key] = digest
+}
+
+function assign(
+  claims: OpenedTurn['claims'],
+  given: readonly TurnAnswer[],
+  opened: Opened,
+): OpenedTurn | RefusedTurn {
+  const answers: Record<string, unknown> = Object.create(null)
+  let failed: RondoError | undefined
+  for (const { index, state, answer } of given) {
+    const key = claims.turn.keys[index]
+    // The response to a ping, which only carried the state.
+    if (key === undefined) continue
+    const own = opened.get(state === undefined ? undefined : fromState(state)) ?? claims
+    if (!Object.hasOwn(own.asked, key)) return { kind: 'refused', reason: 'question' }
+    if (answer.kind === 'result') answers[key] = answer.result
+    else failed ??= toFailure(key, answer)
+  }
+  return { kind: 'open', claims, answers, ...(failed && { failed }) }
+}
+
+function toFailure(key: string, { code, message }: { code: number; message: string }): RondoError {
+  return new RondoError('INPUT_FAILED', `The client did not answer "${key}": ${message || `error ${code}`}`)
+}

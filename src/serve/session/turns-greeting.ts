@@ -1,0 +1,49 @@
+/** How a session begins in which questions come in turns: who gets one, and what it is told. */
+
+import { rememberedCapabilities, takesTurns } from '../../protocol/draft-turns/capability.ts'
+import { encodeReply } from '../../protocol/rev-2025-11-25/encode.ts'
+import { negotiate, VERSIONS } from '../../protocol/rev-2025-11-25/version.ts'
+import type { PeerFacts } from '../../protocol/session-call.ts'
+import { isSealedSession } from '../../seal/session-id.ts'
+import { JSON_HEADERS } from '../http-answer.ts'
+import { isInitialize } from './era.ts'
+import type { TurnsService } from './older.ts'
+import { type Posted, type PostOptions, readInitialize } from './session-post.ts'
+
+/** Characters of what a client calls itself; it travels in a header. */
+const NAME_LENGTH = 128
+
+/** True if the message begins such a session, or belongs to one. */
+export function isOfTurns({ older }: PostOptions, { message, headers }: Posted): boolean {
+  if (!isInitialize(message)) return isSealedSession(headers('mcp-session-id'))
+  const { requested, capabilities } = readInitialize(message)
+  return takesTurns(capabilities) && VERSIONS.includes(negotiate(requested, older.versions))
+}
+
+export async function greetTurns(
+  { older }: PostOptions,
+  turns: TurnsService,
+  { message, principal, outlet }: Posted,
+): Promise<void> {
+  const { id, requested, capabilities: declared, clientInfo } = readInitialize(message)
+  const protocolVersion = negotiate(requested, older.versions)
+  const capabilities = rememberedCapabilities(declared)
+  const facts = { protocolVersion, capabilities, clientInfo: shorten(clientInfo) }
+  const session = await turns.sealSession(facts, principal)
+  const greeting = older.greet(protocolVersion, false)
+  // A level that a client sets would have to be remembered.
+  const { logging: _, ...offered } = greeting.capabilities as Readonly<Record<string, unknown>>
+  const result = { ...greeting, capabilities: { ...offered, experimental: capabilities.experimental } }
+  outlet.send({
+    status: 200,
+    headers: { ...JSON_HEADERS, 'Mcp-Session-Id': session },
+    body: encodeReply(id, { kind: 'complete', result }),
+  })
+}
+
+function shorten(info: PeerFacts['clientInfo']): PeerFacts['clientInfo'] {
+  if (info === undefined) return undefined
+  const cut = (text: string): string => text.slice(0, NAME_LENGTH)
+  const { name, version, title } = info
+  return { name: cut(name), version: cut(version), ...(title === undefined ? {} : { title: cut(title) }) }
+}
