@@ -5,6 +5,7 @@ export type { Client, CompleteRequest, DriveOptions, ReadOptions } from './clien
 export type { Clock } from './client/clock.ts'
 export { type ConnectOptions, connect, type MemoryTarget, type Target } from './client/connect.ts'
 export { displayText } from './client/display-text.ts'
+export type { FlowOptions, Step } from './client/flow-options.ts'
 export type {
   FlowRequest,
   FlowResult,
@@ -15,17 +16,24 @@ export type {
 export { LIMITS, type Limits } from './client/limits.ts'
 export { parsePending } from './client/parse-pending.ts'
 export { PeerError } from './client/peer-error.ts'
-export { abandon, answer, openQuestions, type PendingCall, type PendingServer } from './client/pending.ts'
+export {
+  abandon,
+  answer,
+  openQuestions,
+  type PendingCall,
+  type PendingServer,
+  type PendingTask,
+} from './client/pending.ts'
 export { allowUrlHosts } from './client/policy/allow-url-hosts.ts'
 export { maxRoundsPerServer } from './client/policy/max-rounds-per-server.ts'
 export { noSecretsInForms } from './client/policy/no-secrets-in-forms.ts'
 export { refuseSampling } from './client/policy/refuse-sampling.ts'
 export { kindOf, type QuestionKind } from './client/question.ts'
 export type { Round, RoundPolicy, Verdict } from './client/round-policy.ts'
-export type { FlowOptions, Step } from './client/run-flow.ts'
 export { inspectLink, type Link } from './client/safe-link.ts'
 export { openPending, sealPending } from './client/seal-pending.ts'
 export type { Change, SubscribeOptions, Subscription } from './client/subscribe.ts'
+export type { TaskHandle, TaskRequestOptions } from './client/task-request.ts'
 export type { FetchLike } from './client/transport/fetch.ts'
 export type { StdioTarget } from './client/transport/stdio.ts'
 export { type ErrorCode, RondoError } from './errors.ts'
@@ -41,6 +49,7 @@ export type {
   ResourceTemplate,
   Tool,
 } from './protocol/result.ts'
+export type { TaskState } from './protocol/task.ts'
 export type {
   ContentBlock,
   CreateMessageResult,

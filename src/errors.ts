@@ -132,6 +132,7 @@ export const ERRORS = {
   PEER_HTTP: { rpc: 0, http: 0, sentence: 'The server answered with an unexpected HTTP status' },
   PEER_GONE: { rpc: 0, http: 0, sentence: 'The server cannot be reached or the connection was lost' },
   PEER_BUSY: { rpc: 0, http: 0, sentence: 'The server has no time now and asks to come back later' },
+  PEER_TASK_CANCELLED: { rpc: 0, http: 0, sentence: 'The task was cancelled' },
   PEER_LINK: { rpc: 0, http: 0, sentence: 'The server wants a URL opened that is not safe to open' },
 
   INPUT_NO_HANDLER: { rpc: 0, http: 0, sentence: 'The server asks for what this client cannot answer' },

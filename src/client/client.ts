@@ -11,11 +11,12 @@ import type {
   Tool,
 } from '../protocol/result.ts'
 import type { InputResponses } from '../protocol/wire.ts'
+import type { FlowOptions, Step } from './flow-options.ts'
 import type { FlowRequest, FlowResult } from './flow-request.ts'
 import type { PendingCall, PendingServer } from './pending.ts'
 import type { QuestionKind } from './question.ts'
-import type { FlowOptions, Step } from './run-flow.ts'
 import type { SubscribeOptions, Subscription } from './subscribe.ts'
+import type { TaskHandle } from './task-request.ts'
 
 export interface ReadOptions {
   readonly signal?: AbortSignal
@@ -57,9 +58,12 @@ export interface Client extends AsyncDisposable {
   ): Promise<GetPromptResult>
   readResource(uri: string, options?: FlowOptions & { readonly fresh?: boolean }): Promise<ReadResourceResult>
 
-  /** Sends a request and stops where the server asks something (C10). No handler is called. */
+  /** Sends a request and stops where the server asks something or makes a task of it (C10). No handler is called. */
   start<R extends FlowRequest>(request: R, options?: DriveOptions): Promise<Step<R>>
-  /** Goes on with a call, from this process or another (C11). `answers` are added to those it has. */
+  /**
+   * Goes on with a call, from this process or another (C11). `answers` are added to those it has. A task is waited for
+   * until it asks or has ended; to stop waiting does not end it.
+   */
   resume<R extends FlowRequest>(
     pending: PendingCall<R>,
     answers?: InputResponses,
@@ -68,6 +72,9 @@ export interface Client extends AsyncDisposable {
 
   /** Goes on with a call to its end; handlers answer what is still open. */
   finish<R extends FlowRequest>(pending: PendingCall<R>, options?: FlowOptions): Promise<FlowResult<R>>
+
+  /** A task by its id, to look at it, answer it or cancel it. */
+  task(taskId: string): TaskHandle
 
   listTools(options?: ReadOptions): Promise<readonly Tool[]>
   listPrompts(options?: ReadOptions): Promise<readonly Prompt[]>

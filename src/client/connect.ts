@@ -10,6 +10,7 @@ import type { Client } from './client.ts'
 import { type Clock, systemClock } from './clock.ts'
 import { createClient } from './create-client.ts'
 import { DIALECTS } from './dialect.ts'
+import type { TaskMode } from './flow-options.ts'
 import { type Limits, withLimits } from './limits.ts'
 import { negotiate } from './negotiate.ts'
 import { type ClientInfo, createPeer, type HeaderSource } from './peer.ts'
@@ -40,11 +41,18 @@ export interface ConnectOptions extends Partial<Limits> {
   readonly fetch?: FetchLike
   /** Keep answers as long as the server allows. Default true. */
   readonly cache?: boolean
+  /**
+   * Whether calls may go on as tasks. `true` lets the server tell how they stand where it does that, `'poll'` only looks;
+   * `false` asks servers to answer in rounds. Default true.
+   */
+  readonly tasks?: boolean | 'poll'
   /** Told about what was odd but no reason to fail. Default: nobody is. */
   readonly onWarning?: (text: string) => void
   /** Gives up connecting. */
   readonly signal?: AbortSignal
   readonly clock?: Clock
+  /** From 0 to 1; spreads the looks at tasks. Default: chance. */
+  readonly random?: () => number
   /** Names pending calls. Default: random UUIDs. */
   readonly createId?: () => string
 }
@@ -79,11 +87,18 @@ export async function connect(target: Target, options: ConnectOptions = {}): Pro
       policies: options.onRound === undefined ? [] : [options.onRound].flat(),
       cache: options.cache === false ? noCache : createCache(clock),
       createId: options.createId ?? (() => crypto.randomUUID()),
+      tasks: taskModeOf(options.tasks),
+      random: options.random ?? Math.random,
     })
   } catch (error) {
     await peer.close()
     throw error
   }
+}
+
+function taskModeOf(tasks: ConnectOptions['tasks'] = true): TaskMode {
+  if (tasks === 'poll') return 'poll'
+  return tasks ? 'listen' : 'off'
 }
 
 async function openTransport(

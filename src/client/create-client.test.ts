@@ -71,7 +71,7 @@ describe('driving a call by hand', () => {
 
   it('C10 declares forms and URLs, or what the caller says it takes', async () => {
     const server = scriptServer(said('x'))
-    const client = await connect(server, { answers: { roots: [] } })
+    const client = await connect(server, { answers: { roots: [] }, tasks: false })
     const declared = () => server.seen.at(-1)?.meta['io.modelcontextprotocol/clientCapabilities']
     await client.start(request)
     expect(declared()).toEqual({ elicitation: { form: {}, url: {} }, roots: {} })

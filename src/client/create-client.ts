@@ -7,6 +7,7 @@ import { type Answers, answerableKinds } from './answers.ts'
 import type { Cache } from './cache.ts'
 import type { Client, DriveOptions } from './client.ts'
 import { displayText } from './display-text.ts'
+import type { FlowOptions, Flows, TaskMode } from './flow-options.ts'
 import type { FlowRequest, ResourceRequest } from './flow-request.ts'
 import { begin } from './operation.ts'
 import type { Peer } from './peer.ts'
@@ -14,8 +15,9 @@ import { answer, assertAlive, type PendingCall } from './pending.ts'
 import { capabilitiesFor, type QuestionKind } from './question.ts'
 import { createReader } from './reader.ts'
 import type { RoundPolicy } from './round-policy.ts'
-import { advance, type FlowOptions, type Flows, runFlow } from './run-flow.ts'
+import { advance, runFlow } from './run-flow.ts'
 import { type Change, subscribe } from './subscribe.ts'
+import { taskHandle } from './task-request.ts'
 import { createToolBook } from './tool-book.ts'
 import { vetRound } from './vet-round.ts'
 
@@ -26,6 +28,8 @@ export interface ClientParts {
   readonly policies: readonly RoundPolicy[]
   readonly cache: Cache
   readonly createId: () => string
+  readonly tasks: TaskMode
+  readonly random: () => number
 }
 
 export function createClient(parts: ClientParts): Client {
@@ -39,6 +43,8 @@ export function createClient(parts: ClientParts): Client {
     answers,
     policies: parts.policies,
     tools,
+    tasks: parts.tasks,
+    random: parts.random,
     refreshTools: ({ signal }) => reader.list('tools', { signal, fresh: true }),
   }
   const beginning = <R extends FlowRequest>(request: R) => {
@@ -77,6 +83,7 @@ export function createClient(parts: ClientParts): Client {
       const questions = vetRound(taken, peer.limits, kinds)
       return (await runFlow(flows, { ...taken, questions }, { ...options, kinds })).result
     },
+    task: (taskId) => taskHandle(peer, taskId),
     listTools: async (options) => (await reader.list('tools', options)) as readonly Tool[],
     listPrompts: async (options) => (await reader.list('prompts', options)) as unknown as readonly Prompt[],
     listResources: async (options) =>
@@ -130,6 +137,7 @@ function takeUp<R extends FlowRequest>(
 }
 
 function forget(cache: Cache, change: Change): void {
+  if (change.kind === 'task') return
   if (change.kind === 'gap') cache.forget('')
   else if (change.kind === 'resource') cache.forget(`read ${change.uri} `)
   else {

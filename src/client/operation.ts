@@ -8,10 +8,17 @@
 
 import { RondoError } from '../errors.ts'
 import type { FlowCall } from '../protocol/call.ts'
-import type { InputRequests } from '../protocol/wire.ts'
+import type { TaskState } from '../protocol/task.ts'
+import type { InputRequests, InputResponses } from '../protocol/wire.ts'
 import { type FlowRequest, flowCallOf } from './flow-request.ts'
 import type { Limits } from './limits.ts'
-import { assertAlive, openQuestions, type PendingCall, type PendingServer } from './pending.ts'
+import {
+  assertAlive,
+  openQuestions,
+  type PendingCall,
+  type PendingServer,
+  type PendingTask,
+} from './pending.ts'
 
 export type FlowLeg = Pick<
   FlowCall,
@@ -46,14 +53,18 @@ export function begin<R extends FlowRequest>(request: R, beginning: Beginning): 
 
 /** What to send now. */
 export function legOf(pending: PendingCall): FlowLeg {
-  assertAlive(pending)
-  const open = openQuestions(pending).map(([key]) => `"${key}"`)
-  if (open.length > 0) throw new RondoError('INPUT_MISSING', `No answer yet to ${open.join(', ')}`)
+  assertAnswered(pending)
   return {
     ...flowCallOf(pending.request),
     ...(Object.keys(pending.answers).length > 0 && { inputResponses: pending.answers }),
     ...(pending.state !== undefined && { requestState: pending.state }),
   }
+}
+
+function assertAnswered(pending: PendingCall): void {
+  assertAlive(pending)
+  const open = openQuestions(pending).map(([key]) => `"${key}"`)
+  if (open.length > 0) throw new RondoError('INPUT_MISSING', `No answer yet to ${open.join(', ')}`)
 }
 
 export interface Asked {
@@ -85,6 +96,39 @@ export function ask<R extends FlowRequest>(
     workMs: pending.workMs + Math.max(0, asked.tookMs),
     idleRounds: Object.keys(asked.questions).length === 0 ? pending.idleRounds + 1 : 0,
   }
+}
+
+const POLL_MS = 1_000
+
+/** The call once the server made a task of it: from here on it is looked at, not sent again. */
+export function becomeTask<R extends FlowRequest>(
+  pending: PendingCall<R>,
+  task: TaskState,
+  now: number,
+  tookMs: number,
+): PendingCall<R> {
+  const { state: _, ...rest } = pending
+  const { taskId, createdAt, ttlMs, pollIntervalMs = POLL_MS } = task
+  return {
+    ...rest,
+    questions: {},
+    answers: {},
+    workMs: pending.workMs + Math.max(0, tookMs),
+    idleRounds: 0,
+    task: { taskId, createdAt, ttlMs, pollIntervalMs, lookedAt: now, answered: [] },
+  }
+}
+
+/** What a task is to be told now, if anything (C1). */
+export function deliveryOf(pending: PendingCall): InputResponses | undefined {
+  assertAnswered(pending)
+  return Object.keys(pending.answers).length > 0 ? pending.answers : undefined
+}
+
+/** The call once the server has its answers. */
+export function delivered<R extends FlowRequest>(pending: PendingCall<R>, task: PendingTask): PendingCall<R> {
+  const answered = [...new Set([...task.answered, ...Object.keys(pending.answers)])]
+  return { ...pending, questions: {}, answers: {}, task: { ...task, answered } }
 }
 
 const FIRST_PAUSE_MS = 50

@@ -17,14 +17,22 @@ const good = {
   idleRounds: 0,
 }
 
+const task = { taskId: 't', createdAt: 1, ttlMs: null, pollIntervalMs: 5, lookedAt: 2, answered: ['p'] }
+const asTask = { ...good, request: { method: 'tools/call', name: 'a' }, task }
+
 describe('reading a pending call', () => {
   it('C11 takes JSON text and what was parsed from it', () => {
     expect(parsePending(good)).toEqual(good)
+    expect(parsePending(asTask)).toEqual(asTask)
     expect(parsePending(JSON.stringify(good))).toEqual(good)
   })
 
   it.each([
     ['no JSON', '{'],
+    ['a task that is none', { ...asTask, task: 'x' }],
+    ['a task without an id', { ...asTask, task: { ...task, taskId: undefined } }],
+    ['a task with odd keys', { ...asTask, task: { ...task, answered: [1] } }],
+    ['a task of another method', { ...good, task }],
     ['a list', []],
     ['another format', { ...good, version: 2 }],
     ['no request', { ...good, request: undefined }],

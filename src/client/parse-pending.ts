@@ -8,7 +8,7 @@ import { isRecord } from '../lib/is-record.ts'
 import { decodeQuestions } from '../protocol/rev-2026-07-28/decode-question.ts'
 import type { InputRequests, InputResponse, InputResponses } from '../protocol/wire.ts'
 import type { FlowRequest } from './flow-request.ts'
-import type { PendingCall, PendingServer } from './pending.ts'
+import type { PendingCall, PendingServer, PendingTask } from './pending.ts'
 import { isAnswerTo } from './question.ts'
 
 /** The pending call in `value`, which is JSON text or what was parsed from it. */
@@ -23,6 +23,8 @@ export function parsePending(value: unknown): PendingCall {
   if (request === undefined) throw unreadable('its request is damaged')
   if (server === undefined) throw unreadable('its server is damaged')
   const { state } = fields
+  if (fields.task !== undefined && request.method !== 'tools/call')
+    throw unreadable('only tool calls are tasks')
   if (state !== undefined && typeof state !== 'string') throw unreadable('its state is not a string')
   return {
     version: 1,
@@ -38,7 +40,24 @@ export function parsePending(value: unknown): PendingCall {
     askedAt: count(fields, 'askedAt'),
     workMs: count(fields, 'workMs'),
     idleRounds: count(fields, 'idleRounds'),
+    ...(fields.task !== undefined && { task: parseTask(fields.task) }),
     ...(fields.abandoned === true && { abandoned: true as const }),
+  }
+}
+
+function parseTask(value: unknown): PendingTask {
+  if (!isRecord(value)) throw unreadable('its task is damaged')
+  const { ttlMs, answered } = value
+  if (!Array.isArray(answered) || !answered.every((key) => typeof key === 'string')) {
+    throw unreadable('its task is damaged')
+  }
+  return {
+    taskId: text(value, 'taskId'),
+    createdAt: count(value, 'createdAt'),
+    ttlMs: ttlMs === null ? null : count(value, 'ttlMs'),
+    pollIntervalMs: count(value, 'pollIntervalMs'),
+    lookedAt: count(value, 'lookedAt'),
+    answered,
   }
 }
 

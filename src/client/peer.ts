@@ -59,6 +59,8 @@ export interface PeerOptions {
 
 export interface Peer extends PeerOptions {
   dialect: Dialect
+  /** Fires when this client was closed. */
+  readonly closed: AbortSignal
   send(body: CallBody, options?: SendOptions): Promise<Received>
   close(): Promise<void>
 }
@@ -66,12 +68,13 @@ export interface Peer extends PeerOptions {
 export function createPeer(options: PeerOptions, dialect: Dialect): Peer {
   const legs = new Set<Leg>()
   let lastId = 0
-  let closed: RondoError | undefined
+  const closing = new AbortController()
   const peer: Peer = {
     ...options,
     dialect,
+    closed: closing.signal,
     async send(body, sending = {}) {
-      if (closed) throw closed
+      closing.signal.throwIfAborted()
       const times = { timeout: sending.timeout ?? options.limits.timeout, deadlineAt: sending.deadlineAt }
       const leg = openLeg(options.clock, times, sending.signal)
       legs.add(leg)
@@ -90,8 +93,8 @@ export function createPeer(options: PeerOptions, dialect: Dialect): Peer {
       }
     },
     async close() {
-      closed ??= new RondoError('PEER_GONE', 'This client was closed')
-      for (const leg of legs) leg.abort(closed)
+      closing.abort(new RondoError('PEER_GONE', 'This client was closed'))
+      for (const leg of legs) leg.abort(closing.signal.reason)
       await options.transport.close()
     },
   }

@@ -19,6 +19,19 @@ export interface PendingServer {
   readonly version?: string
 }
 
+/** The task that a call has become; the server works on it whether or not anybody looks. */
+export interface PendingTask {
+  readonly taskId: string
+  readonly createdAt: number
+  /** How long the server keeps it, from its creation on; null for no limit. */
+  readonly ttlMs: number | null
+  readonly pollIntervalMs: number
+  /** When the server was last asked how it stands. */
+  readonly lookedAt: number
+  /** Keys whose answers the server has. It may name them a little longer; nobody is asked twice. */
+  readonly answered: readonly string[]
+}
+
 export interface PendingCall<R extends FlowRequest = FlowRequest> {
   /** The version of this format. */
   readonly version: 1
@@ -42,6 +55,8 @@ export interface PendingCall<R extends FlowRequest = FlowRequest> {
   readonly workMs: number
   /** Rounds without a question, up to and including this one, since the last question. */
   readonly idleRounds: number
+  /** There once the call goes on as a task. */
+  readonly task?: PendingTask
   /** The call was given up. */
   readonly abandoned?: true
 }
@@ -67,9 +82,12 @@ export function answer<R extends FlowRequest>(
   return { ...pending, answers: { ...pending.answers, [key]: response } }
 }
 
-/** Gives the call up. The server holds nothing for it and is not told; state and answers are forgotten. */
+/**
+ * Gives the call up. The server holds nothing for it and is not told; state and answers are forgotten. A task is another
+ * matter: it goes on until it is cancelled with `client.task(taskId).cancel()`.
+ */
 export function abandon<R extends FlowRequest>(pending: PendingCall<R>): PendingCall<R> {
-  const { state: _, ...rest } = pending
+  const { state: _, task: __, ...rest } = pending
   return { ...rest, questions: {}, answers: {}, abandoned: true }
 }
 

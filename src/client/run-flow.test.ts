@@ -72,7 +72,7 @@ describe('the loop', () => {
   it('C5 declares what has a handler, on every request, and nothing else', async () => {
     const server = scriptServer(said('x'))
     const declared = async (options: ConnectOptions) => {
-      await (await connect(server, options)).callTool('t')
+      await (await connect(server, { ...options, tasks: false })).callTool('t')
       return server.seen.at(-1)?.meta[meta('clientCapabilities')]
     }
     expect(await declared({})).toEqual({})

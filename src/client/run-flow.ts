@@ -1,63 +1,24 @@
 /**
  * Drives a multi-round call over the pure steps of `operation.ts`: send, vet, let the policies look, have the questions
- * answered, send again (C6). What it holds between two steps is a pending call and nothing more.
+ * answered, send again (C6). What it holds between two steps is a pending call and nothing more. A call that became a
+ * task is followed by `follow-task.ts` from there on.
  */
 
 import { RondoError } from '../errors.ts'
-import type { Notice, Received } from '../protocol/received.ts'
-import type { LogLevel } from '../protocol/wire.ts'
-import type { Answers } from './answers.ts'
+import type { Received } from '../protocol/received.ts'
 import { sleep } from './clock.ts'
-import { displayText } from './display-text.ts'
+import { type Driving, type Flows, type Step, sendOptions } from './flow-options.ts'
 import type { FlowRequest, FlowResult } from './flow-request.ts'
+import { followTask } from './follow-task.ts'
 import { fulfil } from './fulfil.ts'
 import { openLeg } from './leg.ts'
-import { type Limits, withLimits } from './limits.ts'
-import { ask, deadlineOf, type FlowLeg, legOf, pauseOf } from './operation.ts'
-import type { Peer, SendOptions } from './peer.ts'
+import { withLimits } from './limits.ts'
+import { becomeTask, deadlineOf, type FlowLeg, legOf, pauseOf } from './operation.ts'
+import type { SendOptions } from './peer.ts'
 import { PeerError } from './peer-error.ts'
 import { openQuestions, type PendingCall } from './pending.ts'
-import { capabilitiesFor, type QuestionKind } from './question.ts'
-import { applyPolicies, type RoundPolicy } from './round-policy.ts'
-import type { ToolBook } from './tool-book.ts'
-import { vetRound } from './vet-round.ts'
-
-/** What `start` and `resume` give: the result, or a call that waits for answers. */
-export type Step<R extends FlowRequest = FlowRequest> =
-  | { readonly status: 'complete'; readonly result: FlowResult<R>; readonly rounds: number }
-  | { readonly status: 'input_required'; readonly pending: PendingCall<R> }
-
-type CallLimits = Pick<Limits, 'maxRounds' | 'timeout' | 'deadline' | 'countHumanTime'>
-
-export interface FlowOptions extends Partial<CallLimits> {
-  /** Cancels the call, whatever it is doing. */
-  readonly signal?: AbortSignal
-  readonly onProgress?: (progress: Extract<Notice, { kind: 'progress' }>) => void
-  readonly onLog?: (log: Extract<Notice, { kind: 'log' }>) => void
-  readonly logLevel?: LogLevel
-  /** Looks at every round before it is answered, after the client's own policies. */
-  readonly onRound?: RoundPolicy | readonly RoundPolicy[]
-  /** Sees the call whenever it changed, before anything else happens: write it down here to survive a crash. */
-  readonly onPending?: (pending: PendingCall) => void | Promise<void>
-  /** `traceparent` and its kin, sent with every leg. */
-  readonly trace?: Readonly<Record<string, string>>
-}
-
-export interface Flows {
-  readonly peer: Peer
-  readonly answers: Answers
-  readonly policies: readonly RoundPolicy[]
-  readonly tools: ToolBook
-  /** Lists the tools anew. */
-  refreshTools(options: SendOptions): Promise<unknown>
-}
-
-interface Driving extends FlowOptions {
-  /** What may be asked in this call. */
-  readonly kinds: ReadonlySet<QuestionKind>
-  /** Stop after every round, also where there is nothing to answer. */
-  readonly everyRound?: boolean
-}
+import { takeRound } from './take-round.ts'
+import { dropTask } from './task-request.ts'
 
 /** Runs the call to its end, from wherever it is; handlers answer. */
 export async function runFlow<R extends FlowRequest>(
@@ -66,27 +27,41 @@ export async function runFlow<R extends FlowRequest>(
   options: Driving,
 ): Promise<Extract<Step<R>, { status: 'complete' }>> {
   let pending = begun
-  for (;;) {
-    if (openQuestions(pending).length > 0) pending = await answerRound(flows, pending, options)
-    const step = await advance(flows, pending, options)
-    if (step.status === 'complete') return step
-    pending = step.pending
+  try {
+    for (;;) {
+      if (openQuestions(pending).length > 0) pending = await answerRound(flows, pending, options)
+      const step = await advance(flows, pending, options)
+      if (step.status === 'complete') return step
+      pending = step.pending
+    }
+  } catch (error) {
+    // Nobody waits for it any more, and nobody has its id.
+    if (pending.task && !isOfServer(error)) await dropTask(flows.peer, pending.task.taskId)
+    throw error
   }
 }
 
-/** Sends the call on until the server asks something or is done. */
+/** Errors after which a task has ended, cannot be reached, or goes on for whoever connects again. */
+const OF_SERVER = new Set(['PEER_ERROR', 'PEER_TASK_CANCELLED', 'PEER_GONE', 'PEER_BUSY', 'PEER_HTTP'])
+
+function isOfServer(error: unknown): boolean {
+  return error instanceof RondoError && OF_SERVER.has(error.code)
+}
+
+/** Sends the call on until the server asks something, makes a task of it, or is done. A task is waited for. */
 export async function advance<R extends FlowRequest>(
   flows: Flows,
   begun: PendingCall<R>,
   options: Driving,
 ): Promise<Step<R>> {
   let pending = begun
+  if (pending.task) return followTask(flows, pending, pending.task, options)
   for (;;) {
     const step = await sendOnce(flows, pending, options)
     if (step.status === 'complete') return step
     await options.onPending?.(step.pending)
     pending = step.pending
-    if (options.everyRound || openQuestions(pending).length > 0) return step
+    if (step.status === 'task' || options.everyRound || openQuestions(pending).length > 0) return step
   }
 }
 
@@ -121,17 +96,17 @@ async function sendOnce<R extends FlowRequest>(
   const wait = Math.min(pause, pending.askedAt + pause - startedAt, deadlineAt - startedAt)
   if (wait > 0) await sleep(peer.clock, wait, options.signal)
   if (peer.clock.now() >= deadlineAt) throw new RondoError('LIMIT_CLIENT_DEADLINE')
-  const received = await sendLeg(flows, leg, sendOptions(options, limits, deadlineAt))
+  const received = await sendLeg(flows, leg, sendOptions(flows, pending, options, limits, deadlineAt))
   if (received.kind === 'error') throw new PeerError(received.error)
   if (received.kind === 'complete') {
     return { status: 'complete', result: received.result as unknown as FlowResult<R>, rounds: pending.round }
   }
-  const { state } = received
-  const questions = vetRound(received, limits, options.kinds)
-  const now = peer.clock.now()
-  const asked = ask(pending, { questions, state, now, tookMs: now - startedAt }, limits)
-  const own = options.onRound === undefined ? [] : [options.onRound].flat()
-  return { status: 'input_required', pending: await applyPolicies(asked, [...flows.policies, ...own]) }
+  if (received.kind === 'task') {
+    const now = peer.clock.now()
+    return { status: 'task', pending: becomeTask(pending, received.task, now, now - startedAt) }
+  }
+  const asked = await takeRound(flows, pending, received, { limits, options, startedAt })
+  return { status: 'input_required', pending: asked }
 }
 
 const HEADER_MISMATCH = -32020
@@ -150,27 +125,4 @@ async function sendLeg(flows: Flows, leg: FlowLeg, options: SendOptions): Promis
   const fresh = tools.mirrored(leg.target)
   if (fresh === undefined || JSON.stringify(fresh) === JSON.stringify(mirrored)) return received
   return peer.send(leg, { ...options, mirrored: fresh })
-}
-
-function sendOptions(options: Driving, limits: Limits, deadlineAt: number): SendOptions {
-  const { onProgress, onLog, logLevel } = options
-  return {
-    signal: options.signal,
-    timeout: limits.timeout,
-    deadlineAt,
-    capabilities: capabilitiesFor(options.kinds),
-    progress: onProgress !== undefined,
-    logLevel: logLevel ?? (onLog && 'info'),
-    trace: options.trace,
-    onNotice(notice) {
-      if (notice.kind === 'progress') onProgress?.({ ...notice, message: shown(notice.message) })
-      else if (notice.kind === 'log')
-        onLog?.({ ...notice, data: shown(notice.data), logger: shown(notice.logger) })
-    },
-  }
-}
-
-/** Texts are for people to read; other data is handed over as it is. */
-function shown<T>(value: T): T {
-  return (typeof value === 'string' ? displayText(value) : value) as T
 }

@@ -7,12 +7,13 @@
 import { RondoError } from '../errors.ts'
 import type { ListenFilter } from '../protocol/call.ts'
 import type { Notice } from '../protocol/received.ts'
+import { TASKS_EXTENSION } from '../protocol/task.ts'
 import { sleep } from './clock.ts'
 import type { Peer } from './peer.ts'
 import { PeerError } from './peer-error.ts'
 
 export type Change =
-  | Extract<Notice, { kind: 'tools' | 'prompts' | 'resources' | 'resource' }>
+  | Extract<Notice, { kind: 'tools' | 'prompts' | 'resources' | 'resource' | 'task' }>
   /** Something may have been missed: look at everything again. */
   | { readonly kind: 'gap' }
 
@@ -28,6 +29,7 @@ export interface Subscription extends AsyncIterable<Change> {
   close(): void
 }
 
+const TASK_CAPABILITY = { extensions: { [TASKS_EXTENSION]: {} } }
 const MAX_WAITING = 1_024
 const FIRST_DELAY_MS = 250
 const LONGEST_DELAY_MS = 10_000
@@ -42,7 +44,7 @@ export function subscribe(
   peer: Peer,
   filter: ListenFilter,
   options: SubscribeOptions,
-  onChange: (change: Change) => void,
+  onChange: (change: Change) => void = () => {},
 ): Subscription {
   const mailbox = createMailbox()
   const stop = new AbortController()
@@ -103,6 +105,8 @@ async function keepListening(peer: Peer, filter: ListenFilter, listening: Listen
         { kind: 'listen', filter },
         {
           endless: true,
+          // Tasks are told only to those who can follow them.
+          ...(filter.taskIds && { capabilities: TASK_CAPABILITY }),
           signal: listening.signal,
           onNotice(notice) {
             failures = 0
@@ -128,6 +132,12 @@ async function keepListening(peer: Peer, filter: ListenFilter, listening: Listen
   }
 }
 
+/** One place for everything that is told of the same thing. */
+function placeOf(change: Change): string {
+  if (change.kind === 'resource') return `resource ${change.uri}`
+  return change.kind === 'task' ? `task ${change.task.taskId}` : change.kind
+}
+
 function createMailbox(): Mailbox {
   const waiting = new Map<string, Change>()
   let readers: { resolve(result: IteratorResult<Change>): void; reject(error: unknown): void }[] = []
@@ -140,7 +150,7 @@ function createMailbox(): Mailbox {
       if (waiting.size >= MAX_WAITING) {
         waiting.clear()
         waiting.set('gap', { kind: 'gap' })
-      } else waiting.set(change.kind === 'resource' ? `resource ${change.uri}` : change.kind, change)
+      } else waiting.set(placeOf(change), change)
     },
     end(error) {
       ended ??= error === undefined ? {} : { error }

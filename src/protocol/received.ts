@@ -3,6 +3,7 @@
  */
 
 import type { ListenFilter } from './call.ts'
+import type { TaskState } from './task.ts'
 import type { InputRequests, LogLevel } from './wire.ts'
 
 /** A JSON-RPC error as the server sent it. */
@@ -20,6 +21,8 @@ export type Received =
       readonly questions: InputRequests
       readonly state?: string
     }
+  /** The call goes on as a task, or this is how the task stands. */
+  | { readonly kind: 'task'; readonly task: TaskState }
   | { readonly kind: 'error'; readonly error: WireError }
 
 export type Notice =
@@ -36,3 +39,4 @@ export type Notice =
   | { readonly kind: 'prompts' }
   | { readonly kind: 'resources' }
   | { readonly kind: 'resource'; readonly uri: string }
+  | { readonly kind: 'task'; readonly task: TaskState }

@@ -14,8 +14,9 @@ export interface TaskState {
   /** ms since the epoch. */
   readonly createdAt: number
   readonly lastUpdatedAt: number
-  readonly ttlMs: number
-  readonly pollIntervalMs: number
+  /** From creation on; null where it is kept without limit. */
+  readonly ttlMs: number | null
+  readonly pollIntervalMs?: number
   readonly inputRequests?: InputRequests
   /** Of a completed task: what the call would have answered. */
   readonly result?: Readonly<Record<string, unknown>>

@@ -7,6 +7,7 @@ import { isRecord } from '../../lib/is-record.ts'
 import type { ListenFilter } from '../call.ts'
 import type { Notice } from '../received.ts'
 import { LOG_LEVELS } from '../wire.ts'
+import { decodeTask } from './decode-task.ts'
 import { SUBSCRIPTION_ID } from './meta-key.ts'
 
 type Fields = Readonly<Record<string, unknown>>
@@ -29,6 +30,10 @@ export function decodeNotification(message: unknown): Notice | undefined {
       return { kind: 'resources' }
     case 'notifications/resources/updated':
       return typeof params.uri === 'string' ? { kind: 'resource', uri: params.uri } : undefined
+    case 'notifications/tasks': {
+      const task = decodeTask(params, 'whole')
+      return task && { kind: 'task', task }
+    }
     default:
       return undefined
   }
@@ -67,13 +72,13 @@ function decodeLog(params: Fields): Notice | undefined {
 
 function decodeFilter(value: unknown): ListenFilter {
   if (!isRecord(value)) return {}
-  const uris = value.resourceSubscriptions
+  const { resourceSubscriptions: uris, taskIds: ids } = value
+  const isText = (one: unknown): one is string => typeof one === 'string'
   return {
     ...(value.toolsListChanged === true && { toolsListChanged: true }),
     ...(value.promptsListChanged === true && { promptsListChanged: true }),
     ...(value.resourcesListChanged === true && { resourcesListChanged: true }),
-    ...(Array.isArray(uris) && {
-      resourceSubscriptions: uris.filter((uri): uri is string => typeof uri === 'string'),
-    }),
+    ...(Array.isArray(uris) && { resourceSubscriptions: uris.filter(isText) }),
+    ...(Array.isArray(ids) && { taskIds: ids.filter(isText) }),
   }
 }

@@ -57,7 +57,7 @@ describe('a response', () => {
     ['neither result nor error', { jsonrpc: '2.0', id: 1 }],
     ['an error without a code', { jsonrpc: '2.0', id: 1, error: { message: 'x' } }],
     ['an error with a broken code', { jsonrpc: '2.0', id: 1, error: { code: 1.5, message: 'x' } }],
-    ['a type nobody knows', result({ resultType: 'task', content: [] })],
+    ['a type nobody knows', result({ resultType: 'chore', content: [] })],
     ['a type that is no string', result({ resultType: 1, content: [] })],
     ['no content', result({ resultType: 'complete' })],
     ['content that is no list of objects', result({ content: ['x'] })],

@@ -3,14 +3,16 @@
  *
  * A4: a result without `resultType` is complete. A6: `input_required` is valid for calls, prompts and resources only;
  * elsewhere, and with any type this client does not know, the response is invalid. A3: at least one of questions and
- * state, and the state is a string.
+ * state, and the state is a string. A task is valid for tool calls that said they can follow one, and nowhere else.
  */
 
 import { isRecord } from '../../lib/is-record.ts'
 import type { Call } from '../call.ts'
 import type { Received } from '../received.ts'
+import { followsTasks } from '../task.ts'
 import { decodeQuestions } from './decode-question.ts'
 import { decodeFlowResult } from './decode-result.ts'
+import { decodeTask } from './decode-task.ts'
 
 export type Decoded = Received | { readonly kind: 'invalid'; readonly problem: string }
 
@@ -25,12 +27,27 @@ export function decodeResponse(call: Call, message: unknown): Decoded {
       return decodeComplete(call, result)
     case 'input_required':
       return call.kind === 'flow' ? decodeInputRequired(result) : invalid('only calls may ask for input')
+    case 'task':
+      return decodeCreated(call, result)
     default:
       return invalid(`its resultType ${JSON.stringify(result.resultType)} is not known`)
   }
 }
 
+function decodeCreated(call: Call, result: Readonly<Record<string, unknown>>): Decoded {
+  if (call.kind !== 'flow' || call.method !== 'tools/call') return invalid('only tool calls may become tasks')
+  if (!followsTasks(call.capabilities)) return invalid('it is a task, which this request did not allow')
+  const task = decodeTask(result, 'head')
+  return task === undefined ? invalid('it lacks what a task has') : { kind: 'task', task }
+}
+
 function decodeComplete(call: Call, result: Readonly<Record<string, unknown>>): Decoded {
+  if (call.kind === 'task' && call.action === 'get') {
+    const task = decodeTask(result, 'whole')
+    return task?.taskId === call.taskId
+      ? { kind: 'task', task }
+      : invalid('it is not the task that was asked for')
+  }
   if (call.kind !== 'flow') return { kind: 'complete', result }
   const checked = decodeFlowResult(call.method, result)
   return checked === undefined

@@ -1,0 +1,102 @@
+/** What callers can say about one call, and what every part of the loop is given. */
+
+import type { Notice } from '../protocol/received.ts'
+import { TASKS_EXTENSION, type TaskState } from '../protocol/task.ts'
+import type { ClientCapabilities, LogLevel } from '../protocol/wire.ts'
+import type { Answers } from './answers.ts'
+import { displayText } from './display-text.ts'
+import type { FlowRequest, FlowResult } from './flow-request.ts'
+import type { Limits } from './limits.ts'
+import type { Peer, SendOptions } from './peer.ts'
+import type { PendingCall } from './pending.ts'
+import { capabilitiesFor, type QuestionKind } from './question.ts'
+import type { RoundPolicy } from './round-policy.ts'
+import type { ToolBook } from './tool-book.ts'
+
+/** What `start` and `resume` give: the result, a call that waits for answers, or one that goes on as a task. */
+export type Step<R extends FlowRequest = FlowRequest> =
+  | { readonly status: 'complete'; readonly result: FlowResult<R>; readonly rounds: number }
+  | { readonly status: 'input_required'; readonly pending: PendingCall<R> }
+  | { readonly status: 'task'; readonly pending: PendingCall<R> }
+
+type CallLimits = Pick<Limits, 'maxRounds' | 'timeout' | 'deadline' | 'countHumanTime'>
+
+export interface FlowOptions extends Partial<CallLimits> {
+  /** Cancels the call, whatever it is doing; a task is cancelled too, unless `resume` only waits for it. */
+  readonly signal?: AbortSignal
+  readonly onProgress?: (progress: Extract<Notice, { kind: 'progress' }>) => void
+  readonly onLog?: (log: Extract<Notice, { kind: 'log' }>) => void
+  readonly logLevel?: LogLevel
+  /** Looks at every round before it is answered, after the client's own policies. */
+  readonly onRound?: RoundPolicy | readonly RoundPolicy[]
+  /** Sees the call whenever it changed, before anything else happens: write it down here to survive a crash. */
+  readonly onPending?: (pending: PendingCall) => void | Promise<void>
+  /** Sees how a task stands whenever that changed. */
+  readonly onTask?: (task: TaskState) => void
+  /** `traceparent` and its kin, sent with every leg. */
+  readonly trace?: Readonly<Record<string, string>>
+}
+
+/** How tasks are followed: told by the server where it does that, by looking alone, or not at all. */
+export type TaskMode = 'listen' | 'poll' | 'off'
+
+export interface Flows {
+  readonly peer: Peer
+  readonly answers: Answers
+  readonly policies: readonly RoundPolicy[]
+  readonly tools: ToolBook
+  readonly tasks: TaskMode
+  /** From 0 to 1; spreads the looks of many clients. */
+  readonly random: () => number
+  /** Lists the tools anew. */
+  refreshTools(options: SendOptions): Promise<unknown>
+}
+
+export interface Driving extends FlowOptions {
+  /** What may be asked in this call. */
+  readonly kinds: ReadonlySet<QuestionKind>
+  /** Stop after every round, also where there is nothing to answer. */
+  readonly everyRound?: boolean
+}
+
+/** What a request declares: what may be asked, and that a tool call may become a task. */
+export function declare(
+  { tasks }: Pick<Flows, 'tasks'>,
+  kinds: ReadonlySet<QuestionKind>,
+  method: FlowRequest['method'],
+): ClientCapabilities {
+  const asked = capabilitiesFor(kinds)
+  return tasks === 'off' || method !== 'tools/call'
+    ? asked
+    : { ...asked, extensions: { [TASKS_EXTENSION]: {} } }
+}
+
+/** What is sent with every leg of a call. */
+export function sendOptions(
+  flows: Flows,
+  { request }: PendingCall,
+  options: Driving,
+  limits: Limits,
+  deadlineAt: number,
+): SendOptions {
+  const { onProgress, onLog, logLevel } = options
+  return {
+    signal: options.signal,
+    timeout: limits.timeout,
+    deadlineAt,
+    capabilities: declare(flows, options.kinds, request.method),
+    progress: onProgress !== undefined,
+    logLevel: logLevel ?? (onLog && 'info'),
+    trace: options.trace,
+    onNotice(notice) {
+      if (notice.kind === 'progress') onProgress?.({ ...notice, message: shown(notice.message) })
+      else if (notice.kind === 'log')
+        onLog?.({ ...notice, data: shown(notice.data), logger: shown(notice.logger) })
+    },
+  }
+}
+
+/** Texts are for people to read; other data is handed over as it is. */
+function shown<T>(value: T): T {
+  return (typeof value === 'string' ? displayText(value) : value) as T
+}

@@ -1,0 +1,116 @@
+/**
+ * Follows a call that became a task: hands over the answers it has, then waits until the task asks or has ended.
+ *
+ * F1 Answers go out before anything is waited for, and a key whose answer the server has is never shown again (E3). F2 A
+ * failed task is the server's error, a cancelled one an error of its own, and a completed one the result. F3 Waiting is
+ * work: it counts against the deadline, while the time people take does not. F4 To stop waiting does not end the task.
+ */
+
+import { RondoError } from '../errors.ts'
+import type { TaskState } from '../protocol/task.ts'
+import { type Driving, declare, type Flows, type Step } from './flow-options.ts'
+import type { FlowRequest, FlowResult } from './flow-request.ts'
+import { type Leg, openLeg } from './leg.ts'
+import { type Limits, withLimits } from './limits.ts'
+import { deadlineOf, delivered, deliveryOf } from './operation.ts'
+import type { SendOptions } from './peer.ts'
+import { PeerError } from './peer-error.ts'
+import type { PendingCall, PendingTask } from './pending.ts'
+import { takeRound } from './take-round.ts'
+import { updateTask } from './task-request.ts'
+import { watchTask } from './task-watch.ts'
+
+export async function followTask<R extends FlowRequest>(
+  flows: Flows,
+  begun: PendingCall<R>,
+  task: PendingTask,
+  options: Driving,
+): Promise<Step<R>> {
+  const { peer } = flows
+  const answers = deliveryOf(begun)
+  const limits = withLimits(options, peer.limits)
+  const startedAt = peer.clock.now()
+  const deadlineAt = deadlineOf(begun, limits, startedAt)
+  const outer = options.signal ? AbortSignal.any([options.signal, peer.closed]) : peer.closed
+  const time = openLeg(peer.clock, { timeout: Number.POSITIVE_INFINITY, deadlineAt }, outer)
+  const sending = toSending(flows, options, limits, time)
+  try {
+    if (answers) await updateTask(peer, task.taskId, answers, sending)
+    const pending = delivered(begun, task)
+    if (answers) await options.onPending?.(pending)
+    const told = await waitForTask(flows, pending, options, sending)
+    if ('status' in told) return told
+    const round = { limits, options, startedAt }
+    const asked = await takeRound(flows, told.pending, { questions: told.questions }, round)
+    await options.onPending?.(asked)
+    return { status: 'input_required', pending: asked }
+  } finally {
+    time.end()
+  }
+}
+
+/** Tasks have neither progress nor logs. */
+function toSending(
+  flows: Flows,
+  { kinds, trace }: Driving,
+  { timeout }: Limits,
+  { signal }: Leg,
+): SendOptions & { readonly signal: AbortSignal } {
+  return { signal, timeout, capabilities: declare(flows, kinds, 'tools/call'), trace }
+}
+
+interface Asking<R extends FlowRequest> {
+  readonly pending: PendingCall<R>
+  readonly questions: NonNullable<TaskState['inputRequests']>
+}
+
+/** Looks until there is a result or a question that was not answered yet. */
+async function waitForTask<R extends FlowRequest>(
+  flows: Flows,
+  pending: PendingCall<R>,
+  options: Driving,
+  sending: SendOptions & { readonly signal: AbortSignal },
+): Promise<Asking<R> | Extract<Step<R>, { status: 'complete' }>> {
+  const { task } = pending
+  if (task === undefined) throw new TypeError('This call is not a task')
+  const watch = watchTask(flows.peer, task, { mode: flows.tasks, random: flows.random, sending })
+  const tell = createTeller(flows, options)
+  try {
+    for (;;) {
+      const state = await watch.next()
+      tell(state)
+      if (state.status === 'completed') {
+        return { status: 'complete', result: state.result as unknown as FlowResult<R>, rounds: pending.round }
+      }
+      assertGoesOn(state)
+      const fresh = Object.entries(state.inputRequests ?? {}).filter(([key]) => !task.answered.includes(key))
+      if (state.status !== 'input_required' || fresh.length === 0) continue
+      const { pollIntervalMs = task.pollIntervalMs } = state
+      const seen = { ...pending, task: { ...task, pollIntervalMs, lookedAt: watch.lookedAt } }
+      return { pending: seen, questions: Object.fromEntries(fresh) }
+    }
+  } finally {
+    watch.close()
+  }
+}
+
+function assertGoesOn({ status, error, statusMessage }: TaskState): void {
+  if (status === 'cancelled') throw new RondoError('PEER_TASK_CANCELLED', statusMessage)
+  if (status === 'failed') throw new PeerError(error ?? { code: 0, message: 'The task failed' })
+}
+
+/** Tells the caller of each change once. A callback that throws breaks nothing. */
+function createTeller({ peer }: Flows, { onTask }: Driving): (state: TaskState) => void {
+  let last = ''
+  return (state) => {
+    const { status, statusMessage, lastUpdatedAt } = state
+    const now = JSON.stringify([status, statusMessage, lastUpdatedAt])
+    if (now === last) return
+    last = now
+    try {
+      onTask?.(state)
+    } catch (error) {
+      peer.onWarning(`A callback for a task threw: ${String(error)}`)
+    }
+  }
+}

@@ -1,0 +1,71 @@
+/** The three requests about a task. What is unknown to the server, foreign or expired is its error. */
+
+import { RondoError } from '../errors.ts'
+import type { TaskState } from '../protocol/task.ts'
+import { TASKS_EXTENSION } from '../protocol/task.ts'
+import type { InputResponses } from '../protocol/wire.ts'
+import { displayText } from './display-text.ts'
+import type { Peer, SendOptions } from './peer.ts'
+import { PeerError } from './peer-error.ts'
+
+/** One task of the server, known by its id alone. */
+export interface TaskHandle {
+  /** How it stands: its open questions, its result or its error are inside. */
+  get(options?: TaskRequestOptions): Promise<TaskState>
+  /** Answers questions by key, all or some. The first answer to a key counts; unknown keys have no effect. */
+  answer(answers: InputResponses, options?: TaskRequestOptions): Promise<void>
+  /** Asks the server to end it. One that has ended stays as it is. */
+  cancel(options?: TaskRequestOptions): Promise<void>
+}
+
+export interface TaskRequestOptions {
+  readonly signal?: AbortSignal
+  readonly timeout?: number
+}
+
+const FOLLOWS: SendOptions = { capabilities: { extensions: { [TASKS_EXTENSION]: {} } } }
+
+export function taskHandle(peer: Peer, taskId: string): TaskHandle {
+  return {
+    get: (options) => getTask(peer, taskId, { ...FOLLOWS, ...options }),
+    answer: (answers, options) => updateTask(peer, taskId, answers, { ...FOLLOWS, ...options }),
+    cancel: (options) => cancelTask(peer, taskId, { ...FOLLOWS, ...options }),
+  }
+}
+
+export async function getTask(peer: Peer, taskId: string, options: SendOptions): Promise<TaskState> {
+  const received = await peer.send({ kind: 'task', action: 'get', taskId }, options)
+  if (received.kind === 'error') throw new PeerError(received.error)
+  if (received.kind !== 'task') throw new RondoError('PEER_ANSWER', 'The answer to tasks/get is not a task')
+  return toShown(received.task)
+}
+
+export async function updateTask(
+  peer: Peer,
+  taskId: string,
+  inputResponses: InputResponses,
+  options: SendOptions,
+): Promise<void> {
+  const received = await peer.send({ kind: 'task', action: 'update', taskId, inputResponses }, options)
+  if (received.kind === 'error') throw new PeerError(received.error)
+}
+
+async function cancelTask(peer: Peer, taskId: string, options: SendOptions): Promise<void> {
+  const received = await peer.send({ kind: 'task', action: 'cancel', taskId }, options)
+  if (received.kind === 'error') throw new PeerError(received.error)
+}
+
+/** The message is for people to read. */
+export function toShown(task: TaskState): TaskState {
+  const { statusMessage } = task
+  return statusMessage === undefined ? task : { ...task, statusMessage: displayText(statusMessage) }
+}
+
+const FAREWELL_MS = 2_000
+
+/** Tells the server, once and not for long, that nobody wants this task any more. */
+export async function dropTask(peer: Peer, taskId: string): Promise<void> {
+  await cancelTask(peer, taskId, { ...FOLLOWS, timeout: FAREWELL_MS }).catch((error) =>
+    peer.onWarning(`The task ${taskId} could not be cancelled: ${String(error)}`),
+  )
+}
