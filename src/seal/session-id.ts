@@ -13,8 +13,8 @@ import type { KeyRing } from './key-ring.ts'
 import { isRecord, isText } from './narrow.ts'
 
 const PREFIX = 't.'
-/** All headers of a request together have 16 KiB by default. */
-const MAX_LENGTH = 4_096
+/** All headers of a request together have 16 KiB by default, and some clients take no id beyond 1024. */
+const MAX_LENGTH = 1_024
 
 export function isSealedSession(id: string | undefined): boolean {
   return id?.startsWith(PREFIX) === true

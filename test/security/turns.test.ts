@@ -231,20 +231,25 @@ describe('a sealed session', () => {
   it('fits a header, however much a client says of itself', async () => {
     const long = '\u0001'.repeat(10_000)
     const server = bank()
-    const capabilities = { elicitation: {}, experimental: { 'multi-turn-sse': {} }, more: { long } }
-    const clientInfo = { name: long, version: long, title: long }
-    const params = { protocolVersion: '2025-11-25', capabilities, clientInfo }
-    const body = JSON.stringify({ jsonrpc: '2.0', id: 1, method: 'initialize', params })
-    const headers = { 'content-type': 'application/json' }
-    const response = await server.fetch(new Request(URL, { method: 'POST', headers, body }))
-    const id = response.headers.get('mcp-session-id') ?? ''
-    expect(id).toMatch(/^[!-~]{10,4096}$/)
-    const again = new Request(URL, {
-      method: 'POST',
-      headers: { ...headers, 'mcp-session-id': id },
-      body: JSON.stringify(ping),
-    })
-    expect((await server.fetch(again)).status).toBe(200)
+    const experimental = { 'multi-turn-sse': {}, 'request-state': {} }
+    const elicitation = { form: { long }, url: {} }
+    const sampling = { tools: {}, context: {} }
+    const capabilities = { elicitation, sampling, roots: {}, experimental, more: { long } }
+    for (const name of ['short', 'n'.repeat(500), long]) {
+      const clientInfo = { name, version: name, title: name }
+      const params = { protocolVersion: '2025-11-25', capabilities, clientInfo }
+      const body = JSON.stringify({ jsonrpc: '2.0', id: 1, method: 'initialize', params })
+      const headers = { 'content-type': 'application/json' }
+      const response = await server.fetch(new Request(URL, { method: 'POST', headers, body }))
+      const id = response.headers.get('mcp-session-id') ?? ''
+      expect(id).toMatch(/^[!-~]{10,1024}$/)
+      const again = new Request(URL, {
+        method: 'POST',
+        headers: { ...headers, 'mcp-session-id': id },
+        body: JSON.stringify(ping),
+      })
+      expect((await server.fetch(again)).status).toBe(200)
+    }
   })
 })
 

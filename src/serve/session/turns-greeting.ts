@@ -10,8 +10,8 @@ import { isInitialize } from './era.ts'
 import type { TurnsService } from './older.ts'
 import { type Posted, type PostOptions, readInitialize } from './session-post.ts'
 
-/** Characters of what a client calls itself; it travels in a header. */
-const NAME_LENGTH = 128
+/** Bytes of what a client calls itself: with it, an id stays below the 1024 that some clients take. */
+const INFO_BYTES = 200
 
 /** True if the message begins such a session, or belongs to one. */
 export function isOfTurns({ older }: PostOptions, { message, headers }: Posted): boolean {
@@ -28,7 +28,7 @@ export async function greetTurns(
   const { id, requested, capabilities: declared, clientInfo } = readInitialize(message)
   const protocolVersion = negotiate(requested, older.versions)
   const capabilities = rememberedCapabilities(declared)
-  const facts = { protocolVersion, capabilities, clientInfo: shorten(clientInfo) }
+  const facts = { protocolVersion, capabilities, clientInfo: fitting(clientInfo) }
   const session = await turns.sealSession(facts, principal)
   const greeting = older.greet(protocolVersion, false)
   // A level that a client sets would have to be remembered.
@@ -41,9 +41,11 @@ export async function greetTurns(
   })
 }
 
-function shorten(info: PeerFacts['clientInfo']): PeerFacts['clientInfo'] {
-  if (info === undefined) return undefined
-  const cut = (text: string): string => text.slice(0, NAME_LENGTH)
-  const { name, version, title } = info
-  return { name: cut(name), version: cut(version), ...(title === undefined ? {} : { title: cut(title) }) }
+/** It is for logs and handlers only, so a long one is left out. */
+function fitting(info: PeerFacts['clientInfo']): PeerFacts['clientInfo'] {
+  const size = Buffer.byteLength(JSON.stringify(info ?? {}))
+  if (size <= INFO_BYTES) return info
+  const { name, version } = info ?? { name: '', version: '' }
+  const short = { name: name.slice(0, 64), version: version.slice(0, 32) }
+  return Buffer.byteLength(JSON.stringify(short)) <= INFO_BYTES ? short : undefined
 }
