@@ -19,7 +19,7 @@ const ARROWS: Readonly<Record<string, readonly string[]>> = {
   journal: ['protocol', 'lib'],
   protocol: ['lib'],
   client: ['protocol', 'form', 'lib'],
-  cli: ['client', 'serve', 'protocol', 'form', 'lib', 'entry'],
+  cli: ['client', 'serve', 'seal', 'journal', 'protocol', 'form', 'lib', 'entry'],
   testing: [
     'serve',
     'carry',

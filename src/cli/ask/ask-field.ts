@@ -1,0 +1,82 @@
+/**
+ * Asks for one field of a form, in the way its kind is best asked. What was typed is checked by `rondo/forms`, and asked
+ * for again with the reason. A yes is never what Enter alone gives: the cursor stands elsewhere, whatever the default says.
+ */
+
+import { checkField } from '../../form/check.ts'
+import type { Field, FieldValue } from '../../form/field.ts'
+import { describeField } from '../describe-field.ts'
+import type { Choice, Terminal } from './terminal.ts'
+
+export interface Filled {
+  /** Undefined leaves the field out. */
+  readonly value: FieldValue | undefined
+}
+
+/** `start` is the default, or what was given before. */
+export function askField(terminal: Terminal, field: Field, start: FieldValue | undefined): Promise<Filled> {
+  switch (field.type) {
+    case 'boolean':
+      return askYesNo(terminal, field, start)
+    case 'choice':
+      return askChoice(terminal, field, start)
+    case 'choices':
+      return askChoices(terminal, field, start)
+    default:
+      return askLine(terminal, field, start)
+  }
+}
+
+function titleOf(field: Field): string {
+  const words = `${field.title} (${describeField(field)})`
+  return field.description === undefined ? words : `${words}\n${field.description}`
+}
+
+async function askLine(terminal: Terminal, field: Field, start: FieldValue | undefined): Promise<Filled> {
+  const check = (input: string): string | undefined => {
+    const checked = checkField(field, input)
+    return checked.ok ? undefined : checked.message
+  }
+  const input = await terminal.line(titleOf(field), start === undefined ? '' : String(start), check)
+  const checked = checkField(field, input)
+  return { value: checked.ok ? checked.value : undefined }
+}
+
+function leaveOut<T>(field: Field): Choice<T | undefined>[] {
+  return field.required ? [] : [{ value: undefined, label: 'Leave out' }]
+}
+
+async function askYesNo(terminal: Terminal, field: Field, start: FieldValue | undefined): Promise<Filled> {
+  const hint = start === true ? { hint: 'suggested' } : {}
+  const choices: Choice<boolean | undefined>[] = [
+    { value: false, label: 'No' },
+    { value: true, label: 'Yes', ...hint },
+    ...leaveOut<boolean>(field),
+  ]
+  const safe = start === undefined && !field.required ? undefined : false
+  return { value: await terminal.choose(titleOf(field), choices, safe) }
+}
+
+async function askChoice(terminal: Terminal, field: Field, start: FieldValue | undefined): Promise<Filled> {
+  const options = field.options ?? []
+  const choices: Choice<string | undefined>[] = [
+    ...options.map(({ value, title }) => ({ value, label: title })),
+    ...leaveOut<string>(field),
+  ]
+  const first = field.required ? options[0]?.value : undefined
+  return {
+    value: await terminal.choose(titleOf(field), choices, start === undefined ? first : String(start)),
+  }
+}
+
+async function askChoices(terminal: Terminal, field: Field, start: FieldValue | undefined): Promise<Filled> {
+  const choices = (field.options ?? []).map(({ value, title }) => ({ value, label: title }))
+  let picked: readonly string[] = Array.isArray(start) ? start : []
+  for (;;) {
+    picked = await terminal.pick(titleOf(field), choices, picked)
+    if (picked.length === 0 && !field.required) return { value: undefined }
+    const checked = checkField(field, picked)
+    if (checked.ok) return { value: checked.value }
+    terminal.say(checked.message, 'error')
+  }
+}

@@ -1,0 +1,42 @@
+/** Asks one question of a round: who asks and what for, in our words; then the server's words; then the prompts. */
+
+import type { PendingCall } from '../../client/pending.ts'
+import { readForm } from '../../form/read-form.ts'
+import type { InputRequest, InputResponse } from '../../protocol/wire.ts'
+import { sayRequest, sayServer } from '../describe-call.ts'
+import { askForm } from './ask-form.ts'
+import { askSampling } from './ask-sampling.ts'
+import { askUrl } from './ask-url.ts'
+import type { Terminal } from './terminal.ts'
+
+export type Reply = { readonly kind: 'answer'; readonly response: InputResponse } | { readonly kind: 'later' }
+
+export interface Place {
+  /** This is question `index` of `count` in its round, counted from 1. */
+  readonly index: number
+  readonly count: number
+}
+
+export async function askQuestion(
+  terminal: Terminal,
+  pending: PendingCall,
+  question: InputRequest,
+  { index, count }: Place,
+): Promise<Reply> {
+  const place = `question ${index} of ${count}, round ${pending.round}`
+  terminal.say(`${sayServer(pending.server)} asks, for ${sayRequest(pending.request)}\n${place}`, 'info')
+  switch (question.method) {
+    case 'elicitation/create': {
+      const { params } = question
+      terminal.say(params.message)
+      return params.mode === 'url'
+        ? askUrl(terminal, params)
+        : askForm(terminal, readForm(params.requestedSchema))
+    }
+    case 'sampling/createMessage':
+      return askSampling(terminal, question.params)
+    case 'roots/list':
+      terminal.say('The server wants to know your folders. Give them with --root; none are told now.', 'warn')
+      return { kind: 'answer', response: { roots: [] } }
+  }
+}

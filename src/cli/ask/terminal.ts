@@ -1,0 +1,102 @@
+/**
+ * Prompts in the terminal: drawn on stderr, read from stdin. Ctrl-C, Escape, Ctrl-D and a terminal that goes away all
+ * dismiss the prompt; what that means is the caller's business.
+ */
+
+import { isCancel, log, multiselect, select, text, updateSettings } from '@clack/prompts'
+import type { Io } from '../io.ts'
+
+/** The person dismissed a prompt. */
+export class Dismissed extends Error {
+  constructor() {
+    super('A prompt was dismissed')
+    this.name = 'Dismissed'
+  }
+}
+
+export interface Choice<T> {
+  readonly value: T
+  readonly label: string
+  readonly hint?: string
+}
+
+export interface Terminal {
+  /** Something to read, with a mark that tells it from the prompts. */
+  say(words: string, kind?: 'info' | 'warn' | 'error' | 'plain'): void
+  /** `check` gives what is wrong with the input, or undefined. */
+  line(message: string, start: string, check: (input: string) => string | undefined): Promise<string>
+  choose<T>(message: string, choices: readonly Choice<T>[], start: T): Promise<T>
+  pick(message: string, choices: readonly Choice<string>[], start: readonly string[]): Promise<string[]>
+  /** How many keys were pressed so far, Enter not counted. */
+  keys(): number
+}
+
+/** End of input, as a terminal sends it. */
+const CTRL_D = '\u0004'
+const VISIBLE_CHOICES = 10
+
+export function createTerminal({ stdin, stderr, status }: Io): Terminal {
+  updateSettings({ aliases: { [CTRL_D]: 'cancel' } })
+  let keys = 0
+  const onKey = (_text: string, key: { readonly name?: string }): void => {
+    if (key.name !== 'return' && key.name !== 'enter') keys += 1
+  }
+  const ask = async <T>(prompt: (io: Ends) => Promise<T | symbol>): Promise<T> => {
+    status.hide()
+    const gone = new AbortController()
+    const leave = (): void => gone.abort()
+    stdin.once('end', leave)
+    stdin.once('close', leave)
+    stdin.on('keypress', onKey)
+    try {
+      const value = await prompt({ input: stdin, output: stderr, signal: gone.signal })
+      if (isCancel(value)) throw new Dismissed()
+      return value as T
+    } finally {
+      stdin.off('end', leave)
+      stdin.off('close', leave)
+      stdin.off('keypress', onKey)
+    }
+  }
+  return {
+    keys: () => keys,
+    say(words, kind = 'plain') {
+      status.hide()
+      log[kind === 'plain' ? 'message' : kind](words, { output: stderr })
+    },
+    line: (message, start, check) =>
+      ask((io) =>
+        text({ ...io, message, initialValue: start, validate: (input) => check(input ?? '') }).then(
+          (value) => (isCancel(value) ? value : (value ?? '')),
+        ),
+      ),
+    choose: (message, choices, start) =>
+      ask(
+        (io) =>
+          select({
+            ...io,
+            message,
+            options: choices.map((choice, index) => ({ ...choice, value: index })),
+            initialValue: choices.findIndex(({ value }) => value === start),
+            maxItems: VISIBLE_CHOICES,
+          }) as Promise<number | symbol>,
+      ).then((index) => (choices[index] as Choice<never>).value),
+    pick: (message, choices, start) =>
+      ask<string[]>((io) =>
+        multiselect({
+          ...io,
+          message,
+          options: [...choices],
+          initialValues: [...start],
+          required: false,
+          maxItems: VISIBLE_CHOICES,
+        }),
+      ),
+  }
+}
+
+interface Ends {
+  readonly input: NodeJS.ReadStream
+  readonly output: NodeJS.WriteStream
+  readonly signal: AbortSignal
+}

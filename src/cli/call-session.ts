@@ -1,0 +1,94 @@
+/** What all commands that drive a call have in common: their options, the connection, the store, who answers. */
+
+import type { FlowRequest } from '../client/flow-request.ts'
+import type { PendingCall } from '../client/pending.ts'
+import type { QuestionKind } from '../client/question.ts'
+import { type Answerer, answerAtTerminal, answerFrom, answerLater } from './answerer.ts'
+import type { Invocation, OptionTable } from './command.ts'
+import { CONNECT_OPTIONS, type Connection, openConnection } from './connection.ts'
+import { driveCall } from './drive-call.ts'
+import type { Exit } from './exit-code.ts'
+import { homeOf } from './home.ts'
+import { canAsk, tell } from './io.ts'
+import { readJsonObject } from './json-file.ts'
+import { createPendingStore, type PendingStore } from './pending-store.ts'
+import { readSealKey, SEAL_OPTIONS } from './seal-key.ts'
+import type { NamedTarget } from './target.ts'
+
+export const JSON_OPTION: OptionTable = {
+  json: { type: 'boolean', help: 'prints JSON on stdout, for other programs' },
+}
+
+export const CALL_OPTIONS: OptionTable = {
+  ...JSON_OPTION,
+  detach: { type: 'boolean', help: 'asks nobody: a call that needs input becomes pending' },
+  answers: { type: 'string', value: 'FILE|-', help: 'answers by key, as a JSON object; asks nobody' },
+  'max-rounds': { type: 'string', value: 'N', help: 'how often the server may ask (10)' },
+  root: {
+    type: 'string',
+    multiple: true,
+    value: 'FOLDER',
+    help: 'a folder to tell a server that asks for roots',
+  },
+  sampling: { type: 'boolean', help: 'lets the server ask for a model; you type its reply' },
+  'allow-secrets': { type: 'boolean', help: 'lets forms ask for what looks like a secret' },
+  ...SEAL_OPTIONS,
+  ...CONNECT_OPTIONS,
+}
+
+export function openStore({ io, options }: Invocation): PendingStore {
+  return createPendingStore(homeOf(io), readSealKey(io, options))
+}
+
+export interface Session extends Connection {
+  /** Begins a call, or goes on with a stored one. */
+  drive(request: FlowRequest, stored?: PendingCall): Promise<Exit>
+}
+
+/** Connects. `accepts` is what the server may ask in a stored call. */
+export async function openSession(
+  invocation: Invocation,
+  target: NamedTarget,
+  accepts?: readonly QuestionKind[],
+): Promise<Session> {
+  const { io, options } = invocation
+  const store = openStore(invocation)
+  const answerer = await chooseAnswerer(invocation)
+  const maxRounds = options.number('max-rounds')
+  io.status.start('connecting')
+  const connection = await openConnection(io, target, options).finally(() => io.status.stop())
+  const { client, close } = connection
+  const session = {
+    ...{ io, client, store, target, answerer },
+    accepts: accepts ?? acceptedKinds(invocation),
+    json: options.flag('json'),
+    drive: {
+      signal: io.signal,
+      onProgress: ({ progress, total, message }: Progress) => io.status.progress(progress, total, message),
+      ...(options.flag('server-log') && {
+        onLog: ({ level, data }: Log) => tell(io, `server ${level}: ${JSON.stringify(data)}`),
+      }),
+      ...(maxRounds !== undefined && { maxRounds }),
+    },
+  }
+  return { client, close, drive: (request, stored) => driveCall(session, request, stored) }
+}
+
+type Progress = { readonly progress: number; readonly total?: number; readonly message?: string }
+type Log = { readonly level: string; readonly data: unknown }
+
+function acceptedKinds({ options }: Invocation): QuestionKind[] {
+  return [
+    'form',
+    'url',
+    ...(options.list('root').length > 0 ? (['roots'] as const) : []),
+    ...(options.flag('sampling') ? (['sampling'] as const) : []),
+  ]
+}
+
+async function chooseAnswerer({ io, options }: Invocation): Promise<Answerer> {
+  const file = options.text('answers')
+  const detach = options.flag('detach')
+  if (file !== undefined) return answerFrom(await readJsonObject(io, '--answers', file), detach)
+  return detach || !canAsk(io) ? answerLater : answerAtTerminal(io)
+}

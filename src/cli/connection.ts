@@ -1,0 +1,125 @@
+/** From a named target and the options of the command line to a client. */
+
+import type { Client } from '../client/client.ts'
+import { connect } from '../client/connect.ts'
+import { displayText } from '../client/display-text.ts'
+import { noSecretsInForms } from '../client/policy/no-secrets-in-forms.ts'
+import type { RoundPolicy } from '../client/round-policy.ts'
+import type { StdioTarget } from '../client/transport/stdio.ts'
+import type { OptionTable } from './command.ts'
+import { usageError } from './command-error.ts'
+import { type Io, tell } from './io.ts'
+import { serverEnv } from './local-keys.ts'
+import type { Options } from './read-line.ts'
+import { answerRoots } from './roots.ts'
+import { scriptArgs } from './script-command.ts'
+import type { NamedTarget } from './target.ts'
+
+export const CONNECT_OPTIONS: OptionTable = {
+  header: { type: 'string', multiple: true, value: 'NAME:VALUE', help: 'sends an HTTP header; never stored' },
+  env: {
+    type: 'string',
+    multiple: true,
+    value: 'NAME[=VALUE]',
+    help: 'gives a variable to the started command; never stored',
+  },
+  timeout: { type: 'string', value: 'SECONDS', help: 'for one request without progress (120)' },
+  'server-log': { type: 'boolean', help: 'shows what the server logs, on stderr' },
+}
+
+export interface Connection {
+  readonly client: Client
+  /** Lets go of the server; a process that was started ends. */
+  close(): Promise<void>
+}
+
+const KEPT_LINES = 20
+
+/** `headers` go on top of those of the options. */
+export async function openConnection(
+  io: Io,
+  target: NamedTarget,
+  options: Options,
+  headers: readonly string[] = [],
+): Promise<Connection> {
+  const lines: string[] = []
+  const onStderr = (line: string): void => {
+    if (options.flag('server-log')) return tell(io, `server: ${displayText(line)}`)
+    lines.push(line)
+    if (lines.length > KEPT_LINES) lines.shift()
+  }
+  const timeout = options.number('timeout')
+  try {
+    const client = await connect(toTarget(io, target, options, onStderr), {
+      headers: readHeaders([...options.list('header'), ...headers]),
+      onRound: policies(io, options),
+      onWarning: (text) => tell(io, `warning: ${displayText(text)}`),
+      signal: io.signal,
+      createId: randomName,
+      ...(timeout !== undefined && { timeout: timeout * 1000 }),
+    })
+    return { client, close: () => client.close() }
+  } catch (error) {
+    for (const line of lines) tell(io, `server: ${displayText(line)}`)
+    throw error
+  }
+}
+
+function policies(io: Io, options: Options): RoundPolicy[] {
+  const secrets = options.flag('allow-secrets') ? [] : [noSecretsInForms()]
+  return [...secrets, answerRoots(io, options.list('root'))]
+}
+
+/** The target as the client library takes it. */
+export function toTarget(
+  io: Io,
+  target: NamedTarget,
+  options: Options,
+  stderr: (line: string) => void,
+): string | StdioTarget {
+  switch (target.kind) {
+    case 'url':
+      return target.url
+    case 'file':
+      return {
+        command: process.execPath,
+        args: scriptArgs(target.path, ['stdio']),
+        env: { ...serverEnv(io), ...readEnv(io, options.list('env')) },
+        cwd: io.cwd,
+        stderr,
+      }
+    case 'command': {
+      const { command, args, cwd } = target
+      return { command, args, cwd, env: readEnv(io, options.list('env')), stderr }
+    }
+  }
+}
+
+export function readHeaders(lines: readonly string[]): Record<string, string> {
+  return Object.fromEntries(
+    lines.map((line) => {
+      const [, name, value] = /^([!#$%&'*+.^_`|~\w-]+)\s*:\s*(.*)$/.exec(line) ?? []
+      if (name === undefined || value === undefined)
+        throw usageError(`--header takes "Name: value", not "${line}"`)
+      return [name, value]
+    }),
+  )
+}
+
+function readEnv(io: Io, entries: readonly string[]): Record<string, string> {
+  return Object.fromEntries(
+    entries.map((entry) => {
+      const at = entry.indexOf('=')
+      const name = at < 0 ? entry : entry.slice(0, at)
+      const value = at < 0 ? io.env[name] : entry.slice(at + 1)
+      if (name === '' || value === undefined) throw usageError(`--env ${entry}: the variable is not set`)
+      return [name, value]
+    }),
+  )
+}
+
+/** Short enough to be typed, random enough that calls of one user do not meet. */
+function randomName(): string {
+  const letters = 'abcdefghijkmnpqrstuvwxyz23456789'
+  return Array.from(crypto.getRandomValues(new Uint8Array(10)), (byte) => letters[byte % 32]).join('')
+}

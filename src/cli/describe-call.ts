@@ -1,0 +1,70 @@
+/** Calls and servers in words. What a server says of itself is marked as its own. */
+
+import { displayText } from '../client/display-text.ts'
+import type { FlowRequest } from '../client/flow-request.ts'
+import { openQuestions, type PendingCall, type PendingServer } from '../client/pending.ts'
+import { kindOf } from '../client/question.ts'
+import { readForm } from '../form/read-form.ts'
+import type { InputRequest } from '../protocol/wire.ts'
+import { describeField } from './describe-field.ts'
+
+export function sayServer({ target, name, version }: PendingServer): string {
+  const where = displayText(target)
+  return name === undefined ? where : `"${displayText(name)}" ${displayText(version ?? '')} at ${where}`
+}
+
+export function sayRequest(request: FlowRequest): string {
+  switch (request.method) {
+    case 'tools/call':
+      return `the tool ${displayText(request.name)}`
+    case 'prompts/get':
+      return `the prompt ${displayText(request.name)}`
+    case 'resources/read':
+      return `the resource ${displayText(request.uri)}`
+  }
+}
+
+/** The open questions of a pending call and how to answer them. */
+export function sayPending(pending: PendingCall): string {
+  const { id } = pending
+  const open = openQuestions(pending)
+  const answered = Object.keys(pending.answers)
+  const head = `${sayServer(pending.server)} asks, for ${sayRequest(pending.request)}, round ${pending.round}`
+  const lines = open.flatMap(([key, question]) => ['', ...sayQuestion(key, question)])
+  const given = answered.length === 0 ? [] : ['', `answered already: ${answered.map(displayText).join(', ')}`]
+  return [head, ...lines, ...given, '', ...sayNext(id, open)].join('\n')
+}
+
+function sayQuestion(key: string, question: InputRequest): string[] {
+  const name = displayText(key)
+  const kind = kindOf(question)
+  if (question.method !== 'elicitation/create') return [`  ${name}  (${kind})`]
+  const { params } = question
+  const message = params.message
+    .split('\n')
+    .map((line, index) => (index === 0 ? `  ${name}  ${line}` : `    ${line}`))
+  if (params.mode === 'url') return [...message, `    ${params.url}`]
+  const { fields, notes } = readForm(params.requestedSchema)
+  const rows = fields.map(
+    (field) => `    ${name}.${displayText(field.name)}=  ${field.title}: ${describeField(field)}`,
+  )
+  return [...message, ...rows, ...notes.map((note) => `    note: ${note}`)]
+}
+
+function sayNext(id: string, open: readonly [string, InputRequest][]): string[] {
+  if (open.length === 0) return [`go on:    rondo resume ${id}`]
+  const words = open.map(([key, question]) => exampleWord(displayText(key), question))
+  return [
+    `answer:   rondo answer ${id} ${words.join(' ')}`,
+    `decline:  rondo answer ${id} --decline`,
+    `ask me:   rondo resume ${id}`,
+    `give up:  rondo abandon ${id}`,
+  ]
+}
+
+function exampleWord(key: string, question: InputRequest): string {
+  if (question.method !== 'elicitation/create') return `${key}:=JSON`
+  const { params } = question
+  const [field] = params.mode === 'form' ? readForm(params.requestedSchema).fields : []
+  return field === undefined ? `${key}=accept` : `${key}.${displayText(field.name)}=…`
+}

@@ -1,0 +1,114 @@
+/** Sends messages to a server exactly as they are, right or wrong, and gives what comes back. */
+
+import { request as httpRequest, type IncomingHttpHeaders, type RequestOptions } from 'node:http'
+import { request as httpsRequest } from 'node:https'
+import { createStdioTransport, type StdioTarget } from '../../client/transport/stdio.ts'
+import { isRecord } from '../../lib/is-record.ts'
+
+export interface Reply {
+  /** HTTP only. */
+  readonly status?: number
+  readonly headers?: IncomingHttpHeaders
+  /** The JSON-RPC response, if there was one. */
+  readonly message?: Readonly<Record<string, unknown>>
+  /** Why there is none at all. */
+  readonly problem?: string
+}
+
+export interface Probe {
+  readonly kind: 'http' | 'stdio'
+  /** Sends one JSON-RPC request; over HTTP with these headers besides those of the protocol. */
+  send(message: ProbeRequest, headers?: Readonly<Record<string, string | undefined>>): Promise<Reply>
+  /** HTTP only: a request with another method and no body. */
+  visit(method: string): Promise<Reply>
+  close(): Promise<void>
+}
+
+export interface ProbeRequest {
+  readonly method: string
+  readonly params?: Readonly<Record<string, unknown>>
+}
+
+const TIMEOUT_MS = 10_000
+const MAX_BYTES = 4_194_304
+
+/** `undefined` takes a header away. */
+export function probeHttp(url: string, own: Readonly<Record<string, string>>): Probe {
+  const target = new URL(url)
+  const begin = target.protocol === 'https:' ? httpsRequest : httpRequest
+  const exchange = (options: RequestOptions, body?: string): Promise<Reply> =>
+    new Promise((resolve) => {
+      const fail = (error: Error): void => resolve({ problem: error.message })
+      const request = begin(target, { ...options, timeout: TIMEOUT_MS, agent: false }, (response) => {
+        const chunks: Buffer[] = []
+        let size = 0
+        const done = (): void => {
+          const { statusCode, headers } = response
+          const message = readBody(Buffer.concat(chunks).toString('utf8'))
+          resolve({ status: statusCode, headers, ...(message && { message }) })
+        }
+        response.on('data', (chunk: Buffer) => {
+          size += chunk.byteLength
+          if (size > MAX_BYTES) request.destroy()
+          else chunks.push(chunk)
+        })
+        response.on('end', done).on('error', fail).on('close', done)
+      })
+      request.on('error', fail).on('timeout', () => request.destroy(new Error('no answer in time')))
+      request.end(body)
+    })
+  let id = 0
+  return {
+    kind: 'http',
+    send({ method, params }, headers = {}) {
+      id += 1
+      const body = JSON.stringify({ jsonrpc: '2.0', id, method, params })
+      const all: Record<string, string | undefined> = {
+        'Content-Type': 'application/json',
+        Accept: 'application/json, text/event-stream',
+        'Content-Length': String(Buffer.byteLength(body)),
+        ...own,
+        ...headers,
+      }
+      const sent = Object.fromEntries(Object.entries(all).filter((entry) => entry[1] !== undefined))
+      return exchange({ method: 'POST', headers: sent }, body)
+    },
+    visit: (method) => exchange({ method, headers: { Accept: 'text/event-stream', ...own } }),
+    close: async () => {},
+  }
+}
+
+export function probeStdio(target: StdioTarget): Probe {
+  const transport = createStdioTransport({ ...target, stderr: 'ignore' }, { maxBytes: MAX_BYTES })
+  let id = 0
+  return {
+    kind: 'stdio',
+    async send({ method, params }) {
+      id += 1
+      const body = JSON.stringify({ jsonrpc: '2.0', id, method, params })
+      const signal = AbortSignal.timeout(TIMEOUT_MS)
+      try {
+        const message = await transport.exchange({ id, body, headers: {}, signal, maxBytes: MAX_BYTES })
+        return isRecord(message) ? { message } : { problem: 'the answer is no message' }
+      } catch (error) {
+        return { problem: signal.aborted ? 'no answer in time' : (error as Error).message }
+      }
+    },
+    visit: async () => ({ problem: 'there are no methods over stdio' }),
+    close: () => transport.close(),
+  }
+}
+
+/** A JSON body, or the last message of an event stream. */
+function readBody(text: string): Readonly<Record<string, unknown>> | undefined {
+  const events = text
+    .split(/\r?\n/)
+    .flatMap((line) => (line.startsWith('data:') ? [line.slice(5).trim()] : []))
+  for (const part of [text, ...events.reverse()]) {
+    try {
+      const value: unknown = JSON.parse(part)
+      if (isRecord(value) && value.method === undefined) return value
+    } catch {}
+  }
+  return undefined
+}

@@ -1,0 +1,81 @@
+/**
+ * What a person can name as a server: a URL, a file that exports one, or a command that starts one. The form is plain
+ * JSON, so that a pending call remembers where it belongs; values of the environment are never part of it.
+ */
+
+import { existsSync, statSync } from 'node:fs'
+import { resolve } from 'node:path'
+import { isRecord } from '../lib/is-record.ts'
+import { usageError } from './command-error.ts'
+import { splitCommand } from './split-command.ts'
+
+export type NamedTarget =
+  | { readonly kind: 'url'; readonly url: string }
+  | { readonly kind: 'file'; readonly path: string }
+  | {
+      readonly kind: 'command'
+      readonly command: string
+      readonly args: readonly string[]
+      readonly cwd: string
+    }
+
+const SCRIPT = /\.[cm]?[jt]s$/
+
+/** The target in the first word, or in what follows `--`; and the words that are left. */
+export function takeTarget(
+  words: readonly string[],
+  rest: readonly string[] | undefined,
+  cwd: string,
+): { target: NamedTarget; words: readonly string[] } {
+  if (rest !== undefined) {
+    const [command, ...args] = rest
+    if (command === undefined) throw usageError('No command follows "--"')
+    return { target: { kind: 'command', command, args, cwd }, words }
+  }
+  const [text, ...others] = words
+  if (text === undefined) {
+    throw usageError('Name a server: a URL, a file that exports one, or a command after "--"')
+  }
+  return { target: readTarget(text, cwd), words: others }
+}
+
+function readTarget(text: string, cwd: string): NamedTarget {
+  if (/^https?:\/\//i.test(text)) {
+    if (!URL.canParse(text)) throw usageError(`This is not a URL: ${text}`)
+    if (new URL(text).username !== '') throw usageError('Give credentials by --header, not in the URL')
+    return { kind: 'url', url: text }
+  }
+  if (/^[a-z][a-z0-9+.-]*:\/\//i.test(text)) {
+    throw usageError(`A server is reached by http or https, not by ${text.split(':')[0]}`)
+  }
+  const path = resolve(cwd, text)
+  const isFile = existsSync(path) && statSync(path).isFile()
+  if (isFile && SCRIPT.test(text)) return { kind: 'file', path }
+  const [command, ...args] = splitCommand(text)
+  if (command === undefined) throw usageError('The name of the server is empty')
+  if (args.length === 0 && SCRIPT.test(command)) throw usageError(`There is no file ${path}`)
+  return { kind: 'command', command, args, cwd }
+}
+
+/** For people. */
+export function sayTarget(target: NamedTarget): string {
+  switch (target.kind) {
+    case 'url':
+      return target.url
+    case 'file':
+      return target.path
+    case 'command':
+      return [target.command, ...target.args].join(' ')
+  }
+}
+
+/** A target that was stored; undefined if it is none. */
+export function parseTarget(value: unknown): NamedTarget | undefined {
+  if (!isRecord(value)) return undefined
+  const { kind, url, path, command, args, cwd } = value
+  if (kind === 'url' && typeof url === 'string') return { kind, url }
+  if (kind === 'file' && typeof path === 'string') return { kind, path }
+  if (kind !== 'command' || typeof command !== 'string' || typeof cwd !== 'string') return undefined
+  const isList = Array.isArray(args) && args.every((one) => typeof one === 'string')
+  return isList ? { kind, command, args, cwd } : undefined
+}

@@ -1,0 +1,153 @@
+/**
+ * Reads `name=value` as the schema of a tool wants it: a number where it says number, text where it says text. `name:=json`
+ * takes the value as JSON, whatever the schema says; `a.b=1` reaches into objects. The schema is foreign: it is only looked
+ * at, never run, and references lead no further than its own `$defs`.
+ */
+
+import { isRecord } from '../lib/is-record.ts'
+import type { JsonSchema } from '../protocol/wire.ts'
+import { usageError } from './command-error.ts'
+
+type Args = Record<string, unknown>
+
+const MAX_HOPS = 8
+
+/** The words over what was given as a whole. */
+export function readArgs(words: readonly string[], schema: JsonSchema, base: Args = {}): Args {
+  const args = structuredClone(base)
+  for (const word of words) {
+    const { name, text, json } = splitWord(word)
+    const path = pathOf(name, schema)
+    const part = schemaAt(path, schema)
+    setAt(args, path, json ? parseJson(name, text) : convert(name, text, part, schema), isList(part, schema))
+  }
+  checkNames(args, schema)
+  return args
+}
+
+export function splitWord(word: string): { name: string; text: string; json: boolean } {
+  const at = word.indexOf('=')
+  if (at < 1) throw usageError(`"${word}" is not name=value`)
+  const json = word[at - 1] === ':'
+  return { name: word.slice(0, json ? at - 1 : at), text: word.slice(at + 1), json }
+}
+
+/** Names with dots in them win over paths. */
+function pathOf(name: string, schema: JsonSchema): string[] {
+  const { properties } = resolveRef(schema, schema)
+  return isRecord(properties) && Object.hasOwn(properties, name) ? [name] : name.split('.')
+}
+
+function schemaAt(path: readonly string[], root: JsonSchema): JsonSchema {
+  let part = resolveRef(root, root)
+  for (const name of path) {
+    const { properties } = part
+    const next = isRecord(properties) && Object.hasOwn(properties, name) ? properties[name] : undefined
+    part = isRecord(next) ? resolveRef(next, root) : {}
+  }
+  return part
+}
+
+function resolveRef(schema: JsonSchema, root: JsonSchema): JsonSchema {
+  let now = schema
+  for (let hops = 0; hops < MAX_HOPS; hops++) {
+    const [, place, name] = /^#\/(\$defs|definitions)\/([^/]+)$/.exec(String(now.$ref ?? '')) ?? []
+    if (place === undefined || name === undefined) return now
+    const book = root[place]
+    const next = isRecord(book) && Object.hasOwn(book, name) ? book[name] : undefined
+    if (!isRecord(next)) return now
+    now = next
+  }
+  return now
+}
+
+function setAt(args: Args, path: readonly string[], value: unknown, append: boolean): void {
+  const [name = '', ...below] = path
+  if (name === '__proto__') throw usageError('There is no argument __proto__')
+  const old = Object.hasOwn(args, name) ? args[name] : undefined
+  if (below.length > 0) {
+    const child: Args = isRecord(old) ? old : {}
+    args[name] = child
+    setAt(child, below, value, append)
+  } else args[name] = append && Array.isArray(old) && Array.isArray(value) ? [...old, ...value] : value
+}
+
+function typesOf(schema: JsonSchema, root: JsonSchema, hops = 0): string[] {
+  const { type, anyOf, oneOf } = resolveRef(schema, root)
+  if (typeof type === 'string') return [type]
+  if (Array.isArray(type)) return type.filter((one) => typeof one === 'string')
+  const choices = hops < MAX_HOPS ? ([anyOf, oneOf].find(Array.isArray) ?? []) : []
+  return choices.flatMap((one) => (isRecord(one) ? typesOf(one, root, hops + 1) : []))
+}
+
+function isList(schema: JsonSchema, root: JsonSchema): boolean {
+  return typesOf(schema, root).includes('array')
+}
+
+function convert(name: string, text: string, schema: JsonSchema, root: JsonSchema): unknown {
+  const types = typesOf(schema, root)
+  for (const type of types) {
+    const value = tryConvert(type, name, text, schema, root)
+    if (value !== undefined) return value
+  }
+  if (types.length === 0) {
+    const value = tryJson(text)
+    return value === undefined ? text : value
+  }
+  throw usageError(`${name} must be ${types.join(' or ')}, not "${text}"`)
+}
+
+function tryConvert(type: string, name: string, text: string, schema: JsonSchema, root: JsonSchema): unknown {
+  switch (type) {
+    case 'string':
+      return text
+    case 'number':
+    case 'integer': {
+      const value = text.trim() === '' ? Number.NaN : Number(text)
+      return Number.isFinite(value) && (type === 'number' || Number.isSafeInteger(value)) ? value : undefined
+    }
+    case 'boolean':
+      return ({ true: true, yes: true, false: false, no: false } as Record<string, boolean>)[
+        text.toLowerCase()
+      ]
+    case 'null':
+      return text === 'null' ? null : undefined
+    case 'array': {
+      const whole = text.startsWith('[') ? tryJson(text) : undefined
+      if (Array.isArray(whole)) return whole
+      const items = isRecord(schema.items) ? resolveRef(schema.items, root) : {}
+      return text === '' ? [] : text.split(',').map((one) => convert(name, one, items, root))
+    }
+    case 'object': {
+      const value = tryJson(text)
+      return isRecord(value) ? value : undefined
+    }
+  }
+  return undefined
+}
+
+function checkNames(args: Args, schema: JsonSchema): void {
+  const { properties, required, additionalProperties } = resolveRef(schema, schema)
+  const known = isRecord(properties) ? Object.keys(properties) : []
+  const list = known.length === 0 ? 'it takes none' : `it takes ${known.join(', ')}`
+  const strange = Object.keys(args).filter((name) => !known.includes(name))
+  if (strange.length > 0 && additionalProperties === false) {
+    throw usageError(`The tool takes no argument ${strange.join(', ')}; ${list}`)
+  }
+  const missing = Array.isArray(required) ? required.filter((name) => !Object.hasOwn(args, String(name))) : []
+  if (missing.length > 0) throw usageError(`Missing: ${missing.map((name) => `${name}=…`).join(' ')}`)
+}
+
+function parseJson(name: string, text: string): unknown {
+  const value = tryJson(text)
+  if (value === undefined) throw usageError(`The value of ${name} is not JSON: ${text}`)
+  return value
+}
+
+function tryJson(text: string): unknown {
+  try {
+    return JSON.parse(text)
+  } catch {
+    return undefined
+  }
+}
