@@ -12,7 +12,7 @@ import type { Io } from './io.ts'
 import { responseFor } from './response-for.ts'
 
 /** Sees the call after every answer. */
-export type Save = (pending: PendingCall) => void
+type Save = (pending: PendingCall) => void
 
 export interface Answerer {
   /** Undefined: the answers come later. */

@@ -2,18 +2,8 @@
 
 import type { Exit } from './exit-code.ts'
 import type { Io } from './io.ts'
+import type { OptionTable } from './option-table.ts'
 import type { Options } from './read-line.ts'
-
-export interface OptionRow {
-  readonly type: 'boolean' | 'string'
-  readonly multiple?: boolean
-  readonly short?: string
-  /** What stands for the value in the help. */
-  readonly value?: string
-  readonly help: string
-}
-
-export type OptionTable = Readonly<Record<string, OptionRow>>
 
 export interface Invocation {
   readonly io: Io

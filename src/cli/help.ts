@@ -1,7 +1,8 @@
 /** The help, made from the tables of commands, options and exit codes. */
 
-import type { Command, OptionTable } from './command.ts'
+import type { Command } from './command.ts'
 import { EXITS } from './exit-code.ts'
+import type { OptionTable } from './option-table.ts'
 import { formatTable } from './table.ts'
 
 export function helpOf(commands: readonly Command[]): string {

@@ -24,7 +24,7 @@ import { takeLock } from './take-lock.ts'
 import { type NamedTarget, parseTarget } from './target.ts'
 import { tryUnlink, writeFile } from './write-file.ts'
 
-export interface StoredCall {
+interface StoredCall {
   readonly target: NamedTarget
   /** What the server may ask in this call. */
   readonly accepts: readonly QuestionKind[]
@@ -51,7 +51,7 @@ export interface PendingStore {
   claim(id: string): () => void
 }
 
-export const ID: RegExp = /^[a-z0-9-]{3,64}$/
+const ID = /^[a-z0-9-]{3,64}$/
 
 export function createPendingStore(home: string, key?: Uint8Array): PendingStore {
   const folder = join(home, 'pending')

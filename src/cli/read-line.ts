@@ -1,8 +1,8 @@
 /** Reads a command line by a table of options. What is wrong with it is said in one sentence. */
 
 import { parseArgs } from 'node:util'
-import type { OptionTable } from './command.ts'
 import { usageError } from './command-error.ts'
+import type { OptionTable } from './option-table.ts'
 
 export interface Options {
   flag(name: string): boolean

@@ -2,9 +2,9 @@
 
 import { readFileSync } from 'node:fs'
 import { resolve } from 'node:path'
-import type { OptionTable } from './command.ts'
 import { usageError } from './command-error.ts'
 import type { Io } from './io.ts'
+import type { OptionTable } from './option-table.ts'
 import type { Options } from './read-line.ts'
 
 export const SEAL_OPTIONS: OptionTable = {
