@@ -1,0 +1,254 @@
+/** The command at a terminal, a real one: forms filled in key by key. Needs the build. */
+
+import { generateKey } from 'rondo'
+import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
+import type { Listening } from '../../src/index.ts'
+import { createDeskServer } from '../support/desk-server.ts'
+import { type CliHome, createCliHome } from '../support/run-cli.ts'
+import { KEY, openTerminal, type TerminalSession } from '../support/terminal-session.ts'
+
+const { enter, down, ctrlC, ctrlD, space } = KEY
+const server = createDeskServer(generateKey())
+const sessions: TerminalSession[] = []
+let listening: Listening
+let home: CliHome
+
+beforeAll(async () => {
+  listening = await server.listen({ port: 0, signals: false })
+  home = createCliHome()
+})
+afterEach(() => {
+  for (const session of sessions.splice(0)) session.close()
+})
+afterAll(async () => {
+  await server.close()
+  home.remove()
+})
+
+function call(...words: string[]): TerminalSession {
+  return open('call', listening.url, ...words)
+}
+
+function open(...words: string[]): TerminalSession {
+  const session = openTerminal(words, { ...home.env, TERM: 'xterm-256color' })
+  sessions.push(session)
+  return session
+}
+
+describe('a form with every kind of field', () => {
+  it('is filled in, a wrong number is corrected, and the answers are shown before they are sent', async () => {
+    const terminal = call('order')
+    await terminal.see(`"desk" 1.2.3 at ${listening.url} asks, for the tool order`)
+    await terminal.see('question 1 of 1, round 1')
+    await terminal.see('What do you order?')
+    await terminal.see('What do you want to do?')
+    terminal.press(enter)
+    await terminal.see('Name (text, at least 2 characters)')
+    terminal.press('A', enter)
+    await terminal.see('Name must have at least 2 characters')
+    terminal.press('da', enter)
+    await terminal.see('Mail (an e-mail address)')
+    terminal.press('ada@example.org', enter)
+    await terminal.see('Day (a date like 2026-07-28)')
+    terminal.press('2026-12-24', enter)
+    await terminal.see('Count (a whole number, 1 to 9)')
+    terminal.press('12', enter)
+    await terminal.see('Count must be at most 9')
+    terminal.press('\u007f', enter)
+    await terminal.see('Weight (a number)')
+    terminal.press(enter)
+    await terminal.see('Gift (yes or no)')
+    terminal.press(down, enter)
+    await terminal.see('Size (one of s (Small), l (Large))')
+    terminal.press(down, enter)
+    await terminal.see('Extras (any of')
+    terminal.press(enter)
+    await terminal.see('Extras needs at least 1 choice')
+    await terminal.see('Extras (any of')
+    terminal.press(space, down, space, enter)
+    await terminal.see('Note (text, optional)')
+    terminal.press(enter)
+    await terminal.see('Count: 1')
+    await terminal.see('Gift: yes')
+    await terminal.see('Extras: SALT, PEPPER')
+    await terminal.see('Note: (left out)')
+    await terminal.see('Send this?')
+    terminal.press(enter)
+    const { code, stdout } = await terminal.end()
+    expect(JSON.parse(stdout)).toEqual({
+      name: 'Ada',
+      email: 'ada@example.org',
+      when: '2026-12-24',
+      count: 1,
+      weight: 2.5,
+      gift: true,
+      size: 'l',
+      extras: ['salt', 'pepper'],
+    })
+    expect(code).toBe(0)
+  })
+
+  it('can be changed in the last look', async () => {
+    const terminal = call('choose')
+    await terminal.see('What do you want to do?')
+    terminal.press(enter)
+    await terminal.see('Name (text)')
+    terminal.press('Bob', enter)
+    await terminal.see('Send this?')
+    terminal.press(down, enter)
+    await terminal.see('Which one?')
+    terminal.press(enter)
+    await terminal.see('Name (text)')
+    terminal.press('by', enter)
+    await terminal.see('Name: Bobby')
+    await terminal.see('Send this?')
+    terminal.press(enter)
+    expect(await terminal.end()).toMatchObject({ code: 0, stdout: 'hello Bobby\n' })
+  })
+})
+
+describe('a confirmation', () => {
+  it('is not approved by Enter alone', async () => {
+    const terminal = call('delete', 'what=all')
+    await terminal.see('Delete all?')
+    await terminal.see('Yes, go ahead')
+    await terminal.see('No')
+    terminal.press(enter)
+    expect(await terminal.end()).toMatchObject({ code: 0, stdout: 'kept all\n' })
+  })
+
+  it('is approved by choosing yes', async () => {
+    const terminal = call('delete', 'what=all')
+    await terminal.see('Decline to answer')
+    terminal.press(down, enter)
+    expect(await terminal.end()).toMatchObject({ code: 0, stdout: 'deleted all\n' })
+  })
+
+  it('without fields is declined by Enter alone', async () => {
+    const terminal = call('approve')
+    await terminal.see('Do you approve?')
+    await terminal.see('Later')
+    terminal.press(enter)
+    expect(await terminal.end()).toMatchObject({ code: 0, stdout: 'answer: decline\n' })
+  })
+
+  it('of any other form is not sent by any number of Enters', async () => {
+    const terminal = call('choose')
+    for (const words of [
+      'What do you want to do?',
+      'Name (text)',
+      'Send this?',
+      'Which one?',
+      'Name (text)',
+    ]) {
+      await terminal.see(words)
+      terminal.press(enter)
+    }
+    await terminal.see('Send this?')
+    await terminal.see('Change an answer')
+    terminal.press(ctrlC)
+    expect(await terminal.end()).toMatchObject({ code: 130, stdout: 'nobody (cancel)\n' })
+  })
+})
+
+describe('saying no', () => {
+  it('declines, and the tool hears of it', async () => {
+    const terminal = call('choose')
+    await terminal.see('What do you want to do?')
+    await terminal.see('Decline')
+    terminal.press(down, enter)
+    expect(await terminal.end()).toMatchObject({ code: 0, stdout: 'nobody (decline)\n' })
+  })
+
+  it.each([
+    ['Ctrl-C', ctrlC],
+    ['Ctrl-D', ctrlD],
+  ])('%s is cancel, and ends with 130', async (_name, key) => {
+    const terminal = call('choose')
+    await terminal.see('What do you want to do?')
+    terminal.press(key)
+    expect(await terminal.end()).toMatchObject({ code: 130, stdout: 'nobody (cancel)\n' })
+  })
+
+  it('Ctrl-C at the first of two questions dismisses both', async () => {
+    const terminal = call('pair')
+    await terminal.see('question 1 of 2')
+    await terminal.see('What do you want to do?')
+    terminal.press(ctrlC)
+    const { code, stdout, screen } = await terminal.end()
+    expect(stdout).toContain('dismissed without an answer')
+    expect(screen).not.toContain('question 2 of 2')
+    expect(code).toBe(130)
+  })
+
+  it('Ctrl-C while the server works stops waiting for it', async () => {
+    const terminal = call('hang')
+    await terminal.see('waiting for the server')
+    terminal.press(ctrlC)
+    const { code, stdout } = await terminal.end()
+    expect(code).toBe(130)
+    expect(stdout).toBe('')
+  })
+})
+
+describe('a link', () => {
+  it('C14 is shown whole with its host, and is not agreed to by Enter alone', async () => {
+    const terminal = call('connect')
+    await terminal.see('https://example.com/connect?x=1')
+    await terminal.see('host: example.com')
+    await terminal.see('Later')
+    terminal.press(enter)
+    const { code, stdout } = await terminal.end()
+    expect(stdout).not.toContain('visited')
+    expect(code).toBe(1)
+  })
+
+  it('is agreed to by choosing so', async () => {
+    const terminal = call('connect')
+    await terminal.see('I agree to open it')
+    await terminal.see('Later')
+    terminal.press(down, enter)
+    expect(await terminal.end()).toMatchObject({ code: 0, stdout: 'visited\n' })
+  })
+})
+
+describe('what moves while the server works', () => {
+  it('is a bar where it reports progress', async () => {
+    const terminal = call('slow')
+    await terminal.see('waiting for the server')
+    await terminal.see('2/3  part 2')
+    expect(await terminal.end()).toMatchObject({ code: 0, stdout: 'finished\n' })
+  })
+})
+
+describe('later', () => {
+  it('C11 keeps the call, and "rondo resume" asks what is still open', async () => {
+    const terminal = call('pair')
+    await terminal.see('question 1 of 2')
+    await terminal.see('What do you want to do?')
+    terminal.press(enter)
+    await terminal.see('Value (text)')
+    terminal.press('west', enter)
+    await terminal.see('Send this?')
+    terminal.press(enter)
+    await terminal.see('question 2 of 2')
+    await terminal.see('What do you want to do?')
+    await terminal.see('Later')
+    terminal.press(down, down, enter)
+    const { code, stdout } = await terminal.end()
+    expect(code).toBe(3)
+    const id = /^pending (\S+)$/m.exec(stdout)?.[1] ?? ''
+    expect(stdout).toContain('answered already: left')
+
+    const again = open('resume', id)
+    await again.see('question 1 of 1, round 1')
+    await again.see('The right?')
+    await again.see('What do you want to do?')
+    again.press(enter)
+    await again.see('Value (text)')
+    again.press('east', enter)
+    await again.see('Send this?')
+    again.press(enter)
+    expect(await again.end()).toMatchObject({ code: 0, stdout: 'west and east\n' })
+  })
+})

@@ -1,0 +1,97 @@
+/**
+ * The built `rondo` command in a real pseudo-terminal: what it draws, keys to press. Standard output goes to a file, so
+ * that a test sees what is a result and what was only shown.
+ */
+
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { stripVTControlCharacters } from 'node:util'
+import { spawn } from '@lydell/node-pty'
+import { CLI } from './run-cli.ts'
+
+export const KEY = {
+  enter: '\r',
+  down: '\u001b[B',
+  up: '\u001b[A',
+  ctrlC: '\u0003',
+  ctrlD: '\u0004',
+  space: ' ',
+}
+
+export interface TerminalSession {
+  /** Waits until this was drawn since the last time something was waited for. */
+  see(text: string): Promise<void>
+  press(...keys: string[]): void
+  /** Waits for the end. */
+  end(): Promise<{ readonly code: number; readonly stdout: string; readonly screen: string }>
+  close(): void
+}
+
+const PATIENCE_MS = 10_000
+
+export function openTerminal(args: readonly string[], env: Record<string, string>): TerminalSession {
+  const folder = mkdtempSync(join(tmpdir(), 'rondo-terminal-'))
+  const file = join(folder, 'stdout')
+  const script = 'out=$1; shift; exec "$@" > "$out"'
+  const pty = spawn('sh', ['-c', script, 'sh', file, process.execPath, CLI, ...args], {
+    name: 'xterm-256color',
+    cols: 100,
+    rows: 40,
+    env,
+  })
+  let drawn = ''
+  let seen = 0
+  let code: number | undefined
+  const listeners = new Set<() => void>()
+  const wake = (): void => {
+    for (const listener of listeners) listener()
+  }
+  pty.onData((data) => {
+    drawn += data
+    wake()
+  })
+  pty.onExit(({ exitCode }) => {
+    code = exitCode
+    wake()
+  })
+  const screen = (): string => stripVTControlCharacters(drawn)
+  const until = (done: () => boolean, what: () => string): Promise<void> =>
+    new Promise((resolve, reject) => {
+      const timer = setTimeout(() => {
+        listeners.delete(look)
+        reject(new Error(`${what()}\n${screen().slice(-2000)}`))
+      }, PATIENCE_MS)
+      const look = (): void => {
+        if (!done()) return
+        listeners.delete(look)
+        clearTimeout(timer)
+        resolve()
+      }
+      listeners.add(look)
+      look()
+    })
+  return {
+    async see(text) {
+      await until(
+        () => screen().indexOf(text, seen) >= 0,
+        () => `"${text}" was not drawn${code === undefined ? '' : `; the command ended with ${code}`}`,
+      )
+      seen = screen().indexOf(text, seen) + text.length
+    },
+    press(...keys) {
+      for (const key of keys) pty.write(key)
+    },
+    async end() {
+      await until(
+        () => code !== undefined,
+        () => 'The command did not end',
+      )
+      return { code: code ?? -1, stdout: readFileSync(file, 'utf8'), screen: screen() }
+    },
+    close() {
+      if (code === undefined) pty.kill('SIGKILL')
+      rmSync(folder, { recursive: true, force: true })
+    },
+  }
+}
