@@ -1,16 +1,26 @@
-/** `rondo abandon`: gives a pending call up. The server holds nothing for it and is not told. */
+/**
+ * `rondo abandon`: gives pending calls up. Between rounds the server holds nothing and is not told; a task it works on is
+ * cancelled.
+ */
 
 import { JSON_OPTION, openStore } from './call-session.ts'
-import type { Command } from './command.ts'
+import type { Command, Invocation } from './command.ts'
 import { usageError } from './command-error.ts'
+import { CONNECT_OPTIONS, openConnection } from './connection.ts'
 import { printJson, tell } from './io.ts'
+import type { PendingStore } from './pending-store.ts'
 import { SEAL_OPTIONS } from './seal-key.ts'
 
 export const abandonCommand: Command = {
   name: 'abandon',
   usage: '<id> [id …]',
-  summary: 'gives pending calls up',
-  options: { ...JSON_OPTION, ...SEAL_OPTIONS },
+  summary: 'gives pending calls up; a task is cancelled',
+  options: {
+    keep: { type: 'boolean', help: 'lets the server go on with a task' },
+    ...JSON_OPTION,
+    ...SEAL_OPTIONS,
+    ...CONNECT_OPTIONS,
+  },
   async run(invocation) {
     const { io, words, options } = invocation
     if (words.length === 0)
@@ -19,11 +29,27 @@ export const abandonCommand: Command = {
     const ids = words.map((word) => store.find(word))
     for (const id of ids) {
       const release = store.claim(id)
-      store.remove(id)
-      release()
+      try {
+        if (!options.flag('keep')) await cancelTask(invocation, store, id)
+        store.remove(id)
+      } finally {
+        release()
+      }
     }
     if (options.flag('json')) printJson(io, { abandoned: ids })
     else tell(io, `Given up: ${ids.join(', ')}`)
     return 'done'
   },
+}
+
+async function cancelTask({ io, options }: Invocation, store: PendingStore, id: string): Promise<void> {
+  // A file that cannot be read any more can still be given up.
+  const call = store.list().find((one) => one.id === id)?.call
+  if (call?.pending.task === undefined) return
+  const { client, close } = await openConnection(io, call.target, options)
+  try {
+    await client.task(call.pending.task.taskId).cancel()
+  } finally {
+    await close()
+  }
 }

@@ -22,8 +22,13 @@ export const JSON_OPTION: OptionTable = {
 
 export const CALL_OPTIONS: OptionTable = {
   ...JSON_OPTION,
-  detach: { type: 'boolean', help: 'asks nobody: a call that needs input becomes pending' },
+  detach: { type: 'boolean', help: 'asks nobody and waits for no task: such a call becomes pending' },
   answers: { type: 'string', value: 'FILE|-', help: 'answers by key, as a JSON object; asks nobody' },
+  deadline: {
+    type: 'string',
+    value: 'SECONDS',
+    help: 'for the whole call, without the time you think (600)',
+  },
   'max-rounds': { type: 'string', value: 'N', help: 'how often the server may ask (10)' },
   root: {
     type: 'string',
@@ -56,6 +61,7 @@ export async function openSession(
   const store = openStore(invocation)
   const answerer = await chooseAnswerer(invocation)
   const maxRounds = options.number('max-rounds')
+  const deadline = options.number('deadline')
   io.status.start('connecting')
   const connection = await openConnection(io, target, options).finally(() => io.status.stop())
   const { client, close } = connection
@@ -63,19 +69,23 @@ export async function openSession(
     ...{ io, client, store, target, answerer },
     accepts: accepts ?? acceptedKinds(invocation),
     json: options.flag('json'),
+    detach: options.flag('detach'),
     drive: {
       signal: io.signal,
       onProgress: ({ progress, total, message }: Progress) => io.status.progress(progress, total, message),
       ...(options.flag('server-log') && {
         onLog: ({ level, data }: Log) => tell(io, `server ${level}: ${JSON.stringify(data)}`),
       }),
+      onTask: ({ status, statusMessage }: Task) => io.status.start(`task: ${statusMessage ?? status}`),
       ...(maxRounds !== undefined && { maxRounds }),
+      ...(deadline !== undefined && { deadline: deadline * 1000 }),
     },
   }
   return { client, close, drive: (request, stored) => driveCall(session, request, stored) }
 }
 
 type Progress = { readonly progress: number; readonly total?: number; readonly message?: string }
+type Task = { readonly status: string; readonly statusMessage?: string }
 type Log = { readonly level: string; readonly data: unknown }
 
 function acceptedKinds({ options }: Invocation): QuestionKind[] {

@@ -35,12 +35,18 @@ export interface Connection {
 
 const KEPT_LINES = 20
 
-/** `headers` go on top of those of the options. */
+export interface ConnectionExtra {
+  /** Go on top of those of the options. */
+  readonly headers?: readonly string[]
+  /** Whether calls may go on as tasks; yes unless false. */
+  readonly tasks?: boolean
+}
+
 export async function openConnection(
   io: Io,
   target: NamedTarget,
   options: Options,
-  headers: readonly string[] = [],
+  { headers = [], tasks }: ConnectionExtra = {},
 ): Promise<Connection> {
   const lines: string[] = []
   const onStderr = (line: string): void => {
@@ -56,6 +62,7 @@ export async function openConnection(
       onWarning: (text) => tell(io, `warning: ${displayText(text)}`),
       signal: io.signal,
       createId: randomName,
+      tasks,
       ...(timeout !== undefined && { timeout: timeout * 1000 }),
     })
     return { client, close: () => client.close() }

@@ -29,10 +29,12 @@ export function sayPending(pending: PendingCall): string {
   const { id } = pending
   const open = openQuestions(pending)
   const answered = Object.keys(pending.answers)
-  const head = `${sayServer(pending.server)} asks, for ${sayRequest(pending.request)}, round ${pending.round}`
+  const who = `${sayServer(pending.server)}${open.length > 0 ? ' asks' : ''}`
+  const head = `${who}, for ${sayRequest(pending.request)}, round ${pending.round}`
   const lines = open.flatMap(([key, question]) => ['', ...sayQuestion(key, question)])
   const given = answered.length === 0 ? [] : ['', `answered already: ${answered.map(displayText).join(', ')}`]
-  return [head, ...lines, ...given, '', ...sayNext(id, open)].join('\n')
+  const task = pending.task === undefined || open.length > 0 ? [] : ['', 'The server works on it as a task.']
+  return [head, ...lines, ...given, ...task, '', ...sayNext(id, open)].join('\n')
 }
 
 function sayQuestion(key: string, question: InputRequest): string[] {

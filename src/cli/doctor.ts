@@ -65,7 +65,7 @@ async function examine(
   const { io, options } = invocation
   io.status.start('examining')
   try {
-    const { client, close } = await openConnection(io, target, options)
+    const { client, close } = await openConnection(io, target, options, { tasks: false })
     const probe = openProbe(invocation, target)
     try {
       return [
@@ -106,7 +106,8 @@ async function examineState(
   const others = options.list('other')
   const seconds = options.number('wait')
   const headers = options.list('other-header')
-  const stranger = headers.length === 0 ? undefined : await openConnection(io, target, options, headers)
+  const stranger =
+    headers.length === 0 ? undefined : await openConnection(io, target, options, { headers, tasks: false })
   try {
     return await checkState({
       ...{ client, tool, signal: io.signal, now: io.now },

@@ -6,10 +6,10 @@
  */
 
 import type { Client, DriveOptions } from '../client/client.ts'
+import type { Step } from '../client/flow-options.ts'
 import type { FlowRequest } from '../client/flow-request.ts'
 import { openQuestions, type PendingCall } from '../client/pending.ts'
 import type { QuestionKind } from '../client/question.ts'
-import type { Step } from '../client/run-flow.ts'
 import type { Answerer } from './answerer.ts'
 import { CommandError } from './command-error.ts'
 import { sayPending } from './describe-call.ts'
@@ -27,6 +27,8 @@ export interface CallSession {
   readonly accepts: readonly QuestionKind[]
   readonly answerer: Answerer
   readonly json: boolean
+  /** Do not wait for a task. */
+  readonly detach: boolean
   readonly drive: DriveOptions
 }
 
@@ -77,6 +79,7 @@ async function run(session: CallSession, request: FlowRequest, hold: Hold): Prom
     io.status.stop()
     if (step.status === 'complete') return conclude(session, request, step, hold)
     waiting = nameServer(session, step.pending)
+    if (step.status === 'task' && session.detach) return printPending(session, waiting)
   }
 }
 

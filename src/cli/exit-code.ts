@@ -4,7 +4,10 @@ export const EXITS = {
   done: { code: 0, meaning: 'done' },
   failed: { code: 1, meaning: 'the tool answered with an error, or a check found a fault' },
   usage: { code: 2, meaning: 'the command line is wrong; nothing was called' },
-  pending: { code: 3, meaning: 'the server asks something; the call is pending under the printed id' },
+  pending: {
+    code: 3,
+    meaning: 'the call is pending under the printed id: the server asks something, or works on a task',
+  },
   answers: { code: 4, meaning: 'an answer is missing, was not used, or does not fit its question' },
   server: { code: 5, meaning: 'the server answered with a protocol error, or with something invalid' },
   unreachable: { code: 6, meaning: 'the server cannot be reached, or took too long' },

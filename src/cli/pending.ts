@@ -56,7 +56,8 @@ function toRow({ id, call, problem }: Listed, now: number): string[] {
   const { pending, target } = call
   const name = pending.request.method === 'resources/read' ? pending.request.uri : pending.request.name
   const open = openQuestions(pending).map(([key]) => key)
-  const state = open.length === 0 ? 'answered, not sent' : `asks ${open.join(', ')}`
+  const idle = pending.task === undefined ? 'answered, not sent' : 'a task'
+  const state = open.length === 0 ? idle : `asks ${open.join(', ')}`
   return [id, sayAge(now - pending.askedAt), name, state, sayTarget(target)]
 }
 

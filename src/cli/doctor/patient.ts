@@ -31,7 +31,7 @@ const ACCEPTS = ['form', 'url'] as const
 export async function begin({ client, signal }: Patient, request: ToolRequest): Promise<Asked | string> {
   try {
     const step = await client.start(request, { accepts: ACCEPTS, signal })
-    if (step.status === 'complete') return `${request.name} finished without asking`
+    if (step.status !== 'input_required') return `${request.name} finished without asking`
     return step.pending.state === undefined ? `${request.name} asks, but gives no requestState` : step.pending
   } catch (error) {
     if (signal.aborted || !(error instanceof RondoError)) throw error
@@ -50,6 +50,7 @@ export async function sendNo(
   try {
     const step = await client.resume(answered, {}, { accepts: ACCEPTS, signal })
     if (step.status === 'complete') return { kind: 'complete', result: resultText(step.result) }
+    if (step.status === 'task') return { kind: 'complete', result: 'a task' }
     return { kind: 'asks', again: sameQuestions(step.pending, pending), pending: step.pending }
   } catch (error) {
     if (signal.aborted || !(error instanceof RondoError)) throw error
