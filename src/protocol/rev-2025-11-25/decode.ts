@@ -99,6 +99,11 @@ function readOther(envelope: Envelope, method: string, params: Params, reader: R
   }
 }
 
+/** The id of a request, whatever else is wrong with it. */
+export function idOf(message: unknown): RequestId | null {
+  return isRecord(message) && message.method !== undefined && isId(message.id) ? message.id : null
+}
+
 function isId(value: unknown): value is RequestId {
   return typeof value === 'string' || Number.isSafeInteger(value)
 }

@@ -4,7 +4,8 @@
  */
 
 import { RondoError } from '../../errors.ts'
-import type { Principal } from '../../protocol/call.ts'
+import type { Principal, RequestId } from '../../protocol/call.ts'
+import { idOf } from '../../protocol/rev-2025-11-25/decode.ts'
 import { primesStreams } from '../../protocol/rev-2025-11-25/version.ts'
 import { type HeaderReader, versionHeader } from '../../protocol/rev-2026-07-28/headers.ts'
 import { principalTag } from '../../seal/binding.ts'
@@ -27,26 +28,26 @@ export interface SessionExchange {
 export function createSessionExchange(options: PostOptions): SessionExchange {
   const { sessions } = options.older
 
-  const guarded = (outlet: Outlet, serve: () => void): void => {
+  const guarded = (outlet: Outlet, id: RequestId | null, serve: () => void): void => {
     try {
       serve()
     } catch (error) {
       if (!(error instanceof RondoError)) throw error
-      outlet.send(refusal(error))
+      outlet.send(refusal(error, id))
     }
   }
 
   return {
     post(message, headers, principal, outlet) {
       const posted = { message, headers, principal, outlet }
-      guarded(outlet, () => {
+      guarded(outlet, idOf(message), () => {
         const { turns } = options.older
         if (turns !== undefined && isOfTurns(options, posted)) serveInTurns(options, turns, posted)
         else servePost(options, posted)
       })
     },
     bare(method, headers, principal, outlet) {
-      guarded(outlet, () => {
+      guarded(outlet, null, () => {
         if (isSealedSession(headers('mcp-session-id'))) {
           return outlet.send(refusal(new RondoError('PEER_HTTP_METHOD'), null, { Allow: 'POST' }))
         }

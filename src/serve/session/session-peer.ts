@@ -4,9 +4,9 @@
  */
 
 import { RondoError } from '../../errors.ts'
-import { isRecord } from '../../lib/is-record.ts'
-import type { Principal, RequestId } from '../../protocol/call.ts'
+import type { Principal } from '../../protocol/call.ts'
 import { DRAFT_VERSION } from '../../protocol/draft-2026-v1/version.ts'
+import { idOf } from '../../protocol/rev-2025-11-25/decode.ts'
 import { encodeError } from '../../protocol/rev-2025-11-25/encode.ts'
 import { allowsBatches, negotiate } from '../../protocol/rev-2025-11-25/version.ts'
 import { principalTag } from '../../seal/binding.ts'
@@ -129,9 +129,4 @@ export class SessionPeer {
       },
     }
   }
-}
-
-function idOf(message: unknown): RequestId | null {
-  const id = isRecord(message) ? message.id : undefined
-  return typeof id === 'string' || typeof id === 'number' ? id : null
 }

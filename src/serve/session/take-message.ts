@@ -81,9 +81,12 @@ function takeCall(
     throw error
   }
   context.inFlight.enter()
+  // Whoever cancels waits for nothing more, also where the handler does.
+  const stopListening = line.onClose(() => way.respond(undefined))
   const finish = (reply: Reply): void => {
     session.finish(call.id)
-    way.respond(line.closed ? undefined : encodeReply(call.id, reply))
+    stopListening()
+    if (!line.closed) way.respond(encodeReply(call.id, reply))
     context.inFlight.leave()
   }
   context.older.answer(call, principal, line, context.unaskable).then(finish, (error) => {

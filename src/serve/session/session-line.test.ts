@@ -1,0 +1,180 @@
+import { describe, expect, it } from 'vitest'
+import type { Message, OpenStream } from '../../../test/support/older-client.ts'
+import { startOlder } from '../../../test/support/older-server.ts'
+
+const ask = (id: number, _meta?: object) => ({
+  jsonrpc: '2.0',
+  id,
+  method: 'tools/call',
+  params: { name: 'ask', _meta },
+})
+const ADA = { action: 'accept', content: { name: 'Ada' } }
+
+async function until(stream: OpenStream, fits: (message: Message) => boolean): Promise<Message> {
+  for (let message = await stream.next(); message; message = await stream.next()) {
+    if (fits(message)) return message
+  }
+  throw new Error('the stream ended')
+}
+const question = (stream: OpenStream) => until(stream, ({ method }) => method === 'elicitation/create')
+const response = (stream: OpenStream) => until(stream, ({ method }) => method === undefined)
+
+describe('a call that waits', () => {
+  it('F1 goes on with the answer, once, and hears of no other', async () => {
+    const { connect, runs } = await startOlder()
+    const client = await connect()
+    const stream = await client.post(ask(1))
+    const { id, params } = await question(stream)
+    expect(params).toEqual({
+      mode: 'form',
+      message: 'Name?',
+      requestedSchema: { type: 'object', properties: { name: { type: 'string' } }, required: ['name'] },
+    })
+    await client.respond('ask-99', { action: 'accept', content: { name: 'Eve' } })
+    await client.respond(99, { action: 'accept', content: { name: 'Eve' } })
+    await client.respond(id, ADA)
+    await client.respond(id, { action: 'accept', content: { name: 'Eve' } })
+    expect((await response(stream)).result).toMatchObject({ content: [{ text: 'Hello Ada' }] })
+    expect(runs()).toBe(2)
+  })
+
+  it("T1 does not hear another session's answer", async () => {
+    const { connect } = await startOlder()
+    const [alice, eve] = [await connect(), await connect()]
+    const stream = await alice.post(ask(1))
+    const { id } = await question(stream)
+    expect((await eve.respond(id, { action: 'accept', content: { name: 'Eve' } })).status).toBe(202)
+    await alice.respond(id, ADA)
+    expect((await response(stream)).result).toMatchObject({ content: [{ text: 'Hello Ada' }] })
+  })
+
+  it('B17 asks again what was wrong, as often as elsewhere', async () => {
+    const { connect } = await startOlder()
+    const client = await connect({ answer: () => ({ action: 'accept', content: { name: 7 } }) })
+    const { result } = await client.call('tools/call', { name: 'ask' })
+    expect(result).toMatchObject({ isError: true })
+    expect(client.asked).toHaveLength(4)
+    expect(client.asked[1]?.params.message).not.toBe(client.asked[0]?.params.message)
+  })
+
+  it('F1 ends with a result that quotes the error, where the client answers with one', async () => {
+    const { connect } = await startOlder()
+    const client = await connect({ answer: () => ({ error: { code: -1, message: 'User rejected it' } }) })
+    const { result } = await client.call('tools/call', { name: 'ask' })
+    const text = 'The client did not answer "name": User rejected it'
+    expect(result).toEqual({ content: [{ type: 'text', text }], isError: true })
+  })
+
+  it.each([7, null, [], 'text'])('T7 takes %j for no answer', async (answer) => {
+    const { connect } = await startOlder()
+    const client = await connect()
+    const stream = await client.post(ask(1))
+    const { id } = await question(stream)
+    await client.respond(id, answer)
+    expect((await response(stream)).result).toMatchObject({ isError: true })
+  })
+
+  it('is cancelled by its client: the question is void, and nothing more is said', async () => {
+    const { connect, aborted, runs } = await startOlder()
+    const client = await connect()
+    const stream = await client.post(ask(1))
+    const { id } = await question(stream)
+    await client.notify('notifications/cancelled', { requestId: 1 })
+    expect(await stream.next()).toMatchObject({
+      method: 'notifications/cancelled',
+      params: { requestId: id },
+    })
+    expect(await stream.next()).toBeUndefined()
+    await aborted
+    await client.respond(id, ADA)
+    expect((await client.call('ping')).result).toEqual({})
+    expect(runs()).toBe(1)
+  })
+
+  it('ends for a client that cancels, also where its handler does not', async () => {
+    const { connect, server } = await startOlder()
+    let release = (): void => {}
+    server.tool('deaf', {}, async (_args, ctx) => {
+      ctx.log('info', 'working')
+      await new Promise<void>((resolve) => {
+        release = resolve
+      })
+      return 'done'
+    })
+    const client = await connect()
+    const stream = await client.post({ ...ask(1), params: { name: 'deaf' } })
+    await stream.next()
+    await client.notify('notifications/cancelled', { requestId: 1 })
+    expect(await stream.next()).toBeUndefined()
+    release()
+    expect((await client.call('ping')).result).toEqual({})
+  })
+
+  it('R9 ends when nobody answers in time', async () => {
+    const { connect } = await startOlder({ limits: { roundTtlMs: 60 }, sessions: { signMs: 60 } })
+    const client = await connect()
+    const stream = await client.post(ask(1))
+    const { id } = await question(stream)
+    expect(await stream.next()).toMatchObject({
+      method: 'notifications/cancelled',
+      params: { requestId: id },
+    })
+    expect((await response(stream)).result).toEqual({
+      content: [{ type: 'text', text: 'A question was not answered in time' }],
+      isError: true,
+    })
+  })
+
+  it('F1 shows signs of life to a client that asked for progress, and progress only grows', async () => {
+    const { connect } = await startOlder({ sessions: { signMs: 60 } })
+    const client = await connect()
+    const stream = await client.post(ask(1, { progressToken: 'p' }))
+    const { id } = await question(stream)
+    const sign = await until(stream, ({ method }) => method === 'notifications/progress')
+    expect(sign.params).toMatchObject({ progressToken: 'p', message: 'Waiting for an answer' })
+    await until(stream, ({ method }) => method === 'notifications/progress')
+    await client.respond(id, ADA)
+    await response(stream)
+    const told = stream.messages.filter(({ method }) => method === 'notifications/progress')
+    const numbers = told.map(({ params }) => (params as { progress: number }).progress)
+    expect(numbers[0]).toBe(1)
+    expect(numbers.at(-1)).toBe(2)
+    expect(numbers).toEqual([...new Set(numbers)].sort((a, b) => a - b))
+  })
+
+  it('R9 is refused where too many wait already, in its session or in all', async () => {
+    const { connect } = await startOlder({ sessions: { maxParkedPerSession: 1, maxParked: 2 } })
+    const [one, two, three] = [await connect(), await connect(), await connect()]
+    const refused = { isError: true, content: [{ text: expect.stringContaining('Too many calls wait') }] }
+    const first = await one.post(ask(1))
+    const { id } = await question(first)
+    expect((await response(await one.post(ask(2)))).result).toMatchObject(refused)
+    await question(await two.post(ask(1)))
+    expect((await response(await three.post(ask(1)))).result).toMatchObject(refused)
+    await one.respond(id, ADA)
+    await response(first)
+    await question(await three.post(ask(2)))
+  })
+
+  it('is told when the server ends, after it had its time', async () => {
+    const { connect, server } = await startOlder()
+    const client = await connect()
+    const stream = await client.post(ask(1))
+    await question(stream)
+    await server.close()
+    expect((await response(stream)).error).toMatchObject({ code: -32000 })
+    expect(await stream.next()).toBeUndefined()
+  })
+
+  it('may still be answered while the server drains; new calls are refused', async () => {
+    const { connect, server } = await startOlder()
+    const client = await connect()
+    const stream = await client.post(ask(1))
+    const { id } = await question(stream)
+    server.drain()
+    expect((await response(await client.post(ask(2)))).error).toMatchObject({ code: -32000 })
+    expect((await client.respond(id, ADA)).status).toBe(202)
+    expect((await response(stream)).result).toMatchObject({ content: [{ text: 'Hello Ada' }] })
+    await expect(connect()).resolves.toMatchObject({ initialized: { error: { code: -32000 } } })
+  })
+})
