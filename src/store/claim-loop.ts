@@ -10,7 +10,7 @@ import type { LossReason, OnEngineEvent } from './engine-event.ts'
 import { startLeaseKeeper } from './lease-keeper.ts'
 import { type RunningTurn, runTurn, type TurnEnd, type TurnOptions } from './run-turn.ts'
 import type { RunTurn, Serving } from './task-engine.ts'
-import type { Hint, Lease, TaskStore } from './task-store.ts'
+import type { Hint, Lease, Taker, TaskStore } from './task-store.ts'
 
 export interface ClaimLoopOptions extends TurnOptions {
   readonly worker: string
@@ -25,14 +25,27 @@ export interface ClaimLoopOptions extends TurnOptions {
 /** Tasks taken by one claim: it is one transaction, and the journals are read in one go. */
 const MAX_CLAIM = 64
 
+/** A place for a task that is just being created, so that it need not wait to be claimed. */
+export interface Place {
+  readonly taker: Taker
+  /** Runs the task in the place, or gives the place back. */
+  fill(lease: Lease | undefined): void
+}
+
+export interface ClaimLoop extends Serving {
+  /** Undefined if there is none, or if others wait already. */
+  reserve(): Place | undefined
+}
+
 export function startClaimLoop(
   store: TaskStore,
   run: RunTurn,
   clock: Clock,
   options: ClaimLoopOptions,
   tell: OnEngineEvent,
-): Serving {
+): ClaimLoop {
   const running = new Map<RunningTurn, number>()
+  let reserved = 0
   let stopping = false
   let mayBeDue = true
   let pumping: Promise<void> | undefined
@@ -57,21 +70,43 @@ export function startClaimLoop(
   }
   const keeper = startLeaseKeeper(store, clock, options.leaseMs, lose, tell)
 
-  const wanted = () => mayBeDue && !stopping && running.size < options.concurrency
-  const claim = async () => {
-    while (wanted()) {
-      mayBeDue = false
-      const count = Math.min(options.concurrency - running.size, MAX_CLAIM)
-      const asked = clock.elapsed()
+  const free = () => (stopping ? 0 : options.concurrency - running.size - reserved)
+  const wanted = () => mayBeDue && free() > 0
+  const claim = async (count: number) => {
+    const asked = clock.elapsed()
+    reserved += count
+    try {
       const leases = await store.claim(options.worker, options.leaseMs, count)
       if (leases.length > 0) tell({ kind: 'claimed', count: leases.length })
       for (const lease of leases) start(lease, asked + options.leaseMs)
       if (leases.length === count) mayBeDue = true
+    } finally {
+      reserved -= count
+    }
+  }
+  const claimAll = async () => {
+    while (wanted()) {
+      mayBeDue = false
+      await claim(Math.min(free(), MAX_CLAIM))
+    }
+  }
+  const reserve = (): Place | undefined => {
+    if (mayBeDue || free() <= 0) return undefined
+    const asked = clock.elapsed()
+    reserved++
+    return {
+      taker: { worker: options.worker, leaseMs: options.leaseMs },
+      fill(lease) {
+        reserved--
+        if (lease === undefined) pump()
+        else if (stopping) void store.release(lease.fence, 0, false).catch(() => false)
+        else start(lease, asked + options.leaseMs)
+      },
     }
   }
   const pump = () => {
     if (pumping !== undefined || !wanted()) return
-    pumping = claim()
+    pumping = claimAll()
       .catch((error) => tell({ kind: 'store-error', during: 'claim', error }))
       .finally(() => {
         pumping = undefined
@@ -111,6 +146,7 @@ export function startClaimLoop(
   }
   let stopped: Promise<void> | undefined
   return {
+    reserve,
     stop() {
       stopped ??= stop()
       return stopped

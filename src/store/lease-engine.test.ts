@@ -61,7 +61,7 @@ describe('leases', () => {
     const fail = async () => Promise.reject(new Error('no database'))
     const engine = engineOn({}, broken({ renew: fail, held: fail }))
     const held = heldTurn()
-    const serving = await engine.serve(held.run)
+    await engine.serve(held.run)
     await engine.create(newTask())
     await clock.pass(LEASE - 600)
     expect(held.turns[0]?.signal.aborted).toBe(false)
@@ -71,7 +71,6 @@ describe('leases', () => {
     held.end(0, complete('late'))
     await clock.pass(1)
     expect(events).toContainEqual({ kind: 'lost', id: held.turns[0]?.task.id, reason: 'lease ran out' })
-    await serving.stop()
   })
 
   it('give the place of a handler that ignores its signal to another after a grace', async () => {

@@ -6,15 +6,15 @@
 import { randomBytes } from 'node:crypto'
 import { hostname } from 'node:os'
 import { RondoError } from '../errors.ts'
-import { startClaimLoop } from './claim-loop.ts'
+import { type ClaimLoop, type Place, startClaimLoop } from './claim-loop.ts'
 import { type Clock, repeat, systemClock } from './clock.ts'
 import type { OnEngineEvent } from './engine-event.ts'
 import { isStorable } from './input-slots.ts'
 import type { Store } from './store.ts'
 import { startSweep } from './sweep.ts'
-import type { NewTask, RunTurn, Sealed, ServeOptions, Serving, TaskEngine } from './task-engine.ts'
+import type { NewTask, RunTurn, Sealed, ServeOptions, TaskEngine } from './task-engine.ts'
 import { isTaskId } from './task-id.ts'
-import type { TaskStore } from './task-store.ts'
+import type { Creation, Lease, Taker, TaskStore } from './task-store.ts'
 import { createTaskWatch } from './task-watch.ts'
 
 export interface LeaseEngineOptions {
@@ -61,13 +61,16 @@ export function createLeaseEngine(store: Store, options: LeaseEngineOptions = {}
   const { clock } = settings
   const tell = settings.onEvent ?? (() => {})
   const { tasks } = store
+  const loops = new Set<ClaimLoop>()
   const watch = createTaskWatch(tasks, clock, settings.pollMs, tell)
   return {
     async create(task) {
       assertTask(task)
       const bytes = (task.journal ?? []).reduce((sum, entry) => sum + entry.length, 0)
       if (bytes > settings.maxJournalBytes) throw new RondoError('LIMIT_STATE_BYTES')
-      const creation = await tasks.create(task, settings.maxOpenTasks)
+      const creation = await createIn(firstPlace(loops), (taker) =>
+        tasks.create(task, settings.maxOpenTasks, taker),
+      )
       if (creation.kind === 'created') return creation.view
       if (creation.kind === 'limit') throw new RondoError('LIMIT_TASKS')
       throw new TypeError('This task id is taken: make one with createTaskId() for every task')
@@ -81,43 +84,71 @@ export function createLeaseEngine(store: Store, options: LeaseEngineOptions = {}
     watch: (ids, owner, listener) => watch.watch(ids.filter(isTaskId), owner, listener),
     async serve(run, serveOptions) {
       await store.ready()
-      return serve(store, run, settings, serveOptions, tell)
+      const loop = startLoop(store.tasks, run, settings, serveOptions, tell)
+      loops.add(loop)
+      const stopCare = startCare(store, settings, tell)
+      return {
+        async stop() {
+          loops.delete(loop)
+          stopCare()
+          await loop.stop()
+        },
+      }
     },
   }
 }
 
 type Settings = Required<Omit<LeaseEngineOptions, 'onEvent' | 'worker'>> & LeaseEngineOptions
 
-function serve(
-  store: Store,
+function startLoop(
+  tasks: TaskStore,
   run: RunTurn,
   settings: Settings,
   { concurrency = 16, drainMs = 10_000 }: ServeOptions = {},
   tell: OnEngineEvent,
-): Serving {
-  const { clock } = settings
+): ClaimLoop {
   const worker = settings.worker ?? `${hostname()}-${process.pid}-${randomBytes(4).toString('hex')}`
-  const loop = startClaimLoop(
-    store.tasks,
-    run,
-    clock,
-    { ...settings, worker, concurrency, drainMs, graceMs: 5_000 },
-    tell,
-  )
-  const stopSweep = startSweep(store, clock, settings.sweepMs, settings.sweepBatch, tell)
-  const stopStats = settings.onEvent
+  const options = { ...settings, worker, concurrency, drainMs, graceMs: 5_000 }
+  return startClaimLoop(tasks, run, settings.clock, options, tell)
+}
+
+/** What has to be done from time to time, by whoever serves. */
+function startCare(store: Store, settings: Settings, tell: OnEngineEvent): () => void {
+  const { clock, sweepMs, sweepBatch, statsMs, onEvent } = settings
+  const stopSweep = startSweep(store, clock, sweepMs, sweepBatch, tell)
+  const stopStats = onEvent
     ? repeat(
         clock,
-        () => settings.statsMs,
+        () => statsMs,
         () => tellQueue(store.tasks, tell),
       )
     : () => {}
-  return {
-    async stop() {
-      stopSweep()
-      stopStats()
-      await loop.stop()
-    },
+  return () => {
+    stopSweep()
+    stopStats()
+  }
+}
+
+function firstPlace(loops: ReadonlySet<ClaimLoop>): Place | undefined {
+  for (const loop of loops) {
+    const place = loop.reserve()
+    if (place !== undefined) return place
+  }
+  return undefined
+}
+
+/** A new task starts at once where there is room: it is claimed by the write that creates it. */
+async function createIn(
+  place: Place | undefined,
+  create: (taker?: Taker) => Promise<Creation>,
+): Promise<Creation> {
+  let lease: Lease | undefined
+  try {
+    const creation = await create(place?.taker)
+    if (creation.kind === 'created') lease = creation.lease
+    return creation
+  } finally {
+    place?.fill(lease)
   }
 }
 

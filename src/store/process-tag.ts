@@ -5,11 +5,13 @@
 
 import { readFileSync, readlinkSync } from 'node:fs'
 
-/** Boot, namespace of process ids, process id, and when it began: ids are used again, beginnings are not. */
-export function processTag(pid: number = process.pid): string {
-  const start = startOf(pid)
-  return start === undefined ? `unknown:${pid}` : `${systemTag()}:${pid}:${start}`
+/** This process: boot, namespace of process ids, process id, and when it began; ids are used again, beginnings are not. */
+export function processTag(): string {
+  own ??= `${systemTag()}:${process.pid}:${startOf(process.pid) ?? 'unknown'}`
+  return own
 }
+
+let own: string | undefined
 
 /** True only if the tag is from this system and its process has ended. */
 export function isProcessGone(tag: string): boolean {

@@ -41,8 +41,15 @@ export type Ending =
   | { readonly kind: 'complete'; readonly result: Sealed }
   | { readonly kind: 'fail'; readonly error?: Sealed }
 
+/** A worker that takes tasks, and for how long it may keep them without a sign of life. */
+export interface Taker {
+  readonly worker: string
+  readonly leaseMs: number
+}
+
 export type Creation =
-  | { readonly kind: 'created'; readonly view: TaskView }
+  /** With a lease if a taker was named and the task is new: it is running already. */
+  | { readonly kind: 'created'; readonly view: TaskView; readonly lease?: Lease }
   /** The id is taken by another owner. */
   | { readonly kind: 'conflict' }
   | { readonly kind: 'limit' }
@@ -84,8 +91,11 @@ export interface TaskQuery {
 
 /** What the owner of a task can do with it. */
 export interface OwnerTasks {
-  /** `openLimit`: how many unended tasks the owner may have; `Infinity` counts nothing. */
-  create(task: NewTask, openLimit: number): Promise<Creation>
+  /**
+   * `openLimit`: how many unended tasks the owner may have; `Infinity` counts nothing. With a taker the task is claimed in
+   * the same write.
+   */
+  create(task: NewTask, openLimit: number, taker?: Taker): Promise<Creation>
   get(id: string, owner: TaskOwner): Promise<TaskView | undefined>
   deliver(id: string, owner: TaskOwner, answers: ReadonlyMap<string, Sealed>): Promise<Delivery>
   cancel(id: string, owner: TaskOwner): Promise<Cancellation>

@@ -1,7 +1,15 @@
 /** Tasks in the memory of this process: for tests, and as the plainest reading of what `TaskStore` asks for. */
 
 import { answerSlots, openInputs } from '../input-slots.ts'
-import type { Lease, OperatorTasks, OwnerTasks, TaskStore, TaskSummary, WorkerTasks } from '../task-store.ts'
+import type {
+  Lease,
+  OperatorTasks,
+  OwnerTasks,
+  Taker,
+  TaskStore,
+  TaskSummary,
+  WorkerTasks,
+} from '../task-store.ts'
 import { isOpen, type MemoryTable, type TaskRow, toView } from './memory-table.ts'
 
 export function createMemoryTasks(table: MemoryTable): TaskStore {
@@ -16,13 +24,14 @@ export function createMemoryTasks(table: MemoryTable): TaskStore {
 
 function createOwnerTasks(table: MemoryTable): OwnerTasks {
   return {
-    async create(task, openLimit) {
+    async create(task, openLimit, taker) {
       const same = table.owned(task.id, task.owner)
       if (same) return { kind: 'created', view: toView(same) }
       if (table.has(task.id)) return { kind: 'conflict' }
       const open = table.all().filter((row) => isOpen(row) && table.owned(row.id, task.owner))
       if (open.length >= openLimit) return { kind: 'limit' }
       const row = table.add(task)
+      if (taker) return { kind: 'created', view: toView(row), lease: take(table, row, taker) }
       table.hints.tell({ kind: 'due' })
       return { kind: 'created', view: toView(row) }
     },
@@ -60,13 +69,7 @@ function createOwnerTasks(table: MemoryTable): OwnerTasks {
 function createWorkerTasks(table: MemoryTable): WorkerTasks {
   return {
     async claim(worker, leaseMs, count) {
-      return takeDue(table, count).map((row) => {
-        if (row.worker !== undefined) row.failures++
-        row.epoch++
-        row.worker = worker
-        row.dueAt = table.now() + leaseMs
-        return toLease(row)
-      })
+      return findDue(table, count).map((row) => take(table, row, { worker, leaseMs }))
     },
     async renew(fences, leaseMs) {
       const held = fences.flatMap((fence) => table.fenced(fence) ?? [])
@@ -143,9 +146,18 @@ function createOperatorTasks(table: MemoryTable): OperatorTasks {
   }
 }
 
-function takeDue(table: MemoryTable, count: number): TaskRow[] {
+function findDue(table: MemoryTable, count: number): TaskRow[] {
   const due = table.all().filter(({ dueAt }) => dueAt !== undefined && dueAt <= table.now())
   return due.sort((a, b) => (a.dueAt ?? 0) - (b.dueAt ?? 0)).slice(0, count)
+}
+
+/** A row that still names a worker was never let go of: that worker died or hangs. */
+function take(table: MemoryTable, row: TaskRow, { worker, leaseMs }: Taker): Lease {
+  if (row.worker !== undefined) row.failures++
+  row.epoch++
+  row.worker = worker
+  row.dueAt = table.now() + leaseMs
+  return toLease(row)
 }
 
 type Aged = { readonly id: string; readonly createdAt: number }

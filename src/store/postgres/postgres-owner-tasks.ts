@@ -12,7 +12,7 @@ import type {
   TaskStatus,
   TaskView,
 } from '../task-engine.ts'
-import type { Creation, OwnerTasks } from '../task-store.ts'
+import type { Creation, Lease, OwnerTasks, Taker } from '../task-store.ts'
 import type { PgRow } from './postgres-pool.ts'
 import { nowAt, type PostgresSession } from './postgres-session.ts'
 
@@ -20,7 +20,7 @@ import { nowAt, type PostgresSession } from './postgres-session.ts'
 const MAX_RACES = 1000
 
 export function createOwnerTasks(session: PostgresSession): OwnerTasks {
-  const { query, now, tell } = session
+  const { query, ask, now, tell } = session
   const sql = writeQueries(session.schema)
   const get = createMomentBatch(async (items: readonly [string, TaskOwner][]) => {
     const ids = items.map(([id]) => id)
@@ -31,16 +31,24 @@ export function createOwnerTasks(session: PostgresSession): OwnerTasks {
     return items.map((_, at) => views.get(at))
   })
 
-  const create = async (task: NewTask, openLimit: number): Promise<Creation> => {
+  const create = async (task: NewTask, openLimit: number, taker: Taker | undefined): Promise<Creation> => {
     const { id, owner, head, message = null, ttlMs, pollMs, journal = [] } = task
     const limit = openLimit === Number.POSITIVE_INFINITY ? null : openLimit
     const row = [id, owner.tenant, owner.principal, message, head, ttlMs, pollMs]
-    const [made] = await query(sql.create, [...row, limit, now(), journal])
-    if (made !== undefined) return { kind: 'created', view: toView(made) }
+    const place = [taker?.worker ?? null, taker?.leaseMs ?? null]
+    const { rows, retried } = await ask(sql.create, [...row, limit, now(), journal, ...place])
+    const created = (view: TaskView, isOurs: boolean): Creation => ({
+      kind: 'created',
+      view,
+      lease: taker && isOurs ? newLease(task, view) : undefined,
+    })
+    if (rows[0] !== undefined) return created(toView(rows[0]), true)
+    const [same] = await query(sql.exists, [id])
+    if (same === undefined) return { kind: 'limit' }
     const view = await get([id, owner])
-    if (view !== undefined) return { kind: 'created', view }
-    const [taken] = await query(sql.exists, [id])
-    return taken === undefined ? { kind: 'limit' } : { kind: 'conflict' }
+    // Made by our first try, whose answer got lost.
+    const isOurs = retried && same.worker === taker?.worker && same.epoch === 1
+    return view === undefined ? { kind: 'conflict' } : created(view, isOurs)
   }
 
   const deliver = async (
@@ -63,9 +71,9 @@ export function createOwnerTasks(session: PostgresSession): OwnerTasks {
   }
 
   return {
-    async create(task, openLimit) {
-      const creation = await create(task, openLimit)
-      if (creation.kind === 'created') tell({ kind: 'due' })
+    async create(task, openLimit, taker) {
+      const creation = await create(task, openLimit, taker)
+      if (creation.kind === 'created' && !creation.lease) tell({ kind: 'due' })
       return creation
     },
     get: (id, owner) => get([id, owner]),
@@ -103,9 +111,10 @@ function writeQueries(schema: string) {
     // A task that begins with a journal begins at epoch 1: its first worker knows that there is one to read.
     create: `WITH made AS (
       INSERT INTO ${task} AS t (id, tenant, principal, status, message, head, created_at, updated_at, expires_at, poll_ms,
-        revision, epoch, failures, due_at)
+        revision, epoch, failures, worker, due_at)
       SELECT $1, $2, $3, 'working', $4, $5, c.now, c.now, c.now + $6::bigint, $7::integer, 1,
-        least(cardinality($10::text[]), 1), 0, c.now
+        CASE WHEN $11::text IS NULL THEN least(cardinality($10::text[]), 1) ELSE 1 END, 0, $11::text,
+        c.now + coalesce($12::bigint, 0)
       FROM (SELECT ${nowAt('$9')} AS now) c
       WHERE $8::bigint IS NULL OR $8::bigint > (SELECT count(*) FROM (SELECT 1 FROM ${task} o
         WHERE o.tenant = $2 AND o.principal = $3 AND o.status IN ('working', 'input_required') AND o.expires_at > c.now
@@ -115,7 +124,7 @@ function writeQueries(schema: string) {
       INSERT INTO ${journal} (task, seq, entry) SELECT made.id, e.at - 1, e.entry
       FROM made, unnest($10::text[]) WITH ORDINALITY AS e (entry, at)
     ) SELECT * FROM made`,
-    exists: `SELECT 1 FROM ${task} WHERE id = $1`,
+    exists: `SELECT worker, epoch FROM ${task} WHERE id = $1`,
     inputs: `SELECT status, inputs, revision FROM ${task}
       WHERE id = $1 AND tenant = $2 AND principal = $3 AND expires_at > ${nowAt('$4')}`,
     deliver: `UPDATE ${task} SET inputs = $4, status = CASE WHEN $5::boolean THEN 'working' ELSE status END,
@@ -130,6 +139,14 @@ function writeQueries(schema: string) {
     SELECT id FROM done`,
     revisions: `SELECT id, revision FROM ${task} WHERE id = ANY ($1::text[]) AND expires_at > ${nowAt('$2')}`,
   }
+}
+
+function newLease(
+  { id, owner, head, pollMs, journal = [] }: NewTask,
+  { createdAt, expiresAt }: TaskView,
+): Lease {
+  const task = { id, owner, head, createdAt, expiresAt, pollMs, failures: 0 }
+  return { fence: { id, epoch: 1 }, task, journal, slots: [] }
 }
 
 function toView(row: PgRow): TaskView {

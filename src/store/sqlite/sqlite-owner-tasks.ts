@@ -11,9 +11,9 @@ import type {
   TaskStatus,
   TaskView,
 } from '../task-engine.ts'
-import type { Creation, OwnerTasks } from '../task-store.ts'
+import type { Creation, Lease, OwnerTasks, Taker } from '../task-store.ts'
 import type { SqlRow } from './sqlite-driver.ts'
-import type { SqliteSession } from './sqlite-session.ts'
+import { type SqliteSession, workerName } from './sqlite-session.ts'
 
 const VIEW = `t.id, t.status, t.message, t.created_at, t.updated_at, t.expires_at, t.poll_ms, t.revision, t.outcome,
   CASE t.status WHEN 'input_required' THEN t.inputs END AS inputs`
@@ -30,22 +30,25 @@ export function createOwnerTasks(session: SqliteSession): OwnerTasks {
     }),
   )
 
-  const create = (task: NewTask, openLimit: number): Creation => {
+  const find = (id: string, { tenant, principal }: TaskOwner): Creation => {
+    const view = toView(ask.get.all(JSON.stringify([[id, tenant, principal]]), now())[0])
+    return view ? { kind: 'created', view } : { kind: 'conflict' }
+  }
+  const isFull = ({ tenant, principal }: TaskOwner, limit: number): boolean =>
+    limit !== Number.POSITIVE_INFINITY &&
+    Number(ask.countOpen.get(tenant, principal, now(), limit)?.open) >= limit
+
+  const create = (task: NewTask, openLimit: number, taker: Taker | undefined): Creation => {
     const { id, owner, head, message = null, ttlMs, pollMs, journal = [] } = task
+    if (isFull(owner, openLimit)) return ask.exists.get(id) ? find(id, owner) : { kind: 'limit' }
     const at = now()
-    const same = ask.owner.get(id)
-    if (same !== undefined) {
-      const view = toView(ask.get.all(JSON.stringify([[id, owner.tenant, owner.principal]]), at)[0])
-      return view ? { kind: 'created', view } : { kind: 'conflict' }
-    }
-    if (openLimit !== Number.POSITIVE_INFINITY) {
-      const open = ask.countOpen.get(owner.tenant, owner.principal, at, openLimit)?.open
-      if (Number(open) >= openLimit) return { kind: 'limit' }
-    }
-    const expiresAt = at + ttlMs
-    ask.insert.run(id, owner.tenant, owner.principal, message, head, at, at, expiresAt, pollMs, at)
+    const times = [at, at, at + ttlMs]
+    const place = taker ? [1, workerName(taker.worker), at + taker.leaseMs] : [0, null, at]
+    const made = ask.insert.run(id, owner.tenant, owner.principal, message, head, ...times, pollMs, ...place)
+    if (made === 0) return find(id, owner)
     journal.forEach((entry, seq) => void ask.append.run(id, seq, entry))
-    return { kind: 'created', view: newView(task, at, expiresAt) }
+    const view = newView(task, at)
+    return { kind: 'created', view, lease: taker && newLease(task, view) }
   }
 
   const deliver = (id: string, owner: TaskOwner, answers: ReadonlyMap<string, Sealed>): Delivery => {
@@ -75,9 +78,9 @@ export function createOwnerTasks(session: SqliteSession): OwnerTasks {
   }
 
   return {
-    async create(task, openLimit) {
-      const creation = await queue.write(() => create(task, openLimit))
-      if (creation.kind === 'created') hints.tell({ kind: 'due' })
+    async create(task, openLimit, taker) {
+      const creation = await queue.write(() => create(task, openLimit, taker))
+      if (creation.kind === 'created' && !creation.lease) hints.tell({ kind: 'due' })
       return creation
     },
     get: (id, owner) => getMany([id, owner]),
@@ -104,12 +107,13 @@ function prepareQueries({ sql }: SqliteSession) {
     get: sql(`SELECT q.key AS at, ${VIEW} FROM json_each(?) q CROSS JOIN task t
       ON t.id = json_extract(q.value, '$[0]') AND t.tenant = json_extract(q.value, '$[1]')
       AND t.principal = json_extract(q.value, '$[2]') WHERE t.expires_at > ?`),
-    owner: sql('SELECT 1 FROM task WHERE id = ?'),
+    exists: sql('SELECT 1 FROM task WHERE id = ?'),
     countOpen: sql(`SELECT count(*) AS open FROM (SELECT 1 FROM task WHERE tenant = ? AND principal = ?
       AND status IN ('working', 'input_required') AND expires_at > ? LIMIT ?)`),
     insert:
-      sql(`INSERT INTO task (id, tenant, principal, status, message, head, created_at, updated_at, expires_at,
-      poll_ms, revision, epoch, failures, due_at) VALUES (?, ?, ?, 'working', ?, ?, ?, ?, ?, ?, 1, 0, 0, ?)`),
+      sql(`INSERT OR IGNORE INTO task (id, tenant, principal, status, message, head, created_at, updated_at,
+      expires_at, poll_ms, epoch, worker, due_at, revision, failures)
+      VALUES (?, ?, ?, 'working', ?, ?, ?, ?, ?, ?, ?, ?, ?, 1, 0)`),
     append: sql('INSERT INTO journal (task, seq, entry) VALUES (?, ?, ?)'),
     inputs: sql(
       'SELECT status, inputs FROM task WHERE id = ? AND tenant = ? AND principal = ? AND expires_at > ?',
@@ -124,8 +128,16 @@ function prepareQueries({ sql }: SqliteSession) {
   }
 }
 
-function newView({ id, message, pollMs }: NewTask, at: number, expiresAt: number): TaskView {
-  const times = { createdAt: at, updatedAt: at, expiresAt }
+function newLease(
+  { id, owner, head, pollMs, journal = [] }: NewTask,
+  { createdAt, expiresAt }: TaskView,
+): Lease {
+  const task = { id, owner, head, createdAt, expiresAt, pollMs, failures: 0 }
+  return { fence: { id, epoch: 1 }, task, journal, slots: [] }
+}
+
+function newView({ id, message, pollMs, ttlMs }: NewTask, at: number): TaskView {
+  const times = { createdAt: at, updatedAt: at, expiresAt: at + ttlMs }
   return { id, status: 'working', message, ...times, pollMs, revision: 1, inputs: new Map() }
 }
 

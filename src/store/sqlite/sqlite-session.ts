@@ -4,6 +4,7 @@
  */
 
 import { createHintBus, type HintBus } from '../hint-bus.ts'
+import { processTag } from '../process-tag.ts'
 import { type CommitQueue, createCommitQueue } from './commit-queue.ts'
 import type { SqliteConnection, SqliteStatement } from './sqlite-driver.ts'
 
@@ -22,6 +23,9 @@ export interface SessionOptions {
   /** Begins to look for what other processes write; gives the end of it. */
   readonly attach: (session: SqliteSession) => () => void
 }
+
+/** A worker as rows name it: with its process, so that others can tell when that has ended. */
+export const workerName = (worker: string): string => `${processTag()} ${worker}`
 
 export function createSession(
   connect: () => SqliteConnection,

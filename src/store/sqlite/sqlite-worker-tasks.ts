@@ -1,10 +1,10 @@
 /** What workers do with tasks, in SQL. Every write of theirs carries `FENCE`. */
 
 import { decodeSlots, encodeSlots } from '../input-slots.ts'
-import { isProcessGone, processTag } from '../process-tag.ts'
+import { isProcessGone } from '../process-tag.ts'
 import type { Fence, Lease, WorkerTasks } from '../task-store.ts'
 import type { SqlRow, SqlValue } from './sqlite-driver.ts'
-import type { SqliteSession } from './sqlite-session.ts'
+import { type SqliteSession, workerName } from './sqlite-session.ts'
 
 /** Id, epoch, now. The only thing between a worker that lost its task and the journal. */
 export const FENCE = "id = ? AND epoch = ? AND status = 'working' AND expires_at > ?"
@@ -12,7 +12,6 @@ export const FENCE = "id = ? AND epoch = ? AND status = 'working' AND expires_at
 export function createWorkerTasks(session: SqliteSession): WorkerTasks {
   const { queue, now, hints } = session
   const ask = prepareQueries(session)
-  const tag = processTag()
   const guard = ({ id, epoch }: Fence): [SqlValue, SqlValue, SqlValue] => [id, epoch, now()]
   const change = async (id: string, op: () => boolean) => {
     const done = await queue.write(op)
@@ -21,7 +20,7 @@ export function createWorkerTasks(session: SqliteSession): WorkerTasks {
   }
   const claim = (worker: string, leaseMs: number, count: number): Lease[] => {
     const at = now()
-    const rows = ask.claim.all(`${tag} ${worker}`, at + leaseMs, at, at, count)
+    const rows = ask.claim.all(workerName(worker), at + leaseMs, at, at, count)
     const journals = readJournals(ask.journals.all(JSON.stringify(rows.map((row) => row.id))))
     return rows.map((row) => toLease(row, journals.get(row.id as string) ?? []))
   }
@@ -37,10 +36,10 @@ export function createWorkerTasks(session: SqliteSession): WorkerTasks {
       queue.read(() => toSet(fences, (fence) => ask.fence.get(...guard(fence)) !== undefined)),
     append: (fence, from, entries) =>
       queue.write(() => {
-        const row = ask.fence.get(...guard(fence))
-        if (row === undefined) return false
-        if (row.failures !== 0) ask.forgive.run(...guard(fence))
-        entries.forEach((entry, i) => void ask.append.run(fence.id, from + i, entry))
+        const [first = '', ...rest] = entries
+        if (ask.append.run(from, first, ...guard(fence)) !== 1) return false
+        ask.forgive.run(fence.id)
+        rest.forEach((entry, i) => void ask.appendMore.run(fence.id, from + 1 + i, entry))
         return true
       }),
     status: (fence, message) => change(fence.id, () => ask.status.run(message, now(), ...guard(fence)) === 1),
@@ -82,9 +81,10 @@ function prepareQueries({ sql }: SqliteSession) {
     journals: sql(`SELECT j.task, j.entry FROM json_each(?) q CROSS JOIN journal j ON j.task = q.value
       ORDER BY j.task, j.seq`),
     renew: sql(`UPDATE task SET due_at = ? WHERE ${FENCE}`),
-    fence: sql(`SELECT failures FROM task WHERE ${FENCE}`),
-    forgive: sql(`UPDATE task SET failures = 0 WHERE ${FENCE}`),
-    append: sql('INSERT INTO journal (task, seq, entry) VALUES (?, ?, ?)'),
+    fence: sql(`SELECT 1 FROM task WHERE ${FENCE}`),
+    append: sql(`INSERT INTO journal (task, seq, entry) SELECT id, ?, ? FROM task WHERE ${FENCE}`),
+    appendMore: sql('INSERT INTO journal (task, seq, entry) VALUES (?, ?, ?)'),
+    forgive: sql('UPDATE task SET failures = 0 WHERE id = ? AND failures > 0'),
     status: sql(`UPDATE task SET message = ?, updated_at = ?, revision = revision + 1 WHERE ${FENCE}`),
     park: sql(`UPDATE task SET status = 'input_required', inputs = ?, updated_at = ?, revision = revision + 1,
       worker = NULL, due_at = NULL, failures = 0 WHERE ${FENCE}`),

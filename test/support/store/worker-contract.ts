@@ -41,6 +41,25 @@ export function describeWorkerContract(harness: StoreHarness): void {
       expect((await claimOne(other))?.fence).toEqual({ id: fence.id, epoch: fence.epoch + 1 })
     })
 
+    it('claims a task with the write that creates it, for the worker that is named', async () => {
+      const task = newTask({ journal: ['before'] })
+      const taker = { worker: 'taker', leaseMs: LEASE }
+      const creation = await store.tasks.create(task, 10, taker)
+      if (creation.kind !== 'created' || !creation.lease) throw new Error('no lease')
+      const { fence, journal, slots } = creation.lease
+      expect(journal).toEqual(['before'])
+      expect(slots).toEqual([])
+      expect(creation.lease.task).toMatchObject({ id: task.id, owner: alice, head: 'head', failures: 0 })
+      expect(await claimOne(other)).toBeUndefined()
+      expect(await store.tasks.list({})).toMatchObject([{ worker: 'taker', dueAt: now() + LEASE }])
+      expect(await other.tasks.create(task, 10, taker)).toEqual({ kind: 'created', view: creation.view })
+      expect(await store.tasks.append(fence, 1, ['more'])).toBe(true)
+      now.pass(LEASE)
+      const next = await claimOne(other)
+      expect(next).toMatchObject({ journal: ['before', 'more'], task: { failures: 1 } })
+      expect(await store.tasks.settle(fence, { kind: 'complete', result: 'stale' })).toBe(false)
+    })
+
     it('keeps a renewed lease', async () => {
       const { fence } = await claimNew(store, {}, LEASE)
       now.pass(LEASE - 1)
