@@ -7,10 +7,8 @@ export { generateKey } from './seal/key-ring.ts'
 export { keysFromEnv, keysFromFile, keysFromFunction } from './seal/key-source.ts'
 export {
   type ArgsCallback,
-  type CallbackOptions,
   createRondo,
   type ReadCallback,
   type Rondo,
-  type RondoOptions,
 } from './serve/sdk.ts'
-export type { SdkContext } from './serve/sdk-target.ts'
+export type { CallbackOptions, RondoOptions, SdkContext } from './serve/sdk-definition.ts'

@@ -4,6 +4,7 @@
 
 import type { FlowHost } from '../carry/flow-host.ts'
 import { createPlatform } from '../carry/platform.ts'
+import type { KeyHolder } from '../seal/key-holder.ts'
 import { resolveKeys } from '../seal/key-source.ts'
 import { resolveContinuation } from './continuation-option.ts'
 import { createLog } from './log.ts'
@@ -36,8 +37,7 @@ export interface OpenHost extends FlowHost {
   close(): void
 }
 
-export function createHost(options: HostOptions): OpenHost {
-  const keys = resolveKeys(options.keys)
+export function createHost(options: HostOptions, keys: KeyHolder = resolveKeys(options.keys)): OpenHost {
   const platform = createPlatform(options)
   const overload = createOverload(options.shed, platform.now)
   const log = createLog(options.log, undefined, platform.now)

@@ -106,7 +106,7 @@ export function createServer(options: ServerOptions): Server {
   const { sessions } = options
   const exchange = createExchange(service, { ...http, stateless: sessions === false })
   const fetchExchange = createExchange(service, { ...http, stateless: !sessions })
-  const work = createTaskWork(host, registry, options)
+  const work = createTaskWork(host, ({ call }) => registry.find(call.method, call.target), options)
   const fetch = createFetchHandler(fetchExchange, options)
   const open = new Set<Listening>()
 

@@ -4,7 +4,7 @@
 
 import { DEFAULT_NEGOTIATED_PROTOCOL_VERSION, type ServerContext } from '@modelcontextprotocol/server'
 import { RondoError } from '../errors.ts'
-import type { FlowCall, Line } from '../protocol/call.ts'
+import type { FlowCall, Line, TaskCall } from '../protocol/call.ts'
 import { ANSWER_LIMITS, readAnswers } from '../protocol/rev-2026-07-28/answers.ts'
 import {
   CLIENT_CAPABILITIES,
@@ -45,6 +45,24 @@ export function toFlowCall({ server, method, request }: Passage, ctx: ServerCont
     progressToken: ctx.mcpReq._meta?.progressToken,
     inputResponses: readResponses(ctx),
     requestState: readState(ctx),
+    ...(isOlder(ctx) ? connectedClient(server) : requestingClient(metaOf(ctx))),
+  }
+}
+
+/** What a client wants to know of a task, or do with it. */
+export function toTaskCall(
+  action: TaskCall['action'],
+  taskId: unknown,
+  ctx: ServerContext,
+  server: Passage['server'],
+): TaskCall {
+  if (typeof taskId !== 'string') throw new RondoError('PEER_PARAMS', 'params.taskId must be a string')
+  return {
+    kind: 'task',
+    id: ctx.mcpReq.id,
+    action,
+    taskId,
+    inputResponses: readResponses(ctx),
     ...(isOlder(ctx) ? connectedClient(server) : requestingClient(metaOf(ctx))),
   }
 }

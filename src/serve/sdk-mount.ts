@@ -5,8 +5,8 @@
  * M1 Request handlers that an `McpServer` sets after the mount pass through ours. Those it has set before (a constructor
  *    that is given `capabilities.tools` does) are in a map that is not part of the public interface: they are wrapped
  *    where it is found, and where it is not the mount is refused.
- * M2 What a tool throws they turn into a result. An error that has to reach the wire is therefore noted on the passage
- *    and thrown from here, outside of their `catch`.
+ * M2 What a tool throws they turn into a result, and a result of another kind they refuse. What has to reach the wire
+ *    as it is is therefore noted on the passage, and ends the request from here, outside of their `catch`.
  * M3 A callback that runs without a passage fails: without the request nothing could be bound.
  */
 
@@ -30,8 +30,8 @@ export interface Passage {
   readonly server: McpServer['server']
   readonly method: FlowMethod
   readonly request: FlowRequest
-  /** Ends the request with this error, whatever the callback gives. */
-  refusal?: Error
+  /** How the request ends, throwing or not, whatever is made of what the callback gives. */
+  ending?: () => unknown
 }
 
 type Handler = (request: FlowRequest, ctx: ServerContext) => unknown
@@ -92,10 +92,10 @@ function passing(server: McpServer['server'], method: FlowMethod, handler: Handl
     const passage: Passage = { server, method, request }
     try {
       const result = await handler(request, Object.assign({ ...ctx }, { [PASSAGE]: passage }))
-      if (passage.refusal === undefined) return result
+      if (passage.ending === undefined) return result
     } catch (error) {
-      if (passage.refusal === undefined) throw error
+      if (passage.ending === undefined) throw error
     }
-    throw passage.refusal
+    return passage.ending()
   }
 }

@@ -1,67 +1,117 @@
 /**
- * A callback for the official server as a target: its arguments are checked already, its result is theirs to check.
+ * A callback for the official server as a target. In a request the official server has checked the arguments and will check
+ * the result; in a task nobody else does.
  */
 
 import { type InputRequiredResult, ProtocolError, type ServerContext } from '@modelcontextprotocol/server'
 import { RondoError, ToolError } from '../errors.ts'
 import { isRecord } from '../lib/is-record.ts'
-import type { FlowMethod } from '../protocol/call.ts'
 import type { InputRequests } from '../protocol/wire.ts'
 import type { Context } from '../tool/context.ts'
-import { type InputRequired, inputRequired } from '../tool/input-required.ts'
-import { type Finished, NO_TASK, type Target } from '../tool/target.ts'
+import { inputRequired } from '../tool/input-required.ts'
+import { type Result, validateStandard } from '../tool/schema.ts'
+import type { Finished, Target } from '../tool/target.ts'
 import { errorResult } from '../tool/tool-result.ts'
-
-/** Our context, with theirs at `sdk`. */
-export interface SdkContext extends Context {
-  /** The official context. Its `requestState()` and `inputResponses` are those of the manual form: opened and bound. */
-  readonly sdk: ServerContext
-}
+import { type Definition, type SdkContext, termsOf } from './sdk-definition.ts'
+import type { Passage } from './sdk-mount.ts'
+import type { TaskTool } from './sdk-tasks.ts'
 
 export interface SdkTarget extends Target {
   /** What the handler threw that has a code of the protocol; it was meant for the wire. */
   readonly thrown: ProtocolError | undefined
 }
 
-/** `run` calls the author's handler. */
-export function toTarget(
-  method: FlowMethod,
-  name: string,
-  version: string | undefined,
-  run: (ctx: Context) => unknown,
+/** `given` is what their callback got before the context: arguments, or a URI and the variables of its template. */
+export function requestTarget(
+  definition: Definition,
+  { request: { params } }: Passage,
+  sdk: ServerContext,
+  [first = {}, variables = {}]: readonly unknown[],
 ): SdkTarget {
+  const name = params.name ?? params.uri ?? ''
   let thrown: ProtocolError | undefined
-  const runKnown = async (ctx: Context): Promise<unknown> => {
-    try {
-      return toOurs(await run(ctx))
-    } catch (error) {
-      if (!(error instanceof ProtocolError)) throw error
+  const run = (ctx: Context): Promise<unknown> =>
+    callHandler(definition, first, withSdk(ctx, sdk), variables, (error) => {
       thrown = error
-      throw new ToolError(error.message, { cause: error })
-    }
-  }
+    })
   return {
-    method,
-    name,
-    version,
-    task: NO_TASK,
-    prepare: () => ({ kind: 'ready', run: runKnown }),
+    ...toTarget(definition, name),
+    prepare: () => ({ kind: 'ready', run }),
     finish: (value) => assertResult(name, value),
-    fail: (message) =>
-      method === 'tools/call'
-        ? { result: errorResult(message) }
-        : { error: new RondoError('SERVER_HANDLER', message) },
     get thrown() {
       return thrown
     },
   }
 }
 
+/** A tool in a task. The request is gone, and with it their context. */
+export function taskTarget(tool: TaskTool | undefined, name: string): Target | undefined {
+  if (!tool) return undefined
+  const { definition, registered } = tool
+  return {
+    ...toTarget(definition, name),
+    async prepare(args) {
+      const checked = await check(registered.inputSchema, args)
+      if (!checked.ok) return { kind: 'refused', problem: describe(checked) }
+      return { kind: 'ready', run: (ctx) => callHandler(definition, checked.value, withoutSdk(ctx)) }
+    },
+    async finish(value) {
+      const result = assertResult(name, value)
+      const checked = result.isError
+        ? undefined
+        : await check(registered.outputSchema, result.structuredContent)
+      if (checked?.ok === false) throw new TypeError(`The result of "${name}": ${describe(checked)}`)
+      return result
+    },
+  }
+}
+
+function toTarget(
+  { method, options }: Definition,
+  name: string,
+): Pick<Target, 'method' | 'name' | 'version' | 'task' | 'once' | 'fail'> {
+  return {
+    method,
+    name,
+    version: options.version,
+    task: termsOf(options),
+    once: options.once,
+    fail: (message) =>
+      method === 'tools/call'
+        ? { result: errorResult(message) }
+        : { error: new RondoError('SERVER_HANDLER', message) },
+  }
+}
+
+/** Runs the author's handler. A `ProtocolError` was written for the client to read. */
+async function callHandler(
+  { handler }: Definition,
+  first: unknown,
+  ctx: SdkContext,
+  variables?: unknown,
+  onProtocolError?: (error: ProtocolError) => void,
+): Promise<unknown> {
+  try {
+    return toOurs(await handler(first as never, ctx, variables as never))
+  } catch (error) {
+    if (!(error instanceof ProtocolError)) throw error
+    onProtocolError?.(error)
+    throw new ToolError(error.message, { cause: error })
+  }
+}
+
 /** Puts their context into ours. What it says of the rounds is what has passed our checks, never the token itself. */
-export function withSdk(ctx: Context, sdk: ServerContext): SdkContext {
+function withSdk(ctx: Context, sdk: ServerContext): SdkContext {
   const { inputResponses, requestState } = ctx
   const mcpReq = { ...sdk.mcpReq, inputResponses, requestState: (() => requestState) as never }
   return Object.assign(ctx, { sdk: { ...sdk, mcpReq } })
+}
+
+function withoutSdk(ctx: Context): SdkContext {
+  const get = (): never => {
+    throw new TypeError('There is no ctx.sdk in a task: it outlives the request that began it.')
+  }
+  return Object.defineProperty(ctx, 'sdk', { get }) as SdkContext
 }
 
 /** A handler may end a round by hand in their words, too. */
@@ -69,10 +119,7 @@ function toOurs(value: unknown): unknown {
   if (!isRecord(value) || value.resultType !== 'input_required') return value
   const { inputRequests = {}, requestState } = value as InputRequiredResult
   const asks = Object.keys(inputRequests).length > 0
-  return inputRequired({
-    inputRequests: asks ? (inputRequests as InputRequests) : undefined,
-    requestState,
-  }) satisfies InputRequired
+  return inputRequired({ inputRequests: asks ? (inputRequests as InputRequests) : undefined, requestState })
 }
 
 function assertResult(name: string, value: unknown): Finished {
@@ -80,4 +127,12 @@ function assertResult(name: string, value: unknown): Finished {
   throw new TypeError(
     `The handler of "${name}" gave no result object: return what the official server takes.`,
   )
+}
+
+async function check(schema: TaskTool['registered']['inputSchema'], value: unknown): Promise<Result> {
+  return schema ? validateStandard(schema as never, value) : { ok: true, value: value ?? {} }
+}
+
+function describe({ problems }: Extract<Result, { ok: false }>): string {
+  return problems.map(({ path, message }) => (path === '' ? message : `${path}: ${message}`)).join('; ')
 }

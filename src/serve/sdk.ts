@@ -2,7 +2,8 @@
  * Rondo inside an official `McpServer`. A mount and nothing more: the official server decodes, checks arguments and
  * results and encodes; the rounds are those of the token carrier, with its journal, its seal and its promises.
  *
- * R1 The state is opened in the callback, where request and arguments are known, before anything of the handler runs.
+ * This file and what it imports is what a program pays for when it starts: what runs a call (`sdk-flow.ts`) is loaded by
+ * `ready`, or by the first call.
  */
 
 import type {
@@ -10,31 +11,33 @@ import type {
   GetPromptResult,
   InputRequiredResult,
   McpServer,
-  ProtocolError,
   ReadResourceResult,
   ServerContext,
   Variables,
 } from '@modelcontextprotocol/server'
-import { runRound } from '../carry/token.ts'
-import { RondoError } from '../errors.ts'
 import type { FlowMethod } from '../protocol/call.ts'
+import { resolveKeys } from '../seal/key-source.ts'
 import type { InputRequired } from '../tool/input-required.ts'
-import { createHost, type HostOptions, type OpenHost } from './create-host.ts'
-import { isOlder, toFlowCall, toLine } from './sdk-call.ts'
+import {
+  assertTerms,
+  type CallbackOptions,
+  type Definition,
+  type RondoOptions,
+  type SdkContext,
+} from './sdk-definition.ts'
+import type { SdkFlow } from './sdk-flow.ts'
 import { mount, passageOf } from './sdk-mount.ts'
-import { type FindPrincipal, principalFromAuthInfo } from './sdk-principal.ts'
-import { refuse, refuseOlder, toResult } from './sdk-reply.ts'
 import { besideOurs, type VerifyState } from './sdk-state.ts'
-import { type SdkContext, type SdkTarget, toTarget, withSdk } from './sdk-target.ts'
-
-export interface RondoOptions extends HostOptions {
-  /** Says for whom a request is made. Default: `sub`, `iss` and the client of the verified token, else nobody. */
-  principal?: FindPrincipal
-}
+import { createTaskTools } from './sdk-tasks.ts'
 
 type Given<R> = R | InputRequiredResult | InputRequired
 type Sent<R> = Promise<R | InputRequiredResult>
 type Handler<A, R> = (args: A, ctx: SdkContext) => Given<R> | Promise<Given<R>>
+type ReadHandler = (
+  uri: URL,
+  ctx: SdkContext,
+  variables: Variables,
+) => Given<ReadResourceResult> | Promise<Given<ReadResourceResult>>
 
 /** What `registerTool` and `registerPrompt` take, with arguments and without. */
 export interface ArgsCallback<A, R> {
@@ -48,10 +51,7 @@ export interface ReadCallback {
   (uri: URL, variables: Variables, ctx: ServerContext): Sent<ReadResourceResult>
 }
 
-export interface CallbackOptions {
-  /** Sealed with every open call, and logged when a call that began under another version goes on. */
-  version?: string
-}
+type Versioned = Pick<CallbackOptions, 'version' | 'once'>
 
 export interface Rondo {
   /** Prepares a server for these callbacks: right after `new McpServer`, before anything is registered. */
@@ -64,63 +64,20 @@ export interface Rondo {
   /** A callback for `registerPrompt`. */
   prompt<A = Record<string, never>>(
     handler: Handler<A, GetPromptResult>,
-    options?: CallbackOptions,
+    options?: Versioned,
   ): ArgsCallback<A, GetPromptResult>
   /** A callback for `registerResource`. The variables of a template come last. */
-  resource(
-    handler: (
-      uri: URL,
-      ctx: SdkContext,
-      variables: Variables,
-    ) => Given<ReadResourceResult> | Promise<Given<ReadResourceResult>>,
-    options?: CallbackOptions,
-  ): ReadCallback
+  resource(handler: ReadHandler, options?: Versioned): ReadCallback
+  /** Mounts, and adds tasks: for tools that have the option `task`, and where there is a store. */
+  tasks<S extends McpServer>(server: S): S
   /** Wraps a `requestState.verify` of your own, for the other tools of the server: it never sees states of ours. */
   verify(own: VerifyState): VerifyState
-  /** Loads the keys now, so that wrong ones stop the start and not the first call. */
+  /** Loads keys and code now, so that the first call need not, and what is wrong stops the start. */
   ready(): Promise<void>
   /** From now on calls in flight are handed back at their next boundary. */
   drain(): void
-  /** Drains and lets go of timers. */
-  close(): void
-}
-
-type AnyHandler = (first: never, ctx: SdkContext, variables: never) => unknown
-
-/** Their callbacks are given the context last: alone, after the arguments, or after URI and variables. */
-function callback(
-  host: OpenHost,
-  principalOf: FindPrincipal,
-  method: FlowMethod,
-  handler: AnyHandler,
-  { version }: CallbackOptions = {},
-): (...params: unknown[]) => Promise<unknown> {
-  return async (...params) => {
-    const sdk = params.at(-1) as ServerContext
-    const [first = {}, variables = {}] = params.slice(0, -1)
-    const passage = passageOf(sdk)
-    const name = passage.request.params.name ?? passage.request.params.uri ?? ''
-    const target = toTarget(method, name, version, (ctx) =>
-      handler(first as never, withSdk(ctx, sdk), variables as never),
-    )
-    try {
-      const call = toFlowCall(passage, sdk)
-      return toResult(await runRound(host, target, call, await principalOf(sdk), toLine(sdk)))
-    } catch (error) {
-      const refusal = toRefusal(host, target, error)
-      const cannotAsk = refusal instanceof RondoError && refusal.code === 'PEER_CAPABILITY'
-      return cannotAsk && isOlder(sdk) ? refuseOlder(passage, refusal) : refuse(passage, refusal)
-    }
-  }
-}
-
-/** What a client hears of an error. One that a handler threw with a code of the protocol goes out as it is. */
-function toRefusal(host: OpenHost, { thrown }: SdkTarget, error: unknown): RondoError | ProtocolError {
-  if (!(error instanceof RondoError)) {
-    host.log({ event: 'warning', message: String(error) })
-    return new RondoError('SERVER_INTERNAL', undefined, { cause: error })
-  }
-  return error.code === 'SERVER_HANDLER' && thrown ? thrown : error
+  /** Drains, stops working on tasks, and lets go of timers. */
+  close(): Promise<void>
 }
 
 /** Makes what an official server needs to have tools that ask: keys, limits, and wrappers for its callbacks. */
@@ -130,21 +87,56 @@ export function createRondo(options: RondoOptions): Rondo {
       "createRondo takes an audience, the name of your service: createRondo({ audience: 'tracker' })",
     )
   }
-  const host = createHost(options)
-  const { principal = principalFromAuthInfo } = options
-  const wrap = (method: FlowMethod, handler: AnyHandler, given?: CallbackOptions) =>
-    callback(host, principal, method, handler, given) as never
+  const keys = resolveKeys(options.keys)
+  const tools = createTaskTools()
+  let draining = false
+  let loading: Promise<SdkFlow> | undefined
+
+  const load = async (): Promise<SdkFlow> => {
+    const { createFlow } = await import('./sdk-flow.ts')
+    const flow = createFlow(options, keys, tools)
+    if (draining) flow.drain()
+    return flow
+  }
+  const flow = (): Promise<SdkFlow> => {
+    loading ??= load()
+    return loading
+  }
+  /** Their callbacks are given the context last: alone, after the arguments, or after URI and variables. */
+  const wrap = (method: FlowMethod, handler: Definition['handler'], given: CallbackOptions = {}): never => {
+    assertTerms(given, options.store !== undefined)
+    const definition: Definition = { method, handler, options: given }
+    const callback = async (...params: unknown[]): Promise<unknown> => {
+      const ctx = params.at(-1) as ServerContext
+      const passage = passageOf(ctx)
+      return (await flow()).run(definition, passage, ctx, params.slice(0, -1))
+    }
+    tools.know(callback, definition)
+    return callback as never
+  }
+  const drain = (): void => {
+    draining = true
+    loading?.then((loaded) => loaded.drain()).catch(() => {})
+  }
+
   return {
     mount,
-    tool: (handler, given) => wrap('tools/call', handler as AnyHandler, given),
-    prompt: (handler, given) => wrap('prompts/get', handler as AnyHandler, given),
-    resource: (handler, given) => wrap('resources/read', handler as AnyHandler, given),
+    tool: (handler, given) => wrap('tools/call', handler as Definition['handler'], given),
+    prompt: (handler, given) => wrap('prompts/get', handler as Definition['handler'], given),
+    resource: (handler, given) => wrap('resources/read', handler as Definition['handler'], given),
+    tasks(server) {
+      if (!options.store) throw new TypeError('Tasks need a store: createRondo({ …, store })')
+      return tools.add(mount(server), async (...asked) => (await flow()).answerTask(...asked))
+    },
     verify: besideOurs,
-    ready: async () => void (await host.keys.ready()),
-    drain: host.drain,
-    close() {
-      host.drain()
-      host.close()
+    async ready() {
+      await Promise.all([keys.ready(), flow()])
+    },
+    drain,
+    async close() {
+      drain()
+      keys.close()
+      await (await loading)?.close()
     },
   }
 }

@@ -4,10 +4,9 @@
  */
 
 import type { FlowHost, TaskHost } from '../carry/flow-host.ts'
-import { createRunTurn } from '../carry/task.ts'
+import { createRunTurn, type FindTarget } from '../carry/task.ts'
 import { createLeaseEngine } from '../store/lease-engine.ts'
 import type { Serving } from '../store/task-engine.ts'
-import type { Registry } from '../tool/registry.ts'
 import type { ServerOptions } from './options.ts'
 
 const DAY_MS = 86_400_000
@@ -34,13 +33,13 @@ export function createTaskHost({
 
 export function createTaskWork(
   host: FlowHost,
-  registry: Registry,
+  find: FindTarget,
   { tasks = {} }: Pick<ServerOptions, 'tasks'>,
 ): TaskWork {
   const { concurrency = 16 } = tasks
   if (!host.tasks || concurrency === 0) return NO_WORK
   const { engine } = host.tasks
-  const run = createRunTurn(host, host.tasks, ({ call }) => registry.find(call.method, call.target))
+  const run = createRunTurn(host, host.tasks, find)
   let serving: Promise<Serving> | undefined
   return {
     start() {

@@ -10,37 +10,12 @@ import { StdioClientTransport } from '@modelcontextprotocol/client/stdio'
 import { toNodeHandler } from '@modelcontextprotocol/node'
 import { createMcpHandler, InMemoryTransport, type ServerOptions } from '@modelcontextprotocol/server'
 import { serveStdio } from '@modelcontextprotocol/server/stdio'
-import { createServer, generateKey } from 'rondo'
-import { createBench } from 'rondo/testing'
+import { generateKey } from 'rondo'
 import { afterAll, describe, expect, it } from 'vitest'
-import { createWorld, type Scenario, scenarios, type World } from '../scenarios/scenario.ts'
+import { type Scenario, scenarios, type World } from '../scenarios/scenario.ts'
 import { connectOfficial, MODERN, type OfficialClient, OLDER } from '../support/official-client.ts'
-import { FIXED_IDS, serveScenarios, UP_FRONT } from '../support/sdk-server.ts'
-
-interface Ran {
-  readonly text: string
-  readonly isError: boolean
-  readonly world: World
-}
-
-async function onOurServer(scenario: Scenario): Promise<Ran> {
-  const world = createWorld()
-  const bench = createBench((options) => {
-    const server = createServer({ name: 'scenarios', version: '1.0.0', ...options, ...FIXED_IDS })
-    scenario.declare(server, world)
-    return server
-  })
-  const { method, target, args } = scenario
-  const call =
-    method === 'tools/call'
-      ? bench.tool(target, { ...args })
-      : method === 'prompts/get'
-        ? bench.prompt(target)
-        : bench.resource(target)
-  const round = await call.run(scenario.script)
-  if (round.kind !== 'complete') throw new Error(`expected a result, got ${JSON.stringify(round)}`)
-  return { text: round.text, isError: round.result.isError === true, world }
-}
+import { onOurServer, type Ran } from '../support/our-server.ts'
+import { serveScenarios, UP_FRONT } from '../support/sdk-server.ts'
 
 async function overHttp(scenario: Scenario): Promise<Ran> {
   const { factory, world } = serveScenarios([scenario], { keys: generateKey() })

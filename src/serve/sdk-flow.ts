@@ -1,0 +1,96 @@
+/**
+ * What runs a call on an official server: our carriers, given its request and its callback.
+ *
+ * R1 The state is opened in the callback, where request and arguments are known, before anything of the handler runs.
+ */
+
+import type { McpServer, ProtocolError, ServerContext } from '@modelcontextprotocol/server'
+import type { FlowHost, TaskHost } from '../carry/flow-host.ts'
+import { answerTask } from '../carry/task-call.ts'
+import { runRound } from '../carry/token.ts'
+import { RondoError } from '../errors.ts'
+import type { KeyHolder } from '../seal/key-holder.ts'
+import { createHost } from './create-host.ts'
+import { isOlder, toFlowCall, toLine, toTaskCall } from './sdk-call.ts'
+import type { Definition, RondoOptions } from './sdk-definition.ts'
+import type { Passage } from './sdk-mount.ts'
+import { principalFromAuthInfo } from './sdk-principal.ts'
+import { refuse, refuseOlder, toResult, toWire } from './sdk-reply.ts'
+import { requestTarget, type SdkTarget, taskTarget } from './sdk-target.ts'
+import type { TaskAction, TaskTools } from './sdk-tasks.ts'
+import { createTaskWork } from './task-work.ts'
+
+export interface SdkFlow {
+  /** Runs one round of a call: `given` is what their callback got before the context. */
+  run(
+    definition: Definition,
+    passage: Passage,
+    ctx: ServerContext,
+    given: readonly unknown[],
+  ): Promise<unknown>
+  answerTask(
+    action: TaskAction,
+    taskId: unknown,
+    ctx: ServerContext,
+    server: McpServer['server'],
+  ): Promise<unknown>
+  drain(): void
+  close(): Promise<void>
+}
+
+export function createFlow(options: RondoOptions, keys: KeyHolder, tools: TaskTools): SdkFlow {
+  const host = createHost(options, keys)
+  /** For tools that have nothing to do with tasks, and servers whose clients could not follow one. */
+  const roundsAlone: FlowHost = Object.create(host, { tasks: { value: undefined } })
+  const { principal: principalOf = principalFromAuthInfo } = options
+  const work = createTaskWork(host, ({ call }) => taskTarget(tools.find(call.target), call.target), options)
+
+  return {
+    async run(definition, passage, ctx, given) {
+      const target = requestTarget(definition, passage, ctx, given)
+      const mayLeave = tools.mayLeave(passage.server, target.name, definition)
+      if (mayLeave) work.start()
+      try {
+        const call = toFlowCall(passage, ctx)
+        const principal = await principalOf(ctx)
+        const reply = await runRound(mayLeave ? host : roundsAlone, target, call, principal, toLine(ctx))
+        return toResult(reply, passage)
+      } catch (error) {
+        const refusal = toRefusal(host, error, target)
+        const cannotAsk = refusal instanceof RondoError && refusal.code === 'PEER_CAPABILITY'
+        return cannotAsk && isOlder(ctx) ? refuseOlder(passage, refusal) : refuse(passage, refusal)
+      }
+    },
+    async answerTask(action, taskId, ctx, server) {
+      work.start()
+      try {
+        const call = toTaskCall(action, taskId, ctx, server)
+        const reply = await answerTask(host, tasksOf(host), call, await principalOf(ctx))
+        return toResult(reply)
+      } catch (error) {
+        const refusal = toRefusal(host, error)
+        throw refusal instanceof RondoError ? toWire(refusal) : refusal
+      }
+    },
+    drain: host.drain,
+    async close() {
+      host.drain()
+      await work.stop()
+      host.close()
+    },
+  }
+}
+
+function tasksOf({ tasks }: FlowHost): TaskHost {
+  if (!tasks) throw new RondoError('PEER_METHOD')
+  return tasks
+}
+
+/** What a client hears of an error. One that a handler threw with a code of the protocol goes out as it is. */
+function toRefusal(host: FlowHost, error: unknown, target?: SdkTarget): RondoError | ProtocolError {
+  if (!(error instanceof RondoError)) {
+    host.log({ event: 'warning', message: String(error) })
+    return new RondoError('SERVER_INTERNAL', undefined, { cause: error })
+  }
+  return (error.code === 'SERVER_HANDLER' && target?.thrown) || error
+}
