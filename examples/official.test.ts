@@ -8,11 +8,14 @@ import { createMcpHandler } from '@modelcontextprotocol/server'
 import { generateKey, type Server } from 'rondo'
 import { createBench } from 'rondo/testing'
 import { describe, expect, it } from 'vitest'
+import { createMemoryStore } from '../src/store/memory/memory-store.ts'
 import { connectOfficial } from '../test/support/official-client.ts'
+import { send, settled } from '../test/support/task-client.ts'
 import { buildByHand } from './official-by-hand.ts'
 import { onExpress, onHono, onNode } from './official-entrances.ts'
 import { createBuilder } from './official-server.ts'
 import { createTables } from './official-tables.ts'
+import { createReports } from './official-tasks.ts'
 
 const options = { keys: generateKey(), log: 'off' } as const
 const answers = { party: { people: 4 }, sure: { confirm: true } }
@@ -58,6 +61,23 @@ describe('a reply that was lost', () => {
 
   it('books two tables by hand', async () => expect(await loseTheLast(byHand)).toBe(2))
   it('R7 books one with Rondo', async () => expect(await loseTheLast(withRondo)).toBe(1))
+})
+
+describe('a report that becomes a task', () => {
+  it('asks in a round and ends as a task', async () => {
+    const { build, rondo } = createReports({ ...options, store: createMemoryStore() })
+    const { fetch } = createMcpHandler(build)
+    const params = { name: 'report', arguments: { year: 2026 } }
+    const asked = await send({ fetch }, 'tools/call', params)
+    expect(asked.result).toMatchObject({ resultType: 'input_required', inputRequests: { sure: {} } })
+    const { requestState } = asked.result as { requestState: string }
+    const inputResponses = { sure: { action: 'accept', content: { confirm: true } } }
+    const created = await send({ fetch }, 'tools/call', { ...params, inputResponses, requestState })
+    expect(created.result).toMatchObject({ resultType: 'task' })
+    const ended = await settled({ fetch }, String(created.result?.taskId))
+    expect(ended).toMatchObject({ result: { content: [{ text: 'The report of 2026 has 12 pages.' }] } })
+    await rondo.close()
+  })
 })
 
 describe('the entrances of the official packages', () => {

@@ -3,7 +3,6 @@
 import type { ServerContext } from '@modelcontextprotocol/server'
 import type { FlowMethod } from '../protocol/call.ts'
 import type { Context } from '../tool/context.ts'
-import type { TaskTerms } from '../tool/target.ts'
 import type { HostOptions } from './create-host.ts'
 import type { FindPrincipal } from './sdk-principal.ts'
 
@@ -41,14 +40,4 @@ export interface Definition {
   readonly method: FlowMethod
   readonly handler: (first: never, ctx: SdkContext, variables: never) => unknown
   readonly options: CallbackOptions
-}
-
-export function assertTerms({ once, task }: CallbackOptions, hasStore: boolean): void {
-  if (hasStore || (once !== true && task === undefined)) return
-  throw new TypeError(`The option "${once ? 'once' : 'task'}" needs a store: createRondo({ …, store })`)
-}
-
-export function termsOf({ task, taskTtlMs, taskPollMs }: CallbackOptions): TaskTerms {
-  const mode = task === undefined || task === 'background' ? 'never' : task
-  return { mode, ttlMs: taskTtlMs, pollMs: taskPollMs }
 }

@@ -10,9 +10,9 @@ import type { InputRequests } from '../protocol/wire.ts'
 import type { Context } from '../tool/context.ts'
 import { inputRequired } from '../tool/input-required.ts'
 import { type Result, validateStandard } from '../tool/schema.ts'
-import type { Finished, Target } from '../tool/target.ts'
+import type { Finished, Target, TaskTerms } from '../tool/target.ts'
 import { errorResult } from '../tool/tool-result.ts'
-import { type Definition, type SdkContext, termsOf } from './sdk-definition.ts'
+import type { CallbackOptions, Definition, SdkContext } from './sdk-definition.ts'
 import type { Passage } from './sdk-mount.ts'
 import type { TaskTool } from './sdk-tasks.ts'
 
@@ -81,6 +81,11 @@ function toTarget(
         ? { result: errorResult(message) }
         : { error: new RondoError('SERVER_HANDLER', message) },
   }
+}
+
+function termsOf({ task, taskTtlMs, taskPollMs }: CallbackOptions): TaskTerms {
+  const mode = task === undefined || task === 'background' ? 'never' : task
+  return { mode, ttlMs: taskTtlMs, pollMs: taskPollMs }
 }
 
 /** Runs the author's handler. A `ProtocolError` was written for the client to read. */

@@ -8,7 +8,7 @@
 
 import type { McpServer, RegisteredTool, ServerContext, StandardSchemaV1 } from '@modelcontextprotocol/server'
 import { TASKS_EXTENSION } from '../protocol/task.ts'
-import type { Definition } from './sdk-definition.ts'
+import type { CallbackOptions, Definition } from './sdk-definition.ts'
 
 export type TaskAction = 'get' | 'update' | 'cancel'
 export type AnswerTask = (
@@ -42,6 +42,11 @@ const ANY_PARAMS: StandardSchemaV1<unknown, { taskId?: unknown }> = {
 }
 
 type Register = (name: string, config: unknown, callback: object) => RegisteredTool
+
+export function assertTerms({ once, task }: CallbackOptions, hasStore: boolean): void {
+  if (hasStore || (once !== true && task === undefined)) return
+  throw new TypeError(`The option "${once ? 'once' : 'task'}" needs a store: createRondo({ …, store })`)
+}
 
 export function createTaskTools(): TaskTools {
   const definitions = new WeakMap<object, Definition>()

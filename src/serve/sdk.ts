@@ -18,17 +18,11 @@ import type {
 import type { FlowMethod } from '../protocol/call.ts'
 import { resolveKeys } from '../seal/key-source.ts'
 import type { InputRequired } from '../tool/input-required.ts'
-import {
-  assertTerms,
-  type CallbackOptions,
-  type Definition,
-  type RondoOptions,
-  type SdkContext,
-} from './sdk-definition.ts'
+import type { CallbackOptions, Definition, RondoOptions, SdkContext } from './sdk-definition.ts'
 import type { SdkFlow } from './sdk-flow.ts'
 import { mount, passageOf } from './sdk-mount.ts'
 import { besideOurs, type VerifyState } from './sdk-state.ts'
-import { createTaskTools } from './sdk-tasks.ts'
+import { assertTerms, createTaskTools } from './sdk-tasks.ts'
 
 type Given<R> = R | InputRequiredResult | InputRequired
 type Sent<R> = Promise<R | InputRequiredResult>
