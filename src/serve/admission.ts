@@ -4,6 +4,7 @@
 
 import { RondoError } from '../errors.ts'
 import type { HeaderReader } from '../protocol/rev-2026-07-28/headers.ts'
+import { isSealedSession } from '../seal/session-id.ts'
 import { type AllowListOptions, createAllowList } from './allow-list.ts'
 import { type HttpAnswer, refusal } from './http-answer.ts'
 
@@ -31,11 +32,16 @@ export function createAdmission(
     }
     if (method !== 'POST') return undefined
     // Answers to questions that are open still come in; new calls of a session are refused one by one.
-    if (service.draining && !(sessions && headers('mcp-session-id')))
+    if (service.draining && !(sessions && isOfMemory(headers('mcp-session-id'))))
       return refusal(new RondoError('SERVER_DRAINING'), null, wait)
     if (!isJson(headers('content-type'))) return refusal(new RondoError('PEER_MEDIA_TYPE'))
     return undefined
   }
+}
+
+/** A session that lives here and nowhere else; one that is sealed into its id goes on elsewhere. */
+function isOfMemory(session: string | undefined): boolean {
+  return session !== undefined && !isSealedSession(session)
 }
 
 function isOfSession(method: string | undefined, headers: HeaderReader): boolean {

@@ -27,7 +27,6 @@ const ACCEPTED: HttpAnswer = { status: 202, headers: {}, body: '' }
 /** Rejects with what is wrong with the request as a whole. */
 export async function serveTurns(options: PostOptions, turns: TurnsService, posted: Posted): Promise<void> {
   const { message, headers, principal, outlet } = posted
-  if (options.service.draining) throw new RondoError('SERVER_DRAINING')
   if (isInitialize(message)) return greetTurns(options, turns, posted)
   const known = await turns.openSession(headers('mcp-session-id') ?? '', principal)
   if (known === undefined) throw new RondoError('PEER_SESSION')
