@@ -4,6 +4,7 @@ export type { AnswerHandler, Answers, AskInfo, FormHandler, UrlHandler } from '.
 export type { Client, CompleteRequest, DriveOptions, ReadOptions } from './client/client.ts'
 export type { Clock } from './client/clock.ts'
 export { type ConnectOptions, connect, type MemoryTarget, type Target } from './client/connect.ts'
+export type { Revision } from './client/dialect.ts'
 export { displayText } from './client/display-text.ts'
 export type { FlowOptions, Step } from './client/flow-options.ts'
 export type {
@@ -14,6 +15,7 @@ export type {
   ToolRequest,
 } from './client/flow-request.ts'
 export { LIMITS, type Limits } from './client/limits.ts'
+export type { Mode } from './client/negotiate.ts'
 export { parsePending } from './client/parse-pending.ts'
 export { PeerError } from './client/peer-error.ts'
 export {

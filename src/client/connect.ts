@@ -12,9 +12,10 @@ import { createClient } from './create-client.ts'
 import { DIALECTS } from './dialect.ts'
 import type { TaskMode } from './flow-options.ts'
 import { type Limits, withLimits } from './limits.ts'
-import { negotiate } from './negotiate.ts'
-import { type ClientInfo, createPeer, type HeaderSource } from './peer.ts'
+import { type Mode, negotiate } from './negotiate.ts'
+import { type ClientInfo, createPeer } from './peer.ts'
 import { capabilitiesFor } from './question.ts'
+import type { HeaderSource } from './request-headers.ts'
 import type { RoundPolicy } from './round-policy.ts'
 import { createFetchTransport, type FetchLike } from './transport/fetch.ts'
 import type { StdioTarget } from './transport/stdio.ts'
@@ -31,6 +32,8 @@ export type Target = string | URL | StdioTarget | MemoryTarget
 export interface ConnectOptions extends Partial<Limits> {
   /** Who answers the server's questions. */
   readonly answers?: Answers
+  /** The revision to speak. Default `auto`: whatever the server speaks, the newest first. */
+  readonly mode?: Mode
   /** Looks at every round of every call before it is answered. */
   readonly onRound?: RoundPolicy | readonly RoundPolicy[]
   /** What this client calls itself. */
@@ -57,8 +60,10 @@ export interface ConnectOptions extends Partial<Limits> {
   readonly createId?: () => string
 }
 
-/** An older server may never answer the first request, so it gets less time than others. */
+/** Finding out what a server speaks takes no longer than this. */
 const DISCOVER_TIMEOUT_MS = 60_000
+/** An older process may never answer the first request, so it gets less time than others. */
+const SILENCE_MS = 10_000
 /** Never resolved: the server object gets the request itself. A loopback name passes a server's Host check. */
 const MEMORY_URL = new URL('http://127.0.0.1/mcp')
 
@@ -76,6 +81,10 @@ export async function connect(target: Target, options: ConnectOptions = {}): Pro
   )
   try {
     const discovery = await negotiate(peer, {
+      mode: options.mode,
+      silence: SILENCE_MS,
+      roots: Array.isArray(answers.roots) ? { roots: answers.roots } : undefined,
+      reopen: () => openTransport(target, limits, options, onWarning),
       signal: options.signal,
       timeout: Math.min(limits.timeout, DISCOVER_TIMEOUT_MS),
       capabilities: capabilitiesFor(answerableKinds(answers)),

@@ -110,7 +110,7 @@ function describeServer(peer: Peer, { serverInfo, capabilities, instructions }: 
 
 function driving(kinds: ReadonlySet<QuestionKind>, options: DriveOptions) {
   const accepts = options.accepts ?? (['form', 'url', ...kinds] as const)
-  return { ...options, kinds: new Set<QuestionKind>(accepts) }
+  return { ...options, kinds: new Set<QuestionKind>(accepts), suspends: true }
 }
 
 /** A stored call with the new answers, if it can go on at this server. */

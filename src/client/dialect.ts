@@ -1,12 +1,17 @@
 /**
- * The revisions our client speaks, best first. A revision is a folder of `protocol/` and one entry here; nothing else in
- * the client knows a wire field.
+ * The revisions our client speaks, best first. A revision is a folder of `protocol/` and one entry here; beside it only
+ * `session/`, which opens and keeps what older revisions need open, knows wire fields.
  */
 
 import type { Call, Listing } from '../protocol/call.ts'
+import { encodeRequest as encodeDraft } from '../protocol/draft-2026-v1/encode-request.ts'
+import { DRAFT_VERSION } from '../protocol/draft-2026-v1/version.ts'
 import type { ParamHeader } from '../protocol/param-header.ts'
 import type { Notice, Received } from '../protocol/received.ts'
 import type { Completion, Discovery, Page } from '../protocol/result.ts'
+import { decodeResponse as decodeOlder } from '../protocol/rev-2025-11-25/decode-response.ts'
+import { encodeRequest as encodeOlder } from '../protocol/rev-2025-11-25/encode-request.ts'
+import { VERSIONS } from '../protocol/rev-2025-11-25/version.ts'
 import { decodeNotification, subscriptionOf } from '../protocol/rev-2026-07-28/decode-notification.ts'
 import { decodeResponse } from '../protocol/rev-2026-07-28/decode-response.ts'
 import { decodeCompletion, decodeDiscovery, decodePage } from '../protocol/rev-2026-07-28/decode-result.ts'
@@ -51,4 +56,23 @@ export const DIALECTS: readonly [Dialect, ...Dialect[]] = [REV_2026_07_28]
 /** The best dialect both sides speak. */
 export function chooseDialect(versions: readonly unknown[]): Dialect | undefined {
   return DIALECTS.find(({ version }) => versions.includes(version))
+}
+
+/** One of the revisions a client can be told to speak. */
+export type Revision =
+  | '2026-07-28'
+  | 'DRAFT-2026-v1'
+  | '2025-11-25'
+  | '2025-06-18'
+  | '2025-03-26'
+  | '2024-11-05'
+
+/** The revisions that begin with a handshake, best first. */
+export const SESSION_VERSIONS = [DRAFT_VERSION, ...VERSIONS] as readonly Revision[]
+
+/** The dialect of a revision that begins with a handshake. The draft has rounds, the others push their questions. */
+export function sessionDialect(version: string): Dialect {
+  return version === DRAFT_VERSION
+    ? { ...REV_2026_07_28, version, encodeRequest: encodeDraft }
+    : { ...REV_2026_07_28, version, encodeRequest: encodeOlder, decodeResponse: decodeOlder }
 }

@@ -57,6 +57,8 @@ export interface Driving extends FlowOptions {
   readonly kinds: ReadonlySet<QuestionKind>
   /** Stop after every round, also where there is nothing to answer. */
   readonly everyRound?: boolean
+  /** The caller wants the call back where somebody is asked. */
+  readonly suspends?: boolean
 }
 
 /** What a request declares: what may be asked, and that a tool call may become a task. */
@@ -84,6 +86,7 @@ export function sendOptions(
     signal: options.signal,
     timeout: limits.timeout,
     deadlineAt,
+    countHumanTime: limits.countHumanTime,
     capabilities: declare(flows, options.kinds, request.method),
     progress: onProgress !== undefined,
     logLevel: logLevel ?? (onLog && 'info'),

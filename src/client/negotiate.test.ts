@@ -56,13 +56,15 @@ describe('finding out what a server speaks', () => {
     ['no versions at all', unsupported('x')],
     ['a method it does not know', refusing(-32601, 404)],
     ['a session it wants first', refusing(-32000, 400)],
+    ['an error of its own', refusing(-32603)],
+    ['a result that is no discovery', (id: number) => respond(id, said('x'))],
     ['a plain 404', () => new Response('nothing here', { status: 404 })],
     ['a plain 405', () => new Response(null, { status: 405 })],
     [
       'discovery without our version',
       (id: number) => respond(id, { ...DISCOVERY, supportedVersions: ['2025-11-25'] }),
     ],
-  ])('says clearly that a server is of another era: %s', async (_how, reply) => {
+  ])('says clearly that a server speaks nothing we do: %s', async (_how, reply) => {
     await expect(connect(discovering(reply))).rejects.toMatchObject({
       code: 'PEER_ERA',
       message: expect.stringContaining('2026-07-28'),
@@ -77,9 +79,9 @@ describe('finding out what a server speaks', () => {
     ],
     ['403', () => new Response('x', { status: 403 }), 'PEER_HTTP'],
     ['503', () => new Response('x', { status: 503 }), 'PEER_HTTP'],
-    ['an internal error', refusing(-32603), 'PEER_ERROR'],
+    ['a JSON-RPC error with status 500', refusing(-32603, 500), 'PEER_HTTP'],
+    ['a JSON-RPC error with status 401', refusing(-32000, 401), 'PEER_HTTP'],
     ['a web page', () => new Response('<html>', { headers: { 'Content-Type': 'text/html' } }), 'PEER_ANSWER'],
-    ['a result that is no discovery', (id: number) => respond(id, said('x')), 'PEER_ANSWER'],
     ['the answer to another request', () => respond(99, DISCOVERY), 'PEER_ANSWER'],
   ])('does not take %s for an old server', async (_what, reply, code) => {
     await expect(connect(discovering(reply))).rejects.toMatchObject({ code })

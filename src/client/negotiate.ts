@@ -1,67 +1,166 @@
 /**
- * Finds out which revision a server speaks, by `server/discover`. A server that names a version we share when it refuses
- * ours is asked once more in that version. Servers of an older era do not know the method: for them this ends with
- * PEER_ERA, and this is the place where a dialect with a handshake of its own takes over.
+ * Finds out which revision a server speaks, and speaks it.
+ *
+ * `server/discover` comes first. A server that names a version we share when it refuses ours is asked once more in that
+ * version. Whatever else a server says to it, in JSON-RPC, shows an older era, and so does HTTP's "not here" or the silence
+ * or the end of a process: then the handshake of that era follows. A login, a failing server or an answer that is no
+ * message says nothing about eras, and is an error.
  */
 
 import { RondoError } from '../errors.ts'
 import { isRecord } from '../lib/is-record.ts'
 import type { Received, WireError } from '../protocol/received.ts'
 import type { Discovery } from '../protocol/result.ts'
-import { chooseDialect, DIALECTS } from './dialect.ts'
+import type { ClientCapabilities, ListRootsResult } from '../protocol/wire.ts'
+import { chooseDialect, DIALECTS, type Revision, SESSION_VERSIONS, sessionDialect } from './dialect.ts'
 import type { Peer, SendOptions } from './peer.ts'
 import { PeerError } from './peer-error.ts'
+import { openSession } from './session/session.ts'
+import type { Transport } from './transport/transport.ts'
+
+/** Which revision to speak; `auto` finds out. */
+export type Mode = 'auto' | Revision
+
+export interface Negotiation extends SendOptions {
+  readonly mode?: Mode
+  /** Milliseconds a process has to answer the first request before it is taken for an older one. */
+  readonly silence?: number
+  /** The roots that do not change. */
+  readonly roots?: ListRootsResult
+  /** Starts the server anew, where it ended at the first request. */
+  reopen?(): Promise<Transport>
+}
+
+/** What `server/discover` showed. */
+type Finding =
+  | { readonly kind: 'rounds'; readonly discovery: Discovery }
+  | { readonly kind: 'older'; readonly offered?: readonly unknown[]; readonly cause?: RondoError }
 
 const UNSUPPORTED_VERSION = -32022
 /** Statuses with which an endpoint of an older era answers a request it does not know. */
 const OLDER_STATUSES = new Set<unknown>([400, 404, 405, 406, 415])
 
-/** Leaves the chosen dialect in the peer. */
-export async function negotiate(peer: Peer, options: SendOptions = {}): Promise<Discovery> {
+/** Leaves the chosen dialect in the peer, and the session where there is one. */
+export async function negotiate(peer: Peer, options: Negotiation = {}): Promise<Discovery> {
+  const { mode = 'auto' } = options
+  if (mode !== 'auto' && mode !== '2026-07-28') return shake(peer, [mode], options)
+  const finding = await probe(peer, options)
+  if (finding.kind === 'rounds') return finding.discovery
+  const versions = SESSION_VERSIONS.filter((one) => finding.offered?.includes(one) ?? one !== 'DRAFT-2026-v1')
+  if (mode !== 'auto' || versions.length === 0) throw older(finding)
+  if (finding.cause?.code === 'PEER_GONE' && options.reopen) {
+    await peer.transport.close()
+    peer.transport = await options.reopen()
+  }
+  try {
+    return await shake(peer, versions, options)
+  } catch (error) {
+    if (!(error instanceof RondoError) || !isRefusal(error)) throw error
+    // A process that was only slow to start: it knows the first request after all.
+    const offered = error instanceof PeerError ? versionsIn(error.peer) : []
+    const late = chooseDialect(offered) && (await probe(peer, { ...options, silence: undefined }))
+    if (late?.kind === 'rounds') return late.discovery
+    throw older({ ...finding, cause: error })
+  }
+}
+
+async function shake(peer: Peer, accepts: readonly Revision[], options: Negotiation): Promise<Discovery> {
+  const [version = '2025-11-25'] = accepts
+  const hand = {
+    version,
+    accepts,
+    capabilities: options.capabilities ?? ({} as ClientCapabilities),
+    clientInfo: peer.info,
+    timeout: options.timeout,
+    signal: options.signal,
+    nextId: peer.nextId,
+  }
+  const session = await openSession(peer, hand, options.roots)
+  peer.session = session
+  peer.dialect = sessionDialect(session.version)
+  return session.discovery
+}
+
+async function probe(peer: Peer, options: Negotiation): Promise<Finding> {
   let received = await discover(peer, options)
   if (received.kind === 'error' && received.error.code === UNSUPPORTED_VERSION) {
     const offered = versionsIn(received.error)
-    peer.dialect = chooseDialect(offered) ?? noCommonVersion(offered)
+    const dialect = chooseDialect(offered)
+    if (dialect === undefined) return { kind: 'older', offered }
+    peer.dialect = dialect
     received = await discover(peer, options)
+    // It names our version and refuses it: there is no point in a handshake.
+    if (received.kind === 'error')
+      throw older({ kind: 'older', offered, cause: new PeerError(received.error) })
   }
-  if (received.kind === 'error')
-    throw isOlder(received.error) ? older(new PeerError(received.error)) : new PeerError(received.error)
+  if (received.kind === 'unheard') return { kind: 'older', cause: received.cause }
+  if (received.kind === 'error') return { kind: 'older', cause: new PeerError(received.error) }
   const discovery = received.kind === 'complete' ? peer.dialect.decodeDiscovery(received.result) : undefined
-  if (discovery === undefined)
-    throw new RondoError('PEER_ANSWER', 'The answer to server/discover is not valid')
-  peer.dialect = chooseDialect(discovery.supportedVersions) ?? noCommonVersion(discovery.supportedVersions)
-  return discovery
+  if (discovery === undefined) {
+    return {
+      kind: 'older',
+      cause: new RondoError('PEER_ANSWER', 'The answer to server/discover is not valid'),
+    }
+  }
+  const dialect = chooseDialect(discovery.supportedVersions)
+  if (dialect === undefined) return { kind: 'older', offered: discovery.supportedVersions }
+  peer.dialect = dialect
+  return { kind: 'rounds', discovery }
 }
 
-async function discover(peer: Peer, options: SendOptions): Promise<Received> {
+async function discover(
+  peer: Peer,
+  options: Negotiation,
+): Promise<Received | { readonly kind: 'unheard'; readonly cause: RondoError }> {
+  const { signal, capabilities, silence } = options
+  const line = peer.transport.kind === 'stdio'
+  let status = 200
+  const timeout =
+    line && silence !== undefined ? Math.min(silence, options.timeout ?? silence) : options.timeout
   try {
-    return await peer.send({ kind: 'discover' }, options)
+    const received = await peer.send(
+      { kind: 'discover' },
+      {
+        signal,
+        capabilities,
+        timeout,
+        onHead(head) {
+          status = head.status
+        },
+      },
+    )
+    if (received.kind !== 'error' || status < 300 || OLDER_STATUSES.has(status)) return received
+    throw new RondoError('PEER_HTTP', `The server answered with HTTP status ${status}`, {
+      data: { status },
+      cause: new PeerError(received.error),
+    })
   } catch (error) {
     if (!(error instanceof RondoError)) throw error
-    const status = isRecord(error.data) ? error.data.status : undefined
-    const silent = peer.transport.kind === 'stdio' && error.code === 'LIMIT_CLIENT_TIMEOUT'
-    throw silent || (error.code === 'PEER_HTTP' && OLDER_STATUSES.has(status)) ? older(error) : error
+    const quiet = line && (error.code === 'LIMIT_CLIENT_TIMEOUT' || error.code === 'PEER_GONE')
+    if ((quiet || isAbsent(error)) && !signal?.aborted) return { kind: 'unheard', cause: error }
+    throw error
   }
 }
 
-/** Any refusal of the method, the envelope or the missing handshake; not the errors of a server that understood. */
-function isOlder({ code }: WireError): boolean {
-  return (
-    code === -32601 || code === -32600 || code === -32602 || code === -32000 || code === UNSUPPORTED_VERSION
-  )
+function isAbsent({ code, data }: RondoError): boolean {
+  return code === 'PEER_HTTP' && isRecord(data) && OLDER_STATUSES.has(data.status)
+}
+
+/** The handshake was understood no better than the first request. */
+function isRefusal(error: RondoError): boolean {
+  return error.code === 'PEER_ERROR' || error.code === 'PEER_ANSWER' || isAbsent(error)
 }
 
 function versionsIn({ data }: WireError): readonly unknown[] {
   return isRecord(data) && Array.isArray(data.supported) ? data.supported : []
 }
 
-function noCommonVersion(offered: readonly unknown[]): never {
-  const theirs = offered.filter((one) => typeof one === 'string').join(', ') || 'none it names'
-  throw older(undefined, `The server speaks ${theirs}`)
-}
-
-function older(cause: unknown, finding = 'The server does not answer server/discover'): RondoError {
-  const ours = DIALECTS.map(({ version }) => version).join(', ')
-  const text = `${finding}; this client speaks ${ours}. Is this an MCP endpoint of that revision?`
+function older({ offered, cause }: Extract<Finding, { kind: 'older' }>): RondoError {
+  const ours = [...DIALECTS.map(({ version }) => version), ...SESSION_VERSIONS].join(', ')
+  const theirs = offered?.filter((one) => typeof one === 'string').join(', ') || 'none it names'
+  const finding = offered
+    ? `The server speaks ${theirs}`
+    : 'The server answers neither server/discover nor initialize'
+  const text = `${finding}; this client speaks ${ours}. Is this an MCP endpoint?`
   return new RondoError('PEER_ERA', text, { cause })
 }

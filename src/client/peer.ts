@@ -11,12 +11,15 @@ import { isRecord } from '../lib/is-record.ts'
 import type { Call, Envelope } from '../protocol/call.ts'
 import type { ParamHeader } from '../protocol/param-header.ts'
 import type { Notice, Received } from '../protocol/received.ts'
-import type { ClientCapabilities, LogLevel } from '../protocol/wire.ts'
+import { type ClientCapabilities, LOG_LEVELS, type LogLevel } from '../protocol/wire.ts'
 import { type Clock, sleep } from './clock.ts'
 import type { Dialect } from './dialect.ts'
 import { type Leg, openLeg } from './leg.ts'
 import type { Limits } from './limits.ts'
-import type { Transport } from './transport/transport.ts'
+import { type HeaderSource, requestHeaders } from './request-headers.ts'
+import type { Asker } from './session/inbox.ts'
+import type { Session } from './session/session.ts'
+import type { AnswerHead, Outgoing, Transport } from './transport/transport.ts'
 
 type Body<C> = C extends Call ? Omit<C, keyof Envelope> : never
 /** A call without its envelope. */
@@ -35,6 +38,11 @@ export interface SendOptions {
   readonly trace?: Readonly<Record<string, string>>
   readonly endless?: boolean
   readonly onNotice?: (notice: Notice) => void
+  /** Has a question answered that an older server sends while it works on the request. */
+  readonly onQuestion?: Asker
+  /** Whether the deadline goes on while somebody is asked. */
+  readonly countHumanTime?: boolean
+  readonly onHead?: (head: AnswerHead) => void
 }
 
 export interface ClientInfo {
@@ -42,10 +50,6 @@ export interface ClientInfo {
   readonly version: string
   readonly title?: string
 }
-
-export type HeaderSource =
-  | Readonly<Record<string, string>>
-  | (() => Readonly<Record<string, string>> | Promise<Readonly<Record<string, string>>>)
 
 export interface PeerOptions {
   readonly transport: Transport
@@ -61,6 +65,11 @@ export interface Peer extends PeerOptions {
   dialect: Dialect
   /** Fires when this client was closed. */
   readonly closed: AbortSignal
+  transport: Transport
+  /** With servers of an older era. */
+  session?: Session
+  /** An id that was never used on this connection. */
+  nextId(): number
   send(body: CallBody, options?: SendOptions): Promise<Received>
   close(): Promise<void>
 }
@@ -73,16 +82,21 @@ export function createPeer(options: PeerOptions, dialect: Dialect): Peer {
     ...options,
     dialect,
     closed: closing.signal,
+    nextId() {
+      lastId += 1
+      return lastId
+    },
     async send(body, sending = {}) {
       closing.signal.throwIfAborted()
-      const times = { timeout: sending.timeout ?? options.limits.timeout, deadlineAt: sending.deadlineAt }
+      if (peer.session && body.kind === 'listen') return peer.session.listen(body.filter, sending)
+      const { timeout = options.limits.timeout, deadlineAt, countHumanTime } = sending
+      const times = { timeout, deadlineAt, countHumanTime }
       const leg = openLeg(options.clock, times, sending.signal)
       legs.add(leg)
       try {
         for (let attempt = 0; ; attempt++) {
-          lastId += 1
           try {
-            return await exchange(peer, envelop(peer, body, lastId, sending), leg, sending)
+            return await exchange(peer, envelop(peer, body, peer.nextId(), sending), leg, sending)
           } catch (error) {
             await comeBackLater(peer, error, attempt, leg.signal)
           }
@@ -95,7 +109,8 @@ export function createPeer(options: PeerOptions, dialect: Dialect): Peer {
     async close() {
       closing.abort(new RondoError('PEER_GONE', 'This client was closed'))
       for (const leg of legs) leg.abort(closing.signal.reason)
-      await options.transport.close()
+      await peer.session?.close()
+      await peer.transport.close()
     },
   }
   return peer
@@ -133,17 +148,23 @@ function envelop(peer: Peer, body: CallBody, id: number, sending: SendOptions): 
 async function exchange(peer: Peer, call: Call, leg: Leg, sending: SendOptions): Promise<Received> {
   const { dialect, transport, limits } = peer
   const { body, headers } = dialect.encodeRequest(call, sending.mirrored)
-  const message = await transport.exchange({
+  const onNotification = (notification: unknown) => notify(peer, call, leg, sending, notification)
+  const outgoing: Outgoing = {
     id: call.id,
     body,
-    headers: peer.headers ? await withHeaders(headers, peer.headers) : headers,
+    headers: peer.session ? headers : await requestHeaders(headers, peer.headers),
     signal: leg.signal,
     maxBytes: limits.maxResponseBytes,
     endless: sending.endless,
     repeatable: !(call.kind === 'flow' && call.method === 'tools/call'),
     cancel: dialect.encodeCancel(call.id),
-    onNotification: (notification) => notify(peer, call, leg, sending, notification),
-  })
+    onNotification,
+    onHead: sending.onHead,
+  }
+  const { onQuestion } = sending
+  const message = peer.session
+    ? await peer.session.exchange(outgoing, { leg, onQuestion, onNotification, logLevel: call.logLevel })
+    : await transport.exchange(outgoing)
   const decoded = dialect.decodeResponse(call, message)
   if (decoded.kind !== 'invalid') return decoded
   throw new RondoError(
@@ -159,7 +180,9 @@ function notify(peer: Peer, call: Call, leg: Leg, sending: SendOptions, message:
     if (notice.token !== call.id || call.progressToken === undefined) return
     leg.touch()
   } else if (notice.kind === 'log') {
+    // A session has one level for all its calls.
     if (call.logLevel === undefined) return
+    if (LOG_LEVELS.indexOf(notice.level) < LOG_LEVELS.indexOf(call.logLevel)) return
   } else {
     if (call.kind !== 'listen' || peer.dialect.subscriptionOf(message) !== call.id) return
     leg.relax()
@@ -169,15 +192,4 @@ function notify(peer: Peer, call: Call, leg: Leg, sending: SendOptions, message:
   } catch (error) {
     peer.onWarning(`A callback for ${notice.kind} threw: ${String(error)}`)
   }
-}
-
-/** The protocol's own headers win, however the others are spelt. */
-async function withHeaders(
-  own: Readonly<Record<string, string>>,
-  source: HeaderSource,
-): Promise<Record<string, string>> {
-  const taken = new Set(Object.keys(own).map((name) => name.toLowerCase()))
-  const others = typeof source === 'function' ? await source() : source
-  const free = Object.entries(others).filter(([name]) => !taken.has(name.toLowerCase()))
-  return { ...own, ...Object.fromEntries(free) }
 }

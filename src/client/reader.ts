@@ -37,10 +37,13 @@ export function createReader(peer: Peer, cache: Cache, tools: ToolBook, base: Se
     list: (listing, options = {}) =>
       cached(`list ${listing}`, options.fresh, async () => {
         const { items, hint } = await listAll(peer, listing, sending(options))
-        return [listing === 'tools' ? tools.learn(items as unknown as Tool[]) : items, hint]
+        // Arguments are mirrored into headers only where there is no session.
+        const learns = listing === 'tools' && peer.session === undefined
+        return [learns ? tools.learn(items as unknown as Tool[]) : items, hint]
       }),
     discover: (options = {}) =>
       cached('discover', options.fresh, async () => {
+        if (peer.session) return [peer.session.discovery, {}]
         const result = await sendForResult(peer, { kind: 'discover' }, sending(options))
         const discovery = peer.dialect.decodeDiscovery(result) ?? invalid('server/discover')
         return [discovery, discovery]

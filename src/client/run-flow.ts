@@ -17,6 +17,7 @@ import { becomeTask, deadlineOf, type FlowLeg, legOf, pauseOf } from './operatio
 import type { SendOptions } from './peer.ts'
 import { PeerError } from './peer-error.ts'
 import { openQuestions, type PendingCall } from './pending.ts'
+import { createPushedRounds } from './pushed-rounds.ts'
 import { takeRound } from './take-round.ts'
 import { dropTask } from './task-request.ts'
 
@@ -96,10 +97,12 @@ async function sendOnce<R extends FlowRequest>(
   const wait = Math.min(pause, pending.askedAt + pause - startedAt, deadlineAt - startedAt)
   if (wait > 0) await sleep(peer.clock, wait, options.signal)
   if (peer.clock.now() >= deadlineAt) throw new RondoError('LIMIT_CLIENT_DEADLINE')
-  const received = await sendLeg(flows, leg, sendOptions(flows, pending, options, limits, deadlineAt))
+  const pushed = createPushedRounds(flows, pending, options, limits)
+  const sending = sendOptions(flows, pending, options, limits, deadlineAt)
+  const received = await sendLeg(flows, leg, { ...sending, onQuestion: pushed.take })
   if (received.kind === 'error') throw new PeerError(received.error)
   if (received.kind === 'complete') {
-    return { status: 'complete', result: received.result as unknown as FlowResult<R>, rounds: pending.round }
+    return { status: 'complete', result: received.result as unknown as FlowResult<R>, rounds: pushed.rounds }
   }
   if (received.kind === 'task') {
     const now = peer.clock.now()

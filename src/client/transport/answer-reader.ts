@@ -3,22 +3,15 @@
  *
  * 1. Never holds more than `maxBytes`. 2. Gives exactly one response, the one with the request's id; a request or
  * somebody else's response on the stream makes the answer invalid. 3. An error status with a JSON-RPC error in its body
- * is that error; any other is PEER_HTTP, or PEER_BUSY where the server says when to come back. 4. Comments on the stream are ignored, as are its event names.
+ * is that error; any other is PEER_HTTP, or PEER_BUSY where the server says when to come back. 4. Comments on the stream
+ * are ignored, as are its event names. 5. Where the server may send requests (`onRequest`), they are handed over, events
+ * without data only move the mark, and responses to other requests are skipped.
  */
 
 import { createParser, type EventSourceParser } from 'eventsource-parser'
 import { RondoError } from '../../errors.ts'
 import { isRecord } from '../../lib/is-record.ts'
-import type { Outgoing } from './transport.ts'
-
-export interface AnswerHead {
-  readonly status: number
-  readonly contentType: string | null | undefined
-  /** `WWW-Authenticate`, for whoever knows how to log in. */
-  readonly challenge?: string | null
-  /** `Retry-After`: with status 503 it says that nothing was done and when to come back. */
-  readonly retryAfter?: string | null
-}
+import type { AnswerHead, Outgoing } from './transport.ts'
 
 export interface AnswerReader {
   push(chunk: Uint8Array): void
@@ -27,11 +20,16 @@ export interface AnswerReader {
   readonly answer: Readonly<Record<string, unknown>> | undefined
 }
 
-type Request = Pick<Outgoing, 'id' | 'maxBytes' | 'endless' | 'onNotification'>
+type Request = Pick<
+  Outgoing,
+  'id' | 'maxBytes' | 'endless' | 'oneWay' | 'onNotification' | 'onRequest' | 'onHead' | 'onMark'
+>
 
 export function createAnswerReader(head: AnswerHead, request: Request): AnswerReader {
   const type = (head.contentType ?? '').split(';', 1)[0]?.trim().toLowerCase()
   const good = head.status >= 200 && head.status < 300
+  request.onHead?.(head)
+  if (good && request.oneWay) return { push() {}, end() {}, answer: {} }
   if (good && type === 'text/event-stream') return readStream(request)
   return readWhole(head, request, type === 'application/json')
 }
@@ -48,7 +46,10 @@ function readWhole(head: AnswerHead, request: Request, json: boolean): AnswerRea
     },
     end() {
       if (head.status === 503 && head.retryAfter) throw busy(head.retryAfter)
-      const message = json ? parse(decode(chunks)) : undefined
+      const body = json ? parse(decode(chunks)) : undefined
+      // A batch of 2025-03-26: what concerns us is the response.
+      const batch = request.onRequest !== undefined && Array.isArray(body)
+      const message: unknown = batch ? body.find((one) => isRecord(one) && belongs(one, request)) : body
       if (isRecord(message) && belongs(message, request)) answer = message
       else throw unusable(head, json)
     },
@@ -63,18 +64,26 @@ function readStream(request: Request): AnswerReader {
   let size = 0
   let answer: Readonly<Record<string, unknown>> | undefined
   let problem: RondoError | undefined
+  const take = (message: unknown): void => {
+    if (answer !== undefined || problem !== undefined) return
+    if (!isRecord(message)) problem = new RondoError('PEER_ANSWER', 'An event of the stream is not JSON')
+    else if (message.method === undefined) {
+      if (belongs(message, request)) answer = message
+      else if (!request.onRequest)
+        problem = new RondoError('PEER_ANSWER', 'The stream has the response to another request')
+    } else if (message.id === undefined) request.onNotification?.(message)
+    else if (request.onRequest) request.onRequest(message)
+    else problem = new RondoError('PEER_ANSWER', 'The server sent a request, which this revision forbids')
+  }
   const parser: EventSourceParser = createParser({
     maxBufferSize: request.maxBytes,
-    onEvent: ({ data }) => {
-      if (answer !== undefined || problem !== undefined) return
-      const message = parse(data)
-      if (!isRecord(message)) problem = new RondoError('PEER_ANSWER', 'An event of the stream is not JSON')
-      else if (message.method === undefined) {
-        if (belongs(message, request)) answer = message
-        else problem = new RondoError('PEER_ANSWER', 'The stream has the response to another request')
-      } else if (message.id === undefined) request.onNotification?.(message)
-      else problem = new RondoError('PEER_ANSWER', 'The server sent a request, which this revision forbids')
+    onEvent: ({ id, data }) => {
+      if (id !== undefined) request.onMark?.({ id })
+      if (request.onRequest === undefined) return take(parse(data))
+      const message = data === '' ? [] : parse(data)
+      for (const one of Array.isArray(message) ? message : [message]) take(one)
     },
+    onRetry: (retryMs) => request.onMark?.({ retryMs }),
     onError: (error) => {
       if (error.type === 'max-buffer-size-exceeded') problem = tooLong(request)
     },

@@ -25,10 +25,11 @@ export function createFetchTransport(
 }
 
 async function exchange(fetch: FetchLike, url: URL, outgoing: Outgoing): Promise<unknown> {
-  const { body, headers, signal } = outgoing
+  const { verb = 'POST', headers, signal } = outgoing
   signal.throwIfAborted()
+  const body = verb === 'POST' ? outgoing.body : undefined
   const response = await inTime(
-    fetch(new Request(url, { method: 'POST', redirect: 'manual', body, headers: { ...headers }, signal })),
+    fetch(new Request(url, { method: verb, redirect: 'manual', body, headers: { ...headers }, signal })),
     signal,
   )
   const reader = createAnswerReader(
@@ -37,6 +38,7 @@ async function exchange(fetch: FetchLike, url: URL, outgoing: Outgoing): Promise
       contentType: response.headers.get('content-type'),
       challenge: response.headers.get('www-authenticate'),
       retryAfter: response.headers.get('retry-after'),
+      session: response.headers.get('mcp-session-id'),
     },
     outgoing,
   )

@@ -23,15 +23,16 @@ export function createNodeHttpTransport(url: URL): Transport {
   const secure = url.protocol === 'https:'
   const agent = new (secure ? HttpsAgent : HttpAgent)({ keepAlive: true, timeout: IDLE_MS })
   const where = {
-    method: 'POST',
     agent,
     hostname: url.hostname.replace(/^\[|\]$/g, ''),
     ...(url.port !== '' && { port: url.port }),
     path: url.pathname + url.search,
   }
   const begin = (outgoing: Outgoing): ClientRequest => {
-    const headers = { ...outgoing.headers, 'Content-Length': Buffer.byteLength(outgoing.body) }
-    return secure ? httpsRequest({ ...where, headers }) : httpRequest({ ...where, headers })
+    const { verb: method = 'POST', body } = outgoing
+    const length = method === 'POST' && { 'Content-Length': Buffer.byteLength(body) }
+    const how = { ...where, method, headers: { ...outgoing.headers, ...length } }
+    return secure ? httpsRequest(how) : httpRequest(how)
   }
   return {
     kind: 'http',
@@ -73,7 +74,7 @@ function post(
         resolve(answer)
       })
     })
-    request.end(outgoing.body)
+    request.end(outgoing.body === '' ? undefined : outgoing.body)
   })
 }
 
@@ -89,6 +90,7 @@ function readResponse(
     contentType: headers['content-type'],
     challenge: headers['www-authenticate'],
     retryAfter: headers['retry-after'],
+    session: [headers['mcp-session-id']].flat()[0],
   }
   const reader = createAnswerReader(head, outgoing)
   let over = false

@@ -31,6 +31,8 @@ export interface StdioOptions {
   readonly onWarning?: (text: string) => void
 }
 
+type Listener = (message: Readonly<Record<string, unknown>>) => void
+
 interface Waiting {
   readonly outgoing: Outgoing
   resolve(message: unknown): void
@@ -48,6 +50,7 @@ export function createStdioTransport(target: StdioTarget, options: StdioOptions)
   const warn = options.onWarning ?? (() => {})
   const child = start(target)
   let gone: RondoError | undefined
+  let listener: Listener | undefined
   const lose = (reason: string, cause?: unknown) => {
     gone ??= new RondoError('PEER_GONE', reason, { cause })
     for (const one of [...waiting.values()]) one.reject(gone)
@@ -64,7 +67,7 @@ export function createStdioTransport(target: StdioTarget, options: StdioOptions)
   })
   const lines = createLineSplitter(
     options.maxBytes,
-    (line) => deliver(line, waiting, warn),
+    (line) => deliver(line, waiting, warn, listener),
     () => lose(`The server wrote a line of more than ${options.maxBytes} bytes`),
   )
   child.stdout?.on('data', (chunk: Buffer) => lines.push(chunk))
@@ -75,6 +78,9 @@ export function createStdioTransport(target: StdioTarget, options: StdioOptions)
     target: [target.command, ...(target.args ?? [])].join(' '),
     exchange: (outgoing) =>
       gone ? Promise.reject(gone) : exchange(outgoing, waiting, (line) => child.stdin?.write(`${line}\n`)),
+    listen(onMessage) {
+      listener = onMessage
+    },
     close: () => stop(child, ended, options.graceMs ?? 2_000),
   }
 }
@@ -108,6 +114,10 @@ function exchange(
   const { id, signal } = outgoing
   return new Promise((resolve, reject) => {
     if (signal.aborted) return reject(signal.reason)
+    if (outgoing.oneWay) {
+      write(outgoing.body)
+      return resolve({})
+    }
     const abort = () => {
       if (outgoing.cancel !== undefined) write(outgoing.cancel)
       settle(() => reject(signal.reason))
@@ -127,13 +137,25 @@ function exchange(
   })
 }
 
-function deliver(line: string, waiting: ReadonlyMap<RequestId, Waiting>, warn: (text: string) => void): void {
-  const message = parse(line)
-  if (!isRecord(message)) warn('The server wrote a line to stdout that is not a message')
-  // The answer to a cancelled request may still come; nobody waits for it.
-  else if (message.method === undefined) waiting.get(message.id as RequestId)?.resolve(message)
-  else if (message.id !== undefined) warn('The server sent a request, which this revision forbids')
-  else for (const { outgoing } of waiting.values()) outgoing.onNotification?.(message)
+function deliver(
+  line: string,
+  waiting: ReadonlyMap<RequestId, Waiting>,
+  warn: (text: string) => void,
+  listener: Listener | undefined,
+): void {
+  const parsed = parse(line)
+  // Batches exist in 2025-03-26, which is spoken with a listener.
+  for (const message of listener && Array.isArray(parsed) ? parsed : [parsed]) {
+    if (!isRecord(message)) warn('The server wrote a line to stdout that is not a message')
+    // The answer to a cancelled request may still come; nobody waits for it.
+    else if (message.method === undefined) waiting.get(message.id as RequestId)?.resolve(message)
+    else {
+      listener?.(message)
+      if (message.id === undefined)
+        for (const { outgoing } of waiting.values()) outgoing.onNotification?.(message)
+      else if (!listener) warn('The server sent a request, which this revision forbids')
+    }
+  }
 }
 
 function parse(line: string): unknown {

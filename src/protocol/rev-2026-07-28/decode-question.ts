@@ -18,7 +18,8 @@ export function decodeQuestions(value: unknown): InputRequests | undefined {
   return Object.fromEntries(questions)
 }
 
-function decodeQuestion(value: unknown): InputRequest | undefined {
+/** One request of the server: `method` and `params`, wherever they stood. */
+export function decodeQuestion(value: unknown): InputRequest | undefined {
   if (!isRecord(value)) return undefined
   const { method, params } = value
   switch (method) {

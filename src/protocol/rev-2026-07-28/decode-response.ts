@@ -41,7 +41,8 @@ function decodeCreated(call: Call, result: Readonly<Record<string, unknown>>): D
   return task === undefined ? invalid('it lacks what a task has') : { kind: 'task', task }
 }
 
-function decodeComplete(call: Call, result: Readonly<Record<string, unknown>>): Decoded {
+/** A result that is the last word. */
+export function decodeComplete(call: Call, result: Readonly<Record<string, unknown>>): Decoded {
   if (call.kind === 'task' && call.action === 'get') {
     const task = decodeTask(result, 'whole')
     return task?.taskId === call.taskId
@@ -66,7 +67,7 @@ function decodeInputRequired(result: Readonly<Record<string, unknown>>): Decoded
   return { kind: 'input_required', questions, ...(state !== undefined && { state }) }
 }
 
-function decodeError(error: unknown): Decoded {
+export function decodeError(error: unknown): Decoded {
   if (!isRecord(error) || !Number.isInteger(error.code) || typeof error.message !== 'string') {
     return invalid('its error has no integer code or no message')
   }

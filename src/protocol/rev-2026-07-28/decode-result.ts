@@ -77,7 +77,7 @@ export function decodeCacheHint(result: Fields): CacheHint {
   return { ttlMs, cacheScope: cacheScope === 'public' ? 'public' : 'private' }
 }
 
-function decodeServerInfo(value: unknown): ServerInfo | undefined {
+export function decodeServerInfo(value: unknown): ServerInfo | undefined {
   if (!isRecord(value) || typeof value.name !== 'string' || typeof value.version !== 'string')
     return undefined
   const { name, version, title } = value

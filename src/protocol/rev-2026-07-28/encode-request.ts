@@ -75,7 +75,8 @@ function metaOf(call: Envelope): Record<string, unknown> {
   }
 }
 
-function paramsOf(call: Call): Record<string, unknown> {
+/** What a call says beside `_meta`. */
+export function paramsOf(call: Call): Record<string, unknown> {
   switch (call.kind) {
     case 'flow':
       return flowParams(call)

@@ -1,0 +1,126 @@
+/**
+ * What an older server sends by itself: requests and notifications, on the stream of a call, on the stream of the session,
+ * or on the one line of a process.
+ *
+ * 1. A question is answered for the call on whose stream it came; elsewhere, for the call that began last. Outside any
+ * call nobody is asked: only fixed roots are given. 2. No more than `maxQuestions` requests are worked on at once; the
+ * rest is dropped. 3. A question that cannot be answered is refused and ends its call. 4. A question that the server
+ * takes back is dropped, and its call goes on.
+ */
+
+import { RondoError } from '../../errors.ts'
+import { isRecord } from '../../lib/is-record.ts'
+import type { RequestId } from '../../protocol/call.ts'
+import type { Notice } from '../../protocol/received.ts'
+import { encodeAnswer, encodeRefusal } from '../../protocol/rev-2025-11-25/encode-request.ts'
+import { decodeNotification } from '../../protocol/rev-2026-07-28/decode-notification.ts'
+import { decodeQuestion } from '../../protocol/rev-2026-07-28/decode-question.ts'
+import type { InputRequest, InputResponse, ListRootsResult } from '../../protocol/wire.ts'
+import type { Leg } from '../leg.ts'
+import type { Link } from './link.ts'
+
+type Message = Readonly<Record<string, unknown>>
+
+/** Has a question answered as a round of its call. */
+export type Asker = (question: InputRequest, signal: AbortSignal) => Promise<InputResponse>
+
+/** A request of ours that waits for its response. */
+export interface Flight {
+  readonly leg: Leg
+  readonly onQuestion?: Asker
+  readonly onNotification?: (message: Message) => void
+}
+
+export interface Inbox {
+  /** Registers a request; gives the function that ends it. */
+  enter(flight: Flight): () => void
+  takeRequest(message: Message, flight?: Flight): void
+  /** `told`: the requests that are to hear of it; all that wait, unless given. */
+  takeNotification(message: Message, told?: Iterable<Flight>): void
+  /** Calls back for every change; gives the function that stops it. */
+  onChange(listener: (notice: Notice) => void): () => void
+}
+
+const METHOD_NOT_FOUND = -32601
+const INVALID_PARAMS = -32602
+const REFUSED = -32000
+
+export function createInbox(link: Link, roots: ListRootsResult | undefined): Inbox {
+  const flights = new Set<Flight>()
+  const open = new Map<RequestId, AbortController>()
+  const listeners = new Set<(notice: Notice) => void>()
+  return {
+    enter(flight) {
+      flights.add(flight)
+      return () => void flights.delete(flight)
+    },
+    onChange(listener) {
+      listeners.add(listener)
+      return () => void listeners.delete(listener)
+    },
+    takeRequest(message, flight) {
+      const id = message.id as RequestId
+      if (open.size >= link.limits.maxQuestions || open.has(id)) {
+        return link.onWarning(
+          `The server sends too many requests at once; ${String(message.method)} is dropped`,
+        )
+      }
+      const controller = new AbortController()
+      open.set(id, controller)
+      const asked = flight ?? [...flights].findLast((one) => one.onQuestion)
+      work(message, asked, controller.signal, roots)
+        .then((body) => (controller.signal.aborted ? undefined : link.tell(body)))
+        .catch((error: unknown) =>
+          link.onWarning(`A request of the server was not answered: ${String(error)}`),
+        )
+        .finally(() => open.delete(id))
+    },
+    takeNotification(message, told = flights) {
+      if (message.method === 'notifications/cancelled') {
+        const { requestId } = isRecord(message.params) ? message.params : {}
+        return open.get(requestId as RequestId)?.abort(TAKEN_BACK)
+      }
+      for (const one of told) one.onNotification?.(message)
+      const notice = decodeNotification(message)
+      if (notice !== undefined) for (const listener of listeners) listener(notice)
+    },
+  }
+}
+
+const TAKEN_BACK = new RondoError('INPUT_ABORTED', 'The server took its question back')
+
+/** Gives the answer to send. */
+async function work(
+  message: Message,
+  flight: Flight | undefined,
+  signal: AbortSignal,
+  roots: ListRootsResult | undefined,
+): Promise<string> {
+  const id = message.id as RequestId
+  if (message.method === 'ping') return encodeAnswer(id, {})
+  const question = decodeQuestion(message)
+  if (question === undefined) return refusalOf(message)
+  const asker = flight?.onQuestion
+  if (flight === undefined || asker === undefined) {
+    if (question.method === 'roots/list' && roots) return encodeAnswer(id, roots)
+    return encodeRefusal(id, REFUSED, 'Nobody can be asked outside of a call')
+  }
+  const goOn = flight.leg.pause()
+  try {
+    return encodeAnswer(id, await asker(question, AbortSignal.any([flight.leg.signal, signal])))
+  } catch (error) {
+    // The call ends with the error that its caller would get for a round.
+    if (!signal.aborted) flight.leg.abort(error)
+    return encodeRefusal(id, REFUSED, 'This client does not answer the question')
+  } finally {
+    goOn()
+  }
+}
+
+const QUESTIONS = new Set<unknown>(['elicitation/create', 'sampling/createMessage', 'roots/list'])
+
+function refusalOf({ id, method }: Message): string {
+  return QUESTIONS.has(method)
+    ? encodeRefusal(id as RequestId, INVALID_PARAMS, 'The question is not valid')
+    : encodeRefusal(id as RequestId, METHOD_NOT_FOUND, 'Method not found')
+}

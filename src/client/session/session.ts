@@ -1,0 +1,117 @@
+/**
+ * A session with a server of 2025-11-25 or older, or of the draft: handshake, requests, the server's own requests, goodbye.
+ *
+ * A server may forget a session (404). It has then not looked at the request that it refused: a new session is opened, once,
+ * and the request sent again. A call that was already at work is lost and says so.
+ */
+
+import { RondoError } from '../../errors.ts'
+import type { ListenFilter } from '../../protocol/call.ts'
+import type { Discovery } from '../../protocol/result.ts'
+import type { ListRootsResult, LogLevel } from '../../protocol/wire.ts'
+import type { Outgoing } from '../transport/transport.ts'
+import { type Handshake, shakeHands } from './handshake.ts'
+import { createInbox, type Flight, type Inbox } from './inbox.ts'
+import { createLink, type Link, type LinkOptions } from './link.ts'
+import { type Listening, listen } from './listen.ts'
+import { createLogLevel } from './log-level.ts'
+import { FORGOTTEN, request, sendOnce } from './send.ts'
+import { keepServerStream } from './server-stream.ts'
+import { createWatches } from './watch.ts'
+
+export interface Session {
+  readonly version: string
+  readonly discovery: Discovery
+  /** Sends a request of ours and gives the response to it. */
+  exchange(outgoing: Outgoing, flight: Flight & { readonly logLevel?: LogLevel }): Promise<unknown>
+  /** Reports changes until `signal` is aborted or something may have been missed. */
+  listen(filter: ListenFilter, listening: Listening): Promise<never>
+  close(): Promise<void>
+}
+
+const GOODBYE_MS = 2_000
+
+export async function openSession(
+  options: LinkOptions,
+  hand: Handshake,
+  roots: ListRootsResult | undefined,
+): Promise<Session> {
+  const link = createLink(options, hand.version)
+  const inbox = createInbox(link, roots)
+  link.transport.listen?.((message) => {
+    // Notifications for requests in flight are handed to them by the transport.
+    if (message.id === undefined) inbox.takeNotification(message, [])
+    else inbox.takeRequest(message)
+  })
+  return createSession(link, inbox, hand, await shakeHands(link, inbox, hand))
+}
+
+function createSession(link: Link, inbox: Inbox, hand: Handshake, first: Discovery): Session {
+  let discovery = first
+  const gaps = new EventTarget()
+  const onGap = () => void gaps.dispatchEvent(new Event('gap'))
+  const ask = (method: string, params: Readonly<Record<string, unknown>>) =>
+    request(link, inbox, hand.nextId(), method, params)
+  const watches = createWatches(ask)
+  const level = createLogLevel(async (wanted) => {
+    if (discovery.capabilities.logging === undefined) return
+    await ask('logging/setLevel', { level: wanted }).catch((error) => link.onWarning(String(error)))
+  })
+  let stream = openStream(link, inbox, onGap)
+  const renew = sharing(async () => {
+    stream.abort()
+    link.id = undefined
+    discovery = await shakeHands(link, inbox, { ...hand, accepts: [link.version], signal: undefined })
+    level.forget()
+    watches.forget()
+    onGap()
+    stream = openStream(link, inbox, onGap)
+  })
+  return {
+    get version() {
+      return link.version
+    },
+    get discovery() {
+      return discovery
+    },
+    async exchange(outgoing, flight) {
+      await level.ensure(flight.logLevel)
+      const epoch = link.epoch
+      const response = await sendOnce(link, inbox, outgoing, flight)
+      if (response !== FORGOTTEN) return response
+      if (link.epoch === epoch) await renew()
+      const second = await sendOnce(link, inbox, outgoing, flight)
+      if (second === FORGOTTEN) throw new RondoError('PEER_GONE', 'The server forgets every session at once')
+      return second
+    },
+    listen: (filter, listening) =>
+      listen({ link, inbox, watches, gaps, capabilities: discovery.capabilities }, filter, listening),
+    async close() {
+      stream.abort()
+      link.close()
+      if (link.id === undefined) return
+      // A server need not let a client end its session; it will do so itself.
+      await link.tell('', { verb: 'DELETE', timeout: GOODBYE_MS }).catch(() => {})
+    },
+  }
+}
+
+/** Whoever calls while it runs waits for the same run. */
+function sharing(run: () => Promise<void>): () => Promise<void> {
+  let running: Promise<void> | undefined
+  return () => {
+    running ??= run().finally(() => {
+      running = undefined
+    })
+    return running
+  }
+}
+
+function openStream(link: Link, inbox: Inbox, onGap: () => void): AbortController {
+  const stop = new AbortController()
+  if (link.transport.kind !== 'stdio') {
+    const signal = AbortSignal.any([stop.signal, link.signal])
+    keepServerStream(link, inbox, signal, onGap).catch((error) => link.onWarning(String(error)))
+  }
+  return stop
+}

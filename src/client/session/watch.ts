@@ -1,0 +1,68 @@
+/**
+ * A subscription at an older server: there it is no request of its own. Changes of lists come by themselves where the server
+ * declared them; a resource is watched by `resources/subscribe`, once however many want it.
+ */
+
+import { isRecord } from '../../lib/is-record.ts'
+import type { ListenFilter } from '../../protocol/call.ts'
+import type { Notice } from '../../protocol/received.ts'
+
+/** What the server will report of what is wanted. */
+export function agreeOn(filter: ListenFilter, capabilities: Readonly<Record<string, unknown>>): ListenFilter {
+  const has = (what: string, flag: string) =>
+    isRecord(capabilities[what]) && (capabilities[what] as Record<string, unknown>)[flag] === true
+  const uris = filter.resourceSubscriptions
+  return {
+    ...(filter.toolsListChanged && has('tools', 'listChanged') && { toolsListChanged: true }),
+    ...(filter.promptsListChanged && has('prompts', 'listChanged') && { promptsListChanged: true }),
+    ...(filter.resourcesListChanged && has('resources', 'listChanged') && { resourcesListChanged: true }),
+    ...(uris && has('resources', 'subscribe') && { resourceSubscriptions: uris }),
+  }
+}
+
+export function isWanted(notice: Notice, filter: ListenFilter): boolean {
+  switch (notice.kind) {
+    case 'tools':
+      return filter.toolsListChanged === true
+    case 'prompts':
+      return filter.promptsListChanged === true
+    case 'resources':
+      return filter.resourcesListChanged === true
+    case 'resource':
+      return filter.resourceSubscriptions?.includes(notice.uri) === true
+    default:
+      return false
+  }
+}
+
+export interface Watches {
+  add(uris: readonly string[]): Promise<void>
+  remove(uris: readonly string[]): Promise<void>
+  /** A new session watches nothing. */
+  forget(): void
+}
+
+export function createWatches(ask: (method: string, params: { uri: string }) => Promise<unknown>): Watches {
+  const counts = new Map<string, number>()
+  return {
+    async add(uris) {
+      for (const uri of uris) {
+        const count = counts.get(uri) ?? 0
+        counts.set(uri, count + 1)
+        if (count === 0) await ask('resources/subscribe', { uri })
+      }
+    },
+    async remove(uris) {
+      for (const uri of uris) {
+        const count = counts.get(uri)
+        if (count === undefined) continue
+        if (count > 1) counts.set(uri, count - 1)
+        else {
+          counts.delete(uri)
+          await ask('resources/unsubscribe', { uri })
+        }
+      }
+    },
+    forget: () => counts.clear(),
+  }
+}

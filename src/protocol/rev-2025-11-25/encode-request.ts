@@ -1,0 +1,81 @@
+/**
+ * A call of our client as a message of 2025-11-25 and older. Who asks and what can be asked was said once, at
+ * `initialize`; a request carries its own parameters, and in `_meta` at most a progress token and a trace.
+ */
+
+import { RondoError } from '../../errors.ts'
+import type { Call, Envelope, RequestId } from '../call.ts'
+import { type EncodedRequest, methodOf, paramsOf } from '../rev-2026-07-28/encode-request.ts'
+import type { ClientCapabilities } from '../wire.ts'
+
+type Fields = Readonly<Record<string, unknown>>
+
+export interface Introduction {
+  readonly version: string
+  readonly capabilities: ClientCapabilities
+  readonly clientInfo: Envelope['clientInfo']
+}
+
+export function encodeRequest(call: Call): EncodedRequest {
+  if (call.kind === 'discover' || call.kind === 'listen' || call.kind === 'task') {
+    throw new RondoError('PEER_ERA', `${methodOf(call)} does not exist in ${call.protocolVersion}`)
+  }
+  const { inputResponses: _, requestState: __, ...params } = paramsOf(call)
+  return {
+    body: encodeMessage(call.id, methodOf(call), withMeta(params, metaOf(call))),
+    headers: headersOf(call.protocolVersion),
+  }
+}
+
+/** The handshake. */
+export function encodeInitialize(id: RequestId, { version, capabilities, clientInfo }: Introduction): string {
+  return encodeMessage(id, 'initialize', {
+    protocolVersion: version,
+    capabilities: capabilitiesIn(version, capabilities),
+    clientInfo,
+  })
+}
+
+/** Forms came with 2025-06-18; modes, and with them URLs, with 2025-11-25. */
+function capabilitiesIn(version: string, { elicitation, ...others }: ClientCapabilities): ClientCapabilities {
+  if (elicitation === undefined || version < '2025-06-18') return others
+  if (version >= '2025-11-25') return { ...others, elicitation }
+  return elicitation.form ? { ...others, elicitation: {} } : others
+}
+
+/** A request of any method; without an id, a notification. */
+export function encodeMessage(id: RequestId | undefined, method: string, params: Fields = {}): string {
+  const empty = Object.keys(params).length === 0
+  return JSON.stringify({
+    jsonrpc: '2.0',
+    ...(id !== undefined && { id }),
+    method,
+    ...(!empty && { params }),
+  })
+}
+
+/** Our answer to a request of the server. */
+export function encodeAnswer(id: RequestId, result: object): string {
+  return JSON.stringify({ jsonrpc: '2.0', id, result })
+}
+
+export function encodeRefusal(id: RequestId, code: number, message: string): string {
+  return JSON.stringify({ jsonrpc: '2.0', id, error: { code, message } })
+}
+
+/** The version is repeated in a header since 2025-06-18. */
+export function headersOf(version: string): Readonly<Record<string, string>> {
+  return {
+    'Content-Type': 'application/json',
+    Accept: 'application/json, text/event-stream',
+    ...(version >= '2025-06-18' && { 'MCP-Protocol-Version': version }),
+  }
+}
+
+export function metaOf(call: Envelope): Fields {
+  return { ...(call.progressToken !== undefined && { progressToken: call.progressToken }), ...call.trace }
+}
+
+export function withMeta(params: Fields, meta: Fields): Fields {
+  return Object.keys(meta).length === 0 ? params : { ...params, _meta: meta }
+}
