@@ -3,7 +3,14 @@
  * is a short program over `rondo/client`; the suite's server watches what goes over the wire.
  */
 
-import { type Client, connect, type ElicitResult } from '../../src/client.ts'
+import {
+  type Client,
+  connect,
+  type ElicitContent,
+  type ElicitFormParams,
+  type ElicitResult,
+  type JsonSchema,
+} from '../../src/client.ts'
 
 type Scenario = (client: Client, context: Readonly<Record<string, unknown>>) => Promise<void>
 
@@ -13,6 +20,18 @@ interface ToolCall {
 }
 
 const scenarios: Readonly<Record<string, Scenario>> = {
+  async initialize(client) {
+    await client.listTools()
+  },
+
+  async 'elicitation-sep1034-client-defaults'(client) {
+    for (const tool of await client.listTools()) await client.callTool(tool.name)
+  },
+
+  async 'sse-retry'(client) {
+    for (const tool of await client.listTools()) await client.callTool(tool.name)
+  },
+
   async tools_call(client) {
     await client.listTools()
     await client.callTool('add_numbers', { a: 5, b: 3 })
@@ -59,12 +78,23 @@ const scenarios: Readonly<Record<string, Scenario>> = {
   },
 }
 
+function defaultsOf({ properties = {} }: JsonSchema): ElicitContent {
+  const offered = Object.entries(properties as Record<string, { default?: string }>)
+  return Object.fromEntries(
+    offered.flatMap(([name, field]) => (field.default === undefined ? [] : [[name, field.default]])),
+  )
+}
+
 async function main(): Promise<void> {
   const name = process.env.MCP_CONFORMANCE_SCENARIO ?? ''
   const url = process.argv[2]
   const scenario = Object.hasOwn(scenarios, name) ? scenarios[name] : undefined
   if (url === undefined || scenario === undefined) throw new Error(`No scenario "${name}" for "${url}"`)
-  const yes = (): ElicitResult => ({ action: 'accept', content: { confirmed: true } })
+  // Says yes, and takes what a field offers.
+  const yes = ({ requestedSchema }: ElicitFormParams): ElicitResult => ({
+    action: 'accept',
+    content: { confirmed: true, ...defaultsOf(requestedSchema) },
+  })
   const client = await connect(url, {
     clientInfo: { name: 'rondo-conformance', version: '1.0.0' },
     answers: {

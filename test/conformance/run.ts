@@ -22,7 +22,7 @@ import {
 
 const HELP = `Usage: npm run conformance -- [options]
 
-  --requirements R  the scenarios of revision R: 2026-07-28 (unless given) or 2025-11-25, for servers
+  --requirements R  the scenarios of revision R: 2026-07-28 (unless given) or 2025-11-25
   --scenario NAME   only this scenario; may be repeated
   --two-instances   through a round robin over two processes that share a key
   --client          the scenarios for clients, against test/conformance/client.ts
@@ -157,7 +157,9 @@ async function main(): Promise<number> {
     console.error(`unknown revision: ${options.requirements} (there are ${REVISIONS.join(', ')})`)
     return 2
   }
-  const all = options.client ? CLIENT_SCENARIOS : readServerScenarios(options.requirements)
+  const all = options.client
+    ? (CLIENT_SCENARIOS[options.requirements] ?? [])
+    : readServerScenarios(options.requirements)
   const scenarios = options.scenario ?? all
   const unknown = scenarios.filter((name) => !all.includes(name))
   if (options.help) console.log(HELP)

@@ -26,17 +26,26 @@ export const TWO_INSTANCE_WARNINGS: readonly RegExp[] = [
   /^sep-2575-server-sends-(prompts|tools)-list-changed-on-subscription$/,
 ]
 
-/** The scenarios for a client, without those about OAuth. */
-export const CLIENT_SCENARIOS: readonly string[] = [
-  'tools_call',
-  'request-metadata',
-  'sep-2322-client-request-state',
-  'http-standard-headers',
-  'http-custom-headers',
-  'http-invalid-tool-headers',
-  'json-schema-ref-no-deref',
-  'json-schema-2020-12-preservation',
-]
+/** The scenarios for a client at each revision, without those about OAuth. */
+export const CLIENT_SCENARIOS: Readonly<Record<string, readonly string[]>> = {
+  '2026-07-28': [
+    'tools_call',
+    'request-metadata',
+    'sep-2322-client-request-state',
+    'http-standard-headers',
+    'http-custom-headers',
+    'http-invalid-tool-headers',
+    'json-schema-ref-no-deref',
+    'json-schema-2020-12-preservation',
+  ],
+  '2025-11-25': [
+    'initialize',
+    'tools_call',
+    'elicitation-sep1034-client-defaults',
+    'sse-retry',
+    'json-schema-2020-12-preservation',
+  ],
+}
 
 /** Every server scenario of the revision, in the suite's order: the required ones, then those it does not score. */
 export function readServerScenarios(revision: string = REVISION): string[] {
