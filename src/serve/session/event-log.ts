@@ -1,9 +1,9 @@
 /**
  * The last events of one stream, so that a client that lost its connection can have the rest of it.
  *
- * L1 An id is `<stream>-<number>`; numbers grow by one and are never used twice. L2 At most `maxBytes` are kept: the
- * oldest progress and logs go first, then the oldest of all. L3 A client that misses a message which is no longer here
- * is told so instead of getting a stream with a hole; progress and logs may be missing.
+ * L1 An id is `<stream>-<number>`; numbers grow by one and are never used twice. L2 At most `maxBytes` are kept, or a
+ * single event: the oldest progress and logs go first, then the oldest of all. L3 A client that misses a message which
+ * is no longer here is told so instead of getting a stream with a hole; progress and logs may be missing.
  */
 
 import { toEvent } from '../sse.ts'
