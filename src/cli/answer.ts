@@ -16,9 +16,9 @@ export const answerCommand: Command = {
   usage: '<id> [key.field=value …]',
   summary: 'answers a pending call, and goes on with it',
   details: [
-    'key.field=value fills in a field of a form; field=value is enough where one question is open. key=accept agrees to',
-    'open a URL, or approves a form without fields. key:=json gives a whole result. Nothing is sent while a question is',
-    'open.',
+    'key.field=value fills in a field of a form. field=value is enough where one question is open, key=value where the',
+    'form has one field. key=accept agrees to open a URL, or approves a form without fields; key=decline says no.',
+    'key:=json gives a whole result. Nothing is sent while a question is open.',
   ],
   options: {
     decline: { type: 'boolean', help: 'says no: to the keys named, or to all that is open' },

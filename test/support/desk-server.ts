@@ -101,6 +101,10 @@ function declareAsking(server: Server): void {
     await new Promise((resolve) => ctx.signal.addEventListener('abort', resolve))
     return 'too late'
   })
+  server.tool('login', { description: 'Asks for what it must not' }, async (_args, ctx) => {
+    const question = { message: 'Log in', schema: text('password'), allowSecretLike: 'a test' }
+    return JSON.stringify(await ctx.ask('login', question))
+  })
   server.tool('approve', { description: 'Asks without fields' }, async (_args, ctx) => {
     const answer = ctx.inputResponses?.ok as { action?: string } | undefined
     if (answer !== undefined) return `answer: ${answer.action}`
