@@ -15,9 +15,15 @@ export interface AttackNotes {
 }
 
 /** The server went on from the state it was given. `honest` is what it does with a genuine one. */
-function isTaken(outcome: Outcome, honest: Outcome): boolean {
+export function isTaken(outcome: Outcome, honest: Outcome): boolean {
   if (outcome.kind === 'asks') return !outcome.again || (honest.kind === 'asks' && honest.again)
-  return outcome.kind === 'complete'
+  return outcome.kind === 'complete' && !isStumble(outcome, honest)
+}
+
+/** The tool failed over the state: refused after a fashion, but by chance. */
+function isStumble(outcome: Outcome, honest: Outcome): boolean {
+  if (outcome.kind !== 'complete' || !outcome.isError) return false
+  return honest.kind !== 'complete' || outcome.result !== honest.result
 }
 
 export function judge(notes: AttackNotes, outcomes: readonly Outcome[], honest: Outcome): Finding {
@@ -28,8 +34,9 @@ export function judge(notes: AttackNotes, outcomes: readonly Outcome[], honest: 
     return (notes.taken === 'warn' ? warn : fail)(id, detail, advice)
   }
   const broken = outcomes.find((outcome) => outcome.kind === 'broken')
-  if (broken !== undefined) {
-    return warn(id, `${tried}: ${broken.message}`, 'Answer a state that is not valid with a JSON-RPC error.')
+  if (broken !== undefined || outcomes.some((outcome) => isStumble(outcome, honest))) {
+    const detail = `${tried}: ${broken?.message ?? 'the tool fails over it'}`
+    return warn(id, detail, 'Answer a state that is not valid with a JSON-RPC error.')
   }
   if (outcomes.some((outcome) => outcome.kind === 'asks')) {
     return warn(

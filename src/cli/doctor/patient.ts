@@ -13,7 +13,7 @@ export type Asked = PendingCall<ToolRequest>
 
 export type Outcome =
   | { readonly kind: 'refused'; readonly code: number; readonly message: string }
-  | { readonly kind: 'complete'; readonly result: string }
+  | { readonly kind: 'complete'; readonly result: string; readonly isError: boolean }
   /** `again`: it asks what it asked in the first round. */
   | { readonly kind: 'asks'; readonly again: boolean; readonly pending: Asked }
   /** No answer that the protocol knows. */
@@ -49,8 +49,10 @@ export async function sendNo(
   const answered = keys.reduce((now, key) => answer(now, key, { action }), pending)
   try {
     const step = await client.resume(answered, {}, { accepts: ACCEPTS, signal })
-    if (step.status === 'complete') return { kind: 'complete', result: resultText(step.result) }
-    if (step.status === 'task') return { kind: 'complete', result: 'a task' }
+    if (step.status === 'task') return { kind: 'complete', result: 'a task', isError: false }
+    if (step.status === 'complete') {
+      return { kind: 'complete', result: resultText(step.result), isError: step.result.isError === true }
+    }
     return { kind: 'asks', again: sameQuestions(step.pending, pending), pending: step.pending }
   } catch (error) {
     if (signal.aborted || !(error instanceof RondoError)) throw error

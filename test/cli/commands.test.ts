@@ -1,0 +1,180 @@
+/** The commands without a terminal: what they print, where, and what they end with. Needs the build. */
+
+import { writeFileSync } from 'node:fs'
+import { join, resolve } from 'node:path'
+import { generateKey } from 'rondo'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { EXITS } from '../../src/cli/exit-code.ts'
+import type { Listening } from '../../src/index.ts'
+import { createDeskServer } from '../support/desk-server.ts'
+import { type CliHome, createCliHome } from '../support/run-cli.ts'
+
+const keys = generateKey()
+const server = createDeskServer(keys)
+let listening: Listening
+let home: CliHome
+let url: string
+
+beforeAll(async () => {
+  listening = await server.listen({ port: 0, signals: false })
+  url = listening.url
+  home = createCliHome()
+})
+afterAll(async () => {
+  await server.close()
+  home.remove()
+})
+
+describe('lists', () => {
+  it('tools with their arguments', async () => {
+    const { code, stdout } = await home.run(['tools', url])
+    expect(stdout).toMatch(/^echo +text=… \[whole=…\] \[yes=…\] \[list=…\] \[deep=…\] +Echoes$/m)
+    expect(code).toBe(0)
+  })
+
+  it('prompts and resources', async () => {
+    expect((await home.run(['prompts', url])).stdout).toMatch(/^brief /)
+    expect((await home.run(['resources', url])).stdout).toMatch(/^desk:\/\/report +report/)
+  })
+
+  it('as JSON, with the server that gave them', async () => {
+    const { value } = await home.json(['tools', url])
+    expect(value).toMatchObject({ server: { name: 'desk', version: '1.2.3', protocolVersion: '2026-07-28' } })
+    expect(value.tools).toEqual(expect.arrayContaining([expect.objectContaining({ name: 'echo' })]))
+  })
+})
+
+describe('a server', () => {
+  const tsx = resolve('node_modules/tsx/dist/loader.mjs')
+  const script = resolve('test/support/desk-stdio.ts')
+
+  it('is a command after "--"', async () => {
+    const words = ['call', 'echo', 'text=hi', '--env', `RONDO_KEYS=${keys}`]
+    const { code, stdout } = await home.run([...words, '--', process.execPath, '--import', tsx, script])
+    expect(stdout).toBe('{"text":"hi"}\n')
+    expect(code).toBe(0)
+  })
+
+  it('is a quoted command', async () => {
+    const command = `"${process.execPath}" --import '${tsx}' ${script}`
+    const { stdout } = await home.run(['call', command, 'echo', 'text=hi', '--env', 'RONDO_KEYS'], {
+      env: { RONDO_KEYS: keys },
+    })
+    expect(stdout).toBe('{"text":"hi"}\n')
+  })
+
+  it('is a file that exports one, with a key that is kept', async () => {
+    const { stdout, code } = await home.run(['call', 'test/support/desk-file.ts', 'echo', 'text=hi'])
+    expect(stdout).toBe('{"text":"hi"}\n')
+    expect(code).toBe(0)
+  })
+
+  it('that does not exist is said so', async () => {
+    expect(await home.run(['tools', 'http://127.0.0.1:9/mcp'])).toMatchObject({
+      code: EXITS.unreachable.code,
+    })
+    const command = await home.run(['tools', '--', 'no-such-command-anywhere'])
+    expect(command).toMatchObject({ code: EXITS.unreachable.code, stdout: '' })
+    const file = await home.run(['tools', './nowhere.ts'])
+    expect(file).toMatchObject({
+      code: EXITS.usage.code,
+      stderr: expect.stringContaining('There is no file'),
+    })
+  })
+
+  it('whose file exports none says what to do, on stderr', async () => {
+    const { code, stdout, stderr } = await home.run(['tools', 'test/support/desk-server.ts'])
+    expect(stderr).toContain('exports no server')
+    expect(stdout).toBe('')
+    expect(code).toBe(EXITS.unreachable.code)
+  })
+})
+
+describe('arguments', () => {
+  const call = (...words: string[]) => home.run(['call', url, 'echo', ...words])
+
+  it('are read as the tool wants them', async () => {
+    const { stdout } = await call('text=7', 'whole=7', 'yes=no', 'list=1,2', 'list=3', 'deep.inside=4')
+    expect(JSON.parse(stdout)).toEqual({
+      text: '7',
+      whole: 7,
+      yes: false,
+      list: [1, 2, 3],
+      deep: { inside: 4 },
+    })
+  })
+
+  it('come from a file or stdin, with those of the line on top', async () => {
+    const file = join(home.path, 'args.json')
+    writeFileSync(file, '{"text":"a","whole":1}')
+    expect(JSON.parse((await call('--args', file, 'text=b')).stdout)).toEqual({ text: 'b', whole: 1 })
+    const { stdout } = await home.run(['call', url, 'echo', '--args', '-'], { input: '{"text":"c"}' })
+    expect(JSON.parse(stdout)).toEqual({ text: 'c' })
+  })
+
+  it.each([
+    [['text=a', 'whole=x'], 'whole must be integer'],
+    [['whole=1'], 'Missing: text=…'],
+    [['text=a', 'other=1'], 'no argument other'],
+    [['text=a', 'yes=maybe'], 'yes must be boolean'],
+    [['text'], 'not name=value'],
+    [['text:=nope'], 'not JSON'],
+  ])('%j are refused before anything is called', async (words, sentence) => {
+    const { code, stderr, stdout } = await call(...words)
+    expect(stderr).toContain(sentence)
+    expect(stdout).toBe('')
+    expect(code).toBe(EXITS.usage.code)
+  })
+})
+
+describe('ends', () => {
+  it('with 1 where the tool failed, its words on stdout', async () => {
+    const { code, stdout } = await home.run(['call', url, 'fails'])
+    expect(stdout).toBe('no luck\n')
+    expect(code).toBe(EXITS.failed.code)
+  })
+
+  it('with 2 for a wrong line', async () => {
+    const lines = [['nonsense'], ['tools'], ['call', url], ['call', url, 'nothing'], ['tools', url, '--nope']]
+    for (const line of lines)
+      expect(await home.run(line)).toMatchObject({ code: EXITS.usage.code, stdout: '' })
+  })
+
+  it('with an error as JSON where JSON was asked for', async () => {
+    const { value, code } = await home.json(['tools', 'http://127.0.0.1:9/mcp'])
+    expect(value).toMatchObject({ status: 'error', error: { exit: 6, code: 'PEER_GONE' } })
+    expect(code).toBe(6)
+  })
+
+  it('with 7 where a form asks for a secret, unless that is allowed', async () => {
+    const refused = await home.run(['call', url, 'login'])
+    expect(refused).toMatchObject({ code: EXITS.refused.code, stdout: '' })
+    expect(refused.stderr).toContain('looks like a secret')
+    expect(await home.run(['call', url, 'login', '--allow-secrets'])).toMatchObject({
+      code: EXITS.pending.code,
+    })
+  })
+})
+
+describe('help', () => {
+  it('has every command and every exit code', async () => {
+    const { code, stdout } = await home.run(['--help'])
+    for (const name of ['tools', 'call', 'answer', 'doctor', 'state', 'keys', 'play']) {
+      expect(stdout).toMatch(new RegExp(`^  ${name} `, 'm'))
+    }
+    for (const { code: number, meaning } of Object.values(EXITS)) {
+      expect(stdout).toMatch(new RegExp(`^ +${number}  ${meaning}$`, 'm'))
+    }
+    expect(code).toBe(0)
+  })
+
+  it('on one command has its options', async () => {
+    const { stdout } = await home.run(['help', 'call'])
+    expect(stdout).toContain('--answers FILE|-')
+    expect((await home.run(['call', '--help'])).stdout).toBe(stdout)
+  })
+
+  it('gives the version', async () => {
+    expect((await home.run(['--version'])).stdout).toMatch(/^\d+\.\d+\.\d+\n$/)
+  })
+})

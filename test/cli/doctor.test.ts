@@ -1,0 +1,167 @@
+/** The doctor on servers whose faults are known, and on one that has none. Needs the build. */
+
+import { generateKey } from 'rondo'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import type { Listening } from '../../src/index.ts'
+import { createServer } from '../../src/index.ts'
+import { createDeskServer } from '../support/desk-server.ts'
+import { type CliHome, createCliHome } from '../support/run-cli.ts'
+import { startWeakServer, type WeakServer } from '../support/weak-server.ts'
+
+let home: CliHome
+const closing: (() => unknown)[] = []
+
+beforeAll(() => {
+  home = createCliHome()
+})
+afterAll(async () => {
+  for (const close of closing) await close()
+  home.remove()
+})
+
+interface Found {
+  readonly id: string
+  readonly verdict: string
+  readonly detail: string
+  readonly advice?: string
+}
+
+async function examine(
+  ...words: string[]
+): Promise<{ code: number | null; found: Found[]; faults: string[] }> {
+  const { code, value } = await home.json(['doctor', ...words])
+  const found = value.findings as Found[]
+  const faults = found.filter(({ verdict }) => verdict === 'warn' || verdict === 'fail')
+  return { code, found, faults: faults.map(({ id, verdict }) => `${verdict} ${id}`) }
+}
+
+async function weak(options: Parameters<typeof startWeakServer>[0]): Promise<WeakServer> {
+  const server = await startWeakServer(options)
+  closing.push(server.close)
+  return server
+}
+
+const ATTACK = ['--tool', 'transfer', '--other-tool', 'close_account'] as const
+
+describe('a server whose state is plain JSON', () => {
+  it('B3 B7 is reported with exactly its faults, each with advice', async () => {
+    const { url } = await weak({ state: 'plain' })
+    const { code, found, faults } = await examine(url, 'amount=5', ...ATTACK)
+    expect(faults).toEqual([
+      'warn state-readable',
+      'fail state-tampered',
+      'fail state-arguments',
+      'fail state-tool',
+      'warn state-expiry',
+    ])
+    expect(
+      found
+        .filter(({ verdict }) => verdict !== 'pass')
+        .every(({ advice, verdict }) => advice || verdict === 'skip'),
+    ).toBe(true)
+    expect(code).toBe(1)
+  })
+})
+
+describe('a server that signs with the official codec and binds nothing', () => {
+  it('B7 is reported with exactly its faults', async () => {
+    const { url } = await weak({ state: 'signed' })
+    const { code, found, faults } = await examine(url, 'amount=5', ...ATTACK)
+    expect(faults).toEqual([
+      'warn state-readable',
+      'warn state-spelling',
+      'fail state-arguments',
+      'fail state-tool',
+    ])
+    expect(found.find(({ id }) => id === 'state-readable')?.detail).toContain('signed perhaps')
+    expect(found.find(({ id }) => id === 'state-expiry')).toMatchObject({ verdict: 'pass' })
+    expect(code).toBe(1)
+  })
+
+  it('B6 is seen to let its states expire, and one that does not is seen too', async () => {
+    const { url } = await weak({ state: 'signed', ttlSeconds: 1 })
+    const short = await examine(url, 'amount=5', ...ATTACK, '--wait', '2.1')
+    expect(short.found.find(({ id }) => id === 'state-expiry')).toMatchObject({ verdict: 'pass' })
+    const plain = await weak({ state: 'plain' })
+    const long = await examine(plain.url, 'amount=5', ...ATTACK, '--wait', '0.2')
+    expect(long.found.find(({ id }) => id === 'state-expiry')).toMatchObject({ verdict: 'warn' })
+  })
+})
+
+describe('a server that asks again after a no', () => {
+  it('B18 is reported for it', async () => {
+    const { url } = await weak({ state: 'signed', insists: true })
+    const { faults } = await examine(url, 'amount=5', ...ATTACK)
+    expect(faults).toContain('fail state-no')
+  })
+})
+
+describe('our own server', () => {
+  const keys = generateKey()
+  let listening: Listening
+
+  beforeAll(async () => {
+    const server = createDeskServer(keys)
+    listening = await server.listen({ port: 0, signals: false })
+    closing.push(() => server.close())
+  })
+
+  it('B3 B4 B7 is clean over HTTP', async () => {
+    const { code, found, faults } = await examine(
+      listening.url,
+      'what=x',
+      '--tool',
+      'delete',
+      '--other-tool',
+      'choose',
+    )
+    expect(faults).toEqual([])
+    expect(found.filter(({ verdict }) => verdict === 'pass').length).toBeGreaterThanOrEqual(18)
+    expect(found.map(({ id }) => id)).toEqual(
+      expect.arrayContaining([
+        'state-tampered',
+        'state-spelling',
+        'state-arguments',
+        'state-tool',
+        'state-errors',
+      ]),
+    )
+    expect(code).toBe(0)
+  })
+
+  it('is clean over stdio', async () => {
+    const words = ['test/support/desk-file.ts', 'what=x', '--tool', 'delete', '--other-tool', 'choose']
+    expect(await examine(...words)).toMatchObject({ code: 0, faults: [] })
+  })
+
+  it('B5 refuses the state of one user for another', async () => {
+    const server = createServer({
+      name: 'users',
+      version: '1.0.0',
+      log: 'off',
+      keys,
+      authenticate: ({ headers }) => ({ subject: headers('authorization') ?? 'nobody' }),
+    })
+    server.tool(
+      'delete',
+      { description: 'Deletes' },
+      async (_args, ctx) => `${await ctx.confirm('sure', 'Sure?')}`,
+    )
+    const { url } = await server.listen({ port: 0, signals: false })
+    closing.push(() => server.close())
+    const header = (name: string) => `Authorization: Bearer ${name}`
+    const words = ['--tool', 'delete', '--header', header('ada'), '--other-header', header('eve')]
+    const { found } = await examine(url, ...words)
+    expect(found.find(({ id }) => id === 'state-user')).toMatchObject({ verdict: 'pass' })
+    const open = await examine(listening.url, 'what=x', '--tool', 'delete', '--other-header', header('eve'))
+    expect(open.found.find(({ id }) => id === 'state-user')).toMatchObject({ verdict: 'fail' })
+  })
+
+  it('prints a table for people, and says what it could not check', async () => {
+    const { code, stdout } = await home.run(['doctor', listening.url])
+    expect(stdout).toMatch(/^pass {2}era +speaks 2026-07-28$/m)
+    expect(stdout).toMatch(/^skip {2}state +no tool to examine\n +→ Name a tool that asks/m)
+    expect(stdout).toMatch(/^\d+ pass, 0 warn, 0 fail, 1 skip$/m)
+    expect(code).toBe(0)
+  })
+})
