@@ -130,7 +130,10 @@ export function createRondo(options: RondoOptions): Rondo {
     async close() {
       drain()
       keys.close()
-      await (await loading)?.close()
+      await loading?.then(
+        (loaded) => loaded.close(),
+        () => {},
+      )
     },
   }
 }
