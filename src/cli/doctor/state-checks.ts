@@ -4,7 +4,7 @@
  * shows nothing there.
  */
 
-import { judge, judgeRefusals } from './attack.ts'
+import { isTaken, judge, judgeRefusals } from './attack.ts'
 import { attack, type Exam, freshRound, type StateExam } from './exam.ts'
 import { type Finding, fail, pass, skip, warn } from './finding.ts'
 import { begin, type Outcome, sendNo } from './patient.ts'
@@ -161,7 +161,6 @@ async function checkHuge(exam: Exam): Promise<Finding> {
   const detail = `a state of ${HUGE / 1024} KiB`
   const advice = 'Bound the size of what is read and decoded.'
   if (!alive) return fail('state-size', `${detail} stops the server`, advice)
-  if (outcome.kind === 'refused' || outcome.kind === 'broken')
-    return pass('state-size', `${detail} is refused`)
-  return warn('state-size', `${detail} is not refused`, advice)
+  if (isTaken(outcome, exam.honest)) return warn('state-size', `${detail} is not refused`, advice)
+  return pass('state-size', `${detail} is refused`)
 }
