@@ -4,11 +4,18 @@ import type { Hint } from './task-store.ts'
 export interface HintBus {
   tell(hint: Hint): void
   onHint(listener: (hint: Hint) => void): () => void
+  /** Nobody is told anything any more. */
+  close(): void
 }
 
 export function createHintBus(attach: () => () => void = () => () => {}): HintBus {
   const listeners = new Set<(hint: Hint) => void>()
   let detach: (() => void) | undefined
+  const close = () => {
+    listeners.clear()
+    detach?.()
+    detach = undefined
+  }
   return {
     tell(hint) {
       for (const listener of [...listeners]) listener(hint)
@@ -19,10 +26,9 @@ export function createHintBus(attach: () => () => void = () => () => {}): HintBu
       listeners.add(one)
       detach ??= attach()
       return () => {
-        if (!listeners.delete(one) || listeners.size > 0) return
-        detach?.()
-        detach = undefined
+        if (listeners.delete(one) && listeners.size === 0) close()
       }
     },
+    close,
   }
 }

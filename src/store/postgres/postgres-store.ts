@@ -61,7 +61,11 @@ export function createPostgresStore(options: PostgresStoreOptions = {}): Store {
     blobs: createPostgresBlobs(session),
     ready: session.ready,
     sweep: (limit) => sweep(session, limit),
-    close: pool.end,
+    async close() {
+      // The connection that listens has to be given back first.
+      hints.close()
+      await pool.end()
+    },
   }
 }
 

@@ -41,7 +41,9 @@ export function createSession(
   const sql = (text: string): SqliteStatement => {
     let compiled: SqliteStatement | undefined
     const ready = () => {
-      compiled ??= open().prepare(text)
+      // Asked each time: a driver may go on serving statements of a file that was closed.
+      const opened = open()
+      compiled ??= opened.prepare(text)
       return compiled
     }
     return {
@@ -58,6 +60,7 @@ export function createSession(
     hints,
     now,
     async close() {
+      hints.close()
       await queue.idle()
       closed = true
       connection?.close()

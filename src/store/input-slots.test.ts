@@ -1,0 +1,83 @@
+import fc from 'fast-check'
+import { describe, expect, it } from 'vitest'
+import {
+  answerSlots,
+  decodeSlots,
+  encodeSlots,
+  givenAnswers,
+  isStorable,
+  openInputs,
+  openSlots,
+} from './input-slots.ts'
+
+const key = fc
+  .oneof(fc.constantFrom('a', 'b', '__proto__', 'constructor', '0'), fc.string())
+  .filter(isStorable)
+const texts = fc.array(fc.tuple(key, fc.base64String())).map((pairs) => new Map(pairs))
+
+describe('questions and answers', () => {
+  it('E3 are each answered at most once, and only where somebody asked', () => {
+    fc.assert(
+      fc.property(texts, fc.array(texts), (requests, deliveries) => {
+        fc.pre(requests.size > 0)
+        let slots = openSlots([], requests)
+        const first = new Map<string, string>()
+        for (const answers of deliveries) {
+          slots = answerSlots(slots, answers).slots
+          for (const [name, answer] of answers)
+            if (requests.has(name) && !first.has(name)) first.set(name, answer)
+        }
+        expect(new Map(givenAnswers(slots))).toEqual(first)
+        expect(openInputs(slots).size).toBe(requests.size - first.size)
+        expect([...openInputs(slots).keys(), ...first.keys()].sort()).toEqual([...requests.keys()].sort())
+      }),
+    )
+  })
+
+  it('D3 E3 never use a key twice', () => {
+    const slots = openSlots([], new Map([['a', '1']]))
+    expect(() => openSlots(slots, new Map([['a', '2']]))).toThrow(/already used/)
+    const answered = answerSlots(slots, new Map([['a', 'x']])).slots
+    expect(() => openSlots(answered, new Map([['a', '2']]))).toThrow(/already used/)
+    expect(openSlots(answered, new Map([['b', '2']]))).toHaveLength(2)
+  })
+
+  it('refuse to wait for nothing, and keys that no database keeps', () => {
+    expect(() => openSlots([], new Map())).toThrow(/nothing/)
+    for (const odd of ['a\0', '\ud800', '\udc00b'])
+      expect(() => openSlots([], new Map([[odd, '']]))).toThrow(/NUL/)
+  })
+
+  it('count answers that were there already, byte for byte, as taken', () => {
+    const slots = openSlots([], new Map([['a', '1']]))
+    const mine = new Map([['a', 'x']])
+    const once = answerSlots(slots, mine)
+    expect(answerSlots(once.slots, mine)).toMatchObject({ taken: 1, changed: false, open: 0 })
+    expect(answerSlots(once.slots, new Map([['a', 'y']]))).toMatchObject({ taken: 0, changed: false })
+  })
+
+  it('survive being written down', () => {
+    fc.assert(
+      fc.property(texts, texts, (requests, answers) => {
+        fc.pre(requests.size > 0)
+        const { slots } = answerSlots(openSlots([], requests), answers)
+        expect(decodeSlots(encodeSlots(slots))).toEqual(slots)
+      }),
+    )
+    expect(decodeSlots(null)).toEqual([])
+  })
+
+  it('P19 change no prototype', () => {
+    const slots = openSlots([], new Map([['__proto__', 'r']]))
+    const { slots: next } = answerSlots(slots, new Map([['__proto__', '{"polluted":1}']]))
+    expect(givenAnswers(decodeSlots(encodeSlots(next))).get('__proto__')).toBe('{"polluted":1}')
+    expect(({} as { polluted?: unknown }).polluted).toBeUndefined()
+  })
+})
+
+it('text that databases keep is well-formed and has no NUL', () => {
+  fc.assert(fc.property(fc.string({ unit: 'binary' }), (text) => isStorable(text) === !text.includes('\0')))
+  for (const text of ['', 'a', '😀', 'a\uD83D\uDE00b']) expect(isStorable(text)).toBe(true)
+  for (const text of ['\0', '\uD83D', '\uDE00', '\uDE00\uD83D', 'a\uD83Db'])
+    expect(isStorable(text)).toBe(false)
+})

@@ -1,0 +1,126 @@
+import { afterEach, beforeEach, describe, expect, it } from 'vitest'
+import { createSqliteDatabase } from '../../../test/support/store/sqlite-database.ts'
+import { newTask, until } from '../../../test/support/store/store-harness.ts'
+import { type CommitQueue, createCommitQueue } from './commit-queue.ts'
+import { openSqlite, type SqliteConnection } from './sqlite-driver.ts'
+import { openDatabase } from './sqlite-schema.ts'
+import { createStoreOn } from './sqlite-store.ts'
+
+let database: Awaited<ReturnType<typeof createSqliteDatabase>>
+let connection: SqliteConnection
+let commits: number
+let queue: CommitQueue
+beforeEach(async () => {
+  database = await createSqliteDatabase()
+  connection = openDatabase(database.file)
+  commits = 0
+  queue = createCommitQueue(counted, 1_000)
+})
+afterEach(async () => {
+  connection.close()
+  await database.close()
+})
+
+function counted(text: string) {
+  const statement = connection.prepare(text)
+  const run = (...values: Parameters<typeof statement.run>) => {
+    if (text === 'COMMIT') commits++
+    return statement.run(...values)
+  }
+  return { ...statement, run }
+}
+
+const put = (id: string) => {
+  const statement = connection.prepare('INSERT INTO blob (id, sealed, expires_at) VALUES (?, ?, 9)')
+  return () => statement.run(id, 'x')
+}
+const count = () => Number(connection.prepare('SELECT count(*) AS n FROM blob').get()?.n)
+
+describe('group commit', () => {
+  it('puts the writes of one moment into one transaction, and those of the next into another', async () => {
+    await Promise.all(Array.from({ length: 100 }, (_, i) => queue.write(put(`${i}`))))
+    expect(commits).toBe(1)
+    await queue.write(put('later'))
+    expect(commits).toBe(2)
+    expect(count()).toBe(101)
+  })
+
+  it('bounds a transaction, so that it does not hold up everything else', async () => {
+    await Promise.all(Array.from({ length: 600 }, (_, i) => queue.write(put(`${i}`))))
+    expect(commits).toBe(3)
+  })
+
+  it('fails only the write at fault, and resolves the others after their commit', async () => {
+    const broken = () => {
+      put('half')()
+      throw new TypeError('broken')
+    }
+    const results = await Promise.allSettled([
+      queue.write(put('a')),
+      queue.write(broken),
+      queue.write(put('b')),
+    ])
+    expect(results.map(({ status }) => status)).toEqual(['fulfilled', 'rejected', 'fulfilled'])
+    expect((results[1] as PromiseRejectedResult).reason).toMatchObject({ message: 'broken' })
+    expect(count()).toBe(2)
+  })
+
+  it('fails the second of two writes that cannot both be', async () => {
+    const results = await Promise.allSettled([queue.write(put('same')), queue.write(put('same'))])
+    expect(results.map(({ status }) => status)).toEqual(['fulfilled', 'rejected'])
+    expect((results[1] as PromiseRejectedResult).reason).toMatchObject({ code: 'STORE_UNAVAILABLE' })
+  })
+})
+
+describe('a file that another process holds', () => {
+  const hold = () => {
+    const other = openSqlite(database.file)
+    other.exec('BEGIN EXCLUSIVE')
+    return () => {
+      other.exec('COMMIT')
+      other.close()
+    }
+  }
+
+  it('is waited for without blocking this process', async () => {
+    const letGo = hold()
+    const write = queue.write(put('a'))
+    const read = queue.read(() => count())
+    let turns = 0
+    await until('some turns of the event loop', () => ++turns > 5)
+    letGo()
+    expect(await write).toBe(1)
+    expect(await read).toBeLessThanOrEqual(1)
+  })
+
+  it('F11 is given up after the time allowed, and used again when it is free', async () => {
+    queue = createCommitQueue(counted, 50)
+    const letGo = hold()
+    await expect(queue.write(put('a'))).rejects.toMatchObject({ code: 'STORE_UNAVAILABLE' })
+    letGo()
+    expect(await queue.write(put('a'))).toBe(1)
+  })
+})
+
+it('F11 a full disk fails the write, loses nothing that was acknowledged, and is over when there is space', async () => {
+  const limit = (pages: number) => connection.prepare(`PRAGMA max_page_count = ${pages}`).get()
+  const store = createStoreOn(() => connection, {})
+  const acknowledged: string[] = []
+  limit(60)
+  let failure: unknown
+  for (let i = 0; i < 200 && failure === undefined; i++) {
+    const task = newTask({ head: 'x'.repeat(4000) })
+    await store.tasks.create(task, 1000).then(
+      () => acknowledged.push(task.id),
+      (error) => {
+        failure = error
+      },
+    )
+  }
+  expect(failure).toMatchObject({ code: 'STORE_UNAVAILABLE' })
+  expect(acknowledged.length).toBeGreaterThan(5)
+  limit(10_000)
+  await store.tasks.create(newTask(), 1000)
+  expect((await store.tasks.revisions(acknowledged)).size).toBe(acknowledged.length)
+  expect(connection.prepare('PRAGMA integrity_check').get()?.integrity_check).toBe('ok')
+})
