@@ -24,6 +24,12 @@ export function cannotFollow({ name }: Target): RondoError {
   })
 }
 
+/** What the tool says; a client that asked for less gets less. */
+function ttlOf({ call, target }: Round, tasks: TaskHost): number {
+  const ttlMs = target.task.ttlMs ?? tasks.ttlMs
+  return call.task?.ttlMs === undefined ? ttlMs : Math.min(ttlMs, call.task.ttlMs)
+}
+
 export async function beginTask(round: Round, tasks: TaskHost, entries: readonly Entry[]): Promise<Reply> {
   const { host, call, target, principal, beginning } = round
   const id = createTaskId()
@@ -42,7 +48,7 @@ export async function beginTask(round: Round, tasks: TaskHost, entries: readonly
     id,
     owner: ownerOf(host, principal),
     head: sealPiece(host, id, 'head', plan),
-    ttlMs: target.task.ttlMs ?? tasks.ttlMs,
+    ttlMs: ttlOf(round, tasks),
     pollMs: target.task.pollMs ?? tasks.pollMs,
     journal: entries.map((entry) => sealPiece(host, id, 'record', { entry } satisfies TaskRecord)),
   })

@@ -3,13 +3,19 @@
  * a process that is about to end moves calls freely; all other moves need work done in this round, and are few.
  */
 
+import type { Line } from '../protocol/call.ts'
 import type { MoveReason } from '../replay/outcome.ts'
 import type { FlowHost } from './flow-host.ts'
 
-export function movePolicy(host: FlowHost, moves: number): (executed: number) => MoveReason | undefined {
+export function movePolicy(
+  host: FlowHost,
+  line: Line,
+  moves: number,
+): (executed: number) => MoveReason | undefined {
   const began = host.platform.now()
   return (executed) => {
-    if (host.draining) return 'drain'
+    // A client that is gone reads no result: nothing new is begun for it.
+    if (host.draining || line.closed) return 'drain'
     if (executed === 0 || moves >= host.limits.maxMoves) return undefined
     if (host.platform.now() - began >= host.maxRoundMs) return 'time'
     return host.overloaded() ? 'shed' : undefined

@@ -21,13 +21,14 @@ import { verify } from '../replay/verify.ts'
 import type { Context } from '../tool/context.ts'
 import { type InputRequired, isInputRequired } from '../tool/input-required.ts'
 import type { Target } from '../tool/target.ts'
-import { cannotFollow } from './begin-task.ts'
+import { beginTask, cannotFollow } from './begin-task.ts'
 import { concludeArguments, concludeRefused, concludeReturned, concludeThrew } from './conclude.ts'
 import type { FlowHost, RoundEvent } from './flow-host.ts'
 import { manualDigests } from './manual.ts'
 import { type Beginning, firstRound } from './open-round.ts'
 import { logRound, type Round, toReplayInput } from './round.ts'
 import { type SteadyLine, steadyLine } from './steady-line.ts'
+import { taskHostFor } from './task-host.ts'
 
 export interface AskOptions {
   /** How long to wait for the answers. */
@@ -74,6 +75,8 @@ export async function runPushed(
   const preparing = target.prepare(call.args)
   const prepared = preparing instanceof Promise ? await preparing : preparing
   if (prepared.kind === 'refused') return concludeArguments(toRound(next.beginning), prepared.problem)
+  const tasks = taskHostFor(host, call)
+  if (tasks && target.task.mode !== 'never') return beginTask(toRound(next.beginning), tasks, [])
   if (target.task.mode === 'always') {
     return concludeRefused(toRound(next.beginning), undefined, cannotFollow(target))
   }

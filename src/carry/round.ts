@@ -70,7 +70,7 @@ export function toReplayInput(round: Round, handler: (ctx: Context) => unknown):
     },
     platform: host.platform,
     limits: host.limits,
-    mayMove: movePolicy(host, beginning.journal.moves),
+    mayMove: movePolicy(host, line, beginning.journal.moves),
     onDeferError: (error) => logFault(round, error),
   }
 }

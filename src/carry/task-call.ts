@@ -34,6 +34,9 @@ export async function answerTask(
       const delivery = await tasks.engine.deliver(taskId, owner, new Map(sealed))
       return delivery === 'unknown' ? UNKNOWN : ACKNOWLEDGED
     }
+    case 'result':
+    case 'respond':
+      return { kind: 'error', error: new RondoError('PEER_METHOD') }
     case 'cancel':
       return (await tasks.engine.cancel(taskId, owner)) === 'unknown' ? UNKNOWN : ACKNOWLEDGED
   }

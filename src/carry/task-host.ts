@@ -15,7 +15,8 @@ export type Piece = 'head' | 'record' | 'message' | 'input' | 'answer' | 'result
 
 /** Where this call can go on as a task: its client can follow one, and there is a store. */
 export function taskHostFor(host: FlowHost, call: FlowCall): TaskHost | undefined {
-  return call.method === 'tools/call' && followsTasks(call.capabilities) ? host.tasks : undefined
+  const follows = call.task !== undefined || followsTasks(call.capabilities)
+  return call.method === 'tools/call' && follows ? host.tasks : undefined
 }
 
 export function ownerOf({ audience }: FlowHost, principal: Principal | undefined): TaskOwner {

@@ -120,7 +120,7 @@ function toTurnInput(
     ...input,
     incoming: { ...input.incoming, answers, asked },
     scene: { ...input.scene, inputResponses: answers as never, background: { possible: false, tell } },
-    mayMove: () => (turn.draining.aborted ? 'drain' : undefined),
+    mayMove: () => (turn.draining.aborted || turn.signal.aborted ? 'drain' : undefined),
     persist: (entry) => turn.record(sealPiece(host, id, 'record', { entry } satisfies TaskRecord)),
   }
 }

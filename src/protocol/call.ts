@@ -30,6 +30,8 @@ export interface FlowCall extends Envelope {
   readonly args: Readonly<Record<string, unknown>>
   readonly inputResponses?: Readonly<Record<string, unknown>>
   readonly requestState?: string
+  /** The client wants a task, in dialects where it is the client who says so. */
+  readonly task?: { readonly ttlMs?: number }
 }
 
 export type Listing = 'tools' | 'prompts' | 'resources' | 'templates'
@@ -69,7 +71,8 @@ export interface ListenCall extends Envelope {
 /** What a client does with a task it was given. */
 export interface TaskCall extends Envelope {
   readonly kind: 'task'
-  readonly action: 'get' | 'update' | 'cancel'
+  /** `result` waits for the end or for questions; `respond` takes only answers that help. Both are of the drafts. */
+  readonly action: 'get' | 'update' | 'cancel' | 'result' | 'respond'
   readonly taskId: string
   readonly inputResponses?: Readonly<Record<string, unknown>>
 }

@@ -16,6 +16,7 @@ export type Reply =
       readonly kind: 'input_required'
       readonly inputRequests?: InputRequests
       readonly requestState?: string
+      readonly _meta?: Readonly<Record<string, unknown>>
       /** The questions as a turn, for a client that takes them so. */
       readonly turn?: Turn
     }

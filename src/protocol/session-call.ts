@@ -3,7 +3,7 @@
  * 2026-07-28. What such a client said when it opened the session stands in for the envelope of a later request.
  */
 
-import type { Call, DiscoverCall, Envelope, ListenCall, RequestId, TaskCall } from './call.ts'
+import type { Call, DiscoverCall, Envelope, ListenCall, RequestId } from './call.ts'
 import type { ClientCapabilities, LogLevel } from './wire.ts'
 
 /** What is known of a client from its `initialize`. */
@@ -30,4 +30,4 @@ export type PeerAnswer =
   | { readonly kind: 'error'; readonly code: number; readonly message: string }
 
 /** The calls that exist in these revisions. */
-export type OlderCall = Exclude<Call, ListenCall | DiscoverCall | TaskCall>
+export type OlderCall = Exclude<Call, ListenCall | DiscoverCall>

@@ -56,7 +56,9 @@ function start(options: Partial<ServerOptions> = {}): Server {
       'long',
       ({ signal }) =>
         new Promise((_, reject) => {
-          signal.addEventListener('abort', () => reject(new Error('aborted')))
+          const stop = () => reject(new Error('aborted'))
+          if (signal.aborted) stop()
+          signal.addEventListener('abort', stop)
         }),
     )
   })

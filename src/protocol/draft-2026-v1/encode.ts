@@ -6,6 +6,7 @@ import { RondoError } from '../../errors.ts'
 import type { RequestId } from '../call.ts'
 import type { Reply } from '../reply.ts'
 import { encodeError, olderResult } from '../rev-2025-11-25/encode.ts'
+import { toOlderTask } from '../rev-2025-11-25/task-result.ts'
 
 /** The whole response. A reply that cannot be written as JSON becomes an internal error. */
 export function encodeReply(id: RequestId, reply: Reply): string {
@@ -19,12 +20,22 @@ export function encodeReply(id: RequestId, reply: Reply): string {
 
 function resultText(reply: Exclude<Reply, { kind: 'error' }>): string {
   if (reply.kind === 'input_required') {
-    const { inputRequests, requestState } = reply
-    return JSON.stringify({ resultType: 'input_required', inputRequests, requestState })
+    const { inputRequests, requestState, _meta } = reply
+    return JSON.stringify({ resultType: 'input_required', inputRequests, requestState, _meta })
   }
-  if (reply.kind === 'task' || reply.kind === 'task_created') {
-    throw new TypeError('tasks of this kind do not exist in the draft')
-  }
-  const text = reply.kind === 'serialized' ? reply.json : JSON.stringify(olderResult(reply.result))
+  const text = completeText(reply)
   return text === '{}' ? '{"resultType":"complete"}' : `{"resultType":"complete",${text.slice(1)}`
+}
+
+function completeText(reply: Exclude<Reply, { kind: 'error' | 'input_required' }>): string {
+  switch (reply.kind) {
+    case 'serialized':
+      return reply.json
+    case 'complete':
+      return JSON.stringify(olderResult(reply.result))
+    case 'task_created':
+      return JSON.stringify({ task: toOlderTask(reply.task) })
+    case 'task':
+      return JSON.stringify(toOlderTask(reply.task))
+  }
 }

@@ -7,13 +7,14 @@
 
 import { RondoError } from '../../errors.ts'
 import { isRecord } from '../../lib/is-record.ts'
-import type { Envelope, FlowCall, FlowMethod, RequestId } from '../call.ts'
+import type { Envelope, FlowCall, FlowMethod, RequestId, TaskCall } from '../call.ts'
 import { ANSWER_LIMITS } from '../rev-2026-07-28/answers.ts'
 import { readComplete, readFlow, readList, readTarget } from '../rev-2026-07-28/params.ts'
 import type { OlderCall, PeerAnswer, PeerFacts, SessionCall } from '../session-call.ts'
 import { readAnswer } from './answers.ts'
 import { readEnvelope } from './envelope.ts'
 import { readInitialize, readLevel, readWatch } from './params.ts'
+import { readTask, withTaskWish } from './task-params.ts'
 
 type Params = Readonly<Record<string, unknown>>
 
@@ -28,6 +29,8 @@ export type Decoded =
 export interface Reader {
   envelope(id: RequestId, params: Params, peer: PeerFacts): Envelope
   flow(envelope: Envelope, method: FlowMethod, params: Params): FlowCall
+  /** What is done with tasks; undefined for a method that is none of theirs. */
+  task(envelope: Envelope, method: string, params: Params): TaskCall | undefined
 }
 
 const NO_PARAMS: Params = Object.freeze({})
@@ -36,8 +39,10 @@ const READER: Reader = {
   envelope: readEnvelope,
   flow(envelope, method, params) {
     const plain = { ...params, inputResponses: undefined, requestState: undefined }
-    return readFlow(envelope, method, readTarget(method, params), plain, ANSWER_LIMITS)
+    const call = readFlow(envelope, method, readTarget(method, params), plain, ANSWER_LIMITS)
+    return withTaskWish(call, params)
   },
+  task: (envelope, method, params) => readTask(envelope, method, params),
 }
 
 export function decode(message: unknown, peer: PeerFacts, reader: Reader = READER): Decoded {
@@ -95,13 +100,17 @@ function readOther(envelope: Envelope, method: string, params: Params, reader: R
     case 'completion/complete':
       return readComplete(envelope, params)
     default:
-      throw new RondoError('PEER_METHOD')
+      return reader.task(envelope, method, params) ?? unknownMethod()
   }
 }
 
 /** The id of a request, whatever else is wrong with it. */
 export function idOf(message: unknown): RequestId | null {
   return isRecord(message) && message.method !== undefined && isId(message.id) ? message.id : null
+}
+
+function unknownMethod(): never {
+  throw new RondoError('PEER_METHOD')
 }
 
 function isId(value: unknown): value is RequestId {

@@ -10,6 +10,7 @@ import { isRecord } from '../../lib/is-record.ts'
 import type { RequestId } from '../call.ts'
 import type { Reply } from '../reply.ts'
 import type { InputRequest } from '../wire.ts'
+import { toOlderTask } from './task-result.ts'
 
 type Result = Readonly<Record<string, unknown>>
 
@@ -26,6 +27,8 @@ export function encodeReply(id: RequestId, reply: Reply): string {
 function resultText(reply: Exclude<Reply, { kind: 'error' }>): string {
   if (reply.kind === 'serialized') return reply.json
   if (reply.kind === 'complete') return JSON.stringify(olderResult(reply.result))
+  if (reply.kind === 'task_created') return JSON.stringify({ task: toOlderTask(reply.task) })
+  if (reply.kind === 'task') return JSON.stringify(toOlderTask(reply.task))
   throw new TypeError(`${reply.kind} does not exist in this revision`)
 }
 

@@ -1,0 +1,129 @@
+/**
+ * Following a task where the client waits for its end instead of looking now and then: `tasks/result` of 2025-11-25 and of
+ * the draft (D3 to D7). In the draft open questions are the answer; at 2025-11-25 they are pushed while the client waits.
+ */
+
+import { RondoError } from '../errors.ts'
+import type { Line, Principal, TaskCall } from '../protocol/call.ts'
+import type { Reply } from '../protocol/reply.ts'
+import { RELATED_TASK } from '../protocol/rev-2025-11-25/task-result.ts'
+import type { TaskState } from '../protocol/task.ts'
+import type { InputRequests } from '../protocol/wire.ts'
+import type { TaskOwner, TaskView } from '../store/task-engine.ts'
+import { answerFits } from '../tool/answer-fits.ts'
+import type { FlowHost, TaskHost } from './flow-host.ts'
+import { ownerOf, sealPiece } from './task-host.ts'
+import { toTaskState } from './task-view.ts'
+
+type Answers = Readonly<Record<string, unknown>>
+
+/** Gets the answers to questions from the client on the line; gives an error where none will come. */
+export type AskNow = (questions: InputRequests) => Promise<Answers | RondoError>
+
+const UNKNOWN: Reply = { kind: 'error', error: new RondoError('PEER_TASK') }
+
+function related(taskId: string): Record<string, unknown> {
+  return { [RELATED_TASK]: { taskId } }
+}
+
+/** Waits until the task has ended or asks; with `ask` it goes on after the answers. */
+export async function awaitTask(
+  host: FlowHost,
+  tasks: TaskHost,
+  { taskId }: TaskCall,
+  principal: Principal | undefined,
+  line: Line,
+  ask?: AskNow,
+): Promise<Reply> {
+  await host.keys.ready()
+  const owner = ownerOf(host, principal)
+  const shown = new Set<string>()
+  for (;;) {
+    const view = await settledView(tasks, taskId, owner, line)
+    if (!view) return UNKNOWN
+    const state = toTaskState(host, tasks, view)
+    const fresh = Object.fromEntries(
+      Object.entries(state.inputRequests ?? {}).filter(([key]) => !shown.has(key)),
+    )
+    if (state.status !== 'input_required' || !ask || Object.keys(fresh).length === 0) return toReply(state)
+    for (const key of Object.keys(fresh)) shown.add(key)
+    const answers = await ask(fresh)
+    if (answers instanceof RondoError) return { kind: 'error', error: answers }
+    await tasks.engine.deliver(taskId, owner, sealAnswers(host, taskId, answers))
+  }
+}
+
+/** The task once it does not work any more, or as it is when the client goes. */
+async function settledView(
+  { engine }: TaskHost,
+  id: string,
+  owner: TaskOwner,
+  line: Line,
+): Promise<TaskView | undefined> {
+  let stop: (() => void) | undefined
+  let leave: (() => void) | undefined
+  try {
+    return await new Promise((resolve, reject) => {
+      leave = line.onClose(() => resolve(undefined))
+      engine
+        .watch([id], owner, (_id, view) => {
+          if (view?.status !== 'working') resolve(view)
+        })
+        .then((stopWatching) => {
+          stop = stopWatching
+        }, reject)
+    })
+  } finally {
+    leave?.()
+    // The watch may begin after its first view has come.
+    queueMicrotask(() => stop?.())
+  }
+}
+
+function toReply({ status, taskId, inputRequests, result, error }: TaskState): Reply {
+  const _meta = related(taskId)
+  switch (status) {
+    case 'completed': {
+      const own = result?._meta
+      return {
+        kind: 'complete',
+        result: { ...result, _meta: { ...(typeof own === 'object' ? own : {}), ..._meta } },
+      }
+    }
+    case 'failed':
+      return { kind: 'error', error: new RondoError('SERVER_HANDLER', error?.message, { data: error?.data }) }
+    case 'cancelled':
+      return { kind: 'error', error: new RondoError('PEER_TASK', 'The task was cancelled') }
+    default:
+      return { kind: 'input_required', inputRequests, _meta }
+  }
+}
+
+/** Answers that help are delivered, others are acknowledged and change nothing (D6). */
+export async function respondToTask(
+  host: FlowHost,
+  tasks: TaskHost,
+  { taskId, inputResponses = {} }: TaskCall,
+  principal: Principal | undefined,
+): Promise<Reply> {
+  await host.keys.ready()
+  const owner = ownerOf(host, principal)
+  const view = await tasks.engine.get(taskId, owner)
+  if (!view) return UNKNOWN
+  const { status, inputRequests = {} } = toTaskState(host, tasks, view)
+  if (status !== 'input_required') {
+    return { kind: 'error', error: new RondoError('PEER_TASK', `The task asks nothing: it is ${status}`) }
+  }
+  const useful = Object.entries(inputResponses).filter(([key, answer]) => {
+    const request = Object.hasOwn(inputRequests, key) ? inputRequests[key] : undefined
+    return request !== undefined && answerFits(request, answer)
+  })
+  await tasks.engine.deliver(taskId, owner, sealAnswers(host, taskId, Object.fromEntries(useful)))
+  return { kind: 'complete', result: { _meta: related(taskId) } }
+}
+
+function sealAnswers(host: FlowHost, taskId: string, answers: Answers): Map<string, string> {
+  return new Map(
+    Object.entries(answers).map(([key, answer]) => [key, sealPiece(host, taskId, 'answer', answer)]),
+  )
+}
