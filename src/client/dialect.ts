@@ -3,9 +3,12 @@
  * `session/`, which opens and keeps what older revisions need open, knows wire fields.
  */
 
-import type { Call, Listing } from '../protocol/call.ts'
+import type { Call, Listing, RequestId } from '../protocol/call.ts'
 import { encodeRequest as encodeDraft } from '../protocol/draft-2026-v1/encode-request.ts'
 import { DRAFT_VERSION } from '../protocol/draft-2026-v1/version.ts'
+import { takesTurns } from '../protocol/draft-turns/capability.ts'
+import { decodeResponse as decodeTurns } from '../protocol/draft-turns/decode-response.ts'
+import { encodeRequest as encodeTurns, legId } from '../protocol/draft-turns/encode-request.ts'
 import type { ParamHeader } from '../protocol/param-header.ts'
 import type { Notice, Received } from '../protocol/received.ts'
 import type { Completion, Discovery, Page } from '../protocol/result.ts'
@@ -21,11 +24,15 @@ type Fields = Readonly<Record<string, unknown>>
 
 export interface Dialect {
   readonly version: string
+  /** Streams may end with questions instead of the response. */
+  readonly turns?: true
   methodOf(call: Call): string
   encodeRequest(
     call: Call,
     mirrored?: readonly ParamHeader[],
   ): { body: string; headers: Readonly<Record<string, string>> }
+  /** The id of a leg, where it is not a new one. */
+  legId?(body: Parameters<typeof legId>[0]): RequestId | undefined
   encodeCancel(id: string | number): string
   decodeResponse(
     call: Call,
@@ -70,9 +77,15 @@ export type Revision =
 /** The revisions that begin with a handshake, best first. */
 export const SESSION_VERSIONS = [DRAFT_VERSION, ...VERSIONS] as readonly Revision[]
 
-/** The dialect of a revision that begins with a handshake. The draft has rounds, the others push their questions. */
-export function sessionDialect(version: string): Dialect {
-  return version === DRAFT_VERSION
-    ? { ...REV_2026_07_28, version, encodeRequest: encodeDraft }
-    : { ...REV_2026_07_28, version, encodeRequest: encodeOlder, decodeResponse: decodeOlder }
+/**
+ * The dialect of a revision that begins with a handshake. The draft has rounds, the others push their questions, unless
+ * both sides declared that they come in turns.
+ */
+export function sessionDialect(version: string, capabilities: Fields = {}): Dialect {
+  if (version === DRAFT_VERSION) return { ...REV_2026_07_28, version, encodeRequest: encodeDraft }
+  if (takesTurns(capabilities)) {
+    const codec = { encodeRequest: encodeTurns, decodeResponse: decodeTurns, legId, turns: true } as const
+    return { ...REV_2026_07_28, version, ...codec }
+  }
+  return { ...REV_2026_07_28, version, encodeRequest: encodeOlder, decodeResponse: decodeOlder }
 }

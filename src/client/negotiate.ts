@@ -9,6 +9,7 @@
 
 import { RondoError } from '../errors.ts'
 import { isRecord } from '../lib/is-record.ts'
+import { EXPERIMENTAL } from '../protocol/draft-turns/capability.ts'
 import type { Received, WireError } from '../protocol/received.ts'
 import type { Discovery } from '../protocol/result.ts'
 import type { ClientCapabilities, ListRootsResult } from '../protocol/wire.ts'
@@ -69,7 +70,7 @@ async function shake(peer: Peer, accepts: readonly Revision[], options: Negotiat
   const hand = {
     version,
     accepts,
-    capabilities: options.capabilities ?? ({} as ClientCapabilities),
+    capabilities: declared(peer, options.capabilities),
     clientInfo: peer.info,
     timeout: options.timeout,
     signal: options.signal,
@@ -77,8 +78,13 @@ async function shake(peer: Peer, accepts: readonly Revision[], options: Negotiat
   }
   const session = await openSession(peer, hand, options.roots)
   peer.session = session
-  peer.dialect = sessionDialect(session.version)
+  peer.dialect = sessionDialect(session.version, session.discovery.capabilities)
   return session.discovery
+}
+
+/** Turns are about streams of HTTP. */
+function declared({ transport }: Peer, capabilities: ClientCapabilities = {}): ClientCapabilities {
+  return transport.kind === 'stdio' ? capabilities : { ...capabilities, experimental: EXPERIMENTAL }
 }
 
 async function probe(peer: Peer, options: Negotiation): Promise<Finding> {

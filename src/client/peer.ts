@@ -8,7 +8,7 @@
 
 import { RondoError } from '../errors.ts'
 import { isRecord } from '../lib/is-record.ts'
-import type { Call, Envelope } from '../protocol/call.ts'
+import type { Call, Envelope, RequestId } from '../protocol/call.ts'
 import type { ParamHeader } from '../protocol/param-header.ts'
 import type { Notice, Received } from '../protocol/received.ts'
 import { type ClientCapabilities, LOG_LEVELS, type LogLevel } from '../protocol/wire.ts'
@@ -96,7 +96,8 @@ export function createPeer(options: PeerOptions, dialect: Dialect): Peer {
       try {
         for (let attempt = 0; ; attempt++) {
           try {
-            return await exchange(peer, envelop(peer, body, peer.nextId(), sending), leg, sending)
+            const id = peer.dialect.legId?.(body) ?? peer.nextId()
+            return await exchange(peer, envelop(peer, body, id, sending), leg, sending)
           } catch (error) {
             await comeBackLater(peer, error, attempt, leg.signal)
           }
@@ -132,7 +133,7 @@ async function comeBackLater(
   await sleep(peer.clock, wait, signal)
 }
 
-function envelop(peer: Peer, body: CallBody, id: number, sending: SendOptions): Call {
+function envelop(peer: Peer, body: CallBody, id: RequestId, sending: SendOptions): Call {
   return {
     ...body,
     id,
@@ -158,6 +159,7 @@ async function exchange(peer: Peer, call: Call, leg: Leg, sending: SendOptions):
     endless: sending.endless,
     repeatable: !(call.kind === 'flow' && call.method === 'tools/call'),
     cancel: dialect.encodeCancel(call.id),
+    turns: dialect.turns,
     onNotification,
     onHead: sending.onHead,
   }

@@ -5,24 +5,26 @@
  * somebody else's response on the stream makes the answer invalid. 3. An error status with a JSON-RPC error in its body
  * is that error; any other is PEER_HTTP, or PEER_BUSY where the server says when to come back. 4. Comments on the stream
  * are ignored, as are its event names. 5. Where the server may send requests (`onRequest`), they are handed over, events
- * without data only move the mark, and responses to other requests are skipped.
+ * without data only move the mark, and responses to other requests are skipped. 6. A stream that asks in turns is over
+ * when it says so, and is not taken up again.
  */
 
-import { createParser, type EventSourceParser } from 'eventsource-parser'
 import { RondoError } from '../../errors.ts'
+import { createEventParser } from '../../lib/event-parser.ts'
 import { isRecord } from '../../lib/is-record.ts'
 import type { AnswerHead, Outgoing } from './transport.ts'
+import { createTurnBuffer } from './turn-buffer.ts'
 
 export interface AnswerReader {
   push(chunk: Uint8Array): void
   end(): void
-  /** The response, once it is there. */
-  readonly answer: Readonly<Record<string, unknown>> | undefined
+  /** The response, once it is there, or the turn that stands for it. */
+  readonly answer: object | undefined
 }
 
 type Request = Pick<
   Outgoing,
-  'id' | 'maxBytes' | 'endless' | 'oneWay' | 'onNotification' | 'onRequest' | 'onHead' | 'onMark'
+  'id' | 'maxBytes' | 'endless' | 'oneWay' | 'turns' | 'onNotification' | 'onRequest' | 'onHead' | 'onMark'
 >
 
 export function createAnswerReader(head: AnswerHead, request: Request): AnswerReader {
@@ -62,8 +64,9 @@ function readWhole(head: AnswerHead, request: Request, json: boolean): AnswerRea
 function readStream(request: Request): AnswerReader {
   const decoder = new TextDecoder()
   let size = 0
-  let answer: Readonly<Record<string, unknown>> | undefined
+  let answer: object | undefined
   let problem: RondoError | undefined
+  const buffer = request.turns ? createTurnBuffer() : undefined
   const take = (message: unknown): void => {
     if (answer !== undefined || problem !== undefined) return
     if (!isRecord(message)) problem = new RondoError('PEER_ANSWER', 'An event of the stream is not JSON')
@@ -72,20 +75,25 @@ function readStream(request: Request): AnswerReader {
       else if (!request.onRequest)
         problem = new RondoError('PEER_ANSWER', 'The stream has the response to another request')
     } else if (message.id === undefined) request.onNotification?.(message)
+    else if (buffer?.take(message)) return
     else if (request.onRequest) request.onRequest(message)
     else problem = new RondoError('PEER_ANSWER', 'The server sent a request, which this revision forbids')
   }
-  const parser: EventSourceParser = createParser({
-    maxBufferSize: request.maxBytes,
-    onEvent: ({ id, data }) => {
-      if (id !== undefined) request.onMark?.({ id })
-      if (request.onRequest === undefined) return take(parse(data))
-      const message = data === '' ? [] : parse(data)
+  const parser = createEventParser({
+    maxLength: request.maxBytes,
+    onEvent(event) {
+      const turn = buffer?.mark(event)
+      if (turn !== undefined) answer ??= turn
+      if (event.data === undefined) return
+      // A stream that asks in turns is not taken up again.
+      if (event.id !== undefined && !buffer) request.onMark?.({ id: event.id })
+      if (request.onRequest === undefined) return take(parse(event.data))
+      const message = event.data === '' ? [] : parse(event.data)
       for (const one of Array.isArray(message) ? message : [message]) take(one)
     },
     onRetry: (retryMs) => request.onMark?.({ retryMs }),
-    onError: (error) => {
-      if (error.type === 'max-buffer-size-exceeded') problem = tooLong(request)
+    onOverflow() {
+      problem = tooLong(request)
     },
   })
   return {
@@ -93,7 +101,7 @@ function readStream(request: Request): AnswerReader {
       if (answer !== undefined) return
       size += chunk.byteLength
       if (!request.endless && size > request.maxBytes) throw tooLong(request)
-      parser.feed(decoder.decode(chunk, { stream: true }))
+      parser.push(decoder.decode(chunk, { stream: true }))
       if (problem !== undefined) throw problem
     },
     end() {

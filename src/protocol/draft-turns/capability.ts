@@ -6,7 +6,7 @@ import type { ClientCapabilities } from '../wire.ts'
 const MULTI_TURN = 'multi-turn-sse'
 const REQUEST_STATE = 'request-state'
 
-/** The client buffers its answers and POSTs them together. */
+/** Whoever declares it, client or server: answers are buffered and come together. */
 export function takesTurns(capabilities: ClientCapabilities): boolean {
   return declares(capabilities, MULTI_TURN)
 }
@@ -15,6 +15,9 @@ export function takesTurns(capabilities: ClientCapabilities): boolean {
 export function echoesState(capabilities: ClientCapabilities): boolean {
   return declares(capabilities, REQUEST_STATE)
 }
+
+/** What a client that speaks both drafts declares. */
+export const EXPERIMENTAL: Readonly<Record<string, object>> = { [MULTI_TURN]: {}, [REQUEST_STATE]: {} }
 
 function declares({ experimental }: ClientCapabilities, name: string): boolean {
   return isRecord(experimental) && isRecord(experimental[name])

@@ -20,6 +20,9 @@ export function encodeRequest(call: Call): EncodedRequest {
   if (call.kind === 'discover' || call.kind === 'listen' || call.kind === 'task') {
     throw new RondoError('PEER_ERA', `${methodOf(call)} does not exist in ${call.protocolVersion}`)
   }
+  if (call.kind === 'flow' && call.requestState !== undefined) {
+    throw new RondoError('INPUT_PENDING', 'The call waits between two rounds, and this server has none')
+  }
   const { inputResponses: _, requestState: __, ...params } = paramsOf(call)
   return {
     body: encodeMessage(call.id, methodOf(call), withMeta(params, metaOf(call))),
