@@ -32,6 +32,7 @@ function ttlOf({ call, target }: Round, tasks: TaskHost): number {
 
 export async function beginTask(round: Round, tasks: TaskHost, entries: readonly Entry[]): Promise<Reply> {
   const { host, call, target, principal, beginning } = round
+  await host.keys.ready()
   const id = createTaskId()
   const { method, args, protocolVersion, capabilities, clientInfo } = call
   const plan: TaskPlan = {

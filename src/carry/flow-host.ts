@@ -83,6 +83,7 @@ export interface ContinuationEvent extends Finding {
 export interface WarningEvent {
   readonly event: 'warning'
   readonly message: string
+  readonly error?: unknown
 }
 
 export type LogEvent = RoundEvent | StateRefusedEvent | FaultEvent | ContinuationEvent | WarningEvent

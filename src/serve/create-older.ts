@@ -82,7 +82,7 @@ async function answerFlow(
     const cannotAsk = reply.kind === 'error' && reply.error.code === 'PEER_CAPABILITY'
     return cannotAsk ? concludeUnaskable(target, reply.error, unaskable) : reply
   } catch (error) {
-    return toErrorReply(error)
+    return toErrorReply(error, host.log)
   }
 }
 
@@ -104,7 +104,7 @@ async function answerTaskCall(
     if (call.action === 'cancel') return await cancelTask(host, tasks, call, principal)
     return await answerTask(host, tasks, call, principal)
   } catch (error) {
-    return toErrorReply(error)
+    return toErrorReply(error, host.log)
   }
 }
 

@@ -95,7 +95,7 @@ async function answerFlow(
   try {
     return await runRound(host, target, call, principal, line)
   } catch (error) {
-    return toErrorReply(error)
+    return toErrorReply(error, host.log)
   }
 }
 
@@ -108,7 +108,7 @@ async function answerTaskCall(
   try {
     return await answerTask(host, host.tasks, call, principal)
   } catch (error) {
-    return toErrorReply(error)
+    return toErrorReply(error, host.log)
   }
 }
 
