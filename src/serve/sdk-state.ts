@@ -7,8 +7,8 @@ import type { ServerContext } from '@modelcontextprotocol/server'
 
 export type VerifyState = (state: string, ctx: ServerContext) => unknown
 
-/** How all of our tokens begin. */
-const FORM = 'r1.'
+/** How all of our states begin: sealed ones, and handles of stored ones. */
+const OURS = /^[rh]1\./
 
 export class SealedState {
   readonly #token: string
@@ -24,5 +24,5 @@ export class SealedState {
 }
 
 export function besideOurs(verify: VerifyState): VerifyState {
-  return (state, ctx) => (state.startsWith(FORM) ? new SealedState(state) : verify(state, ctx))
+  return (state, ctx) => (OURS.test(state) ? new SealedState(state) : verify(state, ctx))
 }
