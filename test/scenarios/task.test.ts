@@ -1,16 +1,16 @@
 import { createServer, type Server, type ServerOptions } from 'rondo'
 import { createBench } from 'rondo/testing'
-import { afterEach, describe, expect, it } from 'vitest'
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import { createMemoryStore } from '../../src/store/memory/memory-store.ts'
 import type { Store } from '../../src/store/store.ts'
+import { describePostgres, startPostgres, type TestPostgres } from '../support/postgres.ts'
+import { createPostgresDatabase } from '../support/store/postgres-database.ts'
+import { createSqliteDatabase } from '../support/store/sqlite-database.ts'
+import type { Database } from '../support/store/store-harness.ts'
 import { follow, send } from '../support/task-client.ts'
 import { createWorld, type Scenario, scenarios, type World } from './scenario.ts'
 
 const servers: Server[] = []
-
-afterEach(async () => {
-  await Promise.all(servers.splice(0).map((server) => server.close()))
-})
 
 function instance(
   scenario: Scenario,
@@ -54,10 +54,20 @@ async function tokenRun({ target, args, script, declare }: Scenario): Promise<Wo
 
 const tools = scenarios.filter(({ method }) => method === 'tools/call')
 
-describe.each(tools)('task: $name', (scenario) => {
-  it('R10 P20 gives the result and the effect keys of the rounds', async () => {
+/** Every tool of the scenarios as a task, in databases of one kind. */
+function describeTasks(create: () => Promise<Pick<Database, 'open' | 'close'>>): void {
+  let database: Pick<Database, 'open' | 'close'>
+  beforeEach(async () => {
+    database = await create()
+  })
+  afterEach(async () => {
+    await Promise.all(servers.splice(0).map((server) => server.close()))
+    await database.close()
+  })
+
+  it.each(tools)('R10 P20 gives the result and the effect keys of the rounds: $name', async (scenario) => {
     const world = createWorld()
-    const server = instance(scenario, world, createMemoryStore())
+    const server = instance(scenario, world, database.open())
     const created = await send(server, 'tools/call', { name: scenario.target, arguments: scenario.args })
     expect(created.result).toMatchObject({ resultType: 'task', status: 'working' })
     const ended = await follow(server, String(created.result?.taskId), scenario.script)
@@ -67,18 +77,39 @@ describe.each(tools)('task: $name', (scenario) => {
     })
     expect((ended.result as { isError?: boolean }).isError ?? false).toBe(scenario.isError ?? false)
     expect(world.effects).toEqual((await tokenRun(scenario)).effects)
+    expect(world.effects.map(({ name }) => name)).toEqual(scenario.effects)
   })
 
-  it('E9 goes on in another instance after a restart', async () => {
+  it.each(tools)('E2 E9 goes on in another instance after a restart: $name', async (scenario) => {
     const world = createWorld()
-    const store = createMemoryStore()
-    const first = instance(scenario, world, store)
+    const first = instance(scenario, world, database.open())
     const created = await send(first, 'tools/call', { name: scenario.target, arguments: scenario.args })
     await first.close()
-    const second = instance(scenario, world, store)
+    const second = instance(scenario, world, database.open())
     expect(await follow(second, String(created.result?.taskId), scenario.script)).toMatchObject({
       status: 'completed',
       result: { content: [{ text: scenario.text }] },
     })
   })
+}
+
+describe('tasks in memory', () => {
+  describeTasks(async () => {
+    const store = createMemoryStore()
+    return { open: () => store, close: store.close }
+  })
+})
+
+describe('tasks on SQLite', () => {
+  describeTasks(createSqliteDatabase)
+})
+
+describePostgres('tasks on PostgreSQL', () => {
+  let server: TestPostgres
+  beforeAll(async () => {
+    server = await startPostgres({ fsync: false })
+  })
+  afterAll(() => server.stop())
+
+  describeTasks(async () => createPostgresDatabase(server))
 })
