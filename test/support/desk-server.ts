@@ -86,6 +86,12 @@ function declareAsking(server: Server): void {
     const [left, right] = (await Promise.all([ask('left'), ask('right')])) as { value: string }[]
     return `${left?.value} and ${right?.value}`
   })
+  server.tool('two', { description: 'Asks two in turn' }, async (_args, ctx) => {
+    const ask = (key: string) => ctx.ask(key, { message: `The ${key}?`, schema: text('value') })
+    const first = (await ask('first')) as { value: string }
+    const second = (await ask('second')) as { value: string }
+    return `${first.value}, then ${second.value}`
+  })
   server.tool('connect', { description: 'Sends to a page' }, async (_args, ctx) => {
     await ctx.visit('page', { message: 'Connect your account', url: 'https://example.com/connect?x=1' })
     return 'visited'
