@@ -3,7 +3,7 @@
 import { answer, openQuestions, type PendingCall } from '../client/pending.ts'
 import type { InputResponse } from '../protocol/wire.ts'
 import { readAnswerWords, readKeys } from './answer-words.ts'
-import { CALL_OPTIONS, openSession, openStore } from './call-session.ts'
+import { openSession, openStore, RESUME_OPTIONS, targetOf } from './call-session.ts'
 import type { Command, Invocation } from './command.ts'
 import { CommandError, usageError } from './command-error.ts'
 import { sayPending } from './describe-call.ts'
@@ -24,7 +24,7 @@ export const answerCommand: Command = {
     decline: { type: 'boolean', help: 'says no: to the keys named, or to all that is open' },
     cancel: { type: 'boolean', help: 'dismisses: the keys named, or all that is open' },
     hold: { type: 'boolean', help: 'keeps the answers and sends nothing yet' },
-    ...CALL_OPTIONS,
+    ...RESUME_OPTIONS,
   },
   async run(invocation) {
     const [start, ...words] = invocation.words
@@ -38,7 +38,7 @@ export const answerCommand: Command = {
       store.save({ ...call, pending })
       const open = openQuestions(pending).length
       if (open > 0 || invocation.options.flag('hold')) return printOpen(invocation, pending)
-      const session = await openSession(invocation, call.target, call.accepts)
+      const session = await openSession(invocation, targetOf(invocation, call.target), call.accepts)
       try {
         return await session.drive(pending.request, pending)
       } finally {

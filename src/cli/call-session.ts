@@ -14,7 +14,7 @@ import { readJsonObject } from './json-file.ts'
 import type { OptionTable } from './option-table.ts'
 import { createPendingStore, type PendingStore } from './pending-store.ts'
 import { readSealKey, SEAL_OPTIONS } from './seal-key.ts'
-import type { NamedTarget } from './target.ts'
+import { type NamedTarget, readTarget } from './target.ts'
 
 export const JSON_OPTION: OptionTable = {
   json: { type: 'boolean', help: 'prints JSON on stdout, for other programs' },
@@ -40,6 +40,18 @@ export const CALL_OPTIONS: OptionTable = {
   'allow-secrets': { type: 'boolean', help: 'lets forms ask for what looks like a secret' },
   ...SEAL_OPTIONS,
   ...CONNECT_OPTIONS,
+}
+
+/** For commands that go on with a stored call. */
+export const RESUME_OPTIONS: OptionTable = {
+  server: { type: 'string', value: 'SERVER', help: 'where the service is now, if not where the call began' },
+  ...CALL_OPTIONS,
+}
+
+/** Where a stored call goes on. */
+export function targetOf({ io, options }: Invocation, stored: NamedTarget): NamedTarget {
+  const given = options.text('server')
+  return given === undefined ? stored : readTarget(given, io.cwd)
 }
 
 export function openStore({ io, options }: Invocation): PendingStore {

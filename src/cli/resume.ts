@@ -1,6 +1,6 @@
 /** `rondo resume`: goes on with a pending call, asking what is still open. */
 
-import { CALL_OPTIONS, openSession, openStore } from './call-session.ts'
+import { openSession, openStore, RESUME_OPTIONS, targetOf } from './call-session.ts'
 import type { Command } from './command.ts'
 import { usageError } from './command-error.ts'
 
@@ -8,7 +8,7 @@ export const resumeCommand: Command = {
   name: 'resume',
   usage: '<id>',
   summary: 'goes on with a pending call; asks you what is open',
-  options: CALL_OPTIONS,
+  options: RESUME_OPTIONS,
   async run(invocation) {
     const [start, ...others] = invocation.words
     if (start === undefined || others.length > 0) {
@@ -19,7 +19,7 @@ export const resumeCommand: Command = {
     const release = store.claim(id)
     try {
       const { target, accepts, pending } = store.load(id)
-      const session = await openSession(invocation, target, accepts)
+      const session = await openSession(invocation, targetOf(invocation, target), accepts)
       try {
         return await session.drive(pending.request, pending)
       } finally {

@@ -39,7 +39,8 @@ export function takeTarget(
   return { target: readTarget(text, cwd), words: others }
 }
 
-function readTarget(text: string, cwd: string): NamedTarget {
+/** The target in one word. */
+export function readTarget(text: string, cwd: string): NamedTarget {
   if (/^https?:\/\//i.test(text)) {
     if (!URL.canParse(text)) throw usageError(`This is not a URL: ${text}`)
     if (new URL(text).username !== '') throw usageError('Give credentials by --header, not in the URL')
