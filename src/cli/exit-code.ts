@@ -17,7 +17,7 @@ export const EXITS = {
   },
   stored: { code: 8, meaning: 'there is no such pending call, or it is in use, or it cannot be read' },
   fault: { code: 70, meaning: 'a fault of this program' },
-  interrupted: { code: 130, meaning: 'interrupted by Ctrl-C; a question was answered with cancel' },
+  interrupted: { code: 130, meaning: 'interrupted by Ctrl-C; at a question it means cancel' },
 } as const
 
 export type Exit = keyof typeof EXITS

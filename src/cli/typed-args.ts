@@ -85,6 +85,7 @@ function isList(schema: JsonSchema, root: JsonSchema): boolean {
 }
 
 function convert(name: string, text: string, schema: JsonSchema, root: JsonSchema): unknown {
+  if (Array.isArray(schema.enum) && schema.enum.includes(text)) return text
   const types = typesOf(schema, root)
   for (const type of types) {
     const value = tryConvert(type, name, text, schema, root)
@@ -97,6 +98,13 @@ function convert(name: string, text: string, schema: JsonSchema, root: JsonSchem
   throw usageError(`${name} must be ${types.join(' or ')}, not "${text}"`)
 }
 
+const YES_NO: ReadonlyMap<string, boolean> = new Map([
+  ['true', true],
+  ['yes', true],
+  ['false', false],
+  ['no', false],
+])
+
 function tryConvert(type: string, name: string, text: string, schema: JsonSchema, root: JsonSchema): unknown {
   switch (type) {
     case 'string':
@@ -107,9 +115,7 @@ function tryConvert(type: string, name: string, text: string, schema: JsonSchema
       return Number.isFinite(value) && (type === 'number' || Number.isSafeInteger(value)) ? value : undefined
     }
     case 'boolean':
-      return ({ true: true, yes: true, false: false, no: false } as Record<string, boolean>)[
-        text.toLowerCase()
-      ]
+      return YES_NO.get(text.toLowerCase())
     case 'null':
       return text === 'null' ? null : undefined
     case 'array': {

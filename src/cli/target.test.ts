@@ -1,0 +1,51 @@
+import { describe, expect, it } from 'vitest'
+import { parseTarget, sayTarget, takeTarget } from './target.ts'
+
+const cwd = process.cwd()
+
+describe('what names a server', () => {
+  it.each([
+    ['http://127.0.0.1:1/mcp', { kind: 'url', url: 'http://127.0.0.1:1/mcp' }],
+    ['HTTPS://example.org', { kind: 'url', url: 'HTTPS://example.org' }],
+    ['src/cli/target.ts', { kind: 'file', path: `${cwd}/src/cli/target.ts` }],
+    ['node server.js', { kind: 'command', command: 'node', args: ['server.js'], cwd }],
+    ['my-server', { kind: 'command', command: 'my-server', args: [], cwd }],
+  ])('%s', (word, target) => {
+    expect(takeTarget([word, 'rest'], undefined, cwd)).toEqual({ target, words: ['rest'] })
+  })
+
+  it('is everything after "--"', () => {
+    const taken = takeTarget(['tool', 'a=1'], ['npx', 'x', '--json'], cwd)
+    expect(taken.target).toEqual({ kind: 'command', command: 'npx', args: ['x', '--json'], cwd })
+    expect(taken.words).toEqual(['tool', 'a=1'])
+  })
+
+  it.each([
+    [[], undefined, /Name a server/],
+    [['x'], [], /No command/],
+    [['http://'], undefined, /not a URL/],
+    [['http://ada:pw@example.org/'], undefined, /--header/],
+    [['ftp://example.org'], undefined, /not by ftp/],
+    [['./nowhere.ts'], undefined, /no file/],
+    [[''], undefined, /empty/],
+  ])('%j %j is refused', (words, rest, sentence) => {
+    expect(() => takeTarget(words, rest, cwd)).toThrow(sentence)
+  })
+
+  it('is stored and read back', () => {
+    for (const words of [['http://127.0.0.1:1/mcp'], ['src/cli.ts'], ['node "a b"']]) {
+      const { target } = takeTarget(words, undefined, cwd)
+      expect(parseTarget(JSON.parse(JSON.stringify(target)))).toEqual(target)
+      expect(sayTarget(target)).not.toBe('')
+    }
+    for (const value of [
+      undefined,
+      5,
+      {},
+      { kind: 'url' },
+      { kind: 'command', command: 'x', args: [1], cwd },
+    ]) {
+      expect(parseTarget(value)).toBeUndefined()
+    }
+  })
+})
