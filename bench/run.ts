@@ -12,6 +12,7 @@ import { printTable } from './print-table.ts'
 const BENCHES: Readonly<Record<string, () => Promise<{ run: RunBench }>>> = {
   core: () => import('./core.ts'),
   import: () => import('./import.ts'),
+  parked: () => import('./parked.ts'),
   sdk: () => import('./sdk.ts'),
 }
 

@@ -7,11 +7,18 @@ import type { StartServer } from './start.ts'
 
 export type ChildMessage =
   | { readonly kind: 'listening'; readonly url: string }
-  | { readonly kind: 'usage'; readonly cpuMicros: number; readonly rssBytes: number }
+  | {
+      readonly kind: 'usage'
+      readonly cpuMicros: number
+      readonly rssBytes: number
+      /** Objects and buffers; only what is in use, where the process can collect its garbage. */
+      readonly heapBytes: number
+    }
 
 const SERVERS: Readonly<Record<string, () => Promise<{ start: StartServer }>>> = {
   rondo: () => import('./rondo.ts'),
   official: () => import('./official.ts'),
+  'official-session': () => import('./official-session.ts'),
   bare: () => import('./bare.ts'),
 }
 
@@ -26,8 +33,10 @@ const { start } = await load()
 const { url } = await start(Number(tools))
 
 process.on('message', () => {
+  globalThis.gc?.()
   const { user, system } = process.cpuUsage()
-  tell({ kind: 'usage', cpuMicros: user + system, rssBytes: process.memoryUsage.rss() })
+  const { heapUsed, external, rss } = process.memoryUsage()
+  tell({ kind: 'usage', cpuMicros: user + system, rssBytes: rss, heapBytes: heapUsed + external })
 })
 process.on('disconnect', () => process.exit(0))
 tell({ kind: 'listening', url: url.href })

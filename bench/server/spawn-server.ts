@@ -6,14 +6,18 @@ import { fileURLToPath } from 'node:url'
 import type { ChildMessage } from './child.ts'
 
 export type ServerName = 'rondo' | 'official' | 'bare'
+/** One that needs a session for each client. */
+export type SessionServerName = 'official-session'
 
 export interface Usage {
   readonly cpuMicros: number
   readonly rssBytes: number
+  /** Objects and buffers; only what is in use, where the process can collect its garbage. */
+  readonly heapBytes: number
 }
 
-export interface ServerProcess {
-  readonly name: ServerName
+export interface ServerProcess<Name = ServerName> {
+  readonly name: Name
   readonly url: URL
   usage(): Promise<Usage>
   stop(): Promise<void>
@@ -30,11 +34,11 @@ export function pinLoad(): boolean {
   return hasTaskset && spawnSync('taskset', ['-a', '-cp', LOAD_CORE, String(process.pid)]).status === 0
 }
 
-export async function spawnServer(
-  name: ServerName,
+export async function spawnServer<Name extends ServerName | SessionServerName>(
+  name: Name,
   tools: number,
   execArgv: readonly string[] = [],
-): Promise<ServerProcess> {
+): Promise<ServerProcess<Name>> {
   const command = [process.execPath, ...execArgv, CHILD, name, String(tools)]
   const [file = '', ...args] = hasTaskset ? ['taskset', '-c', SERVER_CORE, ...command] : command
   const child = spawn(file, args, { stdio: ['ignore', 'inherit', 'inherit', 'ipc'] })
@@ -45,8 +49,8 @@ export async function spawnServer(
     async usage() {
       const answer = messageOf(child, 'usage')
       child.send('usage')
-      const { cpuMicros, rssBytes } = await answer
-      return { cpuMicros, rssBytes }
+      const { cpuMicros, rssBytes, heapBytes } = await answer
+      return { cpuMicros, rssBytes, heapBytes }
     },
     stop() {
       return new Promise((resolve) => {
