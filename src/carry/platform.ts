@@ -2,8 +2,9 @@
  * The world outside replay, on Node and on runtimes that have its crypto: clock, ids, digests, idle moments.
  */
 
-import { createHmac, randomBytes } from 'node:crypto'
+import { createHmac } from 'node:crypto'
 import { digest } from '../lib/digest.ts'
+import { drawBytes } from '../lib/draw-bytes.ts'
 import { idle } from '../lib/idle.ts'
 import type { FlowPlatform } from './flow-host.ts'
 
@@ -23,5 +24,5 @@ export function createPlatform({ now = Date.now, randomId = drawId }: PlatformOp
 }
 
 function drawId(): string {
-  return randomBytes(16).toString('base64url')
+  return Buffer.from(drawBytes(16).buffer).toString('base64url')
 }

@@ -15,7 +15,8 @@
  * What the data means, and who may use it when, is `state.ts`.
  */
 
-import { createCipheriv, createDecipheriv, hash, hkdfSync, randomBytes, timingSafeEqual } from 'node:crypto'
+import { createCipheriv, createDecipheriv, hash, hkdfSync, timingSafeEqual } from 'node:crypto'
+import { drawBytes } from '../lib/draw-bytes.ts'
 import type { KeyRing, RingKey } from './key-ring.ts'
 import { isPaddedSize, pad, paddedSize, unpad } from './padding.ts'
 
@@ -51,7 +52,7 @@ export function sealEnvelope(
   ring: KeyRing,
   audience: string,
   plaintext: Uint8Array | string,
-  random: Random = randomBytes,
+  random: Random = drawBytes,
 ): { readonly token: string; readonly keyId: string } {
   const key = ring.mint
   const padded = pad(typeof plaintext === 'string' ? Buffer.from(plaintext) : plaintext)
