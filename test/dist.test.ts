@@ -92,6 +92,13 @@ describe('the packed package', () => {
     expect(status).toBe(0)
   })
 
+  it('has a command that runs', () => {
+    const { bin: commands } = JSON.parse(readFileSync('package.json', 'utf8')) as { bin: { rondo: string } }
+    const { status, output } = run(process.execPath, [`node_modules/rondo/${commands.rondo}`, 'help'])
+    expect(output).toContain('Usage: rondo <command>')
+    expect(status).toBe(0)
+  })
+
   it('cannot be imported past its exports', () => {
     const { status, output } = run(process.execPath, [
       '--input-type=module',

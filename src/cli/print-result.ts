@@ -12,7 +12,7 @@ export function printResult(io: Io, request: FlowRequest, result: FlowResult): E
       return printTool(io, result as CallToolResult)
     case 'prompts/get':
       for (const { role, content } of (result as GetPromptResult).messages) {
-        print(io, `${role}: ${foreign(io, sayBlock(content))}`)
+        print(io, foreign(io, `${role}: ${sayBlock(content)}`))
       }
       return 'done'
     case 'resources/read':

@@ -3,11 +3,14 @@
 import { writeFileSync } from 'node:fs'
 import { join, resolve } from 'node:path'
 import { generateKey } from 'rondo'
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest'
 import { EXITS } from '../../src/cli/exit-code.ts'
 import type { Listening } from '../../src/index.ts'
 import { createDeskServer } from '../support/desk-server.ts'
 import { type CliHome, createCliHome } from '../support/run-cli.ts'
+
+// Many processes, on a machine that may have much to do.
+vi.setConfig({ testTimeout: 60_000 })
 
 const keys = generateKey()
 const server = createDeskServer(keys)
@@ -153,6 +156,24 @@ describe('ends', () => {
     expect(await home.run(['call', url, 'login', '--allow-secrets'])).toMatchObject({
       code: EXITS.pending.code,
     })
+  })
+})
+
+describe('what a server may ask besides forms and links', () => {
+  it('roots, told without asking where folders are given', async () => {
+    const ran = await home.run(['call', url, 'where', '--root', 'src', '--root', 'docs'])
+    expect(ran).toMatchObject({ code: 0, stdout: 'src, docs\n' })
+    expect((await home.run(['call', url, 'where'])).code).toBe(EXITS.server.code)
+  })
+
+  it('a model, where that is allowed; the reply is given as a whole', async () => {
+    expect((await home.run(['call', url, 'think'])).code).toBe(EXITS.server.code)
+    const { value } = await home.json(['call', url, 'think', '--sampling'])
+    const reply = { role: 'assistant', content: { type: 'text', text: 'tea' }, model: 'me' }
+    const declined = await home.run(['answer', String(value.id), '--decline'])
+    expect(declined).toMatchObject({ code: EXITS.answers.code, stdout: '' })
+    const ran = await home.run(['answer', String(value.id), `idea:=${JSON.stringify(reply)}`])
+    expect(ran).toMatchObject({ code: 0, stdout: '{"type":"text","text":"tea"}\n' })
   })
 })
 

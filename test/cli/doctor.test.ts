@@ -1,12 +1,17 @@
 /** The doctor on servers whose faults are known, and on one that has none. Needs the build. */
 
+import { createServer as createHttpServer } from 'node:http'
+import type { AddressInfo } from 'node:net'
 import { generateKey } from 'rondo'
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest'
 import type { Listening } from '../../src/index.ts'
 import { createServer } from '../../src/index.ts'
 import { createDeskServer } from '../support/desk-server.ts'
 import { type CliHome, createCliHome } from '../support/run-cli.ts'
 import { startWeakServer, type WeakServer } from '../support/weak-server.ts'
+
+// Many processes, on a machine that may have much to do.
+vi.setConfig({ testTimeout: 60_000 })
 
 let home: CliHome
 const closing: (() => unknown)[] = []
@@ -85,6 +90,21 @@ describe('a server that signs with the official codec and binds nothing', () => 
     const plain = await weak({ state: 'plain' })
     const long = await examine(plain.url, 'amount=5', ...ATTACK, '--wait', '0.2')
     expect(long.found.find(({ id }) => id === 'state-expiry')).toMatchObject({ verdict: 'warn' })
+  })
+})
+
+describe('an endpoint of an older era, or of none', () => {
+  it('is reported as such, and the rest is left out', async () => {
+    const http = createHttpServer((_req, res) => res.writeHead(404).end())
+    await new Promise<void>((resolve) => {
+      http.listen(0, '127.0.0.1', resolve)
+    })
+    closing.push(() => http.close())
+    const { port } = http.address() as AddressInfo
+    const { code, faults, found } = await examine(`http://127.0.0.1:${port}/mcp`)
+    expect(faults).toEqual(['fail era'])
+    expect(found).toHaveLength(1)
+    expect(code).toBe(1)
   })
 })
 

@@ -3,10 +3,13 @@
 import { readFileSync, statSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { generateKey } from 'rondo'
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest'
 import type { Listening } from '../../src/index.ts'
 import { createDeskServer } from '../support/desk-server.ts'
 import { type CliHome, createCliHome } from '../support/run-cli.ts'
+
+// Many processes, on a machine that may have much to do.
+vi.setConfig({ testTimeout: 60_000 })
 
 let home: CliHome
 

@@ -6,8 +6,11 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join, resolve } from 'node:path'
 import { pathToFileURL } from 'node:url'
-import { afterEach, beforeEach, describe, expect, it } from 'vitest'
+import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
 import { CLI, type CliHome, createCliHome } from '../support/run-cli.ts'
+
+// Many processes, on a machine that may have much to do.
+vi.setConfig({ testTimeout: 60_000 })
 
 let home: CliHome
 let folder: string
@@ -67,7 +70,7 @@ function play(...options: string[]): Playing {
   return {
     child,
     async hear(words) {
-      const until = Date.now() + 10_000
+      const until = Date.now() + 20_000
       for (;;) {
         const found = words.exec(said.slice(heard))
         if (found !== null) {

@@ -1,11 +1,14 @@
 /** The command at a terminal, a real one: forms filled in key by key. Needs the build. */
 
 import { generateKey } from 'rondo'
-import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
+import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from 'vitest'
 import type { Listening } from '../../src/index.ts'
 import { createDeskServer } from '../support/desk-server.ts'
 import { type CliHome, createCliHome } from '../support/run-cli.ts'
 import { KEY, openTerminal, type TerminalSession } from '../support/terminal-session.ts'
+
+// Many processes, on a machine that may have much to do.
+vi.setConfig({ testTimeout: 60_000 })
 
 const { enter, down, ctrlC, ctrlD, space } = KEY
 const server = createDeskServer(generateKey())

@@ -107,6 +107,15 @@ function declareAsking(server: Server): void {
     await new Promise((resolve) => ctx.signal.addEventListener('abort', resolve))
     return 'too late'
   })
+  server.tool('where', { description: 'Asks for roots' }, async (_args, ctx) => {
+    const roots = await ctx.roots()
+    return roots.map(({ name }) => name).join(', ')
+  })
+  server.tool('think', { description: 'Asks a model' }, async (_args, ctx) => {
+    const content = { type: 'text', text: 'An idea?' }
+    const reply = await ctx.sample('idea', { messages: [{ role: 'user', content }], maxTokens: 10 })
+    return JSON.stringify(reply.content)
+  })
   server.tool('login', { description: 'Asks for what it must not' }, async (_args, ctx) => {
     const question = { message: 'Log in', schema: text('password'), allowSecretLike: 'a test' }
     return JSON.stringify(await ctx.ask('login', question))
