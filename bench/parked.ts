@@ -33,7 +33,7 @@ const CASES: readonly Case[] = [
   { label: 'official 2.4, pushed', server: 'official-session', park: pushed },
 ]
 const AT_ONCE = 20
-const WARM_UP = 50
+const WARM_UP = 400
 
 const agent = new Agent({ keepAlive: true, maxSockets: AT_ONCE })
 
@@ -61,13 +61,15 @@ export const run: RunBench = async ({ quick, progress }) => {
 async function measure({ label, server, park }: Case, count: number): Promise<Figures> {
   const child = await spawnServer(server, 1, ['--expose-gc'])
   try {
+    const warm: ClientRequest[] = []
     const held: ClientRequest[] = []
-    await parkAll(child, park, WARM_UP, held)
+    await parkAll(child, park, WARM_UP, warm)
     const before = await child.usage()
     await parkAll(child, park, count, held)
     const parked = await child.usage()
-    for (const open of held.splice(0)) open.destroy()
+    for (const open of held) open.destroy()
     const left = await settled(child)
+    for (const open of warm) open.destroy()
     return {
       label,
       parkedBytes: (parked.heapBytes - before.heapBytes) / count,
