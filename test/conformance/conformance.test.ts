@@ -26,8 +26,8 @@ beforeAll(async () => {
   counts = robin.counts
 })
 
-async function problems(url: string, scenario: string): Promise<readonly string[]> {
-  return (await runScenario({ kind: 'server', url }, scenario)).problems
+async function problems(url: string, scenario: string, revision?: string): Promise<readonly string[]> {
+  return (await runScenario({ kind: 'server', url }, scenario, { revision })).problems
 }
 
 describe('the official suite', () => {
@@ -55,5 +55,15 @@ describe('the official suite', () => {
     expect(await problems(together, scenario)).toEqual([])
     expect(counts.reduce((sum, count) => sum + count, 0)).toBeGreaterThan(before)
     expect(Math.min(...counts)).toBeGreaterThan(0)
+  })
+
+  it.each([
+    'server-initialize',
+    'tools-call-elicitation',
+    'tools-call-sampling',
+    'server-sse-polling',
+    'server-session-lifecycle',
+  ])('F1 passes %s at 2025-11-25, on the same endpoint', async (scenario) => {
+    expect(await problems(alone, scenario, '2025-11-25')).toEqual([])
   })
 })
