@@ -1,10 +1,14 @@
-/** The short form of `npm run conformance`: the rounds, on one instance and on two behind a round robin. */
+/**
+ * The short form of `npm run conformance`: the rounds, on one instance and on two behind a round robin, and tasks on two
+ * instances that share a SQLite file.
+ */
 
 import { randomBytes } from 'node:crypto'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { startRoundRobin } from '../support/round-robin.ts'
 import { startFixture } from './fixture-process.ts'
 import { runScenario } from './run-scenario.ts'
+import { openSharedStore } from './shared-store.ts'
 
 const closers: (() => Promise<void>)[] = []
 afterAll(async () => {
@@ -15,7 +19,9 @@ let together = ''
 let counts: readonly number[] = []
 
 beforeAll(async () => {
-  const env = { RONDO_KEYS: `test:${randomBytes(32).toString('base64url')}` }
+  const store = await openSharedStore('sqlite')
+  closers.push(store.close)
+  const env = { ...store.env, RONDO_KEYS: `test:${randomBytes(32).toString('base64url')}` }
   const fixtures = await Promise.all([startFixture(env), startFixture(env)])
   for (const fixture of fixtures) closers.push(fixture.stop)
   const [first] = fixtures
@@ -43,6 +49,14 @@ describe('the official suite', () => {
     ['B16', 'input-required-result-missing-input-response'],
   ])('%s passes %s', async (_id, scenario) => {
     expect(await problems(alone, scenario)).toEqual([])
+  })
+
+  it.each([
+    ['E3', 'tasks-mrtr-input'],
+    ['E5', 'tasks-request-headers'],
+    ['D9', 'tasks-mrtr-composition'],
+  ])('%s passes %s with each request on another instance', async (_id, scenario) => {
+    expect(await problems(together, scenario)).toEqual([])
   })
 
   it.each([

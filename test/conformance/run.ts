@@ -1,8 +1,9 @@
 /**
  * `npm run conformance`: the official suite against the fixture server, or against our client.
  *
- * One process per scenario, warnings count as failures. The scenarios of the tasks extension are run and shown as "not
- * yet"; one of them that passes makes the run fail, so that the list is kept short.
+ * One process per scenario, warnings count as failures. What is known not to pass is shown as "not yet"; one of them that
+ * passes makes the run fail, so that the list is kept short. Two instances follow each other's tasks only on a store that
+ * they share.
  */
 
 import { randomBytes } from 'node:crypto'
@@ -19,12 +20,14 @@ import {
   readServerScenarios,
   TWO_INSTANCE_WARNINGS,
 } from './scenario.ts'
+import { openSharedStore, STORES } from './shared-store.ts'
 
 const HELP = `Usage: npm run conformance -- [options]
 
   --requirements R  the scenarios of revision R: 2026-07-28 (unless given) or 2025-11-25
   --scenario NAME   only this scenario; may be repeated
   --two-instances   through a round robin over two processes that share a key
+  --store KIND      the instances share a database: sqlite or postgres
   --client          the scenarios for clients, against test/conformance/client.ts
   --url URL         a server that runs already, instead of the fixture
   --list            the names of the scenarios
@@ -32,6 +35,8 @@ const HELP = `Usage: npm run conformance -- [options]
   --help            this text`
 
 const CLIENT_COMMAND = 'node --import tsx test/conformance/client.ts'
+
+type Env = Readonly<Record<string, string>>
 
 interface Stage {
   readonly target: Target
@@ -43,13 +48,13 @@ async function stopAll(fixtures: readonly Fixture[]): Promise<void> {
   await Promise.all(fixtures.map((fixture) => fixture.stop()))
 }
 
-async function stageOne(): Promise<Stage> {
-  const fixture = await startFixture()
+async function stageOne(env: Env): Promise<Stage> {
+  const fixture = await startFixture(env)
   return { target: { kind: 'server', url: fixture.url.href }, stop: fixture.stop }
 }
 
-async function stageTwo(): Promise<Stage> {
-  const env = { RONDO_KEYS: `k1:${randomBytes(32).toString('base64url')}` }
+async function stageTwo(shared: Env): Promise<Stage> {
+  const env = { ...shared, RONDO_KEYS: `k1:${randomBytes(32).toString('base64url')}` }
   const fixtures = [await startFixture(env), await startFixture(env)]
   try {
     const robin = await startRoundRobin(fixtures.map((fixture) => fixture.url))
@@ -117,6 +122,7 @@ function readOptions() {
       requirements: { type: 'string', default: REVISION },
       scenario: { type: 'string', multiple: true },
       'two-instances': { type: 'boolean', default: false },
+      store: { type: 'string' },
       client: { type: 'boolean', default: false },
       url: { type: 'string' },
       list: { type: 'boolean', default: false },
@@ -129,17 +135,29 @@ function readOptions() {
 
 type Options = ReturnType<typeof readOptions>
 
-function stageFor(options: Options): Stage | Promise<Stage> {
+async function stageFor(options: Options): Promise<Stage> {
   if (options.client) return stageClient()
   if (options.url) return stageUrl(new URL(options.url))
-  return options['two-instances'] ? stageTwo() : stageOne()
+  const store = await openSharedStore(options.store)
+  try {
+    const stage = await (options['two-instances'] ? stageTwo(store.env) : stageOne(store.env))
+    const stop = async () => {
+      await stage.stop()
+      await store.close()
+    }
+    return { ...stage, stop }
+  } catch (error) {
+    await store.close()
+    throw error
+  }
 }
 
 async function run(options: Options, scenarios: readonly string[]): Promise<number> {
   const stage = await stageFor(options)
   try {
     const { totals, checks } = await runAll(stage, scenarios, options)
-    const parts = [...totals].map(([state, count]) => `${count} ${state}`)
+    const counts = new Map<Standing, number>([['passed', 0], ['failed', 0], ['skipped', 0], ...totals])
+    const parts = [...counts].map(([state, count]) => `${count} ${state}`)
     console.log(
       `\n${options.requirements}: ${parts.join(', ')}; ${checks} checks succeeded, warnings count as failures`,
     )
@@ -155,6 +173,10 @@ async function main(): Promise<number> {
   const options = readOptions()
   if (!REVISIONS.includes(options.requirements)) {
     console.error(`unknown revision: ${options.requirements} (there are ${REVISIONS.join(', ')})`)
+    return 2
+  }
+  if (options.store !== undefined && !STORES.includes(options.store)) {
+    console.error(`unknown store: ${options.store} (there are ${STORES.join(', ')})`)
     return 2
   }
   const all = options.client
