@@ -1,0 +1,72 @@
+/**
+ * Tasks on PostgreSQL while workers are killed and frozen and the database itself crashes (F3). The long form runs with
+ * `npm run test:chaos`, a short one with every `npm test`.
+ */
+
+import { afterAll, afterEach, beforeAll, beforeEach, expect, it } from 'vitest'
+import { describePostgres, startPostgres, type TestPostgres } from '../support/postgres.ts'
+import { seededRandom, testSeed } from '../support/seeded-random.ts'
+import { createPostgresDatabase } from '../support/store/postgres-database.ts'
+import type { Database } from '../support/store/store-harness.ts'
+import { type ChaosOptions, runChaos } from '../support/store/task-chaos.ts'
+
+const LONG = process.env.RONDO_LONG !== undefined
+
+describePostgres('tasks on PostgreSQL', () => {
+  let server: TestPostgres
+  let database: Database
+  beforeAll(async () => {
+    server = await startPostgres()
+  })
+  afterAll(() => server.stop())
+  beforeEach(() => {
+    database = createPostgresDatabase(server, { retryMs: 30_000 })
+  })
+  afterEach(() => database.close())
+
+  const run = (changes: Partial<ChaosOptions>) => {
+    const seed = testSeed()
+    console.log(`RONDO_SEED=${seed}`)
+    return runChaos({
+      database,
+      random: seededRandom(seed),
+      tasks: 60,
+      workers: 2,
+      kills: 1,
+      freezes: 1,
+      crashes: 1,
+      crashDatabase: async () => {
+        await server.crash()
+        await server.start()
+      },
+      leaseMs: 1_000,
+      stepMs: 5,
+      fenced: true,
+      ...changes,
+    })
+  }
+
+  it('E9 P16 F3 loses nothing, finishes nothing twice and applies no effect twice, whatever crashes', async () => {
+    const report = await run(LONG ? { tasks: 600, kills: 10, freezes: 8, crashes: 5 } : {})
+    console.log(report)
+    expect(report.lost).toEqual([])
+    expect(report).toMatchObject({ wrong: 0, finishedTwice: 0, lateEntries: 0 })
+    expect(report.effects).toBe(report.created * 3)
+    expect(report.entries).toBe(report.created * 3)
+    expect(report.attempts).toBeGreaterThanOrEqual(report.effects)
+    expect(report.crashes).toBe(LONG ? 5 : 1)
+  })
+
+  it('P16 shows the fault when the fence is taken out', async () => {
+    const report = await run({
+      tasks: LONG ? 300 : 60,
+      kills: 0,
+      freezes: LONG ? 6 : 2,
+      crashes: 0,
+      stepMs: 30,
+      fenced: false,
+    })
+    console.log(report)
+    expect(report.finishedTwice + report.lateEntries + report.lost.length).toBeGreaterThan(0)
+  })
+})

@@ -1,0 +1,63 @@
+/**
+ * Tasks on SQLite while their workers are killed (F11: also in the middle of a commit). The long form runs with
+ * `npm run test:chaos`, a short one with every `npm test`.
+ */
+
+import { afterEach, beforeEach, expect, it } from 'vitest'
+import { openSqlite } from '../../src/store/sqlite/sqlite-driver.ts'
+import { seededRandom, testSeed } from '../support/seeded-random.ts'
+import { createSqliteDatabase } from '../support/store/sqlite-database.ts'
+import { type ChaosOptions, runChaos } from '../support/store/task-chaos.ts'
+
+const LONG = process.env.RONDO_LONG !== undefined
+
+let database: Awaited<ReturnType<typeof createSqliteDatabase>>
+beforeEach(async () => {
+  database = await createSqliteDatabase()
+})
+afterEach(() => database.close())
+
+const run = (changes: Partial<ChaosOptions>) => {
+  const seed = testSeed()
+  console.log(`RONDO_SEED=${seed}`)
+  return runChaos({
+    database,
+    random: seededRandom(seed),
+    tasks: 200,
+    workers: 2,
+    kills: 3,
+    freezes: 0,
+    crashes: 0,
+    leaseMs: 1_000,
+    stepMs: 1,
+    fenced: true,
+    ...changes,
+  })
+}
+
+it('E9 P16 loses nothing, finishes nothing twice and applies no effect twice, whoever is killed', async () => {
+  const report = await run(LONG ? { tasks: 5_400, kills: 20 } : {})
+  console.log(report)
+  expect(report.lost).toEqual([])
+  expect(report).toMatchObject({ wrong: 0, finishedTwice: 0, lateEntries: 0 })
+  expect(report.effects).toBe(report.created * 3)
+  expect(report.entries).toBe(report.created * 3)
+  // It was worth the trouble: something had to be done twice, under its old key.
+  expect(report.attempts).toBeGreaterThanOrEqual(report.effects)
+  expect(report.kills).toBe(LONG ? 20 : 3)
+  const connection = openSqlite(database.file)
+  expect(connection.prepare('PRAGMA integrity_check').get()?.integrity_check).toBe('ok')
+  connection.close()
+})
+
+it('P16 shows the fault when the fence is taken out', async () => {
+  const report = await run({
+    tasks: LONG ? 300 : 60,
+    kills: 0,
+    freezes: LONG ? 6 : 2,
+    stepMs: 30,
+    fenced: false,
+  })
+  console.log(report)
+  expect(report.finishedTwice + report.lateEntries + report.lost.length).toBeGreaterThan(0)
+})
