@@ -11,6 +11,7 @@ import type { Database } from '../support/store/store-harness.ts'
 import { type ChaosOptions, runChaos } from '../support/store/task-chaos.ts'
 
 const LONG = process.env.RONDO_LONG !== undefined
+const TIMEOUT = LONG ? 1_800_000 : 90_000
 
 describePostgres('tasks on PostgreSQL', () => {
   let server: TestPostgres
@@ -46,7 +47,9 @@ describePostgres('tasks on PostgreSQL', () => {
     })
   }
 
-  it('E9 P16 F3 loses nothing, finishes nothing twice and applies no effect twice, whatever crashes', async () => {
+  it('E9 P16 F3 loses nothing, finishes nothing twice and applies no effect twice, whatever crashes', {
+    timeout: TIMEOUT,
+  }, async () => {
     const report = await run(LONG ? { tasks: 600, kills: 10, freezes: 8, crashes: 5 } : {})
     console.log(report)
     expect(report.lost).toEqual([])
@@ -57,7 +60,7 @@ describePostgres('tasks on PostgreSQL', () => {
     expect(report.crashes).toBe(LONG ? 5 : 1)
   })
 
-  it('P16 shows the fault when the fence is taken out', async () => {
+  it('P16 shows the fault when the fence is taken out', { timeout: TIMEOUT }, async () => {
     const report = await run({
       tasks: LONG ? 300 : 60,
       kills: 0,

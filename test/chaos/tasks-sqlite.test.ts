@@ -10,6 +10,7 @@ import { createSqliteDatabase } from '../support/store/sqlite-database.ts'
 import { type ChaosOptions, runChaos } from '../support/store/task-chaos.ts'
 
 const LONG = process.env.RONDO_LONG !== undefined
+const TIMEOUT = LONG ? 1_800_000 : 90_000
 
 let database: Awaited<ReturnType<typeof createSqliteDatabase>>
 beforeEach(async () => {
@@ -35,7 +36,9 @@ const run = (changes: Partial<ChaosOptions>) => {
   })
 }
 
-it('E9 P16 loses nothing, finishes nothing twice and applies no effect twice, whoever is killed', async () => {
+it('E9 P16 loses nothing, finishes nothing twice and applies no effect twice, whoever is killed', {
+  timeout: TIMEOUT,
+}, async () => {
   const report = await run(LONG ? { tasks: 5_400, kills: 20 } : {})
   console.log(report)
   expect(report.lost).toEqual([])
@@ -50,7 +53,7 @@ it('E9 P16 loses nothing, finishes nothing twice and applies no effect twice, wh
   connection.close()
 })
 
-it('P16 shows the fault when the fence is taken out', async () => {
+it('P16 shows the fault when the fence is taken out', { timeout: TIMEOUT }, async () => {
   const report = await run({
     tasks: LONG ? 300 : 60,
     kills: 0,

@@ -21,13 +21,12 @@ afterEach(async () => {
   await database.close()
 })
 
-function counted(text: string) {
-  const statement = connection.prepare(text)
-  const run = (...values: Parameters<typeof statement.run>) => {
-    if (text === 'COMMIT') commits++
-    return statement.run(...values)
+function counted(): SqliteConnection {
+  const exec = (sql: string) => {
+    if (sql === 'COMMIT') commits++
+    connection.exec(sql)
   }
-  return { ...statement, run }
+  return { ...connection, exec }
 }
 
 const put = (id: string) => {
@@ -91,6 +90,18 @@ describe('a file that another process holds', () => {
     letGo()
     expect(await write).toBe(1)
     expect(await read).toBeLessThanOrEqual(1)
+  })
+
+  it('is not held by us afterwards: a look that was refused keeps no lock', async () => {
+    queue = createCommitQueue(counted, 50)
+    const [refused, other] = ['id', 'sealed'].map((column) =>
+      connection.prepare(`SELECT ${column} FROM blob`),
+    )
+    const letGo = hold()
+    await expect(queue.read(() => refused?.all())).rejects.toMatchObject({ code: 'STORE_UNAVAILABLE' })
+    letGo()
+    expect(await queue.read(() => other?.all())).toEqual([])
+    hold()()
   })
 
   it('F11 is given up after the time allowed, and used again when it is free', async () => {

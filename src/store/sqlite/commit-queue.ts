@@ -8,7 +8,7 @@
  */
 
 import { RondoError } from '../../errors.ts'
-import { isBusy, type SqliteStatement, toStoreError } from './sqlite-driver.ts'
+import { isBusy, type SqliteConnection, toStoreError } from './sqlite-driver.ts'
 
 interface Write {
   readonly op: () => unknown
@@ -20,7 +20,7 @@ interface Write {
 export interface CommitQueue {
   /** Runs `op` in a transaction. */
   write<T>(op: () => T): Promise<T>
-  /** Runs `op` outside of transactions; it must be one statement. */
+  /** Runs `op`, which only looks. */
   read<T>(op: () => T): Promise<T>
   /** Resolves when nothing waits any more. */
   idle(): Promise<void>
@@ -29,30 +29,22 @@ export interface CommitQueue {
 /** One transaction holds up the event loop: it must stay short. */
 const MAX_BATCH = 256
 
-export function createCommitQueue(sql: (text: string) => SqliteStatement, busyMs: number): CommitQueue {
-  const begin = sql('BEGIN IMMEDIATE')
-  const commit = sql('COMMIT')
-  const rollback = sql('ROLLBACK')
+export function createCommitQueue(open: () => SqliteConnection, busyMs: number): CommitQueue {
   let queue: Write[] = []
   let scheduled = false
   let tries = 0
 
   const transact = (writes: readonly Write[]): unknown[] => {
-    begin.run()
+    const connection = open()
+    connection.exec('BEGIN IMMEDIATE')
     try {
       const results = writes.map(({ op }) => op())
-      commit.run()
+      connection.exec('COMMIT')
       return results
     } catch (error) {
-      rollbackQuietly()
+      rollbackQuietly(connection)
       throw error
     }
-  }
-  // Some failures (a full disk) have ended the transaction already.
-  const rollbackQuietly = () => {
-    try {
-      rollback.run()
-    } catch {}
   }
   const attempt = (writes: readonly Write[]) => {
     try {
@@ -91,11 +83,18 @@ export function createCommitQueue(sql: (text: string) => SqliteStatement, busyMs
         queue.push({ op, resolve, reject, since: performance.now() })
         schedule()
       }),
-    read: (op) => readPatiently(op, busyMs),
+    read: (op) => readPatiently(() => open().read(op), busyMs),
     async idle() {
       while (queue.length > 0) await new Promise(setImmediate)
     },
   }
+}
+
+/** Some failures (a full disk) have ended the transaction already. */
+function rollbackQuietly(connection: SqliteConnection): void {
+  try {
+    connection.exec('ROLLBACK')
+  } catch {}
 }
 
 /** Random, so that two processes do not meet again and again. */

@@ -1,6 +1,11 @@
 /**
  * One face for two drivers: `node:sqlite` where Node has it, else the package `libsql`, which is loaded only here.
  * Both are synchronous. A statement is bound to values in order.
+ *
+ * A statement of libsql 0.5 that fails because the file is locked stays in progress until it is run again or collected,
+ * and keeps the lock it was granted meanwhile: two processes can then wait for each other without end. So a
+ * statement may only run where it cannot meet a lock: inside a transaction whose lock was taken with `exec`, which
+ * always cleans up. `read` does that for whoever only looks.
  */
 
 import { createRequire } from 'node:module'
@@ -17,8 +22,9 @@ export interface SqliteStatement {
 }
 
 export interface SqliteConnection {
-  readonly driver: 'node:sqlite' | 'libsql'
   exec(sql: string): void
+  /** Runs statements that only look; throws what `isBusy` knows if the file is locked. Not inside a transaction. */
+  read<T>(op: () => T): T
   prepare(sql: string): SqliteStatement
   close(): void
 }
@@ -40,8 +46,9 @@ interface NodeSqlite {
 
 export function openSqlite(file: string): SqliteConnection {
   const builtIn = process.getBuiltinModule('node:sqlite') as NodeSqlite | undefined
-  if (builtIn?.DatabaseSync) return wrap('node:sqlite', new builtIn.DatabaseSync(file))
-  return wrap('libsql', new (loadLibsql())(file))
+  if (builtIn?.DatabaseSync) return wrap(new builtIn.DatabaseSync(file), (op) => op())
+  const database = new (loadLibsql())(file)
+  return wrap(database, (op) => readLocked(database, op))
 }
 
 function loadLibsql(): new (file: string) => Database {
@@ -59,10 +66,21 @@ function loadLibsql(): new (file: string) => Database {
   }
 }
 
-function wrap(driver: SqliteConnection['driver'], database: Database): SqliteConnection {
+/** Takes the shared lock with a first look, by `exec`; what comes then cannot be refused. */
+function readLocked<T>(database: Database, op: () => T): T {
+  database.exec('BEGIN')
+  try {
+    database.exec('SELECT 1 FROM sqlite_schema LIMIT 1')
+    return op()
+  } finally {
+    database.exec('COMMIT')
+  }
+}
+
+function wrap(database: Database, read: SqliteConnection['read']): SqliteConnection {
   return {
-    driver,
     exec: (sql) => void database.exec(sql),
+    read,
     prepare(sql) {
       const statement = database.prepare(sql)
       return {

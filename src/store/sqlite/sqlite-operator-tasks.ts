@@ -8,9 +8,9 @@ import type { SqliteSession } from './sqlite-session.ts'
 
 export function createOperatorTasks({ sql, queue, now }: SqliteSession): OperatorTasks {
   const stats = sql(`SELECT count(*) FILTER (WHERE due_at <= ?) AS due, min(due_at) AS oldest,
-    count(*) FILTER (WHERE due_at > ? AND worker IS NOT NULL) AS running
+    count(*) FILTER (WHERE due_at > ? AND worker IS NOT NULL) AS running,
+    (SELECT count(*) FROM task WHERE status = 'input_required' AND expires_at > ?) AS parked
     FROM task WHERE due_at IS NOT NULL AND expires_at > ?`)
-  const parked = sql("SELECT count(*) AS parked FROM task WHERE status = 'input_required' AND expires_at > ?")
   const list =
     sql(`SELECT id, tenant, principal, status, created_at, updated_at, expires_at, failures, worker, due_at,
     CASE status WHEN 'input_required' THEN inputs END AS inputs,
@@ -20,11 +20,10 @@ export function createOperatorTasks({ sql, queue, now }: SqliteSession): Operato
   return {
     async stats() {
       const at = now()
-      const row = (await queue.read(() => stats.get(at, at, at))) ?? {}
-      const waiting = (await queue.read(() => parked.get(at))) ?? {}
+      const row = (await queue.read(() => stats.get(at, at, at, at))) ?? {}
       const due = Number(row.due)
       const oldestDueMs = due > 0 ? at - Number(row.oldest) : 0
-      return { due, oldestDueMs, running: Number(row.running), parked: Number(waiting.parked) }
+      return { due, oldestDueMs, running: Number(row.running), parked: Number(row.parked) }
     },
     async list({ id = null, status = null, after, limit = 100 }) {
       const [createdAt, afterId] = [after?.createdAt ?? Number.MAX_SAFE_INTEGER, after?.id ?? '']

@@ -78,7 +78,7 @@ export function openDatabase(file: string): SqliteConnection {
 function prepareDatabase(connection: SqliteConnection, file: string): void {
   // Opening may wait: nobody is being served yet.
   connection.prepare('PRAGMA busy_timeout = 10000').get()
-  connection.prepare(`PRAGMA journal_mode = ${journalMode(connection)}`).get()
+  connection.exec(`PRAGMA journal_mode = ${journalMode(connection)}`)
   connection.exec('PRAGMA synchronous = FULL')
   connection.exec('BEGIN IMMEDIATE')
   try {

@@ -12,6 +12,8 @@ export interface SqliteSession {
   /** A statement that is compiled when it is first used. */
   sql(text: string): SqliteStatement
   readonly queue: CommitQueue
+  /** Looks once, at once; throws if the file is locked. */
+  peek<T>(op: () => T): T
   readonly hints: HintBus
   readonly now: () => number
   close(): Promise<void>
@@ -52,11 +54,12 @@ export function createSession(
       run: (...values) => ready().run(...values),
     }
   }
-  const queue = createCommitQueue(sql, busyMs)
+  const queue = createCommitQueue(open, busyMs)
   const hints = createHintBus(() => attach(session))
   const session: SqliteSession = {
     sql,
     queue,
+    peek: (op) => open().read(op),
     hints,
     now,
     async close() {

@@ -53,14 +53,14 @@ export function createStoreOn(
 }
 
 /** SQLite's change counter moves when another connection commits, and only then. */
-function watchOthers({ sql, hints }: SqliteSession, pollMs: number): () => void {
+function watchOthers({ sql, peek, hints }: SqliteSession, pollMs: number): () => void {
   const version = sql('PRAGMA data_version')
   let last: unknown
   return repeat(
     systemClock,
     () => pollMs,
     () => {
-      const now = readQuietly(() => version.get()?.data_version)
+      const now = readQuietly(() => peek(() => version.get()?.data_version))
       if (now === undefined || now === last) return
       const isFirst = last === undefined
       last = now
