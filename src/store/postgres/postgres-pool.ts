@@ -123,7 +123,7 @@ async function createPool(connectionString: string | undefined, max: number): Pr
 const pause = (tries: number): number => Math.min(20 * 2 ** tries, 1000) * (0.5 + Math.random())
 
 /** Connection lost, server starting or stopping, too many connections, deadlock: the next try may succeed. */
-export function isTransient(error: unknown): boolean {
+function isTransient(error: unknown): boolean {
   if (!(error instanceof Error)) return false
   const { code = '' } = error as { code?: string }
   if (/^(08...|57P0[123]|53300|40001|40P01)$/.test(code)) return true
