@@ -1,0 +1,27 @@
+/**
+ * An older server over stdio that does not know what came after it: told `exit`, it ends at the first request that is no
+ * handshake; told `silent`, it ignores such requests.
+ */
+import { createInterface } from 'node:readline'
+
+interface Message {
+  readonly id?: unknown
+  readonly method?: string
+}
+
+const manner = process.argv[2]
+let ready = false
+
+const reply = (id: unknown, result: object): void => {
+  process.stdout.write(`${JSON.stringify({ jsonrpc: '2.0', id, result })}\n`)
+}
+
+createInterface({ input: process.stdin }).on('line', (line) => {
+  const { id, method } = JSON.parse(line) as Message
+  if (method === 'initialize') {
+    ready = true
+    const serverInfo = { name: 'stubborn', version: '0.1.0' }
+    reply(id, { protocolVersion: '2025-03-26', capabilities: { tools: {} }, serverInfo })
+  } else if (ready && id !== undefined) reply(id, { content: [{ type: 'text', text: 'done' }] })
+  else if (!ready && manner === 'exit') process.exit(1)
+})
