@@ -7,6 +7,7 @@ import type { ElicitResult } from '../protocol/wire.ts'
 import type { AskInfo } from './answers.ts'
 import type { Clock } from './clock.ts'
 import { connect } from './connect.ts'
+import { openLeg } from './leg.ts'
 
 const yes = (): ElicitResult => ({ action: 'accept', content: { x: 'y' } })
 const question = formQuestion('Which?', 'x')
