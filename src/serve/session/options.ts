@@ -13,7 +13,7 @@ export interface SessionOptions {
   maxParkedPerSession?: number
   /** How often a call that waits tells its client that it lives, where the client asked for progress. Default: 20 s. */
   signMs?: number
-  /** How long a client may take to come back to a stream it lost, before its calls are cancelled. Default: 1 minute. */
+  /** How long a client may take to come back to a stream it lost, before its calls are cancelled; 0: none. Default: 1 minute. */
   resumeMs?: number
   /** Bytes of each stream that are kept for a client that comes back. Default: 256 KiB. */
   maxReplayBytes?: number

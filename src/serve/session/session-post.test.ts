@@ -147,6 +147,14 @@ describe('a request of a session', () => {
     expect((await client.remove()).status).toBe(404)
   })
 
+  it('is told to initialize where it brings no session', async () => {
+    const { url } = await startOlder()
+    const headers = { 'content-type': 'application/json', 'mcp-protocol-version': '2025-11-25' }
+    const response = await fetch(url, { method: 'POST', headers, body: JSON.stringify(call('plain')) })
+    expect(response.status).toBe(400)
+    expect(await response.json()).toMatchObject({ id: 7, error: { code: -32000 } })
+  })
+
   it('refuses an id that is in use', async () => {
     const { connect } = await startOlder()
     const client = await connect()
@@ -229,6 +237,15 @@ describe('without sessions', () => {
       expect((await client.get()).status).toBe(405)
     },
   )
+
+  it('a connection that is lost ends the call: there is nothing to come back to', async () => {
+    const { connect, aborted } = await startOlder({ sessions: false })
+    const stream = await (await connect()).post(call('wait'))
+    await stream.next()
+    expect(stream.ids).not.toContain('1-0')
+    await stream.drop()
+    await aborted
+  })
 
   it('F1 a client that reads no streams is not asked', async () => {
     const { connect } = await startOlder()

@@ -68,9 +68,12 @@ export class SessionStream implements Channel {
     if (!this.open) return
     const outlet = this.#outlet
     if (this.#openedAt === undefined && outlet !== undefined) this.#begin(outlet)
-    if (droppable && (outlet === undefined || outlet.backlog > this.#setup.http.maxBacklog)) return
+    const clogged = outlet !== undefined && outlet.backlog > this.#setup.http.maxBacklog
+    if (droppable && (outlet === undefined || clogged)) return
     const event = this.#log.append(json, droppable)
-    this.#outlet?.write(event)
+    // A client that does not read is cut off; what it missed is kept as for any other that lost its connection.
+    if (clogged) outlet.drop()
+    else this.#outlet?.write(event)
   }
 
   /** One of the responses; the last one ends the stream. Undefined stands for one that is not sent. */
@@ -91,7 +94,10 @@ export class SessionStream implements Channel {
     this.#openedAt = this.#setup.settings.now()
     this.#stopKeepAlive = openStream(outlet, this.#setup.http)
     for (const event of missed) outlet.write(event)
-    if (this.#ended) this.#release()?.end()
+    if (this.#ended) {
+      this.#leftAt = this.#setup.settings.now()
+      this.#release()?.end()
+    }
     return true
   }
 
@@ -107,7 +113,7 @@ export class SessionStream implements Channel {
   sweep(now: number): boolean {
     const { resumeMs, streamMs } = this.#setup.settings
     const { primed, responses } = this.#setup
-    const polls = primed && responses > 0 && this.#openedAt !== undefined
+    const polls = primed && responses > 0 && resumeMs > 0 && this.#openedAt !== undefined
     if (polls && this.#outlet !== undefined && now - (this.#openedAt ?? now) >= streamMs) {
       this.#leftAt = now
       this.#release()?.end()
@@ -139,15 +145,17 @@ export class SessionStream implements Channel {
     this.#openedAt = this.#setup.settings.now()
     this.#stopKeepAlive = openStream(outlet, this.#setup.http)
     this.#setup.onOpen(this)
-    if (this.#setup.primed) outlet.write(this.#log.prime(this.#setup.settings.retryMs))
+    const { retryMs, resumeMs } = this.#setup.settings
+    if (this.#setup.primed && resumeMs > 0) outlet.write(this.#log.prime(retryMs))
     for (const json of this.#plain.splice(0)) outlet.write(this.#log.append(json, false))
   }
 
-  /** The connection is lost. Where no event had an id yet, there is nothing to come back to. */
+  /** The connection is lost. Where no event had an id yet, or none is kept, there is nothing to come back to. */
   #leave(): void {
+    const { now, resumeMs } = this.#setup.settings
     this.#release()
-    this.#leftAt = this.#setup.settings.now()
-    if (this.#openedAt === undefined) this.#lose()
+    this.#leftAt = now()
+    if (this.#openedAt === undefined || resumeMs === 0) this.#lose()
   }
 
   #lose(): void {

@@ -61,7 +61,7 @@ export function createSessionTable(settings: SessionSettings, changes: ChangeBus
       return session
     },
     transient: (facts, owner) =>
-      new Session('', facts, owner, { settings: { ...settings, maxWatched: 0 }, parking }),
+      new Session('', facts, owner, { settings: { ...settings, maxWatched: 0, resumeMs: 0 }, parking }),
     find(id, owner) {
       const session = sessions.get(id)
       return session?.owner === owner ? session : undefined
