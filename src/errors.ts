@@ -128,7 +128,7 @@ export const ERRORS = {
 
   PEER_ERROR: { rpc: 0, http: 0, sentence: 'The server answered with an error' },
   PEER_ANSWER: { rpc: 0, http: 0, sentence: 'The server sent an answer that is not valid' },
-  PEER_ERA: { rpc: 0, http: 0, sentence: 'The server speaks only an older revision of the protocol' },
+  PEER_ERA: { rpc: 0, http: 0, sentence: 'The server speaks no revision that this client was to speak' },
   PEER_HTTP: { rpc: 0, http: 0, sentence: 'The server answered with an unexpected HTTP status' },
   PEER_GONE: { rpc: 0, http: 0, sentence: 'The server cannot be reached or the connection was lost' },
   PEER_BUSY: { rpc: 0, http: 0, sentence: 'The server has no time now and asks to come back later' },

@@ -51,6 +51,24 @@ describeOlder({ name: 'own', version: '1.0.0' }, [
 
 const textOf = (result: { content: readonly unknown[] }) => (result.content[0] as { text: string }).text
 
+describe('our own server', () => {
+  it.each(['DRAFT-2026-v1', '2025-11-25', '2025-06-18', '2025-03-26', '2024-11-05'] as const)(
+    'C5 asks the same handlers in %s',
+    async (mode) => {
+      await using client = await connect(listening.url, {
+        mode,
+        answers: {
+          sampling: () => ({ role: 'assistant', content: { type: 'text', text: 'yes' }, model: 'm' }),
+          roots: [{ uri: 'file:///srv' }],
+        },
+      })
+      expect(client.protocolVersion).toBe(mode)
+      const given = JSON.parse(textOf(await client.callTool('ask_model')))
+      expect(given).toMatchObject({ idea: { model: 'm' }, where: { roots: [{ uri: 'file:///srv' }] } })
+    },
+  )
+})
+
 describe('a session with the official server of the first generation', () => {
   it('begins with a handshake and ends with a farewell', async () => {
     v1.seen.length = 0
