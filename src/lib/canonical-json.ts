@@ -13,9 +13,9 @@
 const MAX_DEPTH = 100_000
 
 interface Frame {
-  readonly close: ']' | '}'
+  readonly container: readonly unknown[] | Readonly<Record<string, unknown>>
+  /** The sorted keys of an object; undefined for an array. */
   readonly keys: readonly string[] | undefined
-  readonly values: readonly unknown[]
   next: number
 }
 
@@ -23,15 +23,20 @@ export function canonicalJson(value: unknown): string {
   const frames: Frame[] = []
   let text = enter(value, frames)
   for (let frame = frames.at(-1); frame !== undefined; frame = frames.at(-1)) {
+    const { container, keys } = frame
     const index = frame.next++
-    if (index === frame.values.length) {
-      text += frame.close
+    if (index === (keys ?? (container as readonly unknown[])).length) {
+      text += keys === undefined ? ']' : '}'
       frames.pop()
       continue
     }
     if (index > 0) text += ','
-    if (frame.keys !== undefined) text += `${JSON.stringify(frame.keys[index])}:`
-    text += enter(frame.values[index], frames)
+    if (keys === undefined) {
+      text += enter((container as readonly unknown[])[index], frames)
+    } else {
+      const key = keys[index] as string
+      text += `${quote(key)}:${enter((container as Record<string, unknown>)[key], frames)}`
+    }
   }
   return text
 }
@@ -40,7 +45,7 @@ export function canonicalJson(value: unknown): string {
 function enter(value: unknown, frames: Frame[]): string {
   switch (typeof value) {
     case 'string':
-      return JSON.stringify(value)
+      return quote(value)
     case 'number':
       if (!Number.isFinite(value)) throw new TypeError(`${value} is not JSON`)
       return String(value)
@@ -53,19 +58,34 @@ function enter(value: unknown, frames: Frame[]): string {
   }
 }
 
+/** Printable ASCII but for the quote and the backslash: what JSON writes as it is. */
+const PLAIN = /^[ !#-[\]-~]*$/
+
+function quote(text: string): string {
+  return PLAIN.test(text) ? `"${text}"` : JSON.stringify(text)
+}
+
 function enterContainer(value: object, frames: Frame[]): string {
   if (frames.length === MAX_DEPTH) throw new TypeError('the value contains itself')
   if (Array.isArray(value)) {
-    frames.push({ close: ']', keys: undefined, values: value, next: 0 })
+    frames.push({ container: value, keys: undefined, next: 0 })
     return '['
   }
   if (!isPlain(value)) throw new TypeError('an instance of a class is not JSON')
-  const members = value as Record<string, unknown>
-  const keys = Object.keys(members)
-    .filter((key) => members[key] !== undefined)
-    .sort()
-  frames.push({ close: '}', keys, values: keys.map((key) => members[key]), next: 0 })
+  const container = value as Record<string, unknown>
+  frames.push({ container, keys: sortedKeys(container), next: 0 })
   return '{'
+}
+
+function sortedKeys(members: Readonly<Record<string, unknown>>): readonly string[] {
+  const keys = Object.keys(members)
+  let isSorted = true
+  for (let i = 0; i < keys.length; i++) {
+    const key = keys[i] as string
+    if (members[key] === undefined) return keys.filter((name) => members[name] !== undefined).sort()
+    if (i > 0 && key < (keys[i - 1] as string)) isSorted = false
+  }
+  return isSorted ? keys : keys.sort()
 }
 
 /** True for literals and null-prototype objects, also those of another realm. */
