@@ -10,6 +10,7 @@ import { printTable } from './print-table.ts'
 
 /** A new bench is a file in this folder and a line here. */
 const BENCHES: Readonly<Record<string, () => Promise<{ run: RunBench }>>> = {
+  client: () => import('./client.ts'),
   core: () => import('./core.ts'),
   import: () => import('./import.ts'),
   parked: () => import('./parked.ts'),
