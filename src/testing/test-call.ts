@@ -4,12 +4,8 @@
 
 import type { FlowMethod, Principal } from '../protocol/call.ts'
 import type { ClientCapabilities, InputRequest, InputRequests } from '../protocol/wire.ts'
+import type { Sent, TestRound } from './exchange.ts'
 import { type Script, toResponse } from './script.ts'
-
-export type TestRound =
-  | { readonly kind: 'complete'; readonly result: Readonly<Record<string, unknown>>; readonly text: string }
-  | { readonly kind: 'input_required'; readonly questions: InputRequests; readonly state: string | undefined }
-  | { readonly kind: 'error'; readonly code: number; readonly message: string; readonly data: unknown }
 
 export interface TestCall {
   /** Sends the next request, with these answers to the open questions. */
@@ -26,13 +22,6 @@ export interface TestCall {
   readonly rounds: number
   /** What the client holds; may be replaced, by a forged one say. */
   state: string | undefined
-}
-
-export interface Sent {
-  readonly method: FlowMethod
-  readonly params: Readonly<Record<string, unknown>>
-  readonly principal: Principal | undefined
-  readonly capabilities: ClientCapabilities
 }
 
 export interface TestCallOptions {
@@ -93,7 +82,7 @@ export function createTestCall(options: TestCallOptions): TestCall {
 }
 
 /** An answer to a question that was not asked goes out as a form's would. */
-function questionFor(questions: InputRequests, key: string): InputRequest {
+export function questionFor(questions: InputRequests, key: string): InputRequest {
   const unasked = { mode: 'form', message: '', requestedSchema: {} } as const
   const asked = Object.hasOwn(questions, key) ? questions[key] : undefined
   return asked ?? { method: 'elicitation/create', params: unasked }
