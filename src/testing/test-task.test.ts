@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { ToolError } from '../errors.ts'
+import { RondoError, ToolError } from '../errors.ts'
 import { createServer } from '../serve/create-server.ts'
 import { createBench } from './bench.ts'
 import { decline } from './script.ts'
@@ -16,9 +16,8 @@ function makeBench() {
     server.tool('fails', { task: 'always' }, () => {
       throw new ToolError('out of stock')
     })
-    server.tool('breaks', { task: 'always' }, (_args, ctx) => {
-      void ctx.ask('name', { message: 'Not awaited', schema: value })
-      return 'x'
+    server.tool('breaks', { task: 'always' }, () => {
+      throw new RondoError('SERVER_HANDLER', 'broken')
     })
     server.tool('plain', {}, () => 'at once')
     return server
@@ -53,10 +52,10 @@ describe('a bench with tasks', () => {
     expect(task.taskId).toBeUndefined()
   })
 
-  it('tells failures of the tool, of the runtime, and of the user apart', async () => {
+  it('tells failures of the tool and errors of the protocol apart', async () => {
     const bench = makeBench()
     expect(await bench.task('fails').run()).toMatchObject({ kind: 'complete', text: 'out of stock' })
-    expect(await bench.task('breaks').run()).toMatchObject({ kind: 'error', code: -32603 })
+    expect(await bench.task('breaks').run()).toMatchObject({ kind: 'error', code: -32603, message: 'broken' })
     expect(await bench.task('ask').run({ name: decline })).toMatchObject({ result: { isError: true } })
   })
 
