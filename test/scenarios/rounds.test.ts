@@ -18,7 +18,14 @@ type Handler = (ctx: Context) => unknown
 /** A bench whose servers have the one tool `go`. */
 function benchOf(handler: Handler, limits?: Partial<FlowLimits>): TestBench {
   return createBench((options) => {
-    const server = createServer({ name: 'rounds', version: '1.0.0', limits, ...options, dev: false })
+    const server = createServer({
+      name: 'rounds',
+      version: '1.0.0',
+      limits,
+      ...options,
+      dev: false,
+      store: undefined,
+    })
     server.tool('go', { description: 'Does it' }, async (_args, ctx) => String(await handler(ctx)))
     return server
   })
