@@ -19,6 +19,7 @@ export interface PgClient {
   release(destroy?: boolean | Error): void
   on(event: 'notification', listener: (message: { channel: string; payload?: string }) => void): unknown
   on(event: 'error', listener: (error: Error) => void): unknown
+  off(event: 'error', listener: (error: Error) => void): unknown
 }
 
 /** The part of `Pool` of the package `pg` that is used. */
@@ -78,6 +79,8 @@ export function createResilientPool(options: PoolOptions): ResilientPool {
     async transaction(body) {
       const client = await (await open()).connect()
       let failed = true
+      // A connection that breaks between two statements tells it by an event, which nobody else listens to.
+      client.on('error', ignore)
       try {
         await client.query('BEGIN')
         const result = await body(async (text, values) => (await client.query(text, values)).rows)
@@ -85,6 +88,7 @@ export function createResilientPool(options: PoolOptions): ResilientPool {
         failed = false
         return result
       } finally {
+        client.off('error', ignore)
         // A connection in an unknown state is not worth saving.
         client.release(failed)
       }
@@ -98,10 +102,12 @@ export function createResilientPool(options: PoolOptions): ResilientPool {
   }
 }
 
+const ignore = (): void => {}
+
 async function openPool({ connectionString, pool, maxConnections }: PoolOptions): Promise<PgPool> {
   const ours = pool ?? (await createPool(connectionString, maxConnections))
   // An idle connection that breaks is replaced with the next query; without a listener it would end the process.
-  ours.on('error', () => {})
+  ours.on('error', ignore)
   return ours
 }
 

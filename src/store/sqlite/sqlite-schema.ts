@@ -63,8 +63,7 @@ CREATE INDEX blob_expiry ON blob (expires_at);
 const BLOCKING_MS = 20
 
 export function openDatabase(file: string): SqliteConnection {
-  mkdirSync(dirname(file), { recursive: true })
-  closeSync(openSync(file, 'a', 0o600))
+  createFile(file)
   const connection = openSqlite(file)
   try {
     prepareDatabase(connection, file)
@@ -75,9 +74,21 @@ export function openDatabase(file: string): SqliteConnection {
   return connection
 }
 
+/**
+ * For its user alone. A file that is there must not be touched: closing it here would drop the locks which other
+ * connections of this process hold on it.
+ */
+function createFile(file: string): void {
+  mkdirSync(dirname(file), { recursive: true })
+  try {
+    closeSync(openSync(file, 'wx', 0o600))
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error
+  }
+}
+
 function prepareDatabase(connection: SqliteConnection, file: string): void {
-  // Opening may wait: nobody is being served yet.
-  connection.prepare('PRAGMA busy_timeout = 10000').get()
+  connection.prepare(`PRAGMA busy_timeout = ${BLOCKING_MS}`).get()
   connection.exec(`PRAGMA journal_mode = ${journalMode(connection)}`)
   connection.exec('PRAGMA synchronous = FULL')
   connection.exec('BEGIN IMMEDIATE')
@@ -92,7 +103,6 @@ function prepareDatabase(connection: SqliteConnection, file: string): void {
     connection.exec('ROLLBACK')
     throw error
   }
-  connection.prepare(`PRAGMA busy_timeout = ${BLOCKING_MS}`).get()
 }
 
 /** Before 3.51.3 a write-ahead log could be corrupted when it was reset; a rollback journal has no such moment. */

@@ -4,13 +4,13 @@ import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { createLeaseEngine } from '../../../src/store/lease-engine.ts'
 import type { TaskEngine } from '../../../src/store/task-engine.ts'
 import { createTaskId } from '../../../src/store/task-id.ts'
+import { freezeWorker } from './freeze-worker.ts'
 import { type StoreAudit, startAudit } from './store-audit.ts'
 import { alice, type Database, newTask, type StoreHarness, until } from './store-harness.ts'
 import type { Plan, WorkerOptions } from './worker-plan.ts'
 import { createDownstream, type Downstream, startWorker, type WorkerProcess } from './worker-process.ts'
 
 const LEASE = 700
-const sleep = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms))
 
 export function describeProcessContract(harness: StoreHarness): void {
   let database: Database
@@ -58,18 +58,6 @@ export function describeProcessContract(harness: StoreHarness): void {
       return view?.status === 'completed' || view?.status === 'failed' ? view : undefined
     })
 
-  /** A process that is frozen while it writes keeps a SQLite file locked: that is another test. */
-  const stopOutsideOfWrites = async (worker: WorkerProcess) => {
-    for (let tries = 0; tries < 20; tries++) {
-      worker.signal('SIGSTOP')
-      const probe = database.open()
-      const free = await Promise.race([probe.sweep(1).then(() => true), sleep(200).then(() => false)])
-      if (free) return
-      worker.signal('SIGCONT')
-    }
-    throw new Error('the worker was writing each time')
-  }
-
   /** Freezes the first worker in the middle of a step until another has finished its task, then wakes it. */
   const freeze = async (fenced: boolean) => {
     const first = await start({ fenced })
@@ -78,7 +66,7 @@ export function describeProcessContract(harness: StoreHarness): void {
     await made
     await began
     await until('the effect of the step', () => downstream.applied.has(`${id}/1`))
-    await stopOutsideOfWrites(first)
+    await freezeWorker(first, database)
     const second = await start({ fenced })
     const view = await ended(id)
     first.signal('SIGCONT')

@@ -59,6 +59,7 @@ function auditSqlite(file: string): () => Promise<AuditRow[]> {
 async function auditPostgres({ connectionString, schema }: StoreAddress & { kind: 'postgres' }) {
   const ask = async (text: string) => {
     const client = new pg.Client({ connectionString })
+    client.on('error', () => {})
     await client.connect()
     const result = await client.query(text)
     await client.end()

@@ -9,6 +9,7 @@ import { createLeaseEngine } from '../../../src/store/lease-engine.ts'
 import type { Store } from '../../../src/store/store.ts'
 import { createTaskId } from '../../../src/store/task-id.ts'
 import type { SeededRandom } from '../seeded-random.ts'
+import { freezeWorker } from './freeze-worker.ts'
 import { startAudit } from './store-audit.ts'
 import { alice, answers, type Database, until } from './store-harness.ts'
 import type { Plan, WorkerOptions } from './worker-plan.ts'
@@ -27,6 +28,8 @@ export interface ChaosOptions {
   readonly leaseMs: number
   readonly stepMs: number
   readonly fenced: boolean
+  /** How long to wait for the last tasks, after the trouble is over. */
+  readonly patienceMs: number
 }
 
 export interface ChaosReport {
@@ -105,7 +108,7 @@ export async function runChaos(options: ChaosOptions): Promise<ChaosReport> {
   const created: string[] = []
   try {
     await Promise.all([createTasks(options, crew, created), makeTrouble(options, crew, done)])
-    await until('all tasks to end', async () => !(await hasOpen(store)), 120_000).catch(() => {})
+    await until('all tasks to end', async () => !(await hasOpen(store)), options.patienceMs).catch(() => {})
   } finally {
     await stopAnswers()
     await crew.stop()
@@ -149,7 +152,7 @@ async function createTasks({ tasks, stepMs }: ChaosOptions, crew: Crew, created:
 }
 
 async function makeTrouble(
-  { random, kills, freezes, crashes, crashDatabase, leaseMs }: ChaosOptions,
+  { database, random, kills, freezes, crashes, crashDatabase, leaseMs }: ChaosOptions,
   crew: Crew,
   done: { kills: number; freezes: number; crashes: number },
 ): Promise<void> {
@@ -167,7 +170,7 @@ async function makeTrouble(
       await worker.ended
       done.kills++
     } else if (what === 'freeze') {
-      worker.signal('SIGSTOP')
+      await freezeWorker(worker, database)
       await sleep(leaseMs * 1.5 + random.below(leaseMs))
       worker.signal('SIGCONT')
       done.freezes++

@@ -1,0 +1,20 @@
+import type { Database } from './store-harness.ts'
+import type { WorkerProcess } from './worker-process.ts'
+
+/**
+ * Freezes a worker at a moment when it holds no lock of the database: one that is frozen while it writes keeps a SQLite
+ * file to itself, so that nobody could take over.
+ */
+export async function freezeWorker(worker: WorkerProcess, database: Database): Promise<void> {
+  const probe = database.open()
+  await probe.ready()
+  for (let tries = 0; tries < 50; tries++) {
+    worker.signal('SIGSTOP')
+    const isFree = probe.sweep(1).then(() => true)
+    const tooLong = new Promise<false>((resolve) => setTimeout(resolve, 300, false))
+    if (await Promise.race([isFree, tooLong])) return
+    worker.signal('SIGCONT')
+    await isFree.catch(() => {})
+  }
+  throw new Error('the worker was writing each time')
+}
