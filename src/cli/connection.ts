@@ -3,6 +3,7 @@
 import type { Client } from '../client/client.ts'
 import { connect } from '../client/connect.ts'
 import { displayText } from '../client/display-text.ts'
+import type { Mode } from '../client/negotiate.ts'
 import { noSecretsInForms } from '../client/policy/no-secrets-in-forms.ts'
 import type { RoundPolicy } from '../client/round-policy.ts'
 import type { StdioTarget } from '../client/transport/stdio.ts'
@@ -40,13 +41,15 @@ export interface ConnectionExtra {
   readonly headers?: readonly string[]
   /** Whether calls may go on as tasks; yes unless false. */
   readonly tasks?: boolean
+  /** The revision to speak; found out unless given. */
+  readonly mode?: Mode
 }
 
 export async function openConnection(
   io: Io,
   target: NamedTarget,
   options: Options,
-  { headers = [], tasks }: ConnectionExtra = {},
+  { headers = [], tasks, mode }: ConnectionExtra = {},
 ): Promise<Connection> {
   const lines: string[] = []
   const onStderr = (line: string): void => {
@@ -63,6 +66,7 @@ export async function openConnection(
       signal: io.signal,
       createId: randomName,
       tasks,
+      mode,
       ...(timeout !== undefined && { timeout: timeout * 1000 }),
     })
     return { client, close: () => client.close() }

@@ -57,6 +57,9 @@ export const doctorCommand: Command = {
   },
 }
 
+/** States of rounds are what is examined. */
+const EXAMINED = '2026-07-28'
+
 async function examine(
   invocation: Invocation,
   target: NamedTarget,
@@ -65,7 +68,7 @@ async function examine(
   const { io, options } = invocation
   io.status.start('examining')
   try {
-    const { client, close } = await openConnection(io, target, options, { tasks: false })
+    const { client, close } = await openConnection(io, target, options, { tasks: false, mode: EXAMINED })
     const probe = openProbe(invocation, target)
     try {
       return [
@@ -107,7 +110,9 @@ async function examineState(
   const seconds = options.number('wait')
   const headers = options.list('other-header')
   const stranger =
-    headers.length === 0 ? undefined : await openConnection(io, target, options, { headers, tasks: false })
+    headers.length === 0
+      ? undefined
+      : await openConnection(io, target, options, { headers, tasks: false, mode: EXAMINED })
   try {
     return await checkState({
       ...{ client, tool, signal: io.signal, now: io.now },

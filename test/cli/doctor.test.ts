@@ -8,6 +8,7 @@ import type { Listening } from '../../src/index.ts'
 import { createServer } from '../../src/index.ts'
 import { createDeskServer } from '../support/desk-server.ts'
 import { type CliHome, createCliHome } from '../support/run-cli.ts'
+import { serveV1 } from '../support/v1-server.ts'
 import { startWeakServer, type WeakServer } from '../support/weak-server.ts'
 
 // Many processes, on a machine that may have much to do.
@@ -105,6 +106,13 @@ describe('an endpoint of an older era, or of none', () => {
     expect(faults).toEqual(['fail era'])
     expect(found).toHaveLength(1)
     expect(code).toBe(1)
+  })
+
+  it('is reported where the client could speak to it', async () => {
+    const v1 = await serveV1()
+    closing.push(() => v1.close())
+    expect((await examine(v1.url)).faults).toEqual(['fail era'])
+    expect(v1.seen).toEqual(['POST server/discover'])
   })
 })
 
