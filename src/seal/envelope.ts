@@ -15,9 +15,8 @@
  * What the data means, and who may use it when, is `state.ts`.
  */
 
-import { createCipheriv, createDecipheriv, hash, timingSafeEqual } from 'node:crypto'
+import { createCipheriv, createDecipheriv, hash, hkdfSync, timingSafeEqual } from 'node:crypto'
 import { drawBytes } from '../lib/draw-bytes.ts'
-import { createDeriver } from './create-deriver.ts'
 import type { KeyRing, RingKey } from './key-ring.ts'
 import { isPaddedSize, pad, paddedSize, unpad } from './padding.ts'
 
@@ -58,8 +57,8 @@ export function sealEnvelope(
   const key = ring.mint
   const padded = pad(typeof plaintext === 'string' ? Buffer.from(plaintext) : plaintext)
   const salt = random(COMMITMENT_AT - SALT_AT)
-  const { context, derive } = contextOf(audience, key)
-  const { aesKey, nonce, commitment } = toKeys(derive(salt))
+  const context = contextOf(audience, key)
+  const { aesKey, nonce, commitment } = derive(key, salt, context)
 
   const cipher = createCipheriv('aes-256-gcm', aesKey, nonce).setAAD(context)
   const ciphertext = cipher.update(padded)
@@ -88,8 +87,8 @@ export function openEnvelope(
   if (key === undefined) return { kind: 'refused', reason: 'key' }
 
   const keyId = key.name
-  const { context, derive } = contextOf(audience, key)
-  const { aesKey, nonce, commitment } = toKeys(derive(raw.subarray(SALT_AT, COMMITMENT_AT)))
+  const context = contextOf(audience, key)
+  const { aesKey, nonce, commitment } = derive(key, raw.subarray(SALT_AT, COMMITMENT_AT), context)
   if (!timingSafeEqual(commitment, raw.subarray(COMMITMENT_AT, CIPHERTEXT_AT))) {
     return { kind: 'refused', reason: 'commitment', keyId }
   }
@@ -111,31 +110,25 @@ function decodeToken(token: string): Buffer | undefined {
   return raw[0] === FORMAT && raw[1] === SUITE ? raw : undefined
 }
 
-interface SealContext {
-  readonly audience: string
-  /** Label, audience and header: what every derivation and every tag is bound to. The header is its end. */
-  readonly context: Buffer
-  derive(salt: Uint8Array): Buffer
-}
-
 /** The last context of each key: a server has one audience, and this runs on every request. */
-const contexts = new WeakMap<RingKey, SealContext>()
+const contexts = new WeakMap<RingKey, { readonly audience: string; readonly context: Buffer }>()
 
-function contextOf(audience: string, key: RingKey): SealContext {
+/** Label, audience and header: what every derivation and every tag is bound to. The header is its end. */
+function contextOf(audience: string, key: RingKey): Buffer {
   const known = contexts.get(key)
-  if (known?.audience === audience) return known
+  if (known?.audience === audience) return known.context
   // JSON escapes lone surrogates, which UTF-8 would fold into one character.
   const audienceHash = hash('sha256', JSON.stringify(audience), 'buffer')
   const header = Buffer.of(FORMAT, SUITE, 0, 0, 0, 0)
   header.writeUInt32BE(key.id, 2)
   const context = Buffer.concat([LABEL, audienceHash, header])
-  const derive = createDeriver(key.secret.export(), context, KEY_BYTES + NONCE_BYTES + COMMITMENT_BYTES)
-  const made = { audience, context, derive }
-  contexts.set(key, made)
-  return made
+  contexts.set(key, { audience, context })
+  return context
 }
 
-function toKeys(okm: Buffer) {
+function derive(key: RingKey, salt: Uint8Array, context: Buffer) {
+  const length = KEY_BYTES + NONCE_BYTES + COMMITMENT_BYTES
+  const okm = Buffer.from(hkdfSync('sha256', key.secret, salt, context, length))
   return {
     aesKey: okm.subarray(0, KEY_BYTES),
     nonce: okm.subarray(KEY_BYTES, KEY_BYTES + NONCE_BYTES),
