@@ -54,8 +54,8 @@ export async function startWorker(options: WorkerOptions, downstream: Downstream
       tell(child, { kind: 'applied', n: message.n, value: downstream.apply(message.key) })
     for (const listener of [...listeners]) listener(message)
   })
-  const heard = (test: (message: FromWorker) => boolean): Promise<void> =>
-    new Promise((resolve, reject) => {
+  const heard = (test: (message: FromWorker) => boolean): Promise<void> => {
+    const hearing = new Promise<void>((resolve, reject) => {
       const listener = (message: FromWorker) => {
         if (!test(message)) return
         listeners.delete(listener)
@@ -64,6 +64,10 @@ export async function startWorker(options: WorkerOptions, downstream: Downstream
       listeners.add(listener)
       void ended.then(() => reject(new Error('the worker has ended')))
     })
+    // Who waits gets the error; a test that has ended meanwhile waits for nothing any more.
+    hearing.catch(() => {})
+    return hearing
+  }
   await heard(({ kind }) => kind === 'ready')
   return {
     pid: child.pid ?? 0,
