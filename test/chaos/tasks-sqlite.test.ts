@@ -1,5 +1,5 @@
 /**
- * Tasks on SQLite while their workers are killed (F11: also in the middle of a commit). The long form runs with
+ * Tasks on SQLite while their workers are killed (fault 11: also in the middle of a commit). The long form runs with
  * `npm run test:chaos`, a short one with every `npm test`.
  */
 

@@ -104,7 +104,7 @@ describe('a file that another process holds', () => {
     hold()()
   })
 
-  it('F11 is given up after the time allowed, and used again when it is free', async () => {
+  it('is given up after the time allowed, and used again when it is free', async () => {
     queue = createCommitQueue(counted, 50)
     const letGo = hold()
     await expect(queue.write(put('a'))).rejects.toMatchObject({ code: 'STORE_UNAVAILABLE' })
@@ -113,7 +113,7 @@ describe('a file that another process holds', () => {
   })
 })
 
-it('F11 a full disk fails the write, loses nothing that was acknowledged, and is over when there is space', async () => {
+it('a full disk fails the write, loses nothing that was acknowledged, and is over when there is space', async () => {
   const limit = (pages: number) => connection.prepare(`PRAGMA max_page_count = ${pages}`).get()
   const store = createStoreOn(() => connection, {})
   const acknowledged: string[] = []
