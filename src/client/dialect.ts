@@ -4,7 +4,11 @@
  */
 
 import type { Call, Listing, RequestId } from '../protocol/call.ts'
-import { encodeRequest as encodeDraft } from '../protocol/draft-2026-v1/encode-request.ts'
+import { decodeResponse as decodeDraft } from '../protocol/draft-2026-v1/decode-response.ts'
+import {
+  encodeRequest as encodeDraft,
+  methodOf as methodOfDraft,
+} from '../protocol/draft-2026-v1/encode-request.ts'
 import { DRAFT_VERSION } from '../protocol/draft-2026-v1/version.ts'
 import { takesTurns } from '../protocol/draft-turns/capability.ts'
 import { decodeResponse as decodeTurns } from '../protocol/draft-turns/decode-response.ts'
@@ -26,6 +30,8 @@ export interface Dialect {
   readonly version: string
   /** Streams may end with questions instead of the response. */
   readonly turns?: true
+  /** Tasks are made by the server for those who declare that they follow them, or by clients who ask; or there are none. */
+  readonly tasks: 'declared' | 'asked' | 'none'
   methodOf(call: Call): string
   encodeRequest(
     call: Call,
@@ -47,6 +53,7 @@ export interface Dialect {
 
 const REV_2026_07_28: Dialect = {
   version: '2026-07-28',
+  tasks: 'declared',
   methodOf,
   encodeRequest,
   encodeCancel,
@@ -82,10 +89,19 @@ export const SESSION_VERSIONS = [DRAFT_VERSION, ...VERSIONS] as readonly Revisio
  * both sides declared that they come in turns.
  */
 export function sessionDialect(version: string, capabilities: Fields = {}): Dialect {
-  if (version === DRAFT_VERSION) return { ...REV_2026_07_28, version, encodeRequest: encodeDraft }
+  if (version === DRAFT_VERSION) {
+    const codec = { encodeRequest: encodeDraft, decodeResponse: decodeDraft, methodOf: methodOfDraft }
+    return { ...REV_2026_07_28, version, tasks: 'asked', ...codec }
+  }
   if (takesTurns(capabilities)) {
     const codec = { encodeRequest: encodeTurns, decodeResponse: decodeTurns, legId, turns: true } as const
-    return { ...REV_2026_07_28, version, ...codec }
+    return { ...REV_2026_07_28, version, tasks: 'none', ...codec }
   }
-  return { ...REV_2026_07_28, version, encodeRequest: encodeOlder, decodeResponse: decodeOlder }
+  return {
+    ...REV_2026_07_28,
+    version,
+    tasks: 'none',
+    encodeRequest: encodeOlder,
+    decodeResponse: decodeOlder,
+  }
 }

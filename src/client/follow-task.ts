@@ -1,7 +1,8 @@
 /**
  * Follows a call that became a task: hands over the answers it has, then waits until the task asks or has ended.
  *
- * F1 Answers go out before anything is waited for, and a key whose answer the server has is never shown again (E3). F2 A
+ * F1 Answers go out before anything is waited for, and a key whose answer the server has is never shown again (E3); in
+ * the draft a key that stays open was not answered usefully, and is shown again (D6). F2 A
  * failed task is the server's error, a cancelled one an error of its own, and a completed one the result. F3 Waiting is
  * work: it counts against the deadline, while the time people take does not. F4 To stop waiting does not end the task.
  */
@@ -36,7 +37,8 @@ export async function followTask<R extends FlowRequest>(
   const sending = toSending(flows, options, limits, time)
   try {
     if (answers) await updateTask(peer, task.taskId, answers, sending)
-    const pending = delivered(begun, task)
+    const isFinal = peer.dialect.tasks === 'declared'
+    const pending = delivered(begun, task, isFinal)
     if (answers) await options.onPending?.(pending)
     const told = await waitForTask(flows, pending, options, sending)
     if ('status' in told) return told
@@ -73,7 +75,9 @@ async function waitForTask<R extends FlowRequest>(
 ): Promise<Asking<R> | Extract<Step<R>, { status: 'complete' }>> {
   const { task } = pending
   if (task === undefined) throw new TypeError('This call is not a task')
-  const watch = watchTask(flows.peer, task, { mode: flows.tasks, random: flows.random, sending })
+  // Only where the server decides about tasks does it also tell of them.
+  const mode = flows.peer.dialect.tasks === 'declared' ? flows.tasks : 'poll'
+  const watch = watchTask(flows.peer, task, { mode, random: flows.random, sending })
   const tell = createTeller(flows, options)
   try {
     for (;;) {

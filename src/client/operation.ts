@@ -22,7 +22,7 @@ import {
 
 export type FlowLeg = Pick<
   FlowCall,
-  'kind' | 'method' | 'target' | 'args' | 'inputResponses' | 'requestState'
+  'kind' | 'method' | 'target' | 'args' | 'inputResponses' | 'requestState' | 'task'
 >
 
 export interface Beginning {
@@ -125,9 +125,14 @@ export function deliveryOf(pending: PendingCall): InputResponses | undefined {
   return Object.keys(pending.answers).length > 0 ? pending.answers : undefined
 }
 
-/** The call once the server has its answers. */
-export function delivered<R extends FlowRequest>(pending: PendingCall<R>, task: PendingTask): PendingCall<R> {
-  const answered = [...new Set([...task.answered, ...Object.keys(pending.answers)])]
+/** The call once the server has its answers; `isFinal` where a key is never asked again. */
+export function delivered<R extends FlowRequest>(
+  pending: PendingCall<R>,
+  task: PendingTask,
+  isFinal: boolean,
+): PendingCall<R> {
+  const keys = isFinal ? Object.keys(pending.answers) : []
+  const answered = [...new Set([...task.answered, ...keys])]
   return { ...pending, questions: {}, answers: {}, task: { ...task, answered } }
 }
 

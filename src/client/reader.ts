@@ -37,9 +37,9 @@ export function createReader(peer: Peer, cache: Cache, tools: ToolBook, base: Se
     list: (listing, options = {}) =>
       cached(`list ${listing}`, options.fresh, async () => {
         const { items, hint } = await listAll(peer, listing, sending(options))
+        if (listing !== 'tools') return [items, hint]
         // Arguments are mirrored into headers only where there is no session.
-        const learns = listing === 'tools' && peer.session === undefined
-        return [learns ? tools.learn(items as unknown as Tool[]) : items, hint]
+        return [tools.learn(items as unknown as Tool[], peer.session === undefined), hint]
       }),
     discover: (options = {}) =>
       cached('discover', options.fresh, async () => {

@@ -91,7 +91,7 @@ async function sendOnce<R extends FlowRequest>(
   const limits = withLimits(options, peer.limits)
   const startedAt = peer.clock.now()
   const deadlineAt = deadlineOf(pending, limits, startedAt)
-  const leg = legOf(pending)
+  const leg = { ...legOf(pending), ...taskWish(flows, pending, options) }
   const pause = pauseOf(pending)
   // A call that lay for a while need not wait; one from a machine whose clock is ahead waits no longer than others.
   const wait = Math.min(pause, pending.askedAt + pause - startedAt, deadlineAt - startedAt)
@@ -110,6 +110,17 @@ async function sendOnce<R extends FlowRequest>(
   }
   const asked = await takeRound(flows, pending, received, { limits, options, startedAt })
   return { status: 'input_required', pending: asked }
+}
+
+/** In dialects where the client asks for tasks: where the caller does, and where the tool exists only as one. */
+function taskWish(
+  { peer, tools, tasks }: Flows,
+  { request }: PendingCall,
+  { taskTtlMs }: Driving,
+): Pick<FlowLeg, 'task'> {
+  if (peer.dialect.tasks !== 'asked' || tasks === 'off' || request.method !== 'tools/call') return {}
+  if (taskTtlMs === undefined && !tools.needsTask(request.name)) return {}
+  return { task: taskTtlMs === undefined ? {} : { ttlMs: taskTtlMs } }
 }
 
 const HEADER_MISMATCH = -32020

@@ -37,8 +37,29 @@ export async function getTask(peer: Peer, taskId: string, options: SendOptions):
   const received = await peer.send({ kind: 'task', action: 'get', taskId }, options)
   if (received.kind === 'error') throw new PeerError(received.error)
   if (received.kind !== 'task') throw new RondoError('PEER_ANSWER', 'The answer to tasks/get is not a task')
-  return toShown(received.task)
+  const task = toShown(received.task)
+  return peer.dialect.tasks === 'asked' ? withContent(peer, task, options) : task
 }
+
+/** Where the state of a task has no content, `tasks/result` has it, at once unless the task works. */
+async function withContent(peer: Peer, task: TaskState, options: SendOptions): Promise<TaskState> {
+  const { taskId, status } = task
+  if (status === 'working' || status === 'cancelled') return task
+  const received = await peer.send({ kind: 'task', action: 'result', taskId }, options)
+  switch (received.kind) {
+    case 'error':
+      return { ...task, status: 'failed', error: received.error }
+    case 'input_required':
+      return { ...task, status: 'input_required', inputRequests: received.questions }
+    case 'complete':
+      return { ...task, status: 'completed', result: received.result }
+    default:
+      throw new RondoError('PEER_ANSWER', 'The answer to tasks/result is a task')
+  }
+}
+
+/** A task that asks nothing is not answered: it has its answers, or it has ended, and the next look will tell. */
+const ASKS_NOTHING = -32602
 
 export async function updateTask(
   peer: Peer,
@@ -46,8 +67,11 @@ export async function updateTask(
   inputResponses: InputResponses,
   options: SendOptions,
 ): Promise<void> {
-  const received = await peer.send({ kind: 'task', action: 'update', taskId, inputResponses }, options)
-  if (received.kind === 'error') throw new PeerError(received.error)
+  const asked = peer.dialect.tasks === 'asked'
+  const action = asked ? 'respond' : 'update'
+  const received = await peer.send({ kind: 'task', action, taskId, inputResponses }, options)
+  if (received.kind !== 'error' || (asked && received.error.code === ASKS_NOTHING)) return
+  throw new PeerError(received.error)
 }
 
 async function cancelTask(peer: Peer, taskId: string, options: SendOptions): Promise<void> {

@@ -1,32 +1,44 @@
 /**
- * What our client remembers of a server's tools: which arguments are mirrored into headers. A tool whose annotations are
- * bad is left out of the list and reported; one bad tool does not hide the others.
+ * What our client remembers of a server's tools: which arguments are mirrored into headers, and which run only as tasks
+ * that have to be asked for. A tool whose annotations are bad is left out of the list and reported; one bad tool does not
+ * hide the others.
  */
 
+import { isRecord } from '../lib/is-record.ts'
 import { type ParamHeader, scanParamHeaders } from '../protocol/param-header.ts'
 import type { Tool } from '../protocol/result.ts'
 
 export interface ToolBook {
-  /** Takes the tools of a fresh list; gives those that can be used. */
-  learn(tools: readonly Tool[]): Tool[]
+  /** Takes the tools of a fresh list; gives those that can be used, all of them where nothing is mirrored. */
+  learn(tools: readonly Tool[], mirrors?: boolean): Tool[]
   /** Undefined for a tool that was never listed. */
   mirrored(name: string): readonly ParamHeader[] | undefined
+  /** The tool said that it runs only as a task. */
+  needsTask(name: string): boolean
+}
+
+function isNeedy({ execution }: Tool): boolean {
+  return isRecord(execution) && execution.taskSupport === 'required'
 }
 
 export function createToolBook(onWarning: (text: string) => void): ToolBook {
   let known = new Map<string, readonly ParamHeader[]>()
+  let needy = new Set<string>()
   return {
-    learn(tools) {
+    learn(tools, mirrors = true) {
       const found = new Map<string, readonly ParamHeader[]>()
       const usable = tools.filter((tool) => {
+        if (!mirrors) return true
         const scan = scanParamHeaders(tool.inputSchema)
         if (scan.kind === 'good') found.set(tool.name, scan.headers)
         else onWarning(`The tool "${tool.name}" is left out: ${scan.problem}`)
         return scan.kind === 'good'
       })
       known = found
+      needy = new Set(usable.filter(isNeedy).map(({ name }) => name))
       return usable
     },
     mirrored: (name) => known.get(name),
+    needsTask: (name) => needy.has(name),
   }
 }

@@ -3,7 +3,7 @@
  * call, which counts more than what was said at `initialize`.
  */
 
-import type { Call } from '../call.ts'
+import type { Call, TaskCall } from '../call.ts'
 import {
   encodeMessage,
   headersOf,
@@ -11,16 +11,37 @@ import {
   encodeRequest as olderRequest,
   withMeta,
 } from '../rev-2025-11-25/encode-request.ts'
-import { type EncodedRequest, methodOf, paramsOf } from '../rev-2026-07-28/encode-request.ts'
+import { RELATED_TASK } from '../rev-2025-11-25/task-result.ts'
+import { type EncodedRequest, methodOf as laterMethod, paramsOf } from '../rev-2026-07-28/encode-request.ts'
 import { CLIENT_CAPABILITIES } from '../rev-2026-07-28/meta-key.ts'
 
 export function encodeRequest(call: Call): EncodedRequest {
+  if (call.kind === 'task') return encodeTask(call)
   if (call.kind !== 'flow') return olderRequest(call)
   // The extension for tasks belongs to the revision after this one.
   const { extensions: _, ...capabilities } = call.capabilities
   const meta = { ...metaOf(call), [CLIENT_CAPABILITIES]: capabilities }
+  const { task } = call
+  const params = { ...paramsOf(call), ...(task && { task: { ttl: task.ttlMs } }) }
   return {
-    body: encodeMessage(call.id, methodOf(call), withMeta(paramsOf(call), meta)),
+    body: encodeMessage(call.id, methodOf(call), withMeta(params, meta)),
+    headers: headersOf(call.protocolVersion),
+  }
+}
+
+/** Answers have a method of their own, and name their task in `_meta` (D4). */
+export function methodOf(call: Call): string {
+  return call.kind === 'task' && call.action === 'respond' ? 'tasks/input_response' : laterMethod(call)
+}
+
+function encodeTask(call: TaskCall): EncodedRequest {
+  const { taskId, inputResponses = {} } = call
+  const params =
+    call.action === 'respond'
+      ? withMeta({ inputResponses }, { ...metaOf(call), [RELATED_TASK]: { taskId } })
+      : withMeta({ taskId }, metaOf(call))
+  return {
+    body: encodeMessage(call.id, methodOf(call), params),
     headers: headersOf(call.protocolVersion),
   }
 }
