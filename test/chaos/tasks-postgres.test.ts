@@ -4,7 +4,8 @@
  */
 
 import { afterAll, afterEach, beforeAll, beforeEach, expect, it } from 'vitest'
-import { describePostgres, startPostgres, type TestPostgres } from '../support/postgres.ts'
+import { describePostgres } from '../support/postgres.ts'
+import { startPostgres, type TestPostgres } from '../support/postgres-server.ts'
 import { seededRandom, testSeed } from '../support/seeded-random.ts'
 import { createPostgresDatabase } from '../support/store/postgres-database.ts'
 import type { Database } from '../support/store/store-harness.ts'
@@ -12,7 +13,7 @@ import { type ChaosOptions, runChaos } from '../support/store/task-chaos.ts'
 
 const LONG = process.env.RONDO_LONG !== undefined
 /** Steps so long that whoever is frozen is in the middle of many. */
-const UNFENCED = { fenced: false, kills: 0, crashes: 0, stepMs: 200, patienceMs: 10_000 }
+const UNFENCED = { fenced: false, kills: 0, crashes: 0, stepMs: 200, concurrency: 200, patienceMs: 10_000 }
 const TIMEOUT = LONG ? 1_800_000 : 90_000
 
 describePostgres('tasks on PostgreSQL', () => {
@@ -43,6 +44,7 @@ describePostgres('tasks on PostgreSQL', () => {
         await server.start()
       },
       leaseMs: 1_000,
+      concurrency: 16,
       stepMs: 5,
       fenced: true,
       patienceMs: LONG ? 120_000 : 40_000,

@@ -11,7 +11,7 @@ import { type ChaosOptions, runChaos } from '../support/store/task-chaos.ts'
 
 const LONG = process.env.RONDO_LONG !== undefined
 /** Steps so long that whoever is frozen is in the middle of many. */
-const UNFENCED = { fenced: false, kills: 0, crashes: 0, stepMs: 200, patienceMs: 10_000 }
+const UNFENCED = { fenced: false, kills: 0, crashes: 0, stepMs: 200, concurrency: 200, patienceMs: 10_000 }
 const TIMEOUT = LONG ? 1_800_000 : 90_000
 
 let database: Awaited<ReturnType<typeof createSqliteDatabase>>
@@ -32,6 +32,7 @@ const run = (changes: Partial<ChaosOptions>) => {
     freezes: 0,
     crashes: 0,
     leaseMs: 1_000,
+    concurrency: 16,
     stepMs: 1,
     fenced: true,
     patienceMs: LONG ? 120_000 : 40_000,

@@ -3,7 +3,7 @@
 import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { startPostgres } from '../support/postgres.ts'
+import { startPostgres } from '../support/postgres-server.ts'
 
 export const STORES: readonly string[] = ['sqlite', 'postgres']
 

@@ -2,7 +2,8 @@
 
 import pg from 'pg'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest'
-import { describePostgres, startPostgres, type TestPostgres } from '../../../test/support/postgres.ts'
+import { describePostgres } from '../../../test/support/postgres.ts'
+import { startPostgres, type TestPostgres } from '../../../test/support/postgres-server.ts'
 import { createPostgresDatabase } from '../../../test/support/store/postgres-database.ts'
 import {
   alice,

@@ -1,5 +1,6 @@
 import { afterAll, beforeAll } from 'vitest'
-import { describePostgres, startPostgres, type TestPostgres } from '../../../test/support/postgres.ts'
+import { describePostgres } from '../../../test/support/postgres.ts'
+import { startPostgres, type TestPostgres } from '../../../test/support/postgres-server.ts'
 import { createPostgresDatabase } from '../../../test/support/store/postgres-database.ts'
 import { describeStoreContract } from '../../../test/support/store/store-contract.ts'
 

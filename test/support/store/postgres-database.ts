@@ -2,7 +2,7 @@ import { randomBytes } from 'node:crypto'
 import pg from 'pg'
 import { createPostgresStore, type PostgresStoreOptions } from '../../../src/store/postgres/postgres-store.ts'
 import type { Store } from '../../../src/store/store.ts'
-import type { TestPostgres } from '../postgres.ts'
+import type { TestPostgres } from '../postgres-server.ts'
 import type { Database } from './store-harness.ts'
 
 /** A schema of its own in a running server; dropped in the end. */

@@ -26,6 +26,8 @@ export interface ChaosOptions {
   readonly crashDatabase?: () => Promise<void>
   readonly crashes: number
   readonly leaseMs: number
+  /** Turns of one worker at a time. Tasks that nobody gets to are not taken over either. */
+  readonly concurrency: number
   readonly stepMs: number
   readonly fenced: boolean
   /** How long to wait for the last tasks, after the trouble is over. */
@@ -60,13 +62,13 @@ interface Crew {
 }
 
 async function startCrew(options: ChaosOptions, downstream: Downstream): Promise<Crew> {
-  const { database, random, fenced, leaseMs } = options
+  const { database, random, fenced, leaseMs, concurrency } = options
   if (database.address === undefined) throw new Error('no address')
   // Killed often without having recorded anything is bad luck here, not poison.
   const settings: WorkerOptions = {
     address: database.address,
     leaseMs,
-    concurrency: 16,
+    concurrency,
     maxFailures: 50,
     fenced,
   }
@@ -75,12 +77,14 @@ async function startCrew(options: ChaosOptions, downstream: Downstream): Promise
   const hire = async (): Promise<void> => {
     const worker = await startWorker(settings, downstream)
     alive.add(worker)
+    if (stopped) worker.signal('SIGKILL')
     void worker.ended.then(() => {
       alive.delete(worker)
-      if (!stopped) void hire()
+      if (!stopped) hired.push(hire())
     })
   }
-  await Promise.all(Array.from({ length: options.workers }, hire))
+  const hired = Array.from({ length: options.workers }, hire)
+  await Promise.all(hired)
   return {
     pick: async () => {
       await until('a worker that is alive', () => alive.size > 0)
@@ -89,6 +93,7 @@ async function startCrew(options: ChaosOptions, downstream: Downstream): Promise
     async stop() {
       stopped = true
       for (const worker of alive) worker.signal('SIGKILL')
+      await Promise.all(hired)
       await Promise.all([...alive].map(({ ended }) => ended))
     },
   }
