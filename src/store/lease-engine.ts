@@ -81,6 +81,12 @@ export function createLeaseEngine(store: Store, options: LeaseEngineOptions = {}
       return tasks.deliver(id, owner, storable(answers))
     },
     cancel: async (id, owner) => (isTaskId(id) ? tasks.cancel(id, owner) : 'unknown'),
+    async list(owner, { after, limit }) {
+      const found = await tasks.list({ owner, after, limit })
+      const views = await Promise.all(found.map(({ id }) => tasks.get(id, owner)))
+      // One that expired in between is not there any more.
+      return views.filter((view) => view !== undefined)
+    },
     watch: (ids, owner, listener) => watch.watch(ids.filter(isTaskId), owner, listener),
     async serve(run, serveOptions) {
       await store.ready()

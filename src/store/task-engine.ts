@@ -113,12 +113,21 @@ export interface Serving {
 /** Gets the current view first, then each change; `undefined` once the task is gone. */
 export type WatchTask = (id: string, view: TaskView | undefined) => void
 
+/** A part of a list. */
+export interface TaskPage {
+  /** The task after which to go on. */
+  readonly after?: Pick<TaskView, 'id' | 'createdAt'>
+  readonly limit: number
+}
+
 export interface TaskEngine {
   /** Rejects with `LIMIT_TASKS` if the owner has too many open tasks. */
   create(task: NewTask): Promise<TaskView>
   get(id: string, owner: TaskOwner): Promise<TaskView | undefined>
   deliver(id: string, owner: TaskOwner, answers: ReadonlyMap<string, Sealed>): Promise<Delivery>
   cancel(id: string, owner: TaskOwner): Promise<Cancellation>
+  /** The owner's tasks, the newest first: ended ones too, expired ones not. */
+  list(owner: TaskOwner, page: TaskPage): Promise<readonly TaskView[]>
   watch(ids: readonly string[], owner: TaskOwner, listener: WatchTask): Promise<() => void>
   serve(run: RunTurn, options?: ServeOptions): Promise<Serving>
 }

@@ -84,6 +84,8 @@ export interface TaskSummary {
 export interface TaskQuery {
   readonly id?: string
   readonly status?: TaskStatus
+  /** Only the tasks of this owner. */
+  readonly owner?: TaskOwner
   /** The summary after which to go on; the newest come first. */
   readonly after?: { readonly id: string; readonly createdAt: number }
   readonly limit?: number

@@ -134,10 +134,11 @@ function createOperatorTasks(table: MemoryTable): OperatorTasks {
         parked: rows.filter(({ status }) => status === 'input_required').length,
       }
     },
-    async list({ id, status, after, limit = 100 }) {
+    async list({ id, status, owner, after, limit = 100 }) {
       return table
         .all()
         .filter((row) => (id ?? row.id) === row.id && (status ?? row.status) === row.status)
+        .filter((row) => owner === undefined || table.owned(row.id, owner) !== undefined)
         .sort(newestFirst)
         .filter((row) => after === undefined || newestFirst(after, row) < 0)
         .slice(0, limit)

@@ -13,12 +13,16 @@ export function createOperatorTasks({ query, now, schema }: PostgresSession): Op
       count(*) FILTER (WHERE due_at > c.now AND worker IS NOT NULL) AS running,
       (SELECT count(*) FROM ${task} p WHERE status = 'input_required' AND p.expires_at > c.now) AS parked
     FROM c LEFT JOIN ${task} ON due_at IS NOT NULL AND expires_at > c.now GROUP BY c.now`
-  const list = `SELECT id, tenant, principal, status, created_at, updated_at, expires_at, failures, worker, due_at,
+  const list = (
+    owned: string,
+  ) => `SELECT id, tenant, principal, status, created_at, updated_at, expires_at, failures, worker, due_at,
       CASE status WHEN 'input_required' THEN inputs END AS inputs,
       (SELECT count(*) FROM ${schema}.journal WHERE task = id) AS entries
-    FROM ${task} WHERE expires_at > ${nowAt('$1')} AND ($2::text IS NULL OR id = $2)
+    FROM ${task} WHERE ${owned} expires_at > ${nowAt('$1')} AND ($2::text IS NULL OR id = $2)
       AND ($3::text IS NULL OR status = $3) AND ($4::bigint IS NULL OR (created_at, id) < ($4, $5::text))
     ORDER BY created_at DESC, id DESC LIMIT $6`
+  const listAll = list('')
+  const listOwned = list('tenant = $7 AND principal = $8 AND')
   return {
     async stats() {
       const [row] = await query(stats, [now()])
@@ -26,9 +30,12 @@ export function createOperatorTasks({ query, now, schema }: PostgresSession): Op
       const oldestDueMs = due > 0 ? Number(row?.now) - Number(row?.oldest) : 0
       return { due, oldestDueMs, running: Number(row?.running), parked: Number(row?.parked) }
     },
-    async list({ id = null, status = null, after, limit = 100 }) {
-      const place = [after?.createdAt ?? null, after?.id ?? null]
-      return (await query(list, [now(), id, status, ...place, limit])).map(toSummary)
+    async list({ id = null, status = null, owner, after, limit = 100 }) {
+      const given = [now(), id, status, after?.createdAt ?? null, after?.id ?? null, limit]
+      const rows = await (owner
+        ? query(listOwned, [...given, owner.tenant, owner.principal])
+        : query(listAll, given))
+      return rows.map(toSummary)
     },
   }
 }

@@ -49,7 +49,18 @@ describePostgres('PostgreSQL as a store', () => {
       const stores = Array.from({ length: 8 }, () => database.open())
       await Promise.all(stores.map((store) => store.ready()))
       await stores[3]?.tasks.create(newTask(), 10)
-      expect(await ask(`SELECT value FROM ${schema}.meta WHERE key = 'version'`)).toEqual([{ value: '1' }])
+      expect(await ask(`SELECT value FROM ${schema}.meta WHERE key = 'version'`)).toEqual([{ value: '2' }])
+    })
+
+    it('takes tables of the first version further', async () => {
+      await database.open().ready()
+      await ask(
+        `DROP INDEX ${schema}.task_owner; UPDATE ${schema}.meta SET value = '1' WHERE key = 'version'`,
+      )
+      await database.open().ready()
+      const found = await ask(`SELECT 1 FROM pg_indexes WHERE schemaname = '${schema}'
+        AND indexname = 'task_owner'`)
+      expect(found).toHaveLength(1)
     })
 
     it('refuses tables of a newer release', async () => {

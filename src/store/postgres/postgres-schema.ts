@@ -52,6 +52,8 @@ CREATE TABLE ${schema}.once (
 CREATE INDEX once_expiry ON ${schema}.once (expires_at);
 CREATE TABLE ${schema}.blob (id text PRIMARY KEY, sealed text NOT NULL, expires_at bigint NOT NULL);
 CREATE INDEX blob_expiry ON ${schema}.blob (expires_at);`,
+  // The tasks of one owner, newest first.
+  (schema) => `CREATE INDEX task_owner ON ${schema}.task (tenant, principal, created_at, id);`,
 ]
 
 const VERSION = STEPS.length

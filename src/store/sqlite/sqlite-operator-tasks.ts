@@ -11,12 +11,14 @@ export function createOperatorTasks({ sql, queue, now }: SqliteSession): Operato
     count(*) FILTER (WHERE due_at > ? AND worker IS NOT NULL) AS running,
     (SELECT count(*) FROM task WHERE status = 'input_required' AND expires_at > ?) AS parked
     FROM task WHERE due_at IS NOT NULL AND expires_at > ?`)
-  const list =
+  const listing = (owned: string) =>
     sql(`SELECT id, tenant, principal, status, created_at, updated_at, expires_at, failures, worker, due_at,
     CASE status WHEN 'input_required' THEN inputs END AS inputs,
     (SELECT count(*) FROM journal WHERE task = id) AS entries
-    FROM task WHERE expires_at > ? AND id = coalesce(?, id) AND status = coalesce(?, status)
+    FROM task WHERE ${owned} expires_at > ? AND id = coalesce(?, id) AND status = coalesce(?, status)
     AND (created_at, id) < (?, ?) ORDER BY created_at DESC, id DESC LIMIT ?`)
+  const list = listing('')
+  const listOwned = listing('tenant = ? AND principal = ? AND')
   return {
     async stats() {
       const at = now()
@@ -25,9 +27,12 @@ export function createOperatorTasks({ sql, queue, now }: SqliteSession): Operato
       const oldestDueMs = due > 0 ? at - Number(row.oldest) : 0
       return { due, oldestDueMs, running: Number(row.running), parked: Number(row.parked) }
     },
-    async list({ id = null, status = null, after, limit = 100 }) {
+    async list({ id = null, status = null, owner, after, limit = 100 }) {
       const [createdAt, afterId] = [after?.createdAt ?? Number.MAX_SAFE_INTEGER, after?.id ?? '']
-      const rows = await queue.read(() => list.all(now(), id, status, createdAt, afterId, limit))
+      const rows = await queue.read(() => {
+        const rest = [now(), id, status, createdAt, afterId, limit]
+        return owner ? listOwned.all(owner.tenant, owner.principal, ...rest) : list.all(...rest)
+      })
       return rows.map(toSummary)
     },
   }

@@ -54,6 +54,29 @@ it('B8 keeps its epoch over restarts and gets another when the file was emptied 
   expect([epoch, restored]).not.toContain(await epochOf())
 })
 
+it('takes a file of the first version further, and looks up the tasks of one owner by index', async () => {
+  const store = createSqliteStore({ file })
+  const task = newTask()
+  await store.tasks.create(task, 10)
+  await store.close()
+  const before = openSqlite(file)
+  before.exec('DROP INDEX task_owner; PRAGMA user_version = 1')
+  before.close()
+  const again = createSqliteStore({ file })
+  expect(await again.tasks.list({ owner: task.owner })).toMatchObject([{ id: task.id }])
+  await again.close()
+  const after = openSqlite(file)
+  const plan = after
+    .prepare(
+      `EXPLAIN QUERY PLAN SELECT id FROM task WHERE tenant = ? AND principal = ? AND (created_at, id) < (?, ?)
+      ORDER BY created_at DESC, id DESC LIMIT 1`,
+    )
+    .all('t', 'p', 1, 'x')
+  after.close()
+  expect(JSON.stringify(plan)).toContain('task_owner')
+  expect(JSON.stringify(plan)).not.toContain('TEMP B-TREE')
+})
+
 it('refuses a file of a newer release', async () => {
   await epochOf()
   const connection = openSqlite(file)

@@ -8,7 +8,7 @@ import { dirname } from 'node:path'
 import { RondoError } from '../../errors.ts'
 import { openSqlite, type SqliteConnection } from './sqlite-driver.ts'
 
-const VERSION = 1
+const VERSION = 2
 
 /**
  * `due_at` is when a worker may take the task, and the end of the lease of one that has: null while it waits for input
@@ -59,6 +59,9 @@ CREATE TABLE blob (id TEXT PRIMARY KEY, sealed TEXT NOT NULL, expires_at INTEGER
 CREATE INDEX blob_expiry ON blob (expires_at);
 `
 
+/** Since version 2: the tasks of one owner, newest first. */
+const OWNER_INDEX = 'CREATE INDEX task_owner ON task (tenant, principal, created_at, id);'
+
 /** Blocks the event loop, so it is short; longer waits are the commit queue's. */
 const BLOCKING_MS = 20
 
@@ -96,7 +99,9 @@ function prepareDatabase(connection: SqliteConnection, file: string): void {
     const version = Number(connection.prepare('PRAGMA user_version').get()?.user_version)
     if (version > VERSION)
       throw new RondoError('STORE_SCHEMA', `${file} has version ${version}, we know ${VERSION}`)
-    if (version === 0) connection.exec(`${TABLES} PRAGMA user_version = ${VERSION}`)
+    if (version < VERSION) {
+      connection.exec(`${version === 0 ? TABLES : ''} ${OWNER_INDEX} PRAGMA user_version = ${VERSION}`)
+    }
     renewLife(connection, file)
     connection.exec('COMMIT')
   } catch (error) {

@@ -3,7 +3,17 @@
 import { afterEach, beforeEach, expect, it } from 'vitest'
 import { openSlots } from '../../../src/store/input-slots.ts'
 import type { Store } from '../../../src/store/store.ts'
-import { claimNew, createTime, type Database, inputs, newTask, type StoreHarness } from './store-harness.ts'
+import type { TaskQuery } from '../../../src/store/task-store.ts'
+import {
+  alice,
+  bob,
+  claimNew,
+  createTime,
+  type Database,
+  inputs,
+  newTask,
+  type StoreHarness,
+} from './store-harness.ts'
 
 export function describeOperatorContract(harness: StoreHarness): void {
   let database: Database
@@ -52,6 +62,45 @@ export function describeOperatorContract(harness: StoreHarness): void {
     expect(await store.tasks.list({ id: lease?.fence.id })).toMatchObject([
       { worker: 'worker-7', dueAt: now() + 1000 },
     ])
+  })
+
+  it('E6 lists the tasks of one owner alone, page by page, ended ones too and expired ones not', async () => {
+    const mine: string[] = []
+    for (let i = 0; i < 5; i++) {
+      await store.tasks.create(newTask({ owner: bob }), 10)
+      const task = newTask()
+      mine.unshift(task.id)
+      await store.tasks.create(task, 10)
+      await store.tasks.create(newTask({ owner: { tenant: 'another', principal: 'alice' } }), 10)
+      now.pass(1)
+    }
+    await store.tasks.cancel(mine[1] ?? '', alice)
+    const seen: string[] = []
+    let after: TaskQuery['after']
+    for (let page = 0; page < 3; page++) {
+      const found = await store.tasks.list({ owner: alice, after, limit: 2 })
+      seen.push(...found.map(({ id }) => id))
+      after = found.at(-1)
+    }
+    expect(seen).toEqual(mine)
+    expect(await store.tasks.list({ owner: alice, after })).toEqual([])
+    expect(await store.tasks.list({ owner: alice, status: 'cancelled' })).toMatchObject([{ id: mine[1] }])
+    expect(await store.tasks.list({ owner: bob, id: mine[0] })).toEqual([])
+    now.pass(3_600_000)
+    expect(await store.tasks.list({ owner: alice })).toEqual([])
+  })
+
+  it('lists the tasks of one owner in order although they began at the same moment', async () => {
+    const ids = new Set<string>()
+    for (let i = 0; i < 7; i++) {
+      const task = newTask()
+      ids.add(task.id)
+      await store.tasks.create(task, 10)
+    }
+    const first = await store.tasks.list({ owner: alice, limit: 4 })
+    const second = await store.tasks.list({ owner: alice, after: first.at(-1), limit: 4 })
+    expect([first.length, second.length]).toEqual([4, 3])
+    expect(new Set([...first, ...second].map(({ id }) => id))).toEqual(ids)
   })
 
   it('deletes expired tasks in batches and leaves the others', async () => {
