@@ -6,18 +6,21 @@ import { type ErrorCode, RondoError, ToolError } from '../errors.ts'
 import type { Reply } from '../protocol/reply.ts'
 import type { ClientCapabilities } from '../protocol/wire.ts'
 import type { RunReport } from '../replay/outcome.ts'
-import type { Target } from '../tool/target.ts'
+import type { Finished, Target } from '../tool/target.ts'
 import { logFault, logRound, type Round } from './round.ts'
 
 /** The handler returned `value`. */
-export async function concludeReturned(round: Round, report: RunReport, value: unknown): Promise<Reply> {
-  try {
-    const finishing = round.target.finish(value)
-    const result = finishing instanceof Promise ? await finishing : finishing
+export function concludeReturned(round: Round, report: RunReport, value: unknown): Reply | Promise<Reply> {
+  const completed = (result: Finished): Reply => {
     logRound(round, report, { outcome: result.isError === true ? 'tool_error' : 'complete' })
     return { kind: 'complete', result }
+  }
+  const failed = (error: unknown): Reply => concludeThrew(round, report, error)
+  try {
+    const finishing = round.target.finish(value)
+    return finishing instanceof Promise ? finishing.then(completed).catch(failed) : completed(finishing)
   } catch (error) {
-    return concludeThrew(round, report, error)
+    return failed(error)
   }
 }
 

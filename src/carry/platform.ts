@@ -24,5 +24,5 @@ export function createPlatform({ now = Date.now, randomId = drawId }: PlatformOp
 }
 
 function drawId(): string {
-  return Buffer.from(drawBytes(16).buffer).toString('base64url')
+  return drawBytes(16).toString('base64url')
 }

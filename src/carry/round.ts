@@ -81,12 +81,12 @@ function solicited(
   answers: Readonly<Record<string, unknown>> | undefined,
 ): InputResponses | undefined {
   if (!answers || !anchored) return answers as InputResponses | undefined
-  return Object.fromEntries(
-    Object.entries(answers).filter(([key]) => Object.hasOwn(asked, key)),
-  ) as InputResponses
+  const wanted: Record<string, unknown> = Object.create(null)
+  for (const key of Object.keys(answers)) if (Object.hasOwn(asked, key)) wanted[key] = answers[key]
+  return wanted as InputResponses
 }
 
-type RoundFacts = Partial<RoundEvent> & Pick<RoundEvent, 'outcome'>
+type RoundFacts = Pick<RoundEvent, 'outcome' | 'asks' | 'moved' | 'task' | 'code' | 'stateBytes' | 'keyId'>
 
 /** The one line of a round. */
 export function logRound(round: Round, report: RunReport | undefined, facts: RoundFacts): void {
@@ -98,10 +98,16 @@ export function logRound(round: Round, report: RunReport | undefined, facts: Rou
     round: beginning.round,
     method: call.method,
     target: call.target,
+    outcome: facts.outcome,
+    asks: facts.asks,
+    moved: facts.moved,
+    task: facts.task,
+    code: facts.code,
     replayed: report?.replayed ?? 0,
     executed: report?.executed ?? 0,
-    ...facts,
-    ...(changed ? { sealedVersion: beginning.sealedVersion } : {}),
+    stateBytes: facts.stateBytes,
+    keyId: facts.keyId,
+    sealedVersion: changed ? beginning.sealedVersion : undefined,
     ms: host.platform.now() - began,
   })
 }

@@ -113,7 +113,13 @@ function told(round: Round, report: RunReport, facts: Facts, kept: Kept): Reply 
   if (kept.kind === 'too-large') return concludeRefused(round, report, tooLarge(kept.bytes, host))
   const { bytes, keyId, reply } = kept
   if (bytes > host.limits.warnBytes) warnSize(host, target, bytes)
-  logRound(round, report, { ...facts, stateBytes: bytes, keyId })
+  logRound(round, report, {
+    outcome: facts.outcome,
+    asks: facts.asks,
+    moved: facts.moved,
+    stateBytes: bytes,
+    keyId,
+  })
   return reply
 }
 

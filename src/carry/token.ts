@@ -6,6 +6,7 @@
 import { RondoError } from '../errors.ts'
 import type { FlowCall, Line, Principal } from '../protocol/call.ts'
 import type { Reply } from '../protocol/reply.ts'
+import type { InputRequest } from '../protocol/wire.ts'
 import type { OpenQuestion, RunReport } from '../replay/outcome.ts'
 import { replay } from '../replay/replay.ts'
 import { verify } from '../replay/verify.ts'
@@ -35,15 +36,15 @@ export async function runRound(
   const began = host.platform.now()
   const opening = openRound(host, call, principal)
   const opened = opening instanceof Promise ? await opening : opening
-  return runOpened({ host, call, target, principal, line, beginning: opened, began })
+  return await runOpened({ host, call, target, principal, line, beginning: opened, began })
 }
 
 /** Runs a round whose state has passed every check, whatever keeps it in the end. */
 export async function runOpened(opened: Round): Promise<Reply> {
   const { host, call, target } = opened
   const round = opened.beginning.journal.spilled === undefined ? opened : await fetchJournal(opened)
-  if (!target.once || !host.store) return runFrom(round)
-  return answerOnce(host, host.store.once, call, round.beginning, () => runFrom(round))
+  if (!target.once || !host.store) return await runFrom(round)
+  return await answerOnce(host, host.store.once, call, round.beginning, () => runFrom(round))
 }
 
 async function fetchJournal(round: Round): Promise<Round> {
@@ -62,7 +63,8 @@ async function runFrom(round: Round): Promise<Reply> {
   if (tasks && target.task.mode !== 'never') return beginTask(round, tasks, beginning.journal.entries)
   const input = toReplayInput(round, prepared.run)
   const first = await replay(input)
-  return settle(round, host.dev ? await verify(input, first) : first)
+  const reply = settle(round, host.dev ? await verify(input, first) : first)
+  return reply instanceof Promise ? await reply : reply
 }
 
 function settle(round: Round, report: RunReport): Reply | Promise<Reply> {
@@ -84,18 +86,23 @@ function settle(round: Round, report: RunReport): Reply | Promise<Reply> {
       return suspend(round, report, { journal: moved, asked: {} }, { outcome: 'moved', moved: reason })
     }
     case 'asking':
-      return suspendAsking(round, report, [...ending.questions])
+      return suspendAsking(round, report, ending.questions)
   }
 }
 
 function suspendAsking(
   round: Round,
   report: RunReport,
-  questions: readonly [string, OpenQuestion][],
+  questions: ReadonlyMap<string, OpenQuestion>,
 ): Reply | Promise<Reply> {
-  const asked = Object.fromEntries(questions.map(([key, { digest }]) => [key, digest]))
-  const inputRequests = Object.fromEntries(questions.map(([key, { request }]) => [key, request]))
-  const asks = questions.map(([key, { kind }]) => ({ key, kind }))
+  const asked: Record<string, string> = {}
+  const inputRequests: Record<string, InputRequest> = {}
+  const asks: { key: string; kind: OpenQuestion['kind'] }[] = []
+  for (const [key, { digest, request, kind }] of questions) {
+    asked[key] = digest
+    inputRequests[key] = request
+    asks.push({ key, kind })
+  }
   const { journal } = report
   return suspend(round, report, { journal, asked, inputRequests }, { outcome: 'input_required', asks })
 }

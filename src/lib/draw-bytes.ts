@@ -7,16 +7,16 @@ import { randomFillSync } from 'node:crypto'
 
 const STOCK_BYTES = 4096
 
-const stock = new Uint8Array(STOCK_BYTES)
+const stock = Buffer.alloc(STOCK_BYTES)
 let taken = STOCK_BYTES
 
-export function drawBytes(size: number): Uint8Array {
-  if (size > STOCK_BYTES) return randomFillSync(new Uint8Array(size))
+export function drawBytes(size: number): Buffer {
+  if (size > STOCK_BYTES) return randomFillSync(Buffer.alloc(size))
   if (taken + size > STOCK_BYTES) {
     randomFillSync(stock)
     taken = 0
   }
-  const bytes = stock.slice(taken, taken + size)
+  const bytes = Buffer.from(stock.subarray(taken, taken + size))
   stock.fill(0, taken, taken + size)
   taken += size
   return bytes

@@ -6,17 +6,17 @@
 
 import { RondoError } from '../errors.ts'
 import type { AskEntry } from '../journal/journal.ts'
-import { canonicalJson } from '../lib/canonical-json.ts'
 import { missingCapability } from '../protocol/capability.ts'
 import type { InputRequest } from '../protocol/wire.ts'
 import { copyJson } from './json-value.ts'
 import type { Question, Reading } from './question.ts'
+import { questionText } from './question-text.ts'
 import { append, type RunState, takeName } from './run-state.ts'
 
 /** Gives what the question's `read` makes of the answer; never settles if the client has to be asked. */
 export function ask(run: RunState, key: string, question: Question): Promise<unknown> {
   return new Promise((resolve) => {
-    const digest = run.platform.digest(canonicalJson([question.kind, question.request]))
+    const digest = run.platform.digest(questionText(question))
     if (!takeName(run, key, question.kind, digest)) return
     const found = run.record.find(key)?.entry as AskEntry | undefined
     if (found?.question === digest) return handRecorded(run, key, question, found, resolve)
