@@ -7,11 +7,14 @@ import { createRequire } from 'node:module'
 import { fileURLToPath, pathToFileURL } from 'node:url'
 import { usageError } from './command-error.ts'
 
+/** Within the package: as built, or as written where this file is. */
+const RUNNER = import.meta.url.endsWith('.ts') ? 'src/cli/serve-file.ts' : 'dist/cli/serve-file.js'
+
 const TYPESCRIPT = /\.[cm]?ts$/
 
 /** Arguments for `process.execPath`. */
 export function scriptArgs(path: string, entrance: readonly string[]): string[] {
-  const runner = new URL(import.meta.url.replace(/script-command(\.[jt]s).*$/, 'serve-file$1'))
+  const runner = new URL(RUNNER, pathToFileURL(createRequire(import.meta.url).resolve('rondo/package.json')))
   return [...loaderArgs(path, runner), fileURLToPath(runner), path, ...entrance]
 }
 

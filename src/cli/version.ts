@@ -1,9 +1,7 @@
 /** The version of this package, as its package.json has it. */
 
-import { readFileSync } from 'node:fs'
+import { createRequire } from 'node:module'
 
-const { version } = JSON.parse(readFileSync(new URL('../../package.json', import.meta.url), 'utf8')) as {
-  version: string
-}
+const { version } = createRequire(import.meta.url)('rondo/package.json') as { version: string }
 
 export const VERSION: string = version

@@ -1,0 +1,31 @@
+/**
+ * Makes the JavaScript of the package: one file for each entrance, and shared chunks for what several of them use, so that
+ * an error thrown in one is an instance of the class another exports. Not minified: what is installed can be read.
+ * docs/decisions/0009 says why files are put together at all.
+ */
+
+import { readFileSync } from 'node:fs'
+import { build } from 'esbuild'
+
+const { exports: subpaths, bin } = JSON.parse(readFileSync('package.json', 'utf8'))
+const entrances = [
+  ...Object.values(subpaths).flatMap((target) => target.default ?? []),
+  bin.rondo,
+  // Runs in a process of its own.
+  './dist/cli/serve-file.js',
+]
+
+await build({
+  entryPoints: entrances.map((path) => path.replace(/^(\.\/)?dist\//, 'src/').replace(/\.js$/, '.ts')),
+  outdir: 'dist',
+  outbase: 'src',
+  chunkNames: 'chunk/[name]-[hash]',
+  bundle: true,
+  splitting: true,
+  format: 'esm',
+  platform: 'node',
+  target: 'node20.19',
+  packages: 'external',
+  sourcemap: true,
+  sourcesContent: true,
+})
