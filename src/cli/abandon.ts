@@ -46,7 +46,9 @@ async function cancelTask({ io, options }: Invocation, store: PendingStore, id: 
   // A file that cannot be read any more can still be given up.
   const call = store.list().find((one) => one.id === id)?.call
   if (call?.pending.task === undefined) return
-  const { client, close } = await openConnection(io, call.target, options)
+  const { client, close } = await openConnection(io, call.target, options, {
+    version: call.pending.protocolVersion,
+  })
   try {
     await client.task(call.pending.task.taskId).cancel()
   } finally {

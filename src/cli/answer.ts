@@ -6,10 +6,7 @@ import { readAnswerWords, readKeys } from './answer-words.ts'
 import { openSession, openStore, RESUME_OPTIONS, targetOf } from './call-session.ts'
 import type { Command, Invocation } from './command.ts'
 import { CommandError, usageError } from './command-error.ts'
-import { sayPending } from './describe-call.ts'
-import { pendingJson } from './drive-call.ts'
-import type { Exit } from './exit-code.ts'
-import { print, printJson } from './io.ts'
+import { printPending } from './print-call.ts'
 
 export const answerCommand: Command = {
   name: 'answer',
@@ -27,6 +24,7 @@ export const answerCommand: Command = {
     ...RESUME_OPTIONS,
   },
   async run(invocation) {
+    const { io, options } = invocation
     const [start, ...words] = invocation.words
     if (start === undefined) throw usageError('Name the pending call by its id. "rondo pending" lists them')
     const store = openStore(invocation)
@@ -37,8 +35,8 @@ export const answerCommand: Command = {
       const pending = addAnswers(call.pending, readGiven(invocation, words, call.pending))
       store.save({ ...call, pending })
       const open = openQuestions(pending).length
-      if (open > 0 || invocation.options.flag('hold')) return printOpen(invocation, pending)
-      const session = await openSession(invocation, targetOf(invocation, call.target), call.accepts)
+      if (open > 0 || options.flag('hold')) return printPending(io, options.flag('json'), pending)
+      const session = await openSession(invocation, targetOf(invocation, call.target), call)
       try {
         return await session.drive(pending.request, pending)
       } finally {
@@ -75,10 +73,4 @@ function readGiven(
 
 function addAnswers(pending: PendingCall, given: ReadonlyMap<string, InputResponse>): PendingCall {
   return [...given].reduce((now, [key, response]) => answer(now, key, response), pending)
-}
-
-function printOpen({ io, options }: Invocation, pending: PendingCall): Exit {
-  if (options.flag('json')) printJson(io, { status: 'input_required', ...pendingJson(pending) })
-  else print(io, `pending ${pending.id}\n${sayPending(pending)}`)
-  return 'pending'
 }

@@ -1,9 +1,10 @@
 /** What all commands that drive a call have in common: their options, the connection, the store, who answers. */
 
+import type { DriveOptions } from '../client/client.ts'
 import type { FlowRequest } from '../client/flow-request.ts'
 import type { PendingCall } from '../client/pending.ts'
 import type { QuestionKind } from '../client/question.ts'
-import { type Answerer, answerAtTerminal, answerFrom, answerLater } from './answerer.ts'
+import { type Answerer, answerLater } from './answerer.ts'
 import type { Invocation } from './command.ts'
 import { CONNECT_OPTIONS, type Connection, openConnection } from './connection.ts'
 import { driveCall } from './drive-call.ts'
@@ -12,9 +13,13 @@ import { homeOf } from './home.ts'
 import { canAsk, tell } from './io.ts'
 import { readJsonObject } from './json-file.ts'
 import type { OptionTable } from './option-table.ts'
-import { createPendingStore, type PendingStore } from './pending-store.ts'
+import { createPendingStore, type PendingStore, type StoredCall } from './pending-store.ts'
+import { createPushedAnswers } from './pushed-answers.ts'
+import { rootsOf } from './roots.ts'
+import { answerFrom } from './script-answerer.ts'
 import { readSealKey, SEAL_OPTIONS } from './seal-key.ts'
 import { type NamedTarget, readTarget } from './target.ts'
+import { answerAtTerminal } from './terminal-answerer.ts'
 
 export const JSON_OPTION: OptionTable = {
   json: { type: 'boolean', help: 'prints JSON on stdout, for other programs' },
@@ -30,6 +35,11 @@ export const CALL_OPTIONS: OptionTable = {
     help: 'for the whole call, without the time you think (600)',
   },
   'max-rounds': { type: 'string', value: 'N', help: 'how often the server may ask (10)' },
+  'task-ttl': {
+    type: 'string',
+    value: 'SECONDS',
+    help: 'asks for a task that is kept so long, where clients ask for tasks',
+  },
   root: {
     type: 'string',
     multiple: true,
@@ -63,42 +73,43 @@ export interface Session extends Connection {
   drive(request: FlowRequest, stored?: PendingCall): Promise<Exit>
 }
 
-/** Connects. `accepts` is what the server may ask in a stored call. */
+/** Connects: for a new call, or for one that was stored. */
 export async function openSession(
   invocation: Invocation,
   target: NamedTarget,
-  accepts?: readonly QuestionKind[],
+  stored?: StoredCall,
 ): Promise<Session> {
   const { io, options } = invocation
   const store = openStore(invocation)
   const answerer = await chooseAnswerer(invocation)
-  const maxRounds = options.number('max-rounds')
-  const deadline = options.number('deadline')
+  const accepts = stored?.accepts ?? acceptedKinds(invocation)
+  const roots = rootsOf(io, options.list('root'))
+  const { answers, unanswered } = createPushedAnswers(io, { answerer, target, kinds: accepts, roots })
+  const drive = driveOptions(invocation)
   io.status.start('connecting')
-  const connection = await openConnection(io, target, options).finally(() => io.status.stop())
-  const { client, close } = connection
-  const session = {
-    ...{ io, client, store, target, answerer },
-    accepts: accepts ?? acceptedKinds(invocation),
-    json: options.flag('json'),
-    detach: options.flag('detach'),
-    drive: {
-      signal: io.signal,
-      onProgress: ({ progress, total, message }: Progress) => io.status.progress(progress, total, message),
-      ...(options.flag('server-log') && {
-        onLog: ({ level, data }: Log) => tell(io, `server ${level}: ${JSON.stringify(data)}`),
-      }),
-      onTask: ({ status, statusMessage }: Task) => io.status.start(`task: ${statusMessage ?? status}`),
-      ...(maxRounds !== undefined && { maxRounds }),
-      ...(deadline !== undefined && { deadline: deadline * 1000 }),
-    },
-  }
-  return { client, close, drive: (request, stored) => driveCall(session, request, stored) }
+  const version = stored?.pending.protocolVersion
+  const connecting = openConnection(io, target, options, { answers, version })
+  const { client, close } = await connecting.finally(() => io.status.stop())
+  const [json, detach] = [options.flag('json'), options.flag('detach')]
+  const session = { io, client, store, target, answerer, accepts, unanswered, json, detach, drive }
+  return { client, close, drive: (request, pending) => driveCall(session, request, pending) }
 }
 
-type Progress = { readonly progress: number; readonly total?: number; readonly message?: string }
-type Task = { readonly status: string; readonly statusMessage?: string }
-type Log = { readonly level: string; readonly data: unknown }
+function driveOptions({ io, options }: Invocation): DriveOptions {
+  const maxRounds = options.number('max-rounds')
+  const deadline = options.number('deadline')
+  const ttl = options.number('task-ttl')
+  return {
+    signal: io.signal,
+    onProgress: ({ progress, total, message }) => io.status.progress(progress, total, message),
+    ...(options.flag('server-log') && {
+      onLog: ({ level, data }) => tell(io, `server ${level}: ${JSON.stringify(data)}`),
+    }),
+    ...(maxRounds !== undefined && { maxRounds }),
+    ...(deadline !== undefined && { deadline: deadline * 1000 }),
+    ...(ttl !== undefined && { taskTtlMs: ttl * 1000 }),
+  }
+}
 
 function acceptedKinds({ options }: Invocation): QuestionKind[] {
   return [
@@ -109,7 +120,7 @@ function acceptedKinds({ options }: Invocation): QuestionKind[] {
   ]
 }
 
-async function chooseAnswerer({ io, options }: Invocation): Promise<Answerer> {
+export async function chooseAnswerer({ io, options }: Invocation): Promise<Answerer> {
   const file = options.text('answers')
   const detach = options.flag('detach')
   if (file !== undefined) return answerFrom(await readJsonObject(io, '--answers', file), detach)

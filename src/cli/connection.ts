@@ -1,7 +1,9 @@
 /** From a named target and the options of the command line to a client. */
 
+import type { Answers } from '../client/answers.ts'
 import type { Client } from '../client/client.ts'
 import { connect } from '../client/connect.ts'
+import { SESSION_VERSIONS } from '../client/dialect.ts'
 import { displayText } from '../client/display-text.ts'
 import type { Mode } from '../client/negotiate.ts'
 import { noSecretsInForms } from '../client/policy/no-secrets-in-forms.ts'
@@ -24,6 +26,7 @@ export const CONNECT_OPTIONS: OptionTable = {
     value: 'NAME[=VALUE]',
     help: 'gives a variable to the started command; never stored',
   },
+  revision: { type: 'string', value: 'VERSION', help: 'speaks this revision; found out unless given' },
   timeout: { type: 'string', value: 'SECONDS', help: 'for one request without progress (120)' },
   'server-log': { type: 'boolean', help: 'shows what the server logs, on stderr' },
 }
@@ -43,13 +46,17 @@ export interface ConnectionExtra {
   readonly tasks?: boolean
   /** The revision to speak; found out unless given. */
   readonly mode?: Mode
+  /** The revision to speak where the options name none. */
+  readonly version?: string
+  /** Who answers servers that wait while they ask. */
+  readonly answers?: Answers
 }
 
 export async function openConnection(
   io: Io,
   target: NamedTarget,
   options: Options,
-  { headers = [], tasks, mode }: ConnectionExtra = {},
+  { headers = [], tasks, mode, version, answers }: ConnectionExtra = {},
 ): Promise<Connection> {
   const lines: string[] = []
   const onStderr = (line: string): void => {
@@ -66,7 +73,8 @@ export async function openConnection(
       signal: io.signal,
       createId: randomName,
       tasks,
-      mode,
+      mode: mode ?? readRevision(options, version),
+      answers,
       ...(timeout !== undefined && { timeout: timeout * 1000 }),
     })
     return { client, close: () => client.close() }
@@ -74,6 +82,16 @@ export async function openConnection(
     for (const line of lines) tell(io, `server: ${displayText(line)}`)
     throw error
   }
+}
+
+const REVISIONS: readonly string[] = ['2026-07-28', ...SESSION_VERSIONS]
+
+/** The revision that was asked for, else the one given. */
+function readRevision(options: Options, version = 'auto'): Mode {
+  const text = options.text('revision')
+  if (text === undefined) return REVISIONS.includes(version) ? (version as Mode) : 'auto'
+  if (REVISIONS.includes(text)) return text as Mode
+  throw usageError(`--revision takes one of ${REVISIONS.join(', ')}, not "${text}"`)
 }
 
 function policies(io: Io, options: Options): RoundPolicy[] {

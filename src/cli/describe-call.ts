@@ -33,8 +33,16 @@ export function sayPending(pending: PendingCall): string {
   const head = `${who}, for ${sayRequest(pending.request)}, round ${pending.round}`
   const lines = open.flatMap(([key, question]) => ['', ...sayQuestion(key, question)])
   const given = answered.length === 0 ? [] : ['', `answered already: ${answered.map(displayText).join(', ')}`]
-  const task = pending.task === undefined || open.length > 0 ? [] : ['', 'The server works on it as a task.']
+  const task =
+    pending.task === undefined
+      ? []
+      : ['', `The server works on it as the task ${displayText(pending.task.taskId)}.`]
   return [head, ...lines, ...given, ...task, '', ...sayNext(id, open)].join('\n')
+}
+
+/** The words of a question, where it has any. */
+export function messageOf(question: InputRequest): string | undefined {
+  return question.method === 'elicitation/create' ? question.params.message : undefined
 }
 
 function sayQuestion(key: string, question: InputRequest): string[] {

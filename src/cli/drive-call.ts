@@ -6,17 +6,19 @@
  */
 
 import type { Client, DriveOptions } from '../client/client.ts'
+import { displayText } from '../client/display-text.ts'
 import type { Step } from '../client/flow-options.ts'
 import type { FlowRequest } from '../client/flow-request.ts'
 import { openQuestions, type PendingCall } from '../client/pending.ts'
 import type { QuestionKind } from '../client/question.ts'
+import { RondoError } from '../errors.ts'
+import type { TaskState } from '../protocol/task.ts'
 import type { Answerer } from './answerer.ts'
 import { CommandError } from './command-error.ts'
-import { sayPending } from './describe-call.ts'
 import type { Exit } from './exit-code.ts'
-import { type Io, print, printJson, tell } from './io.ts'
+import { type Io, tell } from './io.ts'
 import type { PendingStore } from './pending-store.ts'
-import { printResult } from './print-result.ts'
+import { type Ending, printComplete, printPending } from './print-call.ts'
 import { type NamedTarget, sayTarget } from './target.ts'
 
 export interface CallSession {
@@ -26,6 +28,8 @@ export interface CallSession {
   readonly target: NamedTarget
   readonly accepts: readonly QuestionKind[]
   readonly answerer: Answerer
+  /** What was cancelled because nobody could answer it while the server waited. */
+  readonly unanswered: readonly string[]
   readonly json: boolean
   /** Do not wait for a task. */
   readonly detach: boolean
@@ -49,12 +53,19 @@ export async function driveCall(
 ): Promise<Exit> {
   const { io, answerer } = session
   const hold = createHold(session, stored)
+  let taskEnded = false
+  const onTask = (task: TaskState): void => {
+    const { status, statusMessage } = task
+    taskEnded = status === 'failed' || status === 'cancelled'
+    io.status.start(`task ${status}${statusMessage === undefined ? '' : `: ${statusMessage}`}`)
+  }
   try {
-    return await run(session, request, hold)
-  } catch (error) {
+    return await run(session, request, hold, onTask)
+  } catch (thrown) {
+    const error = unwrap(thrown)
     const misfit = error instanceof CommandError && error.exit === 'answers'
-    if (misfit && stored === undefined && answerer.isScript) hold.drop()
-    else if (hold.kept !== undefined) tell(io, `The call is kept: rondo resume ${hold.kept.id}`)
+    if (taskEnded || (misfit && stored === undefined && answerer.isScript)) hold.drop()
+    else if (hold.kept !== undefined) tell(io, sayKept(hold.kept))
     throw error
   } finally {
     io.status.stop()
@@ -62,14 +73,35 @@ export async function driveCall(
   }
 }
 
-async function run(session: CallSession, request: FlowRequest, hold: Hold): Promise<Exit> {
-  const { io, client, answerer } = session
-  const options: DriveOptions = { ...session.drive, accepts: session.accepts, onPending: hold.save }
+/** What ended a call that waited for this side is our own error, not that of the client library. */
+function unwrap(error: unknown): unknown {
+  const inner = error instanceof RondoError && error.code === 'INPUT_ABORTED' ? error.cause : undefined
+  return inner instanceof CommandError ? inner : error
+}
+
+function sayKept({ id, task }: PendingCall): string {
+  if (task === undefined) return `The call is kept: rondo resume ${id}`
+  return [
+    `The server goes on with the task ${displayText(task.taskId)}.`,
+    `wait for it:  rondo resume ${id}`,
+    `look at it:   rondo task get ${id}`,
+    `end it:       rondo task cancel ${id}`,
+  ].join('\n')
+}
+
+async function run(
+  session: CallSession,
+  request: FlowRequest,
+  hold: Hold,
+  onTask: (task: TaskState) => void,
+): Promise<Exit> {
+  const { io, client, answerer, accepts, json } = session
+  const options: DriveOptions = { ...session.drive, accepts, onTask, onPending: hold.save }
   let waiting = hold.kept
   for (;;) {
     if (waiting !== undefined && openQuestions(waiting).length > 0) {
       const answered = await answerer.answer(waiting, hold.save)
-      if (answered === undefined) return printPending(session, hold.kept ?? waiting)
+      if (answered === undefined) return printPending(io, json, hold.kept ?? waiting)
       hold.save(answered)
       waiting = answered
     }
@@ -77,48 +109,25 @@ async function run(session: CallSession, request: FlowRequest, hold: Hold): Prom
     const step: Step =
       waiting === undefined ? await client.start(request, options) : await client.resume(waiting, {}, options)
     io.status.stop()
-    if (step.status === 'complete') return conclude(session, request, step, hold)
+    if (step.status === 'complete') {
+      const exit = printComplete(io, json, request, step, endingOf(session))
+      hold.drop()
+      return exit
+    }
     waiting = nameServer(session, step.pending)
-    if (step.status === 'task' && session.detach) return printPending(session, waiting)
+    if (step.status === 'task' && session.detach) return printPending(io, json, waiting)
   }
+}
+
+function endingOf({ client, answerer, unanswered }: CallSession): Ending {
+  const { protocolVersion } = client
+  const [unused, interrupted] = [answerer.unused?.() ?? [], answerer.interrupted === true]
+  return { unused, unanswered, protocolVersion, interrupted }
 }
 
 /** Calls the server what the person called it. */
 function nameServer({ target }: Pick<CallSession, 'target'>, pending: PendingCall): PendingCall {
   return { ...pending, server: { ...pending.server, target: sayTarget(target) } }
-}
-
-function conclude(
-  { io, json, answerer }: CallSession,
-  request: FlowRequest,
-  step: Extract<Step, { status: 'complete' }>,
-  hold: Hold,
-): Exit {
-  const unused = answerer.unused?.() ?? []
-  const failed = 'isError' in step.result && step.result.isError === true
-  if (json) {
-    const extra = unused.length > 0 ? { unused } : {}
-    printJson(io, { status: 'complete', rounds: step.rounds, result: step.result, ...extra })
-  } else printResult(io, request, step.result)
-  hold.drop()
-  if (unused.length > 0) {
-    const keys = unused.map((key) => `"${key}"`).join(', ')
-    if (json) return 'answers'
-    throw new CommandError('answers', `Nobody asked for ${keys}`)
-  }
-  if (answerer.interrupted === true) return 'interrupted'
-  return failed ? 'failed' : 'done'
-}
-
-function printPending({ io, json }: CallSession, pending: PendingCall): Exit {
-  if (json) printJson(io, { status: 'input_required', ...pendingJson(pending) })
-  else print(io, `pending ${pending.id}\n${sayPending(pending)}`)
-  return 'pending'
-}
-
-/** A pending call as it is printed: all but the server's state, which is in the file. */
-export function pendingJson({ state, ...pending }: PendingCall): Record<string, unknown> {
-  return { ...pending, stateBytes: state === undefined ? 0 : Buffer.byteLength(state) }
 }
 
 function createHold({ store, target, accepts }: CallSession, begun: PendingCall | undefined): Hold {

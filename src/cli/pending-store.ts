@@ -24,7 +24,7 @@ import { takeLock } from './take-lock.ts'
 import { type NamedTarget, parseTarget } from './target.ts'
 import { tryUnlink, writeFile } from './write-file.ts'
 
-interface StoredCall {
+export interface StoredCall {
   readonly target: NamedTarget
   /** What the server may ask in this call. */
   readonly accepts: readonly QuestionKind[]

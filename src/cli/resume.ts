@@ -18,10 +18,10 @@ export const resumeCommand: Command = {
     const id = store.find(start)
     const release = store.claim(id)
     try {
-      const { target, accepts, pending } = store.load(id)
-      const session = await openSession(invocation, targetOf(invocation, target), accepts)
+      const call = store.load(id)
+      const session = await openSession(invocation, targetOf(invocation, call.target), call)
       try {
-        return await session.drive(pending.request, pending)
+        return await session.drive(call.pending.request, call.pending)
       } finally {
         await session.close()
       }

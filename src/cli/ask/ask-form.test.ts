@@ -51,8 +51,9 @@ const schema = fc
 describe('a form', () => {
   it('is never approved by Enter alone, whatever it asks and suggests', async () => {
     await fc.assert(
-      fc.asyncProperty(schema, async (requestedSchema) => {
-        const given = await askForm(enterOnly(), readForm(requestedSchema)).catch((error: unknown) => {
+      fc.asyncProperty(schema, fc.boolean(), async (requestedSchema, canKeep) => {
+        const asking = askForm(enterOnly(), readForm(requestedSchema), canKeep)
+        const given = await asking.catch((error: unknown) => {
           if (error instanceof Dismissed) return undefined
           throw error
         })
@@ -68,7 +69,7 @@ describe('a form', () => {
     let keys = 0
     const terminal: Terminal = { ...enterOnly(), keys: () => keys++ }
     const form = readForm({ type: 'object', properties: { a: { type: 'string', default: 'x' } } })
-    expect(await askForm(terminal, form)).toEqual({
+    expect(await askForm(terminal, form, true)).toEqual({
       kind: 'answer',
       response: { action: 'accept', content: { a: 'x' } },
     })

@@ -19,40 +19,45 @@ type Values = Record<string, FieldValue | undefined>
 const DECLINE: Given = { kind: 'answer', response: { action: 'decline' } }
 const LATER: Given = { kind: 'later' }
 
-export async function askForm(terminal: Terminal, form: Form): Promise<Given> {
+/** The way out of a question that need not be answered now. */
+export function laterChoice(canKeep: boolean): Choice<'later'>[] {
+  return canKeep ? [{ value: 'later', label: 'Later', hint: 'keep the call pending' }] : []
+}
+
+export async function askForm(terminal: Terminal, form: Form, canKeep: boolean): Promise<Given> {
   for (const note of form.notes) terminal.say(note, 'warn')
   const [first, ...others] = form.fields
-  if (first === undefined) return askApproval(terminal)
+  if (first === undefined) return askApproval(terminal, canKeep)
   if (others.length === 0 && first.type === 'boolean' && first.required)
-    return askConfirmation(terminal, first)
+    return askConfirmation(terminal, first, canKeep)
   const choices: Choice<'answer' | 'decline' | 'later'>[] = [
     { value: 'answer', label: 'Answer' },
     { value: 'decline', label: 'Decline', hint: 'say no' },
-    { value: 'later', label: 'Later', hint: 'keep the call pending' },
+    ...laterChoice(canKeep),
   ]
   const way = await terminal.choose('What do you want to do?', choices, 'answer')
   if (way !== 'answer') return way === 'decline' ? DECLINE : LATER
-  return fillIn(terminal, form.fields)
+  return fillIn(terminal, form.fields, canKeep)
 }
 
 /** A form without fields: the answer itself is the approval. */
-async function askApproval(terminal: Terminal): Promise<Given> {
+async function askApproval(terminal: Terminal, canKeep: boolean): Promise<Given> {
   const choices: Choice<'decline' | 'approve' | 'later'>[] = [
     { value: 'decline', label: 'Decline' },
     { value: 'approve', label: 'Approve' },
-    { value: 'later', label: 'Later', hint: 'keep the call pending' },
+    ...laterChoice(canKeep),
   ]
   const way = await terminal.choose('Do you approve?', choices, 'decline')
   if (way === 'approve') return accept({})
   return way === 'decline' ? DECLINE : LATER
 }
 
-async function askConfirmation(terminal: Terminal, field: Field): Promise<Given> {
+async function askConfirmation(terminal: Terminal, field: Field, canKeep: boolean): Promise<Given> {
   const choices: Choice<'no' | 'yes' | 'decline' | 'later'>[] = [
     { value: 'no', label: 'No' },
     { value: 'yes', label: 'Yes' },
     { value: 'decline', label: 'Decline to answer' },
-    { value: 'later', label: 'Later', hint: 'keep the call pending' },
+    ...laterChoice(canKeep),
   ]
   const title = field.description === undefined ? field.title : `${field.title}\n${field.description}`
   const way = await terminal.choose(title, choices, 'no')
@@ -60,7 +65,7 @@ async function askConfirmation(terminal: Terminal, field: Field): Promise<Given>
   return way === 'decline' ? DECLINE : LATER
 }
 
-async function fillIn(terminal: Terminal, fields: readonly Field[]): Promise<Given> {
+async function fillIn(terminal: Terminal, fields: readonly Field[], canKeep: boolean): Promise<Given> {
   const values: Values = startValues(fields)
   const untouched = terminal.keys()
   const fill = async (field: Field): Promise<void> => {
@@ -69,7 +74,8 @@ async function fillIn(terminal: Terminal, fields: readonly Field[]): Promise<Giv
   for (const field of fields) await fill(field)
   for (;;) {
     terminal.say(summary(fields, values))
-    const way = await terminal.choose('Send this?', REVIEW, terminal.keys() > untouched ? 'send' : 'change')
+    const start = terminal.keys() > untouched ? 'send' : 'change'
+    const way = await terminal.choose('Send this?', [...REVIEW, ...laterChoice(canKeep)], start)
     if (way === 'send') return accept(values)
     if (way !== 'change') return way === 'decline' ? DECLINE : LATER
     const names = fields.map(({ name, title }) => ({ value: name, label: title }))
@@ -82,7 +88,6 @@ const REVIEW: readonly Choice<'send' | 'change' | 'decline' | 'later'>[] = [
   { value: 'send', label: 'Send' },
   { value: 'change', label: 'Change an answer' },
   { value: 'decline', label: 'Decline', hint: 'say no' },
-  { value: 'later', label: 'Later', hint: 'keep the call pending' },
 ]
 
 function summary(fields: readonly Field[], values: Values): string {

@@ -11,6 +11,12 @@ import type { Terminal } from './terminal.ts'
 
 export type Reply = { readonly kind: 'answer'; readonly response: InputResponse } | { readonly kind: 'later' }
 
+/** Who asks, and what for. */
+export interface Asking extends Pick<PendingCall, 'server' | 'request' | 'round'> {
+  /** The answer may come later; otherwise the server waits for it. */
+  readonly canKeep: boolean
+}
+
 export interface Place {
   /** This is question `index` of `count` in its round, counted from 1. */
   readonly index: number
@@ -19,19 +25,20 @@ export interface Place {
 
 export async function askQuestion(
   terminal: Terminal,
-  pending: PendingCall,
+  { server, request, round, canKeep }: Asking,
   question: InputRequest,
   { index, count }: Place,
 ): Promise<Reply> {
-  const place = `question ${index} of ${count}, round ${pending.round}`
-  terminal.say(`${sayServer(pending.server)} asks, for ${sayRequest(pending.request)}\n${place}`, 'info')
+  const waits = canKeep ? '' : '; the server waits for the answer'
+  const place = `question ${index} of ${count}, round ${round}${waits}`
+  terminal.say(`${sayServer(server)} asks, for ${sayRequest(request)}\n${place}`, 'info')
   switch (question.method) {
     case 'elicitation/create': {
       const { params } = question
       terminal.say(params.message)
       return params.mode === 'url'
-        ? askUrl(terminal, params)
-        : askForm(terminal, readForm(params.requestedSchema))
+        ? askUrl(terminal, params, canKeep)
+        : askForm(terminal, readForm(params.requestedSchema), canKeep)
     }
     case 'sampling/createMessage':
       return askSampling(terminal, question.params)

@@ -5,7 +5,7 @@
 
 import { inspectLink } from '../../client/safe-link.ts'
 import type { ElicitUrlParams } from '../../protocol/wire.ts'
-import type { Given } from './ask-form.ts'
+import { type Given, laterChoice } from './ask-form.ts'
 import type { Choice, Terminal } from './terminal.ts'
 
 const WARNINGS = {
@@ -14,7 +14,7 @@ const WARNINGS = {
   'bare-address': 'The host is a bare address, not a name.',
 } as const
 
-export async function askUrl(terminal: Terminal, { url }: ElicitUrlParams): Promise<Given> {
+export async function askUrl(terminal: Terminal, { url }: ElicitUrlParams, canKeep: boolean): Promise<Given> {
   const link = inspectLink(url)
   if (link === undefined) {
     terminal.say('The server wants a URL opened that is not safe to open. It was declined.', 'error')
@@ -25,7 +25,7 @@ export async function askUrl(terminal: Terminal, { url }: ElicitUrlParams): Prom
   const choices: Choice<'decline' | 'accept' | 'later'>[] = [
     { value: 'decline', label: 'Decline' },
     { value: 'accept', label: 'I agree to open it', hint: 'open it yourself, then go on here' },
-    { value: 'later', label: 'Later', hint: 'keep the call pending' },
+    ...laterChoice(canKeep),
   ]
   const way = await terminal.choose('Do you want to open this address in your browser?', choices, 'decline')
   return way === 'later' ? { kind: 'later' } : { kind: 'answer', response: { action: way } }

@@ -35,7 +35,8 @@ export interface Terminal {
 const CTRL_D = '\u0004'
 const VISIBLE_CHOICES = 10
 
-export function createTerminal({ stdin, stderr, status }: Io): Terminal {
+/** `signal` dismisses whatever is asked. */
+export function createTerminal({ stdin, stderr, status }: Io, signal?: AbortSignal): Terminal {
   updateSettings({ aliases: { [CTRL_D]: 'cancel' } })
   let keys = 0
   const onKey = (_text: string, key: { readonly name?: string }): void => {
@@ -48,6 +49,8 @@ export function createTerminal({ stdin, stderr, status }: Io): Terminal {
     stdin.once('end', leave)
     stdin.once('close', leave)
     stdin.on('keypress', onKey)
+    signal?.addEventListener('abort', leave)
+    if (signal?.aborted) leave()
     try {
       const value = await prompt({ input: stdin, output: stderr, signal: gone.signal })
       if (isCancel(value)) throw new Dismissed()
@@ -56,6 +59,7 @@ export function createTerminal({ stdin, stderr, status }: Io): Terminal {
       stdin.off('end', leave)
       stdin.off('close', leave)
       stdin.off('keypress', onKey)
+      signal?.removeEventListener('abort', leave)
     }
   }
   return {
