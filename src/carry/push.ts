@@ -35,6 +35,10 @@ export interface AskOptions {
   readonly timeoutMs: number
   /** Called now and then while it waits. */
   alive(): void
+  /** The task whose questions these are. */
+  readonly task?: string
+  /** Fires when no answer is needed any more; the waiting then ends as refused. */
+  readonly signal?: AbortSignal
 }
 
 export type Asked =

@@ -5,8 +5,8 @@
 
 import { RondoError } from '../errors.ts'
 import type { Line, Principal, TaskCall } from '../protocol/call.ts'
-import type { Reply } from '../protocol/reply.ts'
-import { RELATED_TASK } from '../protocol/rev-2025-11-25/task-result.ts'
+import type { OlderReply } from '../protocol/older-reply.ts'
+import { relatedTask } from '../protocol/rev-2025-11-25/task-result.ts'
 import type { TaskState } from '../protocol/task.ts'
 import type { InputRequests } from '../protocol/wire.ts'
 import type { TaskOwner, TaskView } from '../store/task-engine.ts'
@@ -17,14 +17,10 @@ import { toTaskState } from './task-view.ts'
 
 type Answers = Readonly<Record<string, unknown>>
 
-/** Gets the answers to questions from the client on the line; gives an error where none will come. */
-export type AskNow = (questions: InputRequests) => Promise<Answers | RondoError>
+/** Gets the answers to questions from the client on the line, until `signal` fires; gives an error where none will come. */
+export type AskNow = (questions: InputRequests, signal: AbortSignal) => Promise<Answers | RondoError>
 
-const UNKNOWN: Reply = { kind: 'error', error: new RondoError('PEER_TASK') }
-
-function related(taskId: string): Record<string, unknown> {
-  return { [RELATED_TASK]: { taskId } }
-}
+const UNKNOWN: OlderReply = { kind: 'error', error: new RondoError('PEER_TASK') }
 
 /** Waits until the task has ended or asks; with `ask` it goes on after the answers. */
 export async function awaitTask(
@@ -34,7 +30,7 @@ export async function awaitTask(
   principal: Principal | undefined,
   line: Line,
   ask?: AskNow,
-): Promise<Reply> {
+): Promise<OlderReply> {
   await host.keys.ready()
   const owner = ownerOf(host, principal)
   const shown = new Set<string>()
@@ -47,9 +43,30 @@ export async function awaitTask(
     )
     if (state.status !== 'input_required' || !ask || Object.keys(fresh).length === 0) return toReply(state)
     for (const key of Object.keys(fresh)) shown.add(key)
-    const answers = await ask(fresh)
+    const answers = await askWhileOpen(tasks, taskId, owner, (signal) => ask(fresh, signal))
+    if (answers === undefined) continue
     if (answers instanceof RondoError) return { kind: 'error', error: answers }
     await tasks.engine.deliver(taskId, owner, sealAnswers(host, taskId, answers))
+  }
+}
+
+/** Asks as long as the task does: somebody else may answer or cancel it meanwhile. Gives undefined then. */
+async function askWhileOpen<T>(
+  { engine }: TaskHost,
+  id: string,
+  owner: TaskOwner,
+  ask: (signal: AbortSignal) => Promise<T>,
+): Promise<T | undefined> {
+  const over = new AbortController()
+  const stop = await engine.watch([id], owner, (_id, view) => {
+    if (view?.status !== 'input_required') over.abort()
+  })
+  try {
+    if (over.signal.aborted) return undefined
+    const asked = await ask(over.signal)
+    return over.signal.aborted ? undefined : asked
+  } finally {
+    stop()
   }
 }
 
@@ -80,8 +97,8 @@ async function settledView(
   }
 }
 
-function toReply({ status, taskId, inputRequests, result, error }: TaskState): Reply {
-  const _meta = related(taskId)
+function toReply({ status, taskId, inputRequests, result, error }: TaskState): OlderReply {
+  const _meta = relatedTask(taskId)
   switch (status) {
     case 'completed': {
       const own = result?._meta
@@ -91,7 +108,7 @@ function toReply({ status, taskId, inputRequests, result, error }: TaskState): R
       }
     }
     case 'failed':
-      return { kind: 'error', error: new RondoError('SERVER_HANDLER', error?.message, { data: error?.data }) }
+      return { kind: 'task_failed', error: error ?? { code: -32603, message: 'The task failed' } }
     case 'cancelled':
       return { kind: 'error', error: new RondoError('PEER_TASK', 'The task was cancelled') }
     default:
@@ -105,7 +122,7 @@ export async function respondToTask(
   tasks: TaskHost,
   { taskId, inputResponses = {} }: TaskCall,
   principal: Principal | undefined,
-): Promise<Reply> {
+): Promise<OlderReply> {
   await host.keys.ready()
   const owner = ownerOf(host, principal)
   const view = await tasks.engine.get(taskId, owner)
@@ -119,7 +136,7 @@ export async function respondToTask(
     return request !== undefined && answerFits(request, answer)
   })
   await tasks.engine.deliver(taskId, owner, sealAnswers(host, taskId, Object.fromEntries(useful)))
-  return { kind: 'complete', result: { _meta: related(taskId) } }
+  return { kind: 'complete', result: { _meta: relatedTask(taskId) } }
 }
 
 function sealAnswers(host: FlowHost, taskId: string, answers: Answers): Map<string, string> {

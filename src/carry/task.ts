@@ -8,7 +8,9 @@
 
 import { RondoError } from '../errors.ts'
 import type { Line } from '../protocol/call.ts'
+import { DRAFT_VERSION } from '../protocol/draft-2026-v1/version.ts'
 import type { Reply } from '../protocol/reply.ts'
+import { VERSIONS } from '../protocol/rev-2025-11-25/version.ts'
 import type { OpenQuestion, RunReport } from '../replay/outcome.ts'
 import { type ReplayInput, replay } from '../replay/replay.ts'
 import { verify } from '../replay/verify.ts'
@@ -16,7 +18,13 @@ import type { Outcome, RunTurn, Turn } from '../store/task-engine.ts'
 import type { Context } from '../tool/context.ts'
 import { type InputRequired, isInputRequired } from '../tool/input-required.ts'
 import type { Target } from '../tool/target.ts'
-import { concludeArguments, concludeRefused, concludeReturned, concludeThrew } from './conclude.ts'
+import {
+  concludeArguments,
+  concludeRefused,
+  concludeReturned,
+  concludeThrew,
+  concludeUnaskable,
+} from './conclude.ts'
 import type { FlowHost, TaskHost } from './flow-host.ts'
 import { manualDigests } from './manual.ts'
 import { logRound, type Round, toReplayInput } from './round.ts'
@@ -188,11 +196,21 @@ async function parked(
 }
 
 /** What the call would have answered is what the task ends with. A tool's own failure is a result (E8). */
-function ended({ host, turn }: Work, reply: Reply): Outcome {
+function ended(work: Work, reply: Reply): Outcome {
+  const { host, turn, round } = work
   const { id } = turn.task
-  if (reply.kind === 'error') return failed(host, id, reply.error)
+  if (reply.kind === 'error') {
+    const { error } = reply
+    // Clients of earlier eras read why they could not be asked in a result, whatever carries the call.
+    const readsWhy = error.code === 'PEER_CAPABILITY' && isEarlier(round.call.protocolVersion)
+    return readsWhy ? ended(work, concludeUnaskable(round.target, error)) : failed(host, id, error)
+  }
   if (reply.kind !== 'complete') throw new Error(`A task cannot end as ${reply.kind}`)
   return { kind: 'complete', result: sealPiece(host, id, 'result', reply.result) }
+}
+
+function isEarlier(version: string): boolean {
+  return version === DRAFT_VERSION || VERSIONS.includes(version)
 }
 
 function failed(host: FlowHost, id: string, error: RondoError): Outcome {

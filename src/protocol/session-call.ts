@@ -29,5 +29,11 @@ export type PeerAnswer =
   | { readonly kind: 'result'; readonly result: Readonly<Record<string, unknown>> }
   | { readonly kind: 'error'; readonly code: number; readonly message: string }
 
+/** The caller's own tasks, a page of them. */
+export interface TaskListCall extends Envelope {
+  readonly kind: 'tasks'
+  readonly cursor?: string
+}
+
 /** The calls that exist in these revisions. */
-export type OlderCall = Exclude<Call, ListenCall | DiscoverCall>
+export type OlderCall = Exclude<Call, ListenCall | DiscoverCall> | TaskListCall

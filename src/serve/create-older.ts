@@ -4,25 +4,26 @@
  */
 
 import { concludeUnaskable } from '../carry/conclude.ts'
-import type { FlowHost, TaskHost } from '../carry/flow-host.ts'
+import type { FlowHost } from '../carry/flow-host.ts'
 import type { TurnsOptions } from '../carry/keep-turn.ts'
 import { type AskingLine, runPushed } from '../carry/push.ts'
-import { answerTask } from '../carry/task-call.ts'
-import { type AskNow, awaitTask, respondToTask } from '../carry/task-result.ts'
 import { runRound } from '../carry/token.ts'
 import { RondoError } from '../errors.ts'
-import type { FlowCall, Principal, TaskCall } from '../protocol/call.ts'
+import type { FlowCall, Principal } from '../protocol/call.ts'
 import { DRAFT_VERSION } from '../protocol/draft-2026-v1/version.ts'
 import type { Reply } from '../protocol/reply.ts'
+import { hasTasks } from '../protocol/rev-2025-11-25/task-params.ts'
 import { VERSIONS } from '../protocol/rev-2025-11-25/version.ts'
 import { createCatalog } from '../tool/catalog.ts'
 import type { Registry } from '../tool/registry.ts'
+import type { Target } from '../tool/target.ts'
 import { answerComplete, answerList, toErrorReply, unknownTarget } from './answer-call.ts'
+import { answerTaskCall } from './answer-task.ts'
 import type { ChangeBus } from './change-bus.ts'
 import { createTurnsService } from './create-turns.ts'
 import type { Era } from './options.ts'
 import type { Service } from './service.ts'
-import type { Older } from './session/older.ts'
+import type { Greeting, Older } from './session/older.ts'
 import { resolveSessions, type SessionOptions } from './session/options.ts'
 import { createSessionTable } from './session/session-table.ts'
 
@@ -38,6 +39,9 @@ interface OlderOptions {
   /** False closes the drafts in which questions come in turns. */
   readonly turns?: TurnsOptions | false
 }
+
+/** Each is opened to be shown, so a page is short. */
+const TASKS_PER_PAGE = 50
 
 const TASK_SUPPORT = { never: 'forbidden', auto: 'optional', always: 'required' } as const
 
@@ -55,11 +59,13 @@ export function createOlder(options: OlderOptions): Older | undefined {
     versions,
     sessions,
     turns: options.turns === false ? undefined : createTurnsService(host, registry, options.turns),
-    greet: (protocolVersion, session) => greet(options, protocolVersion, session),
+    greet: (protocolVersion, greeting) => greet(options, protocolVersion, greeting),
     async answer(call, principal, line, unaskable) {
       if (call.kind === 'list') return answerList(catalog, call.listing, call.cursor)
       if (call.kind === 'complete') return answerComplete(registry, call)
-      if (call.kind === 'task') return answerTaskCall(host, call, principal, line)
+      if (call.kind === 'task' || call.kind === 'tasks') {
+        return answerTaskCall(host, call, principal, line, Math.min(pageSize, TASKS_PER_PAGE))
+      }
       return answerFlow(host, registry, call, principal, line, unaskable)
     },
     changed: (listing) => catalog.forget(listing),
@@ -77,6 +83,8 @@ async function answerFlow(
   const target = registry.find(call.method, call.target)
   if (!target) return unknownTarget(call)
   const run = call.protocolVersion === DRAFT_VERSION ? runRound : runPushed
+  const mismatch = taskMismatch(host, target, call)
+  if (mismatch !== undefined) return { kind: 'error', error: new RondoError('PEER_METHOD', mismatch) }
   try {
     const reply = await run(host, target, call, principal, line)
     const cannotAsk = reply.kind === 'error' && reply.error.code === 'PEER_CAPABILITY'
@@ -86,47 +94,15 @@ async function answerFlow(
   }
 }
 
-/** In the draft questions are the answer of `tasks/result`; at 2025-11-25 they are pushed while it waits. */
-async function answerTaskCall(
-  host: FlowHost,
-  call: TaskCall,
-  principal: Principal | undefined,
-  line: AskingLine,
-): Promise<Reply> {
-  const { tasks } = host
-  if (!tasks) return { kind: 'error', error: new RondoError('PEER_METHOD') }
-  try {
-    if (call.action === 'respond') return await respondToTask(host, tasks, call, principal)
-    if (call.action === 'result') {
-      const pushes = call.protocolVersion !== DRAFT_VERSION
-      return await awaitTask(host, tasks, call, principal, line, pushes ? askOn(line) : undefined)
-    }
-    if (call.action === 'cancel') return await cancelTask(host, tasks, call, principal)
-    return await answerTask(host, tasks, call, principal)
-  } catch (error) {
-    return toErrorReply(error, host.log)
-  }
-}
-
-const ANSWER_TIMEOUT_MS = 24 * 60 * 60_000
-
-function askOn(line: AskingLine): AskNow {
-  return async (questions) => {
-    const asked = await line.ask(questions, { timeoutMs: ANSWER_TIMEOUT_MS, alive: () => {} })
-    if (asked.kind === 'answers') return asked.answers
-    return asked.kind === 'refused' ? asked.error : new RondoError('PEER_REQUEST', 'The call was cancelled')
-  }
-}
-
-/** These dialects answer a cancellation with the task. */
-async function cancelTask(
-  host: FlowHost,
-  tasks: TaskHost,
-  call: TaskCall,
-  principal: Principal | undefined,
-): Promise<Reply> {
-  const reply = await answerTask(host, tasks, call, principal)
-  return reply.kind === 'error' ? reply : answerTask(host, tasks, { ...call, action: 'get' }, principal)
+/**
+ * What tools say of themselves in `execution.taskSupport` binds since there are tasks. In the draft a tool that begins in
+ * rounds may become a task later (D9), so there the wish alone is no mistake.
+ */
+function taskMismatch({ tasks }: FlowHost, { name, task }: Target, call: FlowCall): string | undefined {
+  if (!tasks || call.method !== 'tools/call' || !hasTasks(call.protocolVersion)) return undefined
+  if (task.mode === 'always' && !call.task) return `"${name}" runs only as a task: call it with \`task\``
+  if (task.mode !== 'never' || !call.task || call.protocolVersion === DRAFT_VERSION) return undefined
+  return `"${name}" does not run as a task: call it without \`task\``
 }
 
 /** Rows as they were: a tool's output is an object, or it is not described. */
@@ -147,7 +123,7 @@ function olderRows(registry: Registry): Pick<Registry, 'rows'> {
 function greet(
   { host, registry, serverInfo, instructions }: OlderOptions,
   protocolVersion: string,
-  session: boolean,
+  { session, known, tasks }: Greeting,
 ): Readonly<Record<string, unknown>> {
   const changes = session ? { listChanged: true } : {}
   const rows = (listing: 'tools' | 'prompts' | 'resources' | 'templates'): number =>
@@ -161,7 +137,10 @@ function greet(
       resources: reads ? { ...changes, ...(session ? { subscribe: true } : {}) } : undefined,
       completions: rows('prompts') + rows('templates') > 0 ? {} : undefined,
       logging: {},
-      tasks: host.tasks && { cancel: {}, requests: { tools: { call: {} } } },
+      tasks:
+        host.tasks && tasks && hasTasks(protocolVersion)
+          ? { list: known ? {} : undefined, cancel: {}, requests: { tools: { call: {} } } }
+          : undefined,
     },
     serverInfo,
     instructions,

@@ -4,13 +4,13 @@
 
 import { RondoError } from '../../errors.ts'
 import type { RequestId } from '../call.ts'
-import type { Reply } from '../reply.ts'
-import { encodeError, olderResult } from '../rev-2025-11-25/encode.ts'
-import { toOlderTask } from '../rev-2025-11-25/task-result.ts'
+import type { OlderReply } from '../older-reply.ts'
+import { completeText, encodeError, errorText } from '../rev-2025-11-25/encode.ts'
 
 /** The whole response. A reply that cannot be written as JSON becomes an internal error. */
-export function encodeReply(id: RequestId, reply: Reply): string {
+export function encodeReply(id: RequestId, reply: OlderReply): string {
   if (reply.kind === 'error') return encodeError(id, reply.error)
+  if (reply.kind === 'task_failed') return errorText(id, reply.error)
   try {
     return `{"jsonrpc":"2.0","id":${JSON.stringify(id)},"result":${resultText(reply)}}`
   } catch (error) {
@@ -18,24 +18,11 @@ export function encodeReply(id: RequestId, reply: Reply): string {
   }
 }
 
-function resultText(reply: Exclude<Reply, { kind: 'error' }>): string {
+function resultText(reply: Exclude<OlderReply, { kind: 'error' | 'task_failed' }>): string {
   if (reply.kind === 'input_required') {
     const { inputRequests, requestState, _meta } = reply
     return JSON.stringify({ resultType: 'input_required', inputRequests, requestState, _meta })
   }
   const text = completeText(reply)
   return text === '{}' ? '{"resultType":"complete"}' : `{"resultType":"complete",${text.slice(1)}`
-}
-
-function completeText(reply: Exclude<Reply, { kind: 'error' | 'input_required' }>): string {
-  switch (reply.kind) {
-    case 'serialized':
-      return reply.json
-    case 'complete':
-      return JSON.stringify(olderResult(reply.result))
-    case 'task_created':
-      return JSON.stringify({ task: toOlderTask(reply.task) })
-    case 'task':
-      return JSON.stringify(toOlderTask(reply.task))
-  }
 }

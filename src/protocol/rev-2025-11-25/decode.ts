@@ -10,7 +10,7 @@ import { isRecord } from '../../lib/is-record.ts'
 import type { Envelope, FlowCall, FlowMethod, RequestId, TaskCall } from '../call.ts'
 import { ANSWER_LIMITS } from '../rev-2026-07-28/answers.ts'
 import { readComplete, readFlow, readList, readTarget } from '../rev-2026-07-28/params.ts'
-import type { OlderCall, PeerAnswer, PeerFacts, SessionCall } from '../session-call.ts'
+import type { OlderCall, PeerAnswer, PeerFacts, SessionCall, TaskListCall } from '../session-call.ts'
 import { readAnswer } from './answers.ts'
 import { readEnvelope } from './envelope.ts'
 import { readInitialize, readLevel, readWatch } from './params.ts'
@@ -30,7 +30,7 @@ export interface Reader {
   envelope(id: RequestId, params: Params, peer: PeerFacts): Envelope
   flow(envelope: Envelope, method: FlowMethod, params: Params): FlowCall
   /** What is done with tasks; undefined for a method that is none of theirs. */
-  task(envelope: Envelope, method: string, params: Params): TaskCall | undefined
+  task(envelope: Envelope, method: string, params: Params): TaskCall | TaskListCall | undefined
 }
 
 const NO_PARAMS: Params = Object.freeze({})

@@ -4,14 +4,14 @@ import type { RequestId } from '../../protocol/call.ts'
 import { decode as decodeDraft } from '../../protocol/draft-2026-v1/decode.ts'
 import { encodeReply as encodeDraftReply } from '../../protocol/draft-2026-v1/encode.ts'
 import { DRAFT_VERSION } from '../../protocol/draft-2026-v1/version.ts'
-import type { Reply } from '../../protocol/reply.ts'
+import type { OlderReply } from '../../protocol/older-reply.ts'
 import { type Decoded, decode } from '../../protocol/rev-2025-11-25/decode.ts'
 import { encodeReply } from '../../protocol/rev-2025-11-25/encode.ts'
 import type { PeerFacts } from '../../protocol/session-call.ts'
 
 export interface Codec {
   decode(message: unknown, peer: PeerFacts): Decoded
-  encodeReply(id: RequestId, reply: Reply): string
+  encodeReply(id: RequestId, reply: OlderReply): string
 }
 
 const REVISION: Codec = { decode, encodeReply }

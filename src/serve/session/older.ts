@@ -6,7 +6,7 @@ import type { AskingLine } from '../../carry/push.ts'
 import type { TurnOutcome } from '../../carry/turns.ts'
 import type { FlowCall, Line, Listing, Principal } from '../../protocol/call.ts'
 import type { TurnAnswers } from '../../protocol/draft-turns/turn.ts'
-import type { Reply } from '../../protocol/reply.ts'
+import type { OlderReply } from '../../protocol/older-reply.ts'
 import type { OlderCall, PeerFacts } from '../../protocol/session-call.ts'
 import type { SessionTable } from './session-table.ts'
 
@@ -30,19 +30,29 @@ export interface TurnsService {
   ): Promise<TurnOutcome>
 }
 
+/** What `initialize` offers depends on it. */
+export interface Greeting {
+  /** Without a session nothing is told that no request asked for. */
+  readonly session: boolean
+  /** The caller can be told from all others: it is authenticated, or the one client of this process. */
+  readonly known: boolean
+  /** Its tasks are served. */
+  readonly tasks: boolean
+}
+
 export interface Older {
   /** What `initialize` may agree on, the preferred one first. */
   readonly versions: readonly string[]
   readonly sessions: SessionTable
-  /** The result of `initialize`. Without a session nothing is told that no request asked for. */
-  greet(protocolVersion: string, session: boolean): Readonly<Record<string, unknown>>
+  /** The result of `initialize`. */
+  greet(protocolVersion: string, greeting: Greeting): Readonly<Record<string, unknown>>
   /** Never rejects. `unaskable` says why nobody can be asked, where the client's capabilities are not the reason. */
   answer(
     call: OlderCall,
     principal: Principal | undefined,
     line: AskingLine,
     unaskable?: string,
-  ): Promise<Reply>
+  ): Promise<OlderReply>
   /** Absent where the drafts are closed. */
   readonly turns?: TurnsService
   /** Something was declared or removed. */

@@ -70,7 +70,7 @@ export class SessionLine implements AskingLine {
     if (!this.#closed) this.#channel.send(encodeNotification(method, params), true)
   }
 
-  ask(questions: InputRequests, { timeoutMs, alive }: AskOptions): Promise<Asked> {
+  ask(questions: InputRequests, { timeoutMs, alive, task, signal }: AskOptions): Promise<Asked> {
     if (this.#closed || !this.#channel.open) return Promise.resolve({ kind: 'gone' })
     if (!this.#desk.park()) {
       return Promise.resolve({ kind: 'refused', error: new RondoError('LIMIT_PARKED') })
@@ -83,9 +83,10 @@ export class SessionLine implements AskingLine {
       for (const [key, request] of Object.entries(questions)) {
         const id = this.#desk.expect((answer) => this.#take(id, answer))
         open.set(id, key)
-        const json = encodeRequest(id, request, this.#protocolVersion, this.#desk.randomId())
+        const json = encodeRequest(id, request, this.#protocolVersion, this.#desk.randomId(), task)
         this.#channel.send(json, false)
       }
+      signal?.addEventListener('abort', () => this.refuse(new RondoError('INPUT_TIMEOUT')), { once: true })
     })
   }
 

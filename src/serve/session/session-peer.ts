@@ -85,7 +85,7 @@ export class SessionPeer {
       principalTag(principal),
     )
     this.#session.general = this.#channel
-    const result = older.greet(protocolVersion, true)
+    const result = older.greet(protocolVersion, { session: true, known: true, tasks: true })
     output.write(codecOf(protocolVersion).encodeReply(id, { kind: 'complete', result }))
   }
 
@@ -101,7 +101,7 @@ export class SessionPeer {
     const peer = { ...session.facts, protocolVersion: version, logLevel: session.level }
     const decoded = messages.map((one) => codecOf(version).decode(one, peer))
     const way = this.#wayBack(Array.isArray(message), decoded.filter(isRequest).length)
-    const context = { older, inFlight, draining: service.draining, onError }
+    const context = { older, inFlight, known: true, draining: service.draining, onError }
     for (const one of decoded) takeMessage(context, session, version, one, principal, way)
   }
 

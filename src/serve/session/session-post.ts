@@ -79,7 +79,8 @@ function greet({ older, sessions, service }: PostOptions, { message, principal, 
     const facts = { protocolVersion, capabilities, clientInfo }
     headers['Mcp-Session-Id'] = older.sessions.open(facts, principalTag(principal)).id
   }
-  const result = older.greet(protocolVersion, sessions)
+  const known = principal !== undefined
+  const result = older.greet(protocolVersion, { session: sessions, known, tasks: true })
   const body = codecOf(protocolVersion).encodeReply(call.id, { kind: 'complete', result })
   outlet.send({ status: 200, headers, body })
 }
@@ -128,6 +129,7 @@ function deliver(
   const context: TakeContext = {
     older,
     inFlight,
+    known: principal !== undefined,
     draining: service.draining,
     unaskable: unaskable(version, headers),
     onError,

@@ -5,7 +5,7 @@
 
 import { RondoError } from '../../errors.ts'
 import type { Principal, RequestId } from '../../protocol/call.ts'
-import type { Reply } from '../../protocol/reply.ts'
+import type { OlderReply } from '../../protocol/older-reply.ts'
 import type { Decoded } from '../../protocol/rev-2025-11-25/decode.ts'
 import { encodeError } from '../../protocol/rev-2025-11-25/encode.ts'
 import type { OlderCall, SessionCall } from '../../protocol/session-call.ts'
@@ -25,6 +25,8 @@ export interface Way {
 export interface TakeContext {
   readonly older: Older
   readonly inFlight: InFlight
+  /** The caller can be told from all others. */
+  readonly known: boolean
   /** New calls are refused. */
   readonly draining: boolean
   /** Why nobody can be asked here, if so. */
@@ -32,7 +34,7 @@ export interface TakeContext {
   onError(error: unknown): void
 }
 
-const EMPTY: Reply = { kind: 'complete', result: {} }
+const EMPTY: OlderReply = { kind: 'complete', result: {} }
 
 /** True if the message is a request: then `way.respond` is called exactly once, sooner or later. */
 export function isRequest({ kind }: Decoded): boolean {
@@ -48,7 +50,7 @@ export function takeMessage(
   way: Way,
 ): void {
   const codec = codecOf(protocolVersion)
-  const reply = (id: RequestId, what: Reply): void => way.respond(codec.encodeReply(id, what))
+  const reply = (id: RequestId, what: OlderReply): void => way.respond(codec.encodeReply(id, what))
   switch (decoded.kind) {
     case 'call':
       return takeCall(context, session, decoded.call, principal, way)
@@ -73,6 +75,8 @@ function takeCall(
   const { encodeReply } = codecOf(call.protocolVersion)
   const refuse = (error: RondoError): void => way.respond(encodeReply(call.id, { kind: 'error', error }))
   if (context.draining) return refuse(new RondoError('SERVER_DRAINING'))
+  // All callers without a name share one owner: a list would give each the ids of all others.
+  if (call.kind === 'tasks' && !context.known) return refuse(new RondoError('PEER_METHOD'))
   let line: ReturnType<Session['begin']>
   try {
     line = session.begin(call.id, way.channel, call.protocolVersion)
@@ -83,7 +87,7 @@ function takeCall(
   context.inFlight.enter()
   // Whoever cancels waits for nothing more, also where the handler does.
   const stopListening = line.onClose(() => way.respond(undefined))
-  const finish = (reply: Reply): void => {
+  const finish = (reply: OlderReply): void => {
     session.finish(call.id)
     stopListening()
     if (!line.closed) way.respond(encodeReply(call.id, reply))
@@ -95,7 +99,7 @@ function takeCall(
   })
 }
 
-function takeSessionCall(session: Session, call: SessionCall): Reply {
+function takeSessionCall(session: Session, call: SessionCall): OlderReply {
   try {
     if (call.kind === 'level') session.level = call.level
     else if (call.kind === 'watch') session.watch(call.uri)

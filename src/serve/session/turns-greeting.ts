@@ -30,7 +30,8 @@ export async function greetTurns(
   const capabilities = rememberedCapabilities(declared)
   const facts = { protocolVersion, capabilities, clientInfo: fitting(clientInfo) }
   const session = await turns.sealSession(facts, principal)
-  const greeting = older.greet(protocolVersion, false)
+  const known = principal !== undefined
+  const greeting = older.greet(protocolVersion, { session: false, known, tasks: false })
   // A level that a client sets would have to be remembered.
   const { logging: _, ...offered } = greeting.capabilities as Readonly<Record<string, unknown>>
   const result = { ...greeting, capabilities: { ...offered, experimental: capabilities.experimental } }

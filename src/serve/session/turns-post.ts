@@ -55,10 +55,11 @@ async function answer(
 ): Promise<TurnOutcome> {
   switch (call.kind) {
     case 'flow':
-      return turns.begin(call, principal, line, unaskable(headers('accept')))
+      // A task's questions are pushed while its client waits, and here nobody does: a wish for one is not heard.
+      return turns.begin({ ...call, task: undefined }, principal, line, unaskable(headers('accept')))
     case 'list':
     case 'complete':
-      return toReply(call.id, await older.answer(call, principal, silent(line)))
+      return toReply(call.id, (await older.answer(call, principal, silent(line))) as Reply)
     case 'ping':
       return toReply(call.id, { kind: 'complete', result: {} })
     default:

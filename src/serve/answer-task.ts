@@ -1,0 +1,80 @@
+/**
+ * What clients of earlier eras do with their tasks. In the draft questions are the answer of `tasks/result`; at 2025-11-25
+ * they are pushed while it waits, and say of which task they are.
+ */
+
+import type { FlowHost, TaskHost } from '../carry/flow-host.ts'
+import type { AskingLine } from '../carry/push.ts'
+import { steadyLine } from '../carry/steady-line.ts'
+import { answerTask } from '../carry/task-call.ts'
+import { listTasks } from '../carry/task-list.ts'
+import { type AskNow, awaitTask, respondToTask } from '../carry/task-result.ts'
+import { RondoError } from '../errors.ts'
+import type { Principal, TaskCall } from '../protocol/call.ts'
+import { DRAFT_VERSION } from '../protocol/draft-2026-v1/version.ts'
+import type { OlderReply } from '../protocol/older-reply.ts'
+import type { TaskListCall } from '../protocol/session-call.ts'
+import { toErrorReply } from './answer-call.ts'
+
+export async function answerTaskCall(
+  host: FlowHost,
+  call: TaskCall | TaskListCall,
+  principal: Principal | undefined,
+  line: AskingLine,
+  pageSize: number,
+): Promise<OlderReply> {
+  const { tasks } = host
+  if (!tasks) return { kind: 'error', error: new RondoError('PEER_METHOD') }
+  try {
+    if (call.kind === 'tasks') return await listTasks(host, tasks, call, principal, pageSize)
+    switch (call.action) {
+      case 'respond':
+        return await respondToTask(host, tasks, call, principal)
+      case 'result':
+        return await awaitTask(host, tasks, call, principal, line, askerOf(call, line))
+      case 'cancel':
+        return await cancelTask(host, tasks, call, principal)
+      default:
+        return await answerTask(host, tasks, call, principal)
+    }
+  } catch (error) {
+    return toErrorReply(error, host.log)
+  }
+}
+
+/** The task keeps its question when nobody answers here; the client may come back for it. */
+const ANSWER_TIMEOUT_MS = 24 * 60 * 60_000
+
+function askerOf({ taskId, protocolVersion, progressToken }: TaskCall, line: AskingLine): AskNow | undefined {
+  if (protocolVersion === DRAFT_VERSION) return undefined
+  const steady = steadyLine(line, progressToken)
+  return async (questions, signal) => {
+    const asked = await line.ask(questions, {
+      timeoutMs: ANSWER_TIMEOUT_MS,
+      alive: () => steady.sign('Waiting for an answer'),
+      task: taskId,
+      signal,
+    })
+    if (asked.kind === 'answers') return asked.answers
+    return asked.kind === 'refused' ? asked.error : new RondoError('PEER_REQUEST', 'The call was cancelled')
+  }
+}
+
+/** These dialects answer a cancellation with the task, and refuse it where there is nothing left to cancel. */
+async function cancelTask(
+  host: FlowHost,
+  tasks: TaskHost,
+  call: TaskCall,
+  principal: Principal | undefined,
+): Promise<OlderReply> {
+  const get: TaskCall = { ...call, action: 'get' }
+  const before = await answerTask(host, tasks, get, principal)
+  if (before.kind === 'task' && before.task.status !== 'working' && before.task.status !== 'input_required') {
+    return {
+      kind: 'error',
+      error: new RondoError('PEER_TASK', `The task cannot be cancelled: it is ${before.task.status}`),
+    }
+  }
+  const reply = await answerTask(host, tasks, call, principal)
+  return reply.kind === 'error' ? reply : answerTask(host, tasks, get, principal)
+}
