@@ -15,6 +15,7 @@ const BENCHES: Readonly<Record<string, () => Promise<{ run: RunBench }>>> = {
   import: () => import('./import.ts'),
   parked: () => import('./parked.ts'),
   sdk: () => import('./sdk.ts'),
+  tasks: () => import('./tasks.ts'),
 }
 
 const HELP = `Usage: npm run bench -- [options] [name …]

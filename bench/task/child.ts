@@ -1,0 +1,37 @@
+/** One process that works on a database: `child.js SUBJECT ADDRESS PROCESSES`. Does what it is told, and tells how much. */
+
+import { openBarePostgres } from './bare-postgres.ts'
+import { openBareSqlite } from './bare-sqlite.ts'
+import { openRondo } from './rondo.ts'
+import type { Done, StoreAddress, Subject, SubjectName, Work } from './subject.ts'
+
+export type ToChild =
+  | { readonly kind: 'run'; readonly work: Work; readonly ms: number }
+  | { readonly kind: 'settle' }
+
+/** What a child says when it is ready, and after everything it was told. */
+export interface FromChild {
+  readonly done?: Done
+}
+
+function open(name: SubjectName, address: StoreAddress, processes: number): Promise<Subject> {
+  if (name === 'rondo') return openRondo(address, processes)
+  const grouped = name === 'grouped'
+  return address.kind === 'sqlite'
+    ? openBareSqlite(address.file, grouped)
+    : openBarePostgres(address, grouped)
+}
+
+const [name = '', address = '', processes = '1'] = process.argv.slice(2)
+const subject = await open(name as SubjectName, JSON.parse(address), Number(processes))
+const say = (message: FromChild): void => void process.send?.(message)
+
+process.on('message', async (message: ToChild) => {
+  if (message.kind === 'run') say({ done: await subject.run(message.work, message.ms) })
+  else say(await subject.settle().then(() => ({})))
+})
+process.on('disconnect', async () => {
+  await subject.close()
+  process.exit()
+})
+say({})

@@ -1,0 +1,38 @@
+/** The databases that are measured: each subject gets one of its own, in the same folder or server. */
+
+import { randomBytes } from 'node:crypto'
+import { mkdtemp, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { hasPostgres, startPostgres } from '../../test/support/postgres-server.ts'
+import type { StoreAddress } from './subject.ts'
+
+export interface Databases {
+  readonly name: string
+  /** A new one, empty. */
+  create(): StoreAddress
+  close(): Promise<void>
+}
+
+export async function openSqliteFiles(): Promise<Databases> {
+  const folder = await mkdtemp(join(tmpdir(), 'rondo-bench-'))
+  return {
+    name: 'SQLite',
+    create: () => ({ kind: 'sqlite', file: join(folder, `${randomBytes(6).toString('hex')}.db`) }),
+    close: () => rm(folder, { recursive: true }),
+  }
+}
+
+/** Undefined where PostgreSQL is not installed. */
+export async function openPostgresServer(): Promise<Databases | undefined> {
+  if (!hasPostgres) {
+    console.warn('\n*** NOT MEASURED: PostgreSQL is not installed. Run scripts/ensure-postgres.sh ***\n')
+    return undefined
+  }
+  const { connectionString, stop } = await startPostgres()
+  return {
+    name: 'PostgreSQL',
+    create: () => ({ kind: 'postgres', connectionString, schema: `bench_${randomBytes(6).toString('hex')}` }),
+    close: stop,
+  }
+}

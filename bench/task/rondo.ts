@@ -1,0 +1,102 @@
+/**
+ * The engine over a real store. A turn that ends is followed by what a client would do, in the process that ran it:
+ * a question is answered, an ended task is followed by the next. So the processes together always have as many tasks
+ * under way as they have clients, whoever runs them.
+ */
+
+import type { EngineEvent } from '../../src/store/engine-event.ts'
+import { createLeaseEngine } from '../../src/store/lease-engine.ts'
+import { createPostgresStore } from '../../src/store/postgres/postgres-store.ts'
+import { createSqliteStore } from '../../src/store/sqlite/sqlite-store.ts'
+import type { Store } from '../../src/store/store.ts'
+import type { NewTask, RunTurn, TaskOwner } from '../../src/store/task-engine.ts'
+import { ANSWER, KEY, newTask, QUESTION, RESULT } from './row.ts'
+import { AT_ONCE, type Done, KEPT, repeatTogether, type StoreAddress, type Subject } from './subject.ts'
+
+export function openStore(address: StoreAddress): Store {
+  return address.kind === 'sqlite' ? createSqliteStore(address) : createPostgresStore(address)
+}
+
+const inputs = new Map([[KEY, QUESTION]])
+const answers = new Map([[KEY, ANSWER]])
+
+/** Tasks of this process whose owner is not known by the turn's event. */
+type Owners = Map<string, TaskOwner>
+
+export async function openRondo(address: StoreAddress, processes: number): Promise<Subject> {
+  const store = openStore(address)
+  let asks = true
+  let onEnd: (event: EngineEvent & { kind: 'turn' }) => void = () => {}
+  const owners: Owners = new Map()
+  const engine = createLeaseEngine(store, {
+    statsMs: 3_600_000,
+    onEvent(event) {
+      if (event.kind === 'store-error') throw event.error
+      if (event.kind === 'turn') onEnd(event)
+    },
+  })
+  const run: RunTurn = async ({ task, answers: given }) => {
+    if (!asks || given.has(KEY)) return { kind: 'complete', result: RESULT }
+    owners.set(task.id, task.owner)
+    return { kind: 'park', inputs }
+  }
+  const serving = await engine.serve(run, { concurrency: AT_ONCE })
+  const kept = await keepSome(store, (task) => engine.create(task))
+
+  const work = async (ms: number): Promise<Done> => {
+    const began = performance.now()
+    const isOver = (): boolean => performance.now() - began >= ms
+    let count = 0
+    const begin = (): void => void engine.create(newTask())
+    const answer = (id: string): void => {
+      const owner = owners.get(id)
+      owners.delete(id)
+      if (owner !== undefined) void engine.deliver(id, owner, answers)
+    }
+    onEnd = ({ id, outcome }) => {
+      if (outcome === 'park') answer(id)
+      if (outcome !== 'complete' || isOver()) return
+      count++
+      begin()
+    }
+    for (let client = 0; client < AT_ONCE; client++) begin()
+    await new Promise((resolve) => setTimeout(resolve, ms))
+    return { count, ms: performance.now() - began }
+  }
+  let next = 0
+  const look = async (): Promise<number> => {
+    const { id, owner } = kept[next++ % KEPT] as NewTask
+    if ((await engine.get(id, owner))?.inputs.get(KEY) !== QUESTION) throw new Error('a task is not there')
+    return 1
+  }
+  return {
+    async run(kind, ms) {
+      asks = kind === 'resume'
+      return kind === 'get' ? repeatTogether(ms, look) : work(ms)
+    },
+    settle: () => settle(store, KEPT * processes),
+    async close() {
+      await serving.stop()
+      await store.close()
+    },
+  }
+}
+
+/** Other processes may run some of them, so the store is asked when all have parked. */
+async function keepSome({ tasks }: Store, create: (task: NewTask) => Promise<unknown>): Promise<NewTask[]> {
+  const before = (await tasks.stats()).parked
+  const kept = Array.from({ length: KEPT }, newTask)
+  await Promise.all(kept.map(create))
+  await settle({ tasks }, before + KEPT)
+  return kept
+}
+
+/** Nothing due, nothing running, and nothing parked but those that shall be. */
+export async function settle({ tasks }: Pick<Store, 'tasks'>, kept: number): Promise<void> {
+  for (let look = 0; look < 3_000; look++) {
+    const { due, running, parked } = await tasks.stats()
+    if (due + running === 0 && parked === kept) return
+    await new Promise((resolve) => setTimeout(resolve, 20))
+  }
+  throw new Error('tasks are left that nobody runs')
+}

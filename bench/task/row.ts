@@ -1,0 +1,35 @@
+/** The rows everybody writes: texts as long as sealed ones are, and as hard to compress. */
+
+import { createHash } from 'node:crypto'
+import type { NewTask, TaskOwner } from '../../src/store/task-engine.ts'
+import { createTaskId } from '../../src/store/task-id.ts'
+
+/** The same in every process. */
+function text(name: string, length: number): string {
+  const digest = (_: unknown, i: number) => createHash('sha256').update(`${name} ${i}`).digest('base64url')
+  return Array.from({ length: Math.ceil(length / 43) }, digest)
+    .join('')
+    .slice(0, length)
+}
+
+const HEAD = text('head', 1_000)
+export const QUESTION: string = text('question', 700)
+export const ANSWER: string = text('answer', 500)
+export const RESULT: string = text('result', 500)
+export const KEY = 'resolution'
+
+export const TTL_MS = 3_600_000
+export const POLL_MS = 1_000
+
+/** So many that nobody reaches the limit of open tasks. */
+const OWNERS = Array.from(
+  { length: 2_000 },
+  (_, i): TaskOwner => ({ tenant: 'https://bench.example/mcp', principal: text(`owner ${i}`, 43) }),
+)
+
+let made = 0
+
+export function newTask(): NewTask {
+  const owner = OWNERS[made++ % OWNERS.length] as TaskOwner
+  return { id: createTaskId(), owner, head: HEAD, ttlMs: TTL_MS, pollMs: POLL_MS }
+}

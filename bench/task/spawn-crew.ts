@@ -1,0 +1,66 @@
+/** Starts the processes that work on one database together, and adds up what they do. */
+
+import { type ChildProcess, fork } from 'node:child_process'
+import { once } from 'node:events'
+import { fileURLToPath } from 'node:url'
+import type { FromChild, ToChild } from './child.ts'
+import type { StoreAddress, SubjectName, Work } from './subject.ts'
+
+export interface Crew {
+  readonly name: SubjectName
+  /** How often they did the work in a second, all together. */
+  rate(work: Work, ms: number): Promise<number>
+  stop(): Promise<void>
+}
+
+const CHILD = fileURLToPath(new URL('./child.js', import.meta.url))
+
+export async function spawnCrew(name: SubjectName, address: StoreAddress, processes: number): Promise<Crew> {
+  const children: ChildProcess[] = []
+  // One after the other: the first makes the tables, and each brings its own rows.
+  for (let i = 0; i < processes; i++) {
+    const child = fork(CHILD, [name, JSON.stringify(address), String(processes)])
+    await answerOf(child)
+    children.push(child)
+  }
+  const tell = (message: ToChild): Promise<FromChild[]> =>
+    Promise.all(
+      children.map((child) => {
+        child.send(message)
+        return answerOf(child)
+      }),
+    )
+  return {
+    name,
+    async rate(work, ms) {
+      const answers = await tell({ kind: 'run', work, ms })
+      await tell({ kind: 'settle' })
+      return answers.reduce((sum, { done }) => sum + (done ? (1_000 * done.count) / done.ms : 0), 0)
+    },
+    async stop() {
+      await Promise.all(
+        children.map((child) => {
+          if (!child.connected) return undefined
+          const ended = once(child, 'exit')
+          child.disconnect()
+          return ended
+        }),
+      )
+    },
+  }
+}
+
+async function answerOf(child: ChildProcess): Promise<FromChild> {
+  const stop = new AbortController()
+  const { signal } = stop
+  try {
+    return await Promise.race([
+      once(child, 'message', { signal }).then(([message]) => message as FromChild),
+      once(child, 'exit', { signal }).then(([code]) => {
+        throw new Error(`A process of the bench ended with code ${code}`)
+      }),
+    ])
+  } finally {
+    stop.abort()
+  }
+}

@@ -1,0 +1,51 @@
+/** What is measured on a database of its own, by one or several processes: the engine, or rows written by hand. */
+
+export type StoreAddress =
+  | { readonly kind: 'sqlite'; readonly file: string }
+  | { readonly kind: 'postgres'; readonly connectionString: string; readonly schema: string }
+
+export type SubjectName = 'rondo' | 'bare' | 'grouped'
+
+/**
+ *   complete  a task is created, run and completed
+ *   resume    a task is created, parks with a question, is answered, run again and completed
+ *   get       a parked task is looked at
+ */
+export type Work = 'complete' | 'resume' | 'get'
+
+/** As many clients at once as a process has, each with the next task when its last has ended. */
+export const AT_ONCE = 32
+
+/** Parked tasks that every process has from the beginning, to look at. */
+export const KEPT = 1_000
+
+export interface Done {
+  readonly count: number
+  readonly ms: number
+}
+
+export interface Subject {
+  /** Does the work for `ms`, as often as it can. */
+  run(work: Work, ms: number): Promise<Done>
+  /** Resolves when nothing is under way any more, in any of the processes. */
+  settle(): Promise<void>
+  close(): Promise<void>
+}
+
+/** Runs `once` until the time is over. */
+export async function repeatFor(ms: number, once: () => Promise<number> | number): Promise<Done> {
+  const began = performance.now()
+  let count = 0
+  let elapsed = 0
+  for (; elapsed < ms; elapsed = performance.now() - began) {
+    const done = once()
+    count += typeof done === 'number' ? done : await done
+  }
+  return { count, ms: elapsed }
+}
+
+/** The same by many at once. */
+export async function repeatTogether(ms: number, once: () => Promise<number>): Promise<Done> {
+  const all = await Promise.all(Array.from({ length: AT_ONCE }, () => repeatFor(ms, once)))
+  return { count: all.reduce((sum, { count }) => sum + count, 0), ms: Math.max(...all.map((one) => one.ms)) }
+}
