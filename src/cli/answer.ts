@@ -1,11 +1,10 @@
 /** `rondo answer`: answers a pending call from the command line, and goes on once nothing is open. */
 
-import { answer, openQuestions, type PendingCall } from '../client/pending.ts'
-import type { InputResponse } from '../protocol/wire.ts'
-import { readAnswerWords, readKeys } from './answer-words.ts'
+import { openQuestions } from '../client/pending.ts'
 import { openSession, openStore, RESUME_OPTIONS, targetOf } from './call-session.ts'
-import type { Command, Invocation } from './command.ts'
-import { CommandError, usageError } from './command-error.ts'
+import type { Command } from './command.ts'
+import { usageError } from './command-error.ts'
+import { addGiven, hasAnswers, NO_OPTIONS } from './given-answers.ts'
 import { printPending } from './print-call.ts'
 
 export const answerCommand: Command = {
@@ -18,8 +17,7 @@ export const answerCommand: Command = {
     'key:=json gives a whole result. Nothing is sent while a question is open.',
   ],
   options: {
-    decline: { type: 'boolean', help: 'says no: to the keys named, or to all that is open' },
-    cancel: { type: 'boolean', help: 'dismisses: the keys named, or all that is open' },
+    ...NO_OPTIONS,
     hold: { type: 'boolean', help: 'keeps the answers and sends nothing yet' },
     ...RESUME_OPTIONS,
   },
@@ -32,7 +30,9 @@ export const answerCommand: Command = {
     const release = store.claim(id)
     try {
       const call = store.load(id)
-      const pending = addAnswers(call.pending, readGiven(invocation, words, call.pending))
+      if (!hasAnswers(options, words))
+        throw usageError('Give answers as key.field=value, or --decline, or --cancel')
+      const pending = addGiven(options, words, call.pending)
       store.save({ ...call, pending })
       const open = openQuestions(pending).length
       if (open > 0 || options.flag('hold')) return printPending(io, options.flag('json'), pending)
@@ -46,31 +46,4 @@ export const answerCommand: Command = {
       release()
     }
   },
-}
-
-function readGiven(
-  { options }: Invocation,
-  words: readonly string[],
-  pending: PendingCall,
-): Map<string, InputResponse> {
-  const [decline, cancel] = [options.flag('decline'), options.flag('cancel')]
-  if (decline && cancel) throw usageError('--decline and --cancel are two different answers')
-  if (!decline && !cancel) {
-    if (words.length === 0) throw usageError('Give answers as key.field=value, or --decline, or --cancel')
-    return readAnswerWords(words, pending)
-  }
-  const action = decline ? 'decline' : 'cancel'
-  return new Map(
-    readKeys(words, pending).map((key) => {
-      if (pending.questions[key]?.method === 'elicitation/create') return [key, { action }]
-      throw new CommandError(
-        'answers',
-        `"${key}" is no form and no URL: it cannot be declined, only answered`,
-      )
-    }),
-  )
-}
-
-function addAnswers(pending: PendingCall, given: ReadonlyMap<string, InputResponse>): PendingCall {
-  return [...given].reduce((now, [key, response]) => answer(now, key, response), pending)
 }

@@ -25,10 +25,26 @@ export const JSON_OPTION: OptionTable = {
   json: { type: 'boolean', help: 'prints JSON on stdout, for other programs' },
 }
 
+/** How questions are answered without a person. */
+export const SCRIPT_OPTIONS: OptionTable = {
+  answers: { type: 'string', value: 'FILE|-', help: 'answers by key, as a JSON object; asks nobody' },
+  root: {
+    type: 'string',
+    multiple: true,
+    value: 'FOLDER',
+    help: 'a folder to tell a server that asks for roots',
+  },
+  'allow-secrets': { type: 'boolean', help: 'lets forms ask for what looks like a secret' },
+}
+
+export const SERVER_OPTION: OptionTable = {
+  server: { type: 'string', value: 'SERVER', help: 'where the service is now, if not where the call began' },
+}
+
 export const CALL_OPTIONS: OptionTable = {
   ...JSON_OPTION,
   detach: { type: 'boolean', help: 'asks nobody and waits for no task: such a call becomes pending' },
-  answers: { type: 'string', value: 'FILE|-', help: 'answers by key, as a JSON object; asks nobody' },
+  ...SCRIPT_OPTIONS,
   deadline: {
     type: 'string',
     value: 'SECONDS',
@@ -40,21 +56,14 @@ export const CALL_OPTIONS: OptionTable = {
     value: 'SECONDS',
     help: 'asks for a task that is kept so long, where clients ask for tasks',
   },
-  root: {
-    type: 'string',
-    multiple: true,
-    value: 'FOLDER',
-    help: 'a folder to tell a server that asks for roots',
-  },
   sampling: { type: 'boolean', help: 'lets the server ask for a model; you type its reply' },
-  'allow-secrets': { type: 'boolean', help: 'lets forms ask for what looks like a secret' },
   ...SEAL_OPTIONS,
   ...CONNECT_OPTIONS,
 }
 
 /** For commands that go on with a stored call. */
 export const RESUME_OPTIONS: OptionTable = {
-  server: { type: 'string', value: 'SERVER', help: 'where the service is now, if not where the call began' },
+  ...SERVER_OPTION,
   ...CALL_OPTIONS,
 }
 

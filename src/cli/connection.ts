@@ -68,7 +68,7 @@ export async function openConnection(
   try {
     const client = await connect(toTarget(io, target, options, onStderr), {
       headers: readHeaders([...options.list('header'), ...headers]),
-      onRound: policies(io, options),
+      onRound: policiesOf(io, options),
       onWarning: (text) => tell(io, `warning: ${displayText(text)}`),
       signal: io.signal,
       createId: randomName,
@@ -94,7 +94,8 @@ function readRevision(options: Options, version = 'auto'): Mode {
   throw usageError(`--revision takes one of ${REVISIONS.join(', ')}, not "${text}"`)
 }
 
-function policies(io: Io, options: Options): RoundPolicy[] {
+/** What looks at every round before it is answered. */
+export function policiesOf(io: Io, options: Options): RoundPolicy[] {
   const secrets = options.flag('allow-secrets') ? [] : [noSecretsInForms()]
   return [...secrets, answerRoots(io, options.list('root'))]
 }

@@ -16,7 +16,7 @@ export function sayServer({ target, name, version }: PendingServer): string {
 export function sayRequest(request: FlowRequest): string {
   switch (request.method) {
     case 'tools/call':
-      return `the tool ${displayText(request.name)}`
+      return request.name === '' ? 'a task' : `the tool ${displayText(request.name)}`
     case 'prompts/get':
       return `the prompt ${displayText(request.name)}`
     case 'resources/read':
@@ -26,7 +26,6 @@ export function sayRequest(request: FlowRequest): string {
 
 /** The open questions of a pending call and how to answer them. */
 export function sayPending(pending: PendingCall): string {
-  const { id } = pending
   const open = openQuestions(pending)
   const answered = Object.keys(pending.answers)
   const who = `${sayServer(pending.server)}${open.length > 0 ? ' asks' : ''}`
@@ -37,7 +36,7 @@ export function sayPending(pending: PendingCall): string {
     pending.task === undefined
       ? []
       : ['', `The server works on it as the task ${displayText(pending.task.taskId)}.`]
-  return [head, ...lines, ...given, ...task, '', ...sayNext(id, open)].join('\n')
+  return [head, ...lines, ...given, ...task, '', ...sayNext(pending, open)].join('\n')
 }
 
 /** The words of a question, where it has any. */
@@ -45,7 +44,7 @@ export function messageOf(question: InputRequest): string | undefined {
   return question.method === 'elicitation/create' ? question.params.message : undefined
 }
 
-function sayQuestion(key: string, question: InputRequest): string[] {
+export function sayQuestion(key: string, question: InputRequest): string[] {
   const name = displayText(key)
   const kind = kindOf(question)
   if (question.method !== 'elicitation/create') return [`  ${name}  (${kind})`]
@@ -61,8 +60,15 @@ function sayQuestion(key: string, question: InputRequest): string[] {
   return [...message, ...rows, ...notes.map((note) => `    note: ${note}`)]
 }
 
-function sayNext(id: string, open: readonly [string, InputRequest][]): string[] {
-  if (open.length === 0) return [`go on:    rondo resume ${id}`]
+function sayNext({ id, task }: PendingCall, open: readonly [string, InputRequest][]): string[] {
+  const isTask = task !== undefined
+  if (open.length === 0 && !isTask) return [`go on:    rondo resume ${id}`]
+  if (open.length === 0)
+    return [
+      `wait:     rondo resume ${id}`,
+      `look:     rondo task get ${id}`,
+      `cancel:   rondo task cancel ${id}`,
+    ]
   const words = open.map(([key, question]) => exampleWord(displayText(key), question))
   return [
     `answer:   rondo answer ${id} ${words.join(' ')}`,
@@ -72,7 +78,7 @@ function sayNext(id: string, open: readonly [string, InputRequest][]): string[] 
   ]
 }
 
-function exampleWord(key: string, question: InputRequest): string {
+export function exampleWord(key: string, question: InputRequest): string {
   if (question.method !== 'elicitation/create') return `${key}:=JSON`
   const { params } = question
   const [field] = params.mode === 'form' ? readForm(params.requestedSchema).fields : []

@@ -15,7 +15,10 @@ export const EXITS = {
     code: 7,
     meaning: 'this side refused: a limit, a policy, an unsafe URL, a kind it cannot answer',
   },
-  stored: { code: 8, meaning: 'there is no such pending call, or it is in use, or it cannot be read' },
+  stored: {
+    code: 8,
+    meaning: 'there is no such pending call, task or store, or it is in use, or it cannot be read',
+  },
   fault: { code: 70, meaning: 'a fault of this program' },
   interrupted: { code: 130, meaning: 'interrupted by Ctrl-C; at a question it means cancel' },
 } as const

@@ -24,6 +24,7 @@ import { readCommand } from './read.ts'
 import { readLine } from './read-line.ts'
 import { resumeCommand } from './resume.ts'
 import { stateCommand } from './state.ts'
+import { taskCommand } from './task.ts'
 import { VERSION } from './version.ts'
 
 export const COMMANDS: readonly Command[] = [
@@ -37,6 +38,7 @@ export const COMMANDS: readonly Command[] = [
   answerCommand,
   resumeCommand,
   abandonCommand,
+  taskCommand,
   doctorCommand,
   stateCommand,
   keysCommand,

@@ -1,0 +1,244 @@
+/** `rondo task`, in both dialects that have tasks of their own: looked at, answered and cancelled by other processes. Needs the build. */
+
+import { readdirSync } from 'node:fs'
+import { join } from 'node:path'
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest'
+import { EXITS } from '../../src/cli/exit-code.ts'
+import { type CliHome, createCliHome, type Printed } from '../support/run-cli.ts'
+import { serveTasks, type TaskDesk } from '../support/task-desk.ts'
+import { KEY, openTerminal, type TerminalSession } from '../support/terminal-session.ts'
+
+// Many processes, on a machine that may have much to do.
+vi.setConfig({ testTimeout: 60_000 })
+
+const { enter, down, ctrlC } = KEY
+const sessions: TerminalSession[] = []
+let desk: TaskDesk
+let home: CliHome
+
+beforeAll(async () => {
+  desk = await serveTasks()
+})
+afterAll(() => desk.close())
+beforeEach(() => {
+  home = createCliHome()
+})
+afterEach(() => {
+  for (const session of sessions.splice(0)) session.close()
+  home.remove()
+})
+
+const files = () => readdirSync(join(home.path, 'pending'))
+
+interface Begun {
+  readonly id: string
+  readonly taskId: string
+}
+
+async function detach(tool: string, ...words: string[]): Promise<Begun> {
+  const { value, code } = await home.json(['call', desk.url, tool, '--detach', ...words])
+  expect([code, value.status]).toEqual([EXITS.pending.code, 'task'])
+  return { id: String(value.id), taskId: (value.task as { taskId: string }).taskId }
+}
+
+/** Looks until the task is there. */
+async function see(status: string, ...words: string[]): Promise<Printed & { task: Printed }> {
+  let last: Printed | undefined
+  await expect
+    .poll(
+      async () => {
+        last = (await home.json(['task', 'get', ...words])).value
+        return (last.task as Printed).status
+      },
+      { timeout: 20_000, interval: 50 },
+    )
+    .toBe(status)
+  return last as Printed & { task: Printed }
+}
+
+function open(...words: string[]): TerminalSession {
+  const session = openTerminal(words, { ...home.env, TERM: 'xterm-256color' })
+  sessions.push(session)
+  return session
+}
+
+describe.each([
+  ['2026-07-28', []],
+  ['DRAFT-2026-v1', ['--revision', 'DRAFT-2026-v1']],
+])('a task in %s', (version, revision) => {
+  it('is named by its own id and that of its call when it is left to the server', async () => {
+    const { stdout, code } = await home.run(['call', desk.url, 'hang', '--detach', ...revision])
+    const id = /^pending (\S+)$/m.exec(stdout)?.[1] ?? ''
+    const taskId = /as the task (\S+)\.$/m.exec(stdout)?.[1] ?? ''
+    expect(code).toBe(EXITS.pending.code)
+    expect(stdout).toContain(`rondo task get ${id}`)
+    const shown = await see('working', id)
+    expect(shown.task.taskId).toBe(taskId)
+    expect(shown).toMatchObject({ id, server: { name: 'tasks', target: desk.url, protocolVersion: version } })
+    expect((await home.json(['task', 'get', taskId])).value).toMatchObject({ id })
+    expect((await home.json(['task', 'get', id.slice(0, 5)])).value).toMatchObject({ id })
+    const cancelled = await home.json(['task', 'cancel', taskId])
+    expect(cancelled).toMatchObject({ code: 0, value: { task: { taskId, status: 'cancelled' } } })
+    expect(files()).toEqual([])
+    const again = await home.run(['task', 'cancel', desk.url, taskId, ...revision])
+    expect(again).toMatchObject({ code: 0, stderr: 'The task had ended before.\n' })
+  })
+
+  it('of somebody else is answered by its server and id, question by question', async () => {
+    const { id, taskId } = await detach('ask', ...revision)
+    const there = [desk.url, taskId, ...revision]
+    await see('input_required', ...there)
+    const shown = await home.run(['task', 'get', ...there])
+    expect(shown.stdout).toContain('who  For whom?')
+    expect(shown.stdout).toContain(`rondo task answer ${desk.url} ${taskId} who.name=…`)
+    expect(shown.code).toBe(EXITS.pending.code)
+    const first = await home.run(['task', 'answer', ...there, 'who.name=Ada'])
+    expect(first).toMatchObject({ code: 0, stderr: expect.stringContaining('Answered: who') })
+    await expect
+      .poll(async () => (await home.run(['task', 'get', ...there])).stdout, { timeout: 20_000 })
+      .toContain('Really for Ada?')
+    const file = JSON.stringify({ sure: { confirm: true } })
+    const second = await home.run(['task', 'answer', ...there, '--answers', '-'], { input: file })
+    expect(second.code).toBe(0)
+    expect((await see('completed', ...there)).task).toMatchObject({ result: { content: [{}] } })
+    const done = await home.run(['task', 'get', ...there])
+    expect(done.stdout).toMatch(/status +completed[\s\S]*\n\nreport for Ada\n$/)
+    expect(done.code).toBe(0)
+    expect(await home.run(['resume', id])).toMatchObject({ code: 0, stdout: 'report for Ada\n' })
+    expect(files()).toEqual([])
+  })
+
+  it('of a call that is kept is answered once, and "rondo resume" waits for the rest', async () => {
+    const { id } = await detach('ask', ...revision)
+    await see('input_required', id)
+    expect((await home.run(['task', 'answer', id, 'name=Ada'])).code).toBe(0)
+    const next = await home.json(['resume', id])
+    expect(Object.keys(next.value.questions as object)).toEqual(['sure'])
+    expect((await home.run(['task', 'answer', id, '--decline'])).code).toBe(0)
+    expect(await home.run(['resume', id])).toMatchObject({ code: 0, stdout: 'no report\n' })
+  })
+
+  it('that nobody knows is said in one sentence', async () => {
+    const kept = await home.run(['task', 'get', 'nosuchtask'])
+    expect(kept).toMatchObject({ code: EXITS.stored.code, stdout: '' })
+    expect(kept.stderr).toMatch(
+      /^rondo: No call that is kept here [^\n]* rondo task get <server> <taskId>\n$/,
+    )
+    for (const action of ['get', 'answer', 'cancel']) {
+      const words = action === 'answer' ? ['who.name=Ada'] : []
+      const ran = await home.run(['task', action, desk.url, 'nosuchtask', ...words, ...revision])
+      expect(ran).toMatchObject({ code: EXITS.stored.code, stdout: '' })
+      expect(ran.stderr).toMatch(/^rondo: "tasks" knows no task nosuchtask: [^\n]*\n$/)
+    }
+  })
+})
+
+describe('a task', () => {
+  it('whose tool failed ends with 1, and one that asks nothing is not answered', async () => {
+    const { id } = await detach('breaks')
+    await see('completed', id)
+    expect(await home.run(['task', 'get', id])).toMatchObject({ code: EXITS.failed.code })
+    const ran = await home.run(['task', 'answer', id, 'who.name=Ada'])
+    expect(ran).toMatchObject({ code: EXITS.answers.code, stdout: '' })
+    expect(ran.stderr).toContain('The task asks nothing now: it is completed')
+  })
+
+  it('that was cancelled elsewhere ends its call, which is not kept any longer', async () => {
+    const { id, taskId } = await detach('hang')
+    expect((await home.run(['task', 'cancel', desk.url, taskId])).code).toBe(0)
+    expect((await home.run(['task', 'get', id])).code).toBe(EXITS.server.code)
+    const ran = await home.run(['resume', id])
+    expect(ran).toMatchObject({ code: EXITS.server.code, stdout: '' })
+    expect(ran.stderr).not.toContain('rondo resume')
+    expect(files()).toEqual([])
+  })
+
+  it('T22 shows its questions cleaned, and none that ask for a secret', async () => {
+    const { id } = await detach('link')
+    await see('input_required', id)
+    const { stdout } = await home.run(['task', 'get', id])
+    expect(stdout).toContain('page  Connect\n    https://example.com/connect')
+    const login = await detach('login')
+    await see('input_required', login.id)
+    expect((await home.run(['task', 'get', login.id])).stdout).toContain('Its questions are not shown')
+    expect(await home.run(['task', 'answer', login.id, 'password=x'])).toMatchObject({
+      code: EXITS.refused.code,
+      stdout: '',
+    })
+  })
+
+  it('without a terminal and without answers is shown, and nothing is sent', async () => {
+    const { id } = await detach('ask')
+    await see('input_required', id)
+    const ran = await home.run(['task', 'answer', id])
+    expect(ran).toMatchObject({ code: EXITS.pending.code, stderr: '' })
+    expect(ran.stdout).toContain(`rondo task answer ${id} who.name=…`)
+    const wrong = await home.run(['task', 'answer', id, '--answers', '-'], { input: '{"why":{"name":"x"}}' })
+    expect(wrong).toMatchObject({ code: EXITS.answers.code, stdout: '' })
+    expect((await see('input_required', id)).task.inputRequests).toMatchObject({ who: {} })
+  })
+
+  it('of a call that is none is refused, and so is a line that says too little or too much', async () => {
+    const { value } = await home.json(['call', desk.url, 'rounds'])
+    const ran = await home.run(['task', 'get', String(value.id)])
+    expect(ran).toMatchObject({ code: EXITS.stored.code, stderr: expect.stringContaining('is not a task') })
+    expect((await home.run(['task'])).code).toBe(EXITS.usage.code)
+    expect((await home.run(['task', 'stop', 'x'])).code).toBe(EXITS.usage.code)
+    expect((await home.run(['task', 'get'])).code).toBe(EXITS.usage.code)
+    expect((await home.run(['task', 'get', desk.url, 'x', 'y'])).code).toBe(EXITS.usage.code)
+  })
+
+  it('does not exist in older revisions, and the command says so', async () => {
+    const ran = await home.run(['task', 'get', desk.url, 'x', '--revision', '2025-06-18'])
+    expect(ran.code).not.toBe(0)
+    expect(ran.stderr).toMatch(/^rondo: [^\n]+\n$/)
+  })
+})
+
+describe('at a terminal', () => {
+  it('a task is answered question by question', async () => {
+    const { id } = await detach('ask')
+    await see('input_required', id)
+    const terminal = open('task', 'answer', id)
+    await terminal.see('asks, for the tool ask')
+    await terminal.see('For whom?')
+    await terminal.see('What do you want to do?')
+    terminal.press(enter)
+    await terminal.see('Name (text)')
+    terminal.press('Ada', enter)
+    await terminal.see('Send this?')
+    terminal.press(enter)
+    expect((await terminal.end()).code).toBe(0)
+  })
+
+  it('a call that became a task shows how it stands, and Ctrl-C leaves it to the server', async () => {
+    const terminal = open('call', desk.url, 'report')
+    await terminal.see('task working: month 1 of 2')
+    terminal.press(ctrlC)
+    const { code, stdout, screen } = await terminal.end()
+    expect([code, stdout]).toEqual([130, ''])
+    expect(screen).toContain('The server goes on with the task')
+    const id = /rondo resume (\S+)/.exec(screen)?.[1] ?? ''
+    expect((await see('working', id)).task.statusMessage).toBe('month 1 of 2')
+
+    const again = open('resume', id)
+    await again.see('task working: month 1 of 2')
+    desk.open()
+    await again.see('task working: month 2 of 2')
+    expect(await again.end()).toMatchObject({ code: 0, stdout: 'two months\n' })
+  })
+
+  it('a task that asks is answered within the call', async () => {
+    const terminal = open('call', desk.url, 'ask')
+    await terminal.see('What do you want to do?')
+    terminal.press(enter)
+    await terminal.see('Name (text)')
+    terminal.press('Ada', enter)
+    await terminal.see('Send this?')
+    terminal.press(enter)
+    await terminal.see('Really for Ada?')
+    await terminal.see('Decline to answer')
+    terminal.press(down, enter)
+    expect(await terminal.end()).toMatchObject({ code: 0, stdout: 'report for Ada\n' })
+  })
+})
