@@ -12,8 +12,18 @@ export default defineConfig({
     ],
   },
   test: {
-    include: ['src/**/*.test.ts', 'test/**/*.test.ts', 'examples/**/*.test.ts'],
-    exclude: ['**/node_modules/**', 'dist/**', '**/*.long.test.ts'],
+    projects: [
+      // Tests of a part keep no state in modules: loading them once for all files is half of their time.
+      { extends: true, test: { name: 'parts', include: ['src/**/*.test.ts'], isolate: false } },
+      {
+        extends: true,
+        test: {
+          name: 'whole',
+          include: ['test/**/*.test.ts', 'examples/**/*.test.ts'],
+          exclude: ['**/node_modules/**', '**/*.long.test.ts'],
+        },
+      },
+    ],
     // One for each core, also where there are two: many tests wait for processes they started.
     maxWorkers: Math.max(2, availableParallelism()),
     testTimeout: 20_000,

@@ -1,4 +1,5 @@
 import { describe, expect, it } from 'vitest'
+import { hasAnEnd } from '../../test/support/has-an-end.ts'
 import { cleanText } from './clean-text.ts'
 
 describe('text to be shown', () => {
@@ -21,8 +22,6 @@ describe('text to be shown', () => {
   it('has an end', () => {
     expect(cleanText('abc', 3)).toBe('abc')
     expect(cleanText('abcd', 3)).toBe('abc…')
-    const start = process.cpuUsage()
-    expect(cleanText('x'.repeat(10_000_000), 10)).toHaveLength(11)
-    expect(process.cpuUsage(start).user).toBeLessThan(200_000)
+    expect(hasAnEnd(() => cleanText('x'.repeat(10_000_000), 10))).toHaveLength(11)
   })
 })

@@ -2,6 +2,7 @@ import { type } from 'arktype'
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import * as z from 'zod'
+import { hasAnEnd } from '../../test/support/has-an-end.ts'
 import { findPatternDanger } from './pattern-danger.ts'
 
 const EVIL = [
@@ -108,7 +109,7 @@ describe('patterns', () => {
       expect(findPatternDanger(pattern)).toMatch(/exponential/)
       expect(cost(pattern, 22)).toBeGreaterThan(16 * (cost(pattern, 12) + 1))
     }
-    expect(cost('^\\w+(\\s+\\w+)*$', 22)).toBeLessThan(20_000)
+    hasAnEnd(() => /^\w+(\s+\w+)*$/u.test(`${'a'.repeat(22)}!`))
   })
 
   it('refuses what is no regular expression, too long, or too large', () => {
@@ -119,7 +120,7 @@ describe('patterns', () => {
     expect(findPatternDanger('('.repeat(800) + ')'.repeat(800))).toBeUndefined()
   })
 
-  it('T11 never throws and ends soon, whatever the pattern', () => {
+  it('T11 never throws and has an end, whatever the pattern', () => {
     const piece = fc.constantFrom(
       ...'abc().|*+?[]{}^$\\-d1,=!:<>',
       '(?:',
@@ -132,18 +133,14 @@ describe('patterns', () => {
     )
     fc.assert(
       fc.property(fc.array(piece, { maxLength: 40 }), (parts) => {
-        const start = process.cpuUsage()
-        findPatternDanger(parts.join(''))
-        expect(process.cpuUsage(start).user).toBeLessThan(3_000_000)
+        hasAnEnd(() => findPatternDanger(parts.join('')))
       }),
       { numRuns: 3000 },
     )
   })
 
-  it('T11 ends soon on a large loop of alternatives', () => {
+  it('T11 has an end on a large loop of alternatives', () => {
     const words = Array.from({ length: 300 }, (_, i) => `w${i.toString(36)}`).join('|')
-    const start = process.cpuUsage()
-    findPatternDanger(`^(?:${words})*$`)
-    expect(process.cpuUsage(start).user).toBeLessThan(3_000_000)
+    hasAnEnd(() => findPatternDanger(`^(?:${words})*$`))
   })
 })

@@ -3,6 +3,7 @@ import { type } from 'arktype'
 import * as v from 'valibot'
 import { describe, expect, it } from 'vitest'
 import * as z from 'zod'
+import { hasAnEnd } from '../../test/support/has-an-end.ts'
 import type { Schema } from './context.ts'
 import { compileForm } from './form-schema.ts'
 import type { Result } from './schema.ts'
@@ -240,9 +241,7 @@ describe('fields of a form', () => {
     const form = compileForm(z.object({ a: z.string() }))
     const junk = Object.fromEntries(Array.from({ length: 200_000 }, (_, i) => [`k${i}`, 'x'.repeat(20)]))
     const answer = { ...junk, a: 'yes' }
-    const start = process.cpuUsage()
-    expect(form.validate(answer)).toEqual({ ok: true, value: { a: 'yes' } })
-    expect(process.cpuUsage(start).user).toBeLessThan(50_000)
+    expect(hasAnEnd(() => form.validate(answer))).toEqual({ ok: true, value: { a: 'yes' } })
   })
 })
 

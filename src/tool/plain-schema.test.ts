@@ -1,4 +1,5 @@
 import { describe, expect, it } from 'vitest'
+import { hasAnEnd } from '../../test/support/has-an-end.ts'
 import type { JsonSchema } from '../protocol/wire.ts'
 import { compilePlainSchema } from './plain-schema.ts'
 
@@ -151,24 +152,17 @@ describe('a plain JSON Schema that is refused', () => {
 })
 
 describe('what costs more than the length of the value', () => {
-  const cpu = async (work: () => unknown): Promise<number> => {
-    const start = process.cpuUsage()
-    await work()
-    const { user, system } = process.cpuUsage(start)
-    return (user + system) / 1000
-  }
-
   it('T11 refuses a text before the pattern sees it, unless the schema allows for its length', async () => {
     expect(await fits({ pattern: '^a*$' }, 'a'.repeat(4096))).toBe(true)
     expect(await say({ pattern: '^a*$' }, 'a'.repeat(4097))).toEqual([': String is too long (4097 > 4096)'])
     expect(await fits({ pattern: '^a*$', maxLength: 5000 }, 'a'.repeat(4097))).toBe(true)
     expect(await fits({ pattern: '^a*$', maxLength: 5 }, 'a'.repeat(6))).toBe(false)
     // Quadratic: a million characters would take minutes.
-    expect(await cpu(() => fits({ pattern: 'a*a*b' }, 'a'.repeat(1_000_000)))).toBeLessThan(500)
+    expect(await hasAnEnd(() => fits({ pattern: 'a*a*b' }, 'a'.repeat(1_000_000)))).toBe(false)
   })
 
   it('T11 leaves out the engine’s expression for "url"', async () => {
-    expect(await cpu(() => fits({ format: 'url' }, `http://${'a'.repeat(60)}!`))).toBeLessThan(500)
+    await hasAnEnd(() => fits({ format: 'url' }, `http://${'a'.repeat(60)}!`))
   })
 
   it('T11 refuses a long list before all pairs are compared', async () => {
@@ -177,6 +171,6 @@ describe('what costs more than the length of the value', () => {
     expect(await fits(schema, list(1000))).toBe(true)
     expect(await fits(schema, [{ a: 1 }, { a: 1 }])).toBe(false)
     expect(await say(schema, list(1001))).toEqual([': Array has too many items (1001 > 1000)'])
-    expect(await cpu(() => fits(schema, list(100_000)))).toBeLessThan(1000)
+    expect(await hasAnEnd(() => fits(schema, list(100_000)))).toBe(false)
   })
 })
