@@ -3,6 +3,7 @@
  * `session/`, which opens and keeps what older revisions need open, knows wire fields.
  */
 
+import { isRecord } from '../lib/is-record.ts'
 import type { Call, Listing, RequestId } from '../protocol/call.ts'
 import { decodeResponse as decodeDraft } from '../protocol/draft-2026-v1/decode-response.ts'
 import {
@@ -18,6 +19,7 @@ import type { Notice, Received } from '../protocol/received.ts'
 import type { Completion, Discovery, Page } from '../protocol/result.ts'
 import { decodeResponse as decodeOlder } from '../protocol/rev-2025-11-25/decode-response.ts'
 import { encodeRequest as encodeOlder } from '../protocol/rev-2025-11-25/encode-request.ts'
+import { hasTasks } from '../protocol/rev-2025-11-25/task-params.ts'
 import { VERSIONS } from '../protocol/rev-2025-11-25/version.ts'
 import { decodeNotification, subscriptionOf } from '../protocol/rev-2026-07-28/decode-notification.ts'
 import { decodeResponse } from '../protocol/rev-2026-07-28/decode-response.ts'
@@ -30,8 +32,11 @@ export interface Dialect {
   readonly version: string
   /** Streams may end with questions instead of the response. */
   readonly turns?: true
-  /** Tasks are made by the server for those who declare that they follow them, or by clients who ask; or there are none. */
-  readonly tasks: 'declared' | 'asked' | 'none'
+  /**
+   * Tasks are made by the server for those who declare that they follow them, or where the client asks for one: then their
+   * questions are fetched (`asked`), or pushed while the result is waited for (`pushed`). Or there are none.
+   */
+  readonly tasks: 'declared' | 'asked' | 'pushed' | 'none'
   methodOf(call: Call): string
   encodeRequest(
     call: Call,
@@ -91,7 +96,7 @@ export const SESSION_VERSIONS = [DRAFT_VERSION, ...VERSIONS] as readonly Revisio
 export function sessionDialect(version: string, capabilities: Fields = {}): Dialect {
   if (version === DRAFT_VERSION) {
     const codec = { encodeRequest: encodeDraft, decodeResponse: decodeDraft, methodOf: methodOfDraft }
-    return { ...REV_2026_07_28, version, tasks: 'asked', ...codec }
+    return { ...REV_2026_07_28, version, tasks: offersTasks(capabilities) ? 'asked' : 'none', ...codec }
   }
   if (takesTurns(capabilities)) {
     const codec = { encodeRequest: encodeTurns, decodeResponse: decodeTurns, legId, turns: true } as const
@@ -100,8 +105,15 @@ export function sessionDialect(version: string, capabilities: Fields = {}): Dial
   return {
     ...REV_2026_07_28,
     version,
-    tasks: 'none',
+    tasks: hasTasks(version) && offersTasks(capabilities) ? 'pushed' : 'none',
     encodeRequest: encodeOlder,
     decodeResponse: decodeOlder,
   }
+}
+
+/** The server takes tool calls as tasks. */
+function offersTasks({ tasks }: Fields): boolean {
+  const requests = isRecord(tasks) ? tasks.requests : undefined
+  const tools = isRecord(requests) ? requests.tools : undefined
+  return isRecord(tools) && isRecord(tools.call)
 }

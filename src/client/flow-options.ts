@@ -33,7 +33,10 @@ export interface FlowOptions extends Partial<CallLimits> {
   readonly onPending?: (pending: PendingCall) => void | Promise<void>
   /** Sees how a task stands whenever that changed. */
   readonly onTask?: (task: TaskState) => void
-  /** Asks for a task that is kept this long, where it is the client who asks for tasks: in `DRAFT-2026-v1`. */
+  /**
+   * Asks for a task that is kept this long, where it is the client who asks for tasks: at 2025-11-25, if the tool may run
+   * as one, and in `DRAFT-2026-v1`.
+   */
   readonly taskTtlMs?: number
   /** `traceparent` and its kin, sent with every leg. */
   readonly trace?: Readonly<Record<string, string>>

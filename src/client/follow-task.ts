@@ -5,10 +5,12 @@
  * the draft a key that stays open was not answered usefully, and is shown again (D6). F2 A
  * failed task is the server's error, a cancelled one an error of its own, and a completed one the result. F3 Waiting is
  * work: it counts against the deadline, while the time people take does not. F4 To stop waiting does not end the task.
+ * F5 At 2025-11-25 a task that asks is waited for: its questions are pushed meanwhile, and handlers answer them.
  */
 
 import { RondoError } from '../errors.ts'
 import type { TaskState } from '../protocol/task.ts'
+import { answerableKinds } from './answers.ts'
 import { type Driving, declare, type Flows, type Step } from './flow-options.ts'
 import type { FlowRequest, FlowResult } from './flow-request.ts'
 import { type Leg, openLeg } from './leg.ts'
@@ -17,9 +19,10 @@ import { deadlineOf, delivered, deliveryOf } from './operation.ts'
 import type { SendOptions } from './peer.ts'
 import { PeerError } from './peer-error.ts'
 import type { PendingCall, PendingTask } from './pending.ts'
+import { createPushedRounds, type PushedRounds } from './pushed-rounds.ts'
 import { takeRound } from './take-round.ts'
-import { updateTask } from './task-request.ts'
-import { watchTask } from './task-watch.ts'
+import { getTask, updateTask, withContent } from './task-request.ts'
+import { isPassing, watchTask } from './task-watch.ts'
 
 export async function followTask<R extends FlowRequest>(
   flows: Flows,
@@ -33,14 +36,16 @@ export async function followTask<R extends FlowRequest>(
   const startedAt = peer.clock.now()
   const deadlineAt = deadlineOf(begun, limits, startedAt)
   const outer = options.signal ? AbortSignal.any([options.signal, peer.closed]) : peer.closed
-  const time = openLeg(peer.clock, { timeout: Number.POSITIVE_INFINITY, deadlineAt }, outer)
+  const { countHumanTime } = limits
+  const time = openLeg(peer.clock, { timeout: Number.POSITIVE_INFINITY, deadlineAt, countHumanTime }, outer)
   const sending = toSending(flows, options, limits, time)
   try {
     if (answers) await updateTask(peer, task.taskId, answers, sending)
     const isFinal = peer.dialect.tasks === 'declared'
     const pending = delivered(begun, task, isFinal)
     if (answers) await options.onPending?.(pending)
-    const told = await waitForTask(flows, pending, options, sending)
+    const pushed = createPushedRounds(flows, pending, options, limits)
+    const told = await waitForTask(flows, pending, options, sending, pausing(pushed, time))
     if ('status' in told) return told
     const round = { limits, options, startedAt }
     const asked = await takeRound(flows, told.pending, { questions: told.questions }, round)
@@ -72,6 +77,7 @@ async function waitForTask<R extends FlowRequest>(
   pending: PendingCall<R>,
   options: Driving,
   sending: SendOptions & { readonly signal: AbortSignal },
+  pushed: PushedRounds,
 ): Promise<Asking<R> | Extract<Step<R>, { status: 'complete' }>> {
   const { task } = pending
   if (task === undefined) throw new TypeError('This call is not a task')
@@ -81,20 +87,65 @@ async function waitForTask<R extends FlowRequest>(
   const tell = createTeller(flows, options)
   try {
     for (;;) {
-      const state = await watch.next()
-      tell(state)
+      const seen = await watch.next()
+      tell(seen)
+      const state = isPushing(flows, seen) ? await awaitPushed(flows, seen, options, sending, pushed) : seen
       if (state.status === 'completed') {
-        return { status: 'complete', result: state.result as unknown as FlowResult<R>, rounds: pending.round }
+        tell(state)
+        return { status: 'complete', result: state.result as unknown as FlowResult<R>, rounds: pushed.rounds }
       }
       assertGoesOn(state)
       const fresh = Object.entries(state.inputRequests ?? {}).filter(([key]) => !task.answered.includes(key))
       if (state.status !== 'input_required' || fresh.length === 0) continue
       const { pollIntervalMs = task.pollIntervalMs } = state
-      const seen = { ...pending, task: { ...task, pollIntervalMs, lookedAt: watch.lookedAt } }
-      return { pending: seen, questions: Object.fromEntries(fresh) }
+      const kept = { ...pending, task: { ...task, pollIntervalMs, lookedAt: watch.lookedAt } }
+      return { pending: kept, questions: Object.fromEntries(fresh) }
     }
   } finally {
     watch.close()
+  }
+}
+
+function isPushing({ peer }: Flows, { status }: TaskState): boolean {
+  return peer.dialect.tasks === 'pushed' && status === 'input_required'
+}
+
+/** Waits for the result while the questions come. Where that takes long, the task is looked at again. */
+async function awaitPushed(
+  { peer, answers }: Flows,
+  state: TaskState,
+  { suspends }: Driving,
+  sending: SendOptions,
+  { take }: PushedRounds,
+): Promise<TaskState> {
+  if (answerableKinds(answers).size === 0) {
+    const why = `at ${peer.dialect.version} nobody sees its questions but who answers them at once: give a handler`
+    throw new RondoError(suspends ? 'INPUT_PENDING' : 'INPUT_NO_HANDLER', `The task asks, and ${why}`)
+  }
+  try {
+    const after = await withContent(peer, state, { ...sending, onQuestion: take })
+    // The wait may have failed, not the task.
+    return after.status === 'failed' ? await getTask(peer, state.taskId, sending) : after
+  } catch (error) {
+    if (!isPassing(error) || sending.signal?.aborted) throw error
+    return { ...state, status: 'working' }
+  }
+}
+
+/** The time people take does not count against the deadline. */
+function pausing(pushed: PushedRounds, time: Leg): PushedRounds {
+  return {
+    get rounds() {
+      return pushed.rounds
+    },
+    async take(question, signal) {
+      const goOn = time.pause()
+      try {
+        return await pushed.take(question, signal)
+      } finally {
+        goOn()
+      }
+    },
   }
 }
 

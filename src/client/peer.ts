@@ -165,7 +165,13 @@ async function exchange(peer: Peer, call: Call, leg: Leg, sending: SendOptions):
   }
   const { onQuestion } = sending
   const message = peer.session
-    ? await peer.session.exchange(outgoing, { leg, onQuestion, onNotification, logLevel: call.logLevel })
+    ? await peer.session.exchange(outgoing, {
+        leg,
+        task: call.kind === 'task' ? call.taskId : undefined,
+        onQuestion,
+        onNotification,
+        logLevel: call.logLevel,
+      })
     : await transport.exchange(outgoing)
   const decoded = dialect.decodeResponse(call, message)
   if (decoded.kind !== 'invalid') return decoded

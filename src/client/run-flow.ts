@@ -5,7 +5,6 @@
  */
 
 import { RondoError } from '../errors.ts'
-import type { Received } from '../protocol/received.ts'
 import { sleep } from './clock.ts'
 import { type Driving, type Flows, type Step, sendOptions } from './flow-options.ts'
 import type { FlowRequest, FlowResult } from './flow-request.ts'
@@ -13,11 +12,11 @@ import { followTask } from './follow-task.ts'
 import { fulfil } from './fulfil.ts'
 import { openLeg } from './leg.ts'
 import { withLimits } from './limits.ts'
-import { becomeTask, deadlineOf, type FlowLeg, legOf, pauseOf } from './operation.ts'
-import type { SendOptions } from './peer.ts'
+import { becomeTask, deadlineOf, legOf, pauseOf } from './operation.ts'
 import { PeerError } from './peer-error.ts'
 import { openQuestions, type PendingCall } from './pending.ts'
 import { createPushedRounds } from './pushed-rounds.ts'
+import { sendLeg, taskWish } from './send-leg.ts'
 import { takeRound } from './take-round.ts'
 import { dropTask } from './task-request.ts'
 
@@ -91,7 +90,7 @@ async function sendOnce<R extends FlowRequest>(
   const limits = withLimits(options, peer.limits)
   const startedAt = peer.clock.now()
   const deadlineAt = deadlineOf(pending, limits, startedAt)
-  const leg = { ...legOf(pending), ...taskWish(flows, pending, options) }
+  const leg = { ...legOf(pending), ...(await taskWish(flows, pending, options)) }
   const pause = pauseOf(pending)
   // A call that lay for a while need not wait; one from a machine whose clock is ahead waits no longer than others.
   const wait = Math.min(pause, pending.askedAt + pause - startedAt, deadlineAt - startedAt)
@@ -110,33 +109,4 @@ async function sendOnce<R extends FlowRequest>(
   }
   const asked = await takeRound(flows, pending, received, { limits, options, startedAt })
   return { status: 'input_required', pending: asked }
-}
-
-/** In dialects where the client asks for tasks: where the caller does, and where the tool exists only as one. */
-function taskWish(
-  { peer, tools, tasks }: Flows,
-  { request }: PendingCall,
-  { taskTtlMs }: Driving,
-): Pick<FlowLeg, 'task'> {
-  if (peer.dialect.tasks !== 'asked' || tasks === 'off' || request.method !== 'tools/call') return {}
-  if (taskTtlMs === undefined && !tools.needsTask(request.name)) return {}
-  return { task: taskTtlMs === undefined ? {} : { ttlMs: taskTtlMs } }
-}
-
-const HEADER_MISMATCH = -32020
-
-/**
- * Sends one leg. A server that misses a mirrored argument has done nothing yet: its tools are listed anew, and if that
- * teaches something the leg is sent once more.
- */
-async function sendLeg(flows: Flows, leg: FlowLeg, options: SendOptions): Promise<Received> {
-  const { peer, tools } = flows
-  if (leg.method !== 'tools/call' || peer.transport.kind === 'stdio') return peer.send(leg, options)
-  const mirrored = tools.mirrored(leg.target)
-  const received = await peer.send(leg, { ...options, mirrored })
-  if (received.kind !== 'error' || received.error.code !== HEADER_MISMATCH) return received
-  await flows.refreshTools(options)
-  const fresh = tools.mirrored(leg.target)
-  if (fresh === undefined || JSON.stringify(fresh) === JSON.stringify(mirrored)) return received
-  return peer.send(leg, { ...options, mirrored: fresh })
 }

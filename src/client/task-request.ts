@@ -10,7 +10,7 @@ import { PeerError } from './peer-error.ts'
 
 /** One task of the server, known by its id alone. */
 export interface TaskHandle {
-  /** How it stands: its open questions, its result or its error are inside. */
+  /** How it stands: its open questions (not at 2025-11-25), its result or its error are inside. */
   get(options?: TaskRequestOptions): Promise<TaskState>
   /** Answers questions by key, all or some. The first answer to a key counts; unknown keys have no effect. */
   answer(answers: InputResponses, options?: TaskRequestOptions): Promise<void>
@@ -38,13 +38,15 @@ export async function getTask(peer: Peer, taskId: string, options: SendOptions):
   if (received.kind === 'error') throw new PeerError(received.error)
   if (received.kind !== 'task') throw new RondoError('PEER_ANSWER', 'The answer to tasks/get is not a task')
   const task = toShown(received.task)
-  return peer.dialect.tasks === 'asked' ? withContent(peer, task, options) : task
+  const { status } = task
+  const ended = status === 'completed' || status === 'failed'
+  const asks = status === 'input_required' && peer.dialect.tasks === 'asked'
+  return peer.dialect.tasks !== 'declared' && (ended || asks) ? withContent(peer, task, options) : task
 }
 
-/** Where the state of a task has no content, `tasks/result` has it, at once unless the task works. */
-async function withContent(peer: Peer, task: TaskState, options: SendOptions): Promise<TaskState> {
-  const { taskId, status } = task
-  if (status === 'working' || status === 'cancelled') return task
+/** Where the state of a task has no content, `tasks/result` has it, at once unless the task works or pushes questions. */
+export async function withContent(peer: Peer, task: TaskState, options: SendOptions): Promise<TaskState> {
+  const { taskId } = task
   const received = await peer.send({ kind: 'task', action: 'result', taskId }, options)
   switch (received.kind) {
     case 'error':
@@ -67,6 +69,13 @@ export async function updateTask(
   inputResponses: InputResponses,
   options: SendOptions,
 ): Promise<void> {
+  if (peer.dialect.tasks === 'pushed') {
+    const how = 'follow it with client.finish or client.resume, whose handlers answer'
+    throw new RondoError(
+      'PEER_ERA',
+      `At ${peer.dialect.version} a task asks while its result is waited for: ${how}`,
+    )
+  }
   const asked = peer.dialect.tasks === 'asked'
   const action = asked ? 'respond' : 'update'
   const received = await peer.send({ kind: 'task', action, taskId, inputResponses }, options)
@@ -76,7 +85,17 @@ export async function updateTask(
 
 async function cancelTask(peer: Peer, taskId: string, options: SendOptions): Promise<void> {
   const received = await peer.send({ kind: 'task', action: 'cancel', taskId }, options)
-  if (received.kind === 'error') throw new PeerError(received.error)
+  if (received.kind !== 'error') return
+  // Where the client asks for tasks, the server refuses to cancel one that has ended.
+  const look =
+    peer.dialect.tasks === 'declared'
+      ? undefined
+      : await peer.send({ kind: 'task', action: 'get', taskId }, options)
+  if (look?.kind !== 'task' || !hasEnded(look.task)) throw new PeerError(received.error)
+}
+
+function hasEnded({ status }: TaskState): boolean {
+  return status !== 'working' && status !== 'input_required'
 }
 
 /** The message is for people to read. */

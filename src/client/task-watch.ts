@@ -120,6 +120,7 @@ export function watchTask(peer: Peer, task: PendingTask, { mode, random, sending
 
 const PASSING = new Set(['PEER_GONE', 'PEER_BUSY', 'LIMIT_CLIENT_TIMEOUT'])
 
-function isPassing(error: unknown): boolean {
+/** The task outlives it. */
+export function isPassing(error: unknown): boolean {
   return error instanceof RondoError && PASSING.has(error.code)
 }

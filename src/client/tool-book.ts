@@ -13,17 +13,20 @@ export interface ToolBook {
   learn(tools: readonly Tool[], mirrors?: boolean): Tool[]
   /** Undefined for a tool that was never listed. */
   mirrored(name: string): readonly ParamHeader[] | undefined
-  /** The tool said that it runs only as a task. */
-  needsTask(name: string): boolean
+  /** What the tool says of running as a task that is asked for; undefined for a tool that was never listed. */
+  taskSupport(name: string): TaskSupport | undefined
 }
 
-function isNeedy({ execution }: Tool): boolean {
-  return isRecord(execution) && execution.taskSupport === 'required'
+export type TaskSupport = 'required' | 'optional' | 'forbidden'
+
+function supportOf({ execution }: Tool): TaskSupport {
+  const said = isRecord(execution) ? execution.taskSupport : undefined
+  return said === 'required' || said === 'optional' ? said : 'forbidden'
 }
 
 export function createToolBook(onWarning: (text: string) => void): ToolBook {
   let known = new Map<string, readonly ParamHeader[]>()
-  let needy = new Set<string>()
+  let support = new Map<string, TaskSupport>()
   return {
     learn(tools, mirrors = true) {
       const found = new Map<string, readonly ParamHeader[]>()
@@ -35,10 +38,10 @@ export function createToolBook(onWarning: (text: string) => void): ToolBook {
         return scan.kind === 'good'
       })
       known = found
-      needy = new Set(usable.filter(isNeedy).map(({ name }) => name))
+      support = new Map(usable.map((tool) => [tool.name, supportOf(tool)]))
       return usable
     },
     mirrored: (name) => known.get(name),
-    needsTask: (name) => needy.has(name),
+    taskSupport: (name) => support.get(name),
   }
 }

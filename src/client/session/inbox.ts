@@ -2,8 +2,8 @@
  * What an older server sends by itself: requests and notifications, on the stream of a call, on the stream of the session,
  * or on the one line of a process.
  *
- * 1. A question is answered for the call on whose stream it came; elsewhere, for the call that began last. Outside any
- * call nobody is asked: only fixed roots are given. 2. No more than `maxQuestions` requests are worked on at once; the
+ * 1. A question of a task is answered for the call that follows it; another for the call on whose stream it came; elsewhere,
+ * for the call that began last. Outside any call nobody is asked: only fixed roots are given. 2. No more than `maxQuestions` requests are worked on at once; the
  * rest is dropped. 3. A question that cannot be answered is refused and ends its call. 4. A question that the server
  * takes back is dropped, and its call goes on.
  */
@@ -13,6 +13,7 @@ import { isRecord } from '../../lib/is-record.ts'
 import type { RequestId } from '../../protocol/call.ts'
 import type { Notice } from '../../protocol/received.ts'
 import { encodeAnswer, encodeRefusal } from '../../protocol/rev-2025-11-25/encode-request.ts'
+import { relatedTask, relatedTaskOf } from '../../protocol/rev-2025-11-25/task-result.ts'
 import { decodeNotification } from '../../protocol/rev-2026-07-28/decode-notification.ts'
 import { decodeQuestion } from '../../protocol/rev-2026-07-28/decode-question.ts'
 import type { InputRequest, InputResponse, ListRootsResult } from '../../protocol/wire.ts'
@@ -27,6 +28,8 @@ export type Asker = (question: InputRequest, signal: AbortSignal) => Promise<Inp
 /** A request of ours that waits for its response. */
 export interface Flight {
   readonly leg: Leg
+  /** The task that it is about. */
+  readonly task?: string
   readonly onQuestion?: Asker
   readonly onNotification?: (message: Message) => void
 }
@@ -67,7 +70,7 @@ export function createInbox(link: Link, roots: ListRootsResult | undefined): Inb
       }
       const controller = new AbortController()
       open.set(id, controller)
-      const asked = flight ?? [...flights].findLast((one) => one.onQuestion)
+      const asked = followerOf(flights, message) ?? flight ?? [...flights].findLast((one) => one.onQuestion)
       work(message, asked, controller.signal, roots)
         .then((body) => (controller.signal.aborted ? undefined : link.tell(body)))
         .catch((error: unknown) =>
@@ -85,6 +88,13 @@ export function createInbox(link: Link, roots: ListRootsResult | undefined): Inb
       if (notice !== undefined) for (const listener of listeners) listener(notice)
     },
   }
+}
+
+function followerOf(flights: Iterable<Flight>, { params }: Message): Flight | undefined {
+  const task = relatedTaskOf(params)
+  return task === undefined
+    ? undefined
+    : [...flights].findLast((one) => one.task === task && one.onQuestion !== undefined)
 }
 
 const TAKEN_BACK = new RondoError('INPUT_ABORTED', 'The server took its question back')
@@ -107,7 +117,8 @@ async function work(
   }
   const goOn = flight.leg.pause()
   try {
-    return encodeAnswer(id, await asker(question, AbortSignal.any([flight.leg.signal, signal])))
+    const answer = await asker(question, AbortSignal.any([flight.leg.signal, signal]))
+    return encodeAnswer(id, aboutTask(answer, relatedTaskOf(message.params)))
   } catch (error) {
     // The call ends with the error that its caller would get for a round.
     if (!signal.aborted) flight.leg.abort(error)
@@ -115,6 +126,15 @@ async function work(
   } finally {
     goOn()
   }
+}
+
+/** What belongs to a task says so, in either direction. */
+function aboutTask(answer: InputResponse, task: string | undefined): object {
+  return task === undefined ? answer : { ...answer, _meta: { ...metaOf(answer), ...relatedTask(task) } }
+}
+
+function metaOf(answer: object): object {
+  return '_meta' in answer && isRecord(answer._meta) ? answer._meta : {}
 }
 
 const QUESTIONS = new Set<unknown>(['elicitation/create', 'sampling/createMessage', 'roots/list'])

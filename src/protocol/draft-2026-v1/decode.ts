@@ -3,11 +3,10 @@
  * `params` of the three methods that may ask (A5, A6); on any other request they mean nothing.
  */
 
-import { isRecord } from '../../lib/is-record.ts'
 import type { Envelope, TaskCall } from '../call.ts'
 import { type Decoded, decode as decodeOlder, type Reader } from '../rev-2025-11-25/decode.ts'
 import { readTask, readTaskId, withTaskWish } from '../rev-2025-11-25/task-params.ts'
-import { RELATED_TASK } from '../rev-2025-11-25/task-result.ts'
+import { relatedTaskOf } from '../rev-2025-11-25/task-result.ts'
 import { ANSWER_LIMITS, readAnswers } from '../rev-2026-07-28/answers.ts'
 import { readFlow, readTarget } from '../rev-2026-07-28/params.ts'
 import type { PeerFacts } from '../session-call.ts'
@@ -25,14 +24,11 @@ const READER: Reader = {
 
 /** The answers to a task's questions; which task, `_meta` says (D4). */
 function readInputResponse(envelope: Envelope, params: Readonly<Record<string, unknown>>): TaskCall {
-  const { _meta, inputResponses } = params
-  const related = isRecord(_meta) ? _meta[RELATED_TASK] : undefined
-  const taskId = readTaskId(isRecord(related) ? related.taskId : undefined)
   return {
     kind: 'task',
     action: 'respond',
-    taskId,
-    inputResponses: readAnswers(inputResponses, ANSWER_LIMITS),
+    taskId: readTaskId(relatedTaskOf(params)),
+    inputResponses: readAnswers(params.inputResponses, ANSWER_LIMITS),
     ...envelope,
   }
 }

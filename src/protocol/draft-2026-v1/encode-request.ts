@@ -9,6 +9,7 @@ import {
   headersOf,
   metaOf,
   encodeRequest as olderRequest,
+  taskWishOf,
   withMeta,
 } from '../rev-2025-11-25/encode-request.ts'
 import { RELATED_TASK } from '../rev-2025-11-25/task-result.ts'
@@ -21,8 +22,7 @@ export function encodeRequest(call: Call): EncodedRequest {
   // The extension for tasks belongs to the revision after this one.
   const { extensions: _, ...capabilities } = call.capabilities
   const meta = { ...metaOf(call), [CLIENT_CAPABILITIES]: capabilities }
-  const { task } = call
-  const params = { ...paramsOf(call), ...(task && { task: { ttl: task.ttlMs } }) }
+  const params = { ...paramsOf(call), ...taskWishOf(call) }
   return {
     body: encodeMessage(call.id, methodOf(call), withMeta(params, meta)),
     headers: headersOf(call.protocolVersion),

@@ -6,8 +6,13 @@
 import { isRecord } from '../../lib/is-record.ts'
 import type { Call } from '../call.ts'
 import { type Decoded, decodeComplete, decodeError } from '../rev-2026-07-28/decode-response.ts'
+import { decodeWithTasks } from './decode-task.ts'
 
 export function decodeResponse(call: Call, message: unknown): Decoded {
+  return decodeWithTasks(call, message, decodePlain)
+}
+
+function decodePlain(call: Call, message: unknown): Decoded {
   const outcome = decodeOutcome(message)
   return outcome.kind === 'complete' ? decodeComplete(call, outcome.result) : outcome
 }

@@ -7,6 +7,7 @@ import { RondoError } from '../../errors.ts'
 import type { Call, Envelope, RequestId } from '../call.ts'
 import { type EncodedRequest, methodOf, paramsOf } from '../rev-2026-07-28/encode-request.ts'
 import type { ClientCapabilities } from '../wire.ts'
+import { hasTasks } from './task-params.ts'
 
 type Fields = Readonly<Record<string, unknown>>
 
@@ -17,17 +18,29 @@ export interface Introduction {
 }
 
 export function encodeRequest(call: Call): EncodedRequest {
-  if (call.kind === 'discover' || call.kind === 'listen' || call.kind === 'task') {
+  if (call.kind === 'discover' || call.kind === 'listen' || isLaterTask(call)) {
     throw new RondoError('PEER_ERA', `${methodOf(call)} does not exist in ${call.protocolVersion}`)
   }
   if (call.kind === 'flow' && call.requestState !== undefined) {
     throw new RondoError('INPUT_PENDING', 'The call waits between two rounds, and this server has none')
   }
-  const { inputResponses: _, requestState: __, ...params } = paramsOf(call)
+  const { inputResponses: _, requestState: __, ...plain } = paramsOf(call)
+  const params = { ...plain, ...taskWishOf(call) }
   return {
     body: encodeMessage(call.id, methodOf(call), withMeta(params, metaOf(call))),
     headers: headersOf(call.protocolVersion),
   }
+}
+
+/** Answers to a task have no method of their own here: it asks while its result is waited for. */
+function isLaterTask(call: Call): boolean {
+  if (call.kind !== 'task') return false
+  return !hasTasks(call.protocolVersion) || call.action === 'update' || call.action === 'respond'
+}
+
+/** How a client asks for a task. */
+export function taskWishOf(call: Call): Fields {
+  return call.kind === 'flow' && call.task ? { task: { ttl: call.task.ttlMs } } : {}
 }
 
 /** The handshake. */

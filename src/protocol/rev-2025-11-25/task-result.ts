@@ -13,6 +13,13 @@ export function relatedTask(taskId: string): Readonly<Record<string, unknown>> {
   return { [RELATED_TASK]: { taskId } }
 }
 
+/** The task that a message says it belongs to. */
+export function relatedTaskOf(fields: unknown): string | undefined {
+  const meta = isRecord(fields) ? fields._meta : undefined
+  const related = isRecord(meta) ? meta[RELATED_TASK] : undefined
+  return isRecord(related) && typeof related.taskId === 'string' ? related.taskId : undefined
+}
+
 export function toOlderTask(task: TaskState): Readonly<Record<string, unknown>> {
   const { taskId, createdAt, lastUpdatedAt, ttlMs, pollIntervalMs } = task
   const failed = task.status === 'failed' || task.result?.isError === true

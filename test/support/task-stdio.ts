@@ -1,0 +1,4 @@
+/** The server of `task-server.ts` over stdio. */
+import { createTaskServer } from './task-server.ts'
+
+await createTaskServer().stdio()
