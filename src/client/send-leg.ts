@@ -19,11 +19,10 @@ export async function taskWish(
   const { peer, tools } = flows
   if (!asksForTasks(flows) || request.method !== 'tools/call') return {}
   const { name } = request
-  // In the draft a call may become a task later, whatever its tool says; before it, only tools that say so are asked.
+  // In the draft a call may become a task later, whatever its tool says. Before it what the tool says binds, so it has to
+  // be known: servers in the field answer a call that should have been a task with a result that looks like the tool's.
   const must = peer.dialect.tasks === 'pushed'
-  if (must && taskTtlMs !== undefined && tools.taskSupport(name) === undefined) {
-    await flows.refreshTools({ signal })
-  }
+  if (must && !tools.learned) await flows.refreshTools({ signal })
   const support = tools.taskSupport(name)
   if (support !== 'required' && (taskTtlMs === undefined || (must && support !== 'optional'))) return {}
   return { task: taskTtlMs === undefined ? {} : { ttlMs: taskTtlMs } }

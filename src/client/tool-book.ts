@@ -11,6 +11,8 @@ import type { Tool } from '../protocol/result.ts'
 export interface ToolBook {
   /** Takes the tools of a fresh list; gives those that can be used, all of them where nothing is mirrored. */
   learn(tools: readonly Tool[], mirrors?: boolean): Tool[]
+  /** There was a list. */
+  readonly learned: boolean
   /** Undefined for a tool that was never listed. */
   mirrored(name: string): readonly ParamHeader[] | undefined
   /** What the tool says of running as a task that is asked for; undefined for a tool that was never listed. */
@@ -26,8 +28,11 @@ function supportOf({ execution }: Tool): TaskSupport {
 
 export function createToolBook(onWarning: (text: string) => void): ToolBook {
   let known = new Map<string, readonly ParamHeader[]>()
-  let support = new Map<string, TaskSupport>()
+  let support: ReadonlyMap<string, TaskSupport> | undefined
   return {
+    get learned() {
+      return support !== undefined
+    },
     learn(tools, mirrors = true) {
       const found = new Map<string, readonly ParamHeader[]>()
       const usable = tools.filter((tool) => {
@@ -42,6 +47,6 @@ export function createToolBook(onWarning: (text: string) => void): ToolBook {
       return usable
     },
     mirrored: (name) => known.get(name),
-    taskSupport: (name) => support.get(name),
+    taskSupport: (name) => support?.get(name),
   }
 }

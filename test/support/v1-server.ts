@@ -143,11 +143,11 @@ export interface V1Http {
 }
 
 /** One server object for each session, as the package wants it. */
-export async function serveV1(): Promise<V1Http> {
+export async function serveV1(create: () => McpServer = createV1Server): Promise<V1Http> {
   const sessions = new Map<string, StreamableHTTPServerTransport>()
   const seen: string[] = []
   const http = createServer((request, response) => {
-    take(sessions, seen, request, response).catch(() => response.writeHead(500).end())
+    take(create, sessions, seen, request, response).catch(() => response.writeHead(500).end())
   })
   await new Promise<void>((resolve) => http.listen(0, '127.0.0.1', resolve))
   return {
@@ -160,6 +160,7 @@ export async function serveV1(): Promise<V1Http> {
 }
 
 async function take(
+  create: () => McpServer,
   sessions: Map<string, StreamableHTTPServerTransport>,
   seen: string[],
   request: IncomingMessage,
@@ -180,7 +181,7 @@ async function take(
     sessionIdGenerator: randomUUID,
     onsessioninitialized: (session) => void sessions.set(session, transport),
   })
-  await createV1Server().connect(transport as never)
+  await create().connect(transport as never)
   await transport.handleRequest(request, response, body)
 }
 
