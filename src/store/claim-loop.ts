@@ -25,7 +25,7 @@ export interface ClaimLoopOptions extends TurnOptions {
 /** Tasks taken by one claim: it is one transaction, and the journals are read in one go. */
 const MAX_CLAIM = 64
 
-/** A place for a task that is just being created, so that it need not wait to be claimed. */
+/** A place for a task that is just being created or answered, so that it need not wait to be claimed. */
 export interface Place {
   readonly taker: Taker
   /** Runs the task in the place, or gives the place back. */
@@ -120,7 +120,7 @@ export function startClaimLoop(
   }
   const stopHints = store.onHint((hint: Hint) => {
     if (hint.kind === 'changed') {
-      if (hint.id === undefined || hasTurn(running, hint.id)) keeper.check()
+      if (hint.id === undefined || isRunning(running, hint.id)) keeper.check()
       return
     }
     mayBeDue = true
@@ -154,8 +154,8 @@ export function startClaimLoop(
   }
 }
 
-function hasTurn(running: ReadonlyMap<RunningTurn, unknown>, id: string): boolean {
-  for (const turn of running.keys()) if (turn.lease.fence.id === id) return true
+function isRunning(running: ReadonlyMap<RunningTurn, unknown>, id: string): boolean {
+  for (const turn of running.keys()) if (turn.lease.fence.id === id && !turn.ending) return true
   return false
 }
 

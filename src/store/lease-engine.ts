@@ -14,7 +14,7 @@ import type { Store } from './store.ts'
 import { startSweep } from './sweep.ts'
 import type { NewTask, RunTurn, Sealed, ServeOptions, TaskEngine } from './task-engine.ts'
 import { isTaskId } from './task-id.ts'
-import type { Creation, Lease, Taker, TaskStore } from './task-store.ts'
+import type { Creation, Handover, Lease, Taker, TaskStore } from './task-store.ts'
 import { createTaskWatch } from './task-watch.ts'
 
 export interface LeaseEngineOptions {
@@ -68,7 +68,7 @@ export function createLeaseEngine(store: Store, options: LeaseEngineOptions = {}
       assertTask(task)
       const bytes = (task.journal ?? []).reduce((sum, entry) => sum + entry.length, 0)
       if (bytes > settings.maxJournalBytes) throw new RondoError('LIMIT_STATE_BYTES')
-      const creation = await createIn(firstPlace(loops), (taker) =>
+      const creation = await startIn(firstPlace(loops), (taker) =>
         tasks.create(task, settings.maxOpenTasks, taker),
       )
       if (creation.kind === 'created') return creation.view
@@ -78,7 +78,8 @@ export function createLeaseEngine(store: Store, options: LeaseEngineOptions = {}
     get: async (id, owner) => (isTaskId(id) ? tasks.get(id, owner) : undefined),
     async deliver(id, owner, answers) {
       if (!isTaskId(id)) return 'unknown'
-      return tasks.deliver(id, owner, storable(answers))
+      const given = storable(answers)
+      return (await startIn(firstPlace(loops), (taker) => tasks.deliver(id, owner, given, taker))).kind
     },
     cancel: async (id, owner) => (isTaskId(id) ? tasks.cancel(id, owner) : 'unknown'),
     async list(owner, { after, limit }) {
@@ -143,16 +144,16 @@ function firstPlace(loops: ReadonlySet<ClaimLoop>): Place | undefined {
   return undefined
 }
 
-/** A new task starts at once where there is room: it is claimed by the write that creates it. */
-async function createIn(
+/** A task that is created or answered starts at once where there is room: the same write claims it. */
+async function startIn<T extends Creation | Handover>(
   place: Place | undefined,
-  create: (taker?: Taker) => Promise<Creation>,
-): Promise<Creation> {
+  write: (taker?: Taker) => Promise<T>,
+): Promise<T> {
   let lease: Lease | undefined
   try {
-    const creation = await create(place?.taker)
-    if (creation.kind === 'created') lease = creation.lease
-    return creation
+    const written = await write(place?.taker)
+    if ('lease' in written) lease = written.lease
+    return written
   } finally {
     place?.fill(lease)
   }

@@ -48,8 +48,9 @@ export function startLeaseKeeper(
     const held = renew ? await store.renew(fences, leaseMs) : await store.held(fences)
     if (renew) renewedAt = asked
     for (const turn of turns) {
-      if (!held.has(turn.lease.fence.id)) drop(turn, 'cancelled or taken over')
-      else if (renew && heldUntil.has(turn)) heldUntil.set(turn, asked + leaseMs)
+      if (!held.has(turn.lease.fence.id)) {
+        if (!turn.ending) drop(turn, 'cancelled or taken over')
+      } else if (renew && heldUntil.has(turn)) heldUntil.set(turn, asked + leaseMs)
     }
   }
   const check = async () => {

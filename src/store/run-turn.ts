@@ -30,6 +30,8 @@ export interface RunningTurn {
   lose(reason: LossReason): void
   drain(): void
   readonly lost: LossReason | undefined
+  /** True from when the outcome is being written: that write finds out by itself whether the task is still ours. */
+  readonly ending: boolean
   /** Resolves when the handler has come back and the outcome is written; never rejects. */
   readonly done: Promise<TurnEnd>
 }
@@ -39,6 +41,7 @@ export function runTurn(store: TaskStore, lease: Lease, run: RunTurn, options: T
   const drainer = new AbortController()
   const { failures } = lease.task
   let lost: LossReason | undefined
+  let ending = false
   const lose = (reason: LossReason) => {
     if (lost !== undefined) return
     lost = reason
@@ -69,6 +72,7 @@ export function runTurn(store: TaskStore, lease: Lease, run: RunTurn, options: T
       const outcome = await run(turn)
       await journal.flushed()
       const write = prepareOutcome(store, lease, outcome)
+      ending = true
       await fenced(write)
       return { kind: outcome.kind }
     } catch (error) {
@@ -82,6 +86,9 @@ export function runTurn(store: TaskStore, lease: Lease, run: RunTurn, options: T
     drain: () => drainer.abort(),
     get lost() {
       return lost
+    },
+    get ending() {
+      return ending
     },
     done: failures >= options.maxFailures ? giveUp(store, lease, failures) : finish(),
   }

@@ -54,6 +54,12 @@ export type Creation =
   | { readonly kind: 'conflict' }
   | { readonly kind: 'limit' }
 
+/** What became of answers; with a lease if a taker was named and they were the last: the task is running already. */
+export interface Handover {
+  readonly kind: Delivery
+  readonly lease?: Lease
+}
+
 /** Something may have happened, here or in another process: `due` work, or a visible change (of any task if no id). */
 export type Hint = { readonly kind: 'due' } | { readonly kind: 'changed'; readonly id?: string }
 
@@ -99,7 +105,13 @@ export interface OwnerTasks {
    */
   create(task: NewTask, openLimit: number, taker?: Taker): Promise<Creation>
   get(id: string, owner: TaskOwner): Promise<TaskView | undefined>
-  deliver(id: string, owner: TaskOwner, answers: ReadonlyMap<string, Sealed>): Promise<Delivery>
+  /** With a taker, a task that waits for nothing more is claimed in the same write. */
+  deliver(
+    id: string,
+    owner: TaskOwner,
+    answers: ReadonlyMap<string, Sealed>,
+    taker?: Taker,
+  ): Promise<Handover>
   cancel(id: string, owner: TaskOwner): Promise<Cancellation>
   /** The revisions of those tasks that are there. */
   revisions(ids: readonly string[]): Promise<ReadonlyMap<string, number>>

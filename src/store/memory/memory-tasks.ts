@@ -39,18 +39,19 @@ function createOwnerTasks(table: MemoryTable): OwnerTasks {
       const row = table.owned(id, owner)
       return row && toView(row)
     },
-    async deliver(id, owner, answers) {
+    async deliver(id, owner, answers, taker) {
       const row = table.owned(id, owner)
-      if (row === undefined) return 'unknown'
-      if (row.status !== 'input_required') return 'idle'
+      if (row === undefined) return { kind: 'unknown' }
+      if (row.status !== 'input_required') return { kind: 'idle' }
       const { slots, changed, open } = answerSlots(row.slots, answers)
-      if (!changed) return 'partial'
+      if (!changed) return { kind: 'partial' }
       row.slots = slots
       if (open === 0) row.status = 'working'
       table.show(row)
-      if (open > 0) return 'partial'
+      if (open > 0) return { kind: 'partial' }
+      if (taker) return { kind: 'resumed', lease: take(table, row, taker) }
       table.rest(row, table.now())
-      return 'resumed'
+      return { kind: 'resumed' }
     },
     async cancel(id, owner) {
       const row = table.owned(id, owner)

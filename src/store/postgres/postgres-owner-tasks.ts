@@ -3,18 +3,11 @@
 import { RondoError } from '../../errors.ts'
 import { answerSlots, decodeSlots, encodeSlots, openInputs } from '../input-slots.ts'
 import { createMomentBatch } from '../moment-batch.ts'
-import type {
-  Cancellation,
-  Delivery,
-  NewTask,
-  Sealed,
-  TaskOwner,
-  TaskStatus,
-  TaskView,
-} from '../task-engine.ts'
-import type { Creation, Lease, OwnerTasks, Taker } from '../task-store.ts'
+import type { Cancellation, NewTask, Sealed, TaskOwner, TaskStatus, TaskView } from '../task-engine.ts'
+import type { Creation, Handover, Lease, OwnerTasks, Taker } from '../task-store.ts'
 import type { PgRow } from './postgres-pool.ts'
 import { nowAt, type PostgresSession } from './postgres-session.ts'
+import { LEASE, toLease } from './postgres-worker-tasks.ts'
 
 /** Each lost race means that somebody else's answer landed, so a task with this many keys is the bound. */
 const MAX_RACES = 1000
@@ -51,21 +44,39 @@ export function createOwnerTasks(session: PostgresSession): OwnerTasks {
     return view === undefined ? { kind: 'conflict' } : created(view, isOurs)
   }
 
+  /** The lease that a first try of ours took, if its answer got lost. */
+  const findLease = async (id: string, epoch: number | undefined, taker: Taker | undefined) => {
+    if (!taker || epoch === undefined) return undefined
+    const [row] = await query(sql.lease, [id, epoch, taker.worker, now()])
+    return row && toLease(row, row.journal as string[])
+  }
   const deliver = async (
     id: string,
     owner: TaskOwner,
     answers: ReadonlyMap<string, Sealed>,
-  ): Promise<Delivery> => {
+    taker: Taker | undefined,
+  ): Promise<Handover> => {
+    const place = [taker?.worker ?? null, taker?.leaseMs ?? 0]
+    let claimed: number | undefined
     for (let race = 0; race < MAX_RACES; race++) {
       const [row] = await query(sql.inputs, [id, owner.tenant, owner.principal, now()])
-      if (row === undefined) return 'unknown'
+      if (row === undefined) return { kind: 'unknown' }
       const { slots, taken, changed, open } = answerSlots(decodeSlots(row.inputs as string | null), answers)
       // Our own answers may be there already, if the connection was lost after they were written.
       const isOurs = answers.size > 0 && taken === answers.size
-      if (row.status !== 'input_required') return isOurs && row.status === 'working' ? 'resumed' : 'idle'
-      if (!changed) return 'partial'
-      const [done] = await query(sql.deliver, [id, row.revision, now(), encodeSlots(slots), open === 0])
-      if (done !== undefined) return open === 0 ? 'resumed' : 'partial'
+      if (row.status === 'working' && isOurs)
+        return { kind: 'resumed', lease: await findLease(id, claimed, taker) }
+      if (row.status !== 'input_required') return { kind: 'idle' }
+      if (!changed) return { kind: 'partial' }
+      const values = [id, row.revision, now(), encodeSlots(slots)]
+      if (open > 0) {
+        if ((await query(sql.answer, values)).length > 0) return { kind: 'partial' }
+        continue
+      }
+      claimed = (row.epoch as number) + 1
+      const [done] = await query(sql.resume, [...values, ...place])
+      if (done !== undefined)
+        return { kind: 'resumed', lease: taker && toLease(done, done.journal as string[]) }
     }
     throw new RondoError('STORE_UNAVAILABLE', 'a task changed faster than answers could be added')
   }
@@ -77,11 +88,12 @@ export function createOwnerTasks(session: PostgresSession): OwnerTasks {
       return creation
     },
     get: (id, owner) => get([id, owner]),
-    async deliver(id, owner, answers) {
-      const delivery = await deliver(id, owner, answers)
-      if (delivery === 'partial' || delivery === 'resumed') tell({ kind: 'changed', id })
-      if (delivery === 'resumed') tell({ kind: 'due' })
-      return delivery
+    async deliver(id, owner, answers, taker) {
+      const handover = await deliver(id, owner, answers, taker)
+      const { kind, lease } = handover
+      if (kind === 'partial' || kind === 'resumed') tell({ kind: 'changed', id })
+      if (kind === 'resumed' && !lease) tell({ kind: 'due' })
+      return handover
     },
     async cancel(id, owner): Promise<Cancellation> {
       const [row] = await query(sql.cancel, [id, owner.tenant, owner.principal, now()])
@@ -104,6 +116,9 @@ const VIEW = `t.id, t.status, t.message, t.created_at, t.updated_at, t.expires_a
 function writeQueries(schema: string) {
   const task = `${schema}.task`
   const journal = `${schema}.journal`
+  const shown = `updated_at = ${nowAt('$3')}, revision = revision + 1`
+  const waiting = `id = $1 AND revision = $2 AND status = 'input_required' AND expires_at > ${nowAt('$3')}`
+  const entries = `ARRAY(SELECT entry FROM ${journal} WHERE task = done.id ORDER BY seq)`
   return {
     get: `SELECT q.at, ${VIEW} FROM unnest($1::text[], $2::text[], $3::text[]) WITH ORDINALITY
       AS q (id, tenant, principal, at) JOIN ${task} t USING (id, tenant, principal)
@@ -125,11 +140,16 @@ function writeQueries(schema: string) {
       FROM made, unnest($10::text[]) WITH ORDINALITY AS e (entry, at)
     ) SELECT * FROM made`,
     exists: `SELECT worker, epoch FROM ${task} WHERE id = $1`,
-    inputs: `SELECT status, inputs, revision FROM ${task}
+    inputs: `SELECT status, inputs, revision, epoch FROM ${task}
       WHERE id = $1 AND tenant = $2 AND principal = $3 AND expires_at > ${nowAt('$4')}`,
-    deliver: `UPDATE ${task} SET inputs = $4, status = CASE WHEN $5::boolean THEN 'working' ELSE status END,
-      due_at = CASE WHEN $5::boolean THEN ${nowAt('$3')} END, updated_at = ${nowAt('$3')}, revision = revision + 1
-      WHERE id = $1 AND revision = $2 AND status = 'input_required' AND expires_at > ${nowAt('$3')} RETURNING 1`,
+    answer: `UPDATE ${task} SET inputs = $4, ${shown} WHERE ${waiting} RETURNING 1`,
+    // The worker that parked it had written all entries before that revision came to be, so none can be missed here.
+    resume: `WITH done AS (UPDATE ${task} SET inputs = $4, status = 'working', worker = $5::text,
+        due_at = ${nowAt('$3')} + $6::bigint, epoch = epoch + ($5::text IS NOT NULL)::integer, ${shown}
+        WHERE ${waiting} RETURNING ${LEASE})
+      SELECT done.*, ${entries} AS journal FROM done`,
+    lease: `SELECT ${LEASE}, ${entries} AS journal FROM ${task} AS done
+      WHERE id = $1 AND epoch = $2 AND worker = $3 AND status = 'working' AND expires_at > ${nowAt('$4')}`,
     cancel: `WITH done AS (
       UPDATE ${task} SET status = 'cancelled', worker = NULL, due_at = NULL, inputs = NULL, head = '',
         updated_at = ${nowAt('$4')}, revision = revision + 1

@@ -8,11 +8,13 @@ import { createPostgresDatabase } from '../../../test/support/store/postgres-dat
 import {
   alice,
   answers,
+  claimNew,
   type Database,
   inputs,
   newTask,
   until,
 } from '../../../test/support/store/store-harness.ts'
+import { openSlots } from '../input-slots.ts'
 import { createLeaseEngine } from '../lease-engine.ts'
 import type { Outcome, RunTurn } from '../task-engine.ts'
 import type { PgPool } from './postgres-pool.ts'
@@ -107,6 +109,35 @@ describePostgres('PostgreSQL as a store', () => {
       await until('the result', async () => (await engine.get(task.id, alice))?.result === task.id)
     }
     await serving.stop()
+    await store.close()
+    await pool.end()
+  })
+
+  it('E9 finds its lease again when the reply to the answer that resumed a task got lost', async () => {
+    const pool = new pg.Pool({ connectionString: server.connectionString, max: 5 })
+    let lost = 0
+    const lossy: PgPool = {
+      async query(text, values) {
+        const result = await pool.query(text, values)
+        if (!text.includes("status = 'working', worker = $5") || lost++ > 0) return result
+        throw Object.assign(new Error('read ECONNRESET'), { code: 'ECONNRESET' })
+      },
+      connect: () => pool.connect(),
+      end: () => pool.end(),
+      on: (event, listener) => pool.on(event, listener),
+    }
+    const store = createPostgresStore({ pool: lossy, schema })
+    const { fence } = await claimNew(store)
+    await store.tasks.append(fence, 0, ['before'])
+    await store.tasks.park(fence, openSlots([], inputs('a')))
+    const given = answers({ a: '1' })
+    const taker = { worker: 'taker', leaseMs: 10_000 }
+    const { kind, lease } = await store.tasks.deliver(fence.id, alice, given, taker)
+    expect(lost).toBe(2)
+    expect({ kind, lease }).toMatchObject({ kind: 'resumed', lease: { journal: ['before'] } })
+    expect(await store.tasks.held(lease ? [lease.fence] : [])).toEqual(new Set([fence.id]))
+    // Somebody else who sends the same answers has no part in it.
+    expect(await store.tasks.deliver(fence.id, alice, given, taker)).toEqual({ kind: 'resumed' })
     await store.close()
     await pool.end()
   })

@@ -15,6 +15,9 @@ import { nowAt, type PostgresSession } from './postgres-session.ts'
 /** Id, epoch, now. The only thing between a worker that lost its task and the journal. */
 export const FENCE: string = `id = $1 AND epoch = $2 AND status = 'working' AND expires_at > ${nowAt('$3')}`
 
+/** What `toLease` reads. */
+export const LEASE = 'id, tenant, principal, head, inputs, created_at, expires_at, poll_ms, failures, epoch'
+
 export function createWorkerTasks(session: PostgresSession): WorkerTasks {
   const { query, ask, now, tell } = session
   const sql = writeQueries(session.schema)
@@ -85,10 +88,10 @@ function writeQueries(schema: string) {
     // A row that still names a worker was never let go of: that worker died or hangs.
     claim: `UPDATE ${task} t SET failures = failures + (worker IS NOT NULL)::integer, worker = $1,
       due_at = ${nowAt('$4')} + $2::bigint, epoch = epoch + 1
-      FROM (SELECT id FROM ${task} WHERE due_at <= ${nowAt('$4')} AND expires_at > ${nowAt('$4')}
-        ORDER BY due_at LIMIT $3 FOR UPDATE SKIP LOCKED) due
-      WHERE t.id = due.id
-      RETURNING t.id, tenant, principal, head, inputs, created_at, expires_at, poll_ms, failures, epoch`,
+      FROM (SELECT id AS due FROM ${task} WHERE due_at <= ${nowAt('$4')} AND expires_at > ${nowAt('$4')}
+        ORDER BY due_at LIMIT $3 FOR UPDATE SKIP LOCKED) found
+      WHERE t.id = due
+      RETURNING ${LEASE}`,
     journals: `SELECT task, entry FROM ${journal} WHERE task = ANY ($1::text[]) ORDER BY task, seq`,
     read: `SELECT entry FROM ${journal} WHERE task = $1 AND seq >= $2 AND seq < $3 ORDER BY seq`,
     renew: `UPDATE ${task} SET due_at = ${nowAt('$3')} + $4::bigint
@@ -131,7 +134,7 @@ function readJournals(rows: readonly PgRow[]): Map<string, string[]> {
   return journals
 }
 
-function toLease(row: PgRow, journal: readonly string[]): Lease {
+export function toLease(row: PgRow, journal: readonly string[]): Lease {
   const id = row.id as string
   const task = {
     id,

@@ -2,18 +2,11 @@
 
 import { answerSlots, decodeSlots, encodeSlots, openInputs } from '../input-slots.ts'
 import { createMomentBatch } from '../moment-batch.ts'
-import type {
-  Cancellation,
-  Delivery,
-  NewTask,
-  Sealed,
-  TaskOwner,
-  TaskStatus,
-  TaskView,
-} from '../task-engine.ts'
-import type { Creation, Lease, OwnerTasks, Taker } from '../task-store.ts'
+import type { Cancellation, NewTask, Sealed, TaskOwner, TaskStatus, TaskView } from '../task-engine.ts'
+import type { Creation, Handover, Lease, OwnerTasks, Taker } from '../task-store.ts'
 import type { SqlRow } from './sqlite-driver.ts'
 import { type SqliteSession, workerName } from './sqlite-session.ts'
+import { LEASE, toLease } from './sqlite-worker-tasks.ts'
 
 const VIEW = `t.id, t.status, t.message, t.created_at, t.updated_at, t.expires_at, t.poll_ms, t.revision, t.outcome,
   CASE t.status WHEN 'input_required' THEN t.inputs END AS inputs`
@@ -51,22 +44,28 @@ export function createOwnerTasks(session: SqliteSession): OwnerTasks {
     return { kind: 'created', view, lease: taker && newLease(task, view) }
   }
 
-  const deliver = (id: string, owner: TaskOwner, answers: ReadonlyMap<string, Sealed>): Delivery => {
+  const deliver = (
+    id: string,
+    owner: TaskOwner,
+    answers: ReadonlyMap<string, Sealed>,
+    taker: Taker | undefined,
+  ): Handover => {
     const row = ask.inputs.get(id, owner.tenant, owner.principal, now())
-    if (row === undefined) return 'unknown'
-    if (row.status !== 'input_required') return 'idle'
+    if (row === undefined) return { kind: 'unknown' }
+    if (row.status !== 'input_required') return { kind: 'idle' }
     const { slots, changed, open } = answerSlots(decodeSlots(row.inputs as string | null), answers)
-    if (!changed) return 'partial'
+    if (!changed) return { kind: 'partial' }
     const at = now()
-    ask.deliver.run(
-      encodeSlots(slots),
-      open === 0 ? 'working' : 'input_required',
-      open === 0 ? at : null,
-      at,
-      id,
-    )
-    return open === 0 ? 'resumed' : 'partial'
+    const inputs = encodeSlots(slots)
+    if (open > 0) {
+      ask.answer.run(inputs, at, id)
+      return { kind: 'partial' }
+    }
+    const place = taker ? [workerName(taker.worker), at + taker.leaseMs, 1] : [null, at, 0]
+    const [resumed] = ask.resume.all(inputs, at, ...place, id)
+    return { kind: 'resumed', lease: taker && resumed && toLease(resumed, readJournal(id)) }
   }
+  const readJournal = (id: string) => ask.journal.all(id).map((row) => row.entry as string)
 
   const cancel = (id: string, owner: TaskOwner): Cancellation => {
     const row = ask.inputs.get(id, owner.tenant, owner.principal, now())
@@ -84,11 +83,12 @@ export function createOwnerTasks(session: SqliteSession): OwnerTasks {
       return creation
     },
     get: (id, owner) => getMany([id, owner]),
-    async deliver(id, owner, answers) {
-      const delivery = await queue.write(() => deliver(id, owner, answers))
-      if (delivery === 'partial' || delivery === 'resumed') hints.tell({ kind: 'changed', id })
-      if (delivery === 'resumed') hints.tell({ kind: 'due' })
-      return delivery
+    async deliver(id, owner, answers, taker) {
+      const handover = await queue.write(() => deliver(id, owner, answers, taker))
+      const { kind, lease } = handover
+      if (kind === 'partial' || kind === 'resumed') hints.tell({ kind: 'changed', id })
+      if (kind === 'resumed' && !lease) hints.tell({ kind: 'due' })
+      return handover
     },
     async cancel(id, owner) {
       const cancellation = await queue.write(() => cancel(id, owner))
@@ -118,8 +118,10 @@ function prepareQueries({ sql }: SqliteSession) {
     inputs: sql(
       'SELECT status, inputs FROM task WHERE id = ? AND tenant = ? AND principal = ? AND expires_at > ?',
     ),
-    deliver: sql(`UPDATE task SET inputs = ?, status = ?, due_at = ?, updated_at = ?, revision = revision + 1
-      WHERE id = ?`),
+    answer: sql('UPDATE task SET inputs = ?, updated_at = ?, revision = revision + 1 WHERE id = ?'),
+    resume: sql(`UPDATE task SET inputs = ?, updated_at = ?, worker = ?, due_at = ?, epoch = epoch + ?,
+      status = 'working', revision = revision + 1 WHERE id = ? RETURNING ${LEASE}`),
+    journal: sql('SELECT entry FROM journal WHERE task = ? ORDER BY seq'),
     cancel: sql(`UPDATE task SET status = 'cancelled', worker = NULL, due_at = NULL, inputs = NULL, head = '',
       updated_at = ?, revision = revision + 1 WHERE id = ?`),
     dropJournal: sql('DELETE FROM journal WHERE task = ?'),

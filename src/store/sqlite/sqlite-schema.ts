@@ -65,6 +65,9 @@ const OWNER_INDEX = 'CREATE INDEX task_owner ON task (tenant, principal, created
 /** Blocks the event loop, so it is short; longer waits are the commit queue's. */
 const BLOCKING_MS = 20
 
+/** What an unusually large transaction needed more is given back. */
+const JOURNAL_BYTES = 4 * 1024 * 1024
+
 export function openDatabase(file: string): SqliteConnection {
   createFile(file)
   const connection = openSqlite(file)
@@ -94,6 +97,7 @@ function prepareDatabase(connection: SqliteConnection, file: string): void {
   connection.prepare(`PRAGMA busy_timeout = ${BLOCKING_MS}`).get()
   connection.exec(`PRAGMA journal_mode = ${journalMode(connection)}`)
   connection.exec('PRAGMA synchronous = FULL')
+  connection.exec(`PRAGMA journal_size_limit = ${JOURNAL_BYTES}`)
   connection.exec('BEGIN IMMEDIATE')
   try {
     const version = Number(connection.prepare('PRAGMA user_version').get()?.user_version)
@@ -110,11 +114,14 @@ function prepareDatabase(connection: SqliteConnection, file: string): void {
   }
 }
 
-/** Before 3.51.3 a write-ahead log could be corrupted when it was reset; a rollback journal has no such moment. */
-function journalMode(connection: SqliteConnection): 'WAL' | 'TRUNCATE' {
+/**
+ * Before 3.51.3 a write-ahead log could be corrupted when it was reset; a rollback journal has no such moment. It ends with
+ * a header of zeros instead of being cut off: as durable, and its length need not be written with every commit.
+ */
+function journalMode(connection: SqliteConnection): 'WAL' | 'PERSIST' {
   const version = String(connection.prepare('SELECT sqlite_version() AS version').get()?.version)
   const [major = 0, minor = 0, patch = 0] = version.split('.').map(Number)
-  return major * 1_000_000 + minor * 1000 + patch >= 3_051_003 ? 'WAL' : 'TRUNCATE'
+  return major * 1_000_000 + minor * 1000 + patch >= 3_051_003 ? 'WAL' : 'PERSIST'
 }
 
 /** A copy that was put back has another inode: records of single use may be missing from it, so it gets a new epoch. */

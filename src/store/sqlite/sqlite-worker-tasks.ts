@@ -9,6 +9,9 @@ import { type SqliteSession, workerName } from './sqlite-session.ts'
 /** Id, epoch, now. The only thing between a worker that lost its task and the journal. */
 export const FENCE = "id = ? AND epoch = ? AND status = 'working' AND expires_at > ?"
 
+/** What `toLease` reads. */
+export const LEASE = 'id, tenant, principal, head, inputs, created_at, expires_at, poll_ms, failures, epoch'
+
 export function createWorkerTasks(session: SqliteSession): WorkerTasks {
   const { queue, now, hints } = session
   const ask = prepareQueries(session)
@@ -70,14 +73,13 @@ export function createWorkerTasks(session: SqliteSession): WorkerTasks {
 }
 
 function prepareQueries({ sql }: SqliteSession) {
-  const lease = 'id, tenant, principal, head, inputs, created_at, expires_at, poll_ms, failures, epoch'
   return {
     anyDue: sql('SELECT 1 FROM task WHERE due_at <= ? AND expires_at > ? LIMIT 1'),
     // A row that still names a worker was never let go of: that worker died or hangs.
     claim:
       sql(`UPDATE task SET failures = failures + (worker IS NOT NULL), worker = ?, due_at = ?, epoch = epoch + 1
       WHERE id IN (SELECT id FROM task WHERE due_at <= ? AND expires_at > ? ORDER BY due_at LIMIT ?)
-      RETURNING ${lease}`),
+      RETURNING ${LEASE}`),
     journals: sql(`SELECT j.task, j.entry FROM json_each(?) q CROSS JOIN journal j ON j.task = q.value
       ORDER BY j.task, j.seq`),
     renew: sql(`UPDATE task SET due_at = ? WHERE ${FENCE}`),
@@ -113,7 +115,7 @@ function readJournals(rows: readonly SqlRow[]): Map<string, string[]> {
   return journals
 }
 
-function toLease(row: SqlRow, journal: readonly string[]): Lease {
+export function toLease(row: SqlRow, journal: readonly string[]): Lease {
   const id = row.id as string
   const task = {
     id,

@@ -123,7 +123,10 @@ async function apply(run: Run, one: Step, newId: string, ids: readonly string[])
   const id = ids[one.task] ?? 'x'.repeat(22)
   if (one.act === 0) return tasks.cancel(id, alice)
   if (one.act === 1) return tasks.list({ status: 'input_required' })
-  return tasks.deliver(id, alice, answers(Object.fromEntries(one.keys.map((key) => [key, `answer ${key}`]))))
+  const given = answers(Object.fromEntries(one.keys.map((key) => [key, `answer ${key}`])))
+  const taker = one.act === 2 ? { worker: 'w', leaseMs: 200 } : undefined
+  const { kind, lease } = await tasks.deliver(id, alice, given, taker)
+  return [kind, lease && remember(run, [lease])]
 }
 
 /** In what order one claim gives its tasks is nobody's promise. */

@@ -37,8 +37,9 @@ export function describeRaceContract(harness: StoreHarness): void {
         other.tasks.deliver(fence.id, alice, given),
       ])
       expect(parked).toBe(true)
-      expect(['idle', 'resumed']).toContain(delivery)
-      if (delivery === 'idle') expect(await other.tasks.deliver(fence.id, alice, given)).toBe('resumed')
+      expect(['idle', 'resumed']).toContain(delivery.kind)
+      if (delivery.kind === 'idle')
+        expect(await other.tasks.deliver(fence.id, alice, given)).toMatchObject({ kind: 'resumed' })
       const leases = await store.tasks.claim('w', 10_000, 10)
       expect(leases.map((lease) => lease.fence)).toEqual([{ id: fence.id, epoch: fence.epoch + 1 }])
     }
@@ -54,7 +55,7 @@ export function describeRaceContract(harness: StoreHarness): void {
           (n % 2 ? store : other).tasks.deliver(fence.id, alice, answers({ [keys[n % 3] ?? '']: `by ${n}` })),
         ),
       )
-      expect(deliveries.filter((delivery) => delivery === 'resumed')).toHaveLength(1)
+      expect(deliveries.filter(({ kind }) => kind === 'resumed')).toHaveLength(1)
       const [lease, ...more] = await store.tasks.claim('w', 10_000, 10)
       expect(more).toEqual([])
       expect(lease?.slots.map(({ kind }) => kind)).toEqual(['answered', 'answered', 'answered'])
@@ -86,8 +87,10 @@ export function describeRaceContract(harness: StoreHarness): void {
         other.tasks.deliver(fence.id, alice, answers({ b: '2' })),
       ])
       now.pass(1000)
-      for (const delivery of await first) expect(['unknown', 'partial', 'resumed']).toContain(delivery)
-      expect(await other.tasks.deliver(fence.id, alice, answers({ b: '3' }))).toBe('unknown')
+      for (const { kind } of await first) expect(['unknown', 'partial', 'resumed']).toContain(kind)
+      expect(await other.tasks.deliver(fence.id, alice, answers({ b: '3' }))).toMatchObject({
+        kind: 'unknown',
+      })
       expect(await store.tasks.claim('w', 10_000, 10)).toEqual([])
       expect(await other.tasks.get(fence.id, alice)).toBeUndefined()
     }

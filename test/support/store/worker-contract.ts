@@ -1,7 +1,7 @@
 /** What a worker may rely on, on every database: exclusive turns, fences, counted failures, ordered journals. */
 
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
-import { openSlots } from '../../../src/store/input-slots.ts'
+import { givenAnswers, openSlots } from '../../../src/store/input-slots.ts'
 import type { Store } from '../../../src/store/store.ts'
 import type { Hint } from '../../../src/store/task-store.ts'
 import {
@@ -58,6 +58,29 @@ export function describeWorkerContract(harness: StoreHarness): void {
       const next = await claimOne(other)
       expect(next).toMatchObject({ journal: ['before', 'more'], task: { failures: 1 } })
       expect(await store.tasks.settle(fence, { kind: 'complete', result: 'stale' })).toBe(false)
+    })
+
+    it('claims a task with the answer that resumes it, for the worker that is named', async () => {
+      const { fence } = await claimNew(store, {}, LEASE)
+      await store.tasks.append(fence, 0, ['before'])
+      await store.tasks.park(fence, openSlots([], inputs('a', 'b')))
+      const taker = { worker: 'taker', leaseMs: LEASE }
+      expect(await other.tasks.deliver(fence.id, alice, answers({ a: '1' }), taker)).toEqual({
+        kind: 'partial',
+      })
+      expect(await claimOne(store)).toBeUndefined()
+      const { kind, lease } = await other.tasks.deliver(fence.id, alice, answers({ b: '2' }), taker)
+      if (!lease) throw new Error('no lease')
+      expect(kind).toBe('resumed')
+      expect(lease).toMatchObject({ fence: { epoch: fence.epoch + 1 }, journal: ['before'] })
+      expect(lease.task).toMatchObject({ id: fence.id, owner: alice, head: 'head', failures: 0 })
+      expect(givenAnswers(lease.slots)).toEqual(answers({ a: '1', b: '2' }))
+      expect(await claimOne(store)).toBeUndefined()
+      expect(await store.tasks.list({})).toMatchObject([{ worker: 'taker', dueAt: now() + LEASE }])
+      expect(await store.tasks.append(fence, 1, ['stale'])).toBe(false)
+      expect(await store.tasks.append(lease.fence, 1, ['more'])).toBe(true)
+      now.pass(LEASE)
+      expect(await claimOne(store)).toMatchObject({ journal: ['before', 'more'], task: { failures: 1 } })
     })
 
     it('keeps a renewed lease', async () => {
