@@ -12,8 +12,6 @@ import type { Database } from '../support/store/store-harness.ts'
 import { type ChaosOptions, runChaos } from '../support/store/task-chaos.ts'
 
 const LONG = process.env.RONDO_LONG !== undefined
-/** Steps so long that whoever is frozen is in the middle of many. */
-const UNFENCED = { fenced: false, kills: 0, crashes: 0, stepMs: 200, concurrency: 200, patienceMs: 10_000 }
 const TIMEOUT = LONG ? 1_800_000 : 90_000
 
 describePostgres('tasks on PostgreSQL', () => {
@@ -62,12 +60,17 @@ describePostgres('tasks on PostgreSQL', () => {
     expect(report.effects).toBe(report.created * 3)
     expect(report.entries).toBe(report.created * 3)
     expect(report.attempts).toBeGreaterThanOrEqual(report.effects)
-    expect(report.crashes).toBe(LONG ? 5 : 1)
+    expect(report.trouble).toEqual(
+      LONG ? { kills: 10, freezes: 8, crashes: 5 } : { kills: 1, freezes: 1, crashes: 1 },
+    )
   })
 
   it('P16 shows the fault when the fence is taken out', { timeout: TIMEOUT }, async () => {
-    const report = await run({ ...UNFENCED, tasks: LONG ? 300 : 60, freezes: LONG ? 6 : 2 })
+    const freezes = LONG ? 6 : 1
+    const report = await run({ fenced: false, kills: 0, crashes: 0, tasks: LONG ? 300 : 40, freezes })
     console.log(report)
-    expect(report.finishedTwice + report.lateEntries + report.lost.length).toBeGreaterThan(0)
+    // Every worker that was frozen went on with a task which another had finished.
+    expect(report.lateEntries).toBeGreaterThanOrEqual(freezes)
+    expect(report.finishedTwice).toBeGreaterThanOrEqual(freezes)
   })
 })

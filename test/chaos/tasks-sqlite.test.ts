@@ -10,8 +10,6 @@ import { createSqliteDatabase } from '../support/store/sqlite-database.ts'
 import { type ChaosOptions, runChaos } from '../support/store/task-chaos.ts'
 
 const LONG = process.env.RONDO_LONG !== undefined
-/** Steps so long that whoever is frozen is in the middle of many. */
-const UNFENCED = { fenced: false, kills: 0, crashes: 0, stepMs: 200, concurrency: 200, patienceMs: 10_000 }
 const TIMEOUT = LONG ? 1_800_000 : 90_000
 
 let database: Awaited<ReturnType<typeof createSqliteDatabase>>
@@ -51,14 +49,19 @@ it('E9 P16 loses nothing, finishes nothing twice and applies no effect twice, wh
   expect(report.entries).toBe(report.created * 3)
   // It was worth the trouble: something had to be done twice, under its old key.
   expect(report.attempts).toBeGreaterThanOrEqual(report.effects)
-  expect(report.kills).toBe(LONG ? 20 : 3)
+  expect(report.trouble).toEqual(
+    LONG ? { kills: 20, freezes: 3, crashes: 0 } : { kills: 3, freezes: 0, crashes: 0 },
+  )
   const connection = openSqlite(database.file)
   expect(connection.prepare('PRAGMA integrity_check').get()?.integrity_check).toBe('ok')
   connection.close()
 })
 
 it('P16 shows the fault when the fence is taken out', { timeout: TIMEOUT }, async () => {
-  const report = await run({ ...UNFENCED, tasks: LONG ? 300 : 60, freezes: LONG ? 6 : 2 })
+  const freezes = LONG ? 6 : 1
+  const report = await run({ fenced: false, kills: 0, tasks: LONG ? 300 : 40, freezes })
   console.log(report)
-  expect(report.finishedTwice + report.lateEntries + report.lost.length).toBeGreaterThan(0)
+  // Every worker that was frozen went on with a task which another had finished.
+  expect(report.lateEntries).toBeGreaterThanOrEqual(freezes)
+  expect(report.finishedTwice).toBeGreaterThanOrEqual(freezes)
 })

@@ -10,7 +10,7 @@ import { createPostgresStore } from '../../../src/store/postgres/postgres-store.
 import { createSqliteStore } from '../../../src/store/sqlite/sqlite-store.ts'
 import type { Store } from '../../../src/store/store.ts'
 import type { RunTurn } from '../../../src/store/task-engine.ts'
-import { inputs, newTask, type StoreAddress } from './store-harness.ts'
+import { alice, answers, inputs, newTask, type StoreAddress } from './store-harness.ts'
 import { openUnfenced } from './unfenced-store.ts'
 import type { Entry, FromWorker, Plan, ToWorker, WorkerOptions } from './worker-plan.ts'
 
@@ -85,6 +85,9 @@ process.on('message', async (message: ToWorker) => {
     await store.close()
     process.exit()
   }
+  // One that could not be written is sent again.
+  if (message.kind === 'answer')
+    await engine.deliver(message.id, alice, answers({ go: 'yes' })).catch(() => 'lost')
   if (message.kind === 'create') {
     await engine.create(newTask({ id: message.id, head: JSON.stringify(message.plan) }))
     send({ kind: 'created', id: message.id })

@@ -25,6 +25,7 @@ export interface WorkerOptions {
 export type ToWorker =
   | { readonly kind: 'applied'; readonly n: number; readonly value: number }
   | { readonly kind: 'create'; readonly id: string; readonly plan: Plan }
+  | { readonly kind: 'answer'; readonly id: string }
   | { readonly kind: 'stop' }
 
 export type FromWorker =

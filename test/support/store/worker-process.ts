@@ -36,6 +36,8 @@ export interface WorkerProcess {
   began(id: string, step: number): Promise<void>
   /** Resolves when the worker has created the task; rejects if it ends before it could say so. */
   create(id: string, plan: Plan): Promise<void>
+  /** Has the worker answer the question of a task, if it lives. */
+  answer(id: string): void
   signal(name: 'SIGKILL' | 'SIGSTOP' | 'SIGCONT'): void
   readonly ended: Promise<void>
   stop(): Promise<void>
@@ -79,6 +81,7 @@ export async function startWorker(options: WorkerOptions, downstream: Downstream
       tell(child, { kind: 'create', id, plan })
       return created
     },
+    answer: (id) => tell(child, { kind: 'answer', id }),
     signal: (name) => void child.kill(name),
     async stop() {
       tell(child, { kind: 'stop' })

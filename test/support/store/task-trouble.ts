@@ -1,0 +1,99 @@
+/**
+ * Kills workers, freezes them, and crashes the database, spread over the time in which tasks are created.
+ *
+ * Who is frozen is in the middle of a step, and wakes up when somebody else has finished that task: so each time there is
+ * a worker that goes on with what is no longer its own.
+ */
+
+import type { Store } from '../../../src/store/store.ts'
+import { createTaskId } from '../../../src/store/task-id.ts'
+import type { SeededRandom } from '../seeded-random.ts'
+import { freezeWorker } from './freeze-worker.ts'
+import { alice, type Database, until } from './store-harness.ts'
+import type { Crew } from './worker-crew.ts'
+import type { Plan } from './worker-plan.ts'
+import type { WorkerProcess } from './worker-process.ts'
+
+export interface TroubleOptions {
+  readonly database: Database
+  readonly random: SeededRandom
+  readonly tasks: number
+  readonly kills: number
+  readonly freezes: number
+  /** Crashes the database and starts it again. */
+  readonly crashDatabase?: () => Promise<void>
+  readonly crashes: number
+  readonly patienceMs: number
+}
+
+export interface TroubleCount {
+  kills: number
+  freezes: number
+  crashes: number
+}
+
+/** So long that it is surely frozen in the middle. */
+const STEP_MS = 300
+const CREATION_MS = 600_000
+const BEGAN = 'began'
+
+/** `created` grows meanwhile, and gets the tasks that are made here. */
+export async function makeTrouble(
+  options: TroubleOptions,
+  { crew, store, steps, created }: { crew: Crew; store: Store; steps: number; created: string[] },
+): Promise<TroubleCount> {
+  const { random, tasks, kills, freezes, crashes, crashDatabase, patienceMs } = options
+  const kinds = [
+    ...Array.from({ length: kills }, () => 'kill'),
+    ...Array.from({ length: freezes }, () => 'freeze'),
+    ...Array.from({ length: crashes }, () => 'crash'),
+  ]
+  const total = kinds.length
+  const done: TroubleCount = { kills: 0, freezes: 0, crashes: 0 }
+  for (let turn = 0; turn < total; turn++) {
+    const share = (tasks * (turn + 0.5)) / total
+    await until('more tasks', () => created.length >= share, CREATION_MS)
+    const [kind] = kinds.splice(random.below(kinds.length), 1)
+    if (kind === 'kill') {
+      const worker = await crew.pick()
+      worker.signal('SIGKILL')
+      await worker.ended
+      done.kills++
+    } else if (kind === 'freeze') {
+      const { worker, id } = await freezeInStep(options.database, { crew, store, steps, created })
+      await until('another worker to finish', () => isCompleted(store, id), patienceMs)
+      worker.signal('SIGCONT')
+      done.freezes++
+    } else {
+      await crashDatabase?.()
+      done.crashes++
+    }
+  }
+  return done
+}
+
+/** Creates tasks with a worker until one of them is in the middle of a step there when the worker is frozen. */
+async function freezeInStep(
+  database: Database,
+  { crew, store, steps, created }: { crew: Crew; store: Store; steps: number; created: string[] },
+): Promise<{ worker: WorkerProcess; id: string }> {
+  const plan: Plan = { steps, stepMs: STEP_MS }
+  for (let tries = 0; tries < 50; tries++) {
+    const worker = await crew.pick()
+    const id = createTaskId()
+    const began = worker.began(id, 0).then(() => BEGAN)
+    await worker.create(id, plan)
+    created.push(id)
+    // Where the worker has no place left, somebody else may take the task.
+    const elsewhere = until('the end', () => isCompleted(store, id), 60_000).catch(() => false)
+    if ((await Promise.race([began, elsewhere])) !== BEGAN) continue
+    await freezeWorker(worker, database)
+    if (!(await isCompleted(store, id))) return { worker, id }
+    worker.signal('SIGCONT')
+  }
+  throw new Error('no worker could be frozen in the middle of a step')
+}
+
+async function isCompleted(store: Store, id: string): Promise<boolean> {
+  return (await store.tasks.get(id, alice))?.status === 'completed'
+}

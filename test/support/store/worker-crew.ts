@@ -1,0 +1,54 @@
+/** Workers that are replaced when they end. */
+
+import type { SeededRandom } from '../seeded-random.ts'
+import { until } from './store-harness.ts'
+import type { WorkerOptions } from './worker-plan.ts'
+import { type Downstream, startWorker, type WorkerProcess } from './worker-process.ts'
+
+export interface Crew {
+  /** One that is alive. */
+  pick(): Promise<WorkerProcess>
+  /** Lets all of them end what they do, also those that are late; kills who takes too long. */
+  stop(): Promise<void>
+}
+
+const STOP_MS = 20_000
+
+export async function startCrew(
+  size: number,
+  settings: WorkerOptions,
+  downstream: Downstream,
+  random: SeededRandom,
+): Promise<Crew> {
+  const alive = new Set<WorkerProcess>()
+  let stopped = false
+  const hire = async (): Promise<void> => {
+    const worker = await startWorker(settings, downstream)
+    alive.add(worker)
+    if (stopped) worker.signal('SIGKILL')
+    void worker.ended.then(() => {
+      alive.delete(worker)
+      if (!stopped) hired.push(hire())
+    })
+  }
+  const hired = Array.from({ length: size }, hire)
+  await Promise.all(hired)
+  return {
+    pick: async () => {
+      await until('a worker that is alive', () => alive.size > 0)
+      return random.pick([...alive])
+    },
+    async stop() {
+      stopped = true
+      await Promise.all([...alive].map(end))
+      await Promise.all(hired)
+      await Promise.all([...alive].map(({ ended }) => ended))
+    },
+  }
+}
+
+async function end(worker: WorkerProcess): Promise<void> {
+  const timer = setTimeout(() => worker.signal('SIGKILL'), STOP_MS)
+  await worker.stop()
+  clearTimeout(timer)
+}
