@@ -1,19 +1,35 @@
 import { createServer, type ServerOptions, ToolError } from 'rondo'
 
-/** What the web application behind the link knows: who has connected an account. */
-export const connected = new Set<string>()
+/** What the web application behind the links keeps: whose link each one is, and who has connected an account. */
+export function createConnections() {
+  const links = new Map<string, string>()
+  const connected = new Set<string>()
+  return {
+    offer: (link: string, user: string) => void links.set(link, user),
+    has: (user: string) => connected.has(user),
+    /** The page asks who is signed in there. A link works once, and for nobody but the user it was made for. */
+    open(link: string, signedIn: string): boolean {
+      if (links.get(link) !== signedIn) return false
+      links.delete(link)
+      connected.add(signedIn)
+      return true
+    },
+  }
+}
 
 /** URL mode: the user signs in on a page of yours. Accepting means "I will open it", not "it is done". */
-export function calendar(options?: Partial<ServerOptions>) {
+export function calendar(connections = createConnections(), options?: Partial<ServerOptions>) {
   const server = createServer({ name: 'calendar', version: '1.0.0', ...options })
   server.tool('next_meeting', { description: 'Tell the next meeting' }, async (_args, ctx) => {
     const user = ctx.principal?.subject ?? 'anonymous'
-    if (!(await ctx.step('already connected', () => connected.has(user)))) {
+    if (!(await ctx.step('already connected', () => connections.has(user)))) {
+      const link = ctx.uuid('link')
+      await ctx.step('offer', () => connections.offer(link, user))
       await ctx.visit('connect', {
         message: 'Connect your calendar account to go on.',
-        url: `https://calendar.example/connect/${ctx.uuid('handle')}`,
+        url: `https://calendar.example/connect/${link}`,
       })
-      if (!(await ctx.step('connected now', () => connected.has(user)))) {
+      if (!(await ctx.step('connected now', () => connections.has(user)))) {
         throw new ToolError('The calendar account is not connected yet. Finish signing in, then ask again.')
       }
     }

@@ -10,7 +10,7 @@ import { follow, send } from '../test/support/task-client.ts'
 import { travel } from './02-parallel.ts'
 import { createProvider, shop } from './03-steps-and-effects.ts'
 import { notebook } from './04-prompts-and-resources.ts'
-import { calendar, connected } from './05-url.ts'
+import { calendar, createConnections } from './05-url.ts'
 import { releaseOne, releaseTwo } from './06-rolling-upgrade.ts'
 import { indexer } from './07-load-shedding.ts'
 import { type WorkItem, workItems } from './08-custom-rules.ts'
@@ -118,19 +118,36 @@ describe('04 prompts and resources that ask', () => {
 })
 
 describe('05 URL mode', () => {
-  it('goes on once the page has done its part', async () => {
-    const ada = { subject: 'ada' }
-    const call = createBench(calendar).tool('next_meeting', {}, { principal: ada })
+  const begin = async (subject: string) => {
+    const connections = createConnections()
+    const bench = createBench((options) => calendar(connections, options))
+    const call = bench.tool('next_meeting', {}, { principal: { subject } })
     const asked = await call.next()
-    expect(asked).toMatchObject({ questions: { connect: { params: { mode: 'url' } } } })
-    connected.add('ada')
+    const params = asked.kind === 'input_required' ? asked.questions.connect?.params : undefined
+    const { mode, url } = params as { mode?: string; url: string }
+    return { call, connections, mode, link: url.replace('https://calendar.example/connect/', '') }
+  }
+
+  it('goes on once the page has done its part', async () => {
+    const { call, connections, mode, link } = await begin('ada')
+    expect(mode).toBe('url')
+    expect(connections.open(link, 'ada')).toBe(true)
     expect(textOf(await call.next({ connect: {} }))).toBe('Your next meeting is at ten.')
   })
 
   it('does not take consent to open for completion', async () => {
-    const call = createBench(calendar).tool('next_meeting', {}, { principal: { subject: 'bob' } })
-    await call.next()
+    const { call } = await begin('bob')
     expect(await call.next({ connect: {} })).toMatchObject({ result: { isError: true } })
+  })
+
+  it('T4 connects nobody who was sent the link of another, and takes each link once', async () => {
+    const { call, connections, link } = await begin('ada')
+    expect(link).not.toContain('ada')
+    expect(connections.open(link, 'mallory')).toBe(false)
+    expect([connections.has('ada'), connections.has('mallory')]).toEqual([false, false])
+    expect(connections.open(link, 'ada')).toBe(true)
+    expect(connections.open(link, 'ada')).toBe(false)
+    expect(textOf(await call.next({ connect: {} }))).toBe('Your next meeting is at ten.')
   })
 })
 

@@ -152,7 +152,7 @@ describe('asking', () => {
     expect(refusal(await formOnly.round())).toBe('PEER_CAPABILITY')
   })
 
-  it('refuses URLs that nobody should open', async () => {
+  it('T4 refuses URLs that nobody should open', async () => {
     for (const url of [
       'javascript:alert(1)',
       'http://example.com/',

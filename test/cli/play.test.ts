@@ -7,6 +7,7 @@ import { tmpdir } from 'node:os'
 import { join, resolve } from 'node:path'
 import { pathToFileURL } from 'node:url'
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
+import { post } from '../support/post.ts'
 import { CLI, type CliHome, createCliHome } from '../support/run-cli.ts'
 
 // Many processes, on a machine that may have much to do.
@@ -115,6 +116,19 @@ describe('rondo play', () => {
     writeServer('Back')
     await hear(SERVING)
     expect((await home.run(['tools', url])).stdout).toContain('Back')
+  })
+
+  it('T23 listens on loopback, and to no page of another site', async () => {
+    writeServer('Hello')
+    const { hear } = play('--no-watch')
+    const [, text = ''] = await hear(SERVING)
+    const { hostname, port, host } = new URL(text)
+    expect(hostname).toBe('127.0.0.1')
+    const ask = (headers: Record<string, string>) =>
+      post(Number(port), { headers: { 'content-type': 'application/json', ...headers }, body: '{}' })
+    expect((await ask({ host })).status).toBe(400)
+    expect((await ask({ host: 'rebound.example' })).status).toBe(403)
+    expect((await ask({ host, origin: 'https://page.example' })).status).toBe(403)
   })
 
   it('a process that is killed leaves no server behind', async () => {

@@ -167,7 +167,7 @@ describe('following', () => {
     expect(await settled(server, taskId)).toMatchObject({ result: { content: [{ text: 'xx' }] } })
   })
 
-  it('E3 E6 answers unknown, foreign and malformed ids alike', async () => {
+  it('E3 E6 T17 answers unknown, foreign and malformed ids alike', async () => {
     const server = start({ authenticate: ({ headers }) => ({ subject: headers('x-user') ?? 'nobody' }) })
     const { result } = await send(
       server,
