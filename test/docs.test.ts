@@ -57,6 +57,12 @@ describe('the documentation', () => {
     expect(checkOptions(files, 'docs/reference/options.md')).toEqual([])
   })
 
+  it('has each member of each log event', () => {
+    const types = readOptionTables(page('docs/reference/log.md')).flatMap((table) => table.types)
+    expect(types).toEqual(expect.arrayContaining(['RoundEvent', 'StateRefusedEvent', 'FaultEvent']))
+    expect(checkOptions(files, 'docs/reference/log.md')).toEqual([])
+  })
+
   it('has the limits as they are', () => {
     const tables = readOptionTables(page('docs/reference/options.md'))
     const rows = tables.find((table) => table.types.includes('FlowLimits'))?.rows ?? []
