@@ -21,6 +21,8 @@ const EXIT_BY_CODE: Partial<Record<ErrorCode, Exit>> = {
   PEER_GONE: 'unreachable',
   LIMIT_CLIENT_TIMEOUT: 'unreachable',
   LIMIT_CLIENT_DEADLINE: 'unreachable',
+  STORE_UNAVAILABLE: 'unreachable',
+  STORE_SCHEMA: 'stored',
   PEER_LINK: 'refused',
   INPUT_REFUSED: 'refused',
   INPUT_NO_HANDLER: 'refused',

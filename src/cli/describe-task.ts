@@ -63,7 +63,7 @@ export function isEnded({ status }: TaskState): boolean {
 
 const LAST_DATE = 8.64e15
 
-function sayTime(ms: number): string {
+export function sayTime(ms: number): string {
   return Math.abs(ms) <= LAST_DATE ? new Date(ms).toISOString() : 'no known time'
 }
 

@@ -76,6 +76,12 @@ describe('a command line', () => {
     ])
   })
 
+  it('has ids of tasks among its words, also where they begin with a dash', () => {
+    const ids = ['-Xc2Jt5mBq0yZ8vQnRr1LwA', '--c2Jt5mBq0yZ8vQnRr1LwA']
+    const { words, options } = readLine(['get', ...ids, '--text', ids[0] ?? '', '--flag'], table)
+    expect([words, options.text('text'), options.flag('flag')]).toEqual([['get', ...ids], ids[0], true])
+  })
+
   it('says what is wrong with it', () => {
     expect(() => readLine(['--nope'], table)).toThrow(/^Unknown option '--nope'/)
     expect(() => readLine(['--text'], table)).toThrow(/text/)

@@ -25,6 +25,7 @@ import { readLine } from './read-line.ts'
 import { resumeCommand } from './resume.ts'
 import { stateCommand } from './state.ts'
 import { taskCommand } from './task.ts'
+import { tasksCommand } from './tasks.ts'
 import { VERSION } from './version.ts'
 
 export const COMMANDS: readonly Command[] = [
@@ -39,6 +40,7 @@ export const COMMANDS: readonly Command[] = [
   resumeCommand,
   abandonCommand,
   taskCommand,
+  tasksCommand,
   doctorCommand,
   stateCommand,
   keysCommand,

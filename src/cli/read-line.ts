@@ -21,13 +21,19 @@ export interface ReadLine {
 export function readLine(args: readonly string[], table: OptionTable): ReadLine {
   const end = args.indexOf('--')
   const own = end < 0 ? args : args.slice(0, end)
-  const { values, positionals } = parse([...own], table)
+  const { values, positionals } = parse(own.map(mask), table)
   return {
-    words: positionals,
+    words: positionals.map(unmask),
     rest: end < 0 ? undefined : args.slice(end + 1),
     options: readOptions(values),
   }
 }
+
+/** Ids of tasks are random and may begin with a dash; no option is so long. */
+const ID = /^-[\w-]{20,}$/
+const MASK = '\0'
+const mask = (word: string): string => (ID.test(word) ? `${MASK}${word}` : word)
+const unmask = (word: string): string => (word.startsWith(MASK) ? word.slice(MASK.length) : word)
 
 function parse(args: string[], table: OptionTable) {
   const options = Object.fromEntries(
@@ -48,8 +54,8 @@ function parse(args: string[], table: OptionTable) {
 function readOptions(values: Readonly<Record<string, unknown>>): Options {
   return {
     flag: (name) => values[name] === true,
-    text: (name) => (typeof values[name] === 'string' ? values[name] : undefined),
-    list: (name) => (Array.isArray(values[name]) ? values[name] : []),
+    text: (name) => (typeof values[name] === 'string' ? unmask(values[name]) : undefined),
+    list: (name) => (Array.isArray(values[name]) ? values[name].map(unmask) : []),
     number(name) {
       const text = values[name]
       if (typeof text !== 'string') return undefined

@@ -80,6 +80,17 @@ export async function migrate(pool: ResilientPool, schema: string): Promise<void
   })
 }
 
+/** For whoever only looks: the tables must be there, of this version or an earlier one. */
+export async function assertTables(pool: ResilientPool, schema: string): Promise<void> {
+  const find = `SELECT count(*)::int AS tables FROM pg_catalog.pg_tables
+    WHERE schemaname = $1 AND tablename IN ('meta', 'task', 'journal')`
+  const { rows } = await pool.query(find, [schema])
+  if (rows[0]?.tables !== 3) {
+    throw new RondoError('STORE_SCHEMA', `the database has no store of tasks in the schema "${schema}"`)
+  }
+  await readVersion(pool, schema)
+}
+
 async function readVersion(pool: ResilientPool, schema: string): Promise<number> {
   const { rows } = await pool.query(`SELECT value FROM ${schema}.meta WHERE key = 'version'`, [])
   const version = versionOf(rows)

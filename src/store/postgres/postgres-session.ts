@@ -3,7 +3,6 @@
 import type { HintBus } from '../hint-bus.ts'
 import type { Hint } from '../task-store.ts'
 import { type Answer, type PgRow, type ResilientPool, toStoreError } from './postgres-pool.ts'
-import { migrate } from './postgres-schema.ts'
 
 /**
  * The time, in SQL. The database's clock decides for all instances; tests give another as a parameter. It must be stable
@@ -33,16 +32,19 @@ export interface SessionOptions {
   readonly now: (() => number) | undefined
   readonly hints: HintBus
   readonly notify: (hint: Hint) => void
+  /** Makes sure of the tables. */
+  readonly prepare: (pool: ResilientPool, schema: string) => Promise<void>
 }
 
-export function createSession({ pool, schema, now, hints, notify }: SessionOptions): PostgresSession {
-  let migrated: Promise<void> | undefined
+export function createSession(options: SessionOptions): PostgresSession {
+  const { pool, schema, now, hints, notify, prepare } = options
+  let prepared: Promise<void> | undefined
   const ready = async () => {
-    migrated ??= migrate(pool, schema)
+    prepared ??= prepare(pool, schema)
     try {
-      await migrated
+      await prepared
     } catch (error) {
-      migrated = undefined
+      prepared = undefined
       throw toStoreError(error)
     }
   }

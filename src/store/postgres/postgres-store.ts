@@ -11,7 +11,7 @@ import { createPostgresOnce } from './postgres-once.ts'
 import { createOperatorTasks } from './postgres-operator-tasks.ts'
 import { createOwnerTasks } from './postgres-owner-tasks.ts'
 import { createResilientPool, type PgPool } from './postgres-pool.ts'
-import { assertSchema } from './postgres-schema.ts'
+import { assertSchema, assertTables, migrate } from './postgres-schema.ts'
 import { createSession, nowAt, type PostgresSession } from './postgres-session.ts'
 import { createWorkerTasks } from './postgres-worker-tasks.ts'
 
@@ -22,6 +22,8 @@ export interface PostgresStoreOptions {
   pool?: PgPool
   /** The schema that holds the tables; made if it is not there. */
   schema?: string
+  /** Only to look: the tables must be there, and are neither made nor brought up to date. */
+  readOnly?: boolean
   /** Connections of our own pool. */
   maxConnections?: number
   /** How long to go on trying when the database cannot be reached. */
@@ -48,7 +50,9 @@ export function createPostgresStore(options: PostgresStoreOptions = {}): Store {
   const pool = createResilientPool({ connectionString, pool: given, maxConnections, retryMs })
   const notifier = createNotifier(pool, `rondo_${schema}`)
   const hints = createHintBus(() => (listen ? notifier.listen(hints.tell) : () => {}))
-  const session = createSession({ pool, schema, now, hints, notify: listen ? notifier.notify : () => {} })
+  const prepare = options.readOnly ? assertTables : migrate
+  const notify = listen ? notifier.notify : () => {}
+  const session = createSession({ pool, schema, now, hints, notify, prepare })
   return {
     tasks: {
       pollMs,

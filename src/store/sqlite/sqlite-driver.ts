@@ -9,6 +9,7 @@
  */
 
 import { createRequire } from 'node:module'
+import { pathToFileURL } from 'node:url'
 import { RondoError } from '../../errors.ts'
 
 export type SqlValue = string | number | null
@@ -41,13 +42,16 @@ interface Database {
 }
 
 interface NodeSqlite {
-  readonly DatabaseSync: new (file: string) => Database
+  readonly DatabaseSync: new (file: string, options?: { readOnly?: boolean }) => Database
 }
 
-export function openSqlite(file: string): SqliteConnection {
+/** `readOnly`: the file must be there, and stays as it is. */
+export function openSqlite(file: string, readOnly = false): SqliteConnection {
   const builtIn = process.getBuiltinModule('node:sqlite') as NodeSqlite | undefined
-  if (builtIn?.DatabaseSync) return wrap(new builtIn.DatabaseSync(file), (op) => op())
-  const database = new (loadLibsql())(file)
+  if (builtIn?.DatabaseSync) return wrap(new builtIn.DatabaseSync(file, { readOnly }), (op) => op())
+  // What a writer that died left behind can be put right; nothing else is written.
+  const database = new (loadLibsql())(readOnly ? `${pathToFileURL(file).href}?mode=rw` : file)
+  if (readOnly) database.exec('PRAGMA query_only = ON')
   return wrap(database, (op) => readLocked(database, op))
 }
 

@@ -30,6 +30,19 @@ it('leaves no file behind if it is never used, and makes one that only its user 
   await expect(store.ready()).rejects.toThrow(/closed/)
 })
 
+it('opened only to look, needs a file that is there and writes nothing to it', async () => {
+  const none = createSqliteStore({ file, readOnly: true })
+  await expect(none.tasks.stats()).rejects.toMatchObject({ code: 'STORE_SCHEMA' })
+  await none.close()
+  await expect(stat(file)).rejects.toThrow(/ENOENT/)
+  await epochOf()
+  const store = createSqliteStore({ file, readOnly: true })
+  expect(await store.tasks.stats()).toMatchObject({ due: 0 })
+  await expect(store.tasks.create(newTask(), 10)).rejects.toMatchObject({ code: 'STORE_UNAVAILABLE' })
+  expect(await store.tasks.list({})).toEqual([])
+  await store.close()
+})
+
 it('syncs every commit, and uses a write-ahead log only where SQLite resets it safely', async () => {
   await epochOf()
   const connection = openSqlite(file)

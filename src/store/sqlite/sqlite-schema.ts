@@ -6,7 +6,7 @@ import { randomBytes } from 'node:crypto'
 import { closeSync, mkdirSync, openSync, statSync } from 'node:fs'
 import { dirname } from 'node:path'
 import { RondoError } from '../../errors.ts'
-import { openSqlite, type SqliteConnection } from './sqlite-driver.ts'
+import { isBusy, openSqlite, type SqliteConnection } from './sqlite-driver.ts'
 
 const VERSION = 2
 
@@ -80,6 +80,42 @@ export function openDatabase(file: string): SqliteConnection {
   return connection
 }
 
+/** For whoever only looks: a file that is there and has our tables, of this version or an earlier one. */
+export function openToLook(file: string): SqliteConnection {
+  const connection = openQuietly(file)
+  try {
+    const { version, tables } = connection.read(() => ({
+      version: Number(connection.prepare('PRAGMA user_version').get()?.user_version),
+      tables: connection.prepare(FIND_TABLES).get()?.tables,
+    }))
+    if (version === 0 || tables !== 3) throw notOurs(file)
+    assertKnown(version, file)
+  } catch (error) {
+    connection.close()
+    throw isBusy(error) || error instanceof RondoError ? error : notOurs(file, error)
+  }
+  return connection
+}
+
+const FIND_TABLES = `SELECT count(*) AS tables FROM sqlite_schema
+  WHERE type = 'table' AND name IN ('meta', 'task', 'journal')`
+
+function openQuietly(file: string): SqliteConnection {
+  try {
+    return openSqlite(file, true)
+  } catch (error) {
+    throw error instanceof TypeError ? error : notOurs(file, error)
+  }
+}
+
+const notOurs = (file: string, cause?: unknown): RondoError =>
+  new RondoError('STORE_SCHEMA', `${file} is not a store of tasks`, { cause })
+
+function assertKnown(version: number, file: string): void {
+  if (version > VERSION)
+    throw new RondoError('STORE_SCHEMA', `${file} has version ${version}, we know ${VERSION}`)
+}
+
 /**
  * For its user alone. A file that is there must not be touched: closing it here would drop the locks which other
  * connections of this process hold on it.
@@ -101,8 +137,7 @@ function prepareDatabase(connection: SqliteConnection, file: string): void {
   connection.exec('BEGIN IMMEDIATE')
   try {
     const version = Number(connection.prepare('PRAGMA user_version').get()?.user_version)
-    if (version > VERSION)
-      throw new RondoError('STORE_SCHEMA', `${file} has version ${version}, we know ${VERSION}`)
+    assertKnown(version, file)
     if (version < VERSION) {
       connection.exec(`${version === 0 ? TABLES : ''} ${OWNER_INDEX} PRAGMA user_version = ${VERSION}`)
     }

@@ -11,13 +11,15 @@ import type { SqliteConnection } from './sqlite-driver.ts'
 import { createSqliteOnce } from './sqlite-once.ts'
 import { createOperatorTasks } from './sqlite-operator-tasks.ts'
 import { createOwnerTasks } from './sqlite-owner-tasks.ts'
-import { openDatabase } from './sqlite-schema.ts'
+import { openDatabase, openToLook } from './sqlite-schema.ts'
 import { createSession, type SqliteSession } from './sqlite-session.ts'
 import { createWorkerTasks } from './sqlite-worker-tasks.ts'
 
 export interface SqliteStoreOptions {
   /** Where the database is; made if it is not there. On a local disk: network drives do not lock reliably. */
   file: string
+  /** Only to look: the file must be there and have our tables; nothing in it is changed. */
+  readOnly?: boolean
   /** How long to wait for other processes that hold the file, before an operation fails. */
   busyMs?: number
   /** How often to look whether another process wrote something. */
@@ -26,14 +28,14 @@ export interface SqliteStoreOptions {
   now?: () => number
 }
 
-export function createSqliteStore({ file, ...options }: SqliteStoreOptions): Store {
-  return createStoreOn(() => openDatabase(file), options)
+export function createSqliteStore({ file, readOnly, ...options }: SqliteStoreOptions): Store {
+  return createStoreOn(() => (readOnly ? openToLook(file) : openDatabase(file)), options)
 }
 
 /** The store over a connection of the caller's choice, opened when it is first needed. */
 export function createStoreOn(
   connect: () => SqliteConnection,
-  { busyMs = 10_000, pollMs = 20, now = Date.now }: Omit<SqliteStoreOptions, 'file'>,
+  { busyMs = 10_000, pollMs = 20, now = Date.now }: Omit<SqliteStoreOptions, 'file' | 'readOnly'>,
 ): Store {
   const session = createSession(connect, { busyMs, now, attach: (one) => watchOthers(one, pollMs) })
   return {
