@@ -5,7 +5,8 @@
 import { RondoError } from '../errors.ts'
 import type { HeaderReader } from '../protocol/rev-2026-07-28/headers.ts'
 import { isSealedSession } from '../seal/session-id.ts'
-import { type AllowListOptions, createAllowList } from './allow-list.ts'
+import type { AllowList, AllowListOptions } from './allow-list.ts'
+import type { CrossOrigin } from './cross-origin.ts'
 import { type HttpAnswer, refusal } from './http-answer.ts'
 
 export interface AdmissionOptions extends AllowListOptions {
@@ -13,20 +14,22 @@ export interface AdmissionOptions extends AllowListOptions {
   retryAfterSeconds?: number
 }
 
-/** Gives what is wrong with the request, if anything. */
+/** Gives what is wrong with the request, if anything, or what a browser wants to know before it sends one. */
 export type Admission = (method: string | undefined, headers: HeaderReader) => HttpAnswer | undefined
 
 export function createAdmission(
   service: { readonly draining: boolean },
-  options: AdmissionOptions,
-  listenHost?: string,
+  options: Pick<AdmissionOptions, 'retryAfterSeconds'>,
+  allowed: AllowList,
+  crossOrigin: CrossOrigin,
   sessions = false,
 ): Admission {
-  const allowed = createAllowList(options, listenHost)
   const wait = { 'Retry-After': String(options.retryAfterSeconds ?? 1) }
   return (method, headers) => {
     if (!allowed.host(headers('host') ?? headers(':authority'))) return refusal(new RondoError('PEER_HOST'))
     if (!allowed.origin(headers('origin'))) return refusal(new RondoError('PEER_ORIGIN'))
+    const asked = method === 'OPTIONS' ? crossOrigin.preflight(headers) : undefined
+    if (asked !== undefined) return asked
     if (method !== 'POST' && !(sessions && isOfSession(method, headers))) {
       return refusal(new RondoError('PEER_HTTP_METHOD'), null, { Allow: 'POST' })
     }

@@ -18,6 +18,8 @@ export interface AllowList {
   host(value: string | undefined): boolean
   /** A request without an origin does not come from a page and is fine. */
   origin(value: string | undefined): boolean
+  /** The origin is one that `allowedOrigins` lets in, not only one of the server's own hosts. */
+  namedOrigin(value: string): boolean
 }
 
 const LOOPBACK = ['localhost', '127.0.0.1', '[::1]']
@@ -29,8 +31,8 @@ const ORIGIN = /^[a-z][a-z0-9+.-]*:\/\/([^/?#]+)$/
 export function createAllowList(options: AllowListOptions, listenHost?: string): AllowList {
   const hosts = entries([...LOOPBACK, ...(options.allowedHosts ?? [])])
   if (listenHost !== undefined && !EVERY_ADDRESS.has(listenHost)) hosts.add(bracketed(listenHost))
-  const origins = entries(options.allowedOrigins ?? [])
-  for (const entry of hosts) origins.add(entry)
+  const named = entries(options.allowedOrigins ?? [])
+  const origins = new Set([...named, ...hosts])
   // Nearly every request of a client carries the same two values.
   let lastHost: string | undefined
   let lastOrigin: string | undefined
@@ -43,18 +45,23 @@ export function createAllowList(options: AllowListOptions, listenHost?: string):
     },
     origin(value) {
       if (value === undefined || value === lastOrigin) return true
-      const lower = value.toLowerCase()
-      const authority = ORIGIN.exec(lower)?.[1]
-      const named = (authority !== undefined || lower === 'null') && origins.has(lower)
-      if (!named && !allows(origins, authority ?? '')) return false
+      if (!allowsOrigin(origins, value)) return false
       lastOrigin = value
       return true
     },
+    namedOrigin: (value) => allowsOrigin(named, value),
   }
 }
 
 function entries(names: readonly string[]): Set<string> {
   return new Set(names.map((name) => name.toLowerCase()))
+}
+
+function allowsOrigin(list: ReadonlySet<string>, value: string): boolean {
+  const lower = value.toLowerCase()
+  const authority = ORIGIN.exec(lower)?.[1]
+  if ((authority !== undefined || lower === 'null') && list.has(lower)) return true
+  return allows(list, authority ?? '')
 }
 
 function allows(list: ReadonlySet<string>, authority: string): boolean {

@@ -20,8 +20,7 @@ export type FetchHandler = (request: Request) => Promise<Response>
 export function createFetchHandler(exchange: Exchange, options: FetchOptions = {}): FetchHandler {
   const limit = options.maxBodyBytes ?? 1_048_576
 
-  return async (request) => {
-    const headers = headersOf(request)
+  const respond = async (request: Request, headers: HeaderReader): Promise<Response> => {
     const { method, url, signal } = request
     const refused = exchange.admit(method, headers)
     if (refused !== undefined) return toResponse(refused)
@@ -39,6 +38,14 @@ export function createFetchHandler(exchange: Exchange, options: FetchOptions = {
       exchange.serve(body.text, headers, who?.principal, new FetchOutlet(signal, resolve))
     })
   }
+
+  return async (request) => {
+    const headers = headersOf(request)
+    const response = await respond(request, headers)
+    const shared = exchange.shared(headers('origin'))
+    for (const name in shared) response.headers.set(name, shared[name] ?? '')
+    return response
+  }
 }
 
 /** A request that was made in memory has no Host header; its URL names the host. */
@@ -47,5 +54,5 @@ function headersOf(request: Request): HeaderReader {
 }
 
 function toResponse({ status, headers, body }: HttpAnswer): Response {
-  return new Response(body, { status, headers: { ...headers } })
+  return new Response(body === '' ? null : body, { status, headers: { ...headers } })
 }

@@ -10,7 +10,9 @@ import type { Principal } from '../protocol/call.ts'
 import type { Decoded } from '../protocol/rev-2026-07-28/decode.ts'
 import type { HeaderReader } from '../protocol/rev-2026-07-28/headers.ts'
 import { type Admission, type AdmissionOptions, createAdmission } from './admission.ts'
+import { createAllowList } from './allow-list.ts'
 import { type Authenticate, type AuthRequest, type Identified, identify } from './authenticate.ts'
+import { type CrossOrigin, createCrossOrigin } from './cross-origin.ts'
 import { type Every, every } from './every.ts'
 import { type HttpAnswer, refusal } from './http-answer.ts'
 import { type CallContext, serveCall } from './http-call.ts'
@@ -43,6 +45,8 @@ export interface HttpOptions extends AdmissionOptions {
 
 export interface Exchange {
   readonly admit: Admission
+  /** What goes with every answer to a page of this origin. */
+  readonly shared: CrossOrigin['headers']
   /** Absent where nobody has to be identified. */
   readonly identify: ((request: AuthRequest) => Identified | PromiseLike<Identified>) | undefined
   serve(text: string, headers: HeaderReader, principal: Principal | undefined, outlet: Outlet): void
@@ -87,8 +91,13 @@ export function createExchange(service: Service, options: HttpOptions = {}, list
     else serveCall(decoded.call, who, headers, out, context)
   }
 
+  const allowed = createAllowList(options, listenHost)
+  const crossOrigin = createCrossOrigin(allowed.namedOrigin)
+  const sessions = older !== undefined && !options.stateless
+
   return {
-    admit: createAdmission(service, options, listenHost, older !== undefined && !options.stateless),
+    admit: createAdmission(service, options, allowed, crossOrigin, sessions),
+    shared: crossOrigin.headers,
     identify: authenticate && ((request) => identify(authenticate, request, onError)),
     serve(text, headers, principal, outlet) {
       dispatch(readMessage(text, headers, service, older?.isOlder), headers, principal, outlet)

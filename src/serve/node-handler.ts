@@ -32,6 +32,9 @@ export function createNodeHandler(exchange: Exchange, options: NodeHandlerOption
       if (hasLongBody(req, limit)) outlet.last()
       outlet.send(answer)
     }
+    const origin = req.headers.origin
+    const shared = origin === undefined ? undefined : exchange.shared(origin)
+    for (const name in shared) res.setHeader(name, shared[name] ?? '')
     const refused = exchange.admit(req.method, headers)
     if (refused !== undefined) {
       refuse(refused)
