@@ -115,11 +115,13 @@ describe('a call whose questions are pushed', () => {
     expect(failed.result).toEqual({ ...text('fails failed'), isError: true })
   })
 
-  it('F1 tells of a tool that runs only as a task, in a result', async () => {
+  it('F1 tells of a tool that runs only as a task: in a result, or by the error that says so since 2025-11-25', async () => {
     const { server, connect } = await startOlder({ store: createMemoryStore() })
     server.tool('long', { task: 'always' }, () => 'done')
-    const client = await connect()
-    expect((await client.call('tools/call', { name: 'long' })).result).toMatchObject({ isError: true })
+    const before = await connect({ version: '2025-06-18' })
+    expect((await before.call('tools/call', { name: 'long' })).result).toMatchObject({ isError: true })
+    const since = await connect()
+    expect((await since.call('tools/call', { name: 'long' })).error).toMatchObject({ code: -32601 })
   })
 
   it('reports a handler that does not replay, in development mode', async () => {

@@ -52,6 +52,8 @@ export type Asked =
 export interface AskingLine extends Line {
   /** Sends all questions at once; resolves when every one is answered. Never rejects. */
   ask(questions: InputRequests, options: AskOptions): Promise<Asked>
+  /** Calls `alive` now and then while nobody is asked; gives the function that ends it. */
+  keepAlive(alive: () => void): () => void
 }
 
 /** What the next run starts from, or how the call ends. */

@@ -124,8 +124,12 @@ async function awaitPushed(
   }
   try {
     const after = await withContent(peer, state, { ...sending, onQuestion: take })
+    if (after.status !== 'failed') return after
     // The wait may have failed, not the task.
-    return after.status === 'failed' ? await getTask(peer, state.taskId, sending) : after
+    const now = await getTask(peer, state.taskId, sending)
+    if (now.status !== 'input_required') return now
+    const why = `The task asks, and its questions did not come: ${after.error?.message ?? 'no reason was given'}`
+    throw new RondoError('INPUT_PENDING', why)
   } catch (error) {
     if (!isPassing(error) || sending.signal?.aborted) throw error
     return { ...state, status: 'working' }

@@ -5,23 +5,31 @@
 
 import type { FlowHost, TaskHost } from '../carry/flow-host.ts'
 import type { AskingLine } from '../carry/push.ts'
-import { steadyLine } from '../carry/steady-line.ts'
+import { type SteadyLine, steadyLine } from '../carry/steady-line.ts'
 import { answerTask } from '../carry/task-call.ts'
 import { listTasks } from '../carry/task-list.ts'
 import { type AskNow, awaitTask, respondToTask } from '../carry/task-result.ts'
 import { RondoError } from '../errors.ts'
 import type { Principal, TaskCall } from '../protocol/call.ts'
+import { missingCapability } from '../protocol/capability.ts'
 import { DRAFT_VERSION } from '../protocol/draft-2026-v1/version.ts'
 import type { OlderReply } from '../protocol/older-reply.ts'
 import type { TaskListCall } from '../protocol/session-call.ts'
 import { toErrorReply } from './answer-call.ts'
+
+export interface TaskCallOptions {
+  /** Tasks on a page of a list. */
+  readonly pageSize: number
+  /** Why nobody can be asked, where the client's capabilities are not the reason. */
+  readonly unaskable?: string
+}
 
 export async function answerTaskCall(
   host: FlowHost,
   call: TaskCall | TaskListCall,
   principal: Principal | undefined,
   line: AskingLine,
-  pageSize: number,
+  { pageSize, unaskable }: TaskCallOptions,
 ): Promise<OlderReply> {
   const { tasks } = host
   if (!tasks) return { kind: 'error', error: new RondoError('PEER_METHOD') }
@@ -31,7 +39,7 @@ export async function answerTaskCall(
       case 'respond':
         return await respondToTask(host, tasks, call, principal)
       case 'result':
-        return await awaitTask(host, tasks, call, principal, line, askerOf(call, line))
+        return await resultOf(host, tasks, call, principal, line, unaskable)
       case 'cancel':
         return await cancelTask(host, tasks, call, principal)
       default:
@@ -42,13 +50,40 @@ export async function answerTaskCall(
   }
 }
 
+/** While the client waits it hears that the task is alive, if it asked for progress. */
+async function resultOf(
+  host: FlowHost,
+  tasks: TaskHost,
+  call: TaskCall,
+  principal: Principal | undefined,
+  line: AskingLine,
+  unaskable: string | undefined,
+): Promise<OlderReply> {
+  const steady = steadyLine(line, call.progressToken)
+  const rest = line.keepAlive(() => steady.sign('The task is at work'))
+  try {
+    const ask = call.protocolVersion === DRAFT_VERSION ? undefined : askerOf(call, line, steady, unaskable)
+    return await awaitTask(host, tasks, call, principal, line, ask)
+  } finally {
+    rest()
+  }
+}
+
 /** The task keeps its question when nobody answers here; the client may come back for it. */
 const ANSWER_TIMEOUT_MS = 24 * 60 * 60_000
 
-function askerOf({ taskId, protocolVersion, progressToken }: TaskCall, line: AskingLine): AskNow | undefined {
-  if (protocolVersion === DRAFT_VERSION) return undefined
-  const steady = steadyLine(line, progressToken)
+/** Whoever waits is not always who began the task, so what may be asked is looked at again. */
+function askerOf(
+  { taskId, capabilities }: TaskCall,
+  line: AskingLine,
+  steady: SteadyLine,
+  unaskable: string | undefined,
+): AskNow {
   return async (questions, signal) => {
+    if (Object.values(questions).some((one) => missingCapability(capabilities, one) !== undefined)) {
+      const why = unaskable ?? 'This client did not declare that it can be asked.'
+      return new RondoError('PEER_TASK', `The task waits for an answer. ${why}`)
+    }
     const asked = await line.ask(questions, {
       timeoutMs: ANSWER_TIMEOUT_MS,
       alive: () => steady.sign('Waiting for an answer'),

@@ -64,7 +64,8 @@ export function createOlder(options: OlderOptions): Older | undefined {
       if (call.kind === 'list') return answerList(catalog, call.listing, call.cursor)
       if (call.kind === 'complete') return answerComplete(registry, call)
       if (call.kind === 'task' || call.kind === 'tasks') {
-        return answerTaskCall(host, call, principal, line, Math.min(pageSize, TASKS_PER_PAGE))
+        const shown = Math.min(pageSize, TASKS_PER_PAGE)
+        return answerTaskCall(host, call, principal, line, { pageSize: shown, unaskable })
       }
       return answerFlow(host, registry, call, principal, line, unaskable)
     },

@@ -241,6 +241,39 @@ describe('a task of 2025-11-25', () => {
     expect(JSON.stringify(result.content)).toContain('argument \\"name\\"')
   })
 
+  it('F1 shows that it is alive while its result is waited for, to a client that asked for progress', async () => {
+    const connect = await start({ sessions: { signMs: 50 } })
+    const client = await connect('ada')
+    const { taskId } = await create(client, 'waits')
+    const other = await create(client)
+    const waiting = [taskId, other.taskId].map((id, index) =>
+      client.call('tasks/result', { taskId: id, _meta: { progressToken: `p${index}` } }),
+    )
+    const signs = (token: string) =>
+      client.received
+        .filter(({ method, params }) => {
+          const { progressToken } = (params ?? {}) as { progressToken?: unknown }
+          return method === 'notifications/progress' && progressToken === token
+        })
+        .map(({ params }) => (params as { progress: number }).progress)
+    await expect.poll(() => Math.min(signs('p0').length, signs('p1').length)).toBeGreaterThan(2)
+    expect(signs('p0')).toEqual([...new Set(signs('p0'))].sort((a, b) => a - b))
+    for (const id of [taskId, other.taskId]) await client.call('tasks/cancel', { taskId: id })
+    await Promise.all(waiting)
+  })
+
+  it('does not push its question where nobody could answer it: the task goes on waiting', async () => {
+    const store = createMemoryStore()
+    const asked = await (await start({ store }))('ada')
+    const { taskId } = await create(asked)
+    await until(asked, taskId, 'input_required')
+    const stateless = await (await start({ store, sessions: false }))('ada')
+    const error = errorOf(await stateless.call('tasks/result', { taskId }))
+    expect(error).toMatchObject({ code: -32602 })
+    expect(error?.message).toContain('keeps no session')
+    await until(asked, taskId, 'input_required')
+  })
+
   it('D1 is refused, or demanded, as the tool says of itself', async () => {
     const connect = await start()
     const client = await connect('ada')

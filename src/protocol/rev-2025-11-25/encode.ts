@@ -50,7 +50,7 @@ export function completeText(
 }
 
 /** A result without what came later. */
-export function olderResult(result: Result): Result {
+function olderResult(result: Result): Result {
   const { resultType, ttlMs, cacheScope, structuredContent, ...rest } = result
   return isRecord(structuredContent) ? { ...rest, structuredContent } : rest
 }

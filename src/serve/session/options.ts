@@ -5,10 +5,14 @@ import { type Every, every } from '../every.ts'
 export interface SessionOptions {
   /** Sessions that may be open at once. Default: 10,000. */
   maxSessions?: number
+  /** Sessions that one authenticated caller may have open at once. Default: 100. */
+  maxSessionsPerPrincipal?: number
   /** A session without requests, streams and calls ends after this time. Default: 30 minutes. */
   idleMs?: number
   /** Calls that may wait for an answer at once, in all sessions together. Default: 10,000. */
   maxParked?: number
+  /** Calls of one authenticated caller that may wait for an answer at once, in all its sessions. Default: 100. */
+  maxParkedPerPrincipal?: number
   /** Calls of one session that may wait for an answer at once. Default: 16. */
   maxParkedPerSession?: number
   /** How often a call that waits tells its client that it lives, where the client asked for progress. Default: 20 s. */
@@ -35,8 +39,10 @@ const MINUTE = 60_000
 
 const DEFAULTS: Required<SessionOptions> = {
   maxSessions: 10_000,
+  maxSessionsPerPrincipal: 100,
   idleMs: 30 * MINUTE,
   maxParked: 10_000,
+  maxParkedPerPrincipal: 100,
   maxParkedPerSession: 16,
   signMs: 20_000,
   resumeMs: MINUTE,

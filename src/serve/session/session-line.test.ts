@@ -156,6 +156,34 @@ describe('a call that waits', () => {
     await question(await three.post(ask(2)))
   })
 
+  it('R9 T18 is refused where its caller has too many that wait, in whatever session; others go on', async () => {
+    const { connect } = await startOlder({
+      sessions: { maxParkedPerPrincipal: 1 },
+      authenticate: ({ headers }) => {
+        const subject = headers('x-user')
+        return subject === undefined ? undefined : { subject }
+      },
+    })
+    const as = (user?: string) => connect(user === undefined ? {} : { headers: { 'x-user': user } })
+    const [one, two, bob, nobody, anybody] = [
+      await as('ada'),
+      await as('ada'),
+      await as('bob'),
+      await as(),
+      await as(),
+    ]
+    const first = await one.post(ask(1))
+    const { id } = await question(first)
+    expect((await response(await two.post(ask(1)))).result).toMatchObject({
+      isError: true,
+      content: [{ text: expect.stringContaining('Too many calls wait') }],
+    })
+    for (const client of [bob, nobody, anybody]) await question(await client.post(ask(1)))
+    await one.respond(id, ADA)
+    await response(first)
+    await question(await two.post(ask(2)))
+  })
+
   it('is told when the server ends, after it had its time', async () => {
     const { connect, server } = await startOlder()
     const client = await connect()

@@ -44,6 +44,7 @@ export class SessionLine implements AskingLine {
   readonly #protocolVersion: string
   readonly #listeners = new Set<() => void>()
   #waiting: Waiting | undefined
+  #idle: Pick<Waiting, 'nextSign' | 'alive'> | undefined
   #closed = false
 
   constructor(desk: Desk, channel: Channel, protocolVersion: string) {
@@ -90,6 +91,14 @@ export class SessionLine implements AskingLine {
     })
   }
 
+  keepAlive(alive: () => void): () => void {
+    const idle = { alive, nextSign: this.#desk.now() + this.#desk.signMs }
+    this.#idle = idle
+    return () => {
+      if (this.#idle === idle) this.#idle = undefined
+    }
+  }
+
   /** The client has cancelled, or is gone. */
   cancel(): void {
     if (this.#closed) return
@@ -106,13 +115,13 @@ export class SessionLine implements AskingLine {
   }
 
   sweep(now: number): void {
-    const waiting = this.#waiting
-    if (waiting === undefined) return
-    if (now >= waiting.until) this.refuse(new RondoError('INPUT_TIMEOUT'))
-    else if (now >= waiting.nextSign) {
-      waiting.nextSign = now + this.#desk.signMs
-      waiting.alive()
+    if (this.#waiting !== undefined && now >= this.#waiting.until) {
+      return this.refuse(new RondoError('INPUT_TIMEOUT'))
     }
+    const one = this.#waiting ?? this.#idle
+    if (this.#closed || one === undefined || now < one.nextSign) return
+    one.nextSign = now + this.#desk.signMs
+    one.alive()
   }
 
   #take(id: string, answer: PeerAnswer): void {

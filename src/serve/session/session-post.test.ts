@@ -53,6 +53,24 @@ describe('beginning', () => {
     await expect(connect()).resolves.toMatchObject({ initialized: { result: {} } })
   })
 
+  it('R9 T18 leaves room for others when one caller has all the sessions it may have', async () => {
+    const { connect } = await startOlder({
+      sessions: { maxSessionsPerPrincipal: 2 },
+      authenticate: ({ headers }) => {
+        const subject = headers('x-user')
+        return subject === undefined ? undefined : { subject }
+      },
+    })
+    const as = (user?: string) => connect(user === undefined ? {} : { headers: { 'x-user': user } })
+    const first = await as('ada')
+    expect((await as('ada')).initialized).toHaveProperty('result')
+    expect((await as('ada')).initialized).toMatchObject({ error: { code: -32000 } })
+    expect((await as('bob')).initialized).toHaveProperty('result')
+    for (let i = 0; i < 3; i++) expect((await as()).initialized).toHaveProperty('result')
+    await first.remove()
+    expect((await as('ada')).initialized).toHaveProperty('result')
+  })
+
   it('F1 closes an era', async () => {
     const modern = await startOlder({ eras: ['2026-07-28'] })
     expect((await modern.connect()).initialized).toMatchObject({ error: { code: -32022 } })

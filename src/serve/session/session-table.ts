@@ -8,7 +8,8 @@ import { idle } from '../../lib/idle.ts'
 import type { PeerFacts } from '../../protocol/session-call.ts'
 import type { ChangeBus } from '../change-bus.ts'
 import { type SessionSettings, sweepMs } from './options.ts'
-import { type Parking, Session } from './session.ts'
+import { isNamed, Session } from './session.ts'
+import { createTally } from './tally.ts'
 
 export interface SessionTable {
   /** Begins a session. Throws when there are too many. */
@@ -30,11 +31,13 @@ export interface SessionTable {
 export function createSessionTable(settings: SessionSettings, changes: ChangeBus): SessionTable {
   const sessions = new Map<string, Session>()
   const leavers = new Map<Session, () => void>()
-  const parking: Parking = { parked: 0 }
+  const parked = createTally()
+  const open = createTally()
   let stopSweeping: (() => void) | undefined
 
   const end = (session: Session): void => {
     if (!sessions.delete(session.id)) return
+    open.add(session.owner, -1)
     leavers.get(session)?.()
     leavers.delete(session)
     session.end()
@@ -50,9 +53,12 @@ export function createSessionTable(settings: SessionSettings, changes: ChangeBus
 
   return {
     open(facts, owner) {
-      if (sessions.size >= settings.maxSessions) throw new RondoError('LIMIT_SESSIONS')
-      const session = new Session(settings.randomId(), facts, owner, { settings, parking })
+      const { maxSessions, maxSessionsPerPrincipal } = settings
+      const tooMany = isNamed(owner) && open.of(owner) >= maxSessionsPerPrincipal
+      if (tooMany || sessions.size >= maxSessions) throw new RondoError('LIMIT_SESSIONS')
+      const session = new Session(settings.randomId(), facts, owner, { settings, parked })
       sessions.set(session.id, session)
+      open.add(owner, 1)
       leavers.set(
         session,
         changes.subscribe((change) => session.tell(change)),
@@ -61,7 +67,7 @@ export function createSessionTable(settings: SessionSettings, changes: ChangeBus
       return session
     },
     transient: (facts, owner) =>
-      new Session('', facts, owner, { settings: { ...settings, maxWatched: 0, resumeMs: 0 }, parking }),
+      new Session('', facts, owner, { settings: { ...settings, maxWatched: 0, resumeMs: 0 }, parked }),
     find(id, owner) {
       const session = sessions.get(id)
       return session?.owner === owner ? session : undefined
@@ -77,7 +83,7 @@ export function createSessionTable(settings: SessionSettings, changes: ChangeBus
       return sessions.size
     },
     get parked() {
-      return parking.parked
+      return parked.total
     },
   }
 }

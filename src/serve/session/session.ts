@@ -8,6 +8,7 @@ import type { RequestId } from '../../protocol/call.ts'
 import { encodeNotification } from '../../protocol/rev-2026-07-28/encode.ts'
 import type { PeerAnswer, PeerFacts } from '../../protocol/session-call.ts'
 import type { LogLevel } from '../../protocol/wire.ts'
+import { principalTag } from '../../seal/binding.ts'
 import type { Change } from '../change-bus.ts'
 import type { StreamOptions } from '../http-line.ts'
 import type { Outlet } from '../outlet.ts'
@@ -15,11 +16,14 @@ import type { Channel } from './channel.ts'
 import type { SessionSettings } from './options.ts'
 import { type Desk, SessionLine } from './session-line.ts'
 import { SessionStream, type StreamSetup } from './session-stream.ts'
+import type { Tally } from './tally.ts'
 
-/** Counts parked calls over all sessions. */
-export interface Parking {
-  parked: number
+/** True if the tag stands for somebody. Callers without a name share one tag and nothing else. */
+export function isNamed(owner: string): boolean {
+  return owner !== ANONYMOUS
 }
+
+const ANONYMOUS = principalTag(undefined)
 
 /** What of a stream its session does not know by itself. */
 export type StreamWish = Pick<StreamSetup, 'primed' | 'streams' | 'responses' | 'batch' | 'onLost'>
@@ -36,7 +40,7 @@ export class Session implements Desk {
   level: LogLevel = 'info'
   readonly watched: Set<string> = new Set()
   readonly #settings: SessionSettings
-  readonly #parking: Parking
+  readonly #parkedByAll: Tally
   readonly #calls = new Map<RequestId, SessionLine>()
   readonly #questions = new Map<string, (answer: PeerAnswer) => void>()
   readonly #streams = new Map<number, SessionStream>()
@@ -50,13 +54,13 @@ export class Session implements Desk {
     id: string,
     facts: PeerFacts,
     owner: string,
-    { settings, parking }: { settings: SessionSettings; parking: Parking },
+    { settings, parked }: { settings: SessionSettings; parked: Tally },
   ) {
     this.id = id
     this.facts = facts
     this.owner = owner
     this.#settings = settings
-    this.#parking = parking
+    this.#parkedByAll = parked
     this.#seenAt = settings.now()
   }
 
@@ -93,16 +97,18 @@ export class Session implements Desk {
   }
 
   park(): boolean {
-    const { maxParked, maxParkedPerSession } = this.#settings
-    if (this.#parked >= maxParkedPerSession || this.#parking.parked >= maxParked) return false
+    const { maxParked, maxParkedPerSession, maxParkedPerPrincipal } = this.#settings
+    const all = this.#parkedByAll
+    if (this.#parked >= maxParkedPerSession || all.total >= maxParked) return false
+    if (isNamed(this.owner) && all.of(this.owner) >= maxParkedPerPrincipal) return false
     this.#parked += 1
-    this.#parking.parked += 1
+    all.add(this.owner, 1)
     return true
   }
 
   unpark(): void {
     this.#parked -= 1
-    this.#parking.parked -= 1
+    this.#parkedByAll.add(this.owner, -1)
   }
 
   /** The line of a new call. Refuses an id that is in use. */
