@@ -7,6 +7,7 @@
 
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
+import { capConnections } from './connection-cap.ts'
 import { createStop, onSignals } from './drain.ts'
 import { createExchange, type HttpOptions } from './http.ts'
 import { createNodeHandler, type NodeHandlerOptions } from './node-handler.ts'
@@ -27,6 +28,8 @@ export interface ListenOptions extends HttpOptions, NodeHandlerOptions {
   maxHeaderBytes?: number
   /** Connections that may be open at once. */
   maxConnections?: number
+  /** Connections that may be open at once from one address. Not behind a proxy, whose address they all have. */
+  maxConnectionsPerAddress?: number
   /** Drain on SIGTERM and SIGINT, then end the process. On unless false. */
   signals?: boolean
   /** How long calls in flight may take while the server stops. */
@@ -48,6 +51,7 @@ export async function listen(service: Service, options: ListenOptions = {}): Pro
   const exchange = createExchange(service, options, host)
   const server = createServer(serverOptions(options), route(createNodeHandler(exchange, options), path))
   if (options.maxConnections !== undefined) server.maxConnections = options.maxConnections
+  if (options.maxConnectionsPerAddress !== undefined) capConnections(server, options.maxConnectionsPerAddress)
   const { port } = await bound(server, options.port ?? 3000, host)
   const stop = createStop({
     begin: () => exchange.drain(),
