@@ -67,7 +67,14 @@ describePostgres('tasks on PostgreSQL', () => {
 
   it('P16 shows the fault when the fence is taken out', { timeout: TIMEOUT }, async () => {
     const freezes = LONG ? 6 : 1
-    const report = await run({ fenced: false, kills: 0, crashes: 0, tasks: LONG ? 300 : 40, freezes })
+    const report = await run({
+      fenced: false,
+      kills: 0,
+      crashes: 0,
+      tasks: LONG ? 300 : 40,
+      freezes,
+      patienceMs: 20_000,
+    })
     console.log(report)
     // Every worker that was frozen went on with a task which another had finished.
     expect(report.lateEntries).toBeGreaterThanOrEqual(freezes)

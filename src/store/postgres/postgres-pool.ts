@@ -53,13 +53,31 @@ export interface ResilientPool {
   end(): Promise<void>
 }
 
+/** How long statements under way may take when the store is closed. */
+const CLOSE_MS = 3_000
+
 export function createResilientPool(options: PoolOptions): ResilientPool {
   let opened: Promise<PgPool> | undefined
   let ended = false
+  let ending: Promise<void> | undefined
+  const waiting = new Set<(error: Error) => void>()
   const open = () => {
     if (ended) throw new TypeError('This store is closed')
     opened ??= openPool(options)
     return opened
+  }
+  /** A pool that ends forgets whoever waits in its queue: they are told here. */
+  const orClosed = <T>(work: Promise<T>): Promise<T> =>
+    new Promise((resolve, reject) => {
+      waiting.add(reject)
+      work.then(resolve, reject).finally(() => waiting.delete(reject))
+    })
+  const end = async () => {
+    ended = true
+    const pool = await opened?.catch(() => undefined)
+    if (options.pool !== undefined || pool === undefined) return
+    await within(CLOSE_MS, pool.end())
+    for (const fail of waiting) fail(new RondoError('STORE_UNAVAILABLE', 'the store was closed'))
   }
   return {
     async query(text, values) {
@@ -67,7 +85,7 @@ export function createResilientPool(options: PoolOptions): ResilientPool {
       const until = performance.now() + options.retryMs
       for (let tries = 0; ; tries++) {
         try {
-          const { rows } = await pool.query(text, values)
+          const { rows } = await orClosed(pool.query(text, values))
           return { rows, retried: tries > 0 }
         } catch (error) {
           if (ended || !isTransient(error)) throw error
@@ -77,7 +95,11 @@ export function createResilientPool(options: PoolOptions): ResilientPool {
       }
     },
     async transaction(body) {
-      const client = await (await open()).connect()
+      const connecting = (await open()).connect()
+      const client = await orClosed(connecting).catch((error) => {
+        connecting.then((late) => late.release(true), ignore)
+        throw error
+      })
       let failed = true
       // A connection that breaks between two statements tells it by an event, which nobody else listens to.
       client.on('error', ignore)
@@ -94,15 +116,24 @@ export function createResilientPool(options: PoolOptions): ResilientPool {
       }
     },
     connect: async () => (await open()).connect(),
-    async end() {
-      ended = true
-      const pool = await opened?.catch(() => undefined)
-      if (options.pool === undefined) await pool?.end()
+    end() {
+      ending ??= end()
+      return ending
     },
   }
 }
 
 const ignore = (): void => {}
+
+/** Resolves when the work is done, or after `ms`. */
+async function within(ms: number, work: Promise<unknown>): Promise<void> {
+  let timer: NodeJS.Timeout | undefined
+  const over = new Promise((resolve) => {
+    timer = setTimeout(resolve, ms)
+  })
+  await Promise.race([work, over])
+  clearTimeout(timer)
+}
 
 async function openPool({ connectionString, pool, maxConnections }: PoolOptions): Promise<PgPool> {
   const ours = pool ?? (await createPool(connectionString, maxConnections))

@@ -5,6 +5,7 @@ import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from
 import { describePostgres } from '../../../test/support/postgres.ts'
 import { startPostgres, type TestPostgres } from '../../../test/support/postgres-server.ts'
 import { createPostgresDatabase } from '../../../test/support/store/postgres-database.ts'
+import { startWire } from '../../../test/support/store/silent-wire.ts'
 import {
   alice,
   answers,
@@ -189,6 +190,49 @@ describePostgres('PostgreSQL as a store', () => {
       kind: 'refused',
       reason: 'epoch',
     })
+  })
+
+  describe('closing', () => {
+    const timed = async (work: Promise<unknown>) => {
+      const began = performance.now()
+      await work
+      return performance.now() - began
+    }
+
+    it('does not wait for a worker, and tells everybody whose statement was not begun', async () => {
+      const store = database.open()
+      const engine = createLeaseEngine(store, { maxOpenTasks: 1_000 })
+      const serving = await engine.serve(
+        async (turn) => {
+          for (;;) await turn.record('more')
+        },
+        { concurrency: 40 },
+      )
+      const creating = Promise.allSettled(Array.from({ length: 100 }, () => engine.create(newTask())))
+      await until('work', async () => (await store.tasks.stats()).running > 10)
+      expect(await timed(store.close())).toBeLessThan(4_000)
+      expect(await timed(creating)).toBeLessThan(1_000)
+      expect(await timed(serving.stop())).toBeLessThan(1_000)
+      await store.close()
+      await expect(store.tasks.stats()).rejects.toThrow(/closed/)
+    })
+
+    it('takes a few seconds at most where the database does not answer any more', async () => {
+      const wire = await startWire(server.connectionString)
+      const store = createPostgresStore({ connectionString: wire.connectionString, schema })
+      await store.ready()
+      wire.cut()
+      const asked = store.tasks.stats().catch((error) => error.code)
+      await until('the question to get lost', () => wire.lost > 0)
+      expect(await timed(store.close())).toBeLessThan(4_500)
+      expect(await asked).toBe('STORE_UNAVAILABLE')
+      wire.close()
+    })
+  })
+
+  it('needs a second connection where one listens', () => {
+    expect(() => createPostgresStore({ maxConnections: 1 })).toThrow(/2 or more/)
+    expect(() => createPostgresStore({ maxConnections: 1, listen: false })).not.toThrow()
   })
 
   describe('hints', () => {

@@ -46,6 +46,10 @@ export function createPostgresStore(options: PostgresStoreOptions = {}): Store {
     now,
   } = options
   assertSchema(schema)
+  if (listen && maxConnections < 2)
+    throw new TypeError(
+      'maxConnections must be 2 or more, since one connection listens: or set listen to false',
+    )
   const { connectionString, pool: given } = options
   const pool = createResilientPool({ connectionString, pool: given, maxConnections, retryMs })
   const notifier = createNotifier(pool, `rondo_${schema}`)

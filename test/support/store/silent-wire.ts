@@ -1,0 +1,49 @@
+import { connect, createServer, type Socket } from 'node:net'
+
+/** A way to a database that can go silent: connections stay open, and nothing comes through any more. */
+export interface Wire {
+  readonly connectionString: string
+  cut(): void
+  /** Bytes that got lost since. */
+  readonly lost: number
+  close(): void
+}
+
+export async function startWire(connectionString: string): Promise<Wire> {
+  const target = new URL(connectionString)
+  const sockets = new Set<Socket>()
+  let lost = 0
+  const server = createServer((near) => {
+    const far = connect(Number(target.port), target.hostname)
+    for (const socket of [near, far]) {
+      sockets.add(socket)
+      socket.on('error', () => socket.destroy())
+    }
+    near.pipe(far)
+    far.pipe(near)
+  })
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+  const address = server.address()
+  if (address === null || typeof address === 'string') throw new Error('no port')
+  const through = new URL(connectionString)
+  through.port = String(address.port)
+  return {
+    connectionString: through.href,
+    cut() {
+      for (const socket of sockets) {
+        socket.unpipe()
+        socket.on('data', ({ length }: Buffer) => {
+          lost += length
+        })
+        socket.resume()
+      }
+    },
+    get lost() {
+      return lost
+    },
+    close() {
+      for (const socket of sockets) socket.destroy()
+      server.close()
+    },
+  }
+}
