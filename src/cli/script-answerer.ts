@@ -1,9 +1,10 @@
 /**
- * Answers from a file, each used once. They are found by the key of the question; where an older server asks, which gives
- * its questions no keys, by their whole message, or by `question-1`, `question-2` … in the order of asking.
+ * Answers from a file, each used once. They are found by the key of the question or by its whole message: older servers give
+ * their questions no keys. Where such a server waits, `question-1`, `question-2` … in the order of asking are keys too.
  */
 
 import { answer, openQuestions } from '../client/pending.ts'
+import type { InputRequest } from '../protocol/wire.ts'
 import type { Answerer } from './answerer.ts'
 import { CommandError } from './command-error.ts'
 import { messageOf } from './describe-call.ts'
@@ -12,6 +13,8 @@ import { responseFor } from './response-for.ts'
 /** `partial` leaves what is missing for later instead of failing. */
 export function answerFrom(answers: Readonly<Record<string, unknown>>, partial: boolean): Answerer {
   const unused = new Set(Object.keys(answers))
+  const take = (key: string, question: InputRequest): string | undefined =>
+    [key, messageOf(question)].find((name) => name !== undefined && unused.delete(name))
   return {
     isScript: !partial,
     unused: () => [...unused],
@@ -19,8 +22,9 @@ export function answerFrom(answers: Readonly<Record<string, unknown>>, partial: 
       let now = pending
       const missing: string[] = []
       for (const [key, question] of openQuestions(pending)) {
-        if (!unused.delete(key)) missing.push(key)
-        else now = answer(now, key, responseFor(key, question, answers[key]))
+        const found = take(key, question)
+        if (found === undefined) missing.push(key)
+        else now = answer(now, key, responseFor(key, question, answers[found]))
       }
       save(now)
       if (missing.length === 0) return now
@@ -30,7 +34,7 @@ export function answerFrom(answers: Readonly<Record<string, unknown>>, partial: 
       throw new CommandError('answers', `No answer for ${missing.map((key) => `"${key}"`).join(', ')}${why}`)
     },
     async answerNow({ key, question }) {
-      const found = [messageOf(question), key].find((name) => name !== undefined && unused.delete(name))
+      const found = take(key, question)
       return found === undefined ? undefined : responseFor(found, question, answers[found])
     },
   }

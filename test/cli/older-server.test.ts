@@ -230,6 +230,28 @@ describe('a question that a server waits for, with nobody to answer', () => {
   })
 })
 
+describe('a server whose questions come in turns', () => {
+  it('F5 keeps calls for later, and answers are found by the message', async () => {
+    const turns = createServer({ name: 'turns', version: '1', log: 'off', keys: generateKey() })
+    const schema = { type: 'object', properties: { name: { type: 'string' } }, required: ['name'] } as const
+    turns.tool('ask', {}, async (_args, ctx) => {
+      const { name } = (await ctx.ask('who', { message: 'Who?', schema })) as { name: string }
+      return `hello ${name}`
+    })
+    const { url } = await turns.listen({ port: 0, signals: false })
+    const { value, code } = await home.json(['call', url, 'ask', ...OLDER])
+    expect([code, value.protocolVersion]).toEqual([EXITS.pending.code, '2025-11-25'])
+    expect(await home.run(['answer', String(value.id), 'name=Ada'])).toMatchObject({
+      code: 0,
+      stdout: 'hello Ada\n',
+    })
+    const input = JSON.stringify({ 'Who?': { name: 'Bob' } })
+    const ran = await home.run(['call', url, 'ask', ...OLDER, '--answers', '-'], { input })
+    expect(ran).toMatchObject({ code: 0, stdout: 'hello Bob\n' })
+    await turns.close()
+  })
+})
+
 describe('--revision', () => {
   it('holds the call to a revision, and refuses one that nobody knows', async () => {
     const { value } = await home.json(['tools', listening.url, ...OLDER])
