@@ -2,12 +2,15 @@
 
 import { createServer as createHttpServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
+import { resolve } from 'node:path'
+import { serve } from '@hono/node-server'
 import { generateKey } from 'rondo'
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest'
 import type { Listening } from '../../src/index.ts'
 import { createServer } from '../../src/index.ts'
 import { createDeskServer } from '../support/desk-server.ts'
 import { type CliHome, createCliHome } from '../support/run-cli.ts'
+import { scriptSession } from '../support/scripted-session.ts'
 import { serveV1 } from '../support/v1-server.ts'
 import { startWeakServer, type WeakServer } from '../support/weak-server.ts'
 
@@ -108,11 +111,48 @@ describe('an endpoint of an older era, or of none', () => {
     expect(code).toBe(1)
   })
 
-  it('is reported where the client could speak to it', async () => {
+  it('has its handshake and its sessions examined, and no session is left open', async () => {
     const v1 = await serveV1()
     closing.push(() => v1.close())
-    expect((await examine(v1.url)).faults).toEqual(['fail era'])
-    expect(v1.seen).toEqual(['POST server/discover'])
+    const { faults, found } = await examine(v1.url)
+    // The transport of that package leaves Origin to others.
+    expect(faults).toEqual(['warn era', 'fail foreign-origin'])
+    const passed = found.filter(({ verdict }) => verdict === 'pass').map(({ id }) => id)
+    expect(passed).toEqual(expect.arrayContaining(['handshake', 'version-negotiation', 'ping', 'tools']))
+    expect(passed).toEqual(expect.arrayContaining(['session', 'session-missing', 'session-end']))
+    const count = (what: string) => v1.seen.filter((one) => one === what).length
+    expect(count('DELETE')).toBe(count('POST initialize'))
+  })
+
+  it('over stdio has its handshake examined', async () => {
+    const command = ['--', process.execPath, '--import', resolve('node_modules/tsx/dist/loader.mjs')]
+    const script = resolve('test/support/v1-stdio.ts')
+    const { code, stdout } = await home.run(['doctor', ...command, script])
+    expect(stdout).toMatch(/^pass {2}version-negotiation +an unknown version is answered with 2025-11-25$/m)
+    expect(stdout).toMatch(/^7 pass, 1 warn, 0 fail, 1 skip$/m)
+    expect(code).toBe(0)
+  })
+
+  it('that takes every version and every session is reported for it', async () => {
+    const { fetch } = scriptSession({
+      onCall(stream) {
+        stream.send({ id: stream.message.id, result: { tools: [] } })
+        stream.end()
+      },
+    })
+    const port = await new Promise<number>((done) => {
+      const http = serve({ fetch, port: 0, hostname: '127.0.0.1' }, (info) => done(info.port))
+      closing.push(() => http.close())
+    })
+    const { faults } = await examine(`http://127.0.0.1:${port}/mcp`, '--revision', '2025-11-25')
+    expect(faults).toEqual([
+      'fail version-negotiation',
+      'fail unknown-method',
+      'warn version-header',
+      'fail foreign-origin',
+      'warn session',
+      'warn session-missing',
+    ])
   })
 })
 
@@ -183,6 +223,21 @@ describe('our own server', () => {
     expect(found.find(({ id }) => id === 'state-user')).toMatchObject({ verdict: 'pass' })
     const open = await examine(listening.url, 'what=x', '--tool', 'delete', '--other-header', header('eve'))
     expect(open.found.find(({ id }) => id === 'state-user')).toMatchObject({ verdict: 'fail' })
+  })
+
+  it.each(['2025-11-25', '2025-06-18', '2025-03-26', '2024-11-05'])('is clean in %s', async (version) => {
+    const { code, found, faults } = await examine(listening.url, '--revision', version)
+    expect(faults).toEqual([])
+    expect(found[0]).toMatchObject({ id: 'era', detail: `speaks ${version}` })
+    expect(code).toBe(0)
+  })
+
+  it('B3 B4 B7 is clean in the draft, whose rounds have states too', async () => {
+    const tool = ['what=x', '--tool', 'delete', '--other-tool', 'choose']
+    const { code, found, faults } = await examine(listening.url, ...tool, '--revision', 'DRAFT-2026-v1')
+    expect(faults).toEqual([])
+    expect(found.map(({ id }) => id)).toEqual(expect.arrayContaining(['handshake', 'state-tampered']))
+    expect(code).toBe(0)
   })
 
   it('prints a table for people, and says what it could not check', async () => {

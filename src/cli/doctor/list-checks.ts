@@ -49,7 +49,7 @@ function checkResult({ resultType, ttlMs, cacheScope }: Readonly<Record<string, 
   )
 }
 
-function checkTools(tools: readonly unknown[]): Finding {
+export function checkTools(tools: readonly unknown[]): Finding {
   const names = tools.map((tool) => (isRecord(tool) ? String(tool.name) : ''))
   const problems = tools.flatMap((tool, i) => problemsOf(tool, names.indexOf(names[i] ?? '') !== i))
   if (problems.length === 0) return pass('tools', `${tools.length} tools, names and schemas are fine`)

@@ -18,11 +18,16 @@ export interface Reply {
 export interface Probe {
   readonly kind: 'http' | 'stdio'
   /** Sends one JSON-RPC request; over HTTP with these headers besides those of the protocol. */
-  send(message: ProbeRequest, headers?: Readonly<Record<string, string | undefined>>): Promise<Reply>
+  send(message: ProbeRequest, headers?: ProbeHeaders): Promise<Reply>
+  /** Sends a notification, to which no answer belongs. */
+  tell(message: ProbeRequest, headers?: ProbeHeaders): Promise<void>
   /** HTTP only: a request with another method and no body. */
-  visit(method: string): Promise<Reply>
+  visit(method: string, headers?: ProbeHeaders): Promise<Reply>
   close(): Promise<void>
 }
+
+/** `undefined` takes a header away. */
+type ProbeHeaders = Readonly<Record<string, string | undefined>>
 
 export interface ProbeRequest {
   readonly method: string
@@ -32,7 +37,6 @@ export interface ProbeRequest {
 const TIMEOUT_MS = 10_000
 const MAX_BYTES = 4_194_304
 
-/** `undefined` takes a header away. */
 export function probeHttp(url: string, own: Readonly<Record<string, string>>): Probe {
   const target = new URL(url)
   const begin = target.protocol === 'https:' ? httpsRequest : httpRequest
@@ -57,25 +61,37 @@ export function probeHttp(url: string, own: Readonly<Record<string, string>>): P
       request.on('error', fail).on('timeout', () => request.destroy(new Error('no answer in time')))
       request.end(body)
     })
+  const post = (message: object, headers: ProbeHeaders): Promise<Reply> => {
+    const body = JSON.stringify(message)
+    const all = {
+      'Content-Type': 'application/json',
+      Accept: 'application/json, text/event-stream',
+      'Content-Length': String(Buffer.byteLength(body)),
+      ...own,
+      ...headers,
+    }
+    return exchange({ method: 'POST', headers: present(all) }, body)
+  }
   let id = 0
   return {
     kind: 'http',
     send({ method, params }, headers = {}) {
       id += 1
-      const body = JSON.stringify({ jsonrpc: '2.0', id, method, params })
-      const all: Record<string, string | undefined> = {
-        'Content-Type': 'application/json',
-        Accept: 'application/json, text/event-stream',
-        'Content-Length': String(Buffer.byteLength(body)),
-        ...own,
-        ...headers,
-      }
-      const sent = Object.fromEntries(Object.entries(all).filter((entry) => entry[1] !== undefined))
-      return exchange({ method: 'POST', headers: sent }, body)
+      return post({ jsonrpc: '2.0', id, method, params }, headers)
     },
-    visit: (method) => exchange({ method, headers: { Accept: 'text/event-stream', ...own } }),
+    async tell({ method, params }, headers = {}) {
+      await post({ jsonrpc: '2.0', method, params }, headers)
+    },
+    visit: (method, headers = {}) =>
+      exchange({ method, headers: present({ Accept: 'text/event-stream', ...own, ...headers }) }),
     close: async () => {},
   }
+}
+
+function present(headers: ProbeHeaders): Record<string, string> {
+  return Object.fromEntries(
+    Object.entries(headers).filter((entry): entry is [string, string] => entry[1] !== undefined),
+  )
 }
 
 export function probeStdio(target: StdioTarget): Probe {
@@ -93,6 +109,13 @@ export function probeStdio(target: StdioTarget): Probe {
       } catch (error) {
         return { problem: signal.aborted ? 'no answer in time' : (error as Error).message }
       }
+    },
+    async tell({ method, params }) {
+      const body = JSON.stringify({ jsonrpc: '2.0', method, params })
+      const signal = AbortSignal.timeout(TIMEOUT_MS)
+      await transport
+        .exchange({ id: 0, body, headers: {}, signal, maxBytes: MAX_BYTES, oneWay: true })
+        .catch(() => {})
     },
     visit: async () => ({ problem: 'there are no methods over stdio' }),
     close: () => transport.close(),

@@ -24,7 +24,12 @@ export function headersOf(method: string, version: string = VERSION): Record<str
 export async function checkProtocol(probe: Probe): Promise<Finding[]> {
   const findings = [await checkMethod(probe), await checkMeta(probe), await checkVersion(probe)]
   if (probe.kind === 'stdio') return findings
-  return [...findings, await checkHeader(probe), await checkGet(probe), await checkOrigin(probe)]
+  return [
+    ...findings,
+    await checkHeader(probe),
+    await checkGet(probe),
+    await checkOrigin(probe, proper('tools/list'), headersOf('tools/list')),
+  ]
 }
 
 async function checkMethod(probe: Probe): Promise<Finding> {
@@ -60,9 +65,12 @@ async function checkGet(probe: Probe): Promise<Finding> {
 }
 
 /** A page on another site must not reach a server on this machine (DNS rebinding). */
-async function checkOrigin(probe: Probe): Promise<Finding> {
-  const headers = { ...headersOf('tools/list'), Origin: 'https://evil.example' }
-  const { status, problem } = await probe.send(proper('tools/list'), headers)
+export async function checkOrigin(
+  probe: Probe,
+  request: ProbeRequest,
+  own: Readonly<Record<string, string | undefined>>,
+): Promise<Finding> {
+  const { status, problem } = await probe.send(request, { ...own, Origin: 'https://evil.example' })
   if (status === 403) return pass('foreign-origin', 'a foreign Origin is refused with 403')
   if (status !== undefined && status >= 400) {
     return pass('foreign-origin', `a foreign Origin is refused with ${status}`)
@@ -75,11 +83,12 @@ async function checkOrigin(probe: Probe): Promise<Finding> {
   )
 }
 
-function errorOf({ message }: Reply): Readonly<Record<string, unknown>> | undefined {
+export function errorOf({ message }: Reply): Readonly<Record<string, unknown>> | undefined {
   return isRecord(message?.error) ? message.error : undefined
 }
 
-function expectError(id: string, what: string, reply: Reply, code: number, status: number): Finding {
+/** `status` counts where the reply has one. */
+export function expectError(id: string, what: string, reply: Reply, code: number, status: number): Finding {
   const error = errorOf(reply)
   if (reply.problem !== undefined) return warn(id, `${what}: ${reply.problem}`, `Answer with error ${code}.`)
   if (error === undefined) return fail(id, `${what} is not refused`, `Answer with error ${code}.`)
