@@ -6,9 +6,11 @@
  * the whole server in front of them, have tables of their own.
  */
 
-import type { Report, RunBench, Settings, Table } from './bench.ts'
+import type { RunBench, Settings, Table } from './bench.ts'
 import { fixed, median, medianRatio } from './stat.ts'
 import { type Databases, openPostgresServer, openSqliteFiles } from './task/database.ts'
+import { measureParked, type ParkedFigures, parkedTable } from './task/parked.ts'
+import { measureServer, type ServerFigures, serverTable } from './task/server.ts'
 import { type Crew, spawnCrew } from './task/spawn-crew.ts'
 import type { SubjectName, Work } from './task/subject.ts'
 
@@ -19,10 +21,12 @@ const PROCESSES = [1, 2]
 interface Effort {
   readonly rounds: number
   readonly ms: number
+  readonly calls: number
+  readonly parked: number
 }
 
-const FULL: Effort = { rounds: 7, ms: 1_500 }
-const QUICK: Effort = { rounds: 3, ms: 500 }
+const FULL: Effort = { rounds: 7, ms: 1_500, calls: 3_000, parked: 100_000 }
+const QUICK: Effort = { rounds: 3, ms: 500, calls: 500, parked: 5_000 }
 
 /** Times a second, one figure for each round. */
 type Rates = Record<SubjectName, number[]>
@@ -36,16 +40,23 @@ interface Measured {
 export const run: RunBench = async (settings) => {
   const effort = settings.quick ? QUICK : FULL
   const measured: Measured[] = []
+  const servers: ServerFigures[] = []
+  const parked: ParkedFigures[] = []
   for (const open of [openSqliteFiles, openPostgresServer]) {
     const databases = await open()
+    if (databases === undefined) continue
     try {
-      if (databases)
-        for (const count of PROCESSES) measured.push(await measure(databases, count, effort, settings))
+      for (const count of PROCESSES) measured.push(await measure(databases, count, effort, settings))
+      settings.progress(`${databases.name}: the whole server`)
+      servers.push(await measureServer(databases, effort))
+      settings.progress(`${databases.name}: parking ${effort.parked} tasks`)
+      parked.push(await measureParked(databases, effort.parked))
     } finally {
-      await databases?.close()
+      await databases.close()
     }
   }
-  return toReport(measured, effort)
+  const tables = [rateTable(measured), serverTable(servers), parkedTable(parked)]
+  return { tables, data: { effort, measured, servers, parked } }
 }
 
 async function measure(
@@ -87,10 +98,6 @@ const NAMES: Readonly<Record<Work, string>> = {
   complete: 'create, complete',
   resume: 'create, park, answer, complete',
   get: 'get',
-}
-
-function toReport(measured: readonly Measured[], effort: Effort): Report {
-  return { tables: [rateTable(measured)], data: { effort, measured } }
 }
 
 function rateTable(measured: readonly Measured[]): Table {

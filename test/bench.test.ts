@@ -1,5 +1,8 @@
 /** The bench compares like with like, and looks at what it gets. How fast anything is, is not tested. */
 
+import { mkdtemp, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
 import { describe, expect, it } from 'vitest'
 import { drive } from '../bench/load/drive.ts'
 import { LEGS, prepareLegs } from '../bench/load/legs.ts'
@@ -7,6 +10,10 @@ import { start as startBare } from '../bench/server/bare.ts'
 import { start as startOfficial } from '../bench/server/official.ts'
 import { start as startRondo } from '../bench/server/rondo.ts'
 import { median, medianRatio } from '../bench/stat.ts'
+import { openBareSqlite } from '../bench/task/bare-sqlite.ts'
+import { openRondo } from '../bench/task/rondo.ts'
+import type { Subject } from '../bench/task/subject.ts'
+import { openSqlite } from '../src/store/sqlite/sqlite-driver.ts'
 
 const SERVERS = { rondo: startRondo, official: startOfficial, bare: startBare }
 
@@ -23,6 +30,35 @@ describe.each(Object.entries(SERVERS))('the bench of %s', (_name, start) => {
     } finally {
       await close()
     }
+  })
+})
+
+describe('the bench of tasks', () => {
+  /** What rows look like, without what differs from one to the next. */
+  const SHAPES = `SELECT DISTINCT status, tenant, length(id) AS id, length(principal) AS principal, length(head) AS head,
+    length(inputs) AS inputs, length(outcome) AS outcome, message, poll_ms, expires_at - created_at AS ttl, revision,
+    failures, worker, due_at FROM task ORDER BY status, revision`
+
+  it('writes the same rows by hand as the engine does', async () => {
+    const folder = await mkdtemp(join(tmpdir(), 'rondo-bench-'))
+    const shapes = async (name: string, open: (file: string) => Promise<Subject>) => {
+      const file = join(folder, name)
+      const subject = await open(file)
+      for (const work of ['complete', 'resume', 'get'] as const) {
+        expect((await subject.run(work, 50)).count).toBeGreaterThan(0)
+        await subject.settle()
+      }
+      await subject.close()
+      const connection = openSqlite(file)
+      const rows = connection.prepare(SHAPES).all()
+      connection.close()
+      return rows
+    }
+    const ours = await shapes('rondo', (file) => openRondo({ kind: 'sqlite', file }, 1))
+    expect(ours.map(({ status }) => status)).toEqual(['completed', 'completed', 'input_required'])
+    expect(await shapes('bare', (file) => openBareSqlite(file, false))).toEqual(ours)
+    expect(await shapes('grouped', (file) => openBareSqlite(file, true))).toEqual(ours)
+    await rm(folder, { recursive: true })
   })
 })
 

@@ -9,6 +9,7 @@
 import { QUESTION_KEY, questionFor, resultFor, TOOL } from '../work.ts'
 import type { Response } from './connection.ts'
 import { drive, type Exchange } from './drive.ts'
+import { httpRequest } from './http-request.ts'
 
 export const LEGS = ['plain', 'asks', 'answers'] as const
 export type Leg = (typeof LEGS)[number]
@@ -66,24 +67,9 @@ function at(exchanges: readonly Exchange[], index: number): Exchange {
 }
 
 function exchange(url: URL, id: number, params: object, check: (result: Result) => unknown): Exchange {
-  const body = JSON.stringify({
-    jsonrpc: '2.0',
-    id,
-    method: 'tools/call',
-    params: { name: TOOL, ...params, _meta },
-  })
-  const head = [
-    `POST ${url.pathname} HTTP/1.1`,
-    `Host: ${url.host}`,
-    'Content-Type: application/json',
-    'Accept: application/json, text/event-stream',
-    'MCP-Protocol-Version: 2026-07-28',
-    'Mcp-Method: tools/call',
-    `Mcp-Name: ${TOOL}`,
-    `Content-Length: ${Buffer.byteLength(body)}`,
-  ]
+  const message = { id, method: 'tools/call', name: TOOL, params: { name: TOOL, ...params, _meta } }
   return {
-    request: `${head.join('\r\n')}\r\n\r\n${body}`,
+    request: httpRequest(url, message),
     check: (response) => void check(resultOf(response, id)),
   }
 }

@@ -76,7 +76,6 @@ function prepareChanges(connection: SqliteConnection) {
     park: ({ id }: NewTask) => void park.run(ASKED, Date.now(), id),
     deliver: ({ id }: NewTask) => void deliver.run(ANSWERED, Date.now(), Date.now(), id),
     complete: ({ id }: NewTask) => void complete.run(RESULT, Date.now(), id),
-    get: ({ id, owner }: NewTask) =>
-      connection.read(() => get.get(id, owner.tenant, owner.principal, Date.now())?.inputs),
+    get: ({ id, owner }: NewTask) => get.get(id, owner.tenant, owner.principal, Date.now())?.inputs,
   }
 }

@@ -1,0 +1,24 @@
+/** The whole of an MCP request of 2026-07-28 as it goes onto the wire. */
+
+export interface Message {
+  readonly id: number
+  readonly method: string
+  /** What `Mcp-Name` says. */
+  readonly name: string
+  readonly params: object
+}
+
+export function httpRequest(url: URL, { id, method, name, params }: Message): string {
+  const body = JSON.stringify({ jsonrpc: '2.0', id, method, params })
+  const head = [
+    `POST ${url.pathname} HTTP/1.1`,
+    `Host: ${url.host}`,
+    'Content-Type: application/json',
+    'Accept: application/json, text/event-stream',
+    'MCP-Protocol-Version: 2026-07-28',
+    `Mcp-Method: ${method}`,
+    `Mcp-Name: ${name}`,
+    `Content-Length: ${Buffer.byteLength(body)}`,
+  ]
+  return `${head.join('\r\n')}\r\n\r\n${body}`
+}

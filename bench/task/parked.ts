@@ -1,0 +1,48 @@
+/** What tasks that wait for an answer cost: the memory of the process that parked them, and room in the database. */
+
+import { fork } from 'node:child_process'
+import { once } from 'node:events'
+import { fileURLToPath } from 'node:url'
+import type { Table } from '../bench.ts'
+import { fixed } from '../stat.ts'
+import type { Databases } from './database.ts'
+import type { ParkedCost } from './parked-child.ts'
+
+const CHILD = fileURLToPath(new URL('./parked-child.js', import.meta.url))
+
+export interface ParkedFigures extends ParkedCost {
+  readonly database: string
+}
+
+export async function measureParked(databases: Databases, count: number): Promise<ParkedFigures> {
+  const args = [JSON.stringify(databases.create()), String(count)]
+  const child = fork(CHILD, args, { execArgv: ['--expose-gc'] })
+  const ended = once(child, 'exit')
+  const told = once(child, 'message')
+  const [cost] = await Promise.race([
+    told,
+    ended.then(([code]) => {
+      throw new Error(`The process that parks tasks ended with code ${code}`)
+    }),
+  ])
+  await ended
+  return { database: databases.name, ...(cost as ParkedCost) }
+}
+
+export function parkedTable(figures: readonly ParkedFigures[]): Table {
+  const megabytes = (bytes: number): string => fixed(bytes / 1e6, 1)
+  return {
+    title:
+      'Parked tasks: memory of the process before and after they were parked, MB, and bytes of a task in the database',
+    columns: ['database', 'tasks', 'resident before', 'after', 'heap before', 'after', 'bytes of a task'],
+    rows: figures.map(({ database, count, rssBefore, rssAfter, heapBefore, heapAfter, rowBytes }) => [
+      database,
+      String(count),
+      megabytes(rssBefore),
+      megabytes(rssAfter),
+      megabytes(heapBefore),
+      megabytes(heapAfter),
+      fixed(rowBytes),
+    ]),
+  }
+}

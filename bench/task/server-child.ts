@@ -1,0 +1,56 @@
+/** A server with tasks in a process of its own: `server-child.js ADDRESS`. Tells its address, and when all tasks have ended. */
+
+import { createServer } from 'rondo'
+import { createPostgresStore } from 'rondo/postgres'
+import { createSqliteStore } from 'rondo/sqlite'
+import { DESCRIPTION, Input, resultFor, SECRET } from '../work.ts'
+import { PLAIN_TOOL, TASK_TOOL } from './server.ts'
+import { AT_ONCE, type StoreAddress } from './subject.ts'
+
+export type ServerMessage =
+  | { readonly kind: 'listening'; readonly url: string }
+  | { readonly kind: 'completed'; readonly cpuMicros: number }
+
+const address = JSON.parse(process.argv[2] ?? '') as StoreAddress
+const store = address.kind === 'sqlite' ? createSqliteStore(address) : createPostgresStore(address)
+const tell = (message: ServerMessage): void => void process.send?.(message)
+
+let completed = 0
+let wanted = Number.POSITIVE_INFINITY
+const check = (): void => {
+  if (completed < wanted) return
+  wanted = Number.POSITIVE_INFINITY
+  const { user, system } = process.cpuUsage()
+  tell({ kind: 'completed', cpuMicros: user + system })
+}
+
+const server = createServer({
+  name: 'bench',
+  version: '1.0.0',
+  keys: `bench:${SECRET}`,
+  log: 'off',
+  store,
+  tasks: {
+    // Everybody is the same caller here.
+    maxOpen: Number.POSITIVE_INFINITY,
+    concurrency: AT_ONCE,
+    onEvent(event) {
+      if (event.kind !== 'turn' || event.outcome !== 'complete') return
+      completed++
+      check()
+    },
+  },
+})
+const describe = { description: DESCRIPTION, input: Input }
+const handle = ({ id }: { id: number }): string => resultFor(id, 'Fixed')
+server.tool(PLAIN_TOOL, describe, handle)
+server.tool(TASK_TOOL, { ...describe, task: 'always' }, handle)
+
+/** How many tasks shall have been completed since the beginning. */
+process.on('message', (count: number) => {
+  wanted = count
+  check()
+})
+process.on('disconnect', () => process.exit())
+const { url } = await server.listen({ port: 0, signals: false })
+tell({ kind: 'listening', url })
