@@ -1,6 +1,8 @@
 import { describe, expect, it } from 'vitest'
 import { createEchoService, VERSION } from '../../test/support/echo-service.ts'
 import type { ListenCall, ListenFilter, RequestId } from '../protocol/call.ts'
+import type { TaskState } from '../protocol/task.ts'
+import type { WatchTasks } from './service.ts'
 import { createSubscriptions } from './subscription.ts'
 
 const ID = 'io.modelcontextprotocol/subscriptionId'
@@ -9,8 +11,8 @@ function listenCall(filter: ListenFilter, id: RequestId = 7): ListenCall {
   return { kind: 'listen', id, protocolVersion: VERSION, capabilities: {}, filter }
 }
 
-function openOne(filter: ListenFilter, max?: number) {
-  const service = createEchoService()
+function openOne(filter: ListenFilter, max?: number, watchTasks?: WatchTasks) {
+  const service = { ...createEchoService(), watchTasks }
   const subscriptions = createSubscriptions(service, max)
   const messages: { method?: string; params?: Record<string, unknown>; id?: RequestId; result?: unknown }[] =
     []
@@ -97,5 +99,40 @@ describe('subscriptions', () => {
     expect(messages).toHaveLength(2)
     expect(ended()).toBe(1)
     expect(subscriptions.size).toBe(0)
+  })
+})
+
+describe('subscriptions to tasks', () => {
+  const filter = { taskIds: ['one'] }
+  const task: TaskState = { taskId: 'one', status: 'working', createdAt: 1, lastUpdatedAt: 2, ttlMs: null }
+  const moment = () => new Promise((resolve) => setImmediate(resolve))
+
+  it('E4 end with their result where tasks cannot be looked at, so that the client looks by itself', async () => {
+    const { messages, ended, subscriptions } = openOne(filter, undefined, async () => {
+      throw new Error('no store')
+    })
+    await moment()
+    expect(messages[1]).toMatchObject({ id: 7, result: { resultType: 'complete' } })
+    expect(ended()).toBe(1)
+    expect(subscriptions.size).toBe(0)
+  })
+
+  it('S4 write nothing after their end, though the first look comes later', async () => {
+    let stopped = 0
+    let look = () => {}
+    const watch: WatchTasks = (_ids, _principal, listener) =>
+      new Promise((resolve) => {
+        look = () => {
+          listener(task)
+          resolve(() => void stopped++)
+        }
+      })
+    const { messages, subscriptions } = openOne(filter, undefined, watch)
+    await moment()
+    subscriptions.endAll()
+    look()
+    await moment()
+    expect(messages).toHaveLength(2)
+    expect(stopped).toBe(1)
   })
 })

@@ -42,9 +42,12 @@ export function createSubscriptions(service: Service, max: number = MAX_SUBSCRIP
     const leave = service.changes.subscribe((change) => {
       if (wants(honoured, change)) sink.send(toNotification(change, tag))
     })
-    const leaveTasks = followTasks(service, honoured.taskIds, principal, (task) =>
-      sink.send(encodeNotification('notifications/tasks', { ...toTaskResult(task), _meta: tag })),
-    )
+    const leaveTasks = followTasks(service, honoured.taskIds, principal, {
+      tell: (task) =>
+        sink.send(encodeNotification('notifications/tasks', { ...toTaskResult(task), _meta: tag })),
+      // The client looks by itself when nobody tells it.
+      fail: () => end(),
+    })
     const stop = (): void => {
       leave()
       leaveTasks()
@@ -75,20 +78,37 @@ export function createSubscriptions(service: Service, max: number = MAX_SUBSCRIP
   }
 }
 
+interface TaskListener {
+  tell(task: TaskState): void
+  /** The tasks cannot be watched. */
+  fail(): void
+}
+
 /** Watching begins a moment later than it is asked for, so that the acknowledgement is first. */
 function followTasks(
   { watchTasks }: Service,
   ids: readonly string[] | undefined,
   principal: Principal | undefined,
-  listener: (task: TaskState) => void,
+  listener: TaskListener,
 ): () => void {
   if (!watchTasks || ids === undefined) return () => {}
   let left = false
-  const watching = Promise.resolve().then(() => (left ? () => {} : watchTasks(ids, principal, listener)))
+  let stop = () => {}
+  const follow = async () => {
+    await undefined
+    if (left) return
+    const stopWatching = await watchTasks(ids, principal, (task) => {
+      if (!left) listener.tell(task)
+    })
+    if (left) stopWatching()
+    else stop = stopWatching
+  }
+  follow().catch(() => {
+    if (!left) listener.fail()
+  })
   return () => {
     left = true
-    // A watch that never began has nothing to stop.
-    watching.then((stop) => stop()).catch(() => {})
+    stop()
   }
 }
 
