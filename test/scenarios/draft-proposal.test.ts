@@ -97,6 +97,58 @@ describe('get_weather', () => {
   })
 })
 
+describe('the map of requests and the map of responses', () => {
+  const capital = {
+    messages: [{ role: 'user', content: { type: 'text', text: 'What is the capital of France?' } }],
+    modelPreferences: {
+      hints: [{ name: 'claude-3-sonnet' }],
+      intelligencePriority: 0.8,
+      speedPriority: 0.5,
+    },
+    systemPrompt: 'You are a helpful assistant.',
+    maxTokens: 100,
+  }
+  const inputResponses = {
+    github_login: { action: 'accept', content: { name: 'octocat' } },
+    capital_of_france: {
+      role: 'assistant',
+      content: { type: 'text', text: 'The capital of France is Paris.' },
+      model: 'claude-3-sonnet-20240307',
+      stopReason: 'endTurn',
+    },
+  }
+
+  it('A1 A2 are as printed: a form and a sampling request under keys of the server, bare results under the same', async () => {
+    const both = (): Server => {
+      const server = createServer({ name: 'both', version: '1.0.0', ...options })
+      server.tool('both', {}, async (_args, ctx) => {
+        const [login, answer] = await Promise.all([
+          ctx.ask('github_login', {
+            message: 'Please provide your GitHub username',
+            schema: z.object({ name: z.string() }),
+          }),
+          ctx.sample('capital_of_france', capital),
+        ])
+        return JSON.stringify({ login, answer })
+      })
+      return server
+    }
+    const asked = await postDraft(both(), call(1, 'both', {}))
+    const { inputRequests } = asked.message.result as { inputRequests: object }
+    expect(inputRequests).toEqual({
+      ...githubLogin,
+      capital_of_france: { method: 'sampling/createMessage', params: capital },
+    })
+    const requestState = stateOf(asked.message)
+    const { message } = await postDraft(both(), call(2, 'both', {}, { inputResponses, requestState }))
+    const [{ text } = { text: '' }] = (message.result as { content: { text: string }[] }).content
+    expect(JSON.parse(text)).toEqual({
+      login: { name: 'octocat' },
+      answer: inputResponses.capital_of_france,
+    })
+  })
+})
+
 describe('update_work_item', () => {
   const update = (id: number, more: object = {}) =>
     call(id, 'update_work_item', { workItemId: 4522, fields: { 'System.State': 'Resolved' } }, more)

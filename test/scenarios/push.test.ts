@@ -1,8 +1,8 @@
 import { createServer, generateKey, type LogEvent } from 'rondo'
-import { createBench } from 'rondo/testing'
 import { afterEach, describe, expect, it } from 'vitest'
 import { toResponse } from '../../src/testing/script.ts'
 import { connectOlder, type Message } from '../support/older-client.ts'
+import { effectsUnderToken } from './effects-under-token.ts'
 import { createWorld, type Scenario, scenarios, type World } from './scenario.ts'
 
 const CAPABILITIES = { elicitation: { form: {}, url: {} }, sampling: {}, roots: {} }
@@ -62,19 +62,6 @@ function check(scenario: Scenario, world: World, response: Message): void {
   expect(world.effects.map(({ name }) => name)).toEqual(scenario.effects)
 }
 
-async function keysUnderToken(scenario: Scenario): Promise<World['effects']> {
-  const world = createWorld()
-  const bench = createBench((options) => {
-    const server = createServer({ name: 'scenarios', version: '1.0.0', ...options, randomId })
-    scenario.declare(server, world)
-    return server
-  })
-  const { method, target, args, script } = scenario
-  if (method === 'tools/call') await bench.tool(target, { ...args }).run(script)
-  else await (method === 'prompts/get' ? bench.prompt(target) : bench.resource(target)).run(script)
-  return world.effects
-}
-
 describe.each(scenarios)('push: $name', (scenario) => {
   it.each(VERSIONS)('F1 R10 runs to its result for a client of %s', async (version) => {
     const world = createWorld()
@@ -87,7 +74,7 @@ describe.each(scenarios)('push: $name', (scenario) => {
   it('R10 P20 has the same effect keys as under a token', async () => {
     const world = createWorld()
     await runPushed(scenario, world, '2025-11-25', false)
-    expect(world.effects).toEqual(await keysUnderToken(scenario))
+    expect(world.effects).toEqual(await effectsUnderToken(scenario, randomId))
   })
 
   it('R10 replays the same way twice', async () => {

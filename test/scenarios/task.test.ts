@@ -1,5 +1,4 @@
 import { createServer, type Server, type ServerOptions } from 'rondo'
-import { createBench } from 'rondo/testing'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import { createMemoryStore } from '../../src/store/memory/memory-store.ts'
 import type { Store } from '../../src/store/store.ts'
@@ -9,9 +8,11 @@ import { createPostgresDatabase } from '../support/store/postgres-database.ts'
 import { createSqliteDatabase } from '../support/store/sqlite-database.ts'
 import type { Database } from '../support/store/store-harness.ts'
 import { follow, send } from '../support/task-client.ts'
+import { effectsUnderToken } from './effects-under-token.ts'
 import { createWorld, type Scenario, scenarios, type World } from './scenario.ts'
 
 const servers: Server[] = []
+const randomId = () => 'the same in every carrier'
 
 function instance(
   scenario: Scenario,
@@ -26,7 +27,7 @@ function instance(
     log: 'off',
     dev: true,
     store,
-    randomId: () => 'the same in every carrier',
+    randomId,
     ...options,
   })
   // The scenario's tool, run as a task whenever the client can follow one.
@@ -35,22 +36,6 @@ function instance(
   scenario.declare({ ...server, tool }, world)
   servers.push(server)
   return server
-}
-
-async function tokenRun({ target, args, script, declare }: Scenario): Promise<World> {
-  const world = createWorld()
-  const bench = createBench((options) => {
-    const server = createServer({
-      name: 'scenarios',
-      version: '1.0.0',
-      ...options,
-      randomId: () => 'the same in every carrier',
-    })
-    declare(server, world)
-    return server
-  })
-  await bench.tool(target, { ...args }).run(script)
-  return world
 }
 
 const tools = scenarios.filter(({ method }) => method === 'tools/call')
@@ -77,7 +62,7 @@ function describeTasks(create: () => Promise<Pick<Database, 'open' | 'close'>>):
       result: { resultType: 'complete', content: [{ text: scenario.text }] },
     })
     expect((ended.result as { isError?: boolean }).isError ?? false).toBe(scenario.isError ?? false)
-    expect(world.effects).toEqual((await tokenRun(scenario)).effects)
+    expect(world.effects).toEqual(await effectsUnderToken(scenario, randomId))
     expect(world.effects.map(({ name }) => name)).toEqual(scenario.effects)
   })
 

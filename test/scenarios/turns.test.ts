@@ -5,9 +5,12 @@ import { describe, expect, it } from 'vitest'
 import { createMemoryStore } from '../../src/store/memory/memory-store.ts'
 import { toResponse } from '../../src/testing/script.ts'
 import { connectTurns, type Got, type Message, type TurnsClientOptions } from '../support/turns-client.ts'
+import { effectsUnderToken } from './effects-under-token.ts'
 import { createWorld, type Scenario, scenarios, type World } from './scenario.ts'
 
 const URL = 'http://127.0.0.1/mcp'
+/** The same seed for every flow: then keys can be compared over carriers. */
+const randomId = () => 'the-same-for-every-flow'
 
 interface Setup {
   readonly server?: Partial<ServerOptions>
@@ -90,6 +93,13 @@ describe.each(scenarios)('turns: $name', (scenario) => {
     check(scenario, world, got)
     expect(world.effects.length).toBe(scenario.effects.length)
     expect(turns.length > 0).toBe(Object.keys(scenario.script).length > 0)
+  })
+
+  it.each(WAYS)('R10 P20 has the same effect keys as under a token, %s', async (_name, setup) => {
+    const world = createWorld()
+    const { got } = await run(scenario, world, { ...setup, server: { ...setup.server, randomId } })
+    check(scenario, world, got)
+    expect(world.effects).toEqual(await effectsUnderToken(scenario, randomId))
   })
 
   it('F4 R10 runs to its result for a client that has no states, through the store', async () => {

@@ -8,6 +8,7 @@ import { createMemoryStore } from '../../src/store/memory/memory-store.ts'
 import { connectOlder, type Message, type OlderClient } from '../support/older-client.ts'
 
 const DRAFT = 'DRAFT-2026-v1'
+const ISO_8601 = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z$/
 const keys = 'k:MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE='
 const servers: Server[] = []
 
@@ -87,7 +88,14 @@ describe('the echo example of the proposal', () => {
   it('D1 D2 D3 D4 D5 goes from the call to the result, message by message', async () => {
     const client = await connect(start())
     const task = await create(client)
-    expect(task).toMatchObject({ status: 'working', ttl: 60_000, pollInterval: 100 })
+    expect(task).toEqual({
+      taskId: expect.stringMatching(/^[\w-]{22,}$/),
+      status: 'working',
+      createdAt: expect.stringMatching(ISO_8601),
+      lastUpdatedAt: expect.stringMatching(ISO_8601),
+      ttl: 60_000,
+      pollInterval: 100,
+    })
     const { taskId } = task
     const waiting = await until(client, taskId, 'input_required')
     expect(Object.keys(waiting).sort()).toEqual(
