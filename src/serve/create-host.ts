@@ -55,7 +55,7 @@ export function createHost(options: HostOptions, keys: KeyHolder = resolveKeys(o
     overloaded: overload.overloaded,
     maxRoundMs: options.maxRoundMs ?? Number.POSITIVE_INFINITY,
     continuation: resolveContinuation(options, platform, log),
-    tasks: createTaskHost(options),
+    tasks: createTaskHost(options, log),
     store: options.store,
     drain() {
       draining = true

@@ -7,7 +7,9 @@ import type { FlowHost, TaskHost } from '../carry/flow-host.ts'
 import { createRunTurn, type FindTarget } from '../carry/task.ts'
 import { createLeaseEngine } from '../store/lease-engine.ts'
 import type { Serving } from '../store/task-engine.ts'
+import type { Log } from './log.ts'
 import type { ServerOptions } from './options.ts'
+import { logTaskEvents } from './task-log.ts'
 
 const DAY_MS = 86_400_000
 
@@ -20,13 +22,15 @@ export interface TaskWork {
 
 const NO_WORK: TaskWork = { start: () => {}, stop: async () => {} }
 
-export function createTaskHost({
-  store,
-  tasks = {},
-}: Pick<ServerOptions, 'store' | 'tasks'>): TaskHost | undefined {
+export function createTaskHost(
+  { store, tasks = {} }: Pick<ServerOptions, 'store' | 'tasks'>,
+  log: Log,
+): TaskHost | undefined {
   if (!store) return undefined
-  const { ttlMs = DAY_MS, pollMs = 1000, maxPieceBytes = 1_048_576, maxOpen, onEvent, leaseMs } = tasks
-  const settings = { maxOpenTasks: maxOpen, onEvent, leaseMs }
+  const { ttlMs = DAY_MS, pollMs = 1000, maxPieceBytes = 1_048_576, maxOpen, leaseMs } = tasks
+  // Counting costs a query: only for somebody who wants to hear of it.
+  const statsMs = tasks.onEvent ? undefined : 0
+  const settings = { maxOpenTasks: maxOpen, onEvent: logTaskEvents(log, tasks.onEvent), leaseMs, statsMs }
   const given = Object.fromEntries(Object.entries(settings).filter(([, value]) => value !== undefined))
   return { engine: createLeaseEngine(store, given), ttlMs, pollMs, maxPieceBytes }
 }

@@ -33,7 +33,7 @@ export interface LeaseEngineOptions {
   sweepMs?: number
   /** Rows deleted at a time. */
   sweepBatch?: number
-  /** How often the `queue` event is told, if anybody listens. */
+  /** How often the `queue` event is told, if anybody listens; 0 for never. */
   statsMs?: number
   onEvent?: OnEngineEvent
   clock?: Clock
@@ -90,7 +90,8 @@ export function createLeaseEngine(store: Store, options: LeaseEngineOptions = {}
     },
     watch: (ids, owner, listener) => watch.watch(ids.filter(isTaskId), owner, listener),
     async serve(run, serveOptions) {
-      await store.ready()
+      // A store that cannot be reached now is looked for again with every poll.
+      await store.ready().catch((error) => tell({ kind: 'store-error', during: 'ready', error }))
       const loop = startLoop(store.tasks, run, settings, serveOptions, tell)
       loops.add(loop)
       const stopCare = startCare(store, settings, tell)
@@ -123,13 +124,14 @@ function startLoop(
 function startCare(store: Store, settings: Settings, tell: OnEngineEvent): () => void {
   const { clock, sweepMs, sweepBatch, statsMs, onEvent } = settings
   const stopSweep = startSweep(store, clock, sweepMs, sweepBatch, tell)
-  const stopStats = onEvent
-    ? repeat(
-        clock,
-        () => statsMs,
-        () => tellQueue(store.tasks, tell),
-      )
-    : () => {}
+  const stopStats =
+    onEvent && statsMs > 0
+      ? repeat(
+          clock,
+          () => statsMs,
+          () => tellQueue(store.tasks, tell),
+        )
+      : () => {}
   return () => {
     stopSweep()
     stopStats()
