@@ -3,6 +3,7 @@
  * cancelled.
  */
 
+import { PeerError } from '../client/peer-error.ts'
 import { JSON_OPTION, openStore } from './call-session.ts'
 import type { Command, Invocation } from './command.ts'
 import { usageError } from './command-error.ts'
@@ -42,6 +43,8 @@ export const abandonCommand: Command = {
   },
 }
 
+const UNKNOWN_TASK = -32602
+
 async function cancelTask({ io, options }: Invocation, store: PendingStore, id: string): Promise<void> {
   // A file that cannot be read any more can still be given up.
   const call = store.list().find((one) => one.id === id)?.call
@@ -51,6 +54,9 @@ async function cancelTask({ io, options }: Invocation, store: PendingStore, id: 
   })
   try {
     await client.task(call.pending.task.taskId).cancel()
+  } catch (error) {
+    // One that the server does not know any more has ended.
+    if (!(error instanceof PeerError) || error.peer.code !== UNKNOWN_TASK) throw error
   } finally {
     await close()
   }

@@ -25,6 +25,8 @@ export interface Answerer {
   answer(pending: PendingCall, save: Save): Promise<PendingCall | undefined>
   /** Undefined: there is no answer. */
   answerNow(waiting: WaitingQuestion): Promise<InputResponse | undefined>
+  /** Nobody answers now, whatever is asked. */
+  readonly isNobody?: boolean
   /** Ctrl-C was pressed at a question. */
   readonly interrupted?: boolean
   /** A script that has to fit: a call whose answers do not is not kept. */
@@ -33,4 +35,8 @@ export interface Answerer {
   unused?(): readonly string[]
 }
 
-export const answerLater: Answerer = { answer: async () => undefined, answerNow: async () => undefined }
+export const answerLater: Answerer = {
+  isNobody: true,
+  answer: async () => undefined,
+  answerNow: async () => undefined,
+}

@@ -7,7 +7,7 @@ import type { QuestionKind } from '../client/question.ts'
 import { type Answerer, answerLater } from './answerer.ts'
 import type { Invocation } from './command.ts'
 import { CONNECT_OPTIONS, type Connection, openConnection } from './connection.ts'
-import { driveCall } from './drive-call.ts'
+import { driveCall, type Standing } from './drive-call.ts'
 import type { Exit } from './exit-code.ts'
 import { homeOf } from './home.ts'
 import { canAsk, tell } from './io.ts'
@@ -93,14 +93,17 @@ export async function openSession(
   const answerer = await chooseAnswerer(invocation)
   const accepts = stored?.accepts ?? acceptedKinds(invocation)
   const roots = rootsOf(io, options.list('root'))
-  const { answers, unanswered } = createPushedAnswers(io, { answerer, target, kinds: accepts, roots })
+  const standing: Standing = {}
+  const isTask = (): boolean => standing.kept?.task !== undefined
+  const answering = { answerer, target, kinds: accepts, roots, isTask }
+  const { answers, unanswered } = createPushedAnswers(io, answering)
   const drive = driveOptions(invocation)
   io.status.start('connecting')
   const version = stored?.pending.protocolVersion
   const connecting = openConnection(io, target, options, { answers, version })
   const { client, close } = await connecting.finally(() => io.status.stop())
   const [json, detach] = [options.flag('json'), options.flag('detach')]
-  const session = { io, client, store, target, answerer, accepts, unanswered, json, detach, drive }
+  const session = { io, client, store, target, answerer, accepts, unanswered, standing, json, detach, drive }
   return { client, close, drive: (request, pending) => driveCall(session, request, pending) }
 }
 

@@ -84,3 +84,20 @@ export function exampleWord(key: string, question: InputRequest): string {
   const [field] = params.mode === 'form' ? readForm(params.requestedSchema).fields : []
   return field === undefined ? `${key}=accept` : `${key}.${displayText(field.name)}=…`
 }
+
+/** A task asks, and nobody is there to be asked. */
+export function sayHidden({ id, protocolVersion }: PendingCall): string {
+  const how = `rondo resume ${id}, at a terminal or with --answers`
+  return `The task asks. In ${protocolVersion} only those see its questions who answer at once: ${how}`
+}
+
+/** A call that did not end: how to go on with it. */
+export function sayKept({ id, task }: PendingCall): string {
+  if (task === undefined) return `The call is kept: rondo resume ${id}`
+  return [
+    `The server goes on with the task ${displayText(task.taskId)}.`,
+    `wait for it:  rondo resume ${id}`,
+    `look at it:   rondo task get ${id}`,
+    `end it:       rondo task cancel ${id}`,
+  ].join('\n')
+}

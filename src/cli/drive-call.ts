@@ -6,20 +6,25 @@
  */
 
 import type { Client, DriveOptions } from '../client/client.ts'
-import { displayText } from '../client/display-text.ts'
 import type { Step } from '../client/flow-options.ts'
 import type { FlowRequest } from '../client/flow-request.ts'
 import { openQuestions, type PendingCall } from '../client/pending.ts'
 import type { QuestionKind } from '../client/question.ts'
 import { RondoError } from '../errors.ts'
-import type { TaskState } from '../protocol/task.ts'
 import type { Answerer } from './answerer.ts'
 import { CommandError } from './command-error.ts'
+import { sayHidden, sayKept } from './describe-call.ts'
 import type { Exit } from './exit-code.ts'
 import { type Io, tell } from './io.ts'
 import type { PendingStore } from './pending-store.ts'
 import { type Ending, printComplete, printPending } from './print-call.ts'
 import { type NamedTarget, sayTarget } from './target.ts'
+import { type TaskWatch, watchTask } from './watch-task.ts'
+
+/** The call as it is in its file. */
+export interface Standing {
+  kept?: PendingCall
+}
 
 export interface CallSession {
   readonly io: Io
@@ -30,6 +35,7 @@ export interface CallSession {
   readonly answerer: Answerer
   /** What was cancelled because nobody could answer it while the server waited. */
   readonly unanswered: readonly string[]
+  readonly standing: Standing
   readonly json: boolean
   /** Do not wait for a task. */
   readonly detach: boolean
@@ -51,21 +57,22 @@ export async function driveCall(
   request: FlowRequest,
   stored?: PendingCall,
 ): Promise<Exit> {
-  const { io, answerer } = session
+  const { io, answerer, json } = session
   const hold = createHold(session, stored)
-  let taskEnded = false
-  const onTask = (task: TaskState): void => {
-    const { status, statusMessage } = task
-    taskEnded = status === 'failed' || status === 'cancelled'
-    io.status.start(`task ${status}${statusMessage === undefined ? '' : `: ${statusMessage}`}`)
-  }
+  const watch = watchTask(io, answerer)
   try {
-    return await run(session, request, hold, onTask)
+    return await run(session, request, hold, watch)
   } catch (thrown) {
     const error = unwrap(thrown)
+    const { kept } = hold
     const misfit = error instanceof CommandError && error.exit === 'answers'
-    if (taskEnded || (misfit && stored === undefined && answerer.isScript)) hold.drop()
-    else if (hold.kept !== undefined) tell(io, sayKept(hold.kept))
+    if (watch.stop.aborted && kept !== undefined) {
+      tell(io, sayHidden(kept))
+      return printPending(io, json, kept)
+    }
+    const isOver = misfit && stored === undefined && answerer.isScript && kept?.task === undefined
+    if (watch.ended || isOver) hold.drop()
+    else if (kept !== undefined) tell(io, sayKept(kept))
     throw error
   } finally {
     io.status.stop()
@@ -79,24 +86,15 @@ function unwrap(error: unknown): unknown {
   return inner instanceof CommandError ? inner : error
 }
 
-function sayKept({ id, task }: PendingCall): string {
-  if (task === undefined) return `The call is kept: rondo resume ${id}`
-  return [
-    `The server goes on with the task ${displayText(task.taskId)}.`,
-    `wait for it:  rondo resume ${id}`,
-    `look at it:   rondo task get ${id}`,
-    `end it:       rondo task cancel ${id}`,
-  ].join('\n')
-}
-
 async function run(
   session: CallSession,
   request: FlowRequest,
   hold: Hold,
-  onTask: (task: TaskState) => void,
+  { onTask, stop }: TaskWatch,
 ): Promise<Exit> {
   const { io, client, answerer, accepts, json } = session
-  const options: DriveOptions = { ...session.drive, accepts, onTask, onPending: hold.save }
+  const signal = AbortSignal.any([io.signal, stop])
+  const options: DriveOptions = { ...session.drive, accepts, signal, onTask, onPending: hold.save }
   let waiting = hold.kept
   for (;;) {
     if (waiting !== undefined && openQuestions(waiting).length > 0) {
@@ -130,22 +128,23 @@ function nameServer({ target }: Pick<CallSession, 'target'>, pending: PendingCal
   return { ...pending, server: { ...pending.server, target: sayTarget(target) } }
 }
 
-function createHold({ store, target, accepts }: CallSession, begun: PendingCall | undefined): Hold {
-  let kept = begun
+function createHold(session: CallSession, begun: PendingCall | undefined): Hold {
+  const { store, target, accepts, standing } = session
+  standing.kept = begun
   let release: (() => void) | undefined
   return {
     get kept() {
-      return kept
+      return standing.kept
     },
     save(asked) {
       const pending = nameServer({ target }, asked)
       if (begun === undefined) release ??= store.claim(pending.id)
       store.save({ target, accepts, pending })
-      kept = pending
+      standing.kept = pending
     },
     drop() {
-      if (kept !== undefined) store.remove(kept.id)
-      kept = undefined
+      if (standing.kept !== undefined) store.remove(standing.kept.id)
+      standing.kept = undefined
     },
     release: () => release?.(),
   }

@@ -24,9 +24,12 @@ export interface Answering {
   /** What the server may ask. */
   readonly kinds: readonly QuestionKind[]
   readonly roots: readonly Root[]
+  /** The call goes on as a task. */
+  readonly isTask: () => boolean
 }
 
-export function createPushedAnswers(io: Io, { answerer, target, kinds, roots }: Answering): PushedAnswers {
+export function createPushedAnswers(io: Io, answering: Answering): PushedAnswers {
+  const { answerer, target, kinds, roots, isTask } = answering
   const unanswered: string[] = []
   const take = async (question: InputRequest, info: AskInfo): Promise<InputResponse> => {
     const { key, request, round, signal } = info
@@ -36,7 +39,10 @@ export function createPushedAnswers(io: Io, { answerer, target, kinds, roots }: 
     const response = await answerer.answerNow(waiting)
     io.status.start('waiting for the server')
     if (response !== undefined) return response
-    unanswered.push(messageOf(question) ?? key)
+    const asked = messageOf(question) ?? key
+    // A task outlives whoever follows it: somebody else may have the answer.
+    if (isTask()) throw new CommandError('answers', `No answer for "${asked}"`)
+    unanswered.push(asked)
     if (question.method === 'elicitation/create') return { action: 'cancel' }
     throw new CommandError(
       'answers',

@@ -186,6 +186,20 @@ describe('a question that a server waits for, with --answers', () => {
     expect(await call(no, v1.url, 'greet')).toMatchObject({ code: 0, stdout: 'nobody (decline)\n' })
   })
 
+  it('is answered for prompts and resources too', async () => {
+    const input = (answers: unknown) => ({ input: JSON.stringify(answers) })
+    const brief = ['prompt', v1.url, 'brief', 'topic=tea', '--answers', '-']
+    expect(await home.run(brief, input({ 'Which tone?': { tone: 'dry' } }))).toMatchObject({
+      code: 0,
+      stdout: 'user: tea, dry\n',
+    })
+    const report = ['read', v1.url, 'test://report', '--answers', '-']
+    expect(await home.run(report, input({ 'Which period?': { period: 'May' } }))).toMatchObject({
+      code: 0,
+      stdout: 'report for May\n',
+    })
+  })
+
   it('without an answer is cancelled, and the command ends with 4', async () => {
     const ran = await call({ who: { name: 'Ada' } }, v1.url, 'greet')
     expect(ran).toMatchObject({ code: EXITS.answers.code, stdout: 'nobody (cancel)\n' })

@@ -1,12 +1,14 @@
 /** `rondo task`, in both dialects that have tasks of their own: looked at, answered and cancelled by other processes. Needs the build. */
 
-import { readdirSync } from 'node:fs'
+import { readdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest'
 import { EXITS } from '../../src/cli/exit-code.ts'
 import { type CliHome, createCliHome, type Printed } from '../support/run-cli.ts'
 import { serveTasks, type TaskDesk } from '../support/task-desk.ts'
 import { KEY, openTerminal, type TerminalSession } from '../support/terminal-session.ts'
+import { serveV1, type V1Http } from '../support/v1-server.ts'
+import { createV1TaskServer } from '../support/v1-task-server.ts'
 
 // Many processes, on a machine that may have much to do.
 vi.setConfig({ testTimeout: 60_000 })
@@ -153,6 +155,27 @@ describe('a task', () => {
     expect(files()).toEqual([])
   })
 
+  it('that its server has forgotten can be given up', async () => {
+    const begun = await detach('hang')
+    const other = await serveTasks()
+    expect(await home.run(['task', 'get', begun.id, '--server', other.url])).toMatchObject({
+      code: EXITS.stored.code,
+      stdout: '',
+    })
+    const path = join(home.path, 'pending', `${begun.id}.json`)
+    writeFileSync(path, readFileSync(path, 'utf8').replaceAll(desk.url, other.url))
+    expect((await home.run(['abandon', begun.id])).code).toBe(0)
+    expect(files()).toEqual([])
+    await other.close()
+  })
+
+  it('D1 is asked for with --task-ttl where clients ask for tasks', async () => {
+    const words = ['call', desk.url, 'either', '--revision', 'DRAFT-2026-v1']
+    expect(await home.run(words)).toMatchObject({ code: 0, stdout: 'either way\n' })
+    const { value } = await home.json([...words, '--detach', '--task-ttl', '60'])
+    expect(value).toMatchObject({ status: 'task', task: { ttlMs: 60_000 } })
+  })
+
   it('T22 shows its questions cleaned, and none that ask for a secret', async () => {
     const { id } = await detach('link')
     await see('input_required', id)
@@ -240,5 +263,70 @@ describe('at a terminal', () => {
     await terminal.see('Decline to answer')
     terminal.press(down, enter)
     expect(await terminal.end()).toMatchObject({ code: 0, stdout: 'report for Ada\n' })
+  })
+})
+
+describe('a task in 2025-11-25, whose questions come while somebody waits', () => {
+  const older = ['--revision', '2025-11-25', '--task-ttl', '60']
+  let v1: V1Http
+  beforeAll(async () => {
+    v1 = await serveV1(createV1TaskServer)
+  })
+  afterAll(() => v1.close())
+
+  it.each([
+    ['ours', () => [desk.url, 'ask', ...older], { name: 'Name', last: 'report for Ada' }],
+    ['the official server', () => [v1.url, 'greet'], { name: 'Name', last: 'Hello, Ada, well!' }],
+  ])('F1 is answered at a terminal: %s', async (_who, words, { name, last }) => {
+    const terminal = open('call', ...words())
+    await terminal.see('the server waits for the answer')
+    await terminal.see('What do you want to do?')
+    terminal.press(enter)
+    await terminal.see(`${name} (text)`)
+    terminal.press('Ada', enter)
+    await terminal.see('Send this?')
+    terminal.press(enter)
+    await terminal.see('round 2;')
+    if (last === 'report for Ada') {
+      await terminal.see('Decline to answer')
+      terminal.press(down, enter)
+    } else {
+      await terminal.see('What do you want to do?')
+      terminal.press(enter)
+      await terminal.see('Mood (text)')
+      terminal.press('well', enter)
+      await terminal.see('Send this?')
+      terminal.press(enter)
+    }
+    expect(await terminal.end()).toMatchObject({ code: 0, stdout: `${last}\n` })
+  })
+
+  it('F1 is left alone where nobody can be asked, and goes on with answers from a file', async () => {
+    const ran = await home.run(['call', desk.url, 'ask', ...older])
+    expect(ran.code).toBe(EXITS.pending.code)
+    expect(ran.stderr).toMatch(/^The task asks\. In 2025-11-25 only those see its questions/)
+    const id = /^pending (\S+)$/m.exec(ran.stdout)?.[1] ?? ''
+    expect((await see('input_required', id)).server).toMatchObject({ protocolVersion: '2025-11-25' })
+    const some = await home.run(['resume', id, '--answers', '-'], {
+      input: JSON.stringify({ 'For whom?': { name: 'Ada' } }),
+    })
+    expect(some).toMatchObject({ code: EXITS.answers.code, stdout: '' })
+    expect(some.stderr).toContain('No answer for "Really for Ada?"')
+    expect(some.stderr).toContain(`rondo resume ${id}`)
+    const all = await home.run(['resume', id, '--answers', '-'], {
+      input: JSON.stringify({ 'Really for Ada?': { confirm: true } }),
+    })
+    expect(all).toMatchObject({ code: 0, stdout: 'report for Ada\n' })
+    expect(files()).toEqual([])
+  })
+
+  it('is cancelled by its id', async () => {
+    const begun = await home.json(['call', desk.url, 'hang', '--detach', ...older])
+    const { taskId } = begun.value.task as { taskId: string }
+    expect((await home.json(['task', 'cancel', taskId])).value).toMatchObject({
+      task: { status: 'cancelled' },
+    })
+    const answered = await home.run(['task', 'answer', desk.url, taskId, 'a=b', '--revision', '2025-11-25'])
+    expect(answered).toMatchObject({ code: EXITS.answers.code, stdout: '' })
   })
 })

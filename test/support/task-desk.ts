@@ -14,7 +14,14 @@ export interface TaskDesk {
 
 export async function serveTasks(): Promise<TaskDesk> {
   const store = createMemoryStore()
-  const server = createServer({ name: 'tasks', version: '1.0.0', log: 'off', keys: generateKey(), store })
+  const server = createServer({
+    name: 'tasks',
+    version: '1.0.0',
+    log: 'off',
+    keys: generateKey(),
+    store,
+    turns: false,
+  })
   let open = (): void => {}
   const opened = new Promise<void>((resolve) => {
     open = resolve
@@ -51,6 +58,7 @@ function declare(server: Server, opened: Promise<void>): void {
     const { name } = (await ctx.ask('who', { message: 'For whom?', schema: NAME })) as { name: string }
     return `no task for ${name}`
   })
+  server.tool('either', { task: 'auto', taskPollMs: 50 }, () => 'either way')
   server.tool('breaks', task, async () => ({ content: [{ type: 'text', text: 'no luck' }], isError: true }))
   server.tool('link', task, async (_args, ctx) => {
     await ctx.visit('page', { message: 'Co\u202ennect', url: 'https://example.com/connect' })
