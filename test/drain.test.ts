@@ -2,14 +2,20 @@ import { type ChildProcess, fork } from 'node:child_process'
 import { afterEach, describe, expect, it } from 'vitest'
 import { callTool } from './support/echo-service.ts'
 import { messagesOf, post } from './support/post.ts'
+import { createSqliteDatabase } from './support/store/sqlite-database.ts'
+import { send } from './support/task-client.ts'
 
 const children: ChildProcess[] = []
 afterEach(() => {
   for (const child of children.splice(0)) child.kill('SIGKILL')
 })
 
-async function start(): Promise<{ child: ChildProcess; port: number; exited: Promise<number | null> }> {
-  const child = fork(new URL('./support/echo-process.ts', import.meta.url), { execArgv: ['--import', 'tsx'] })
+async function start(
+  file = 'echo-process.ts',
+  ...args: string[]
+): Promise<{ child: ChildProcess; port: number; exited: Promise<number | null> }> {
+  const execArgv = ['--import', 'tsx']
+  const child = fork(new URL(`./support/${file}`, import.meta.url), args, { execArgv })
   children.push(child)
   const exited = new Promise<number | null>((resolve) => child.once('exit', resolve))
   const port = await new Promise<number>((resolve) => {
@@ -51,5 +57,26 @@ describe('a process that is told to stop', () => {
     child.kill('SIGTERM')
     expect(await exited).toBe(130)
     await expect(response.text()).rejects.toThrow()
+  })
+
+  it('E9 hands its tasks back after SIGTERM: another takes them at once, and no failure is counted', async () => {
+    const database = await createSqliteDatabase()
+    try {
+      const { child, port, exited } = await start('task-process.ts', database.file)
+      const working = new Promise((resolve) => child.once('message', resolve))
+      const remote = {
+        fetch: (request: Request) => fetch(new Request(`http://127.0.0.1:${port}/mcp`, request)),
+      }
+      const { result } = await send(remote, 'tools/call', { name: 'steps' })
+      expect(result).toMatchObject({ resultType: 'task' })
+      await working
+      child.kill('SIGTERM')
+      expect(await exited).toBe(0)
+      const [left] = await database.open().tasks.list({ id: String(result?.taskId) })
+      expect(left).toMatchObject({ status: 'working', worker: undefined, failures: 0 })
+      expect(left?.entries).toBeGreaterThan(0)
+    } finally {
+      await database.close()
+    }
   })
 })

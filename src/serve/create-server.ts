@@ -8,6 +8,7 @@ import { createChangeBus } from './change-bus.ts'
 import { createHost, type OpenHost } from './create-host.ts'
 import { createOlder } from './create-older.ts'
 import { createService, type OpenService } from './create-service.ts'
+import { onSignals } from './drain.ts'
 import { createFetchHandler, type FetchHandler } from './fetch.ts'
 import { createExchange } from './http.ts'
 import { type Listening, type ListenOptions, listen } from './node.ts'
@@ -43,7 +44,12 @@ export interface Server {
   close(): Promise<void>
 }
 
-function toService(options: ServerOptions, host: OpenHost, registry: Registry): OpenService {
+function toService(
+  options: ServerOptions,
+  host: OpenHost,
+  registry: Registry,
+  drain: () => void,
+): OpenService {
   const { name, version, title, instructions, pageSize = 1000 } = options
   const scope = options.authenticate ? 'private' : 'public'
   const serverInfo = title === undefined ? { name, version } : { name, title, version }
@@ -55,7 +61,7 @@ function toService(options: ServerOptions, host: OpenHost, registry: Registry): 
     listCache: options.listCache ?? { ttlMs: 60_000, scope },
     versions: eras.filter((era) => era === '2026-07-28'),
     older: createOlder({ ...shared, eras, sessions: options.sessions || {}, turns: options.turns }),
-    drain: host.drain,
+    drain,
   })
 }
 
@@ -98,7 +104,12 @@ export function createServer(options: ServerOptions): Server {
   assertIdentity(options)
   const host = createHost({ ...options, audience: options.audience ?? options.name })
   const registry = createRegistry({ store: options.store !== undefined })
-  const service = toService(options, host, registry)
+  const work = createTaskWork(host, ({ call }) => registry.find(call.method, call.target), options)
+  const drain = (): void => {
+    host.drain()
+    void work.stop()
+  }
+  const service = toService(options, host, registry, drain)
   const http = {
     ...options,
     onError: (error: unknown) => host.log({ event: 'warning', message: String(error) }),
@@ -106,9 +117,15 @@ export function createServer(options: ServerOptions): Server {
   const { sessions } = options
   const exchange = createExchange(service, { ...http, stateless: sessions === false })
   const fetchExchange = createExchange(service, { ...http, stateless: !sessions })
-  const work = createTaskWork(host, ({ call }) => registry.find(call.method, call.target), options)
   const fetch = createFetchHandler(fetchExchange, options)
   const open = new Set<Listening>()
+  let forgetSignals = (): void => {}
+  /** The process ends on a signal when this has stopped too. */
+  const startWork = ({ signals }: { signals?: boolean } = {}): void => {
+    work.start()
+    forgetSignals()
+    if (signals !== false) forgetSignals = onSignals(work.stop)
+  }
 
   return {
     ...declaring(registry, service.changed),
@@ -126,17 +143,22 @@ export function createServer(options: ServerOptions): Server {
       const given = { ...http, port: portOf(process.env.PORT), ...listenOptions }
       const listening = await listen(service, { ...given, stateless: sessions === false })
       open.add(listening)
-      work.start()
+      startWork(listenOptions)
       return listening
     },
     async stdio(stdioOptions) {
       await host.keys.ready()
-      work.start()
+      startWork(stdioOptions)
       await serveStdio(service, stdioOptions).done
+      // Its process is about to end, unless somebody else is served.
+      if (open.size > 0) return
+      forgetSignals()
+      await work.stop()
     },
     drain: service.drain,
     async close() {
       service.drain()
+      forgetSignals()
       await Promise.all(Array.from(open, (listening) => listening.close()))
       await Promise.all([exchange.endStreams(), fetchExchange.endStreams()])
       await work.stop()

@@ -14,7 +14,7 @@ import { logTaskEvents } from './task-log.ts'
 const DAY_MS = 86_400_000
 
 export interface TaskWork {
-  /** Begins to take turns, once. */
+  /** Begins to take turns, unless it has begun, or this process was told to stop. */
   start(): void
   /** Lets turns hand back, then stops. */
   stop(): Promise<void>
@@ -45,12 +45,15 @@ export function createTaskWork(
   const { engine } = host.tasks
   const run = createRunTurn(host, host.tasks, find)
   let serving: Promise<Serving> | undefined
+  let stopped = Promise.resolve()
   return {
     start() {
-      serving ??= engine.serve(run, { concurrency })
+      if (!host.draining) serving ??= engine.serve(run, { concurrency })
     },
-    async stop() {
-      await (await serving)?.stop()
+    stop() {
+      if (serving) stopped = serving.then((working) => working.stop())
+      serving = undefined
+      return stopped
     },
   }
 }
