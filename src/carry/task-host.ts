@@ -3,6 +3,7 @@
  * its own place, so that whoever can write to the database cannot put one piece in the place of another.
  */
 
+import { RondoError } from '../errors.ts'
 import type { FlowCall, Principal } from '../protocol/call.ts'
 import { followsTasks } from '../protocol/task.ts'
 import { principalTag } from '../seal/binding.ts'
@@ -27,8 +28,13 @@ function placeOf({ audience }: FlowHost, id: string, piece: Piece): string {
   return JSON.stringify(['task', id, piece, audience])
 }
 
+/** Refuses what `openPiece` would refuse: a piece that is kept must open again. */
 export function sealPiece(host: FlowHost, id: string, piece: Piece, value: unknown): string {
-  return sealEnvelope(host.keys.ring, placeOf(host, id, piece), JSON.stringify(value)).token
+  const { token } = sealEnvelope(host.keys.ring, placeOf(host, id, piece), JSON.stringify(value))
+  const limit = host.tasks?.maxPieceBytes ?? Number.POSITIVE_INFINITY
+  if (token.length <= limit) return token
+  const detail = `The ${piece} of a task has ${token.length} bytes, sealed; ${limit} are allowed (tasks.maxPieceBytes).`
+  throw new RondoError('LIMIT_STATE_BYTES', detail)
 }
 
 /** Throws if the piece was not sealed by us for this place. */

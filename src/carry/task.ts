@@ -27,7 +27,7 @@ import {
 } from './conclude.ts'
 import type { FlowHost, TaskHost } from './flow-host.ts'
 import { manualDigests } from './manual.ts'
-import { logRound, type Round, toReplayInput } from './round.ts'
+import { logFault, logRound, type Round, toReplayInput } from './round.ts'
 import { openPiece, sealPiece } from './task-host.ts'
 import { type Folded, foldRecords, freshAnswers, park, type TaskRecord } from './task-journal.ts'
 import { type TaskPlan, toFlowCall } from './task-plan.ts'
@@ -121,19 +121,40 @@ function toTurnInput(
   const { answers, asked } = freshAnswers(folded.parked, opened)
   const input = toReplayInput(round, handler)
   const tell = (message: string): void => {
+    const send = async () => turn.status(sealPiece(host, id, 'message', shorten(message)))
     // A message that does not arrive changes nothing: whoever took the task tells the next one.
-    turn.status(sealPiece(host, id, 'message', message)).catch(() => {})
+    send().catch(() => {})
   }
   return {
     ...input,
     incoming: { ...input.incoming, answers, asked },
     scene: { ...input.scene, inputResponses: answers as never, background: { possible: false, tell } },
     mayMove: () => (turn.draining.aborted || turn.signal.aborted ? 'drain' : undefined),
-    persist: (entry) => turn.record(sealPiece(host, id, 'record', { entry } satisfies TaskRecord)),
+    persist: async (entry) => turn.record(sealPiece(host, id, 'record', { entry } satisfies TaskRecord)),
   }
 }
 
+/** Messages are one line for people. */
+const MAX_MESSAGE = 1000
+
+function shorten(message: string): string {
+  return message.length > MAX_MESSAGE ? `${message.slice(0, MAX_MESSAGE)}…` : message
+}
+
+/** What cannot be kept ends the task: another turn would not do better. A store that failed might. */
 async function settle(work: Work, report: RunReport): Promise<Outcome> {
+  try {
+    return await toOutcome(work, report)
+  } catch (error) {
+    if (work.turn.signal.aborted) throw error
+    if (!(error instanceof RondoError)) logFault(work.round, error)
+    const known = error instanceof RondoError ? error : new RondoError('SERVER_INTERNAL')
+    if (known.code.startsWith('STORE_')) throw error
+    return refused(work, report, known)
+  }
+}
+
+async function toOutcome(work: Work, report: RunReport): Promise<Outcome> {
   const { round } = work
   const { ending } = report
   switch (ending.kind) {

@@ -75,7 +75,7 @@ export interface TaskOptions {
   pollMs?: number
   /** Tasks that this process works on at the same time; 0 leaves them to others. Default: 16. */
   concurrency?: number
-  /** Bytes of one step's result, answer or result, sealed. Default: 1 MiB. */
+  /** Bytes of the arguments, of one step's result, of a question or of the result, sealed. Default: 16 MiB. */
   maxPieceBytes?: number
   /** Unended tasks that one caller may have. Default: 100. */
   maxOpen?: number

@@ -12,6 +12,7 @@ import type { ServerOptions } from './options.ts'
 import { logTaskEvents } from './task-log.ts'
 
 const DAY_MS = 86_400_000
+const MAX_PIECE_BYTES = 16 * 1024 * 1024
 
 export interface TaskWork {
   /** Begins to take turns, unless it has begun, or this process was told to stop. */
@@ -27,7 +28,7 @@ export function createTaskHost(
   log: Log,
 ): TaskHost | undefined {
   if (!store) return undefined
-  const { ttlMs = DAY_MS, pollMs = 1000, maxPieceBytes = 1_048_576, maxOpen, leaseMs } = tasks
+  const { ttlMs = DAY_MS, pollMs = 1000, maxPieceBytes = MAX_PIECE_BYTES, maxOpen, leaseMs } = tasks
   // Counting costs a query: only for somebody who wants to hear of it.
   const statsMs = tasks.onEvent ? undefined : 0
   const settings = { maxOpenTasks: maxOpen, onEvent: logTaskEvents(log, tasks.onEvent), leaseMs, statsMs }
