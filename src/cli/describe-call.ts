@@ -7,6 +7,7 @@ import { kindOf } from '../client/question.ts'
 import { readForm } from '../form/read-form.ts'
 import type { InputRequest } from '../protocol/wire.ts'
 import { describeField } from './describe-field.ts'
+import { shellWord } from './shell-word.ts'
 
 export function sayServer({ target, name, version }: PendingServer): string {
   const where = displayText(target)
@@ -78,11 +79,12 @@ function sayNext({ id, task }: PendingCall, open: readonly [string, InputRequest
   ]
 }
 
+/** What to type as its answer, fit for a shell. */
 export function exampleWord(key: string, question: InputRequest): string {
-  if (question.method !== 'elicitation/create') return `${key}:=JSON`
+  if (question.method !== 'elicitation/create') return shellWord(`${key}:=JSON`)
   const { params } = question
   const [field] = params.mode === 'form' ? readForm(params.requestedSchema).fields : []
-  return field === undefined ? `${key}=accept` : `${key}.${displayText(field.name)}=…`
+  return shellWord(field === undefined ? `${key}=accept` : `${key}.${displayText(field.name)}=…`)
 }
 
 /** A task asks, and nobody is there to be asked. */

@@ -64,5 +64,5 @@ function explain(error: unknown, name: string, hide = (text: string): string => 
   const why = cause instanceof Error ? `: ${hide(cause.message)}` : ''
   const plain = message.replace(/^\[\w+\] /, '')
   if (code === 'STORE_UNAVAILABLE') return new CommandError('unreachable', `${name} cannot be read${why}`)
-  return code === 'STORE_SCHEMA' ? new CommandError('stored', hide(plain)) : error
+  return code === 'STORE_SCHEMA' ? new CommandError('stored', `${hide(plain)}${why}`) : error
 }

@@ -14,6 +14,7 @@ import type { InputRequests, InputResponses } from '../protocol/wire.ts'
 import { CommandError } from './command-error.ts'
 import type { ShownTask } from './describe-task.ts'
 import type { FoundTask } from './find-task.ts'
+import { shellWord } from './shell-word.ts'
 import { sayTarget } from './target.ts'
 
 export interface OpenTask {
@@ -42,7 +43,7 @@ export function openTask(found: FoundTask, { client, signal, now, policies }: Ta
   return {
     async look() {
       const state = await ask(handle.get({ signal }))
-      const name = call?.pending.id ?? `${quote(sayTarget(found.target))} ${quote(taskId)}`
+      const name = call?.pending.id ?? `${shellWord(sayTarget(found.target))} ${shellWord(taskId)}`
       const base = { state, name, isKept: call !== undefined }
       const bare = { ...adopt(found, client, state, now()), questions: {}, answers: {} }
       try {
@@ -87,9 +88,4 @@ function explain(error: unknown, { taskId }: FoundTask, { server }: Client): unk
   const who = server.name === undefined ? 'The server' : `"${server.name}"`
   const why = "it never had it, it is somebody else's, or its time is over"
   return new CommandError('stored', `${who} knows no task ${taskId}: ${why}`, { cause: error })
-}
-
-/** As a shell takes it for one word. */
-function quote(word: string): string {
-  return /^[\w@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`
 }

@@ -36,7 +36,7 @@ export function createStatusLine(output: NodeJS.WriteStream): StatusLine {
   }
   return {
     start(what) {
-      text = displayText(what)
+      text = displayText(what).replace(/\s+/g, ' ')
       timer ??= setInterval(draw, TICK_MS).unref()
       draw()
     },

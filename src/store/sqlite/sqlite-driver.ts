@@ -9,7 +9,6 @@
  */
 
 import { createRequire } from 'node:module'
-import { pathToFileURL } from 'node:url'
 import { RondoError } from '../../errors.ts'
 
 export type SqlValue = string | number | null
@@ -42,16 +41,13 @@ interface Database {
 }
 
 interface NodeSqlite {
-  readonly DatabaseSync: new (file: string, options?: { readOnly?: boolean }) => Database
+  readonly DatabaseSync: new (file: string) => Database
 }
 
-/** `readOnly`: the file must be there, and stays as it is. */
-export function openSqlite(file: string, readOnly = false): SqliteConnection {
+export function openSqlite(file: string): SqliteConnection {
   const builtIn = process.getBuiltinModule('node:sqlite') as NodeSqlite | undefined
-  if (builtIn?.DatabaseSync) return wrap(new builtIn.DatabaseSync(file, { readOnly }), (op) => op())
-  // What a writer that died left behind can be put right; nothing else is written.
-  const database = new (loadLibsql())(readOnly ? `${pathToFileURL(file).href}?mode=rw` : file)
-  if (readOnly) database.exec('PRAGMA query_only = ON')
+  if (builtIn?.DatabaseSync) return wrap(new builtIn.DatabaseSync(file), (op) => op())
+  const database = new (loadLibsql())(file)
   return wrap(database, (op) => readLocked(database, op))
 }
 

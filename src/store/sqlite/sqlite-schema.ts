@@ -3,7 +3,7 @@
  */
 
 import { randomBytes } from 'node:crypto'
-import { closeSync, mkdirSync, openSync, statSync } from 'node:fs'
+import { accessSync, closeSync, mkdirSync, openSync, statSync } from 'node:fs'
 import { dirname } from 'node:path'
 import { RondoError } from '../../errors.ts'
 import { isBusy, openSqlite, type SqliteConnection } from './sqlite-driver.ts'
@@ -100,9 +100,16 @@ export function openToLook(file: string): SqliteConnection {
 const FIND_TABLES = `SELECT count(*) AS tables FROM sqlite_schema
   WHERE type = 'table' AND name IN ('meta', 'task', 'journal')`
 
+/**
+ * Not as SQLite's own read-only connection: that one leaves the files of a write-ahead log behind, and cannot put right what
+ * a writer that died left.
+ */
 function openQuietly(file: string): SqliteConnection {
   try {
-    return openSqlite(file, true)
+    accessSync(file)
+    const connection = openSqlite(file)
+    connection.exec('PRAGMA query_only = ON')
+    return connection
   } catch (error) {
     throw error instanceof TypeError ? error : notOurs(file, error)
   }
