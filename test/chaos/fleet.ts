@@ -24,7 +24,12 @@ async function start(env: Record<string, string>): Promise<{ child: ChildProcess
     execArgv: [],
     stdio: ['ignore', 'ignore', 'inherit', 'ipc'],
   })
-  const [message] = (await once(child, 'message')) as [{ port: number }]
+  const died = once(child, 'exit').then(() =>
+    Promise.reject(new Error('The server ended before it listened')),
+  )
+  const [message] = (await Promise.race([once(child, 'message'), died])) as [{ port: number }]
+  // From now on its end is what tests are about.
+  died.catch(() => {})
   return { child, url: new URL(`http://127.0.0.1:${message.port}/mcp`) }
 }
 
