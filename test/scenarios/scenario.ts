@@ -5,7 +5,7 @@
  * questions travel.
  */
 
-import type { Server } from 'rondo'
+import { inputRequired, type Server } from 'rondo'
 import { cancel, decline, type Script } from 'rondo/testing'
 import { z } from 'zod'
 
@@ -195,6 +195,26 @@ export const scenarios: readonly Scenario[] = [
         const before = await ctx.step('drawn', () => drawn)
         await ctx.confirm('go', 'Go on?')
         return before === drawn ? 'the same' : 'changed'
+      }),
+  },
+  {
+    name: 'the manual form, then an effect',
+    method: 'tools/call',
+    target: 'manual',
+    script: { sure: { confirm: true } },
+    text: 'kept: save done',
+    effects: ['save'],
+    declare: (server, world) =>
+      server.tool('manual', {}, async (_args, ctx) => {
+        const answer = ctx.inputResponses?.sure
+        if (ctx.requestState !== 'kept' || answer === undefined) {
+          const properties = { confirm: { type: 'boolean' } }
+          const requestedSchema = { type: 'object', properties, required: ['confirm'] }
+          const params = { mode: 'form', message: 'Sure?', requestedSchema } as const
+          const inputRequests = { sure: { method: 'elicitation/create', params } } as const
+          return inputRequired({ inputRequests, requestState: 'kept' })
+        }
+        return `${ctx.requestState}: ${await ctx.effect('save', touch(world, 'save'))}`
       }),
   },
   {
