@@ -45,26 +45,32 @@ export async function answerOnce(
   }
 }
 
-/** Runs an effect that has not run in this flow; hands back what it gave if it has. */
+/**
+ * Runs an effect that has not run in this flow; hands back what it gave if it has. Where it is just running, or its worker
+ * died a moment ago, that cannot be told: an error which is no outcome of the effect.
+ */
 export async function effectOnce(
-  host: FlowHost,
+  { host, beginning }: { readonly host: FlowHost; readonly beginning: Beginning },
   once: OnceStore,
-  beginning: Beginning,
   key: string,
   run: () => unknown,
+  waitMs?: number,
 ): Promise<unknown> {
   const slot = toSlot(beginning, `${beginning.flow}/${key}`, 0, 'effect')
-  const claim = await claimOnce(once, slot)
-  if (claim.kind === 'stored') return openJson<{ value?: unknown }>(host, slot, claim.response).value
-  if (claim.kind !== 'first') {
-    throw new RondoError(
-      'STORE_UNAVAILABLE',
-      `Whether the effect "${key}" has run cannot be told now (${claim.kind})`,
-    )
+  const claim = await claimOnce(once, slot, waitMs === undefined ? {} : { waitMs })
+  const read = (sealed: string) => openJson<{ value?: unknown }>(host, slot, sealed).value
+  switch (claim.kind) {
+    case 'first': {
+      const value = await run()
+      return read(await once.settle(slot, sealJson(host, slot, { value })))
+    }
+    case 'stored':
+      return read(claim.response)
+    case 'busy':
+      throw new RondoError('STORE_UNAVAILABLE', `Whether the effect "${key}" has run cannot be told now`)
+    case 'refused':
+      throw new RondoError('STATE_INVALID', `Whether the effect "${key}" has run is lost (${claim.reason})`)
   }
-  const value = await run()
-  return openJson<{ value?: unknown }>(host, slot, await once.settle(slot, sealJson(host, slot, { value })))
-    .value
 }
 
 function toSlot({ journal, flowExpires }: Beginning, flow: string, round: number, digest: string): OnceSlot {

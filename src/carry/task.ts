@@ -27,7 +27,9 @@ import {
 } from './conclude.ts'
 import type { FlowHost, TaskHost } from './flow-host.ts'
 import { manualDigests } from './manual.ts'
+import { createMissingTools } from './missing-tool.ts'
 import { logFault, logRound, type Round, toReplayInput } from './round.ts'
+import { effectOnce } from './single-use.ts'
 import { openPiece, sealPiece } from './task-host.ts'
 import { type Folded, foldRecords, freshAnswers, park, type TaskRecord } from './task-journal.ts'
 import { type TaskPlan, toFlowCall } from './task-plan.ts'
@@ -45,17 +47,29 @@ interface Work {
 
 /** What the engine calls for each turn. */
 export function createRunTurn(host: FlowHost, tasks: TaskHost, find: FindTarget): RunTurn {
+  const mayComeBack = createMissingTools(host.platform.now)
   return async (turn) => {
     await host.keys.ready()
     const { id } = turn.task
     const plan = openPiece<TaskPlan>(host, tasks, id, 'head', turn.task.head)
     const folded = foldRecords(turn.journal.map((sealed) => openPiece(host, tasks, id, 'record', sealed)))
     const target = find(plan)
-    // Another release may know it: the engine tries again, a limited number of times.
-    if (!target) throw new Error(`This instance has no tool "${plan.call.target}"`)
+    if (!target) return mayComeBack(id) ? leaveToOthers(host, plan) : failed(host, id, unknownTool(plan))
     const work: Work = { host, tasks, turn, folded, round: toRound(host, turn, plan, target, folded) }
     return runTurn(work, plan)
   }
+}
+
+/** Long enough that somebody else gets it first. */
+const ELSEWHERE_MS = 10_000
+
+function leaveToOthers(host: FlowHost, { call }: TaskPlan): Outcome {
+  host.log({ event: 'warning', message: `A task waits for an instance that has the tool "${call.target}"` })
+  return { kind: 'release', delayMs: ELSEWHERE_MS }
+}
+
+function unknownTool({ call }: TaskPlan): RondoError {
+  return new RondoError('PEER_PARAMS', `Unknown tool: ${call.target}`)
 }
 
 function toRound(
@@ -120,6 +134,9 @@ function toTurnInput(
   )
   const { answers, asked } = freshAnswers(folded.parked, opened)
   const input = toReplayInput(round, handler)
+  const { store } = host
+  // Waiting is left to the store, where it costs nothing.
+  const once = store && ((key: string, act: () => unknown) => effectOnce(round, store.once, key, act, 0))
   const tell = (message: string): void => {
     const send = async () => turn.status(sealPiece(host, id, 'message', shorten(message)))
     // A message that does not arrive changes nothing: whoever took the task tells the next one.
@@ -128,7 +145,7 @@ function toTurnInput(
   return {
     ...input,
     incoming: { ...input.incoming, answers, asked },
-    scene: { ...input.scene, inputResponses: answers as never, background: { possible: false, tell } },
+    scene: { ...input.scene, once, inputResponses: answers as never, background: { possible: false, tell } },
     mayMove: () => (turn.draining.aborted || turn.signal.aborted ? 'drain' : undefined),
     persist: async (entry) => turn.record(sealPiece(host, id, 'record', { entry } satisfies TaskRecord)),
   }
@@ -178,9 +195,13 @@ async function toOutcome(work: Work, report: RunReport): Promise<Outcome> {
   }
 }
 
-/** A lease that was lost is no failure of the task: somebody else has it. */
+/** How long to wait where it cannot be told now whether an effect has run. */
+const UNCERTAIN_MS = 5_000
+
+/** A lease that was lost is no failure of the task: somebody else has it. Nor is a store that cannot tell now. */
 function refused(work: Work, report: RunReport, error: RondoError): Outcome {
   if (error.code === 'STORE_LEASE_LOST') return { kind: 'release' }
+  if (error.code === 'STORE_UNAVAILABLE') return { kind: 'release', delayMs: UNCERTAIN_MS }
   return ended(work, concludeRefused(work.round, report, error))
 }
 

@@ -56,7 +56,7 @@ function begin(run: RunState, kind: WorkEntryKind, key: string, fn: () => unknow
   }
   const done = (value: unknown): void => finish(toEntry(run, kind, key, value))
   const failed = (thrown: unknown): void =>
-    finish({ kind, key, at: run.platform.now(), failure: toFailure(thrown) })
+    finish(isUncertain(thrown) ? thrown : { kind, key, at: run.platform.now(), failure: toFailure(thrown) })
   try {
     const value = fn()
     if (isThenable(value)) value.then(done, failed)
@@ -64,6 +64,11 @@ function begin(run: RunState, kind: WorkEntryKind, key: string, fn: () => unknow
   } catch (thrown) {
     failed(thrown)
   }
+}
+
+/** Nobody can tell now whether the work was done: that is no outcome to remember. */
+function isUncertain(thrown: unknown): thrown is RondoError {
+  return thrown instanceof RondoError && thrown.code === 'STORE_UNAVAILABLE'
 }
 
 function toEntry(run: RunState, kind: WorkEntryKind, key: string, value: unknown): WorkEntry | RondoError {

@@ -93,8 +93,8 @@ export type Outcome =
   | { readonly kind: 'park'; readonly inputs: ReadonlyMap<string, Sealed> }
   | { readonly kind: 'complete'; readonly result: Sealed }
   | { readonly kind: 'fail'; readonly error: Sealed }
-  /** Hands the task back; it is due again at once. */
-  | { readonly kind: 'release' }
+  /** Hands the task back; it is due again at once, or after `delayMs`. */
+  | { readonly kind: 'release'; readonly delayMs?: number }
 
 export type RunTurn = (turn: Turn) => Promise<Outcome>
 

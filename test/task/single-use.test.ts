@@ -5,7 +5,8 @@
 import { createServer, type Server, type ServerOptions } from 'rondo'
 import { describe, expect, it } from 'vitest'
 import { createMemoryStore } from '../../src/store/memory/memory-store.ts'
-import { type Rpc, send } from '../support/task-client.ts'
+import { createTime, until } from '../support/store/store-harness.ts'
+import { type Rpc, send, settled } from '../support/task-client.ts'
 
 const keys = 'k:MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE='
 const ROUNDS_ONLY = { capabilities: { elicitation: {} } }
@@ -97,6 +98,37 @@ describe('single use', () => {
     expect(first.result).toMatchObject({ content: [{ text: 'charge 1' }] })
     expect(again.result).toEqual(first.result)
     expect(ran).toEqual(['charge'])
+  })
+
+  it('B8 E9 waits until it can tell whether an effect ran, where a worker died in the middle of it', async () => {
+    const now = createTime()
+    const store = createMemoryStore({ now })
+    const attempts: string[] = []
+    const instance = (name: string, act: (signal: AbortSignal) => Promise<string>): Server => {
+      const server = start([], { store, now, tasks: { leaseMs: 15_000 } })
+      server.tool('pay', { task: 'always' }, (_args, ctx) => {
+        const paying = ({ signal }: { signal: AbortSignal }) => {
+          attempts.push(name)
+          return act(signal)
+        }
+        return ctx.effect('pay', paying, { once: true })
+      })
+      return server
+    }
+    const dies = instance('first', (signal) => new Promise((_, no) => signal.addEventListener('abort', no)))
+    const { result } = await send(dies, 'tools/call', { name: 'pay' })
+    const taskId = String(result?.taskId)
+    await until('the effect', () => attempts.length === 1)
+    const takesOver = instance('second', async () => 'paid')
+    now.pass(16_000)
+    await send(takesOver, 'tasks/get', { taskId })
+    await until('a take-over', async () => (await store.tasks.list({ id: taskId }))[0]?.worker === undefined)
+    expect(attempts).toEqual(['first'])
+    await dies.close()
+    now.pass(60_000)
+    expect(await settled(takesOver, taskId)).toMatchObject({ result: { content: [{ text: 'paid' }] } })
+    expect(attempts).toEqual(['first', 'second'])
+    await takesOver.close()
   })
 
   it('B8 needs a store, and says so when the tool is declared', async () => {
