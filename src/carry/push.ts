@@ -16,7 +16,7 @@ import type { Reply } from '../protocol/reply.ts'
 import type { InputRequests } from '../protocol/wire.ts'
 import { FOREGROUND } from '../replay/create-context.ts'
 import type { RunReport } from '../replay/outcome.ts'
-import { replay } from '../replay/replay.ts'
+import { type ReplayInput, replay } from '../replay/replay.ts'
 import { verify } from '../replay/verify.ts'
 import type { Context } from '../tool/context.ts'
 import { type InputRequired, isInputRequired } from '../tool/input-required.ts'
@@ -27,6 +27,7 @@ import type { FlowHost, RoundEvent } from './flow-host.ts'
 import { manualDigests } from './manual.ts'
 import { type Beginning, firstRound } from './open-round.ts'
 import { logRound, type Round, toReplayInput } from './round.ts'
+import { effectOnce } from './single-use.ts'
 import { type SteadyLine, steadyLine } from './steady-line.ts'
 import { taskHostFor } from './task-host.ts'
 
@@ -109,10 +110,21 @@ async function takeRound(
 async function runOnce(round: Round, handler: (ctx: Context) => unknown): Promise<RunReport> {
   // The journal is here and nowhere else: there is no other instance to move the call to.
   const given = toReplayInput(round, handler)
-  const scene = { ...given.scene, background: FOREGROUND }
+  const scene = { ...given.scene, background: FOREGROUND, once: onceHere(round) }
   const input = { ...given, scene, mayMove: () => undefined }
   const first = await replay(input)
   return round.host.dev ? verify(input, first) : first
+}
+
+/** The flow is known to this process alone, so it is of the life that the store has now. */
+function onceHere({ host, beginning }: Round): ReplayInput['scene']['once'] {
+  const { store } = host
+  if (!store) return undefined
+  return async (key, act) => {
+    await host.keys.ready()
+    const journal = { ...beginning.journal, epoch: await store.once.epoch() }
+    return effectOnce(host, store.once, { ...beginning, journal }, key, act)
+  }
 }
 
 /** What a call that waits is made of. */

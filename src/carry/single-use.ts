@@ -27,8 +27,8 @@ export async function answerOnce(
   beginning: Beginning,
   answer: () => Promise<Reply>,
 ): Promise<Reply> {
-  if (!beginning.anchored) return answer()
   const { requestState, inputResponses } = call
+  if (!beginning.anchored || requestState === undefined) return answer()
   const digest = host.platform.digest(canonicalJson([requestState, inputResponses ?? null]))
   const slot = toSlot(beginning, beginning.flow, beginning.round, digest)
   const claim = await claimOnce(once, slot)

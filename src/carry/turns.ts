@@ -57,7 +57,7 @@ export function createTurns(host: FlowHost, find: Parts['find'], options: TurnsO
     begin: (target, call, principal, line) =>
       guarded(call.id, async () => {
         await host.keys.ready()
-        return run(parts, { target, call, principal, line, beginning: begin(parts, call) })
+        return run(parts, { target, call, principal, line, beginning: await begin(parts, call) })
       }),
     async resume(answers, peer, principal, line) {
       const opened = await open(parts, answers, peer, principal).catch(toError)
@@ -94,8 +94,12 @@ interface Start extends Pick<Round, 'target' | 'call' | 'principal' | 'line' | '
   readonly failed?: RondoError
 }
 
-function begin(parts: Parts, call: FlowCall): Beginning {
-  return { ...firstRound(parts.host), anchored: !outlivesUs(parts, call) }
+/** A flow that stays here is of the life that the store has now; any other learns it when it is first let go. */
+async function begin(parts: Parts, call: FlowCall): Promise<Beginning> {
+  const first = firstRound(parts.host)
+  if (outlivesUs(parts, call)) return first
+  const epoch = await parts.host.store?.once.epoch()
+  return { ...first, anchored: true, journal: { ...first.journal, epoch } }
 }
 
 /** True if the flow can go on without this process. */
