@@ -16,6 +16,7 @@ import { CommandError } from './command-error.ts'
 import { sayHidden, sayKept } from './describe-call.ts'
 import type { Exit } from './exit-code.ts'
 import { type Io, tell } from './io.ts'
+import { markDelivered } from './mark-delivered.ts'
 import type { PendingStore } from './pending-store.ts'
 import { type Ending, printComplete, printPending } from './print-call.ts'
 import { type NamedTarget, sayTarget } from './target.ts'
@@ -103,6 +104,7 @@ async function run(
       hold.save(answered)
       waiting = answered
     }
+    if (waiting?.task !== undefined && session.detach) return leaveTask(session, waiting, hold)
     io.status.start('waiting for the server')
     const step: Step =
       waiting === undefined ? await client.start(request, options) : await client.resume(waiting, {}, options)
@@ -113,8 +115,17 @@ async function run(
       return exit
     }
     waiting = nameServer(session, step.pending)
-    if (step.status === 'task' && session.detach) return printPending(io, json, waiting)
   }
+}
+
+/** Tells the task its answers, if there are any, and does not wait for what it makes of them. */
+async function leaveTask({ io, client, json }: CallSession, pending: PendingCall, hold: Hold): Promise<Exit> {
+  const { task, answers } = pending
+  if (task !== undefined && Object.keys(answers).length > 0) {
+    await client.task(task.taskId).answer(answers, { signal: io.signal })
+    hold.save(markDelivered(pending))
+  }
+  return printPending(io, json, hold.kept ?? pending)
 }
 
 function endingOf({ client, answerer, unanswered }: CallSession): Ending {

@@ -1,6 +1,5 @@
 /** `rondo task`: looks at a task of a server, answers it, cancels it. Waiting for it is the business of `rondo resume`. */
 
-import { delivered } from '../client/operation.ts'
 import { openQuestions, type PendingCall } from '../client/pending.ts'
 import type { CallToolResult } from '../protocol/result.ts'
 import { chooseAnswerer, JSON_OPTION, openStore, SCRIPT_OPTIONS, SERVER_OPTION } from './call-session.ts'
@@ -12,6 +11,7 @@ import type { Exit } from './exit-code.ts'
 import { type FoundTask, findTask } from './find-task.ts'
 import { addGiven, hasAnswers, NO_OPTIONS } from './given-answers.ts'
 import { print, printJson, tell } from './io.ts'
+import { markDelivered } from './mark-delivered.ts'
 import { type OpenTask, openTask } from './open-task.ts'
 import { printResult } from './print-result.ts'
 import { SEAL_OPTIONS } from './seal-key.ts'
@@ -137,8 +137,7 @@ async function answer(work: Work): Promise<Exit> {
 /** Whoever goes on with the call need not answer again. */
 function keep({ found, ...invocation }: Work, given: PendingCall): void {
   const { call } = found
-  if (call?.pending.task === undefined) return
-  const isFinal = call.pending.protocolVersion === '2026-07-28'
-  const sent = delivered({ ...call.pending, answers: given.answers }, call.pending.task, isFinal)
-  openStore(invocation).save({ ...call, pending: sent })
+  if (call === undefined) return
+  const pending = markDelivered({ ...call.pending, answers: given.answers })
+  openStore(invocation).save({ ...call, pending })
 }

@@ -120,6 +120,17 @@ describe.each([
     expect(await home.run(['resume', id])).toMatchObject({ code: 0, stdout: 'no report\n' })
   })
 
+  it('is not waited for with --detach, also when it was answered', async () => {
+    const { id } = await detach('ask', ...revision)
+    await see('input_required', id)
+    const asked = await home.json(['resume', id])
+    expect(asked.value).toMatchObject({ status: 'input_required', questions: { who: {} } })
+    const left = await home.json(['answer', id, 'who.name=Ada', '--detach'])
+    expect([left.code, left.value.status]).toEqual([EXITS.pending.code, 'task'])
+    expect((await home.json(['resume', id, '--detach'])).value.status).toBe('task')
+    expect((await home.json(['resume', id])).value.questions).toMatchObject({ sure: {} })
+  })
+
   it('that nobody knows is said in one sentence', async () => {
     const kept = await home.run(['task', 'get', 'nosuchtask'])
     expect(kept).toMatchObject({ code: EXITS.stored.code, stdout: '' })
