@@ -117,13 +117,14 @@ async function runOnce(round: Round, handler: (ctx: Context) => unknown): Promis
 }
 
 /** The flow is known to this process alone, so it is of the life that the store has now. */
-function onceHere({ host, beginning }: Round): ReplayInput['scene']['once'] {
+function onceHere(round: Round): ReplayInput['scene']['once'] {
+  const { host, beginning } = round
   const { store } = host
   if (!store) return undefined
   return async (key, act) => {
     await host.keys.ready()
     const journal = { ...beginning.journal, epoch: await store.once.epoch() }
-    return effectOnce(host, store.once, { ...beginning, journal }, key, act)
+    return effectOnce({ ...round, beginning: { ...beginning, journal } }, store.once, key, act)
   }
 }
 
