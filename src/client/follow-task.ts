@@ -39,21 +39,35 @@ export async function followTask<R extends FlowRequest>(
   const { countHumanTime } = limits
   const time = openLeg(peer.clock, { timeout: Number.POSITIVE_INFINITY, deadlineAt, countHumanTime }, outer)
   const sending = toSending(flows, options, limits, time)
+  let leave = () => {}
   try {
     if (answers) await updateTask(peer, task.taskId, answers, sending)
     const isFinal = peer.dialect.tasks === 'declared'
     const pending = delivered(begun, task, isFinal)
     if (answers) await options.onPending?.(pending)
-    const pushed = createPushedRounds(flows, pending, options, limits)
-    const told = await waitForTask(flows, pending, options, sending, pausing(pushed, time))
+    const pushed = pausing(createPushedRounds(flows, pending, options, limits), time)
+    leave = follow(flows, task, time, pushed)
+    const told = await waitForTask(flows, pending, options, sending, pushed)
     if ('status' in told) return told
     const round = { limits, options, startedAt }
     const asked = await takeRound(flows, told.pending, { questions: told.questions }, round)
     await options.onPending?.(asked)
     return { status: 'input_required', pending: asked }
   } finally {
+    leave()
     time.end()
   }
+}
+
+/** A server may push the questions of a task on any stream, also while nobody looks at it. */
+function follow(
+  { peer, answers }: Flows,
+  { taskId }: PendingTask,
+  leg: Leg,
+  { take }: PushedRounds,
+): () => void {
+  const pushes = peer.dialect.tasks === 'pushed' && answerableKinds(answers).size > 0
+  return (pushes && peer.session?.follow({ leg, task: taskId, onQuestion: take })) || (() => {})
 }
 
 /** Tasks have neither progress nor logs. */

@@ -1,6 +1,7 @@
 /** Tasks of 2025-11-25 between the official package of the first generation and ours, in both directions. */
 
 import type { Client as V1 } from '@modelcontextprotocol/sdk/client/index.js'
+import { StdioClientTransport } from '@modelcontextprotocol/sdk/client/stdio.js'
 import { StreamableHTTPClientTransport } from '@modelcontextprotocol/sdk/client/streamableHttp.js'
 import { type ConnectOptions, connect, type TaskState } from 'rondo/client'
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
@@ -119,6 +120,24 @@ describe('their client at our server', () => {
     const { seen, text } = await follow(client, 'greet')
     expect(text).toBe('Hello Ada, true')
     expect(seen.at(-1)).toBe('input_required')
+  })
+
+  it('lists its tasks over stdio, where it is the one client', async () => {
+    const transport = new StdioClientTransport({
+      command: process.execPath,
+      args: ['--import', 'tsx', 'test/support/task-stdio.ts'],
+      stderr: 'ignore',
+    })
+    const { client, close } = await connectV1(transport)
+    closers.push(close)
+    expect(client.getServerCapabilities()?.tasks).toEqual({
+      list: {},
+      cancel: {},
+      requests: { tools: { call: {} } },
+    })
+    await follow(client, 'only')
+    const { tasks } = await client.experimental.tasks.listTasks()
+    expect(tasks.map(({ status }) => status)).toEqual(['completed'])
   })
 
   it('lists its tasks, and cancels one', async () => {

@@ -24,6 +24,8 @@ export interface Session {
   readonly discovery: Discovery
   /** Sends a request of ours and gives the response to it. */
   exchange(outgoing: Outgoing, flight: Flight & { readonly logLevel?: LogLevel }): Promise<unknown>
+  /** From now on questions of the flight's task are answered for it, on whatever stream they come; gives the end of it. */
+  follow(flight: Flight): () => void
   /** Reports changes until `signal` is aborted or something may have been missed. */
   listen(filter: ListenFilter, listening: Listening): Promise<never>
   close(): Promise<void>
@@ -84,6 +86,7 @@ function createSession(link: Link, inbox: Inbox, hand: Handshake, first: Discove
       if (second === FORGOTTEN) throw new RondoError('PEER_GONE', 'The server forgets every session at once')
       return second
     },
+    follow: (flight) => inbox.enter(flight),
     listen: (filter, listening) =>
       listen({ link, inbox, watches, gaps, capabilities: discovery.capabilities }, filter, listening),
     async close() {
