@@ -4,13 +4,13 @@
  */
 
 import { RondoError } from '../errors.ts'
-import type { Entry } from '../journal/journal.ts'
+import type { Journal } from '../journal/journal.ts'
 import type { Reply } from '../protocol/reply.ts'
 import { TASKS_EXTENSION } from '../protocol/task.ts'
 import { createTaskId } from '../store/task-id.ts'
 import type { Target } from '../tool/target.ts'
 import type { TaskHost } from './flow-host.ts'
-import { logRound, type Round } from './round.ts'
+import { logRound, type Round, solicited } from './round.ts'
 import { ownerOf, sealPiece } from './task-host.ts'
 import type { TaskRecord } from './task-journal.ts'
 import type { TaskPlan } from './task-plan.ts'
@@ -30,7 +30,23 @@ function ttlOf({ call, target }: Round, tasks: TaskHost): number {
   return call.task?.ttlMs === undefined ? ttlMs : Math.min(ttlMs, call.task.ttlMs)
 }
 
-export async function beginTask(round: Round, tasks: TaskHost, entries: readonly Entry[]): Promise<Reply> {
+/**
+ * Answers that came with this request and that no run has seen yet. Of those that came unasked none is dropped: which of
+ * them count is decided where they are asked for.
+ */
+function broughtBy({ call, beginning }: Round): TaskPlan['brought'] {
+  const { anchored, asked } = beginning
+  const answers = solicited(beginning, call.inputResponses)
+  return answers && { answers: answers as Readonly<Record<string, unknown>>, asked, unasked: !anchored }
+}
+
+/** `brings`: what the request brought is still to be used. */
+export async function beginTask(
+  round: Round,
+  tasks: TaskHost,
+  { entries, reasks, manual }: Journal,
+  brings: boolean,
+): Promise<Reply> {
   const { host, call, target, principal, beginning } = round
   await host.keys.ready()
   const id = createTaskId()
@@ -43,6 +59,8 @@ export async function beginTask(round: Round, tasks: TaskHost, entries: readonly
     toolVersion: target.version,
     epoch: beginning.journal.epoch ?? (await host.store?.once.epoch()),
     principal,
+    noted: { reasks, manual },
+    brought: brings ? broughtBy(round) : undefined,
     call: { method, target: call.target, args, protocolVersion, capabilities, clientInfo },
   }
   const view = await tasks.engine.create({

@@ -83,7 +83,8 @@ export async function runPushed(
   const prepared = preparing instanceof Promise ? await preparing : preparing
   if (prepared.kind === 'refused') return concludeArguments(toRound(next.beginning), prepared.problem)
   const tasks = taskHostFor(host, call)
-  if (tasks && target.task.mode !== 'never') return beginTask(toRound(next.beginning), tasks, [])
+  const { journal } = next.beginning
+  if (tasks && target.task.mode !== 'never') return beginTask(toRound(next.beginning), tasks, journal, false)
   if (target.task.mode === 'always') {
     return concludeRefused(toRound(next.beginning), undefined, cannotFollow(target))
   }

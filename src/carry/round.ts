@@ -76,7 +76,7 @@ export function toReplayInput(round: Round, handler: (ctx: Context) => unknown):
 }
 
 /** The manual form sees only answers to what was asked; a first request may bring some along. */
-function solicited(
+export function solicited(
   { anchored, asked }: Beginning,
   answers: Readonly<Record<string, unknown>> | undefined,
 ): InputResponses | undefined {

@@ -47,7 +47,8 @@ export function suspend(
 export function leave(round: Round, { journal }: RunReport): Promise<Reply> {
   const tasks = taskHostFor(round.host, round.call)
   if (!tasks) throw new RondoError('SERVER_INTERNAL', 'A call was to go on as a task that cannot')
-  return beginTask(round, tasks, journal.entries)
+  // Answers are in the journal by now; the manual form reads them again from the request.
+  return beginTask(round, tasks, journal, journal.manual !== undefined)
 }
 
 async function suspendWithStore(

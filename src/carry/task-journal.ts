@@ -23,21 +23,25 @@ export type TaskRecord = { readonly entry: Entry } | { readonly parked: Parked }
 export interface Folded {
   readonly entries: readonly Entry[]
   readonly parked: Parked
+  readonly hasParked: boolean
 }
 
-const NEVER_PARKED: Parked = { asked: {}, reasks: {} }
+/** What was noted of a flow in rounds, before it became a task. */
+export type Noted = Pick<Parked, 'reasks' | 'manual'>
 
-export function foldRecords(records: readonly TaskRecord[]): Folded {
+export function foldRecords(records: readonly TaskRecord[], noted: Noted = { reasks: {} }): Folded {
   const entries = new Map<string, Entry>()
-  let parked = NEVER_PARKED
+  let parked: Parked = { asked: {}, ...noted }
+  let hasParked = false
   for (const record of records) {
     if ('entry' in record) entries.set(record.entry.key, record.entry)
     else {
       parked = record.parked
+      hasParked = true
       for (const key of parked.struck ?? []) entries.delete(key)
     }
   }
-  return { entries: [...entries.values()], parked }
+  return { entries: [...entries.values()], parked, hasParked }
 }
 
 /** Answers that have come for what was asked last, under the author's keys, with the digests of the questions. */

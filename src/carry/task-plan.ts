@@ -3,6 +3,8 @@
  */
 
 import type { FlowCall, Principal } from '../protocol/call.ts'
+import type { Incoming } from '../replay/run-state.ts'
+import type { Noted } from './task-journal.ts'
 
 export interface TaskPlan {
   readonly flow: string
@@ -14,6 +16,10 @@ export interface TaskPlan {
   /** The life of the store under which the task began, for effects of single use. */
   readonly epoch?: string
   readonly principal?: Principal
+  /** What was noted in rounds before. */
+  readonly noted?: Noted
+  /** Answers that came with the request that made the task. */
+  readonly brought?: Pick<Incoming, 'answers' | 'asked' | 'unasked'>
   readonly call: Pick<
     FlowCall,
     'method' | 'target' | 'args' | 'protocolVersion' | 'capabilities' | 'clientInfo'

@@ -7,15 +7,13 @@
  */
 
 import { RondoError } from '../errors.ts'
-import type { Line } from '../protocol/call.ts'
 import { DRAFT_VERSION } from '../protocol/draft-2026-v1/version.ts'
 import type { Reply } from '../protocol/reply.ts'
 import { VERSIONS } from '../protocol/rev-2025-11-25/version.ts'
 import type { OpenQuestion, RunReport } from '../replay/outcome.ts'
-import { type ReplayInput, replay } from '../replay/replay.ts'
+import { replay } from '../replay/replay.ts'
 import { verify } from '../replay/verify.ts'
-import type { Outcome, RunTurn, Turn } from '../store/task-engine.ts'
-import type { Context } from '../tool/context.ts'
+import type { Outcome, RunTurn } from '../store/task-engine.ts'
 import { type InputRequired, isInputRequired } from '../tool/input-required.ts'
 import type { Target } from '../tool/target.ts'
 import {
@@ -28,22 +26,13 @@ import {
 import type { FlowHost, TaskHost } from './flow-host.ts'
 import { manualDigests } from './manual.ts'
 import { createMissingTools } from './missing-tool.ts'
-import { logFault, logRound, type Round, toReplayInput } from './round.ts'
-import { effectOnce } from './single-use.ts'
+import { logFault, logRound } from './round.ts'
 import { openPiece, sealPiece } from './task-host.ts'
-import { type Folded, foldRecords, freshAnswers, park, type TaskRecord } from './task-journal.ts'
-import { type TaskPlan, toFlowCall } from './task-plan.ts'
+import { toTurnInput, toWork, type Work } from './task-input.ts'
+import { park } from './task-journal.ts'
+import type { TaskPlan } from './task-plan.ts'
 
 export type FindTarget = (plan: TaskPlan) => Target | undefined
-
-/** Everything about one turn that its parts need. */
-interface Work {
-  readonly host: FlowHost
-  readonly tasks: TaskHost
-  readonly turn: Turn
-  readonly folded: Folded
-  readonly round: Round
-}
 
 /** What the engine calls for each turn. */
 export function createRunTurn(host: FlowHost, tasks: TaskHost, find: FindTarget): RunTurn {
@@ -52,11 +41,9 @@ export function createRunTurn(host: FlowHost, tasks: TaskHost, find: FindTarget)
     await host.keys.ready()
     const { id } = turn.task
     const plan = openPiece<TaskPlan>(host, tasks, id, 'head', turn.task.head)
-    const folded = foldRecords(turn.journal.map((sealed) => openPiece(host, tasks, id, 'record', sealed)))
     const target = find(plan)
     if (!target) return mayComeBack(id) ? leaveToOthers(host, plan) : failed(host, id, unknownTool(plan))
-    const work: Work = { host, tasks, turn, folded, round: toRound(host, turn, plan, target, folded) }
-    return runTurn(work, plan)
+    return runTurn(toWork(host, tasks, turn, plan, target))
   }
 }
 
@@ -72,90 +59,15 @@ function unknownTool({ call }: TaskPlan): RondoError {
   return new RondoError('PEER_PARAMS', `Unknown tool: ${call.target}`)
 }
 
-function toRound(
-  host: FlowHost,
-  turn: Turn,
-  plan: TaskPlan,
-  target: Target,
-  { entries, parked }: Folded,
-): Round {
-  const { flow, seed, startedAt, round, toolVersion, principal, epoch } = plan
-  return {
-    host,
-    call: toFlowCall(plan, turn.task.id),
-    target,
-    principal,
-    line: toLine(turn.signal),
-    beginning: {
-      flow,
-      round,
-      journal: { startedAt, seed, entries, reasks: parked.reasks, moves: 0, manual: parked.manual, epoch },
-      asked: {},
-      flowExpires: turn.task.expiresAt,
-      anchored: true,
-      sealedVersion: toolVersion,
-    },
-    began: host.platform.now(),
-  }
-}
-
-/** Nobody is on the line; it closes when nothing this turn does counts any more. */
-function toLine(signal: AbortSignal): Line {
-  return {
-    notify: () => {},
-    get closed() {
-      return signal.aborted
-    },
-    onClose(listener) {
-      signal.addEventListener('abort', listener, { once: true })
-      return () => signal.removeEventListener('abort', listener)
-    },
-  }
-}
-
-async function runTurn(work: Work, plan: TaskPlan): Promise<Outcome> {
+async function runTurn(work: Work): Promise<Outcome> {
   const { host, round, turn } = work
-  const prepared = await round.target.prepare(plan.call.args)
+  const prepared = await round.target.prepare(round.call.args)
   if (prepared.kind === 'refused') return ended(work, concludeArguments(round, prepared.problem))
   const input = toTurnInput(work, prepared.run)
   const first = await replay(input)
   const report = host.dev ? await verify(input, first) : first
   if (turn.signal.aborted) return { kind: 'release' }
   return settle(work, report)
-}
-
-function toTurnInput(
-  { host, tasks, turn, folded, round }: Work,
-  handler: (ctx: Context) => unknown,
-): ReplayInput {
-  const { id } = turn.task
-  const opened = new Map(
-    Array.from(turn.answers, ([key, sealed]) => [key, openPiece(host, tasks, id, 'answer', sealed)]),
-  )
-  const { answers, asked } = freshAnswers(folded.parked, opened)
-  const input = toReplayInput(round, handler)
-  const { store } = host
-  // Waiting is left to the store, where it costs nothing.
-  const once = store && ((key: string, act: () => unknown) => effectOnce(round, store.once, key, act, 0))
-  const tell = (message: string): void => {
-    const send = async () => turn.status(sealPiece(host, id, 'message', shorten(message)))
-    // A message that does not arrive changes nothing: whoever took the task tells the next one.
-    send().catch(() => {})
-  }
-  return {
-    ...input,
-    incoming: { ...input.incoming, answers, asked },
-    scene: { ...input.scene, once, inputResponses: answers as never, background: { possible: false, tell } },
-    mayMove: () => (turn.draining.aborted || turn.signal.aborted ? 'drain' : undefined),
-    persist: async (entry) => turn.record(sealPiece(host, id, 'record', { entry } satisfies TaskRecord)),
-  }
-}
-
-/** Messages are one line for people. */
-const MAX_MESSAGE = 1000
-
-function shorten(message: string): string {
-  return message.length > MAX_MESSAGE ? `${message.slice(0, MAX_MESSAGE)}…` : message
 }
 
 /** What cannot be kept ends the task: another turn would not do better. A store that failed might. */

@@ -60,7 +60,7 @@ async function runFrom(round: Round): Promise<Reply> {
   if (prepared.kind === 'refused') return concludeArguments(round, prepared.problem)
   const tasks = taskHostFor(host, call)
   if (target.task.mode === 'always' && !tasks) return concludeRefused(round, undefined, cannotFollow(target))
-  if (tasks && target.task.mode !== 'never') return beginTask(round, tasks, beginning.journal.entries)
+  if (tasks && target.task.mode !== 'never') return beginTask(round, tasks, beginning.journal, true)
   const input = toReplayInput(round, prepared.run)
   const first = await replay(input)
   const reply = settle(round, host.dev ? await verify(input, first) : first)

@@ -25,7 +25,8 @@ export function ask(run: RunState, key: string, question: Question): Promise<unk
     const answer = freshAnswer(run, key)
     const reworded = found !== undefined || (shown !== undefined && shown !== digest)
     if (reworded) return askAgain(run, key, question, digest)
-    const counts = run.incoming.anchored ? shown === digest : question.unasked
+    const unasked = run.incoming.unasked || !run.incoming.anchored
+    const counts = unasked ? question.unasked : shown === digest
     if (answer === undefined || !counts) return openQuestion(run, key, question, digest)
     whenRead(run, question.read(answer), (reading) => {
       if (!reading.ok) return misfit(run, key, question, digest, reading.problem)

@@ -35,6 +35,8 @@ export interface Incoming {
   /** Digests of the questions that were shown, by key. */
   readonly asked: Readonly<Record<string, string>>
   readonly answers: Readonly<Record<string, unknown>> | undefined
+  /** The answers came with the first request, before anybody was asked. */
+  readonly unasked?: boolean
   readonly capabilities: ClientCapabilities
 }
 

@@ -1,0 +1,142 @@
+/**
+ * A call that began in rounds and goes on as a task (D9): nothing that was said before is lost.
+ */
+
+import { createServer, inputRequired, type Server, type ServerOptions } from 'rondo'
+import { afterEach, describe, expect, it } from 'vitest'
+import { z } from 'zod'
+import { createMemoryStore } from '../../src/store/memory/memory-store.ts'
+import { follow, send, settled } from '../support/task-client.ts'
+
+const keys = 'k:MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE='
+const ROUNDS_ONLY = { capabilities: { elicitation: {} } }
+const servers: Server[] = []
+const accept = (content: object) => ({ action: 'accept', content })
+const age = z.object({ age: z.int().min(18) })
+/** What precedes a question that is asked again. */
+const WRONG = '\\n\\nHow old?'
+const name = z.object({ name: z.string() })
+
+afterEach(async () => {
+  await Promise.all(servers.splice(0).map((server) => server.close()))
+})
+
+function start(options: Partial<ServerOptions> = {}): Server {
+  const server = createServer({
+    name: 'promotion',
+    version: '1',
+    keys,
+    log: 'off',
+    store: createMemoryStore(),
+    ...options,
+  })
+  server.tool('greet', { task: 'auto' }, async (_args, ctx) => {
+    const { name: who } = await ctx.ask('who', { message: 'Who?', schema: name })
+    const { age: years } = await ctx.ask('age', { message: 'How old?', schema: age })
+    return `${who}, ${years}`
+  })
+  server.tool('by-hand', { task: 'auto' }, (_args, ctx) => {
+    const elicit = (message: string, field: string) => ({
+      method: 'elicitation/create' as const,
+      params: {
+        mode: 'form' as const,
+        message,
+        requestedSchema: { type: 'object' as const, properties: { [field]: { type: 'string' as const } } },
+      },
+    })
+    if (ctx.requestState === undefined)
+      return inputRequired({ inputRequests: { who: elicit('Who?', 'name') }, requestState: 'asked who' })
+    return `${ctx.requestState}: ${JSON.stringify(ctx.inputResponses)}`
+  })
+  servers.push(server)
+  return server
+}
+
+async function begin(server: Server, tool: string): Promise<string> {
+  const { result } = await send(server, 'tools/call', { name: tool }, ROUNDS_ONLY)
+  expect(result?.resultType).toBe('input_required')
+  return String(result?.requestState)
+}
+
+async function promote(server: Server, params: Record<string, unknown>): Promise<string> {
+  const { result, error } = await send(server, 'tools/call', params)
+  if (result?.resultType !== 'task') throw new Error(`no task: ${JSON.stringify(result ?? error)}`)
+  return String(result.taskId)
+}
+
+describe('the request that makes a task of a call', () => {
+  it('D9 B13 may bring answers, which are not asked for again', async () => {
+    const server = start()
+    const requestState = await begin(server, 'greet')
+    const inputResponses = { who: accept({ name: 'Ada' }) }
+    const taskId = await promote(server, { name: 'greet', requestState, inputResponses })
+    const asking = await settled(server, taskId)
+    expect(Object.keys(asking.inputRequests as object)).toEqual(['age'])
+    const ended = await follow(server, taskId, { age: { age: 36 } })
+    expect(ended).toMatchObject({ result: { content: [{ text: 'Ada, 36' }] } })
+  })
+
+  it('D9 B17 may bring an answer that does not fit: what was wrong is said in the task', async () => {
+    const server = start()
+    const requestState = await begin(server, 'greet')
+    const inputResponses = { who: accept({ name: 'Ada' }), age: accept({ age: 3 }) }
+    const first = await send(
+      server,
+      'tools/call',
+      { name: 'greet', requestState, inputResponses },
+      ROUNDS_ONLY,
+    )
+    const second = await send(
+      server,
+      'tools/call',
+      {
+        name: 'greet',
+        requestState: first.result?.requestState,
+        inputResponses: { age: accept({ age: 4 }) },
+      },
+      ROUNDS_ONLY,
+    )
+    expect(JSON.stringify(second.result?.inputRequests)).toContain(WRONG)
+    const taskId = await promote(server, {
+      name: 'greet',
+      requestState: second.result?.requestState,
+      inputResponses: {},
+    })
+    const asking = await settled(server, taskId)
+    expect(JSON.stringify(asking.inputRequests)).toContain(WRONG)
+  })
+
+  it('D9 carries state and answers of the manual form', async () => {
+    const server = start()
+    const requestState = await begin(server, 'by-hand')
+    const inputResponses = { who: accept({ name: 'Ada' }), other: accept({}) }
+    const taskId = await promote(server, { name: 'by-hand', requestState, inputResponses })
+    const text = `asked who: ${JSON.stringify({ who: inputResponses.who })}`
+    expect(await settled(server, taskId)).toMatchObject({ result: { content: [{ text }] } })
+  })
+
+  it('R3 R10 may be the first one and bring answers that nobody asked for yet', async () => {
+    const server = start()
+    const inputResponses = { who: accept({ name: 'Ada' }), age: accept({ age: 36 }) }
+    const rounds = await send(server, 'tools/call', { name: 'greet', inputResponses }, ROUNDS_ONLY)
+    expect(rounds.result).toMatchObject({ content: [{ text: 'Ada, 36' }] })
+    const taskId = await promote(server, { name: 'greet', inputResponses })
+    expect(await settled(server, taskId)).toMatchObject({ result: { content: rounds.result?.content } })
+  })
+})
+
+it('D9 B17 a call with too many rounds takes what was wrong with the last answer along', async () => {
+  const server = start({ limits: { promoteRounds: 2 } })
+  server.tool('rounds', {}, async (_args, ctx) => {
+    const { age: years } = await ctx.ask('age', { message: 'How old?', schema: age })
+    return `${years}`
+  })
+  const first = await send(server, 'tools/call', { name: 'rounds' })
+  const taskId = await promote(server, {
+    name: 'rounds',
+    requestState: first.result?.requestState,
+    inputResponses: { age: accept({ age: 3 }) },
+  })
+  const asking = await settled(server, taskId)
+  expect(JSON.stringify(asking.inputRequests)).toContain(WRONG)
+})
