@@ -77,23 +77,18 @@ async function settledView(
   owner: TaskOwner,
   line: Line,
 ): Promise<TaskView | undefined> {
-  let stop: (() => void) | undefined
-  let leave: (() => void) | undefined
+  let settle: (view: TaskView | undefined) => void = () => {}
+  const settled = new Promise<TaskView | undefined>((resolve) => {
+    settle = resolve
+  })
+  const leave = line.onClose(() => settle(undefined))
   try {
-    return await new Promise((resolve, reject) => {
-      leave = line.onClose(() => resolve(undefined))
-      engine
-        .watch([id], owner, (_id, view) => {
-          if (view?.status !== 'working') resolve(view)
-        })
-        .then((stopWatching) => {
-          stop = stopWatching
-        }, reject)
+    const stop = await engine.watch([id], owner, (_id, view) => {
+      if (view?.status !== 'working') settle(view)
     })
+    return await settled.finally(stop)
   } finally {
-    leave?.()
-    // The watch may begin after its first view has come.
-    queueMicrotask(() => stop?.())
+    leave()
   }
 }
 

@@ -88,7 +88,11 @@ export function createLeaseEngine(store: Store, options: LeaseEngineOptions = {}
       // One that expired in between is not there any more.
       return views.filter((view) => view !== undefined)
     },
-    watch: (ids, owner, listener) => watch.watch(ids.filter(isTaskId), owner, listener),
+    async watch(ids, owner, listener) {
+      const possible = ids.filter(isTaskId)
+      for (const id of ids) if (!isTaskId(id)) listener(id, undefined)
+      return possible.length > 0 ? watch.watch(possible, owner, listener) : () => {}
+    },
     async serve(run, serveOptions) {
       // A store that cannot be reached now is looked for again with every poll.
       await store.ready().catch((error) => tell({ kind: 'store-error', during: 'ready', error }))

@@ -235,3 +235,38 @@ describe('2025-11-25', () => {
     expect(tools.find(({ name }) => name === 'later')?.execution).toEqual({ taskSupport: 'forbidden' })
   })
 })
+
+describe('waiting for a result', () => {
+  it('D7 E6 of what could never be a task is refused like that of an unknown one', async () => {
+    const client = await connect(start())
+    const unknown = await client.call('tasks/result', { taskId: 'A'.repeat(22) })
+    expect(codeOf(unknown)).toBe(-32602)
+    expect((await client.call('tasks/result', { taskId: 'nonsense' })).error).toEqual(unknown.error)
+  })
+
+  it('D7 leaves nothing behind: nobody looks at the store for a client that has its answer', async () => {
+    const store = createMemoryStore()
+    const { onHint } = store.tasks
+    let listening = 0
+    const counted = (listener: Parameters<typeof onHint>[0]) => {
+      const stop = onHint(listener)
+      listening += 1
+      return () => {
+        listening -= 1
+        stop()
+      }
+    }
+    // This instance works on nothing, so whoever listens waits for a result.
+    const tasks = { ...store.tasks, onHint: counted }
+    const client = await connect(start({ store: { ...store, tasks }, tasks: { concurrency: 0 } }))
+    const worker = start({ store })
+    await connect(worker)
+    for (let i = 0; i < 5; i++) {
+      const { taskId } = await create(client)
+      expect(resultOf(await client.call('tasks/result', { taskId }))).toHaveProperty('inputRequests')
+      await client.call('tasks/cancel', { taskId })
+      expect(codeOf(await client.call('tasks/result', { taskId }))).toBe(-32602)
+    }
+    expect(listening).toBe(0)
+  })
+})
