@@ -112,7 +112,8 @@ export function createServer(options: ServerOptions): Server {
   const service = toService(options, host, registry, drain)
   const http = {
     ...options,
-    onError: (error: unknown) => host.log({ event: 'warning', message: String(error) }),
+    onError: (error: unknown) =>
+      host.log({ event: 'warning', message: 'A request could not be answered', error }),
   }
   const { sessions } = options
   const exchange = createExchange(service, { ...http, stateless: sessions === false })
