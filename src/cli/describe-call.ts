@@ -30,7 +30,8 @@ export function sayPending(pending: PendingCall): string {
   const open = openQuestions(pending)
   const answered = Object.keys(pending.answers)
   const who = `${sayServer(pending.server)}${open.length > 0 ? ' asks' : ''}`
-  const head = `${who}, for ${sayRequest(pending.request)}, round ${pending.round}`
+  const round = pending.round > 0 ? `, round ${pending.round}` : ''
+  const head = `${who}, for ${sayRequest(pending.request)}${round}`
   const lines = open.flatMap(([key, question]) => ['', ...sayQuestion(key, question)])
   const given = answered.length === 0 ? [] : ['', `answered already: ${answered.map(displayText).join(', ')}`]
   const task =

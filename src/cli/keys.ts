@@ -28,7 +28,7 @@ export const keysCommand: Command = {
     'check           says which keys there are and which one seals; never shows them',
     'rotate learn    adds a new key at the end: every instance can open what it will seal',
     'rotate mint     moves the last key to the front: it seals from now on',
-    'rotate drop     keeps the first key alone, once the longest flow lifetime has passed',
+    'rotate drop     keeps the first key alone, once the longest lifetime of a flow or a task has passed',
   ],
   options: {
     name: { type: 'string', value: 'NAME', help: 'the name of the new key; random unless given' },
@@ -99,7 +99,7 @@ function rotate({ io, options }: Invocation, step: string | undefined): Exit {
 
 const NEXT = {
   learn: 'Roll this out to every instance, then: rondo keys rotate mint',
-  mint: 'Roll this out; when the longest flow lifetime (a day by default) has passed: rondo keys rotate drop',
+  mint: 'Roll this out; when the longest lifetime of a flow or a task (a day by default) has passed: rondo keys rotate drop',
   drop: 'Roll this out. States sealed with the keys that are gone no longer open.',
 }
 

@@ -36,7 +36,7 @@ export interface ServerOptions extends Omit<HttpOptions, 'onError' | 'every' | '
   continuation?: ContinuationMode
   /** Hands a call back at its next boundary once its round has worked this long. Default: never. */
   maxRoundMs?: number
-  /** Hands calls back, one at a time, while this instance has too much to do. Default: never. */
+  /** Hands calls back, each at its next boundary, while this instance has too much to do. Default: never. */
   shed?: { eventLoopDelayMs: number } | (() => boolean)
   /** `json` writes one line per event to stderr; a function gets the events. Default: `json`. */
   log?: 'json' | 'off' | ((event: LogEvent) => void)
