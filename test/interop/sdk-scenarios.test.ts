@@ -48,8 +48,8 @@ const inMemory =
 
 let child: Promise<OfficialClient> | undefined
 
-/** There the manual form is the official package's own: `sdk-by-hand.test.ts`. */
-const mounted = scenarios.filter(({ target }) => target !== 'manual')
+/** The manual form is there too, as the official package has it: `sdk-by-hand.test.ts`. */
+const mounted = scenarios.filter(({ manual }) => !manual)
 
 /** One process for all scenarios: it tells what happened outside since it was last asked. */
 async function olderOverStdio(scenario: Scenario): Promise<Ran> {

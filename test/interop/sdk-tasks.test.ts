@@ -61,7 +61,7 @@ function scenarioServer(scenario: Scenario, world: World, options: Partial<Rondo
 }
 
 /** On an official server the manual form is its own: `sdk-by-hand.test.ts`. */
-const asTasks = scenarios.filter(({ method, target }) => method === 'tools/call' && target !== 'manual')
+const asTasks = scenarios.filter(({ method, manual }) => method === 'tools/call' && !manual)
 
 describe.each(asTasks)('as a task: $name', (scenario) => {
   it('R10 P20 gives the result and the effect keys of the rounds on our server', async () => {

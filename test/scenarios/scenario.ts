@@ -25,6 +25,8 @@ export interface Scenario {
   /** The text of the final result. */
   readonly text: string
   readonly isError?: true
+  /** Returns our own manual form; on an official server that is the official package's. */
+  readonly manual?: true
   /** Names of the effects that reach the world. */
   readonly effects: readonly string[]
   declare(server: Server, world: World): void
@@ -203,6 +205,7 @@ export const scenarios: readonly Scenario[] = [
     target: 'manual',
     script: { sure: { confirm: true } },
     text: 'kept: save done',
+    manual: true,
     effects: ['save'],
     declare: (server, world) =>
       server.tool('manual', {}, async (_args, ctx) => {
