@@ -8,7 +8,7 @@ import type { Reply } from '../protocol/reply.ts'
 import type { TaskState } from '../protocol/task.ts'
 import type { FlowHost, TaskHost } from './flow-host.ts'
 import { ownerOf, sealPiece } from './task-host.ts'
-import { toTaskState } from './task-view.ts'
+import { readableState, toTaskState } from './task-view.ts'
 
 const ACKNOWLEDGED: Reply = { kind: 'complete', result: {} }
 const UNKNOWN: Reply = { kind: 'error', error: new RondoError('PEER_TASK') }
@@ -54,7 +54,8 @@ export function watchTasks(
   return async (ids, principal, listener) => {
     await host.keys.ready()
     return tasks.engine.watch(ids, ownerOf(host, principal), (_id, view) => {
-      if (view) listener(toTaskState(host, tasks, view))
+      const state = view && readableState(host, tasks, view)
+      if (state) listener(state)
     })
   }
 }

@@ -40,6 +40,8 @@ export function sealPiece(host: FlowHost, id: string, piece: Piece, value: unkno
 /** Throws if the piece was not sealed by us for this place. */
 export function openPiece<T>(host: FlowHost, tasks: TaskHost, id: string, piece: Piece, sealed: string): T {
   const opened = openEnvelope(host.keys.ring, placeOf(host, id, piece), sealed, tasks.maxPieceBytes)
-  if (opened.kind === 'refused') throw new Error(`A ${piece} of a task does not open: ${opened.reason}`)
-  return JSON.parse(opened.plaintext.toString('utf8'))
+  if (opened.kind === 'open') return JSON.parse(opened.plaintext.toString('utf8'))
+  const message = `The ${piece} of the task ${id} does not open: ${opened.reason}`
+  host.log({ event: 'warning', message })
+  throw new RondoError('SERVER_INTERNAL', message)
 }

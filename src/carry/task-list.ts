@@ -12,7 +12,7 @@ import { openEnvelope, sealEnvelope } from '../seal/envelope.ts'
 import type { TaskOwner, TaskPage } from '../store/task-engine.ts'
 import type { FlowHost, TaskHost } from './flow-host.ts'
 import { ownerOf } from './task-host.ts'
-import { toTaskState } from './task-view.ts'
+import { readableState } from './task-view.ts'
 
 const MAX_CURSOR = 2_048
 
@@ -30,7 +30,7 @@ export async function listTasks(
   const last = views.at(-1)
   return {
     kind: 'tasks',
-    tasks: views.map((view) => toTaskState(host, tasks, view)),
+    tasks: views.flatMap((view) => readableState(host, tasks, view) ?? []),
     nextCursor: last && views.length >= limit ? sealCursor(host, owner, last) : undefined,
   }
 }

@@ -8,7 +8,7 @@
  * Rotation, each step rolled out to every instance before the next:
  *   learn  old,new   everyone can open what the new key will seal
  *   mint   new,old   new tokens use the new key, open flows go on
- *   drop   new       once the longest round lifetime has passed since the last instance minted with the old key
+ *   drop   new       once no flow and no task can be left that began before the last instance minted with the new key
  *
  * No message of this file contains any part of what was given as a key.
  */
