@@ -53,8 +53,15 @@ export type Asked =
 export interface AskingLine extends Line {
   /** Sends all questions at once; resolves when every one is answered. Never rejects. */
   ask(questions: InputRequests, options: AskOptions): Promise<Asked>
-  /** Calls `alive` now and then while nobody is asked; gives the function that ends it. */
-  keepAlive(alive: () => void): () => void
+  /** For a call that waits for something else than an answer: what to do meanwhile. Gives the function that ends it. */
+  rest(resting: Resting): () => void
+}
+
+export interface Resting {
+  /** Called now and then. */
+  alive(): void
+  /** The server ends and waits no longer. */
+  refuse(error: RondoError): void
 }
 
 /** What the next run starts from, or how the call ends. */

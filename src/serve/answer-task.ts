@@ -50,7 +50,7 @@ export async function answerTaskCall(
   }
 }
 
-/** While the client waits it hears that the task is alive, if it asked for progress. */
+/** While the client waits it hears that the task is alive, if it asked for progress, and when this server ends. */
 async function resultOf(
   host: FlowHost,
   tasks: TaskHost,
@@ -60,12 +60,18 @@ async function resultOf(
   unaskable: string | undefined,
 ): Promise<OlderReply> {
   const steady = steadyLine(line, call.progressToken)
-  const rest = line.keepAlive(() => steady.sign('The task is at work'))
+  let goOn = () => {}
+  const ended = new Promise<OlderReply>((resolve) => {
+    goOn = line.rest({
+      alive: () => steady.sign('The task is at work'),
+      refuse: (error) => resolve({ kind: 'error', error }),
+    })
+  })
   try {
     const ask = call.protocolVersion === DRAFT_VERSION ? undefined : askerOf(call, line, steady, unaskable)
-    return await awaitTask(host, tasks, call, principal, line, ask)
+    return await Promise.race([awaitTask(host, tasks, call, principal, line, ask), ended])
   } finally {
-    rest()
+    goOn()
   }
 }
 

@@ -262,6 +262,21 @@ describe('a task of 2025-11-25', () => {
     await Promise.all(waiting)
   })
 
+  it('goes on elsewhere when its server ends: who waits for it is told to come again', async () => {
+    const store = createMemoryStore()
+    const connect = await start({ store })
+    const client = await connect('ada')
+    const [busy, asking] = [await create(client, 'waits'), await create(client)]
+    const waiting = [busy, asking].map(({ taskId }) => client.call('tasks/result', { taskId }))
+    await expect.poll(() => client.asked.length).toBe(1)
+    const closing = servers.splice(0).map((server) => server.close())
+    for (const message of await Promise.all(waiting)) expect(errorOf(message)?.code).toBe(-32000)
+    const other = await (await start({ store }))('ada')
+    await until(other, asking.taskId, 'input_required')
+    await other.call('tasks/cancel', { taskId: busy.taskId })
+    await Promise.all(closing)
+  })
+
   it('does not push its question where nobody could answer it: the task goes on waiting', async () => {
     const store = createMemoryStore()
     const asked = await (await start({ store }))('ada')

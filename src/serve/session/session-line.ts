@@ -7,7 +7,7 @@
  * client is told of questions that no longer need an answer. Q4 A call that waits counts as parked, and only then.
  */
 
-import type { Asked, AskingLine, AskOptions } from '../../carry/push.ts'
+import type { Asked, AskingLine, AskOptions, Resting } from '../../carry/push.ts'
 import { RondoError } from '../../errors.ts'
 import { encodeRequest } from '../../protocol/rev-2025-11-25/encode.ts'
 import { encodeNotification } from '../../protocol/rev-2026-07-28/encode.ts'
@@ -44,7 +44,7 @@ export class SessionLine implements AskingLine {
   readonly #protocolVersion: string
   readonly #listeners = new Set<() => void>()
   #waiting: Waiting | undefined
-  #idle: Pick<Waiting, 'nextSign' | 'alive'> | undefined
+  #resting: (Resting & { nextSign: number }) | undefined
   #closed = false
 
   constructor(desk: Desk, channel: Channel, protocolVersion: string) {
@@ -91,11 +91,11 @@ export class SessionLine implements AskingLine {
     })
   }
 
-  keepAlive(alive: () => void): () => void {
-    const idle = { alive, nextSign: this.#desk.now() + this.#desk.signMs }
-    this.#idle = idle
+  rest({ alive, refuse }: Resting): () => void {
+    const resting = { alive, refuse, nextSign: this.#desk.now() + this.#desk.signMs }
+    this.#resting = resting
     return () => {
-      if (this.#idle === idle) this.#idle = undefined
+      if (this.#resting === resting) this.#resting = undefined
     }
   }
 
@@ -114,11 +114,17 @@ export class SessionLine implements AskingLine {
     this.#stopWaiting({ kind: 'refused', error })
   }
 
+  /** The server ends: nothing is waited for any longer. */
+  endWaiting(error: RondoError): void {
+    this.refuse(error)
+    this.#resting?.refuse(error)
+  }
+
   sweep(now: number): void {
     if (this.#waiting !== undefined && now >= this.#waiting.until) {
       return this.refuse(new RondoError('INPUT_TIMEOUT'))
     }
-    const one = this.#waiting ?? this.#idle
+    const one = this.#waiting ?? this.#resting
     if (this.#closed || one === undefined || now < one.nextSign) return
     one.nextSign = now + this.#desk.signMs
     one.alive()

@@ -179,7 +179,7 @@ export class Session implements Desk {
 
   /** Calls that wait are told that nobody will answer them here. */
   refuseWaiting(error: RondoError): void {
-    for (const line of this.#calls.values()) line.refuse(error)
+    for (const line of this.#calls.values()) line.endWaiting(error)
   }
 
   end(): void {

@@ -85,7 +85,7 @@ function silent(line: HttpLine): Parameters<PostOptions['older']['answer']>[2] {
     onClose: (listener) => line.onClose(listener),
     notify: (method, params) => line.notify(method, params),
     ask: async () => ({ kind: 'gone' }),
-    keepAlive: () => () => {},
+    rest: () => () => {},
   }
 }
 
