@@ -92,6 +92,31 @@ describe('a file that another process holds', () => {
     expect(await read).toBeLessThanOrEqual(1)
   })
 
+  it('comes in between writes that are tried one by one: what was committed is not done again', async () => {
+    let letGo = () => {}
+    let runs = 0
+    const exec = (sql: string) => {
+      connection.exec(sql)
+      if (sql === 'COMMIT' && ++commits === 1) letGo = hold()
+    }
+    queue = createCommitQueue(() => ({ ...connection, exec }), 1_000)
+    const first = queue.write(() => {
+      runs += 1
+      return put('a')()
+    })
+    const faulty = queue.write(() => {
+      throw new TypeError('broken')
+    })
+    const last = queue.write(put('b'))
+    expect(await first).toBe(1)
+    letGo()
+    await expect(faulty).rejects.toThrow('broken')
+    expect(await last).toBe(1)
+    // Once with the others, which was undone, and once alone.
+    expect(runs).toBe(2)
+    expect(count()).toBe(2)
+  })
+
   it('is not held by us afterwards: a look that was refused keeps no lock', async () => {
     queue = createCommitQueue(counted, 50)
     const [refused, other] = ['id', 'sealed'].map((column) =>

@@ -17,6 +17,11 @@ interface Write {
   readonly since: number
 }
 
+interface Held {
+  readonly writes: readonly Write[]
+  readonly error: unknown
+}
+
 export interface CommitQueue {
   /** Runs `op` in a transaction. */
   write<T>(op: () => T): Promise<T>
@@ -46,29 +51,32 @@ export function createCommitQueue(open: () => SqliteConnection, busyMs: number):
       throw error
     }
   }
-  const attempt = (writes: readonly Write[]) => {
+  /** Does the writes. Where another process holds the file, gives those that were not done. */
+  const attempt = (writes: readonly Write[]): Held | undefined => {
     try {
       const results = transact(writes)
       writes.forEach(({ resolve }, i) => {
         resolve(results[i] as never)
       })
     } catch (error) {
-      if (isBusy(error)) throw error
-      const [only] = writes
-      if (writes.length > 1) for (const write of writes) attempt([write])
-      else only?.reject(toStoreError(error))
+      if (isBusy(error)) return { writes, error }
+      if (writes.length > 1) return attemptEach(writes)
+      writes[0]?.reject(toStoreError(error))
     }
+    return undefined
+  }
+  const attemptEach = (writes: readonly Write[]): Held | undefined => {
+    for (const [i, write] of writes.entries()) {
+      const held = attempt([write])
+      if (held) return { ...held, writes: writes.slice(i) }
+    }
+    return undefined
   }
   const flush = () => {
     scheduled = false
-    const writes = queue.splice(0, MAX_BATCH)
-    try {
-      attempt(writes)
-      tries = 0
-    } catch (error) {
-      queue = [...giveUpOld(writes, busyMs, error), ...queue]
-      tries++
-    }
+    const held = attempt(queue.splice(0, MAX_BATCH))
+    if (held) queue = [...giveUpOld(held.writes, busyMs, held.error), ...queue]
+    tries = held ? tries + 1 : 0
     schedule()
   }
   const schedule = () => {
