@@ -63,6 +63,12 @@ describe('the documentation', () => {
     expect(checkOptions(files, 'docs/reference/log.md')).toEqual([])
   })
 
+  it('has each member of what a handler is given', () => {
+    const types = readOptionTables(page('docs/reference/context.md')).flatMap((table) => table.types)
+    expect(types).toEqual(['Context', 'Question'])
+    expect(checkOptions(files, 'docs/reference/context.md')).toEqual([])
+  })
+
   it('has the limits as they are', () => {
     const tables = readOptionTables(page('docs/reference/options.md'))
     const rows = tables.find((table) => table.types.includes('FlowLimits'))?.rows ?? []
