@@ -65,7 +65,7 @@ describe('the documentation', () => {
 
   it('has each member of what a handler is given', () => {
     const types = readOptionTables(page('docs/reference/context.md')).flatMap((table) => table.types)
-    expect(types).toEqual(['Context', 'Question'])
+    expect(types).toEqual(['Context', 'tool/Question'])
     expect(checkOptions(files, 'docs/reference/context.md')).toEqual([])
   })
 
