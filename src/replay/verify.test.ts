@@ -33,6 +33,19 @@ describe('development mode', () => {
     expect(returned(await flow.round({ q: accept({ value: 'yes' }) }))).toHaveLength(3)
   })
 
+  it('tells nobody anything from the second run', async () => {
+    const flow = replayFlow(
+      async (ctx) => {
+        ctx.status('half way')
+        await ctx.step('n', () => 1)
+        ctx.progress(1)
+      },
+      { dev: true, progressToken: 'p' },
+    )
+    await flow.round()
+    expect(flow.notified.map(({ method }) => method)).toEqual(['status', 'notifications/progress'])
+  })
+
   it('names both operations where the second run does another thing', async () => {
     let n = 0
     expect(await difference((ctx) => ctx.step(n++ === 0 ? 'first' : 'second', () => 1))).toContain(

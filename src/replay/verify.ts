@@ -19,7 +19,7 @@ export async function verify(input: ReplayInput, first: RunReport): Promise<RunR
     ...input,
     journal: first.journal,
     incoming: { ...input.incoming, answers: undefined, asked: {} },
-    scene: { ...input.scene, line: SILENT },
+    scene: { ...input.scene, line: SILENT, background: { ...input.scene.background, tell: () => {} } },
     frozen: true,
   })
   const difference = wasMoved(first.ending)

@@ -187,6 +187,66 @@ describe('turns', () => {
   })
 })
 
+describe('messages of a turn', () => {
+  /** A store that writes messages when the test says so. */
+  function slowly() {
+    const written: string[] = []
+    const waiting: (() => void)[] = []
+    const slow = broken({
+      async status(fence, message) {
+        written.push(message)
+        await new Promise<void>((resolve) => waiting.push(resolve))
+        return store.tasks.status(fence, message)
+      },
+    })
+    return { slow, written, goOn: () => waiting.shift()?.() }
+  }
+
+  it('are written one at a time, the newest last, and those in between never', async () => {
+    const { slow, written, goOn } = slowly()
+    const engine = engineOn({}, slow)
+    const held = heldTurn()
+    await engine.serve(held.run)
+    const { id } = await engine.create(newTask())
+    const telling = ['1', '2', '3', '4'].map((message) => held.turns[0]?.status(message))
+    expect(written).toEqual(['1'])
+    goOn()
+    await clock.pass(1)
+    expect(written).toEqual(['1', '4'])
+    goOn()
+    await Promise.all(telling)
+    expect(await engine.get(id, alice)).toMatchObject({ message: '4' })
+  })
+
+  it('are there before the turn ends', async () => {
+    const { slow, goOn } = slowly()
+    const engine = engineOn({}, slow)
+    await engine.serve(async (turn) => {
+      void turn.status('almost')
+      return complete('done')
+    })
+    const { id } = await engine.create(newTask())
+    await clock.pass(1)
+    expect((await engine.get(id, alice))?.status).toBe('working')
+    goOn()
+    await clock.pass(1)
+    expect(await engine.get(id, alice)).toMatchObject({ status: 'completed', message: 'almost' })
+    expect(kinds()).not.toContain('lost')
+  })
+
+  it('that could not be written take nothing away from the turn', async () => {
+    const engine = engineOn({}, broken({ status: async () => Promise.reject(new Error('no database')) }))
+    await engine.serve(async (turn) => {
+      await turn.status('lost').catch(() => {})
+      await turn.record('entry')
+      return complete('done')
+    })
+    const { id } = await engine.create(newTask())
+    await clock.pass(1)
+    expect(await engine.get(id, alice)).toMatchObject({ status: 'completed', result: 'done' })
+  })
+})
+
 describe('failures', () => {
   it('are tried again after growing pauses, and forgotten when something was recorded', async () => {
     const engine = engineOn({ maxFailures: 3, pollMs: 10 })

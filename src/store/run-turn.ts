@@ -9,6 +9,7 @@
 import { RondoError } from '../errors.ts'
 import type { LossReason } from './engine-event.ts'
 import { givenAnswers, openSlots } from './input-slots.ts'
+import { createLatest } from './latest.ts'
 import type { Outcome, RunTurn, Sealed, Turn } from './task-engine.ts'
 import type { Lease, TaskStore } from './task-store.ts'
 
@@ -58,19 +59,24 @@ export function runTurn(store: TaskStore, lease: Lease, run: RunTurn, options: T
     aborter.signal.throwIfAborted()
   }
   const journal = createRecorder(store, lease, options.maxJournalBytes, fenced)
+  // A message that could not be written is no reason to stop; a task that is not ours any more is.
+  const messages = createLatest(async (message: Sealed) => {
+    aborter.signal.throwIfAborted()
+    if (!(await store.status(lease.fence, message))) lose('cancelled or taken over')
+  })
   const turn: Turn = {
     task: lease.task,
     journal: lease.journal,
     answers: givenAnswers(lease.slots),
     record: journal.record,
-    status: (message) => fenced(() => store.status(lease.fence, message)),
+    status: messages.put,
     signal: aborter.signal,
     draining: drainer.signal,
   }
   const finish = async (): Promise<TurnEnd> => {
     try {
       const outcome = await run(turn)
-      await journal.flushed()
+      await Promise.all([journal.flushed(), messages.idle()])
       const write = prepareOutcome(store, lease, outcome)
       ending = true
       await fenced(write)

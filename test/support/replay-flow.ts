@@ -6,7 +6,6 @@ import { createHash, createHmac } from 'node:crypto'
 import type { Journal } from '../../src/journal/journal.ts'
 import { idle } from '../../src/lib/idle.ts'
 import type { ClientCapabilities } from '../../src/protocol/wire.ts'
-import { FOREGROUND } from '../../src/replay/create-context.ts'
 import type { MoveReason, RunReport } from '../../src/replay/outcome.ts'
 import { type ReplayInput, replay } from '../../src/replay/replay.ts'
 import type { ReplayLimits } from '../../src/replay/run-state.ts'
@@ -69,7 +68,10 @@ export function replayFlow(handler: Handler, options: FlowOptions = {}): ReplayF
             onClose: () => () => {},
           },
           progressToken: options.progressToken,
-          background: FOREGROUND,
+          background: {
+            possible: false,
+            tell: (message) => void notified.push({ method: 'status', params: { message } }),
+          },
           inputResponses: undefined,
           requestState: undefined,
         },
