@@ -1,6 +1,6 @@
 /**
- * What a question costs a server while nobody answers it: memory per parked question, for clients of 2026-07-28 (rounds)
- * and of 2025-11-25 (a session each, and an open stream), and what is left when the clients have gone.
+ * What a question costs a server while nobody answers it: memory per parked question, for clients of 2026-07-28 (rounds,
+ * and tasks) and of 2025-11-25 (a session each, and an open stream), and what is left when the clients have gone.
  */
 
 import { Agent, type ClientRequest, type IncomingMessage, request } from 'node:http'
@@ -29,6 +29,7 @@ interface Figures {
 
 const CASES: readonly Case[] = [
   { label: 'Rondo, rounds', server: 'rondo', park: ask },
+  { label: 'Rondo, task on SQLite', server: 'rondo-task', park: asTask },
   { label: 'Rondo, pushed', server: 'rondo', park: pushed },
   { label: 'official 2.4, pushed', server: 'official-session', park: pushed },
 ]
@@ -133,17 +134,17 @@ function send(url: URL, { message, headers, held }: Sent): Promise<IncomingMessa
   })
 }
 
-/** Reads until `text` has come; a response that is not held is read to its end. */
-function until(response: IncomingMessage, text: string, whole: boolean): Promise<void> {
+/** Reads until `text` has come, and gives what was read; a response that is not held is read to its end. */
+function until(response: IncomingMessage, text: string, whole: boolean): Promise<string> {
   return new Promise((resolve, reject) => {
     let read = ''
     const check = (): void => {
-      if (read.includes(text)) resolve()
+      if (read.includes(text)) resolve(read)
       else reject(new Error(`Not what was asked for: ${response.statusCode} ${read.slice(0, 300)}`))
     }
     response.on('data', (chunk: Buffer) => {
       read += chunk.toString()
-      if (!whole && read.includes(text)) resolve()
+      if (!whole && read.includes(text)) resolve(read)
     })
     response.on('error', () => {})
     response.on('end', check)
@@ -151,21 +152,46 @@ function until(response: IncomingMessage, text: string, whole: boolean): Promise
 }
 
 async function ask(url: URL, id: number): Promise<void> {
-  const _meta = {
-    'io.modelcontextprotocol/protocolVersion': '2026-07-28',
-    'io.modelcontextprotocol/clientCapabilities': { elicitation: {} },
-  }
-  const headers = {
-    'MCP-Protocol-Version': '2026-07-28',
-    'Mcp-Method': 'tools/call',
-    'Mcp-Name': TOOL,
-  }
-  const params = { name: TOOL, arguments: { id }, _meta }
   await until(
-    await send(url, { message: { id, method: 'tools/call', params }, headers }),
+    await sendModern(url, id, 'tools/call', TOOL, { name: TOOL, arguments: { id } }),
     'requestState',
     true,
   )
+}
+
+function sendModern(
+  url: URL,
+  id: number,
+  method: string,
+  name: string,
+  params: object,
+  extensions = {},
+): Promise<IncomingMessage> {
+  const _meta = {
+    'io.modelcontextprotocol/protocolVersion': '2026-07-28',
+    'io.modelcontextprotocol/clientCapabilities': { elicitation: {}, extensions },
+  }
+  const headers = { 'MCP-Protocol-Version': '2026-07-28', 'Mcp-Method': method, 'Mcp-Name': name }
+  return send(url, { message: { id, method, params: { ...params, _meta } }, headers })
+}
+
+const TASKS = { 'io.modelcontextprotocol/tasks': {} }
+const MAX_LOOKS = 1_000
+
+async function asTask(url: URL, id: number): Promise<void> {
+  const params = { name: TOOL, arguments: { id } }
+  const created = await until(await sendModern(url, id, 'tools/call', TOOL, params, TASKS), 'taskId', true)
+  const { taskId } = (JSON.parse(created) as { result: { taskId: string } }).result
+  for (let look = 0; look < MAX_LOOKS; look++) {
+    const seen = await until(
+      await sendModern(url, id, 'tasks/get', taskId, { taskId }, TASKS),
+      'status',
+      true,
+    )
+    if (seen.includes('"input_required"')) return
+    await new Promise((resolve) => setTimeout(resolve, 2))
+  }
+  throw new Error('The task did not come to its question')
 }
 
 async function pushed(url: URL, id: number, held: ClientRequest[]): Promise<void> {

@@ -17,6 +17,7 @@ export type ChildMessage =
 
 const SERVERS: Readonly<Record<string, () => Promise<{ start: StartServer }>>> = {
   rondo: () => import('./rondo.ts'),
+  'rondo-task': () => import('./rondo-task.ts'),
   official: () => import('./official.ts'),
   'official-session': () => import('./official-session.ts'),
   bare: () => import('./bare.ts'),

@@ -1,4 +1,4 @@
-import { createServer } from 'rondo'
+import { createServer, type ServerOptions } from 'rondo'
 import {
   Answer,
   DESCRIPTION,
@@ -9,12 +9,20 @@ import {
   SECRET,
   toolNames,
 } from '../work.ts'
-import type { StartServer } from './start.ts'
+import type { Started, StartServer } from './start.ts'
 
-export const start: StartServer = async (tools) => {
-  const server = createServer({ name: 'bench', version: '1.0.0', keys: `bench:${SECRET}`, log: 'off' })
+export const start: StartServer = (tools) => startWith(tools, {}, 'never')
+
+/** The same tools, as tasks where there is a store and the client can follow one. */
+export async function startWith(
+  tools: number,
+  options: Partial<ServerOptions>,
+  task: 'auto' | 'never',
+): Promise<Started> {
+  const named = { name: 'bench', version: '1.0.0', keys: `bench:${SECRET}`, log: 'off' } as const
+  const server = createServer({ ...named, ...options })
   for (const name of toolNames(tools)) {
-    server.tool(name, { description: DESCRIPTION, input: Input }, async ({ id, resolution }, ctx) => {
+    server.tool(name, { description: DESCRIPTION, input: Input, task }, async ({ id, resolution }, ctx) => {
       if (resolution !== undefined) return resultFor(id, resolution)
       const answer = await ctx.ask(QUESTION_KEY, { message: questionFor(id), schema: Answer })
       return resultFor(id, answer.resolution)

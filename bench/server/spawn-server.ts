@@ -6,8 +6,8 @@ import { fileURLToPath } from 'node:url'
 import type { ChildMessage } from './child.ts'
 
 export type ServerName = 'rondo' | 'official' | 'bare'
-/** One that needs a session for each client. */
-export type SessionServerName = 'official-session'
+/** One that is only measured while its questions wait: with a session for each client, or with tasks in a store. */
+export type SessionServerName = 'official-session' | 'rondo-task'
 
 export interface Usage {
   readonly cpuMicros: number

@@ -16,6 +16,8 @@ import {
 const keys = 'k:MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE='
 const RELATED = 'io.modelcontextprotocol/related-task'
 const servers: Server[] = []
+/** Let calls of `gated` through. */
+const openings: (() => void)[] = []
 
 afterEach(async () => {
   await Promise.all(servers.splice(0).map((server) => server.close()))
@@ -36,6 +38,9 @@ function declare(server: Server): void {
   server.tool('breaks', { task: 'auto' }, async (_args, ctx) => {
     await Promise.all([ctx.step('twice', () => 1), ctx.step('twice', () => 2)])
   })
+  server.tool('gated', { task: 'auto' }, (_args, ctx) =>
+    ctx.step('gate', () => new Promise<void>((resolve) => openings.push(resolve))),
+  )
   server.tool('waits', { task: 'auto' }, (_args, ctx) =>
     ctx.step('long', ({ signal }) => new Promise((_, reject) => signal.addEventListener('abort', reject))),
   )
@@ -56,7 +61,7 @@ async function start(options: Partial<ServerOptions> = {}) {
   })
   declare(server)
   servers.push(server)
-  const { url } = await server.listen({ port: 0, signals: false })
+  const { url } = await server.listen({ port: 0, signals: false, graceMs: 200 })
   return (user?: string, given: OlderClientOptions = {}): Promise<OlderClient> =>
     connectOlder(url, {
       capabilities: { elicitation: {} },
@@ -108,7 +113,7 @@ describe('tasks/list', () => {
     const server = createServer({ name: 'plain', version: '1', keys, log: 'off' })
     server.tool('never', {}, () => 'at once')
     servers.push(server)
-    const { url } = await server.listen({ port: 0, signals: false })
+    const { url } = await server.listen({ port: 0, signals: false, graceMs: 200 })
     const client = await connectOlder(url)
     expect(capabilitiesOf(client).tasks).toBeUndefined()
     expect(resultOf(await client.call('tools/call', { name: 'never', task: {} }))).toMatchObject({
@@ -266,15 +271,16 @@ describe('a task of 2025-11-25', () => {
     const store = createMemoryStore()
     const connect = await start({ store })
     const client = await connect('ada')
-    const [busy, asking] = [await create(client, 'waits'), await create(client)]
+    const [busy, asking] = [await create(client, 'gated'), await create(client)]
     const waiting = [busy, asking].map(({ taskId }) => client.call('tasks/result', { taskId }))
     await expect.poll(() => client.asked.length).toBe(1)
     const closing = servers.splice(0).map((server) => server.close())
     for (const message of await Promise.all(waiting)) expect(errorOf(message)?.code).toBe(-32000)
     const other = await (await start({ store }))('ada')
     await until(other, asking.taskId, 'input_required')
-    await other.call('tasks/cancel', { taskId: busy.taskId })
+    for (const open of openings) open()
     await Promise.all(closing)
+    await until(other, busy.taskId, 'completed')
   })
 
   it('does not push its question where nobody could answer it: the task goes on waiting', async () => {
