@@ -1,7 +1,3 @@
-import { spawn } from 'node:child_process'
-import { once } from 'node:events'
-import type { AddressInfo } from 'node:net'
-import { createInterface } from 'node:readline'
 import { generateKey } from 'rondo'
 import { createBench, type TestRound } from 'rondo/testing'
 import { describe, expect, it } from 'vitest'
@@ -18,8 +14,6 @@ import { provisioner } from './09-manual.ts'
 import { greeter } from './10-valibot.ts'
 import { exporter } from './11-arktype.ts'
 import { reports } from './12-tasks.ts'
-import { createApp as createExpressApp } from './serve-express.ts'
-import { createApp as createHonoApp } from './serve-hono.ts'
 
 function keysOf(round: TestRound): string[] {
   return round.kind === 'input_required' ? Object.keys(round.questions) : []
@@ -28,56 +22,6 @@ function keysOf(round: TestRound): string[] {
 function textOf(round: TestRound): string {
   if (round.kind !== 'complete') throw new Error(`expected a result, got ${JSON.stringify(round)}`)
   return round.text
-}
-
-describe('01 ask', () => {
-  it('B2 runs as it stands in the README: asks, is killed, and goes on in another process', async () => {
-    const keys = generateKey('readme')
-    const first = await startExample('01-ask.ts', keys)
-    const asked = await post(first.url, {})
-    first.child.kill('SIGKILL')
-    expect(asked).toMatchObject({
-      result: { resultType: 'input_required', inputRequests: { resolution: {} } },
-    })
-    const second = await startExample('01-ask.ts', keys)
-    const done = await post(second.url, {
-      requestState: asked.result.requestState,
-      inputResponses: { resolution: { action: 'accept', content: { resolution: 'Fixed' } } },
-    })
-    second.child.kill('SIGTERM')
-    expect(done).toMatchObject({ result: { content: [{ text: 'Bug #7 resolved as Fixed.' }] } })
-    expect(await second.exit).toBe(0)
-  })
-})
-
-async function startExample(file: string, keys: string) {
-  const child = spawn(process.execPath, ['--import', 'tsx', new URL(file, import.meta.url).pathname], {
-    env: { ...process.env, PORT: '0', RONDO_KEYS: keys },
-    stdio: ['ignore', 'pipe', 'ignore'],
-  })
-  const exit = once(child, 'exit').then(([code]) => code)
-  const [line] = (await once(createInterface(child.stdout), 'line')) as [string]
-  return { child, exit, url: line.replace('Serving ', '') }
-}
-
-async function post(url: string, extra: Record<string, unknown>) {
-  const _meta = {
-    'io.modelcontextprotocol/protocolVersion': '2026-07-28',
-    'io.modelcontextprotocol/clientCapabilities': { elicitation: {} },
-  }
-  const params = { name: 'resolve_bug', arguments: { id: 7 }, ...extra, _meta }
-  const response = await fetch(url, {
-    method: 'POST',
-    headers: {
-      'content-type': 'application/json',
-      accept: 'application/json, text/event-stream',
-      'mcp-protocol-version': '2026-07-28',
-      'mcp-method': 'tools/call',
-      'mcp-name': 'resolve_bug',
-    },
-    body: JSON.stringify({ jsonrpc: '2.0', id: 1, method: 'tools/call', params }),
-  })
-  return response.json()
 }
 
 describe('02 parallel questions', () => {
@@ -308,46 +252,5 @@ describe('12 tasks', () => {
     const ended = await follow(server, String(second.result?.taskId), { sure: { confirm: true } })
     expect(ended).toMatchObject({ result: { content: [{ text: 'Published the csv report of 2026.' }] } })
     await server.close()
-  })
-})
-
-describe('mounts', () => {
-  const hello = {
-    method: 'POST',
-    headers: {
-      host: '127.0.0.1',
-      'content-type': 'application/json',
-      accept: 'application/json, text/event-stream',
-      'mcp-protocol-version': '2026-07-28',
-      'mcp-method': 'tools/call',
-      'mcp-name': 'hello',
-    },
-    body: JSON.stringify({
-      jsonrpc: '2.0',
-      id: 1,
-      method: 'tools/call',
-      params: {
-        name: 'hello',
-        _meta: {
-          'io.modelcontextprotocol/protocolVersion': '2026-07-28',
-          'io.modelcontextprotocol/clientCapabilities': {},
-        },
-      },
-    }),
-  }
-
-  it('serves inside Hono', async () => {
-    const response = await createHonoApp({ log: 'off' }).request('http://127.0.0.1/mcp', hello)
-    expect(await response.json()).toMatchObject({ result: { content: [{ text: 'Hello from Hono' }] } })
-  })
-
-  it('serves inside Express', async () => {
-    const http = createExpressApp({ log: 'off' }).listen(0, '127.0.0.1')
-    await once(http, 'listening')
-    const { port } = http.address() as AddressInfo
-    const { host: _, ...headers } = hello.headers
-    const response = await fetch(`http://127.0.0.1:${port}/mcp`, { ...hello, headers })
-    expect(await response.json()).toMatchObject({ result: { content: [{ text: 'Hello from Express' }] } })
-    http.close()
   })
 })

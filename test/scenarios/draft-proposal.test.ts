@@ -1,53 +1,11 @@
 /** The example messages of the accepted proposal, as they are printed there, on the wire of `DRAFT-2026-v1`. */
 
-import { createServer, generateKey, type Server } from 'rondo'
+import { createServer, type Server } from 'rondo'
 import { describe, expect, it } from 'vitest'
 import { z } from 'zod'
 import { type WorkItem, workItems } from '../../examples/08-custom-rules.ts'
-import { declaring, postDraft } from '../support/draft-client.ts'
-import { connectOlder } from '../support/older-client.ts'
-
-const keys = generateKey('draft')
-const options = { keys, log: 'off' as const }
-
-const REPORT = 'Current weather in New York:\nTemperature: 72°F\nConditions: Partly cloudy'
-
-function weather(): Server {
-  const server = createServer({ name: 'weather', version: '1.0.0', ...options })
-  server.tool('get_weather', { input: z.object({ location: z.string() }) }, async (_args, ctx) => {
-    await ctx.ask('github_login', {
-      message: 'Please provide your GitHub username',
-      schema: z.object({ name: z.string() }),
-    })
-    return { content: [{ type: 'text', text: REPORT }], isError: false }
-  })
-  server.resource('notes://today', { name: 'Today' }, () => 'Buy milk')
-  server.prompt('brief', {}, () => 'Be brief')
-  return server
-}
-
-const call = (id: number, name: string, args: object, more: object = {}) =>
-  declaring({
-    jsonrpc: '2.0',
-    id,
-    method: 'tools/call',
-    params: { name, arguments: args, ...more },
-  })
-const getWeather = (id: number, more: object = {}) => call(id, 'get_weather', { location: 'New York' }, more)
-
-const githubLogin = {
-  github_login: {
-    method: 'elicitation/create',
-    params: {
-      mode: 'form',
-      message: 'Please provide your GitHub username',
-      requestedSchema: { type: 'object', properties: { name: { type: 'string' } }, required: ['name'] },
-    },
-  },
-}
-
-const stateOf = ({ result }: { readonly result?: unknown }): string =>
-  (result as { requestState: string }).requestState
+import { postDraft } from '../support/draft-client.ts'
+import { call, getWeather, githubLogin, options, REPORT, stateOf, weather } from '../support/weather.ts'
 
 describe('get_weather', () => {
   it('A3 A5 B1 asks for the login, and completes when the call comes again with it', async () => {
@@ -225,97 +183,5 @@ describe('update_work_item', () => {
       result: { resultType: 'complete', content: [{ type: 'text', text }] },
     })
     expect(items.get(4522)).toEqual({ state: 'Resolved', resolution: 'Duplicate', duplicateOf: 4301 })
-  })
-})
-
-describe('the dialect', () => {
-  const other = (method: string, params: object = {}) => ({ jsonrpc: '2.0', id: 1, method, params })
-
-  it.each([
-    ['ping', {}],
-    ['tools/list', {}],
-    ['prompts/list', {}],
-    ['resources/list', {}],
-    ['resources/templates/list', {}],
-    [
-      'completion/complete',
-      { ref: { type: 'ref/prompt', name: 'brief' }, argument: { name: 'x', value: '' } },
-    ],
-    ['logging/setLevel', { level: 'info' }],
-    ['prompts/get', { name: 'brief' }],
-    ['resources/read', { uri: 'notes://today' }],
-  ])('A4 A6 %s is complete at once, whatever answers and state it brings', async (method, params) => {
-    const more =
-      method.endsWith('/get') || method.endsWith('/read') ? {} : { inputResponses: 7, requestState: 7 }
-    const { message } = await postDraft(weather(), other(method, { ...params, ...more }))
-    expect(message).toMatchObject({ id: 1, result: { resultType: 'complete' } })
-    expect(message.result).not.toHaveProperty('ttlMs')
-    expect(message.result).not.toHaveProperty('_meta')
-  })
-
-  it('B4 refuses a state that was changed, and B7 one of another call', async () => {
-    const asked = await postDraft(weather(), getWeather(1))
-    const state = stateOf(asked.message)
-    const refused = { error: { code: -32602, message: 'Invalid or expired requestState' } }
-    const changed = await postDraft(weather(), getWeather(2, { requestState: `${state}x` }))
-    expect(changed.message).toMatchObject(refused)
-    const moved = call(3, 'get_weather', { location: 'Paris' }, { requestState: state })
-    expect((await postDraft(weather(), moved)).message).toMatchObject(refused)
-  })
-
-  it('R1 a state of the draft opens in no other revision', async () => {
-    const asked = await postDraft(weather(), getWeather(1))
-    const modern = getWeather(2, { requestState: stateOf(asked.message) })
-    const claim = { 'io.modelcontextprotocol/protocolVersion': '2026-07-28' }
-    const _meta = { ...(modern.params as { _meta?: object })._meta, ...claim }
-    const headers = {
-      'mcp-protocol-version': '2026-07-28',
-      'mcp-method': 'tools/call',
-      'mcp-name': 'get_weather',
-    }
-    const sent = { ...modern, params: { ...modern.params, _meta } }
-    const { message } = await postDraft(weather(), sent, headers)
-    expect(message).toMatchObject({ error: { code: -32602, message: 'Invalid or expired requestState' } })
-  })
-
-  it('B10 a client that did not say what it can be asked is told so in a result', async () => {
-    const silent = {
-      jsonrpc: '2.0',
-      id: 1,
-      method: 'tools/call',
-      params: { name: 'get_weather', arguments: { location: 'x' } },
-    }
-    const { message } = await postDraft(weather(), silent)
-    expect(message).toMatchObject({ result: { resultType: 'complete', isError: true } })
-    expect(JSON.stringify(message)).toContain('elicitation.form')
-  })
-
-  it('is agreed on by initialize: then the session knows what the client can be asked, unless a request says otherwise', async () => {
-    const server = weather()
-    const { url } = await server.listen({ port: 0, signals: false })
-    const client = await connectOlder(url, { version: 'DRAFT-2026-v1', capabilities: { elicitation: {} } })
-    const params = { name: 'get_weather', arguments: { location: 'New York' } }
-    expect(client.initialized).toMatchObject({
-      result: { resultType: 'complete', protocolVersion: 'DRAFT-2026-v1' },
-    })
-    expect((await client.call('tools/call', params)).result).toMatchObject({ inputRequests: githubLogin })
-    const less = declaring({ params }, { sampling: {} })
-    expect((await client.call('tools/call', less.params)).result).toMatchObject({ isError: true })
-    await server.close()
-  })
-
-  it('F1 is chosen request by request: the same session is asked by a push where the header says so', async () => {
-    const server = weather()
-    const { url } = await server.listen({ port: 0, signals: false })
-    const client = await connectOlder(url, { version: 'DRAFT-2026-v1', capabilities: { elicitation: {} } })
-    const message = getWeather(50)
-    const stream = await client.post(message, { 'mcp-protocol-version': '2025-11-25' })
-    const question = await stream.next()
-    expect(question).toMatchObject({ method: 'elicitation/create' })
-    await client.respond(question?.id, { action: 'accept', content: { name: 'octocat' } })
-    const done = await stream.next()
-    expect(done).toMatchObject({ id: 50, result: { content: [{ text: REPORT }] } })
-    expect(done?.result).not.toHaveProperty('resultType')
-    await server.close()
   })
 })

@@ -3,7 +3,7 @@
  * gives the test the stream of each call to write on.
  */
 
-import type { MemoryTarget } from '../../src/client.ts'
+import type { Answers, MemoryTarget } from '../../src/client.ts'
 
 type Fields = Readonly<Record<string, unknown>>
 
@@ -123,3 +123,9 @@ async function stream(message: Fields, headers: Headers, run: (stream: Stream) =
     ? other
     : new Response(body, { headers: { 'Content-Type': 'text/event-stream' } })
 }
+
+export const textOf = (result: { content: readonly unknown[] }): string =>
+  (result.content[0] as { text: string }).text
+
+/** Fills in whatever it is asked. */
+export const ADA: Answers = { elicitation: { form: () => ({ action: 'accept', content: { name: 'Ada' } }) } }
