@@ -96,6 +96,18 @@ describe('a task in the caller’s own hands', () => {
     expect(methods(server.seen)).not.toContain('tasks/cancel')
   })
 
+  it('C11 does not end either when it was to be finished: whoever wrote it down may come back for it', async () => {
+    const clock = createManualClock()
+    const server = taskServer(task('working'))
+    const client = await connect(server, polling({ clock, deadline: 30_000 }))
+    const started = await client.start(request)
+    if (started.status !== 'task') throw new Error(started.status)
+    await expect(rush(client.finish(started.pending), clock)).rejects.toMatchObject({
+      code: 'LIMIT_CLIENT_DEADLINE',
+    })
+    expect(methods(server.seen)).not.toContain('tasks/cancel')
+  })
+
   it('can be looked at, answered and cancelled by its id alone', async () => {
     const server = taskServer(asks({ a: question }))
     const handle = (await connect(server)).task('task-1')

@@ -35,8 +35,8 @@ export async function runFlow<R extends FlowRequest>(
       pending = step.pending
     }
   } catch (error) {
-    // Nobody waits for it any more, and nobody has its id.
-    if (pending.task && !isOfServer(error)) await dropTask(flows.peer, pending.task.taskId)
+    // Nobody waits for it any more, and nobody has its id. One that was written down is its keeper's to cancel.
+    if (pending.task && !begun.task && !isOfServer(error)) await dropTask(flows.peer, pending.task.taskId)
     throw error
   }
 }
