@@ -227,6 +227,49 @@ describe('a client of 2025-11-25', () => {
   })
 })
 
+describe('a server whose tasks are none', () => {
+  const good = {
+    taskId: 't1',
+    status: 'completed',
+    createdAt: '2026-01-01T00:00:00Z',
+    lastUpdatedAt: '2026-01-01T00:00:00Z',
+    ttl: null,
+    pollInterval: 0,
+  }
+  const result = { content: [{ type: 'text', text: 'done' }] }
+
+  it.each([
+    ['control: nothing is wrong', { task: good }, good, result, undefined],
+    ['a task without an id', { task: { ...good, taskId: '' } }, good, result, 'PEER_ANSWER'],
+    ['a task without a time', { task: { ...good, createdAt: 'soon' } }, good, result, 'PEER_ANSWER'],
+    ['a task of another id', { task: good }, { ...good, taskId: 't2' }, result, 'PEER_ANSWER'],
+    ['a status nobody knows', { task: good }, { ...good, status: 'bored' }, result, 'PEER_ANSWER'],
+    ['a result that is none', { task: good }, good, { content: 'done' }, 'PEER_ANSWER'],
+    ['a task of a task', { task: good }, good, { task: good }, 'PEER_ANSWER'],
+  ])('T22 %s', async (_name, created, seen, end, code) => {
+    const execution = { taskSupport: 'required' }
+    const server = scriptSession({
+      version: mode,
+      capabilities: { tools: {}, tasks: { requests: { tools: { call: {} } } } },
+      onCall({ message, send, end: close }) {
+        const replies: Record<string, object> = {
+          'tools/list': { tools: [{ name: 'odd', inputSchema: { type: 'object' }, execution }] },
+          'tools/call': created,
+          'tasks/get': seen,
+          'tasks/result': end,
+          'tasks/cancel': {},
+        }
+        send({ id: message.id, result: replies[String(message.method)] })
+        close()
+      },
+    })
+    const client = await open(server)
+    const call = client.callTool('odd')
+    if (code === undefined) expect(textOf(await call)).toBe('done')
+    else await expect(call).rejects.toMatchObject({ code })
+  })
+})
+
 describe('a server that pushes the questions of a task where nobody waits', () => {
   it('C5 F1 is answered for the call that follows the task, with the task named', async () => {
     const RELATED = 'io.modelcontextprotocol/related-task'

@@ -195,6 +195,36 @@ describe('a task of 2025-11-25', () => {
     expect(client.asked[0]?.params).toMatchObject({ mode: 'form', message: 'Name?' })
   })
 
+  it('B17 D6 asks again, saying what was wrong, where an answer does not fit', async () => {
+    const given = [{ nobody: 1 }, { name: 'Ada' }]
+    const connect = await start()
+    const client = await connect('ada', { answer: () => ({ action: 'accept', content: given.shift() }) })
+    const { taskId } = await create(client)
+    expect(resultOf(await client.call('tasks/result', { taskId }))).toMatchObject({
+      content: [{ text: 'Hello Ada' }],
+    })
+    expect(client.asked.map(({ params }) => params.message)).toEqual([
+      'Name?',
+      expect.stringMatching(/required.+Name\?/s),
+    ])
+  })
+
+  it('B18 goes on after a decline, and goes on waiting where its question was answered with an error', async () => {
+    const answers: unknown[] = [
+      { error: { code: -1, message: 'The window was closed' } },
+      { action: 'decline' },
+    ]
+    const connect = await start()
+    const client = await connect('ada', { answer: () => answers.shift() })
+    const { taskId } = await create(client)
+    const failed = errorOf(await client.call('tasks/result', { taskId }))
+    expect(failed?.message).toContain('The window was closed')
+    expect(resultOf(await client.call('tasks/get', { taskId })).status).toBe('input_required')
+    const result = resultOf(await client.call('tasks/result', { taskId }))
+    expect(result.isError).toBe(true)
+    expect(JSON.stringify(result.content)).toContain('declined')
+  })
+
   it('D8 takes its question back when it is cancelled meanwhile', async () => {
     const connect = await start()
     const client = await connect('ada')
