@@ -58,8 +58,9 @@ async function suspendWithStore(
   facts: Facts,
   { once, blobs }: Pick<Store, 'once' | 'blobs'>,
 ): Promise<Reply> {
-  const { host, call, beginning } = round
-  const mayLeave = taskHostFor(host, call) !== undefined && given.manual === undefined
+  const { host, call, beginning, line } = round
+  // A client that has gone would never hear of the task.
+  const mayLeave = taskHostFor(host, call) !== undefined && given.manual === undefined && !line.closed
   if (mayLeave && beginning.round >= host.limits.promoteRounds) return leave(round, report)
   const journal = { ...given, epoch: given.epoch ?? (await once.epoch()) }
   const kept = await keep(round, { ...rest, journal })

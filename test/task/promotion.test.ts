@@ -2,10 +2,11 @@
  * A call that began in rounds and goes on as a task (D9): nothing that was said before is lost.
  */
 
-import { createServer, inputRequired, type Server, type ServerOptions } from 'rondo'
+import { createServer, inputRequired, type LogEvent, type Server, type ServerOptions } from 'rondo'
 import { afterEach, describe, expect, it } from 'vitest'
 import { z } from 'zod'
 import { createMemoryStore } from '../../src/store/memory/memory-store.ts'
+import { until } from '../support/store/store-harness.ts'
 import { follow, send, settled } from '../support/task-client.ts'
 
 const keys = 'k:MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE='
@@ -139,4 +140,22 @@ it('D9 B17 a call with too many rounds takes what was wrong with the last answer
   })
   const asking = await settled(server, taskId)
   expect(JSON.stringify(asking.inputRequests)).toContain(WRONG)
+})
+
+it('D9 a call whose client has gone becomes no task: nobody would know of it', async () => {
+  const store = createMemoryStore()
+  const logged: LogEvent[] = []
+  const server = start({ store, limits: { promoteRounds: 1 }, log: (event) => logged.push(event) })
+  const client = new AbortController()
+  server.tool('slow', {}, async (_args, ctx) => {
+    await ctx.step('look', () => client.abort())
+    const { age: years } = await ctx.ask('age', { message: 'How old?', schema: age })
+    return `${years}`
+  })
+  const leaving = {
+    fetch: (request: Request) => server.fetch(new Request(request, { signal: client.signal })),
+  }
+  send(leaving, 'tools/call', { name: 'slow' }).catch(() => {})
+  await until('the end of the round', () => logged.find(({ event }) => event === 'round'))
+  expect(await store.tasks.list({})).toEqual([])
 })
