@@ -45,6 +45,8 @@ export function startClaimLoop(
   tell: OnEngineEvent,
 ): ClaimLoop {
   const running = new Map<RunningTurn, number>()
+  /** Places that tasks are being written for; each settles when it is filled or its task was handed back. */
+  const places = new Set<Promise<unknown>>()
   let reserved = 0
   let stopping = false
   let mayBeDue = true
@@ -94,13 +96,20 @@ export function startClaimLoop(
     if (mayBeDue || free() <= 0) return undefined
     const asked = clock.elapsed()
     reserved++
+    let close = (_handedBack?: Promise<unknown>) => {}
+    const place = new Promise<unknown>((resolve) => {
+      close = resolve
+    })
+    places.add(place)
     return {
       taker: { worker: options.worker, leaseMs: options.leaseMs },
       fill(lease) {
         reserved--
+        places.delete(place)
+        if (lease && stopping) close(store.release(lease.fence, 0, false).catch(() => false))
+        else close()
         if (lease === undefined) pump()
-        else if (stopping) void store.release(lease.fence, 0, false).catch(() => false)
-        else start(lease, asked + options.leaseMs)
+        else if (!stopping) start(lease, asked + options.leaseMs)
       },
     }
   }
@@ -135,6 +144,7 @@ export function startClaimLoop(
     stopPoll()
     await looked
     await pumping
+    await Promise.all(places)
     for (const turn of running.keys()) turn.drain()
     await settled(clock, [...running.keys()], options.drainMs)
     for (const turn of [...running.keys()]) {

@@ -401,4 +401,29 @@ describe('stop', () => {
     await clock.pass(10_000)
     expect(held.turns).toHaveLength(1)
   })
+
+  it('hands back what is being created for it at that moment', async () => {
+    const gates: (() => void)[] = []
+    const slow = broken({
+      async create(...given) {
+        const made = await store.tasks.create(...given)
+        await new Promise<void>((resolve) => gates.push(resolve))
+        return made
+      },
+      async release(...given) {
+        await new Promise((resolve) => setImmediate(resolve))
+        return store.tasks.release(...given)
+      },
+    })
+    const engine = engineOn({}, slow)
+    const serving = await engine.serve(heldTurn().run)
+    await clock.pass(1)
+    const task = newTask()
+    const creating = engine.create(task)
+    const stopping = serving.stop()
+    await clock.pass(1)
+    gates[0]?.()
+    await Promise.all([creating, stopping])
+    expect((await store.tasks.list({ id: task.id }))[0]).toMatchObject({ worker: undefined, failures: 0 })
+  })
 })
