@@ -3,45 +3,28 @@
 import { writeFileSync } from 'node:fs'
 import { join, resolve } from 'node:path'
 import { generateKey } from 'rondo'
-import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest'
+import { describe, expect, it } from 'vitest'
 import { EXITS } from '../../src/cli/exit-code.ts'
-import type { Listening } from '../../src/index.ts'
-import { createDeskServer } from '../support/desk-server.ts'
-import { type CliHome, createCliHome } from '../support/run-cli.ts'
-
-// Many processes, on a machine that may have much to do.
-vi.setConfig({ testTimeout: 60_000 })
+import { useCliHome, useDesk } from '../support/use-cli.ts'
 
 const keys = generateKey()
-const server = createDeskServer(keys)
-let listening: Listening
-let home: CliHome
-let url: string
-
-beforeAll(async () => {
-  listening = await server.listen({ port: 0, signals: false })
-  url = listening.url
-  home = createCliHome()
-})
-afterAll(async () => {
-  await server.close()
-  home.remove()
-})
+const desk = useDesk(keys)
+const home = useCliHome()
 
 describe('lists', () => {
   it('tools with their arguments', async () => {
-    const { code, stdout } = await home.run(['tools', url])
+    const { code, stdout } = await home.run(['tools', desk.url])
     expect(stdout).toMatch(/^echo +text=… \[whole=…\] \[yes=…\] \[list=…\] \[deep=…\] +Echoes$/m)
     expect(code).toBe(0)
   })
 
   it('prompts and resources', async () => {
-    expect((await home.run(['prompts', url])).stdout).toMatch(/^brief /)
-    expect((await home.run(['resources', url])).stdout).toMatch(/^desk:\/\/report +report/)
+    expect((await home.run(['prompts', desk.url])).stdout).toMatch(/^brief /)
+    expect((await home.run(['resources', desk.url])).stdout).toMatch(/^desk:\/\/report +report/)
   })
 
   it('as JSON, with the server that gave them', async () => {
-    const { value } = await home.json(['tools', url])
+    const { value } = await home.json(['tools', desk.url])
     expect(value).toMatchObject({ server: { name: 'desk', version: '1.2.3', protocolVersion: '2026-07-28' } })
     expect(value.tools).toEqual(expect.arrayContaining([expect.objectContaining({ name: 'echo' })]))
   })
@@ -94,7 +77,7 @@ describe('a server', () => {
 })
 
 describe('arguments', () => {
-  const call = (...words: string[]) => home.run(['call', url, 'echo', ...words])
+  const call = (...words: string[]) => home.run(['call', desk.url, 'echo', ...words])
 
   it('are read as the tool wants them', async () => {
     const { stdout } = await call('text=7', 'whole=7', 'yes=no', 'list=1,2', 'list=3', 'deep.inside=4')
@@ -111,7 +94,7 @@ describe('arguments', () => {
     const file = join(home.path, 'args.json')
     writeFileSync(file, '{"text":"a","whole":1}')
     expect(JSON.parse((await call('--args', file, 'text=b')).stdout)).toEqual({ text: 'b', whole: 1 })
-    const { stdout } = await home.run(['call', url, 'echo', '--args', '-'], { input: '{"text":"c"}' })
+    const { stdout } = await home.run(['call', desk.url, 'echo', '--args', '-'], { input: '{"text":"c"}' })
     expect(JSON.parse(stdout)).toEqual({ text: 'c' })
   })
 
@@ -132,13 +115,19 @@ describe('arguments', () => {
 
 describe('ends', () => {
   it('with 1 where the tool failed, its words on stdout', async () => {
-    const { code, stdout } = await home.run(['call', url, 'fails'])
+    const { code, stdout } = await home.run(['call', desk.url, 'fails'])
     expect(stdout).toBe('no luck\n')
     expect(code).toBe(EXITS.failed.code)
   })
 
   it('with 2 for a wrong line', async () => {
-    const lines = [['nonsense'], ['tools'], ['call', url], ['call', url, 'nothing'], ['tools', url, '--nope']]
+    const lines = [
+      ['nonsense'],
+      ['tools'],
+      ['call', desk.url],
+      ['call', desk.url, 'nothing'],
+      ['tools', desk.url, '--nope'],
+    ]
     for (const line of lines)
       expect(await home.run(line)).toMatchObject({ code: EXITS.usage.code, stdout: '' })
   })
@@ -150,10 +139,10 @@ describe('ends', () => {
   })
 
   it('with 7 where a form asks for a secret, unless that is allowed', async () => {
-    const refused = await home.run(['call', url, 'login'])
+    const refused = await home.run(['call', desk.url, 'login'])
     expect(refused).toMatchObject({ code: EXITS.refused.code, stdout: '' })
     expect(refused.stderr).toContain('looks like a secret')
-    expect(await home.run(['call', url, 'login', '--allow-secrets'])).toMatchObject({
+    expect(await home.run(['call', desk.url, 'login', '--allow-secrets'])).toMatchObject({
       code: EXITS.pending.code,
     })
   })
@@ -161,14 +150,14 @@ describe('ends', () => {
 
 describe('what a server may ask besides forms and links', () => {
   it('roots, told without asking where folders are given', async () => {
-    const ran = await home.run(['call', url, 'where', '--root', 'src', '--root', 'docs'])
+    const ran = await home.run(['call', desk.url, 'where', '--root', 'src', '--root', 'docs'])
     expect(ran).toMatchObject({ code: 0, stdout: 'src, docs\n' })
-    expect((await home.run(['call', url, 'where'])).code).toBe(EXITS.server.code)
+    expect((await home.run(['call', desk.url, 'where'])).code).toBe(EXITS.server.code)
   })
 
   it('a model, where that is allowed; the reply is given as a whole', async () => {
-    expect((await home.run(['call', url, 'think'])).code).toBe(EXITS.server.code)
-    const { value } = await home.json(['call', url, 'think', '--sampling'])
+    expect((await home.run(['call', desk.url, 'think'])).code).toBe(EXITS.server.code)
+    const { value } = await home.json(['call', desk.url, 'think', '--sampling'])
     const reply = { role: 'assistant', content: { type: 'text', text: 'tea' }, model: 'me' }
     const declined = await home.run(['answer', String(value.id), '--decline'])
     expect(declined).toMatchObject({ code: EXITS.answers.code, stdout: '' })

@@ -5,27 +5,24 @@
 
 import { resolve } from 'node:path'
 import { serve } from '@hono/node-server'
-import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from 'vitest'
+import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
 import { EXITS } from '../../src/cli/exit-code.ts'
 import { createServer, generateKey, type Listening, type Server } from '../../src/index.ts'
-import { type CliHome, createCliHome, type Ran } from '../support/run-cli.ts'
+import type { Ran } from '../support/run-cli.ts'
 import { type Stream, scriptSession } from '../support/scripted-session.ts'
-import { KEY, openTerminal, type TerminalSession } from '../support/terminal-session.ts'
+import { fillIn, KEY } from '../support/terminal-session.ts'
+import { useCliHome, useTerminal } from '../support/use-cli.ts'
 import { serveV1, type V1Http } from '../support/v1-server.ts'
 
-// Many processes, on a machine that may have much to do.
-vi.setConfig({ testTimeout: 60_000 })
-
 const { enter, down, ctrlC } = KEY
-const sessions: TerminalSession[] = []
+const home = useCliHome()
+const open = useTerminal(home)
 const closing: (() => void)[] = []
 let v1: V1Http
-let home: CliHome
 let own: Server
 let listening: Listening
 
 beforeAll(async () => {
-  home = createCliHome()
   v1 = await serveV1()
   own = createServer({ name: 'own', version: '1', log: 'off', keys: generateKey(), turns: false })
   own.tool('delete', {}, async (_args, ctx) => ((await ctx.confirm('sure', 'Delete all?')) ? 'gone' : 'kept'))
@@ -36,33 +33,16 @@ beforeAll(async () => {
   listening = await own.listen({ port: 0, signals: false })
 })
 afterEach(() => {
-  for (const session of sessions.splice(0)) session.close()
   for (const close of closing.splice(0)) close()
 })
 afterAll(async () => {
   await v1.close()
   await own.close()
-  home.remove()
 })
-
-function open(...words: string[]): TerminalSession {
-  const session = openTerminal(words, { ...home.env, TERM: 'xterm-256color' })
-  sessions.push(session)
-  return session
-}
 
 const OLDER = ['--revision', '2025-11-25'] as const
 const command = ['--', process.execPath, '--import', resolve('node_modules/tsx/dist/loader.mjs')]
 const process1 = [...command, resolve('test/support/v1-stdio.ts')]
-
-async function fillIn(terminal: TerminalSession, field: string, value: string): Promise<void> {
-  await terminal.see('What do you want to do?')
-  terminal.press(enter)
-  await terminal.see(`${field} (text)`)
-  terminal.press(value, enter)
-  await terminal.see('Send this?')
-  terminal.press(enter)
-}
 
 describe('a question that a server waits for, at a terminal', () => {
   it.each([

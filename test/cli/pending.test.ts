@@ -1,41 +1,20 @@
 /** Calls that wait: stored, listed, answered by another process, resumed, given up. Needs the build. */
 
 import { randomBytes } from 'node:crypto'
-import { readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs'
+import { readFileSync, statSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { generateKey } from 'rondo'
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest'
+import { describe, expect, it } from 'vitest'
 import { EXITS } from '../../src/cli/exit-code.ts'
-import { connect } from '../../src/client.ts'
-import { createServer, type Listening } from '../../src/index.ts'
-import { createMemoryStore } from '../../src/store/memory/memory-store.ts'
 import { createDeskServer } from '../support/desk-server.ts'
-import { type CliHome, createCliHome } from '../support/run-cli.ts'
-
-// Many processes, on a machine that may have much to do.
-vi.setConfig({ testTimeout: 60_000 })
+import { useCliHome, useDesk } from '../support/use-cli.ts'
 
 const keys = generateKey()
-const server = createDeskServer(keys)
-let listening: Listening
-let url: string
-let home: CliHome
-
-beforeAll(async () => {
-  listening = await server.listen({ port: 0, signals: false })
-  url = listening.url
-})
-afterAll(() => server.close())
-beforeEach(() => {
-  home = createCliHome()
-})
-afterEach(() => home.remove())
-
-const WHO = { type: 'object', properties: { name: { type: 'string' } }, required: ['name'] } as const
-const files = () => readdirSync(join(home.path, 'pending'))
+const desk = useDesk(keys)
+const home = useCliHome()
 
 async function begin(...words: string[]): Promise<string> {
-  const { value, code } = await home.json(['call', url, ...words])
+  const { value, code } = await home.json(['call', desk.url, ...words])
   expect(value.status).toBe('input_required')
   expect(code).toBe(EXITS.pending.code)
   return String(value.id)
@@ -43,16 +22,16 @@ async function begin(...words: string[]): Promise<string> {
 
 describe('a call that needs input, without a terminal', () => {
   it('C11 is printed with its id, questions and what to type, and ends with 3', async () => {
-    const { code, stdout } = await home.run(['call', url, 'choose'])
+    const { code, stdout } = await home.run(['call', desk.url, 'choose'])
     const id = /^pending ([a-z0-9]{10})$/m.exec(stdout)?.[1]
-    expect(stdout).toContain(`"desk" 1.2.3 at ${url} asks, for the tool choose, round 1`)
+    expect(stdout).toContain(`"desk" 1.2.3 at ${desk.url} asks, for the tool choose, round 1`)
     expect(stdout).toContain('who  Who?')
     expect(stdout).toContain(`rondo answer ${id} who.name=…`)
     expect(code).toBe(EXITS.pending.code)
   })
 
   it('is stored for its owner alone, and its state is not printed', async () => {
-    const { value, stdout } = await home.json(['call', url, 'choose'])
+    const { value, stdout } = await home.json(['call', desk.url, 'choose'])
     const path = join(home.path, 'pending', `${value.id}.json`)
     const { pending } = JSON.parse(readFileSync(path, 'utf8')) as { pending: { state: string } }
     expect(pending.state).toMatch(/^r1\./)
@@ -63,8 +42,8 @@ describe('a call that needs input, without a terminal', () => {
   })
 
   it('of a prompt or a resource waits just the same', async () => {
-    const prompt = await home.json(['prompt', url, 'brief'])
-    const read = await home.json(['read', url, 'desk://report'])
+    const prompt = await home.json(['prompt', desk.url, 'brief'])
+    const read = await home.json(['read', desk.url, 'desk://report'])
     expect([prompt.code, read.code]).toEqual([3, 3])
     expect((await home.run(['answer', String(prompt.value.id), 'tone=warm'])).stdout).toBe(
       'user: in a warm tone\n',
@@ -72,7 +51,7 @@ describe('a call that needs input, without a terminal', () => {
     expect((await home.run(['answer', String(read.value.id), 'day=Monday'])).stdout).toBe(
       'report of Monday\n',
     )
-    expect(files()).toEqual([])
+    expect(home.files()).toEqual([])
   })
 })
 
@@ -81,10 +60,10 @@ describe('rondo pending', () => {
     expect(await home.run(['pending'])).toMatchObject({ code: 0, stdout: '' })
     const id = await begin('pair')
     const { stdout } = await home.run(['pending'])
-    expect(stdout).toMatch(new RegExp(`^${id}  now  pair  asks left, right  ${url}\n$`))
+    expect(stdout).toMatch(new RegExp(`^${id}  now  pair  asks left, right  ${desk.url}\n$`))
     expect((await home.run(['pending', id.slice(0, 4)])).stdout).toContain('left  The left?')
     expect((await home.json(['pending'])).value.pending).toEqual([
-      expect.objectContaining({ id, target: url }),
+      expect.objectContaining({ id, target: desk.url }),
     ])
   })
 
@@ -106,7 +85,7 @@ describe('rondo answer', () => {
     expect(Object.keys(first.value.answers as object)).toEqual(['left'])
     const second = await home.run(['answer', id, 'right.value=east'])
     expect(second).toMatchObject({ code: 0, stdout: 'west and east\n' })
-    expect(files()).toEqual([])
+    expect(home.files()).toEqual([])
   })
 
   it('checks and converts what was typed', async () => {
@@ -201,7 +180,7 @@ describe('a pending call', () => {
   it('is sealed at rest where a key is given, and opens with that key alone', async () => {
     const key = join(home.path, 'seal.key')
     writeFileSync(key, randomBytes(32).toString('base64'))
-    const { value } = await home.json(['call', url, 'delete', 'what=letters', '--seal-key', key])
+    const { value } = await home.json(['call', desk.url, 'delete', 'what=letters', '--seal-key', key])
     const id = String(value.id)
     const stored = readFileSync(join(home.path, 'pending', `${id}.json`), 'utf8')
     expect(stored).not.toMatch(/letters|Delete|r1\./)
@@ -224,106 +203,5 @@ describe('a pending call', () => {
     )
     writeFileSync(path, changed)
     expect(await home.run(['pending', id])).toMatchObject({ code: EXITS.refused.code, stdout: '' })
-  })
-})
-
-describe('--answers', () => {
-  const script = async (tool: readonly string[], answers: unknown, ...options: string[]) => {
-    const input = JSON.stringify(answers)
-    return home.run(['call', url, ...tool, '--answers', '-', ...options], { input })
-  }
-
-  it('answers by key, whatever the order', async () => {
-    const ran = await script(['pair'], {
-      right: { value: 'east' },
-      left: { action: 'accept', content: { value: 'west' } },
-    })
-    expect(ran).toMatchObject({ code: 0, stdout: 'west and east\n' })
-  })
-
-  it('takes a no', async () => {
-    expect(await script(['choose'], { who: 'decline' })).toMatchObject({
-      code: 0,
-      stdout: 'nobody (decline)\n',
-    })
-    expect(await script(['choose'], { who: { action: 'cancel' } })).toMatchObject({
-      stdout: 'nobody (cancel)\n',
-    })
-  })
-
-  it('ends with 4 where one is missing, and keeps nothing', async () => {
-    const ran = await script(['pair'], { left: { value: 'west' } })
-    expect(ran).toMatchObject({ code: EXITS.answers.code, stdout: '' })
-    expect(ran.stderr).toContain('No answer for "right"')
-    expect(files()).toEqual([])
-  })
-
-  it('ends with 4 where one was not used, after the result', async () => {
-    const ran = await script(['choose'], { who: { name: 'Ada' }, why: { reason: 'x' } })
-    expect(ran).toMatchObject({ code: EXITS.answers.code, stdout: 'hello Ada\n' })
-    expect(ran.stderr).toContain('Nobody asked for "why"')
-  })
-
-  it('ends with 4 where one does not fit, or names a field that is not there', async () => {
-    for (const who of [{ name: 5 }, { nam: 'Ada' }, 'accept', 7]) {
-      expect(await script(['choose'], { who })).toMatchObject({ code: EXITS.answers.code, stdout: '' })
-    }
-  })
-
-  it('with --detach leaves what is missing for later', async () => {
-    const ran = await script(['pair'], { left: { value: 'west' } }, '--detach', '--json')
-    expect(ran.code).toBe(EXITS.pending.code)
-    const { id } = JSON.parse(ran.stdout) as { id: string }
-    expect(await home.run(['answer', id, 'right.value=east'])).toMatchObject({ stdout: 'west and east\n' })
-  })
-})
-
-describe('a call that goes on as a task', () => {
-  const stored = createServer({
-    name: 'tasks',
-    version: '1.0.0',
-    log: 'off',
-    keys,
-    store: createMemoryStore(),
-  })
-  let open = () => {}
-  const opened = new Promise<void>((resolve) => {
-    open = resolve
-  })
-  stored.tool('report', { description: 'Takes a while', task: 'always' }, async (_args, ctx) => {
-    await opened
-    const { name } = (await ctx.ask('who', { message: 'For whom?', schema: WHO })) as { name: string }
-    return `report for ${name}`
-  })
-  let tasks: Listening
-
-  beforeAll(async () => {
-    tasks = await stored.listen({ port: 0, signals: false })
-  })
-  afterAll(() => stored.close())
-
-  it('with --detach is not waited for; "rondo resume" does, and asks what it asks', async () => {
-    const { value, code } = await home.json(['call', tasks.url, 'report', '--detach'])
-    expect(code).toBe(EXITS.pending.code)
-    expect(value.task).toMatchObject({ taskId: expect.any(String) })
-    const id = String(value.id)
-    expect((await home.run(['pending'])).stdout).toContain('a task')
-    const waiting = home.json(['resume', id])
-    open()
-    expect((await waiting).value).toMatchObject({ status: 'input_required', questions: { who: {} } })
-    expect(await home.run(['answer', id, 'who.name=Ada'])).toMatchObject({
-      code: 0,
-      stdout: 'report for Ada\n',
-    })
-    expect(files()).toEqual([])
-  })
-
-  it('is cancelled when it is given up', async () => {
-    const { value } = await home.json(['call', tasks.url, 'report', '--detach'])
-    const { taskId } = value.task as { taskId: string }
-    expect((await home.run(['abandon', String(value.id)])).code).toBe(0)
-    const client = await connect(tasks.url)
-    expect(await client.task(taskId).get()).toMatchObject({ status: 'cancelled' })
-    await client.close()
   })
 })

@@ -1,68 +1,15 @@
 /** `rondo task`, in both dialects that have tasks of their own: looked at, answered and cancelled by other processes. Needs the build. */
 
-import { readdirSync, readFileSync, writeFileSync } from 'node:fs'
+import { readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest'
+import { describe, expect, it } from 'vitest'
 import { EXITS } from '../../src/cli/exit-code.ts'
-import { type CliHome, createCliHome, type Printed } from '../support/run-cli.ts'
-import { serveTasks, type TaskDesk } from '../support/task-desk.ts'
-import { KEY, openTerminal, type TerminalSession } from '../support/terminal-session.ts'
-import { serveV1, type V1Http } from '../support/v1-server.ts'
-import { createV1TaskServer } from '../support/v1-task-server.ts'
+import { serveTasks } from '../support/task-desk.ts'
+import { useCliHome, useTaskDesk } from '../support/use-cli.ts'
 
-// Many processes, on a machine that may have much to do.
-vi.setConfig({ testTimeout: 60_000 })
-
-const { enter, down, ctrlC } = KEY
-const sessions: TerminalSession[] = []
-let desk: TaskDesk
-let home: CliHome
-
-beforeAll(async () => {
-  desk = await serveTasks()
-})
-afterAll(() => desk.close())
-beforeEach(() => {
-  home = createCliHome()
-})
-afterEach(() => {
-  for (const session of sessions.splice(0)) session.close()
-  home.remove()
-})
-
-const files = () => readdirSync(join(home.path, 'pending'))
-
-interface Begun {
-  readonly id: string
-  readonly taskId: string
-}
-
-async function detach(tool: string, ...words: string[]): Promise<Begun> {
-  const { value, code } = await home.json(['call', desk.url, tool, '--detach', ...words])
-  expect([code, value.status]).toEqual([EXITS.pending.code, 'task'])
-  return { id: String(value.id), taskId: (value.task as { taskId: string }).taskId }
-}
-
-/** Looks until the task is there. */
-async function see(status: string, ...words: string[]): Promise<Printed & { task: Printed }> {
-  let last: Printed | undefined
-  await expect
-    .poll(
-      async () => {
-        last = (await home.json(['task', 'get', ...words])).value
-        return (last.task as Printed).status
-      },
-      { timeout: 20_000, interval: 50 },
-    )
-    .toBe(status)
-  return last as Printed & { task: Printed }
-}
-
-function open(...words: string[]): TerminalSession {
-  const session = openTerminal(words, { ...home.env, TERM: 'xterm-256color' })
-  sessions.push(session)
-  return session
-}
+const home = useCliHome()
+const desk = useTaskDesk(home)
+const { detach, see } = desk
 
 describe.each([
   ['2026-07-28', []],
@@ -81,7 +28,7 @@ describe.each([
     expect((await home.json(['task', 'get', id.slice(0, 5)])).value).toMatchObject({ id })
     const cancelled = await home.json(['task', 'cancel', taskId])
     expect(cancelled).toMatchObject({ code: 0, value: { task: { taskId, status: 'cancelled' } } })
-    expect(files()).toEqual([])
+    expect(home.files()).toEqual([])
     const again = await home.run(['task', 'cancel', desk.url, taskId, ...revision])
     expect(again).toMatchObject({ code: 0, stderr: 'The task had ended before.\n' })
   })
@@ -107,7 +54,7 @@ describe.each([
     expect(done.stdout).toMatch(/status +completed[\s\S]*\n\nreport for Ada\n$/)
     expect(done.code).toBe(0)
     expect(await home.run(['resume', id])).toMatchObject({ code: 0, stdout: 'report for Ada\n' })
-    expect(files()).toEqual([])
+    expect(home.files()).toEqual([])
   })
 
   it('of a call that is kept is answered once, and "rondo resume" waits for the rest', async () => {
@@ -163,7 +110,7 @@ describe('a task', () => {
     const ran = await home.run(['resume', id])
     expect(ran).toMatchObject({ code: EXITS.server.code, stdout: '' })
     expect(ran.stderr).not.toContain('rondo resume')
-    expect(files()).toEqual([])
+    expect(home.files()).toEqual([])
   })
 
   it('that its server has forgotten can be given up', async () => {
@@ -176,7 +123,7 @@ describe('a task', () => {
     const path = join(home.path, 'pending', `${begun.id}.json`)
     writeFileSync(path, readFileSync(path, 'utf8').replaceAll(desk.url, other.url))
     expect((await home.run(['abandon', begun.id])).code).toBe(0)
-    expect(files()).toEqual([])
+    expect(home.files()).toEqual([])
     await other.close()
   })
 
@@ -226,118 +173,5 @@ describe('a task', () => {
     const ran = await home.run(['task', 'get', desk.url, 'x', '--revision', '2025-06-18'])
     expect(ran.code).not.toBe(0)
     expect(ran.stderr).toMatch(/^rondo: [^\n]+\n$/)
-  })
-})
-
-describe('at a terminal', () => {
-  it('a task is answered question by question', async () => {
-    const { id } = await detach('ask')
-    await see('input_required', id)
-    const terminal = open('task', 'answer', id)
-    await terminal.see('asks, for the tool ask')
-    await terminal.see('For whom?')
-    await terminal.see('What do you want to do?')
-    terminal.press(enter)
-    await terminal.see('Name (text)')
-    terminal.press('Ada', enter)
-    await terminal.see('Send this?')
-    terminal.press(enter)
-    expect((await terminal.end()).code).toBe(0)
-  })
-
-  it('a call that became a task shows how it stands, and Ctrl-C leaves it to the server', async () => {
-    const terminal = open('call', desk.url, 'report')
-    await terminal.see('task working: month 1 of 2')
-    terminal.press(ctrlC)
-    const { code, stdout, screen } = await terminal.end()
-    expect([code, stdout]).toEqual([130, ''])
-    expect(screen).toContain('The server goes on with the task')
-    const id = /rondo resume (\S+)/.exec(screen)?.[1] ?? ''
-    expect((await see('working', id)).task.statusMessage).toBe('month 1 of 2')
-
-    const again = open('resume', id)
-    await again.see('task working: month 1 of 2')
-    desk.open()
-    await again.see('task working: month 2 of 2')
-    expect(await again.end()).toMatchObject({ code: 0, stdout: 'two months\n' })
-  })
-
-  it('a task that asks is answered within the call', async () => {
-    const terminal = open('call', desk.url, 'ask')
-    await terminal.see('What do you want to do?')
-    terminal.press(enter)
-    await terminal.see('Name (text)')
-    terminal.press('Ada', enter)
-    await terminal.see('Send this?')
-    terminal.press(enter)
-    await terminal.see('Really for Ada?')
-    await terminal.see('Decline to answer')
-    terminal.press(down, enter)
-    expect(await terminal.end()).toMatchObject({ code: 0, stdout: 'report for Ada\n' })
-  })
-})
-
-describe('a task in 2025-11-25, whose questions come while somebody waits', () => {
-  const older = ['--revision', '2025-11-25', '--task-ttl', '60']
-  let v1: V1Http
-  beforeAll(async () => {
-    v1 = await serveV1(createV1TaskServer)
-  })
-  afterAll(() => v1.close())
-
-  it.each([
-    ['ours', () => [desk.url, 'ask', ...older], { name: 'Name', last: 'report for Ada' }],
-    ['the official server', () => [v1.url, 'greet'], { name: 'Name', last: 'Hello, Ada, well!' }],
-  ])('F1 is answered at a terminal: %s', async (_who, words, { name, last }) => {
-    const terminal = open('call', ...words())
-    await terminal.see('the server waits for the answer')
-    await terminal.see('What do you want to do?')
-    terminal.press(enter)
-    await terminal.see(`${name} (text)`)
-    terminal.press('Ada', enter)
-    await terminal.see('Send this?')
-    terminal.press(enter)
-    await terminal.see('round 2;')
-    if (last === 'report for Ada') {
-      await terminal.see('Decline to answer')
-      terminal.press(down, enter)
-    } else {
-      await terminal.see('What do you want to do?')
-      terminal.press(enter)
-      await terminal.see('Mood (text)')
-      terminal.press('well', enter)
-      await terminal.see('Send this?')
-      terminal.press(enter)
-    }
-    expect(await terminal.end()).toMatchObject({ code: 0, stdout: `${last}\n` })
-  })
-
-  it('F1 is left alone where nobody can be asked, and goes on with answers from a file', async () => {
-    const ran = await home.run(['call', desk.url, 'ask', ...older])
-    expect(ran.code).toBe(EXITS.pending.code)
-    expect(ran.stderr).toMatch(/^The task asks\. In 2025-11-25 only those see its questions/)
-    const id = /^pending (\S+)$/m.exec(ran.stdout)?.[1] ?? ''
-    expect((await see('input_required', id)).server).toMatchObject({ protocolVersion: '2025-11-25' })
-    const some = await home.run(['resume', id, '--answers', '-'], {
-      input: JSON.stringify({ 'For whom?': { name: 'Ada' } }),
-    })
-    expect(some).toMatchObject({ code: EXITS.answers.code, stdout: '' })
-    expect(some.stderr).toContain('No answer for "Really for Ada?"')
-    expect(some.stderr).toContain(`rondo resume ${id}`)
-    const all = await home.run(['resume', id, '--answers', '-'], {
-      input: JSON.stringify({ 'Really for Ada?': { confirm: true } }),
-    })
-    expect(all).toMatchObject({ code: 0, stdout: 'report for Ada\n' })
-    expect(files()).toEqual([])
-  })
-
-  it('is cancelled by its id', async () => {
-    const begun = await home.json(['call', desk.url, 'hang', '--detach', ...older])
-    const { taskId } = begun.value.task as { taskId: string }
-    expect((await home.json(['task', 'cancel', taskId])).value).toMatchObject({
-      task: { status: 'cancelled' },
-    })
-    const answered = await home.run(['task', 'answer', desk.url, taskId, 'a=b', '--revision', '2025-11-25'])
-    expect(answered).toMatchObject({ code: EXITS.answers.code, stdout: '' })
   })
 })

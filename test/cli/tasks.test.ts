@@ -5,27 +5,21 @@ import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSy
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import pg from 'pg'
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest'
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import { EXITS } from '../../src/cli/exit-code.ts'
 import { openSlots } from '../../src/store/input-slots.ts'
 import { openSqlite } from '../../src/store/sqlite/sqlite-driver.ts'
 import type { Store } from '../../src/store/store.ts'
 import { describePostgres } from '../support/postgres.ts'
 import { startPostgres, type TestPostgres } from '../support/postgres-server.ts'
-import { type CliHome, createCliHome, type Printed } from '../support/run-cli.ts'
+import type { Printed } from '../support/run-cli.ts'
 import { createPostgresDatabase } from '../support/store/postgres-database.ts'
 import { createSqliteDatabase } from '../support/store/sqlite-database.ts'
 import { claimNew, type Database, inputs, newTask } from '../support/store/store-harness.ts'
-
-// Many processes, on a machine that may have much to do.
-vi.setConfig({ testTimeout: 60_000 })
+import { useCliHome } from '../support/use-cli.ts'
 
 const SECRET = 'SEALED'
-let home: CliHome
-beforeEach(() => {
-  home = createCliHome()
-})
-afterEach(() => home.remove())
+const home = useCliHome()
 
 /** One parked, one running, one due, one done; gives their ids. */
 async function fill(store: Store): Promise<Record<'parked' | 'running' | 'due' | 'done', string>> {

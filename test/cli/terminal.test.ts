@@ -1,47 +1,22 @@
 /** The command at a terminal, a real one: forms filled in key by key. Needs the build. */
 
-import { generateKey } from 'rondo'
-import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from 'vitest'
-import type { Listening } from '../../src/index.ts'
-import { createDeskServer } from '../support/desk-server.ts'
-import { type CliHome, createCliHome } from '../support/run-cli.ts'
-import { KEY, openTerminal, type TerminalSession } from '../support/terminal-session.ts'
-
-// Many processes, on a machine that may have much to do.
-vi.setConfig({ testTimeout: 60_000 })
+import { describe, expect, it } from 'vitest'
+import { fillIn, KEY, type TerminalSession } from '../support/terminal-session.ts'
+import { useCliHome, useDesk, useTerminal } from '../support/use-cli.ts'
 
 const { enter, down, ctrlC, ctrlD, space } = KEY
-const server = createDeskServer(generateKey())
-const sessions: TerminalSession[] = []
-let listening: Listening
-let home: CliHome
-
-beforeAll(async () => {
-  listening = await server.listen({ port: 0, signals: false })
-  home = createCliHome()
-})
-afterEach(() => {
-  for (const session of sessions.splice(0)) session.close()
-})
-afterAll(async () => {
-  await server.close()
-  home.remove()
-})
+const desk = useDesk()
+const home = useCliHome()
+const open = useTerminal(home)
 
 function call(...words: string[]): TerminalSession {
-  return open('call', listening.url, ...words)
-}
-
-function open(...words: string[]): TerminalSession {
-  const session = openTerminal(words, { ...home.env, TERM: 'xterm-256color' })
-  sessions.push(session)
-  return session
+  return open('call', desk.url, ...words)
 }
 
 describe('a form with every kind of field', () => {
   it('is filled in, a wrong number is corrected, and the answers are shown before they are sent', async () => {
     const terminal = call('order')
-    await terminal.see(`"desk" 1.2.3 at ${listening.url} asks, for the tool order`)
+    await terminal.see(`"desk" 1.2.3 at ${desk.url} asks, for the tool order`)
     await terminal.see('question 1 of 1, round 1')
     await terminal.see('What do you order?')
     await terminal.see('What do you want to do?')
@@ -228,12 +203,7 @@ describe('later', () => {
   it('C11 keeps the call, and "rondo resume" asks what is still open', async () => {
     const terminal = call('pair')
     await terminal.see('question 1 of 2')
-    await terminal.see('What do you want to do?')
-    terminal.press(enter)
-    await terminal.see('Value (text)')
-    terminal.press('west', enter)
-    await terminal.see('Send this?')
-    terminal.press(enter)
+    await fillIn(terminal, 'Value', 'west')
     await terminal.see('question 2 of 2')
     await terminal.see('What do you want to do?')
     await terminal.see('Later')
@@ -246,12 +216,7 @@ describe('later', () => {
     const again = open('resume', id)
     await again.see('question 1 of 1, round 1')
     await again.see('The right?')
-    await again.see('What do you want to do?')
-    again.press(enter)
-    await again.see('Value (text)')
-    again.press('east', enter)
-    await again.see('Send this?')
-    again.press(enter)
+    await fillIn(again, 'Value', 'east')
     expect(await again.end()).toMatchObject({ code: 0, stdout: 'west and east\n' })
   })
 })

@@ -1,0 +1,57 @@
+import { describe, expect, it } from 'vitest'
+import { EXITS } from '../../src/cli/exit-code.ts'
+import { useCliHome, useDesk } from '../support/use-cli.ts'
+
+const desk = useDesk()
+const home = useCliHome()
+
+describe('--answers', () => {
+  const script = async (tool: readonly string[], answers: unknown, ...options: string[]) => {
+    const input = JSON.stringify(answers)
+    return home.run(['call', desk.url, ...tool, '--answers', '-', ...options], { input })
+  }
+
+  it('answers by key, whatever the order', async () => {
+    const ran = await script(['pair'], {
+      right: { value: 'east' },
+      left: { action: 'accept', content: { value: 'west' } },
+    })
+    expect(ran).toMatchObject({ code: 0, stdout: 'west and east\n' })
+  })
+
+  it('takes a no', async () => {
+    expect(await script(['choose'], { who: 'decline' })).toMatchObject({
+      code: 0,
+      stdout: 'nobody (decline)\n',
+    })
+    expect(await script(['choose'], { who: { action: 'cancel' } })).toMatchObject({
+      stdout: 'nobody (cancel)\n',
+    })
+  })
+
+  it('ends with 4 where one is missing, and keeps nothing', async () => {
+    const ran = await script(['pair'], { left: { value: 'west' } })
+    expect(ran).toMatchObject({ code: EXITS.answers.code, stdout: '' })
+    expect(ran.stderr).toContain('No answer for "right"')
+    expect(home.files()).toEqual([])
+  })
+
+  it('ends with 4 where one was not used, after the result', async () => {
+    const ran = await script(['choose'], { who: { name: 'Ada' }, why: { reason: 'x' } })
+    expect(ran).toMatchObject({ code: EXITS.answers.code, stdout: 'hello Ada\n' })
+    expect(ran.stderr).toContain('Nobody asked for "why"')
+  })
+
+  it('ends with 4 where one does not fit, or names a field that is not there', async () => {
+    for (const who of [{ name: 5 }, { nam: 'Ada' }, 'accept', 7]) {
+      expect(await script(['choose'], { who })).toMatchObject({ code: EXITS.answers.code, stdout: '' })
+    }
+  })
+
+  it('with --detach leaves what is missing for later', async () => {
+    const ran = await script(['pair'], { left: { value: 'west' } }, '--detach', '--json')
+    expect(ran.code).toBe(EXITS.pending.code)
+    const { id } = JSON.parse(ran.stdout) as { id: string }
+    expect(await home.run(['answer', id, 'right.value=east'])).toMatchObject({ stdout: 'west and east\n' })
+  })
+})
