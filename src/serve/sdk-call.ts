@@ -6,12 +6,14 @@ import { DEFAULT_NEGOTIATED_PROTOCOL_VERSION, type ServerContext } from '@modelc
 import { RondoError } from '../errors.ts'
 import type { FlowCall, Line, TaskCall } from '../protocol/call.ts'
 import { ANSWER_LIMITS, readAnswers } from '../protocol/rev-2026-07-28/answers.ts'
+import { checkNameHeader } from '../protocol/rev-2026-07-28/headers.ts'
 import {
   CLIENT_CAPABILITIES,
   CLIENT_INFO,
   LOG_LEVEL,
   PROTOCOL_VERSION,
 } from '../protocol/rev-2026-07-28/meta-key.ts'
+import { readTask } from '../protocol/rev-2026-07-28/params.ts'
 import type { ClientCapabilities, LogLevel } from '../protocol/wire.ts'
 import type { Passage } from './sdk-mount.ts'
 import { SealedState } from './sdk-state.ts'
@@ -49,22 +51,25 @@ export function toFlowCall({ server, method, request }: Passage, ctx: ServerCont
   }
 }
 
-/** What a client wants to know of a task, or do with it. */
+/**
+ * What a client wants to know of a task, or do with it. The official server knows nothing of these methods, so what it
+ * checks of others is checked here.
+ */
 export function toTaskCall(
-  action: TaskCall['action'],
+  action: 'get' | 'update' | 'cancel',
   taskId: unknown,
   ctx: ServerContext,
   server: Passage['server'],
 ): TaskCall {
-  if (typeof taskId !== 'string') throw new RondoError('PEER_PARAMS', 'params.taskId must be a string')
-  return {
-    kind: 'task',
+  const envelope = {
     id: ctx.mcpReq.id,
-    action,
-    taskId,
-    inputResponses: readResponses(ctx),
     ...(isOlder(ctx) ? connectedClient(server) : requestingClient(metaOf(ctx))),
   }
+  const params = { taskId, inputResponses: readResponses(ctx) }
+  const call = readTask(envelope, `tasks/${action}`, params, ANSWER_LIMITS)
+  const headers = ctx.http?.req?.headers
+  if (headers) checkNameHeader((name) => headers.get(name) ?? undefined, call.taskId)
+  return call
 }
 
 type Client = Pick<FlowCall, 'protocolVersion' | 'capabilities' | 'clientInfo' | 'logLevel'>

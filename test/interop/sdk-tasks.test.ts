@@ -113,6 +113,28 @@ describe('a task', () => {
     expect(ended.result).toMatchObject({ status: 'cancelled' })
   })
 
+  it('E1 E3 E5 is refused to clients that did not say they follow tasks, and to malformed requests', async () => {
+    const rondo = makeRondo()
+    const wait = rondo.tool(async (_args, ctx) => text(String(await ctx.confirm('sure', 'Sure?'))), {
+      task: 'always',
+    })
+    const server = serve(rondo, (mcp) => mcp.registerTool('wait', {}, wait))
+    const created = await send(server, 'tools/call', { name: 'wait' })
+    const params = { taskId: String(created.result?.taskId), inputResponses: {} }
+    for (const action of ['get', 'update', 'cancel']) {
+      const plain = { capabilities: { elicitation: {} } }
+      expect((await send(server, `tasks/${action}`, params, plain)).error).toMatchObject({
+        code: -32021,
+        data: { requiredCapabilities: { extensions: { 'io.modelcontextprotocol/tasks': {} } } },
+      })
+      const misnamed = { headers: { 'mcp-name': 'another' } }
+      expect((await send(server, `tasks/${action}`, params, misnamed)).error?.code).toBe(-32020)
+    }
+    const { taskId } = params
+    expect((await send(server, 'tasks/update', { taskId })).error?.code).toBe(-32602)
+    expect(await settled(server, taskId)).toMatchObject({ status: 'input_required' })
+  })
+
   it('begins where the handler says so, and has the journal of its rounds', async () => {
     const rondo = makeRondo()
     const steps: string[] = []
