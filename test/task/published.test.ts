@@ -237,6 +237,34 @@ describe('following', () => {
 })
 
 describe('becoming a task in the middle', () => {
+  it.each(['step', 'result', 'question'])(
+    'R9 fails a task whose %s is larger than a piece may be, at once and with a reason',
+    async (what) => {
+      let turns = 0
+      const server = start({ tasks: { maxPieceBytes: 4_096 } })
+      const large = 'x'.repeat(5_000)
+      server.tool('large', { task: 'always' }, async (_args, ctx) => {
+        turns++
+        ctx.status(large)
+        if (what === 'step') await ctx.step('large', () => large)
+        if (what === 'question') await ctx.confirm('large', large)
+        return what === 'result' ? large : 'done'
+      })
+      const task = await settled(server, await create(server, 'large'))
+      expect(task).toMatchObject({
+        status: 'failed',
+        error: { code: -32603, message: 'This call remembers more than the server allows' },
+      })
+      expect(turns).toBe(1)
+    },
+  )
+
+  it('R9 takes what a piece may hold', async () => {
+    const server = start({ tasks: { maxPieceBytes: 4_096 } })
+    server.tool('fits', { task: 'always' }, async (_args, ctx) => ctx.step('some', () => 'x'.repeat(2_000)))
+    expect(await settled(server, await create(server, 'fits'))).toMatchObject({ status: 'completed' })
+  })
+
   it('D9 asks in rounds first, then goes on as a task with what it has', async () => {
     const server = start()
     const first = await send(server, 'tools/call', { name: 'later' })

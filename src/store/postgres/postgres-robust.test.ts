@@ -87,6 +87,16 @@ describePostgres('PostgreSQL as a store', () => {
       await ask(`DROP OWNED BY ${role}; DROP ROLE ${role}`)
     })
 
+    it('says so where a role may not make the tables', async () => {
+      const role = `other_${schema}`
+      await ask(`CREATE ROLE ${role} LOGIN`)
+      const connectionString = server.connectionString.replace('rondo@', `${role}@`)
+      const store = createPostgresStore({ connectionString, schema })
+      await expect(store.tasks.create(newTask(), 10)).rejects.toMatchObject({ code: 'STORE_SCHEMA' })
+      await store.close()
+      await ask(`DROP ROLE ${role}`)
+    })
+
     it.each(['Rondo', 'a b', "x'; DROP TABLE y; --", ''])('takes no schema called %j', (name) => {
       expect(() => createPostgresStore({ schema: name })).toThrow(TypeError)
     })

@@ -1,5 +1,6 @@
 /** What the parts of a PostgreSQL store share: queries on prepared tables, the clock, the hints. */
 
+import { RondoError } from '../../errors.ts'
 import type { HintBus } from '../hint-bus.ts'
 import type { Hint } from '../task-store.ts'
 import { type Answer, type PgRow, type ResilientPool, toStoreError } from './postgres-pool.ts'
@@ -36,6 +37,11 @@ export interface SessionOptions {
   readonly prepare: (pool: ResilientPool, schema: string) => Promise<void>
 }
 
+const isForbidden = (error: unknown): boolean => (error as { code?: unknown }).code === '42501'
+
+const forbidden = (cause: unknown): RondoError =>
+  new RondoError('STORE_SCHEMA', 'this role may neither use the tables nor make them', { cause })
+
 export function createSession(options: SessionOptions): PostgresSession {
   const { pool, schema, now, hints, notify, prepare } = options
   let prepared: Promise<void> | undefined
@@ -45,7 +51,7 @@ export function createSession(options: SessionOptions): PostgresSession {
       await prepared
     } catch (error) {
       prepared = undefined
-      throw toStoreError(error)
+      throw isForbidden(error) ? forbidden(error) : toStoreError(error)
     }
   }
   const ask = async (text: string, values: unknown[]) => {
