@@ -1,8 +1,9 @@
 /** Starts a server under test in a process of its own, on a core of its own where the system can do that. */
 
-import { type ChildProcess, spawn, spawnSync } from 'node:child_process'
+import { spawn, spawnSync } from 'node:child_process'
 import { availableParallelism } from 'node:os'
 import { fileURLToPath } from 'node:url'
+import { messageOf } from '../message-of.ts'
 import type { ChildMessage } from './child.ts'
 
 export type ServerName = 'rondo' | 'official' | 'bare'
@@ -23,6 +24,9 @@ export interface ServerProcess<Name = ServerName> {
   stop(): Promise<void>
 }
 
+type Listening = Extract<ChildMessage, { kind: 'listening' }>
+type Used = Extract<ChildMessage, { kind: 'usage' }>
+
 const SERVER_CORE = '0'
 const LOAD_CORE = '1'
 const CHILD = fileURLToPath(new URL('./child.js', import.meta.url))
@@ -42,12 +46,12 @@ export async function spawnServer<Name extends ServerName | SessionServerName>(
   const command = [process.execPath, ...execArgv, CHILD, name, String(tools)]
   const [file = '', ...args] = hasTaskset ? ['taskset', '-c', SERVER_CORE, ...command] : command
   const child = spawn(file, args, { stdio: ['ignore', 'inherit', 'inherit', 'ipc'] })
-  const { url } = await messageOf(child, 'listening')
+  const { url } = await messageOf<Listening>(child, 'listening')
   return {
     name,
     url: new URL(url),
     async usage() {
-      const answer = messageOf(child, 'usage')
+      const answer = messageOf<Used>(child, 'usage')
       child.send('usage')
       const { cpuMicros, rssBytes, heapBytes } = await answer
       return { cpuMicros, rssBytes, heapBytes }
@@ -59,21 +63,4 @@ export async function spawnServer<Name extends ServerName | SessionServerName>(
       })
     },
   }
-}
-
-function messageOf<K extends ChildMessage['kind']>(
-  child: ChildProcess,
-  kind: K,
-): Promise<Extract<ChildMessage, { kind: K }>> {
-  return new Promise((resolve, reject) => {
-    const onExit = (code: number | null): void => reject(new Error(`A server ended with code ${code}`))
-    const onMessage = (message: unknown): void => {
-      if ((message as ChildMessage).kind !== kind) return
-      child.off('exit', onExit)
-      child.off('message', onMessage)
-      resolve(message as Extract<ChildMessage, { kind: K }>)
-    }
-    child.once('exit', onExit)
-    child.on('message', onMessage)
-  })
 }

@@ -11,6 +11,7 @@ export type ToChild =
 
 /** What a child says when it is ready, and after everything it was told. */
 export interface FromChild {
+  readonly kind: 'done'
   readonly done?: Done
 }
 
@@ -24,14 +25,15 @@ function open(name: SubjectName, address: StoreAddress, processes: number): Prom
 
 const [name = '', address = '', processes = '1'] = process.argv.slice(2)
 const subject = await open(name as SubjectName, JSON.parse(address), Number(processes))
-const say = (message: FromChild): void => void process.send?.(message)
+const say = (done?: Done): void => void process.send?.({ kind: 'done', done } satisfies FromChild)
 
 process.on('message', async (message: ToChild) => {
-  if (message.kind === 'run') say({ done: await subject.run(message.work, message.ms) })
-  else say(await subject.settle().then(() => ({})))
+  if (message.kind === 'run') return say(await subject.run(message.work, message.ms))
+  await subject.settle()
+  say()
 })
 process.on('disconnect', async () => {
   await subject.close()
   process.exit()
 })
-say({})
+say()

@@ -3,12 +3,12 @@
 import { statSync } from 'node:fs'
 import pg from 'pg'
 import { createLeaseEngine } from '../../src/store/lease-engine.ts'
-import type { TaskEngine } from '../../src/store/task-engine.ts'
 import { openStore, settle } from './rondo.ts'
 import { KEY, newTask, QUESTION } from './row.ts'
 import { AT_ONCE, type StoreAddress } from './subject.ts'
 
 export interface ParkedCost {
+  readonly kind: 'parked'
   readonly count: number
   readonly rssBefore: number
   readonly rssAfter: number
@@ -24,16 +24,31 @@ const WARM_UP = 5_000
 const [address = '', count = '1000'] = process.argv.slice(2)
 const target = JSON.parse(address) as StoreAddress
 const store = openStore(target)
-const engine = createLeaseEngine(store)
 const inputs = new Map([[KEY, QUESTION]])
+let onParked = (): void => {}
+const engine = createLeaseEngine(store, {
+  statsMs: 3_600_000,
+  onEvent(event) {
+    if (event.kind === 'store-error') throw event.error
+    if (event.kind === 'turn' && event.outcome === 'park') onParked()
+  },
+})
 const serving = await engine.serve(async () => ({ kind: 'park', inputs }), { concurrency: AT_ONCE })
 
-async function park(engine: TaskEngine, count: number): Promise<void> {
-  let left = count
-  const client = async (): Promise<void> => {
-    while (left-- > 0) await engine.create(newTask())
-  }
-  await Promise.all(Array.from({ length: AT_ONCE }, client))
+/** As many at a time as there are clients; the next one when one has parked. */
+function park(count: number): Promise<void> {
+  return new Promise((resolve) => {
+    let begun = 0
+    let parked = 0
+    const begin = (): void => {
+      if (begun++ < count) void engine.create(newTask())
+    }
+    onParked = () => {
+      begin()
+      if (++parked === count) resolve()
+    }
+    for (let client = 0; client < AT_ONCE; client++) begin()
+  })
 }
 
 function memory(): { rss: number; heap: number } {
@@ -51,13 +66,14 @@ async function databaseBytes(where: StoreAddress): Promise<number> {
   return Number(rows[0]?.bytes)
 }
 
-await park(engine, WARM_UP)
+await park(WARM_UP)
 await settle(store, WARM_UP)
 const [before, bytes] = [memory(), await databaseBytes(target)]
-await park(engine, Number(count))
+await park(Number(count))
 await settle(store, WARM_UP + Number(count))
 const after = memory()
 const cost: ParkedCost = {
+  kind: 'parked',
   count: Number(count),
   rssBefore: before.rss,
   rssAfter: after.rss,

@@ -4,6 +4,7 @@ import { fork } from 'node:child_process'
 import { once } from 'node:events'
 import { fileURLToPath } from 'node:url'
 import type { Table } from '../bench.ts'
+import { messageOf } from '../message-of.ts'
 import { fixed } from '../stat.ts'
 import type { Databases } from './database.ts'
 import type { ParkedCost } from './parked-child.ts'
@@ -17,16 +18,9 @@ export interface ParkedFigures extends ParkedCost {
 export async function measureParked(databases: Databases, count: number): Promise<ParkedFigures> {
   const args = [JSON.stringify(databases.create()), String(count)]
   const child = fork(CHILD, args, { execArgv: ['--expose-gc'] })
-  const ended = once(child, 'exit')
-  const told = once(child, 'message')
-  const [cost] = await Promise.race([
-    told,
-    ended.then(([code]) => {
-      throw new Error(`The process that parks tasks ended with code ${code}`)
-    }),
-  ])
-  await ended
-  return { database: databases.name, ...(cost as ParkedCost) }
+  const cost = await messageOf<ParkedCost>(child, 'parked')
+  await once(child, 'exit')
+  return { database: databases.name, ...cost }
 }
 
 export function parkedTable(figures: readonly ParkedFigures[]): Table {

@@ -93,10 +93,10 @@ async function keepSome({ tasks }: Store, create: (task: NewTask) => Promise<unk
 
 /** Nothing due, nothing running, and nothing parked but those that shall be. */
 export async function settle({ tasks }: Pick<Store, 'tasks'>, kept: number): Promise<void> {
-  for (let look = 0; look < 3_000; look++) {
+  for (let look = 0; look < 1_000; look++) {
     const { due, running, parked } = await tasks.stats()
     if (due + running === 0 && parked === kept) return
-    await new Promise((resolve) => setTimeout(resolve, 20))
+    await new Promise((resolve) => setTimeout(resolve, 50))
   }
   throw new Error('tasks are left that nobody runs')
 }

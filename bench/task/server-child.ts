@@ -7,21 +7,26 @@ import { DESCRIPTION, Input, resultFor, SECRET } from '../work.ts'
 import { PLAIN_TOOL, TASK_TOOL } from './server.ts'
 import { AT_ONCE, type StoreAddress } from './subject.ts'
 
-export type ServerMessage =
-  | { readonly kind: 'listening'; readonly url: string }
-  | { readonly kind: 'completed'; readonly cpuMicros: number }
+export interface Listening {
+  readonly kind: 'listening'
+  readonly url: string
+}
+
+/** As many tasks have been completed as were asked about. */
+export interface Completed {
+  readonly kind: 'completed'
+}
 
 const address = JSON.parse(process.argv[2] ?? '') as StoreAddress
 const store = address.kind === 'sqlite' ? createSqliteStore(address) : createPostgresStore(address)
-const tell = (message: ServerMessage): void => void process.send?.(message)
+const tell = (message: Listening | Completed): void => void process.send?.(message)
 
 let completed = 0
 let wanted = Number.POSITIVE_INFINITY
 const check = (): void => {
   if (completed < wanted) return
   wanted = Number.POSITIVE_INFINITY
-  const { user, system } = process.cpuUsage()
-  tell({ kind: 'completed', cpuMicros: user + system })
+  tell({ kind: 'completed' })
 }
 
 const server = createServer({

@@ -1,15 +1,16 @@
 /** The whole server in front of a store: HTTP, the protocol, sealing, the engine. */
 
-import { type ChildProcess, fork } from 'node:child_process'
+import { fork } from 'node:child_process'
 import { fileURLToPath } from 'node:url'
 import type { Table } from '../bench.ts'
 import type { Response } from '../load/connection.ts'
 import { drive, type Exchange } from '../load/drive.ts'
 import { httpRequest } from '../load/http-request.ts'
+import { messageOf } from '../message-of.ts'
 import { fixed, median } from '../stat.ts'
 import { resultFor } from '../work.ts'
 import type { Databases } from './database.ts'
-import type { ServerMessage } from './server-child.ts'
+import type { Completed, Listening } from './server-child.ts'
 
 export const PLAIN_TOOL = 'resolve_now'
 export const TASK_TOOL = 'resolve_later'
@@ -30,12 +31,12 @@ export async function measureServer(
 ): Promise<ServerFigures> {
   const child = fork(CHILD, [JSON.stringify(databases.create())])
   try {
-    const url = new URL((await messageOf(child, 'listening')).url)
+    const url = new URL((await messageOf<Listening>(child, 'listening')).url)
     const figures = { database: databases.name, plain: [], task: [], get: [] } satisfies ServerFigures
     const ids: string[] = []
     let begun = 0
     const completed = (): Promise<unknown> => {
-      const told = messageOf(child, 'completed')
+      const told = messageOf<Completed>(child, 'completed')
       child.send(begun)
       return told
     }
@@ -120,20 +121,6 @@ function getTask(url: URL, taskId: string, id: number): Exchange {
 function expect({ body }: Response, isRight: (result: Result) => boolean): void {
   const { result } = JSON.parse(body) as { result?: Result }
   if (result === undefined || !isRight(result)) throw new Error(`Not what was asked for: ${body}`)
-}
-
-function messageOf<K extends ServerMessage['kind']>(
-  child: ChildProcess,
-  kind: K,
-): Promise<Extract<ServerMessage, { kind: K }>> {
-  return new Promise((resolve, reject) => {
-    child.once('exit', (code) => reject(new Error(`The server ended with code ${code}`)))
-    child.on('message', function hear(message: ServerMessage) {
-      if (message.kind !== kind) return
-      child.off('message', hear)
-      resolve(message as Extract<ServerMessage, { kind: K }>)
-    })
-  })
 }
 
 export function serverTable(figures: readonly ServerFigures[]): Table {

@@ -3,6 +3,7 @@
 import { type ChildProcess, fork } from 'node:child_process'
 import { once } from 'node:events'
 import { fileURLToPath } from 'node:url'
+import { messageOf } from '../message-of.ts'
 import type { FromChild, ToChild } from './child.ts'
 import type { StoreAddress, SubjectName, Work } from './subject.ts'
 
@@ -20,14 +21,15 @@ export async function spawnCrew(name: SubjectName, address: StoreAddress, proces
   // One after the other: the first makes the tables, and each brings its own rows.
   for (let i = 0; i < processes; i++) {
     const child = fork(CHILD, [name, JSON.stringify(address), String(processes)])
-    await answerOf(child)
+    await messageOf<FromChild>(child, 'done')
     children.push(child)
   }
   const tell = (message: ToChild): Promise<FromChild[]> =>
     Promise.all(
       children.map((child) => {
+        const answer = messageOf<FromChild>(child, 'done')
         child.send(message)
-        return answerOf(child)
+        return answer
       }),
     )
   return {
@@ -47,20 +49,5 @@ export async function spawnCrew(name: SubjectName, address: StoreAddress, proces
         }),
       )
     },
-  }
-}
-
-async function answerOf(child: ChildProcess): Promise<FromChild> {
-  const stop = new AbortController()
-  const { signal } = stop
-  try {
-    return await Promise.race([
-      once(child, 'message', { signal }).then(([message]) => message as FromChild),
-      once(child, 'exit', { signal }).then(([code]) => {
-        throw new Error(`A process of the bench ended with code ${code}`)
-      }),
-    ])
-  } finally {
-    stop.abort()
   }
 }

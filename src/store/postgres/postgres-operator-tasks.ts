@@ -8,10 +8,12 @@ import { nowAt, type PostgresSession } from './postgres-session.ts'
 
 export function createOperatorTasks({ query, now, schema }: PostgresSession): OperatorTasks {
   const task = `${schema}.task`
+  // Counted on indexes. What is open and not parked has a time at which it is due.
   const stats = `WITH c AS (SELECT ${nowAt('$1')} AS now)
     SELECT c.now, count(*) FILTER (WHERE due_at <= c.now) AS due, min(due_at) AS oldest,
       count(*) FILTER (WHERE due_at > c.now AND worker IS NOT NULL) AS running,
-      (SELECT count(*) FROM ${task} p WHERE status = 'input_required' AND p.expires_at > c.now) AS parked
+      (SELECT count(*) FROM ${task} o WHERE o.status IN ('working', 'input_required') AND o.expires_at > c.now)
+        - count(due_at) AS parked
     FROM c LEFT JOIN ${task} ON due_at IS NOT NULL AND expires_at > c.now GROUP BY c.now`
   const list = (
     owned: string,

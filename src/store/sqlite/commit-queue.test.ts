@@ -71,6 +71,21 @@ describe('group commit', () => {
   })
 })
 
+it('closes although one write is always followed by another, and after what was taken', async () => {
+  let ended = 0
+  const busy = async (name: string) => {
+    for (let i = 0; ; i++) await queue.write(put(`${name} ${i}`))
+  }
+  const loops = ['a', 'b', 'c'].map((name) => busy(name).catch(() => ended++))
+  await until('some writes', () => commits > 3)
+  const last = queue.write(put('last'))
+  await queue.close()
+  expect(await last).toBe(1)
+  await Promise.all(loops)
+  expect(ended).toBe(3)
+  await expect(queue.write(put('late'))).rejects.toThrow(/closed/)
+})
+
 describe('a file that another process holds', () => {
   const hold = () => {
     const other = openSqlite(database.file)

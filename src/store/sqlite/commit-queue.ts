@@ -27,8 +27,8 @@ export interface CommitQueue {
   write<T>(op: () => T): Promise<T>
   /** Runs `op`, which only looks. */
   read<T>(op: () => T): Promise<T>
-  /** Resolves when nothing waits any more. */
-  idle(): Promise<void>
+  /** Takes no more writes; resolves when those that wait are done. */
+  close(): Promise<void>
 }
 
 /** One transaction holds up the event loop: it must stay short. */
@@ -37,6 +37,7 @@ const MAX_BATCH = 256
 export function createCommitQueue(open: () => SqliteConnection, busyMs: number): CommitQueue {
   let queue: Write[] = []
   let scheduled = false
+  let closed = false
   let tries = 0
 
   const transact = (writes: readonly Write[]): unknown[] => {
@@ -88,11 +89,14 @@ export function createCommitQueue(open: () => SqliteConnection, busyMs: number):
   return {
     write: (op) =>
       new Promise((resolve, reject) => {
+        // Whoever is busy always has a next one: the end must not wait for that.
+        if (closed) return reject(new TypeError('This store is closed'))
         queue.push({ op, resolve, reject, since: performance.now() })
         schedule()
       }),
     read: (op) => readPatiently(() => open().read(op), busyMs),
-    async idle() {
+    async close() {
+      closed = true
       while (queue.length > 0) await new Promise(setImmediate)
     },
   }

@@ -7,10 +7,13 @@ import type { SqlRow } from './sqlite-driver.ts'
 import type { SqliteSession } from './sqlite-session.ts'
 
 export function createOperatorTasks({ sql, queue, now }: SqliteSession): OperatorTasks {
+  // Each part is counted on an index that holds nothing else: a look at all rows would hold up the event loop. What is
+  // open and not parked has a time at which it is due.
   const stats = sql(`SELECT count(*) FILTER (WHERE due_at <= ?) AS due, min(due_at) AS oldest,
     count(*) FILTER (WHERE due_at > ? AND worker IS NOT NULL) AS running,
-    (SELECT count(*) FROM task WHERE status = 'input_required' AND expires_at > ?) AS parked
-    FROM task WHERE due_at IS NOT NULL AND expires_at > ?`)
+    (SELECT count(*) FROM task INDEXED BY task_open
+      WHERE status IN ('working', 'input_required') AND expires_at > ?) - count(*) AS parked
+    FROM task INDEXED BY task_due WHERE due_at IS NOT NULL AND expires_at > ?`)
   const listing = (owned: string) =>
     sql(`SELECT id, tenant, principal, status, created_at, updated_at, expires_at, failures, worker, due_at,
     CASE status WHEN 'input_required' THEN inputs END AS inputs,

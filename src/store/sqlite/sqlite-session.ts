@@ -64,7 +64,7 @@ export function createSession(
     now,
     async close() {
       hints.close()
-      await queue.idle()
+      await queue.close()
       closed = true
       connection?.close()
       connection = undefined

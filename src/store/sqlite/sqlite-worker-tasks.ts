@@ -67,7 +67,7 @@ export function createWorkerTasks(session: SqliteSession): WorkerTasks {
       const workers = (await queue.read(() => ask.workers.all(now()))).map((row) => String(row.worker))
       const gone = workers.filter((worker) => isProcessGone(worker.split(' ')[0] ?? ''))
       if (gone.length === 0) return 0
-      return queue.write(() => gone.reduce((sum, worker) => sum + ask.reclaim.run(now(), worker), 0))
+      return queue.write(() => gone.reduce((sum, worker) => sum + ask.reclaim.run(now(), worker, now()), 0))
     },
   }
 }
@@ -97,7 +97,7 @@ function prepareQueries({ sql }: SqliteSession) {
     release: sql(`UPDATE task SET due_at = ?, failures = failures + ?, worker = NULL, epoch = epoch + 1
       WHERE ${FENCE}`),
     workers: sql('SELECT DISTINCT worker FROM task WHERE worker IS NOT NULL AND due_at > ?'),
-    reclaim: sql('UPDATE task SET due_at = ? WHERE worker = ?'),
+    reclaim: sql('UPDATE task SET due_at = ? WHERE worker = ? AND due_at > ?'),
   }
 }
 
