@@ -59,7 +59,8 @@ describePostgres('tasks on PostgreSQL', () => {
     expect(report).toMatchObject({ wrong: 0, finishedTwice: 0, lateEntries: 0 })
     expect(report.effects).toBe(report.created * 3)
     expect(report.entries).toBe(report.created * 3)
-    expect(report.attempts).toBeGreaterThanOrEqual(report.effects)
+    // It was worth the trouble: who was frozen tried again, under the old key, what another had done.
+    expect(report.attempts).toBeGreaterThan(report.effects)
     expect(report.trouble).toEqual(
       LONG ? { kills: 10, freezes: 8, crashes: 5 } : { kills: 1, freezes: 1, crashes: 1 },
     )
