@@ -4,6 +4,7 @@ import { createServer, type Server, type ServerOptions } from 'rondo'
 import { type ConnectOptions, connect, parsePending } from 'rondo/client'
 import { afterEach, describe, expect, it } from 'vitest'
 import { createMemoryStore } from '../../src/store/memory/memory-store.ts'
+import { abortTask } from '../support/abort-task.ts'
 
 const servers: Server[] = []
 afterEach(async () => {
@@ -77,20 +78,7 @@ describe.each(['listening', 'polling'] as const)('a client that follows by %s', 
 
   it('C12 cancels the task on the server when the caller aborts', async () => {
     const client = await connect(start(), { tasks })
-    const stop = new AbortController()
-    let taskId = ''
-    const call = client.callTool(
-      'waits',
-      {},
-      {
-        signal: stop.signal,
-        onTask(task) {
-          taskId = task.taskId
-          stop.abort(new Error('enough'))
-        },
-      },
-    )
-    await expect(call).rejects.toThrow('enough')
+    const taskId = await abortTask(client)
     expect(await client.task(taskId).get()).toMatchObject({ status: 'cancelled' })
     await client.close()
   })

@@ -11,6 +11,7 @@ import {
 } from 'rondo/client'
 import { afterEach, describe, expect, it } from 'vitest'
 import { createMemoryStore } from '../../src/store/memory/memory-store.ts'
+import { abortTask } from '../support/abort-task.ts'
 
 const closers: (() => Promise<void>)[] = []
 afterEach(async () => {
@@ -102,21 +103,7 @@ describe('a client in the draft', () => {
 
   it('D8 D10 cancels the task when the caller aborts', async () => {
     const client = await open()
-    const stop = new AbortController()
-    let taskId = ''
-    const call = client.callTool(
-      'waits',
-      {},
-      {
-        taskTtlMs: 60_000,
-        signal: stop.signal,
-        onTask(task) {
-          taskId = task.taskId
-          stop.abort(new Error('enough'))
-        },
-      },
-    )
-    await expect(call).rejects.toThrow('enough')
+    const taskId = await abortTask(client, { taskTtlMs: 60_000 })
     expect(await client.task(taskId).get()).toMatchObject({ status: 'cancelled' })
   })
 

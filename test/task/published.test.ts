@@ -2,75 +2,13 @@
  * Tasks on the wire of 2026-07-28 (extension io.modelcontextprotocol/tasks).
  */
 
-import { createServer, type Server, type ServerOptions, ToolError } from 'rondo'
-import { afterEach, describe, expect, it } from 'vitest'
-import { z } from 'zod'
+import { createServer } from 'rondo'
+import { describe, expect, it } from 'vitest'
 import { createMemoryStore } from '../../src/store/memory/memory-store.ts'
+import { create, EXTENSION, keys, start } from '../support/published-tasks.ts'
 import { follow, send, settled } from '../support/task-client.ts'
 
 const FORM_ONLY = { elicitation: {} }
-const EXTENSION = 'io.modelcontextprotocol/tasks'
-const keys = 'k:MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE='
-const servers: Server[] = []
-
-afterEach(async () => {
-  await Promise.all(servers.splice(0).map((server) => server.close()))
-})
-
-function start(options: Partial<ServerOptions> = {}): Server {
-  const server = createServer({
-    name: 'tasks',
-    version: '1.0.0',
-    keys,
-    log: 'off',
-    store: createMemoryStore(),
-    ...options,
-  })
-  const text = z.object({ value: z.string() })
-  server.tool('sync', {}, () => 'at once')
-  server.tool('auto', { task: 'auto' }, () => 'done')
-  server.tool('always', { task: 'always', taskTtlMs: 60_000, taskPollMs: 50 }, () => 'done')
-  server.tool('fails', { task: 'always' }, () => {
-    throw new ToolError('out of stock')
-  })
-  server.tool('breaks', { task: 'always' }, async (_args, ctx) => {
-    void ctx.ask('forgotten', { message: 'Never awaited', schema: text })
-    return 'x'
-  })
-  server.tool('asks', { task: 'always' }, async (_args, ctx) => {
-    const [a, b] = await Promise.all([
-      ctx.ask('a', { message: 'A?', schema: text }),
-      ctx.ask('b', { message: 'B?', schema: text }),
-    ])
-    return `${a.value}${b.value}`
-  })
-  server.tool('later', {}, async (_args, ctx) => {
-    const { value } = await ctx.ask('name', { message: 'Name?', schema: text })
-    await ctx.background()
-    ctx.status('greeting')
-    const greeting = await ctx.step('greet', () => `Hello ${value}`)
-    return `${greeting}, round ${ctx.round}`
-  })
-  server.tool('waits', { task: 'always' }, async (_args, ctx) => {
-    await ctx.step(
-      'long',
-      ({ signal }) =>
-        new Promise((_, reject) => {
-          const stop = () => reject(new Error('aborted'))
-          if (signal.aborted) stop()
-          signal.addEventListener('abort', stop)
-        }),
-    )
-  })
-  servers.push(server)
-  return server
-}
-
-async function create(server: Server, name: string): Promise<string> {
-  const { result, error } = await send(server, 'tools/call', { name })
-  if (result?.resultType !== 'task') throw new Error(`no task: ${JSON.stringify(result ?? error)}`)
-  return String(result.taskId)
-}
 
 describe('creation', () => {
   it('E1 makes a task only for clients that declare the extension on the request', async () => {
@@ -335,104 +273,5 @@ describe('becoming a task in the middle', () => {
     expect(await follow(server, String(result?.taskId), {})).toMatchObject({
       result: { content: [{ text: 'finished' }] },
     })
-  })
-})
-
-describe('notifications', () => {
-  it('E4 tells of a task through subscriptions/listen, to its owner', async () => {
-    const server = start()
-    const taskId = await create(server, 'asks')
-    const stop = new AbortController()
-    const response = await server.fetch(
-      new Request('http://127.0.0.1/mcp', {
-        method: 'POST',
-        signal: stop.signal,
-        headers: {
-          'content-type': 'application/json',
-          accept: 'application/json, text/event-stream',
-          'mcp-protocol-version': '2026-07-28',
-          'mcp-method': 'subscriptions/listen',
-        },
-        body: JSON.stringify({
-          jsonrpc: '2.0',
-          id: 'sub',
-          method: 'subscriptions/listen',
-          params: {
-            notifications: { taskIds: [taskId] },
-            _meta: {
-              'io.modelcontextprotocol/protocolVersion': '2026-07-28',
-              'io.modelcontextprotocol/clientCapabilities': { extensions: { [EXTENSION]: {} } },
-            },
-          },
-        }),
-      }),
-    )
-    const seen: string[] = []
-    const reader = response.body?.pipeThrough(new TextDecoderStream()).getReader()
-    const answer = { action: 'accept', content: { value: 'x' } }
-    let buffer = ''
-    while (!seen.includes('completed')) {
-      const { value, done } = (await reader?.read()) ?? { done: true }
-      if (done) break
-      buffer += value
-      for (let end = buffer.indexOf('\n\n'); end >= 0; end = buffer.indexOf('\n\n')) {
-        const data = /^data: (.*)$/m.exec(buffer.slice(0, end))?.[1]
-        buffer = buffer.slice(end + 2)
-        if (data === undefined) continue
-        const { method, params } = JSON.parse(data)
-        seen.push(method === 'notifications/tasks' ? params.status : method)
-        expect(params._meta['io.modelcontextprotocol/subscriptionId']).toBe('sub')
-        if (params.status === 'input_required' && params.inputRequests.a) {
-          await send(server, 'tasks/update', { taskId, inputResponses: { a: answer, b: answer } })
-        }
-      }
-    }
-    stop.abort()
-    expect(seen[0]).toBe('notifications/subscriptions/acknowledged')
-    expect(seen).toContain('input_required')
-    expect(seen.at(-1)).toBe('completed')
-  })
-})
-
-describe('at rest', () => {
-  it('a reader of the store finds ids, status, keys and times, and no content', async () => {
-    const store = createMemoryStore()
-    const written: string[] = []
-    const spy = <T extends object>(port: T): T =>
-      new Proxy(port, {
-        get(target, name) {
-          const member = Reflect.get(target, name)
-          if (typeof member !== 'function') return member
-          return (...args: unknown[]) => {
-            written.push(
-              JSON.stringify(args, (_key, value) => (value instanceof Map ? [...value] : value)) ?? '',
-            )
-            return member.apply(target, args)
-          }
-        },
-      })
-    const server = start({ store: { ...store, tasks: spy(store.tasks) } })
-    server.tool(
-      'secret',
-      { task: 'always', input: z.object({ card: z.string() }) },
-      async ({ card }, ctx) => {
-        ctx.status('canary-status')
-        await ctx.step('look', () => `canary-step ${card}`)
-        const { value } = await ctx.ask('word', {
-          message: 'canary-question',
-          schema: z.object({ value: z.string() }),
-        })
-        return `canary-result ${value}`
-      },
-    )
-    const { result } = await send(server, 'tools/call', {
-      name: 'secret',
-      arguments: { card: 'canary-argument' },
-    })
-    const ended = await follow(server, String(result?.taskId), { word: { value: 'canary-answer' } })
-    expect(JSON.stringify(ended)).toContain('canary-result canary-answer')
-    const text = written.join('\n')
-    expect(text).toContain('"word"')
-    expect(text).not.toContain('canary')
   })
 })

@@ -9,6 +9,7 @@ import {
   type TaskState,
 } from 'rondo/client'
 import { afterEach, describe, expect, it } from 'vitest'
+import { abortTask } from '../support/abort-task.ts'
 import { type Stream, scriptSession } from '../support/scripted-session.ts'
 import { createTaskServer } from '../support/task-server.ts'
 
@@ -146,21 +147,7 @@ describe('a client of 2025-11-25', () => {
 
   it('C12 D8 cancels the task when the caller aborts', async () => {
     const client = await open(await serve())
-    const stop = new AbortController()
-    let taskId = ''
-    const call = client.callTool(
-      'waits',
-      {},
-      {
-        taskTtlMs,
-        signal: stop.signal,
-        onTask(task) {
-          taskId = task.taskId
-          stop.abort(new Error('enough'))
-        },
-      },
-    )
-    await expect(call).rejects.toThrow('enough')
+    const taskId = await abortTask(client, { taskTtlMs })
     expect(await client.task(taskId).get()).toMatchObject({ status: 'cancelled' })
     await client.task(taskId).cancel()
     await expect(client.task('AAAAAAAAAAAAAAAAAAAAAA').cancel()).rejects.toMatchObject({ code: 'PEER_ERROR' })
