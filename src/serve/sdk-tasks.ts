@@ -8,6 +8,7 @@
 
 import type { McpServer, RegisteredTool, ServerContext, StandardSchemaV1 } from '@modelcontextprotocol/server'
 import { TASKS_EXTENSION } from '../protocol/task.ts'
+import { assertTaskTimes } from '../tool/task-times.ts'
 import type { CallbackOptions, Definition } from './sdk-definition.ts'
 
 export type TaskAction = 'get' | 'update' | 'cancel'
@@ -43,7 +44,8 @@ const ANY_PARAMS: StandardSchemaV1<unknown, { taskId?: unknown }> = {
 
 type Register = (name: string, config: unknown, callback: object) => RegisteredTool
 
-export function assertTerms({ once, task }: CallbackOptions, hasStore: boolean): void {
+export function assertTerms({ once, task, taskTtlMs, taskPollMs }: CallbackOptions, hasStore: boolean): void {
+  assertTaskTimes({ ttl: ['taskTtlMs', taskTtlMs], poll: ['taskPollMs', taskPollMs] })
   if (hasStore || (once !== true && task === undefined)) return
   throw new TypeError(`The option "${once ? 'once' : 'task'}" needs a store: createRondo({ …, store })`)
 }

@@ -7,6 +7,7 @@ import type { FlowHost, TaskHost } from '../carry/flow-host.ts'
 import { createRunTurn, type FindTarget } from '../carry/task.ts'
 import { createLeaseEngine } from '../store/lease-engine.ts'
 import type { Serving } from '../store/task-engine.ts'
+import { assertTaskTimes } from '../tool/task-times.ts'
 import type { Log } from './log.ts'
 import type { ServerOptions } from './options.ts'
 import { logTaskEvents } from './task-log.ts'
@@ -27,6 +28,7 @@ export function createTaskHost(
   { store, tasks = {} }: Pick<ServerOptions, 'store' | 'tasks'>,
   log: Log,
 ): TaskHost | undefined {
+  assertTaskTimes({ ttl: ['tasks.ttlMs', tasks.ttlMs], poll: ['tasks.pollMs', tasks.pollMs] })
   if (!store) return undefined
   const { ttlMs = DAY_MS, pollMs = 1000, maxPieceBytes = MAX_PIECE_BYTES, maxOpen, leaseMs } = tasks
   // Counting costs a query: only for somebody who wants to hear of it.

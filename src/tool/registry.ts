@@ -22,6 +22,7 @@ import type {
 } from './definition.ts'
 import { type Compiled, compileSchema } from './schema.ts'
 import type { Target } from './target.ts'
+import { assertTaskTimes } from './task-times.ts'
 import { parseTemplate } from './uri-template.ts'
 
 /** One row of a listing, as it goes onto the wire. */
@@ -115,6 +116,8 @@ export function createRegistry({ store = false }: { store?: boolean } = {}): Reg
       }
       assertNew('tool', name, tools)
       if (!store) assertStore(name, definition)
+      const { taskTtlMs, taskPollMs } = definition
+      assertTaskTimes({ ttl: ['taskTtlMs', taskTtlMs], poll: ['taskPollMs', taskPollMs] })
       const input = definition.input ? compileSchema(definition.input, 'input') : undefined
       const output = definition.output ? compileSchema(definition.output, 'output') : undefined
       const target = toolTarget(name, handler as never, {
@@ -122,11 +125,7 @@ export function createRegistry({ store = false }: { store?: boolean } = {}): Reg
         input,
         output,
         once: definition.once,
-        task: {
-          mode: definition.task ?? 'never',
-          ttlMs: definition.taskTtlMs,
-          pollMs: definition.taskPollMs,
-        },
+        task: { mode: definition.task ?? 'never', ttlMs: taskTtlMs, pollMs: taskPollMs },
       })
       const schemas = { inputSchema: input?.json ?? { type: 'object' }, outputSchema: output?.json }
       const wire = row({ name }, definition, { ...schemas, annotations: definition.annotations })
