@@ -5,6 +5,7 @@ import { describe, expect, it } from 'vitest'
 import { z } from 'zod'
 import { type WorkItem, workItems } from './08-custom-rules.ts'
 import { resolveBug } from './client-call.ts'
+import { askWith, type Drawn, type Typed } from './client-form.ts'
 import { connectCarefully } from './client-policy.ts'
 import { begin, goOn } from './client-suspend.ts'
 
@@ -31,6 +32,34 @@ describe('calling', () => {
     const result = await resolveBug(workItems(items, options), 4522, async () => undefined)
     expect(result.isError).toBe(true)
     expect(items.size).toBe(0)
+  })
+})
+
+describe('showing a form', () => {
+  const typing = (...typed: Typed[]) => {
+    const drawn: Drawn[] = []
+    const form = askWith(async (shown) => {
+      drawn.push(shown)
+      return typed[drawn.length - 1] ?? 'cancel'
+    })
+    return { drawn, answers: { elicitation: { form } } }
+  }
+  const update = { workItemId: 4522, fields: { 'System.State': 'Resolved' } }
+
+  it('draws it again with what was wrong, and sends what fits', async () => {
+    const items = new Map<number, WorkItem>()
+    const { drawn, answers } = typing({ resolution: 'Gone' }, { resolution: 'Fixed' })
+    const client = await connect(workItems(items, options), { answers })
+    await client.callTool('update_work_item', update)
+    expect(drawn[0]).toMatchObject({ server: 'memory:', fields: [{ name: 'resolution', type: 'choice' }] })
+    expect(drawn[1]).toMatchObject({ values: { resolution: 'Gone' }, problems: [{ name: 'resolution' }] })
+    expect(items.get(4522)).toEqual({ state: 'Resolved', resolution: 'Fixed' })
+  })
+
+  it('tells the server a no', async () => {
+    const { answers } = typing('decline')
+    const client = await connect(workItems(new Map(), options), { answers })
+    expect(await client.callTool('update_work_item', update)).toMatchObject({ isError: true })
   })
 })
 
