@@ -51,6 +51,16 @@ export function leave(round: Round, { journal }: RunReport): Promise<Reply> {
   return beginTask(round, tasks, journal, journal.manual !== undefined)
 }
 
+/** The same, unless the caller has too many tasks: then the call goes on as it did. */
+export async function tryToLeave(round: Round, report: RunReport): Promise<Reply | undefined> {
+  try {
+    return await leave(round, report)
+  } catch (error) {
+    if (error instanceof RondoError && error.code === 'LIMIT_TASKS') return undefined
+    throw error
+  }
+}
+
 async function suspendWithStore(
   round: Round,
   report: RunReport,
@@ -61,11 +71,14 @@ async function suspendWithStore(
   const { host, call, beginning, line } = round
   // A client that has gone would never hear of the task.
   const mayLeave = taskHostFor(host, call) !== undefined && given.manual === undefined && !line.closed
-  if (mayLeave && beginning.round >= host.limits.promoteRounds) return leave(round, report)
+  const isLate = beginning.round >= host.limits.promoteRounds
+  const left = mayLeave && isLate ? await tryToLeave(round, report) : undefined
+  if (left) return left
   const journal = { ...given, epoch: given.epoch ?? (await once.epoch()) }
   const kept = await keep(round, { ...rest, journal })
   if (kept.kind === 'kept') return told(round, report, facts, kept)
-  if (mayLeave) return leave(round, report)
+  const task = mayLeave && !isLate ? await tryToLeave(round, report) : undefined
+  if (task) return task
   const spilled = await spill(host, blobs, journal, beginning.flowExpires)
   return told(round, report, facts, await keep(round, { ...rest, journal: spilled }))
 }

@@ -7,7 +7,7 @@ import { RondoError } from '../errors.ts'
 import type { FlowCall, Line, Principal } from '../protocol/call.ts'
 import type { Reply } from '../protocol/reply.ts'
 import type { InputRequest } from '../protocol/wire.ts'
-import type { OpenQuestion, RunReport } from '../replay/outcome.ts'
+import type { MoveReason, OpenQuestion, RunReport } from '../replay/outcome.ts'
 import { replay } from '../replay/replay.ts'
 import { verify } from '../replay/verify.ts'
 import { type InputRequired, isInputRequired } from '../tool/input-required.ts'
@@ -20,7 +20,7 @@ import { openRound } from './open-round.ts'
 import { type Round, toReplayInput } from './round.ts'
 import { answerOnce } from './single-use.ts'
 import { unspill } from './spill.ts'
-import { leave, suspend } from './suspend.ts'
+import { leave, suspend, tryToLeave } from './suspend.ts'
 import { taskHostFor } from './task-host.ts'
 
 /** Runs one round of a call. Rejects only with a `RondoError`. */
@@ -68,7 +68,7 @@ async function runFrom(round: Round): Promise<Reply> {
 }
 
 function settle(round: Round, report: RunReport): Reply | Promise<Reply> {
-  const { ending, journal } = report
+  const { ending } = report
   switch (ending.kind) {
     case 'returned':
       if (isInputRequired(ending.value)) return suspendManually(round, report, ending.value)
@@ -79,15 +79,19 @@ function settle(round: Round, report: RunReport): Reply | Promise<Reply> {
       return concludeRefused(round, report, ending.error)
     case 'background':
       return leave(round, report)
-    case 'moved': {
-      const { reason } = ending
-      if (reason === 'time' && taskHostFor(round.host, round.call)) return leave(round, report)
-      const moved = { ...journal, moves: journal.moves + 1 }
-      return suspend(round, report, { journal: moved, asked: {} }, { outcome: 'moved', moved: reason })
-    }
+    case 'moved':
+      return move(round, report, ending.reason)
     case 'asking':
       return suspendAsking(round, report, ending.questions)
   }
+}
+
+/** A call that takes long goes on as a task, where it can be one; any other move is the client's next round. */
+function move(round: Round, report: RunReport, reason: MoveReason): Reply | Promise<Reply> {
+  const journal = { ...report.journal, moves: report.journal.moves + 1 }
+  const suspended = () => suspend(round, report, { journal, asked: {} }, { outcome: 'moved', moved: reason })
+  if (reason !== 'time' || !taskHostFor(round.host, round.call)) return suspended()
+  return tryToLeave(round, report).then((reply) => reply ?? suspended())
 }
 
 function suspendAsking(

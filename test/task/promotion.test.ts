@@ -159,3 +159,21 @@ it('D9 a call whose client has gone becomes no task: nobody would know of it', a
   await until('the end of the round', () => logged.find(({ event }) => event === 'round'))
   expect(await store.tasks.list({})).toEqual([])
 })
+
+it('T18 a caller with too many open tasks goes on in rounds, as long as there are any', async () => {
+  const server = start({ limits: { promoteRounds: 2 }, tasks: { maxOpen: 1 } })
+  await promote(server, { name: 'greet' })
+  server.tool('rounds', {}, async (_args, ctx) => {
+    const { name: who } = await ctx.ask('who', { message: 'Who?', schema: name })
+    const { age: years } = await ctx.ask('age', { message: 'How old?', schema: age })
+    return `${who}, ${years}`
+  })
+  const answers = [undefined, { who: accept({ name: 'Ada' }) }, { age: accept({ age: 36 }) }]
+  let last: Awaited<ReturnType<typeof send>> = {}
+  for (const inputResponses of answers) {
+    const requestState = last.result?.requestState
+    last = await send(server, 'tools/call', { name: 'rounds', requestState, inputResponses })
+  }
+  expect(last.result).toMatchObject({ resultType: 'complete', content: [{ text: 'Ada, 36' }] })
+  expect((await send(server, 'tools/call', { name: 'greet' })).error?.code).toBe(-32000)
+})
