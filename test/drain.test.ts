@@ -2,6 +2,7 @@ import { type ChildProcess, fork } from 'node:child_process'
 import { afterEach, describe, expect, it } from 'vitest'
 import { callTool } from './support/echo-service.ts'
 import { messagesOf, post } from './support/post.ts'
+import { processFile } from './support/process-file.ts'
 import { createSqliteDatabase } from './support/store/sqlite-database.ts'
 import { send } from './support/task-client.ts'
 
@@ -14,8 +15,7 @@ async function start(
   file = 'echo-process.ts',
   ...args: string[]
 ): Promise<{ child: ChildProcess; port: number; exited: Promise<number | null> }> {
-  const execArgv = ['--import', 'tsx']
-  const child = fork(new URL(`./support/${file}`, import.meta.url), args, { execArgv })
+  const child = fork(processFile(`test/support/${file}`), args, { execArgv: [] })
   children.push(child)
   const exited = new Promise<number | null>((resolve) => child.once('exit', resolve))
   const port = await new Promise<number>((resolve) => {

@@ -3,10 +3,10 @@
 import { type ChildProcess, spawn } from 'node:child_process'
 import { createInterface } from 'node:readline'
 import { fileURLToPath } from 'node:url'
+import { processFile } from '../support/process-file.ts'
 import { REVISION } from './scenario.ts'
 
 const ROOT = fileURLToPath(new URL('../..', import.meta.url))
-const SERVER = fileURLToPath(new URL('./server.ts', import.meta.url))
 const START_MS = 20_000
 
 export interface Fixture {
@@ -50,7 +50,7 @@ export async function probe(url: URL): Promise<void> {
 }
 
 export async function startFixture(env: Readonly<Record<string, string>> = {}): Promise<Fixture> {
-  const child = spawn(process.execPath, ['--import', 'tsx', SERVER, '--port', '0'], {
+  const child = spawn(process.execPath, [processFile('test/conformance/server.ts'), '--port', '0'], {
     cwd: ROOT,
     env: { ...process.env, RONDO_QUIET: '1', ...env },
     stdio: ['ignore', 'pipe', 'inherit'],

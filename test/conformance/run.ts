@@ -8,6 +8,7 @@
 
 import { randomBytes } from 'node:crypto'
 import { parseArgs } from 'node:util'
+import { processFile } from '../support/process-file.ts'
 import { startRoundRobin } from '../support/round-robin.ts'
 import { type Fixture, probe, startFixture } from './fixture-process.ts'
 import { runScenario, type Target, type Verdict } from './run-scenario.ts'
@@ -33,8 +34,6 @@ const HELP = `Usage: npm run conformance -- [options]
   --list            the names of the scenarios
   --verbose         every failed check in full
   --help            this text`
-
-const CLIENT_COMMAND = 'node --import tsx test/conformance/client.ts'
 
 type Env = Readonly<Record<string, string>>
 
@@ -77,7 +76,7 @@ async function stageUrl(url: URL): Promise<Stage> {
 }
 
 const stageClient = (): Stage => ({
-  target: { kind: 'client', command: CLIENT_COMMAND },
+  target: { kind: 'client', command: `node ${processFile('test/conformance/client.ts')}` },
   stop: async () => {},
 })
 

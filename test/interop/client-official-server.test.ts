@@ -6,6 +6,7 @@ import { toNodeHandler } from '@modelcontextprotocol/node'
 import { createMcpHandler } from '@modelcontextprotocol/server'
 import { afterAll, beforeAll } from 'vitest'
 import { createOfficialServer } from '../support/official-server.ts'
+import { processFile } from '../support/process-file.ts'
 import { describeClient } from './client-suite.ts'
 
 const handler = createMcpHandler(createOfficialServer)
@@ -22,7 +23,7 @@ afterAll(() => new Promise((resolve) => http.close(resolve)))
 
 const stdio = {
   command: process.execPath,
-  args: ['--import', 'tsx', 'test/support/official-stdio.ts'],
+  args: [processFile('test/support/official-stdio.ts')],
   stderr: 'ignore',
 } as const
 

@@ -4,6 +4,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { connect } from '../../src/client.ts'
 import { generateKey, type Listening } from '../../src/index.ts'
 import { createOwnServer } from '../support/own-server.ts'
+import { processFile } from '../support/process-file.ts'
 import { serveV1, type V1Http } from '../support/v1-server.ts'
 import { describeOlder, scripted } from './older-suite.ts'
 
@@ -24,7 +25,7 @@ afterAll(async () => {
 
 const start = (file: string) => ({
   command: process.execPath,
-  args: ['--import', 'tsx', `test/support/${file}`],
+  args: [processFile(`test/support/${file}`)],
   env: { RONDO_KEYS: keys },
   stderr: 'ignore' as const,
 })

@@ -3,6 +3,7 @@
 import { afterAll, beforeAll } from 'vitest'
 import { generateKey, type Listening } from '../../src/index.ts'
 import { createOwnServer } from '../support/own-server.ts'
+import { processFile } from '../support/process-file.ts'
 import { describeClient } from './client-suite.ts'
 
 const keys = generateKey('k1')
@@ -17,7 +18,7 @@ afterAll(() => server.close())
 
 const stdio = {
   command: process.execPath,
-  args: ['--import', 'tsx', 'test/support/own-stdio.ts'],
+  args: [processFile('test/support/own-stdio.ts')],
   env: { RONDO_KEYS: keys },
   stderr: 'ignore',
 } as const

@@ -5,6 +5,7 @@ import { StdioClientTransport } from '@modelcontextprotocol/sdk/client/stdio.js'
 import { StreamableHTTPClientTransport } from '@modelcontextprotocol/sdk/client/streamableHttp.js'
 import { type ConnectOptions, connect, type TaskState } from 'rondo/client'
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
+import { processFile } from '../support/process-file.ts'
 import { createTaskServer } from '../support/task-server.ts'
 import { connectV1 } from '../support/v1-client.ts'
 import { serveV1, type V1Http } from '../support/v1-server.ts'
@@ -36,7 +37,7 @@ const textOf = (result: object) => (result as { content: { text: string }[] }).c
 
 const stdio = {
   command: process.execPath,
-  args: ['--import', 'tsx', 'test/support/v1-task-stdio.ts'],
+  args: [processFile('test/support/v1-task-stdio.ts')],
   stderr: 'ignore',
 } as const
 
@@ -125,7 +126,7 @@ describe('their client at our server', () => {
   it('lists its tasks over stdio, where it is the one client', async () => {
     const transport = new StdioClientTransport({
       command: process.execPath,
-      args: ['--import', 'tsx', 'test/support/task-stdio.ts'],
+      args: [processFile('test/support/task-stdio.ts')],
       stderr: 'ignore',
     })
     const { client, close } = await connectV1(transport)

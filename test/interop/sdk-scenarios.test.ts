@@ -15,6 +15,7 @@ import { afterAll, describe, expect, it } from 'vitest'
 import { type Scenario, scenarios, type World } from '../scenarios/scenario.ts'
 import { connectOfficial, MODERN, type OfficialClient, OLDER } from '../support/official-client.ts'
 import { onOurServer, type Ran } from '../support/our-server.ts'
+import { processFile } from '../support/process-file.ts'
 import { serveScenarios, UP_FRONT } from '../support/sdk-server.ts'
 
 async function overHttp(scenario: Scenario): Promise<Ran> {
@@ -56,7 +57,7 @@ async function olderOverStdio(scenario: Scenario): Promise<Ran> {
   child ??= connectOfficial(
     new StdioClientTransport({
       command: process.execPath,
-      args: ['--import', 'tsx', 'test/support/sdk-stdio.ts'],
+      args: [processFile('test/support/sdk-stdio.ts')],
       env: { PATH: process.env.PATH ?? '', RONDO_KEYS: generateKey() },
       stderr: 'ignore',
     }),

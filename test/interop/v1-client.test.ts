@@ -11,6 +11,7 @@ import { createServer, generateKey, type Server } from 'rondo'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { z } from 'zod'
 import { createWorld, scenarios, type World } from '../scenarios/scenario.ts'
+import { processFile } from '../support/process-file.ts'
 import { connectV1, type V1Client } from '../support/v1-client.ts'
 
 let world: World
@@ -135,7 +136,7 @@ describe('over stdio', () => {
   beforeAll(async () => {
     const transport = new StdioClientTransport({
       command: process.execPath,
-      args: ['--import', 'tsx', 'test/support/scenario-stdio.ts'],
+      args: [processFile('test/support/scenario-stdio.ts')],
       env: { RONDO_KEYS: generateKey() },
       stderr: 'ignore',
     })

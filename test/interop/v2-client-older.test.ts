@@ -6,6 +6,7 @@ import { createServer, generateKey, type Server } from 'rondo'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { createWorld, scenarios } from '../scenarios/scenario.ts'
 import { connectOfficial, MODERN, type OfficialClient, OLDER } from '../support/official-client.ts'
+import { processFile } from '../support/process-file.ts'
 
 let server: Server
 let url: URL
@@ -19,7 +20,7 @@ beforeAll(async () => {
   clients.stdio = await connectOfficial(
     new StdioClientTransport({
       command: process.execPath,
-      args: ['--import', 'tsx', 'test/support/scenario-stdio.ts'],
+      args: [processFile('test/support/scenario-stdio.ts')],
       env: { RONDO_KEYS: generateKey() },
       stderr: 'ignore',
     }),

@@ -10,6 +10,7 @@ import {
 } from 'rondo/client'
 import { afterEach, describe, expect, it } from 'vitest'
 import { abortTask } from '../support/abort-task.ts'
+import { processFile } from '../support/process-file.ts'
 import { type Stream, scriptSession } from '../support/scripted-session.ts'
 import { createTaskServer } from '../support/task-server.ts'
 
@@ -46,7 +47,7 @@ async function open(target: Parameters<typeof connect>[0], options: ConnectOptio
 
 const stdio = {
   command: process.execPath,
-  args: ['--import', 'tsx', 'test/support/task-stdio.ts'],
+  args: [processFile('test/support/task-stdio.ts')],
   stderr: 'ignore',
 } as const
 

@@ -2,7 +2,7 @@
 
 import { type ChildProcess, fork } from 'node:child_process'
 import { once } from 'node:events'
-import { fileURLToPath } from 'node:url'
+import { processFile } from '../process-file.ts'
 import type { FromWorker, Plan, ToWorker, WorkerOptions } from './worker-plan.ts'
 
 /** A service that honours idempotency keys: the first call with a key takes effect, later ones get its outcome. */
@@ -44,9 +44,8 @@ export interface WorkerProcess {
 }
 
 export async function startWorker(options: WorkerOptions, downstream: Downstream): Promise<WorkerProcess> {
-  const file = fileURLToPath(new URL('./task-worker.ts', import.meta.url))
-  const child = fork(file, [JSON.stringify(options)], {
-    execArgv: ['--import', 'tsx'],
+  const child = fork(processFile('test/support/store/task-worker.ts'), [JSON.stringify(options)], {
+    execArgv: [],
     stdio: ['ignore', 'inherit', 'inherit', 'ipc'],
   })
   const ended = once(child, 'exit').then(() => {})

@@ -1,0 +1,36 @@
+/**
+ * Makes a program that tests start in a process of its own: one file of JavaScript from a TypeScript file and all it imports
+ * of ours. Processes start in a fraction of the time that a loader for TypeScript takes.
+ */
+
+import { mkdirSync, renameSync, writeFileSync } from 'node:fs'
+import { basename, resolve } from 'node:path'
+import { buildSync } from 'esbuild'
+
+const FOLDER = resolve('test/dist')
+const made = new Map<string, string>()
+
+/** The path of the program. `file` is as seen from the root of the project. */
+export function processFile(file: string): string {
+  const known = made.get(file)
+  if (known !== undefined) return known
+  const { outputFiles } = buildSync({
+    entryPoints: [file],
+    bundle: true,
+    write: false,
+    format: 'esm',
+    platform: 'node',
+    target: 'node20.19',
+    packages: 'external',
+    tsconfig: 'tsconfig.json',
+    sourcemap: 'inline',
+  })
+  mkdirSync(FOLDER, { recursive: true })
+  const path = resolve(FOLDER, basename(file).replace(/\.ts$/, '.js'))
+  // Another worker may be making the same: whoever reads finds one of them, whole.
+  const draft = `${path}.${process.pid}`
+  writeFileSync(draft, outputFiles[0]?.contents ?? '')
+  renameSync(draft, path)
+  made.set(file, path)
+  return path
+}
