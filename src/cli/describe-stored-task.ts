@@ -9,7 +9,7 @@ import { formatTable } from './table.ts'
 export type StoredTask = Awaited<ReturnType<TaskStore['list']>>[number]
 export type StoreStats = Awaited<ReturnType<TaskStore['stats']>>
 
-const TAG_LENGTH = 8
+const TAG_LENGTH = 9
 const HEAD = ['task', 'status', 'age', 'expires', 'failures', 'entries', 'worker', 'open', 'owner']
 
 export function tableOf(tasks: readonly StoredTask[], now: number, width?: number): string {
