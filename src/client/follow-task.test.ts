@@ -4,6 +4,7 @@ import { describe, expect, it } from 'vitest'
 import { createManualClock } from '../../test/support/manual-clock.ts'
 import { asking, scriptServer } from '../../test/support/scripted-server.ts'
 import {
+  ACK,
   asks,
   capabilities,
   completed,
@@ -151,6 +152,34 @@ describe('questions of a task', () => {
     expect(shown).toEqual(['a', 'b'])
     const updates = server.seen.filter(({ method }) => method === 'tasks/update')
     expect(updates.map(({ params }) => Object.keys(params.inputResponses as object))).toEqual([['a'], ['b']])
+  })
+
+  it('E3 have their answers handed over again while the server is gone, and nobody is asked twice', async () => {
+    const clock = createManualClock()
+    const gone = new Response('', { status: 503, headers: { 'Retry-After': '60' } })
+    let shown = 0
+    const answers = {
+      elicitation: {
+        form: () => {
+          shown += 1
+          return yes()
+        },
+      },
+    }
+    const serve = (lost: number) => {
+      let updates = 0
+      return scriptServer(({ method }) => {
+        if (method === 'tools/call') return created()
+        if (method === 'tasks/get') return updates > lost ? completed('done') : asks({ a: question })
+        updates += 1
+        return method === 'tasks/update' && updates <= lost ? gone.clone() : ACK
+      })
+    }
+    const client = await connect(serve(3), polling({ clock, answers }))
+    expect(await rush(client.callTool('t'), clock)).toMatchObject({ content: [{ text: 'done' }] })
+    expect(shown).toBe(1)
+    const away = await connect(serve(100), polling({ clock, answers }))
+    await expect(rush(away.callTool('t'), clock)).rejects.toMatchObject({ code: 'PEER_BUSY' })
   })
 
   it('C8 T22 are asked no more often than rounds may be, and the task is cancelled', async () => {

@@ -11,6 +11,7 @@
 import { RondoError } from '../errors.ts'
 import type { TaskState } from '../protocol/task.ts'
 import { answerableKinds } from './answers.ts'
+import { deliverAnswers } from './deliver-answers.ts'
 import { type Driving, declare, type Flows, type Step } from './flow-options.ts'
 import type { FlowRequest, FlowResult } from './flow-request.ts'
 import { type Leg, openLeg } from './leg.ts'
@@ -21,7 +22,7 @@ import { PeerError } from './peer-error.ts'
 import type { PendingCall, PendingTask } from './pending.ts'
 import { createPushedRounds, type PushedRounds } from './pushed-rounds.ts'
 import { takeRound } from './take-round.ts'
-import { getTask, updateTask, withContent } from './task-request.ts'
+import { getTask, withContent } from './task-request.ts'
 import { isPassing, watchTask } from './task-watch.ts'
 
 export async function followTask<R extends FlowRequest>(
@@ -41,7 +42,7 @@ export async function followTask<R extends FlowRequest>(
   const sending = toSending(flows, options, limits, time)
   let leave = () => {}
   try {
-    if (answers) await updateTask(peer, task.taskId, answers, sending)
+    if (answers) await deliverAnswers(peer, task, answers, sending)
     const isFinal = peer.dialect.tasks === 'declared'
     const pending = delivered(begun, task, isFinal)
     if (answers) await options.onPending?.(pending)

@@ -32,8 +32,8 @@ const LONGEST_MS = 3_600_000
 /** How much rarer looks become while the server tells by itself. */
 const RARER = 10
 const JITTER = 0.1
-/** How often in a row a look may not get through: the task outlives a restart of its server, and so do we. */
-const MAX_LOST = 5
+/** How often in a row a request may not get through: the task outlives a restart of its server, and so do we. */
+export const MAX_LOST = 5
 const WOKEN = Symbol('woken')
 
 export function watchTask(peer: Peer, task: PendingTask, { mode, random, sending }: Watching): TaskWatch {
