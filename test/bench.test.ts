@@ -12,7 +12,7 @@ import { start as startRondo } from '../bench/server/rondo.ts'
 import { median, medianRatio } from '../bench/stat.ts'
 import { openBareSqlite } from '../bench/task/bare-sqlite.ts'
 import { openRondo } from '../bench/task/rondo.ts'
-import type { Subject } from '../bench/task/subject.ts'
+import type { Subject, Work } from '../bench/task/subject.ts'
 import { openSqlite } from '../src/store/sqlite/sqlite-driver.ts'
 
 const SERVERS = { rondo: startRondo, official: startOfficial, bare: startBare }
@@ -39,13 +39,20 @@ describe('the bench of tasks', () => {
     length(inputs) AS inputs, length(outcome) AS outcome, message, poll_ms, expires_at - created_at AS ttl, revision,
     failures, worker, due_at FROM task ORDER BY status, revision`
 
+  /** However slow the machine is. */
+  const runSome = async (subject: Subject, work: Work): Promise<void> => {
+    let done = 0
+    for (let tries = 0; done === 0 && tries < 50; tries++) done += (await subject.run(work, 50)).count
+    expect(done).toBeGreaterThan(0)
+  }
+
   it('writes the same rows by hand as the engine does', async () => {
     const folder = await mkdtemp(join(tmpdir(), 'rondo-bench-'))
     const shapes = async (name: string, open: (file: string) => Promise<Subject>) => {
       const file = join(folder, name)
       const subject = await open(file)
       for (const work of ['complete', 'resume', 'get'] as const) {
-        expect((await subject.run(work, 50)).count).toBeGreaterThan(0)
+        await runSome(subject, work)
         await subject.settle()
       }
       await subject.close()
