@@ -349,6 +349,32 @@ describe('watching', () => {
     expect(seen.map((view) => view?.status)).toEqual(['working', 'input_required', undefined])
   })
 
+  it('E4 misses nothing that happens while it looks for the first time', async () => {
+    const gates: (() => void)[] = []
+    const slow = broken({
+      async get(...given) {
+        const view = await store.tasks.get(...given)
+        if (gates.length === 0) await new Promise<void>((resolve) => gates.push(resolve))
+        return view
+      },
+    })
+    const engine = engineOn({}, slow)
+    const { id } = await store.tasks.create(newTask(), 10).then((made) => {
+      if (made.kind !== 'created') throw new Error(made.kind)
+      return made.view
+    })
+    const seen: (string | undefined)[] = []
+    const watching = engine.watch([id], alice, (_id, view) => seen.push(view?.status))
+    await new Promise((resolve) => setImmediate(resolve))
+    await store.tasks.cancel(id, alice)
+    gates[0]?.()
+    const stop = await watching
+    await new Promise((resolve) => setImmediate(resolve))
+    stop()
+    // The clock stands still: nothing was found by polling.
+    expect(seen.at(-1)).toBe('cancelled')
+  })
+
   it('costs nothing once nobody watches', async () => {
     let asked = 0
     const revisions: Store['tasks']['revisions'] = (ids) => {

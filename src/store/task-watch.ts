@@ -69,7 +69,7 @@ export function createTaskWatch(
     const revisions = ids.length > 0 ? await store.revisions(ids) : new Map<string, number>()
     const stale = ids
       .flatMap((id) => [...(watchers.get(id) ?? [])])
-      .filter((watcher) => watcher.revision > 0 && revisions.get(watcher.id) !== watcher.revision)
+      .filter((watcher) => revisions.get(watcher.id) !== watcher.revision)
     await Promise.all(stale.map(look))
   }
   const ask = (what: string | 'all') => {
