@@ -18,24 +18,30 @@ export function unknownTarget({ method, target }: FlowCall): Reply {
 }
 
 /** What was thrown, as a reply. What nobody foresaw is logged. */
-export function toErrorReply(error: unknown, log?: (event: LogEvent) => void): Reply {
-  if (!(error instanceof RondoError)) log?.({ event: 'warning', message: 'A request failed inside', error })
+export function toErrorReply(error: unknown, log: (event: LogEvent) => void): Reply {
+  if (!(error instanceof RondoError)) log({ event: 'warning', message: 'A request failed inside', error })
   const known =
     error instanceof RondoError ? error : new RondoError('SERVER_INTERNAL', undefined, { cause: error })
   return { kind: 'error', error: known }
 }
 
-export function answerList(catalog: Catalog, listing: Listing, cursor: string | undefined): Reply {
+export function answerList(
+  catalog: Catalog,
+  listing: Listing,
+  cursor: string | undefined,
+  log: (event: LogEvent) => void,
+): Reply {
   try {
     return { kind: 'serialized', json: catalog.page(listing, cursor) }
   } catch (error) {
-    return toErrorReply(error)
+    return toErrorReply(error, log)
   }
 }
 
 export async function answerComplete(
   registry: Registry,
   { ref, argument, context }: CompleteCall,
+  log: (event: LogEvent) => void,
 ): Promise<Reply> {
   const completer = registry.completer(ref, argument.name)
   try {
@@ -44,6 +50,6 @@ export async function answerComplete(
     const completion = { values, total: found.length, hasMore: found.length > values.length }
     return { kind: 'complete', result: { completion } }
   } catch (error) {
-    return toErrorReply(error)
+    return toErrorReply(error, log)
   }
 }

@@ -61,8 +61,8 @@ export function createOlder(options: OlderOptions): Older | undefined {
     turns: options.turns === false ? undefined : createTurnsService(host, registry, options.turns),
     greet: (protocolVersion, greeting) => greet(options, protocolVersion, greeting),
     async answer(call, principal, line, unaskable) {
-      if (call.kind === 'list') return answerList(catalog, call.listing, call.cursor)
-      if (call.kind === 'complete') return answerComplete(registry, call)
+      if (call.kind === 'list') return answerList(catalog, call.listing, call.cursor, host.log)
+      if (call.kind === 'complete') return answerComplete(registry, call, host.log)
       if (call.kind === 'task' || call.kind === 'tasks') {
         const shown = Math.min(pageSize, TASKS_PER_PAGE)
         return answerTaskCall(host, call, principal, line, { pageSize: shown, unaskable })

@@ -7,9 +7,10 @@ import { createServer, type Server } from './create-server.ts'
 const request = {
   jsonrpc: '2.0',
   id: 1,
-  method: 'tools/call',
+  method: 'completion/complete',
   params: {
-    name: 'hello',
+    ref: { type: 'ref/prompt', name: 'hello' },
+    argument: { name: 'whom', value: 'A' },
     _meta: {
       'io.modelcontextprotocol/protocolVersion': '2026-07-28',
       'io.modelcontextprotocol/clientCapabilities': {},
@@ -22,8 +23,7 @@ async function overFetch(server: Server): Promise<string> {
     'content-type': 'application/json',
     accept: 'application/json, text/event-stream',
     'mcp-protocol-version': '2026-07-28',
-    'mcp-method': 'tools/call',
-    'mcp-name': 'hello',
+    'mcp-method': 'completion/complete',
   }
   const body = JSON.stringify(request)
   const response = await server.fetch(new Request('http://127.0.0.1/mcp', { method: 'POST', headers, body }))
@@ -42,19 +42,17 @@ it.each([
   ['stdio', overStdio],
 ])('tells the log over %s of a fault that the client hears nothing of', async (_name, call) => {
   const events: LogEvent[] = []
-  const server = createServer({
-    name: 'faulty',
-    version: '1',
-    keys: generateKey(),
-    log: (event) => void events.push(event),
-    now() {
-      throw new Error('the clock stopped')
+  const log = (event: LogEvent): void => void events.push(event)
+  const server = createServer({ name: 'faulty', version: '1', keys: generateKey(), log })
+  const complete = {
+    whom() {
+      throw new Error('the address book is gone')
     },
-  })
-  server.tool('hello', {}, () => 'Hello')
+  }
+  server.prompt('hello', { complete }, () => 'Hello')
   const answer = await call(server)
   expect(JSON.parse(answer)).toMatchObject({ error: { code: -32603, message: 'Internal error' } })
-  expect(answer).not.toContain('clock')
-  expect(events).toMatchObject([{ event: 'warning', error: { message: 'the clock stopped' } }])
+  expect(answer).not.toContain('address')
+  expect(events).toMatchObject([{ event: 'warning', error: { message: 'the address book is gone' } }])
   await server.close()
 })

@@ -64,12 +64,12 @@ export function createService(options: ServiceOptions): OpenService {
         case 'flow':
           return answerFlow(host, registry, call, principal, line)
         case 'list':
-          return answerList(catalog, call.listing, call.cursor)
+          return answerList(catalog, call.listing, call.cursor, host.log)
         case 'discover':
           discovery ??= describe(options, meta)
           return { kind: 'serialized', json: discovery }
         case 'complete':
-          return answerComplete(registry, call)
+          return answerComplete(registry, call, host.log)
         case 'task':
           return answerTaskCall(host, call, principal)
       }

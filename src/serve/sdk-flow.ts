@@ -88,9 +88,10 @@ function tasksOf({ tasks }: FlowHost): TaskHost {
 
 /** What a client hears of an error. One that a handler threw with a code of the protocol goes out as it is. */
 function toRefusal(host: FlowHost, error: unknown, target?: SdkTarget): RondoError | ProtocolError {
-  if (!(error instanceof RondoError)) {
-    host.log({ event: 'warning', message: String(error) })
-    return new RondoError('SERVER_INTERNAL', undefined, { cause: error })
+  const known = error instanceof RondoError ? error : undefined
+  if (known === undefined || known.code === 'SERVER_INTERNAL') {
+    host.log({ event: 'warning', message: 'A request could not be answered', error })
+    return known ?? new RondoError('SERVER_INTERNAL', undefined, { cause: error })
   }
-  return (error.code === 'SERVER_HANDLER' && target?.thrown) || error
+  return (known.code === 'SERVER_HANDLER' && target?.thrown) || known
 }

@@ -3,6 +3,7 @@
  */
 
 import type { ServerContext } from '@modelcontextprotocol/server'
+import { RondoError } from '../errors.ts'
 import type { Principal } from '../protocol/call.ts'
 
 export type FindPrincipal = (ctx: ServerContext) => Principal | undefined | Promise<Principal | undefined>
@@ -13,7 +14,8 @@ export function principalFromAuthInfo({ http }: ServerContext): Principal | unde
   if (auth === undefined) return undefined
   const { sub, iss } = auth.extra ?? {}
   if (typeof sub !== 'string' || sub === '') {
-    throw new TypeError(
+    throw new RondoError(
+      'SERVER_INTERNAL',
       'A token was verified, and authInfo.extra.sub does not say for whom. Give createRondo a function that does: ' +
         'createRondo({ …, principal: ({ http }) => ({ subject: … }) })',
     )
