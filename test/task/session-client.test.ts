@@ -11,7 +11,7 @@ import {
 import { afterEach, describe, expect, it } from 'vitest'
 import { abortTask } from '../support/abort-task.ts'
 import { processFile } from '../support/process-file.ts'
-import { type Stream, scriptSession } from '../support/scripted-session.ts'
+import { scriptSession } from '../support/scripted-session.ts'
 import { createTaskServer } from '../support/task-server.ts'
 
 const closers: (() => Promise<void>)[] = []
@@ -212,110 +212,6 @@ describe('a client of 2025-11-25', () => {
     expect(Date.now() - began).toBeGreaterThanOrEqual(4 * 80)
     expect(heard.filter((one) => one === 'tasks/get')).toHaveLength(4)
     expect(waits).toBe(2)
-  })
-})
-
-describe('a server whose tasks are none', () => {
-  const good = {
-    taskId: 't1',
-    status: 'completed',
-    createdAt: '2026-01-01T00:00:00Z',
-    lastUpdatedAt: '2026-01-01T00:00:00Z',
-    ttl: null,
-    pollInterval: 0,
-  }
-  const result = { content: [{ type: 'text', text: 'done' }] }
-
-  it.each([
-    ['control: nothing is wrong', { task: good }, good, result, undefined],
-    ['a task without an id', { task: { ...good, taskId: '' } }, good, result, 'PEER_ANSWER'],
-    ['a task without a time', { task: { ...good, createdAt: 'soon' } }, good, result, 'PEER_ANSWER'],
-    ['a task of another id', { task: good }, { ...good, taskId: 't2' }, result, 'PEER_ANSWER'],
-    ['a status nobody knows', { task: good }, { ...good, status: 'bored' }, result, 'PEER_ANSWER'],
-    ['a result that is none', { task: good }, good, { content: 'done' }, 'PEER_ANSWER'],
-    ['a task of a task', { task: good }, good, { task: good }, 'PEER_ANSWER'],
-  ])('T22 %s', async (_name, created, seen, end, code) => {
-    const execution = { taskSupport: 'required' }
-    const server = scriptSession({
-      version: mode,
-      capabilities: { tools: {}, tasks: { requests: { tools: { call: {} } } } },
-      onCall({ message, send, end: close }) {
-        const replies: Record<string, object> = {
-          'tools/list': { tools: [{ name: 'odd', inputSchema: { type: 'object' }, execution }] },
-          'tools/call': created,
-          'tasks/get': seen,
-          'tasks/result': end,
-          'tasks/cancel': {},
-        }
-        send({ id: message.id, result: replies[String(message.method)] })
-        close()
-      },
-    })
-    const client = await open(server)
-    const call = client.callTool('odd')
-    if (code === undefined) expect(textOf(await call)).toBe('done')
-    else await expect(call).rejects.toMatchObject({ code })
-  })
-})
-
-describe('a server that pushes the questions of a task where nobody waits', () => {
-  it('C5 F1 is answered for the call that follows the task, with the task named', async () => {
-    const RELATED = 'io.modelcontextprotocol/related-task'
-    const _meta = { [RELATED]: { taskId: 't1' } }
-    let own: Stream | undefined
-    let answered = false
-    const task = (status: string) => ({
-      taskId: 't1',
-      status,
-      createdAt: '2026-01-01T00:00:00Z',
-      lastUpdatedAt: '2026-01-01T00:00:00Z',
-      ttl: null,
-      pollInterval: 50,
-    })
-    const ask = () =>
-      own?.send({
-        id: 'q1',
-        method: 'elicitation/create',
-        params: {
-          message: 'Name?',
-          requestedSchema: { type: 'object', properties: { name: { type: 'string' } } },
-          _meta,
-        },
-      })
-    const server = scriptSession({
-      version: mode,
-      capabilities: { tools: {}, tasks: { requests: { tools: { call: {} } } } },
-      onGet(stream) {
-        own = stream
-      },
-      onCall({ message, send, end }) {
-        const reply = (value: object) => {
-          send({ id: message.id, result: value })
-          end()
-        }
-        const execution = { taskSupport: 'required' }
-        if (message.method === 'tools/list') {
-          return reply({ tools: [{ name: 'odd', inputSchema: { type: 'object' }, execution }] })
-        }
-        if (message.method === 'tools/call') {
-          // Between two looks.
-          setTimeout(ask, 10)
-          return reply({ task: task('working') })
-        }
-        if (message.method === 'tasks/get') return reply(task(answered ? 'completed' : 'working'))
-        return reply({ content: [{ type: 'text', text: 'done' }], _meta })
-      },
-    })
-    server
-      .next(({ message }) => message.id === 'q1')
-      .then(() => {
-        answered = true
-      })
-    const client = await open(server)
-    await expect.poll(() => own !== undefined).toBe(true)
-    expect(textOf(await client.callTool('odd'))).toBe('done')
-    const answer = server.heard.find(({ message }) => message.id === 'q1')
-    expect(answer?.message.result).toEqual({ action: 'accept', content: { name: 'Ada' }, _meta })
   })
 })
 
