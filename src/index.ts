@@ -19,6 +19,7 @@ export type { Change, ChangeBus } from './serve/change-bus.ts'
 export { createServer, type Server } from './serve/create-server.ts'
 export type { Listening } from './serve/node.ts'
 export type { ServerOptions } from './serve/options.ts'
+export type { EngineEvent } from './store/engine-event.ts'
 export type { Context, Outcome, Question, Schema } from './tool/context.ts'
 export type {
   PromptDefinition,
