@@ -50,7 +50,6 @@ const FORBIDDEN_TEXT: readonly [RegExp, string][] = [
 ]
 const MAX_LINES = 300
 /** A table of cases may be longer than code. */
-const MAX_TEST_LINES = 450
 export const LONG_LINES = 200
 
 const isTest = (path: string): boolean => path.endsWith('.test.ts')
@@ -81,8 +80,7 @@ function checkText(path: string, text: string): string[] {
     pattern.test(text) ? [`${path}: ${what}`] : [],
   )
   const lines = countLines(text)
-  const most = isTest(path) ? MAX_TEST_LINES : MAX_LINES
-  return lines > most ? [...problems, `${path}: ${lines} lines, more than ${most}`] : problems
+  return lines > MAX_LINES ? [...problems, `${path}: ${lines} lines, more than ${MAX_LINES}`] : problems
 }
 
 function checkPackage(path: string, folder: string, from: string): string[] {

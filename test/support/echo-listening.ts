@@ -1,22 +1,16 @@
 /** The echo service behind `listen`, on loopback, closed after the test. */
 
-import { afterEach, expect } from 'vitest'
+import { expect, onTestFinished } from 'vitest'
 import { type Listening, type ListenOptions, listen } from '../../src/serve/node.ts'
 import { callTool, createEchoService, type EchoService, type request } from './echo-service.ts'
 import { type Posted, post } from './post.ts'
-
-const open: Listening[] = []
-
-afterEach(async () => {
-  for (const listening of open.splice(0)) await listening.close()
-})
 
 export async function startEcho(
   options: ListenOptions = {},
 ): Promise<{ service: EchoService; port: number; listening: Listening }> {
   const service = createEchoService()
   const listening = await listen(service, { port: 0, signals: false, graceMs: 500, ...options })
-  open.push(listening)
+  onTestFinished(() => listening.close())
   return { service, listening, port: listening.port }
 }
 

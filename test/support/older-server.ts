@@ -1,15 +1,9 @@
 /** A server of ours on loopback for clients of earlier eras, with tools that ask, wait and tell; closed after the test. */
 
 import { createServer, generateKey, type LogEvent, type Server, type ServerOptions } from 'rondo'
-import { afterEach } from 'vitest'
+import { onTestFinished } from 'vitest'
 import { z } from 'zod'
 import { connectOlder, type OlderClient, type OlderClientOptions } from './older-client.ts'
-
-const closing: (() => Promise<void>)[] = []
-
-afterEach(async () => {
-  for (const close of closing.splice(0)) await close()
-})
 
 export interface OlderServer {
   readonly server: Server
@@ -37,7 +31,7 @@ export async function startOlder(options: Partial<ServerOptions> = {}): Promise<
   const { promise: aborted, resolve } = withResolver()
   const runs = declare(server, resolve)
   const { url } = await server.listen({ port: 0, signals: false, graceMs: 200 })
-  closing.push(() => server.close())
+  onTestFinished(() => server.close())
   const connect = (given?: OlderClientOptions): Promise<OlderClient> =>
     connectOlder(url, { capabilities: FORM, ...given })
   return { server, url, events, aborted, runs, connect }
