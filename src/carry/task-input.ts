@@ -100,7 +100,7 @@ function incomingOf({
   plan,
   folded,
 }: Work): Pick<Incoming, 'answers' | 'asked' | 'unasked'> {
-  if (!folded.hasParked && plan.brought) return plan.brought
+  if (folded.parks === 0 && plan.brought) return plan.brought
   const { id } = turn.task
   const opened = new Map(
     Array.from(turn.answers, ([key, sealed]) => [key, openPiece(host, tasks, id, 'answer', sealed)]),

@@ -23,7 +23,8 @@ export type TaskRecord = { readonly entry: Entry } | { readonly parked: Parked }
 export interface Folded {
   readonly entries: readonly Entry[]
   readonly parked: Parked
-  readonly hasParked: boolean
+  /** How often it parked, or was to be run again. */
+  readonly parks: number
 }
 
 /** What was noted of a flow in rounds, before it became a task. */
@@ -32,16 +33,16 @@ export type Noted = Pick<Parked, 'reasks' | 'manual'>
 export function foldRecords(records: readonly TaskRecord[], noted: Noted = { reasks: {} }): Folded {
   const entries = new Map<string, Entry>()
   let parked: Parked = { asked: {}, ...noted }
-  let hasParked = false
+  let parks = 0
   for (const record of records) {
     if ('entry' in record) entries.set(record.entry.key, record.entry)
     else {
       parked = record.parked
-      hasParked = true
+      parks += 1
       for (const key of parked.struck ?? []) entries.delete(key)
     }
   }
-  return { entries: [...entries.values()], parked, hasParked }
+  return { entries: [...entries.values()], parked, parks }
 }
 
 /** Answers that have come for what was asked last, under the author's keys, with the digests of the questions. */

@@ -117,10 +117,14 @@ function refused(work: Work, report: RunReport, error: RondoError): Outcome {
   return ended(work, concludeRefused(work.round, report, error))
 }
 
+const AGAIN_MS = 250
+
 async function parkManually(work: Work, report: RunReport, needs: InputRequired): Promise<Outcome> {
   const { host, round, turn } = work
   const digests = manualDigests(host, needs, round.call.capabilities)
   if (digests instanceof RondoError) return refused(work, report, digests)
+  if (work.folded.parks >= host.limits.maxEntries)
+    return refused(work, report, new RondoError('LIMIT_ROUNDS'))
   const { inputRequests = {}, requestState } = needs
   const questions = Object.entries(inputRequests).map(
     ([key, request]) => [key, { request, digest: digests[key] ?? '' }] as const,
@@ -129,10 +133,10 @@ async function parkManually(work: Work, report: RunReport, needs: InputRequired)
   logRound(round, report, { outcome: 'input_required', asks })
   const withState = { ...report, journal: { ...report.journal, manual: requestState } }
   if (questions.length > 0) return parked(work, withState, questions)
-  // State alone: nobody is to be asked, so the next turn is due at once.
+  // State alone: nobody is to be asked, so the next turn is due by itself, at the pace of a client (C9).
   const { record } = park([], withState.journal, work.folded.entries, turn.answers)
   await turn.record(sealPiece(host, turn.task.id, 'record', record))
-  return { kind: 'release' }
+  return { kind: 'release', delayMs: AGAIN_MS }
 }
 
 async function parked(
