@@ -89,9 +89,9 @@ export async function runPushed(
   const preparing = target.prepare(call.args)
   const prepared = preparing instanceof Promise ? await preparing : preparing
   if (prepared.kind === 'refused') return concludeArguments(toRound(next.beginning), prepared.problem)
-  const tasks = taskHostFor(host, call)
+  const tasks = taskHostFor({ host, call, target })
   const { journal } = next.beginning
-  if (tasks && target.task.mode !== 'never') return beginTask(toRound(next.beginning), tasks, journal, false)
+  if (tasks && target.task.mode !== 'late') return beginTask(toRound(next.beginning), tasks, journal, false)
   if (target.task.mode === 'always') {
     return concludeRefused(toRound(next.beginning), undefined, cannotFollow(target))
   }

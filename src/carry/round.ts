@@ -64,7 +64,7 @@ export function toReplayInput(round: Round, handler: (ctx: Context) => unknown):
       progressToken: call.progressToken,
       logLevel: call.logLevel,
       once: store && ((key, act) => effectOnce(round, store.once, key, act)),
-      background: taskHostFor(host, call) ? CAN_LEAVE : FOREGROUND,
+      background: taskHostFor(round) ? CAN_LEAVE : FOREGROUND,
       inputResponses: solicited(beginning, call.inputResponses),
       requestState: beginning.journal.manual,
     },

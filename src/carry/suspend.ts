@@ -45,7 +45,7 @@ export function suspend(
 
 /** Goes on as a task. Only for calls whose client can follow one. */
 export function leave(round: Round, { journal }: RunReport): Promise<Reply> {
-  const tasks = taskHostFor(round.host, round.call)
+  const tasks = taskHostFor(round)
   if (!tasks) throw new RondoError('SERVER_INTERNAL', 'A call was to go on as a task that cannot')
   // Answers are in the journal by now; the manual form reads them again from the request.
   return beginTask(round, tasks, journal, journal.manual !== undefined)
@@ -70,7 +70,7 @@ async function suspendWithStore(
 ): Promise<Reply> {
   const { host, call, beginning, line } = round
   // A client that has gone would never hear of the task.
-  const mayLeave = taskHostFor(host, call) !== undefined && given.manual === undefined && !line.closed
+  const mayLeave = taskHostFor(round) !== undefined && given.manual === undefined && !line.closed
   const isLate = beginning.round >= host.limits.promoteRounds
   const left = mayLeave && isLate ? await tryToLeave(round, report) : undefined
   if (left) return left

@@ -9,13 +9,21 @@ import { followsTasks } from '../protocol/task.ts'
 import { principalTag } from '../seal/binding.ts'
 import { openEnvelope, sealEnvelope } from '../seal/envelope.ts'
 import type { TaskOwner } from '../store/task-engine.ts'
+import type { Target } from '../tool/target.ts'
 import type { FlowHost, TaskHost } from './flow-host.ts'
 
 /** The place of a piece within its task. */
 export type Piece = 'head' | 'record' | 'message' | 'input' | 'answer' | 'result' | 'error'
 
-/** Where this call can go on as a task: its client can follow one, and there is a store. */
-export function taskHostFor(host: FlowHost, call: FlowCall): TaskHost | undefined {
+interface Callable {
+  readonly host: FlowHost
+  readonly call: FlowCall
+  readonly target: Target
+}
+
+/** Where this call can go on as a task: its client can follow one, its tool may be one, and there is a store. */
+export function taskHostFor({ host, call, target }: Callable): TaskHost | undefined {
+  if (target.task.mode === 'never') return undefined
   const follows = call.task !== undefined || followsTasks(call.capabilities)
   return call.method === 'tools/call' && follows ? host.tasks : undefined
 }

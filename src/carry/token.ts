@@ -58,9 +58,9 @@ async function runFrom(round: Round): Promise<Reply> {
   const preparing = target.prepare(call.args)
   const prepared = preparing instanceof Promise ? await preparing : preparing
   if (prepared.kind === 'refused') return concludeArguments(round, prepared.problem)
-  const tasks = taskHostFor(host, call)
+  const tasks = taskHostFor(round)
   if (target.task.mode === 'always' && !tasks) return concludeRefused(round, undefined, cannotFollow(target))
-  if (tasks && target.task.mode !== 'never') return beginTask(round, tasks, beginning.journal, true)
+  if (tasks && target.task.mode !== 'late') return beginTask(round, tasks, beginning.journal, true)
   const input = toReplayInput(round, prepared.run)
   const first = await replay(input)
   const reply = settle(round, host.dev ? await verify(input, first) : first)
@@ -90,7 +90,7 @@ function settle(round: Round, report: RunReport): Reply | Promise<Reply> {
 function move(round: Round, report: RunReport, reason: MoveReason): Reply | Promise<Reply> {
   const journal = { ...report.journal, moves: report.journal.moves + 1 }
   const suspended = () => suspend(round, report, { journal, asked: {} }, { outcome: 'moved', moved: reason })
-  if (reason !== 'time' || !taskHostFor(round.host, round.call)) return suspended()
+  if (reason !== 'time' || !taskHostFor(round)) return suspended()
   return tryToLeave(round, report).then((reply) => reply ?? suspended())
 }
 

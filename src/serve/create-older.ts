@@ -43,7 +43,7 @@ interface OlderOptions {
 /** Each is opened to be shown, so a page is short. */
 const TASKS_PER_PAGE = 50
 
-const TASK_SUPPORT = { never: 'forbidden', auto: 'optional', always: 'required' } as const
+const TASK_SUPPORT = { never: 'forbidden', late: 'forbidden', auto: 'optional', always: 'required' } as const
 
 /** Nothing where all earlier eras are closed. */
 export function createOlder(options: OlderOptions): Older | undefined {
@@ -102,7 +102,7 @@ async function answerFlow(
 function taskMismatch({ tasks }: FlowHost, { name, task }: Target, call: FlowCall): string | undefined {
   if (!tasks || call.method !== 'tools/call' || !hasTasks(call.protocolVersion)) return undefined
   if (task.mode === 'always' && !call.task) return `"${name}" runs only as a task: call it with \`task\``
-  if (task.mode !== 'never' || !call.task || call.protocolVersion === DRAFT_VERSION) return undefined
+  if (TASK_SUPPORT[task.mode] !== 'forbidden' || !call.task || call.protocolVersion === DRAFT_VERSION) return undefined
   return `"${name}" does not run as a task: call it without \`task\``
 }
 

@@ -34,7 +34,10 @@ export interface ToolDefinition<
   annotations?: ToolAnnotations
   /** Each state of a call is taken once; the same request again gets the same reply. Needs a store. */
   once?: boolean
-  /** `auto`: a task where the client can follow one, rounds elsewhere. `always`: only as a task. Default: `never`. */
+  /**
+   * `auto`: a task where the client can follow one, rounds elsewhere. `always`: only as a task. Default: rounds, and a task
+   * only from `ctx.background()` on or where the call outgrows its rounds; `never` rules that out too.
+   */
   task?: 'never' | 'auto' | 'always'
   /** How long a task of this tool lives. */
   taskTtlMs?: number

@@ -125,7 +125,7 @@ export function createRegistry({ store = false }: { store?: boolean } = {}): Reg
         input,
         output,
         once: definition.once,
-        task: { mode: definition.task ?? 'never', ttlMs: taskTtlMs, pollMs: taskPollMs },
+        task: { mode: definition.task ?? 'late', ttlMs: taskTtlMs, pollMs: taskPollMs },
       })
       const schemas = { inputSchema: input?.json ?? { type: 'object' }, outputSchema: output?.json }
       const wire = row({ name }, definition, { ...schemas, annotations: definition.annotations })

@@ -15,7 +15,8 @@ export type Finished = Readonly<Record<string, unknown>>
 
 /** Whether and how a call may go on as a task. */
 export interface TaskTerms {
-  readonly mode: 'never' | 'auto' | 'always'
+  /** `late`: where the handler asks for it or the call outgrows its rounds. */
+  readonly mode: 'never' | 'late' | 'auto' | 'always'
   readonly ttlMs?: number
   readonly pollMs?: number
 }

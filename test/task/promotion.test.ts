@@ -2,7 +2,7 @@
  * A call that began in rounds and goes on as a task (D9): nothing that was said before is lost.
  */
 
-import { createServer, inputRequired, type LogEvent, type Server, type ServerOptions } from 'rondo'
+import { type Context, createServer, inputRequired, type LogEvent, type Server, type ServerOptions } from 'rondo'
 import { afterEach, describe, expect, it } from 'vitest'
 import { z } from 'zod'
 import { createMemoryStore } from '../../src/store/memory/memory-store.ts'
@@ -176,4 +176,24 @@ it('T18 a caller with too many open tasks goes on in rounds, as long as there ar
   }
   expect(last.result).toMatchObject({ resultType: 'complete', content: [{ text: 'Ada, 36' }] })
   expect((await send(server, 'tools/call', { name: 'greet' })).error?.code).toBe(-32000)
+})
+
+it('a tool that never runs as a task stays in rounds, however many and whatever its handler asks for', async () => {
+  const server = start({ limits: { promoteRounds: 1 } })
+  const ask = async (_args: unknown, ctx: Context): Promise<string> => {
+    await ctx.background()
+    const { name: who } = await ctx.ask('who', { message: 'Who?', schema: name })
+    return who
+  }
+  server.tool('late', {}, ask)
+  server.tool('never', { task: 'never' }, ask)
+  expect((await send(server, 'tools/call', { name: 'late' })).result).toMatchObject({ resultType: 'task' })
+  const first = await send(server, 'tools/call', { name: 'never' })
+  expect(first.result).toMatchObject({ resultType: 'input_required' })
+  const { result } = await send(server, 'tools/call', {
+    name: 'never',
+    requestState: first.result?.requestState,
+    inputResponses: { who: accept({ name: 'Ada' }) },
+  })
+  expect(result).toMatchObject({ resultType: 'complete', content: [{ text: 'Ada' }] })
 })
