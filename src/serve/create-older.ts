@@ -102,7 +102,8 @@ async function answerFlow(
 function taskMismatch({ tasks }: FlowHost, { name, task }: Target, call: FlowCall): string | undefined {
   if (!tasks || call.method !== 'tools/call' || !hasTasks(call.protocolVersion)) return undefined
   if (task.mode === 'always' && !call.task) return `"${name}" runs only as a task: call it with \`task\``
-  if (TASK_SUPPORT[task.mode] !== 'forbidden' || !call.task || call.protocolVersion === DRAFT_VERSION) return undefined
+  if (TASK_SUPPORT[task.mode] !== 'forbidden' || !call.task || call.protocolVersion === DRAFT_VERSION)
+    return undefined
   return `"${name}" does not run as a task: call it without \`task\``
 }
 

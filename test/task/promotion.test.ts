@@ -2,7 +2,14 @@
  * A call that began in rounds and goes on as a task (D9): nothing that was said before is lost.
  */
 
-import { type Context, createServer, inputRequired, type LogEvent, type Server, type ServerOptions } from 'rondo'
+import {
+  type Context,
+  createServer,
+  inputRequired,
+  type LogEvent,
+  type Server,
+  type ServerOptions,
+} from 'rondo'
 import { afterEach, describe, expect, it } from 'vitest'
 import { z } from 'zod'
 import { createMemoryStore } from '../../src/store/memory/memory-store.ts'
