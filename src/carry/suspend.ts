@@ -68,7 +68,7 @@ async function suspendWithStore(
   facts: Facts,
   { once, blobs }: Pick<Store, 'once' | 'blobs'>,
 ): Promise<Reply> {
-  const { host, call, beginning, line } = round
+  const { host, beginning, line } = round
   // A client that has gone would never hear of the task.
   const mayLeave = taskHostFor(round) !== undefined && given.manual === undefined && !line.closed
   const isLate = beginning.round >= host.limits.promoteRounds
