@@ -84,7 +84,7 @@ function toTarget(
 }
 
 function termsOf({ task, taskTtlMs, taskPollMs }: CallbackOptions): TaskTerms {
-  const mode = task === undefined || task === 'background' ? 'never' : task
+  const mode = task === 'background' ? 'late' : (task ?? 'never')
   return { mode, ttlMs: taskTtlMs, pollMs: taskPollMs }
 }
 
