@@ -22,8 +22,8 @@ export function createFetchHandler(exchange: Exchange, options: FetchOptions = {
 
   const respond = async (request: Request, headers: HeaderReader): Promise<Response> => {
     const { method, url, signal } = request
-    const refused = exchange.admit(method, headers)
-    if (refused !== undefined) return toResponse(refused)
+    const early = exchange.admit(method, headers)
+    if (early !== undefined) return toResponse(early)
     const who = await exchange.identify?.({ headers, method, url })
     if (who?.kind === 'refused') return toResponse(who.answer)
     if (method !== 'POST') {

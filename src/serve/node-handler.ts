@@ -28,22 +28,22 @@ export function createNodeHandler(exchange: Exchange, options: NodeHandlerOption
   return (req, res) => {
     const headers = (name: string): string | undefined => req.headers[name] as string | undefined
     const outlet = new NodeOutlet(res, exchange)
-    const refuse = (answer: HttpAnswer): void => {
+    const answerEarly = (answer: HttpAnswer): void => {
       if (hasLongBody(req, limit)) outlet.last()
       outlet.send(answer)
     }
     const origin = req.headers.origin
     const shared = origin === undefined ? undefined : exchange.shared(origin)
     for (const name in shared) res.setHeader(name, shared[name] ?? '')
-    const refused = exchange.admit(req.method, headers)
-    if (refused !== undefined) {
-      refuse(refused)
+    const early = exchange.admit(req.method, headers)
+    if (early !== undefined) {
+      answerEarly(early)
     } else if (exchange.identify === undefined) {
       receive(exchange, limit, req, headers, undefined, outlet)
     } else {
       const who = exchange.identify({ headers, method: req.method ?? '', url: req.url })
       const go = (known: Awaited<typeof who>): void => {
-        if (known.kind === 'refused') refuse(known.answer)
+        if (known.kind === 'refused') answerEarly(known.answer)
         else receive(exchange, limit, req, headers, known.principal, outlet)
       }
       if (isThenable(who)) who.then(go)

@@ -77,6 +77,8 @@ export interface TaskOptions {
   concurrency?: number
   /** Bytes of the arguments, of one step's result, of a question or of the result, sealed. Default: 16 MiB. */
   maxPieceBytes?: number
+  /** Bytes of one task's journal, sealed; times `maxOpen` it is what one caller can have kept. Default: 16 MiB. */
+  maxJournalBytes?: number
   /** Unended tasks that one caller may have. Default: 100. */
   maxOpen?: number
   /** Hears of the queue, of leases that were lost, of turns that threw. */

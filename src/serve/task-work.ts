@@ -30,10 +30,12 @@ export function createTaskHost(
 ): TaskHost | undefined {
   assertTaskTimes({ ttl: ['tasks.ttlMs', tasks.ttlMs], poll: ['tasks.pollMs', tasks.pollMs] })
   if (!store) return undefined
-  const { ttlMs = DAY_MS, pollMs = 1000, maxPieceBytes = MAX_PIECE_BYTES, maxOpen, leaseMs } = tasks
+  const { ttlMs = DAY_MS, pollMs = 1000, maxPieceBytes = MAX_PIECE_BYTES } = tasks
   // Counting costs a query: only for somebody who wants to hear of it.
   const statsMs = tasks.onEvent ? undefined : 0
-  const settings = { maxOpenTasks: maxOpen, onEvent: logTaskEvents(log, tasks.onEvent), leaseMs, statsMs }
+  const { maxOpen: maxOpenTasks, maxJournalBytes, leaseMs } = tasks
+  const onEvent = logTaskEvents(log, tasks.onEvent)
+  const settings = { maxOpenTasks, maxJournalBytes, onEvent, leaseMs, statsMs }
   const given = Object.fromEntries(Object.entries(settings).filter(([, value]) => value !== undefined))
   return { engine: createLeaseEngine(store, given), ttlMs, pollMs, maxPieceBytes }
 }

@@ -1,36 +1,16 @@
 /** What the engine tells: whoever watches, the operator, and whoever waits for its end. By a clock that is turned by hand. */
 
 import { beforeEach, describe, expect, it } from 'vitest'
-import { createEngineClock, type EngineClock } from '../../test/support/store/engine-clock.ts'
+import { createEngineBench } from '../../test/support/store/engine-bench.ts'
 import { complete, heldTurn } from '../../test/support/store/held-turn.ts'
 import { alice, inputs, newTask } from '../../test/support/store/store-harness.ts'
-import type { EngineEvent } from './engine-event.ts'
-import { createLeaseEngine, type LeaseEngineOptions } from './lease-engine.ts'
-import { createMemoryStore } from './memory/memory-store.ts'
 import type { Store } from './store.ts'
 import type { TaskView } from './task-engine.ts'
 
-const LEASE = 9_000
-
-let clock: EngineClock
-let store: Store
-let events: EngineEvent[]
-
+let { clock, store, events, kinds, engineOn, broken } = createEngineBench()
 beforeEach(() => {
-  clock = createEngineClock()
-  store = createMemoryStore({ now: clock.now })
-  events = []
+  ;({ clock, store, events, kinds, engineOn, broken } = createEngineBench())
 })
-
-const engineOn = (options: LeaseEngineOptions = {}, on: Store = store) =>
-  createLeaseEngine(on, { clock, leaseMs: LEASE, onEvent: (event) => events.push(event), ...options })
-
-const kinds = () => events.map(({ kind }) => kind)
-
-/** The same store, with some of its methods replaced. */
-function broken(changes: Partial<Store['tasks']>): Store {
-  return { ...store, tasks: { ...store.tasks, ...changes } }
-}
 
 describe('messages of a turn', () => {
   /** A store that writes messages when the test says so. */

@@ -1,35 +1,15 @@
 /** The engine by a clock that is turned by hand, over the store in memory. */
 
 import { beforeEach, describe, expect, it } from 'vitest'
-import { createEngineClock, type EngineClock } from '../../test/support/store/engine-clock.ts'
+import { createEngineBench, LEASE } from '../../test/support/store/engine-bench.ts'
 import { complete, heldTurn } from '../../test/support/store/held-turn.ts'
 import { alice, answers, inputs, newTask } from '../../test/support/store/store-harness.ts'
-import type { EngineEvent } from './engine-event.ts'
-import { createLeaseEngine, type LeaseEngineOptions } from './lease-engine.ts'
-import { createMemoryStore } from './memory/memory-store.ts'
 import type { Store } from './store.ts'
 
-const LEASE = 9_000
-
-let clock: EngineClock
-let store: Store
-let events: EngineEvent[]
-
+let { clock, store, events, kinds, engineOn, broken } = createEngineBench()
 beforeEach(() => {
-  clock = createEngineClock()
-  store = createMemoryStore({ now: clock.now })
-  events = []
+  ;({ clock, store, events, kinds, engineOn, broken } = createEngineBench())
 })
-
-const engineOn = (options: LeaseEngineOptions = {}, on: Store = store) =>
-  createLeaseEngine(on, { clock, leaseMs: LEASE, onEvent: (event) => events.push(event), ...options })
-
-const kinds = () => events.map(({ kind }) => kind)
-
-/** The same store, with some of its methods replaced. */
-function broken(changes: Partial<Store['tasks']>): Store {
-  return { ...store, tasks: { ...store.tasks, ...changes } }
-}
 
 describe('leases', () => {
   it('are renewed for as long as the turn runs', async () => {

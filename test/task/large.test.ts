@@ -106,6 +106,12 @@ describe('past the limit of a piece', () => {
   })
 })
 
+it('R9 T18 fails, and says so, past the limit of a journal', async () => {
+  const server = start([], { maxJournalBytes: 4_096 })
+  const ended = await settled(server, await begin(server, 'step', { bytes: 20_000 }))
+  expect(ended).toMatchObject({ status: 'failed', error: TOO_LARGE })
+})
+
 it('R10 fails with a result that is no JSON, as rounds do, and runs nothing again for it', async () => {
   let runs = 0
   const server = start([])

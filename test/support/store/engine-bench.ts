@@ -1,0 +1,28 @@
+/** An engine over the store in memory, by a clock that is turned by hand. */
+
+import type { EngineEvent } from '../../../src/store/engine-event.ts'
+import { createLeaseEngine, type LeaseEngineOptions } from '../../../src/store/lease-engine.ts'
+import { createMemoryStore } from '../../../src/store/memory/memory-store.ts'
+import type { Store } from '../../../src/store/store.ts'
+import { createEngineClock } from './engine-clock.ts'
+
+export const LEASE = 9_000
+
+export function createEngineBench() {
+  const clock = createEngineClock()
+  const store: Store = createMemoryStore({ now: clock.now })
+  const events: EngineEvent[] = []
+  return {
+    clock,
+    store,
+    events,
+    kinds: () => events.map(({ kind }) => kind),
+    engineOn: (options: LeaseEngineOptions = {}, on: Store = store) =>
+      createLeaseEngine(on, { clock, leaseMs: LEASE, onEvent: (event) => events.push(event), ...options }),
+    /** The same store, with some of its methods replaced. */
+    broken: (changes: Partial<Store['tasks']>): Store => ({
+      ...store,
+      tasks: { ...store.tasks, ...changes },
+    }),
+  }
+}
