@@ -26,8 +26,9 @@ export default defineConfig({
     ],
     // One for each core, also where there are two: many tests wait for processes they started.
     maxWorkers: Math.max(2, availableParallelism()),
-    testTimeout: 20_000,
-    hookTimeout: 60_000,
+    // Generous, because a busy machine is not a failure: only a test that hangs gets here.
+    testTimeout: 180_000,
+    hookTimeout: 300_000,
     reporters: ['default', ['json', { outputFile: 'test-report.json' }]],
   },
 })

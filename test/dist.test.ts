@@ -33,7 +33,7 @@ function link(name: string): void {
 }
 
 function run(command: string, args: string[], cwd = project) {
-  const { status, stdout, stderr } = spawnSync(command, args, { cwd, encoding: 'utf8', timeout: 60_000 })
+  const { status, stdout, stderr } = spawnSync(command, args, { cwd, encoding: 'utf8', timeout: 600_000 })
   return { status, output: `${stdout}${stderr}` }
 }
 
@@ -135,7 +135,7 @@ describe('a consumer in TypeScript', () => {
     expect(status).toBe(0)
   })
 
-  it('gets the types of arguments in an official server', { timeout: 60_000 }, () => {
+  it('gets the types of arguments in an official server', { timeout: 600_000 }, () => {
     const { status, output } = tsc(`
       import { McpServer } from '@modelcontextprotocol/server'
       import { createRondo } from 'rondo/sdk'
