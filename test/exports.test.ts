@@ -8,7 +8,7 @@ import { resolve } from 'node:path'
 import { pathToFileURL } from 'node:url'
 import { describe, expect, it } from 'vitest'
 import { readSubpaths } from './support/package-exports.ts'
-import { type ExportedNames, readExports } from './support/read-exports.ts'
+import { type ExportedNames, readExports } from './support/scan-imports.ts'
 
 const listed = JSON.parse(readFileSync('test/exports.json', 'utf8')) as Record<string, ExportedNames>
 const subpaths = readSubpaths()

@@ -1,0 +1,17 @@
+/**
+ * Prints what each entry file exports, or writes it to test/exports.json with --update. The list is what reviewers see
+ * when the public interface changes.
+ */
+
+import { readFileSync, writeFileSync } from 'node:fs'
+import { parseArgs } from 'node:util'
+import { readSubpaths } from '../test/support/package-exports.ts'
+import { readExports } from '../test/support/scan-imports.ts'
+
+const { values } = parseArgs({ options: { update: { type: 'boolean', default: false } } })
+const list = Object.fromEntries(
+  readSubpaths().map(({ name, source }) => [name, readExports(readFileSync(source, 'utf8'))]),
+)
+const text = `${JSON.stringify(list, null, 2)}\n`
+if (values.update) writeFileSync('test/exports.json', text)
+else process.stdout.write(text)
