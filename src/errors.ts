@@ -203,6 +203,21 @@ export class RondoError extends Error {
   }
 }
 
+/** On an error whose words are all ours: it quotes no user, so that it may be logged in full. */
+const OURS = Symbol.for('rondo.misuse')
+
+/** An author or operator misuses us. The message says what to do instead, and is logged in full. */
+export function misuse(message: string, options?: { cause?: unknown }): TypeError {
+  const error = Object.defineProperty(new TypeError(message, options), OURS, { value: true })
+  Error.captureStackTrace?.(error, misuse)
+  return error
+}
+
+/** True if the message of an error was worded by us. */
+export function isOurs(error: unknown): error is Error {
+  return error instanceof RondoError || (error instanceof TypeError && OURS in error)
+}
+
 /** A tool's own failure whose message is meant for the client: it becomes an `isError` result with this text. */
 export class ToolError extends Error {
   constructor(message: string, options?: { cause?: unknown }) {

@@ -25,9 +25,9 @@ const project = join(scratch, 'project')
 const packed = { tarball: '', files: [] as string[] }
 const bin = (name: string): string => resolve('node_modules/.bin', name)
 
-/** Puts an installed package into the scratch project. */
-function link(name: string): void {
-  const at = join(project, 'node_modules', name)
+/** Puts an installed package into a scratch project. */
+function link(name: string, folder = project): void {
+  const at = join(folder, 'node_modules', name)
   mkdirSync(dirname(at), { recursive: true })
   symlinkSync(realpathSync(join('node_modules', name)), at)
 }
@@ -67,9 +67,56 @@ beforeAll(() => {
   for (const name of [...Object.keys({ ...dependencies, ...peerDependencies }), 'zod', '@types/node'])
     link(name)
 })
+/** A project with nothing but the package and what it depends on; gives its folder. */
+function bareProject(): string {
+  const folder = join(scratch, 'bare')
+  cpSync(join(project, 'node_modules/rondo'), join(folder, 'node_modules/rondo'), { recursive: true })
+  writeFileSync(join(folder, 'package.json'), JSON.stringify({ name: 'bare', type: 'module', private: true }))
+  const { dependencies } = JSON.parse(readFileSync('package.json', 'utf8')) as {
+    dependencies: Record<string, string>
+  }
+  for (const name of [...Object.keys(dependencies), 'zod']) link(name, folder)
+  return folder
+}
+
 afterAll(() => rmSync(scratch, { recursive: true, force: true }))
 
 describe('the packed package', () => {
+  const program = (store: string): string => `
+    import { createServer, generateKey } from 'rondo'
+    ${store}
+    const say = console.error
+    console.error = (line) => {
+      say(line)
+      process.exit(0)
+    }
+    const server = createServer({ name: 'bare', version: '1.0.0', keys: generateKey(), store })
+    server.tool('go', {}, () => 'went')
+    await server.listen({ port: 0, signals: false })
+    setTimeout(() => process.exit(1), 120_000)
+  `
+
+  it.skipIf(Number(process.versions.node.split('.')[0]) >= 22)(
+    'says at start which package SQLite needs on this Node',
+    () => {
+      const folder = bareProject()
+      const store = `import { createSqliteStore } from 'rondo/sqlite'
+        const store = createSqliteStore({ file: 'rondo.db' })`
+      const { output } = run(process.execPath, ['--input-type=module', '-e', program(store)], folder)
+      expect(output).toContain('install the package \\"libsql\\", or use Node 22.13 or later')
+      rmSync(folder, { recursive: true })
+    },
+  )
+
+  it('says at start which package PostgreSQL needs', () => {
+    const folder = bareProject()
+    const store = `import { createPostgresStore } from 'rondo/postgres'
+      const store = createPostgresStore({ connectionString: 'postgres://127.0.0.1:1/none' })`
+    const { output } = run(process.execPath, ['--input-type=module', '-e', program(store)], folder)
+    expect(output).toContain('The PostgreSQL store needs the package \\"pg\\"')
+    rmSync(folder, { recursive: true })
+  })
+
   it('holds what was built and no tests, sources or reports', () => {
     expect(packed.files).toEqual(
       expect.arrayContaining(['package.json', 'README.md', 'LICENSE', 'dist/index.js', 'dist/index.d.ts']),

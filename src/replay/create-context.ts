@@ -2,7 +2,7 @@
  * The `ctx` a handler gets: each call is a thin name for a question, a piece of work, or a fact of the request.
  */
 
-import { InputCancelled, InputDeclined } from '../errors.ts'
+import { InputCancelled, InputDeclined, misuse } from '../errors.ts'
 import type { Line, Principal } from '../protocol/call.ts'
 import { supports } from '../protocol/capability.ts'
 import { type InputResponses, LOG_LEVELS, type LogLevel, type Root } from '../protocol/wire.ts'
@@ -164,7 +164,7 @@ function contentOf<T>(key: string, outcome: Outcome<T>): T {
 
 function onceOf({ once }: Scene): NonNullable<Scene['once']> {
   if (once) return once
-  throw new TypeError('An effect with { once: true } needs a store: createServer({ store }).')
+  throw misuse('An effect with { once: true } needs a store: createServer({ store }).')
 }
 
 function tellProgress(

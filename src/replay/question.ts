@@ -2,6 +2,7 @@
  * A question: what goes to the client, and how its answer is read. Knows nothing of rounds or journals.
  */
 
+import { misuse } from '../errors.ts'
 import type { AskEntryKind } from '../journal/journal.ts'
 import type { InputRequest, SamplingParams } from '../protocol/wire.ts'
 import type { ConfirmOptions, Question as FormQuestion, Outcome } from '../tool/context.ts'
@@ -105,10 +106,10 @@ function checkedUrl(text: string): string {
   const url = URL.canParse(text) ? new URL(text) : undefined
   const secure = url?.protocol === 'https:' || (url?.protocol === 'http:' && LOOPBACK.has(url.hostname))
   if (!url || !secure) {
-    throw new TypeError('ctx.visit takes an https URL, or http on loopback.')
+    throw misuse('ctx.visit takes an https URL, or http on loopback.')
   }
   if (url.username !== '' || url.password !== '') {
-    throw new TypeError('ctx.visit takes a URL without a user name or password in it.')
+    throw misuse('ctx.visit takes a URL without a user name or password in it.')
   }
   return text
 }

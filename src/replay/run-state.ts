@@ -2,7 +2,7 @@
  * What the parts of one run share: the turn, the record, the names used so far, and what was handed in.
  */
 
-import { RondoError } from '../errors.ts'
+import { misuse, RondoError } from '../errors.ts'
 import type { Entry, EntryKind } from '../journal/journal.ts'
 import type { Idle } from '../lib/idle.ts'
 import type { ClientCapabilities } from '../protocol/wire.ts'
@@ -61,7 +61,7 @@ const FORBIDDEN = new Set(['__proto__', 'constructor', 'prototype'])
 
 function assertName(key: unknown): asserts key is string {
   if (typeof key !== 'string' || key === '' || key.length > 128 || FORBIDDEN.has(key)) {
-    throw new TypeError(
+    throw misuse(
       `The name of an ask or a step is a string of 1 to 128 characters; got ${JSON.stringify(key)}. ` +
         'Names find answers and results again on the next round.',
     )

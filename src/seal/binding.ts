@@ -5,6 +5,7 @@
  * that looks like another issuer's. `claims` of a principal are not part of its tag: they may change between rounds.
  */
 
+import { misuse } from '../errors.ts'
 import { canonicalJson } from '../lib/canonical-json.ts'
 import { digest } from '../lib/digest.ts'
 import type { Principal } from '../protocol/call.ts'
@@ -20,7 +21,7 @@ export function principalTag(principal: Principal | undefined): string {
   if (principal === undefined) return ANONYMOUS
   const { issuer, subject, client } = principal
   if (typeof subject !== 'string' || subject === '') {
-    throw new TypeError(
+    throw misuse(
       'A principal needs a subject. Give the user or service the request acts for, or undefined for anonymous',
     )
   }

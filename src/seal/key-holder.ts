@@ -5,6 +5,7 @@
  * reported. H3 There is one load at a time. H4 A first load that fails is tried again by the next `ready()`.
  */
 
+import { misuse } from '../errors.ts'
 import type { KeyRing } from './key-ring.ts'
 
 /** Where keys come from. */
@@ -43,7 +44,7 @@ export function createKeyHolder(source: KeySource, options: KeyHolderOptions = {
   let closed = false
 
   function adopt(loaded: unknown): void {
-    if (!isKeyRing(loaded)) throw new TypeError('A key source must give a key ring')
+    if (!isKeyRing(loaded)) throw misuse('A key source must give a key ring')
     ring = loaded
     plan()
   }
@@ -80,7 +81,7 @@ export function createKeyHolder(source: KeySource, options: KeyHolderOptions = {
   return {
     ready: () => (ring === undefined ? (loading ?? load()) : undefined),
     get ring() {
-      if (ring === undefined) throw new TypeError('The keys are not loaded yet: await ready() first')
+      if (ring === undefined) throw misuse('The keys are not loaded yet: await ready() first')
       return ring
     },
     close() {

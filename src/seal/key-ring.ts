@@ -14,6 +14,7 @@
  */
 
 import { createSecretKey, hash, type KeyObject, randomBytes } from 'node:crypto'
+import { misuse } from '../errors.ts'
 
 const MIN_SECRET_BYTES = 32
 const NAME = /^[A-Za-z0-9._-]{1,64}$/
@@ -44,11 +45,11 @@ export interface KeyMaterial {
 export function createKeyRing(materials: readonly KeyMaterial[]): KeyRing {
   const keys = materials.map(toRingKey)
   const [mint] = keys
-  if (mint === undefined) throw new TypeError('A key ring needs at least one key')
+  if (mint === undefined) throw misuse('A key ring needs at least one key')
   const byId = new Map<number, RingKey>()
   for (const [index, key] of keys.entries()) {
     if (byId.has(key.id)) {
-      throw new TypeError(`Key ${index + 1} has the same name as an earlier key. Give every key its own name`)
+      throw misuse(`Key ${index + 1} has the same name as an earlier key. Give every key its own name`)
     }
     byId.set(key.id, key)
   }
@@ -58,13 +59,13 @@ export function createKeyRing(materials: readonly KeyMaterial[]): KeyRing {
 /** Reads `name:base64,name2:base64`. */
 export function parseKeys(text: string): KeyRing {
   const entries = text.split(/[\s,]+/).filter((entry) => entry !== '')
-  if (entries.length === 0) throw new TypeError(`No key was given. Write ${KEY_FORM}`)
+  if (entries.length === 0) throw misuse(`No key was given. Write ${KEY_FORM}`)
   return createKeyRing(entries.map(parseEntry))
 }
 
 /** A new key as one entry for `RONDO_KEYS`. */
 export function generateKey(name: string = randomBytes(4).toString('hex')): string {
-  if (!NAME.test(name)) throw new TypeError(`A key's name has 1 to 64 characters of ${NAME_CHARACTERS}`)
+  if (!NAME.test(name)) throw misuse(`A key's name has 1 to 64 characters of ${NAME_CHARACTERS}`)
   return `${name}:${randomBytes(MIN_SECRET_BYTES).toString('base64')}`
 }
 
@@ -73,25 +74,22 @@ const KEY_FORM = '"name:secret", the secret being 32 random bytes in base64'
 
 function toRingKey({ name, secret }: KeyMaterial, index: number): RingKey {
   if (!NAME.test(name)) {
-    throw new TypeError(`The name of key ${index + 1} must have 1 to 64 characters of ${NAME_CHARACTERS}`)
+    throw misuse(`The name of key ${index + 1} must have 1 to 64 characters of ${NAME_CHARACTERS}`)
   }
   if (secret.byteLength < MIN_SECRET_BYTES) {
-    throw new TypeError(`The secret of key ${index + 1} is shorter than ${MIN_SECRET_BYTES} bytes`)
+    throw misuse(`The secret of key ${index + 1} is shorter than ${MIN_SECRET_BYTES} bytes`)
   }
   if (new Set(secret).size < MIN_DIFFERENT_BYTES) {
-    throw new TypeError(
-      `The secret of key ${index + 1} is not random. Make one with "openssl rand -base64 32"`,
-    )
+    throw misuse(`The secret of key ${index + 1} is not random. Make one with "openssl rand -base64 32"`)
   }
   return { name, id: hash('sha256', name, 'buffer').readUInt32BE(0), secret: createSecretKey(secret) }
 }
 
 function parseEntry(entry: string, index: number): KeyMaterial {
   const colon = entry.indexOf(':')
-  if (colon === -1) throw new TypeError(`Key ${index + 1} has no name. Write ${KEY_FORM}`)
+  if (colon === -1) throw misuse(`Key ${index + 1} has no name. Write ${KEY_FORM}`)
   const secret = decodeBase64(entry.slice(colon + 1))
-  if (secret === undefined)
-    throw new TypeError(`The secret of key ${index + 1} is not base64. Write ${KEY_FORM}`)
+  if (secret === undefined) throw misuse(`The secret of key ${index + 1} is not base64. Write ${KEY_FORM}`)
   return { name: entry.slice(0, colon), secret }
 }
 

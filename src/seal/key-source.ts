@@ -6,6 +6,7 @@
  */
 
 import { readFile } from 'node:fs/promises'
+import { misuse } from '../errors.ts'
 import { createKeyHolder, type KeyHolder, type KeyHolderOptions, type KeySource } from './key-holder.ts'
 import { generateKey, type KeyRing, parseKeys } from './key-ring.ts'
 
@@ -18,7 +19,7 @@ const HOW_TO_SET = [
 export function keysFromEnv(value: string | undefined = process.env.RONDO_KEYS): KeySource {
   return {
     load() {
-      if (isBlank(value)) throw new TypeError(`RONDO_KEYS is not set.\n${HOW_TO_SET}`)
+      if (isBlank(value)) throw misuse(`RONDO_KEYS is not set.\n${HOW_TO_SET}`)
       return parseKeys(value)
     },
   }
@@ -67,7 +68,7 @@ export function developmentKeys(options: DevelopmentOptions = {}): KeySource {
   return {
     load() {
       if (nodeEnv === 'production') {
-        throw new TypeError(`Rondo needs keys in production, and RONDO_KEYS is not set.\n${HOW_TO_SET}`)
+        throw misuse(`Rondo needs keys in production, and RONDO_KEYS is not set.\n${HOW_TO_SET}`)
       }
       const ring = parseKeys(generateKey('development'))
       warn(
@@ -110,7 +111,7 @@ function isBlank(text: string | undefined): text is '' | undefined {
 }
 
 function assertRefresh(refreshMs: number): number {
-  if (!(refreshMs > 0)) throw new TypeError('refreshMs must be a positive number of milliseconds')
+  if (!(refreshMs > 0)) throw misuse('refreshMs must be a positive number of milliseconds')
   return refreshMs
 }
 

@@ -3,7 +3,7 @@
  * goes no further (T3: the bearer token ends here). A hook that throws refuses, and says nothing about why.
  */
 
-import { RondoError } from '../errors.ts'
+import { misuse, RondoError } from '../errors.ts'
 import { isRecord } from '../lib/is-record.ts'
 import { isThenable } from '../lib/is-thenable.ts'
 import type { Principal } from '../protocol/call.ts'
@@ -54,14 +54,12 @@ export function identify(
 
 function judge(verdict: unknown): Identified {
   if (verdict === undefined || verdict === null) return { kind: 'known', principal: undefined }
-  if (!isRecord(verdict)) throw new TypeError('authenticate must give a principal, a refusal or undefined')
+  if (!isRecord(verdict)) throw misuse('authenticate must give a principal, a refusal or undefined')
   if (verdict.status === 401 || verdict.status === 403) return refused(verdict as unknown as AuthRefusal)
   if (typeof verdict.subject === 'string') {
     return { kind: 'known', principal: verdict as unknown as Principal }
   }
-  throw new TypeError(
-    'authenticate gave neither a principal with a subject nor a refusal of status 401 or 403',
-  )
+  throw misuse('authenticate gave neither a principal with a subject nor a refusal of status 401 or 403')
 }
 
 function refused({ status, headers, body }: AuthRefusal): Identified {

@@ -3,6 +3,7 @@
 import type { Continuation, ContinuationMode } from '../carry/continuation.ts'
 import { createContinuation } from '../carry/create-continuation.ts'
 import type { FlowPlatform } from '../carry/flow-host.ts'
+import { misuse } from '../errors.ts'
 import type { Log } from './log.ts'
 import type { ServerOptions } from './options.ts'
 
@@ -15,10 +16,10 @@ export function resolveContinuation(
   log: Log,
 ): Continuation | undefined {
   if (!MODES.includes(mode)) {
-    throw new TypeError(`continuation is one of ${MODES.join(', ')}; got ${JSON.stringify(mode)}.`)
+    throw misuse(`continuation is one of ${MODES.join(', ')}; got ${JSON.stringify(mode)}.`)
   }
   if (mode === 'sealed') return undefined
-  if (!store) throw new TypeError(`continuation: '${mode}' needs a store: createServer({ store, … })`)
+  if (!store) throw misuse(`continuation: '${mode}' needs a store: createServer({ store, … })`)
   return createContinuation({
     mode,
     blobs: store.blobs,

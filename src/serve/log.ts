@@ -1,10 +1,13 @@
 /**
  * Where events go. The JSON form holds no content: of what a handler threw, it keeps the kind and where it was thrown,
- * not the message, which may quote a user.
+ * not the message, which may quote a user. Errors that Rondo worded are logged in full: they say what to do.
+ *
+ * A log cannot break what it reports on: one that throws or rejects is named on stderr, and everything goes on (R11).
  */
 
 import type { LogEvent } from '../carry/flow-host.ts'
-import { RondoError } from '../errors.ts'
+import { isOurs, RondoError } from '../errors.ts'
+import { isThenable } from '../lib/is-thenable.ts'
 
 export type Log = (event: LogEvent) => void
 
@@ -16,25 +19,68 @@ const LEVELS: Readonly<Record<LogEvent['event'], string>> = {
   warning: 'warn',
 }
 
+/** How often a log function that keeps failing is reported. */
+const AGAIN_MS = 60_000
+const MAX_CAUSES = 3
+
 export function createLog(
-  option: 'json' | 'off' | Log = 'json',
+  option: 'json' | 'off' | ((event: LogEvent) => unknown) = 'json',
   write: (line: string) => void = (line) => console.error(line),
   now: () => number = Date.now,
 ): Log {
-  if (typeof option === 'function') return option
   if (option === 'off') return () => {}
-  return (event) => {
+  const writeJson: Log = (event) => {
     const error = 'error' in event ? { error: describe(event.error) } : {}
     write(
       JSON.stringify({ time: new Date(now()).toISOString(), level: LEVELS[event.event], ...event, ...error }),
     )
   }
+  return typeof option === 'function' ? guarded(option, writeJson, now) : ignoreFailures(writeJson)
 }
 
-/** An author's mistake is ours to word, so it is told; what anybody else threw is named and located. */
-function describe(error: unknown): Record<string, unknown> {
+/** A function of the operator. */
+function guarded(log: (event: LogEvent) => unknown, writeJson: Log, now: () => number): Log {
+  let reportedAt: number | undefined
+  const report = ignoreFailures(writeJson)
+  const onFailure = (error: unknown): void => {
+    if (reportedAt !== undefined && now() - reportedAt < AGAIN_MS) return
+    reportedAt = now()
+    report({ event: 'warning', message: 'The log function threw or rejected; its event is lost', error })
+  }
+  return (event) => {
+    try {
+      const outcome = log(event)
+      if (isThenable(outcome)) Promise.resolve(outcome).catch(onFailure)
+    } catch (error) {
+      onFailure(error)
+    }
+  }
+}
+
+/** Whatever is thrown, by an error with a faulty getter for example, costs one line of the log. */
+function ignoreFailures(log: Log): Log {
+  return (event) => {
+    try {
+      log(event)
+    } catch {
+      // There is nowhere left to tell it.
+    }
+  }
+}
+
+/** What we worded is told; what anybody else threw is named and located. */
+function describe(error: unknown, depth = 0): Record<string, unknown> {
   if (!(error instanceof Error)) return { name: typeof error }
-  if (error instanceof RondoError) return { name: error.name, code: error.code, message: error.message }
+  const cause =
+    error.cause === undefined || depth === MAX_CAUSES ? {} : { cause: describe(error.cause, depth + 1) }
+  const named = { name: error.name, ...codeOf(error), ...(isOurs(error) && { message: error.message }) }
+  if (error instanceof RondoError) return { ...named, ...cause }
   const frames = error.stack?.split('\n').filter((line) => /^\s+at /.test(line)) ?? []
-  return { name: error.name, stack: frames.slice(0, 8).map((line) => line.trim()) }
+  return { ...named, stack: frames.slice(0, 8).map((line) => line.trim()), ...cause }
+}
+
+/** `ECONNREFUSED`, `ERR_MODULE_NOT_FOUND`, an SQLSTATE: names from a list, never content. */
+function codeOf(error: Error): { code?: string } {
+  const { code } = error as { code?: unknown }
+  return typeof code === 'string' && /^[A-Z0-9_]{1,64}$/.test(code) ? { code } : {}
 }

@@ -5,6 +5,7 @@
 import type { ContinuationMode } from '../carry/continuation.ts'
 import type { FlowLimits, LogEvent } from '../carry/flow-host.ts'
 import type { TurnsOptions } from '../carry/keep-turn.ts'
+import { misuse } from '../errors.ts'
 import type { KeySource } from '../seal/key-holder.ts'
 import type { KeyRing } from '../seal/key-ring.ts'
 import { STATE_LIMITS } from '../seal/state.ts'
@@ -95,7 +96,7 @@ const ERAS: readonly Era[] = ['2026-07-28', '2025-11-25', 'DRAFT-2026-v1']
 export function resolveEras(given: readonly Era[] = ERAS): readonly Era[] {
   const unknown = given.find((era) => !ERAS.includes(era))
   if (unknown !== undefined || given.length === 0) {
-    throw new TypeError(`eras is a list of ${ERAS.join(', ')}; got ${JSON.stringify(given)}.`)
+    throw misuse(`eras is a list of ${ERAS.join(', ')}; got ${JSON.stringify(given)}.`)
   }
   return given
 }
@@ -119,9 +120,9 @@ export const DEFAULT_LIMITS: FlowLimits = {
 /** The defaults with what was given on top. Refuses a limit that is no positive number. */
 export function resolveLimits(given: Partial<FlowLimits> = {}): FlowLimits {
   for (const [name, value] of Object.entries(given)) {
-    if (!Object.hasOwn(DEFAULT_LIMITS, name)) throw new TypeError(`There is no limit named "${name}".`)
+    if (!Object.hasOwn(DEFAULT_LIMITS, name)) throw misuse(`There is no limit named "${name}".`)
     if (value !== undefined && !(Number.isFinite(value) && value >= 0)) {
-      throw new TypeError(`limits.${name} must be a number of 0 or more.`)
+      throw misuse(`limits.${name} must be a number of 0 or more.`)
     }
   }
   const set = Object.fromEntries(Object.entries(given).filter(([, value]) => value !== undefined))
@@ -130,7 +131,7 @@ export function resolveLimits(given: Partial<FlowLimits> = {}): FlowLimits {
 
 export function assertIdentity({ name, version }: ServerOptions): void {
   if (typeof name !== 'string' || name === '' || typeof version !== 'string' || version === '') {
-    throw new TypeError(
+    throw misuse(
       "createServer takes at least a name and a version: createServer({ name: 'tracker', version: '1.0.0' })",
     )
   }

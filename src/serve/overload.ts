@@ -3,6 +3,7 @@
  */
 
 import { monitorEventLoopDelay } from 'node:perf_hooks'
+import { misuse } from '../errors.ts'
 import type { ServerOptions } from './options.ts'
 
 export interface Overload {
@@ -20,7 +21,7 @@ export function createOverload(shed: ServerOptions['shed'], now: () => number): 
   if (typeof shed === 'function') return { overloaded: shed, close: () => {} }
   const { eventLoopDelayMs } = shed
   if (!(eventLoopDelayMs > 0))
-    throw new TypeError('shed.eventLoopDelayMs must be a positive number of milliseconds.')
+    throw misuse('shed.eventLoopDelayMs must be a positive number of milliseconds.')
   const histogram = monitorEventLoopDelay({ resolution: 10 })
   histogram.enable()
   let seenAt = now()

@@ -11,6 +11,7 @@
  */
 
 import type { McpServer, ServerContext } from '@modelcontextprotocol/server'
+import { misuse } from '../errors.ts'
 import type { FlowMethod } from '../protocol/call.ts'
 
 const PASSAGE: unique symbol = Symbol('rondo.passage')
@@ -59,7 +60,7 @@ export function mount<S extends McpServer>(server: S): S {
 export function passageOf(ctx: ServerContext): Passage {
   const { [PASSAGE]: passage } = ctx as { [PASSAGE]?: Passage }
   if (passage) return passage
-  throw new TypeError(
+  throw misuse(
     'Rondo is not mounted on this server: const server = rondo.mount(new McpServer({ name, version }))',
   )
 }
@@ -81,7 +82,7 @@ function wrapExisting(inner: McpServer['server'], method: FlowMethod): void {
     return
   }
   const what = method.slice(0, method.indexOf('/'))
-  throw new TypeError(
+  throw misuse(
     `This server has ${what} already, and Rondo cannot be mounted on it any more. Mount it before you register anything, ` +
       `and leave capabilities.${what} out of what the constructor is given: registering something adds it.`,
   )

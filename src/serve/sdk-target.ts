@@ -4,7 +4,7 @@
  */
 
 import { type InputRequiredResult, ProtocolError, type ServerContext } from '@modelcontextprotocol/server'
-import { RondoError, ToolError } from '../errors.ts'
+import { misuse, RondoError, ToolError } from '../errors.ts'
 import { isRecord } from '../lib/is-record.ts'
 import type { InputRequests } from '../protocol/wire.ts'
 import type { Context } from '../tool/context.ts'
@@ -60,7 +60,7 @@ export function taskTarget(tool: TaskTool | undefined, name: string): Target | u
       const checked = result.isError
         ? undefined
         : await check(registered.outputSchema, result.structuredContent)
-      if (checked?.ok === false) throw new TypeError(`The result of "${name}": ${describe(checked)}`)
+      if (checked?.ok === false) throw misuse(`The result of "${name}": ${describe(checked)}`)
       return result
     },
   }
@@ -114,7 +114,7 @@ function withSdk(ctx: Context, sdk: ServerContext): SdkContext {
 
 function withoutSdk(ctx: Context): SdkContext {
   const get = (): never => {
-    throw new TypeError('There is no ctx.sdk in a task: it outlives the request that began it.')
+    throw misuse('There is no ctx.sdk in a task: it outlives the request that began it.')
   }
   return Object.defineProperty(ctx, 'sdk', { get }) as SdkContext
 }
@@ -129,9 +129,7 @@ function toOurs(value: unknown): unknown {
 
 function assertResult(name: string, value: unknown): Finished {
   if (isRecord(value)) return value
-  throw new TypeError(
-    `The handler of "${name}" gave no result object: return what the official server takes.`,
-  )
+  throw misuse(`The handler of "${name}" gave no result object: return what the official server takes.`)
 }
 
 async function check(schema: TaskTool['registered']['inputSchema'], value: unknown): Promise<Result> {

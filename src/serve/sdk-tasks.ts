@@ -7,6 +7,7 @@
  */
 
 import type { McpServer, RegisteredTool, ServerContext, StandardSchemaV1 } from '@modelcontextprotocol/server'
+import { misuse } from '../errors.ts'
 import { TASKS_EXTENSION } from '../protocol/task.ts'
 import { assertTaskTimes } from '../tool/task-times.ts'
 import type { CallbackOptions, Definition } from './sdk-definition.ts'
@@ -47,7 +48,7 @@ type Register = (name: string, config: unknown, callback: object) => RegisteredT
 export function assertTerms({ once, task, taskTtlMs, taskPollMs }: CallbackOptions, hasStore: boolean): void {
   assertTaskTimes({ ttl: ['taskTtlMs', taskTtlMs], poll: ['taskPollMs', taskPollMs] })
   if (hasStore || (once !== true && task === undefined)) return
-  throw new TypeError(`The option "${once ? 'once' : 'task'}" needs a store: createRondo({ …, store })`)
+  throw misuse(`The option "${once ? 'once' : 'task'}" needs a store: createRondo({ …, store })`)
 }
 
 export function createTaskTools(): TaskTools {
@@ -58,7 +59,7 @@ export function createTaskTools(): TaskTools {
   const note = (name: string, definition: Definition, registered: RegisteredTool): void => {
     const before = tools.get(name)
     if (before && before.definition !== definition) {
-      throw new TypeError(
+      throw misuse(
         `The tool "${name}" may become a task and was made twice. Call rondo.tool once, outside of the function that builds ` +
           'servers: a task outlives the request for which a server is built.',
       )

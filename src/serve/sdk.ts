@@ -15,6 +15,7 @@ import type {
   ServerContext,
   Variables,
 } from '@modelcontextprotocol/server'
+import { misuse } from '../errors.ts'
 import type { FlowMethod } from '../protocol/call.ts'
 import { resolveKeys } from '../seal/key-source.ts'
 import type { InputRequired } from '../tool/input-required.ts'
@@ -77,7 +78,7 @@ export interface Rondo {
 /** Makes what an official server needs to have tools that ask: keys, limits, and wrappers for its callbacks. */
 export function createRondo(options: RondoOptions): Rondo {
   if (typeof options?.audience !== 'string' || options.audience === '') {
-    throw new TypeError(
+    throw misuse(
       "createRondo takes an audience, the name of your service: createRondo({ audience: 'tracker' })",
     )
   }
@@ -119,7 +120,7 @@ export function createRondo(options: RondoOptions): Rondo {
     prompt: (handler, given) => wrap('prompts/get', handler as Definition['handler'], given),
     resource: (handler, given) => wrap('resources/read', handler as Definition['handler'], given),
     tasks(server) {
-      if (!options.store) throw new TypeError('Tasks need a store: createRondo({ …, store })')
+      if (!options.store) throw misuse('Tasks need a store: createRondo({ …, store })')
       return tools.add(mount(server), async (...asked) => (await flow()).answerTask(...asked))
     },
     verify: besideOurs,

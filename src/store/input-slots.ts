@@ -5,6 +5,7 @@
  * back. Stores keep the list as one JSON text of [key, request, answer] rows: order is kept, and no key is special.
  */
 
+import { misuse } from '../errors.ts'
 import type { Sealed } from './task-engine.ts'
 
 export type InputSlot =
@@ -22,11 +23,10 @@ export function openSlots(
   requests: ReadonlyMap<string, Sealed>,
 ): readonly InputSlot[] {
   const used = new Set(slots.map((slot) => slot.key))
-  if (requests.size === 0)
-    throw new TypeError('A task cannot wait for nothing: park it with at least one input')
+  if (requests.size === 0) throw misuse('A task cannot wait for nothing: park it with at least one input')
   for (const key of requests.keys()) {
-    if (used.has(key)) throw new TypeError(`The input key "${key}" was already used in this task`)
-    if (!isStorable(key)) throw new TypeError('An input key must be well-formed text without NUL')
+    if (used.has(key)) throw misuse(`The input key "${key}" was already used in this task`)
+    if (!isStorable(key)) throw misuse('An input key must be well-formed text without NUL')
   }
   return [...slots, ...Array.from(requests, ([key, request]): InputSlot => ({ kind: 'open', key, request }))]
 }

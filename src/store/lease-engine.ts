@@ -5,7 +5,7 @@
 
 import { randomBytes } from 'node:crypto'
 import { hostname } from 'node:os'
-import { RondoError } from '../errors.ts'
+import { misuse, RondoError } from '../errors.ts'
 import { type ClaimLoop, type Place, startClaimLoop } from './claim-loop.ts'
 import { type Clock, repeat, systemClock } from './clock.ts'
 import type { OnEngineEvent } from './engine-event.ts'
@@ -73,7 +73,7 @@ export function createLeaseEngine(store: Store, options: LeaseEngineOptions = {}
       )
       if (creation.kind === 'created') return creation.view
       if (creation.kind === 'limit') throw new RondoError('LIMIT_TASKS')
-      throw new TypeError('This task id is taken: make one with createTaskId() for every task')
+      throw misuse('This task id is taken: make one with createTaskId() for every task')
     },
     get: async (id, owner) => (isTaskId(id) ? tasks.get(id, owner) : undefined),
     async deliver(id, owner, answers) {
@@ -180,9 +180,8 @@ function storable(answers: ReadonlyMap<string, Sealed>): ReadonlyMap<string, Sea
 }
 
 function assertTask({ id, ttlMs, pollMs }: NewTask): void {
-  if (!isTaskId(id)) throw new TypeError('A task id is 22 to 64 characters of base64url: use createTaskId()')
+  if (!isTaskId(id)) throw misuse('A task id is 22 to 64 characters of base64url: use createTaskId()')
   if (!Number.isSafeInteger(ttlMs) || ttlMs < 1 || ttlMs > MAX_TTL_MS)
-    throw new TypeError(`ttlMs must be a whole number of milliseconds from 1 to ${MAX_TTL_MS}`)
-  if (!Number.isSafeInteger(pollMs) || pollMs < 1)
-    throw new TypeError('pollMs must be a positive whole number')
+    throw misuse(`ttlMs must be a whole number of milliseconds from 1 to ${MAX_TTL_MS}`)
+  if (!Number.isSafeInteger(pollMs) || pollMs < 1) throw misuse('pollMs must be a positive whole number')
 }

@@ -2,7 +2,7 @@
  * Turns definitions and handlers into targets: schemas compiled once, results brought into form.
  */
 
-import { RondoError } from '../errors.ts'
+import { misuse, RondoError } from '../errors.ts'
 import type { ResourceContents } from '../protocol/wire.ts'
 import type { Context } from './context.ts'
 import type { CacheHint } from './definition.ts'
@@ -85,7 +85,7 @@ function toPromptResult(value: unknown, description: string | undefined): Finish
   }
   if (Array.isArray(value)) return { ...common, messages: value }
   if (typeof value === 'object' && value !== null && 'messages' in value) return { ...common, ...value }
-  throw new TypeError('A prompt returns a string, a list of messages, or { description, messages }.')
+  throw misuse('A prompt returns a string, a list of messages, or { description, messages }.')
 }
 
 export function resourceTarget(
@@ -115,7 +115,7 @@ function toContents(value: unknown, uri: string, mimeType: string | undefined): 
   if (value instanceof Uint8Array) return [{ ...common, blob: toBase64(value) }]
   const list: readonly unknown[] = Array.isArray(value) ? value : [value]
   if (list.length > 0 && list.every(isContents)) return list
-  throw new TypeError('A resource returns a string, bytes, or contents with a uri and either text or blob.')
+  throw misuse('A resource returns a string, bytes, or contents with a uri and either text or blob.')
 }
 
 function isContents(value: unknown): value is ResourceContents {

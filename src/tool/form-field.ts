@@ -7,6 +7,7 @@
  * of the form schema is a TypeError.
  */
 
+import { misuse } from '../errors.ts'
 import { isFieldFormat } from '../form/format.ts'
 import type { JsonSchema } from '../protocol/wire.ts'
 import { isObject } from './subschemas.ts'
@@ -247,5 +248,5 @@ function assertKeywords(source: FieldSource, schema: JsonSchema, kind: Shape['ki
 
 /** A TypeError that names the field, says what is wrong and what is allowed. */
 export function refuse(source: { readonly name: string }, why: string): TypeError {
-  return new TypeError(`The field "${source.name}" cannot be asked for in a form: ${why}. ${ALLOWED}`)
+  return misuse(`The field "${source.name}" cannot be asked for in a form: ${why}. ${ALLOWED}`)
 }

@@ -7,6 +7,7 @@
  * whose output the handler gets. What the form did not ask for is dropped.
  */
 
+import { misuse } from '../errors.ts'
 import type { Field } from '../form/field.ts'
 import { judgeContent } from '../form/judge.ts'
 import { readForm } from '../form/read-form.ts'
@@ -68,7 +69,7 @@ function findShape(root: JsonSchema, strict: boolean, allowSecrets: boolean): Fo
   if (known !== undefined) return known
   const { json, nullable } = toForm(root, strict)
   const { fields, notes } = readForm(json)
-  if (notes.length > 0) throw new TypeError(`The schema of the question makes no form: ${notes.join('. ')}`)
+  if (notes.length > 0) throw misuse(`The schema of the question makes no form: ${notes.join('. ')}`)
   if (!allowSecrets) fields.forEach(assertNoSecret)
   const shape = { json, fields, nullable }
   if (key.length > MAX_SHAPE_LENGTH) return shape
@@ -78,11 +79,10 @@ function findShape(root: JsonSchema, strict: boolean, allowSecrets: boolean): Fo
 }
 
 function toForm(root: JsonSchema, strict: boolean): { json: JsonSchema; nullable: string[] } {
-  if (root.type !== 'object')
-    throw new TypeError('The schema of a question must describe an object of fields')
+  if (root.type !== 'object') throw misuse('The schema of a question must describe an object of fields')
   const properties = isObject(root.properties) ? Object.entries(root.properties) : []
   if (properties.length === 0) {
-    throw new TypeError(
+    throw misuse(
       'The schema of the question has no fields, and many clients cannot show an empty form: use ctx.confirm to ask for a yes or no',
     )
   }
@@ -104,7 +104,7 @@ function assertNoSecret(field: Field): void {
   if (field.type !== 'text' && field.type !== 'number' && field.type !== 'integer') return
   const words = findSecretWords(field.name) ?? findSecretWords(field.title)
   if (words === undefined) return
-  throw new TypeError(
+  throw misuse(
     `The field "${field.name}" looks like a secret (${words}). Secrets must not be asked for in a form, where the client and its model see them: send the user to a page of your own with ctx.visit. If it is no secret, say why: allowSecretLike: '…'`,
   )
 }

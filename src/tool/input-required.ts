@@ -3,6 +3,7 @@
  * `ctx.requestState` itself on the next round. What it puts into `requestState` is sealed like any journal.
  */
 
+import { misuse } from '../errors.ts'
 import type { InputRequests } from '../protocol/wire.ts'
 
 const MANUAL: unique symbol = Symbol('rondo.input-required')
@@ -20,10 +21,10 @@ export function inputRequired(needs: {
 }): InputRequired {
   const { inputRequests, requestState } = needs
   if (inputRequests === undefined && requestState === undefined) {
-    throw new TypeError('inputRequired() takes inputRequests, requestState, or both.')
+    throw misuse('inputRequired() takes inputRequests, requestState, or both.')
   }
   if (inputRequests !== undefined && Object.keys(inputRequests).length === 0) {
-    throw new TypeError('inputRequired() got no question in inputRequests: leave it out, or ask something.')
+    throw misuse('inputRequired() got no question in inputRequests: leave it out, or ask something.')
   }
   return { [MANUAL]: true, inputRequests, requestState }
 }

@@ -8,6 +8,7 @@
  */
 
 import type { OutputUnit, SchemaDraft, Validator } from '@cfworker/json-schema'
+import { misuse } from '../errors.ts'
 import type { JsonSchema } from '../protocol/wire.ts'
 import { formatPath, MAX_PROBLEMS, type Problem, type Result } from './problem.ts'
 import { isObject, listSubschemas, mapKeyword } from './subschemas.ts'
@@ -51,7 +52,7 @@ export function compilePlainSchema(
   const draft = DIALECTS.get(dialect)
   if (draft === undefined) {
     const known = [...DIALECTS.keys()].filter(Boolean).join(', ')
-    throw new TypeError(`${what} is in the dialect ${String(json.$schema)}; known are ${known}`)
+    throw misuse(`${what} is in the dialect ${String(json.$schema)}; known are ${known}`)
   }
   const schema = rewrite(json)
   assertReferences(json, schema, what)
@@ -96,23 +97,21 @@ function assertReferences(json: JsonSchema, root: JsonSchema, what: string): voi
   const anchors = new Set(all.map((schema) => schema.$anchor).filter((anchor) => typeof anchor === 'string'))
   for (const schema of listSubschemas(json)) {
     if ('$dynamicRef' in schema || '$recursiveRef' in schema) {
-      throw new TypeError(`${what} uses $dynamicRef or $recursiveRef, which are not supported: use $ref`)
+      throw misuse(`${what} uses $dynamicRef or $recursiveRef, which are not supported: use $ref`)
     }
     if (schema !== json && '$id' in schema) {
-      throw new TypeError(
-        `${what} has a schema with its own $id inside, which is not supported: use $defs and $ref`,
-      )
+      throw misuse(`${what} has a schema with its own $id inside, which is not supported: use $defs and $ref`)
     }
   }
   for (const { $ref } of all) {
     if ($ref === undefined) continue
     if (typeof $ref !== 'string' || !$ref.startsWith('#')) {
-      throw new TypeError(
+      throw misuse(
         `${what} refers to ${String($ref)}: only references within the schema are followed, nothing is fetched. Put it under $defs and refer to "#/$defs/…"`,
       )
     }
     if (!anchors.has($ref.slice(1)) && !isSchema(resolve(root, $ref))) {
-      throw new TypeError(`${what} refers to ${$ref}, where there is no schema`)
+      throw misuse(`${what} refers to ${$ref}, where there is no schema`)
     }
   }
 }

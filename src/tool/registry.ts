@@ -2,6 +2,7 @@
  * Everything a server offers, compiled when it is declared: a call finds its target, a listing its rows.
  */
 
+import { misuse } from '../errors.ts'
 import type { CompleteCall, FlowMethod, Listing } from '../protocol/call.ts'
 import { type ParamHeader, scanParamHeaders } from '../protocol/param-header.ts'
 import type { JsonSchema } from '../protocol/wire.ts'
@@ -59,13 +60,12 @@ const DEFAULT_CACHE: CacheHint = { ttlMs: 0, scope: 'private' }
 const NO_HEADERS: readonly ParamHeader[] = []
 
 function assertNew(kind: string, name: string, taken: ReadonlyMap<string, unknown>): void {
-  if (taken.has(name))
-    throw new TypeError(`There is a ${kind} "${name}" already. Names are unique within a server.`)
+  if (taken.has(name)) throw misuse(`There is a ${kind} "${name}" already. Names are unique within a server.`)
 }
 
 function headersOf(name: string, json: JsonSchema | undefined): readonly ParamHeader[] {
   const scan = json ? scanParamHeaders(json) : undefined
-  if (scan?.kind === 'bad') throw new TypeError(`The input schema of tool "${name}": ${scan.problem}.`)
+  if (scan?.kind === 'bad') throw misuse(`The input schema of tool "${name}": ${scan.problem}.`)
   return scan?.headers ?? NO_HEADERS
 }
 
@@ -95,7 +95,7 @@ function assertStore(
 ): void {
   if (task !== 'always' && !once) return
   const option = once ? 'once: true' : "task: 'always'"
-  throw new TypeError(
+  throw misuse(
     `Tool "${name}" has ${option}, which needs a store: createServer({ store: createSqliteStore({ file }) }) from rondo/sqlite.`,
   )
 }
@@ -110,7 +110,7 @@ export function createRegistry({ store = false }: { store?: boolean } = {}): Reg
   return {
     tool(name, definition, handler) {
       if (!TOOL_NAME.test(name)) {
-        throw new TypeError(
+        throw misuse(
           `A tool's name is 1 to 128 letters, digits, "_", "." or "-"; got ${JSON.stringify(name)}.`,
         )
       }
@@ -132,7 +132,7 @@ export function createRegistry({ store = false }: { store?: boolean } = {}): Reg
       tools.set(name, { row: wire, target, headers: headersOf(name, input?.json) })
     },
     prompt(name, definition, handler) {
-      if (name === '') throw new TypeError("A prompt's name is not empty.")
+      if (name === '') throw misuse("A prompt's name is not empty.")
       assertNew('prompt', name, prompts)
       const input = definition.input ? compileSchema(definition.input, 'input') : undefined
       const { version, description } = definition
@@ -141,8 +141,7 @@ export function createRegistry({ store = false }: { store?: boolean } = {}): Reg
       prompts.set(name, { row: wire, target, definition: definition as PromptDefinition })
     },
     resource(uri, definition, handler) {
-      if (!URL.canParse(uri))
-        throw new TypeError(`A resource has a full URI, like "notes://today"; got "${uri}".`)
+      if (!URL.canParse(uri)) throw misuse(`A resource has a full URI, like "notes://today"; got "${uri}".`)
       assertNew('resource', uri, resources)
       const { name, mimeType, size, annotations, version, cache = DEFAULT_CACHE } = definition
       const target = resourceTarget(uri, handler as never, uri, { version, mimeType, cache })

@@ -6,6 +6,7 @@
  * is a TypeError there. A check that can be done at once is not made asynchronous.
  */
 
+import { misuse } from '../errors.ts'
 import { findPatternDanger } from '../lib/pattern-danger.ts'
 import type { JsonSchema } from '../protocol/wire.ts'
 import type { Schema, StandardSchema } from './context.ts'
@@ -30,7 +31,7 @@ export function compileSchema(schema: Schema, role: SchemaRole): Compiled {
   const what = `The ${role} schema`
   const json = toJsonSchema(schema, role, what)
   if (role === 'input' && json.type !== 'object') {
-    throw new TypeError(`${what} must describe an object ("type": "object"): arguments are sent by name`)
+    throw misuse(`${what} must describe an object ("type": "object"): arguments are sent by name`)
   }
   assertSafePatterns(json, what)
   if (isStandardSchema(schema)) return { json, validate: (value) => validateStandard(schema, value) }
@@ -69,20 +70,15 @@ function fromStandard(outcome: StandardOutcome): Result {
 function convertStandard(schema: StandardSchema, role: SchemaRole, what: string): unknown {
   const { vendor, jsonSchema } = schema['~standard'] as Partial<StandardSchema['~standard']>
   if (typeof jsonSchema?.[role] !== 'function') {
-    throw new TypeError(
-      `${what} is a ${vendor} schema that cannot tell its JSON Schema: ${adviseVendor(vendor)}`,
-    )
+    throw misuse(`${what} is a ${vendor} schema that cannot tell its JSON Schema: ${adviseVendor(vendor)}`)
   }
   try {
     return jsonSchema[role](TARGET)
   } catch (cause) {
     const reason = cause instanceof Error ? cause.message : String(cause)
-    throw new TypeError(
-      `${what} cannot be written as JSON Schema, so clients could not be told it: ${reason}`,
-      {
-        cause,
-      },
-    )
+    throw misuse(`${what} cannot be written as JSON Schema, so clients could not be told it: ${reason}`, {
+      cause,
+    })
   }
 }
 
@@ -101,12 +97,12 @@ function adviseVendor(vendor: string | undefined): string {
 
 function copyJson(schema: unknown, what: string): JsonSchema {
   if (!isObject(schema)) {
-    throw new TypeError(`${what} must be a Standard Schema (zod, valibot, arktype) or a JSON Schema object`)
+    throw misuse(`${what} must be a Standard Schema (zod, valibot, arktype) or a JSON Schema object`)
   }
   try {
     return JSON.parse(JSON.stringify(schema)) as JsonSchema
   } catch (cause) {
-    throw new TypeError(`${what} is not plain JSON (is it recursive by reference? use $defs and $ref)`, {
+    throw misuse(`${what} is not plain JSON (is it recursive by reference? use $defs and $ref)`, {
       cause,
     })
   }
@@ -119,7 +115,7 @@ function assertSafePatterns(json: JsonSchema, what: string): void {
     for (const pattern of [schema.pattern, ...keys]) {
       if (typeof pattern !== 'string') continue
       const danger = findPatternDanger(pattern)
-      if (danger !== undefined) throw new TypeError(`${what} has the pattern ${pattern}, which ${danger}`)
+      if (danger !== undefined) throw misuse(`${what} has the pattern ${pattern}, which ${danger}`)
     }
   }
 }

@@ -3,6 +3,7 @@
  * known to all of it or to none.
  */
 
+import { misuse } from '../errors.ts'
 import type { JsonSchema } from '../protocol/wire.ts'
 
 /** Keywords whose value is a schema. `items` may also be a list (draft 7). */
@@ -53,7 +54,7 @@ export function mapKeyword(
 
 /** The schema itself and every schema inside it. Nesting past the limit is a TypeError: nobody writes it by hand. */
 export function listSubschemas(schema: JsonSchema, depth = 0): JsonSchema[] {
-  if (depth > MAX_SCHEMA_DEPTH) throw new TypeError(`A schema may nest at most ${MAX_SCHEMA_DEPTH} levels`)
+  if (depth > MAX_SCHEMA_DEPTH) throw misuse(`A schema may nest at most ${MAX_SCHEMA_DEPTH} levels`)
   const found: JsonSchema[] = [schema]
   for (const [keyword, value] of Object.entries(schema)) {
     mapKeyword(keyword, value, (inner) => {

@@ -1,4 +1,6 @@
 /** The longest life of a task: a leap year. */
+import { misuse } from '../errors.ts'
+
 const MAX_TTL_MS = 366 * 86_400_000
 
 /** The longest interval a client could be told: what fits into a timer. */
@@ -16,5 +18,5 @@ export function assertTaskTimes(times: {
 function assertMs(time: readonly [name: string, ms: number | undefined] | undefined, max: number): void {
   const [name, ms] = time ?? []
   if (ms === undefined || (Number.isSafeInteger(ms) && ms >= 1 && ms <= max)) return
-  throw new TypeError(`${name} is a whole number of milliseconds from 1 to ${max}; got ${ms}.`)
+  throw misuse(`${name} is a whole number of milliseconds from 1 to ${max}; got ${ms}.`)
 }

@@ -3,6 +3,8 @@
  * variables with nothing between them) is refused here, with every error of syntax, as a TypeError.
  */
 
+import { misuse } from '../errors.ts'
+
 type Operator = '' | '+' | '#' | '/' | '.' | '?' | '&'
 
 export type TemplatePart =
@@ -15,11 +17,9 @@ const NAME = /^(?:[A-Za-z0-9_]|%[0-9A-Fa-f]{2})+(?:\.(?:[A-Za-z0-9_]|%[0-9A-Fa-f
 const ROGUE_NAMES = new Set(['__proto__', 'constructor', 'prototype'])
 
 export function readTemplate(template: string): TemplatePart[] {
-  const fail = (why: string): TypeError =>
-    new TypeError(`The URI template ${JSON.stringify(template)} ${why}`)
+  const fail = (why: string): TypeError => misuse(`The URI template ${JSON.stringify(template)} ${why}`)
   if (typeof template !== 'string' || template === '') throw fail('must be a text that is not empty')
-  if (template.length > MAX_TEMPLATE)
-    throw new TypeError(`A URI template may have ${MAX_TEMPLATE} characters`)
+  if (template.length > MAX_TEMPLATE) throw misuse(`A URI template may have ${MAX_TEMPLATE} characters`)
   const parts: TemplatePart[] = []
   for (const text of template.split(/(\{[^{}]*\})/)) {
     if (text === '') continue

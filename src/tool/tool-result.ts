@@ -2,6 +2,7 @@
  * What a tool handler returned, as a `CallToolResult`.
  */
 
+import { misuse } from '../errors.ts'
 import type { Compiled } from './schema.ts'
 import type { Finished } from './target.ts'
 
@@ -54,7 +55,7 @@ export function toToolResult(value: unknown, output: Compiled | undefined): Fini
   if (isObject(value) || Array.isArray(value)) {
     return { content: [text(JSON.stringify(value))], structuredContent: value }
   }
-  throw new TypeError(
+  throw misuse(
     `A tool returns a string, content blocks, a result or an object; this one returned a ${typeof value}.`,
   )
 }

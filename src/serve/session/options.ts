@@ -1,5 +1,6 @@
 /** What can be told about sessions: clients of revisions up to 2025-11-25 have one each. */
 
+import { misuse } from '../../errors.ts'
 import { type Every, every } from '../every.ts'
 
 export interface SessionOptions {
@@ -55,10 +56,10 @@ type World = Pick<SessionSettings, 'now' | 'randomId'> & { readonly every?: Ever
 export function resolveSessions(given: SessionOptions, world: World): SessionSettings {
   const settings: Record<string, number> = { ...DEFAULTS }
   for (const [name, value] of Object.entries(given)) {
-    if (!Object.hasOwn(DEFAULTS, name)) throw new TypeError(`There is no session option named "${name}".`)
+    if (!Object.hasOwn(DEFAULTS, name)) throw misuse(`There is no session option named "${name}".`)
     if (value === undefined) continue
     if (typeof value !== 'number' || !(value >= 0)) {
-      throw new TypeError(`sessions.${name} must be a number of 0 or more.`)
+      throw misuse(`sessions.${name} must be a number of 0 or more.`)
     }
     settings[name] = value
   }

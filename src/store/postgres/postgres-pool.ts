@@ -6,7 +6,7 @@
  * to be repeated; `retried` tells those that have to look what became of them.
  */
 
-import { RondoError } from '../../errors.ts'
+import { misuse, RondoError } from '../../errors.ts'
 
 export type PgRow = Readonly<Record<string, unknown>>
 
@@ -62,7 +62,7 @@ export function createResilientPool(options: PoolOptions): ResilientPool {
   let ending: Promise<void> | undefined
   const waiting = new Set<(error: Error) => void>()
   const open = () => {
-    if (ended) throw new TypeError('This store is closed')
+    if (ended) throw misuse('This store is closed')
     opened ??= openPool(options)
     return opened
   }
@@ -144,7 +144,7 @@ async function openPool({ connectionString, pool, maxConnections }: PoolOptions)
 
 async function createPool(connectionString: string | undefined, max: number): Promise<PgPool> {
   const { default: pg } = await import('pg').catch((cause) => {
-    throw new TypeError('The PostgreSQL store needs the package "pg": install it', { cause })
+    throw misuse('The PostgreSQL store needs the package "pg": install it', { cause })
   })
   return new pg.Pool({
     connectionString,

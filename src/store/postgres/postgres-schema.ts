@@ -4,7 +4,7 @@
  */
 
 import { randomBytes } from 'node:crypto'
-import { RondoError } from '../../errors.ts'
+import { misuse, RondoError } from '../../errors.ts'
 import type { PgRow, ResilientPool } from './postgres-pool.ts'
 
 /** Each entry takes the tables one version further. Entries that were released are never changed. */
@@ -109,5 +109,5 @@ export function createEpoch(): string {
 /** A name that needs no quotes, so that it reads the same everywhere. */
 export function assertSchema(schema: string): void {
   if (!/^[a-z_][a-z0-9_]{0,47}$/.test(schema))
-    throw new TypeError('schema must be a plain lower-case name of letters, digits and underscores')
+    throw misuse('schema must be a plain lower-case name of letters, digits and underscores')
 }

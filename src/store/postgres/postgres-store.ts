@@ -3,6 +3,7 @@
  * behind a transaction pooler. Times are the database's, so instances may disagree about the time.
  */
 
+import { misuse } from '../../errors.ts'
 import type { BlobStore } from '../blob-store.ts'
 import { createHintBus } from '../hint-bus.ts'
 import type { Store } from '../store.ts'
@@ -47,9 +48,7 @@ export function createPostgresStore(options: PostgresStoreOptions = {}): Store {
   } = options
   assertSchema(schema)
   if (listen && maxConnections < 2)
-    throw new TypeError(
-      'maxConnections must be 2 or more, since one connection listens: or set listen to false',
-    )
+    throw misuse('maxConnections must be 2 or more, since one connection listens: or set listen to false')
   const { connectionString, pool: given } = options
   const pool = createResilientPool({ connectionString, pool: given, maxConnections, retryMs })
   const notifier = createNotifier(pool, `rondo_${schema}`)

@@ -7,7 +7,7 @@
  * blocking this process, for a bounded time.
  */
 
-import { RondoError } from '../../errors.ts'
+import { misuse, RondoError } from '../../errors.ts'
 import { isBusy, type SqliteConnection, toStoreError } from './sqlite-driver.ts'
 
 interface Write {
@@ -90,7 +90,7 @@ export function createCommitQueue(open: () => SqliteConnection, busyMs: number):
     write: (op) =>
       new Promise((resolve, reject) => {
         // Whoever is busy always has a next one: the end must not wait for that.
-        if (closed) return reject(new TypeError('This store is closed'))
+        if (closed) return reject(misuse('This store is closed'))
         queue.push({ op, resolve, reject, since: performance.now() })
         schedule()
       }),

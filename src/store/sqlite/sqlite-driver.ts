@@ -9,7 +9,7 @@
  */
 
 import { createRequire } from 'node:module'
-import { RondoError } from '../../errors.ts'
+import { misuse, RondoError } from '../../errors.ts'
 
 export type SqlValue = string | number | null
 export type SqlRow = Readonly<Record<string, SqlValue>>
@@ -57,7 +57,7 @@ function loadLibsql(): new (file: string) => Database {
       file: string,
     ) => Database
   } catch (cause) {
-    throw new TypeError(
+    throw misuse(
       'This Node has no built-in SQLite: install the package "libsql", or use Node 22.13 or later',
       {
         cause,

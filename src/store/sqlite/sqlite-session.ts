@@ -3,6 +3,7 @@
  * never uses its store leaves no file behind.
  */
 
+import { misuse } from '../../errors.ts'
 import { createHintBus, type HintBus } from '../hint-bus.ts'
 import { processTag } from '../process-tag.ts'
 import { type CommitQueue, createCommitQueue } from './commit-queue.ts'
@@ -36,7 +37,7 @@ export function createSession(
   let connection: SqliteConnection | undefined
   let closed = false
   const open = () => {
-    if (closed) throw new TypeError('This store is closed')
+    if (closed) throw misuse('This store is closed')
     connection ??= connect()
     return connection
   }

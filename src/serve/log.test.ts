@@ -1,0 +1,134 @@
+import { describe, expect, it } from 'vitest'
+import { callTool } from '../../test/support/echo-service.ts'
+import type { LogEvent } from '../carry/flow-host.ts'
+import { misuse, RondoError } from '../errors.ts'
+import { generateKey } from '../seal/key-ring.ts'
+import { createServer } from './create-server.ts'
+import { createLog } from './log.ts'
+
+function logged(error: unknown): { readonly [member: string]: unknown } {
+  const lines: string[] = []
+  createLog('json', (line) => void lines.push(line))({ event: 'warning', message: 'It failed', error })
+  expect(lines).toHaveLength(1)
+  return JSON.parse(lines[0] ?? '').error
+}
+
+describe('the JSON log', () => {
+  it('says in full what we worded ourselves, and where it happened', () => {
+    const error = logged(misuse('The PostgreSQL store needs the package "pg": install it'))
+    expect(error).toMatchObject({
+      name: 'TypeError',
+      message: 'The PostgreSQL store needs the package "pg": install it',
+      stack: expect.arrayContaining([expect.stringContaining('log.test.ts')]),
+    })
+    expect((error.stack as string[])[0]).toContain('log.test.ts')
+  })
+
+  it.each([
+    ['an error of the handler', new Error('canary')],
+    ['a TypeError of the handler', new TypeError('canary')],
+    ['a thrown text', 'canary'],
+    [
+      'an error inside one of ours',
+      new RondoError('SERVER_INTERNAL', undefined, { cause: new Error('canary') }),
+    ],
+  ])('T16 keeps the message of %s out', (_, error) => {
+    expect(JSON.stringify(logged(error))).not.toContain('canary')
+  })
+
+  it('tells what lies behind an error of ours', () => {
+    const cause = Object.assign(new Error('connect ECONNREFUSED'), { code: 'ECONNREFUSED' })
+    expect(logged(new RondoError('STORE_UNAVAILABLE', 'The store is away', { cause }))).toMatchObject({
+      code: 'STORE_UNAVAILABLE',
+      message: '[STORE_UNAVAILABLE] The store is away',
+      cause: { name: 'Error', code: 'ECONNREFUSED' },
+    })
+  })
+
+  it('does not follow causes in a circle', () => {
+    const error = new Error('a')
+    error.cause = error
+    expect(JSON.stringify(logged(error)).length).toBeLessThan(20_000)
+  })
+
+  it('R11 survives an error that cannot be described', () => {
+    const error = new Error('a')
+    Object.defineProperty(error, 'stack', {
+      get() {
+        throw new Error('no stack')
+      },
+    })
+    expect(() => createLog('json', () => {})({ event: 'warning', message: 'x', error })).not.toThrow()
+  })
+})
+
+describe('the log of a server', () => {
+  it.each([
+    [
+      'a nested field',
+      { where: { type: 'object', properties: {} } },
+      'The field "where" cannot be asked for',
+    ],
+    ['a password', { password: { type: 'string' } }, 'The field "password" looks like a secret'],
+  ])('says what is wrong with a question that asks for %s', async (_, properties, advice) => {
+    const lines: string[] = []
+    const server = createServer({
+      name: 'forms',
+      version: '1.0.0',
+      keys: generateKey(),
+      log: createLog('json', (line) => void lines.push(line)),
+    })
+    server.tool('go', {}, async (_args, ctx) => {
+      await ctx.ask('q', { message: 'Where?', schema: { type: 'object', properties } as never })
+      return 'went'
+    })
+    const { headers, message } = callTool('go')
+    const body = JSON.stringify(message)
+    await server.fetch(new Request('http://localhost/mcp', { method: 'POST', headers, body }))
+    await server.close()
+    expect(lines.map((line) => JSON.parse(line)).find(({ event }) => event === 'fault')).toMatchObject({
+      error: { message: expect.stringContaining(advice) },
+    })
+  })
+})
+
+describe('a log function', () => {
+  const event: LogEvent = { event: 'warning', message: 'x' }
+
+  it.each<[string, () => unknown]>([
+    [
+      'throws',
+      () => {
+        throw new Error('full disk')
+      },
+    ],
+    ['rejects', () => Promise.reject(new Error('full disk'))],
+    [
+      'is a thenable that throws',
+      () => ({
+        // biome-ignore lint/suspicious/noThenProperty: such an object is the point.
+        then() {
+          throw new Error('full disk')
+        },
+      }),
+    ],
+  ])('R11 that %s is reported once a minute, and nothing else happens', async (_, log) => {
+    const lines: string[] = []
+    let now = 0
+    const tell = createLog(
+      log,
+      (line) => void lines.push(line),
+      () => now,
+    )
+    const settle = () => new Promise((resolve) => setImmediate(resolve))
+    tell(event)
+    tell(event)
+    await settle()
+    expect(lines).toHaveLength(1)
+    expect(lines[0]).toContain('The log function threw or rejected')
+    now = 60_000
+    tell(event)
+    await settle()
+    expect(lines).toHaveLength(2)
+  })
+})
