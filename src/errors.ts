@@ -86,6 +86,12 @@ export const ERRORS = {
     http: 503,
     sentence: 'The server cannot reach its store. Send the request again',
   },
+  STORE_BUSY: {
+    rpc: -32000,
+    http: 503,
+    sentence: 'The same request is being answered right now. Send it again later',
+    open: true,
+  },
   STORE_SCHEMA: { rpc: -32603, http: 200, sentence: 'Internal error' },
   STORE_LEASE_LOST: { rpc: -32603, http: 200, sentence: 'Internal error' },
 

@@ -12,8 +12,8 @@ import { canonicalJson } from '../lib/canonical-json.ts'
 import type { FlowCall } from '../protocol/call.ts'
 import type { Reply } from '../protocol/reply.ts'
 import { openEnvelope, sealEnvelope } from '../seal/envelope.ts'
-import { claimOnce } from '../store/claim-once.ts'
 import type { OnceSlot, OnceStore } from '../store/once-store.ts'
+import { workOnce } from '../store/work-once.ts'
 import type { FlowHost } from './flow-host.ts'
 import type { Beginning } from './open-round.ts'
 
@@ -31,14 +31,13 @@ export async function answerOnce(
   if (!beginning.anchored || requestState === undefined) return answer()
   const digest = host.platform.digest(canonicalJson([requestState, inputResponses ?? null]))
   const slot = toSlot(beginning, beginning.flow, beginning.round, digest)
-  const claim = await claimOnce(once, slot)
+  const work = async () => sealReply(host, slot, await answer())
+  const claim = await workOnce(once, slot, work, { holdMs: holdOf(host) })
   switch (claim.kind) {
-    case 'first':
-      return openReply(host, slot, await once.settle(slot, sealReply(host, slot, await answer())))
     case 'stored':
       return openReply(host, slot, claim.response)
     case 'busy':
-      throw new RondoError('STORE_UNAVAILABLE', 'The same request is being answered right now')
+      throw busy('The same request is being answered right now', claim.retryMs)
     case 'refused':
       host.log({ event: 'state_refused', method: call.method, target: call.target, reason: claim.reason })
       throw new RondoError('STATE_INVALID')
@@ -57,20 +56,26 @@ export async function effectOnce(
   waitMs?: number,
 ): Promise<unknown> {
   const slot = toSlot(beginning, `${beginning.flow}/${key}`, 0, 'effect')
-  const claim = await claimOnce(once, slot, waitMs === undefined ? {} : { waitMs })
-  const read = (sealed: string) => openJson<{ value?: unknown }>(host, slot, sealed).value
+  const work = async () => sealJson(host, slot, { value: await run() })
+  const claim = await workOnce(once, slot, work, { waitMs, holdMs: holdOf(host) })
   switch (claim.kind) {
-    case 'first': {
-      const value = await run()
-      return read(await once.settle(slot, sealJson(host, slot, { value })))
-    }
     case 'stored':
-      return read(claim.response)
+      return openJson<{ value?: unknown }>(host, slot, claim.response).value
     case 'busy':
-      throw new RondoError('STORE_UNAVAILABLE', `Whether the effect "${key}" has run cannot be told now`)
+      throw busy('This call is at work elsewhere, or its worker died', claim.retryMs)
     case 'refused':
       throw new RondoError('STATE_INVALID', `Whether the effect "${key}" has run is lost (${claim.reason})`)
   }
+}
+
+/** Twice a lease: doing an effect twice is worse than waiting, so whoever takes over a task waits for its effect as well. */
+const holdOf = ({ leaseMs }: FlowHost): number => 2 * leaseMs
+
+/** `retryMs`: after this time a worker that died is known to be dead. One that lives takes as long as it takes. */
+function busy(what: string, retryMs: number): RondoError {
+  const seconds = Math.max(1, Math.ceil(retryMs / 1000))
+  const detail = `${what}. Send the request again in ${seconds} s`
+  return new RondoError('STORE_BUSY', detail, { data: { retryAfterMs: seconds * 1000 } })
 }
 
 function toSlot({ journal, flowExpires }: Beginning, flow: string, round: number, digest: string): OnceSlot {

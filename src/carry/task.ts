@@ -113,7 +113,8 @@ const UNCERTAIN_MS = 5_000
 /** A lease that was lost is no failure of the task: somebody else has it. Nor is a store that cannot tell now. */
 function refused(work: Work, report: RunReport, error: RondoError): Outcome {
   if (error.code === 'STORE_LEASE_LOST') return { kind: 'release' }
-  if (error.code === 'STORE_UNAVAILABLE') return { kind: 'release', delayMs: UNCERTAIN_MS }
+  if (error.code === 'STORE_UNAVAILABLE' || error.code === 'STORE_BUSY')
+    return { kind: 'release', delayMs: UNCERTAIN_MS }
   return ended(work, concludeRefused(work.round, report, error))
 }
 

@@ -68,7 +68,7 @@ function begin(run: RunState, kind: WorkEntryKind, key: string, fn: () => unknow
 
 /** Nobody can tell now whether the work was done: that is no outcome to remember. */
 function isUncertain(thrown: unknown): thrown is RondoError {
-  return thrown instanceof RondoError && thrown.code === 'STORE_UNAVAILABLE'
+  return thrown instanceof RondoError && (thrown.code === 'STORE_UNAVAILABLE' || thrown.code === 'STORE_BUSY')
 }
 
 function toEntry(run: RunState, kind: WorkEntryKind, key: string, value: unknown): WorkEntry | RondoError {

@@ -6,6 +6,7 @@ import type { FlowHost } from '../carry/flow-host.ts'
 import { createPlatform } from '../carry/platform.ts'
 import type { KeyHolder } from '../seal/key-holder.ts'
 import { resolveKeys } from '../seal/key-source.ts'
+import { LEASE_MS } from '../store/lease-engine.ts'
 import { resolveContinuation } from './continuation-option.ts'
 import { createLog } from './log.ts'
 import { resolveLimits, type ServerOptions } from './options.ts'
@@ -56,6 +57,7 @@ export function createHost(options: HostOptions, keys: KeyHolder = resolveKeys(o
     maxRoundMs: options.maxRoundMs ?? Number.POSITIVE_INFINITY,
     continuation: resolveContinuation(options, platform, log),
     tasks: createTaskHost(options, log),
+    leaseMs: options.tasks?.leaseMs ?? LEASE_MS,
     store: options.store,
     drain() {
       draining = true

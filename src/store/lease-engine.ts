@@ -41,11 +41,13 @@ export interface LeaseEngineOptions {
   worker?: string
 }
 
+export const LEASE_MS = 15_000
+
 const DAY_MS = 86_400_000
 const MAX_TTL_MS = 366 * DAY_MS
 
 const defaults = {
-  leaseMs: 15_000,
+  leaseMs: LEASE_MS,
   maxFailures: 5,
   backoffMs: (failures: number) => Math.min(1000 * 2 ** (failures - 1), 60_000),
   maxOpenTasks: 100,

@@ -2,7 +2,8 @@
  * Single use: one request per round of a flow gets through, and the same request again gets the same response.
  *
  * The slot is (flow, round). Whoever comes first claims it with the digest of its request and stores its response
- * later; a claimant that vanishes can be followed, after `holdMs`, by the same request only.
+ * later, renewing its hold until then; a claimant that vanishes can be followed, `holdMs` after its last renewal, by the
+ * same request only.
  *
  * OS1 One winner: of any number of claims at once, exactly one is `first`.
  * OS2 The first response stored is the only one; everybody else gets its bytes.
@@ -27,15 +28,15 @@ export interface OnceSlot {
 export interface OnceAttempt {
   /** Random; lets a claim be repeated after a lost connection. */
   readonly claimant: string
-  /** How long the slot is held for a claimant that stored nothing yet. */
+  /** How long the slot is held for a claimant that neither stored anything nor renewed its hold. */
   readonly holdMs: number
 }
 
 export type OnceClaim =
   | { readonly kind: 'first' }
   | { readonly kind: 'stored'; readonly response: Sealed }
-  /** The same request is being answered right now. */
-  | { readonly kind: 'busy' }
+  /** The same request is being answered right now, or its claimant died; `retryMs` is left of the hold. */
+  | { readonly kind: 'busy'; readonly retryMs: number }
   | { readonly kind: 'refused'; readonly reason: 'used' | 'epoch' | 'expired' }
 
 export interface OnceStore {
@@ -44,6 +45,8 @@ export interface OnceStore {
   /** Begins a new life by hand: after restoring a backup in place. Everything handed out before is refused. */
   renewEpoch(): Promise<string>
   claim(slot: OnceSlot, attempt: OnceAttempt): Promise<OnceClaim>
+  /** Holds the slot for `holdMs` from now on; false if it is no longer the claimant's. With `holdMs: 0` it is let go. */
+  renew(slot: OnceSlot, attempt: OnceAttempt): Promise<boolean>
   /** Stores the response unless there is one; gives the one that counts. */
   settle(slot: OnceSlot, response: Sealed): Promise<Sealed>
 }

@@ -3,6 +3,7 @@
  * `npm run test:chaos`, a short one with every `npm test`.
  */
 
+import pg from 'pg'
 import { afterAll, afterEach, beforeAll, beforeEach, expect, it } from 'vitest'
 import { describePostgres } from '../support/postgres.ts'
 import { startPostgres, type TestPostgres } from '../support/postgres-server.ts'
@@ -61,10 +62,42 @@ describePostgres('tasks on PostgreSQL', () => {
     expect(report.entries).toBe(report.created * 3)
     // It was worth the trouble: things were tried again, under their old keys. A short run may end before that.
     expect(report.attempts).toBeGreaterThan(report.effects - (LONG ? 0 : 1))
-    expect(report.trouble).toEqual(
+    expect(report.trouble).toMatchObject(
       LONG ? { kills: 10, freezes: 8, crashes: 5 } : { kills: 1, freezes: 1, crashes: 1 },
     )
   })
+
+  /** Ends every connection that a store has just now. */
+  const breakConnections = async () => {
+    const client = new pg.Client({ connectionString: server.connectionString })
+    await client.connect()
+    const { rows } = await client.query(
+      "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'rondo'",
+    )
+    await client.end()
+    return rows.length
+  }
+  const breaking = (breaks: number) => ({ breakConnections, breaks, kills: 0, freezes: 0, crashes: 0 })
+
+  it('E9 R11 no worker ends because the database ends its connections', { timeout: TIMEOUT }, async () => {
+    const report = await run({ workers: 3, ...breaking(LONG ? 120 : 12), tasks: LONG ? 1200 : 120 })
+    console.log(report)
+    expect(report.deaths).toBe(0)
+    expect(report.lost).toEqual([])
+    expect(report).toMatchObject({ wrong: 0, finishedTwice: 0, lateEntries: 0 })
+    expect(report.effects).toBe(report.created * 3)
+    expect(report.trouble.broken).toBeGreaterThanOrEqual(LONG ? 500 : 50)
+  })
+
+  it.runIf(LONG)(
+    'control: without a listener on every connection some workers end',
+    { timeout: TIMEOUT },
+    async () => {
+      const report = await run({ workers: 3, ...breaking(120), tasks: 1200, guarded: false })
+      console.log(report)
+      expect(report.deaths).toBeGreaterThan(0)
+    },
+  )
 
   it('P16 shows the fault when the fence is taken out', { timeout: TIMEOUT }, async () => {
     const freezes = LONG ? 6 : 1

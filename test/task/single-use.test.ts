@@ -100,6 +100,42 @@ describe('single use', () => {
     expect(ran).toEqual(['charge'])
   })
 
+  it('B8 runs an effect of single use once, though it takes longer than a lease', async () => {
+    const store = createMemoryStore()
+    let running = 0
+    let most = 0
+    let finish = () => {}
+    const instance = () => {
+      const server = start([], { store, tasks: { leaseMs: 60 } })
+      server.tool('slow', {}, async (_args, ctx) => {
+        await ctx.confirm('sure', 'Charge?')
+        const paying = () =>
+          new Promise<string>((resolve) => {
+            most = Math.max(most, ++running)
+            finish = () => resolve('paid')
+          })
+        return ctx.effect('pay', paying, { once: true })
+      })
+      return server
+    }
+    const [a, b] = [instance(), instance()]
+    const state = await begin(a, 'slow')
+    const first = call(a, 'slow', state, yes)
+    await until('the effect', () => running === 1)
+    // It waits for many leases, and is told to come back.
+    const second = await call(b, 'slow', state, yes)
+    expect(most).toBe(1)
+    expect(second.error).toEqual({
+      code: -32000,
+      message: expect.stringMatching(/^This call is at work elsewhere, .* again in 1 s$/),
+      data: { retryAfterMs: 1000 },
+    })
+    finish()
+    expect((await first).result).toMatchObject({ content: [{ text: 'paid' }] })
+    expect(await call(b, 'slow', state, yes)).toMatchObject({ result: { content: [{ text: 'paid' }] } })
+    expect(most).toBe(1)
+  })
+
   it('B8 E9 waits until it can tell whether an effect ran, where a worker died in the middle of it', async () => {
     const now = createTime()
     const store = createMemoryStore({ now })

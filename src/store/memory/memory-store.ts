@@ -57,7 +57,8 @@ function createMemoryOnce(now: () => number): SweepStore<OnceStore> {
     if (row !== undefined) {
       if (row.digest !== slot.digest) return { kind: 'refused', reason: 'used' }
       if (row.response !== undefined) return { kind: 'stored', response: row.response }
-      if (row.claimant !== claimant && row.holdUntil > now()) return { kind: 'busy' }
+      if (row.claimant !== claimant && row.holdUntil > now())
+        return { kind: 'busy', retryMs: row.holdUntil - now() }
     }
     rows.set(keyOf(slot), { ...slot, claimant, holdUntil: now() + holdMs })
     return { kind: 'first' }
@@ -69,6 +70,12 @@ function createMemoryOnce(now: () => number): SweepStore<OnceStore> {
       return epoch
     },
     claim,
+    async renew(slot, { claimant, holdMs }) {
+      const row = rows.get(keyOf(slot))
+      if (row?.claimant !== claimant || row.response !== undefined) return false
+      row.holdUntil = now() + holdMs
+      return true
+    },
     async settle(slot, response) {
       const row = rows.get(keyOf(slot))
       if (row?.digest !== slot.digest) return response

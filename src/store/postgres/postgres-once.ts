@@ -7,6 +7,8 @@ export function createPostgresOnce(session: PostgresSession): OnceStore {
   const { schema, query, now } = session
   const life = createLife(session)
   const once = `${schema}.once`
+  const renew = `UPDATE ${once} SET hold_until = ${nowAt('$4')} + $5::bigint
+    WHERE flow = $1 AND round = $2 AND claimant = $3 AND response IS NULL RETURNING 1`
   const settle = `UPDATE ${once} SET response = coalesce(response, $4)
     WHERE flow = $1 AND round = $2 AND digest = $3 RETURNING response`
 
@@ -28,19 +30,25 @@ export function createPostgresOnce(session: PostgresSession): OnceStore {
   }
   const look = async ({ flow, round, digest, epoch, expiresAt }: OnceSlot): Promise<OnceClaim> => {
     const [row] = await query(
-      `SELECT ${await life.isCurrent('$5')} AS current, $3::bigint > ${nowAt('$4')} AS valid, o.digest, o.response
+      `SELECT ${await life.isCurrent('$5')} AS current, $3::bigint > ${nowAt('$4')} AS valid, o.digest, o.response,
+        o.hold_until - ${nowAt('$4')} AS retry
       FROM (SELECT 1) one LEFT JOIN ${once} o ON o.flow = $1 AND o.round = $2`,
       [flow, round, expiresAt, now(), epoch],
     )
     if (row?.current !== true) return { kind: 'refused', reason: 'epoch' }
     if (row.valid !== true) return { kind: 'refused', reason: 'expired' }
     if (row.digest !== null && row.digest !== digest) return { kind: 'refused', reason: 'used' }
-    return typeof row.response === 'string' ? { kind: 'stored', response: row.response } : { kind: 'busy' }
+    if (typeof row.response === 'string') return { kind: 'stored', response: row.response }
+    // One that was let go in between is worth a try at once.
+    return { kind: 'busy', retryMs: Math.max(Number(row.retry), 0) }
   }
   return {
     epoch: life.epoch,
     renewEpoch: life.renew,
     claim: async (slot, attempt) => ((await take(slot, attempt)) ? { kind: 'first' } : look(slot)),
+    async renew({ flow, round }, { claimant, holdMs }) {
+      return (await query(renew, [flow, round, claimant, now(), holdMs])).length > 0
+    },
     async settle({ flow, round, digest }, response) {
       const [row] = await query(settle, [flow, round, digest, response])
       return row === undefined ? response : String(row.response)

@@ -19,7 +19,6 @@ export interface PgClient {
   release(destroy?: boolean | Error): void
   on(event: 'notification', listener: (message: { channel: string; payload?: string }) => void): unknown
   on(event: 'error', listener: (error: Error) => void): unknown
-  off(event: 'error', listener: (error: Error) => void): unknown
 }
 
 /** The part of `Pool` of the package `pg` that is used. */
@@ -28,6 +27,7 @@ export interface PgPool {
   connect(): Promise<PgClient>
   end(): Promise<void>
   on(event: 'error', listener: (error: Error) => void): unknown
+  on(event: 'connect' | 'acquire', listener: (client: PgClient) => void): unknown
 }
 
 export interface PoolOptions {
@@ -101,8 +101,6 @@ export function createResilientPool(options: PoolOptions): ResilientPool {
         throw error
       })
       let failed = true
-      // A connection that breaks between two statements tells it by an event, which nobody else listens to.
-      client.on('error', ignore)
       try {
         await client.query('BEGIN')
         const result = await body(async (text, values) => (await client.query(text, values)).rows)
@@ -110,7 +108,6 @@ export function createResilientPool(options: PoolOptions): ResilientPool {
         failed = false
         return result
       } finally {
-        client.off('error', ignore)
         // A connection in an unknown state is not worth saving.
         client.release(failed)
       }
@@ -139,7 +136,23 @@ async function openPool({ connectionString, pool, maxConnections }: PoolOptions)
   const ours = pool ?? (await createPool(connectionString, maxConnections))
   // An idle connection that breaks is replaced with the next query; without a listener it would end the process.
   ours.on('error', ignore)
+  ours.on('connect', guard)
+  // A pool that was given may have connections already.
+  ours.on('acquire', guard)
   return ours
+}
+
+const guarded = new WeakSet<PgClient>()
+
+/**
+ * A connection that breaks emits an error whether or not a statement is under way, and the pool listens only to those
+ * that are idle. So every connection has a listener for as long as it lives: whoever waits for a statement gets the error
+ * from that statement.
+ */
+function guard(client: PgClient): void {
+  if (guarded.has(client)) return
+  guarded.add(client)
+  client.on('error', ignore)
 }
 
 async function createPool(connectionString: string | undefined, max: number): Promise<PgPool> {

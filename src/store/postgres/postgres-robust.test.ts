@@ -15,6 +15,7 @@ import {
   newTask,
   until,
 } from '../../../test/support/store/store-harness.ts'
+import { unguard } from '../../../test/support/store/unfenced-store.ts'
 import { openSlots } from '../input-slots.ts'
 import { createLeaseEngine } from '../lease-engine.ts'
 import type { Outcome, RunTurn } from '../task-engine.ts'
@@ -135,7 +136,7 @@ describePostgres('PostgreSQL as a store', () => {
       },
       connect: () => pool.connect(),
       end: () => pool.end(),
-      on: (event, listener) => pool.on(event, listener),
+      on: pool.on.bind(pool),
     }
     const store = createPostgresStore({ pool: lossy, schema })
     const { fence } = await claimNew(store)
@@ -151,6 +152,39 @@ describePostgres('PostgreSQL as a store', () => {
     expect(await store.tasks.deliver(fence.id, alice, given, taker)).toEqual({ kind: 'resumed' })
     await store.close()
     await pool.end()
+  })
+
+  describe('a connection that breaks', () => {
+    /** Looks at every connection right when it is handed out, before its taker could listen: how many would not be heard. */
+    const countUnheard = async (wrap: (pool: pg.Pool) => PgPool) => {
+      const pool = new pg.Pool({ connectionString: server.connectionString, max: 5 })
+      const store = createPostgresStore({ pool: wrap(pool), schema })
+      let taken = 0
+      let unheard = 0
+      const listen = store.tasks.onHint(() => {})
+      await store.ready()
+      pool.on('acquire', (client) => {
+        queueMicrotask(() => {
+          taken++
+          if (client.listenerCount('error') === 0) unheard++
+        })
+      })
+      await store.once.renewEpoch()
+      await store.tasks.create(newTask(), 10)
+      listen()
+      await store.close()
+      await pool.end()
+      expect(taken).toBeGreaterThan(0)
+      return unheard
+    }
+
+    it('R11 is always heard, so that it cannot end the process', async () => {
+      expect(await countUnheard((pool) => pool)).toBe(0)
+    })
+
+    it('control: is not heard by a store that does not listen to every connection', async () => {
+      expect(await countUnheard(unguard)).toBeGreaterThan(0)
+    })
   })
 
   describe('a crash of the server', () => {
@@ -282,7 +316,7 @@ describePostgres('PostgreSQL as a store', () => {
         },
         connect: () => pool.connect(),
         end: () => pool.end(),
-        on: (event, listener) => pool.on(event, listener),
+        on: pool.on.bind(pool),
       }
       const store = createPostgresStore({ pool: watched, schema })
       await Promise.all(Array.from({ length: 100 }, () => store.tasks.create(newTask(), 1000)))

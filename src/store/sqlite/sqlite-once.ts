@@ -9,6 +9,8 @@ export function createSqliteOnce({ sql, queue, now }: SqliteSession): OnceStore 
   const find = sql('SELECT digest, claimant, hold_until, response FROM once WHERE flow = ? AND round = ?')
   const take = sql(`INSERT OR REPLACE INTO once (flow, round, digest, claimant, hold_until, expires_at)
     VALUES (?, ?, ?, ?, ?, ?)`)
+  const renew = sql(`UPDATE once SET hold_until = ? WHERE flow = ? AND round = ? AND claimant = ?
+    AND response IS NULL`)
   const settle = sql(
     `UPDATE once SET response = ? WHERE flow = ? AND round = ? AND digest = ? AND response IS NULL`,
   )
@@ -20,7 +22,8 @@ export function createSqliteOnce({ sql, queue, now }: SqliteSession): OnceStore 
     if (row !== undefined) {
       if (row.digest !== digest) return { kind: 'refused', reason: 'used' }
       if (row.response !== null) return { kind: 'stored', response: row.response as string }
-      if (row.claimant !== claimant && Number(row.hold_until) > now()) return { kind: 'busy' }
+      const retryMs = Number(row.hold_until) - now()
+      if (row.claimant !== claimant && retryMs > 0) return { kind: 'busy', retryMs }
     }
     take.run(flow, round, digest, claimant, now() + holdMs, expiresAt)
     return { kind: 'first' }
@@ -34,6 +37,8 @@ export function createSqliteOnce({ sql, queue, now }: SqliteSession): OnceStore 
         return next
       }),
     claim: (slot, attempt) => queue.write(() => claim(slot, attempt)),
+    renew: ({ flow, round }, { claimant, holdMs }) =>
+      queue.write(() => renew.run(now() + holdMs, flow, round, claimant) === 1),
     settle: (slot, response) =>
       queue.write(() => {
         settle.run(response, slot.flow, slot.round, slot.digest)

@@ -1,10 +1,11 @@
 /** Single use and spilled journals, on every database. */
 
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
-import { claimOnce } from '../../../src/store/claim-once.ts'
 import type { OnceSlot } from '../../../src/store/once-store.ts'
 import type { Store } from '../../../src/store/store.ts'
-import { createTime, type Database, type StoreHarness } from './store-harness.ts'
+import { workOnce } from '../../../src/store/work-once.ts'
+import { createManualClock } from '../manual-clock.ts'
+import { createTime, type Database, type StoreHarness, until } from './store-harness.ts'
 
 export function describeOnceContract(harness: StoreHarness): void {
   let database: Database
@@ -57,7 +58,7 @@ export function describeOnceContract(harness: StoreHarness): void {
 
     it('B8 gives the same request the stored response and refuses any other', async () => {
       expect(await store.once.claim(slot, attempt('first'))).toEqual({ kind: 'first' })
-      expect(await other.once.claim(slot, attempt('second'))).toEqual({ kind: 'busy' })
+      expect(await other.once.claim(slot, attempt('second'))).toEqual({ kind: 'busy', retryMs: 5_000 })
       expect(await store.once.settle(slot, 'response')).toBe('response')
       expect(await other.once.claim(slot, attempt('third'))).toEqual({ kind: 'stored', response: 'response' })
       const changed = { ...slot, digest: 'changed' }
@@ -70,12 +71,12 @@ export function describeOnceContract(harness: StoreHarness): void {
       await store.once.claim(slot, attempt('first'))
       expect(await other.once.claim(slot, attempt('first'))).toEqual({ kind: 'first' })
       now.pass(4_999)
-      expect(await other.once.claim(slot, attempt('second'))).toEqual({ kind: 'busy' })
+      expect(await other.once.claim(slot, attempt('second'))).toEqual({ kind: 'busy', retryMs: 1 })
       now.pass(1)
       const changed = { ...slot, digest: 'changed' }
       expect(await other.once.claim(changed, attempt('second'))).toEqual({ kind: 'refused', reason: 'used' })
       expect(await other.once.claim(slot, attempt('second'))).toEqual({ kind: 'first' })
-      expect(await store.once.claim(slot, attempt('third'))).toEqual({ kind: 'busy' })
+      expect(await store.once.claim(slot, attempt('third'))).toEqual({ kind: 'busy', retryMs: 5_000 })
     })
 
     it('refuses a claim after its expiry, whether or not the record is still there', async () => {
@@ -100,12 +101,64 @@ export function describeOnceContract(harness: StoreHarness): void {
 
     it('B8 waits a moment for the response of the same request', async () => {
       await store.once.claim(slot, attempt())
-      const waiting = claimOnce(other.once, slot, { waitMs: 10_000 })
+      const never = () => Promise.reject(new Error('this was to be done by the first'))
+      const waiting = workOnce(other.once, slot, never, { waitMs: 10_000 })
       await store.once.settle(slot, 'response')
       expect(await waiting).toEqual({ kind: 'stored', response: 'response' })
       const held = { ...slot, round: 2 }
       await store.once.claim(held, attempt())
-      expect(await claimOnce(other.once, held, { waitMs: 30 })).toEqual({ kind: 'busy' })
+      expect(await workOnce(other.once, held, never, { waitMs: 30 })).toEqual({
+        kind: 'busy',
+        retryMs: 5_000,
+      })
+    })
+
+    it('B8 keeps a slot for as long as the work takes, and for the length of a hold after its worker died', async () => {
+      const clock = createManualClock(now())
+      const here = database.open(clock.now)
+      const there = database.address ? database.open(clock.now) : here
+      const handed = { ...slot, epoch: await here.once.epoch(), expiresAt: now() + 3_600_000 }
+      let finish: ((response: string) => void) | undefined
+      const effect = () =>
+        new Promise<string>((resolve) => {
+          finish = resolve
+        })
+      const engineClock = { ...clock, elapsed: clock.now, idly: clock.after }
+      const working = workOnce(here.once, handed, effect, { holdMs: 15_000, clock: engineClock })
+      const again = () => there.once.claim(handed, attempt('second'))
+      await until('the effect', () => finish)
+      for (let passed = 0; passed < 75_000; passed += 5_000) {
+        await clock.elapse(5_000)
+        // It was renewed just now: as much is left of the hold as there was in the beginning.
+        const left = async () => {
+          const claim = await again()
+          return claim.kind === 'busy' && claim.retryMs
+        }
+        await until('a renewal', async () => (await left()) === 15_000)
+      }
+      finish?.('response')
+      expect(await working).toEqual({ kind: 'stored', response: 'response' })
+      expect(await again()).toEqual({ kind: 'stored', response: 'response' })
+    })
+
+    it('B8 lets go of a slot at once where the work failed', async () => {
+      const fails = () => Promise.reject(new Error('it failed'))
+      await expect(workOnce(store.once, slot, fails)).rejects.toThrow('it failed')
+      expect(await other.once.claim(slot, attempt('second'))).toEqual({ kind: 'first' })
+    })
+
+    it('renews only for the claimant that has the slot, and not once there is a response', async () => {
+      await store.once.claim(slot, attempt('first'))
+      expect(await other.once.renew(slot, attempt('second'))).toBe(false)
+      now.pass(4_000)
+      expect(await store.once.renew(slot, attempt('first'))).toBe(true)
+      now.pass(4_999)
+      expect(await other.once.claim(slot, attempt('second'))).toEqual({ kind: 'busy', retryMs: 1 })
+      now.pass(1)
+      expect(await other.once.claim(slot, attempt('second'))).toEqual({ kind: 'first' })
+      expect(await store.once.renew(slot, attempt('first'))).toBe(false)
+      await other.once.settle(slot, 'response')
+      expect(await other.once.renew(slot, attempt('second'))).toBe(false)
     })
   })
 

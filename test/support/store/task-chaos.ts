@@ -21,6 +21,7 @@ export interface ChaosOptions extends TroubleOptions {
   readonly concurrency: number
   readonly stepMs: number
   readonly fenced: boolean
+  readonly guarded?: boolean
 }
 
 export interface ChaosReport {
@@ -36,6 +37,8 @@ export interface ChaosReport {
   readonly effects: number
   readonly attempts: number
   readonly trouble: TroubleCount
+  /** Workers that ended without having been killed. */
+  readonly deaths: number
 }
 
 const STEPS = 3
@@ -44,7 +47,7 @@ const sleep = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms))
 
 /** Runs everything; resolves when all tasks have ended, or when nothing moved any more for too long. */
 export async function runChaos(options: ChaosOptions): Promise<ChaosReport> {
-  const { database, random, workers, leaseMs, concurrency, fenced } = options
+  const { database, random, workers, leaseMs, concurrency, fenced, guarded } = options
   const { address } = database
   const store = database.open()
   await store.ready()
@@ -52,7 +55,7 @@ export async function runChaos(options: ChaosOptions): Promise<ChaosReport> {
   const audit = await startAudit(address)
   const downstream = createDownstream()
   // Killed often without having recorded anything is bad luck here, not poison.
-  const settings = { address, leaseMs, concurrency, maxFailures: 50, fenced }
+  const settings = { address, leaseMs, concurrency, maxFailures: 50, fenced, guarded }
   const crew = await startCrew(workers, settings, downstream, random)
   const stopAnswers = answerQuestions(store, crew)
   const created: string[] = []
@@ -79,6 +82,7 @@ export async function runChaos(options: ChaosOptions): Promise<ChaosReport> {
     effects: downstream.applied.size,
     attempts: downstream.attempts,
     trouble,
+    deaths: crew.deaths,
   }
 }
 

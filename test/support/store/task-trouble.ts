@@ -23,6 +23,10 @@ export interface TroubleOptions {
   /** Crashes the database and starts it again. */
   readonly crashDatabase?: () => Promise<void>
   readonly crashes: number
+  /** Breaks connections to the database while it goes on; gives how many. */
+  readonly breakConnections?: () => Promise<number>
+  /** How often that is done. */
+  readonly breaks?: number
   readonly patienceMs: number
 }
 
@@ -30,6 +34,8 @@ export interface TroubleCount {
   kills: number
   freezes: number
   crashes: number
+  /** Connections. */
+  broken: number
 }
 
 /** So long that it is surely frozen in the middle. */
@@ -42,14 +48,16 @@ export async function makeTrouble(
   options: TroubleOptions,
   { crew, store, steps, created }: { crew: Crew; store: Store; steps: number; created: string[] },
 ): Promise<TroubleCount> {
-  const { random, tasks, kills, freezes, crashes, crashDatabase, patienceMs } = options
+  const { random, tasks, kills, freezes, crashes, breaks = 0, patienceMs } = options
+  const { crashDatabase, breakConnections } = options
   const kinds = [
     ...Array.from({ length: kills }, () => 'kill'),
     ...Array.from({ length: freezes }, () => 'freeze'),
     ...Array.from({ length: crashes }, () => 'crash'),
+    ...Array.from({ length: breaks }, () => 'break'),
   ]
   const total = kinds.length
-  const done: TroubleCount = { kills: 0, freezes: 0, crashes: 0 }
+  const done: TroubleCount = { kills: 0, freezes: 0, crashes: 0, broken: 0 }
   for (let turn = 0; turn < total; turn++) {
     const share = (tasks * (turn + 0.5)) / total
     await until('more tasks', () => created.length >= share, CREATION_MS)
@@ -64,6 +72,8 @@ export async function makeTrouble(
       await until('another worker to finish', () => isCompleted(store, id), patienceMs)
       worker.signal('SIGCONT')
       done.freezes++
+    } else if (kind === 'break') {
+      done.broken += (await breakConnections?.()) ?? 0
     } else {
       await crashDatabase?.()
       done.crashes++

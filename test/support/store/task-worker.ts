@@ -11,7 +11,7 @@ import { createSqliteStore } from '../../../src/store/sqlite/sqlite-store.ts'
 import type { Store } from '../../../src/store/store.ts'
 import type { RunTurn } from '../../../src/store/task-engine.ts'
 import { alice, answers, inputs, newTask, type StoreAddress } from './store-harness.ts'
-import { openUnfenced } from './unfenced-store.ts'
+import { openUnfenced, openUnguarded } from './unfenced-store.ts'
 import type { Entry, FromWorker, Plan, ToWorker, WorkerOptions } from './worker-plan.ts'
 
 const options = JSON.parse(process.argv[2] ?? '') as WorkerOptions
@@ -62,6 +62,7 @@ const run: RunTurn = async (turn) => {
 
 function open(address: StoreAddress): Store {
   if (!options.fenced) return openUnfenced(address)
+  if (options.guarded === false) return openUnguarded(address)
   return address.kind === 'sqlite'
     ? createSqliteStore(address)
     : createPostgresStore({ ...address, retryMs: 20_000 })

@@ -1,6 +1,7 @@
 /**
  * Stores whose fence has been taken out, to show that it is the fence which keeps late writes away: the same SQL with
- * the one condition replaced by one that is always true, and with a journal that lets itself be overwritten.
+ * the one condition replaced by one that is always true, and with a journal that lets itself be overwritten. And one
+ * whose connections have no listener.
  */
 
 import pg from 'pg'
@@ -47,7 +48,25 @@ function openPostgres({ connectionString, schema }: StoreAddress & { kind: 'post
     query: (text, values) => pool.query(weakenPostgres(text), values),
     connect: () => pool.connect(),
     end: () => pool.end(),
-    on: (event, listener) => pool.on(event, listener),
+    on: pool.on.bind(pool),
   }
   return createPostgresStore({ pool: weak, schema })
+}
+
+/** A store that never hears of the connections of its pool, and so cannot listen to their errors. */
+export function openUnguarded(address: StoreAddress): Store {
+  if (address.kind !== 'postgres') throw new TypeError('Only PostgreSQL has connections that can break')
+  const { connectionString, schema } = address
+  const pool = new pg.Pool({ connectionString, max: 10, application_name: 'rondo' })
+  return createPostgresStore({ pool: unguard(pool), schema, retryMs: 20_000 })
+}
+
+export function unguard(pool: pg.Pool): PgPool {
+  return {
+    query: (text, values) => pool.query(text, values),
+    connect: () => pool.connect(),
+    end: () => pool.end(),
+    on: (event: string, listener: (subject: never) => void) =>
+      event === 'error' ? pool.on('error', listener as () => void) : pool,
+  }
 }

@@ -10,6 +10,8 @@ export interface Crew {
   pick(): Promise<WorkerProcess>
   /** Lets all of them end what they do, also those that are late; kills who takes too long. */
   stop(): Promise<void>
+  /** Workers that ended by themselves. */
+  readonly deaths: number
 }
 
 const STOP_MS = 20_000
@@ -22,18 +24,24 @@ export async function startCrew(
 ): Promise<Crew> {
   const alive = new Set<WorkerProcess>()
   let stopped = false
+  let deaths = 0
   const hire = async (): Promise<void> => {
     const worker = await startWorker(settings, downstream)
     alive.add(worker)
     if (stopped) worker.signal('SIGKILL')
-    void worker.ended.then(() => {
+    void worker.ended.then((signal) => {
       alive.delete(worker)
-      if (!stopped) hired.push(hire())
+      if (stopped) return
+      if (signal !== 'SIGKILL') deaths++
+      hired.push(hire())
     })
   }
   const hired = Array.from({ length: size }, hire)
   await Promise.all(hired)
   return {
+    get deaths() {
+      return deaths
+    },
     pick: async () => {
       await until('a worker that is alive', () => alive.size > 0)
       return random.pick([...alive])

@@ -20,6 +20,8 @@ export interface WorkerOptions {
   readonly maxFailures: number
   /** False: the store is weakened, so that it takes every write, whoever it comes from. */
   readonly fenced: boolean
+  /** False: connections to PostgreSQL have no listener for errors of their own. */
+  readonly guarded?: boolean
 }
 
 export type ToWorker =

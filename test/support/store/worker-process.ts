@@ -39,7 +39,8 @@ export interface WorkerProcess {
   /** Has the worker answer the question of a task, if it lives. */
   answer(id: string): void
   signal(name: 'SIGKILL' | 'SIGSTOP' | 'SIGCONT'): void
-  readonly ended: Promise<void>
+  /** The signal that ended it, if one did. */
+  readonly ended: Promise<string | undefined>
   stop(): Promise<void>
 }
 
@@ -48,7 +49,7 @@ export async function startWorker(options: WorkerOptions, downstream: Downstream
     execArgv: [],
     stdio: ['ignore', 'inherit', 'inherit', 'ipc'],
   })
-  const ended = once(child, 'exit').then(() => {})
+  const ended = once(child, 'exit').then(([, signal]) => (signal ?? undefined) as string | undefined)
   const listeners = new Set<(message: FromWorker) => void>()
   child.on('message', (message: FromWorker) => {
     if (message.kind === 'apply')
