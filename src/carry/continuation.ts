@@ -6,7 +6,8 @@
 import type { Claims } from '../seal/claims.ts'
 import type { KeyRing } from '../seal/key-ring.ts'
 import { type Expected, type ExpectedTurn, openState, type SealedState, sealState } from '../seal/state.ts'
-import type { OpenedStored, StoredLimits } from './stored-state.ts'
+import type { BlobStore } from '../store/blob-store.ts'
+import { getState, isHandle, type OpenedStored, type StoredLimits } from './stored-state.ts'
 
 export type ContinuationMode = 'stored' | 'dual' | 'sealed-first' | 'sealed'
 
@@ -34,6 +35,8 @@ export interface Sealer {
   readonly audience: string
   readonly keys: { readonly ring: KeyRing }
   readonly limits: StoredLimits
+  /** Present also where states are sealed and nothing else: handles of an earlier mode are found in it. */
+  readonly store?: { readonly blobs: BlobStore }
 }
 
 export interface Continuation {
@@ -64,6 +67,9 @@ export function openKept(
   expected: Expected | ExpectedTurn,
   name?: string,
 ): OpenedStored | Promise<OpenedStored> {
+  const { audience, keys, limits, store } = sealer
   if (sealer.continuation) return sealer.continuation.open(sealer, state, expected, name)
-  return openState(sealer.keys.ring, sealer.audience, state, expected, sealer.limits)
+  if (store && isHandle(state) && state.length <= limits.maxBytes)
+    return getState(store.blobs, audience, state, expected, limits)
+  return openState(keys.ring, audience, state, expected, limits)
 }

@@ -1,7 +1,8 @@
 /**
  * The modes in which a service moves from stored state to sealed state (F4).
  *
- *   stored        the client holds a short handle, the store has the journal
+ *   stored        the client holds a short handle, the store has the journal; a sealed state that is not in the store
+ *                 is opened, for it is of a later mode
  *   dual          sealed and stored; both are opened and compared, and the store is believed
  *   sealed-first  sealed and stored; the store is asked only where the seal's key is gone, or the journal was too
  *                 large for a seal
@@ -97,10 +98,20 @@ async function openAny(
   if (typeof filed !== 'string') return { kind: 'refused', reason: 'encoding' }
   if (filed.length > sealer.limits.maxBytes) return { kind: 'refused', reason: 'size' }
   const stored = () => getState(modes.blobs, sealer.audience, filed, expected, sealer.limits)
-  if (modes.mode === 'stored' || state === undefined || isHandle(state)) return stored()
+  if (state === undefined || isHandle(state)) return stored()
   const { keys, audience, limits } = sealer
-  const sealed = openState(keys.ring, audience, state, expected, limits)
-  return modes.mode === 'dual' ? compare(modes, sealed, stored) : fallBack(modes, sealed, stored)
+  const open = () => openState(keys.ring, audience, state, expected, limits)
+  if (modes.mode === 'stored') return storedElseSealed(stored, open)
+  return modes.mode === 'dual' ? compare(modes, open(), stored) : fallBack(modes, open(), stored)
+}
+
+/** A state that another mode handed out without storing it is opened, so that the way back ends no call. */
+async function storedElseSealed(
+  stored: () => Promise<OpenedStored>,
+  open: () => OpenedState,
+): Promise<OpenedStored> {
+  const found = await stored()
+  return found.kind === 'refused' && found.reason === 'missing' ? open() : found
 }
 
 async function fallBack(

@@ -34,7 +34,7 @@ export function toHandle(id: string): string {
   return HANDLE + id
 }
 
-export function isHandle(state: unknown): boolean {
+export function isHandle(state: unknown): state is string {
   return typeof state === 'string' && state.startsWith(HANDLE)
 }
 

@@ -77,6 +77,42 @@ describe('a fleet that changes its mode', () => {
     expect(on.events.filter(({ event }) => event === 'continuation')).toEqual([])
   })
 
+  it('F4 takes calls that are open from any mode to any other, forwards and backwards', async () => {
+    for (const from of MODES) {
+      for (const to of MODES) {
+        const store = { ...createMemoryStore(), blobs: createMemoryBlobs() }
+        let mode: (typeof MODES)[number] = from
+        const on = bench(scenario, createWorld(), () => ({ continuation: mode, store }))
+        const round = await drive(begin(on, scenario), scenario, () => {
+          mode = mode === from ? to : from
+        })
+        expect([from, to, round.kind]).toEqual([from, to, 'complete'])
+        expect(round).toMatchObject({ text: '1 2 3' })
+      }
+    }
+  })
+
+  it('B4 refuses in every mode what no mode handed out', async () => {
+    for (const continuation of MODES) {
+      const store = { ...createMemoryStore(), blobs: createMemoryBlobs() }
+      const on = bench(scenario, createWorld(), () => ({ continuation, store }))
+      const other = bench(scenario, createWorld(), () => ({ continuation: 'sealed', keys: generateKey() }))
+      const foreign = begin(other, scenario)
+      await foreign.next()
+      for (const state of [
+        'h1.AAAAAAAAAAAAAAAAAAAAAA',
+        `h1.${'A'.repeat(70_000)}`,
+        'r1.AAAA',
+        foreign.state,
+      ]) {
+        const call = begin(on, scenario)
+        await call.next()
+        call.state = state
+        expect(await call.next(scenario.script)).toMatchObject({ kind: 'error', code: -32602 })
+      }
+    }
+  })
+
   it('F4 keeps calls whose key is gone, except where states are sealed and nothing else', async () => {
     for (const continuation of MODES) {
       const store = { ...createMemoryStore(), blobs: createMemoryBlobs() }
