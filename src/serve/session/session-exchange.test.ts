@@ -99,6 +99,17 @@ describe('the stream of a call', () => {
 })
 
 describe("the session's own stream", () => {
+  it.each(['2024-11-05', '2025-03-26', '2025-06-18', '2025-11-25'])(
+    'sends its headers at once, at %s too, where no event opens it',
+    async (version) => {
+      const { connect } = await startOlder({ keepAliveMs: 3_600_000 })
+      const client = await connect({ version })
+      const stream = await client.get()
+      expect(stream.response.headers.get('content-type')).toBe('text/event-stream')
+      await stream.drop()
+    },
+  )
+
   it('tells of lists that change and of resources that are watched, of no others', async () => {
     const { connect, server } = await startOlder()
     const client = await connect()

@@ -10,6 +10,7 @@
 import { JSON_HEADERS } from '../http-answer.ts'
 import { openStream, type StreamOptions } from '../http-line.ts'
 import type { Outlet } from '../outlet.ts'
+import { SSE_COMMENT } from '../sse.ts'
 import type { Channel } from './channel.ts'
 import { EventLog } from './event-log.ts'
 import type { SessionSettings } from './options.ts'
@@ -147,6 +148,8 @@ export class SessionStream implements Channel {
     this.#setup.onOpen(this)
     const { retryMs, resumeMs } = this.#setup.settings
     if (this.#setup.primed && resumeMs > 0) outlet.write(this.#log.prime(retryMs))
+    // Headers leave with the first byte of the body, and a stream that just stays open may have none for long.
+    else if (this.#setup.responses === 0) outlet.write(SSE_COMMENT)
     for (const json of this.#plain.splice(0)) outlet.write(this.#log.append(json, false))
   }
 
