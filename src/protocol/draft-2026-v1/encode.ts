@@ -6,6 +6,7 @@ import { RondoError } from '../../errors.ts'
 import type { RequestId } from '../call.ts'
 import type { OlderReply } from '../older-reply.ts'
 import { completeText, encodeError, errorText } from '../rev-2025-11-25/encode.ts'
+import { DRAFT_VERSION } from './version.ts'
 
 /** The whole response. A reply that cannot be written as JSON becomes an internal error. */
 export function encodeReply(id: RequestId, reply: OlderReply): string {
@@ -23,6 +24,6 @@ function resultText(reply: Exclude<OlderReply, { kind: 'error' | 'task_failed' }
     const { inputRequests, requestState, _meta } = reply
     return JSON.stringify({ resultType: 'input_required', inputRequests, requestState, _meta })
   }
-  const text = completeText(reply)
+  const text = completeText(reply, DRAFT_VERSION)
   return text === '{}' ? '{"resultType":"complete"}' : `{"resultType":"complete",${text.slice(1)}`
 }

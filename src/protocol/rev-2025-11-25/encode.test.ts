@@ -1,7 +1,13 @@
 import { describe, expect, it } from 'vitest'
 import { RondoError } from '../../errors.ts'
+import type { OlderReply } from '../older-reply.ts'
 import type { InputRequest } from '../wire.ts'
 import { encodeError, encodeReply, encodeRequest } from './encode.ts'
+
+interface Parsed {
+  readonly result: Record<string, unknown>
+  readonly params: { readonly requestedSchema: { readonly properties: unknown } }
+}
 
 const parsed = (text: string): unknown => JSON.parse(text)
 
@@ -14,25 +20,70 @@ describe('encoding a reply for a session', () => {
       cacheScope: 'public',
       structuredContent: [1],
     }
-    expect(parsed(encodeReply('a', { kind: 'complete', result }))).toEqual({
+    expect(parsed(encodeReply('a', { kind: 'complete', result }, '2025-11-25'))).toEqual({
       jsonrpc: '2.0',
       id: 'a',
       result: { content: [] },
     })
     const structured = { kind: 'complete', result: { content: [], structuredContent: { a: 1 } } } as const
-    expect(parsed(encodeReply(1, structured))).toMatchObject({ result: { structuredContent: { a: 1 } } })
+    expect(parsed(encodeReply(1, structured, '2025-11-25'))).toMatchObject({
+      result: { structuredContent: { a: 1 } },
+    })
   })
 
   it('sends text that was serialised before as it is', () => {
-    expect(encodeReply(1, { kind: 'serialized', json: '{"tools":[]}' })).toBe(
+    expect(encodeReply(1, { kind: 'serialized', json: '{"tools":[]}' }, '2025-11-25')).toBe(
       '{"jsonrpc":"2.0","id":1,"result":{"tools":[]}}',
     )
   })
 
   it('A6 never sends input_required, or what is no JSON', () => {
     const internal = { error: { code: -32603 } }
-    expect(parsed(encodeReply(1, { kind: 'input_required', requestState: 'x' }))).toMatchObject(internal)
-    expect(parsed(encodeReply(1, { kind: 'complete', result: { n: 1n } }))).toMatchObject(internal)
+    const at = (reply: OlderReply): unknown => parsed(encodeReply(1, reply, '2025-11-25'))
+    expect(at({ kind: 'input_required', requestState: 'x' })).toMatchObject(internal)
+    expect(at({ kind: 'complete', result: { n: 1n } })).toMatchObject(internal)
+  })
+
+  describe('F1 content that a revision lacks becomes text', () => {
+    const text = { type: 'text', text: 'a' }
+    const audio = { type: 'audio', data: 'AAAA', mimeType: 'audio/wav', annotations: { priority: 1 } }
+    const link = { type: 'resource_link', uri: 'file:///a', name: 'a', title: 'An A', mimeType: 'text/plain' }
+    const contentAt = (version: string, content: unknown[]): unknown =>
+      (parsed(encodeReply(1, { kind: 'complete', result: { content } }, version)) as Parsed).result.content
+
+    it.each([
+      ['2024-11-05', ['text', 'text', 'text']],
+      ['2025-03-26', ['text', 'audio', 'text']],
+      ['2025-06-18', ['text', 'audio', 'resource_link']],
+      ['2025-11-25', ['text', 'audio', 'resource_link']],
+    ])('in a tool result at %s', (version, types) => {
+      const given = [text, audio, link]
+      const content = contentAt(version, given) as { type: string; text: string }[]
+      expect(content.map(({ type }) => type)).toEqual(types)
+      content.forEach((block, i) => {
+        if (block.type === given[i]?.type) expect(block).toEqual(given[i])
+      })
+    })
+
+    it('and says what was left out, for whom, and where it can be had', () => {
+      expect(contentAt('2024-11-05', [audio, link])).toEqual([
+        {
+          type: 'text',
+          text: '[Audio (audio/wav) was left out: protocol revision 2024-11-05 has no audio content.]',
+          annotations: { priority: 1 },
+        },
+        { type: 'text', text: 'Resource "An A" (text/plain): file:///a' },
+      ])
+    })
+
+    it('in a prompt and in a sampling request too', () => {
+      const messages = [{ role: 'user', content: audio }]
+      const prompt = encodeReply(1, { kind: 'complete', result: { messages } }, '2024-11-05')
+      expect(parsed(prompt)).toMatchObject({ result: { messages: [{ content: { type: 'text' } }] } })
+      const params = { messages, maxTokens: 1 }
+      const sampling = encodeRequest('a', { method: 'sampling/createMessage', params }, '2024-11-05', 'e')
+      expect(parsed(sampling)).toMatchObject({ params: { messages: [{ content: { type: 'text' } }] } })
+    })
   })
 
   it.each([
@@ -83,6 +134,53 @@ describe('encoding a question', () => {
       jsonrpc: '2.0',
       id: 'a',
       method: 'roots/list',
+    })
+  })
+
+  describe('F1 writes choices in the form that the revision defines', () => {
+    const oneOf = [
+      { const: 'r', title: 'Red' },
+      { const: 'g', title: 'Green' },
+    ]
+    const properties = {
+      plain: { type: 'string', enum: ['a', 'b'] },
+      titled: { type: 'string', title: 'Colour', oneOf, default: 'g' },
+      several: { type: 'array', title: 'Colours', items: { anyOf: oneOf }, minItems: 1, default: ['r', 'g'] },
+      letters: { type: 'array', description: 'Letters', items: { type: 'string', enum: ['a', 'b'] } },
+    }
+    const fieldsAt = (version: string): unknown => {
+      const requestedSchema = { type: 'object', properties, required: ['titled'] }
+      const request: InputRequest = {
+        method: 'elicitation/create',
+        params: { mode: 'form', message: 'm', requestedSchema },
+      }
+      const { params } = parsed(encodeRequest('ask-1', request, version, 'e')) as Parsed
+      expect(params.requestedSchema).toMatchObject({ type: 'object', required: ['titled'] })
+      return params.requestedSchema.properties
+    }
+
+    it('oneOf and lists at 2025-11-25', () => {
+      expect(fieldsAt('2025-11-25')).toEqual(properties)
+    })
+
+    it('enum with enumNames, and typed lists, at 2025-06-18', () => {
+      expect(fieldsAt('2025-06-18')).toEqual({
+        plain: { type: 'string', enum: ['a', 'b'] },
+        titled: {
+          type: 'string',
+          title: 'Colour',
+          enum: ['r', 'g'],
+          enumNames: ['Red', 'Green'],
+          default: 'g',
+        },
+        several: {
+          type: 'string',
+          title: 'Colours',
+          description: 'Any of these, separated by commas: r (Red), g (Green)',
+          default: 'r, g',
+        },
+        letters: { type: 'string', description: 'Letters. Any of these, separated by commas: a, b' },
+      })
     })
   })
 })

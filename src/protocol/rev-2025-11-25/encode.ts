@@ -2,7 +2,8 @@
  * A reply becomes a JSON-RPC response of these revisions, a question a JSON-RPC request.
  *
  * Results have no `resultType` and no cache hints. A missing resource is -32002; codes that came later are not sent.
- * Structured content is an object or absent. Questions say their mode only where modes exist, and a URL has an id.
+ * Structured content is an object or absent; content blocks that a revision lacks become text. Questions say their mode
+ * only where modes exist, a URL has an id, and choices have the form that the revision defines.
  */
 
 import { RondoError } from '../../errors.ts'
@@ -10,36 +11,40 @@ import { isRecord } from '../../lib/is-record.ts'
 import type { RequestId } from '../call.ts'
 import type { OlderReply } from '../older-reply.ts'
 import type { WireError } from '../received.ts'
-import type { InputRequest } from '../wire.ts'
+import type { ElicitFormParams, InputRequest, JsonSchema } from '../wire.ts'
 import { relatedTask, toOlderTask } from './task-result.ts'
 
 type Result = Readonly<Record<string, unknown>>
 
 /** The whole response. A reply that cannot be written as JSON becomes an internal error. */
-export function encodeReply(id: RequestId, reply: OlderReply): string {
+export function encodeReply(id: RequestId, reply: OlderReply, protocolVersion: string): string {
   if (reply.kind === 'error') return encodeError(id, reply.error)
   if (reply.kind === 'task_failed') return errorText(id, reply.error)
   try {
-    return `{"jsonrpc":"2.0","id":${JSON.stringify(id)},"result":${resultText(reply)}}`
+    return `{"jsonrpc":"2.0","id":${JSON.stringify(id)},"result":${resultText(reply, protocolVersion)}}`
   } catch (error) {
     return encodeError(id, new RondoError('SERVER_INTERNAL', 'The result is not JSON', { cause: error }))
   }
 }
 
-function resultText(reply: Exclude<OlderReply, { kind: 'error' | 'task_failed' }>): string {
+function resultText(
+  reply: Exclude<OlderReply, { kind: 'error' | 'task_failed' }>,
+  protocolVersion: string,
+): string {
   if (reply.kind === 'input_required') throw new TypeError('input_required does not exist in this revision')
-  return completeText(reply)
+  return completeText(reply, protocolVersion)
 }
 
 /** A result that is the last word. */
 export function completeText(
   reply: Exclude<OlderReply, { kind: 'error' | 'task_failed' | 'input_required' }>,
+  protocolVersion: string,
 ): string {
   switch (reply.kind) {
     case 'serialized':
       return reply.json
     case 'complete':
-      return JSON.stringify(olderResult(reply.result))
+      return JSON.stringify(olderResult(reply.result, protocolVersion))
     case 'task_created':
       return JSON.stringify({ task: toOlderTask(reply.task) })
     case 'task':
@@ -50,9 +55,51 @@ export function completeText(
 }
 
 /** A result without what came later. */
-function olderResult(result: Result): Result {
+function olderResult(result: Result, protocolVersion: string): Result {
   const { resultType, ttlMs, cacheScope, structuredContent, ...rest } = result
-  return isRecord(structuredContent) ? { ...rest, structuredContent } : rest
+  const plain = withOlderBlocks(rest, protocolVersion)
+  return isRecord(structuredContent) ? { ...plain, structuredContent } : plain
+}
+
+/** The revision in which a kind of content block first appeared; the others have been there from the start. */
+const BLOCK_SINCE: Readonly<Record<string, string>> = {
+  audio: '2025-03-26',
+  resource_link: '2025-06-18',
+}
+
+/** Clients refuse a whole result for one block they do not know, so such a block becomes text. */
+function withOlderBlocks(result: Result, protocolVersion: string): Result {
+  const older = (block: unknown): unknown => toOlderBlock(block, protocolVersion)
+  const { content, messages } = result
+  return {
+    ...result,
+    ...(Array.isArray(content) && { content: content.map(older) }),
+    ...(Array.isArray(messages) && {
+      messages: messages.map((one) => (isRecord(one) ? { ...one, content: older(one.content) } : one)),
+    }),
+  }
+}
+
+function toOlderBlock(block: unknown, protocolVersion: string): unknown {
+  if (!isRecord(block)) return block
+  const since = BLOCK_SINCE[String(block.type)]
+  if (since === undefined || protocolVersion >= since) return block
+  const { annotations } = block
+  return {
+    type: 'text',
+    text: leftOut(block, protocolVersion),
+    ...(annotations !== undefined && { annotations }),
+  }
+}
+
+function leftOut(block: Result, protocolVersion: string): string {
+  if (block.type === 'audio') {
+    return `[Audio (${block.mimeType}) was left out: protocol revision ${protocolVersion} has no audio content.]`
+  }
+  const { name, uri, title, description, mimeType } = block
+  const kind = mimeType === undefined ? '' : ` (${mimeType})`
+  const about = description === undefined ? '' : ` ${description}`
+  return `Resource "${title ?? name}"${kind}: ${uri}${about}`
 }
 
 export function encodeError(id: RequestId | null, error: RondoError): string {
@@ -84,8 +131,49 @@ function metaOf(params: Result | undefined): Result {
 }
 
 function paramsOf(request: InputRequest, protocolVersion: string, elicitationId: string): Result | undefined {
+  if (request.method === 'sampling/createMessage') return withOlderBlocks(request.params, protocolVersion)
   if (request.method !== 'elicitation/create') return request.params
   const { mode, ...rest } = request.params
   if (mode === 'url') return { mode, ...rest, elicitationId }
-  return protocolVersion < '2025-11-25' ? rest : { mode: 'form', ...rest }
+  if (protocolVersion >= '2025-11-25') return { mode: 'form', ...rest }
+  const { requestedSchema } = rest as Pick<ElicitFormParams, 'requestedSchema'>
+  return { ...rest, requestedSchema: toOlderForm(requestedSchema) }
+}
+
+/** Titled choices were `enum` with `enumNames` before 2025-11-25. */
+function toOlderForm(schema: JsonSchema): JsonSchema {
+  if (!isRecord(schema.properties)) return schema
+  const fields = Object.entries(schema.properties).map(([name, field]) => [name, toOlderField(field)])
+  return { ...schema, properties: Object.fromEntries(fields) }
+}
+
+function toOlderField(field: unknown): unknown {
+  if (!isRecord(field)) return field
+  if (field.type === 'array') return toOlderList(field)
+  const choices = choicesOf(field.oneOf)
+  if (choices === undefined) return field
+  const { oneOf, ...rest } = field
+  return { ...rest, enum: choices.map(({ value }) => value), enumNames: choices.map(({ title }) => title) }
+}
+
+/** There was no choice of several: the values are typed, separated by commas. */
+function toOlderList(field: JsonSchema): JsonSchema {
+  const { type, items, minItems, maxItems, uniqueItems, default: preset, description, ...rest } = field
+  const values = isRecord(items) && Array.isArray(items.enum) ? items.enum : undefined
+  const choices =
+    values?.map((value) => ({ value, title: value })) ?? choicesOf(isRecord(items) && items.anyOf)
+  const listed = choices?.map(({ value, title }) => (title === value ? value : `${value} (${title})`))
+  const hint = listed && `Any of these, separated by commas: ${listed.join(', ')}`
+  const parts = [description, hint].filter((part) => part !== undefined)
+  return {
+    ...rest,
+    type: 'string',
+    ...(parts.length > 0 && { description: parts.join('. ') }),
+    ...(Array.isArray(preset) && { default: preset.join(', ') }),
+  }
+}
+
+function choicesOf(list: unknown): { readonly value: unknown; readonly title: unknown }[] | undefined {
+  if (!Array.isArray(list)) return undefined
+  return list.filter(isRecord).map(({ const: value, title }) => ({ value, title: title ?? value }))
 }

@@ -14,9 +14,9 @@ export interface Codec {
   encodeReply(id: RequestId, reply: OlderReply): string
 }
 
-const REVISION: Codec = { decode, encodeReply }
 const DRAFT: Codec = { decode: decodeDraft, encodeReply: encodeDraftReply }
 
 export function codecOf(protocolVersion: string): Codec {
-  return protocolVersion === DRAFT_VERSION ? DRAFT : REVISION
+  if (protocolVersion === DRAFT_VERSION) return DRAFT
+  return { decode, encodeReply: (id, reply) => encodeReply(id, reply, protocolVersion) }
 }

@@ -38,7 +38,7 @@ export async function greetTurns(
   outlet.send({
     status: 200,
     headers: { ...JSON_HEADERS, 'Mcp-Session-Id': session },
-    body: encodeReply(id, { kind: 'complete', result }),
+    body: encodeReply(id, { kind: 'complete', result }, protocolVersion),
   })
 }
 

@@ -100,14 +100,14 @@ async function onLine(
   try {
     const outcome = await work(line)
     if (outcome.kind === 'turn') line.finishWith(encodeTurn(outcome.turn, protocolVersion))
-    else line.finish(200, responseOf(outcome))
+    else line.finish(200, responseOf(outcome, protocolVersion))
   } finally {
     inFlight.leave()
   }
 }
 
-function responseOf({ id, reply }: Extract<TurnOutcome, { kind: 'reply' }>): string {
-  if (id !== null) return encodeReply(id, reply)
+function responseOf({ id, reply }: Extract<TurnOutcome, { kind: 'reply' }>, protocolVersion: string): string {
+  if (id !== null) return encodeReply(id, reply, protocolVersion)
   return encodeError(null, reply.kind === 'error' ? reply.error : new RondoError('SERVER_INTERNAL'))
 }
 
