@@ -15,6 +15,7 @@ import {
 } from '../protocol/rev-2026-07-28/meta-key.ts'
 import { readTask } from '../protocol/rev-2026-07-28/params.ts'
 import type { ClientCapabilities, LogLevel } from '../protocol/wire.ts'
+import type { Log } from './log.ts'
 import type { Passage } from './sdk-mount.ts'
 import { SealedState } from './sdk-state.ts'
 
@@ -35,18 +36,19 @@ export function isOlder(ctx: ServerContext): boolean {
   return metaOf(ctx)[PROTOCOL_VERSION] === undefined
 }
 
-export function toFlowCall({ server, method, request }: Passage, ctx: ServerContext): FlowCall {
+export function toFlowCall({ server, method, request }: Passage, ctx: ServerContext, log: Log): FlowCall {
   const { name = '', uri = '', arguments: args = {} } = request.params
   const reading = method === 'resources/read'
+  const target = reading ? uri : name
   return {
     kind: 'flow',
     id: ctx.mcpReq.id,
     method,
-    target: reading ? uri : name,
+    target,
     args: reading ? {} : args,
     progressToken: ctx.mcpReq._meta?.progressToken,
     inputResponses: readResponses(ctx),
-    requestState: readState(ctx),
+    requestState: readState(ctx, (reason) => log({ event: 'state_refused', method, target, reason })),
     ...(isOlder(ctx) ? connectedClient(server) : requestingClient(metaOf(ctx))),
   }
 }
@@ -93,10 +95,11 @@ function connectedClient(server: Passage['server']): Client {
   }
 }
 
-function readState({ mcpReq }: ServerContext): string | undefined {
+function readState({ mcpReq }: ServerContext, refuse: (reason: string) => void): string | undefined {
   const state = SealedState.open(mcpReq.requestState())
   if (state === undefined || typeof state === 'string') return state
-  throw new RondoError('STATE_INVALID', 'requestState was decoded by a check that is not ours')
+  refuse("decoded by the server's own requestState.verify, which has to be wrapped: rondo.verify(…)")
+  throw new RondoError('STATE_INVALID')
 }
 
 /** What is no answer at all they leave out, and name; on a server of ours it is refused, and so it is here (B14). */

@@ -51,7 +51,7 @@ export function createFlow(options: RondoOptions, keys: KeyHolder, tools: TaskTo
       const mayLeave = tools.mayLeave(passage.server, target.name, definition)
       if (mayLeave) work.start()
       try {
-        const call = toFlowCall(passage, ctx)
+        const call = toFlowCall(passage, ctx, host.log)
         const principal = await principalOf(ctx)
         const reply = await runRound(mayLeave ? host : roundsAlone, target, call, principal, toLine(ctx))
         return toResult(reply, passage)
@@ -86,10 +86,13 @@ function tasksOf({ tasks }: FlowHost): TaskHost {
   return tasks
 }
 
+/** Errors that the operator has to act on, and that nothing else has logged with what to do. */
+const FOR_THE_OPERATOR = /^(LIMIT|STORE)_|^SERVER_INTERNAL$/
+
 /** What a client hears of an error. One that a handler threw with a code of the protocol goes out as it is. */
 function toRefusal(host: FlowHost, error: unknown, target?: SdkTarget): RondoError | ProtocolError {
   const known = error instanceof RondoError ? error : undefined
-  if (known === undefined || known.code === 'SERVER_INTERNAL') {
+  if (known === undefined || FOR_THE_OPERATOR.test(known.code)) {
     host.log({ event: 'warning', message: 'A request could not be answered', error })
     return known ?? new RondoError('SERVER_INTERNAL', undefined, { cause: error })
   }

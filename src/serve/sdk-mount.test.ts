@@ -35,7 +35,11 @@ describe('mount', () => {
 
   it('leaves handlers of other methods as they are', () => {
     const seen: unknown[][] = []
+    const register = () => {}
     const open = {
+      registerTool: register,
+      registerPrompt: register,
+      registerResource: register,
       server: {
         assertCanSetRequestHandler() {},
         setRequestHandler: (...params: unknown[]) => void seen.push(params),

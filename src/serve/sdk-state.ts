@@ -1,14 +1,13 @@
 /**
- * A server may have its own check of states (`requestState.verify`), and tools beside ours that live by it. Ours pass by
- * that check unopened, as an object that shows nothing: they are opened where the arguments are known.
+ * A server may have its own check of states (`requestState.verify`), and tools beside ours that live by it. States on
+ * their way to a callback of ours pass by that check unopened, as an object that shows nothing: they are opened where the
+ * arguments are known. How a state begins decides nothing: whoever sends one can write what we write.
  */
 
 import type { ServerContext } from '@modelcontextprotocol/server'
+import { isForUs } from './sdk-mount.ts'
 
 export type VerifyState = (state: string, ctx: ServerContext) => unknown
-
-/** How all of our states begin: sealed ones, and handles of stored ones. */
-const OURS = /^[rh]1\./
 
 export class SealedState {
   readonly #token: string
@@ -23,6 +22,7 @@ export class SealedState {
   }
 }
 
+/** Hands every state to `verify`, except those that a callback of ours is about to open. */
 export function besideOurs(verify: VerifyState): VerifyState {
-  return (state, ctx) => (OURS.test(state) ? new SealedState(state) : verify(state, ctx))
+  return (state, ctx) => (isForUs(ctx) ? new SealedState(state) : verify(state, ctx))
 }

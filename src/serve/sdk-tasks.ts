@@ -20,6 +20,9 @@ export type AnswerTask = (
   server: McpServer['server'],
 ) => Promise<unknown>
 
+/** Runs a function, and logs what it throws under the message. */
+type Logged = <R>(message: string, run: () => R) => R
+
 /** A tool as a worker finds it: what runs, and the schemas the official server would check with. */
 export interface TaskTool {
   readonly definition: Definition
@@ -30,7 +33,7 @@ export interface TaskTools {
   /** Takes note of a callback, so that it is recognised when it is registered. */
   know(callback: object, definition: Definition): void
   /** Adds tasks to a server, and takes note of the tools that are registered on it from now on. */
-  add<S extends McpServer>(server: S, answer: AnswerTask): S
+  add<S extends McpServer>(server: S, answer: AnswerTask, logged: Logged): S
   find(name: string): TaskTool | undefined
   /** True if a call of this tool, on this server, may go on as a task. */
   mayLeave(server: McpServer['server'], name: string, definition: Definition): boolean
@@ -69,7 +72,7 @@ export function createTaskTools(): TaskTools {
 
   return {
     know: (callback, definition) => void definitions.set(callback, definition),
-    add(server, answer) {
+    add(server, answer, logged) {
       const { server: inner } = server
       if (servers.has(inner)) return server
       servers.add(inner)
@@ -85,7 +88,9 @@ export function createTaskTools(): TaskTools {
       const registering: Register = (name, config, callback) => {
         const registered = register(name, config, callback)
         const definition = definitions.get(callback)
-        if (definition?.options.task !== undefined) note(name, definition, registered)
+        if (definition?.options.task !== undefined) {
+          logged('A tool cannot be registered', () => note(name, definition, registered))
+        }
         return registered
       }
       server.registerTool = registering as typeof server.registerTool

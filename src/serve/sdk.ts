@@ -19,11 +19,12 @@ import { misuse } from '../errors.ts'
 import type { FlowMethod } from '../protocol/call.ts'
 import { resolveKeys } from '../seal/key-source.ts'
 import type { InputRequired } from '../tool/input-required.ts'
+import { createLog } from './log.ts'
 import type { CallbackOptions, Definition, RondoOptions, SdkContext } from './sdk-definition.ts'
 import type { SdkFlow } from './sdk-flow.ts'
-import { mount, passageOf } from './sdk-mount.ts'
+import { markAsOurs, mount, type Passage, passageOf } from './sdk-mount.ts'
 import { besideOurs, type VerifyState } from './sdk-state.ts'
-import { assertTerms, createTaskTools } from './sdk-tasks.ts'
+import { type AnswerTask, assertTerms, createTaskTools } from './sdk-tasks.ts'
 
 type Given<R> = R | InputRequiredResult | InputRequired
 type Sent<R> = Promise<R | InputRequiredResult>
@@ -65,7 +66,10 @@ export interface Rondo {
   resource(handler: ReadHandler, options?: Versioned): ReadCallback
   /** Mounts, and adds tasks: for tools that have the option `task`, and where there is a store. */
   tasks<S extends McpServer>(server: S): S
-  /** Wraps a `requestState.verify` of your own, for the other tools of the server: it never sees states of ours. */
+  /**
+   * Wraps a `requestState.verify` of your own, for the other tools of the server: it gets every state but those that are
+   * sent to a callback of ours, which opens them itself.
+   */
   verify(own: VerifyState): VerifyState
   /** Loads keys and code now, so that the first call need not, and what is wrong stops the start. */
   ready(): Promise<void>
@@ -83,6 +87,16 @@ export function createRondo(options: RondoOptions): Rondo {
     )
   }
   const keys = resolveKeys(options.keys)
+  const log = createLog(options.log, undefined, options.now)
+  /** Servers are built inside of their entrance, which answers -32603 to whatever is thrown there and tells nobody. */
+  const logged = <R>(message: string, run: () => R): R => {
+    try {
+      return run()
+    } catch (error) {
+      log({ event: 'warning', message, error })
+      throw error
+    }
+  }
   const tools = createTaskTools()
   let draining = false
   let loading: Promise<SdkFlow> | undefined
@@ -97,31 +111,51 @@ export function createRondo(options: RondoOptions): Rondo {
     loading ??= load()
     return loading
   }
+  /** For a request. Its client hears nothing of why there is no answer. */
+  const flowFor = async (passage?: Passage): Promise<SdkFlow> => {
+    try {
+      return await flow()
+    } catch (error) {
+      log({ event: 'warning', message: 'Rondo cannot start: no call can be answered', error })
+      const internal = Object.assign(new Error('Internal error'), { code: -32603 })
+      if (passage) {
+        passage.ending = () => {
+          throw internal
+        }
+      }
+      throw internal
+    }
+  }
   /** Their callbacks are given the context last: alone, after the arguments, or after URI and variables. */
   const wrap = (method: FlowMethod, handler: Definition['handler'], given: CallbackOptions = {}): never => {
-    assertTerms(given, options.store !== undefined)
+    logged('A callback cannot be made', () => assertTerms(given, options.store !== undefined))
     const definition: Definition = { method, handler, options: given }
     const callback = async (...params: unknown[]): Promise<unknown> => {
       const ctx = params.at(-1) as ServerContext
-      const passage = passageOf(ctx)
-      return (await flow()).run(definition, passage, ctx, params.slice(0, -1))
+      const passage = logged('A callback cannot run', () => passageOf(ctx))
+      return (await flowFor(passage)).run(definition, passage, ctx, params.slice(0, -1))
     }
+    markAsOurs(callback)
     tools.know(callback, definition)
     return callback as never
   }
+  const mountLogged: Rondo['mount'] = (server) => logged('A server cannot be mounted', () => mount(server))
   const drain = (): void => {
     draining = true
     loading?.then((loaded) => loaded.drain()).catch(() => {})
   }
 
   return {
-    mount,
+    mount: mountLogged,
     tool: (handler, given) => wrap('tools/call', handler as Definition['handler'], given),
     prompt: (handler, given) => wrap('prompts/get', handler as Definition['handler'], given),
     resource: (handler, given) => wrap('resources/read', handler as Definition['handler'], given),
     tasks(server) {
-      if (!options.store) throw misuse('Tasks need a store: createRondo({ …, store })')
-      return tools.add(mount(server), async (...asked) => (await flow()).answerTask(...asked))
+      return logged('A server cannot have tasks', () => {
+        if (!options.store) throw misuse('Tasks need a store: createRondo({ …, store })')
+        const answer: AnswerTask = async (...asked) => (await flowFor()).answerTask(...asked)
+        return tools.add(mount(server), answer, logged)
+      })
     },
     verify: besideOurs,
     async ready() {

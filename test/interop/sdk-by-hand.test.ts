@@ -55,8 +55,7 @@ describe('tools beside ours', () => {
   function register(server: McpServer): void {
     server.registerTool('theirs', {}, async (ctx) => {
       const state = ctx.mcpReq.requestState<{ ready?: boolean }>()
-      if (state?.ready) return text('ready')
-      if (state !== undefined) return text(`nothing in it: ${JSON.stringify(state)}`)
+      if (state !== undefined) return text(state.ready ? 'ready' : `unchecked: ${JSON.stringify(state)}`)
       return inputRequired({ requestState: await codec.mint({ ready: true }, ctx) })
     })
   }
@@ -77,13 +76,13 @@ describe('tools beside ours', () => {
     expect(await bench.tool('ours').run(ok)).toMatchObject({ text: 'true' })
   })
 
-  it('B4 get nothing out of a state of ours, and ours nothing out of theirs', async () => {
+  it('B4 refuse a state of ours, and ours refuse theirs', async () => {
     const [ours, theirs] = [bench.tool('ours'), bench.tool('theirs')]
     await Promise.all([ours.next(), theirs.next()])
     const states = [ours.state, theirs.state]
     ours.state = states[1]
     theirs.state = states[0]
     expect(await ours.next(ok)).toMatchObject({ kind: 'error', code: -32602 })
-    expect(await theirs.next()).toMatchObject({ text: 'nothing in it: {}' })
+    expect(await theirs.next()).toMatchObject({ kind: 'error', code: -32602 })
   })
 })

@@ -1,13 +1,21 @@
 /** The mount in detail: what the official server hands us and what it is given back. */
 
-import { type CallToolResult, ResourceNotFoundError, ResourceTemplate } from '@modelcontextprotocol/server'
-import type { LogEvent, Server } from 'rondo'
-import { ToolError } from 'rondo/sdk'
+import {
+  type CallToolResult,
+  createMcpHandler,
+  McpServer,
+  ResourceNotFoundError,
+  ResourceTemplate,
+} from '@modelcontextprotocol/server'
+import { generateKey, type LogEvent, type Server } from 'rondo'
+import { createRondo, type Rondo, RondoError, type RondoOptions, ToolError } from 'rondo/sdk'
 import { createBench, type TestBench } from 'rondo/testing'
 import { describe, expect, it } from 'vitest'
 import { z } from 'zod'
 import { ERRORS } from '../../src/errors.ts'
+import { createMemoryStore } from '../../src/store/memory/memory-store.ts'
 import { mountedServer, type Register } from '../support/sdk-bench.ts'
+import { send } from '../support/task-client.ts'
 
 const text = (value: string): CallToolResult => ({ content: [{ type: 'text', text: value }] })
 const value = z.object({ value: z.string() })
@@ -234,5 +242,105 @@ describe('the context', () => {
     )
     await bench.tool('wait').next()
     expect(seen).toEqual(['deferred, true'])
+  })
+})
+
+/**
+ * Servers are built and callbacks run inside of the official package, which answers for whatever is thrown there and tells
+ * nobody: every such mistake has to be in our log, with what to do.
+ */
+describe('a mistake in the program', () => {
+  const asks = (rondo: Rondo) =>
+    rondo.tool(async (_args, ctx) => text(String(await ctx.confirm('sure', 'Sure?'))))
+
+  interface Mistake {
+    readonly name: string
+    readonly advice: RegExp
+    readonly options?: Partial<RondoOptions>
+    build(server: McpServer, rondo: Rondo): void
+  }
+  const register = (server: McpServer, rondo: Rondo) => void server.registerTool('ask', {}, asks(rondo))
+  const mistakes: Mistake[] = [
+    {
+      name: 'a server that is not mounted',
+      advice: /rondo\.mount\(new McpServer/,
+      build: register,
+    },
+    {
+      name: 'single use without a store',
+      advice: /"once" needs a store: createRondo/,
+      build: (server, rondo) =>
+        void rondo.mount(server).registerTool(
+          'ask',
+          {},
+          rondo.tool(() => text(''), { once: true }),
+        ),
+    },
+    {
+      name: 'tasks without a store',
+      advice: /Tasks need a store: createRondo/,
+      build: (server, rondo) => register(rondo.tasks(server), rondo),
+    },
+    {
+      name: 'a limit that is none',
+      advice: /maxRounds/,
+      options: { limits: { maxRounds: -1 } },
+      build: (server, rondo) => register(rondo.mount(server), rondo),
+    },
+    {
+      name: 'keys that do not load',
+      advice: /not today/,
+      options: { keys: { load: () => Promise.reject(new RondoError('SERVER_INTERNAL', 'not today')) } },
+      build: (server, rondo) => register(rondo.mount(server), rondo),
+    },
+    {
+      name: 'a principal that cannot be found',
+      advice: /nobody/,
+      options: {
+        principal() {
+          throw new RondoError('SERVER_INTERNAL', 'nobody')
+        },
+      },
+      build: (server, rondo) => register(rondo.mount(server), rondo),
+    },
+    {
+      name: 'a store that is away',
+      advice: /STORE_UNAVAILABLE/,
+      options: {
+        store: new Proxy(createMemoryStore(), {
+          get: (store, key) => (key === 'once' ? away : Reflect.get(store, key)),
+        }),
+      },
+      build: (server, rondo) =>
+        void rondo.mount(server).registerTool(
+          'ask',
+          {},
+          rondo.tool(async (_args, ctx) => text(String(await ctx.confirm('sure', 'Sure?'))), { once: true }),
+        ),
+    },
+  ]
+  const away = new Proxy({} as never, {
+    get: () => () => Promise.reject(new RondoError('STORE_UNAVAILABLE')),
+  })
+
+  it.each(mistakes)('$name is logged, and its client hears nothing of it', async (mistake) => {
+    const events: LogEvent[] = []
+    const log = (event: LogEvent) => void events.push(event)
+    const rondo = createRondo({ audience: 'mistakes', keys: generateKey(), log, ...mistake.options })
+    const fetch = createMcpHandler(() => {
+      const server = new McpServer({ name: 'mistakes', version: '1.0.0' })
+      mistake.build(server, rondo)
+      return server
+    })
+    const first = await send(fetch, 'tools/call', { name: 'ask' })
+    const reply =
+      first.result?.resultType === 'input_required'
+        ? await send(fetch, 'tools/call', { name: 'ask', requestState: first.result.requestState })
+        : first
+    expect(reply.error?.code ?? reply.result?.isError).toBeTruthy()
+    expect(events.map((event) => String((event as { error?: Error }).error?.message))).toContainEqual(
+      expect.stringMatching(mistake.advice),
+    )
+    await rondo.close()
   })
 })

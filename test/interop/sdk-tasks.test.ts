@@ -4,7 +4,7 @@
  */
 
 import { createMcpHandler, McpServer, type StandardSchemaWithJSON } from '@modelcontextprotocol/server'
-import { createRondo, type Rondo, type RondoOptions } from 'rondo/sdk'
+import { createRondo, type LogEvent, type Rondo, type RondoOptions } from 'rondo/sdk'
 import { afterEach, describe, expect, it } from 'vitest'
 import { z } from 'zod'
 import { createMemoryStore } from '../../src/store/memory/memory-store.ts'
@@ -150,6 +150,7 @@ describe('a task', () => {
     const server = serve(rondo, (mcp) => mcp.registerTool('report', {}, report))
     const created = await send(server, 'tools/call', { name: 'report' })
     expect(created.result).toMatchObject({ resultType: 'task' })
+    expect(created.result).not.toHaveProperty('content')
     expect(await settled(server, String(created.result?.taskId))).toMatchObject({ status: 'completed' })
     expect(steps).toEqual(['begin', 'go on'])
   })
@@ -212,18 +213,26 @@ describe('a server', () => {
     expect((await send(without, 'tasks/get', { taskId: 'x' })).error).toMatchObject({ code: -32601 })
   })
 
-  it('refuses a tool that was made for one request and could outlive it', async () => {
-    const rondo = makeRondo()
-    const build = () => {
-      const server = rondo.tasks(new McpServer({ name: 'tasks', version: '1.0.0' }))
-      server.registerTool(
+  it('refuses a tool that was made for one request and could outlive it, and logs what to do', async () => {
+    const events: LogEvent[] = []
+    const rondo = makeRondo({ log: (event) => void events.push(event) })
+    const server = serve(rondo, (mcp) =>
+      mcp.registerTool(
         'closure',
         {},
         rondo.tool(() => text(''), { task: 'auto' }),
-      )
-    }
-    build()
-    expect(build).toThrow(/made twice/)
+      ),
+    )
+    expect((await send(server, 'tools/list', {})).error).toBeUndefined()
+    expect((await send(server, 'tools/list', {})).error).toMatchObject({ code: -32603 })
+    expect(events).toMatchObject([
+      {
+        event: 'warning',
+        error: {
+          message: expect.stringMatching(/"closure" .* once, outside of the function that builds servers/),
+        },
+      },
+    ])
   })
 
   it('needs a store for tasks and for single use', () => {

@@ -1,0 +1,349 @@
+/**
+ * A mount beside tools that check their own states: no state gets past that check by how it begins, by the name it is
+ * sent to, or by what was registered under that name before. The weakened check is the one that trusts a prefix.
+ */
+
+import {
+  createMcpHandler,
+  createRequestStateCodec,
+  McpServer,
+  ResourceTemplate,
+  type ServerContext,
+} from '@modelcontextprotocol/server'
+import { generateKey } from 'rondo'
+import { createRondo, type Rondo } from 'rondo/sdk'
+import { describe, expect, it } from 'vitest'
+import { z } from 'zod'
+import { buildByHand } from '../../examples/official-by-hand.ts'
+import { createTables } from '../../examples/official-tables.ts'
+import { send } from '../support/task-client.ts'
+
+const KEY = new Uint8Array(32).fill(7)
+const codec = createRequestStateCodec<{ people: number }>({ key: KEY })
+const rondo = createRondo({ audience: 'mount', keys: generateKey(), log: 'off' })
+
+type Verify = Rondo['verify']
+
+const trustingPrefixes: Verify = (own) => (state, ctx) => (/^[rh]1\./.test(state) ? {} : own(state, ctx))
+
+type Build = (server: McpServer) => void
+
+function serve(build: Build, verify: Verify = rondo.verify, prepare: Rondo['mount'] = rondo.mount) {
+  return createMcpHandler(() => {
+    const options = { requestState: { verify: verify(codec.verify) } }
+    const server = prepare(new McpServer({ name: 'mixed', version: '1.0.0' }, options))
+    build(server)
+    return server
+  })
+}
+
+const text = (value: string) => ({ content: [{ type: 'text' as const, text: value }] })
+const ourTool = () =>
+  rondo.tool(async (_args, ctx) => text(`${await ctx.confirm('sure', 'Sure?')}`), { version: '1' })
+const ourPrompt = () =>
+  rondo.prompt(async (_args, ctx) => ({
+    messages: [
+      { role: 'user', content: { type: 'text', text: `${await ctx.confirm('sure', 'Sure?')}` } } as const,
+    ],
+  }))
+const ourResource = () =>
+  rondo.resource(async (uri, ctx) => ({
+    contents: [{ uri: uri.href, text: `${await ctx.confirm('sure', 'Sure?')}` }],
+  }))
+
+const inputResponses = { sure: { action: 'accept', content: { confirm: true } } }
+
+/** States that nobody but us could have made, if their beginning proved anything; the last one really is ours. */
+async function states(): Promise<string[]> {
+  const fetch = serve((server) => void server.registerTool('ours', {}, ourTool()))
+  const asked = await send(fetch, 'tools/call', { name: 'ours' })
+  const sealed = String(asked.result?.requestState)
+  expect(sealed).toMatch(/^r1\./)
+  return ['r1.', 'h1.', 'r1.e30', 'h1.e30', 'anything', sealed]
+}
+
+describe('T25 the tool of the guide, beside tools of ours', () => {
+  /** The callback of the guide's example as it is, on a server that has a tool of ours as well. */
+  function withGuideTool(tables: ReturnType<typeof createTables>): Build {
+    const { _registeredTools: tools } = buildByHand(tables, KEY) as unknown as {
+      _registeredTools: { book_table: { inputSchema: never; handler: never } }
+    }
+    const { inputSchema, handler } = tools.book_table
+    return (server) => {
+      server.registerTool('book_table', { inputSchema }, handler)
+      server.registerTool('ours', {}, ourTool())
+    }
+  }
+
+  async function book(verify?: Verify) {
+    const tables = createTables()
+    const fetch = serve(withGuideTool(tables), verify)
+    const call = { name: 'book_table', arguments: { date: '2026-12-24' } }
+    const replies = []
+    for (const requestState of await states()) {
+      replies.push(await send(fetch, 'tools/call', { ...call, requestState, inputResponses }))
+    }
+    const party = { party: { action: 'accept', content: { people: 4 } } }
+    const asked = await send(fetch, 'tools/call', { ...call, inputResponses: party })
+    const booked = tables.booked.size
+    const { requestState } = asked.result ?? {}
+    await send(fetch, 'tools/call', { ...call, requestState, inputResponses })
+    return { replies, booked, honestly: tables.booked.size - booked }
+  }
+
+  it('books for nobody whose state its own check refuses', async () => {
+    const { replies, booked, honestly } = await book()
+    for (const { error } of replies) {
+      expect(error).toMatchObject({ code: -32602, data: { reason: 'invalid_request_state' } })
+    }
+    expect({ booked, honestly }).toEqual({ booked: 0, honestly: 1 })
+  })
+
+  it('control: a check that trusts prefixes books', async () => {
+    expect((await book(trustingPrefixes)).booked).toBeGreaterThan(0)
+  })
+})
+
+/** A callback that does what it is asked to, once it has a state. */
+type Trust = (ctx: ServerContext) => void
+
+interface Place {
+  readonly name: string
+  readonly method: string
+  readonly params: Record<string, unknown>
+  build(server: McpServer, trust: Trust): void
+}
+
+const toolCall = { method: 'tools/call', params: { name: 'mine' } }
+const promptGet = { method: 'prompts/get', params: { name: 'mine' } }
+const read = { method: 'resources/read', params: { uri: 'mine://day' } }
+const template = () => new ResourceTemplate('mine://{day}', { list: undefined })
+
+const byHandTool = (trust: Trust) => async (ctx: ServerContext) => {
+  trust(ctx)
+  return text('done')
+}
+const byHandPrompt = (trust: Trust) => async (ctx: ServerContext) => {
+  trust(ctx)
+  return { messages: [] }
+}
+const byHandRead = (trust: Trust) => async (uri: URL, ctx: ServerContext) => {
+  trust(ctx)
+  return { contents: [{ uri: uri.href, text: 'done' }] }
+}
+const byHandTemplate = (trust: Trust) => async (uri: URL, _variables: unknown, ctx: ServerContext) => {
+  trust(ctx)
+  return { contents: [{ uri: uri.href, text: 'done' }] }
+}
+
+const places: Place[] = [
+  {
+    name: 'a tool whose name was ours',
+    ...toolCall,
+    build(server, trust) {
+      server.registerTool('mine', {}, ourTool()).remove()
+      server.registerTool('mine', {}, byHandTool(trust))
+    },
+  },
+  {
+    name: 'a tool whose callback was ours',
+    ...toolCall,
+    build: (server, trust) =>
+      server.registerTool('mine', {}, ourTool()).update({ callback: byHandTool(trust) as never }),
+  },
+  {
+    name: 'a tool at the name that one of ours gave up',
+    ...toolCall,
+    build(server, trust) {
+      server.registerTool('mine', {}, ourTool()).update({ name: 'yours' })
+      server.registerTool('mine', {}, byHandTool(trust))
+    },
+  },
+  {
+    name: 'a tool that calls one of ours when it is done',
+    ...toolCall,
+    build(server, trust) {
+      const ours = ourTool()
+      server.registerTool('mine', {}, async (ctx) => {
+        trust(ctx)
+        return ours(ctx)
+      })
+    },
+  },
+  {
+    name: 'a tool of a handler that is not the official one',
+    ...toolCall,
+    build(server, trust) {
+      server.registerTool('mine', {}, ourTool())
+      server.server.setRequestHandler('tools/call', async (_request, ctx) => {
+        trust(ctx)
+        return text('done')
+      })
+    },
+  },
+  {
+    name: 'a prompt',
+    ...promptGet,
+    build: (server, trust) => void server.registerPrompt('mine', {}, byHandPrompt(trust)),
+  },
+  {
+    name: 'a prompt that has the name of a tool of ours',
+    ...promptGet,
+    build(server, trust) {
+      server.registerTool('mine', {}, ourTool())
+      server.registerPrompt('mine', {}, byHandPrompt(trust))
+    },
+  },
+  {
+    name: 'a prompt whose callback was ours',
+    ...promptGet,
+    build: (server, trust) =>
+      server.registerPrompt('mine', {}, ourPrompt()).update({ callback: byHandPrompt(trust) as never }),
+  },
+  {
+    name: 'a prompt whose handler was replaced behind our back',
+    ...promptGet,
+    build(server, trust) {
+      const handler = (_args: unknown, ctx: ServerContext) => byHandPrompt(trust)(ctx)
+      Object.assign(server.registerPrompt('mine', {}, ourPrompt()), { handler })
+    },
+  },
+  {
+    name: 'a resource',
+    ...read,
+    build: (server, trust) => void server.registerResource('mine', 'mine://day', {}, byHandRead(trust)),
+  },
+  {
+    name: 'a resource that a template of ours would match as well',
+    ...read,
+    build(server, trust) {
+      server.registerResource('ours', template(), {}, ourResource())
+      server.registerResource('mine', 'mine://day', {}, byHandRead(trust))
+    },
+  },
+  {
+    name: 'a resource whose callback was ours',
+    ...read,
+    build: (server, trust) =>
+      server
+        .registerResource('mine', 'mine://day', {}, ourResource())
+        .update({ callback: byHandRead(trust) as never }),
+  },
+  {
+    name: 'a template',
+    ...read,
+    build: (server, trust) => void server.registerResource('mine', template(), {}, byHandTemplate(trust)),
+  },
+  {
+    name: 'a template in front of one of ours',
+    ...read,
+    build(server, trust) {
+      server.registerResource('mine', template(), {}, byHandTemplate(trust))
+      server.registerResource('ours', template(), {}, ourResource())
+    },
+  },
+]
+
+describe.each(places)('T25 $name', ({ method, params, build }) => {
+  /** How often the callback was entered with a state that it takes for checked. */
+  async function attack(verify?: Verify) {
+    let trusted = 0
+    const trust: Trust = ({ mcpReq }) => {
+      if (mcpReq.requestState() !== undefined) trusted += 1
+    }
+    const fetch = serve((server) => build(server, trust), verify)
+    for (const requestState of await states()) {
+      const { error } = await send(fetch, method, { ...params, requestState, inputResponses })
+      if (!verify) expect(error).toMatchObject({ code: -32602, data: { reason: 'invalid_request_state' } })
+    }
+    const byState = trusted
+    const minted = await codec.mint({ people: 4 }, {} as never)
+    await send(fetch, method, { ...params, requestState: minted })
+    return { byState, honestly: trusted - byState }
+  }
+
+  it('is entered with states of its own check only', async () => {
+    expect(await attack()).toEqual({ byState: 0, honestly: 1 })
+  })
+
+  it('control: a check that trusts prefixes lets them in', async () => {
+    expect((await attack(trustingPrefixes)).byState).toBeGreaterThan(0)
+  })
+})
+
+describe('T25 a server that was not mounted', () => {
+  it('has its own check for every state', async () => {
+    let entered = 0
+    const build: Build = (server) => {
+      server.registerTool('mine', {}, () => {
+        entered += 1
+        return text('done')
+      })
+      server.registerTool('ours', {}, ourTool())
+    }
+    const fetch = serve(build, rondo.verify, (server) => server)
+    for (const requestState of await states()) {
+      for (const name of ['mine', 'ours']) {
+        const { error } = await send(fetch, 'tools/call', { name, requestState, inputResponses })
+        expect(error).toMatchObject({ code: -32602 })
+      }
+    }
+    expect(entered).toBe(0)
+    await send(fetch, 'tools/call', { name: 'mine' })
+    expect(entered).toBe(1)
+  })
+})
+
+describe('states of ours, on a server that checks its own', () => {
+  const day = z.object({ day: z.string().optional() })
+  const ours: Place[] = [
+    { name: 'a tool', ...toolCall, build: (server) => void server.registerTool('mine', {}, ourTool()) },
+    {
+      name: 'a tool that took the place of another',
+      ...toolCall,
+      build(server) {
+        const before = server.registerTool(
+          'mine',
+          {},
+          byHandTool(() => {}),
+        )
+        before.update({ callback: ourTool() as never })
+      },
+    },
+    {
+      name: 'a tool that was renamed and given another schema',
+      ...toolCall,
+      build: (server) =>
+        server.registerTool('other', {}, ourTool()).update({ name: 'mine', paramsSchema: day as never }),
+    },
+    {
+      name: 'a prompt',
+      ...promptGet,
+      build: (server) => void server.registerPrompt('mine', {}, ourPrompt()),
+    },
+    {
+      name: 'a resource',
+      ...read,
+      build: (server) => void server.registerResource('mine', 'mine://day', {}, ourResource()),
+    },
+    {
+      name: 'a template',
+      ...read,
+      build: (server) => void server.registerResource('mine', template(), {}, ourResource()),
+    },
+  ]
+
+  it.each(ours)('$name opens them itself, and none of theirs', async ({ method, params, build }) => {
+    const fetch = serve((server) => build(server, () => {}))
+    const first = await send(fetch, method, params)
+    expect(first.result).toMatchObject({ resultType: 'input_required' })
+    const { requestState } = first.result ?? {}
+    const second = await send(fetch, method, { ...params, requestState, inputResponses })
+    expect(JSON.stringify(second.result)).toContain('"text":"true"')
+    const minted = await codec.mint({ people: 4 }, {} as never)
+    for (const foreign of [minted, 'r1.', 'anything']) {
+      const refused = await send(fetch, method, { ...params, requestState: foreign, inputResponses })
+      expect(refused.error).toMatchObject({ code: -32602, data: { reason: 'invalid_request_state' } })
+    }
+  })
+})
