@@ -5,7 +5,7 @@
  * fixes the tool, LIMIT_*, STORE_* and SERVER_* the operator, PEER_* the other side. `rpc` is the JSON-RPC code, `http` the
  * status at 2026-07-28, `sentence` the one thing a client may read. Details go into `message` (for the author and
  * the log) and never onto the wire, unless the row is marked `open`: its details describe the client's own request.
- * `rpc: 0` is an error that is never sent: our client raises it for its own caller.
+ * `rpc: 0` is an error that is never sent: our client raises it for its own caller, or it is logged and no more.
  */
 
 interface ErrorRow {
@@ -54,6 +54,7 @@ export const ERRORS = {
     http: 200,
     sentence: 'This tool is faulty and cannot finish the call',
   },
+  REPLAY_NESTED: { rpc: -32603, http: 200, sentence: 'This tool is faulty and cannot finish the call' },
   REPLAY_NOT_JSON: { rpc: -32603, http: 200, sentence: 'This tool is faulty and cannot finish the call' },
   REPLAY_UNSTABLE: { rpc: -32603, http: 200, sentence: 'This tool does not replay the same way twice' },
 
@@ -61,6 +62,7 @@ export const ERRORS = {
   LIMIT_ENTRIES: { rpc: -32603, http: 200, sentence: 'This call does more steps than the server allows' },
   LIMIT_QUESTIONS: { rpc: -32603, http: 200, sentence: 'This call asks more at once than the server allows' },
   LIMIT_STATE_BYTES: { rpc: -32603, http: 200, sentence: 'This call remembers more than the server allows' },
+  LIMIT_DEFER: { rpc: 0, http: 0, sentence: 'A function given to ctx.defer did not settle in time' },
   LIMIT_SUBSCRIPTIONS: { rpc: -32603, http: 200, sentence: 'Too many subscriptions are open' },
   LIMIT_TASKS: {
     rpc: -32000,

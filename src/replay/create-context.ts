@@ -6,11 +6,13 @@ import { InputCancelled, InputDeclined, misuse } from '../errors.ts'
 import type { Line, Principal } from '../protocol/call.ts'
 import { supports } from '../protocol/capability.ts'
 import { type InputResponses, LOG_LEVELS, type LogLevel, type Root } from '../protocol/wire.ts'
-import type { Context, EffectInfo, Outcome, StepInfo } from '../tool/context.ts'
+import type { Context, EffectInfo, Outcome, Question, StepInfo } from '../tool/context.ts'
 import { ask } from './ask.ts'
 import { drawFraction, drawUuid, effectKey } from './draw.ts'
+import { operate, throwIfNested } from './operation.ts'
 import { confirmQuestion, formQuestion, rootsQuestion, samplingQuestion, urlQuestion } from './question.ts'
 import type { RunState } from './run-state.ts'
+import type { Work } from './turn.ts'
 import { work } from './work.ts'
 
 /** How a run stands to tasks. */
@@ -78,43 +80,43 @@ class RunContext implements Context {
   readonly inputResponses: Context['inputResponses']
   readonly requestState: string | undefined
 
-  readonly elicit: Context['elicit'] = async (key, question) =>
-    (await ask(this.#run, key, formQuestion(question))) as Outcome<never>
-  readonly ask: Context['ask'] = async (key, question) => contentOf(key, await this.elicit(key, question))
-  readonly confirm: Context['confirm'] = async (key, message, options) => {
-    const outcome = (await ask(this.#run, key, confirmQuestion(message, options))) as Outcome<boolean>
-    return outcome.action === 'accept' && outcome.content === true
-  }
-  readonly visit: Context['visit'] = async (key, page) => {
-    contentOf(key, (await ask(this.#run, key, urlQuestion(page))) as Outcome<unknown>)
-  }
-  readonly sample: Context['sample'] = async (key, params) =>
-    (await ask(this.#run, key, samplingQuestion(params))) as never
-  readonly roots: Context['roots'] = async (key = 'roots') =>
-    (await ask(this.#run, key, rootsQuestion())) as readonly Root[]
+  readonly elicit: Context['elicit'] = (key, question) =>
+    this.#operate('question', key, async () => (await this.#elicit(key, question)) as Outcome<never>)
+  readonly ask: Context['ask'] = (key, question) =>
+    this.#operate('question', key, async () => contentOf(key, await this.#elicit(key, question)) as never)
+  readonly confirm: Context['confirm'] = (key, message, options) =>
+    this.#operate('question', key, async () => {
+      const outcome = (await ask(this.#run, key, confirmQuestion(message, options))) as Outcome<boolean>
+      return outcome.action === 'accept' && outcome.content === true
+    })
+  readonly visit: Context['visit'] = (key, page) =>
+    this.#operate('question', key, async () => {
+      contentOf(key, (await ask(this.#run, key, urlQuestion(page))) as Outcome<unknown>)
+    })
+  readonly sample: Context['sample'] = (key, params) =>
+    this.#operate('question', key, async () => (await ask(this.#run, key, samplingQuestion(params))) as never)
+  readonly roots: Context['roots'] = (key = 'roots') =>
+    this.#operate(
+      'question',
+      key,
+      async () => (await ask(this.#run, key, rootsQuestion())) as readonly Root[],
+    )
 
-  readonly step: Context['step'] = async (key, fn) =>
-    (await work(this.#run, 'step', key, () => fn(new WorkInfo(this.#run)))) as never
-  readonly effect: Context['effect'] = async (key, fn, { once } = {}) => {
-    const act = (): unknown => fn(new EffectWorkInfo(this.#run, key))
-    const fenced = once ? () => onceOf(this.#scene)(key, act) : act
-    return (await work(this.#run, 'effect', key, fenced)) as never
-  }
-  readonly checkpoint: Context['checkpoint'] = () =>
-    new Promise((resolve) => {
-      this.#run.turn.enqueue({ key: 'ctx.checkpoint()', strict: false, passing: true, begin: resolve })
+  readonly step: Context['step'] = (key, fn) =>
+    this.#operate(
+      'step',
+      key,
+      async () => (await work(this.#run, 'step', key, () => fn(new WorkInfo(this.#run)))) as never,
+    )
+  readonly effect: Context['effect'] = (key, fn, { once } = {}) =>
+    this.#operate('effect', key, async () => {
+      const act = (): unknown => fn(new EffectWorkInfo(this.#run, key))
+      const fenced = once ? () => onceOf(this.#scene)(key, act) : act
+      return (await work(this.#run, 'effect', key, fenced)) as never
     })
+  readonly checkpoint: Context['checkpoint'] = () => this.#pass('checkpoint', {})
   readonly background: Context['background'] = () =>
-    new Promise((resolve) => {
-      const leaving = this.#scene.background.possible ? true : undefined
-      this.#run.turn.enqueue({
-        key: 'ctx.background()',
-        strict: false,
-        passing: true,
-        leaving,
-        begin: resolve,
-      })
-    })
+    this.#pass('background', this.#scene.background.possible ? { leaving: true } : {})
   readonly status: Context['status'] = (message) => this.#scene.background.tell(message)
 
   readonly now: Context['now'] = () => this.#run.turn.now()
@@ -124,11 +126,35 @@ class RunContext implements Context {
   readonly progress: Context['progress'] = (progress, total, message) =>
     tellProgress(this.#run, this.#scene, { progress, total, message })
   readonly log: Context['log'] = (level, data, logger) => tellLog(this.#scene, level, data, logger)
-  readonly defer: Context['defer'] = (fn) => void this.#deferred.push(fn)
+  readonly defer: Context['defer'] = (fn) => {
+    if (!this.#run.turn.ended()) this.#deferred.push(fn)
+    else throwIfNested(this.#run, 'ctx.defer()')
+  }
   readonly can: Context['can'] = (kind) => supports(this.#scene.client.capabilities, kind)
 
   get signal(): AbortSignal {
     return this.#run.signal()
+  }
+
+  #operate<T>(kind: string, key: string, begin: () => Promise<T>): Promise<T> {
+    return operate(this.#run, `${kind} "${String(key)}"`, begin)
+  }
+
+  #elicit(key: string, question: Question): Promise<Outcome<unknown>> {
+    return ask(this.#run, key, formQuestion(question)) as Promise<Outcome<unknown>>
+  }
+
+  /** A place to stop at, which otherwise lets through. */
+  #pass(name: string, { leaving }: Pick<Work, 'leaving'>): Promise<void> {
+    const key = `ctx.${name}()`
+    return operate(
+      this.#run,
+      key,
+      () =>
+        new Promise((resolve) => {
+          this.#run.turn.enqueue({ key, strict: false, passing: true, leaving, begin: resolve })
+        }),
+    )
   }
 }
 

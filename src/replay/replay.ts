@@ -10,6 +10,7 @@ import type { Entry, Journal } from '../journal/journal.ts'
 import { isThenable } from '../lib/is-thenable.ts'
 import type { Context } from '../tool/context.ts'
 import { createContext, type Deferred, type Scene } from './create-context.ts'
+import { type Mark, notAwaited } from './operation.ts'
 import type { Ending, MoveReason, RunReport } from './outcome.ts'
 import { createRecord } from './record.ts'
 import type { Incoming, Platform, ReplayLimits, RunState } from './run-state.ts'
@@ -78,33 +79,59 @@ function createRun(input: ReplayInput, signal: Signal): RunState {
     persist: input.persist,
     names: new Map(),
     operations: [],
+    floating: new Set(),
     tally,
     signal: signal.get,
   }
 }
 
-function start({ turn }: RunState, handler: ReplayInput['handler'], ctx: Context): void {
+function start(run: RunState, handler: ReplayInput['handler'], ctx: Context): void {
+  const { turn } = run
   const threw = (error: unknown): void => turn.end({ kind: 'threw', error })
+  const returned = (value: unknown): void => {
+    const error = notAwaited(run)
+    if (error) turn.refuse(error)
+    else turn.returned(value)
+  }
   try {
     const value = handler(ctx)
-    if (isThenable(value)) value.then(turn.returned, threw)
-    else turn.returned(value)
+    if (isThenable(value)) Promise.resolve(value).then(returned, threw)
+    else returned(value)
   } catch (error) {
     threw(error)
   }
 }
 
-async function runDeferred(
+/** The last registered first, each when the one before it is over. The call waits for them, but not for ever. */
+function runDeferred(
+  run: RunState,
   deferred: Deferred[],
-  onError: ((error: unknown) => void) | undefined,
+  onError: (error: unknown) => void = () => {},
 ): Promise<void> {
-  for (let fn = deferred.pop(); fn; fn = deferred.pop()) {
+  const { maxDeferMs } = run.limits
+  const mark: Mark = { run, label: 'function given to ctx.defer' }
+  const one = async (fn: Deferred): Promise<void> => {
     try {
-      await fn()
+      await run.platform.scope.within(mark, fn)
     } catch (error) {
-      onError?.(error)
+      onError(error)
     }
   }
+  const all = async (): Promise<void> => {
+    for (let fn = deferred.pop(); fn; fn = deferred.pop()) await one(fn)
+  }
+  return new Promise((resolve) => {
+    const cancel = run.platform.after(maxDeferMs, () => {
+      const detail = `A function given to ctx.defer has not settled within ${maxDeferMs} ms (limits.maxDeferMs). The call goes on without it.`
+      onError(new RondoError('LIMIT_DEFER', detail))
+      for (const fn of deferred.splice(0).reverse()) void one(fn)
+      resolve()
+    })
+    all().then(() => {
+      cancel()
+      resolve()
+    })
+  })
 }
 
 function bounded(ending: Ending, { maxQuestions }: ReplayLimits): Ending {
@@ -120,7 +147,7 @@ export async function replay(input: ReplayInput): Promise<RunReport> {
   start(run, input.handler, createContext(run, input.scene, deferred))
   const ending = await run.turn.ending
   signal.abort()
-  if (deferred.length > 0) await runDeferred(deferred, input.onDeferError)
+  if (deferred.length > 0) await runDeferred(run, deferred, input.onDeferError)
   return {
     ending: bounded(ending, input.limits),
     journal: run.record.toJournal(),

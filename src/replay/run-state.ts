@@ -17,6 +17,8 @@ export interface ReplayLimits {
   readonly maxQuestions: number
   /** Times a question is asked again because its answer did not fit, or because it was reworded. */
   readonly maxReasks: number
+  /** How long the functions given to `ctx.defer` may keep the call waiting, all together, in ms. */
+  readonly maxDeferMs: number
 }
 
 /** What replay needs of the world; it imports none of it. */
@@ -26,6 +28,15 @@ export interface Platform {
   digest(text: string): string
   /** Bytes that depend on the flow's seed and the label alone. */
   derive(seed: string, label: string): Uint8Array
+  /** Calls `fn` after so many real milliseconds, unless the function it returns is called before. */
+  after(ms: number, fn: () => void): () => void
+  readonly scope: Scope
+}
+
+/** Knows, in whatever is called from `fn`, now or later, that it is. */
+export interface Scope {
+  within<T>(mark: object, fn: () => T): T
+  current(): object | undefined
 }
 
 /** What came with the request. */
@@ -40,6 +51,12 @@ export interface Incoming {
   readonly capabilities: ClientCapabilities
 }
 
+/** An operation whose promise nobody has looked at yet. */
+export interface Floating {
+  readonly label: string
+  failed?: { readonly error: unknown }
+}
+
 export interface RunState {
   readonly turn: Turn
   readonly record: JournalRecord
@@ -50,6 +67,7 @@ export interface RunState {
   readonly roundAt: number
   readonly names: Map<string, EntryKind>
   readonly operations: Operation[]
+  readonly floating: Set<Floating>
   readonly tally: { replayed: number; executed: number; drawn: number; progress: number }
   readonly seed: string
   /** Makes an entry durable; the handler sees its result only afterwards. Absent where the journal travels at the end. */

@@ -10,6 +10,7 @@ import type { WorkEntry, WorkEntryKind } from '../journal/journal.ts'
 import { isThenable } from '../lib/is-thenable.ts'
 import { fromFailure, toFailure } from './failure.ts'
 import { copyJson, findNonJson } from './json-value.ts'
+import type { Mark } from './operation.ts'
 import { append, type RunState, takeName } from './run-state.ts'
 
 interface Settlers {
@@ -57,9 +58,11 @@ function begin(run: RunState, kind: WorkEntryKind, key: string, fn: () => unknow
   const done = (value: unknown): void => finish(toEntry(run, kind, key, value))
   const failed = (thrown: unknown): void =>
     finish(isUncertain(thrown) ? thrown : { kind, key, at: run.platform.now(), failure: toFailure(thrown) })
+  const mark: Mark = { run, label: `${kind} "${key}"` }
   try {
-    const value = fn()
-    if (isThenable(value)) value.then(done, failed)
+    const value = run.platform.scope.within(mark, fn)
+    // A promise of our own settles once, whatever the author's thenable does.
+    if (isThenable(value)) Promise.resolve(value).then(done, failed)
     else done(value)
   } catch (thrown) {
     failed(thrown)

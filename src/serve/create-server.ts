@@ -8,7 +8,7 @@ import { createChangeBus } from './change-bus.ts'
 import { createHost, type OpenHost } from './create-host.ts'
 import { createOlder } from './create-older.ts'
 import { createService, type OpenService } from './create-service.ts'
-import { onSignals } from './drain.ts'
+import { onRejections, onSignals } from './drain.ts'
 import { createFetchHandler, type FetchHandler } from './fetch.ts'
 import { createExchange } from './http.ts'
 import { type Listening, type ListenOptions, listen } from './node.ts'
@@ -120,12 +120,20 @@ export function createServer(options: ServerOptions): Server {
   const fetchExchange = createExchange(service, { ...http, stateless: !sessions })
   const fetch = createFetchHandler(fetchExchange, options)
   const open = new Set<Listening>()
+  const hear = (error: unknown): void =>
+    host.log({ event: 'warning', message: 'A rejection was not handled: await every promise', error })
   let forgetSignals = (): void => {}
-  /** The process ends on a signal when this has stopped too. */
-  const startWork = ({ signals }: { signals?: boolean } = {}): void => {
-    work.start()
+  let forgetRejections = (): void => {}
+  const forgetProcess = (): void => {
     forgetSignals()
+    forgetRejections()
+  }
+  /** The process ends on a signal when this has stopped too. */
+  const startWork = ({ signals, rejections }: { signals?: boolean; rejections?: boolean } = {}): void => {
+    work.start()
+    forgetProcess()
     if (signals !== false) forgetSignals = onSignals(work.stop)
+    if (rejections !== false) forgetRejections = onRejections(hear)
   }
 
   return {
@@ -153,13 +161,13 @@ export function createServer(options: ServerOptions): Server {
       await serveStdio(service, { onError: http.onError, ...stdioOptions }).done
       // Its process is about to end, unless somebody else is served.
       if (open.size > 0) return
-      forgetSignals()
+      forgetProcess()
       await work.stop()
     },
     drain: service.drain,
     async close() {
       service.drain()
-      forgetSignals()
+      forgetProcess()
       await Promise.all(Array.from(open, (listening) => listening.close()))
       await Promise.all([exchange.endStreams(), fetchExchange.endStreams()])
       await work.stop()

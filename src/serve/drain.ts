@@ -3,7 +3,7 @@
  * back at their next step or ask), then everything is closed. Stopping twice is stopping once.
  *
  * `onSignals` ties this to SIGTERM and SIGINT: all servers of the process are stopped, then the process ends; a second
- * signal ends it at once.
+ * signal ends it at once. `onRejections` keeps a promise that nobody handles from ending it (decision 0012).
  */
 
 export interface StopSteps {
@@ -91,4 +91,19 @@ let hub: SignalHub | undefined
 export function onSignals(stop: Stop): () => void {
   hub ??= createSignalHub(process)
   return hub.add(stop)
+}
+
+const hearers = new Set<(reason: unknown) => void>()
+
+function tellHearers(reason: unknown): void {
+  for (const hear of hearers) hear(reason)
+}
+
+/** Hears of rejections that nobody handles, which then do not end the process; gives what takes it back. */
+export function onRejections(hear: (reason: unknown) => void): () => void {
+  if (hearers.size === 0) process.on('unhandledRejection', tellHearers)
+  hearers.add(hear)
+  return () => {
+    if (hearers.delete(hear) && hearers.size === 0) process.off('unhandledRejection', tellHearers)
+  }
 }

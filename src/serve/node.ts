@@ -32,6 +32,8 @@ export interface ListenOptions extends HttpOptions, NodeHandlerOptions {
   maxConnectionsPerAddress?: number
   /** Drain on SIGTERM and SIGINT, then end the process. On unless false. */
   signals?: boolean
+  /** Log rejections that the code of handlers leaves unhandled; they do not end the process. On unless false. */
+  rejections?: boolean
   /** How long calls in flight may take while the server stops. */
   graceMs?: number
 }

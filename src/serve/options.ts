@@ -115,6 +115,7 @@ export const DEFAULT_LIMITS: FlowLimits = {
   maxEntries: 1000,
   maxQuestions: 16,
   maxReasks: 3,
+  maxDeferMs: 10_000,
 }
 
 /** The defaults with what was given on top. Refuses a limit that is no positive number. */

@@ -29,6 +29,8 @@ export interface StdioOptions {
   graceMs?: number
   /** Drain on SIGTERM and SIGINT, then end the process. On unless false. */
   signals?: boolean
+  /** Log rejections that the code of handlers leaves unhandled; they do not end the process. On unless false. */
+  rejections?: boolean
   /** Hears of faults that no client is told about. */
   onError?: (error: unknown) => void
 }

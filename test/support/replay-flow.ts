@@ -3,6 +3,7 @@
  */
 
 import { createHash, createHmac } from 'node:crypto'
+import { after, scope } from '../../src/carry/platform.ts'
 import type { Journal } from '../../src/journal/journal.ts'
 import { idle } from '../../src/lib/idle.ts'
 import type { ClientCapabilities } from '../../src/protocol/wire.ts'
@@ -34,19 +35,23 @@ export interface ReplayFlow {
   journal: Journal
   asked: Record<string, string>
   readonly clock: { now: number }
+  /** What was reported of `ctx.defer`. */
+  readonly faults: unknown[]
   readonly notified: { method: string; params: Record<string, unknown> }[]
 }
 
 const EVERYTHING: ClientCapabilities = { elicitation: { form: {}, url: {} }, sampling: {}, roots: {} }
-const LIMITS: ReplayLimits = { maxEntries: 100, maxQuestions: 16, maxReasks: 3 }
+const LIMITS: ReplayLimits = { maxEntries: 100, maxQuestions: 16, maxReasks: 3, maxDeferMs: 10_000 }
 
 export function replayFlow(handler: Handler, options: FlowOptions = {}): ReplayFlow {
   const clock = { now: 1_000_000 }
   const notified: ReplayFlow['notified'] = []
+  const faults: unknown[] = []
   let anchored = options.anchored ?? false
   let rounds = 0
   const flow: ReplayFlow = {
     clock,
+    faults,
     notified,
     journal: { startedAt: clock.now, seed: 'seed', entries: [], reasks: {}, moves: 0, ...options.journal },
     asked: {},
@@ -80,9 +85,12 @@ export function replayFlow(handler: Handler, options: FlowOptions = {}): ReplayF
           idle,
           digest: (text) => createHash('sha256').update(text).digest('base64url'),
           derive: (seed, label) => createHmac('sha256', seed).update(label).digest(),
+          after,
+          scope,
         },
         limits: { ...LIMITS, ...options.limits },
         mayMove,
+        onDeferError: (error) => void faults.push(error),
       }
       const first = await replay(input)
       const report = options.dev ? await verify(input, first) : first

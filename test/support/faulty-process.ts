@@ -1,0 +1,34 @@
+/** Tools whose authors forgot an `await`, as a process of its own. `rejections` as argument: whether it guards itself. */
+
+import { type Context, createServer } from '../../src/index.ts'
+
+const question = { message: 'Say', schema: { type: 'object', properties: { value: { type: 'string' } } } }
+const server = createServer({
+  name: 'faulty',
+  version: '1',
+  keys: 'k:MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE=',
+  log: (event) => void (event.event === 'warning' && process.send?.({ warning: event.message })),
+})
+
+server.tool('ours', {}, async (_args, ctx) => {
+  const a = ctx.ask('a', question)
+  const b = ctx.ask('b', question)
+  await a
+  await b
+  return 'done'
+})
+server.tool('theirs', {}, async (_args, ctx) => {
+  const askFor = async (inner: Context, key: string) => (await inner.ask(key, question)).value
+  const a = askFor(ctx, 'a')
+  const b = askFor(ctx, 'b')
+  return [await a, await b].join()
+})
+server.tool('step', {}, async (_args, ctx) => {
+  void ctx.step('audit', () => Promise.reject(new Error('no disk')))
+  await ctx.step('other', () => 1)
+  return 'done'
+})
+server.tool('hello', {}, () => 'hello')
+
+const { port } = await server.listen({ port: 0, rejections: process.argv[2] !== 'unguarded' })
+process.send?.({ port })
