@@ -3,6 +3,7 @@
  * only when they are used, so that the rest runs wherever there is `fetch`.
  */
 
+import { guard } from '../lib/guard.ts'
 import type { Answers } from './answers.ts'
 import { answerableKinds } from './answers.ts'
 import { createCache, noCache } from './cache.ts'
@@ -49,6 +50,11 @@ export interface ConnectOptions extends Partial<Limits> {
    * `false` asks servers to answer in rounds. Default true.
    */
   readonly tasks?: boolean | 'poll'
+  /**
+   * Whether a server of 2025-11-25 or older may end the stream of a call in order to ask (multi-turn SSE), which it does only
+   * for clients that declare so; such a call can be kept for later. With `false` it asks while the call is open. Default true.
+   */
+  readonly turns?: boolean
   /** Told about what was odd but no reason to fail. Default: nobody is. */
   readonly onWarning?: (text: string) => void
   /** Gives up connecting. */
@@ -70,7 +76,7 @@ const MEMORY_URL = new URL('http://127.0.0.1/mcp')
 /** Connects to an MCP server and finds out what it speaks. */
 export async function connect(target: Target, options: ConnectOptions = {}): Promise<Client> {
   const limits = withLimits(options)
-  const onWarning = options.onWarning ?? (() => {})
+  const onWarning = (text: string) => void guard(() => options.onWarning?.(text))
   const answers = options.answers ?? {}
   const clock = options.clock ?? systemClock
   const transport = await openTransport(target, limits, options, onWarning)
@@ -83,6 +89,7 @@ export async function connect(target: Target, options: ConnectOptions = {}): Pro
     const discovery = await negotiate(peer, {
       mode: options.mode,
       silence: SILENCE_MS,
+      turns: options.turns,
       roots: Array.isArray(answers.roots) ? { roots: answers.roots } : undefined,
       reopen: () => openTransport(target, limits, options, onWarning),
       signal: options.signal,

@@ -11,7 +11,6 @@ import {
   methodOf as methodOfDraft,
 } from '../protocol/draft-2026-v1/encode-request.ts'
 import { DRAFT_VERSION } from '../protocol/draft-2026-v1/version.ts'
-import { takesTurns } from '../protocol/draft-turns/capability.ts'
 import { decodeResponse as decodeTurns } from '../protocol/draft-turns/decode-response.ts'
 import { encodeRequest as encodeTurns, legId } from '../protocol/draft-turns/encode-request.ts'
 import type { ParamHeader } from '../protocol/param-header.ts'
@@ -30,7 +29,7 @@ type Fields = Readonly<Record<string, unknown>>
 
 export interface Dialect {
   readonly version: string
-  /** Streams may end with questions instead of the response. */
+  /** Streams may end with questions instead of the response, as this client declared. */
   readonly turns?: true
   /**
    * Tasks are made by the server for those who declare that they follow them, or where the client asks for one: then their
@@ -90,25 +89,20 @@ export type Revision =
 export const SESSION_VERSIONS = [DRAFT_VERSION, ...VERSIONS] as readonly Revision[]
 
 /**
- * The dialect of a revision that begins with a handshake. The draft has rounds, the others push their questions, unless
- * both sides declared that they come in turns.
+ * The dialect of a revision that begins with a handshake. The draft has rounds, the others push their questions. Where this
+ * client declared that it takes them in turns, the events on the stream tell which of the two the server does: the draft
+ * gives a server nothing to declare.
  */
-export function sessionDialect(version: string, capabilities: Fields = {}): Dialect {
+export function sessionDialect(version: string, capabilities: Fields, turns: boolean): Dialect {
   if (version === DRAFT_VERSION) {
     const codec = { encodeRequest: encodeDraft, decodeResponse: decodeDraft, methodOf: methodOfDraft }
     return { ...REV_2026_07_28, version, tasks: offersTasks(capabilities) ? 'asked' : 'none', ...codec }
   }
-  if (takesTurns(capabilities)) {
-    const codec = { encodeRequest: encodeTurns, decodeResponse: decodeTurns, legId, turns: true } as const
-    return { ...REV_2026_07_28, version, tasks: 'none', ...codec }
-  }
-  return {
-    ...REV_2026_07_28,
-    version,
-    tasks: hasTasks(version) && offersTasks(capabilities) ? 'pushed' : 'none',
-    encodeRequest: encodeOlder,
-    decodeResponse: decodeOlder,
-  }
+  const codec = turns
+    ? ({ encodeRequest: encodeTurns, decodeResponse: decodeTurns, legId, turns } as const)
+    : { encodeRequest: encodeOlder, decodeResponse: decodeOlder }
+  const tasks = hasTasks(version) && offersTasks(capabilities) ? 'pushed' : 'none'
+  return { ...REV_2026_07_28, version, tasks, ...codec }
 }
 
 /** The server takes tool calls as tasks. */

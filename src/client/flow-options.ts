@@ -97,9 +97,9 @@ export function sendOptions(
     logLevel: logLevel ?? (onLog && 'info'),
     trace: options.trace,
     onNotice(notice) {
-      if (notice.kind === 'progress') onProgress?.({ ...notice, message: shown(notice.message) })
-      else if (notice.kind === 'log')
-        onLog?.({ ...notice, data: shown(notice.data), logger: shown(notice.logger) })
+      if (notice.kind === 'progress') return onProgress?.({ ...notice, message: shown(notice.message) })
+      if (notice.kind === 'log')
+        return onLog?.({ ...notice, data: shown(notice.data), logger: shown(notice.logger) })
     },
   }
 }

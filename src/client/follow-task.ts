@@ -9,6 +9,7 @@
  */
 
 import { RondoError } from '../errors.ts'
+import { guard } from '../lib/guard.ts'
 import type { TaskState } from '../protocol/task.ts'
 import { answerableKinds } from './answers.ts'
 import { deliverAnswers } from './deliver-answers.ts'
@@ -181,10 +182,9 @@ function createTeller({ peer }: Flows, { onTask }: Driving): (state: TaskState) 
     const now = JSON.stringify([status, statusMessage, lastUpdatedAt])
     if (now === last) return
     last = now
-    try {
-      onTask?.(state)
-    } catch (error) {
-      peer.onWarning(`A callback for a task threw: ${String(error)}`)
-    }
+    void guard(
+      () => onTask?.(state),
+      (error) => peer.onWarning(`A callback for a task threw: ${String(error)}`),
+    )
   }
 }

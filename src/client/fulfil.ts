@@ -29,8 +29,10 @@ export async function fulfil<R extends FlowRequest>(
   const open = openQuestions(pending)
   const take = async ([key, question]: (typeof open)[number], index: number): Promise<void> => {
     siblings.signal.throwIfAborted()
-    const info = infoOf(pending, key, index + 1, open.length, siblings.signal)
-    const response = await orAbort(callHandler(answers, question, info), siblings.signal)
+    // One for each: Node warns of more than ten listeners on a signal.
+    const own = AbortSignal.any([siblings.signal])
+    const info = infoOf(pending, key, index + 1, open.length, own)
+    const response = await orAbort(callHandler(answers, question, info), own)
     if (response === undefined) throw new RondoError('INPUT_ANSWER', `The handler gave no answer to "${key}"`)
     now = answer(now, key, response)
     await onAnswer?.(now)

@@ -35,7 +35,9 @@ export function openLeg(clock: Clock, times: LegTimes, outer?: AbortSignal): Leg
   let pausedAt = 0
   let over = false
   const controller = new AbortController()
-  const giveUp = () => controller.abort(outer?.reason)
+  // Many legs may share one signal, and Node warns of more than ten listeners on it.
+  const outside = outer && AbortSignal.any([outer])
+  const giveUp = () => controller.abort(outside?.reason)
   let stop = () => {}
   const touch = () => {
     stop()
@@ -55,9 +57,9 @@ export function openLeg(clock: Clock, times: LegTimes, outer?: AbortSignal): Leg
     if (pauses === 0 && !countHumanTime) deadlineAt += clock.now() - pausedAt
     if (!controller.signal.aborted) touch()
   }
-  if (outer?.aborted) giveUp()
+  if (outside?.aborted) giveUp()
   else {
-    outer?.addEventListener('abort', giveUp, { once: true })
+    outside?.addEventListener('abort', giveUp, { once: true })
     touch()
   }
   return {
@@ -74,7 +76,7 @@ export function openLeg(clock: Clock, times: LegTimes, outer?: AbortSignal): Leg
     end() {
       over = true
       stop()
-      outer?.removeEventListener('abort', giveUp)
+      outside?.removeEventListener('abort', giveUp)
     },
   }
 }

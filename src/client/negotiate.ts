@@ -9,7 +9,7 @@
 
 import { RondoError } from '../errors.ts'
 import { isRecord } from '../lib/is-record.ts'
-import { EXPERIMENTAL } from '../protocol/draft-turns/capability.ts'
+import { experimentalOf } from '../protocol/draft-turns/capability.ts'
 import type { Received, WireError } from '../protocol/received.ts'
 import type { Discovery } from '../protocol/result.ts'
 import type { ClientCapabilities, ListRootsResult } from '../protocol/wire.ts'
@@ -26,6 +26,8 @@ export interface Negotiation extends SendOptions {
   readonly mode?: Mode
   /** Milliseconds a process has to answer the first request before it is taken for an older one. */
   readonly silence?: number
+  /** Whether an older server may ask in turns. Default true. */
+  readonly turns?: boolean
   /** The roots that do not change. */
   readonly roots?: ListRootsResult
   /** Starts the server anew, where it ended at the first request. */
@@ -70,7 +72,7 @@ async function shake(peer: Peer, accepts: readonly Revision[], options: Negotiat
   const hand = {
     version,
     accepts,
-    capabilities: declared(peer, options.capabilities),
+    capabilities: declared(peer, options),
     clientInfo: peer.info,
     timeout: options.timeout,
     signal: options.signal,
@@ -78,13 +80,17 @@ async function shake(peer: Peer, accepts: readonly Revision[], options: Negotiat
   }
   const session = await openSession(peer, hand, options.roots)
   peer.session = session
-  peer.dialect = sessionDialect(session.version, session.discovery.capabilities)
+  peer.dialect = sessionDialect(session.version, session.discovery.capabilities, takesTurns(peer, options))
   return session.discovery
 }
 
 /** Turns are about streams of HTTP. */
-function declared({ transport }: Peer, capabilities: ClientCapabilities = {}): ClientCapabilities {
-  return transport.kind === 'stdio' ? capabilities : { ...capabilities, experimental: EXPERIMENTAL }
+function takesTurns({ transport }: Peer, { turns = true }: Negotiation): boolean {
+  return turns && transport.kind !== 'stdio'
+}
+
+function declared(peer: Peer, options: Negotiation): ClientCapabilities {
+  return { ...options.capabilities, experimental: experimentalOf(takesTurns(peer, options)) }
 }
 
 async function probe(peer: Peer, options: Negotiation): Promise<Finding> {

@@ -7,6 +7,7 @@
  */
 
 import { RondoError } from '../errors.ts'
+import { guard } from '../lib/guard.ts'
 import { isRecord } from '../lib/is-record.ts'
 import type { Call, Envelope, RequestId } from '../protocol/call.ts'
 import type { ParamHeader } from '../protocol/param-header.ts'
@@ -20,6 +21,7 @@ import { type HeaderSource, requestHeaders } from './request-headers.ts'
 import type { Asker } from './session/inbox.ts'
 import type { Session } from './session/session.ts'
 import type { AnswerHead, Outgoing, Transport } from './transport/transport.ts'
+import { createTurnBuffer } from './transport/turn-buffer.ts'
 
 type Body<C> = C extends Call ? Omit<C, keyof Envelope> : never
 /** A call without its envelope. */
@@ -37,7 +39,7 @@ export interface SendOptions {
   readonly progress?: boolean
   readonly trace?: Readonly<Record<string, string>>
   readonly endless?: boolean
-  readonly onNotice?: (notice: Notice) => void
+  readonly onNotice?: (notice: Notice) => unknown
   /** Has a question answered that an older server sends while it works on the request. */
   readonly onQuestion?: Asker
   /** Whether the deadline goes on while somebody is asked. */
@@ -159,7 +161,7 @@ async function exchange(peer: Peer, call: Call, leg: Leg, sending: SendOptions):
     endless: sending.endless,
     repeatable: !(call.kind === 'flow' && call.method === 'tools/call'),
     cancel: dialect.encodeCancel(call.id),
-    turns: dialect.turns,
+    turns: dialect.turns && createTurnBuffer(),
     onNotification,
     onHead: sending.onHead,
   }
@@ -195,9 +197,8 @@ function notify(peer: Peer, call: Call, leg: Leg, sending: SendOptions, message:
     if (call.kind !== 'listen' || peer.dialect.subscriptionOf(message) !== call.id) return
     leg.relax()
   }
-  try {
-    sending.onNotice?.(notice)
-  } catch (error) {
-    peer.onWarning(`A callback for ${notice.kind} threw: ${String(error)}`)
-  }
+  void guard(
+    () => sending.onNotice?.(notice),
+    (error) => peer.onWarning(`A callback for ${notice.kind} threw: ${String(error)}`),
+  )
 }

@@ -8,6 +8,7 @@ import type { AddressInfo } from 'node:net'
 import { gzipSync } from 'node:zlib'
 import { afterEach, describe, expect, it } from 'vitest'
 import { type ConnectOptions, connect, type ElicitResult } from '../../src/client.ts'
+import { createServer as createRondo } from '../../src/index.ts'
 import { asking, DISCOVERY, formQuestion, said } from '../support/scripted-server.ts'
 
 interface Message {
@@ -256,5 +257,123 @@ describe('a server that', () => {
         .setHeader('Content-Type', 'application/json')
         .end(JSON.stringify({ jsonrpc: '2.0', id, result: said('x'), ...change }))
     expect(await attacked(attack)).toBe('PEER_ANSWER')
+  })
+})
+
+type Older = (
+  request: IncomingMessage,
+  response: ServerResponse,
+  message: { id?: number; method?: string },
+) => void
+
+/** A server of 2025-11-25 that goes by the book until `attack` gets the request. */
+async function hostileOlder(attack: Older, session = 's1'): Promise<string> {
+  const server = createServer(async (request, response) => {
+    let body = ''
+    for await (const chunk of request) body += chunk
+    const message = body === '' ? {} : JSON.parse(body)
+    if (message.method === 'server/discover') response.writeHead(404).end()
+    else if (message.method === 'initialize') {
+      const serverInfo = { name: 'old', version: '1' }
+      response.setHeader('Mcp-Session-Id', session)
+      reply(response, message.id, { protocolVersion: '2025-11-25', capabilities: {}, serverInfo })
+    } else if (message.method === 'tools/call' || request.headers['last-event-id']) {
+      attack(request, response, message)
+    } else response.writeHead(request.method === 'GET' ? 405 : 202).end()
+  })
+  servers.push(server)
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+  return `http://127.0.0.1:${(server.address() as AddressInfo).port}/mcp`
+}
+
+const EVENTS = { 'Content-Type': 'text/event-stream' }
+
+describe.each([
+  ['node:http', undefined],
+  ['fetch', fetch],
+])('an older server, over %s, that', (_name, transport) => {
+  it.each([404, 405, 500])('T22 breaks its stream and answers %d when it is resumed', async (status) => {
+    const url = await hostileOlder((request, response) => {
+      if (request.method === 'GET') response.writeHead(status).end('no')
+      else response.writeHead(200, EVENTS).end('id: e1\nretry: 1\ndata:\n\n')
+    })
+    await using client = await connect(url, { fetch: transport })
+    await expect(client.callTool('t')).rejects.toMatchObject({ code: 'PEER_HTTP', data: { status } })
+    // The client is as good as before.
+    await expect(client.callTool('t')).rejects.toMatchObject({ code: 'PEER_HTTP' })
+  })
+
+  it.each([
+    ['with a blank', 'a b'],
+    ['of 1,025 characters', 'x'.repeat(1_025)],
+  ])('T22 gives a session id %s is refused', async (_what, session) => {
+    const url = await hostileOlder(() => {}, session)
+    await expect(connect(url, { fetch: transport })).rejects.toMatchObject({ code: 'PEER_ERA' })
+    await expect(connect(url, { fetch: transport, mode: '2025-11-25' })).rejects.toMatchObject({
+      code: 'PEER_ANSWER',
+    })
+    const good = await hostileOlder((_request, response, { id = 0 }) => reply(response, id, said('x')), 'a')
+    await using client = await connect(good, { fetch: transport })
+    expect(await client.callTool('t')).toMatchObject({ content: [{ text: 'x' }] })
+  })
+
+  it('T22 names an event that cannot stand in a header is not resumed there', async () => {
+    const asked: unknown[] = []
+    const url = await hostileOlder((request, response) => {
+      asked.push(request.headers['last-event-id'])
+      response.writeHead(200, EVENTS).end('id: \u{1f642}\nretry: 1\ndata:\n\n')
+    })
+    await using client = await connect(url, { fetch: transport })
+    await expect(client.callTool('t')).rejects.toMatchObject({ code: 'PEER_GONE' })
+    expect(asked).toEqual([undefined])
+  })
+})
+
+describe('a client whose server', () => {
+  it('is restarted while a pushed call waits fails the call and lives', async () => {
+    const start = async (port: number): Promise<Server> => {
+      const desk = createRondo({ name: 'desk', version: '1.0.0', log: 'off' })
+      desk.tool('t', {}, async (_args, ctx) => ((await ctx.confirm('sure', 'Sure?')) ? 'yes' : 'no'))
+      const server = createServer(desk.nodeHandler())
+      servers.push(server)
+      await new Promise<void>((resolve) => server.listen(port, '127.0.0.1', resolve))
+      return server
+    }
+    const first = await start(0)
+    const { port } = first.address() as AddressInfo
+    const restart = async () => {
+      first.closeAllConnections()
+      await new Promise((resolve) => first.close(resolve))
+      await start(port)
+    }
+    await using client = await connect(`http://127.0.0.1:${port}/mcp`, {
+      mode: '2025-11-25',
+      turns: false,
+      answers: {
+        async elicitation() {
+          await restart()
+          // The connection of the call is lost, and the call with it.
+          return new Promise<never>(() => {})
+        },
+      },
+    })
+    await expect(client.callTool('t')).rejects.toMatchObject({ code: expect.stringMatching(/^PEER_/) })
+    expect(await client.listTools()).toHaveLength(1)
+  })
+})
+
+describe('callbacks of the caller', () => {
+  it('that throw or reject end neither the call nor the process', async () => {
+    const note = { jsonrpc: '2.0', method: 'notifications/progress' }
+    const attack: Attack = ({ id, params }, response) => {
+      const { progressToken } = params._meta as { progressToken: number }
+      const progress = JSON.stringify({ ...note, params: { progressToken, progress: 1 } })
+      const result = JSON.stringify({ jsonrpc: '2.0', id, result: said('done') })
+      response.writeHead(200, EVENTS).end(`data: ${progress}\n\ndata: ${result}\n\n`)
+    }
+    const broken = () => Promise.reject(new Error('from a callback')) as never
+    await using client = await connect(await hostile(attack), { onWarning: broken })
+    const result = await client.callTool('t', {}, { onProgress: broken })
+    expect(result).toMatchObject({ content: [{ text: 'done' }] })
   })
 })

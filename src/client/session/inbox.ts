@@ -5,14 +5,14 @@
  * 1. A question of a task is answered for the call that follows it; another for the call on whose stream it came; elsewhere,
  * for the call that began last. Outside any call nobody is asked: only fixed roots are given. 2. No more than `maxQuestions` requests are worked on at once; the
  * rest is dropped. 3. A question that cannot be answered is refused and ends its call. 4. A question that the server
- * takes back is dropped, and its call goes on.
+ * takes back is dropped, and its call goes on. 5. Every response has exactly the `state` of its request, refusals too.
  */
 
 import { RondoError } from '../../errors.ts'
 import { isRecord } from '../../lib/is-record.ts'
 import type { RequestId } from '../../protocol/call.ts'
 import type { Notice } from '../../protocol/received.ts'
-import { encodeAnswer, encodeRefusal } from '../../protocol/rev-2025-11-25/encode-request.ts'
+import { type Answered, encodeAnswer } from '../../protocol/rev-2025-11-25/encode-request.ts'
 import { relatedTask, relatedTaskOf } from '../../protocol/rev-2025-11-25/task-result.ts'
 import { decodeNotification } from '../../protocol/rev-2026-07-28/decode-notification.ts'
 import { decodeQuestion } from '../../protocol/rev-2026-07-28/decode-question.ts'
@@ -72,7 +72,7 @@ export function createInbox(link: Link, roots: ListRootsResult | undefined): Inb
       open.set(id, controller)
       const asked = followerOf(flights, message) ?? flight ?? [...flights].findLast((one) => one.onQuestion)
       work(message, asked, controller.signal, roots)
-        .then((body) => (controller.signal.aborted ? undefined : link.tell(body)))
+        .then((reply) => (controller.signal.aborted ? undefined : link.tell(encodeAnswer(message, reply))))
         .catch((error: unknown) =>
           link.onWarning(`A request of the server was not answered: ${String(error)}`),
         )
@@ -99,30 +99,29 @@ function followerOf(flights: Iterable<Flight>, { params }: Message): Flight | un
 
 const TAKEN_BACK = new RondoError('INPUT_ABORTED', 'The server took its question back')
 
-/** Gives the answer to send. */
+/** Gives the result or the error to send. */
 async function work(
   message: Message,
   flight: Flight | undefined,
   signal: AbortSignal,
   roots: ListRootsResult | undefined,
-): Promise<string> {
-  const id = message.id as RequestId
-  if (message.method === 'ping') return encodeAnswer(id, {})
+): Promise<Answered> {
+  if (message.method === 'ping') return { result: {} }
   const question = decodeQuestion(message)
   if (question === undefined) return refusalOf(message)
   const asker = flight?.onQuestion
   if (flight === undefined || asker === undefined) {
-    if (question.method === 'roots/list' && roots) return encodeAnswer(id, roots)
-    return encodeRefusal(id, REFUSED, 'Nobody can be asked outside of a call')
+    if (question.method === 'roots/list' && roots) return { result: roots }
+    return refusal(REFUSED, 'Nobody can be asked outside of a call')
   }
   const goOn = flight.leg.pause()
   try {
     const answer = await asker(question, AbortSignal.any([flight.leg.signal, signal]))
-    return encodeAnswer(id, aboutTask(answer, relatedTaskOf(message.params)))
+    return { result: aboutTask(answer, relatedTaskOf(message.params)) }
   } catch (error) {
     // The call ends with the error that its caller would get for a round.
     if (!signal.aborted) flight.leg.abort(error)
-    return encodeRefusal(id, REFUSED, 'This client does not answer the question')
+    return refusal(REFUSED, 'This client does not answer the question')
   } finally {
     goOn()
   }
@@ -139,8 +138,12 @@ function metaOf(answer: object): object {
 
 const QUESTIONS = new Set<unknown>(['elicitation/create', 'sampling/createMessage', 'roots/list'])
 
-function refusalOf({ id, method }: Message): string {
+function refusalOf({ method }: Message): Answered {
   return QUESTIONS.has(method)
-    ? encodeRefusal(id as RequestId, INVALID_PARAMS, 'The question is not valid')
-    : encodeRefusal(id as RequestId, METHOD_NOT_FOUND, 'Method not found')
+    ? refusal(INVALID_PARAMS, 'The question is not valid')
+    : refusal(METHOD_NOT_FOUND, 'Method not found')
+}
+
+function refusal(code: number, message: string): Answered {
+  return { error: { code, message } }
 }

@@ -9,15 +9,15 @@ import { agreeOn, isWanted, type Watches } from './watch.ts'
 
 export interface Listening {
   readonly signal?: AbortSignal
-  readonly onNotice?: (notice: Notice) => void
+  readonly onNotice?: (notice: Notice) => unknown
 }
 
 interface Parts {
   readonly link: Link
   readonly inbox: Inbox
   readonly watches: Watches
-  /** Fires `gap` when the stream was lost or the session is new. */
-  readonly gaps: EventTarget
+  /** Called when the stream was lost or the session is new. */
+  readonly gaps: Set<() => void>
   readonly capabilities: Readonly<Record<string, unknown>>
 }
 
@@ -35,13 +35,13 @@ export async function listen(
     const abort = () => reject(ended.reason)
     const lose = () => reject(new RondoError('PEER_GONE', 'Changes may have been missed'))
     ended.addEventListener('abort', abort)
-    gaps.addEventListener('gap', lose)
+    gaps.add(lose)
     const quiet = inbox.onChange((notice) => {
       if (isWanted(notice, agreed)) onNotice?.(notice)
     })
     stop = () => {
       ended.removeEventListener('abort', abort)
-      gaps.removeEventListener('gap', lose)
+      gaps.delete(lose)
       quiet()
     }
   })

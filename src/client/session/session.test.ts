@@ -42,6 +42,34 @@ describe('what a server sends by itself', () => {
     expect(textOf(await client.callTool('t'))).toBe('done')
   })
 
+  it('F1 echoes the state of every request exactly, and sends none where there was none', async () => {
+    let open: Stream | undefined
+    const state = { fields: { 'System.State': 'Resolved' }, list: [1, null, ''] }
+    const onCall = async (stream: Stream) => {
+      stream.send({ id: 'q', state: '', ...formQuestion('Name?', 'name') })
+      server.next(isAnswer('q')).then(() => stream.result('thanks'))
+    }
+    const server = scriptSession({
+      onCall,
+      onGet(stream) {
+        open = stream
+      },
+    })
+    await using client = await connect(server, { answers: { ...ADA, roots: [] } })
+    await expect.poll(() => open).toBeDefined()
+    open?.send({ id: 'p', state, method: 'ping' })
+    open?.send({ id: 'r', state: 'opaque \u0007', method: 'roots/list' })
+    open?.send({ id: 'x', state: 'x', method: 'tools/call' })
+    open?.send({ id: 'n', method: 'ping' })
+    expect((await server.next(isAnswer('p'))).message).toEqual({ jsonrpc: '2.0', id: 'p', state, result: {} })
+    expect((await server.next(isAnswer('r'))).message.state).toBe('opaque \u0007')
+    expect((await server.next(isAnswer('x'))).message).toMatchObject({ state: 'x', error: { code: -32601 } })
+    expect((await server.next(isAnswer('n'))).message).not.toHaveProperty('state')
+    expect(textOf(await client.callTool('t'))).toBe('thanks')
+    const answered = server.heard.find(isAnswer('q'))
+    expect(answered?.message).toMatchObject({ state: '', result: { action: 'accept' } })
+  })
+
   it('C5 C7 ends a call whose question has no handler, and tells the server', async () => {
     const server = scriptSession({ onCall: (stream) => ask(stream, 'e') })
     await using client = await connect(server, { answers: { sampling: () => ({}) as never } })

@@ -50,8 +50,10 @@ export async function openSession(
 
 function createSession(link: Link, inbox: Inbox, hand: Handshake, first: Discovery): Session {
   let discovery = first
-  const gaps = new EventTarget()
-  const onGap = () => void gaps.dispatchEvent(new Event('gap'))
+  const gaps = new Set<() => void>()
+  const onGap = () => {
+    for (const lose of gaps) lose()
+  }
   const ask = (method: string, params: Readonly<Record<string, unknown>>) =>
     request(link, inbox, hand.nextId(), method, params)
   const watches = createWatches(ask)

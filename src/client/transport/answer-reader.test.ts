@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import { createAnswerReader } from './answer-reader.ts'
+import { createTurnBuffer } from './turn-buffer.ts'
 
 const utf8 = (text: string) => new TextEncoder().encode(text)
 const response = (id: unknown = 1) => JSON.stringify({ jsonrpc: '2.0', id, result: { text: 'grüße 🙂' } })
@@ -74,5 +75,77 @@ describe('the answer to a POST', () => {
     expect(() => read(stream, Array(100).fill(utf8(note)), endless)).toThrowError('PEER_GONE')
     const flood = Array<Uint8Array>(100).fill(utf8('x'.repeat(100)))
     expect(() => read(stream, [utf8('data: '), ...flood], endless)).toThrowError('LIMIT_CLIENT_BYTES')
+  })
+})
+
+/** CPU time that reading costs, the least of three. */
+function costOf(pieces: readonly Uint8Array[]): number {
+  const once = () => {
+    const before = process.cpuUsage()
+    const reader = createAnswerReader(stream, { ...request, maxBytes: 64 * 1_048_576 })
+    for (const piece of pieces) reader.push(piece)
+    const { user, system } = process.cpuUsage(before)
+    return user + system
+  }
+  return Math.min(once(), once(), once())
+}
+
+describe('a stream that is cut into small pieces', () => {
+  const inPieces = (mebibytes: number) => [
+    utf8('data: '),
+    ...Array<Uint8Array>(mebibytes * 256).fill(utf8('x'.repeat(4_096))),
+  ]
+
+  it('T22 costs in proportion to its length', () => {
+    // Eight times the length: 8 if it is linear, 64 if it is quadratic.
+    expect(costOf(inPieces(16)) / costOf(inPieces(2))).toBeLessThan(32)
+  })
+
+  it('T22 costs the same whichever way its lines end', () => {
+    const of = (end: string) => costOf(Array(32).fill(utf8(end.repeat(65_536))))
+    // Where the search for an LF is repeated at every CR, it is some hundred times as much.
+    expect(of('\r') / of('\n')).toBeLessThan(40)
+  })
+
+  it('T22 is given up where its lines belong to no event', () => {
+    const lines = (count: number) => [utf8('x\n'.repeat(count)), utf8(`data: ${response()}\n\n`)]
+    expect(read(stream, lines(1_000), { maxBytes: 100_000 })).toMatchObject({ id: 1 })
+    expect(() => read(stream, lines(1_001), { maxBytes: 100_000 })).toThrowError('PEER_ANSWER')
+  })
+})
+
+describe('the marks of a turn', () => {
+  const ask = (id: string) => `id: ${id}\ndata: {"jsonrpc":"2.0","id":"${id}","method":"ping"}\n\n`
+  const turn = (pieces: readonly string[]) => {
+    const reader = createAnswerReader(stream, { ...request, turns: createTurnBuffer(), onRequest: () => {} })
+    for (const piece of pieces) reader.push(utf8(piece))
+    return reader.answer
+  }
+
+  it.each([
+    ['LF', 'event: buffer_input\nid: 2\n\n', '\n'],
+    ['CRLF and the id first', 'id: 2\nevent:buffer_input\n\n', '\r\n'],
+    ['CR and a comment', 'event: buffer_input\n: hello\nid: 2\n\n', '\r'],
+    ['an empty line of data', 'event: buffer_input\nid: 2\ndata:\n\n', '\n'],
+  ])('F5 are seen however the text is cut: %s', (_what, begin, end) => {
+    const text = `${begin}${ask('3')}event: input_required\nid: 4\n\n`.replaceAll('\n', end)
+    // The last CR may be half of a CRLF; what follows makes it whole.
+    const whole = end === '\r' ? `${text}:` : text
+    const expected = { last: '4', requests: [expect.objectContaining({ id: '3' })] }
+    expect(turn([whole])).toMatchObject(expected)
+    expect(turn([...whole])).toMatchObject(expected)
+    for (let cut = 0; cut <= whole.length; cut++)
+      expect(turn([whole.slice(0, cut), whole.slice(cut)])).toMatchObject(expected)
+  })
+
+  it('F5 are no marks with data, and none with another name', () => {
+    const others = [
+      'event: buffer_input\ndata: []\n\n',
+      'event: buffer_input\nevent: x\n\n',
+      'event: buffer_inputs\n\n',
+    ]
+    for (const other of others) {
+      expect(turn([`${other}${ask('3')}event: input_required\nid: 4\n\n`])).toBeUndefined()
+    }
   })
 })

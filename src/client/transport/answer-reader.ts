@@ -5,15 +5,14 @@
  * somebody else's response on the stream makes the answer invalid. 3. An error status with a JSON-RPC error in its body
  * is that error; any other is PEER_HTTP, or PEER_BUSY where the server says when to come back. 4. Comments on the stream
  * are ignored, as are its event names. 5. Where the server may send requests (`onRequest`), they are handed over, events
- * without data only move the mark, and responses to other requests are skipped. 6. A stream that asks in turns is over
- * when it says so, and is not taken up again.
+ * with empty data only move the mark, and responses to other requests are skipped. 6. A stream that asks in turns is over
+ * when it says so. 7. Reading a stream costs no more than its length, however it is cut.
  */
 
+import { createParser } from 'eventsource-parser'
 import { RondoError } from '../../errors.ts'
-import { createEventParser } from '../../lib/event-parser.ts'
 import { isRecord } from '../../lib/is-record.ts'
 import type { AnswerHead, Outgoing } from './transport.ts'
-import { createTurnBuffer } from './turn-buffer.ts'
 
 export interface AnswerReader {
   push(chunk: Uint8Array): void
@@ -66,7 +65,7 @@ function readStream(request: Request): AnswerReader {
   let size = 0
   let answer: object | undefined
   let problem: RondoError | undefined
-  const buffer = request.turns ? createTurnBuffer() : undefined
+  const { turns } = request
   const take = (message: unknown): void => {
     if (answer !== undefined || problem !== undefined) return
     if (!isRecord(message)) problem = new RondoError('PEER_ANSWER', 'An event of the stream is not JSON')
@@ -75,25 +74,31 @@ function readStream(request: Request): AnswerReader {
       else if (!request.onRequest)
         problem = new RondoError('PEER_ANSWER', 'The stream has the response to another request')
     } else if (message.id === undefined) request.onNotification?.(message)
-    else if (buffer?.take(message)) return
+    else if (turns?.take(message)) return
     else if (request.onRequest) request.onRequest(message)
     else problem = new RondoError('PEER_ANSWER', 'The server sent a request, which this revision forbids')
   }
-  const parser = createEventParser({
-    maxLength: request.maxBytes,
+  let strange = 0
+  const toLines = createLineEnds()
+  const showMarks = turns?.showMarks()
+  const parser = createParser({
+    maxBufferSize: request.maxBytes,
     onEvent(event) {
-      const turn = buffer?.mark(event)
+      strange = 0
+      const turn = turns?.mark(event)
       if (turn !== undefined) answer ??= turn
-      if (event.data === undefined) return
-      // A stream that asks in turns is not taken up again.
-      if (event.id !== undefined && !buffer) request.onMark?.({ id: event.id })
+      if (event.id !== undefined && EVENT_ID.test(event.id)) request.onMark?.({ id: event.id })
       if (request.onRequest === undefined) return take(parse(event.data))
       const message = event.data === '' ? [] : parse(event.data)
       for (const one of Array.isArray(message) ? message : [message]) take(one)
     },
     onRetry: (retryMs) => request.onMark?.({ retryMs }),
-    onOverflow() {
-      problem = tooLong(request)
+    onError({ type }) {
+      if (type === 'max-buffer-size-exceeded') throw tooLong(request)
+      // Each costs an error with a stack: thousands of times what the line costs its sender.
+      strange += 1
+      if (strange > MAX_STRANGE)
+        throw new RondoError('PEER_ANSWER', 'The stream consists of lines that belong to no event')
     },
   })
   return {
@@ -101,7 +106,8 @@ function readStream(request: Request): AnswerReader {
       if (answer !== undefined) return
       size += chunk.byteLength
       if (!request.endless && size > request.maxBytes) throw tooLong(request)
-      parser.push(decoder.decode(chunk, { stream: true }))
+      const text = toLines(decoder.decode(chunk, { stream: true }))
+      parser.feed(showMarks ? showMarks(text) : text)
       if (problem !== undefined) throw problem
     },
     end() {
@@ -110,6 +116,25 @@ function readStream(request: Request): AnswerReader {
     get answer() {
       return answer
     },
+  }
+}
+
+/** Lines with unknown fields between two events. */
+const MAX_STRANGE = 1_000
+/** What may stand in `Last-Event-ID`. */
+const EVENT_ID = /^[\x21-\x7e](?:[\x20-\x7e]{0,1022}[\x21-\x7e])?$/
+
+/**
+ * Makes every end of a line an LF, wherever the text is cut. The parser looks for an LF once for every CR, which a server
+ * that sends nothing but CR would make it pay for.
+ */
+function createLineEnds(): (text: string) => string {
+  let afterCr = false
+  return (text) => {
+    if (text === '') return text
+    const rest = afterCr && text.startsWith('\n') ? text.slice(1) : text
+    afterCr = text.endsWith('\r')
+    return rest.includes('\r') ? rest.replaceAll(/\r\n?/g, '\n') : rest
   }
 }
 

@@ -5,8 +5,8 @@
 
 import { RondoError } from '../../errors.ts'
 import { orAbort } from '../../lib/or-abort.ts'
-import { type AnswerReader, createAnswerReader } from './answer-reader.ts'
-import type { Outgoing, Transport } from './transport.ts'
+import { createAnswerReader } from './answer-reader.ts'
+import type { AnswerHead, Outgoing, Transport } from './transport.ts'
 
 /** Anything that answers a request: the platform's `fetch`, or a server object's. */
 export type FetchLike = (request: Request) => Promise<Response>
@@ -32,36 +32,28 @@ async function exchange(fetch: FetchLike, url: URL, outgoing: Outgoing): Promise
     fetch(new Request(url, { method: verb, redirect: 'manual', body, headers: { ...headers }, signal })),
     signal,
   )
-  const reader = createAnswerReader(
-    {
-      status: response.status,
-      contentType: response.headers.get('content-type'),
-      challenge: response.headers.get('www-authenticate'),
-      retryAfter: response.headers.get('retry-after'),
-      session: response.headers.get('mcp-session-id'),
-    },
-    outgoing,
-  )
-  if (response.body === null) reader.end()
-  else await readAll(response.body, reader, signal)
-  return reader.answer
-}
-
-async function readAll(
-  body: ReadableStream<Uint8Array>,
-  reader: AnswerReader,
-  signal: AbortSignal,
-): Promise<void> {
-  const chunks = body.getReader()
+  const chunks = response.body?.getReader()
   try {
+    const reader = createAnswerReader(headOf(response), outgoing)
     while (reader.answer === undefined) {
-      const { done, value } = await inTime(chunks.read(), signal)
-      if (done) reader.end()
-      else reader.push(value)
+      const read = chunks && (await inTime(chunks.read(), signal))
+      if (read === undefined || read.done) reader.end()
+      else reader.push(read.value)
     }
+    return reader.answer
   } finally {
     // What is left is not wanted; on an aborted or failed stream there is nothing to cancel any more.
-    chunks.cancel().catch(() => {})
+    chunks?.cancel().catch(() => {})
+  }
+}
+
+function headOf({ status, headers }: Response): AnswerHead {
+  return {
+    status,
+    contentType: headers.get('content-type'),
+    challenge: headers.get('www-authenticate'),
+    retryAfter: headers.get('retry-after'),
+    session: headers.get('mcp-session-id'),
   }
 }
 

@@ -11,8 +11,8 @@ import {
 } from 'node:http'
 import { Agent as HttpsAgent, request as httpsRequest } from 'node:https'
 import { RondoError } from '../../errors.ts'
-import { createAnswerReader } from './answer-reader.ts'
-import type { Outgoing, Transport } from './transport.ts'
+import { type AnswerReader, createAnswerReader } from './answer-reader.ts'
+import type { AnswerHead, Outgoing, Transport } from './transport.ts'
 
 /** Idle sockets are given up before a Node server does so after 5 s: a request must not meet a socket that just closes. */
 const IDLE_MS = 4_000
@@ -78,46 +78,53 @@ function post(
   })
 }
 
+/** Nothing thrown here or in what it calls leaves it: an event listener has no caller, so it would end the process. */
 function readResponse(
   response: IncomingMessage,
   outgoing: Outgoing,
   fail: (error: unknown) => void,
   done: (answer: unknown) => void,
 ): void {
-  const { headers, statusCode = 0 } = response
-  const head = {
+  let reader: AnswerReader | undefined
+  let over = false
+  const step = (run: () => void): void => {
+    if (over) return
+    try {
+      run()
+      if (reader?.answer === undefined) return
+      over = true
+      done(reader.answer)
+    } catch (error) {
+      over = true
+      fail(error)
+    }
+  }
+  const lose = () =>
+    step(() => {
+      throw new RondoError('PEER_GONE', 'The connection was lost before the answer was complete')
+    })
+  response.on('error', lose)
+  response.on('close', lose)
+  response.on('data', (chunk: Buffer) => {
+    if (over) return
+    step(() => reader?.push(chunk))
+    if (over) cutOffIfOpen(response)
+  })
+  response.on('end', () => step(() => reader?.end()))
+  step(() => {
+    reader = createAnswerReader(headOf(response), outgoing)
+  })
+  if (over) cutOffIfOpen(response)
+}
+
+function headOf({ headers, statusCode = 0 }: IncomingMessage): AnswerHead {
+  return {
     status: statusCode,
     contentType: headers['content-type'],
     challenge: headers['www-authenticate'],
     retryAfter: headers['retry-after'],
     session: [headers['mcp-session-id']].flat()[0],
   }
-  const reader = createAnswerReader(head, outgoing)
-  let over = false
-  const step = (run: () => void): void => {
-    try {
-      run()
-      if (reader.answer === undefined) return
-      done(reader.answer)
-    } catch (error) {
-      fail(error)
-    }
-    over = true
-  }
-  response.on('data', (chunk: Buffer) => {
-    if (over) return
-    step(() => reader.push(chunk))
-    if (over) cutOffIfOpen(response)
-  })
-  response.on('end', () => {
-    if (!over) step(() => reader.end())
-  })
-  const lost = () => {
-    if (!over) fail(new RondoError('PEER_GONE', 'The connection was lost before the answer was complete'))
-    over = true
-  }
-  response.on('error', lost)
-  response.on('close', lost)
 }
 
 /** The socket goes back to the agent when the server ends the stream; one that does not is cut off. */

@@ -47,6 +47,20 @@ describe('a server process', () => {
     expect(textOf(await client.callTool('check'))).toBe('true')
   })
 
+  it('F1 gets the state of its requests back exactly', async () => {
+    const target = program(`(message, send) => {
+      if (message.method === 'initialize') send({ id: message.id, result: {
+        protocolVersion: '2025-11-25', capabilities: {}, serverInfo: { name: 'old', version: '1' } } })
+      else if (message.method === 'tools/call') {
+        globalThis.call = message.id
+        send({ id: 'p', method: 'ping', state: { a: [1] } })
+      } else if (message.id === 'p') send({ id: globalThis.call, result: ${text('JSON.stringify(message)')} })
+    }`)
+    await using client = await connect(target, { mode: '2025-11-25' })
+    const answer = { jsonrpc: '2.0', id: 'p', state: { a: [1] }, result: {} }
+    expect(JSON.parse(textOf(await client.callTool('x')))).toEqual(answer)
+  })
+
   it('T22 may write nonsense between its messages', async () => {
     const warnings: string[] = []
     const target = program(`(message, send) => {

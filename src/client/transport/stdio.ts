@@ -8,6 +8,7 @@
 
 import { type ChildProcess, spawn } from 'node:child_process'
 import { RondoError } from '../../errors.ts'
+import { guard } from '../../lib/guard.ts'
 import { isRecord } from '../../lib/is-record.ts'
 import type { RequestId } from '../../protocol/call.ts'
 import { createLineSplitter } from './line-splitter.ts'
@@ -48,7 +49,7 @@ const STDERR_LINE_BYTES = 65_536
 export function createStdioTransport(target: StdioTarget, options: StdioOptions): Transport {
   const waiting = new Map<RequestId, Waiting>()
   const warn = options.onWarning ?? (() => {})
-  const child = start(target)
+  const child = start(target, warn)
   let gone: RondoError | undefined
   let listener: Listener | undefined
   const lose = (reason: string, cause?: unknown) => {
@@ -67,7 +68,14 @@ export function createStdioTransport(target: StdioTarget, options: StdioOptions)
   })
   const lines = createLineSplitter(
     options.maxBytes,
-    (line) => deliver(line, waiting, warn, listener),
+    (line) => {
+      // An event listener has no caller: what is thrown in it would end the process.
+      try {
+        deliver(line, waiting, warn, listener)
+      } catch (error) {
+        warn(`A message of the server could not be handled: ${String(error)}`)
+      }
+    },
     () => lose(`The server wrote a line of more than ${options.maxBytes} bytes`),
   )
   child.stdout?.on('data', (chunk: Buffer) => lines.push(chunk))
@@ -85,7 +93,7 @@ export function createStdioTransport(target: StdioTarget, options: StdioOptions)
   }
 }
 
-function start(target: StdioTarget): ChildProcess {
+function start(target: StdioTarget, warn: (text: string) => void): ChildProcess {
   const env: Record<string, string> = {}
   for (const name of INHERITED) {
     const value = process.env[name]
@@ -100,7 +108,12 @@ function start(target: StdioTarget): ChildProcess {
     stdio: ['pipe', 'pipe', typeof stderr === 'function' ? 'pipe' : stderr],
   })
   if (typeof stderr === 'function') {
-    const lines = createLineSplitter(STDERR_LINE_BYTES, stderr, () => stderr('(a very long line)'))
+    const tell = (line: string) =>
+      void guard(
+        () => stderr(line),
+        (error) => warn(`The function for stderr threw: ${String(error)}`),
+      )
+    const lines = createLineSplitter(STDERR_LINE_BYTES, tell, () => tell('(a very long line)'))
     child.stderr?.on('data', (chunk: Buffer) => lines.push(chunk))
   }
   return child

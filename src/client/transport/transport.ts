@@ -4,6 +4,7 @@
  */
 
 import type { RequestId } from '../../protocol/call.ts'
+import type { TurnBuffer } from './turn-buffer.ts'
 
 type Message = Readonly<Record<string, unknown>>
 
@@ -49,8 +50,8 @@ export interface Outgoing {
   readonly onNotification?: (message: Message) => void
   /** Takes the server's requests, in revisions where it may send any. Without it they make the answer invalid. */
   readonly onRequest?: (message: Message) => void
-  /** The stream may end with questions that are to be answered in a request of their own. */
-  readonly turns?: boolean
+  /** The stream may end with questions that are to be answered in a request of their own; they are put by here. */
+  readonly turns?: TurnBuffer
   readonly onHead?: (head: AnswerHead) => void
   readonly onMark?: (mark: StreamMark) => void
 }

@@ -22,8 +22,9 @@ const BUFFER = 'event: buffer_input\nid: a0\n\n'
 const ASK = (id: string) => `event: input_required\nid: ${id}\n\n`
 
 /** Greets as an older server that speaks the drafts, or not, then replies as the script says. */
-function serve(script: readonly Reply[], experimental?: object) {
+function serve(script: readonly Reply[], experimental?: object, onResume?: (last: string) => Reply) {
   const seen: Seen[] = []
+  const greeted: { readonly experimental?: object }[] = []
   const left = [...script]
   const respond = (reply: Reply): Response =>
     'json' in reply
@@ -31,11 +32,18 @@ function serve(script: readonly Reply[], experimental?: object) {
       : new Response(reply.events, { headers: { 'content-type': 'text/event-stream' } })
   return {
     seen,
+    greeted,
     async fetch(request: Request): Promise<Response> {
       const text = await request.text()
       const body = text === '' ? undefined : JSON.parse(text)
+      const last = request.headers.get('last-event-id')
+      if (request.method === 'GET' && last !== null && onResume) {
+        seen.push({ method: 'GET', last, body: undefined })
+        return respond(onResume(last))
+      }
       if (request.method !== 'POST') return new Response(null, { status: 405 })
       if (body.method === 'initialize') {
+        greeted.push(body.params.capabilities)
         const capabilities = { tools: {}, ...(experimental && { experimental }) }
         const result = {
           protocolVersion: '2025-11-25',
@@ -45,7 +53,7 @@ function serve(script: readonly Reply[], experimental?: object) {
         return Response.json({ jsonrpc: '2.0', id: body.id, result })
       }
       if (body.method === 'notifications/initialized') return new Response(null, { status: 202 })
-      seen.push({ method: request.method, last: request.headers.get('last-event-id'), body })
+      seen.push({ method: request.method, last, body })
       const reply = left.shift()
       if (reply === undefined) return new Response(null, { status: 202 })
       return respond(reply)
@@ -58,9 +66,10 @@ const done = (id: unknown) => ({
   json: { jsonrpc: '2.0', id, result: { content: [{ type: 'text', text: 'done' }] } },
 })
 
-function client(server: ReturnType<typeof serve>, asked: string[] = []) {
+function client(server: ReturnType<typeof serve>, asked: string[] = [], turns?: boolean) {
   return connect(server, {
     mode: '2025-11-25',
+    turns,
     answers: {
       elicitation: ({ message }) => {
         asked.push(message)
@@ -106,6 +115,19 @@ describe('our client in turns', () => {
     expect(server.seen.map(({ last }) => last)).toEqual([null, 'a2', 'b2'])
   })
 
+  it('F5 F7 resumes a stream that breaks within a turn, and only input_required ends it', async () => {
+    const rest = { events: `${question('a1', 'One?')}${question('a2', 'Two?')}${ASK('a3')}` }
+    const server = serve([{ events: BUFFER + question('a1', 'One?') }, done(2)], TURNS, () => rest)
+    const asked: string[] = []
+    await (await client(server, asked)).callTool('t')
+    expect(asked).toEqual(['One?', 'Two?'])
+    expect(server.seen.map(({ method, last }) => [method, last])).toEqual([
+      ['POST', null],
+      ['GET', 'a1'],
+      ['POST', 'a3'],
+    ])
+  })
+
   it('C8 ends a call that asks for ever', async () => {
     const turn = { events: BUFFER + question('a1', 'Again?', { state: 's' }) + ASK('a2') }
     const server = serve(Array(20).fill(turn), TURNS)
@@ -118,17 +140,25 @@ describe('our client in turns', () => {
   it('T22 refuses a stream that ends without the mark, and a turn that is too long', async () => {
     const cut = serve([{ events: BUFFER + question('a1', 'One?') }], TURNS)
     const asked: string[] = []
-    await expect((await client(cut, asked)).callTool('t')).rejects.toThrow('PEER_GONE')
+    await expect((await client(cut, asked)).callTool('t')).rejects.toThrow('PEER_HTTP')
     expect(asked).toEqual([])
     const many = Array.from({ length: 200 }, (_, i) => question(`a${i + 1}`, '?')).join('')
     const flood = serve([{ events: BUFFER + many + ASK('z') }], TURNS)
     await expect((await client(flood)).callTool('t')).rejects.toThrow('LIMIT_CLIENT_QUESTIONS')
   })
 
-  it('F5 takes the marks for nothing where the server did not declare turns', async () => {
-    const result = `event: message\ndata: ${JSON.stringify(done(2).json)}\n\n`
-    const server = serve([{ events: BUFFER + ASK('a1') + result }])
+  it('F5 takes the marks wherever they come, whatever the server declared', async () => {
+    const server = serve([{ events: BUFFER + question('a1', 'One?') + ASK('a2') }, done(2)])
     expect((await (await client(server)).callTool('t')).content).toHaveLength(1)
+    expect(server.seen.map(({ last }) => last)).toEqual([null, 'a2'])
+  })
+
+  it('F5 takes the marks for nothing where the client did not declare turns', async () => {
+    const result = `event: message\ndata: ${JSON.stringify(done(2).json)}\n\n`
+    const server = serve([{ events: BUFFER + ASK('a1') + result }], TURNS)
+    expect((await (await client(server, [], false)).callTool('t')).content).toHaveLength(1)
+    expect(server.greeted).toMatchObject([{ experimental: { 'request-state': {} } }])
+    expect(server.greeted[0]?.experimental).not.toHaveProperty('multi-turn-sse')
   })
 
   it('C11 does not resume a call of turns where there are none', async () => {
@@ -136,7 +166,7 @@ describe('our client in turns', () => {
     const step = await (await client(serve([turn], TURNS))).start({ method: 'tools/call', name: 't' })
     if (step.status !== 'input_required') throw new Error('should wait')
     const server = serve([done(2)])
-    const other = await client(server)
+    const other = await client(server, [], false)
     const answers = { a1: { action: 'decline' } } as const
     await expect(other.resume(step.pending, answers)).rejects.toThrow('INPUT_PENDING')
     expect(server.seen).toEqual([])

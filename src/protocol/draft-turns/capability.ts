@@ -16,8 +16,10 @@ export function echoesState(capabilities: ClientCapabilities): boolean {
   return declares(capabilities, REQUEST_STATE)
 }
 
-/** What a client that speaks both drafts declares. */
-export const EXPERIMENTAL: Readonly<Record<string, object>> = { [MULTI_TURN]: {}, [REQUEST_STATE]: {} }
+/** What a client declares that echoes `state`, and that takes questions in turns if it says so. */
+export function experimentalOf(turns: boolean): Readonly<Record<string, object>> {
+  return { ...(turns && { [MULTI_TURN]: {} }), [REQUEST_STATE]: {} }
+}
 
 function declares({ experimental }: ClientCapabilities, name: string): boolean {
   return isRecord(experimental) && isRecord(experimental[name])

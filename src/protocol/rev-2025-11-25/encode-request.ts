@@ -70,13 +70,12 @@ export function encodeMessage(id: RequestId | undefined, method: string, params:
   })
 }
 
-/** Our answer to a request of the server. */
-export function encodeAnswer(id: RequestId, result: object): string {
-  return JSON.stringify({ jsonrpc: '2.0', id, result })
-}
+/** What a request of the server is answered with. */
+export type Answered = { readonly result: object } | { readonly error: { code: number; message: string } }
 
-export function encodeRefusal(id: RequestId, code: number, message: string): string {
-  return JSON.stringify({ jsonrpc: '2.0', id, error: { code, message } })
+/** Our answer to a request of the server. `state` goes back exactly as it came, where it came. */
+export function encodeAnswer({ id, state }: Fields, answered: Answered): string {
+  return JSON.stringify({ jsonrpc: '2.0', id, ...(state !== undefined && { state }), ...answered })
 }
 
 /** The version is repeated in a header since 2025-06-18. */
