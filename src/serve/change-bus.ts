@@ -37,3 +37,18 @@ export function createChangeBus(onError: (error: unknown) => void = () => {}): C
     },
   }
 }
+
+/** Whatever bus it is: our listeners never throw into it. */
+export function guardedBus(bus: ChangeBus, onError: (error: unknown) => void): ChangeBus {
+  return {
+    publish: (change) => bus.publish(change),
+    subscribe: (listener) =>
+      bus.subscribe((change) => {
+        try {
+          listener(change)
+        } catch (error) {
+          onError(error)
+        }
+      }),
+  }
+}

@@ -40,8 +40,10 @@ export interface OpenHost extends FlowHost {
 
 export function createHost(options: HostOptions, keys: KeyHolder = resolveKeys(options.keys)): OpenHost {
   const platform = createPlatform(options)
-  const overload = createOverload(options.shed, platform.now)
   const log = createLog(options.log, undefined, platform.now)
+  const overload = createOverload(options.shed, platform.now, (error) =>
+    log({ event: 'warning', message: 'The function shed threw; nothing is shed', error }),
+  )
   let draining = false
   return {
     audience: options.audience,

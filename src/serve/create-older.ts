@@ -53,7 +53,12 @@ export function createOlder(options: OlderOptions): Older | undefined {
     ...(eras.includes(DRAFT_VERSION) ? [DRAFT_VERSION] : []),
   ]
   if (versions.length === 0) return undefined
-  const sessions = createSessionTable(resolveSessions(options.sessions, host.platform), changes)
+  const onError = (error: unknown): void =>
+    host.log({ event: 'warning', message: 'A session could not be swept', error })
+  const sessions = createSessionTable(
+    resolveSessions(options.sessions, { ...host.platform, onError }),
+    changes,
+  )
   const catalog = createCatalog(olderRows(registry), { pageSize, stamp: {} })
   return {
     versions,

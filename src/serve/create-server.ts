@@ -4,7 +4,7 @@
 
 import type { Listing } from '../protocol/call.ts'
 import { createRegistry, type Registry } from '../tool/registry.ts'
-import { createChangeBus } from './change-bus.ts'
+import { createChangeBus, guardedBus } from './change-bus.ts'
 import { createHost, type OpenHost } from './create-host.ts'
 import { createOlder } from './create-older.ts'
 import { createService, type OpenService } from './create-service.ts'
@@ -53,7 +53,9 @@ function toService(
   const { name, version, title, instructions, pageSize = 1000 } = options
   const scope = options.authenticate ? 'private' : 'public'
   const serverInfo = title === undefined ? { name, version } : { name, title, version }
-  const changes = options.changes ?? createChangeBus()
+  const changes = guardedBus(options.changes ?? createChangeBus(), (error) =>
+    host.log({ event: 'warning', message: 'A change could not be told to a subscriber', error }),
+  )
   const eras = resolveEras(options.eras)
   const shared = { host, registry, serverInfo, instructions, pageSize, changes }
   return createService({
@@ -105,16 +107,14 @@ export function createServer(options: ServerOptions): Server {
   const host = createHost({ ...options, audience: options.audience ?? options.name })
   const registry = createRegistry({ store: options.store !== undefined })
   const work = createTaskWork(host, ({ call }) => registry.find(call.method, call.target), options)
+  const onError = (error: unknown): void =>
+    host.log({ event: 'warning', message: 'A request could not be answered', error })
   const drain = (): void => {
     host.drain()
-    void work.stop()
+    work.stop().catch(onError)
   }
   const service = toService(options, host, registry, drain)
-  const http = {
-    ...options,
-    onError: (error: unknown) =>
-      host.log({ event: 'warning', message: 'A request could not be answered', error }),
-  }
+  const http = { ...options, onError }
   const { sessions } = options
   const exchange = createExchange(service, { ...http, stateless: sessions === false })
   const fetchExchange = createExchange(service, { ...http, stateless: !sessions })

@@ -11,14 +11,20 @@ const encoder = new TextEncoder()
 export class FetchOutlet implements Outlet {
   readonly #signal: AbortSignal
   readonly #respond: (response: Response) => void
+  readonly #onError: (error: unknown) => void
   readonly #listeners = new Set<() => void>()
   #stream: ReadableStreamDefaultController<Uint8Array> | undefined = undefined
   #cancelled = false
   #ended = false
 
-  constructor(signal: AbortSignal, respond: (response: Response) => void) {
+  constructor(
+    signal: AbortSignal,
+    respond: (response: Response) => void,
+    onError: (error: unknown) => void = () => {},
+  ) {
     this.#signal = signal
     this.#respond = respond
+    this.#onError = onError
   }
 
   send({ status, headers, body }: HttpAnswer): void {
@@ -47,6 +53,11 @@ export class FetchOutlet implements Outlet {
     if (this.gone || this.#ended) return
     this.#ended = true
     this.#stream?.close()
+  }
+
+  fail(answer: HttpAnswer): void {
+    if (this.#stream !== undefined || this.#ended) this.drop()
+    else this.send(answer)
   }
 
   drop(): void {
@@ -81,6 +92,12 @@ export class FetchOutlet implements Outlet {
     const listeners = [...this.#listeners]
     this.#listeners.clear()
     if (this.#ended) return
-    for (const listener of listeners) listener()
+    for (const listener of listeners) {
+      try {
+        listener()
+      } catch (error) {
+        this.#onError(error)
+      }
+    }
   }
 }

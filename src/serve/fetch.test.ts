@@ -44,6 +44,26 @@ describe('fetch', () => {
     ])
   })
 
+  it('R11 answers 500 to what nobody expected, and goes on', async () => {
+    const faults: unknown[] = []
+    const { send, service } = start({ onError: (error) => faults.push(error) })
+    service.paramHeaders = () => {
+      throw new Error('canary')
+    }
+    const response = await send(callTool('echo'))
+    expect(response.status).toBe(500)
+    expect(await response.text()).not.toContain('canary')
+    expect(faults).toHaveLength(1)
+    service.paramHeaders = () => []
+    expect((await send(callTool('echo'))).status).toBe(200)
+  })
+
+  it('R11 answers a reply that cannot be encoded', async () => {
+    const { send, service } = start()
+    service.answer = async () => ({ kind: 'complete', result: { n: 1n } })
+    expect((await (await send(callTool('echo'))).json()).error.code).toBe(-32603)
+  })
+
   it('answers a notification with 202 and no body', async () => {
     const { send } = start()
     const note = { message: { jsonrpc: '2.0', method: 'notifications/x' }, headers: {} }

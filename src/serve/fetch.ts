@@ -26,26 +26,39 @@ export function createFetchHandler(exchange: Exchange, options: FetchOptions = {
     if (early !== undefined) return toResponse(early)
     const who = await exchange.identify?.({ headers, method, url })
     if (who?.kind === 'refused') return toResponse(who.answer)
-    if (method !== 'POST') {
-      return new Promise((resolve) => {
-        exchange.serveBare(method, headers, who?.principal, new FetchOutlet(signal, resolve))
+    const through = (serve: (outlet: FetchOutlet) => void): Promise<Response> =>
+      new Promise((resolve) => {
+        const outlet = new FetchOutlet(signal, resolve, exchange.onError)
+        try {
+          serve(outlet)
+        } catch (error) {
+          exchange.fail(error, outlet)
+        }
       })
+    if (method !== 'POST') {
+      return through((outlet) => exchange.serveBare(method, headers, who?.principal, outlet))
     }
     const body = await readBody(request, limit)
     if (body.kind === 'too-large') return toResponse(refusal(new RondoError('LIMIT_BODY')))
     if (body.kind === 'broken') return toResponse(refusal(new RondoError('PEER_PARSE', body.detail)))
-    return new Promise((resolve) => {
-      exchange.serve(body.text, headers, who?.principal, new FetchOutlet(signal, resolve))
-    })
+    return through((outlet) => exchange.serve(body.text, headers, who?.principal, outlet))
   }
 
-  return async (request) => {
+  const answer = async (request: Request): Promise<Response> => {
     const headers = headersOf(request)
     const response = await respond(request, headers)
     const shared = exchange.shared(headers('origin'))
     for (const name in shared) response.headers.set(name, shared[name] ?? '')
     return response
   }
+
+  return (request) =>
+    answer(request).catch(
+      (error: unknown) =>
+        new Promise((resolve) => {
+          exchange.fail(error, new FetchOutlet(request.signal, resolve))
+        }),
+    )
 }
 
 /** A request that was made in memory has no Host header; its URL names the host. */

@@ -27,12 +27,7 @@ export function serveCall(
   const line = new HttpLine(outlet, headers, context.stream)
   inFlight.enter()
   settle(service, call, principal, line, onError, (reply) => {
-    try {
-      line.finish(statusOf(reply), encodeReply(call.id, reply, service))
-    } catch (error) {
-      onError(error)
-    } finally {
-      inFlight.leave()
-    }
+    line.finish(statusOf(reply), encodeReply(call.id, reply, service))
+    inFlight.leave()
   })
 }

@@ -6,6 +6,7 @@
  * `serve`, which answers through the outlet: JSON where nothing streams, events where something does.
  */
 
+import { RondoError } from '../errors.ts'
 import type { Principal } from '../protocol/call.ts'
 import type { Decoded } from '../protocol/rev-2026-07-28/decode.ts'
 import type { HeaderReader } from '../protocol/rev-2026-07-28/headers.ts'
@@ -13,7 +14,7 @@ import { type Admission, type AdmissionOptions, createAdmission } from './admiss
 import { createAllowList } from './allow-list.ts'
 import { type Authenticate, type AuthRequest, type Identified, identify } from './authenticate.ts'
 import { type CrossOrigin, createCrossOrigin } from './cross-origin.ts'
-import { type Every, every } from './every.ts'
+import { createEvery, type Every } from './every.ts'
 import { type HttpAnswer, refusal } from './http-answer.ts'
 import { type CallContext, serveCall } from './http-call.ts'
 import { serveListen } from './http-listen.ts'
@@ -24,6 +25,7 @@ import type { Service } from './service.ts'
 import { createOlderTest } from './session/era.ts'
 import type { Older } from './session/older.ts'
 import { createSessionExchange, type SessionExchange } from './session/session-exchange.ts'
+import { quietly } from './settle.ts'
 import { createSubscriptions } from './subscription.ts'
 
 export interface HttpOptions extends AdmissionOptions {
@@ -48,13 +50,17 @@ export interface Exchange {
   /** What goes with every answer to a page of this origin. */
   readonly shared: CrossOrigin['headers']
   /** Absent where nobody has to be identified. */
-  readonly identify: ((request: AuthRequest) => Identified | PromiseLike<Identified>) | undefined
+  readonly identify: ((request: AuthRequest) => Identified | Promise<Identified>) | undefined
+  /** Hears of faults that no client is told about. Never throws. */
+  onError(error: unknown): void
   serve(text: string, headers: HeaderReader, principal: Principal | undefined, outlet: Outlet): void
   /** The same for a body that somebody else has parsed. */
   serveParsed(body: unknown, headers: HeaderReader, principal: Principal | undefined, outlet: Outlet): void
   /** A request of an earlier era without a body: GET, DELETE. */
   serveBare(method: string, headers: HeaderReader, principal: Principal | undefined, outlet: Outlet): void
   readonly draining: boolean
+  /** Answers a request that threw what nobody expected: 500 where that is still possible, and a line in the log. */
+  fail(error: unknown, outlet: Outlet): void
   /** From now on new requests are refused. */
   drain(): void
   /** Resolves when no call is in flight. Subscriptions do not count. */
@@ -63,16 +69,18 @@ export interface Exchange {
   endStreams(): Promise<void>
 }
 
+const INTERNAL_ERROR: HttpAnswer = { ...refusal(new RondoError('SERVER_INTERNAL')), status: 500 }
 const ACCEPTED: HttpAnswer = { status: 202, headers: {}, body: '' }
 
 /** `listenHost` is the name the server listens on, which is then an allowed host. */
 export function createExchange(service: Service, options: HttpOptions = {}, listenHost?: string): Exchange {
-  const { authenticate, onError = () => {} } = options
+  const { authenticate } = options
+  const onError = quietly(options.onError)
   const subscriptions = createSubscriptions(service, options.maxSubscriptions)
   const inFlight = createInFlight()
   const stream = {
     keepAliveMs: options.keepAliveMs ?? 15_000,
-    every: options.every ?? every,
+    every: options.every ?? createEvery(onError),
     maxBacklog: options.maxBacklogBytes ?? 1_048_576,
   }
   const context = { service, inFlight, stream, onError }
@@ -98,6 +106,7 @@ export function createExchange(service: Service, options: HttpOptions = {}, list
   return {
     admit: createAdmission(service, options, allowed, crossOrigin, sessions),
     shared: crossOrigin.headers,
+    onError,
     identify: authenticate && ((request) => identify(authenticate, request, onError)),
     serve(text, headers, principal, outlet) {
       dispatch(readMessage(text, headers, service, older?.isOlder), headers, principal, outlet)
@@ -110,6 +119,15 @@ export function createExchange(service: Service, options: HttpOptions = {}, list
     },
     get draining() {
       return service.draining
+    },
+    fail(error, outlet) {
+      onError(error)
+      try {
+        outlet.fail(INTERNAL_ERROR)
+      } catch (failed) {
+        onError(failed)
+        outlet.drop()
+      }
     },
     drain: () => service.drain(),
     idle: () => inFlight.idle(),

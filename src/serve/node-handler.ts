@@ -25,9 +25,8 @@ export type NodeHandler = (req: Request, res: ServerResponse) => void
 export function createNodeHandler(exchange: Exchange, options: NodeHandlerOptions = {}): NodeHandler {
   const limit = options.maxBodyBytes ?? 1_048_576
 
-  return (req, res) => {
+  const accept = (req: Request, res: ServerResponse, outlet: NodeOutlet, guard: Guard): void => {
     const headers = (name: string): string | undefined => req.headers[name] as string | undefined
-    const outlet = new NodeOutlet(res, exchange)
     const answerEarly = (answer: HttpAnswer): void => {
       if (hasLongBody(req, limit)) outlet.last()
       outlet.send(answer)
@@ -39,18 +38,33 @@ export function createNodeHandler(exchange: Exchange, options: NodeHandlerOption
     if (early !== undefined) {
       answerEarly(early)
     } else if (exchange.identify === undefined) {
-      receive(exchange, limit, req, headers, undefined, outlet)
+      receive(exchange, limit, req, headers, undefined, outlet, guard)
     } else {
       const who = exchange.identify({ headers, method: req.method ?? '', url: req.url })
       const go = (known: Awaited<typeof who>): void => {
         if (known.kind === 'refused') answerEarly(known.answer)
-        else receive(exchange, limit, req, headers, known.principal, outlet)
+        else receive(exchange, limit, req, headers, known.principal, outlet, guard)
       }
-      if (isThenable(who)) who.then(go)
+      if (isThenable(who)) who.then(guard(go))
       else go(who)
     }
   }
+
+  return (req, res) => {
+    const outlet = new NodeOutlet(res, exchange)
+    const guard: Guard = (run) => (value) => {
+      try {
+        run(value)
+      } catch (error) {
+        exchange.fail(error, outlet)
+      }
+    }
+    guard(() => accept(req, res, outlet, guard))(undefined)
+  }
 }
+
+/** The one catch around a request: its beginning runs in it, and so does whatever goes on later. */
+type Guard = <T>(run: (value: T) => void) => (value: T) => void
 
 function receive(
   exchange: Exchange,
@@ -59,6 +73,7 @@ function receive(
   headers: HeaderReader,
   principal: Principal | undefined,
   outlet: NodeOutlet,
+  guard: Guard,
 ): void {
   if (req.method !== 'POST') return exchange.serveBare(req.method ?? '', headers, principal, outlet)
   const { body } = req
@@ -70,7 +85,7 @@ function receive(
       outlet.send(refusal(new RondoError('LIMIT_BODY')))
     }
   }
-  if (body === undefined) collectBody(req, limit, onBody)
+  if (body === undefined) collectBody(req, limit, guard(onBody))
   else if (Buffer.isBuffer(body)) onBody(toText([body]))
   else if (typeof body === 'string') onBody({ kind: 'text', text: body })
   else exchange.serveParsed(body, headers, principal, outlet)

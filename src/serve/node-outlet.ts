@@ -7,13 +7,20 @@ import type { ServerResponse } from 'node:http'
 import { type HttpAnswer, type HttpHeaders, JSON_HEADERS } from './http-answer.ts'
 import type { Outlet } from './outlet.ts'
 
+interface OutletServer {
+  readonly draining: boolean
+  onError(error: unknown): void
+}
+
 export class NodeOutlet implements Outlet {
   readonly #res: ServerResponse
-  readonly #server: { readonly draining: boolean }
+  readonly #server: OutletServer
 
-  constructor(res: ServerResponse, server: { readonly draining: boolean }) {
+  constructor(res: ServerResponse, server: OutletServer) {
     this.#res = res
     this.#server = server
+    // An event without a listener would end the process.
+    res.on('error', server.onError)
   }
 
   /** The connection is not used again: a client that comes back should find another instance. */
@@ -49,6 +56,13 @@ export class NodeOutlet implements Outlet {
     if (!isGone(this.#res)) this.#res.end()
   }
 
+  fail(answer: HttpAnswer): void {
+    if (this.#res.headersSent) return this.drop()
+    // Part of the request may be unread.
+    this.last()
+    this.send(answer)
+  }
+
   drop(): void {
     this.#res.destroy()
   }
@@ -64,7 +78,12 @@ export class NodeOutlet implements Outlet {
   onGone(listener: () => void): () => void {
     const res = this.#res
     const onClose = (): void => {
-      if (!res.writableFinished) listener()
+      if (res.writableFinished) return
+      try {
+        listener()
+      } catch (error) {
+        this.#server.onError(error)
+      }
     }
     if (isGone(res)) listener()
     else res.once('close', onClose)

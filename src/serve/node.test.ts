@@ -1,3 +1,4 @@
+import { request as httpRequest } from 'node:http'
 import { connect } from 'node:net'
 import { describe, expect, it } from 'vitest'
 import { errorOf, expectServing, send, startEcho } from '../../test/support/echo-listening.ts'
@@ -92,6 +93,51 @@ describe('one request', () => {
     const posted = await send(port, callTool(tool))
     expect(errorOf(posted)).toEqual({ code: -32603, message: 'Internal error' })
     expect(faults).toHaveLength(1)
+    await expectServing(port)
+  })
+})
+
+describe('R11 the one catch around a request', () => {
+  it('answers 500 to what nobody expected, and goes on', async () => {
+    const faults: unknown[] = []
+    const { port, service } = await startEcho({ onError: (error) => faults.push(error) })
+    service.paramHeaders = () => {
+      throw new Error('canary')
+    }
+    const posted = await send(port, callTool('echo'))
+    expect(posted.status).toBe(500)
+    expect(errorOf(posted)).toEqual({ code: -32603, message: 'Internal error' })
+    expect(faults).toHaveLength(1)
+    service.paramHeaders = () => []
+    await expectServing(port)
+  })
+
+  it('answers a reply that cannot be encoded', async () => {
+    const { port, service } = await startEcho()
+    const { answer } = service
+    service.answer = async () => ({ kind: 'complete', result: { n: 1n } })
+    expect(errorOf(await send(port, callTool('echo')))).toEqual({ code: -32603, message: 'Internal error' })
+    service.answer = answer
+    await expectServing(port)
+  })
+
+  it('holds for listeners that throw when a client goes', async () => {
+    const faults: unknown[] = []
+    const { port, service } = await startEcho({ onError: (error) => faults.push(error) })
+    const sent = callTool('slow', {}, { _meta: { progressToken: 'p' } })
+    const req = httpRequest({ port, path: '/mcp', method: 'POST', headers: sent.headers })
+    req.on('error', () => {})
+    req.end(JSON.stringify(sent.message))
+    const line = await service.waiting()
+    const heard = new Promise<void>((resolve) => {
+      line.onClose(() => {
+        resolve()
+        throw new Error('canary')
+      })
+    })
+    req.destroy()
+    await heard
+    await expect.poll(() => faults, { timeout: 60_000 }).toHaveLength(1)
     await expectServing(port)
   })
 })

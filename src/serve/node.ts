@@ -12,6 +12,7 @@ import { createStop, onSignals } from './drain.ts'
 import { createExchange, type HttpOptions } from './http.ts'
 import { createNodeHandler, type NodeHandlerOptions } from './node-handler.ts'
 import type { Service } from './service.ts'
+import { quietly } from './settle.ts'
 
 export interface ListenOptions extends HttpOptions, NodeHandlerOptions {
   /** 3000 unless given; 0 takes a free one. */
@@ -54,7 +55,10 @@ export async function listen(service: Service, options: ListenOptions = {}): Pro
   const server = createServer(serverOptions(options), route(createNodeHandler(exchange, options), path))
   if (options.maxConnections !== undefined) server.maxConnections = options.maxConnections
   if (options.maxConnectionsPerAddress !== undefined) capConnections(server, options.maxConnectionsPerAddress)
+  // A connection that cannot be accepted is no reason to end: without a listener the event would be one.
+  const onError = quietly(options.onError)
   const { port } = await bound(server, options.port ?? 3000, host)
+  server.on('error', onError)
   const stop = createStop({
     begin: () => exchange.drain(),
     idle: () => exchange.idle(),

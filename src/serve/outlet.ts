@@ -11,6 +11,8 @@ export interface Outlet {
   open(headers: HttpHeaders): void
   write(text: string): void
   end(): void
+  /** Sends `answer` where nothing was sent yet, and cuts the connection otherwise. */
+  fail(answer: HttpAnswer): void
   /** Cuts the connection: the client does not read what it asked for. */
   drop(): void
   /** True once the client has gone. */

@@ -16,9 +16,13 @@ const NEVER: Overload = { overloaded: () => false, close: () => {} }
 /** How often the delay is looked at; in between, the last look counts. */
 const WINDOW_MS = 250
 
-export function createOverload(shed: ServerOptions['shed'], now: () => number): Overload {
+export function createOverload(
+  shed: ServerOptions['shed'],
+  now: () => number,
+  onError: (error: unknown) => void,
+): Overload {
   if (shed === undefined) return NEVER
-  if (typeof shed === 'function') return { overloaded: shed, close: () => {} }
+  if (typeof shed === 'function') return { overloaded: () => asks(shed, onError), close: () => {} }
   const { eventLoopDelayMs } = shed
   if (!(eventLoopDelayMs > 0))
     throw misuse('shed.eventLoopDelayMs must be a positive number of milliseconds.')
@@ -36,5 +40,15 @@ export function createOverload(shed: ServerOptions['shed'], now: () => number): 
       return overloaded
     },
     close: () => histogram.disable(),
+  }
+}
+
+/** A function that throws sheds nothing, and is reported. */
+function asks(shed: () => boolean, onError: (error: unknown) => void): boolean {
+  try {
+    return shed() === true
+  } catch (error) {
+    onError(error)
+    return false
   }
 }

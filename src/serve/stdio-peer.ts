@@ -42,7 +42,17 @@ export class StdioPeer {
     this.#older = older && new SessionPeer({ ...options, older, output, inFlight, service })
   }
 
+  /** Never throws: what nobody expected is told to `onError`, and the next line is read. */
   receive(input: InputLine): void {
+    try {
+      this.#take(input)
+    } catch (error) {
+      this.#options.onError(error)
+      this.#refuse(null, new RondoError('SERVER_INTERNAL', undefined, { cause: error }))
+    }
+  }
+
+  #take(input: InputLine): void {
     if (input.kind === 'too-long') this.#refuse(null, new RondoError('LIMIT_BODY'))
     else if (input.kind === 'not-utf8') this.#refuse(null, new RondoError('PEER_PARSE', 'Not UTF-8'))
     else if (input.text.trim() !== '') this.#read(input.text)
@@ -94,8 +104,9 @@ export class StdioPeer {
     this.#open.set(call.id, () => line.cancel())
     this.#inFlight.enter()
     settle(this.#service, call, principal, line, onError, (reply) => {
+      const json = encodeReply(call.id, reply, this.#service)
       this.#open.delete(call.id)
-      line.finish(encodeReply(call.id, reply, this.#service))
+      line.finish(json)
       this.#inFlight.leave()
     })
   }

@@ -65,6 +65,32 @@ describe('stdio', () => {
     expect((await next()).result).toBeDefined()
   })
 
+  it.each(['throws', 'answers what cannot be encoded'])('R11 goes on when the service %s', async (fault) => {
+    const faults: unknown[] = []
+    const { service, send, next } = start({ onError: (error) => faults.push(error) })
+    const { answer } = service
+    service.answer = async () => ({ kind: 'complete', result: { n: 1n } })
+    if (fault === 'throws') {
+      service.answer = () => {
+        throw new Error('canary')
+      }
+    }
+    send(callTool('echo').message)
+    expect(await next()).toMatchObject({ error: { code: -32603, message: 'Internal error' } })
+    if (fault === 'throws') expect(faults).toHaveLength(1)
+    service.answer = answer
+    send(callTool('echo').message)
+    expect((await next()).result).toBeDefined()
+  })
+
+  it('R11 survives an output that fails with every write', async () => {
+    const { output, serving } = start()
+    output.emit('error', new Error('EPIPE'))
+    output.emit('error', new Error('EPIPE'))
+    await serving.done
+    output.emit('error', new Error('EPIPE'))
+  })
+
   it('takes lines in any pieces, blank lines, line ends of Windows and a last line without end', async () => {
     const { input, next } = start()
     const text = `\n  \n${JSON.stringify(request('tools/call', { name: 'echo', arguments: { é: '日本' } }, 1).message)}\r\n`

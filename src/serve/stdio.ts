@@ -7,9 +7,11 @@
 
 import type { Readable, Writable } from 'node:stream'
 import type { Principal } from '../protocol/call.ts'
+import { assertPrincipal } from './authenticate.ts'
 import { atMost, createStop, onSignals } from './drain.ts'
 import { createLineReader } from './line-reader.ts'
 import type { Service } from './service.ts'
+import { quietly } from './settle.ts'
 import { toLine } from './sse.ts'
 import { StdioPeer } from './stdio-peer.ts'
 import { claimStdout } from './stdout-claim.ts'
@@ -46,7 +48,9 @@ export interface StdioServing {
 const MAX_BACKLOG = 1_048_576
 
 export function serveStdio(service: Service, options: StdioOptions = {}): StdioServing {
-  const { input = process.stdin, output = process.stdout, graceMs = 10_000, onError = () => {} } = options
+  const { input = process.stdin, output = process.stdout, graceMs = 10_000 } = options
+  if (options.principal !== undefined) assertPrincipal(options.principal)
+  const onError = quietly(options.onError)
   const claim = output === process.stdout ? claimStdout(process.stdout, process.stderr) : undefined
   const write = claim ? claim.write : (text: string) => output.write(text)
   const peer = new StdioPeer(service, toOutput(input, output, write), { ...options, onError })
@@ -74,17 +78,21 @@ export function serveStdio(service: Service, options: StdioOptions = {}): StdioS
     // The last line may lack its end.
     read(Buffer.from('\n'))
     peer.refuseWaiting()
-    atMost(peer.idle(), graceMs).then(end)
+    atMost(peer.idle(), graceMs).then(end).catch(onError)
     if (input === process.stdin) done.then(endProcess)
   }
+  let gone = false
   const onGone = (): void => {
+    if (gone) return
+    gone = true
     peer.cancelAll()
     onEnd()
   }
   input.on('data', onData)
   input.once('end', onEnd)
-  input.once('error', onGone)
-  output.once('error', onGone)
+  // Standard output fails once for every write to a reader that has gone: each of these events needs its listener.
+  input.on('error', onGone)
+  output.on('error', onGone)
   output.once('close', onGone)
   return { done, close: stop }
 }

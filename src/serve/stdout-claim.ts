@@ -13,11 +13,15 @@ export interface StdoutClaim {
 
 export function claimStdout(stdout: Writable, stderr: Writable): StdoutClaim {
   const original = stdout.write
+  // The host may have closed it; what a tool prints is then lost, and nothing else.
+  const ignore = (): void => {}
+  stderr.on('error', ignore)
   stdout.write = stderr.write.bind(stderr) as Writable['write']
   return {
     write: (text) => original.call(stdout, text, 'utf8', () => {}),
     release() {
       stdout.write = original
+      stderr.off('error', ignore)
     },
   }
 }

@@ -103,9 +103,12 @@ function followTasks(
     if (left) stopWatching()
     else stop = stopWatching
   }
-  follow().catch(() => {
-    if (!left) listener.fail()
-  })
+  follow()
+    .catch(() => {
+      if (!left) listener.fail()
+    })
+    // The client has gone in between: there is nobody to tell.
+    .catch(() => {})
   return () => {
     left = true
     stop()

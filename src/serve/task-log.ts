@@ -3,6 +3,7 @@
  * that cannot be reached. The last comes with every look, so it is told once a minute.
  */
 
+import { isThenable } from '../lib/is-thenable.ts'
 import type { EngineEvent, OnEngineEvent } from '../store/engine-event.ts'
 import type { Log } from './log.ts'
 
@@ -24,10 +25,13 @@ export function logTaskEvents(
   return (event) => {
     const message = event.kind === 'store-error' && !isNew(event) ? undefined : messageOf(event)
     if (message !== undefined) log({ event: 'warning', message, error: errorOf(event) })
+    const onFailure = (error: unknown): void =>
+      log({ event: 'warning', message: 'The listener tasks.onEvent threw or rejected', error })
     try {
-      listener(event)
+      const outcome: unknown = listener(event)
+      if (isThenable(outcome)) Promise.resolve(outcome).catch(onFailure)
     } catch (error) {
-      log({ event: 'warning', message: 'The listener tasks.onEvent threw', error })
+      onFailure(error)
     }
   }
 }

@@ -15,6 +15,9 @@ import type { Service } from '../../src/serve/service.ts'
 export const VERSION = '2026-07-28'
 
 export interface EchoService extends Service {
+  /** Tests put faults in their place. */
+  answer: Service['answer']
+  paramHeaders: Service['paramHeaders']
   /** Every call that was answered, with the caller. */
   readonly seen: { readonly call: Call; readonly principal: Principal | undefined }[]
   /** Lets the oldest `slow` call go on. */

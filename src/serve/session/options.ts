@@ -1,7 +1,7 @@
 /** What can be told about sessions: clients of revisions up to 2025-11-25 have one each. */
 
 import { misuse } from '../../errors.ts'
-import { type Every, every } from '../every.ts'
+import { createEvery, type Every } from '../every.ts'
 
 export interface SessionOptions {
   /** Sessions that may be open at once. Default: 10,000. */
@@ -34,6 +34,7 @@ export interface SessionSettings extends Required<SessionOptions> {
   readonly now: () => number
   readonly randomId: () => string
   readonly every: Every
+  onError(error: unknown): void
 }
 
 const MINUTE = 60_000
@@ -51,7 +52,11 @@ const DEFAULTS: Required<SessionOptions> = {
   streamMs: Number.POSITIVE_INFINITY,
 }
 
-type World = Pick<SessionSettings, 'now' | 'randomId'> & { readonly every?: Every }
+interface World extends Pick<SessionSettings, 'now' | 'randomId'> {
+  readonly every?: Every
+  /** Hears of what a sweep throws. */
+  onError?(error: unknown): void
+}
 
 export function resolveSessions(given: SessionOptions, world: World): SessionSettings {
   const settings: Record<string, number> = { ...DEFAULTS }
@@ -64,7 +69,8 @@ export function resolveSessions(given: SessionOptions, world: World): SessionSet
     settings[name] = value
   }
   const known = settings as unknown as Required<SessionOptions>
-  return { ...known, maxWatched: 1_000, retryMs: 1_000, every, ...world }
+  const { now, randomId, onError = () => {}, every = createEvery(onError) } = world
+  return { ...known, maxWatched: 1_000, retryMs: 1_000, now, randomId, every, onError }
 }
 
 /** How often to look at everything that ends by time: often enough for the shortest of these times. */

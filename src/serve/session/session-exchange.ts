@@ -12,6 +12,7 @@ import { principalTag } from '../../seal/binding.ts'
 import { isSealedSession } from '../../seal/session-id.ts'
 import { refusal } from '../http-answer.ts'
 import type { Outlet } from '../outlet.ts'
+import { internalError } from '../settle.ts'
 import { readEventId } from './event-log.ts'
 import type { TurnsService } from './older.ts'
 import type { Session } from './session.ts'
@@ -63,9 +64,8 @@ export function createSessionExchange(options: PostOptions): SessionExchange {
 
 function serveInTurns(options: PostOptions, turns: TurnsService, posted: Posted): void {
   serveTurns(options, turns, posted).catch((error: unknown) => {
-    if (!(error instanceof RondoError)) options.onError(error)
-    const known = error instanceof RondoError ? error : new RondoError('SERVER_INTERNAL')
-    posted.outlet.send(refusal(known))
+    const known = error instanceof RondoError ? error : internalError(error, options.onError).error
+    posted.outlet.fail(refusal(known))
   })
 }
 

@@ -11,6 +11,7 @@ import { encodeError } from '../../protocol/rev-2025-11-25/encode.ts'
 import { allowsBatches, negotiate } from '../../protocol/rev-2025-11-25/version.ts'
 import { principalTag } from '../../seal/binding.ts'
 import type { InFlight } from '../in-flight.ts'
+import { internalError } from '../settle.ts'
 import type { StdioOutput } from '../stdio-line.ts'
 import type { Channel } from './channel.ts'
 import { codecOf } from './codec.ts'
@@ -59,8 +60,8 @@ export class SessionPeer {
       if (isInitialize(message)) this.#greet(message)
       else this.#take(message)
     } catch (error) {
-      if (!(error instanceof RondoError)) throw error
-      this.#options.output.write(encodeError(idOf(message), error))
+      const known = error instanceof RondoError ? error : internalError(error, this.#options.onError).error
+      this.#options.output.write(encodeError(idOf(message), known))
     }
   }
 

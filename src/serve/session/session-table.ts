@@ -48,7 +48,14 @@ export function createSessionTable(settings: SessionSettings, changes: ChangeBus
 
   const sweep = (): void => {
     const now = settings.now()
-    for (const session of [...sessions.values()]) if (session.sweep(now)) end(session)
+    for (const session of [...sessions.values()]) {
+      // A session that cannot be swept must not keep the others from it.
+      try {
+        if (session.sweep(now)) end(session)
+      } catch (error) {
+        settings.onError(error)
+      }
+    }
   }
 
   return {

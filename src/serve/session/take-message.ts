@@ -10,6 +10,7 @@ import type { Decoded } from '../../protocol/rev-2025-11-25/decode.ts'
 import { encodeError } from '../../protocol/rev-2025-11-25/encode.ts'
 import type { OlderCall, SessionCall } from '../../protocol/session-call.ts'
 import type { InFlight } from '../in-flight.ts'
+import { finishOnce, internalError } from '../settle.ts'
 import type { Channel } from './channel.ts'
 import { codecOf } from './codec.ts'
 import type { Older } from './older.ts'
@@ -88,15 +89,17 @@ function takeCall(
   // Whoever cancels waits for nothing more, also where the handler does.
   const stopListening = line.onClose(() => way.respond(undefined))
   const finish = (reply: OlderReply): void => {
+    const json = line.closed ? undefined : encodeReply(call.id, reply)
     session.finish(call.id)
     stopListening()
-    if (!line.closed) way.respond(encodeReply(call.id, reply))
+    if (json !== undefined) way.respond(json)
     context.inFlight.leave()
   }
-  context.older.answer(call, principal, line, context.unaskable).then(finish, (error) => {
-    context.onError(error)
-    finish({ kind: 'error', error: new RondoError('SERVER_INTERNAL', undefined, { cause: error }) })
-  })
+  const { onError } = context
+  const done = (reply: OlderReply): void => finishOnce<OlderReply>(reply, finish, onError)
+  context.older
+    .answer(call, principal, line, context.unaskable)
+    .then(done, (error) => done(internalError(error, onError)))
 }
 
 function takeSessionCall(session: Session, call: SessionCall): OlderReply {
