@@ -141,7 +141,7 @@ class RunContext implements Context {
   }
 
   #elicit(key: string, question: Question): Promise<Outcome<unknown>> {
-    return ask(this.#run, key, formQuestion(question)) as Promise<Outcome<unknown>>
+    return ask(this.#run, key, formQuestion(question, this.#run.limits)) as Promise<Outcome<unknown>>
   }
 
   /** A place to stop at, which otherwise lets through. */

@@ -7,6 +7,7 @@ import type { AskEntryKind } from '../journal/journal.ts'
 import type { InputRequest, SamplingParams } from '../protocol/wire.ts'
 import type { ConfirmOptions, Question as FormQuestion, Outcome } from '../tool/context.ts'
 import { compileForm } from '../tool/form-schema.ts'
+import type { TextBounds } from '../tool/judge-schema.ts'
 
 export type Reading =
   | { readonly ok: true; readonly value: unknown }
@@ -54,7 +55,10 @@ function insteadOf(orArgument: FormQuestion['orArgument']): string | undefined {
   return `Call again with the argument${plural} ${names.join(', ')} to avoid the question.`
 }
 
-export function formQuestion({ message, schema, allowSecretLike, orArgument }: FormQuestion): Question {
+export function formQuestion(
+  { message, schema, allowSecretLike, orArgument }: FormQuestion,
+  bounds?: TextBounds,
+): Question {
   const form = compileForm(schema, { allowSecretLike })
   const readContent = async (pending: ReturnType<typeof form.validate>): Promise<Reading> => {
     const result = await pending
@@ -67,7 +71,7 @@ export function formQuestion({ message, schema, allowSecretLike, orArgument }: F
     request: { method: 'elicitation/create', params: { mode: 'form', message, requestedSchema: form.json } },
     read: (answer) =>
       readElicit(answer, (content) => {
-        const result = form.validate(content)
+        const result = form.validate(content, bounds)
         if (result instanceof Promise) return readContent(result)
         return result.ok ? accepted(result.value) : misfit(result.problems.map((p) => p.message).join(' '))
       }),

@@ -6,11 +6,12 @@ import { misuse, RondoError } from '../errors.ts'
 import type { Entry, EntryKind } from '../journal/journal.ts'
 import type { Idle } from '../lib/idle.ts'
 import type { ClientCapabilities } from '../protocol/wire.ts'
+import type { TextBounds } from '../tool/judge-schema.ts'
 import type { Operation } from './outcome.ts'
 import type { JournalRecord } from './record.ts'
 import type { Turn } from './turn.ts'
 
-export interface ReplayLimits {
+export interface ReplayLimits extends TextBounds {
   /** Entries a journal may hold. */
   readonly maxEntries: number
   /** Questions that may be open at once. */

@@ -12,6 +12,7 @@ import { STATE_LIMITS } from '../seal/state.ts'
 import type { OnEngineEvent } from '../store/engine-event.ts'
 import type { Store } from '../store/store.ts'
 import type { CacheHint } from '../tool/definition.ts'
+import { TEXT_BOUNDS } from '../tool/judge-schema.ts'
 import type { ChangeBus } from './change-bus.ts'
 import type { FetchOptions } from './fetch.ts'
 import type { HttpOptions } from './http.ts'
@@ -116,6 +117,7 @@ export const DEFAULT_LIMITS: FlowLimits = {
   maxQuestions: 16,
   maxReasks: 3,
   maxDeferMs: 10_000,
+  ...TEXT_BOUNDS,
 }
 
 /** The defaults with what was given on top. Refuses a limit that is no positive number. */

@@ -14,7 +14,9 @@ import { readForm } from '../form/read-form.ts'
 import type { JsonSchema } from '../protocol/wire.ts'
 import type { Schema, StandardSchema } from './context.ts'
 import { refuse, toFormField } from './form-field.ts'
-import { formatPath, type Result } from './problem.ts'
+import type { TextBounds } from './judge-schema.ts'
+import { boundValue } from './plain-schema.ts'
+import { formatPath, type Problem, type Result } from './problem.ts'
 import { isStandardSchema, toJsonSchema, validateStandard } from './schema.ts'
 import { findSecretWords } from './secret-like.ts'
 import { isObject } from './subschemas.ts'
@@ -29,7 +31,7 @@ export interface CompiledForm {
   readonly json: JsonSchema
   readonly fields: readonly Field[]
   /** Checks the `content` of an answer. The messages are sentences fit to show to a person. */
-  validate(content: unknown): Result | Promise<Result>
+  validate(content: unknown, bounds?: TextBounds): Result | Promise<Result>
 }
 
 const ROGUE_NAMES = new Set(['__proto__', 'constructor', 'prototype'])
@@ -40,6 +42,8 @@ interface FormShape {
   readonly fields: readonly Field[]
   /** Required fields that may be null. */
   readonly nullable: readonly string[]
+  /** What in an answer must not reach the schema's own code. */
+  findExcess(answer: unknown, bounds?: TextBounds): Problem | undefined
 }
 
 /**
@@ -58,7 +62,11 @@ export function compileForm(schema: Schema, options: FormOptions = {}): Compiled
   const strict = !isStandardSchema(schema)
   const shape = findShape(toJsonSchema(schema, 'input', 'The schema of the question'), strict, allowSecrets)
   const { json, fields } = shape
-  const form = { json, fields, validate: (content: unknown) => validate(schema, shape, content) }
+  const form: CompiledForm = {
+    json,
+    fields,
+    validate: (content, bounds) => validate(schema, shape, content, bounds),
+  }
   forms.set(schema, (forms.get(schema) ?? new Map<boolean, CompiledForm>()).set(allowSecrets, form))
   return form
 }
@@ -71,7 +79,7 @@ function findShape(root: JsonSchema, strict: boolean, allowSecrets: boolean): Fo
   const { fields, notes } = readForm(json)
   if (notes.length > 0) throw misuse(`The schema of the question makes no form: ${notes.join('. ')}`)
   if (!allowSecrets) fields.forEach(assertNoSecret)
-  const shape = { json, fields, nullable }
+  const shape = { json, fields, nullable, findExcess: boundValue(root) }
   if (key.length > MAX_SHAPE_LENGTH) return shape
   if (shapes.size >= MAX_SHAPES) shapes.clear()
   shapes.set(key, shape)
@@ -111,9 +119,12 @@ function assertNoSecret(field: Field): void {
 
 function validate(
   schema: Schema,
-  { fields, nullable }: FormShape,
+  { fields, nullable, findExcess }: FormShape,
   answer: unknown,
+  bounds?: TextBounds,
 ): Result | Promise<Result> {
+  const excess = findExcess(answer, bounds)
+  if (excess !== undefined) return withTitles(fields, { ok: false, problems: [excess] })
   const judged = judgeContent(fields, answer)
   if (!judged.ok) {
     const problems = judged.problems.map(({ name, message }) => ({ path: formatPath([name]), message }))
@@ -130,15 +141,16 @@ function validateOwn(
   fields: readonly Field[],
   content: unknown,
 ): Result | Promise<Result> {
-  const withTitles = (result: Result): Result => {
-    if (result.ok) return result
-    const titles = new Map(fields.map((field) => [formatPath([field.name]), field.title]))
-    const problems = result.problems.map(({ path, message }) => {
-      const title = titles.get(path)
-      return { path, message: title === undefined ? message : `${title}: ${message}` }
-    })
-    return { ok: false, problems }
-  }
   const result = validateStandard(schema, content)
-  return 'then' in result ? result.then(withTitles) : withTitles(result)
+  return 'then' in result ? result.then((settled) => withTitles(fields, settled)) : withTitles(fields, result)
+}
+
+function withTitles(fields: readonly Field[], result: Result): Result {
+  if (result.ok) return result
+  const titles = new Map(fields.map((field) => [formatPath([field.name]), field.title]))
+  const problems = result.problems.map(({ path, message }) => {
+    const title = titles.get(path)
+    return { path, message: title === undefined ? message : `${title}: ${message}` }
+  })
+  return { ok: false, problems }
 }

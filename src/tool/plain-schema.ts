@@ -1,101 +1,189 @@
 /**
- * Checks values against plain JSON Schema, with @cfworker/json-schema as the engine.
- *
- * The engine gets a copy that holds known keywords only, and in which everything that costs more than the length of the
- * value (patterns, formats, uniqueItems) stands behind a limit on that length (T11). References stay within the
- * schema: nothing is ever fetched. The engine is loaded when the first plain schema is compiled; until it is there,
- * checks are asynchronous.
+ * Checks values against plain JSON Schema, and bounds what reaches the code of a Standard Schema, which has bounds of its own or
+ * none (T11). References stay within the schema: nothing is ever fetched.
  */
 
-import type { OutputUnit, SchemaDraft, Validator } from '@cfworker/json-schema'
 import { misuse } from '../errors.ts'
 import type { JsonSchema } from '../protocol/wire.ts'
-import { formatPath, MAX_PROBLEMS, type Problem, type Result } from './problem.ts'
-import { isObject, listSubschemas, mapKeyword } from './subschemas.ts'
+import {
+  ALWAYS,
+  addPart,
+  addSame,
+  type Compile,
+  countCharacters,
+  createCompiler,
+  entriesOf,
+  type Fault,
+  fail,
+  findTarget,
+  itemNodes,
+  judge,
+  objectTests,
+  type Run,
+  type SchemaNode,
+  sayTooLong,
+  TEXT_BOUNDS,
+  type Test,
+  type TextBounds,
+  textLimit,
+} from './judge-schema.ts'
+import { formatPath, type Problem, type Result } from './problem.ts'
+import { isObject, listSubschemas } from './subschemas.ts'
 
-/** Texts longer than this are refused before a pattern or a format sees them, unless the schema has a maxLength. */
-const PATTERN_TEXT_LIMIT = 4_096
-/** Lists longer than this are refused before uniqueItems compares all pairs. */
-const UNIQUE_ITEMS_LIMIT = 1_000
-
-const DIALECTS: ReadonlyMap<unknown, SchemaDraft> = new Map([
-  [undefined, '2020-12'],
-  ['https://json-schema.org/draft/2020-12/schema', '2020-12'],
-  ['https://json-schema.org/draft/2019-09/schema', '2019-09'],
-  ['http://json-schema.org/draft-07/schema', '7'],
-])
-
-/** Keywords that the engine knows and that are handed to it as they are, or with the schemas in them rewritten. */
-const KEYWORDS = new Set(
-  `$anchor $defs $ref additionalItems additionalProperties allOf anyOf const contains definitions dependencies
-  dependentRequired dependentSchemas else enum exclusiveMaximum exclusiveMinimum if items maxContains maxItems maxLength
-  maxProperties maximum minContains minItems minLength minProperties minimum multipleOf not oneOf patternProperties
-  prefixItems properties propertyNames required then type unevaluatedItems unevaluatedProperties`.split(
-    /\s+/,
-  ),
-)
-
-type Engine = typeof import('@cfworker/json-schema')
-let engine: Engine | undefined
-
-async function loadEngine(): Promise<Engine> {
-  engine ??= await import('@cfworker/json-schema')
-  return engine
-}
+const DIALECTS = [
+  undefined,
+  'https://json-schema.org/draft/2020-12/schema',
+  'https://json-schema.org/draft/2019-09/schema',
+  'http://json-schema.org/draft-07/schema',
+]
 
 /** `what` begins the messages of the TypeErrors. */
 export function compilePlainSchema(
   json: JsonSchema,
   what: string,
-): (value: unknown) => Result | Promise<Result> {
+  bounds: TextBounds = TEXT_BOUNDS,
+): (value: unknown) => Result {
   const dialect = typeof json.$schema === 'string' ? json.$schema.replace(/#$/, '') : json.$schema
-  const draft = DIALECTS.get(dialect)
-  if (draft === undefined) {
-    const known = [...DIALECTS.keys()].filter(Boolean).join(', ')
+  if (!DIALECTS.some((known) => known === dialect)) {
+    const known = DIALECTS.filter(Boolean).join(', ')
     throw misuse(`${what} is in the dialect ${String(json.$schema)}; known are ${known}`)
   }
-  const schema = rewrite(json)
-  assertReferences(json, schema, what)
-  loadEngine().catch(() => undefined)
-
-  let validator: Validator | undefined
-  const check = ({ Validator }: Engine, value: unknown): Result => {
-    validator ??= new Validator(schema, draft, false)
-    return run(validator, value)
+  assertReferences(json, what)
+  const root = createCompiler(json)(json)
+  const tracksSeen = listSubschemas(json).some(
+    (schema) => 'unevaluatedProperties' in schema || 'unevaluatedItems' in schema,
+  )
+  const check = (value: unknown): Result => {
+    const { faults } = judge(root, value, { bounds, tracksSeen, known: new Map(), steps: 0 })
+    return faults.length === 0 ? { ok: true, value } : { ok: false, problems: toProblems(faults) }
   }
-  return (value) =>
-    engine === undefined ? loadEngine().then((loaded) => check(loaded, value)) : check(engine, value)
+  return (value) => {
+    try {
+      return check(value)
+    } catch {
+      // There is undefined in it, say: what a handler returns is judged as it would be sent.
+    }
+    try {
+      return check(JSON.parse(JSON.stringify(value)))
+    } catch {
+      // A cycle, or a reference in the schema that refers only to itself.
+      return {
+        ok: false,
+        problems: [{ path: '', message: 'The value cannot be checked: is it plain JSON?' }],
+      }
+    }
+  }
 }
 
-/** The engine's copy. Its own `allOf` holds the costly keywords, each behind the limit that makes it cheap. */
-function rewrite(schema: JsonSchema): JsonSchema {
-  const copy: Record<string, unknown> = {}
-  for (const [keyword, value] of Object.entries(schema)) {
-    if (KEYWORDS.has(keyword)) copy[keyword] = mapKeyword(keyword, value, rewrite)
+function toProblems(faults: readonly Fault[]): Problem[] {
+  return faults.map(({ path, message }) => ({ path: formatPath(path), message }))
+}
+
+/** A check that tries alternatives again at every level may take this many steps, or this many times the linear number. */
+const FREE_STEPS = 100_000
+const STEP_FACTOR = 64
+
+/**
+ * What must not reach the schema's own code: a text too long for a pattern there, or a value whose alternatives multiply
+ * (unless that code remembers what it has judged). Says nothing about whether the value fits. A part of the schema that is not
+ * understood bounds nothing.
+ */
+export function boundValue(
+  json: JsonSchema,
+  { remembers = false }: { readonly remembers?: boolean } = {},
+): (value: unknown, bounds?: TextBounds) => Problem | undefined {
+  const compile = createCompiler(json, { tests: boundTests, never: ALWAYS })
+  let root: SchemaNode | undefined
+  return (value, bounds = TEXT_BOUNDS) => {
+    const long = findLongText(value, bounds)
+    if (long !== undefined) return long
+    try {
+      root ??= compile(json)
+      const run: Run = { bounds, tracksSeen: false, known: new Map(), steps: 0 }
+      const { faults, cost } = judge(root, value, run)
+      if (faults[0] !== undefined) return toProblems(faults)[0]
+      if (remembers || cost <= FREE_STEPS || cost <= STEP_FACTOR * run.steps) return undefined
+      return { path: '', message: 'The value is nested too deep for the alternatives of this schema' }
+    } catch {
+      // Not plain JSON, or a schema that leads only to itself: the schema's own code has the word.
+      return undefined
+    }
   }
-  const guards: JsonSchema[] = []
-  const { pattern, format, maxLength, uniqueItems } = schema
-  if (typeof pattern === 'string' || typeof format === 'string') {
-    const limit = typeof maxLength === 'number' ? maxLength : PATTERN_TEXT_LIMIT
-    // The engine's expression for the format "url", which no draft has, takes exponential time.
-    const costly = format === 'url' ? { pattern } : { pattern, format }
-    guards.push({ maxLength: limit, if: { minLength: limit + 1 }, else: costly })
+}
+
+/** The first text that is too long for anything to be done with it. */
+export function findLongText(value: unknown, { maxTextLength }: TextBounds): Problem | undefined {
+  const todo: { value: unknown; path: readonly PropertyKey[] }[] = [{ value, path: [] }]
+  for (let next = todo.pop(); next !== undefined; next = todo.pop()) {
+    const { value: here, path } = next
+    if (typeof here === 'string' && here.length > maxTextLength) {
+      return { path: formatPath(path), message: `The text is longer than ${maxTextLength} characters` }
+    }
+    if (typeof here !== 'object' || here === null || path.length > MAX_TEXT_DEPTH) continue
+    for (const [name, inner] of Object.entries(here)) {
+      if (typeof inner === 'object' || typeof inner === 'string')
+        todo.push({ value: inner, path: [...path, name] })
+    }
   }
-  if (uniqueItems === true) {
-    guards.push({
-      maxItems: UNIQUE_ITEMS_LIMIT,
-      if: { minItems: UNIQUE_ITEMS_LIMIT + 1 },
-      else: { uniqueItems },
+  return undefined
+}
+
+/** Deeper than guarded input goes. */
+const MAX_TEXT_DEPTH = 100
+
+/** The walk of `boundValue`: into every schema that could be asked about a place, whether the value fits it or not. */
+function boundTests(schema: JsonSchema, compile: Compile): Test[] {
+  const tests: Test[] = []
+  const { pattern } = schema
+  if (typeof pattern === 'string') {
+    tests.push((value, verdict, { bounds }) => {
+      const limit = textLimit(schema, bounds)
+      if (typeof value === 'string' && value.length > limit && countCharacters(value) > limit)
+        fail(verdict, sayTooLong(limit))
     })
   }
-  if (guards.length > 0) copy.allOf = [...(Array.isArray(copy.allOf) ? copy.allOf : []), ...guards]
-  return copy
+  const same = [schema.allOf, schema.anyOf].flatMap((list) => (Array.isArray(list) ? list : []))
+  for (const inner of [...same, schema.not, schema.if, schema.then, schema.else]) {
+    if (inner === undefined) continue
+    const node = compile(inner)
+    tests.push((value, verdict, run) => void addSame(verdict, judge(node, value, run)))
+  }
+  for (const inner of Array.isArray(schema.oneOf) ? schema.oneOf : []) {
+    const node = compile(inner)
+    // A library that writes `oneOf` picks the alternative by its constant and tries no other.
+    const isPicked = constantsOf(inner)
+    tests.push((value, verdict, run) => {
+      if (isPicked(value)) addSame(verdict, judge(node, value, run))
+    })
+  }
+  const { properties, patternProperties, additionalProperties, propertyNames, contains } = schema
+  const inside = { properties, patternProperties, additionalProperties, propertyNames }
+  const parts = objectTests(inside, compile)
+  const { first, rest } = itemNodes(schema, compile)
+  const other = contains === undefined ? undefined : compile(contains)
+  tests.push(...parts, (value, verdict, run) => {
+    if (!Array.isArray(value)) return
+    for (const [i, item] of value.entries()) {
+      const node = first[i] ?? (i < first.length ? undefined : rest)
+      if (node !== undefined) addPart(verdict, judge(node, item, run), i)
+      if (other !== undefined) addPart(verdict, judge(other, item, run), i)
+    }
+  })
+  return tests
 }
 
-function assertReferences(json: JsonSchema, root: JsonSchema, what: string): void {
-  const all = listSubschemas(root)
-  const anchors = new Set(all.map((schema) => schema.$anchor).filter((anchor) => typeof anchor === 'string'))
-  for (const schema of listSubschemas(json)) {
+/** Whether no property of the value contradicts a constant of the schema. */
+function constantsOf(schema: unknown): (value: unknown) => boolean {
+  const constants = entriesOf(isObject(schema) ? schema.properties : undefined).flatMap(([name, inner]) =>
+    isObject(inner) && 'const' in inner ? [{ name, constant: inner.const }] : [],
+  )
+  return (value) =>
+    !isObject(value) || constants.every(({ name, constant }) => !(name in value) || value[name] === constant)
+}
+
+function assertReferences(json: JsonSchema, what: string): void {
+  const all = listSubschemas(json)
+  for (const schema of all) {
     if ('$dynamicRef' in schema || '$recursiveRef' in schema) {
       throw misuse(`${what} uses $dynamicRef or $recursiveRef, which are not supported: use $ref`)
     }
@@ -110,80 +198,9 @@ function assertReferences(json: JsonSchema, root: JsonSchema, what: string): voi
         `${what} refers to ${String($ref)}: only references within the schema are followed, nothing is fetched. Put it under $defs and refer to "#/$defs/…"`,
       )
     }
-    if (!anchors.has($ref.slice(1)) && !isSchema(resolve(root, $ref))) {
+    const target = findTarget(json, $ref)
+    if (typeof target !== 'boolean' && !all.some((schema) => schema === target)) {
       throw misuse(`${what} refers to ${$ref}, where there is no schema`)
     }
   }
-}
-
-function isSchema(value: unknown): boolean {
-  return typeof value === 'boolean' || isObject(value)
-}
-
-function resolve(root: JsonSchema, pointer: string): unknown {
-  const names = pointer.split('/').slice(1)
-  if (names.length === 0) return pointer === '#' ? root : undefined
-  return names.reduce<unknown>((place, name) => {
-    const key = unescapeName(name)
-    if (typeof place !== 'object' || place === null || !Object.hasOwn(place, key)) return undefined
-    return (place as Record<string, unknown>)[key]
-  }, root)
-}
-
-function decode(text: string): string {
-  try {
-    return decodeURIComponent(text)
-  } catch {
-    return text
-  }
-}
-
-function run(validator: Validator, value: unknown): Result {
-  try {
-    return judge(validator, value)
-  } catch {
-    // There is undefined in it, say: what a handler returns is judged as it would be sent.
-  }
-  try {
-    return judge(validator, JSON.parse(JSON.stringify(value)))
-  } catch {
-    // A lone surrogate in a key, a cycle, or a reference in the schema that refers only to itself.
-    return { ok: false, problems: [{ path: '', message: 'The value cannot be checked: is it plain JSON?' }] }
-  }
-}
-
-function judge(validator: Validator, value: unknown): Result {
-  const outcome = validator.validate(value)
-  return outcome.valid ? { ok: true, value } : { ok: false, problems: toProblems(outcome.errors) }
-}
-
-/** Keywords that only say that something inside did not fit. */
-const WRAPPERS = new Set(
-  `$ref additionalItems additionalProperties allOf anyOf dependentSchemas if items oneOf patternProperties prefixItems
-  properties propertyNames unevaluatedItems unevaluatedProperties`.split(/\s+/),
-)
-
-function toProblems(errors: readonly OutputUnit[]): Problem[] {
-  const inner = errors.filter((error) => !WRAPPERS.has(error.keyword))
-  const problems = new Map<string, Problem>()
-  for (const error of inner.length > 0 ? inner : errors) {
-    const path = formatPath(error.instanceLocation.split('/').slice(1).map(unescapeName))
-    const message = toMessage(error)
-    problems.set(`${path} ${message}`, { path, message })
-    if (problems.size === MAX_PROBLEMS) break
-  }
-  return [...problems.values()]
-}
-
-function unescapeName(name: string): string {
-  return decode(name).replaceAll('~1', '/').replaceAll('~0', '~')
-}
-
-function toMessage(error: OutputUnit): string {
-  if (error.keyword === 'false') return 'This is not allowed here'
-  return error.error
-    .replace(/^Instance does not have required property/, 'Required is the property')
-    .replace(/^Instance type/, 'The type')
-    .replace(/^Instance/, 'The value')
-    .replace(/\.$/, '')
 }

@@ -21,6 +21,7 @@ import type {
   ToolDefinition,
   ToolHandler,
 } from './definition.ts'
+import { TEXT_BOUNDS, type TextBounds } from './judge-schema.ts'
 import { type Compiled, compileSchema } from './schema.ts'
 import type { Target } from './target.ts'
 import { assertTaskTimes } from './task-times.ts'
@@ -88,6 +89,12 @@ function promptArguments(input: Compiled | undefined): Row[] | undefined {
   }))
 }
 
+export interface RegistryOptions {
+  /** Whether there is one. */
+  readonly store?: boolean
+  readonly bounds?: TextBounds
+}
+
 /** What needs a store is refused where there is none, when it is declared and not when a user meets it. */
 function assertStore(
   name: string,
@@ -100,7 +107,7 @@ function assertStore(
   )
 }
 
-export function createRegistry({ store = false }: { store?: boolean } = {}): Registry {
+export function createRegistry({ store = false, bounds = TEXT_BOUNDS }: RegistryOptions = {}): Registry {
   const tools = new Map<string, { row: Row; target: Target; headers: readonly ParamHeader[] }>()
   const prompts = new Map<string, { row: Row; target: Target; definition: PromptDefinition }>()
   const resources = new Map<string, { row: Row; target: Target }>()
@@ -118,8 +125,8 @@ export function createRegistry({ store = false }: { store?: boolean } = {}): Reg
       if (!store) assertStore(name, definition)
       const { taskTtlMs, taskPollMs } = definition
       assertTaskTimes({ ttl: ['taskTtlMs', taskTtlMs], poll: ['taskPollMs', taskPollMs] })
-      const input = definition.input ? compileSchema(definition.input, 'input') : undefined
-      const output = definition.output ? compileSchema(definition.output, 'output') : undefined
+      const input = definition.input ? compileSchema(definition.input, 'input', bounds) : undefined
+      const output = definition.output ? compileSchema(definition.output, 'output', bounds) : undefined
       const target = toolTarget(name, handler as never, {
         version: definition.version,
         input,
@@ -134,7 +141,7 @@ export function createRegistry({ store = false }: { store?: boolean } = {}): Reg
     prompt(name, definition, handler) {
       if (name === '') throw misuse("A prompt's name is not empty.")
       assertNew('prompt', name, prompts)
-      const input = definition.input ? compileSchema(definition.input, 'input') : undefined
+      const input = definition.input ? compileSchema(definition.input, 'input', bounds) : undefined
       const { version, description } = definition
       const target = promptTarget(name, handler as never, { version, input, description })
       const wire = row({ name }, definition as PromptDefinition, { arguments: promptArguments(input) })

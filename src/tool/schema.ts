@@ -10,7 +10,8 @@ import { misuse } from '../errors.ts'
 import { findPatternDanger } from '../lib/pattern-danger.ts'
 import type { JsonSchema } from '../protocol/wire.ts'
 import type { Schema, StandardSchema } from './context.ts'
-import { compilePlainSchema } from './plain-schema.ts'
+import { TEXT_BOUNDS, type TextBounds } from './judge-schema.ts'
+import { boundValue, compilePlainSchema, findLongText } from './plain-schema.ts'
 import { formatPath, MAX_PROBLEMS, type Problem, type Result } from './problem.ts'
 import { isObject, listSubschemas } from './subschemas.ts'
 
@@ -27,15 +28,35 @@ export interface Compiled {
 const TARGET = { target: 'draft-2020-12' } as const
 
 /** Compiles a tool's schema. Its input must be an object; its output may be any JSON. */
-export function compileSchema(schema: Schema, role: SchemaRole): Compiled {
+export function compileSchema(schema: Schema, role: SchemaRole, bounds: TextBounds = TEXT_BOUNDS): Compiled {
   const what = `The ${role} schema`
   const json = toJsonSchema(schema, role, what)
   if (role === 'input' && json.type !== 'object') {
     throw misuse(`${what} must describe an object ("type": "object"): arguments are sent by name`)
   }
   assertSafePatterns(json, what)
-  if (isStandardSchema(schema)) return { json, validate: (value) => validateStandard(schema, value) }
-  return { json, validate: compilePlainSchema(json, what) }
+  const check = isStandardSchema(schema)
+    ? (value: unknown) => validateStandard(schema, value)
+    : compilePlainSchema(json, what, bounds)
+  // What a handler returns is its author's; what a caller sends is bounded before anybody's code judges it (T11).
+  if (role === 'output') return { json, validate: check }
+  const findExcess = isStandardSchema(schema)
+    ? boundValue(json, { remembers: remembersVerdicts(schema) })
+    : findLongText
+  return {
+    json,
+    validate(value) {
+      const excess = findExcess(value, bounds)
+      return excess === undefined ? check(value) : { ok: false, problems: [excess] }
+    },
+  }
+}
+
+/** From 4.5 on, zod judges a recursive schema once per value. */
+function remembersVerdicts(schema: StandardSchema): boolean {
+  const { _zod } = schema as { _zod?: { version?: { major?: number; minor?: number } } }
+  const { major = 0, minor = 0 } = _zod?.version ?? {}
+  return major > 4 || (major === 4 && minor >= 5)
 }
 
 /** A copy of the JSON Schema that is told to clients. */

@@ -39,11 +39,7 @@ export function isObject(value: unknown): value is Record<string, unknown> {
 }
 
 /** The value of one keyword with every schema in it replaced by what `change` makes of it; anything else stays. */
-export function mapKeyword(
-  keyword: string,
-  value: unknown,
-  change: (schema: JsonSchema) => unknown,
-): unknown {
+function mapKeyword(keyword: string, value: unknown, change: (schema: JsonSchema) => unknown): unknown {
   const one = (inner: unknown): unknown => (isObject(inner) ? change(inner) : inner)
   if (Array.isArray(value)) return LIST.has(keyword) ? value.map(one) : value
   if (!isObject(value)) return value

@@ -12,6 +12,7 @@ import { type ReplayInput, replay } from '../../src/replay/replay.ts'
 import type { ReplayLimits } from '../../src/replay/run-state.ts'
 import { verify } from '../../src/replay/verify.ts'
 import type { Context } from '../../src/tool/context.ts'
+import { TEXT_BOUNDS } from '../../src/tool/judge-schema.ts'
 
 export type Handler = (ctx: Context) => unknown
 
@@ -41,7 +42,13 @@ export interface ReplayFlow {
 }
 
 const EVERYTHING: ClientCapabilities = { elicitation: { form: {}, url: {} }, sampling: {}, roots: {} }
-const LIMITS: ReplayLimits = { maxEntries: 100, maxQuestions: 16, maxReasks: 3, maxDeferMs: 10_000 }
+const LIMITS: ReplayLimits = {
+  maxEntries: 100,
+  maxQuestions: 16,
+  maxReasks: 3,
+  maxDeferMs: 10_000,
+  ...TEXT_BOUNDS,
+}
 
 export function replayFlow(handler: Handler, options: FlowOptions = {}): ReplayFlow {
   const clock = { now: 1_000_000 }
