@@ -79,7 +79,8 @@ export async function openConnection(
     })
     return { client, close: () => client.close() }
   } catch (error) {
-    for (const line of lines) tell(io, `server: ${displayText(line)}`)
+    // A server is started anew for another handshake, and then says the same again.
+    for (const line of new Set(lines)) tell(io, `server: ${displayText(line)}`)
     throw error
   }
 }

@@ -3,16 +3,31 @@
 import { pathToFileURL } from 'node:url'
 import type { Server } from '../serve/create-server.ts'
 
+/** The file runs, but has no server for us. The message says what to write. */
+export class LoadError extends Error {
+  constructor(message: string) {
+    super(message)
+    this.name = 'LoadError'
+  }
+}
+
 export async function loadServer(path: string): Promise<Server> {
-  const module: Record<string, unknown> = await import(pathToFileURL(path).href)
+  const module = await load(path)
   const named = Object.values(module).filter(isServer)
   const found = module.default ?? (named.length === 1 ? named[0] : undefined)
   const server: unknown = typeof found === 'function' ? await found() : await found
   if (isServer(server)) return server
-  throw new TypeError(
-    `${path} exports no server. Write "export default server", or export a function that gives one. ` +
-      'A file that serves by itself is run as a command: rondo … -- node file.js',
-  )
+  throw new LoadError(listensAlready() ? listening(path) : exportsNone(path))
+}
+
+async function load(path: string): Promise<Record<string, unknown>> {
+  try {
+    return await import(pathToFileURL(path).href)
+  } catch (error) {
+    // Nothing but the file itself has tried to listen by now.
+    if ((error as { code?: unknown } | undefined)?.code !== 'EADDRINUSE') throw error
+    throw new LoadError(`${listening(path)}\n(Its port is in use: ${(error as Error).message})`)
+  }
 }
 
 /** By what it can do: the file may have another copy of this package. */
@@ -20,4 +35,24 @@ function isServer(value: unknown): value is Server {
   if (typeof value !== 'object' || value === null) return false
   const { listen, stdio, tool } = value as Partial<Record<keyof Server, unknown>>
   return typeof listen === 'function' && typeof stdio === 'function' && typeof tool === 'function'
+}
+
+/** The file has opened a port while it was loaded. */
+function listensAlready(): boolean {
+  return process.getActiveResourcesInfo().includes('TCPServerWrap')
+}
+
+function listening(path: string): string {
+  return [
+    `${path} listens by itself and exports no server.`,
+    'Either run it yourself and give this command the URL it serves: rondo tools http://127.0.0.1:3000/mcp',
+    'or leave listening to this command: write "export default server" in place of "server.listen()".',
+  ].join('\n')
+}
+
+function exportsNone(path: string): string {
+  return [
+    `${path} exports no server. Write "export default server", or export a function that returns one.`,
+    'A file that serves stdio by itself is run as a command: rondo tools -- node file.js',
+  ].join('\n')
 }

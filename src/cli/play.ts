@@ -40,7 +40,7 @@ export const playCommand: Command = {
     const stopped = new Promise<void>((done) => {
       io.signal.addEventListener('abort', () => done(), { once: true })
     })
-    const failed = await player.start()
+    const failed = await Promise.race([player.start(), stopped.then(() => false)])
     if (failed && options.flag('no-watch')) return 'failed'
     await stopped
     stopWatching()

@@ -36,24 +36,36 @@ export function createPlayer(options: PlayerOptions): Player {
   let waiting = false
   let stopped = false
 
-  const start = async (): Promise<boolean> => {
-    child = launch(options, ['http', host, String(port)])
-    const report = await firstReport(child)
-    if (report.kind === 'failed') {
-      tell(io, `${options.path} cannot be served:\n${report.message}`)
-      child = undefined
-      return true
-    }
-    port = report.port
-    if (options.json) printJson(io, { url: report.url, file: options.path })
-    else tell(io, `Serving ${options.path} at ${report.url}`)
-    return false
-  }
   const end = async (): Promise<void> => {
     const old = child
     child = undefined
     if (old !== undefined) await stopChild(old)
   }
+  const start = async (): Promise<boolean> => {
+    if (stopped) return false
+    const started = launch(options, ['http', host, String(port)])
+    child = started
+    const report = await firstReport(started)
+    // Stopped meanwhile; whoever stops it waits for its end.
+    if (child !== started) return false
+    if (report.kind === 'failed') {
+      // What the file began before it failed may go on: a port that it opened, a timer.
+      await end()
+      tell(io, `${options.path} cannot be served:\n${report.message}`)
+      return true
+    }
+    started.once('exit', (code, signal) => {
+      if (child !== started) return
+      child = undefined
+      tell(io, `The server of ${options.path} ended by itself (${signal ?? `exit code ${code}`}).`)
+    })
+    port = report.port
+    if (options.json) printJson(io, { url: report.url, file: options.path })
+    else tell(io, `Serving ${options.path} at ${report.url}`)
+    return false
+  }
+  // Told twice to stop, this process ends at once, and takes the server with it.
+  process.once('exit', () => child?.kill('SIGKILL'))
   const inTurn = <T>(run: () => Promise<T>): Promise<T> => {
     const next = turn.then(run)
     turn = next.catch(() => {})
@@ -72,9 +84,11 @@ export function createPlayer(options: PlayerOptions): Player {
         await start()
       })
     },
-    stop() {
+    async stop() {
       stopped = true
-      return inTurn(end)
+      // Not in turn: a start that does not come to an end is ended.
+      await end()
+      await turn
     },
   }
 }
@@ -93,12 +107,15 @@ async function firstReport(child: ChildProcess): Promise<ServeReport> {
   const settled = new AbortController()
   const { signal } = settled
   try {
+    // Rejects where the process cannot be started.
     return await Promise.race([
       once(child, 'message', { signal }).then(([report]) => report as ServeReport),
       once(child, 'exit', { signal }).then(([code, by]): ServeReport => {
         return { kind: 'failed', message: `The process ended (${by ?? `exit code ${code}`})` }
       }),
     ])
+  } catch (error) {
+    return { kind: 'failed', message: (error as Error).message }
   } finally {
     settled.abort()
   }

@@ -1,9 +1,10 @@
 /**
  * The process in which a file's server runs: `serve-file FILE stdio`, or `serve-file FILE http HOST PORT` with a channel to
- * the parent, which is told where it listens. When the parent goes away, so does this process.
+ * the parent, which is told where it listens. When the parent goes away, or the file cannot be served, so does this
+ * process, whatever the file has begun by then.
  */
 
-import { loadServer } from './load-server.ts'
+import { LoadError, loadServer } from './load-server.ts'
 
 export type ServeReport =
   | { readonly kind: 'listening'; readonly url: string; readonly port: number }
@@ -11,15 +12,13 @@ export type ServeReport =
 
 const [path = '', entrance, host, port] = process.argv.slice(2)
 
-function report(message: ServeReport): void {
-  process.send?.(message)
-}
-
 async function serveHttp(): Promise<void> {
+  let close = async (): Promise<void> => {}
+  process.on('disconnect', () => void close().finally(() => process.exit(0)))
   const server = await loadServer(path)
   const listening = await server.listen({ host, port: Number(port) })
-  report({ kind: 'listening', url: listening.url, port: listening.port })
-  process.on('disconnect', () => void listening.close().then(() => process.exit(0)))
+  close = () => listening.close()
+  process.send?.({ kind: 'listening', url: listening.url, port: listening.port } satisfies ServeReport)
 }
 
 async function serveStdio(): Promise<void> {
@@ -27,12 +26,16 @@ async function serveStdio(): Promise<void> {
   await server.stdio()
 }
 
+/** Where there is no channel, stderr is what the parent reads. */
+function giveUp(message: string): void {
+  const exit = (): never => process.exit(1)
+  if (process.send === undefined) process.stderr.write(`${message}\n`, exit)
+  else process.send({ kind: 'failed', message } satisfies ServeReport, exit)
+}
+
 try {
   await (entrance === 'stdio' ? serveStdio() : serveHttp())
 } catch (error) {
-  const message = error instanceof Error ? (error.stack ?? error.message) : String(error)
-  report({ kind: 'failed', message })
-  if (process.send === undefined) process.stderr.write(`${message}\n`)
-  process.exitCode = 1
-  if (process.connected) process.disconnect()
+  if (error instanceof LoadError) giveUp(error.message)
+  else giveUp(error instanceof Error ? (error.stack ?? error.message) : String(error))
 }

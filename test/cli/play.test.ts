@@ -2,7 +2,9 @@
 
 import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { appendFileSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { createServer as createHttpServer } from 'node:http'
+import type { AddressInfo } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join, resolve } from 'node:path'
 import { pathToFileURL } from 'node:url'
@@ -49,6 +51,22 @@ function writeServer(reply: string): void {
       return server
     }`,
   )
+}
+
+/** A file as the README's first program is: it listens, and exports nothing. */
+function writeListener(port = 0): void {
+  writeFileSync(
+    file,
+    `import { createServer } from '${library}'
+    const server = createServer({ name: 'alone', version: '1.0.0', log: 'off' })
+    const { url } = await server.listen({ port: ${port} })
+    console.error('LISTENS ' + url)`,
+  )
+}
+
+async function ended(child: ChildProcess): Promise<number | null> {
+  if (child.exitCode === null && child.signalCode === null) await once(child, 'exit')
+  return child.exitCode
 }
 
 interface Playing {
@@ -112,7 +130,7 @@ describe('rondo play', () => {
     const { hear } = play()
     const [, url = ''] = await hear(SERVING)
     writeFileSync(file, 'export default 5')
-    await hear(/cannot be served:\s+TypeError: .* exports no server/)
+    await hear(/cannot be served:\s+\S+ exports no server/)
     writeServer('Back')
     await hear(SERVING)
     expect((await home.run(['tools', url])).stdout).toContain('Back')
@@ -147,5 +165,67 @@ describe('rondo play', () => {
     expect((await home.run(['play', join(folder, 'nowhere.ts')])).code).toBe(2)
     writeFileSync(file, 'this is no program')
     expect((await home.run(['play', file, '--no-watch', '--port', '0'])).code).toBe(1)
+  })
+
+  it('says what to do with a file that listens by itself, ends on a signal, and leaves nothing behind', async () => {
+    writeListener()
+    const { hear, child } = play()
+    const [, url = ''] = await hear(/LISTENS (http:\S+)/)
+    await hear(/cannot be served:\s+\S+ listens by itself and exports no server\./)
+    await hear(/write "export default server" in place of "server\.listen\(\)"/)
+    expect((await home.run(['tools', url])).code).toBe(6)
+    writeServer('Hello')
+    const [, own = ''] = await hear(SERVING)
+    expect((await home.run(['tools', own])).stdout).toContain('Hello')
+    writeListener()
+    await hear(/listens by itself/)
+    child.kill('SIGTERM')
+    await hear(/Stopped\./)
+    expect(await ended(child)).toBe(0)
+  })
+
+  it('is no server for other commands either, which say so at once and once', async () => {
+    writeListener()
+    const { code, stderr } = await home.run(['tools', file])
+    expect(code).toBe(6)
+    expect(stderr.match(/listens by itself and exports no server/g)).toHaveLength(1)
+    expect(stderr).not.toMatch(/^server: {5}at /m)
+    const busy = createHttpServer()
+    await new Promise<void>((done) => {
+      busy.listen(0, '127.0.0.1', done)
+    })
+    writeListener((busy.address() as AddressInfo).port)
+    expect((await home.run(['tools', file])).stderr).toMatch(/listens by itself[\s\S]*Its port is in use/)
+    busy.close()
+  })
+
+  it.each([
+    ['one signal', 1],
+    ['two signals', 2],
+  ])('ends on %s while a file is still loading, and the file with it', async (_name, signals) => {
+    const deaf = signals === 2 ? `process.on('SIGTERM', () => console.error('DEAF'))` : ''
+    writeFileSync(
+      file,
+      `${deaf}\nconsole.error('PID', process.pid); await new Promise((go) => setInterval(() => go, 1e6))`,
+    )
+    const { hear, child } = play()
+    const pid = Number((await hear(/PID (\d+)/))[1])
+    child.kill('SIGTERM')
+    if (signals === 2) {
+      await hear(/DEAF/)
+      child.kill('SIGTERM')
+    }
+    expect(await ended(child)).toBe(signals === 2 ? 130 : 0)
+    await vi.waitFor(() => expect(() => process.kill(pid, 0)).toThrow('ESRCH'), { timeout: 20_000 })
+  })
+
+  it('says that a server ended by itself', async () => {
+    writeServer('Hello')
+    appendFileSync(file, `\nconsole.error('PID', process.pid)`)
+    const { hear } = play()
+    const pid = Number((await hear(/PID (\d+)/))[1])
+    await hear(SERVING)
+    process.kill(pid, 'SIGKILL')
+    await hear(/ended by itself \(SIGKILL\)/)
   })
 })
