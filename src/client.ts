@@ -5,7 +5,6 @@ export type { Client, CompleteRequest, DriveOptions, ReadOptions } from './clien
 export type { Clock } from './client/clock.ts'
 export { type ConnectOptions, connect, type MemoryTarget, type Target } from './client/connect.ts'
 export type { Revision } from './client/dialect.ts'
-export { displayText } from './client/display-text.ts'
 export type { FlowOptions, Step } from './client/flow-options.ts'
 export type {
   FlowRequest,
@@ -39,6 +38,7 @@ export type { TaskHandle, TaskRequestOptions } from './client/task-request.ts'
 export type { FetchLike } from './client/transport/fetch.ts'
 export type { StdioTarget } from './client/transport/stdio.ts'
 export { type ErrorCode, RondoError } from './errors.ts'
+export { displayText } from './form/clean-text.ts'
 export type { ListenFilter } from './protocol/call.ts'
 export type {
   CallToolResult,

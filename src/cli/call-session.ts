@@ -4,13 +4,14 @@ import type { DriveOptions } from '../client/client.ts'
 import type { FlowRequest } from '../client/flow-request.ts'
 import type { PendingCall } from '../client/pending.ts'
 import type { QuestionKind } from '../client/question.ts'
+import { oneLine } from '../form/clean-text.ts'
 import { type Answerer, answerLater } from './answerer.ts'
 import type { Invocation } from './command.ts'
 import { CONNECT_OPTIONS, type Connection, openConnection } from './connection.ts'
 import { driveCall, type Standing } from './drive-call.ts'
 import type { Exit } from './exit-code.ts'
 import { homeOf } from './home.ts'
-import { canAsk, tell } from './io.ts'
+import { canAsk, sayJson, tell } from './io.ts'
 import { readJsonObject } from './json-file.ts'
 import type { OptionTable } from './option-table.ts'
 import { createPendingStore, type PendingStore, type StoredCall } from './pending-store.ts'
@@ -115,7 +116,7 @@ function driveOptions({ io, options }: Invocation): DriveOptions {
     signal: io.signal,
     onProgress: ({ progress, total, message }) => io.status.progress(progress, total, message),
     ...(options.flag('server-log') && {
-      onLog: ({ level, data }) => tell(io, `server ${level}: ${JSON.stringify(data)}`),
+      onLog: ({ level, data }) => tell(io, `server ${oneLine(level)}: ${sayJson(data, io.stderr, 0)}`),
     }),
     ...(maxRounds !== undefined && { maxRounds }),
     ...(deadline !== undefined && { deadline: deadline * 1000 }),

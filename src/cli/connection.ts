@@ -4,11 +4,11 @@ import type { Answers } from '../client/answers.ts'
 import type { Client } from '../client/client.ts'
 import { connect } from '../client/connect.ts'
 import { SESSION_VERSIONS } from '../client/dialect.ts'
-import { displayText } from '../client/display-text.ts'
 import type { Mode } from '../client/negotiate.ts'
 import { noSecretsInForms } from '../client/policy/no-secrets-in-forms.ts'
 import type { RoundPolicy } from '../client/round-policy.ts'
 import type { StdioTarget } from '../client/transport/stdio.ts'
+import { oneLine } from '../form/clean-text.ts'
 import { usageError } from './command-error.ts'
 import { type Io, tell } from './io.ts'
 import { serverEnv } from './local-keys.ts'
@@ -60,7 +60,7 @@ export async function openConnection(
 ): Promise<Connection> {
   const lines: string[] = []
   const onStderr = (line: string): void => {
-    if (options.flag('server-log')) return tell(io, `server: ${displayText(line)}`)
+    if (options.flag('server-log')) return tell(io, `server: ${oneLine(line)}`)
     lines.push(line)
     if (lines.length > KEPT_LINES) lines.shift()
   }
@@ -69,7 +69,7 @@ export async function openConnection(
     const client = await connect(toTarget(io, target, options, onStderr), {
       headers: readHeaders([...options.list('header'), ...headers]),
       onRound: policiesOf(io, options),
-      onWarning: (text) => tell(io, `warning: ${displayText(text)}`),
+      onWarning: (text) => tell(io, `warning: ${oneLine(text)}`),
       signal: io.signal,
       createId: randomName,
       tasks,
@@ -80,7 +80,7 @@ export async function openConnection(
     return { client, close: () => client.close() }
   } catch (error) {
     // A server is started anew for another handshake, and then says the same again.
-    for (const line of new Set(lines)) tell(io, `server: ${displayText(line)}`)
+    for (const line of new Set(lines)) tell(io, `server: ${oneLine(line)}`)
     throw error
   }
 }

@@ -1,27 +1,27 @@
 /** Calls and servers in words. What a server says of itself is marked as its own. */
 
-import { displayText } from '../client/display-text.ts'
 import type { FlowRequest } from '../client/flow-request.ts'
 import { openQuestions, type PendingCall, type PendingServer } from '../client/pending.ts'
 import { kindOf } from '../client/question.ts'
+import { displayText, oneLine } from '../form/clean-text.ts'
 import { readForm } from '../form/read-form.ts'
 import type { InputRequest } from '../protocol/wire.ts'
 import { describeField } from './describe-field.ts'
 import { shellWord } from './shell-word.ts'
 
 export function sayServer({ target, name, version }: PendingServer): string {
-  const where = displayText(target)
-  return name === undefined ? where : `"${displayText(name)}" ${displayText(version ?? '')} at ${where}`
+  const where = oneLine(target)
+  return name === undefined ? where : `"${oneLine(name)}" ${oneLine(version ?? '')} at ${where}`
 }
 
 export function sayRequest(request: FlowRequest): string {
   switch (request.method) {
     case 'tools/call':
-      return request.name === '' ? 'a task' : `the tool ${displayText(request.name)}`
+      return request.name === '' ? 'a task' : `the tool ${oneLine(request.name)}`
     case 'prompts/get':
-      return `the prompt ${displayText(request.name)}`
+      return `the prompt ${oneLine(request.name)}`
     case 'resources/read':
-      return `the resource ${displayText(request.uri)}`
+      return `the resource ${oneLine(request.uri)}`
   }
 }
 
@@ -33,11 +33,11 @@ export function sayPending(pending: PendingCall): string {
   const round = pending.round > 0 ? `, round ${pending.round}` : ''
   const head = `${who}, for ${sayRequest(pending.request)}${round}`
   const lines = open.flatMap(([key, question]) => ['', ...sayQuestion(key, question)])
-  const given = answered.length === 0 ? [] : ['', `answered already: ${answered.map(displayText).join(', ')}`]
+  const given = answered.length === 0 ? [] : ['', `answered already: ${answered.map(oneLine).join(', ')}`]
   const task =
     pending.task === undefined
       ? []
-      : ['', `The server works on it as the task ${displayText(pending.task.taskId)}.`]
+      : ['', `The server works on it as the task ${oneLine(pending.task.taskId)}.`]
   return [head, ...lines, ...given, ...task, '', ...sayNext(pending, open)].join('\n')
 }
 
@@ -47,17 +47,17 @@ export function messageOf(question: InputRequest): string | undefined {
 }
 
 export function sayQuestion(key: string, question: InputRequest): string[] {
-  const name = displayText(key)
+  const name = oneLine(key)
   const kind = kindOf(question)
   if (question.method !== 'elicitation/create') return [`  ${name}  (${kind})`]
   const { params } = question
-  const message = params.message
+  const message = displayText(params.message)
     .split('\n')
     .map((line, index) => (index === 0 ? `  ${name}  ${line}` : `    ${line}`))
-  if (params.mode === 'url') return [...message, `    ${params.url}`]
+  if (params.mode === 'url') return [...message, `    ${oneLine(params.url)}`]
   const { fields, notes } = readForm(params.requestedSchema)
   const rows = fields.map(
-    (field) => `    ${name}.${displayText(field.name)}=  ${field.title}: ${describeField(field)}`,
+    (field) => `    ${name}.${oneLine(field.name)}=  ${field.title}: ${describeField(field)}`,
   )
   return [...message, ...rows, ...notes.map((note) => `    note: ${note}`)]
 }
@@ -71,7 +71,7 @@ function sayNext({ id, task }: PendingCall, open: readonly [string, InputRequest
       `look:     rondo task get ${id}`,
       `cancel:   rondo task cancel ${id}`,
     ]
-  const words = open.map(([key, question]) => exampleWord(displayText(key), question))
+  const words = open.map(([key, question]) => exampleWord(oneLine(key), question))
   return [
     `answer:   rondo answer ${id} ${words.join(' ')}`,
     `decline:  rondo answer ${id} --decline`,
@@ -85,7 +85,7 @@ export function exampleWord(key: string, question: InputRequest): string {
   if (question.method !== 'elicitation/create') return shellWord(`${key}:=JSON`)
   const { params } = question
   const [field] = params.mode === 'form' ? readForm(params.requestedSchema).fields : []
-  return shellWord(field === undefined ? `${key}=accept` : `${key}.${displayText(field.name)}=…`)
+  return shellWord(field === undefined ? `${key}=accept` : `${key}.${oneLine(field.name)}=…`)
 }
 
 /** A task asks, and nobody is there to be asked. */
@@ -98,7 +98,7 @@ export function sayHidden({ id, protocolVersion }: PendingCall): string {
 export function sayKept({ id, task }: PendingCall): string {
   if (task === undefined) return `The call is kept: rondo resume ${id}`
   return [
-    `The server goes on with the task ${displayText(task.taskId)}.`,
+    `The server goes on with the task ${oneLine(task.taskId)}.`,
     `wait for it:  rondo resume ${id}`,
     `look at it:   rondo task get ${id}`,
     `end it:       rondo task cancel ${id}`,

@@ -1,5 +1,6 @@
 /** What a field takes, in a few words: for a prompt, for the list of a pending call. */
 
+import { oneLine } from '../form/clean-text.ts'
 import type { Field } from '../form/field.ts'
 
 const FORMAT_WORDS = {
@@ -42,7 +43,7 @@ const SHOWN = 8
 function listOptions({ options = [] }: Field): string {
   const shown = options
     .slice(0, SHOWN)
-    .map(({ value, title }) => (value === title ? value : `${value} (${title})`))
+    .map(({ value, title }) => (value === title ? title : `${oneLine(value)} (${title})`))
   const more = options.length - shown.length
   return more > 0 ? `${shown.join(', ')} and ${more} more` : shown.join(', ')
 }

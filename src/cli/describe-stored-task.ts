@@ -1,6 +1,6 @@
 /** A task as an operator sees it: nothing that is sealed, and no more than tags of whose it is. */
 
-import { displayText } from '../client/display-text.ts'
+import { oneLine } from '../form/clean-text.ts'
 import type { TaskStore } from '../sqlite.ts'
 import { sayTime } from './describe-task.ts'
 import { sayAge } from './pending.ts'
@@ -59,8 +59,4 @@ export function sayStats({ due, oldestDueMs, running, parked }: StoreStats): str
 function sayUntil(ms: number): string {
   const age = sayAge(ms)
   return age === 'now' ? 'soon' : `in ${age}`
-}
-
-function oneLine(text: string): string {
-  return displayText(text).replace(/\s+/g, ' ')
 }

@@ -1,7 +1,7 @@
 /** A task as its owner sees it, in words and as JSON. What the server wrote is cleaned before it gets here. */
 
-import { displayText } from '../client/display-text.ts'
 import { openQuestions, type PendingCall } from '../client/pending.ts'
+import { oneLine } from '../form/clean-text.ts'
 import type { TaskState } from '../protocol/task.ts'
 import { exampleWord, sayQuestion, sayRequest, sayServer } from './describe-call.ts'
 import { sayAge } from './pending.ts'
@@ -32,14 +32,16 @@ export function sayTask({ state, pending, name, isKept, problem }: ShownTask, no
   ]
   const open = openQuestions(pending)
   const asked = open.flatMap(([key, question]) => ['', ...sayQuestion(key, question)])
-  const words = open.map(([key, question]) => exampleWord(displayText(key), question))
+  const words = open.map(([key, question]) => exampleWord(oneLine(key), question))
   return [
-    `task ${displayText(state.taskId)}`,
+    `task ${oneLine(state.taskId)}`,
     formatTable(rows.map(([label, text = '']) => [`  ${label}`, text])),
-    ...(problem === undefined ? [] : ['', `Its questions are not shown: ${problem}`]),
+    ...(problem === undefined ? [] : ['', `Its questions are not shown: ${oneLine(problem)}`]),
     ...asked,
-    ...(open.length > 0 ? ['', `answer:   rondo task answer ${name} ${words.join(' ')}`] : []),
-    ...(isEnded(state) ? [] : [...(open.length > 0 ? [] : ['']), `cancel:   rondo task cancel ${name}`]),
+    ...(open.length > 0 ? ['', `answer:   rondo task answer ${oneLine(name)} ${words.join(' ')}`] : []),
+    ...(isEnded(state)
+      ? []
+      : [...(open.length > 0 ? [] : ['']), `cancel:   rondo task cancel ${oneLine(name)}`]),
     ...(isKept && !isEnded(state) ? [`wait:     rondo resume ${pending.id}`] : []),
   ].join('\n')
 }
@@ -70,8 +72,4 @@ export function sayTime(ms: number): string {
 function sayAgo(ms: number): string {
   const age = sayAge(ms)
   return age === 'now' ? 'just now' : `${age} ago`
-}
-
-function oneLine(text: string): string {
-  return displayText(text).replace(/\s+/g, ' ').trim()
 }

@@ -1,9 +1,13 @@
 /**
  * The ends of the command: what it reads, where it writes, what it knows of its surroundings. Results go to `stdout`,
  * everything said to a person goes to `stderr`.
+ *
+ * Whatever is written here onto a terminal is cleaned here, whoever wrote it: it has line breaks and no other control
+ * character. Into a pipe results go as they are. Where a line break of a server could pass for one of ours, the caller
+ * puts foreign words into one line.
  */
 
-import { displayText } from '../client/display-text.ts'
+import { displayText, escapeUnsafe } from '../form/clean-text.ts'
 import type { StatusLine } from './status-line.ts'
 
 export interface Io {
@@ -24,24 +28,45 @@ export function canAsk({ stdin, stderr, env }: Io): boolean {
   return stdin.isTTY === true && stderr.isTTY === true && env.TERM !== 'dumb'
 }
 
-export function print(io: Io, text: string): void {
+/** `mark` comes first, and is ours: it may have colours. */
+export function print(io: Io, text: string, mark = ''): void {
   io.status.hide()
-  io.stdout.write(`${text}\n`)
+  io.stdout.write(`${mark}${io.stdout.isTTY ? terminalText(text) : text}\n`)
 }
 
 export function printJson(io: Io, value: unknown): void {
-  print(io, JSON.stringify(value, undefined, 2))
+  print(io, sayJson(value, io.stdout))
+}
+
+/** The value as JSON. For a terminal, what it would obey is escaped, and the JSON says the same. */
+export function sayJson(value: unknown, { isTTY }: { readonly isTTY?: boolean }, indent = 2): string {
+  const json = JSON.stringify(value, undefined, indent)
+  return isTTY ? escapeUnsafe(json) : json
 }
 
 /** Something for the person, beside the result. */
 export function tell(io: Io, text: string): void {
   io.status.hide()
-  io.stderr.write(`${text}\n`)
+  io.stderr.write(`${terminalText(text)}\n`)
 }
 
-/** Text from a server as it may go to stdout: untouched into a pipe, without control characters onto a terminal. */
-export function foreign(io: Io, text: string): string {
-  return io.stdout.isTTY ? displayText(text) : text
+const TAB_WIDTH = 8
+
+/** Text as it may go to a terminal: lines without control characters, tabs drawn as blanks. */
+export function terminalText(text: string): string {
+  return displayText(text)
+    .split('\n')
+    .map((line) =>
+      line
+        .split('\t')
+        .map((part, i, { length }) => (i < length - 1 ? part.padEnd(nextStop(part)) : part))
+        .join(''),
+    )
+    .join('\n')
+}
+
+function nextStop({ length }: string): number {
+  return (Math.floor(length / TAB_WIDTH) + 1) * TAB_WIDTH
 }
 
 /** All of stdin as text. */

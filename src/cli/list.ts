@@ -1,7 +1,7 @@
 /** `rondo tools`, `rondo prompts`, `rondo resources`: what a server has. */
 
 import type { Client } from '../client/client.ts'
-import { displayText } from '../client/display-text.ts'
+import { oneLine } from '../form/clean-text.ts'
 import { isRecord } from '../lib/is-record.ts'
 import type { Prompt, Tool } from '../protocol/result.ts'
 import { JSON_OPTION } from './call-session.ts'
@@ -96,8 +96,4 @@ function promptArguments({ arguments: args = [] }: Prompt): string {
 
 function about(entry: { readonly title?: string; readonly description?: string }): string {
   return oneLine(entry.description ?? entry.title ?? '')
-}
-
-function oneLine(text: string): string {
-  return displayText(text).replace(/\s+/g, ' ').trim()
 }

@@ -3,9 +3,9 @@
  * exit code.
  */
 
-import { displayText } from '../client/display-text.ts'
 import { PeerError } from '../client/peer-error.ts'
 import { RondoError } from '../errors.ts'
+import { oneLine } from '../form/clean-text.ts'
 import { abandonCommand } from './abandon.ts'
 import { answerCommand } from './answer.ts'
 import { callCommand } from './call.ts'
@@ -79,7 +79,8 @@ function show(io: Io, text: string): Exit {
 
 function find(name: string): Command {
   const command = COMMANDS.find((one) => one.name === name)
-  if (command === undefined) throw usageError(`There is no command "${name}". "rondo help" lists them`)
+  if (command === undefined)
+    throw usageError(`There is no command "${oneLine(name)}". "rondo help" lists them`)
   return command
 }
 
@@ -90,7 +91,8 @@ function wantsJson(args: readonly string[]): boolean {
 
 function sentenceOf(error: unknown, exit: Exit): string {
   if (exit === 'fault') return error instanceof Error ? (error.stack ?? error.message) : String(error)
-  const message = displayText((error as Error).message)
+  // Much of it may be a server's, and a line of a server must not pass for one of ours.
+  const message = oneLine((error as Error).message)
   return error instanceof CommandError ? message : message.replace(/^\[(\w+)\] (.*)$/s, '$2 [$1]')
 }
 

@@ -3,6 +3,7 @@
 import type { Step } from '../client/flow-options.ts'
 import type { FlowRequest } from '../client/flow-request.ts'
 import { openQuestions, type PendingCall } from '../client/pending.ts'
+import { oneLine } from '../form/clean-text.ts'
 import { sayPending } from './describe-call.ts'
 import type { Exit } from './exit-code.ts'
 import { type Io, print, printJson, tell } from './io.ts'
@@ -41,7 +42,7 @@ export function printComplete(
 }
 
 function problemsOf({ unused, unanswered, protocolVersion }: Ending): string[] {
-  const list = (words: readonly string[]): string => words.map((word) => `"${word}"`).join(', ')
+  const list = (words: readonly string[]): string => words.map((word) => `"${oneLine(word)}"`).join(', ')
   return [
     ...(unanswered.length > 0
       ? [

@@ -4,7 +4,7 @@ import type { FlowRequest, FlowResult } from '../client/flow-request.ts'
 import { isRecord } from '../lib/is-record.ts'
 import type { CallToolResult, GetPromptResult, ReadResourceResult } from '../protocol/result.ts'
 import type { Exit } from './exit-code.ts'
-import { foreign, type Io, print, tell } from './io.ts'
+import { type Io, print, sayJson, tell } from './io.ts'
 
 export function printResult(io: Io, request: FlowRequest, result: FlowResult): Exit {
   switch (request.method) {
@@ -12,21 +12,20 @@ export function printResult(io: Io, request: FlowRequest, result: FlowResult): E
       return printTool(io, result as CallToolResult)
     case 'prompts/get':
       for (const { role, content } of (result as GetPromptResult).messages) {
-        print(io, foreign(io, `${role}: ${sayBlock(content)}`))
+        print(io, `${role}: ${sayBlock(content)}`)
       }
       return 'done'
     case 'resources/read':
-      for (const contents of (result as ReadResourceResult).contents)
-        print(io, foreign(io, sayContents(contents)))
+      for (const contents of (result as ReadResourceResult).contents) print(io, sayContents(contents))
       return 'done'
   }
 }
 
 function printTool(io: Io, { content, structuredContent, isError }: CallToolResult): Exit {
   if (isError === true) tell(io, 'The tool answered with an error:')
-  for (const block of content) print(io, foreign(io, sayBlock(block)))
+  for (const block of content) print(io, sayBlock(block))
   if (content.length === 0 && structuredContent !== undefined) {
-    print(io, foreign(io, JSON.stringify(structuredContent, undefined, 2)))
+    print(io, sayJson(structuredContent, io.stdout))
   }
   return isError === true ? 'failed' : 'done'
 }

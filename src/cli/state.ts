@@ -12,7 +12,7 @@ import type { Command, Invocation } from './command.ts'
 import { CommandError, usageError } from './command-error.ts'
 import { readState } from './doctor/readable-state.ts'
 import type { Exit } from './exit-code.ts'
-import { print, printJson, readStdin } from './io.ts'
+import { print, printJson, readStdin, sayJson } from './io.ts'
 import { KEYS_OPTION, readKeysText } from './keys.ts'
 import { SEAL_OPTIONS } from './seal-key.ts'
 import { formatTable } from './table.ts'
@@ -66,8 +66,7 @@ function showForeign({ io, options }: Invocation, token: string): Exit {
   if (readable === undefined)
     throw new CommandError('failed', 'This is no state of Rondo, and nothing in it can be read')
   if (options.flag('json')) printJson(io, { readable: readable.how, value: readable.value })
-  else
-    print(io, `no state of Rondo, and anybody can read it:\n${JSON.stringify(readable.value, undefined, 2)}`)
+  else print(io, `no state of Rondo, and anybody can read it:\n${sayJson(readable.value, io.stdout)}`)
   return 'failed'
 }
 

@@ -3,7 +3,7 @@
  * terminal only. Unlike the spinner of @clack/prompts it leaves stdin alone, so that Ctrl-C stays a signal.
  */
 
-import { displayText } from '../client/display-text.ts'
+import { oneLine } from '../form/clean-text.ts'
 
 export interface StatusLine {
   /** Shows that something goes on. */
@@ -36,13 +36,13 @@ export function createStatusLine(output: NodeJS.WriteStream): StatusLine {
   }
   return {
     start(what) {
-      text = displayText(what).replace(/\s+/g, ' ')
+      text = oneLine(what)
       timer ??= setInterval(draw, TICK_MS).unref()
       draw()
     },
     progress(value, total, message) {
       const bar = total === undefined || !(total > 0) ? String(value) : drawBar(value, total)
-      text = message === undefined ? bar : `${bar}  ${displayText(message).replace(/\s+/g, ' ')}`
+      text = message === undefined ? bar : `${bar}  ${oneLine(message)}`
       if (timer !== undefined) draw()
     },
     hide,

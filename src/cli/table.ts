@@ -1,9 +1,12 @@
-/** Rows with columns of even width. The last column is not padded; `width` cuts lines that would wrap. */
+/** Rows with columns of even width, one line each. The last column is not padded; `width` cuts lines that would wrap. */
+
+import { displayText } from '../form/clean-text.ts'
 
 export function formatTable(
-  rows: readonly (readonly string[])[],
+  cells: readonly (readonly string[])[],
   width: number = Number.POSITIVE_INFINITY,
 ): string {
+  const rows = cells.map((row) => row.map((cell) => displayText(cell).replace(/[\n\t]/g, ' ')))
   const columns = Math.max(0, ...rows.map((row) => row.length))
   const widths = Array.from({ length: columns - 1 }, (_, i) =>
     Math.max(...rows.map((row) => [...(row[i] ?? '')].length)),

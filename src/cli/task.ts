@@ -1,6 +1,7 @@
 /** `rondo task`: looks at a task of a server, answers it, cancels it. Waiting for it is the business of `rondo resume`. */
 
 import { openQuestions, type PendingCall } from '../client/pending.ts'
+import { oneLine } from '../form/clean-text.ts'
 import type { CallToolResult } from '../protocol/result.ts'
 import { chooseAnswerer, JSON_OPTION, openStore, SCRIPT_OPTIONS, SERVER_OPTION } from './call-session.ts'
 import type { Command, Invocation } from './command.ts'
@@ -126,7 +127,7 @@ async function answer(work: Work): Promise<Exit> {
   }
   await task.answer(given.answers)
   keep(work, given)
-  tell(io, `Answered: ${Object.keys(given.answers).join(', ')}`)
+  tell(io, `Answered: ${Object.keys(given.answers).map(oneLine).join(', ')}`)
   show(await task.look())
   const unused = answerer.unused?.() ?? []
   if (unused.length > 0) tell(io, `rondo: Nobody asked for ${unused.map((key) => `"${key}"`).join(', ')}`)

@@ -1,12 +1,12 @@
 /** Puts a client together over a peer whose dialect is known. */
 
 import { RondoError } from '../errors.ts'
+import { displayText } from '../form/clean-text.ts'
 import type { Discovery, Prompt, Resource, ResourceTemplate, Tool } from '../protocol/result.ts'
 import type { InputResponses } from '../protocol/wire.ts'
 import { type Answers, answerableKinds } from './answers.ts'
 import type { Cache } from './cache.ts'
 import type { Client, DriveOptions } from './client.ts'
-import { displayText } from './display-text.ts'
 import type { FlowOptions, Flows, TaskMode } from './flow-options.ts'
 import type { FlowRequest, ResourceRequest } from './flow-request.ts'
 import { begin } from './operation.ts'

@@ -1,10 +1,10 @@
 /** What callers can say about one call, and what every part of the loop is given. */
 
+import { displayText } from '../form/clean-text.ts'
 import type { Notice } from '../protocol/received.ts'
 import { TASKS_EXTENSION, type TaskState } from '../protocol/task.ts'
 import type { ClientCapabilities, LogLevel } from '../protocol/wire.ts'
 import type { Answers } from './answers.ts'
-import { displayText } from './display-text.ts'
 import type { FlowRequest, FlowResult } from './flow-request.ts'
 import type { Limits } from './limits.ts'
 import type { Peer, SendOptions } from './peer.ts'

@@ -1,8 +1,8 @@
 /** The server's own error, kept apart from the errors this client raises by itself. */
 
 import { RondoError } from '../errors.ts'
+import { displayText } from '../form/clean-text.ts'
 import type { WireError } from '../protocol/received.ts'
-import { displayText } from './display-text.ts'
 
 /** The server answered with a JSON-RPC error: `peer` has it as it came. */
 export class PeerError extends RondoError {

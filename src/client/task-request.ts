@@ -1,10 +1,10 @@
 /** The three requests about a task. What is unknown to the server, foreign or expired is its error. */
 
 import { RondoError } from '../errors.ts'
+import { displayText } from '../form/clean-text.ts'
 import type { TaskState } from '../protocol/task.ts'
 import { TASKS_EXTENSION } from '../protocol/task.ts'
 import type { InputResponses } from '../protocol/wire.ts'
-import { displayText } from './display-text.ts'
 import type { Peer, SendOptions } from './peer.ts'
 import { PeerError } from './peer-error.ts'
 

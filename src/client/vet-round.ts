@@ -5,9 +5,9 @@
  */
 
 import { RondoError } from '../errors.ts'
+import { displayText } from '../form/clean-text.ts'
 import { isRecord } from '../lib/is-record.ts'
 import type { InputRequest, InputRequests, JsonSchema } from '../protocol/wire.ts'
-import { displayText } from './display-text.ts'
 import type { Limits } from './limits.ts'
 import { measureJson } from './measure-json.ts'
 import { kindOf, type QuestionKind } from './question.ts'

@@ -1,28 +1,40 @@
 /**
- * Makes foreign text fit to be shown: no control characters (a terminal would obey them), nothing that reverses the
- * direction of what follows, and an end.
+ * Foreign text made fit to be shown, by one rule for every place: no control characters (a terminal would obey them), nothing
+ * that reverses the direction of what follows or hides in it, no half characters. Where a line break could pass for one
+ * of ours, `oneLine` leaves none.
  */
 
-// Bidirectional overrides and isolates, zero-width spaces, the byte order mark.
-const INVISIBLE = /[\u200b\u200e\u200f\u202a-\u202e\u2060-\u2069\ufeff]/g
+// Controls but line break and tab; marks of direction; what has no width; annotations; tags.
+const UNSAFE =
+  /[^\P{Cc}\n\t]|[\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\u{e0000}-\u{e007f}]/gu
 const LINE_BREAKS = /\r\n?|[\u0085\u2028\u2029]/g
+const HALF_CHARACTERS = /\p{Cs}/gu
 
-/** One line, unless `lines` says that line breaks may stay. */
+/** Text from a server as it may be shown. Line breaks and tabs stay. */
+export function displayText(text: string): string {
+  return text.replace(LINE_BREAKS, '\n').replace(UNSAFE, '').replace(HALF_CHARACTERS, '\ufffd')
+}
+
+/** The same as one line. */
+export function oneLine(text: string): string {
+  return displayText(text).replace(/\s+/g, ' ').trim()
+}
+
+/** At most `maxLength` characters, and one line unless `lines` says that line breaks may stay. */
 export function cleanText(text: string, maxLength: number, lines: 'one' | 'many' = 'one'): string {
   // Cut first: the rest costs time in proportion.
   const cut = text.length > maxLength ? text.slice(0, maxLength) : text
-  const plain = stripControls(cut.replace(LINE_BREAKS, '\n').replace(INVISIBLE, ''), lines)
+  const plain = displayText(cut).replace(lines === 'many' ? /\t/g : /[\n\t]/g, ' ')
   return text.length > maxLength ? `${plain.trim()}…` : plain.trim()
 }
 
-function stripControls(text: string, lines: 'one' | 'many'): string {
-  let clean = ''
-  for (const char of text) {
-    const code = char.codePointAt(0) ?? 0
-    if (char === '\n') clean += lines === 'many' ? char : ' '
-    else if (char === '\t') clean += ' '
-    else if (code >= 0xd800 && code <= 0xdfff) clean += '\ufffd'
-    else if (code >= 0x20 && (code < 0x7f || code > 0x9f)) clean += char
-  }
-  return clean
+/** JSON text in which everything that must not be shown is escaped, so that it says the same and is still JSON. */
+export function escapeUnsafe(json: string): string {
+  return json.replace(UNSAFE, (found) =>
+    // One by one: a character beyond the first plane is two escapes.
+    Array.from(
+      { length: found.length },
+      (_, i) => `\\u${found.charCodeAt(i).toString(16).padStart(4, '0')}`,
+    ).join(''),
+  )
 }

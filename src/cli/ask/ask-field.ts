@@ -4,6 +4,7 @@
  */
 
 import { checkField } from '../../form/check.ts'
+import { displayText } from '../../form/clean-text.ts'
 import type { Field, FieldValue } from '../../form/field.ts'
 import { describeField } from '../describe-field.ts'
 import type { Choice, Terminal } from './terminal.ts'
@@ -37,9 +38,18 @@ async function askLine(terminal: Terminal, field: Field, start: FieldValue | und
     const checked = checkField(field, input)
     return checked.ok ? undefined : checked.message
   }
-  const input = await terminal.line(titleOf(field), start === undefined ? '' : String(start), check)
+  const input = await terminal.line(titleOf(field), shownStart(terminal, start), check)
   const checked = checkField(field, input)
   return { value: checked.ok ? checked.value : undefined }
+}
+
+/** What is sent is what was seen: a default that cannot be shown as it is, is not suggested. */
+function shownStart(terminal: Terminal, start: FieldValue | undefined): string {
+  if (start === undefined) return ''
+  const text = String(start)
+  if (displayText(text) === text && !/[\n\t]/.test(text)) return text
+  terminal.say('The suggested answer cannot be shown as it is, and was left out.', 'warn')
+  return ''
 }
 
 function leaveOut<T>(field: Field): Choice<T | undefined>[] {

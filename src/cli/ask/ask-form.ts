@@ -7,6 +7,7 @@
  */
 
 import { startValues } from '../../form/check.ts'
+import { oneLine } from '../../form/clean-text.ts'
 import type { Field, FieldValue, Form } from '../../form/field.ts'
 import type { ElicitResult } from '../../protocol/wire.ts'
 import { askField } from './ask-field.ts'
@@ -91,7 +92,7 @@ const REVIEW: readonly Choice<'send' | 'change' | 'decline' | 'later'>[] = [
 ]
 
 function summary(fields: readonly Field[], values: Values): string {
-  return fields.map((field) => `${field.title}: ${sayValue(field, values[field.name])}`).join('\n')
+  return fields.map((field) => `${field.title}: ${oneLine(sayValue(field, values[field.name]))}`).join('\n')
 }
 
 function sayValue(field: Field, value: FieldValue | undefined): string {

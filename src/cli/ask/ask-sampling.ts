@@ -1,6 +1,5 @@
 /** Lets a person play the model: shows the messages that a server wants answered, and takes a line as the reply. */
 
-import { displayText } from '../../client/display-text.ts'
 import { isRecord } from '../../lib/is-record.ts'
 import type { InputResponse, SamplingParams } from '../../protocol/wire.ts'
 import type { Terminal } from './terminal.ts'
@@ -19,8 +18,8 @@ export async function askSampling(
 }
 
 function sayMessage(message: unknown): string {
-  if (!isRecord(message)) return displayText(JSON.stringify(message))
+  if (!isRecord(message)) return JSON.stringify(message)
   const { role, content } = message
   const text = isRecord(content) && typeof content.text === 'string' ? content.text : JSON.stringify(content)
-  return displayText(`${String(role)}: ${text}`)
+  return `${String(role)}: ${text}`
 }

@@ -1,10 +1,11 @@
 /**
  * Prompts in the terminal: drawn on stderr, read from stdin. Ctrl-C, Escape, Ctrl-D and a terminal that goes away all
- * dismiss the prompt; what that means is the caller's business.
+ * dismiss the prompt; what that means is the caller's business. Whatever is drawn is cleaned here, whoever wrote it.
  */
 
-import { isCancel, log, multiselect, select, text, updateSettings } from '@clack/prompts'
-import type { Io } from '../io.ts'
+import { isCancel, log, multiselect, S_BAR, select, text, updateSettings } from '@clack/prompts'
+import { oneLine } from '../../form/clean-text.ts'
+import { type Io, terminalText } from '../io.ts'
 
 /** The person dismissed a prompt. */
 export class Dismissed extends Error {
@@ -66,21 +67,25 @@ export function createTerminal({ stdin, stderr, status }: Io, signal?: AbortSign
     keys: () => keys,
     say(words, kind = 'plain') {
       status.hide()
-      log[kind === 'plain' ? 'message' : kind](words, { output: stderr })
+      log[kind === 'plain' ? 'message' : kind](terminalText(words), { output: stderr })
     },
     line: (message, start, check) =>
       ask((io) =>
-        text({ ...io, message, initialValue: start, validate: (input) => check(input ?? '') }).then(
-          (value) => (isCancel(value) ? value : (value ?? '')),
-        ),
+        text({
+          ...io,
+          // Unlike the others this prompt has no bar before further lines, and a line of a server has to have one.
+          message: terminalText(message).replaceAll('\n', `\n${S_BAR}  `),
+          initialValue: terminalText(start).replaceAll('\n', ' '),
+          validate: (input) => sayProblem(check(input ?? '')),
+        }).then((value) => (isCancel(value) ? value : (value ?? ''))),
       ),
     choose: (message, choices, start) =>
       ask(
         (io) =>
           select({
             ...io,
-            message,
-            options: choices.map((choice, index) => ({ ...choice, value: index })),
+            message: terminalText(message),
+            options: choices.map((choice, index) => ({ ...cleanChoice(choice), value: index })),
             initialValue: choices.findIndex(({ value }) => value === start),
             maxItems: VISIBLE_CHOICES,
           }) as Promise<number | symbol>,
@@ -89,14 +94,22 @@ export function createTerminal({ stdin, stderr, status }: Io, signal?: AbortSign
       ask<string[]>((io) =>
         multiselect({
           ...io,
-          message,
-          options: [...choices],
+          message: terminalText(message),
+          options: choices.map(cleanChoice),
           initialValues: [...start],
           required: false,
           maxItems: VISIBLE_CHOICES,
         }),
       ),
   }
+}
+
+function cleanChoice<T>({ value, label, hint }: Choice<T>): Choice<T> {
+  return { value, label: oneLine(label), ...(hint !== undefined && { hint: oneLine(hint) }) }
+}
+
+function sayProblem(problem: string | undefined): string | undefined {
+  return problem === undefined ? undefined : oneLine(problem)
 }
 
 interface Ends {

@@ -1,6 +1,6 @@
 /** The findings as a table, each with its line of advice, and a count at the end. */
 
-import { displayText } from '../../client/display-text.ts'
+import { oneLine } from '../../form/clean-text.ts'
 import { type Io, print, printJson } from '../io.ts'
 import type { Finding, Verdict } from './finding.ts'
 
@@ -16,12 +16,14 @@ export function printFindings(io: Io, findings: readonly Finding[], json: boolea
   const coloured = io.stdout.isTTY === true && !io.env.NO_COLOR
   for (const { id, verdict, detail, advice } of findings) {
     const mark = coloured ? `\u001b[${COLOURS[verdict]}m${verdict}\u001b[39m` : verdict
-    print(io, `${mark}  ${id.padEnd(width)}  ${oneLine(detail)}`)
-    if (advice !== undefined) print(io, `${' '.repeat(width + 8)}→ ${oneLine(advice)}`)
+    print(io, `  ${id.padEnd(width)}  ${brief(detail)}`, mark)
+    if (advice !== undefined) print(io, `${' '.repeat(width + 8)}→ ${brief(advice)}`)
   }
   print(io, `\n${ORDER.map((verdict) => `${counts[verdict]} ${verdict}`).join(', ')}`)
 }
 
-function oneLine(text: string): string {
-  return displayText(text).replace(/\s+/g, ' ').slice(0, 300)
+const MAX_WORDS = 300
+
+function brief(text: string): string {
+  return oneLine(text).slice(0, MAX_WORDS)
 }
