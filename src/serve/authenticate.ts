@@ -37,7 +37,7 @@ export type Identified =
   | { readonly kind: 'refused'; readonly answer: HttpAnswer }
 
 /** How long a hook may take. A hook that never settles would otherwise hold its request for ever. */
-const HOOK_MS = 30_000
+export const HOOK_MS = 30_000
 
 export function identify(
   authenticate: Authenticate,
@@ -52,7 +52,7 @@ export function identify(
   try {
     const verdict: unknown = authenticate(request)
     if (!isThenable(verdict)) return judge(verdict, onError)
-    return inTime(Promise.resolve(verdict), hookMs)
+    return inTime(Promise.resolve(verdict), hookMs, 'authenticate')
       .then((known) => judge(known, onError))
       .catch(failed)
   } catch (error) {
@@ -60,9 +60,9 @@ export function identify(
   }
 }
 
-function inTime(verdict: Promise<unknown>, ms: number): Promise<unknown> {
+export function inTime(verdict: Promise<unknown>, ms: number, hook: string): Promise<unknown> {
   return new Promise((resolve, reject) => {
-    const late = setTimeout(() => reject(misuse(`authenticate did not settle within ${ms} ms`)), ms)
+    const late = setTimeout(() => reject(misuse(`${hook} did not settle within ${ms} ms`)), ms)
     verdict.then(resolve, reject).finally(() => clearTimeout(late))
   })
 }

@@ -31,9 +31,14 @@ function metaOf({ mcpReq }: ServerContext): RequestMeta {
   return mcpReq.envelope ?? {}
 }
 
-/** True for a client of a revision without rounds; the official server asks it in our place, over its connection. */
-export function isOlder(ctx: ServerContext): boolean {
-  return metaOf(ctx)[PROTOCOL_VERSION] === undefined
+const FIRST_WITH_ROUNDS = '2026-07-28'
+
+/**
+ * True for a client of a revision without rounds; the official server asks it in our place, over its connection. What the
+ * client connected with decides: on such a connection nobody checks what a request says about itself.
+ */
+export function isOlder(server: Passage['server']): boolean {
+  return (server.getNegotiatedProtocolVersion() ?? '') < FIRST_WITH_ROUNDS
 }
 
 export function toFlowCall({ server, method, request }: Passage, ctx: ServerContext, log: Log): FlowCall {
@@ -49,7 +54,7 @@ export function toFlowCall({ server, method, request }: Passage, ctx: ServerCont
     progressToken: ctx.mcpReq._meta?.progressToken,
     inputResponses: readResponses(ctx),
     requestState: readState(ctx, (reason) => log({ event: 'state_refused', method, target, reason })),
-    ...(isOlder(ctx) ? connectedClient(server) : requestingClient(metaOf(ctx))),
+    ...(isOlder(server) ? connectedClient(server) : requestingClient(metaOf(ctx))),
   }
 }
 
@@ -65,7 +70,7 @@ export function toTaskCall(
 ): TaskCall {
   const envelope = {
     id: ctx.mcpReq.id,
-    ...(isOlder(ctx) ? connectedClient(server) : requestingClient(metaOf(ctx))),
+    ...(isOlder(server) ? connectedClient(server) : requestingClient(metaOf(ctx))),
   }
   const params = { taskId, inputResponses: readResponses(ctx) }
   const call = readTask(envelope, `tasks/${action}`, params, ANSWER_LIMITS)
@@ -126,7 +131,8 @@ export function toLine({ mcpReq }: ServerContext): Line {
   }
 }
 
-function send(
+/** Async, so that what their line throws at once is a rejection like everything else. */
+async function send(
   mcpReq: ServerContext['mcpReq'],
   method: string,
   params: Record<string, unknown>,

@@ -14,7 +14,7 @@ import { createHost } from './create-host.ts'
 import { isOlder, toFlowCall, toLine, toTaskCall } from './sdk-call.ts'
 import type { Definition, RondoOptions } from './sdk-definition.ts'
 import type { Passage } from './sdk-mount.ts'
-import { principalFromAuthInfo } from './sdk-principal.ts'
+import { findPrincipalOf } from './sdk-principal.ts'
 import { refuse, refuseOlder, toResult, toWire } from './sdk-reply.ts'
 import { requestTarget, type SdkTarget, taskTarget } from './sdk-target.ts'
 import type { TaskAction, TaskTools } from './sdk-tasks.ts'
@@ -42,7 +42,7 @@ export function createFlow(options: RondoOptions, keys: KeyHolder, tools: TaskTo
   const host = createHost(options, keys)
   /** For tools that have nothing to do with tasks, and servers whose clients could not follow one. */
   const roundsAlone: FlowHost = Object.create(host, { tasks: { value: undefined } })
-  const { principal: principalOf = principalFromAuthInfo } = options
+  const principalOf = findPrincipalOf(options.principal)
   const work = createTaskWork(host, ({ call }) => taskTarget(tools.find(call.target), call.target), options)
 
   return {
@@ -58,7 +58,7 @@ export function createFlow(options: RondoOptions, keys: KeyHolder, tools: TaskTo
       } catch (error) {
         const refusal = toRefusal(host, error, target)
         const cannotAsk = refusal instanceof RondoError && refusal.code === 'PEER_CAPABILITY'
-        return cannotAsk && isOlder(ctx) ? refuseOlder(passage, refusal) : refuse(passage, refusal)
+        return cannotAsk && isOlder(passage.server) ? refuseOlder(passage, refusal) : refuse(passage, refusal)
       }
     },
     async answerTask(action, taskId, ctx, server) {

@@ -11,6 +11,7 @@ import { toNodeHandler } from '@modelcontextprotocol/node'
 import { createMcpHandler, InMemoryTransport, type ServerOptions } from '@modelcontextprotocol/server'
 import { serveStdio } from '@modelcontextprotocol/server/stdio'
 import { generateKey } from 'rondo'
+import { createRondo } from 'rondo/sdk'
 import { afterAll, describe, expect, it } from 'vitest'
 import { type Scenario, scenarios, type World } from '../scenarios/scenario.ts'
 import { connectOfficial, MODERN, type OfficialClient, OLDER } from '../support/official-client.ts'
@@ -71,12 +72,23 @@ async function olderOverStdio(scenario: Scenario): Promise<Ran> {
 
 afterAll(async () => (await child)?.close())
 
+/** On a server whose own check refuses every state that it is given. */
+const CHECKED: ServerOptions = {
+  requestState: {
+    verify: createRondo({ audience: 'checked', keys: generateKey() }).verify(() => {
+      throw new Error('not ours')
+    }),
+  },
+}
+
 const ways: [string, (scenario: Scenario) => Promise<Ran>][] = [
   ['HTTP', overHttp],
   ['memory', inMemory(MODERN)],
   ['memory, an older client', inMemory(OLDER)],
   ['memory, capabilities given up front', inMemory(MODERN, UP_FRONT)],
   ['memory, capabilities given up front, an older client', inMemory(OLDER, UP_FRONT)],
+  ['memory, beside a check of states', inMemory(MODERN, CHECKED)],
+  ['memory, beside a check of states, an older client', inMemory(OLDER, { ...CHECKED, ...UP_FRONT })],
   ['stdio, an older client', olderOverStdio],
 ]
 

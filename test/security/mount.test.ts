@@ -6,16 +6,19 @@
 import {
   createMcpHandler,
   createRequestStateCodec,
+  InMemoryTransport,
   McpServer,
   ResourceTemplate,
   type ServerContext,
 } from '@modelcontextprotocol/server'
+import { serveStdio } from '@modelcontextprotocol/server/stdio'
 import { generateKey } from 'rondo'
-import { createRondo, type Rondo } from 'rondo/sdk'
+import { createRondo, type LogEvent, type Rondo } from 'rondo/sdk'
 import { describe, expect, it } from 'vitest'
 import { z } from 'zod'
 import { buildByHand } from '../../examples/official-by-hand.ts'
 import { createTables } from '../../examples/official-tables.ts'
+import { createMemoryStore } from '../../src/store/memory/memory-store.ts'
 import { send } from '../support/task-client.ts'
 
 const KEY = new Uint8Array(32).fill(7)
@@ -345,5 +348,98 @@ describe('states of ours, on a server that checks its own', () => {
       const refused = await send(fetch, method, { ...params, requestState: foreign, inputResponses })
       expect(refused.error).toMatchObject({ code: -32602, data: { reason: 'invalid_request_state' } })
     }
+  })
+})
+
+describe('T1 a principal that names nobody', () => {
+  const nobodies = [{ subject: '' }, { subject: undefined }, { subject: 5 }, {}, [], 'alice']
+
+  /** What handlers see of the caller, in a call that ends at once and in one that asks. */
+  async function seenBy(principal: unknown) {
+    const seen: unknown[] = []
+    const events: LogEvent[] = []
+    const log = (event: LogEvent) => void events.push(event)
+    const named = createRondo({
+      audience: 'mount',
+      keys: generateKey(),
+      log,
+      principal: () => principal as never,
+    })
+    const fetch = serve(
+      (server) => {
+        const look = named.tool((_args, ctx) => {
+          seen.push(ctx.principal)
+          return text('done')
+        })
+        server.registerTool('look', {}, look)
+      },
+      rondo.verify,
+      named.mount,
+    )
+    const { error } = await send(fetch, 'tools/call', { name: 'look' })
+    return { seen, code: error?.code, logged: events.filter(({ event }) => event === 'warning').length }
+  }
+
+  it.each(nobodies)('is refused before a handler sees it: %j', async (principal) => {
+    expect(await seenBy(principal)).toEqual({ seen: [], code: -32603, logged: 1 })
+  })
+
+  it('control: one that names somebody is seen, and so is nobody at all', async () => {
+    const alice = { subject: 'alice' }
+    expect(await seenBy(alice)).toEqual({ seen: [alice], code: undefined, logged: 0 })
+    expect(await seenBy(undefined)).toEqual({ seen: [undefined], code: undefined, logged: 0 })
+  })
+})
+
+describe('T6 an older connection', () => {
+  const claims = {
+    'io.modelcontextprotocol/protocolVersion': '2026-07-28',
+    'io.modelcontextprotocol/clientCapabilities': {
+      elicitation: { form: {} },
+      extensions: { 'io.modelcontextprotocol/tasks': {} },
+    },
+  }
+
+  /** Calls a tool that may be a task, on a connection that began at `version` with no capabilities at all. */
+  async function call(version: string) {
+    const tasks = createRondo({ audience: 'm', keys: generateKey(), log: 'off', store: createMemoryStore() })
+    const ask = tasks.tool(async (_args, ctx) => text(`${await ctx.confirm('sure', 'Sure?')}`), {
+      task: 'auto',
+    })
+    const [near, far] = InMemoryTransport.createLinkedPair()
+    const served = serveStdio(
+      () => {
+        const server = tasks.tasks(new McpServer({ name: 'older', version: '1.0.0' }))
+        server.registerTool('ask', {}, ask)
+        return server
+      },
+      { transport: far },
+    )
+    const answered = new Promise<unknown>((resolve) => {
+      near.onmessage = (message) => {
+        const { id } = message as { id?: number }
+        if (id === 2) resolve(message)
+      }
+    })
+    await near.start()
+    const clientInfo = { name: 'claims', version: '1.0.0' }
+    const params = { protocolVersion: version, capabilities: {}, clientInfo }
+    if (version < '2026') await near.send({ jsonrpc: '2.0', id: 1, method: 'initialize', params })
+    const called = { name: 'ask', arguments: {}, _meta: claims }
+    await near.send({ jsonrpc: '2.0', id: 2, method: 'tools/call', params: called })
+    const reply = await answered
+    await served.close()
+    await tasks.close()
+    return reply
+  }
+
+  it('gets nothing for claims that only a request of the new revision can make', async () => {
+    expect(await call('2025-11-25')).toMatchObject({
+      result: { isError: true, content: [{ text: expect.stringContaining('cannot be asked') }] },
+    })
+  })
+
+  it('control: a request of the new revision does', async () => {
+    expect(await call('2026-07-28')).toMatchObject({ result: { resultType: 'task' } })
   })
 })
