@@ -69,6 +69,8 @@ export async function beginTask(
     head: sealPiece(host, id, 'head', plan),
     ttlMs: ttlOf(round, tasks),
     pollMs: target.task.pollMs ?? tasks.pollMs,
+    // A call that came with a state of ours comes with it again if this reply is lost, so its keys stay the same (R6).
+    known: call.requestState !== undefined,
     journal: entries.map((entry) => sealPiece(host, id, 'record', { entry } satisfies TaskRecord)),
   })
   logRound(round, undefined, { outcome: 'task', task: id })

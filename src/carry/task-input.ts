@@ -86,6 +86,7 @@ export function toTurnInput(work: Work, handler: (ctx: Context) => unknown): Rep
   return {
     ...input,
     incoming,
+    anchored: turn.task.known,
     scene: { ...input.scene, once, inputResponses, background: { possible: false, tell: tellerOf(work) } },
     mayMove: () => (turn.draining.aborted || turn.signal.aborted ? 'drain' : undefined),
     persist: async (entry) => turn.record(sealPiece(host, id, 'record', { entry } satisfies TaskRecord)),

@@ -2,7 +2,8 @@
  * The task carrier: between turns the journal is in the store, and while a question waits nothing is held: no process,
  * no timer, no memory. A worker runs the same handler as a round would, from the top, against what was recorded.
  *
- * R6 The store holds the flow's id before anything runs: no round is spent on a checkpoint. R7 An entry is durable, and
+ * R6 An effect waits until the owner has shown that it knows the task's id: whoever lost the reply that named it calls again,
+ * and the effect would run in two tasks. Steps and questions need not wait. R7 An entry is durable, and
  * ours, before the handler sees its result.
  */
 
@@ -95,6 +96,8 @@ async function toOutcome(work: Work, report: RunReport): Promise<Outcome> {
     case 'refused':
       return refused(work, report, ending.error)
     case 'moved':
+      logRound(round, report, { outcome: 'moved', moved: ending.reason })
+      return { kind: ending.reason === 'effect' ? 'hold' : 'release' }
     case 'background':
       logRound(round, report, { outcome: 'moved', moved: 'drain' })
       return { kind: 'release' }

@@ -25,6 +25,8 @@ export interface ReplayInput {
   readonly limits: ReplayLimits
   /** Why this instance wants to let go of the call now; `executed` counts the work done in this round. */
   mayMove(executed: number): MoveReason | undefined
+  /** The flow's id is in the client's hands (R6). Default: if the request came with a state. */
+  readonly anchored?: boolean
   /** Nothing new may run. */
   readonly frozen?: boolean
   /** Makes an entry durable before the handler sees its result. */
@@ -66,7 +68,7 @@ function createRun(input: ReplayInput, signal: Signal): RunState {
     turn: createTurn({
       startedAt: input.journal.startedAt,
       idle: input.platform.idle,
-      anchored: input.incoming.anchored,
+      anchored: input.anchored ?? input.incoming.anchored,
       frozen: input.frozen,
       mayMove: () => input.mayMove(tally.executed),
     }),

@@ -54,7 +54,7 @@ export interface Turn {
 export interface TurnOptions {
   readonly startedAt: number
   readonly idle: Idle
-  /** The flow's id is in the client's hands, or in a store. */
+  /** The flow's id is in the client's hands. */
   readonly anchored: boolean
   /** Nothing new may run: the run ends where it would. */
   readonly frozen?: boolean

@@ -12,7 +12,7 @@ import type { OnEngineEvent } from './engine-event.ts'
 import { isStorable } from './input-slots.ts'
 import type { Store } from './store.ts'
 import { startSweep } from './sweep.ts'
-import type { NewTask, RunTurn, Sealed, ServeOptions, TaskEngine } from './task-engine.ts'
+import type { NewTask, RunTurn, Sealed, ServeOptions, TaskEngine, TaskOwner } from './task-engine.ts'
 import { isTaskId } from './task-id.ts'
 import type { Creation, Handover, Lease, Taker, TaskStore } from './task-store.ts'
 import { createTaskWatch } from './task-watch.ts'
@@ -64,7 +64,13 @@ export function createLeaseEngine(store: Store, options: LeaseEngineOptions = {}
   const tell = settings.onEvent ?? (() => {})
   const { tasks } = store
   const loops = new Set<ClaimLoop>()
-  const watch = createTaskWatch(tasks, clock, settings.pollMs, tell)
+  /** Whoever names the id of its task has it. */
+  const get = async (id: string, owner: TaskOwner) => {
+    const view = await tasks.get(id, owner)
+    if (view && !view.known) await tasks.confirm(id, owner)
+    return view
+  }
+  const watch = createTaskWatch(tasks, get, clock, settings.pollMs, tell)
   return {
     async create(task) {
       assertTask(task)
@@ -77,11 +83,13 @@ export function createLeaseEngine(store: Store, options: LeaseEngineOptions = {}
       if (creation.kind === 'limit') throw new RondoError('LIMIT_TASKS')
       throw misuse('This task id is taken: make one with createTaskId() for every task')
     },
-    get: async (id, owner) => (isTaskId(id) ? tasks.get(id, owner) : undefined),
+    get: async (id, owner) => (isTaskId(id) ? get(id, owner) : undefined),
     async deliver(id, owner, answers) {
       if (!isTaskId(id)) return 'unknown'
       const given = storable(answers)
-      return (await startIn(firstPlace(loops), (taker) => tasks.deliver(id, owner, given, taker))).kind
+      const { kind } = await startIn(firstPlace(loops), (taker) => tasks.deliver(id, owner, given, taker))
+      if (kind === 'idle' || kind === 'partial') await get(id, owner)
+      return kind
     },
     cancel: async (id, owner) => (isTaskId(id) ? tasks.cancel(id, owner) : 'unknown'),
     async list(owner, { after, limit }) {

@@ -103,6 +103,7 @@ export function runTurn(store: TaskStore, lease: Lease, run: RunTurn, options: T
 /** Throws if the outcome is not one: that is a fault of the handler, not of the store. */
 function prepareOutcome(store: TaskStore, { fence, slots }: Lease, outcome: Outcome): () => Promise<boolean> {
   if (outcome.kind === 'release') return () => store.release(fence, outcome.delayMs ?? 0, false)
+  if (outcome.kind === 'hold') return () => store.hold(fence)
   if (outcome.kind !== 'park') return () => store.settle(fence, outcome)
   const next = openSlots(slots, outcome.inputs)
   return () => store.park(fence, next)

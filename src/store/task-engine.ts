@@ -9,6 +9,8 @@
  * TE3 The first answer to an open key wins; keys that are unknown or answered have no effect; a key is used once.
  * TE4 `record` resolves when the entry is durable, and never after the task went to somebody else.
  * TE5 An ended task stays as it ended.
+ * TE6 A task that was created with `known: false` becomes known when its owner names its id: with `get`, `deliver` or
+ *     `watch`, not with `list`. Until then a turn may end with `hold`, and no turn of it runs again.
  */
 
 /** Text that only the caller can read: well-formed, without NUL. */
@@ -35,6 +37,8 @@ export interface NewTask {
   readonly message?: Sealed
   /** What the flow did before it became a task. */
   readonly journal?: readonly Sealed[]
+  /** False if its owner may never hear of it, because the reply that names it can get lost. Default: true. */
+  readonly known?: boolean
 }
 
 /** What the owner of a task may see. Times are in ms since the epoch. */
@@ -46,6 +50,8 @@ export interface TaskView {
   readonly updatedAt: number
   readonly expiresAt: number
   readonly pollMs: number
+  /** Its owner has shown that it knows the id. */
+  readonly known: boolean
   /** Grows with every change that this view can show. */
   readonly revision: number
   /** The open questions by key; empty unless `input_required`. */
@@ -71,6 +77,8 @@ export interface TaskHead {
   readonly pollMs: number
   /** How often a worker died or threw since the last entry was recorded. */
   readonly failures: number
+  /** Its owner has shown that it knows the id; as it was when the turn began. */
+  readonly known: boolean
 }
 
 export interface Turn {
@@ -95,6 +103,8 @@ export type Outcome =
   | { readonly kind: 'fail'; readonly error: Sealed }
   /** Hands the task back; it is due again at once, or after `delayMs`. */
   | { readonly kind: 'release'; readonly delayMs?: number }
+  /** Hands the task back until its owner has shown that it knows the id; it is due at once if that has happened. */
+  | { readonly kind: 'hold' }
 
 export type RunTurn = (turn: Turn) => Promise<Outcome>
 

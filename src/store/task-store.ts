@@ -10,6 +10,7 @@
  * TS3 Expired rows are invisible at once, whenever they are deleted.
  * TS4 What a method resolved with survives a crash of this process and, where the database can, of the machine.
  * TS5 Time is the store's: one clock decides leases and expiry for all processes.
+ * TS6 A task that is held is due as soon as it is known, whichever of the two comes first.
  */
 
 import type { InputSlot } from './input-slots.ts'
@@ -105,7 +106,7 @@ export interface OwnerTasks {
    */
   create(task: NewTask, openLimit: number, taker?: Taker): Promise<Creation>
   get(id: string, owner: TaskOwner): Promise<TaskView | undefined>
-  /** With a taker, a task that waits for nothing more is claimed in the same write. */
+  /** With a taker, a task that waits for nothing more is claimed in the same write. One that is resumed is known. */
   deliver(
     id: string,
     owner: TaskOwner,
@@ -113,6 +114,8 @@ export interface OwnerTasks {
     taker?: Taker,
   ): Promise<Handover>
   cancel(id: string, owner: TaskOwner): Promise<Cancellation>
+  /** Notes that the owner knows the id; makes the task due if it was held. Changes nothing the second time. */
+  confirm(id: string, owner: TaskOwner): Promise<void>
   /** The revisions of those tasks that are there. */
   revisions(ids: readonly string[]): Promise<ReadonlyMap<string, number>>
 }
@@ -134,6 +137,8 @@ export interface WorkerTasks {
   settle(fence: Fence, ending: Ending): Promise<boolean>
   /** Lets go of the task; it is due after `delayMs`. `failed` counts one failure more. */
   release(fence: Fence, delayMs: number, failed: boolean): Promise<boolean>
+  /** Lets go of the task; it is due once its owner knows the id. */
+  hold(fence: Fence): Promise<boolean>
   /** Makes tasks due whose worker is known to be dead; gives how many. */
   reclaim?(): Promise<number>
 }

@@ -25,6 +25,7 @@ export interface TaskWatch {
 
 export function createTaskWatch(
   store: TaskStore,
+  get: TaskStore['get'],
   clock: Clock,
   pollMs: number,
   tell: OnEngineEvent,
@@ -49,7 +50,7 @@ export function createTaskWatch(
     else watcher.revision = view.revision
     watcher.listener(watcher.id, view)
   }
-  const look = async (watcher: Watcher) => tellView(watcher, await store.get(watcher.id, watcher.owner))
+  const look = async (watcher: Watcher) => tellView(watcher, await get(watcher.id, watcher.owner))
 
   const refresh = async () => {
     if (busy) return

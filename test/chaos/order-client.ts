@@ -14,6 +14,9 @@ export interface Order {
 interface Reply {
   readonly result?: {
     readonly resultType: string
+    readonly taskId?: string
+    readonly status?: string
+    readonly result?: { readonly content?: readonly { readonly text: string }[] }
     readonly content?: readonly { readonly text: string }[]
     readonly inputRequests?: Readonly<Record<string, unknown>>
     readonly requestState?: string
@@ -27,18 +30,28 @@ const ANSWERS: Readonly<Record<string, unknown>> = {
 }
 const META = {
   'io.modelcontextprotocol/protocolVersion': '2026-07-28',
-  'io.modelcontextprotocol/clientCapabilities': { elicitation: {} },
+  'io.modelcontextprotocol/clientCapabilities': {
+    elicitation: {},
+    extensions: { 'io.modelcontextprotocol/tasks': {} },
+  },
 }
 const MAX_ROUNDS = 12
 const MAX_REPEATS = 200
+const MAX_LOOKS = 3000
 
-function post(url: URL, tool: string, body: string, agent: Agent): Promise<{ status: number; text: string }> {
+function post(
+  url: URL,
+  method: string,
+  name: string,
+  body: string,
+  agent: Agent,
+): Promise<{ status: number; text: string }> {
   const headers = {
     'content-type': 'application/json',
     accept: 'application/json, text/event-stream',
     'mcp-protocol-version': '2026-07-28',
-    'mcp-method': 'tools/call',
-    'mcp-name': tool,
+    'mcp-method': method,
+    'mcp-name': name,
   }
   return new Promise((resolve, reject) => {
     const req = request(url, { method: 'POST', headers, agent }, (res) => {
@@ -73,7 +86,7 @@ export async function placeOrder(url: URL, tool: string, order: number, agent: A
   for (let round = 1; round <= MAX_ROUNDS; round++) {
     const params = { name: tool, arguments: { order }, ...extra, _meta: META }
     const body = JSON.stringify({ jsonrpc: '2.0', id: round, method: 'tools/call', params })
-    const sent = await insist(() => post(url, tool, body, agent))
+    const sent = await insist(() => post(url, 'tools/call', tool, body, agent))
     repeats += sent.repeats
     const { result, error } = sent.reply
     if (error || !result) throw new Error(`order ${order}, round ${round}: ${error?.message ?? 'no result'}`)
@@ -84,4 +97,45 @@ export async function placeOrder(url: URL, tool: string, order: number, agent: A
     if (asked.length > 0) extra.inputResponses = Object.fromEntries(asked.map((key) => [key, ANSWERS[key]]))
   }
   throw new Error(`order ${order}: not done after ${MAX_ROUNDS} rounds`)
+}
+
+/**
+ * Orders as a task. The reply that creates it gets lost `lost` times, though it came; then the call is made again, and the
+ * task that came of it followed.
+ */
+export async function placeTask(
+  url: URL,
+  tool: string,
+  order: number,
+  agent: Agent,
+  lost: number,
+): Promise<Order> {
+  let id = 0
+  let repeats = 0
+  const send = async (
+    method: string,
+    name: string,
+    params: object,
+  ): Promise<NonNullable<Reply['result']>> => {
+    const body = JSON.stringify({ jsonrpc: '2.0', id: ++id, method, params: { ...params, _meta: META } })
+    const sent = await insist(() => post(url, method, name, body, agent))
+    repeats += sent.repeats
+    const { result, error } = sent.reply
+    if (error || !result) throw new Error(`order ${order}, ${method}: ${error?.message ?? 'no result'}`)
+    return result
+  }
+  const create = () => send('tools/call', tool, { name: tool, arguments: { order } })
+  for (let i = 0; i < lost; i++) await create()
+  const { taskId = '' } = await create()
+  for (let look = 0; look < MAX_LOOKS; look++) {
+    const { status, inputRequests, result } = await send('tasks/get', taskId, { taskId })
+    if (status === 'completed') return { text: result?.content?.[0]?.text ?? '', rounds: id, repeats }
+    if (status === 'input_required') {
+      const asked = Object.keys(inputRequests ?? {})
+      const inputResponses = Object.fromEntries(asked.map((key) => [key, ANSWERS[key]]))
+      await send('tasks/update', taskId, { taskId, inputResponses })
+    } else if (status !== 'working') throw new Error(`order ${order}: the task is ${status}`)
+    await new Promise((resolve) => setTimeout(resolve, 20))
+  }
+  throw new Error(`order ${order}: not done after ${MAX_LOOKS} looks`)
 }

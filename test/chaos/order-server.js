@@ -1,13 +1,22 @@
 /**
  * One instance of the fleet that the chaos tests kill. Orders reserve, ask twice, and charge; what they do to the world
  * goes to the downstream at DOWNSTREAM, with the effect's key. `order_unsafe` does the same without the checkpoint
- * before its first effect: the negative control.
+ * before its first effect: the negative control. With STORE there is `order_task`, which does it as a task.
  */
 
 import { request } from 'node:http'
 import { createServer } from '../../dist/index.js'
+import { createSqliteStore } from '../../dist/sqlite.js'
 
-const { DOWNSTREAM, RELEASE = '1' } = process.env
+const { DOWNSTREAM, RELEASE = '1', STORE, TRUSTING } = process.env
+
+/** With TRUSTING every task counts as known to its owner: the negative control for lost creating replies. */
+function openStore() {
+  const store = createSqliteStore({ file: STORE })
+  if (TRUSTING === undefined) return store
+  const create = (task, ...rest) => store.tasks.create({ ...task, known: true }, ...rest)
+  return { ...store, tasks: { ...store.tasks, create } }
+}
 
 function post(body) {
   return new Promise((resolve, reject) => {
@@ -24,7 +33,16 @@ function post(body) {
 
 const text = { type: 'object', properties: { value: { type: 'string' } }, required: ['value'] }
 const input = { type: 'object', properties: { order: { type: 'integer' } }, required: ['order'] }
-const server = createServer({ name: 'orders', version: RELEASE, log: 'off', limits: { maxRounds: 64 } })
+const store = STORE === undefined ? undefined : openStore()
+const tasks = { leaseMs: 2_000, maxOpen: 100_000 }
+const server = createServer({
+  name: 'orders',
+  version: RELEASE,
+  log: 'off',
+  limits: { maxRounds: 64 },
+  store,
+  tasks,
+})
 
 async function rest(order, ctx) {
   const { value: address } = await ctx.ask('address', {
@@ -47,6 +65,13 @@ server.tool('order_unsafe', { input }, async ({ order }, ctx) => {
   await ctx.step('reserve', () => post({ order, effect: 'reserve', key }))
   return rest(order, ctx)
 })
+
+if (store) {
+  server.tool('order_task', { input, task: 'always', taskPollMs: 20 }, async ({ order }, ctx) => {
+    await ctx.effect('reserve', ({ key }) => post({ order, effect: 'reserve', key }))
+    return rest(order, ctx)
+  })
+}
 
 const { port } = await server.listen({ port: 0 })
 process.send?.({ port })

@@ -154,6 +154,7 @@ describe('single use', () => {
     const dies = instance('first', (signal) => new Promise((_, no) => signal.addEventListener('abort', no)))
     const { result } = await send(dies, 'tools/call', { name: 'pay' })
     const taskId = String(result?.taskId)
+    await send(dies, 'tasks/get', { taskId })
     await until('the effect', () => attempts.length === 1)
     const takesOver = instance('second', async () => 'paid')
     now.pass(16_000)

@@ -15,6 +15,7 @@ export interface TaskRow {
   readonly createdAt: number
   updatedAt: number
   readonly expiresAt: number
+  known: boolean
   revision: number
   epoch: number
   failures: number
@@ -101,13 +102,15 @@ export function createMemoryTable(now: () => number): MemoryTable {
   }
 }
 
-function toRow({ id, owner, head, message, pollMs, ttlMs, journal = [] }: NewTask, at: number): TaskRow {
+function toRow(task: NewTask, at: number): TaskRow {
+  const { id, owner, head, message, pollMs, ttlMs, journal = [], known = true } = task
   return {
     id,
     owner,
     head,
     message,
     pollMs,
+    known,
     status: 'working',
     createdAt: at,
     updatedAt: at,
@@ -125,7 +128,8 @@ function toRow({ id, owner, head, message, pollMs, ttlMs, journal = [] }: NewTas
 }
 
 export function toView(row: TaskRow): TaskView {
-  const { id, status, message, createdAt, updatedAt, expiresAt, pollMs, revision, result, error } = row
+  const { id, status, message, createdAt, updatedAt, expiresAt, pollMs, known, revision, result, error } = row
   const inputs = openInputs(status === 'input_required' ? row.slots : [])
-  return { id, status, message, createdAt, updatedAt, expiresAt, pollMs, revision, inputs, result, error }
+  const times = { createdAt, updatedAt, expiresAt }
+  return { id, status, message, ...times, pollMs, known, revision, inputs, result, error }
 }

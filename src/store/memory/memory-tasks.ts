@@ -46,7 +46,7 @@ function createOwnerTasks(table: MemoryTable): OwnerTasks {
       const { slots, changed, open } = answerSlots(row.slots, answers)
       if (!changed) return { kind: 'partial' }
       row.slots = slots
-      if (open === 0) row.status = 'working'
+      if (open === 0) Object.assign(row, { status: 'working', known: true })
       table.show(row)
       if (open > 0) return { kind: 'partial' }
       if (taker) return { kind: 'resumed', lease: take(table, row, taker) }
@@ -59,6 +59,12 @@ function createOwnerTasks(table: MemoryTable): OwnerTasks {
       if (!isOpen(row)) return 'ended'
       table.end(row, 'cancelled')
       return 'cancelled'
+    },
+    async confirm(id, owner) {
+      const row = table.owned(id, owner)
+      if (row === undefined || row.known) return
+      row.known = true
+      if (row.status === 'working' && row.dueAt === undefined) table.rest(row, table.now())
     },
     async revisions(ids) {
       const rows = ids.flatMap((id) => table.live(id) ?? [])
@@ -119,6 +125,13 @@ function createWorkerTasks(table: MemoryTable): WorkerTasks {
       table.rest(row, table.now() + delayMs)
       return true
     },
+    async hold(fence) {
+      const row = table.fenced(fence)
+      if (row === undefined) return false
+      row.epoch++
+      table.rest(row, row.known ? table.now() : undefined)
+      return true
+    },
   }
 }
 
@@ -132,7 +145,7 @@ function createOperatorTasks(table: MemoryTable): OperatorTasks {
         due: due.length,
         oldestDueMs: due.reduce((oldest, dueAt) => Math.max(oldest, at - dueAt), 0),
         running: rows.filter(({ worker, dueAt }) => worker !== undefined && (dueAt ?? 0) > at).length,
-        parked: rows.filter(({ status }) => status === 'input_required').length,
+        parked: rows.filter((row) => isOpen(row) && row.dueAt === undefined).length,
       }
     },
     async list({ id, status, owner, after, limit = 100 }) {
@@ -169,8 +182,8 @@ function newestFirst(a: Aged, b: Aged): number {
 }
 
 function toLease(row: TaskRow): Lease {
-  const { id, owner, head, createdAt, expiresAt, pollMs, failures, epoch, journal, slots } = row
-  const task = { id, owner, head, createdAt, expiresAt, pollMs, failures }
+  const { id, owner, head, createdAt, expiresAt, pollMs, failures, known, epoch, journal, slots } = row
+  const task = { id, owner, head, createdAt, expiresAt, pollMs, failures, known }
   return { fence: { id, epoch }, task, journal: [...journal], slots }
 }
 

@@ -25,11 +25,11 @@ export function createOwnerTasks(session: PostgresSession): OwnerTasks {
   })
 
   const create = async (task: NewTask, openLimit: number, taker: Taker | undefined): Promise<Creation> => {
-    const { id, owner, head, message = null, ttlMs, pollMs, journal = [] } = task
+    const { id, owner, head, message = null, ttlMs, pollMs, journal = [], known = true } = task
     const limit = openLimit === Number.POSITIVE_INFINITY ? null : openLimit
     const row = [id, owner.tenant, owner.principal, message, head, ttlMs, pollMs]
     const place = [taker?.worker ?? null, taker?.leaseMs ?? null]
-    const { rows, retried } = await ask(sql.create, [...row, limit, now(), journal, ...place])
+    const { rows, retried } = await ask(sql.create, [...row, limit, now(), journal, ...place, known])
     const created = (view: TaskView, isOurs: boolean): Creation => ({
       kind: 'created',
       view,
@@ -103,6 +103,10 @@ export function createOwnerTasks(session: PostgresSession): OwnerTasks {
       }
       return (await get([id, owner])) === undefined ? 'unknown' : 'ended'
     },
+    async confirm(id, owner) {
+      const rows = await query(sql.confirm, [id, owner.tenant, owner.principal, now()])
+      if (rows.length > 0) tell({ kind: 'due' })
+    },
     async revisions(ids) {
       const rows = await query(sql.revisions, [ids, now()])
       return new Map(rows.map((row) => [row.id as string, row.revision as number]))
@@ -110,7 +114,7 @@ export function createOwnerTasks(session: PostgresSession): OwnerTasks {
   }
 }
 
-const VIEW = `t.id, t.status, t.message, t.created_at, t.updated_at, t.expires_at, t.poll_ms, t.revision, t.outcome,
+const VIEW = `t.id, t.status, t.message, t.created_at, t.updated_at, t.expires_at, t.poll_ms, t.known, t.revision, t.outcome,
   CASE t.status WHEN 'input_required' THEN t.inputs END AS inputs`
 
 function writeQueries(schema: string) {
@@ -126,10 +130,10 @@ function writeQueries(schema: string) {
     // A task that begins with a journal begins at epoch 1: its first worker knows that there is one to read.
     create: `WITH made AS (
       INSERT INTO ${task} AS t (id, tenant, principal, status, message, head, created_at, updated_at, expires_at, poll_ms,
-        revision, epoch, failures, worker, due_at)
+        revision, epoch, failures, worker, due_at, known)
       SELECT $1, $2, $3, 'working', $4, $5, c.now, c.now, c.now + $6::bigint, $7::integer, 1,
         CASE WHEN $11::text IS NULL THEN least(cardinality($10::text[]), 1) ELSE 1 END, 0, $11::text,
-        c.now + coalesce($12::bigint, 0)
+        c.now + coalesce($12::bigint, 0), $13::boolean
       FROM (SELECT ${nowAt('$9')} AS now) c
       WHERE $8::bigint IS NULL OR $8::bigint > (SELECT count(*) FROM (SELECT 1 FROM ${task} o
         WHERE o.tenant = $2 AND o.principal = $3 AND o.status IN ('working', 'input_required') AND o.expires_at > c.now
@@ -144,7 +148,7 @@ function writeQueries(schema: string) {
       WHERE id = $1 AND tenant = $2 AND principal = $3 AND expires_at > ${nowAt('$4')}`,
     answer: `UPDATE ${task} SET inputs = $4, ${shown} WHERE ${waiting} RETURNING 1`,
     // The worker that parked it had written all entries before that revision came to be, so none can be missed here.
-    resume: `WITH done AS (UPDATE ${task} SET inputs = $4, status = 'working', worker = $5::text,
+    resume: `WITH done AS (UPDATE ${task} SET inputs = $4, status = 'working', known = true, worker = $5::text,
         due_at = ${nowAt('$3')} + $6::bigint, epoch = epoch + ($5::text IS NOT NULL)::integer, ${shown}
         WHERE ${waiting} RETURNING ${LEASE})
       SELECT done.*, ${entries} AS journal FROM done`,
@@ -157,15 +161,18 @@ function writeQueries(schema: string) {
         AND expires_at > ${nowAt('$4')} RETURNING id
     ), gone AS (DELETE FROM ${journal} USING done WHERE task = done.id)
     SELECT id FROM done`,
+    confirm: `UPDATE ${task} SET known = true,
+        due_at = CASE WHEN due_at IS NULL AND status = 'working' THEN ${nowAt('$4')} ELSE due_at END
+      WHERE id = $1 AND tenant = $2 AND principal = $3 AND expires_at > ${nowAt('$4')} AND NOT known RETURNING 1`,
     revisions: `SELECT id, revision FROM ${task} WHERE id = ANY ($1::text[]) AND expires_at > ${nowAt('$2')}`,
   }
 }
 
 function newLease(
-  { id, owner, head, pollMs, journal = [] }: NewTask,
+  { id, owner, head, pollMs, journal = [], known = true }: NewTask,
   { createdAt, expiresAt }: TaskView,
 ): Lease {
-  const task = { id, owner, head, createdAt, expiresAt, pollMs, failures: 0 }
+  const task = { id, owner, head, createdAt, expiresAt, pollMs, failures: 0, known }
   return { fence: { id, epoch: 1 }, task, journal, slots: [] }
 }
 
@@ -180,6 +187,7 @@ function toView(row: PgRow): TaskView {
     updatedAt: Number(row.updated_at),
     expiresAt: Number(row.expires_at),
     pollMs: row.poll_ms as number,
+    known: row.known === true,
     revision: row.revision as number,
     inputs: openInputs(decodeSlots(row.inputs as string | null)),
     result: status === 'completed' ? outcome : undefined,

@@ -54,6 +54,8 @@ CREATE TABLE ${schema}.blob (id text PRIMARY KEY, sealed text NOT NULL, expires_
 CREATE INDEX blob_expiry ON ${schema}.blob (expires_at);`,
   // The tasks of one owner, newest first.
   (schema) => `CREATE INDEX task_owner ON ${schema}.task (tenant, principal, created_at, id);`,
+  // Whether the owner has shown that it knows the id. Those that were there before are taken to be known.
+  (schema) => `ALTER TABLE ${schema}.task ADD COLUMN known boolean NOT NULL DEFAULT true;`,
 ]
 
 const VERSION = STEPS.length

@@ -16,7 +16,8 @@ import { nowAt, type PostgresSession } from './postgres-session.ts'
 export const FENCE: string = `id = $1 AND epoch = $2 AND status = 'working' AND expires_at > ${nowAt('$3')}`
 
 /** What `toLease` reads. */
-export const LEASE = 'id, tenant, principal, head, inputs, created_at, expires_at, poll_ms, failures, epoch'
+export const LEASE =
+  'id, tenant, principal, head, inputs, created_at, expires_at, poll_ms, failures, epoch, known'
 
 export function createWorkerTasks(session: PostgresSession): WorkerTasks {
   const { query, ask, now, tell } = session
@@ -70,6 +71,12 @@ export function createWorkerTasks(session: PostgresSession): WorkerTasks {
       const [status, outcome] = toOutcome(ending)
       return show(fence, write(sql.settle, fence, [status, outcome], status))
     },
+    async hold(fence) {
+      const done = (await query(sql.hold, guard(fence))).length > 0
+      // It may have become known while the turn ran.
+      if (done) tell({ kind: 'due' })
+      return done
+    },
     async release(fence, delayMs, failed) {
       const done = (await query(sql.release, [...guard(fence), delayMs, failed ? 1 : 0])).length > 0
       if (done) tell({ kind: 'due' })
@@ -110,6 +117,8 @@ function writeQueries(schema: string) {
         inputs = NULL, head = '' WHERE ${FENCE} RETURNING id),
       gone AS (DELETE FROM ${journal} USING done WHERE task = done.id)
       SELECT id FROM done`,
+    hold: `UPDATE ${task} SET due_at = CASE WHEN known THEN ${nowAt('$3')} END, worker = NULL, epoch = epoch + 1
+      WHERE ${FENCE} RETURNING 1`,
     release: `UPDATE ${task} SET due_at = ${nowAt('$3')} + $4::bigint, failures = failures + $5::integer, worker = NULL,
       epoch = epoch + 1 WHERE ${FENCE} RETURNING 1`,
   }
@@ -144,6 +153,7 @@ export function toLease(row: PgRow, journal: readonly string[]): Lease {
     expiresAt: Number(row.expires_at),
     pollMs: row.poll_ms as number,
     failures: row.failures as number,
+    known: row.known === true,
   }
   const slots = decodeSlots(row.inputs as string | null)
   return { fence: { id, epoch: row.epoch as number }, task, journal, slots }

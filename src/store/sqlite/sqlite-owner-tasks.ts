@@ -8,7 +8,7 @@ import type { SqlRow } from './sqlite-driver.ts'
 import { type SqliteSession, workerName } from './sqlite-session.ts'
 import { LEASE, toLease } from './sqlite-worker-tasks.ts'
 
-const VIEW = `t.id, t.status, t.message, t.created_at, t.updated_at, t.expires_at, t.poll_ms, t.revision, t.outcome,
+const VIEW = `t.id, t.status, t.message, t.created_at, t.updated_at, t.expires_at, t.poll_ms, t.known, t.revision, t.outcome,
   CASE t.status WHEN 'input_required' THEN t.inputs END AS inputs`
 
 export function createOwnerTasks(session: SqliteSession): OwnerTasks {
@@ -32,12 +32,13 @@ export function createOwnerTasks(session: SqliteSession): OwnerTasks {
     Number(ask.countOpen.get(tenant, principal, now(), limit)?.open) >= limit
 
   const create = (task: NewTask, openLimit: number, taker: Taker | undefined): Creation => {
-    const { id, owner, head, message = null, ttlMs, pollMs, journal = [] } = task
+    const { id, owner, head, message = null, ttlMs, pollMs, journal = [], known = true } = task
     if (isFull(owner, openLimit)) return ask.exists.get(id) ? find(id, owner) : { kind: 'limit' }
     const at = now()
     const times = [at, at, at + ttlMs]
     const place = taker ? [1, workerName(taker.worker), at + taker.leaseMs] : [0, null, at]
-    const made = ask.insert.run(id, owner.tenant, owner.principal, message, head, ...times, pollMs, ...place)
+    const given = [id, owner.tenant, owner.principal, message, head, ...times, pollMs, ...place]
+    const made = ask.insert.run(...given, known ? 1 : 0)
     if (made === 0) return find(id, owner)
     journal.forEach((entry, seq) => void ask.append.run(id, seq, entry))
     const view = newView(task, at)
@@ -95,6 +96,10 @@ export function createOwnerTasks(session: SqliteSession): OwnerTasks {
       if (cancellation === 'cancelled') hints.tell({ kind: 'changed', id })
       return cancellation
     },
+    async confirm(id, owner) {
+      const done = await queue.write(() => ask.confirm.run(now(), id, owner.tenant, owner.principal))
+      if (done > 0) hints.tell({ kind: 'due' })
+    },
     async revisions(ids) {
       const rows = await queue.read(() => ask.revisions.all(JSON.stringify(ids), now()))
       return new Map(rows.map((row) => [row.id as string, row.revision as number]))
@@ -112,15 +117,18 @@ function prepareQueries({ sql }: SqliteSession) {
       AND status IN ('working', 'input_required') AND expires_at > ? LIMIT ?)`),
     insert:
       sql(`INSERT OR IGNORE INTO task (id, tenant, principal, status, message, head, created_at, updated_at,
-      expires_at, poll_ms, epoch, worker, due_at, revision, failures)
-      VALUES (?, ?, ?, 'working', ?, ?, ?, ?, ?, ?, ?, ?, ?, 1, 0)`),
+      expires_at, poll_ms, epoch, worker, due_at, known, revision, failures)
+      VALUES (?, ?, ?, 'working', ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 1, 0)`),
     append: sql('INSERT INTO journal (task, seq, entry) VALUES (?, ?, ?)'),
     inputs: sql(
       'SELECT status, inputs FROM task WHERE id = ? AND tenant = ? AND principal = ? AND expires_at > ?',
     ),
     answer: sql('UPDATE task SET inputs = ?, updated_at = ?, revision = revision + 1 WHERE id = ?'),
     resume: sql(`UPDATE task SET inputs = ?, updated_at = ?, worker = ?, due_at = ?, epoch = epoch + ?,
-      status = 'working', revision = revision + 1 WHERE id = ? RETURNING ${LEASE}`),
+      status = 'working', known = 1, revision = revision + 1 WHERE id = ? RETURNING ${LEASE}`),
+    confirm: sql(`UPDATE task SET known = 1,
+      due_at = CASE WHEN due_at IS NULL AND status = 'working' THEN ?1 ELSE due_at END
+      WHERE id = ?2 AND tenant = ?3 AND principal = ?4 AND expires_at > ?1 AND known = 0`),
     journal: sql('SELECT entry FROM journal WHERE task = ? ORDER BY seq'),
     cancel: sql(`UPDATE task SET status = 'cancelled', worker = NULL, due_at = NULL, inputs = NULL, head = '',
       updated_at = ?, revision = revision + 1 WHERE id = ?`),
@@ -131,16 +139,16 @@ function prepareQueries({ sql }: SqliteSession) {
 }
 
 function newLease(
-  { id, owner, head, pollMs, journal = [] }: NewTask,
+  { id, owner, head, pollMs, journal = [], known = true }: NewTask,
   { createdAt, expiresAt }: TaskView,
 ): Lease {
-  const task = { id, owner, head, createdAt, expiresAt, pollMs, failures: 0 }
+  const task = { id, owner, head, createdAt, expiresAt, pollMs, failures: 0, known }
   return { fence: { id, epoch: 1 }, task, journal, slots: [] }
 }
 
-function newView({ id, message, pollMs, ttlMs }: NewTask, at: number): TaskView {
+function newView({ id, message, pollMs, ttlMs, known = true }: NewTask, at: number): TaskView {
   const times = { createdAt: at, updatedAt: at, expiresAt: at + ttlMs }
-  return { id, status: 'working', message, ...times, pollMs, revision: 1, inputs: new Map() }
+  return { id, status: 'working', message, ...times, pollMs, known, revision: 1, inputs: new Map() }
 }
 
 function toView(row: SqlRow): TaskView
@@ -157,6 +165,7 @@ function toView(row: SqlRow | undefined): TaskView | undefined {
     updatedAt: row.updated_at as number,
     expiresAt: row.expires_at as number,
     pollMs: row.poll_ms as number,
+    known: row.known === 1,
     revision: row.revision as number,
     inputs: openInputs(decodeSlots(row.inputs as string | null)),
     result: status === 'completed' ? outcome : undefined,

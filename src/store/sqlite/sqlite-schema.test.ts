@@ -73,10 +73,12 @@ it('takes a file of the first version further, and looks up the tasks of one own
   await store.tasks.create(task, 10)
   await store.close()
   const before = openSqlite(file)
-  before.exec('DROP INDEX task_owner; PRAGMA user_version = 1')
+  before.exec('DROP INDEX task_owner; ALTER TABLE task DROP COLUMN known; PRAGMA user_version = 1')
   before.close()
   const again = createSqliteStore({ file })
   expect(await again.tasks.list({ owner: task.owner })).toMatchObject([{ id: task.id }])
+  // Nobody could tell whether its owner knows it, so it is not held back.
+  expect(await again.tasks.claim('worker', 1000, 1)).toMatchObject([{ task: { id: task.id, known: true } }])
   await again.close()
   const after = openSqlite(file)
   const plan = after

@@ -8,8 +8,6 @@ import { dirname } from 'node:path'
 import { RondoError } from '../../errors.ts'
 import { isBusy, openSqlite, type SqliteConnection } from './sqlite-driver.ts'
 
-const VERSION = 2
-
 /**
  * `due_at` is when a worker may take the task, and the end of the lease of one that has: null while it waits for input
  * or has ended. `inputs` is the list of questions and answers as one JSON text. `outcome` is the result or the error.
@@ -59,8 +57,16 @@ CREATE TABLE blob (id TEXT PRIMARY KEY, sealed TEXT NOT NULL, expires_at INTEGER
 CREATE INDEX blob_expiry ON blob (expires_at);
 `
 
-/** Since version 2: the tasks of one owner, newest first. */
-const OWNER_INDEX = 'CREATE INDEX task_owner ON task (tenant, principal, created_at, id);'
+/** Each entry takes the tables one version further. Entries that were released are never changed. */
+const STEPS: readonly string[] = [
+  TABLES,
+  // The tasks of one owner, newest first.
+  'CREATE INDEX task_owner ON task (tenant, principal, created_at, id);',
+  // Whether the owner has shown that it knows the id. Those that were there before are taken to be known.
+  'ALTER TABLE task ADD COLUMN known INTEGER NOT NULL DEFAULT 1;',
+]
+
+const VERSION = STEPS.length
 
 /** Blocks the event loop, so it is short; longer waits are the commit queue's. */
 const BLOCKING_MS = 20
@@ -146,7 +152,7 @@ function prepareDatabase(connection: SqliteConnection, file: string): void {
     const version = Number(connection.prepare('PRAGMA user_version').get()?.user_version)
     assertKnown(version, file)
     if (version < VERSION) {
-      connection.exec(`${version === 0 ? TABLES : ''} ${OWNER_INDEX} PRAGMA user_version = ${VERSION}`)
+      connection.exec(`${STEPS.slice(version).join('\n')} PRAGMA user_version = ${VERSION}`)
     }
     renewLife(connection, file)
     connection.exec('COMMIT')

@@ -10,7 +10,8 @@ import { type SqliteSession, workerName } from './sqlite-session.ts'
 export const FENCE = "id = ? AND epoch = ? AND status = 'working' AND expires_at > ?"
 
 /** What `toLease` reads. */
-export const LEASE = 'id, tenant, principal, head, inputs, created_at, expires_at, poll_ms, failures, epoch'
+export const LEASE =
+  'id, tenant, principal, head, inputs, created_at, expires_at, poll_ms, failures, epoch, known'
 
 export function createWorkerTasks(session: SqliteSession): WorkerTasks {
   const { queue, now, hints } = session
@@ -63,6 +64,12 @@ export function createWorkerTasks(session: SqliteSession): WorkerTasks {
       if (done) hints.tell({ kind: 'due' })
       return done
     },
+    async hold(fence) {
+      const done = await queue.write(() => ask.hold.run(now(), ...guard(fence)) === 1)
+      // It may have become known while the turn ran.
+      if (done) hints.tell({ kind: 'due' })
+      return done
+    },
     async reclaim() {
       const workers = (await queue.read(() => ask.workers.all(now()))).map((row) => String(row.worker))
       const gone = workers.filter((worker) => isProcessGone(worker.split(' ')[0] ?? ''))
@@ -96,6 +103,8 @@ function prepareQueries({ sql }: SqliteSession) {
     dropJournal: sql('DELETE FROM journal WHERE task = ?'),
     release: sql(`UPDATE task SET due_at = ?, failures = failures + ?, worker = NULL, epoch = epoch + 1
       WHERE ${FENCE}`),
+    hold: sql(`UPDATE task SET due_at = CASE known WHEN 1 THEN ? END, worker = NULL, epoch = epoch + 1
+      WHERE ${FENCE}`),
     workers: sql('SELECT DISTINCT worker FROM task WHERE worker IS NOT NULL AND due_at > ?'),
     reclaim: sql('UPDATE task SET due_at = ? WHERE worker = ? AND due_at > ?'),
   }
@@ -125,6 +134,7 @@ export function toLease(row: SqlRow, journal: readonly string[]): Lease {
     expiresAt: row.expires_at as number,
     pollMs: row.poll_ms as number,
     failures: row.failures as number,
+    known: row.known === 1,
   }
   const slots = decodeSlots(row.inputs as string | null)
   return { fence: { id, epoch: row.epoch as number }, task, journal, slots }

@@ -5,7 +5,16 @@ import type { EngineEvent } from '../../../src/store/engine-event.ts'
 import { createLeaseEngine, type LeaseEngineOptions } from '../../../src/store/lease-engine.ts'
 import type { Store } from '../../../src/store/store.ts'
 import type { Outcome, RunTurn, Serving, TaskEngine, TaskView, Turn } from '../../../src/store/task-engine.ts'
-import { alice, answers, type Database, inputs, newTask, type StoreHarness, until } from './store-harness.ts'
+import {
+  alice,
+  answers,
+  bob,
+  type Database,
+  inputs,
+  newTask,
+  type StoreHarness,
+  until,
+} from './store-harness.ts'
 
 const complete = (result: string): Outcome => ({ kind: 'complete', result })
 
@@ -56,6 +65,37 @@ export function describeEngineContract(harness: StoreHarness): void {
       const view = await engine.get(id, alice)
       return view?.status === 'input_required' ? view : undefined
     })
+
+  it.each(['get', 'watch', 'deliver'] as const)(
+    'R6 holds a task back until its owner names it, with %s, and goes on from its journal',
+    async (contact) => {
+      const engine = engineOn()
+      let held = 0
+      await serve(engine, async (turn) => {
+        if (turn.journal.length === 0) await turn.record('a step')
+        if (turn.task.known) return complete(turn.journal.join())
+        held++
+        return { kind: 'hold' }
+      })
+      const task = newTask({ known: false })
+      await engine.create(task)
+      await until('the hold', async () => held === 1 && (await handle().tasks.stats()).parked === 1)
+      // A list names no task.
+      expect(await engine.list(alice, { limit: 10 })).toMatchObject([{ status: 'working', known: false }])
+      await engine.get(task.id, bob)
+      expect(await handle().tasks.stats()).toMatchObject({ due: 0, running: 0, parked: 1 })
+      if (contact === 'get') await engine.get(task.id, alice)
+      if (contact === 'deliver') await engine.deliver(task.id, alice, answers({ nothing: 'x' }))
+      if (contact === 'watch') {
+        const seen = await new Promise<string | undefined>((resolve) => {
+          void engine.watch([task.id], alice, (_, view) => view?.result && resolve(view.result))
+        })
+        expect(seen).toBe('a step')
+      }
+      expect(await ended(engine, task.id)).toMatchObject({ status: 'completed', result: 'a step' })
+      expect(held).toBe(1)
+    },
+  )
 
   it('D5 runs a task, parks it on a question, and goes on where it stopped', async () => {
     const engine = engineOn()

@@ -13,7 +13,7 @@ import type { Fence, Lease } from '../../../src/store/task-store.ts'
 import { alice, answers, bob, createTime, newTask, type StoreHarness } from './store-harness.ts'
 
 type Step =
-  | { readonly kind: 'create'; readonly ttlMs: number; readonly foreign: boolean }
+  | { readonly kind: 'create'; readonly ttlMs: number; readonly foreign: boolean; readonly known: boolean }
   | { readonly kind: 'claim' }
   | { readonly kind: 'pass'; readonly ms: number }
   | { readonly kind: 'worker'; readonly act: number; readonly fence: number; readonly text: string }
@@ -27,6 +27,7 @@ const step: fc.Arbitrary<Step> = fc.oneof(
       kind: fc.constant('create' as const),
       ttlMs: fc.constantFrom(300, 100_000),
       foreign: fc.boolean(),
+      known: fc.boolean(),
     }),
   },
   { weight: 3, arbitrary: fc.constant({ kind: 'claim' as const }) },
@@ -38,7 +39,7 @@ const step: fc.Arbitrary<Step> = fc.oneof(
     weight: 6,
     arbitrary: fc.record({
       kind: fc.constant('worker' as const),
-      act: fc.nat(6),
+      act: fc.nat(7),
       fence: fc.nat(30),
       text: fc.string(),
     }),
@@ -47,7 +48,7 @@ const step: fc.Arbitrary<Step> = fc.oneof(
     weight: 4,
     arbitrary: fc.record({
       kind: fc.constant('owner' as const),
-      act: fc.nat(3),
+      act: fc.nat(4),
       task: fc.nat(8),
       keys: fc.array(keys, { maxLength: 3 }),
     }),
@@ -114,8 +115,8 @@ export function describeModelContract(harness: StoreHarness, runs: number): void
 async function apply(run: Run, one: Step, newId: string, ids: readonly string[]): Promise<unknown> {
   const { tasks } = run.store
   if (one.kind === 'create') {
-    const { ttlMs, foreign } = one
-    return tasks.create(newTask({ id: newId, ttlMs, owner: foreign ? bob : alice }), 4)
+    const { ttlMs, foreign, known } = one
+    return tasks.create(newTask({ id: newId, ttlMs, known, owner: foreign ? bob : alice }), 4)
   }
   if (one.kind === 'claim') return remember(run, await tasks.claim('w', 200, 50))
   if (one.kind === 'worker') return work(run, one)
@@ -123,6 +124,7 @@ async function apply(run: Run, one: Step, newId: string, ids: readonly string[])
   const id = ids[one.task] ?? 'x'.repeat(22)
   if (one.act === 0) return tasks.cancel(id, alice)
   if (one.act === 1) return tasks.list({ status: 'input_required' })
+  if (one.act === 4) return tasks.confirm(id, alice).then(() => tasks.stats())
   const given = answers(Object.fromEntries(one.keys.map((key) => [key, `answer ${key}`])))
   const taker = one.act === 2 ? { worker: 'w', leaseMs: 200 } : undefined
   const { kind, lease } = await tasks.deliver(id, alice, given, taker)
@@ -166,6 +168,8 @@ async function work(
       return store.tasks.release(fence, at % 2 ? 50 : 0, at % 3 === 0)
     case 5:
       return store.tasks.status(fence, sealed)
+    case 6:
+      return store.tasks.hold(fence)
     default:
       return (
         free.length > 0 &&

@@ -49,6 +49,7 @@ export function describeOwnerContract(harness: StoreHarness): void {
         updatedAt: now(),
         expiresAt: now() + task.ttlMs,
         pollMs: 700,
+        known: true,
         revision: 1,
         inputs: new Map(),
         result: undefined,

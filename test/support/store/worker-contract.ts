@@ -7,6 +7,7 @@ import type { Hint } from '../../../src/store/task-store.ts'
 import {
   alice,
   answers,
+  bob,
   claimNew,
   createTime,
   type Database,
@@ -31,6 +32,62 @@ export function describeWorkerContract(harness: StoreHarness): void {
   afterEach(() => database.close())
 
   const claimOne = async (from: Store) => (await from.tasks.claim('second', LEASE, 1))[0]
+
+  describe('a task whose owner may not know it', () => {
+    const taker = { worker: 'taker', leaseMs: LEASE }
+
+    it('R6 is not due while it is held, and due once its owner is known to have its id', async () => {
+      const { fence, task } = await claimNew(store, { known: false }, LEASE)
+      expect(task.known).toBe(false)
+      await store.tasks.append(fence, 0, ['step'])
+      expect(await store.tasks.hold(fence)).toBe(true)
+      now.pass(LEASE)
+      expect(await claimOne(other)).toBeUndefined()
+      expect(await store.tasks.append(fence, 1, ['stale'])).toBe(false)
+      expect(await other.tasks.get(fence.id, alice)).toMatchObject({ status: 'working', known: false })
+      expect(await store.tasks.stats()).toMatchObject({ due: 0, running: 0, parked: 1 })
+      await other.tasks.confirm(fence.id, bob)
+      expect(await claimOne(other)).toBeUndefined()
+      await other.tasks.confirm(fence.id, alice)
+      expect(await store.tasks.get(fence.id, alice)).toMatchObject({ known: true })
+      const next = await claimOne(store)
+      expect(next).toMatchObject({ journal: ['step'], task: { id: fence.id, known: true, failures: 0 } })
+      // It changes nothing the second time: the lease stays as it is.
+      await other.tasks.confirm(fence.id, alice)
+      expect(await claimOne(other)).toBeUndefined()
+    })
+
+    it('R6 is due at once when it is held after its owner was heard of', async () => {
+      const { fence } = await claimNew(store, { known: false }, LEASE)
+      await other.tasks.confirm(fence.id, alice)
+      expect(await claimOne(other)).toBeUndefined()
+      expect(await store.tasks.hold(fence)).toBe(true)
+      expect(await claimOne(other)).toMatchObject({ task: { known: true } })
+      expect(await store.tasks.hold(fence)).toBe(false)
+    })
+
+    it('R6 is known with the answer that resumes it, and from the beginning unless it is said', async () => {
+      const creation = await store.tasks.create(newTask({ known: false }), 10, taker)
+      if (creation.kind !== 'created' || !creation.lease) throw new Error('no lease')
+      const { fence, task } = creation.lease
+      expect([task.known, creation.view.known]).toEqual([false, false])
+      await store.tasks.park(fence, openSlots([], inputs('a')))
+      const { lease } = await other.tasks.deliver(fence.id, alice, answers({ a: '1' }), taker)
+      expect(lease?.task.known).toBe(true)
+      expect((await claimNew(store)).task.known).toBe(true)
+    })
+
+    it('R6 stays as it ended or as it waits when its owner is heard of', async () => {
+      const { fence } = await claimNew(store, { known: false }, LEASE)
+      await store.tasks.park(fence, openSlots([], inputs('a')))
+      await store.tasks.confirm(fence.id, alice)
+      const ended = await claimNew(store, { known: false }, LEASE)
+      await store.tasks.settle(ended.fence, { kind: 'complete', result: 'done' })
+      await store.tasks.confirm(ended.fence.id, alice)
+      now.pass(LEASE)
+      expect(await claimOne(other)).toBeUndefined()
+    })
+  })
 
   describe('leases', () => {
     it('gives a task to one worker at a time, and to the next when the lease is over', async () => {

@@ -1,0 +1,177 @@
+/**
+ * A reply that creates a task gets lost, and its client calls again (R6): there are two tasks, and the client knows one of
+ * them. In every dialect the other runs its steps and asks its questions, and has no effect.
+ */
+
+import { createMcpHandler, McpServer } from '@modelcontextprotocol/server'
+import { createServer, type Server } from 'rondo'
+import { createRondo } from 'rondo/sdk'
+import { afterEach, describe, expect, it } from 'vitest'
+import { createMemoryStore } from '../../src/store/memory/memory-store.ts'
+import type { Store } from '../../src/store/store.ts'
+import { connectOlder } from '../support/older-client.ts'
+import { until } from '../support/store/store-harness.ts'
+import { follow, send, settled } from '../support/task-client.ts'
+
+const keys = 'k:MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE='
+const closing: (() => Promise<unknown>)[] = []
+afterEach(async () => {
+  await Promise.all(closing.splice(0).map((close) => close()))
+})
+
+/** What happened outside. */
+interface World {
+  /** The keys under which something was paid. */
+  readonly paid: Set<string>
+  steps: number
+}
+
+interface Work {
+  step(key: string, fn: () => unknown): Promise<unknown>
+  effect(key: string, fn: (given: { key: string }) => unknown): Promise<unknown>
+}
+
+async function pay(world: World, ctx: Work): Promise<string> {
+  await ctx.step('look up', () => {
+    world.steps++
+  })
+  await ctx.effect('pay', ({ key }) => void world.paid.add(key))
+  return 'paid'
+}
+
+function start(world: World, store: Store): Server {
+  const server = createServer({ name: 'shop', version: '1', keys, log: 'off', store })
+  server.tool('pay', { task: 'auto' }, (_args, ctx) => pay(world, ctx))
+  server.tool('ask', { task: 'auto' }, async (_args, ctx) => {
+    if (!(await ctx.confirm('sure', 'Pay?'))) return 'kept'
+    return pay(world, ctx)
+  })
+  server.tool('late', {}, async (_args, ctx) => {
+    await ctx.confirm('sure', 'Pay?')
+    await ctx.background()
+    return pay(world, ctx)
+  })
+  closing.push(() => server.close())
+  return server
+}
+
+interface Caller {
+  /** Calls the tool, and gives the id of the task that comes of it. */
+  create(): Promise<string>
+  /** Follows the task to its end. */
+  finish(id: string): Promise<string>
+}
+
+const current: (server: Pick<Server, 'fetch'>) => Caller = (server) => ({
+  create: async () => String((await send(server, 'tools/call', { name: 'pay' })).result?.taskId),
+  finish: async (id) => JSON.stringify((await settled(server, id)).result),
+})
+
+async function older(server: Server, version: string): Promise<Caller> {
+  const client = await connectOlder(
+    'http://127.0.0.1/mcp',
+    { version, capabilities: { elicitation: {} } },
+    async (request) => server.fetch(request),
+  )
+  return {
+    async create() {
+      const { result } = await client.call('tools/call', { name: 'pay', task: { ttl: 60_000 } })
+      return (result as { task: { taskId: string } }).task.taskId
+    },
+    finish: async (taskId) => JSON.stringify((await client.call('tasks/result', { taskId })).result),
+  }
+}
+
+function mounted(world: World, store: Store): Caller {
+  const rondo = createRondo({ audience: 'shop', keys, log: 'off', store })
+  closing.push(() => rondo.close())
+  const tool = rondo.tool(
+    async (_args, ctx) => ({ content: [{ type: 'text' as const, text: await pay(world, ctx) }] }),
+    { task: 'auto' },
+  )
+  const server = createMcpHandler(() => {
+    const official = rondo.tasks(new McpServer({ name: 'shop', version: '1' }))
+    official.registerTool('pay', {}, tool)
+    return official
+  })
+  return current(server)
+}
+
+const dialects: readonly [string, (world: World, store: Store) => Caller | Promise<Caller>][] = [
+  ['2026-07-28', (world, store) => current(start(world, store))],
+  ['2025-11-25', (world, store) => older(start(world, store), '2025-11-25')],
+  ['DRAFT-2026-v1', (world, store) => older(start(world, store), 'DRAFT-2026-v1')],
+  ['an official server', mounted],
+]
+
+/** A store in which every task counts as known to its owner. */
+function trusting(): Store {
+  const store = createMemoryStore()
+  const create: Store['tasks']['create'] = (task, ...rest) =>
+    store.tasks.create({ ...task, known: true }, ...rest)
+  return { ...store, tasks: { ...store.tasks, create } }
+}
+
+/** Calls, loses the reply, calls again and follows; gives the task that nobody knows. */
+async function loseOne(caller: Caller, store: Store): Promise<string> {
+  const lost = await caller.create()
+  await until(
+    'the lost task to rest',
+    async () => (await store.tasks.list({ id: lost }))[0]?.worker === undefined,
+  )
+  expect(await caller.finish(await caller.create())).toContain('paid')
+  return lost
+}
+
+describe.each(dialects)('a creating reply that gets lost: %s', (_name, connect) => {
+  it('R6 pays once: the task that nobody knows has no effect', async () => {
+    const world: World = { paid: new Set(), steps: 0 }
+    const store = createMemoryStore()
+    const caller = await connect(world, store)
+    const lost = await loseOne(caller, store)
+    expect(world.steps).toBe(2)
+    expect(world.paid.size).toBe(1)
+    expect(await store.tasks.list({ id: lost })).toMatchObject([{ status: 'working', dueAt: undefined }])
+    // It is not lost for good: whoever names it has it.
+    expect(await caller.finish(lost)).toContain('paid')
+    expect(world.paid.size).toBe(2)
+  })
+
+  it('control: pays twice where tasks count as known', async () => {
+    const world: World = { paid: new Set(), steps: 0 }
+    const store = trusting()
+    await loseOne(await connect(world, store), store)
+    await until('the second payment', () => world.paid.size === 2)
+  })
+})
+
+describe('a task', () => {
+  const yes = { sure: { action: 'accept', content: { confirm: true } } }
+
+  it('R6 asks before its owner is heard of; the answer shows that it is known', async () => {
+    const world: World = { paid: new Set(), steps: 0 }
+    const store = createMemoryStore()
+    const server = start(world, store)
+    const create = async () => String((await send(server, 'tools/call', { name: 'ask' })).result?.taskId)
+    const [lost, id] = [await create(), await create()]
+    await until(
+      'both questions',
+      async () => (await store.tasks.list({ status: 'input_required' })).length === 2,
+    )
+    expect(await follow(server, id, { sure: { confirm: true } })).toMatchObject({ status: 'completed' })
+    expect(world.paid.size).toBe(1)
+    expect(await store.tasks.list({ id: lost })).toMatchObject([{ status: 'input_required' }])
+  })
+
+  it('R6 of a call that came with a state of ours need not wait: it has the same keys every time', async () => {
+    const world: World = { paid: new Set(), steps: 0 }
+    const store = createMemoryStore()
+    const server = start(world, store)
+    const { requestState } = (await send(server, 'tools/call', { name: 'late' })).result ?? {}
+    const again = { name: 'late', requestState, inputResponses: yes }
+    const replies = await Promise.all([send(server, 'tools/call', again), send(server, 'tools/call', again)])
+    expect(new Set(replies.map(({ result }) => result?.taskId)).size).toBe(2)
+    await until('both ends', async () => (await store.tasks.list({ status: 'completed' })).length === 2)
+    expect(world).toMatchObject({ steps: 2, paid: { size: 1 } })
+  })
+})
