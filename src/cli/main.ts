@@ -103,5 +103,6 @@ function errorJson(error: unknown, exit: Exit): Record<string, unknown> {
     ...(error instanceof RondoError && { code: error.code }),
     message,
     ...(error instanceof PeerError && { peer: error.peer }),
+    ...(error instanceof RondoError && error.code === 'PEER_HTTP' && { http: error.data }),
   }
 }

@@ -91,7 +91,11 @@ describe('finding out what a server speaks', () => {
     const reply = () =>
       new Response(null, { status: 401, headers: { 'WWW-Authenticate': 'Bearer realm="x"' } })
     await expect(connect(discovering(reply))).rejects.toMatchObject({
-      data: { status: 401, challenge: 'Bearer realm="x"' },
+      data: {
+        status: 401,
+        challenge: 'Bearer realm="x"',
+        challenges: [{ scheme: 'Bearer', params: { realm: 'x' } }],
+      },
     })
   })
 

@@ -1,6 +1,8 @@
 /** The commands without a terminal: what they print, where, and what they end with. Needs the build. */
 
 import { writeFileSync } from 'node:fs'
+import { createServer } from 'node:http'
+import type { AddressInfo } from 'node:net'
 import { join, resolve } from 'node:path'
 import { generateKey } from 'rondo'
 import { describe, expect, it } from 'vitest'
@@ -27,6 +29,34 @@ describe('lists', () => {
     const { value } = await home.json(['tools', desk.url])
     expect(value).toMatchObject({ server: { name: 'desk', version: '1.2.3', protocolVersion: '2026-07-28' } })
     expect(value.tools).toEqual(expect.arrayContaining([expect.objectContaining({ name: 'echo' })]))
+  })
+})
+
+describe('a server that wants a login', () => {
+  it('is shown with its status and its challenge', async () => {
+    const server = createServer((_request, response) => {
+      response.writeHead(401, {
+        'Content-Type': 'application/json',
+        'WWW-Authenticate': 'Bearer error="invalid_token", resource_metadata="https://a.example/meta"',
+      })
+      response.end('{"error":"invalid_token"}')
+    })
+    await new Promise<void>((listening) => server.listen(0, '127.0.0.1', listening))
+    const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}/mcp`
+    try {
+      const { code, stderr } = await home.run(['tools', url])
+      expect(stderr).toContain(
+        'HTTP status 401 (Bearer, error invalid_token, resource_metadata https://a.example/meta)',
+      )
+      expect(code).toBe(EXITS.server.code)
+      const { value } = await home.json(['tools', url])
+      expect(value.error).toMatchObject({
+        code: 'PEER_HTTP',
+        http: { status: 401, challenges: [{ scheme: 'Bearer' }] },
+      })
+    } finally {
+      server.close()
+    }
   })
 })
 

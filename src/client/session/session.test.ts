@@ -8,8 +8,9 @@ import {
   scriptSession,
   textOf,
 } from '../../../test/support/scripted-session.ts'
-import type { Answers } from '../answers.ts'
+import type { Answers, UrlHandler } from '../answers.ts'
 import { connect } from '../connect.ts'
+import { parsePending } from '../parse-pending.ts'
 
 const isAnswer =
   (id: unknown) =>
@@ -179,5 +180,74 @@ describe('what a server sends by itself', () => {
     expect(textOf(await client.callTool('t'))).toBe('in time')
     const call = client.callTool('t', {}, { countHumanTime: true })
     await expect(call).rejects.toMatchObject({ code: 'LIMIT_CLIENT_DEADLINE' })
+  })
+})
+
+describe('a request that is served only after a URL was visited', () => {
+  const visit = (url: string) => ({ mode: 'url', elicitationId: 'e1', message: 'Log in', url })
+  const refused = (stream: Stream, elicitations: unknown) =>
+    Response.json({
+      jsonrpc: '2.0',
+      id: stream.message.id,
+      error: { code: -32042, message: 'URL needed', data: { elicitations } },
+    })
+
+  it('C5 has the handler asked and is sent again as it was', async () => {
+    let calls = 0
+    const onCall = (stream: Stream) =>
+      ++calls === 1 ? refused(stream, [visit('https://good.example/login')]) : stream.result('in')
+    const server = scriptSession({ onCall })
+    const seen: unknown[] = []
+    const url: UrlHandler = (params) => {
+      seen.push(params)
+      return { action: 'accept' }
+    }
+    await using client = await connect(server, { answers: { elicitation: { url } } })
+    expect(textOf(await client.callTool('t', { a: 1 }))).toBe('in')
+    expect(seen).toEqual([visit('https://good.example/login')])
+    const sent = server.heard.filter(({ message }) => message.method === 'tools/call')
+    expect(sent.map(({ message }) => message.params)).toEqual(
+      Array(2).fill({ name: 't', arguments: { a: 1 } }),
+    )
+  })
+
+  it('C8 is not sent for ever, nor after a no, and an unsafe URL is refused', async () => {
+    const server = scriptSession({ onCall: (stream) => refused(stream, [visit('https://good.example/')]) })
+    const sent = () => server.heard.filter(({ message }) => message.method === 'tools/call').length
+    const answering = (action: 'accept' | 'decline') =>
+      connect(server, { answers: { elicitation: { url: () => ({ action }) } } })
+    await using patient = await answering('accept')
+    await expect(patient.callTool('t', {}, { maxRounds: 3 })).rejects.toThrow('LIMIT_CLIENT_ROUNDS')
+    expect(sent()).toBe(4)
+    await using unwilling = await answering('decline')
+    await expect(unwilling.callTool('t')).rejects.toThrow('INPUT_ABORTED')
+    expect(sent()).toBe(5)
+    const evil = scriptSession({ onCall: (stream) => refused(stream, [visit('javascript:alert(1)')]) })
+    await using other = await connect(evil, {
+      answers: { elicitation: { url: () => ({ action: 'accept' }) } },
+    })
+    await expect(other.callTool('t')).rejects.toThrow('PEER_LINK')
+  })
+
+  it.each([
+    ['nobody to ask', [visit('https://good.example/')], ADA],
+    ['no URL', [{ mode: 'form' }], { elicitation: () => ({ action: 'accept' as const }) }],
+    ['no list', undefined, { elicitation: () => ({ action: 'accept' as const }) }],
+  ])('is the error of the server with %s', async (_what, elicitations, answers) => {
+    const server = scriptSession({ onCall: (stream) => refused(stream, elicitations) })
+    await using client = await connect(server, { answers })
+    await expect(client.callTool('t')).rejects.toMatchObject({ code: 'PEER_ERROR', peer: { code: -32042 } })
+  })
+
+  it('C11 can be kept for later', async () => {
+    let calls = 0
+    const onCall = (stream: Stream) =>
+      ++calls === 1 ? refused(stream, [visit('https://good.example/login')]) : stream.result('in')
+    await using client = await connect(scriptSession({ onCall }))
+    const step = await client.start({ method: 'tools/call', name: 't' })
+    if (step.status !== 'input_required') throw new Error('should ask')
+    const stored = parsePending(JSON.stringify(step.pending))
+    const after = await client.resume(stored, { 'url-1': { action: 'accept' } })
+    expect(after).toMatchObject({ status: 'complete', rounds: 1 })
   })
 })

@@ -69,6 +69,32 @@ describe('the answer to a POST', () => {
     expect(() => read(head as typeof json, [utf8(text)])).toThrowError(code)
   })
 
+  it.each([
+    ['an OAuth error', '{"error":"invalid_token","error_description":"expired"}'],
+    ['a JSON-RPC error', '{"jsonrpc":"2.0","id":1,"error":{"code":-32000,"message":"no"}}'],
+    ['a JSON-RPC error without id', '{"jsonrpc":"2.0","id":null,"error":{"code":-32000,"message":"no"}}'],
+    ['nothing', ''],
+    ['more than may be read', ' '.repeat(2_000)],
+  ])('is its status and its challenge for 401 and 403, whatever the body: %s', (_what, body) => {
+    for (const status of [401, 403]) {
+      const challenge = 'Bearer error="invalid_token", scope="tools"'
+      const head = { ...json, status, challenge }
+      const challenges = [{ scheme: 'Bearer', params: { error: 'invalid_token', scope: 'tools' } }]
+      expect(() => read(head, [utf8(body)])).toThrowError(
+        expect.objectContaining({
+          code: 'PEER_HTTP',
+          message: expect.stringContaining('(Bearer, error invalid_token, scope tools)'),
+          data: { status, challenge, challenges },
+        }),
+      )
+    }
+  })
+
+  it('is its status where an error of another kind comes with it', () => {
+    const head = { ...json, status: 400 }
+    expect(() => read(head, [utf8('{"error":"bad_request"}')])).toThrowError('PEER_HTTP')
+  })
+
   it('T22 may go on for ever where that is wanted, but no single message may', () => {
     const note = `data: {"jsonrpc":"2.0","method":"x","params":{"a":"${'x'.repeat(100)}"}}\n\n`
     const endless = { endless: true }

@@ -3,7 +3,7 @@
  *
  * 1. Never holds more than `maxBytes`. 2. Gives exactly one response, the one with the request's id; a request or
  * somebody else's response on the stream makes the answer invalid. 3. An error status with a JSON-RPC error in its body
- * is that error; any other is PEER_HTTP, or PEER_BUSY where the server says when to come back. 4. Comments on the stream
+ * is that error; any other is PEER_HTTP, as are 401 and 403 whatever their body, or PEER_BUSY where the server says when to come back. 4. Comments on the stream
  * are ignored, as are its event names. 5. Where the server may send requests (`onRequest`), they are handed over, events
  * with empty data only move the mark, and responses to other requests are skipped. 6. A stream that asks in turns is over
  * when it says so. 7. Reading a stream costs no more than its length, however it is cut.
@@ -12,6 +12,7 @@
 import { createParser } from 'eventsource-parser'
 import { RondoError } from '../../errors.ts'
 import { isRecord } from '../../lib/is-record.ts'
+import { statusError } from './challenge.ts'
 import type { AnswerHead, Outgoing } from './transport.ts'
 
 export interface AnswerReader {
@@ -30,6 +31,8 @@ export function createAnswerReader(head: AnswerHead, request: Request): AnswerRe
   const type = (head.contentType ?? '').split(';', 1)[0]?.trim().toLowerCase()
   const good = head.status >= 200 && head.status < 300
   request.onHead?.(head)
+  // Whatever the body says: these are about who asks, and often not even from the MCP server.
+  if (REFUSALS.has(head.status)) throw statusError(head)
   if (good && request.oneWay) return { push() {}, end() {}, answer: {} }
   if (good && type === 'text/event-stream') return readStream(request)
   return readWhole(head, request, type === 'application/json')
@@ -119,6 +122,7 @@ function readStream(request: Request): AnswerReader {
   }
 }
 
+const REFUSALS = new Set([401, 403])
 /** Lines with unknown fields between two events. */
 const MAX_STRANGE = 1_000
 /** What may stand in `Last-Event-ID`. */
@@ -140,7 +144,7 @@ function createLineEnds(): (text: string) => string {
 
 /** Errors about a body that could not be read have a null id. */
 function belongs(message: Readonly<Record<string, unknown>>, request: Request): boolean {
-  return message.id === request.id || (message.id == null && message.error !== undefined)
+  return message.id === request.id || (message.id == null && isRecord(message.error))
 }
 
 function decode(chunks: readonly Uint8Array[]): string {
@@ -171,8 +175,7 @@ function busy(retryAfter: string): RondoError {
 
 function unusable(head: AnswerHead, json: boolean): RondoError {
   if (head.status < 200 || head.status > 299) {
-    const data = { status: head.status, ...(head.challenge && { challenge: head.challenge }) }
-    return new RondoError('PEER_HTTP', `The server answered with HTTP status ${head.status}`, { data })
+    return statusError(head)
   }
   const problem = json ? 'is not the response to this request' : 'is neither JSON nor an event stream'
   return new RondoError('PEER_ANSWER', `The body of the answer ${problem}`)

@@ -4,6 +4,7 @@
  */
 
 import { RondoError } from '../../errors.ts'
+import { isRecord } from '../../lib/is-record.ts'
 import type { Call, Envelope, RequestId } from '../call.ts'
 import { type EncodedRequest, methodOf, paramsOf } from '../rev-2026-07-28/encode-request.ts'
 import type { ClientCapabilities } from '../wire.ts'
@@ -24,12 +25,21 @@ export function encodeRequest(call: Call): EncodedRequest {
   if (call.kind === 'flow' && call.requestState !== undefined) {
     throw new RondoError('INPUT_PENDING', 'The call waits between two rounds, and this server has none')
   }
+  assertVisited(call)
   const { inputResponses: _, requestState: __, ...plain } = paramsOf(call)
   const params = { ...plain, ...taskWishOf(call) }
   return {
     body: encodeMessage(call.id, methodOf(call), withMeta(params, metaOf(call))),
     headers: headersOf(call.protocolVersion),
   }
+}
+
+/** A request that was refused until URLs are visited is not sent again while one of them was not. */
+function assertVisited(call: Call): void {
+  const responses = call.kind === 'flow' ? Object.values(call.inputResponses ?? {}) : []
+  if (responses.every((one) => isRecord(one) && one.action === 'accept')) return
+  const why = 'The server serves this request only after a URL was visited, and that was not agreed to'
+  throw new RondoError('INPUT_ABORTED', why)
 }
 
 /** Answers to a task have no method of their own here: it asks while its result is waited for. */
