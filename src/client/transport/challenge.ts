@@ -4,7 +4,7 @@
  */
 
 import { RondoError } from '../../errors.ts'
-import { displayText } from '../display-text.ts'
+import { cleanText } from '../../form/clean-text.ts'
 import type { AnswerHead } from './transport.ts'
 
 export interface Challenge {
@@ -42,5 +42,5 @@ const TOLD = ['error', 'error_description', 'scope', 'realm', 'resource_metadata
 
 function summary({ scheme, params }: Challenge): string {
   const told = TOLD.filter((name) => params[name] !== undefined).map((name) => `${name} ${params[name]}`)
-  return displayText([scheme, ...told].join(', ')).slice(0, 500)
+  return cleanText([scheme, ...told].join(', '), 500)
 }
