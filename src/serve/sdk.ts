@@ -71,7 +71,7 @@ export interface Rondo {
    * sent to a callback of ours, which opens them itself.
    */
   verify(own: VerifyState): VerifyState
-  /** Loads keys and code now, so that the first call need not, and what is wrong stops the start. */
+  /** Loads keys and code and opens the store now, so that the first call need not, and what is wrong stops the start. */
   ready(): Promise<void>
   /** From now on calls in flight are handed back at their next boundary. */
   drain(): void
@@ -159,7 +159,7 @@ export function createRondo(options: RondoOptions): Rondo {
     },
     verify: besideOurs,
     async ready() {
-      await Promise.all([keys.ready(), flow()])
+      await Promise.all([keys.ready(), flow(), options.store?.ready()])
     },
     drain,
     async close() {

@@ -343,4 +343,16 @@ describe('a mistake in the program', () => {
     )
     await rondo.close()
   })
+
+  it('is found by ready, if it is in limits, keys or store', async () => {
+    const gone = { ready: () => Promise.reject(new TypeError('no store')) }
+    const ready = (options: Partial<RondoOptions>) =>
+      createRondo({ audience: 'mistakes', keys: generateKey(), log: 'off', ...options }).ready()
+    await expect(ready({ store: { ...createMemoryStore(), ...gone } })).rejects.toThrow('no store')
+    await expect(ready({ limits: { maxRounds: -1 } })).rejects.toThrow('maxRounds')
+    await expect(ready({ keys: { load: () => Promise.reject(new Error('no keys')) } })).rejects.toThrow(
+      'no keys',
+    )
+    await expect(ready({ store: createMemoryStore() })).resolves.toBeUndefined()
+  })
 })

@@ -3,6 +3,7 @@
  * one machine; what one of them writes the others learn by looking at SQLite's own change counter.
  */
 
+import { misuse } from '../../errors.ts'
 import type { BlobStore } from '../blob-store.ts'
 import { repeat, systemClock } from '../clock.ts'
 
@@ -29,6 +30,9 @@ export interface SqliteStoreOptions {
 }
 
 export function createSqliteStore({ file, readOnly, ...options }: SqliteStoreOptions): Store {
+  if (typeof file !== 'string' || file === '') {
+    throw misuse("createSqliteStore takes the path of a file: createSqliteStore({ file: './data/tasks.db' })")
+  }
   return createStoreOn(() => (readOnly ? openToLook(file) : openDatabase(file)), options)
 }
 
