@@ -86,7 +86,7 @@ export type Revision =
   | '2024-11-05'
 
 /** The revisions that begin with a handshake, best first. */
-export const SESSION_VERSIONS = [DRAFT_VERSION, ...VERSIONS] as readonly Revision[]
+export const SESSION_VERSIONS = [DRAFT_VERSION, ...VERSIONS] as readonly [Revision, ...Revision[]]
 
 /**
  * The dialect of a revision that begins with a handshake. The draft has rounds, the others push their questions. Where this

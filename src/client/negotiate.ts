@@ -3,7 +3,7 @@
  *
  * `server/discover` comes first. A server that names a version we share when it refuses ours is asked once more in that
  * version. Whatever else a server says to it, in JSON-RPC, shows an older era, and so does HTTP's "not here" or the silence
- * or the end of a process: then the handshake of that era follows. A login, a failing server or an answer that is no
+ * or the end of a process: then the handshake of that era follows, also where the versions it names help nobody. A login, a failing server or an answer that is no
  * message says nothing about eras, and is an error.
  */
 
@@ -49,14 +49,13 @@ export async function negotiate(peer: Peer, options: Negotiation = {}): Promise<
   if (mode !== 'auto' && mode !== '2026-07-28') return shake(peer, [mode], options)
   const finding = await probe(peer, options)
   if (finding.kind === 'rounds') return finding.discovery
-  const versions = SESSION_VERSIONS.filter((one) => finding.offered?.includes(one) ?? one !== 'DRAFT-2026-v1')
-  if (mode !== 'auto' || versions.length === 0) throw older(finding)
+  if (mode !== 'auto') throw older(finding)
   if (finding.cause?.code === 'PEER_GONE' && options.reopen) {
     await peer.transport.close()
     peer.transport = await options.reopen()
   }
   try {
-    return await shake(peer, versions, options)
+    return await shake(peer, sessionVersions(finding.offered), options)
   } catch (error) {
     if (!(error instanceof RondoError) || !isRefusal(error)) throw error
     // A process that was only slow to start: it knows the first request after all.
@@ -65,6 +64,13 @@ export async function negotiate(peer: Peer, options: Negotiation = {}): Promise<
     if (late?.kind === 'rounds') return late.discovery
     throw older({ ...finding, cause: error })
   }
+}
+
+/** Those that the server offers, best first. Where it offers none that we know, it may speak any: the draft comes last. */
+function sessionVersions(offered: readonly unknown[] = []): readonly Revision[] {
+  const shared = SESSION_VERSIONS.filter((one) => offered.includes(one))
+  const [draft, ...dated] = SESSION_VERSIONS
+  return shared.length > 0 ? shared : [...dated, draft]
 }
 
 async function shake(peer: Peer, accepts: readonly Revision[], options: Negotiation): Promise<Discovery> {

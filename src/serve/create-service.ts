@@ -7,6 +7,7 @@ import { answerTask, watchTasks } from '../carry/task-call.ts'
 import { runRound } from '../carry/token.ts'
 import { RondoError } from '../errors.ts'
 import type { FlowCall, Line, Listing, Principal, TaskCall } from '../protocol/call.ts'
+import { DRAFT_VERSION } from '../protocol/draft-2026-v1/version.ts'
 import type { Reply } from '../protocol/reply.ts'
 import { SERVER_INFO } from '../protocol/rev-2026-07-28/meta-key.ts'
 import { TASKS_EXTENSION } from '../protocol/task.ts'
@@ -38,6 +39,17 @@ export interface OpenService extends Service {
   changed(listing: Listing): void
 }
 
+/**
+ * Versions of the new era go first and alone: a client that shares none of them begins a session anyway. Where there are none,
+ * the versions of sessions are named. A draft is named only where there is nothing else, since official clients take its label
+ * for one of the new era that they lack, and give up.
+ */
+function namedVersions(modern: readonly string[], older: readonly string[]): readonly string[] {
+  if (modern.length > 0) return modern
+  const dated = older.filter((version) => version !== DRAFT_VERSION)
+  return dated.length > 0 ? dated : older
+}
+
 export function createService(options: ServiceOptions): OpenService {
   const { host, registry, serverInfo, changes, pageSize, listCache } = options
   const meta = { [SERVER_INFO]: serverInfo }
@@ -49,6 +61,7 @@ export function createService(options: ServiceOptions): OpenService {
   return {
     serverInfo,
     supportedVersions: options.versions,
+    namedVersions: namedVersions(options.versions, options.older?.versions ?? []),
     older: options.older,
     changes,
     changeKinds: ['tools', 'prompts', 'resources', 'resource'],

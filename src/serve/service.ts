@@ -20,6 +20,8 @@ export type WatchTasks = (
 export interface Service {
   readonly serverInfo: { readonly name: string; readonly version: string; readonly title?: string }
   readonly supportedVersions: readonly string[]
+  /** What a client of another version is told to speak. */
+  readonly namedVersions?: readonly string[]
   readonly changes: ChangeBus
   /** The changes a subscriber may be told of: those whose capability is declared. */
   readonly changeKinds: readonly Change['kind'][]

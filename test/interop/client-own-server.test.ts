@@ -1,7 +1,8 @@
 /** Our client against our own server. */
 
-import { afterAll, beforeAll } from 'vitest'
-import { generateKey, type Listening } from '../../src/index.ts'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { connect } from '../../src/client.ts'
+import { createServer, generateKey, type Listening, type ServerOptions } from '../../src/index.ts'
 import { createOwnServer } from '../support/own-server.ts'
 import { processFile } from '../support/process-file.ts'
 import { describeClient } from './client-suite.ts'
@@ -28,3 +29,26 @@ describeClient({ name: 'own', version: '1.0.0' }, [
   ['memory', { target: () => server }],
   ['stdio', { target: () => stdio }],
 ])
+
+describe('what our server speaks is found by', () => {
+  const CASES: readonly [NonNullable<ServerOptions['eras']>, string][] = [
+    [['2025-11-25'], '2025-11-25'],
+    [['DRAFT-2026-v1'], 'DRAFT-2026-v1'],
+    [['2025-11-25', 'DRAFT-2026-v1'], '2025-11-25'],
+    [['2026-07-28'], '2026-07-28'],
+    [['2026-07-28', '2025-11-25', 'DRAFT-2026-v1'], '2026-07-28'],
+  ]
+  it.each(CASES)('connect(url), with eras %j', async (eras, version) => {
+    const own = createServer({ name: 'own', version: '1.0.0', log: 'off', keys, eras })
+    own.tool('greet', {}, async (_args, ctx) => ((await ctx.confirm('sure', 'Sure?')) ? 'yes' : 'no'))
+    const { url } = await own.listen({ port: 0, signals: false })
+    try {
+      const elicitation = () => ({ action: 'accept', content: { confirm: true } }) as const
+      await using client = await connect(url, { answers: { elicitation } })
+      expect(client.protocolVersion).toBe(version)
+      expect(await client.callTool('greet')).toMatchObject({ content: [{ text: 'yes' }] })
+    } finally {
+      await own.close()
+    }
+  })
+})

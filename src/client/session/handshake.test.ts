@@ -62,6 +62,18 @@ describe('the handshake', () => {
     expect(client.protocolVersion).toBe('2025-06-18')
   })
 
+  it.each([[[]], [['2031-01-01']], ['x'], [undefined]])(
+    'is tried where a refusal names no version that helps: %j',
+    async (supported) => {
+      const error = { code: -32022, message: 'no', data: { supported } }
+      const onDiscover = (id: unknown) => Response.json({ jsonrpc: '2.0', id, error }, { status: 400 })
+      await using client = await connect(scriptSession({ onDiscover }))
+      expect(client.protocolVersion).toBe('2025-11-25')
+      await using draft = await connect(scriptSession({ onDiscover, version: 'DRAFT-2026-v1' }))
+      expect(draft.protocolVersion).toBe('DRAFT-2026-v1')
+    },
+  )
+
   it.each([
     ['another version than the one it is held to', { version: '2025-06-18' }, 'PEER_ERA'],
     ['a version nobody knows', { version: '1999-01-01' }, 'PEER_ERA'],

@@ -35,6 +35,8 @@ export type Decoded =
 /** What decoding must know of the service. */
 export interface Dialect {
   readonly supportedVersions: readonly string[]
+  /** What a client of another version is told to speak. Default: the supported versions. */
+  readonly namedVersions?: readonly string[]
   paramHeaders(tool: string): readonly ParamHeader[]
   readonly answerLimits?: AnswerLimits
   /** There is a store for tasks. */
@@ -58,7 +60,7 @@ export function decode(message: unknown, headers: HeaderReader | undefined, dial
     }
     if (message.id === undefined) return notification(method, params, headers)
     if (id === null) throw new RondoError('PEER_REQUEST', 'id must be a string or an integer')
-    const envelope = readEnvelope(id, method, params, headers, dialect.supportedVersions)
+    const envelope = readEnvelope(id, method, params, headers, dialect)
     if (headers !== undefined) checkMethodHeader(headers, method)
     return { kind: 'call', call: readCall(envelope, method, params ?? NO_PARAMS, headers, dialect) }
   } catch (error) {

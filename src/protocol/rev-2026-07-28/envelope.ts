@@ -16,20 +16,25 @@ import { CLIENT_CAPABILITIES, CLIENT_INFO, LOG_LEVEL, PROTOCOL_VERSION } from '.
 
 type Params = Readonly<Record<string, unknown>>
 
+interface Versions {
+  readonly supportedVersions: readonly string[]
+  readonly namedVersions?: readonly string[]
+}
+
 export function readEnvelope(
   id: RequestId,
   method: string,
   params: Params | undefined,
   headers: HeaderReader | undefined,
-  supported: readonly string[],
+  versions: Versions,
 ): Envelope {
   const meta = params?._meta
   const header = headers === undefined ? undefined : versionHeader(headers)
   if (!isRecord(meta) || meta[PROTOCOL_VERSION] === undefined) {
-    throw unclaimed(method, params, header, supported)
+    throw unclaimed(method, params, header, versions)
   }
   const capabilities = meta[CLIENT_CAPABILITIES]
-  const protocolVersion = checkVersion(meta[PROTOCOL_VERSION], header, supported)
+  const protocolVersion = checkVersion(meta[PROTOCOL_VERSION], header, versions)
   if (headers !== undefined && header === undefined) {
     throw new RondoError('PEER_HEADER', 'The MCP-Protocol-Version header is missing')
   }
@@ -46,12 +51,12 @@ export function readEnvelope(
   }
 }
 
-function checkVersion(claim: unknown, header: string | undefined, supported: readonly string[]): string {
+function checkVersion(claim: unknown, header: string | undefined, versions: Versions): string {
   if (typeof claim !== 'string') throw new RondoError('PEER_META', `"${PROTOCOL_VERSION}" must be a string`)
   if (header !== undefined && header !== claim) {
     throw new RondoError('PEER_HEADER', `MCP-Protocol-Version does not match "${PROTOCOL_VERSION}"`)
   }
-  if (!supported.includes(claim)) throw unsupported(claim, supported)
+  if (!versions.supportedVersions.includes(claim)) throw unsupported(claim, versions)
   return claim
 }
 
@@ -59,18 +64,20 @@ function unclaimed(
   method: string,
   params: Params | undefined,
   header: string | undefined,
-  supported: readonly string[],
+  versions: Versions,
 ): RondoError {
-  if (header !== undefined && !supported.includes(header)) return unsupported(header, supported)
+  if (header !== undefined && !versions.supportedVersions.includes(header))
+    return unsupported(header, versions)
   if (method !== 'initialize') return new RondoError('PEER_META', `params._meta lacks "${PROTOCOL_VERSION}"`)
   if (header !== undefined) {
     return new RondoError('PEER_HEADER', `initialize does not exist in ${header}, the version of the header`)
   }
   const wanted = params?.protocolVersion
-  return unsupported(typeof wanted === 'string' ? wanted : '', supported)
+  return unsupported(typeof wanted === 'string' ? wanted : '', versions)
 }
 
-function unsupported(requested: string, supported: readonly string[]): RondoError {
+function unsupported(requested: string, { supportedVersions, namedVersions }: Versions): RondoError {
+  const supported = namedVersions ?? supportedVersions
   return new RondoError('PEER_VERSION', undefined, { data: { supported, requested } })
 }
 

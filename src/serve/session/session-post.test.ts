@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import { startOlder } from '../../../test/support/older-server.ts'
+import { VERSIONS } from '../../protocol/rev-2025-11-25/version.ts'
 
 const call = (name: string, id = 7, more: object = {}) => ({
   jsonrpc: '2.0',
@@ -86,7 +87,7 @@ describe('beginning', () => {
       { jsonrpc: '2.0', id: 1, method: 'tools/list', params: { _meta } },
       headers,
     )
-    expect(await next()).toMatchObject({ error: { code: -32022, data: { supported: [] } } })
+    expect(await next()).toMatchObject({ error: { code: -32022, data: { supported: VERSIONS } } })
   })
 
   it('takes no era that is none', async () => {
