@@ -70,6 +70,10 @@ export class FetchOutlet implements Outlet {
     return this.#cancelled || this.#signal.aborted
   }
 
+  get address(): undefined {
+    return undefined
+  }
+
   get backlog(): number {
     return -(this.#stream?.desiredSize ?? 0)
   }

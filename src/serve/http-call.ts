@@ -8,11 +8,13 @@ import type { InFlight } from './in-flight.ts'
 import type { Outlet } from './outlet.ts'
 import type { Service } from './service.ts'
 import { settle } from './settle.ts'
+import type { ShareOf } from './share.ts'
 
 export interface CallContext {
   readonly service: Service
   readonly inFlight: InFlight
   readonly stream: StreamOptions
+  readonly shareOf: ShareOf
   readonly onError: (error: unknown) => void
 }
 

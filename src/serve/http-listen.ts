@@ -4,23 +4,23 @@
  */
 
 import { RondoError } from '../errors.ts'
-import type { ListenCall, Principal } from '../protocol/call.ts'
+import type { ListenCall } from '../protocol/call.ts'
 import { refusal } from './http-answer.ts'
 import { openStream, type StreamOptions } from './http-line.ts'
 import type { Outlet } from './outlet.ts'
 import { toEvent } from './sse.ts'
-import type { Subscriptions } from './subscription.ts'
+import type { Subscriber, Subscriptions } from './subscription.ts'
 
 export function serveListen(
   call: ListenCall,
-  principal: Principal | undefined,
+  subscriber: Subscriber,
   outlet: Outlet,
   subscriptions: Subscriptions,
   stream: StreamOptions,
 ): void {
   let stopKeepAlive: (() => void) | undefined
   try {
-    const stop = subscriptions.open(call, principal, {
+    const stop = subscriptions.open(call, subscriber, {
       send(json) {
         stopKeepAlive ??= openStream(outlet, stream)
         if (outlet.backlog > stream.maxBacklog) outlet.drop()

@@ -6,8 +6,8 @@
  * `serve`, which answers through the outlet: JSON where nothing streams, events where something does.
  */
 
-import { RondoError } from '../errors.ts'
-import type { Principal } from '../protocol/call.ts'
+import { misuse, RondoError } from '../errors.ts'
+import type { ListenCall, Principal } from '../protocol/call.ts'
 import type { Decoded } from '../protocol/rev-2026-07-28/decode.ts'
 import type { HeaderReader } from '../protocol/rev-2026-07-28/headers.ts'
 import { type Admission, type AdmissionOptions, createAdmission } from './admission.ts'
@@ -26,6 +26,7 @@ import { createOlderTest } from './session/era.ts'
 import type { Older } from './session/older.ts'
 import { createSessionExchange, type SessionExchange } from './session/session-exchange.ts'
 import { quietly } from './settle.ts'
+import { createShares } from './share.ts'
 import { createSubscriptions } from './subscription.ts'
 
 export interface HttpOptions extends AdmissionOptions {
@@ -33,6 +34,12 @@ export interface HttpOptions extends AdmissionOptions {
   authenticate?: Authenticate
   /** Subscriptions that may be open at once. */
   maxSubscriptions?: number
+  /** Subscriptions of one caller: an authenticated one, or an address. */
+  maxSubscriptionsPerCaller?: number
+  /** Bytes of what one subscription names: URIs and ids of tasks. */
+  maxSubscriptionBytes?: number
+  /** The header in which your proxy tells the caller's address, such as `x-forwarded-for`. Only behind a proxy that sets it. */
+  addressHeader?: string
   /** How often an open stream shows a sign of life. */
   keepAliveMs?: number
   /** Bytes a client may leave unread before progress is left out and a subscription is cut. */
@@ -74,16 +81,18 @@ const ACCEPTED: HttpAnswer = { status: 202, headers: {}, body: '' }
 
 /** `listenHost` is the name the server listens on, which is then an allowed host. */
 export function createExchange(service: Service, options: HttpOptions = {}, listenHost?: string): Exchange {
+  assertHttpOptions(options)
   const { authenticate } = options
   const onError = quietly(options.onError)
-  const subscriptions = createSubscriptions(service, options.maxSubscriptions)
+  const subscriptions = createSubscriptions(service, options)
+  const shareOf = createShares(options.addressHeader)
   const inFlight = createInFlight()
   const stream = {
     keepAliveMs: options.keepAliveMs ?? 15_000,
     every: options.every ?? createEvery(onError),
     maxBacklog: options.maxBacklogBytes ?? 1_048_576,
   }
-  const context = { service, inFlight, stream, onError }
+  const context = { service, inFlight, stream, shareOf, onError }
   const older = service.older && openOlder(service.older, options.stateless === true, context)
 
   function dispatch(
@@ -95,8 +104,12 @@ export function createExchange(service: Service, options: HttpOptions = {}, list
     if (decoded.kind === 'older') older?.exchange.post(decoded.message, headers, who, out)
     else if (decoded.kind === 'refused') out.send(refusal(decoded.error, decoded.id))
     else if (decoded.kind === 'notification') out.send(ACCEPTED)
-    else if (decoded.call.kind === 'listen') serveListen(decoded.call, who, out, subscriptions, stream)
+    else if (decoded.call.kind === 'listen') listen(decoded.call, headers, who, out)
     else serveCall(decoded.call, who, headers, out, context)
+  }
+
+  function listen(call: ListenCall, headers: HeaderReader, who: Principal | undefined, out: Outlet): void {
+    serveListen(call, { principal: who, share: shareOf(who, headers, out) }, out, subscriptions, stream)
   }
 
   const allowed = createAllowList(options, listenHost)
@@ -149,4 +162,24 @@ function openOlder(
     unnamed: stateless,
   })
   return { isOlder, exchange: createSessionExchange({ ...context, older, sessions: !stateless }) }
+}
+
+const COUNTS = [
+  'maxSubscriptions',
+  'maxSubscriptionsPerCaller',
+  'maxSubscriptionBytes',
+  'maxBacklogBytes',
+] as const
+
+function assertHttpOptions(options: HttpOptions): void {
+  for (const name of COUNTS) {
+    const value: unknown = options[name]
+    if (value !== undefined && !(typeof value === 'number' && value >= 0)) {
+      throw misuse(`${name} must be a number of 0 or more.`)
+    }
+  }
+  const { addressHeader } = options
+  if (addressHeader !== undefined && !/^[\w-]+$/.test(addressHeader)) {
+    throw misuse('addressHeader must be the name of a header, such as x-forwarded-for.')
+  }
 }

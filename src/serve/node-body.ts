@@ -40,7 +40,12 @@ export function collectBody(req: IncomingMessage, limit: number, done: (body: Bo
       done({ kind: 'too-large' })
     }
   }
-  const onEnd = (): void => done(tooLarge ? { kind: 'too-large' } : toText(chunks))
+  const onEnd = (): void => {
+    const received = chunks
+    // The request lives as long as its response, which may be a stream without an end.
+    chunks = []
+    done(tooLarge ? { kind: 'too-large' } : toText(received))
+  }
   req.on('data', onData)
   req.on('end', onEnd)
 }

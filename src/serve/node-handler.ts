@@ -18,6 +18,11 @@ export interface NodeHandlerOptions {
   maxBodyBytes?: number
 }
 
+const TWO_HOSTS: HttpAnswer = {
+  ...refusal(new RondoError('PEER_HOST', 'The request has more than one Host header')),
+  status: 400,
+}
+
 type Request = IncomingMessage & { body?: unknown }
 
 export type NodeHandler = (req: Request, res: ServerResponse) => void
@@ -34,6 +39,7 @@ export function createNodeHandler(exchange: Exchange, options: NodeHandlerOption
     const origin = req.headers.origin
     const shared = origin === undefined ? undefined : exchange.shared(origin)
     for (const name in shared) res.setHeader(name, shared[name] ?? '')
+    if (hasTwoHosts(req.rawHeaders)) return answerEarly(TWO_HOSTS)
     const early = exchange.admit(req.method, headers)
     if (early !== undefined) {
       answerEarly(early)
@@ -94,4 +100,13 @@ function receive(
 /** Node reads an unread body to its end before it uses a connection again: not worth it for a long one. */
 function hasLongBody(req: IncomingMessage, limit: number): boolean {
   return req.headers['transfer-encoding'] !== undefined || Number(req.headers['content-length'] ?? 0) > limit
+}
+
+/** A proxy may have judged the one that Node does not show (RFC 9112, 3.2). */
+function hasTwoHosts(raw: readonly string[]): boolean {
+  let hosts = 0
+  for (let i = 0; i < raw.length; i += 2) {
+    if (raw[i]?.length === 4 && raw[i]?.toLowerCase() === 'host') hosts += 1
+  }
+  return hosts > 1
 }

@@ -71,6 +71,10 @@ export class NodeOutlet implements Outlet {
     return isGone(this.#res)
   }
 
+  get address(): string | undefined {
+    return this.#res.socket?.remoteAddress
+  }
+
   get backlog(): number {
     return this.#res.writableLength
   }

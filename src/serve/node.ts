@@ -53,7 +53,7 @@ export async function listen(service: Service, options: ListenOptions = {}): Pro
   const path = options.path ?? '/mcp'
   const exchange = createExchange(service, options, host)
   const server = createServer(serverOptions(options), route(createNodeHandler(exchange, options), path))
-  if (options.maxConnections !== undefined) server.maxConnections = options.maxConnections
+  server.maxConnections = options.maxConnections ?? 4_096
   if (options.maxConnectionsPerAddress !== undefined) capConnections(server, options.maxConnectionsPerAddress)
   // A connection that cannot be accepted is no reason to end: without a listener the event would be one.
   const onError = quietly(options.onError)

@@ -17,6 +17,8 @@ export interface Outlet {
   drop(): void
   /** True once the client has gone. */
   readonly gone: boolean
+  /** Where the connection comes from, as far as this runtime tells. */
+  readonly address: string | undefined
   /** Bytes that were written and that the client has not taken yet. */
   readonly backlog: number
   /** Calls `listener` when the client goes before the end; gives a function that stops listening. */

@@ -12,6 +12,7 @@ import { readMessage } from './message.ts'
 import type { Service } from './service.ts'
 import { SessionPeer } from './session/session-peer.ts'
 import { settle } from './settle.ts'
+import { NOBODY } from './share.ts'
 import { StdioLine, type StdioOutput } from './stdio-line.ts'
 import { createSubscriptions, type Subscriptions } from './subscription.ts'
 
@@ -36,7 +37,7 @@ export class StdioPeer {
     this.#service = service
     this.#output = output
     this.#options = options
-    this.#subscriptions = createSubscriptions(service, options.maxSubscriptions)
+    this.#subscriptions = createSubscriptions(service, options)
     const { older } = service
     const inFlight = this.#inFlight
     this.#older = older && new SessionPeer({ ...options, older, output, inFlight, service })
@@ -117,10 +118,14 @@ export class StdioPeer {
     }
     this.#open.set(call.id, close)
     try {
-      const stop = this.#subscriptions.open(call, this.#options.principal, {
-        send: (json) => this.#output.write(json),
-        end: close,
-      })
+      const stop = this.#subscriptions.open(
+        call,
+        { principal: this.#options.principal, share: NOBODY },
+        {
+          send: (json) => this.#output.write(json),
+          end: close,
+        },
+      )
       if (!this.#open.has(call.id)) return
       this.#open.set(call.id, () => {
         close()

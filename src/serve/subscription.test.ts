@@ -3,22 +3,25 @@ import { createEchoService, VERSION } from '../../test/support/echo-service.ts'
 import type { ListenCall, ListenFilter, RequestId } from '../protocol/call.ts'
 import type { TaskState } from '../protocol/task.ts'
 import type { WatchTasks } from './service.ts'
+import { NOBODY } from './share.ts'
 import { createSubscriptions } from './subscription.ts'
 
 const ID = 'io.modelcontextprotocol/subscriptionId'
+
+const SUBSCRIBER = { principal: undefined, share: NOBODY }
 
 function listenCall(filter: ListenFilter, id: RequestId = 7): ListenCall {
   return { kind: 'listen', id, protocolVersion: VERSION, capabilities: {}, filter }
 }
 
-function openOne(filter: ListenFilter, max?: number, watchTasks?: WatchTasks) {
+function openOne(filter: ListenFilter, maxSubscriptions?: number, watchTasks?: WatchTasks) {
   const service = { ...createEchoService(), watchTasks }
-  const subscriptions = createSubscriptions(service, max)
+  const subscriptions = createSubscriptions(service, { maxSubscriptions, maxSubscriptionsPerCaller: 2 })
   const messages: { method?: string; params?: Record<string, unknown>; id?: RequestId; result?: unknown }[] =
     []
   let ended = 0
   const sink = { send: (json: string) => messages.push(JSON.parse(json)), end: () => ended++ }
-  const stop = subscriptions.open(listenCall(filter), undefined, sink)
+  const stop = subscriptions.open(listenCall(filter), SUBSCRIBER, sink)
   return { service, subscriptions, messages, stop, sink, ended: () => ended }
 }
 
@@ -86,9 +89,33 @@ describe('subscriptions', () => {
     expect(subscriptions.size).toBe(0)
   })
 
+  it('S5 T18 one caller does not take what is there for all', () => {
+    const { subscriptions, sink } = openOne({ toolsListChanged: true })
+    const listen = (share: string) =>
+      subscriptions.open(listenCall({ toolsListChanged: true }), { principal: undefined, share }, sink)
+    const stop = listen('a')
+    listen('a')
+    expect(() => listen('a')).toThrow('[LIMIT_SUBSCRIPTIONS]')
+    expect(() => listen('b')).not.toThrow()
+    stop()
+    stop()
+    expect(() => listen('a')).not.toThrow()
+    expect(() => listen('a')).toThrow('[LIMIT_SUBSCRIPTIONS]')
+  })
+
+  it.each<[string, ListenFilter, RequestId]>([
+    ['one long URI', { resourceSubscriptions: ['a'.repeat(40_000)] }, 7],
+    ['many URIs', { resourceSubscriptions: Array.from({ length: 2_000 }, (_, i) => `notes://${i}`) }, 7],
+    ['a long id', { toolsListChanged: true }, 'x'.repeat(40_000)],
+  ])('S5 T18 keep no more than they may: %s', (_, filter, id) => {
+    const { subscriptions, sink } = openOne({ toolsListChanged: true })
+    expect(() => subscriptions.open(listenCall(filter, id), SUBSCRIBER, sink)).toThrow('names too much')
+    expect(subscriptions.size).toBe(1)
+  })
+
   it('S5 are never more than allowed', () => {
     const { subscriptions, sink, stop } = openOne({ toolsListChanged: true }, 1)
-    const second = () => subscriptions.open(listenCall({ toolsListChanged: true }, 8), undefined, sink)
+    const second = () => subscriptions.open(listenCall({ toolsListChanged: true }, 8), SUBSCRIBER, sink)
     expect(second).toThrow('[LIMIT_SUBSCRIPTIONS]')
     stop()
     expect(second).not.toThrow()

@@ -3,7 +3,8 @@
  *
  * S1 The first message is the acknowledgement with the part of the filter that is honoured. S2 Every message names
  * its subscription. S3 Only what was asked for is told. S4 When the server closes, an empty result ends the
- * subscription; when the client goes, nothing more is written. S5 There are never more than `max` open at once.
+ * subscription; when the client goes, nothing more is written. S5 There are never more open at once, in all and of one
+ * caller, than the limits say, and none keeps more bytes than it may (T18).
  */
 
 import { RondoError } from '../errors.ts'
@@ -14,6 +15,9 @@ import { toTaskResult } from '../protocol/rev-2026-07-28/task-result.ts'
 import type { TaskState } from '../protocol/task.ts'
 import type { Change } from './change-bus.ts'
 import type { Service } from './service.ts'
+import { costOf } from './session/session.ts'
+import { createTally } from './session/tally.ts'
+import { NOBODY } from './share.ts'
 
 /** Where the messages of one subscription go. */
 interface SubscriptionSink {
@@ -24,21 +28,48 @@ interface SubscriptionSink {
 
 export interface Subscriptions {
   /** Begins a subscription; gives what ends it when the client goes. Throws when there are too many. */
-  open(call: ListenCall, principal: Principal | undefined, sink: SubscriptionSink): () => void
+  open(call: ListenCall, subscriber: Subscriber, sink: SubscriptionSink): () => void
   /** Ends all of them, each with its result. */
   endAll(): void
   readonly size: number
 }
 
-const MAX_SUBSCRIPTIONS = 1024
+export interface Subscriber {
+  readonly principal: Principal | undefined
+  /** Whose part of the limits the subscription uses. */
+  readonly share: string
+}
 
-export function createSubscriptions(service: Service, max: number = MAX_SUBSCRIPTIONS): Subscriptions {
+export interface SubscriptionLimits {
+  readonly maxSubscriptions?: number
+  readonly maxSubscriptionsPerCaller?: number
+  readonly maxSubscriptionBytes?: number
+}
+
+export function createSubscriptions(service: Service, limits: SubscriptionLimits = {}): Subscriptions {
+  const {
+    maxSubscriptions: max = 1024,
+    maxSubscriptionsPerCaller: perCaller = 256,
+    maxSubscriptionBytes: maxBytes = 65_536,
+  } = limits
   const enders = new Set<() => void>()
+  const byShare = createTally()
 
-  function open(call: ListenCall, principal: Principal | undefined, sink: SubscriptionSink): () => void {
-    if (enders.size >= max) throw new RondoError('LIMIT_SUBSCRIPTIONS')
+  const admit = (share: string, id: RequestId, filter: ListenFilter): void => {
+    const full = enders.size >= max || (share !== NOBODY && byShare.of(share) >= perCaller)
+    if (full) throw new RondoError('LIMIT_SUBSCRIPTIONS')
+    const named = [String(id), ...(filter.resourceSubscriptions ?? []), ...(filter.taskIds ?? [])]
+    if (named.reduce((sum, text) => sum + costOf(text), 0) > maxBytes) {
+      throw new RondoError('PEER_PARAMS', 'The subscription names too much: listen to less at once')
+    }
+  }
+
+  function open(call: ListenCall, { principal, share }: Subscriber, sink: SubscriptionSink): () => void {
+    // What follows lives as long as the subscription, and must not hold on to the request.
+    const { id } = call
     const honoured = honour(call.filter, service)
-    const tag = { [SUBSCRIPTION_ID]: call.id }
+    admit(share, id, honoured)
+    const tag = { [SUBSCRIPTION_ID]: id }
     const leave = service.changes.subscribe((change) => {
       if (wants(honoured, change)) sink.send(toNotification(change, tag))
     })
@@ -51,14 +82,15 @@ export function createSubscriptions(service: Service, max: number = MAX_SUBSCRIP
     const stop = (): void => {
       leave()
       leaveTasks()
-      enders.delete(end)
+      if (enders.delete(end)) byShare.add(share, -1)
     }
     const end = (): void => {
       stop()
-      sink.send(farewell(call.id, service))
+      sink.send(farewell(id, service))
       sink.end()
     }
     enders.add(end)
+    byShare.add(share, 1)
     sink.send(
       encodeNotification('notifications/subscriptions/acknowledged', { notifications: honoured, _meta: tag }),
     )

@@ -91,6 +91,31 @@ describe('garbage on the socket', () => {
   })
 })
 
+describe('two Host headers', () => {
+  it('T12 are refused, whichever of them would be allowed', async () => {
+    const { port } = await startEcho()
+    const { headers, message } = callTool('echo')
+    const body = JSON.stringify(message)
+    const ask = async (hosts: readonly string[]): Promise<string> => {
+      const socket = connect(port, '127.0.0.1')
+      const lines = [
+        'POST /mcp HTTP/1.1',
+        ...hosts.map((host) => `Host: ${host}`),
+        ...Object.entries(headers).map(([name, value]) => `${name}: ${value}`),
+        `Content-Length: ${Buffer.byteLength(body)}`,
+        'Connection: close',
+      ]
+      socket.end(`${lines.join('\r\n')}\r\n\r\n${body}`)
+      let answer = ''
+      for await (const chunk of socket.setEncoding('latin1')) answer += chunk
+      return answer
+    }
+    expect(await ask(['localhost', 'evil.example'])).toMatch(/^HTTP\/1.1 400/)
+    expect(await ask(['localhost', 'localhost'])).toMatch(/^HTTP\/1.1 400/)
+    expect(await ask(['localhost'])).toMatch(/^HTTP\/1.1 200/)
+  })
+})
+
 describe('slow clients', () => {
   it('T20 cuts off a body that does not come', async () => {
     const { port } = await startEcho({ requestTimeoutMs: 200, headersTimeoutMs: 200 })

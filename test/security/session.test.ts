@@ -72,12 +72,32 @@ describe('a session', () => {
     expect(texts).toEqual(Array.from({ length: 200 }, (_, i) => `Hello ${canary(i)}`))
   })
 
-  it('T18 floods of initialize end at a limit, and those inside go on', async () => {
+  it('T18 floods of initialize evict what nobody uses, and nobody is refused', async () => {
     const { connect } = await startOlder({ sessions: { maxSessions: 20 } })
     const first = await connect()
+    const stream = await first.post(call('ask'))
+    const asked = await question(stream)
     const rest = await Promise.all(Array.from({ length: 60 }, () => connect()))
-    expect(rest.filter(({ sessionId }) => sessionId !== undefined)).toHaveLength(19)
-    await expectServing(first)
+    expect(rest.filter(({ sessionId }) => sessionId !== undefined)).toHaveLength(60)
+    await first.respond(asked, { action: 'accept', content: { name: 'Ada' } })
+    expect(JSON.stringify(await stream.next())).toContain('Hello Ada')
+    await expectServing(await connect())
+  })
+
+  it('T18 takes no session from a caller with a name, and refuses where nobody can make room', async () => {
+    const { connect } = await startOlder({
+      sessions: { maxSessions: 20 },
+      authenticate: ({ headers }) => {
+        const subject = headers('authorization')
+        return subject === undefined ? undefined : { subject }
+      },
+    })
+    const named = await Promise.all(
+      Array.from({ length: 20 }, (_, i) => connect({ headers: { authorization: `user-${i}` } })),
+    )
+    const anonymous = await Promise.all(Array.from({ length: 10 }, () => connect()))
+    expect(anonymous.filter(({ sessionId }) => sessionId !== undefined)).toHaveLength(0)
+    for (const client of named) await expectServing(client)
   })
 
   it('T8 T9 T10 takes no junk, and goes on', async () => {

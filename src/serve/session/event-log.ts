@@ -2,11 +2,13 @@
  * The last events of one stream, so that a client that lost its connection can have the rest of it.
  *
  * L1 An id is `<stream>-<number>`; numbers grow by one and are never used twice. L2 At most `maxBytes` are kept, or a
- * single event: the oldest progress and logs go first, then the oldest of all. L3 A client that misses a message which
+ * single event: the oldest progress and logs go first, then the oldest of all; an event for which the session has no
+ * room is sent and not kept. L3 A client that misses a message which
  * is no longer here is told so instead of getting a stream with a hole; progress and logs may be missing.
  */
 
 import { toEvent } from '../sse.ts'
+import { type Keeper, UNCOUNTED } from './tally.ts'
 
 interface Kept {
   readonly number: number
@@ -17,15 +19,17 @@ interface Kept {
 export class EventLog {
   readonly #stream: number
   readonly #maxBytes: number
+  readonly #keeper: Keeper
   #kept: Kept[] = []
   #bytes = 0
   #number = 0
   /** The last message that had to go although it matters. */
   #lost = 0
 
-  constructor(stream: number, maxBytes: number) {
+  constructor(stream: number, maxBytes: number, keeper: Keeper = UNCOUNTED) {
     this.#stream = stream
     this.#maxBytes = maxBytes
+    this.#keeper = keeper
   }
 
   get bytes(): number {
@@ -36,6 +40,10 @@ export class EventLog {
   append(json: string, droppable: boolean): string {
     this.#number += 1
     const text = `id: ${this.#stream}-${this.#number}\n${toEvent(json)}`
+    if (!this.#keeper.take(text.length)) {
+      if (!droppable) this.#lost = this.#number
+      return text
+    }
     this.#kept.push({ number: this.#number, text, droppable })
     this.#bytes += text.length
     while (this.#bytes > this.#maxBytes && this.#kept.length > 1) this.#dropOldest()
@@ -53,6 +61,14 @@ export class EventLog {
     return this.#kept.filter((event) => event.number > number).map(({ text }) => text)
   }
 
+  /** Nobody will come back to the stream. */
+  forget(): void {
+    this.#keeper.give(this.#bytes)
+    this.#bytes = 0
+    this.#kept = []
+    this.#lost = this.#number
+  }
+
   #dropOldest(): void {
     const index = Math.max(
       0,
@@ -61,6 +77,7 @@ export class EventLog {
     const [gone] = this.#kept.splice(index, 1)
     if (gone === undefined) return
     this.#bytes -= gone.text.length
+    this.#keeper.give(gone.text.length)
     if (!gone.droppable) this.#lost = gone.number
   }
 }

@@ -8,12 +8,20 @@ export interface SessionOptions {
   maxSessions?: number
   /** Sessions that one authenticated caller may have open at once. Default: 100. */
   maxSessionsPerPrincipal?: number
+  /** Sessions that callers without a name may have open from one address; beyond, the oldest unused one is evicted. Default: 1,000. */
+  maxSessionsPerAddress?: number
+  /** Bytes that all sessions together keep: what clients declared, watch, may come back for, and wait with. Default: 64 MiB. */
+  maxKeptBytes?: number
+  /** The same for one caller: an authenticated one, or an address. Default: 16 MiB. */
+  maxKeptBytesPerCaller?: number
   /** A session without requests, streams and calls ends after this time. Default: 30 minutes. */
   idleMs?: number
   /** Calls that may wait for an answer at once, in all sessions together. Default: 10,000. */
   maxParked?: number
   /** Calls of one authenticated caller that may wait for an answer at once, in all its sessions. Default: 100. */
   maxParkedPerPrincipal?: number
+  /** Calls from one address, of callers without a name, that may wait for an answer at once. Default: 1,000. */
+  maxParkedPerAddress?: number
   /** Calls of one session that may wait for an answer at once. Default: 16. */
   maxParkedPerSession?: number
   /** How often a call that waits tells its client that it lives, where the client asked for progress. Default: 20 s. */
@@ -42,9 +50,13 @@ const MINUTE = 60_000
 const DEFAULTS: Required<SessionOptions> = {
   maxSessions: 10_000,
   maxSessionsPerPrincipal: 100,
+  maxSessionsPerAddress: 1_000,
+  maxKeptBytes: 64 * 1024 * 1024,
+  maxKeptBytesPerCaller: 16 * 1024 * 1024,
   idleMs: 30 * MINUTE,
   maxParked: 10_000,
   maxParkedPerPrincipal: 100,
+  maxParkedPerAddress: 1_000,
   maxParkedPerSession: 16,
   signMs: 20_000,
   resumeMs: MINUTE,

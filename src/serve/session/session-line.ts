@@ -20,9 +20,9 @@ export interface Desk {
   /** Has the answer to a question handed to `take`; gives the id of the question. */
   expect(take: (answer: PeerAnswer) => void): string
   forget(id: string): void
-  /** Counts the call as parked. False if there are too many. */
-  park(): boolean
-  unpark(): void
+  /** Counts the call as parked, with what it keeps. False if there are too many, or no room. */
+  park(bytes: number): boolean
+  unpark(bytes: number): void
   readonly now: () => number
   readonly signMs: number
   readonly randomId: () => string
@@ -33,6 +33,7 @@ interface Waiting {
   readonly open: Map<string, string>
   readonly answers: Record<string, unknown>
   readonly until: number
+  readonly bytes: number
   nextSign: number
   alive(): void
   resolve(asked: Asked): void
@@ -40,6 +41,7 @@ interface Waiting {
 
 export class SessionLine implements AskingLine {
   readonly #desk: Desk
+  readonly #size: () => number
   readonly #channel: Channel
   readonly #protocolVersion: string
   readonly #listeners = new Set<() => void>()
@@ -47,7 +49,9 @@ export class SessionLine implements AskingLine {
   #resting: (Resting & { nextSign: number }) | undefined
   #closed = false
 
-  constructor(desk: Desk, channel: Channel, protocolVersion: string) {
+  /** `size` says what the request holds while it waits. */
+  constructor(desk: Desk, channel: Channel, protocolVersion: string, size: () => number = () => 0) {
+    this.#size = size
     this.#desk = desk
     this.#channel = channel
     this.#protocolVersion = protocolVersion
@@ -73,14 +77,16 @@ export class SessionLine implements AskingLine {
 
   ask(questions: InputRequests, { timeoutMs, alive, task, signal }: AskOptions): Promise<Asked> {
     if (this.#closed || !this.#channel.open) return Promise.resolve({ kind: 'gone' })
-    if (!this.#desk.park()) {
+    const bytes = this.#size()
+    if (!this.#desk.park(bytes)) {
       return Promise.resolve({ kind: 'refused', error: new RondoError('LIMIT_PARKED') })
     }
     const now = this.#desk.now()
     const nextSign = now + this.#desk.signMs
     return new Promise((resolve) => {
       const open = new Map<string, string>()
-      this.#waiting = { open, answers: Object.create(null), until: now + timeoutMs, nextSign, alive, resolve }
+      const answers = Object.create(null)
+      this.#waiting = { open, answers, until: now + timeoutMs, bytes, nextSign, alive, resolve }
       for (const [key, request] of Object.entries(questions)) {
         const id = this.#desk.expect((answer) => this.#take(id, answer))
         open.set(id, key)
@@ -149,7 +155,7 @@ export class SessionLine implements AskingLine {
     const waiting = this.#waiting
     if (waiting === undefined) return
     this.#waiting = undefined
-    this.#desk.unpark()
+    this.#desk.unpark(waiting.bytes)
     for (const requestId of waiting.open.keys()) {
       this.#desk.forget(requestId)
       const params = { requestId, reason: 'No answer is needed any more' }

@@ -18,7 +18,7 @@ import { codecOf } from './codec.ts'
 import { claimOf, isInitialize } from './era.ts'
 import type { Older } from './older.ts'
 import type { Session } from './session.ts'
-import { readInitialize } from './session-post.ts'
+import { factsOf, readInitialize } from './session-post.ts'
 import { isRequest, takeMessage, type Way } from './take-message.ts'
 
 export interface SessionPeerOptions {
@@ -78,16 +78,13 @@ export class SessionPeer {
   #greet(message: unknown): void {
     const { older, output, principal, service } = this.#options
     if (service.draining) throw new RondoError('SERVER_DRAINING')
-    const { id, requested, capabilities, clientInfo } = readInitialize(message)
-    const protocolVersion = negotiate(requested, older.versions)
+    const call = readInitialize(message)
+    const protocolVersion = negotiate(call.requested, older.versions)
     this.end()
-    this.#session = older.sessions.open(
-      { protocolVersion, capabilities, clientInfo },
-      principalTag(principal),
-    )
+    this.#session = older.sessions.open(factsOf(call, protocolVersion), principalTag(principal))
     this.#session.general = this.#channel
     const result = older.greet(protocolVersion, { session: true, known: true, tasks: true })
-    output.write(codecOf(protocolVersion).encodeReply(id, { kind: 'complete', result }))
+    output.write(codecOf(protocolVersion).encodeReply(call.id, { kind: 'complete', result }))
   }
 
   #take(message: unknown): void {

@@ -47,7 +47,10 @@ describe('beginning', () => {
   })
 
   it('R9 refuses one session more than allowed, and has room again when one ends', async () => {
-    const { connect } = await startOlder({ sessions: { maxSessions: 1 } })
+    const { connect } = await startOlder({
+      sessions: { maxSessions: 1 },
+      authenticate: () => ({ subject: 'ada' }),
+    })
     const first = await connect()
     await expect(connect()).resolves.toMatchObject({ initialized: { error: { code: -32000 } } })
     expect((await first.remove()).status).toBe(200)

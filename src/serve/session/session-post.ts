@@ -8,15 +8,17 @@
 import { RondoError } from '../../errors.ts'
 import type { Principal } from '../../protocol/call.ts'
 import { DRAFT_VERSION } from '../../protocol/draft-2026-v1/version.ts'
+import { rememberedCapabilities } from '../../protocol/draft-turns/capability.ts'
 import type { Decoded } from '../../protocol/rev-2025-11-25/decode.ts'
 import { allowsBatches, negotiate, primesStreams } from '../../protocol/rev-2025-11-25/version.ts'
 import { type HeaderReader, versionHeader } from '../../protocol/rev-2026-07-28/headers.ts'
-import type { InitializeCall } from '../../protocol/session-call.ts'
+import type { InitializeCall, PeerFacts } from '../../protocol/session-call.ts'
 import { principalTag } from '../../seal/binding.ts'
 import { type HttpAnswer, JSON_HEADERS } from '../http-answer.ts'
 import { readsStreams, type StreamOptions } from '../http-line.ts'
 import type { InFlight } from '../in-flight.ts'
 import type { Outlet } from '../outlet.ts'
+import type { ShareOf } from '../share.ts'
 import { codecOf } from './codec.ts'
 import { claimOf, isInitialize } from './era.ts'
 import type { Older } from './older.ts'
@@ -30,6 +32,7 @@ export interface PostOptions {
   readonly stream: StreamOptions
   readonly inFlight: InFlight
   readonly service: { readonly draining: boolean }
+  readonly shareOf: ShareOf
   onError(error: unknown): void
 }
 
@@ -69,15 +72,18 @@ export function servePost(options: PostOptions, posted: Posted): void {
   deliver(options, session, version, decoded, posted)
 }
 
-function greet({ older, sessions, service }: PostOptions, { message, principal, outlet }: Posted): void {
+function greet(
+  { older, sessions, service, shareOf }: PostOptions,
+  { message, principal, headers: read, outlet }: Posted,
+): void {
   if (service.draining) throw new RondoError('SERVER_DRAINING')
   const call = readInitialize(message)
-  const { capabilities, clientInfo } = call
   const protocolVersion = negotiate(call.requested, older.versions)
   const headers: Record<string, string> = { ...JSON_HEADERS }
   if (sessions) {
-    const facts = { protocolVersion, capabilities, clientInfo }
-    headers['Mcp-Session-Id'] = older.sessions.open(facts, principalTag(principal)).id
+    const share = shareOf(principal, read, outlet)
+    const facts = factsOf(call, protocolVersion)
+    headers['Mcp-Session-Id'] = older.sessions.open(facts, principalTag(principal), share).id
   }
   const known = principal !== undefined
   const result = older.greet(protocolVersion, { session: sessions, known, tasks: true })
@@ -91,6 +97,20 @@ export function readInitialize(message: unknown): InitializeCall {
   if (decoded.kind === 'refused') throw decoded.error
   if (decoded.kind === 'session' && decoded.call.kind === 'initialize') return decoded.call
   throw new RondoError('PEER_REQUEST', 'initialize is a request')
+}
+
+/** Characters of what a client declares that are kept as they are; of more, what may be asked, and how. */
+const MAX_DECLARED = 2_048
+const MAX_NAME = 128
+
+/** What a session keeps of `initialize`: no more than is needed, however much was sent. */
+export function factsOf({ capabilities, clientInfo }: InitializeCall, protocolVersion: string): PeerFacts {
+  const small = JSON.stringify(capabilities).length <= MAX_DECLARED
+  const kept = small ? capabilities : rememberedCapabilities(capabilities)
+  const info = Object.entries(clientInfo ?? {}).map(([name, text]) => [name, text.slice(0, MAX_NAME)])
+  // Copied, because a part of a text would keep all of it.
+  const copy = JSON.parse(JSON.stringify({ kept, info: Object.fromEntries(info) }))
+  return { protocolVersion, capabilities: copy.kept, clientInfo: clientInfo && copy.info }
 }
 
 function versionOf({ headers, message }: Posted): string | undefined {
@@ -139,13 +159,15 @@ function deliver(
     if (!isRequest(one)) takeMessage(context, session, version, one, principal, SILENT)
   }
   if (requests.length === 0) return outlet.send(ACCEPTED)
+  // The stream outlives the requests, and must not hold on to them.
+  const ids = requests.flatMap((one) => (one.kind === 'call' ? [one.call.id] : []))
   const wish = {
     primed: primesStreams(version),
     streams: readsStreams(headers('accept')),
     batch: Array.isArray(message),
     responses: requests.length,
     onLost() {
-      for (const one of requests) if (one.kind === 'call') session.cancel(one.call.id)
+      for (const id of ids) session.cancel(id)
     },
   }
   const channel = session.openStream(wish, outlet, stream)

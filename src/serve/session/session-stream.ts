@@ -14,10 +14,13 @@ import { SSE_COMMENT } from '../sse.ts'
 import type { Channel } from './channel.ts'
 import { EventLog } from './event-log.ts'
 import type { SessionSettings } from './options.ts'
+import type { Keeper } from './tally.ts'
 
 export interface StreamSetup {
   readonly number: number
   readonly settings: SessionSettings
+  /** Where the bytes of the events that are kept come from. */
+  readonly keeper: Keeper
   readonly http: StreamOptions
   /** Begins with an id, so that the client can come back before the first message. */
   readonly primed: boolean
@@ -47,7 +50,7 @@ export class SessionStream implements Channel {
   constructor(setup: StreamSetup, outlet: Outlet) {
     this.number = setup.number
     this.#setup = setup
-    this.#log = new EventLog(setup.number, setup.settings.maxReplayBytes)
+    this.#log = new EventLog(setup.number, setup.settings.maxReplayBytes, setup.keeper)
     this.#left = setup.responses
     this.#hold(outlet)
     if (setup.responses === 0) this.#begin(outlet)
@@ -100,6 +103,12 @@ export class SessionStream implements Channel {
       this.#release()?.end()
     }
     return true
+  }
+
+  /** Nothing of it is kept any longer. */
+  forget(): void {
+    this.end()
+    this.#log.forget()
   }
 
   /** Nothing more follows. */

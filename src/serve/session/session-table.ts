@@ -8,12 +8,15 @@ import { idle } from '../../lib/idle.ts'
 import type { PeerFacts } from '../../protocol/session-call.ts'
 import type { ChangeBus } from '../change-bus.ts'
 import { type SessionSettings, sweepMs } from './options.ts'
-import { isNamed, Session } from './session.ts'
-import { createTally } from './tally.ts'
+import { costOf, isNamed, Session, shareLimit } from './session.ts'
+import { createTally, type Keeper, UNCOUNTED } from './tally.ts'
 
 export interface SessionTable {
-  /** Begins a session. Throws when there are too many. */
-  open(facts: PeerFacts, owner: string): Session
+  /**
+   * Begins a session. Where there are too many, the oldest unused one of a caller without a name makes room; throws where
+   * there is none. `share` is whose part of the limits it uses, if not its owner's.
+   */
+  open(facts: PeerFacts, owner: string, share?: string): Session
   /** A session for one request: nobody finds it again. */
   transient(facts: PeerFacts, owner: string): Session
   /** The owner's session. Another's is as unknown as one that never was. */
@@ -24,12 +27,19 @@ export interface SessionTable {
   /** Looks at the clock. */
   sweep(): void
   readonly size: number
+  /** Bytes that are kept for clients. */
+  readonly keptBytes: number
   /** Calls that wait for an answer. */
   readonly parked: number
 }
 
+/** A session itself, before anything is kept for it. */
+const SESSION_BYTES = 2_048
+
 export function createSessionTable(settings: SessionSettings, changes: ChangeBus): SessionTable {
+  /** The one that was used last is last. */
   const sessions = new Map<string, Session>()
+  const kept = createTally()
   const leavers = new Map<Session, () => void>()
   const parked = createTally()
   const open = createTally()
@@ -37,13 +47,47 @@ export function createSessionTable(settings: SessionSettings, changes: ChangeBus
 
   const end = (session: Session): void => {
     if (!sessions.delete(session.id)) return
-    open.add(session.owner, -1)
+    open.add(session.share, -1)
     leavers.get(session)?.()
     leavers.delete(session)
     session.end()
+    keeperOf(session).give(costOfFacts(session.facts))
     if (sessions.size > 0) return
     stopSweeping?.()
     stopSweeping = undefined
+  }
+
+  const keeperOf = (caller: Pick<Session, 'owner' | 'share'>): Keeper => {
+    const { maxKeptBytes, maxKeptBytesPerCaller: perCaller } = settings
+    const most = shareLimit(caller, perCaller, perCaller)
+    return {
+      take(bytes) {
+        if (kept.total + bytes > maxKeptBytes || kept.of(caller.share) + bytes > most) return false
+        kept.add(caller.share, bytes)
+        return true
+      },
+      give: (bytes) => kept.add(caller.share, -bytes),
+    }
+  }
+
+  /** Ends the oldest session that nobody with a name has and nobody uses. */
+  const evict = (share?: string): boolean => {
+    for (const session of sessions.values()) {
+      if (isNamed(session.owner) || !session.unused) continue
+      if (share !== undefined && session.share !== share) continue
+      end(session)
+      return true
+    }
+    return false
+  }
+
+  const makeRoom = (caller: Pick<Session, 'owner' | 'share'>, keeper: Keeper, bytes: number): boolean => {
+    const { maxSessions, maxSessionsPerPrincipal, maxSessionsPerAddress } = settings
+    const most = shareLimit(caller, maxSessionsPerPrincipal, maxSessionsPerAddress)
+    if (open.of(caller.share) >= most && !evict(caller.share)) return false
+    if (sessions.size >= maxSessions && !evict()) return false
+    while (!keeper.take(bytes)) if (!evict(caller.share) && !evict()) return false
+    return true
   }
 
   const sweep = (): void => {
@@ -59,13 +103,13 @@ export function createSessionTable(settings: SessionSettings, changes: ChangeBus
   }
 
   return {
-    open(facts, owner) {
-      const { maxSessions, maxSessionsPerPrincipal } = settings
-      const tooMany = isNamed(owner) && open.of(owner) >= maxSessionsPerPrincipal
-      if (tooMany || sessions.size >= maxSessions) throw new RondoError('LIMIT_SESSIONS')
-      const session = new Session(settings.randomId(), facts, owner, { settings, parked })
+    open(facts, owner, share = owner) {
+      const caller = { owner, share }
+      const keeper = keeperOf(caller)
+      if (!makeRoom(caller, keeper, costOfFacts(facts))) throw new RondoError('LIMIT_SESSIONS')
+      const session = new Session(settings.randomId(), facts, owner, { share, settings, parked, keeper })
       sessions.set(session.id, session)
-      open.add(owner, 1)
+      open.add(share, 1)
       leavers.set(
         session,
         changes.subscribe((change) => session.tell(change)),
@@ -74,10 +118,18 @@ export function createSessionTable(settings: SessionSettings, changes: ChangeBus
       return session
     },
     transient: (facts, owner) =>
-      new Session('', facts, owner, { settings: { ...settings, maxWatched: 0, resumeMs: 0 }, parked }),
+      new Session('', facts, owner, {
+        share: owner,
+        settings: { ...settings, maxWatched: 0, resumeMs: 0 },
+        parked,
+        keeper: UNCOUNTED,
+      }),
     find(id, owner) {
       const session = sessions.get(id)
-      return session?.owner === owner ? session : undefined
+      if (session?.owner !== owner) return undefined
+      sessions.delete(id)
+      sessions.set(id, session)
+      return session
     },
     end,
     async endAll() {
@@ -89,8 +141,15 @@ export function createSessionTable(settings: SessionSettings, changes: ChangeBus
     get size() {
       return sessions.size
     },
+    get keptBytes() {
+      return kept.total
+    },
     get parked() {
       return parked.total
     },
   }
+}
+
+function costOfFacts(facts: PeerFacts): number {
+  return SESSION_BYTES + costOf(JSON.stringify(facts))
 }

@@ -16,7 +16,7 @@ import type { Channel } from './channel.ts'
 import type { SessionSettings } from './options.ts'
 import { type Desk, SessionLine } from './session-line.ts'
 import { SessionStream, type StreamSetup } from './session-stream.ts'
-import type { Tally } from './tally.ts'
+import type { Keeper, Tally } from './tally.ts'
 
 /** True if the tag stands for somebody. Callers without a name share one tag and nothing else. */
 export function isNamed(owner: string): boolean {
@@ -25,11 +25,38 @@ export function isNamed(owner: string): boolean {
 
 const ANONYMOUS = principalTag(undefined)
 
+/** Where a session stands among all others. */
+export interface SessionPlace {
+  /** Whose part of the limits it uses: its owner's, or that of the address of a caller without a name. */
+  readonly share: string
+  readonly settings: SessionSettings
+  readonly parked: Tally
+  readonly keeper: Keeper
+}
+
 /** What of a stream its session does not know by itself. */
 export type StreamWish = Pick<StreamSetup, 'primed' | 'streams' | 'responses' | 'batch' | 'onLost'>
 
 /** Streams of a session that are kept for a client that comes back; beyond, the oldest that is over goes. */
 const MAX_STREAMS = 64
+
+/** Longer than any URI that is in use. */
+const MAX_URI = 8_192
+
+/** What keeping a text costs, with what holds it. */
+export function costOf(text: string): number {
+  return 64 + 2 * text.length
+}
+
+/** The limit for a caller with a name, or for an address; none where neither is known, and all of them are one share. */
+export function shareLimit(
+  { owner, share }: Pick<Session, 'owner' | 'share'>,
+  perPrincipal: number,
+  perAddress: number,
+): number {
+  if (isNamed(owner)) return perPrincipal
+  return share === owner ? Number.POSITIVE_INFINITY : perAddress
+}
 
 export class Session implements Desk {
   readonly id: string
@@ -38,9 +65,11 @@ export class Session implements Desk {
   readonly owner: string
   /** What the client wants to hear of the log. */
   level: LogLevel = 'info'
-  readonly watched: Set<string> = new Set()
+  readonly share: string
+  readonly #watched = new Set<string>()
   readonly #settings: SessionSettings
   readonly #parkedByAll: Tally
+  readonly #keeper: Keeper
   readonly #calls = new Map<RequestId, SessionLine>()
   readonly #questions = new Map<string, (answer: PeerAnswer) => void>()
   readonly #streams = new Map<number, SessionStream>()
@@ -54,13 +83,15 @@ export class Session implements Desk {
     id: string,
     facts: PeerFacts,
     owner: string,
-    { settings, parked }: { settings: SessionSettings; parked: Tally },
+    { share, settings, parked, keeper }: SessionPlace,
   ) {
     this.id = id
     this.facts = facts
     this.owner = owner
     this.#settings = settings
     this.#parkedByAll = parked
+    this.#keeper = keeper
+    this.share = share
     this.#seenAt = settings.now()
   }
 
@@ -96,25 +127,35 @@ export class Session implements Desk {
     if (typeof id === 'string') this.#questions.get(id)?.(answer)
   }
 
-  park(): boolean {
-    const { maxParked, maxParkedPerSession, maxParkedPerPrincipal } = this.#settings
+  park(bytes: number): boolean {
+    const { maxParked, maxParkedPerSession, maxParkedPerPrincipal, maxParkedPerAddress } = this.#settings
     const all = this.#parkedByAll
     if (this.#parked >= maxParkedPerSession || all.total >= maxParked) return false
-    if (isNamed(this.owner) && all.of(this.owner) >= maxParkedPerPrincipal) return false
+    if (all.of(this.share) >= shareLimit(this, maxParkedPerPrincipal, maxParkedPerAddress)) return false
+    if (!this.#keeper.take(bytes)) return false
     this.#parked += 1
-    all.add(this.owner, 1)
+    all.add(this.share, 1)
     return true
   }
 
-  unpark(): void {
+  unpark(bytes: number): void {
     this.#parked -= 1
-    this.#parkedByAll.add(this.owner, -1)
+    this.#parkedByAll.add(this.share, -1)
+    this.#keeper.give(bytes)
+  }
+
+  /** Nothing runs, nothing is open: its client would notice its end by its next request at the earliest. */
+  get unused(): boolean {
+    if (this.#calls.size > 0) return false
+    const general = this.#general
+    if (general !== undefined && !(general instanceof SessionStream)) return false
+    return ![...this.#streams.values()].some((stream) => stream.attached)
   }
 
   /** The line of a new call. Refuses an id that is in use. */
-  begin(id: RequestId, channel: Channel, protocolVersion: string): SessionLine {
+  begin(id: RequestId, channel: Channel, protocolVersion: string, size?: () => number): SessionLine {
     if (this.#calls.has(id)) throw new RondoError('PEER_REQUEST', 'A request with this id is still open')
-    const line = new SessionLine(this, channel, protocolVersion)
+    const line = new SessionLine(this, channel, protocolVersion, size)
     this.#calls.set(id, line)
     return line
   }
@@ -132,15 +173,32 @@ export class Session implements Desk {
   watch(uri: string): void {
     const { maxWatched } = this.#settings
     if (maxWatched === 0) throw new RondoError('PEER_METHOD')
-    if (this.watched.size >= maxWatched) throw new RondoError('LIMIT_SUBSCRIPTIONS')
-    this.watched.add(uri)
+    if (uri.length > MAX_URI) {
+      throw new RondoError('PEER_PARAMS', `params.uri may be at most ${MAX_URI} characters long`)
+    }
+    if (this.#watched.has(uri)) return
+    if (this.#watched.size >= maxWatched || !this.#keeper.take(costOf(uri))) {
+      throw new RondoError('LIMIT_SUBSCRIPTIONS')
+    }
+    this.#watched.add(uri)
+  }
+
+  unwatch(uri: string): void {
+    if (this.#watched.delete(uri)) this.#keeper.give(costOf(uri))
   }
 
   /** A stream over HTTP. One without responses becomes the session's own; a former one ends. */
   openStream(wish: StreamWish, outlet: Outlet, http: StreamOptions): SessionStream {
     this.#lastStream += 1
     const onOpen = (stream: SessionStream): void => this.#keep(stream)
-    const setup = { ...wish, number: this.#lastStream, settings: this.#settings, http, onOpen }
+    const setup = {
+      ...wish,
+      number: this.#lastStream,
+      settings: this.#settings,
+      keeper: this.#keeper,
+      http,
+      onOpen,
+    }
     const stream = new SessionStream(setup, outlet)
     if (wish.responses === 0) {
       const former = this.#general
@@ -161,7 +219,7 @@ export class Session implements Desk {
 
   tell(change: Change): void {
     if (change.kind === 'resource') {
-      if (!this.watched.has(change.uri)) return
+      if (!this.#watched.has(change.uri)) return
       this.#general?.send(encodeNotification('notifications/resources/updated', { uri: change.uri }), false)
     } else {
       this.#general?.send(encodeNotification(`notifications/${change.kind}/list_changed`, {}), false)
@@ -187,6 +245,7 @@ export class Session implements Desk {
     for (const stream of [...this.#streams.values()]) this.#drop(stream)
     this.#general = undefined
     this.#questions.clear()
+    for (const uri of [...this.#watched]) this.unwatch(uri)
   }
 
   #keep(stream: SessionStream): void {
@@ -198,7 +257,7 @@ export class Session implements Desk {
   }
 
   #drop(stream: SessionStream): void {
-    stream.end()
+    stream.forget()
     this.#streams.delete(stream.number)
     if (this.#general === stream) this.#general = undefined
   }

@@ -14,7 +14,7 @@ import { finishOnce, internalError } from '../settle.ts'
 import type { Channel } from './channel.ts'
 import { codecOf } from './codec.ts'
 import type { Older } from './older.ts'
-import type { Session } from './session.ts'
+import { costOf, type Session } from './session.ts'
 
 /** How one message is answered. */
 export interface Way {
@@ -80,7 +80,7 @@ function takeCall(
   if (call.kind === 'tasks' && !context.known) return refuse(new RondoError('PEER_METHOD'))
   let line: ReturnType<Session['begin']>
   try {
-    line = session.begin(call.id, way.channel, call.protocolVersion)
+    line = session.begin(call.id, way.channel, call.protocolVersion, () => sizeOf(call))
   } catch (error) {
     if (error instanceof RondoError) return refuse(error)
     throw error
@@ -102,11 +102,16 @@ function takeCall(
     .then(done, (error) => done(internalError(error, onError)))
 }
 
+/** What a call keeps while it waits, roughly; measured only then. */
+function sizeOf(call: OlderCall): number {
+  return call.kind === 'flow' ? costOf(JSON.stringify(call.args)) : 0
+}
+
 function takeSessionCall(session: Session, call: SessionCall): OlderReply {
   try {
     if (call.kind === 'level') session.level = call.level
     else if (call.kind === 'watch') session.watch(call.uri)
-    else if (call.kind === 'unwatch') session.watched.delete(call.uri)
+    else if (call.kind === 'unwatch') session.unwatch(call.uri)
     else if (call.kind === 'initialize')
       throw new RondoError('PEER_REQUEST', 'initialize comes first and alone')
     return EMPTY

@@ -1,0 +1,13 @@
+/** A server with defaults, or with the options in `OPTIONS`, in a process of its own whose heap a test makes small. */
+
+import { createServer, generateKey } from 'rondo'
+
+/** JSON has no infinity; a test that lifts a limit writes it as a text. */
+const options = JSON.parse(process.env.OPTIONS ?? '{}', (_key, value) =>
+  value === 'Infinity' ? Number.POSITIVE_INFINITY : value,
+)
+const server = createServer({ name: 'heap', version: '1.0.0', keys: generateKey(), log: 'off', ...options })
+server.tool('echo', {}, () => 'still here')
+server.resource('notes://today', { name: 'Today' }, () => 'Buy milk')
+const { port } = await server.listen({ port: 0, signals: false })
+process.send?.({ port })
