@@ -50,6 +50,7 @@ export async function beginTask(
   const { host, call, target, principal, beginning } = round
   await host.keys.ready()
   const id = createTaskId()
+  const owner = ownerOf(host, principal)
   const { method, args, protocolVersion, capabilities, clientInfo } = call
   const plan: TaskPlan = {
     flow: beginning.flow,
@@ -65,14 +66,14 @@ export async function beginTask(
   }
   const view = await tasks.engine.create({
     id,
-    owner: ownerOf(host, principal),
-    head: sealPiece(host, id, 'head', plan),
+    owner,
+    head: sealPiece(host, { id, owner }, 'head', plan),
     ttlMs: ttlOf(round, tasks),
     pollMs: target.task.pollMs ?? tasks.pollMs,
     // A call that came with a state of ours comes with it again if this reply is lost, so its keys stay the same (R6).
     known: call.requestState !== undefined,
-    journal: entries.map((entry) => sealPiece(host, id, 'record', { entry } satisfies TaskRecord)),
+    journal: entries.map((entry) => sealPiece(host, { id, owner }, 'record', { entry } satisfies TaskRecord)),
   })
   logRound(round, undefined, { outcome: 'task', task: id })
-  return { kind: 'task_created', task: toTaskState(host, tasks, view) }
+  return { kind: 'task_created', task: toTaskState(host, tasks, owner, view) }
 }

@@ -25,11 +25,11 @@ export async function answerTask(
   switch (call.action) {
     case 'get': {
       const view = await tasks.engine.get(taskId, owner)
-      return view ? { kind: 'task', task: toTaskState(host, tasks, view) } : UNKNOWN
+      return view ? { kind: 'task', task: toTaskState(host, tasks, owner, view) } : UNKNOWN
     }
     case 'update': {
       const sealed = Object.entries(call.inputResponses ?? {}).map(
-        ([key, answer]) => [key, sealPiece(host, taskId, 'answer', answer)] as const,
+        ([key, answer]) => [key, sealPiece(host, { id: taskId, owner }, `answer ${key}`, answer)] as const,
       )
       const delivery = await tasks.engine.deliver(taskId, owner, new Map(sealed))
       return delivery === 'unknown' ? UNKNOWN : ACKNOWLEDGED
@@ -53,8 +53,9 @@ export function watchTasks(
 ) => Promise<() => void> {
   return async (ids, principal, listener) => {
     await host.keys.ready()
-    return tasks.engine.watch(ids, ownerOf(host, principal), (_id, view) => {
-      const state = view && readableState(host, tasks, view)
+    const owner = ownerOf(host, principal)
+    return tasks.engine.watch(ids, owner, (_id, view) => {
+      const state = view && readableState(host, tasks, owner, view)
       if (state) listener(state)
     })
   }

@@ -27,8 +27,8 @@ export interface Work {
 }
 
 export function toWork(host: FlowHost, tasks: TaskHost, turn: Turn, plan: TaskPlan, target: Target): Work {
-  const { id } = turn.task
-  const records = turn.journal.map((sealed) => openPiece<TaskRecord>(host, tasks, id, 'record', sealed))
+  const { task } = turn
+  const records = turn.journal.map((sealed) => openPiece<TaskRecord>(host, tasks, task, 'record', sealed))
   const folded = foldRecords(records, plan.noted)
   return { host, tasks, turn, plan, folded, round: toRound(host, turn, plan, target, folded) }
 }
@@ -76,7 +76,6 @@ function toLine(signal: AbortSignal): Line {
 
 export function toTurnInput(work: Work, handler: (ctx: Context) => unknown): ReplayInput {
   const { host, turn, round } = work
-  const { id } = turn.task
   const input = toReplayInput(round, handler)
   const incoming = { ...input.incoming, ...incomingOf(work) }
   const { store } = host
@@ -89,7 +88,8 @@ export function toTurnInput(work: Work, handler: (ctx: Context) => unknown): Rep
     anchored: turn.task.known,
     scene: { ...input.scene, once, inputResponses, background: { possible: false, tell: tellerOf(work) } },
     mayMove: () => (turn.draining.aborted || turn.signal.aborted ? 'drain' : undefined),
-    persist: async (entry) => turn.record(sealPiece(host, id, 'record', { entry } satisfies TaskRecord)),
+    persist: async (entry) =>
+      turn.record(sealPiece(host, turn.task, 'record', { entry } satisfies TaskRecord)),
   }
 }
 
@@ -102,9 +102,11 @@ function incomingOf({
   folded,
 }: Work): Pick<Incoming, 'answers' | 'asked' | 'unasked'> {
   if (folded.parks === 0 && plan.brought) return plan.brought
-  const { id } = turn.task
   const opened = new Map(
-    Array.from(turn.answers, ([key, sealed]) => [key, openPiece(host, tasks, id, 'answer', sealed)]),
+    Array.from(turn.answers, ([key, sealed]) => [
+      key,
+      openPiece(host, tasks, turn.task, `answer ${key}`, sealed),
+    ]),
   )
   return freshAnswers(folded.parked, opened)
 }
@@ -118,7 +120,7 @@ function shorten(message: string): string {
 
 function tellerOf({ host, turn }: Work): (message: string) => void {
   return (message) => {
-    const send = async () => turn.status(sealPiece(host, turn.task.id, 'message', shorten(message)))
+    const send = async () => turn.status(sealPiece(host, turn.task, 'message', shorten(message)))
     // A message that does not arrive changes nothing: whoever took the task tells the next one.
     send().catch(() => {})
   }

@@ -30,7 +30,7 @@ export async function listTasks(
   const last = views.at(-1)
   return {
     kind: 'tasks',
-    tasks: views.flatMap((view) => readableState(host, tasks, view) ?? []),
+    tasks: views.flatMap((view) => readableState(host, tasks, owner, view) ?? []),
     nextCursor: last && views.length >= limit ? sealCursor(host, owner, last) : undefined,
   }
 }

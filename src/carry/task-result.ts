@@ -12,7 +12,7 @@ import type { InputRequests } from '../protocol/wire.ts'
 import type { TaskOwner, TaskView } from '../store/task-engine.ts'
 import { answerFits } from '../tool/answer-fits.ts'
 import type { FlowHost, TaskHost } from './flow-host.ts'
-import { ownerOf, sealPiece } from './task-host.ts'
+import { ownerOf, type PieceOf, sealPiece } from './task-host.ts'
 import { toTaskState } from './task-view.ts'
 
 type Answers = Readonly<Record<string, unknown>>
@@ -37,7 +37,7 @@ export async function awaitTask(
   for (;;) {
     const view = await settledView(tasks, taskId, owner, line)
     if (!view) return UNKNOWN
-    const state = toTaskState(host, tasks, view)
+    const state = toTaskState(host, tasks, owner, view)
     const fresh = Object.fromEntries(
       Object.entries(state.inputRequests ?? {}).filter(([key]) => !shown.has(key)),
     )
@@ -46,7 +46,7 @@ export async function awaitTask(
     const answers = await askWhileOpen(tasks, taskId, owner, (signal) => ask(fresh, signal))
     if (answers === undefined) continue
     if (answers instanceof RondoError) return { kind: 'error', error: answers }
-    await tasks.engine.deliver(taskId, owner, sealAnswers(host, taskId, answers))
+    await tasks.engine.deliver(taskId, owner, sealAnswers(host, { id: taskId, owner }, answers))
   }
 }
 
@@ -122,7 +122,7 @@ export async function respondToTask(
   const owner = ownerOf(host, principal)
   const view = await tasks.engine.get(taskId, owner)
   if (!view) return UNKNOWN
-  const { status, inputRequests = {} } = toTaskState(host, tasks, view)
+  const { status, inputRequests = {} } = toTaskState(host, tasks, owner, view)
   if (status !== 'input_required') {
     return { kind: 'error', error: new RondoError('PEER_TASK', `The task asks nothing: it is ${status}`) }
   }
@@ -130,12 +130,16 @@ export async function respondToTask(
     const request = Object.hasOwn(inputRequests, key) ? inputRequests[key] : undefined
     return request !== undefined && answerFits(request, answer)
   })
-  await tasks.engine.deliver(taskId, owner, sealAnswers(host, taskId, Object.fromEntries(useful)))
+  await tasks.engine.deliver(
+    taskId,
+    owner,
+    sealAnswers(host, { id: taskId, owner }, Object.fromEntries(useful)),
+  )
   return { kind: 'complete', result: { _meta: relatedTask(taskId) } }
 }
 
-function sealAnswers(host: FlowHost, taskId: string, answers: Answers): Map<string, string> {
+function sealAnswers(host: FlowHost, of: PieceOf, answers: Answers): Map<string, string> {
   return new Map(
-    Object.entries(answers).map(([key, answer]) => [key, sealPiece(host, taskId, 'answer', answer)]),
+    Object.entries(answers).map(([key, answer]) => [key, sealPiece(host, of, `answer ${key}`, answer)]),
   )
 }

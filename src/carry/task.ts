@@ -14,7 +14,7 @@ import { VERSIONS } from '../protocol/rev-2025-11-25/version.ts'
 import type { OpenQuestion, RunReport } from '../replay/outcome.ts'
 import { replay } from '../replay/replay.ts'
 import { verify } from '../replay/verify.ts'
-import type { Outcome, RunTurn } from '../store/task-engine.ts'
+import type { Outcome, RunTurn, TaskHead } from '../store/task-engine.ts'
 import { type InputRequired, isInputRequired } from '../tool/input-required.ts'
 import type { Target } from '../tool/target.ts'
 import {
@@ -28,7 +28,7 @@ import type { FlowHost, TaskHost } from './flow-host.ts'
 import { manualDigests } from './manual.ts'
 import { createMissingTools } from './missing-tool.ts'
 import { logFault, logRound } from './round.ts'
-import { openPiece, sealPiece } from './task-host.ts'
+import { openPiece, ownerOf, sealPiece } from './task-host.ts'
 import { toTurnInput, toWork, type Work } from './task-input.ts'
 import { park } from './task-journal.ts'
 import type { TaskPlan } from './task-plan.ts'
@@ -40,12 +40,23 @@ export function createRunTurn(host: FlowHost, tasks: TaskHost, find: FindTarget)
   const mayComeBack = createMissingTools(host.platform.now)
   return async (turn) => {
     await host.keys.ready()
-    const { id } = turn.task
-    const plan = openPiece<TaskPlan>(host, tasks, id, 'head', turn.task.head)
+    const { task } = turn
+    const plan = openPiece<TaskPlan>(host, tasks, task, 'head', task.head)
+    assertOwner(host, task, plan)
     const target = find(plan)
-    if (!target) return mayComeBack(id) ? leaveToOthers(host, plan) : failed(host, id, unknownTool(plan))
+    if (!target)
+      return mayComeBack(task.id) ? leaveToOthers(host, plan) : failed(host, task, unknownTool(plan))
     return runTurn(toWork(host, tasks, turn, plan, target))
   }
+}
+
+/** Throws where the row names another owner than the one that began the task. */
+function assertOwner(host: FlowHost, { id, owner }: TaskHead, { principal }: TaskPlan): void {
+  const began = ownerOf(host, principal)
+  if (owner.principal === began.principal && owner.tenant === began.tenant) return
+  const message = `The task ${id} is not the task of the owner that its row names`
+  host.log({ event: 'warning', message })
+  throw new RondoError('SERVER_INTERNAL', message)
 }
 
 /** Long enough that somebody else gets it first. */
@@ -139,7 +150,7 @@ async function parkManually(work: Work, report: RunReport, needs: InputRequired)
   if (questions.length > 0) return parked(work, withState, questions)
   // State alone: nobody is to be asked, so the next turn is due by itself, at the pace of a client (C9).
   const { record } = park([], withState.journal, work.folded.entries, turn.answers)
-  await turn.record(sealPiece(host, turn.task.id, 'record', record))
+  await turn.record(sealPiece(host, turn.task, 'record', record))
   return { kind: 'release', delayMs: AGAIN_MS }
 }
 
@@ -148,34 +159,36 @@ async function parked(
   { journal }: RunReport,
   questions: readonly (readonly [string, Pick<OpenQuestion, 'request' | 'digest'>])[],
 ): Promise<Outcome> {
-  const { id } = turn.task
+  const { task } = turn
   const { inputs, record } = park(questions, journal, folded.entries, turn.answers)
-  await turn.record(sealPiece(host, id, 'record', record))
+  await turn.record(sealPiece(host, task, 'record', record))
   return {
     kind: 'park',
-    inputs: new Map(Array.from(inputs, ([key, request]) => [key, sealPiece(host, id, 'input', request)])),
+    inputs: new Map(
+      Array.from(inputs, ([key, request]) => [key, sealPiece(host, task, `input ${key}`, request)]),
+    ),
   }
 }
 
 /** What the call would have answered is what the task ends with. A tool's own failure is a result (E8). */
 function ended(work: Work, reply: Reply): Outcome {
   const { host, turn, round } = work
-  const { id } = turn.task
+  const { task } = turn
   if (reply.kind === 'error') {
     const { error } = reply
     // Clients of earlier eras read why they could not be asked in a result, whatever carries the call.
     const readsWhy = error.code === 'PEER_CAPABILITY' && isEarlier(round.call.protocolVersion)
-    return readsWhy ? ended(work, concludeUnaskable(round.target, error)) : failed(host, id, error)
+    return readsWhy ? ended(work, concludeUnaskable(round.target, error)) : failed(host, task, error)
   }
   if (reply.kind !== 'complete') throw new Error(`A task cannot end as ${reply.kind}`)
-  return { kind: 'complete', result: sealPiece(host, id, 'result', reply.result) }
+  return { kind: 'complete', result: sealPiece(host, task, 'result', reply.result) }
 }
 
 function isEarlier(version: string): boolean {
   return version === DRAFT_VERSION || VERSIONS.includes(version)
 }
 
-function failed(host: FlowHost, id: string, error: RondoError): Outcome {
+function failed(host: FlowHost, task: TaskHead, error: RondoError): Outcome {
   const { rpc: code, sentence: message, data } = error
-  return { kind: 'fail', error: sealPiece(host, id, 'error', { code, message, data }) }
+  return { kind: 'fail', error: sealPiece(host, task, 'error', { code, message, data }) }
 }
