@@ -37,7 +37,7 @@ describe('13 or argument', () => {
     const silent = await connectOlder(url)
     expect((await silent.call('tools/call', bucket)).result).toMatchObject({
       isError: true,
-      content: [{ text: expect.stringContaining('Call again with the argument "region"') }],
+      content: [{ text: expect.stringContaining('call again with the argument "region"') }],
     })
     await server.close()
   })

@@ -174,22 +174,18 @@ export interface RondoErrorOptions {
   data?: unknown
   /** What really happened; for the log, never sent. */
   cause?: unknown
-  /** What the caller may do instead, in one sentence; told where the refusal is a result that a model reads. */
-  instead?: string
 }
 
 /** A call cannot proceed. `code` is stable; `message` is for the author and the log. */
 export class RondoError extends Error {
   readonly code: ErrorCode
   readonly data: unknown
-  readonly instead: string | undefined
 
   constructor(code: ErrorCode, detail?: string, options: RondoErrorOptions = {}) {
     super(`[${code}] ${detail ?? ERRORS[code].sentence}`, { cause: options.cause })
     this.name = 'RondoError'
     this.code = code
     this.data = options.data
-    this.instead = options.instead
   }
 
   /** The JSON-RPC error code; 0 for an error that is never sent. */

@@ -5,6 +5,7 @@
 
 import { RondoError } from '../errors.ts'
 import type { Journal } from '../journal/journal.ts'
+import { nameCapabilities } from '../protocol/capability.ts'
 import type { Reply } from '../protocol/reply.ts'
 import { TASKS_EXTENSION } from '../protocol/task.ts'
 import { createTaskId } from '../store/task-id.ts'
@@ -19,9 +20,8 @@ import { toTaskState } from './task-view.ts'
 /** A tool that runs only as a task was called by a client that cannot follow one. */
 export function cannotFollow({ name }: Target): RondoError {
   const data = { requiredCapabilities: { extensions: { [TASKS_EXTENSION]: {} } } }
-  return new RondoError('PEER_CAPABILITY', `"${name}" runs as a task, which this request does not declare`, {
-    data,
-  })
+  const detail = `"${name}" runs only as a task, and this client lacks the capability ${nameCapabilities(data.requiredCapabilities)} to follow one. Nothing was done.`
+  return new RondoError('PEER_CAPABILITY', detail, { data })
 }
 
 /** What the tool says; a client that asked for less gets less. */

@@ -4,7 +4,6 @@
 
 import { type ErrorCode, RondoError, ToolError } from '../errors.ts'
 import type { Reply } from '../protocol/reply.ts'
-import type { ClientCapabilities } from '../protocol/wire.ts'
 import type { RunReport } from '../replay/outcome.ts'
 import type { Finished, Target } from '../tool/target.ts'
 import { logFault, logRound, type Round } from './round.ts'
@@ -62,16 +61,10 @@ export function concludeArguments(round: Round, problem: string): Reply {
 }
 
 /**
- * A client of an earlier era cannot be asked. The error for that came later, so it is told as a result: what is
- * missing, why, and what to send instead.
+ * A client of an earlier era cannot be asked. The error for that came later, so it is told as a result, in the same words.
  */
 export function concludeUnaskable(target: Target, error: RondoError, why?: string): Reply {
-  const { requiredCapabilities } = error.data as { requiredCapabilities: ClientCapabilities }
-  const missing = Object.entries(requiredCapabilities).map(([name, parts]) =>
-    [name, ...Object.keys(parts as object)].join('.'),
-  )
-  const sentences = [`${error.sentence}: ${missing.join(', ')}.`, why, error.instead]
-  return toFailure(target, sentences.filter((sentence) => sentence !== undefined).join(' '))
+  return toFailure(target, why === undefined ? error.sentence : `${error.sentence} ${why}`)
 }
 
 function toFailure(target: Target, message: string): Reply {

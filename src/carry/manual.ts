@@ -5,7 +5,8 @@
 import { RondoError } from '../errors.ts'
 import { canonicalJson } from '../lib/canonical-json.ts'
 import { missingCapability } from '../protocol/capability.ts'
-import type { ClientCapabilities, InputRequest } from '../protocol/wire.ts'
+import type { ClientCapabilities } from '../protocol/wire.ts'
+import { unaskable } from '../replay/unaskable.ts'
 import type { InputRequired } from '../tool/input-required.ts'
 import type { FlowHost } from './flow-host.ts'
 
@@ -20,22 +21,11 @@ export function manualDigests(
     const detail = `${entries.length} questions at once; ${limits.maxQuestions} are allowed (limits.maxQuestions).`
     return new RondoError('LIMIT_QUESTIONS', detail)
   }
-  for (const [key, request] of entries) {
-    const error = refusal(key, request, capabilities)
-    if (error) return error
+  for (const [, request] of entries) {
+    const missing = missingCapability(capabilities, request)
+    if (missing) return unaskable(missing, { request })
   }
   return Object.fromEntries(
     entries.map(([key, request]) => [key, platform.digest(canonicalJson(['manual', request]))]),
   )
-}
-
-function refusal(
-  key: string,
-  request: InputRequest,
-  capabilities: ClientCapabilities,
-): RondoError | undefined {
-  const missing = missingCapability(capabilities, request)
-  if (!missing) return undefined
-  const detail = `"${key}" needs a client capability that this request does not declare`
-  return new RondoError('PEER_CAPABILITY', detail, { data: { requiredCapabilities: missing } })
 }

@@ -24,6 +24,8 @@ export interface OpenedTurn {
   readonly answers: Readonly<Record<string, unknown>>
   /** A question was answered with an error. */
   readonly failed?: RondoError
+  /** The error says that the client does not know the method after all. */
+  readonly unable?: boolean
 }
 
 export interface RefusedTurn {
@@ -101,6 +103,7 @@ function assign(
 ): OpenedTurn | RefusedTurn {
   const answers: Record<string, unknown> = Object.create(null)
   let failed: RondoError | undefined
+  let unable = false
   for (const { index, state, answer } of given) {
     const key = claims.turn.keys[index]
     // The response to a ping, which only carried the state.
@@ -108,10 +111,15 @@ function assign(
     const own = opened.get(state === undefined ? undefined : fromState(state)) ?? claims
     if (!Object.hasOwn(own.asked, key)) return { kind: 'refused', reason: 'question' }
     if (answer.kind === 'result') answers[key] = answer.result
-    else failed ??= toFailure(key, answer)
+    else {
+      failed ??= toFailure(key, answer)
+      unable ||= answer.code === METHOD_NOT_FOUND
+    }
   }
-  return { kind: 'open', claims, answers, ...(failed && { failed }) }
+  return { kind: 'open', claims, answers, ...(failed && { failed, unable }) }
 }
+
+const METHOD_NOT_FOUND = -32601
 
 function toFailure(key: string, { code, message }: { code: number; message: string }): RondoError {
   return new RondoError('INPUT_FAILED', `The client did not answer "${key}": ${message || `error ${code}`}`)

@@ -12,8 +12,9 @@
 import { RondoError } from '../errors.ts'
 import type { Journal } from '../journal/journal.ts'
 import type { FlowCall, Line, Principal } from '../protocol/call.ts'
+import { withoutMethods } from '../protocol/capability.ts'
 import type { Reply } from '../protocol/reply.ts'
-import type { InputRequests } from '../protocol/wire.ts'
+import type { ClientCapabilities, InputRequests } from '../protocol/wire.ts'
 import { FOREGROUND } from '../replay/create-context.ts'
 import type { RunReport } from '../replay/outcome.ts'
 import { type ReplayInput, replay } from '../replay/replay.ts'
@@ -44,8 +45,8 @@ export interface AskOptions {
 
 export type Asked =
   | { readonly kind: 'answers'; readonly answers: Readonly<Record<string, unknown>> }
-  /** No answers will come, or the client must not be asked now. */
-  | { readonly kind: 'refused'; readonly error: RondoError }
+  /** No answers will come, or the client must not be asked now. `unable`: the key of a question whose method it does not know. */
+  | { readonly kind: 'refused'; readonly error: RondoError; readonly unable?: string }
   /** The client has cancelled or is gone: nobody reads what the call would give. */
   | { readonly kind: 'gone' }
 
@@ -66,7 +67,13 @@ export interface Resting {
 
 /** What the next run starts from, or how the call ends. */
 type Next =
-  | { readonly kind: 'run'; readonly beginning: Beginning; readonly answers?: FlowCall['inputResponses'] }
+  | {
+      readonly kind: 'run'
+      readonly beginning: Beginning
+      readonly answers?: FlowCall['inputResponses']
+      /** What the client turned out to be able to do. */
+      readonly capabilities?: ClientCapabilities
+    }
   | { readonly kind: 'end'; readonly reply: Reply }
 
 const GONE: Reply = { kind: 'error', error: new RondoError('PEER_REQUEST', 'The call was cancelled') }
@@ -80,8 +87,9 @@ export async function runPushed(
   line: AskingLine,
 ): Promise<Reply> {
   const steady = steadyLine(line, call.progressToken)
+  let { capabilities } = call
   const toRound = (beginning: Beginning, answers?: FlowCall['inputResponses']): Round => {
-    const answered = { ...call, inputResponses: answers, requestState: undefined }
+    const answered = { ...call, capabilities, inputResponses: answers, requestState: undefined }
     const began = host.platform.now()
     return { host, call: answered, target, principal, line: steady, beginning, began }
   }
@@ -96,6 +104,7 @@ export async function runPushed(
     return concludeRefused(toRound(next.beginning), undefined, cannotFollow(target))
   }
   while (next.kind === 'run') {
+    capabilities = next.capabilities ?? capabilities
     next = await takeRound(toRound(next.beginning, next.answers), prepared.run, line, steady)
   }
   return next.reply
@@ -205,6 +214,12 @@ async function waitFor(
   })
   if (outcome.kind === 'answers') return { kind: 'run', beginning: next, answers: outcome.answers }
   if (outcome.kind === 'gone') return { kind: 'end', reply: GONE }
+  const unable = outcome.unable === undefined ? undefined : questions[outcome.unable]
+  if (unable !== undefined) {
+    // It declared what it does not implement: the handler goes on as for a client that cannot be asked.
+    const capabilities = withoutMethods(round.call.capabilities, [unable.method])
+    return { kind: 'run', beginning: next, capabilities }
+  }
   return { kind: 'end', reply: concludeRefused(round, undefined, outcome.error) }
 }
 

@@ -10,6 +10,7 @@
 
 import { RondoError } from '../errors.ts'
 import type { FlowCall, FlowMethod, Line, Principal, RequestId } from '../protocol/call.ts'
+import { withoutMethods } from '../protocol/capability.ts'
 import { echoesState } from '../protocol/draft-turns/capability.ts'
 import type { Turn, TurnAnswers } from '../protocol/draft-turns/turn.ts'
 import type { Reply } from '../protocol/reply.ts'
@@ -109,7 +110,7 @@ function outlivesUs({ host }: Parts, { capabilities }: FlowCall): boolean {
 
 function goOn(
   parts: Parts,
-  { claims, answers, failed }: OpenedTurn,
+  { claims, answers, failed, unable }: OpenedTurn,
   peer: PeerFacts,
   principal: Principal | undefined,
   line: Line,
@@ -120,6 +121,8 @@ function goOn(
   if (!target) throw new RondoError('REPLAY_DIVERGED', `"${name}" is no longer declared.`)
   const call: FlowCall = {
     ...peer,
+    // Which kind of question it was is not in the state; who declares what it does not know is asked nothing more.
+    capabilities: unable ? withoutMethods(peer.capabilities) : peer.capabilities,
     kind: 'flow',
     id: requestId,
     method,
@@ -130,7 +133,8 @@ function goOn(
     requestState: claims.turn.id,
     progressToken,
   }
-  return run(parts, { target, call, principal, line, beginning: nextRound(parts.host, claims), told, failed })
+  const beginning = nextRound(parts.host, claims)
+  return run(parts, { target, call, principal, line, beginning, told, failed: unable ? undefined : failed })
 }
 
 async function run(parts: Parts, { told, failed, ...start }: Start): Promise<TurnOutcome> {

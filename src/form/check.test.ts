@@ -2,7 +2,7 @@ import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { checkField, checkForm, startValues } from './check.ts'
 import type { Field } from './field.ts'
-import { judgeContent } from './judge.ts'
+import { judgeContent, normalizeValue } from './judge.ts'
 
 const base = { name: 'f', title: 'Field', required: false, limits: {} } as const
 const options = [
@@ -83,12 +83,12 @@ describe('what a person typed', () => {
     [boolean, 'maybe', 'Field must be answered with yes or no'],
     [required(boolean), '', 'Field is required'],
     [required(boolean), undefined, 'Field is required'],
-    [choice, 'Blue', 'Field must be one of: Red, Green, Dark red'],
-    [choice, 'toString', 'Field must be one of: Red, Green, Dark red'],
-    [choices, 'r,b', 'Field must be chosen from: Red, Green, Dark red'],
+    [choice, 'Blue', 'Field must be one of: r (Red), g (Green), "dark, red" (Dark red)'],
+    [choice, 'toString', 'Field must be one of: r (Red), g (Green), "dark, red" (Dark red)'],
+    [choices, 'r,b', 'Field must be chosen from: r (Red), g (Green), "dark, red" (Dark red)'],
     [choices, [], 'Field needs at least 1 choice'],
     [choices, ['r', 'g', 'dark, red'], 'Field takes at most 2 choices'],
-    [choices, 5, 'Field must be a list of choices'],
+    [choices, 5, 'Field must be a list of these: r (Red), g (Green), "dark, red" (Dark red)'],
     [required(choices), '', 'Field needs at least 1 choice'],
   ])('%j with %j: %s', (field, input, message) => {
     expect(checkField(field, input)).toEqual({ ok: false, message })
@@ -101,7 +101,7 @@ describe('what a person typed', () => {
     }
     expect(checkField(many, 'x')).toEqual({
       ok: false,
-      message: expect.stringMatching(/No 11, and 28 more$/),
+      message: expect.stringMatching(/11 \(No 11\), and 28 more$/),
     })
   })
 
@@ -204,5 +204,79 @@ describe('a whole form', () => {
       { numRuns: 5000 },
     )
     expect(accepted).toBeGreaterThan(500)
+  })
+})
+
+describe('what a host sends for a choice', () => {
+  const twins: Field = {
+    ...choice,
+    options: [
+      { value: 'a', title: 'Same' },
+      { value: 'b', title: 'Same' },
+      { value: 'Other', title: 'Third' },
+      { value: 'c', title: 'Other' },
+    ],
+  }
+  it.each<[string, Field, unknown, unknown]>([
+    ['a value', choice, 'r', 'r'],
+    ['a title', choice, 'Green', 'g'],
+    ['a title with blanks around', choice, ' Green\n', 'g'],
+    ['a title in other case, which is not it', choice, 'green', 'green'],
+    ['a title that two have', twins, 'Same', 'Same'],
+    ['a value that is another’s title', twins, 'Other', 'Other'],
+    ['a number', choice, 1, 1],
+    ['a list of titles and values', choices, ['Red', 'g'], ['r', 'g']],
+    ['one title for a list', choices, 'Red', ['r']],
+    ['one value with a comma for a list', choices, 'dark, red', ['dark, red']],
+    ['titles with commas between', choices, 'Red,Dark red', ['r', 'dark, red']],
+    ['a list as JSON', choices, ' ["Red", "dark, red"]', ['r', 'dark, red']],
+    ['a list of which one is none', choices, 'Red,Blue', 'Red,Blue'],
+    ['JSON of which one is none', choices, '["Red", 7]', '["Red", 7]'],
+    ['JSON that is broken', choices, '["Red"', '["Red"'],
+    ['nothing', choices, '', ''],
+    ['a text', text, 'Red', 'Red'],
+  ])('%s', (_name, field, sent, value) => {
+    expect(normalizeValue(field, sent)).toEqual(value)
+  })
+
+  it('is judged as what was meant, and a refusal lists the choices', () => {
+    const fields = [
+      { ...choice, name: 'one' },
+      { ...choices, name: 'many' },
+    ]
+    expect(judgeContent(fields, { one: 'Red', many: 'Green, Red' })).toEqual({
+      ok: true,
+      content: { one: 'r', many: ['g', 'r'] },
+    })
+    expect(judgeContent(fields, { many: 'Red and Green' })).toEqual({
+      ok: false,
+      problems: [
+        {
+          name: 'many',
+          message: 'Field must be a list of these: r (Red), g (Green), "dark, red" (Dark red)',
+        },
+      ],
+    })
+  })
+
+  it('is the same after it was normalised once and twice', () => {
+    const word = fc.constantFrom('a', 'b', 'A', 'B', 'a,b', ' a', '["a"]', '', ',')
+    const option = fc.record({ value: word, title: word })
+    const field = fc.record({
+      type: fc.constantFrom('choice' as const, 'choices' as const),
+      options: fc.uniqueArray(option, { maxLength: 4, selector: ({ value }) => value }),
+    })
+    const sent = fc.oneof(word, fc.array(word, { maxLength: 3 }), fc.integer())
+    let changed = 0
+    fc.assert(
+      fc.property(field, sent, (shape, value) => {
+        const one = { ...base, ...shape }
+        const once = normalizeValue(one, value)
+        if (once !== value) changed++
+        expect(normalizeValue(one, once)).toEqual(once)
+      }),
+      { numRuns: 5000 },
+    )
+    expect(changed).toBeGreaterThan(100)
   })
 })

@@ -8,7 +8,7 @@
  */
 
 import type { Field, FieldOption, FieldValue } from './field.ts'
-import { type FieldProblem, judgeValue, sayRequired } from './judge.ts'
+import { type FieldProblem, findOption, judgeValue, sayRequired } from './judge.ts'
 
 export type CheckedField =
   /** No value: the field is left out of the answer. */
@@ -62,9 +62,9 @@ function coerce(field: Field, input: unknown): unknown {
     case 'boolean':
       return readBoolean(text)
     case 'choice':
-      return findOption(field, input)?.value ?? input
+      return findTyped(field, input)?.value ?? input
     case 'choices':
-      return readChoices(field, findOption(field, input) === undefined ? text.split(',') : [input])
+      return readChoices(field, findTyped(field, input) === undefined ? text.split(',') : [input])
   }
 }
 
@@ -96,19 +96,17 @@ function readBoolean(text: string): unknown {
 
 function readChoices(field: Field, inputs: readonly unknown[]): unknown[] {
   const values = inputs.map((input) =>
-    typeof input === 'string' ? (findOption(field, input)?.value ?? input.trim()) : input,
+    typeof input === 'string' ? (findTyped(field, input)?.value ?? input.trim()) : input,
   )
   return [...new Set(values)]
 }
 
-/** By value first, then by title, then by either if it matches one option only but for case and blanks around it. */
-function findOption(field: Field, input: string): FieldOption | undefined {
-  const options = field.options ?? []
-  const exact =
-    options.find((option) => option.value === input) ?? options.find((option) => option.title === input)
+/** As `findOption` has it, else by what matches one option only but for case. */
+function findTyped(field: Field, input: string): FieldOption | undefined {
+  const exact = findOption(field, input)
   if (exact !== undefined) return exact
   const word = input.trim().toLowerCase()
-  const near = options.filter(
+  const near = (field.options ?? []).filter(
     ({ value, title }) => value.toLowerCase() === word || title.toLowerCase() === word,
   )
   return near.length === 1 ? near[0] : undefined

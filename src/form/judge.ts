@@ -2,7 +2,8 @@
  * Whether a value, as it travels, fits a field. Messages are sentences for the person who gave the value.
  */
 
-import type { Field, FieldValue } from './field.ts'
+import { listOptions } from './describe.ts'
+import type { Field, FieldOption, FieldValue } from './field.ts'
 import { FORMATS } from './format.ts'
 
 export interface FieldProblem {
@@ -20,6 +21,51 @@ export function sayRequired(field: Field): string {
   return `${field.title} is required`
 }
 
+/**
+ * The value in the spelling that is sent: a choice by its value where its title came, a list where some hosts send a text.
+ * Anything else, and anything ambiguous, stays as it is.
+ */
+export function normalizeValue(field: Field, value: unknown): unknown {
+  if (field.type === 'choice') return typeof value === 'string' ? toOptionValue(field, value) : value
+  if (field.type !== 'choices') return value
+  if (typeof value === 'string') return splitChoices(field, value) ?? value
+  if (!Array.isArray(value)) return value
+  return value.map((one) => (typeof one === 'string' ? toOptionValue(field, one) : one))
+}
+
+function toOptionValue(field: Field, text: string): string {
+  return findOption(field, text)?.value ?? text
+}
+
+/** The option of this value, else the only one with this title; blanks around the text do not count. */
+export function findOption({ options = [] }: Field, text: string): FieldOption | undefined {
+  const find = (wanted: string): FieldOption | undefined => {
+    const titled = options.filter(({ title }) => title === wanted)
+    return options.find(({ value }) => value === wanted) ?? (titled.length === 1 ? titled[0] : undefined)
+  }
+  return find(text) ?? find(text.trim())
+}
+
+/** A JSON array, one choice, or several with commas between; undefined unless every part is a choice. */
+function splitChoices(field: Field, text: string): string[] | undefined {
+  const one = findOption(field, text)
+  if (one !== undefined) return [one.value]
+  const parts = parseList(text) ?? text.split(',')
+  if (parts.length > (field.options?.length ?? 0)) return undefined
+  const found = parts.map((part) => (typeof part === 'string' ? findOption(field, part)?.value : undefined))
+  return found.every((value) => value !== undefined) ? [...new Set(found)] : undefined
+}
+
+function parseList(text: string): unknown[] | undefined {
+  if (!text.trimStart().startsWith('[')) return undefined
+  try {
+    const list: unknown = JSON.parse(text)
+    return Array.isArray(list) ? list : undefined
+  } catch {
+    return undefined
+  }
+}
+
 /** What is wrong with the value, or undefined. Converts nothing: the text "5" is no number. */
 export function judgeValue(field: Field, value: unknown): string | undefined {
   const complaint = findComplaint(field, value)
@@ -27,7 +73,7 @@ export function judgeValue(field: Field, value: unknown): string | undefined {
 }
 
 /**
- * Judges a whole answer. A field that is missing or null is not answered, which is a problem only if it is required;
+ * Judges a whole answer, after `normalizeValue`. A field that is missing or null is not answered, which is a problem only if it is required;
  * what no field asks for is dropped.
  */
 export function judgeContent(fields: readonly Field[], answer: unknown): JudgedContent {
@@ -35,7 +81,7 @@ export function judgeContent(fields: readonly Field[], answer: unknown): JudgedC
   const content: [string, FieldValue][] = []
   const problems: FieldProblem[] = []
   for (const field of fields) {
-    const value = Object.hasOwn(given, field.name) ? given[field.name] : undefined
+    const value = Object.hasOwn(given, field.name) ? normalizeValue(field, given[field.name]) : undefined
     if (value === undefined || value === null) {
       if (field.required) problems.push({ name: field.name, message: sayRequired(field) })
       continue
@@ -87,7 +133,7 @@ function judgeNumber({ type, limits }: Field, value: unknown): string | undefine
 
 function judgeChoices(field: Field, value: unknown): string | undefined {
   const { limits } = field
-  if (!Array.isArray(value)) return 'must be a list of choices'
+  if (!Array.isArray(value)) return `must be a list of these: ${listOptions(field)}`
   if (limits.max !== undefined && value.length > limits.max)
     return `takes at most ${count(limits.max, 'choice')}`
   if (value.length > (field.options?.length ?? 0)) return 'has a choice more than once'
@@ -99,14 +145,6 @@ function judgeChoices(field: Field, value: unknown): string | undefined {
 
 function isOption(field: Field, value: unknown): boolean {
   return field.options?.some((option) => option.value === value) ?? false
-}
-
-const SHOWN_OPTIONS = 12
-
-function listOptions(field: Field): string {
-  const titles = (field.options ?? []).map((option) => option.title)
-  const shown = titles.slice(0, SHOWN_OPTIONS).join(', ')
-  return titles.length > SHOWN_OPTIONS ? `${shown}, and ${titles.length - SHOWN_OPTIONS} more` : shown
 }
 
 function countCharacters(text: string): number {

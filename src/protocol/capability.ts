@@ -39,6 +39,30 @@ function kindOf(request: InputRequest): AskKind {
   return request.params.mode === 'url' ? 'url' : 'form'
 }
 
+const CAPABILITY_OF: Readonly<Record<InputRequest['method'], keyof ClientCapabilities>> = {
+  'elicitation/create': 'elicitation',
+  'sampling/createMessage': 'sampling',
+  'roots/list': 'roots',
+}
+
+/** What is left of the capabilities of a client that does not know these methods after all. */
+export function withoutMethods(
+  capabilities: ClientCapabilities,
+  methods: readonly InputRequest['method'][] = Object.keys(CAPABILITY_OF) as InputRequest['method'][],
+): ClientCapabilities {
+  return {
+    ...capabilities,
+    ...Object.fromEntries(methods.map((method) => [CAPABILITY_OF[method], undefined])),
+  }
+}
+
+/** `elicitation.form`, as people and models may read it. */
+export function nameCapabilities(missing: ClientCapabilities): string {
+  return Object.entries(missing)
+    .map(([name, parts]) => [name, ...Object.keys(parts as object)].join('.'))
+    .join(', ')
+}
+
 /** What the client would have to declare for this question, or undefined if it has. */
 export function missingCapability(
   capabilities: ClientCapabilities,

@@ -3,6 +3,8 @@ import {
   accept,
   askedKeys,
   deferredPromise,
+  type FlowOptions,
+  type Handler,
   refusal,
   replayFlow,
   returned,
@@ -246,4 +248,144 @@ describe('R3 asked and answered', () => {
     const last = await flow.round({ q: accept({ value: 'y' }) })
     expect(refusal(last)).toBe('REPLAY_QUESTION_CHANGES')
   })
+})
+
+describe('a client that does not show the question', () => {
+  const schema = {
+    type: 'object',
+    properties: {
+      region: {
+        type: 'string',
+        oneOf: [
+          { const: 'eu', title: 'Europe' },
+          { const: 'us', title: 'us' },
+        ],
+      },
+      note: { type: 'string' },
+    },
+    required: ['region'],
+  }
+  const region = { message: 'Where should it\u001b[2J live?', schema, orArgument: 'region' }
+  const told = async (handler: Handler, options: FlowOptions = { capabilities: {} }): Promise<string> => {
+    const { ending } = await replayFlow(handler, options).round()
+    return ending.kind === 'refused' ? ending.error.sentence : ''
+  }
+
+  it('B10 is told the question, its choices, that nothing was done, and what to do', async () => {
+    expect(await told((ctx) => ctx.ask('region', region))).toBe(
+      'This client cannot be asked: it lacks the capability elicitation.form. ' +
+        'The tool asks the user: "Where should it[2J live?" ' +
+        'The answer has region: one of eu (Europe), us; note (optional): a text. ' +
+        'Nothing was done. Ask the user, then call again with the argument "region".',
+    )
+    expect(await told((ctx) => ctx.confirm('sure', 'Delete it?'))).toBe(
+      'This client cannot be asked: it lacks the capability elicitation.form. ' +
+        'The tool asks the user: "Delete it?" The answer has confirm: yes or no. ' +
+        'Nothing was done. No argument can stand in for the answer: use a client that can be asked.',
+    )
+  })
+
+  it('T4 is not told the link, which is for its user alone', async () => {
+    const page = { message: 'Sign in', url: 'https://example.com/secret-handle' }
+    const text = await told((ctx) => ctx.visit('page', page))
+    expect(text).toMatch(
+      /elicitation\.url.*The tool wants the user to open a page: "Sign in" Nothing was done\./,
+    )
+    expect(text).not.toContain('secret-handle')
+  })
+
+  it('is told of the work that an effect has done, in this round or in one before', async () => {
+    const handler: Handler = async (ctx) => {
+      await ctx.effect('pay', () => 'paid')
+      if (ctx.round === 1 && ctx.can('form')) await ctx.ask('first', textQuestion())
+      return ctx.ask('region', region)
+    }
+    const options = { capabilities: {}, anchored: true }
+    const done = /Some of the work of this call is done already\. Ask the user/
+    expect(await told(handler, options)).toMatch(done)
+    const entry = { kind: 'effect' as const, key: 'pay', at: 1, result: 'paid' }
+    expect(
+      await told((ctx) => ctx.ask('region', region), { ...options, journal: { entries: [entry as never] } }),
+    ).toMatch(done)
+  })
+
+  it('gets a text of bounded length', async () => {
+    const properties = Object.fromEntries(
+      Array.from({ length: 150 }, (_, i) => [
+        `${i}`.repeat(50),
+        { type: 'string', enum: ['x'.repeat(900), 'y'] },
+      ]),
+    )
+    const text = await told((ctx) =>
+      ctx.ask('a', { message: 'm'.repeat(9999), schema: { type: 'object', properties } }),
+    )
+    expect(text.length).toBeLessThan(2000)
+  })
+
+  it('B17 is asked twice where it accepts without filling in the form, and told so', async () => {
+    for (const answer of [{ action: 'accept' }, { action: 'accept', content: {} }]) {
+      const flow = replayFlow((ctx) => ctx.ask('region', region))
+      await flow.round()
+      const again = await flow.round({ region: answer })
+      expect(askedKeys(again)).toEqual(['region'])
+      const { ending } = await flow.round({ region: answer })
+      expect(ending).toMatchObject({
+        kind: 'refused',
+        error: {
+          code: 'INPUT_REJECTED',
+          sentence: expect.stringMatching(
+            /^This client accepted "region" twice without filling in the form: it seems unable to show it\. The tool asks the user: .* Ask the user, then call again with the argument "region"\.$/,
+          ),
+        },
+      })
+    }
+  })
+
+  it('R3 never takes an empty accept for a yes', async () => {
+    const flow = replayFlow((ctx) => ctx.confirm('sure', 'Delete it?'))
+    await flow.round()
+    await flow.round({ sure: { action: 'accept', content: {} } })
+    expect(refusal(await flow.round({ sure: { action: 'accept', content: {} } }))).toBe('INPUT_REJECTED')
+  })
+
+  it('is asked on where it fills in something, if only the wrong thing', async () => {
+    const flow = replayFlow((ctx) => ctx.ask('region', region))
+    await flow.round()
+    await flow.round({ region: { action: 'accept', content: {} } })
+    await flow.round({ region: accept({ region: 'mars' }) })
+    await flow.round({ region: { action: 'accept', content: {} } })
+    expect(returned(await flow.round({ region: accept({ region: 'Europe' }) }))).toEqual({ region: 'eu' })
+  })
+})
+
+it('R2 records a choice by its value, whatever spelling it came in', async () => {
+  const schema = {
+    type: 'object',
+    properties: {
+      tags: {
+        type: 'array',
+        items: {
+          anyOf: [
+            { const: 'a', title: 'Ah' },
+            { const: 'b', title: 'Be' },
+          ],
+        },
+      },
+    },
+  }
+  const recorded: unknown[] = []
+  for (const tags of [['a', 'b'], ['Ah', 'Be'], 'Ah, Be', '["a","Be"]']) {
+    const flow = replayFlow(async (ctx) => {
+      const answer = await ctx.ask('tags', { message: 'Which?', schema })
+      await ctx.ask('more', textQuestion())
+      return answer
+    })
+    await flow.round()
+    await flow.round({ tags: accept({ tags: tags as never, other: 'dropped' }) })
+    recorded.push((flow.journal.entries[0] as { answer?: unknown }).answer)
+    expect(returned(await flow.round({ more: accept({ value: 'x' }) }))).toEqual({ tags: ['a', 'b'] })
+  }
+  expect(new Set(recorded.map((answer) => JSON.stringify(answer)))).toEqual(
+    new Set(['{"action":"accept","content":{"tags":["a","b"]}}']),
+  )
 })

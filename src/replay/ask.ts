@@ -12,6 +12,7 @@ import { copyJson } from './json-value.ts'
 import type { Question, Reading } from './question.ts'
 import { questionText } from './question-text.ts'
 import { append, type RunState, takeName } from './run-state.ts'
+import { describeUnasked, type Unasked, unaskable } from './unaskable.ts'
 
 /** Gives what the question's `read` makes of the answer; never settles if the client has to be asked. */
 export function ask(run: RunState, key: string, question: Question): Promise<unknown> {
@@ -29,8 +30,9 @@ export function ask(run: RunState, key: string, question: Question): Promise<unk
     const counts = unasked ? question.unasked : shown === digest
     if (answer === undefined || !counts) return openQuestion(run, key, question, digest)
     whenRead(run, question.read(answer), (reading) => {
-      if (!reading.ok) return misfit(run, key, question, digest, reading.problem)
-      append(run, { kind: question.kind, key, at: run.roundAt, question: digest, answer }, (index) =>
+      if (!reading.ok) return misfit(run, key, question, digest, reading)
+      const entry = { key, at: run.roundAt, question: digest, answer: reading.answer ?? answer }
+      append(run, { kind: question.kind, ...entry }, (index) =>
         run.turn.deliver(index, run.roundAt, () => resolve(reading.value)),
       )
     })
@@ -72,7 +74,7 @@ function handRecorded(
     if (!reading.ok || index === undefined) {
       // The wire form of the question is the same and yet its own check has become stricter.
       run.record.strike(key)
-      return misfit(run, key, question, entry.question, reading.ok ? '' : reading.problem)
+      return misfit(run, key, question, entry.question, reading.ok ? { problem: '' } : reading)
     }
     run.tally.replayed += 1
     run.turn.deliver(index, entry.at, () => resolve(reading.value))
@@ -87,24 +89,37 @@ function askAgain(run: RunState, key: string, question: Question, digest: string
   run.turn.refuse(new RondoError('REPLAY_QUESTION_CHANGES', detail))
 }
 
-function misfit(run: RunState, key: string, question: Question, digest: string, problem: string): void {
-  if (run.record.noteMisfit(key, problem) <= run.limits.maxReasks)
-    return openQuestion(run, key, question, digest)
-  const detail = `The answer to "${key}" did not fit ${run.limits.maxReasks + 1} times. ${problem}`
+/** What some hosts send for a form that they cannot draw: a yes to its message, and nothing else. */
+const EMPTY = 'The form came back empty.'
+
+function misfit(
+  run: RunState,
+  key: string,
+  question: Question,
+  digest: string,
+  { problem, empty = false }: { problem: string; empty?: boolean },
+): void {
+  const before = run.record.reask(key).problem
+  const now = empty ? `${EMPTY} ${problem}` : problem
+  if (empty && before?.startsWith(EMPTY)) {
+    const detail = `This client accepted "${key}" twice without filling in the form: it seems unable to show it.`
+    return run.turn.refuse(
+      new RondoError('INPUT_REJECTED', `${detail} ${describeUnasked(unasked(run, question))}`),
+    )
+  }
+  if (run.record.noteMisfit(key, now) <= run.limits.maxReasks) return openQuestion(run, key, question, digest)
+  const detail = `The answer to "${key}" did not fit ${run.limits.maxReasks + 1} times. ${now}`
   run.turn.refuse(new RondoError('INPUT_REJECTED', detail))
+}
+
+function unasked(run: RunState, { request, instead }: Question): Unasked {
+  const acted = run.record.unreachedEffect() !== undefined || [...run.names.values()].includes('effect')
+  return { request, instead, acted }
 }
 
 function openQuestion(run: RunState, key: string, question: Question, digest: string): void {
   const missing = missingCapability(run.incoming.capabilities, question.request)
-  if (missing) {
-    const detail = `"${key}" needs a client capability that this request does not declare`
-    return run.turn.refuse(
-      new RondoError('PEER_CAPABILITY', detail, {
-        data: { requiredCapabilities: missing },
-        instead: question.instead,
-      }),
-    )
-  }
+  if (missing) return run.turn.refuse(unaskable(missing, unasked(run, question)))
   const problem = run.record.reask(key).problem
   const request = problem ? withProblem(question.request, problem) : question.request
   run.turn.open(key, { kind: question.kind, request, digest })

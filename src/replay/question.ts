@@ -6,12 +6,14 @@ import { misuse } from '../errors.ts'
 import type { AskEntryKind } from '../journal/journal.ts'
 import type { InputRequest, SamplingParams } from '../protocol/wire.ts'
 import type { ConfirmOptions, Question as FormQuestion, Outcome } from '../tool/context.ts'
-import { compileForm } from '../tool/form-schema.ts'
+import { compileForm, type FormResult } from '../tool/form-schema.ts'
 import type { TextBounds } from '../tool/judge-schema.ts'
 
 export type Reading =
-  | { readonly ok: true; readonly value: unknown }
-  | { readonly ok: false; readonly problem: string }
+  /** `answer` is what is recorded, where that is not the answer as it came: the same in another spelling. */
+  | { readonly ok: true; readonly value: unknown; readonly answer?: unknown }
+  /** `empty`: accepted, and none of the fields that are required is filled in. */
+  | { readonly ok: false; readonly problem: string; readonly empty?: boolean }
 
 export interface Question {
   readonly kind: AskEntryKind
@@ -43,8 +45,19 @@ function readElicit(
   return misfit('The answer must accept, decline or cancel.')
 }
 
-function accepted(content: unknown): Reading {
-  return { ok: true, value: { action: 'accept', content } satisfies Outcome<unknown> }
+function accepted(content: unknown, answer?: unknown): Reading {
+  return { ok: true, value: { action: 'accept', content } satisfies Outcome<unknown>, answer }
+}
+
+function isEmpty(content: unknown): boolean {
+  return content === undefined || content === null || (isObject(content) && Object.keys(content).length === 0)
+}
+
+/** Reads the content of a form. What is recorded is the content that was asked for, with choices by their values. */
+function readForm(content: unknown, result: FormResult): Reading {
+  if (result.ok) return accepted(result.value, { action: 'accept', content: result.content })
+  const problem = result.problems.map(({ message }) => message).join(' ')
+  return { ok: false, problem, empty: isEmpty(content) }
 }
 
 /** Names the arguments that make a question unnecessary. */
@@ -52,7 +65,7 @@ function insteadOf(orArgument: FormQuestion['orArgument']): string | undefined {
   if (orArgument === undefined) return undefined
   const names = (typeof orArgument === 'string' ? [orArgument] : orArgument).map((name) => `"${name}"`)
   const plural = names.length > 1 ? 's' : ''
-  return `Call again with the argument${plural} ${names.join(', ')} to avoid the question.`
+  return `Ask the user, then call again with the argument${plural} ${names.join(', ')}.`
 }
 
 export function formQuestion(
@@ -60,10 +73,6 @@ export function formQuestion(
   bounds?: TextBounds,
 ): Question {
   const form = compileForm(schema, { allowSecretLike })
-  const readContent = async (pending: ReturnType<typeof form.validate>): Promise<Reading> => {
-    const result = await pending
-    return result.ok ? accepted(result.value) : misfit(result.problems.map((p) => p.message).join(' '))
-  }
   return {
     kind: 'form',
     unasked: true,
@@ -72,8 +81,8 @@ export function formQuestion(
     read: (answer) =>
       readElicit(answer, (content) => {
         const result = form.validate(content, bounds)
-        if (result instanceof Promise) return readContent(result)
-        return result.ok ? accepted(result.value) : misfit(result.problems.map((p) => p.message).join(' '))
+        if (result instanceof Promise) return result.then((settled) => readForm(content, settled))
+        return readForm(content, result)
       }),
   }
 }
@@ -98,7 +107,7 @@ export function confirmQuestion(message: string, { label = 'Yes, go ahead' }: Co
       readElicit(answer, (content) =>
         isObject(content) && typeof content.confirm === 'boolean'
           ? accepted(content.confirm)
-          : misfit('Answer yes or no.'),
+          : { ok: false, problem: 'Answer yes or no.', empty: isEmpty(content) },
       ),
   }
 }

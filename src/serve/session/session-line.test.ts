@@ -65,6 +65,19 @@ describe('a call that waits', () => {
     expect(result).toEqual({ content: [{ type: 'text', text }], isError: true })
   })
 
+  it('F1 tells what to do where the client does not know the method that it declared', async () => {
+    const { connect, runs } = await startOlder()
+    const answer = () => ({ error: { code: -32601, message: 'Method not found' } })
+    const client = await connect({ answer })
+    const { result } = await client.call('tools/call', { name: 'ask' })
+    const text =
+      'This client cannot be asked: it lacks the capability elicitation.form. ' +
+      'The tool asks the user: "Name?" The answer has name: a text. Nothing was done. ' +
+      'Ask the user, then call again with the arguments "name", "nickname".'
+    expect(result).toEqual({ content: [{ type: 'text', text }], isError: true })
+    expect([client.asked.length, runs()]).toEqual([1, 2])
+  })
+
   it.each([7, null, [], 'text'])('T7 takes %j for no answer', async (answer) => {
     const { connect } = await startOlder()
     const client = await connect()

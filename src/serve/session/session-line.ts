@@ -39,6 +39,8 @@ interface Waiting {
   resolve(asked: Asked): void
 }
 
+const METHOD_NOT_FOUND = -32601
+
 export class SessionLine implements AskingLine {
   readonly #desk: Desk
   readonly #size: () => number
@@ -144,7 +146,8 @@ export class SessionLine implements AskingLine {
     this.#desk.forget(id)
     if (answer.kind === 'error') {
       const detail = `The client did not answer "${key}": ${answer.message || `error ${answer.code}`}`
-      this.refuse(new RondoError('INPUT_FAILED', detail))
+      const error = new RondoError('INPUT_FAILED', detail)
+      this.#stopWaiting({ kind: 'refused', error, ...(answer.code === METHOD_NOT_FOUND && { unable: key }) })
       return
     }
     waiting.answers[key] = answer.result

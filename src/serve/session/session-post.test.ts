@@ -249,7 +249,7 @@ describe('without sessions', () => {
       const asked = await client.call('tools/call', { name: 'ask' })
       expect(asked.result).toMatchObject({ isError: true })
       expect(JSON.stringify(asked.result)).toMatch(
-        /elicitation\.form.*keeps no session.*\\"name\\", \\"nickname\\"/,
+        /elicitation\.form.*\\"name\\", \\"nickname\\".*keeps no session/,
       )
       expect(runs()).toBe(1)
       expect((await client.call('prompts/get', { name: 'brief' })).error).toMatchObject({ code: -32603 })
@@ -285,8 +285,9 @@ describe('without sessions', () => {
         {
           type: 'text',
           text:
-            '"name" needs a client capability that this request does not declare: elicitation.form. ' +
-            'Call again with the arguments "name", "nickname" to avoid the question.',
+            'This client cannot be asked: it lacks the capability elicitation.form. ' +
+            'The tool asks the user: "Name?" The answer has name: a text. Nothing was done. ' +
+            'Ask the user, then call again with the arguments "name", "nickname".',
         },
       ],
       isError: true,
