@@ -16,7 +16,7 @@ export async function deliverAnswers(
   peer: Peer,
   { taskId, pollIntervalMs }: PendingTask,
   answers: InputResponses,
-  sending: SendOptions & { readonly signal: AbortSignal },
+  sending: SendOptions & { readonly signal: AbortSignal; readonly requestState?: string },
 ): Promise<void> {
   for (let lost = 0; ; lost++) {
     try {

@@ -43,7 +43,7 @@ export async function followTask<R extends FlowRequest>(
   const sending = toSending(flows, options, limits, time)
   let leave = () => {}
   try {
-    if (answers) await deliverAnswers(peer, task, answers, sending)
+    if (answers) await deliverAnswers(peer, task, answers, { ...sending, requestState: begun.state })
     const isFinal = peer.dialect.tasks === 'declared'
     const pending = delivered(begun, task, isFinal)
     if (answers) await options.onPending?.(pending)
@@ -52,7 +52,7 @@ export async function followTask<R extends FlowRequest>(
     const told = await waitForTask(flows, pending, options, sending, pushed)
     if ('status' in told) return told
     const round = { limits, options, startedAt }
-    const asked = await takeRound(flows, told.pending, { questions: told.questions }, round)
+    const asked = await takeRound(flows, told.pending, told, round)
     await options.onPending?.(asked)
     return { status: 'input_required', pending: asked }
   } finally {
@@ -85,6 +85,7 @@ function toSending(
 interface Asking<R extends FlowRequest> {
   readonly pending: PendingCall<R>
   readonly questions: NonNullable<TaskState['inputRequests']>
+  readonly state?: string
 }
 
 /** Looks until there is a result or a question that was not answered yet. */
@@ -115,7 +116,7 @@ async function waitForTask<R extends FlowRequest>(
       if (state.status !== 'input_required' || fresh.length === 0) continue
       const { pollIntervalMs = task.pollIntervalMs } = state
       const kept = { ...pending, task: { ...task, pollIntervalMs, lookedAt: watch.lookedAt } }
-      return { pending: kept, questions: Object.fromEntries(fresh) }
+      return { pending: kept, questions: Object.fromEntries(fresh), state: state.requestState }
     }
   } finally {
     watch.close()

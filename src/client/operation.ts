@@ -133,7 +133,8 @@ export function delivered<R extends FlowRequest>(
 ): PendingCall<R> {
   const keys = isFinal ? Object.keys(pending.answers) : []
   const answered = [...new Set([...task.answered, ...keys])]
-  return { ...pending, questions: {}, answers: {}, task: { ...task, answered } }
+  const { state: _, ...rest } = pending
+  return { ...rest, questions: {}, answers: {}, task: { ...task, answered } }
 }
 
 const FIRST_PAUSE_MS = 50

@@ -2,6 +2,7 @@
 
 import { describe, expect, it } from 'vitest'
 import { createManualClock } from '../../test/support/manual-clock.ts'
+import { type Stream, scriptSession } from '../../test/support/scripted-session.ts'
 import {
   asks,
   capabilities,
@@ -134,5 +135,66 @@ describe('a task in the caller’s own hands', () => {
       ['working', 'two[2J'],
       ['completed', undefined],
     ])
+  })
+})
+
+describe('a task of the draft whose questions come with a state', () => {
+  const TASK = {
+    taskId: 'task-1',
+    createdAt: '2026-01-01T00:00:00Z',
+    lastUpdatedAt: '2026-01-01T00:00:00Z',
+    ttl: 60_000,
+    pollInterval: 1_000,
+  }
+  const script = (states: readonly (string | undefined)[]) => {
+    let answered = 0
+    const told: Record<string, unknown>[] = []
+    const reply = (stream: Stream): object => {
+      const { method, params } = stream.message as { method: string; params: Record<string, unknown> }
+      const status = answered < states.length ? 'input_required' : 'completed'
+      if (method === 'tools/call') return { resultType: 'complete', task: { ...TASK, status: 'working' } }
+      if (method === 'tasks/get') return { resultType: 'complete', ...TASK, status }
+      if (method === 'tasks/input_response') {
+        told.push(params)
+        answered += 1
+        return { resultType: 'complete' }
+      }
+      if (status === 'completed') return { resultType: 'complete', content: [{ type: 'text', text: 'done' }] }
+      return {
+        resultType: 'input_required',
+        inputRequests: { [`q${answered}`]: question },
+        requestState: states[answered],
+      }
+    }
+    const capabilities = { tools: {}, tasks: { requests: { tools: { call: {} } } } }
+    const onCall = (stream: Stream) => {
+      stream.send({ id: stream.message.id, result: reply(stream) })
+      stream.end()
+    }
+    return { told, server: scriptSession({ version: 'DRAFT-2026-v1', capabilities, onCall }) }
+  }
+  const mode = 'DRAFT-2026-v1'
+
+  it('D4 brings exactly that state back with its answers, and none where none was given', async () => {
+    const clock = createManualClock()
+    const { told, server } = script(['first \u0007', undefined, ''])
+    const client = await connect(server, polling({ clock, mode }))
+    await rush(client.callTool('t', {}, { taskTtlMs: 60_000 }), clock)
+    expect(told.map(({ requestState }) => requestState)).toEqual(['first \u0007', undefined, ''])
+    expect(told[1]).not.toHaveProperty('requestState')
+  })
+
+  it('D4 C11 keeps it in the pending call, and takes it by hand', async () => {
+    const clock = createManualClock()
+    const { told, server } = script(['one', 'two'])
+    const client = await connect(server, polling({ clock, mode }))
+    const begun = await client.start({ method: 'tools/call', name: 't' }, { taskTtlMs: 60_000 })
+    const asked = await rush(client.resume((begun as { pending: PendingCall }).pending), clock)
+    const stored = parsePending(JSON.stringify((asked as { pending: PendingCall }).pending))
+    await rush(client.resume(stored, { q0: yes() }), clock)
+    const { requestState } = await client.task('task-1').get()
+    expect(requestState).toBe('two')
+    await client.task('task-1').answer({ q1: yes() }, { requestState })
+    expect(told.map((params) => params.requestState)).toEqual(['one', 'two'])
   })
 })

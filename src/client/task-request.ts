@@ -13,7 +13,13 @@ export interface TaskHandle {
   /** How it stands: its open questions (not at 2025-11-25), its result or its error are inside. */
   get(options?: TaskRequestOptions): Promise<TaskState>
   /** Answers questions by key, all or some. The first answer to a key counts; unknown keys have no effect. */
-  answer(answers: InputResponses, options?: TaskRequestOptions): Promise<void>
+  answer(
+    answers: InputResponses,
+    options?: TaskRequestOptions & {
+      /** In `DRAFT-2026-v1`: the `requestState` that came with the questions. */
+      readonly requestState?: string
+    },
+  ): Promise<void>
   /** Asks the server to end it. One that has ended stays as it is. */
   cancel(options?: TaskRequestOptions): Promise<void>
 }
@@ -52,7 +58,12 @@ export async function withContent(peer: Peer, task: TaskState, options: SendOpti
     case 'error':
       return { ...task, status: 'failed', error: received.error }
     case 'input_required':
-      return { ...task, status: 'input_required', inputRequests: received.questions }
+      return {
+        ...task,
+        status: 'input_required',
+        inputRequests: received.questions,
+        ...(received.state !== undefined && { requestState: received.state }),
+      }
     case 'complete':
       return { ...task, status: 'completed', result: received.result }
     default:
@@ -67,7 +78,7 @@ export async function updateTask(
   peer: Peer,
   taskId: string,
   inputResponses: InputResponses,
-  options: SendOptions,
+  { requestState, ...options }: SendOptions & { readonly requestState?: string },
 ): Promise<void> {
   if (peer.dialect.tasks === 'pushed') {
     const how = 'follow it with client.finish or client.resume, whose handlers answer'
@@ -78,7 +89,8 @@ export async function updateTask(
   }
   const asked = peer.dialect.tasks === 'asked'
   const action = asked ? 'respond' : 'update'
-  const received = await peer.send({ kind: 'task', action, taskId, inputResponses }, options)
+  const state = asked && requestState !== undefined && { requestState }
+  const received = await peer.send({ kind: 'task', action, taskId, inputResponses, ...state }, options)
   if (received.kind !== 'error' || (asked && received.error.code === ASKS_NOTHING)) return
   throw new PeerError(received.error)
 }

@@ -75,6 +75,8 @@ export interface TaskCall extends Envelope {
   readonly action: 'get' | 'update' | 'cancel' | 'result' | 'respond'
   readonly taskId: string
   readonly inputResponses?: Readonly<Record<string, unknown>>
+  /** What `tasks/result` gave with the questions. Of the draft; our own tasks give none. */
+  readonly requestState?: string
 }
 
 export type Call = TaskCall | FlowCall | ListCall | DiscoverCall | CompleteCall | ListenCall

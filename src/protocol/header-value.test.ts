@@ -37,7 +37,7 @@ describe('header values', () => {
     expect(decodeHeaderValue(value)).toBeUndefined()
   })
 
-  it('H1 gives every text back, in characters a header can carry', () => {
+  it('gives every text back, in characters a header can carry', () => {
     fc.assert(
       fc.property(fc.oneof(fc.string({ unit: 'grapheme' }), fc.string({ unit: 'binary' })), (text) => {
         const value = encodeHeaderValue(text)

@@ -35,10 +35,13 @@ export function methodOf(call: Call): string {
 }
 
 function encodeTask(call: TaskCall): EncodedRequest {
-  const { taskId, inputResponses = {} } = call
+  const { taskId, inputResponses = {}, requestState } = call
   const params =
     call.action === 'respond'
-      ? withMeta({ inputResponses }, { ...metaOf(call), [RELATED_TASK]: { taskId } })
+      ? withMeta(
+          { inputResponses, ...(requestState !== undefined && { requestState }) },
+          { ...metaOf(call), [RELATED_TASK]: { taskId } },
+        )
       : withMeta({ taskId }, metaOf(call))
   return {
     body: encodeMessage(call.id, methodOf(call), params),
