@@ -2,7 +2,7 @@
 
 import { CALL_OPTIONS, openSession } from './call-session.ts'
 import type { Command } from './command.ts'
-import { usageError } from './command-error.ts'
+import { noTool, usageError } from './command-error.ts'
 import { readJsonObject } from './json-file.ts'
 import { takeTarget } from './target.ts'
 import { readArgs } from './typed-args.ts'
@@ -31,11 +31,7 @@ export const callCommand: Command = {
     try {
       const tools = await session.client.listTools({ signal: io.signal })
       const tool = tools.find((one) => one.name === name)
-      if (tool === undefined) {
-        throw usageError(
-          `There is no tool "${name}" here; there are ${tools.map((one) => one.name).join(', ')}`,
-        )
-      }
+      if (tool === undefined) throw noTool(name, tools)
       const args = readArgs(pairs, tool.inputSchema, base)
       return await session.drive({ method: 'tools/call', name, arguments: args })
     } finally {

@@ -3,20 +3,20 @@
  * with its `requestState`.
  */
 
-import type { Client } from '../client/client.ts'
 import { RondoError } from '../errors.ts'
 import { DRAFT_VERSION } from '../protocol/draft-2026-v1/version.ts'
 import { JSON_OPTION } from './call-session.ts'
 import type { Command, Invocation } from './command.ts'
-import { usageError } from './command-error.ts'
-import { CONNECT_OPTIONS, openConnection, readHeaders, toTarget } from './connection.ts'
-import { examineState } from './doctor/examine-state.ts'
-import { type Finding, fail, skip, warn } from './doctor/finding.ts'
+import { sayError, usageError } from './command-error.ts'
+import { CONNECT_OPTIONS, type Connection, openConnection, readHeaders, toTarget } from './connection.ts'
+import { type ExaminedCall, examineState } from './doctor/examine-state.ts'
+import { attempt, type Finding, fail, skip, warn } from './doctor/finding.ts'
 import { checkIdentity, checkLists } from './doctor/list-checks.ts'
 import { checkOlder } from './doctor/older-checks.ts'
 import { type Probe, probeHttp, probeStdio } from './doctor/probe.ts'
 import { checkProtocol } from './doctor/protocol-checks.ts'
 import { printFindings } from './doctor/report.ts'
+import { examineTasks } from './doctor/task-checks.ts'
 import { type NamedTarget, takeTarget } from './target.ts'
 
 export const doctorCommand: Command = {
@@ -25,7 +25,8 @@ export const doctorCommand: Command = {
   summary: 'examines a server: protocol, and what can be done to its state',
   details: [
     'The state is examined on a tool that asks. Calls are made with it, also with other arguments, and every question is',
-    'declined: use a test system. Without --tool, tools that say they only read are tried.',
+    'declined: use a test system. Where the first question comes without a state, it is answered with values made up by',
+    'its schema, and the next one is declined. Without --tool, tools that say they only read are tried.',
   ],
   options: {
     tool: { type: 'string', value: 'NAME', help: 'a tool that asks; its arguments follow the server' },
@@ -36,6 +37,12 @@ export const doctorCommand: Command = {
       help: 'other valid arguments for that tool',
     },
     'other-tool': { type: 'string', value: 'NAME', help: 'another tool that asks' },
+    'other-tool-arg': {
+      type: 'string',
+      multiple: true,
+      value: 'NAME=VALUE',
+      help: 'arguments for that other tool',
+    },
     'other-header': { type: 'string', multiple: true, value: 'NAME:VALUE', help: 'headers of another user' },
     wait: { type: 'string', value: 'SECONDS', help: 'uses a state this old, to see whether it expired' },
     strict: { type: 'boolean', help: 'counts a warning as a fault' },
@@ -61,39 +68,51 @@ async function examine(
   invocation: Invocation,
   target: NamedTarget,
   words: readonly string[],
-): Promise<Finding[]> {
-  const { io, options } = invocation
+): Promise<readonly Finding[]> {
+  const { io } = invocation
   io.status.start('examining')
   try {
-    const { client, close } = await openConnection(io, target, options, { tasks: false })
-    if (client.protocolVersion !== EXAMINED)
-      return await examineOlder(invocation, target, client, words).finally(close)
+    const opened = await meet(invocation, target)
+    if ('verdict' in opened) return [opened]
+    const { client, close } = opened
+    const call = { invocation, target, client, words }
+    if (client.protocolVersion !== EXAMINED) return await examineOlder(call).finally(close)
     const probe = openProbe(invocation, target)
+    const part = (id: string, check: () => Promise<Finding | readonly Finding[]>) =>
+      attempt(id, io.signal, check)
     try {
       return [
         ...checkIdentity(client),
-        ...(await checkProtocol(probe)),
-        ...(await checkLists(client, probe)),
-        ...(await examineState(invocation, target, client, words)),
+        ...(await part('protocol', () => checkProtocol(probe))),
+        ...(await part('tools', () => checkLists(client, probe))),
+        ...(await part('state', () => examineState({ ...call, probe }))),
+        ...(await part('tasks', () => examineTasks(call))),
       ]
     } finally {
       await Promise.all([probe.close(), close()])
     }
-  } catch (error) {
-    if (!(error instanceof RondoError) || error.code !== 'PEER_ERA') throw error
-    return [fail('era', error.message, 'Serve revision 2026-07-28.')]
   } finally {
     io.status.stop()
   }
 }
 
+/** Connects. A server that is there, but with which nobody can talk, is a finding. */
+async function meet({ io, options }: Invocation, target: NamedTarget): Promise<Connection | Finding> {
+  try {
+    return await openConnection(io, target, options, { tasks: false })
+  } catch (error) {
+    const isThere =
+      error instanceof RondoError && error.code.startsWith('PEER_') && error.code !== 'PEER_GONE'
+    if (io.signal.aborted || !isThere) throw error
+    if (error.code === 'PEER_HTTP') return fail('era', sayError(error), 'Give what it wants with --header.')
+    return fail('era', error.message, `Serve revision ${EXAMINED}.`)
+  }
+}
+
 /** Somebody who names an older revision wants to have it; otherwise the newest is better. */
-async function examineOlder(
-  invocation: Invocation,
-  target: NamedTarget,
-  client: Client,
-  words: readonly string[],
-): Promise<Finding[]> {
+async function examineOlder(call: ExaminedCall): Promise<readonly Finding[]> {
+  const { invocation, target, client } = call
+  const { signal } = invocation.io
   const { protocolVersion: version } = client
   const better = `Serve ${EXAMINED} too: calls can wait there without a session.`
   const found = checkIdentity(client).map((finding) =>
@@ -103,9 +122,11 @@ async function examineOlder(
   )
   return [
     ...found,
-    ...(await checkOlder({ version, open: () => openProbe(invocation, target) })),
+    ...(await attempt('handshake', signal, () =>
+      checkOlder({ version, open: () => openProbe(invocation, target) }),
+    )),
     ...(version === DRAFT_VERSION
-      ? await examineState(invocation, target, client, words)
+      ? await attempt('state', signal, () => examineState(call))
       : [skip('state', `servers of ${version} give no state away`)]),
   ]
 }

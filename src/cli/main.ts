@@ -10,7 +10,7 @@ import { abandonCommand } from './abandon.ts'
 import { answerCommand } from './answer.ts'
 import { callCommand } from './call.ts'
 import type { Command } from './command.ts'
-import { CommandError, exitOf, usageError } from './command-error.ts'
+import { CommandError, exitOf, sayError, suggest, usageError } from './command-error.ts'
 import { doctorCommand } from './doctor.ts'
 import { EXITS, type Exit } from './exit-code.ts'
 import { helpOf, helpOn } from './help.ts'
@@ -80,7 +80,12 @@ function show(io: Io, text: string): Exit {
 function find(name: string): Command {
   const command = COMMANDS.find((one) => one.name === name)
   if (command === undefined)
-    throw usageError(`There is no command "${oneLine(name)}". "rondo help" lists them`)
+    throw usageError(
+      `There is no command "${name}"${suggest(
+        name,
+        COMMANDS.map((one) => one.name),
+      )}`,
+    )
   return command
 }
 
@@ -92,7 +97,7 @@ function wantsJson(args: readonly string[]): boolean {
 function sentenceOf(error: unknown, exit: Exit): string {
   if (exit === 'fault') return error instanceof Error ? (error.stack ?? error.message) : String(error)
   // Much of it may be a server's, and a line of a server must not pass for one of ours.
-  const message = oneLine((error as Error).message)
+  const message = oneLine(sayError(error as Error))
   return error instanceof CommandError ? message : message.replace(/^\[(\w+)\] (.*)$/s, '$2 [$1]')
 }
 

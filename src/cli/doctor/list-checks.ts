@@ -1,9 +1,11 @@
 /** Looks at what the server says of itself: discovery, and its lists. */
 
 import type { Client } from '../../client/client.ts'
+import type { ToolRequest } from '../../client/flow-request.ts'
 import { isRecord } from '../../lib/is-record.ts'
+import { encodeHeaderValue } from '../../protocol/header-value.ts'
 import { scanParamHeaders } from '../../protocol/param-header.ts'
-import { type Finding, pass, skip, warn } from './finding.ts'
+import { type Finding, fail, pass, skip, warn } from './finding.ts'
 import type { Probe } from './probe.ts'
 import { headersOf, proper } from './protocol-checks.ts'
 
@@ -24,15 +26,31 @@ export async function checkLists({ server }: Client, probe: Probe): Promise<Find
   const { message, problem } = await probe.send(proper('tools/list'), headersOf('tools/list'))
   const result = message?.result
   if (!isRecord(result) || !Array.isArray(result.tools)) {
-    return [
-      warn(
-        'tools',
-        `tools/list gives no list${problem ? `: ${problem}` : ''}`,
-        'Answer with { tools: […] }.',
-      ),
-    ]
+    const asks = isRecord(result) && result.resultType === 'input_required'
+    const detail = asks
+      ? 'tools/list asks for input, which only tools/call, prompts/get and resources/read may do'
+      : `tools/list returns no list${problem ? `: ${problem}` : ''}`
+    return [fail('tools', detail, 'Answer with { tools: […] }.')]
   }
   return [checkResult(result), checkTools(result.tools)]
+}
+
+/** What a call says of itself. A client takes a result without a type for the last word, and never asks its questions. */
+export async function checkCall(probe: Probe, { name, arguments: args }: ToolRequest): Promise<Finding[]> {
+  const capabilities = { elicitation: { form: {}, url: {} } }
+  const request = proper('tools/call', undefined, { name, arguments: args ?? {} }, capabilities)
+  const { message } = await probe.send(request, {
+    ...headersOf('tools/call'),
+    'Mcp-Name': encodeHeaderValue(name),
+  })
+  const result = message?.result
+  if (!isRecord(result)) return []
+  const { resultType, inputRequests, requestState } = result
+  if (typeof resultType === 'string') return [pass('call-result', `${name} answers with ${resultType}`)]
+  const asks = inputRequests !== undefined || requestState !== undefined
+  const detail = `the result of ${name} has no resultType${asks ? ', although it asks for input' : ''}`
+  const advice = 'Put resultType into every result: "complete", or "input_required" where it asks.'
+  return [(asks ? fail : warn)('call-result', detail, advice)]
 }
 
 function checkResult({ resultType, ttlMs, cacheScope }: Readonly<Record<string, unknown>>): Finding {

@@ -8,7 +8,7 @@ import { DRAFT_VERSION } from '../../protocol/draft-2026-v1/version.ts'
 import { type Finding, fail, pass, skip, warn } from './finding.ts'
 import { checkTools } from './list-checks.ts'
 import type { Probe, Reply } from './probe.ts'
-import { checkOrigin, errorOf, expectError } from './protocol-checks.ts'
+import { CLIENT_INFO, checkOrigin, errorOf, expectError } from './protocol-checks.ts'
 
 export interface OlderExam {
   /** The version both sides speak. */
@@ -40,8 +40,8 @@ export async function checkOlder({ version, open }: OlderExam): Promise<Finding[
 }
 
 function introduce(probe: Probe, protocolVersion: string): Promise<Reply> {
-  const clientInfo = { name: 'rondo doctor', version: '0.1.0' }
-  return probe.send({ method: 'initialize', params: { protocolVersion, capabilities: {}, clientInfo } })
+  const params = { protocolVersion, capabilities: {}, clientInfo: CLIENT_INFO }
+  return probe.send({ method: 'initialize', params })
 }
 
 function hold(probe: Probe, version: string, { headers = {} }: Reply): Held {
@@ -107,7 +107,7 @@ async function checkHttp(held: Held): Promise<Finding[]> {
     ...(version < '2025-06-18'
       ? []
       : [expectStatus('version-header', 'an unknown MCP-Protocol-Version', header, 400)]),
-    await checkOrigin(probe, { method: 'tools/list' }, headers),
+    await checkOrigin(probe, { method: 'ping' }, headers),
     ...(await checkSession(held)),
   ]
 }

@@ -1,6 +1,7 @@
 /**
  * A tool of the server under examination that asks something. Every attack begins a call, changes what goes back, and says
- * no: a server that takes the state shows it by going on, and a no does the least harm.
+ * no: a server that takes the state shows it by going on, and a no does the least harm. Where the first round has no
+ * state, its questions are answered once, with values made up by their schema, and the next round is examined.
  */
 
 import type { Client } from '../../client/client.ts'
@@ -8,6 +9,10 @@ import type { ToolRequest } from '../../client/flow-request.ts'
 import { PeerError } from '../../client/peer-error.ts'
 import { answer, openQuestions, type PendingCall } from '../../client/pending.ts'
 import { RondoError } from '../../errors.ts'
+import { checkForm } from '../../form/check.ts'
+import type { Field, FieldValue } from '../../form/field.ts'
+import { readForm } from '../../form/read-form.ts'
+import type { ElicitContent } from '../../protocol/wire.ts'
 
 export type Asked = PendingCall<ToolRequest>
 
@@ -27,15 +32,63 @@ export interface Patient {
 
 const ACCEPTS = ['form', 'url'] as const
 
-/** The first round. Anything but a question with a state is given as a sentence. */
+/** The first round that has a state. Where there is none, the reason is returned as a sentence. */
 export async function begin({ client, signal }: Patient, request: ToolRequest): Promise<Asked | string> {
+  const options = { accepts: ACCEPTS, signal }
   try {
-    const step = await client.start(request, { accepts: ACCEPTS, signal })
-    if (step.status !== 'input_required') return `${request.name} finished without asking`
-    return step.pending.state === undefined ? `${request.name} asks, but gives no requestState` : step.pending
+    const first = await client.start(request, options)
+    if (first.status !== 'input_required') return `${request.name} finished without asking`
+    if (first.pending.state !== undefined) return first.pending
+    const answered = makeUpAnswers(first.pending)
+    const second = answered && (await client.resume(answered, {}, options))
+    const isRound = second?.status === 'input_required' && second.pending.state !== undefined
+    return isRound ? second.pending : `${request.name} asks, but gives no requestState`
   } catch (error) {
-    if (signal.aborted || !(error instanceof RondoError)) throw error
+    if (!(error instanceof PeerError)) throw error
     return `${request.name} could not be called: ${error.message}`
+  }
+}
+
+/** The call with an answer to every question; undefined where none can be made up. */
+function makeUpAnswers(pending: Asked): Asked | undefined {
+  let now = pending
+  for (const [key, { method, params }] of openQuestions(pending)) {
+    if (method !== 'elicitation/create') return undefined
+    if (params.mode === 'url') now = answer(now, key, { action: 'accept' })
+    else {
+      const { fields } = readForm(params.requestedSchema)
+      const filled = fields.filter(({ required }) => required).map((field) => [field.name, makeUp(field)])
+      const checked = checkForm(fields, Object.fromEntries(filled))
+      if (!checked.ok) return undefined
+      now = answer(now, key, { action: 'accept', content: checked.content as ElicitContent })
+    }
+  }
+  return now
+}
+
+const SAMPLES = {
+  email: 'doctor@example.org',
+  uri: 'https://example.org/',
+  date: '2026-07-28',
+  'date-time': '2026-07-28T09:30:00Z',
+} as const
+
+function makeUp({ type, options = [], limits, format, default: start }: Field): FieldValue {
+  const { min, max } = limits
+  if (start !== undefined) return start
+  switch (type) {
+    case 'text':
+      return format ? SAMPLES[format] : 'doctor'.padEnd(min ?? 0, '.').slice(0, max)
+    case 'number':
+    case 'integer':
+      return Math.min(max ?? Number.POSITIVE_INFINITY, Math.max(min ?? 1, 1))
+    // Where a yes is asked for, a no does the least harm.
+    case 'boolean':
+      return false
+    case 'choice':
+      return options[0]?.value ?? ''
+    case 'choices':
+      return options.slice(0, Math.max(1, min ?? 1)).map(({ value }) => value)
   }
 }
 

@@ -6,7 +6,7 @@
 
 import { isTaken, judge, judgeRefusals } from './attack.ts'
 import { attack, type Exam, freshRound, type StateExam } from './exam.ts'
-import { type Finding, fail, pass, skip, warn } from './finding.ts'
+import { attempt, type Finding, fail, pass, skip, warn } from './finding.ts'
 import { begin, type Outcome, sendNo } from './patient.ts'
 import { readState } from './readable-state.ts'
 import { checkExpiry, checkReadable, checkReplay } from './state-life.ts'
@@ -31,20 +31,23 @@ export async function checkState(given: StateExam): Promise<Finding[]> {
     ]
   }
   const exam: Exam = { ...given, first, honest, seen: [] }
-  const findings = [
-    await checkNo(exam),
-    checkReadable(exam),
-    ...(await checkTampered(exam)),
-    await checkArguments(exam),
-    await checkOtherTool(exam),
-    await checkOtherUser(exam),
-    await checkReplay(exam),
-    await checkExpiry(exam),
-    await checkHuge(exam),
-  ]
+  const findings: Finding[] = first.round > 1 ? [pass('state', `comes with round ${first.round}`)] : []
+  for (const [id, check] of CHECKS) findings.push(...(await attempt(id, exam.signal, () => check(exam))))
   const refusals = judgeRefusals(exam.seen)
   return refusals === undefined ? findings : [...findings, refusals]
 }
+
+const CHECKS: readonly [string, (exam: Exam) => Promise<Finding | readonly Finding[]>][] = [
+  ['state-no', checkNo],
+  ['state-readable', async (exam) => checkReadable(exam)],
+  ['state-tampered', checkTampered],
+  ['state-arguments', checkArguments],
+  ['state-tool', checkOtherTool],
+  ['state-user', checkOtherUser],
+  ['state-replay', checkReplay],
+  ['state-expiry', checkExpiry],
+  ['state-size', checkHuge],
+]
 
 /** A no must count: the same question again is a question too many. */
 async function checkNo(exam: Exam): Promise<Finding> {
@@ -85,10 +88,10 @@ async function checkTampered(exam: Exam): Promise<Finding[]> {
       id: 'state-spelling',
       tried: 'the same state spelt differently',
       fault: 'other spellings of a state are taken as genuine',
-      advice: 'Decode strictly: compare the state with what encoding its bytes again gives.',
+      advice: 'Decode strictly: compare the state with what encoding its content again returns.',
       taken: 'warn',
     },
-    await tryAll(respellings(state)),
+    await tryAll(respellings(state, readState(state))),
     honest,
   )
   return [changed, spelling]
@@ -118,7 +121,7 @@ async function checkArguments(exam: Exam): Promise<Finding> {
 
 async function checkOtherTool(exam: Exam): Promise<Finding> {
   const { otherTool } = exam
-  const advice = 'Name another tool that asks: --other-tool NAME'
+  const advice = 'Name another tool that asks: --other-tool NAME, with --other-tool-arg name=value'
   if (otherTool === undefined) return skip('state-tool', 'no other tool was named', advice)
   const own = await begin(exam, otherTool)
   if (typeof own === 'string') return skip('state-tool', own, advice)

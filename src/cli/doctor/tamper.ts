@@ -1,6 +1,7 @@
 /**
  * Changes a state the ways an attacker would. `forgeries` differ in what they say and must all be refused; `respellings` say
- * the same in other characters, which matters where a state must count once.
+ * the same in other characters, which matters where a state must count once. Blanks and a member that nobody reads, added
+ * to JSON, are of the second kind: what the state says is what it said.
  */
 
 import type { Readable } from './readable-state.ts'
@@ -23,15 +24,9 @@ export function forgeries(state: string, readable: Readable | undefined): string
 function edits(readable: Readable): string[] {
   const { value } = readable
   if (typeof value !== 'object' || value === null) return [readable.write(`${String(value)}1`)]
-  const extra = Array.isArray(value) ? [...value, 1] : { ...value, doctor: 1 }
-  const changed = leavesOf(value)
+  return leavesOf(value)
     .slice(0, MAX_LEAVES)
-    .map((path) => change(value, path))
-  return [
-    JSON.stringify(value, undefined, 1),
-    JSON.stringify(extra),
-    ...changed.map((one) => JSON.stringify(one)),
-  ].map((text) => readable.write(text))
+    .map((path) => readable.write(JSON.stringify(change(value, path))))
 }
 
 type Path = readonly (string | number)[]
@@ -54,15 +49,32 @@ function change(value: unknown, path: Path): unknown {
 function changeLeaf(leaf: unknown): unknown {
   if (typeof leaf === 'number') return leaf + 1
   if (typeof leaf === 'boolean') return !leaf
-  return typeof leaf === 'string' ? `${leaf}1` : 1
+  if (typeof leaf !== 'string') return 1
+  // Within it: a decoder of hex or base64 may pass over what follows.
+  return leaf === '' ? 'A' : flip(leaf, Math.floor((leaf.length - 1) / 2))
 }
 
-export function respellings(state: string): string[] {
+export function respellings(state: string, readable: Readable | undefined): string[] {
   const parts = state.split('.')
   const spare = parts.map((part, i) =>
     parts.map((one, j) => (i === j ? otherSpareBits(part) : one)).join('.'),
   )
-  return unique(state, [`${state}=`, `${state} `, ` ${state}`, ...spare, swapAlphabet(state)])
+  return unique(state, [
+    `${state}=`,
+    `${state} `,
+    ` ${state}`,
+    ...spare,
+    swapAlphabet(state),
+    ...wordings(readable),
+  ])
+}
+
+/** The same JSON, written differently. */
+function wordings(readable: Readable | undefined): string[] {
+  const value = readable?.value
+  if (readable === undefined || typeof value !== 'object' || value === null) return []
+  const extra = Array.isArray(value) ? value : { ...value, doctor: 1 }
+  return [JSON.stringify(value, undefined, 1), JSON.stringify(extra)].map((text) => readable.write(text))
 }
 
 const ALPHABET = 'ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_'
