@@ -1,5 +1,5 @@
 /**
- * A test bench: makes instances of your server that share a key and a store in memory, with a clock you turn, in
+ * A test bench: makes instances of your server that share a key and, unless told otherwise, a store in memory, with a clock you turn, in
  * development mode, and calls their tools through the same bytes a client would send.
  */
 
@@ -16,9 +16,14 @@ import { createTestCall, type TestCall } from './test-call.ts'
 import { createTestTask, type TestTask } from './test-task.ts'
 
 /** What a bench hands to your server: spread it over your own options. */
-export type BenchOptions = Required<
-  Pick<ServerOptions, 'keys' | 'now' | 'dev' | 'log' | 'authenticate' | 'store'>
->
+export interface BenchOptions
+  extends Required<Pick<ServerOptions, 'keys' | 'now' | 'dev' | 'log' | 'authenticate'>>,
+    Pick<ServerOptions, 'store'> {}
+
+export interface BenchSetup {
+  /** `false` leaves the store out, so that limits show as they do on a server without one. Default: a store in memory. */
+  store?: false
+}
 
 export interface CallOptions {
   principal?: Principal
@@ -45,7 +50,7 @@ const ANYTHING: ClientCapabilities = { elicitation: { form: {}, url: {} }, sampl
 const FOLLOWS = { [TASKS_EXTENSION]: {} }
 
 /** `make` creates one instance: `(options) => createServer({ name, version, ...options })` and its tools. */
-export function createBench(make: (options: BenchOptions) => Server): TestBench {
+export function createBench(make: (options: BenchOptions) => Server, setup: BenchSetup = {}): TestBench {
   const clock = {
     now: Date.UTC(2026, 6, 28),
     advance(ms: number) {
@@ -62,7 +67,7 @@ export function createBench(make: (options: BenchOptions) => Server): TestBench 
       const header = headers(PRINCIPAL_HEADER)
       return header === undefined ? undefined : JSON.parse(decodeURIComponent(header))
     },
-    store: createMemoryStore({ now: () => clock.now }),
+    store: setup.store === false ? undefined : createMemoryStore({ now: () => clock.now }),
   }
   let server = make(options)
   let lastId = 0
