@@ -4,6 +4,7 @@
 
 import { type ErrorCode, RondoError, ToolError } from '../errors.ts'
 import type { Reply } from '../protocol/reply.ts'
+import { originOf } from '../replay/failure.ts'
 import type { RunReport } from '../replay/outcome.ts'
 import type { Finished, Target } from '../tool/target.ts'
 import { logFault, logRound, type Round } from './round.ts'
@@ -29,7 +30,7 @@ export function concludeThrew(round: Round, report: RunReport, error: unknown): 
   logRound(round, report, { outcome: 'tool_error' })
   if (error instanceof ToolError) return toFailure(target, error.message)
   if (error instanceof RondoError && error.rpc !== 0) return { kind: 'error', error }
-  logFault(round, error)
+  logFault(round, originOf(error))
   const detail = host.dev ? `: ${error instanceof Error ? error.message : String(error)}` : ''
   return toFailure(target, `${target.name} failed${detail}`)
 }

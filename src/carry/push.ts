@@ -117,7 +117,6 @@ async function takeRound(
   steady: SteadyLine,
 ): Promise<Next> {
   if (round.beginning.round > round.host.limits.maxRounds) return { kind: 'end', reply: tooMany(round) }
-  steady.rerun()
   const outcome = settle(round, await runOnce(round, handler))
   if (outcome instanceof Promise) return { kind: 'end', reply: await outcome }
   if (!('journal' in outcome)) return { kind: 'end', reply: outcome }
@@ -138,10 +137,10 @@ function onceHere(round: Round): ReplayInput['scene']['once'] {
   const { host, beginning } = round
   const { store } = host
   if (!store) return undefined
-  return async (key, act) => {
+  return async (key, branch, act) => {
     await host.keys.ready()
     const journal = { ...beginning.journal, epoch: await store.once.epoch() }
-    return effectOnce({ ...round, beginning: { ...beginning, journal } }, store.once, key, act)
+    return effectOnce({ ...round, beginning: { ...beginning, journal } }, store.once, { key, branch }, act)
   }
 }
 

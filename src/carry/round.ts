@@ -52,6 +52,7 @@ export function toReplayInput(round: Round, handler: (ctx: Context) => unknown):
       anchored: beginning.anchored,
       asked: beginning.asked,
       answers: call.inputResponses,
+      resumed: beginning.round > 1,
       capabilities: call.capabilities,
     },
     scene: {
@@ -63,7 +64,7 @@ export function toReplayInput(round: Round, handler: (ctx: Context) => unknown):
       line,
       progressToken: call.progressToken,
       logLevel: call.logLevel,
-      once: store && ((key, act) => effectOnce(round, store.once, key, act)),
+      once: store && ((key, branch, act) => effectOnce(round, store.once, { key, branch }, act)),
       background: taskHostFor(round) ? CAN_LEAVE : FOREGROUND,
       inputResponses: solicited(beginning, call.inputResponses),
       requestState: beginning.journal.manual,

@@ -45,17 +45,18 @@ export async function answerOnce(
 }
 
 /**
- * Runs an effect that has not run in this flow; hands back what it gave if it has. Where it is just running, or its worker
+ * Runs an effect that has not run in this flow on the same answers (`branch`); hands back what it gave if it has. Where it is just running, or its worker
  * died a moment ago, that cannot be told: an error which is no outcome of the effect.
  */
 export async function effectOnce(
   { host, beginning }: { readonly host: FlowHost; readonly beginning: Beginning },
   once: OnceStore,
-  key: string,
+  { key, branch }: { readonly key: string; readonly branch: string },
   run: () => unknown,
   waitMs?: number,
 ): Promise<unknown> {
-  const slot = toSlot(beginning, `${beginning.flow}/${key}`, 0, 'effect')
+  const { flow } = beginning
+  const slot = toSlot(beginning, branch === '' ? `${flow}/${key}` : `${flow}@${branch}/${key}`, 0, 'effect')
   const work = async () => sealJson(host, slot, { value: await run() })
   const claim = await workOnce(once, slot, work, { waitMs, holdMs: holdOf(host) })
   switch (claim.kind) {

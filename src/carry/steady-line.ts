@@ -1,16 +1,13 @@
 /**
  * One request, many runs: under push the client sees a single call, and every run of its handler tells its past again.
  *
- * S1 Progress only grows over the whole call. S2 A log message that was told in an earlier run is not told again.
- * S3 While the call waits, a sign of life is progress too: a hair more than the last, so that clocks start anew and
- * the handler's own next report still counts.
+ * S1 Progress only grows over the whole call. S2 While the call waits, a sign of life is progress too: a hair more than
+ * the last, so that clocks start anew and the handler's own next report still counts.
  */
 
 import type { Line } from '../protocol/call.ts'
 
 export interface SteadyLine extends Line {
-  /** The next run begins. */
-  rerun(): void
   /** Progress that says no more than that the call is alive, for a client that asked for progress. */
   sign(message: string): void
 }
@@ -18,20 +15,9 @@ export interface SteadyLine extends Line {
 const HAIR = 1e-6
 /** Where a hair is lost in the rounding, this part of the number is not. */
 const SMALLEST_PART = 1e-12
-/** Messages that are remembered; what is told beyond may be told twice. */
-const MAX_TOLD = 256
 
 export function steadyLine(line: Line, progressToken: string | number | undefined): SteadyLine {
   let last: number | undefined
-  const told = new Map<string, number>()
-  let repeats = new Map<string, number>()
-
-  const isRepeat = (text: string): boolean => {
-    const left = repeats.get(text) ?? 0
-    if (left > 0) repeats.set(text, left - 1)
-    else if (told.has(text) || told.size < MAX_TOLD) told.set(text, (told.get(text) ?? 0) + 1)
-    return left > 0
-  }
 
   return {
     get closed() {
@@ -43,11 +29,8 @@ export function steadyLine(line: Line, progressToken: string | number | undefine
         const progress = params.progress as number
         if (last !== undefined && !(progress > last)) return
         last = progress
-      } else if (isRepeat(JSON.stringify(params))) return
+      }
       line.notify(method, params)
-    },
-    rerun() {
-      repeats = new Map(told)
     },
     sign(message) {
       if (progressToken === undefined) return

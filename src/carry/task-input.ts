@@ -77,10 +77,11 @@ function toLine(signal: AbortSignal): Line {
 export function toTurnInput(work: Work, handler: (ctx: Context) => unknown): ReplayInput {
   const { host, turn, round } = work
   const input = toReplayInput(round, handler)
-  const incoming = { ...input.incoming, ...incomingOf(work) }
+  const incoming = { ...input.incoming, ...incomingOf(work), resumed: work.folded.resting }
   const { store } = host
   // Waiting is left to the store, where it costs nothing.
-  const once = store && ((key: string, act: () => unknown) => effectOnce(round, store.once, key, act, 0))
+  const once: ReplayInput['scene']['once'] =
+    store && ((key, branch, act) => effectOnce(round, store.once, { key, branch }, act, 0))
   const inputResponses = incoming.answers as never
   return {
     ...input,

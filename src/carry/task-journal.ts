@@ -25,6 +25,8 @@ export interface Folded {
   readonly parked: Parked
   /** How often it parked, or was to be run again. */
   readonly parks: number
+  /** Nothing was recorded since it parked. */
+  readonly resting: boolean
 }
 
 /** What was noted of a flow in rounds, before it became a task. */
@@ -34,7 +36,9 @@ export function foldRecords(records: readonly TaskRecord[], noted: Noted = { rea
   const entries = new Map<string, Entry>()
   let parked: Parked = { asked: {}, ...noted }
   let parks = 0
+  let resting = false
   for (const record of records) {
+    resting = 'parked' in record
     if ('entry' in record) entries.set(record.entry.key, record.entry)
     else {
       parked = record.parked
@@ -42,7 +46,7 @@ export function foldRecords(records: readonly TaskRecord[], noted: Noted = { rea
       for (const key of parked.struck ?? []) entries.delete(key)
     }
   }
-  return { entries: [...entries.values()], parked, parks }
+  return { entries: [...entries.values()], parked, parks, resting }
 }
 
 /** Answers that have come for what was asked last, under the author's keys, with the digests of the questions. */

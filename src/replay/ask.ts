@@ -11,7 +11,8 @@ import type { InputRequest } from '../protocol/wire.ts'
 import { copyJson } from './json-value.ts'
 import type { Question, Reading } from './question.ts'
 import { questionText } from './question-text.ts'
-import { append, type RunState, takeName } from './run-state.ts'
+import type { Found } from './record.ts'
+import { append, noteNews, noteReplayed, type RunState, takeName } from './run-state.ts'
 import { describeUnasked, type Unasked, unaskable } from './unaskable.ts'
 
 /** Gives what the question's `read` makes of the answer; never settles if the client has to be asked. */
@@ -19,8 +20,8 @@ export function ask(run: RunState, key: string, question: Question): Promise<unk
   return new Promise((resolve) => {
     const digest = run.platform.digest(questionText(question))
     if (!takeName(run, key, question.kind, digest)) return
-    const found = run.record.find(key)?.entry as AskEntry | undefined
-    if (found?.question === digest) return handRecorded(run, key, question, found, resolve)
+    const found = run.record.find(key) as (Found & { readonly entry: AskEntry }) | undefined
+    if (found?.entry.question === digest) return handRecorded(run, key, question, found, resolve)
     if (found) run.record.strike(key)
     const shown = shownDigest(run, key)
     const answer = freshAnswer(run, key)
@@ -29,11 +30,16 @@ export function ask(run: RunState, key: string, question: Question): Promise<unk
     const unasked = run.incoming.unasked || !run.incoming.anchored
     const counts = unasked ? question.unasked : shown === digest
     if (answer === undefined || !counts) return openQuestion(run, key, question, digest)
-    whenRead(run, question.read(answer), (reading) => {
+    whenReadInOrder(run, question.read(answer), (reading) => {
       if (!reading.ok) return misfit(run, key, question, digest, reading)
-      const entry = { key, at: run.roundAt, question: digest, answer: reading.answer ?? answer }
-      append(run, { kind: question.kind, ...entry }, (index) =>
-        run.turn.deliver(index, run.roundAt, () => resolve(reading.value)),
+      const recorded = reading.answer ?? answer
+      const entry = { kind: question.kind, key, at: run.roundAt, question: digest, answer: recorded }
+      append(run, entry, (index) =>
+        run.turn.deliver(index, run.roundAt, () => {
+          noteNews(run)
+          give(run, key, recorded)
+          resolve(reading.value)
+        }),
       )
     })
   })
@@ -47,37 +53,70 @@ function freshAnswer({ incoming }: RunState, key: string): unknown {
   return incoming.answers && Object.hasOwn(incoming.answers, key) ? incoming.answers[key] : undefined
 }
 
+function give({ given }: RunState, key: string, answer: unknown): void {
+  given.set(`answer:${key}`, { answer })
+}
+
+function unreadable(): Reading {
+  return { ok: false, problem: 'The answer could not be checked.' }
+}
+
+/** Goes on with what was read, at once if it can; otherwise `index` waits for it. */
 function whenRead(
+  run: RunState,
+  reading: Reading | Promise<Reading>,
+  index: number,
+  then: (reading: Reading) => void,
+  before?: Promise<void>,
+): Promise<void> | undefined {
+  if (before === undefined && !(reading instanceof Promise)) {
+    then(reading)
+    return undefined
+  }
+  const settled = run.turn.busy()
+  const release = run.turn.hold(index)
+  return Promise.all([Promise.resolve(reading).catch(unreadable), before])
+    .then(([result]) => {
+      if (!run.turn.ended()) then(result)
+    })
+    .catch((cause) => run.turn.refuse(new RondoError('SERVER_INTERNAL', undefined, { cause })))
+    .finally(() => {
+      release()
+      settled()
+    })
+}
+
+/**
+ * Answers that came with one request reach the handler in the order in which it asks for them, however long each of
+ * them takes to be checked: where the request is sent again, the order is the same.
+ */
+function whenReadInOrder(
   run: RunState,
   reading: Reading | Promise<Reading>,
   then: (reading: Reading) => void,
 ): void {
-  if (!(reading instanceof Promise)) return then(reading)
-  const settled = run.turn.busy()
-  reading
-    .catch((): Reading => ({ ok: false, problem: 'The answer could not be checked.' }))
-    .then((result) => {
-      if (!run.turn.ended()) then(result)
-      settled()
-    })
+  run.reading = whenRead(run, reading, Number.POSITIVE_INFINITY, then, run.reading)
 }
 
 function handRecorded(
   run: RunState,
   key: string,
   question: Question,
-  entry: AskEntry,
+  { entry, index }: Found & { readonly entry: AskEntry },
   resolve: (value: unknown) => void,
 ): void {
-  whenRead(run, question.read(copyJson(entry.answer)), (reading) => {
-    const index = run.record.find(key)?.index
-    if (!reading.ok || index === undefined) {
+  whenRead(run, question.read(copyJson(entry.answer)), index, (reading) => {
+    if (!reading.ok) {
       // The wire form of the question is the same and yet its own check has become stricter.
       run.record.strike(key)
-      return misfit(run, key, question, entry.question, reading.ok ? { problem: '' } : reading)
+      return misfit(run, key, question, entry.question, reading)
     }
     run.tally.replayed += 1
-    run.turn.deliver(index, entry.at, () => resolve(reading.value))
+    run.turn.deliver(index, entry.at, () => {
+      noteReplayed(run)
+      give(run, key, entry.answer)
+      resolve(reading.value)
+    })
   })
 }
 

@@ -8,10 +8,10 @@ import { supports } from '../protocol/capability.ts'
 import { type InputResponses, LOG_LEVELS, type LogLevel, type Root } from '../protocol/wire.ts'
 import type { Context, EffectInfo, Outcome, Question, StepInfo } from '../tool/context.ts'
 import { ask } from './ask.ts'
-import { drawFraction, drawUuid, effectKey } from './draw.ts'
+import { branchOf, drawFraction, drawUuid, effectKey } from './draw.ts'
 import { operate, throwIfNested } from './operation.ts'
 import { confirmQuestion, formQuestion, rootsQuestion, samplingQuestion, urlQuestion } from './question.ts'
-import type { RunState } from './run-state.ts'
+import { noteNews, type RunState } from './run-state.ts'
 import type { Work } from './turn.ts'
 import { work } from './work.ts'
 
@@ -38,8 +38,8 @@ export interface Scene {
   readonly progressToken?: string | number
   readonly logLevel?: LogLevel
   readonly background: Background
-  /** Runs an effect unless the store has its result. */
-  once?(key: string, act: () => unknown): Promise<unknown>
+  /** Runs an effect unless the store has its result. `branch` is what the client had said when it was called. */
+  once?(key: string, branch: string, act: () => unknown): Promise<unknown>
   readonly inputResponses: InputResponses | undefined
   readonly requestState: string | undefined
 }
@@ -68,8 +68,6 @@ class RunContext implements Context {
     this.protocolVersion = scene.protocolVersion
     this.round = scene.round
     this.flow = scene.flow
-    this.inputResponses = scene.inputResponses
-    this.requestState = scene.requestState
   }
 
   readonly principal: Context['principal']
@@ -77,8 +75,6 @@ class RunContext implements Context {
   readonly protocolVersion: string
   readonly round: number
   readonly flow: string
-  readonly inputResponses: Context['inputResponses']
-  readonly requestState: string | undefined
 
   readonly elicit: Context['elicit'] = (key, question) =>
     this.#operate('question', key, async () => (await this.#elicit(key, question)) as Outcome<never>)
@@ -110,14 +106,18 @@ class RunContext implements Context {
     )
   readonly effect: Context['effect'] = (key, fn, { once } = {}) =>
     this.#operate('effect', key, async () => {
-      const act = (): unknown => fn(new EffectWorkInfo(this.#run, key))
-      const fenced = once ? () => onceOf(this.#scene)(key, act) : act
+      // As it is now: an answer that comes before the effect begins, or while it runs, must not change its key.
+      const branch = this.#run.record.find(key) ? '' : branchOf(this.#run)
+      const act = (): unknown => fn(new EffectWorkInfo(this.#run, effectKey(this.#run, key, branch)))
+      const fenced = once ? () => onceOf(this.#scene)(key, branch, act) : act
       return (await work(this.#run, 'effect', key, fenced)) as never
     })
   readonly checkpoint: Context['checkpoint'] = () => this.#pass('checkpoint', {})
   readonly background: Context['background'] = () =>
     this.#pass('background', this.#scene.background.possible ? { leaving: true } : {})
-  readonly status: Context['status'] = (message) => this.#scene.background.tell(message)
+  readonly status: Context['status'] = (message) => {
+    if (isNews(this.#run)) this.#scene.background.tell(message)
+  }
 
   readonly now: Context['now'] = () => this.#run.turn.now()
   readonly uuid: Context['uuid'] = (name) => drawUuid(this.#run, name)
@@ -125,7 +125,9 @@ class RunContext implements Context {
 
   readonly progress: Context['progress'] = (progress, total, message) =>
     tellProgress(this.#run, this.#scene, { progress, total, message })
-  readonly log: Context['log'] = (level, data, logger) => tellLog(this.#scene, level, data, logger)
+  readonly log: Context['log'] = (level, data, logger) => {
+    if (isNews(this.#run)) tellLog(this.#scene, level, data, logger)
+  }
   readonly defer: Context['defer'] = (fn) => {
     if (!this.#run.turn.ended()) this.#deferred.push(fn)
     else throwIfNested(this.#run, 'ctx.defer()')
@@ -134,6 +136,23 @@ class RunContext implements Context {
 
   get signal(): AbortSignal {
     return this.#run.signal()
+  }
+
+  /** Reading either is being told: it counts for the keys of effects, and what is said then is news. */
+  get inputResponses(): Context['inputResponses'] {
+    const { inputResponses } = this.#scene
+    for (const [key, answer] of Object.entries(inputResponses ?? {})) this.#give(`manual:${key}`, answer)
+    return inputResponses
+  }
+  get requestState(): string | undefined {
+    const { requestState } = this.#scene
+    if (requestState !== undefined) this.#give('state', requestState)
+    return requestState
+  }
+
+  #give(name: string, answer: unknown): void {
+    noteNews(this.#run)
+    if (!this.#run.given.has(name)) this.#run.given.set(name, { answer })
   }
 
   #operate<T>(kind: string, key: string, begin: () => Promise<T>): Promise<T> {
@@ -175,9 +194,9 @@ class WorkInfo implements StepInfo {
 class EffectWorkInfo extends WorkInfo implements EffectInfo {
   readonly key: string
 
-  constructor(run: RunState, name: string) {
+  constructor(run: RunState, key: string) {
     super(run)
-    this.key = effectKey(run, name)
+    this.key = key
   }
 }
 
@@ -191,6 +210,11 @@ function contentOf<T>(key: string, outcome: Outcome<T>): T {
 function onceOf({ once }: Scene): NonNullable<Scene['once']> {
   if (once) return once
   throw misuse('An effect with { once: true } needs a store: createServer({ store }).')
+}
+
+/** False while the handler only comes back to where an earlier run has been: what it says was said then. */
+function isNews({ tally }: RunState): boolean {
+  return tally.past === 0
 }
 
 function tellProgress(

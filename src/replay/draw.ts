@@ -2,11 +2,27 @@
  * What looks random and is the same on every replay: derived from the flow's seed.
  */
 
+import { canonicalJson } from '../lib/canonical-json.ts'
 import type { RunState } from './run-state.ts'
 
-/** The idempotency key of an effect. */
-export function effectKey(run: RunState, name: string): string {
-  return toHex(run.platform.derive(run.seed, `effect:${name}`)).slice(0, 32)
+/**
+ * The idempotency key of an effect. `branch` is what the client had said when the handler called it, so that whoever
+ * redeems one state twice with different answers gets two keys.
+ */
+export function effectKey(run: RunState, name: string, branch: string): string {
+  const label = branch === '' ? `effect:${name}` : `effect@${branch}:${name}`
+  return toHex(run.platform.derive(run.seed, label)).slice(0, 32)
+}
+
+/** A digest of what the handler has been given of the client by now, in whatever order; empty if it is nothing. */
+export function branchOf({ given, platform }: RunState): string {
+  if (given.size === 0) return ''
+  const parts: [string, string][] = []
+  for (const [name, said] of given) {
+    said.digest ??= platform.digest(canonicalJson(said.answer))
+    parts.push([name, said.digest])
+  }
+  return platform.digest(canonicalJson(parts.sort(([a], [b]) => (a < b ? -1 : 1))))
 }
 
 /** Bytes for the nth drawing of the flow, or for a named one. */

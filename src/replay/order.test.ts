@@ -4,7 +4,15 @@
 
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import { accept, type Handler, replayFlow, returned, textQuestion } from '../../test/support/replay-flow.ts'
+import { z } from 'zod'
+import {
+  accept,
+  deferredPromise,
+  type Handler,
+  replayFlow,
+  returned,
+  textQuestion,
+} from '../../test/support/replay-flow.ts'
 import { idle } from '../lib/idle.ts'
 import type { Context } from '../tool/context.ts'
 import type { MoveReason } from './outcome.ts'
@@ -152,5 +160,59 @@ describe('laws of replay', () => {
       }),
       { numRuns: 50 },
     )
+  })
+})
+
+describe('T1 results in order', () => {
+  /** A question whose answer is checked when the gate opens. */
+  const checkedBehind = (gate: Promise<unknown>) => ({
+    message: 'Say something',
+    schema: z.object({ value: z.string().refine(() => gate.then(() => true)) }),
+  })
+
+  it('T1 takes the answers of a request in the order of their questions, however long each is checked', async () => {
+    const gate = deferredPromise()
+    const seen: string[] = []
+    const flow = replayFlow((ctx) =>
+      Promise.all([
+        ctx.ask('slow', checkedBehind(gate.promise)).then(() => seen.push('slow')),
+        ctx.ask('fast', checkedBehind(Promise.resolve())).then(() => seen.push('fast')),
+        ctx.ask('plain', textQuestion()).then(() => seen.push('plain')),
+        ctx.step('work', () => void seen.push('work begins')),
+      ]),
+    )
+    await flow.round(undefined, { mayMove: () => 'drain' })
+    const answer = accept({ value: 'x' })
+    const round = flow.round({ plain: answer, fast: answer, slow: answer })
+    await pause(5)
+    expect(seen).toEqual([])
+    gate.resolve()
+    await round
+    expect(seen).toEqual(['slow', 'fast', 'plain', 'work begins'])
+  })
+
+  it('T1 hands over no recorded result before an earlier one that is still being read', async () => {
+    const gates = [deferredPromise(), deferredPromise()]
+    gates[0]?.resolve()
+    let run = 0
+    const seen: string[] = []
+    const flow = replayFlow(async (ctx) => {
+      const gate = gates[run++] ?? deferredPromise()
+      await Promise.all([
+        ctx.ask('slow', checkedBehind(gate.promise)).then(() => seen.push('slow')),
+        ctx.ask('plain', textQuestion()).then(() => seen.push('plain')),
+      ])
+      await ctx.ask('last', textQuestion())
+    })
+    run = -1
+    await flow.round()
+    const answer = accept({ value: 'x' })
+    await flow.round({ slow: answer, plain: answer })
+    const round = flow.round({ last: answer })
+    await pause(5)
+    expect(seen).toEqual(['slow', 'plain'])
+    gates[1]?.resolve()
+    await round
+    expect(seen).toEqual(['slow', 'plain', 'slow', 'plain'])
   })
 })

@@ -3,6 +3,8 @@ import {
   accept,
   askedKeys,
   deferredPromise,
+  type Handler,
+  type ReplayFlow,
   refusal,
   replayFlow,
   returned,
@@ -174,5 +176,59 @@ describe('what is the same on every replay', () => {
     )
     await flow.round()
     expect(flow.notified.map(({ params }) => params.progress)).toEqual([0, 50, 100])
+  })
+})
+
+describe('what was said already', () => {
+  const said = ({ notified }: ReplayFlow) => notified.map(({ params }) => params.message ?? params.data)
+  const months: Handler = async (ctx) => {
+    for (const month of [1, 2]) {
+      ctx.status(`month ${month}`)
+      await ctx.step(`month ${month}`, () => ctx.log('info', `in ${month}`))
+    }
+    ctx.status('asking')
+    await ctx.ask('q', textQuestion())
+    for (const month of [3, 4]) {
+      await ctx.step(`month ${month}`, () => 1)
+      ctx.status(`month ${month}`)
+    }
+    await ctx.ask('r', textQuestion())
+    ctx.log('info', 'done')
+  }
+  const everything = { scene: { logLevel: 'debug' as const } }
+
+  it('is not said again by a replay, whatever stands between', async () => {
+    const flow = replayFlow(months)
+    const all = ['month 1', 'in 1', 'month 2', 'in 2', 'asking']
+    await flow.round(undefined, everything)
+    expect(said(flow)).toEqual(all)
+    await flow.round({}, everything)
+    expect(said(flow)).toEqual(all)
+    all.push('month 3', 'month 4')
+    await flow.round({ q: accept({ value: '' }) }, everything)
+    expect(said(flow)).toEqual(all)
+    all.push('done')
+    await flow.round({ r: accept({ value: '' }) }, everything)
+    expect(said(flow)).toEqual(all)
+  })
+
+  it('is said from the first new thing on where a process died before it came to a stop', async () => {
+    const first = replayFlow(months)
+    await first.round(undefined, everything)
+    const entries = first.journal.entries.slice(0, 1)
+    const flow = replayFlow(months, { journal: { entries }, anchored: true })
+    await flow.round(undefined, everything)
+    expect(said(flow)).toEqual(['month 2', 'in 2', 'asking'])
+  })
+
+  it('is said by a handler in the manual form once it has read what came', async () => {
+    const flow = replayFlow((ctx) => {
+      ctx.log('info', 'begin')
+      if (ctx.inputResponses?.q) ctx.log('info', 'answered')
+    })
+    await flow.round(undefined, everything)
+    const scene = { ...everything.scene, inputResponses: { q: accept({}) } as never }
+    await flow.round(undefined, { scene })
+    expect(said(flow)).toEqual(['begin', 'answered'])
   })
 })

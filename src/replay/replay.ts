@@ -63,7 +63,8 @@ function lazySignal(scene: Scene): Signal {
 }
 
 function createRun(input: ReplayInput, signal: Signal): RunState {
-  const tally = { replayed: 0, executed: 0, drawn: 0, progress: Number.NEGATIVE_INFINITY }
+  const past = input.journal.entries.length + (input.incoming.resumed ? 1 : 0)
+  const tally = { replayed: 0, executed: 0, drawn: 0, progress: Number.NEGATIVE_INFINITY, past }
   return {
     turn: createTurn({
       startedAt: input.journal.startedAt,
@@ -82,6 +83,7 @@ function createRun(input: ReplayInput, signal: Signal): RunState {
     names: new Map(),
     operations: [],
     floating: new Set(),
+    given: new Map(),
     tally,
     signal: signal.get,
   }

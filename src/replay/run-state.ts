@@ -49,6 +49,8 @@ export interface Incoming {
   readonly answers: Readonly<Record<string, unknown>> | undefined
   /** The answers came with the first request, before anybody was asked. */
   readonly unasked?: boolean
+  /** The run before this one came as far as it could: what it said up to there need not be said again. */
+  readonly resumed?: boolean
   readonly capabilities: ClientCapabilities
 }
 
@@ -56,6 +58,15 @@ export interface Incoming {
 export interface Floating {
   readonly label: string
   failed?: { readonly error: unknown }
+}
+
+export interface Tally {
+  replayed: number
+  executed: number
+  drawn: number
+  progress: number
+  /** Results of the journal that were not handed over yet: until none is left, an earlier run has been here before. */
+  past: number
 }
 
 export interface RunState {
@@ -69,7 +80,11 @@ export interface RunState {
   readonly names: Map<string, EntryKind>
   readonly operations: Operation[]
   readonly floating: Set<Floating>
-  readonly tally: { replayed: number; executed: number; drawn: number; progress: number }
+  readonly tally: Tally
+  /** What the client said of which the handler knows by now (R7). */
+  readonly given: Map<string, { readonly answer: unknown; digest?: string }>
+  /** The last answer that is being read; those that came with the request are taken in the order of their questions. */
+  reading?: Promise<void>
   readonly seed: string
   /** Makes an entry durable; the handler sees its result only afterwards. Absent where the journal travels at the end. */
   persist?(entry: Entry): Promise<void>
@@ -121,6 +136,7 @@ export function append(run: RunState, entry: Entry, then: (index: number) => voi
   const index = run.record.append(entry)
   if (!run.persist) return then(index)
   const settled = run.turn.busy()
+  const release = run.turn.hold(index)
   const failed = (error: unknown): void =>
     run.turn.refuse(
       error instanceof RondoError ? error : new RondoError('SERVER_INTERNAL', undefined, { cause: error }),
@@ -130,5 +146,19 @@ export function append(run: RunState, entry: Entry, then: (index: number) => voi
     .then(() => {
       if (!run.turn.ended()) then(index)
     }, failed)
-    .finally(settled)
+    .finally(() => {
+      release()
+      settled()
+    })
+    .catch(failed)
+}
+
+/** Something recorded was handed over. */
+export function noteReplayed({ tally }: RunState): void {
+  if (tally.past > 0) tally.past -= 1
+}
+
+/** From here on everything happens for the first time. */
+export function noteNews({ tally }: RunState): void {
+  tally.past = 0
 }

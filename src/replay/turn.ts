@@ -3,7 +3,7 @@
  * only then, one thing happens: one result is handed over, or new work begins, or the run is suspended.
  *
  * T1 Results reach the handler one at a time, in journal order: a replay settles promises as the first run did.
- * T2 New work begins only when every recorded result that was asked for has been handed over (R5 sees the whole moment).
+ * T2 New work begins only when every result that is known and was asked for has been handed over (R5 sees the whole moment).
  * T3 A run is suspended only when no work is running, so what ran is remembered (R7).
  * T4 A suspended run is dropped: its promises never settle (R8).
  *
@@ -36,6 +36,11 @@ export interface Work {
 export interface Turn {
   /** A result is known: hand it over when its place in the journal comes. */
   deliver(index: number, at: number, hand: () => void): void
+  /**
+   * The result at this place is still being read or written: until the given function is called, nothing behind it is
+   * handed over and no new work begins.
+   */
+  hold(index: number): () => void
   /** Work that is not in the journal: begin it when the moment is over. */
   enqueue(work: Work): void
   /** Something runs whose result the run waits for; call the given function when it has settled. */
@@ -64,6 +69,7 @@ export interface TurnOptions {
 
 export function createTurn({ startedAt, idle, anchored, frozen, mayMove }: TurnOptions): Turn {
   const due: Delivery[] = []
+  const holds = new Set<{ readonly index: number }>()
   const fresh: Work[] = []
   const held: Work[] = []
   const questions = new Map<string, OpenQuestion>()
@@ -93,7 +99,7 @@ export function createTurn({ startedAt, idle, anchored, frozen, mayMove }: TurnO
     scheduled = false
     if (ended) return
     if (due.length > 0) return handNext()
-    if (fresh.length > 0) beginFresh()
+    if (fresh.length > 0 && holds.size === 0) beginFresh()
     if (ended || running > 0) return
     if (due.length > 0 || fresh.length > 0) return wake()
     if (leaving) end({ kind: 'background' })
@@ -104,6 +110,7 @@ export function createTurn({ startedAt, idle, anchored, frozen, mayMove }: TurnO
   const handNext = (): void => {
     let first = 0
     for (let i = 1; i < due.length; i++) if (at(due, i).index < at(due, first).index) first = i
+    for (const { index } of holds) if (index < at(due, first).index) return
     const [next] = due.splice(first, 1)
     if (next) {
       now = Math.max(now, next.at)
@@ -134,6 +141,14 @@ export function createTurn({ startedAt, idle, anchored, frozen, mayMove }: TurnO
     deliver(index, time, hand) {
       due.push({ index, at: time, hand })
       wake()
+    },
+    hold(index) {
+      const hold = { index }
+      holds.add(hold)
+      return () => {
+        holds.delete(hold)
+        wake()
+      }
     },
     enqueue(work) {
       fresh.push(work)

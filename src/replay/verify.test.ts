@@ -60,6 +60,14 @@ describe('development mode', () => {
     )
   })
 
+  it('finds a clock in every round, because time passes between the runs', async () => {
+    for (let i = 0; i < 20; i++) {
+      expect(await difference((ctx) => ctx.ask('q', textQuestion(`It is ${Date.now()}`)))).toContain(
+        'form "q" with another wording',
+      )
+    }
+  })
+
   it('finds a result that is not the same', async () => {
     let n = 0
     expect(await difference(() => n++)).toContain('different content')

@@ -12,9 +12,13 @@ import { type ReplayInput, replay } from './replay.ts'
 
 const SILENT: Line = { notify: () => {}, closed: false, onClose: () => () => {} }
 
+/** Real time that passes before the second run, so that a clock which the handler reads by itself is seen to move. */
+const PASSING_MS = 4
+
 /** The first report, or a refusal if a second run of the same round differs from it. */
 export async function verify(input: ReplayInput, first: RunReport): Promise<RunReport> {
   if (first.ending.kind === 'refused') return first
+  await new Promise<void>((resolve) => input.platform.after(PASSING_MS, resolve))
   const second = await replay({
     ...input,
     journal: first.journal,

@@ -10,7 +10,14 @@ import {
   textQuestion,
 } from '../../test/support/replay-flow.ts'
 import { ToolError } from '../errors.ts'
+import type { Failure, WorkEntry } from '../journal/journal.ts'
+import { narrowJournal } from '../seal/narrow-journal.ts'
+import { originOf } from './failure.ts'
 import type { RunReport } from './outcome.ts'
+
+function fail(): never {
+  throw new Error('not to be read')
+}
 
 function messageOf({ ending }: RunReport): string {
   return ending.kind === 'refused' ? ending.error.message : ending.kind
@@ -163,6 +170,133 @@ describe('R7 at least once, under one key', () => {
       await flow.round()
       expect(returned(await flow.round({ q: accept({ value: '' }) }))).toEqual({ got: value })
     }
+  })
+})
+
+describe('R7 what a step throws', () => {
+  /** As it comes back from a state or a store. */
+  const throughJson = (report: RunReport): Failure => {
+    const journal = narrowJournal(JSON.parse(JSON.stringify(report.journal)))
+    if (!journal) throw new Error('the journal cannot be read back')
+    return (journal.entries[0] as WorkEntry & { failure: Failure }).failure
+  }
+  const odd = (members: Record<string, unknown>): Error =>
+    Object.defineProperties(new Error('m'), toProperties(members))
+  const toProperties = (members: Record<string, unknown>): PropertyDescriptorMap =>
+    Object.fromEntries(Object.entries(members).map(([name, value]) => [name, { value }]))
+
+  it.each<[string, unknown, Partial<Failure>]>([
+    ['a message that is an object', odd({ message: { text: 'no' } }), { message: '[object Object]' }],
+    ['a message that is missing', odd({ message: undefined }), { message: 'undefined' }],
+    ['a name that is a number', odd({ name: 5 }), { name: '5' }],
+    ['a code that is no number', odd({ code: Number.NaN }), { message: 'm' }],
+    [
+      'a message that throws',
+      Object.defineProperty(new Error('m'), 'message', { get: fail }),
+      { name: 'Error' },
+    ],
+    ['an object without a text', Object.create(null), { message: 'unknown' }],
+    ['a symbol', Symbol('why'), { message: 'Symbol(why)' }],
+    ['nothing', undefined, { message: 'undefined' }],
+  ])('R7 remembers %s as text, and the flow goes on', async (_what, thrown, expected) => {
+    const flow = replayFlow(async (ctx) => {
+      await ctx.step('s', () => Promise.reject(thrown)).catch(() => {})
+      await ctx.ask('q', textQuestion())
+      return 'done'
+    })
+    expect(throughJson(await flow.round())).toMatchObject(expected)
+    expect(returned(await flow.round({ q: accept({ value: '' }) }))).toBe('done')
+  })
+
+  it('R7 takes the first word of a thenable that settles twice', async () => {
+    const twice = {
+      // biome-ignore lint/suspicious/noThenProperty: it is what is tested.
+      then(done: (value: unknown) => void, failed: (error: unknown) => void) {
+        done('first')
+        done('second')
+        failed(new Error('third'))
+      },
+    }
+    const flow = replayFlow(async (ctx) => {
+      const got = await ctx.step('s', () => twice as never)
+      await ctx.ask('q', textQuestion())
+      return got
+    })
+    expect(askedKeys(await flow.round())).toEqual(['q'])
+    expect(returned(await flow.round({ q: accept({ value: '' }) }))).toBe('first')
+    expect(returned(await replayFlow(() => twice).round())).toBe('first')
+  })
+
+  it('R7 asks a lazy thenable once', async () => {
+    let queries = 0
+    const lazy = {
+      // biome-ignore lint/suspicious/noThenProperty: it is what is tested.
+      then(done: (value: unknown) => void) {
+        queries += 1
+        done(queries)
+      },
+    }
+    expect(returned(await replayFlow((ctx) => ctx.step('s', () => lazy as never)).round())).toBe(1)
+    expect(queries).toBe(1)
+  })
+
+  it('keeps what was thrown for the log, and shows the handler the recorded form alone', async () => {
+    const thrown = new Error('no disk', { cause: 'secret' })
+    const flow = replayFlow(
+      async (ctx) => {
+        const error = await ctx.effect('e', () => Promise.reject(thrown)).catch((caught: unknown) => caught)
+        await ctx.ask('q', textQuestion())
+        throw error
+      },
+      { anchored: true },
+    )
+    const live = await replayFlow((ctx) => ctx.effect('e', () => Promise.reject(thrown)), {
+      anchored: true,
+    }).round()
+    if (live.ending.kind !== 'threw') throw new Error('expected an error')
+    expect(live.ending.error).not.toBe(thrown)
+    expect(live.ending.error).not.toHaveProperty('cause')
+    expect(originOf(live.ending.error)).toBe(thrown)
+    await flow.round()
+    const { ending } = await flow.round({ q: accept({ value: '' }) })
+    expect(ending.kind === 'threw' && originOf(ending.error)).toMatchObject({ message: 'no disk' })
+  })
+
+  it('R9 remembers a value of 64 levels and refuses one of 65', async () => {
+    const nested = (levels: number): unknown => (levels === 0 ? 'leaf' : [nested(levels - 1)])
+    const flow = (levels: number) => replayFlow((ctx) => ctx.step('s', () => nested(levels))).round()
+    expect(returned(await flow(64))).toEqual(nested(64))
+    const report = await flow(65)
+    expect(refusal(report)).toBe('REPLAY_NOT_JSON')
+    expect(messageOf(report)).toContain('deeper than 64 levels')
+  })
+})
+
+describe('ctx.background', () => {
+  const handler: Handler = async (ctx) => {
+    await ctx.background()
+    return 'through'
+  }
+
+  it('lets through, in the first round, where the call cannot leave', async () => {
+    expect(returned(await replayFlow(handler).round())).toBe('through')
+  })
+
+  it('leaves in the first round: a place to leave is no effect and needs no state in the hands of the client', async () => {
+    const leaving = { scene: { background: { possible: true, tell: () => {} } } }
+    expect((await replayFlow(handler).round(undefined, leaving)).ending).toEqual({ kind: 'background' })
+  })
+
+  it('leaves only when the work beside it is remembered', async () => {
+    const gate = deferredPromise()
+    const flow = replayFlow((ctx) =>
+      Promise.all([ctx.background(), ctx.step('s', () => gate.promise.then(() => 1))]),
+    )
+    const round = flow.round(undefined, { scene: { background: { possible: true, tell: () => {} } } })
+    gate.resolve()
+    const { ending, journal } = await round
+    expect(ending.kind).toBe('background')
+    expect(journal.entries).toEqual([expect.objectContaining({ key: 's', value: 1 })])
   })
 })
 

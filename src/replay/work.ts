@@ -11,9 +11,10 @@ import { isThenable } from '../lib/is-thenable.ts'
 import { fromFailure, toFailure } from './failure.ts'
 import { copyJson, findNonJson } from './json-value.ts'
 import type { Mark } from './operation.ts'
-import { append, type RunState, takeName } from './run-state.ts'
+import { append, noteNews, noteReplayed, type RunState, takeName } from './run-state.ts'
 
 interface Settlers {
+  handed(run: RunState): void
   resolve(value: unknown): void
   reject(error: Error): void
 }
@@ -25,13 +26,14 @@ export function work(run: RunState, kind: WorkEntryKind, key: string, fn: () => 
     if (found) {
       run.record.reach(key)
       run.tally.replayed += 1
-      return handOver(run, found.index, found.entry as WorkEntry, { resolve, reject })
+      const settlers = { resolve, reject, handed: noteReplayed }
+      return handOver(run, found.index, found.entry as WorkEntry, settlers)
     }
     run.turn.enqueue({
       key,
       strict: kind === 'effect',
       check: kind === 'effect' ? () => diverged(run, key) : undefined,
-      begin: () => begin(run, kind, key, fn, { resolve, reject }),
+      begin: () => begin(run, kind, key, fn, { resolve, reject, handed: noteNews }),
     })
   })
 }
@@ -47,17 +49,20 @@ function diverged(run: RunState, key: string): RondoError | undefined {
 
 function begin(run: RunState, kind: WorkEntryKind, key: string, fn: () => unknown, settlers: Settlers): void {
   run.tally.executed += 1
+  noteNews(run)
   const settled = run.turn.busy()
-  const finish = (entry: WorkEntry | RondoError): void => {
+  const finish = (entry: WorkEntry | RondoError, thrown?: unknown): void => {
     if (!run.turn.ended()) {
       if (entry instanceof RondoError) run.turn.refuse(entry)
-      else append(run, entry, (index) => handOver(run, index, entry, settlers))
+      else append(run, entry, (index) => handOver(run, index, entry, settlers, thrown))
     }
     settled()
   }
   const done = (value: unknown): void => finish(toEntry(run, kind, key, value))
   const failed = (thrown: unknown): void =>
-    finish(isUncertain(thrown) ? thrown : { kind, key, at: run.platform.now(), failure: toFailure(thrown) })
+    isUncertain(thrown)
+      ? finish(thrown)
+      : finish({ kind, key, at: run.platform.now(), failure: toFailure(thrown) }, thrown)
   const mark: Mark = { run, label: `${kind} "${key}"` }
   try {
     const value = run.platform.scope.within(mark, fn)
@@ -83,9 +88,16 @@ function toEntry(run: RunState, kind: WorkEntryKind, key: string, value: unknown
   return new RondoError('REPLAY_NOT_JSON', detail)
 }
 
-function handOver(run: RunState, index: number, entry: WorkEntry, { resolve, reject }: Settlers): void {
+function handOver(
+  run: RunState,
+  index: number,
+  entry: WorkEntry,
+  { resolve, reject, handed }: Settlers,
+  thrown?: unknown,
+): void {
   run.turn.deliver(index, entry.at, () => {
-    if ('failure' in entry) reject(fromFailure(entry.failure))
+    handed(run)
+    if ('failure' in entry) reject(fromFailure(entry.failure, thrown))
     else resolve(copyJson(entry.value))
   })
 }

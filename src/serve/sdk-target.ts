@@ -107,8 +107,14 @@ async function callHandler(
 
 /** Puts their context into ours. What it says of the rounds is what has passed our checks, never the token itself. */
 function withSdk(ctx: Context, sdk: ServerContext): SdkContext {
-  const { inputResponses, requestState } = ctx
-  const mcpReq = { ...sdk.mcpReq, inputResponses, requestState: (() => requestState) as never }
+  const mcpReq = {
+    ...sdk.mcpReq,
+    // Read when the handler reads it: what it was given counts for the keys of its effects.
+    get inputResponses() {
+      return ctx.inputResponses as never
+    },
+    requestState: (() => ctx.requestState) as never,
+  }
   return Object.assign(ctx, { sdk: { ...sdk, mcpReq } })
 }
 

@@ -49,7 +49,10 @@ export interface ConfirmOptions {
 }
 
 export interface EffectInfo {
-  /** The same on every attempt of this effect in this flow: hand it to the other side as its idempotency key. */
+  /**
+   * Hand it to the other side as its idempotency key: the same on every attempt of this effect in this flow, on the same
+   * answers of the client. Other answers to the same state give another key.
+   */
   readonly key: string
   readonly signal: AbortSignal
 }
@@ -79,13 +82,13 @@ export interface Context {
 
   /** Runs `fn` once per flow and remembers what it gave (JSON). It may run again after a crash. */
   step<T>(key: string, fn: (info: StepInfo) => T | Promise<T>): Promise<T>
-  /** A step that changes the world. `fn` gets an idempotency key that never changes within the flow. */
+  /** A step that changes the world. `fn` gets an idempotency key that is the same in every attempt. */
   effect<T>(key: string, fn: (info: EffectInfo) => T | Promise<T>, options?: EffectOptions): Promise<T>
   /** A place where the call may be moved to another instance. Steps and asks are such places already. */
   checkpoint(): Promise<void>
   /** From here on, go on as a task where the client can follow one; elsewhere simply go on. */
   background(): Promise<void>
-  /** Tells whoever follows the task how it goes. Not said in rounds. */
+  /** Tells whoever follows the task how it goes. Not said in rounds, and not again by a replay. */
   status(message: string): void
 
   /** The time of the last thing that happened in this flow, in ms; the same on every replay. */
@@ -97,11 +100,14 @@ export interface Context {
 
   /** Tells the client how far the work is, if it asked to know. Must grow from call to call. */
   progress(progress: number, total?: number, message?: string): void
-  /** Sends a log message to the client, if it asked for this level. */
+  /** Sends a log message to the client, if it asked for this level. Not again by a replay. */
   log(level: LogLevel, data: unknown, logger?: string): void
   /** Fires when the client is gone, or when the call is suspended or has ended. */
   readonly signal: AbortSignal
-  /** Runs `fn` when this run of the handler is suspended or ends, last registered first. */
+  /**
+   * Runs `fn` when this run of the handler is suspended or ends, last registered first. The call waits for it, but not
+   * longer than `limits.maxDeferMs`.
+   */
   defer(fn: () => void | Promise<void>): void
 
   readonly principal: Principal | undefined

@@ -29,6 +29,9 @@ export interface FlowOptions {
 export interface RoundOptions {
   handler?: Handler
   mayMove?: (executed: number) => MoveReason | undefined
+  persist?: ReplayInput['persist']
+  /** What the scene has besides. */
+  scene?: Partial<ReplayInput['scene']>
 }
 
 export interface ReplayFlow {
@@ -62,12 +65,19 @@ export function replayFlow(handler: Handler, options: FlowOptions = {}): ReplayF
     notified,
     journal: { startedAt: clock.now, seed: 'seed', entries: [], reasks: {}, moves: 0, ...options.journal },
     asked: {},
-    async round(answers, { handler: other = handler, mayMove = () => undefined } = {}) {
+    async round(answers, { handler: other = handler, mayMove = () => undefined, persist, scene: more } = {}) {
       rounds += 1
       const input: ReplayInput = {
         handler: other,
         journal: flow.journal,
-        incoming: { anchored, asked: flow.asked, answers, capabilities: options.capabilities ?? EVERYTHING },
+        incoming: {
+          anchored,
+          asked: flow.asked,
+          answers,
+          capabilities: options.capabilities ?? EVERYTHING,
+          resumed: rounds > 1,
+        },
+        persist,
         scene: {
           flow: 'flow',
           round: rounds,
@@ -86,6 +96,7 @@ export function replayFlow(handler: Handler, options: FlowOptions = {}): ReplayF
           },
           inputResponses: undefined,
           requestState: undefined,
+          ...more,
         },
         platform: {
           now: () => clock.now,
