@@ -16,6 +16,11 @@ const HAIR = 1e-6
 /** Where a hair is lost in the rounding, this part of the number is not. */
 const SMALLEST_PART = 1e-12
 
+/** The smallest progress after this one that every client takes for more. */
+export function justAbove(progress: number): number {
+  return progress + Math.max(HAIR, Math.abs(progress) * SMALLEST_PART)
+}
+
 export function steadyLine(line: Line, progressToken: string | number | undefined): SteadyLine {
   let last: number | undefined
 
@@ -34,7 +39,7 @@ export function steadyLine(line: Line, progressToken: string | number | undefine
     },
     sign(message) {
       if (progressToken === undefined) return
-      last = last === undefined ? 0 : last + Math.max(HAIR, Math.abs(last) * SMALLEST_PART)
+      last = last === undefined ? 0 : justAbove(last)
       line.notify('notifications/progress', { progressToken, progress: last, message })
     },
   }

@@ -158,7 +158,7 @@ export function createServer(options: ServerOptions): Server {
     async stdio(stdioOptions) {
       await host.keys.ready()
       startWork(stdioOptions)
-      await serveStdio(service, { onError: http.onError, ...stdioOptions }).done
+      await serveStdio(service, { onError, heartbeatMs: options.heartbeatMs, ...stdioOptions }).done
       // Its process is about to end, unless somebody else is served.
       if (open.size > 0) return
       forgetProcess()

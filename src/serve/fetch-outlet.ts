@@ -70,6 +70,10 @@ export class FetchOutlet implements Outlet {
     return this.#cancelled || this.#signal.aborted
   }
 
+  get ended(): boolean {
+    return this.#ended
+  }
+
   get address(): undefined {
     return undefined
   }

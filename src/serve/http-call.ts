@@ -26,7 +26,7 @@ export function serveCall(
   context: CallContext,
 ): void {
   const { service, inFlight, onError } = context
-  const line = new HttpLine(outlet, headers, context.stream)
+  const line = new HttpLine(outlet, headers, context.stream, call.progressToken)
   inFlight.enter()
   settle(service, call, principal, line, onError, (reply) => {
     line.finish(statusOf(reply), encodeReply(call.id, reply, service))

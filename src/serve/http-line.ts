@@ -1,20 +1,19 @@
 /**
  * The line of one HTTP request: JSON as long as nothing has to be told before the response, a stream of events from
- * the first notification on. The response is the last event (B1). When the client goes, the request is cancelled:
+ * the first notification or heartbeat on. The response is the last event (B1). When the client goes, the request is cancelled:
  * the listeners run once and nothing more is written.
  */
 
 import type { Line } from '../protocol/call.ts'
 import { encodeNotification } from '../protocol/rev-2026-07-28/encode.ts'
 import type { HeaderReader } from '../protocol/rev-2026-07-28/headers.ts'
-import type { Every } from './every.ts'
+import { type BeatOptions, Pulse, startBeating } from './heartbeat.ts'
 import { JSON_HEADERS } from './http-answer.ts'
 import type { Outlet } from './outlet.ts'
 import { SSE_COMMENT, SSE_HEADERS, toEvent } from './sse.ts'
 
-export interface StreamOptions {
+export interface StreamOptions extends BeatOptions {
   readonly keepAliveMs: number
-  readonly every: Every
   /** Bytes a client may leave unread. */
   readonly maxBacklog: number
 }
@@ -26,11 +25,22 @@ export class HttpLine implements Line {
   readonly #options: StreamOptions
   #stopKeepAlive: (() => void) | undefined = undefined
   #finished = false
+  readonly #pulse = new Pulse()
+  readonly #stopBeating: () => void
+  /** Beats are progress where the request has one. */
+  progressToken: string | number | undefined
 
-  constructor(outlet: Outlet, headers: HeaderReader, options: StreamOptions) {
+  constructor(
+    outlet: Outlet,
+    headers: HeaderReader,
+    options: StreamOptions,
+    progressToken?: string | number,
+  ) {
     this.#outlet = outlet
     this.#headers = headers
     this.#options = options
+    this.progressToken = progressToken
+    this.#stopBeating = startBeating(options, () => this.#beat())
   }
 
   get closed(): boolean {
@@ -47,18 +57,41 @@ export class HttpLine implements Line {
     const outlet = this.#outlet
     // Progress and logs may be left out for a client that cannot read a stream, or does not.
     if (this.#finished || outlet.gone || outlet.backlog > this.#options.maxBacklog) return
-    if (this.#stopKeepAlive === undefined) {
-      if (!readsStreams(this.#headers('accept'))) return
-      this.#stopKeepAlive = openStream(outlet, this.#options)
-    }
-    outlet.write(toEvent(encodeNotification(method, params)))
+    if (!this.#stream()) return
+    outlet.write(toEvent(encodeNotification(method, this.#pulse.say(method, params))))
+  }
+
+  /** True if there is a stream, or can be one from now on. */
+  #stream(): boolean {
+    if (this.#stopKeepAlive !== undefined) return true
+    if (!readsStreams(this.#headers('accept'))) return false
+    this.#stopKeepAlive = openStream(this.#outlet, this.#options)
+    return true
+  }
+
+  /** False when there will be no more. */
+  #beat(): boolean {
+    const outlet = this.#outlet
+    if (this.#finished || outlet.gone || outlet.ended) return false
+    if (!this.#pulse.isQuiet() || outlet.backlog > this.#options.maxBacklog) return true
+    if (!this.#stream()) return false
+    const { progressToken } = this
+    if (progressToken === undefined) outlet.write(SSE_COMMENT)
+    else outlet.write(toEvent(encodeNotification('notifications/progress', this.#pulse.beat(progressToken))))
+    return true
+  }
+
+  /** Nothing goes out after this but the response. */
+  #stop(): void {
+    this.#finished = true
+    this.#stopBeating()
+    this.#stopKeepAlive?.()
   }
 
   /** Sends the response and ends the request. */
   finish(status: number, body: string): void {
     if (this.#finished) return
-    this.#finished = true
-    this.#stopKeepAlive?.()
+    this.#stop()
     if (this.#outlet.gone) return
     if (this.#stopKeepAlive === undefined) {
       this.#outlet.send({ status, headers: JSON_HEADERS, body })
@@ -71,8 +104,7 @@ export class HttpLine implements Line {
   /** Sends events that stand for the response and ends the request. */
   finishWith(events: string): void {
     if (this.#finished) return
-    this.#finished = true
-    this.#stopKeepAlive?.()
+    this.#stop()
     if (this.#outlet.gone) return
     if (this.#stopKeepAlive === undefined) this.#outlet.open(SSE_HEADERS)
     this.#outlet.write(events)

@@ -15,6 +15,7 @@ import { createAllowList } from './allow-list.ts'
 import { type Authenticate, type AuthRequest, type Identified, identify } from './authenticate.ts'
 import { type CrossOrigin, createCrossOrigin } from './cross-origin.ts'
 import { createEvery, type Every } from './every.ts'
+import { assertInterval, HEARTBEAT_MS } from './heartbeat.ts'
 import { type HttpAnswer, refusal } from './http-answer.ts'
 import { type CallContext, serveCall } from './http-call.ts'
 import { serveListen } from './http-listen.ts'
@@ -42,6 +43,8 @@ export interface HttpOptions extends AdmissionOptions {
   addressHeader?: string
   /** How often an open stream shows a sign of life. */
   keepAliveMs?: number
+  /** How long a call may work in silence before it shows that it is alive; 0 for never. */
+  heartbeatMs?: number
   /** Bytes a client may leave unread before progress is left out and a subscription is cut. */
   maxBacklogBytes?: number
   /** Hears of faults that no client is told about. */
@@ -89,6 +92,7 @@ export function createExchange(service: Service, options: HttpOptions = {}, list
   const inFlight = createInFlight()
   const stream = {
     keepAliveMs: options.keepAliveMs ?? 15_000,
+    heartbeatMs: options.heartbeatMs ?? HEARTBEAT_MS,
     every: options.every ?? createEvery(onError),
     maxBacklog: options.maxBacklogBytes ?? 1_048_576,
   }
@@ -178,6 +182,8 @@ function assertHttpOptions(options: HttpOptions): void {
       throw misuse(`${name} must be a number of 0 or more.`)
     }
   }
+  assertInterval('keepAliveMs', options.keepAliveMs, 1)
+  assertInterval('heartbeatMs', options.heartbeatMs, 0)
   const { addressHeader } = options
   if (addressHeader !== undefined && !/^[\w-]+$/.test(addressHeader)) {
     throw misuse('addressHeader must be the name of a header, such as x-forwarded-for.')

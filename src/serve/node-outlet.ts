@@ -49,7 +49,7 @@ export class NodeOutlet implements Outlet {
   }
 
   write(text: string): void {
-    if (!isGone(this.#res)) this.#res.write(text)
+    if (!isGone(this.#res) && !this.#res.writableEnded) this.#res.write(text)
   }
 
   end(): void {
@@ -69,6 +69,10 @@ export class NodeOutlet implements Outlet {
 
   get gone(): boolean {
     return isGone(this.#res)
+  }
+
+  get ended(): boolean {
+    return this.#res.writableEnded
   }
 
   get address(): string | undefined {

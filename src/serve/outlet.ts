@@ -17,6 +17,8 @@ export interface Outlet {
   drop(): void
   /** True once the client has gone. */
   readonly gone: boolean
+  /** True once the response is complete. */
+  readonly ended: boolean
   /** Where the connection comes from, as far as this runtime tells. */
   readonly address: string | undefined
   /** Bytes that were written and that the client has not taken yet. */

@@ -5,6 +5,7 @@
 
 import type { Line } from '../protocol/call.ts'
 import { encodeNotification } from '../protocol/rev-2026-07-28/encode.ts'
+import { Pulse } from './heartbeat.ts'
 
 /** Where all messages to the client go. */
 export interface StdioOutput {
@@ -16,6 +17,7 @@ export interface StdioOutput {
 export class StdioLine implements Line {
   readonly #output: StdioOutput
   readonly #listeners = new Set<() => void>()
+  readonly #pulse = new Pulse()
   #closed = false
   #finished = false
 
@@ -40,7 +42,16 @@ export class StdioLine implements Line {
   notify(method: string, params: Record<string, unknown>): void {
     // Progress and logs may be left out for a client that does not read.
     if (this.#closed || this.#finished || this.#output.clogged) return
-    this.#output.write(encodeNotification(method, params))
+    this.#output.write(encodeNotification(method, this.#pulse.say(method, params)))
+  }
+
+  /** Shows that the call is alive, if it has been silent. False when there is nothing more to show. */
+  beat(progressToken: string | number): boolean {
+    if (this.#closed || this.#finished) return false
+    if (this.#pulse.isQuiet() && !this.#output.clogged) {
+      this.#output.write(encodeNotification('notifications/progress', this.#pulse.beat(progressToken)))
+    }
+    return true
   }
 
   finish(json: string): void {

@@ -6,6 +6,7 @@
 import { RondoError } from '../errors.ts'
 import type { Call, ListenCall, Principal, RequestId } from '../protocol/call.ts'
 import { encodeError, encodeReply } from '../protocol/rev-2026-07-28/encode.ts'
+import { type BeatOptions, startBeating } from './heartbeat.ts'
 import { createInFlight } from './in-flight.ts'
 import type { InputLine } from './line-reader.ts'
 import { readMessage } from './message.ts'
@@ -19,6 +20,7 @@ import { createSubscriptions, type Subscriptions } from './subscription.ts'
 export interface StdioPeerOptions {
   readonly principal?: Principal
   readonly maxSubscriptions?: number
+  readonly beats: BeatOptions
   readonly onError: (error: unknown) => void
 }
 
@@ -104,9 +106,15 @@ export class StdioPeer {
     const line = new StdioLine(this.#output)
     this.#open.set(call.id, () => line.cancel())
     this.#inFlight.enter()
+    const { progressToken } = call
+    const stopBeating =
+      progressToken === undefined
+        ? () => {}
+        : startBeating(this.#options.beats, () => line.beat(progressToken))
     settle(this.#service, call, principal, line, onError, (reply) => {
       const json = encodeReply(call.id, reply, this.#service)
       this.#open.delete(call.id)
+      stopBeating()
       line.finish(json)
       this.#inFlight.leave()
     })

@@ -9,6 +9,8 @@ import type { Readable, Writable } from 'node:stream'
 import type { Principal } from '../protocol/call.ts'
 import { assertPrincipal } from './authenticate.ts'
 import { atMost, createStop, onSignals } from './drain.ts'
+import { createEvery, type Every } from './every.ts'
+import { assertInterval, HEARTBEAT_MS } from './heartbeat.ts'
 import { createLineReader } from './line-reader.ts'
 import type { Service } from './service.ts'
 import { quietly } from './settle.ts'
@@ -27,6 +29,10 @@ export interface StdioOptions {
   maxLineBytes?: number
   /** Subscriptions that may be open at once. */
   maxSubscriptions?: number
+  /** How long a call may work in silence before it shows that it is alive, where the client asked for progress; 0 for never. */
+  heartbeatMs?: number
+  /** The timer of the heartbeat. */
+  every?: Every
   /** How long calls in flight may take after the end of the input, or while the process stops. */
   graceMs?: number
   /** Drain on SIGTERM and SIGINT, then end the process. On unless false. */
@@ -51,9 +57,12 @@ export function serveStdio(service: Service, options: StdioOptions = {}): StdioS
   const { input = process.stdin, output = process.stdout, graceMs = 10_000 } = options
   if (options.principal !== undefined) assertPrincipal(options.principal)
   const onError = quietly(options.onError)
+  assertInterval('heartbeatMs', options.heartbeatMs, 0)
+  const { heartbeatMs = HEARTBEAT_MS, every = createEvery(onError) } = options
+  const beats = { heartbeatMs, every }
   const claim = output === process.stdout ? claimStdout(process.stdout, process.stderr) : undefined
   const write = claim ? claim.write : (text: string) => output.write(text)
-  const peer = new StdioPeer(service, toOutput(input, output, write), { ...options, onError })
+  const peer = new StdioPeer(service, toOutput(input, output, write), { ...options, beats, onError })
   const { promise: done, resolve: finish } = deferred()
   const read = createLineReader(options.maxLineBytes ?? 4_194_304, (line) => peer.receive(line))
   const onData = (chunk: Buffer | string): void =>

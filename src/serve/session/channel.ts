@@ -2,6 +2,8 @@
 export interface Channel {
   /** Sends one message. One that is `droppable` (progress, logs) may be left out for a client that does not read. */
   send(json: string, droppable: boolean): void
+  /** Shows that something is still going on, where that takes no message. */
+  beat?(): void
   /** True if requests to the client can be sent here. */
   readonly open: boolean
 }

@@ -13,6 +13,7 @@ import { encodeRequest } from '../../protocol/rev-2025-11-25/encode.ts'
 import { encodeNotification } from '../../protocol/rev-2026-07-28/encode.ts'
 import type { PeerAnswer } from '../../protocol/session-call.ts'
 import type { InputRequests } from '../../protocol/wire.ts'
+import { Pulse } from '../heartbeat.ts'
 import type { Channel } from './channel.ts'
 
 /** What a line needs of its session. */
@@ -46,6 +47,7 @@ export class SessionLine implements AskingLine {
   readonly #size: () => number
   readonly #channel: Channel
   readonly #protocolVersion: string
+  readonly #pulse = new Pulse()
   readonly #listeners = new Set<() => void>()
   #waiting: Waiting | undefined
   #resting: (Resting & { nextSign: number }) | undefined
@@ -74,7 +76,20 @@ export class SessionLine implements AskingLine {
   }
 
   notify(method: string, params: Record<string, unknown>): void {
-    if (!this.#closed) this.#channel.send(encodeNotification(method, params), true)
+    if (this.#closed) return
+    this.#channel.send(encodeNotification(method, this.#pulse.say(method, params)), true)
+  }
+
+  /** Shows that the call is alive, if it has been silent. False when there is nothing more to show. */
+  beat(progressToken: string | number | undefined): boolean {
+    if (this.#closed) return false
+    if (!this.#pulse.isQuiet()) return true
+    if (progressToken === undefined) this.#channel.beat?.()
+    else {
+      const params = this.#pulse.beat(progressToken)
+      this.#channel.send(encodeNotification('notifications/progress', params), true)
+    }
+    return true
   }
 
   ask(questions: InputRequests, { timeoutMs, alive, task, signal }: AskOptions): Promise<Asked> {

@@ -10,6 +10,7 @@ import { idOf } from '../../protocol/rev-2025-11-25/decode.ts'
 import { encodeError } from '../../protocol/rev-2025-11-25/encode.ts'
 import { allowsBatches, negotiate } from '../../protocol/rev-2025-11-25/version.ts'
 import { principalTag } from '../../seal/binding.ts'
+import type { BeatOptions } from '../heartbeat.ts'
 import type { InFlight } from '../in-flight.ts'
 import { internalError } from '../settle.ts'
 import type { StdioOutput } from '../stdio-line.ts'
@@ -26,6 +27,7 @@ export interface SessionPeerOptions {
   readonly output: StdioOutput
   readonly principal?: Principal
   readonly inFlight: InFlight
+  readonly beats: BeatOptions
   readonly service: { readonly draining: boolean }
   onError(error: unknown): void
 }
@@ -88,7 +90,7 @@ export class SessionPeer {
   }
 
   #take(message: unknown): void {
-    const { older, principal, inFlight, service, onError } = this.#options
+    const { older, principal, inFlight, service, beats, onError } = this.#options
     const session = this.#session ?? this.#passing()
     const version = (claimOf(message) as string | undefined) ?? session.facts.protocolVersion
     const messages = Array.isArray(message) ? message : [message]
@@ -99,7 +101,7 @@ export class SessionPeer {
     const peer = { ...session.facts, protocolVersion: version, logLevel: session.level }
     const decoded = messages.map((one) => codecOf(version).decode(one, peer))
     const way = this.#wayBack(Array.isArray(message), decoded.filter(isRequest).length)
-    const context = { older, inFlight, known: true, draining: service.draining, onError }
+    const context = { older, inFlight, known: true, draining: service.draining, beats, onError }
     for (const one of decoded) takeMessage(context, session, version, one, principal, way)
   }
 

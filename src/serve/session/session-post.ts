@@ -152,6 +152,7 @@ function deliver(
     known: principal !== undefined,
     draining: service.draining,
     unaskable: unaskable(version, headers),
+    beats: stream,
     onError,
   }
   const requests = decoded.filter(isRequest)

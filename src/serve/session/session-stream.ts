@@ -80,6 +80,14 @@ export class SessionStream implements Channel {
     else this.#outlet?.write(event)
   }
 
+  /** A comment on the stream, which begins with it if need be. */
+  beat(): void {
+    const outlet = this.#outlet
+    if (!this.open || outlet === undefined) return
+    if (this.#openedAt === undefined) this.#begin(outlet)
+    if (outlet.backlog <= this.#setup.http.maxBacklog) outlet.write(SSE_COMMENT)
+  }
+
   /** One of the responses; the last one ends the stream. Undefined stands for one that is not sent. */
   respond(json: string | undefined): void {
     this.#left -= 1

@@ -9,6 +9,7 @@ import type { OlderReply } from '../../protocol/older-reply.ts'
 import type { Decoded } from '../../protocol/rev-2025-11-25/decode.ts'
 import { encodeError } from '../../protocol/rev-2025-11-25/encode.ts'
 import type { OlderCall, SessionCall } from '../../protocol/session-call.ts'
+import { type BeatOptions, startBeating } from '../heartbeat.ts'
 import type { InFlight } from '../in-flight.ts'
 import { finishOnce, internalError } from '../settle.ts'
 import type { Channel } from './channel.ts'
@@ -32,6 +33,7 @@ export interface TakeContext {
   readonly draining: boolean
   /** Why nobody can be asked here, if so. */
   readonly unaskable?: string
+  readonly beats: BeatOptions
   onError(error: unknown): void
 }
 
@@ -88,10 +90,12 @@ function takeCall(
   context.inFlight.enter()
   // Whoever cancels waits for nothing more, also where the handler does.
   const stopListening = line.onClose(() => way.respond(undefined))
+  const stopBeating = startBeating(context.beats, () => line.beat(call.progressToken))
   const finish = (reply: OlderReply): void => {
     const json = line.closed ? undefined : encodeReply(call.id, reply)
     session.finish(call.id)
     stopListening()
+    stopBeating()
     if (json !== undefined) way.respond(json)
     context.inFlight.leave()
   }

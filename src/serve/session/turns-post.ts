@@ -55,6 +55,7 @@ async function answer(
 ): Promise<TurnOutcome> {
   switch (call.kind) {
     case 'flow':
+      line.progressToken = call.progressToken
       // A task's questions are pushed while its client waits, and here nobody does: a wish for one is not heard.
       return turns.begin({ ...call, task: undefined }, principal, line, unaskable(headers('accept')))
     case 'list':

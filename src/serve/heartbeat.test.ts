@@ -1,0 +1,232 @@
+import { PassThrough } from 'node:stream'
+import { describe, expect, it } from 'vitest'
+import { startEcho } from '../../test/support/echo-listening.ts'
+import { callTool, createEchoService } from '../../test/support/echo-service.ts'
+import { startOlder } from '../../test/support/older-server.ts'
+import { messagesOf } from '../../test/support/post.ts'
+import type { Line } from '../protocol/call.ts'
+import type { Reply } from '../protocol/reply.ts'
+import { createFetchHandler } from './fetch.ts'
+import { assertInterval, Pulse } from './heartbeat.ts'
+import { createExchange } from './http.ts'
+import { serveStdio } from './stdio.ts'
+
+/** Timers that run when the test says so. */
+function createTimers() {
+  const ticks = new Map<number, Set<() => void>>()
+  return {
+    every(ms: number, tick: () => void) {
+      const same = ticks.get(ms) ?? new Set()
+      ticks.set(ms, same.add(tick))
+      return () => void same.delete(tick)
+    },
+    /** The heartbeats that are due after five seconds. */
+    beat() {
+      for (const tick of [...(ticks.get(5_000) ?? [])]) tick()
+    },
+    running: () => ticks.get(5_000)?.size ?? 0,
+  }
+}
+
+function withResolvers<T>() {
+  let resolve: (value: T) => void = () => {}
+  const promise = new Promise<T>((done) => {
+    resolve = done
+  })
+  return { promise, resolve }
+}
+
+/** A service whose one call says what the test has it say. */
+function createSilence() {
+  const service = createEchoService()
+  const began = withResolvers<Line>()
+  const ended = withResolvers<Reply>()
+  service.answer = (_call, _principal, line) => {
+    began.resolve(line)
+    return ended.promise
+  }
+  return {
+    service,
+    began: began.promise,
+    end: () => ended.resolve({ kind: 'complete', result: { content: [] } }),
+  }
+}
+
+const progressOf = (messages: readonly { method?: string; params?: unknown }[]): number[] =>
+  messages.flatMap(({ method, params }) =>
+    method === 'notifications/progress' ? [(params as { progress: number }).progress] : [],
+  )
+
+function startFetch(headers: Record<string, string> = {}, meta: Record<string, unknown> = {}) {
+  const silence = createSilence()
+  const timers = createTimers()
+  const handle = createFetchHandler(createExchange(silence.service, { every: timers.every }))
+  const sent = callTool('echo', {}, meta)
+  const answered = handle(
+    new Request('http://localhost/mcp', {
+      method: 'POST',
+      headers: { ...sent.headers, ...headers },
+      body: JSON.stringify(sent.message),
+    }),
+  )
+  return { ...silence, ...timers, answered }
+}
+
+describe('a call that works in silence', () => {
+  it('H2 begins a stream with its first heartbeat, and ends it with the response', async () => {
+    const { began, beat, end, answered, running } = startFetch()
+    await began
+    beat()
+    const response = await answered
+    expect(response.headers.get('content-type')).toBe('text/event-stream')
+    beat()
+    end()
+    const text = await response.text()
+    expect(text.match(/^: .*\n\n/gm)).toHaveLength(2)
+    expect(messagesOf(text)).toMatchObject([{ result: {} }])
+    expect(running()).toBe(0)
+  })
+
+  it('H2 H3 is heard as progress where the client asked for it, and so is the handler afterwards', async () => {
+    const { began, beat, end, answered } = startFetch({}, { _meta: { progressToken: 'p' } })
+    const line = await began
+    beat()
+    beat()
+    line.notify('notifications/progress', { progressToken: 'p', progress: 0, message: 'first' })
+    line.notify('notifications/progress', { progressToken: 'p', progress: 1, total: 2 })
+    beat()
+    beat()
+    line.notify('notifications/progress', { progressToken: 'p', progress: 2, total: 2 })
+    end()
+    const messages = messagesOf(await (await answered).text())
+    const progress = progressOf(messages)
+    expect(progress).toHaveLength(6)
+    for (let i = 1; i < progress.length; i++) expect(progress[i]).toBeGreaterThan(progress[i - 1] ?? 0)
+    expect(progress[0]).toBe(0)
+    expect(progress[2]).toBeLessThan(1e-3)
+    expect(progress[3]).toBe(1)
+    expect(progress[4]).toBeCloseTo(1, 3)
+    expect(progress[5]).toBe(2)
+    expect(messages[2]).toMatchObject({ params: { message: 'first' } })
+  })
+
+  it('H1 has no heartbeat while it says something by itself', async () => {
+    const { began, beat, end, answered } = startFetch()
+    const line = await began
+    for (let i = 0; i < 3; i++) {
+      line.notify('notifications/message', { level: 'info', data: i })
+      beat()
+    }
+    end()
+    expect(await (await answered).text()).not.toMatch(/^:/m)
+  })
+
+  it('is left alone where the client reads no streams', async () => {
+    const { began, beat, end, answered } = startFetch({ accept: 'application/json' })
+    await began
+    beat()
+    beat()
+    end()
+    const response = await answered
+    expect(response.headers.get('content-type')).toBe('application/json')
+    expect(await response.json()).toMatchObject({ result: {} })
+  })
+
+  it('sends its headers over node:http with the first heartbeat', async () => {
+    const silence = createSilence()
+    const timers = createTimers()
+    const { service, port } = await startEcho({ every: timers.every })
+    service.answer = silence.service.answer
+    const { headers, message } = callTool('echo')
+    const answered = fetch(`http://127.0.0.1:${port}/mcp`, {
+      method: 'POST',
+      headers,
+      body: JSON.stringify(message),
+    })
+    await silence.began
+    timers.beat()
+    const response = await answered
+    expect(response.status).toBe(200)
+    expect(response.headers.get('content-type')).toBe('text/event-stream')
+    silence.end()
+    expect(messagesOf(await response.text())).toMatchObject([{ result: {} }])
+  })
+
+  it('is heard over stdio where the client asked for progress, and only there', async () => {
+    const timers = createTimers()
+    const { service, began, end } = createSilence()
+    const [input, output] = [new PassThrough(), new PassThrough()]
+    const { every } = timers
+    const { done } = serveStdio(service, { input, output, signals: false, every })
+    input.write(`${JSON.stringify(callTool('echo').message)}\n`)
+    await began
+    expect(timers.running()).toBe(0)
+    input.write(`${JSON.stringify(callTool('echo', {}, { _meta: { progressToken: 7 } }).message)}\n`)
+    await expect.poll(timers.running, { timeout: 60_000 }).toBe(1)
+    timers.beat()
+    timers.beat()
+    end()
+    input.end()
+    await done
+    output.end()
+    const lines = (await output.setEncoding('utf8').toArray()).join('').trim().split('\n')
+    const messages = lines.map((line) => JSON.parse(line))
+    expect(progressOf(messages)).toEqual([0, 1e-6])
+    expect(messages.filter((message) => 'result' in message)).toHaveLength(2)
+    expect(timers.running()).toBe(0)
+  })
+})
+
+describe('a silent call of a session', () => {
+  const call = { jsonrpc: '2.0', id: 7, method: 'tools/call' }
+
+  async function begin(params: object) {
+    const timers = createTimers()
+    const released = withResolvers<void>()
+    const { connect, server } = await startOlder({ every: timers.every } as object)
+    server.tool('silent', {}, async () => {
+      await released.promise
+      return 'done'
+    })
+    const client = await connect()
+    const posting = client.post({ ...call, params: { name: 'silent', ...params } })
+    await expect.poll(timers.running, { timeout: 60_000 }).toBe(1)
+    timers.beat()
+    const stream = await posting
+    timers.beat()
+    return { stream, timers, release: () => released.resolve() }
+  }
+
+  it('H2 begins its stream with the first heartbeat', async () => {
+    const { stream, timers, release } = await begin({})
+    expect(stream.response.headers.get('content-type')).toBe('text/event-stream')
+    release()
+    expect(await stream.next()).toMatchObject({ id: 7, result: { content: [{ text: 'done' }] } })
+    expect(timers.running()).toBe(0)
+  })
+
+  it('H2 is heard as progress where the client asked for it', async () => {
+    const { stream, release } = await begin({ _meta: { progressToken: 'p' } })
+    expect(await stream.next()).toMatchObject({ method: 'notifications/progress', params: { progress: 0 } })
+    expect(await stream.next()).toMatchObject({ params: { progressToken: 'p', progress: 1e-6 } })
+    release()
+    expect(await stream.next()).toMatchObject({ id: 7 })
+  })
+})
+
+it('H3 progress of any size keeps growing', () => {
+  for (const start of [0, -5, 1e9, 1e15, 0.1]) {
+    const pulse = new Pulse()
+    let last = pulse.say('notifications/progress', { progress: start }).progress as number
+    for (let i = 0; i < 100; i++) {
+      const next = pulse.beat('p').progress as number
+      expect(next).toBeGreaterThan(last)
+      last = next
+    }
+  }
+})
+
+it.each([-1, Number.NaN, Number.POSITIVE_INFINITY, '5', 2 ** 31])('refuses %s as an interval', (value) => {
+  expect(() => createExchange(createEchoService(), { heartbeatMs: value as number })).toThrow('heartbeatMs')
+  expect(() => assertInterval('heartbeatMs', 0, 0)).not.toThrow()
+})
