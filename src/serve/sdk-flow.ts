@@ -43,6 +43,15 @@ export function createFlow(options: RondoOptions, keys: KeyHolder, tools: TaskTo
   /** For tools that have nothing to do with tasks, and servers whose clients could not follow one. */
   const roundsAlone: FlowHost = Object.create(host, { tasks: { value: undefined } })
   const principalOf = findPrincipalOf(options.principal)
+  const warned = new WeakSet<Definition>()
+  const warnOfRounds = (definition: Definition, name: string): void => {
+    if (definition.options.task === undefined || warned.has(definition)) return
+    warned.add(definition)
+    const message =
+      `The tool "${name}" has the option "task" and runs in rounds alone. To let it become a task, give its server to ` +
+      'rondo.tasks, and register afterwards, under this name, the very function that rondo.tool returned.'
+    host.log({ event: 'warning', message })
+  }
   const work = createTaskWork(host, ({ call }) => taskTarget(tools.find(call.target), call.target), options)
 
   return {
@@ -50,6 +59,7 @@ export function createFlow(options: RondoOptions, keys: KeyHolder, tools: TaskTo
       const target = requestTarget(definition, passage, ctx, given)
       const mayLeave = tools.mayLeave(passage.server, target.name, definition)
       if (mayLeave) work.start()
+      else warnOfRounds(definition, target.name)
       try {
         const call = toFlowCall(passage, ctx, host.log)
         const principal = await principalOf(ctx)

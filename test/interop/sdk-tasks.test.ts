@@ -3,7 +3,14 @@
  * bytes of the wire.
  */
 
-import { createMcpHandler, McpServer, type StandardSchemaWithJSON } from '@modelcontextprotocol/server'
+import {
+  type CallToolResult,
+  createMcpHandler,
+  type InputRequiredResult,
+  McpServer,
+  type ServerContext,
+  type StandardSchemaWithJSON,
+} from '@modelcontextprotocol/server'
 import { createRondo, type LogEvent, type Rondo, type RondoOptions } from 'rondo/sdk'
 import { afterEach, describe, expect, it } from 'vitest'
 import { z } from 'zod'
@@ -28,6 +35,7 @@ function makeRondo(options: Partial<RondoOptions> = {}): Rondo {
 }
 
 type Register = (server: McpServer) => void
+type Callback = (ctx: ServerContext) => Promise<CallToolResult | InputRequiredResult>
 
 /** What `register` declares, on a server with tasks; a new server is built for each request. */
 function serve(rondo: Rondo, register: Register, prepare: (server: McpServer) => McpServer = rondo.tasks) {
@@ -211,6 +219,22 @@ describe('a server', () => {
     expect((await send(without, 'tools/call', { name: 'auto' })).result).toMatchObject(text('at once'))
     expect((await send(without, 'tools/call', { name: 'always' })).error).toMatchObject({ code: -32021 })
     expect((await send(without, 'tasks/get', { taskId: 'x' })).error).toMatchObject({ code: -32601 })
+  })
+
+  it.each<[string, (rondo: Rondo) => Rondo['tasks'], (callback: Callback) => Callback]>([
+    ['it was only mounted', (rondo) => rondo.mount, (callback) => callback],
+    ['the callback is wrapped', (rondo) => rondo.tasks, (callback) => (ctx) => callback(ctx)],
+  ])('logs once that a tool cannot become a task, because %s', async (_why, prepare, wrapped) => {
+    const events: LogEvent[] = []
+    const rondo = makeRondo({ log: (event) => void events.push(event) })
+    const callback = rondo.tool(() => text('at once'), { task: 'auto' })
+    const server = serve(rondo, (mcp) => mcp.registerTool('auto', {}, wrapped(callback)), prepare(rondo))
+    for (let i = 0; i < 2; i++) {
+      expect((await send(server, 'tools/call', { name: 'auto' })).result).toMatchObject(text('at once'))
+    }
+    expect(events.filter(({ event }) => event === 'warning')).toMatchObject([
+      { message: expect.stringMatching(/"auto" .* rounds alone.* rondo\.tasks/) },
+    ])
   })
 
   it('refuses a tool that was made for one request and could outlive it, and logs what to do', async () => {
