@@ -5,6 +5,7 @@
  */
 
 import { readFileSync } from 'node:fs'
+import { resolve } from 'node:path'
 import { build } from 'esbuild'
 
 const { exports: subpaths, bin } = JSON.parse(readFileSync('package.json', 'utf8'))
@@ -14,6 +15,29 @@ const entrances = [
   // Runs in a process of its own.
   './dist/cli/serve-file.js',
 ]
+
+/** In browsers the client has `fetch` and nothing of Node. */
+const forBrowsers = {
+  name: 'for-browsers',
+  setup({ onResolve }) {
+    onResolve({ filter: /\/platform\.ts$/ }, ({ path, resolveDir }) => ({
+      path: resolve(resolveDir, path.replace('platform.ts', 'platform-browser.ts')),
+    }))
+  },
+}
+
+await build({
+  entryPoints: { 'client.browser': 'src/client.ts' },
+  outdir: 'dist',
+  bundle: true,
+  format: 'esm',
+  platform: 'browser',
+  target: 'es2022',
+  packages: 'external',
+  plugins: [forBrowsers],
+  sourcemap: true,
+  sourcesContent: true,
+})
 
 await build({
   entryPoints: entrances.map((path) => path.replace(/^(\.\/)?dist\//, 'src/').replace(/\.js$/, '.ts')),

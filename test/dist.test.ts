@@ -201,6 +201,35 @@ describe('a consumer in TypeScript', () => {
     expect(status).toBe(0)
   })
 
+  /** Checks our declarations too, with no more than is said. */
+  const strictly = (libraries: string, types: string, ...specifiers: string[]) => {
+    const lines = specifiers.map(
+      (name, at) => `import * as m${at} from '${name}'; export const x${at} = m${at}`,
+    )
+    writeFileSync(join(project, 'strict.ts'), lines.join('\n'))
+    const flags = '--noEmit --strict --target ES2022 --module NodeNext --moduleResolution NodeNext'
+    const own = ['--skipLibCheck', 'false', '--lib', libraries, '--types', types]
+    return run(bin('tsc'), [...flags.split(' '), ...own, 'strict.ts'])
+  }
+
+  it('needs no types of Node for the client and the forms, and no library beyond ES2022 and DOM', () => {
+    expect(strictly('ES2022,DOM', '', 'rondo/client', 'rondo/forms')).toEqual({ status: 0, output: '' })
+    const without = strictly('ES2022', '', 'rondo/client')
+    expect(without.output).toContain("Cannot find name 'AbortSignal'")
+  })
+
+  it('needs no library beyond ES2022 with the types of Node', () => {
+    const specifiers = [
+      'rondo',
+      'rondo/client',
+      'rondo/forms',
+      'rondo/testing',
+      'rondo/sqlite',
+      'rondo/postgres',
+    ]
+    expect(strictly('ES2022', 'node', ...specifiers)).toEqual({ status: 0, output: '' })
+  })
+
   it('is told when an answer is used as something else', () => {
     const { status, output } = tsc(program('number'))
     expect(output).toContain("Type 'string' is not assignable to type 'number'")

@@ -1,3 +1,5 @@
+/// <reference lib="esnext.disposable" preserve="true" />
+
 import type { CompleteCall, ListenFilter } from '../protocol/call.ts'
 import type {
   CallToolResult,

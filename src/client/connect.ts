@@ -1,6 +1,5 @@
 /**
- * From a target to a client: over HTTP, over stdio, or to a server object in memory (C15). The Node transports are loaded
- * only when they are used, so that the rest runs wherever there is `fetch`.
+ * From a target to a client: over HTTP, over stdio, or to a server object in memory (C15). It runs wherever there is `fetch`.
  */
 
 import { guard } from '../lib/guard.ts'
@@ -19,6 +18,7 @@ import { capabilitiesFor } from './question.ts'
 import type { HeaderSource } from './request-headers.ts'
 import type { RoundPolicy } from './round-policy.ts'
 import { createFetchTransport, type FetchLike } from './transport/fetch.ts'
+import { openPlatformHttp, openProcess } from './transport/platform.ts'
 import type { StdioTarget } from './transport/stdio.ts'
 import type { Transport } from './transport/transport.ts'
 
@@ -125,8 +125,7 @@ async function openTransport(
 ): Promise<Transport> {
   if (typeof target === 'string' || target instanceof URL) return openHttp(target, options.fetch)
   if ('command' in target) {
-    const { createStdioTransport } = await import('./transport/stdio.ts')
-    return createStdioTransport(target, { maxBytes: limits.maxResponseBytes, onWarning })
+    return openProcess(target, { maxBytes: limits.maxResponseBytes, onWarning })
   }
   if (typeof target.fetch !== 'function') {
     throw new TypeError('The target must be a URL, { command }, or an object with a fetch function')
@@ -143,7 +142,5 @@ async function openHttp(target: string | URL, fetch: FetchLike | undefined): Pro
   if (url.username !== '' || url.password !== '') {
     throw new TypeError('Credentials belong in options.headers, not in the URL')
   }
-  if (fetch !== undefined) return createFetchTransport(fetch, url)
-  const { createNodeHttpTransport } = await import('./transport/node-http.ts')
-  return createNodeHttpTransport(url)
+  return fetch === undefined ? openPlatformHttp(url) : createFetchTransport(fetch, url)
 }

@@ -1,0 +1,11 @@
+/** What `platform.ts` is in a browser: `fetch`, and no processes. `scripts/bundle.js` puts it in place. */
+
+import { createFetchTransport } from './fetch.ts'
+import type * as Platform from './platform.ts'
+
+export const openPlatformHttp: typeof Platform.openPlatformHttp = async (url) =>
+  createFetchTransport((request) => fetch(request), url)
+
+export const openProcess: typeof Platform.openProcess = async () => {
+  throw new TypeError('A browser cannot start a process: connect to a URL')
+}
