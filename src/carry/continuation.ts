@@ -40,13 +40,13 @@ export interface Sealer {
 }
 
 export interface Continuation {
-  /** `name` is what the stored journal is filed under; unless given, the state itself. */
+  /** `name` is what the stored journal is filed under; unless given, the state itself. The first of `names` that is found counts. */
   keep(sealer: Sealer, claims: Claims, name?: string): Promise<SealedState>
   open(
     sealer: Sealer,
     state: unknown,
     expected: Expected | ExpectedTurn,
-    name?: string,
+    names?: readonly string[],
   ): Promise<OpenedStored>
 }
 
@@ -65,10 +65,10 @@ export function openKept(
   sealer: Sealer & { readonly continuation?: Continuation },
   state: unknown,
   expected: Expected | ExpectedTurn,
-  name?: string,
+  names?: readonly string[],
 ): OpenedStored | Promise<OpenedStored> {
   const { audience, keys, limits, store } = sealer
-  if (sealer.continuation) return sealer.continuation.open(sealer, state, expected, name)
+  if (sealer.continuation) return sealer.continuation.open(sealer, state, expected, names)
   if (store && isHandle(state) && state.length <= limits.maxBytes)
     return getState(store.blobs, audience, state, expected, limits)
   return openState(keys.ring, audience, state, expected, limits)

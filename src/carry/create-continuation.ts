@@ -54,9 +54,9 @@ export function createContinuation(options: ContinuationOptions): Continuation {
         ? keepStored(modes, sealer, claims, name)
         : keepBoth(modes, sealer, claims, name)
     },
-    open(sealer, state, expected, name) {
+    open(sealer, state, expected, names) {
       of += 1
-      return openAny(modes, sealer, state, expected, name)
+      return openAny(modes, sealer, state, expected, names)
     },
   }
 }
@@ -92,17 +92,31 @@ async function openAny(
   sealer: Sealer,
   state: unknown,
   expected: Expected | ExpectedTurn,
-  name?: string,
+  names?: readonly string[],
 ): Promise<OpenedStored> {
-  const filed = name ?? state
-  if (typeof filed !== 'string') return { kind: 'refused', reason: 'encoding' }
-  if (filed.length > sealer.limits.maxBytes) return { kind: 'refused', reason: 'size' }
-  const stored = () => getState(modes.blobs, sealer.audience, filed, expected, sealer.limits)
+  // A handle names its row itself.
+  const filed = names === undefined || isHandle(state) ? [state] : names
+  if (!filed.every((name) => typeof name === 'string')) return { kind: 'refused', reason: 'encoding' }
+  if (filed.some(({ length }) => length > sealer.limits.maxBytes)) return { kind: 'refused', reason: 'size' }
+  const stored = () => getFirst(modes, sealer, filed, expected)
   if (state === undefined || isHandle(state)) return stored()
   const { keys, audience, limits } = sealer
   const open = () => openState(keys.ring, audience, state, expected, limits)
   if (modes.mode === 'stored') return storedElseSealed(stored, open)
   return modes.mode === 'dual' ? compare(modes, open(), stored) : fallBack(modes, open(), stored)
+}
+
+async function getFirst(
+  { blobs }: Modes,
+  { audience, limits }: Sealer,
+  names: readonly string[],
+  expected: Expected | ExpectedTurn,
+): Promise<OpenedStored> {
+  for (const name of names) {
+    const found = await getState(blobs, audience, name, expected, limits)
+    if (found.kind === 'open' || found.reason !== 'missing') return found
+  }
+  return { kind: 'refused', reason: 'missing' }
 }
 
 /** A state that another mode handed out without storing it is opened, so that the way back ends no call. */

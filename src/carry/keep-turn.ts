@@ -26,7 +26,8 @@ export type KeptTurn =
   | {
       readonly kind: 'kept'
       readonly turn: Turn
-      readonly claims: Claims
+      /** Every state of the turn, as it went out or would have. */
+      readonly tokens: readonly string[]
       readonly bytes: number
       readonly keyId: string
     }
@@ -42,15 +43,14 @@ export async function keepTurn(
   options: Required<TurnsOptions> & { readonly echoes: boolean },
 ): Promise<KeptTurn> {
   const entries = Object.entries(inputRequests ?? {})
-  const claims: Claims = { ...plain, turn: { ...request, keys: entries.map(([key]) => key) } }
+  const claims = { ...plain, turn: { ...request, keys: entries.map(([key]) => key) } }
   const sealed = await sealStates(host, claims, options)
   const [first] = sealed
   const refused = sealed.find((state) => state.kind === 'too-large')
   if (refused !== undefined || first?.kind !== 'sealed')
     return { kind: 'too-large', bytes: refused?.bytes ?? 0 }
-  const states = sealed.map((state) =>
-    options.echoes && state.kind === 'sealed' ? toState(state.token, options.form) : undefined,
-  )
+  const tokens = sealed.flatMap((state) => (state.kind === 'sealed' ? [state.token] : []))
+  const states = tokens.map((token) => (options.echoes ? toState(token, options.form) : undefined))
   const requests = entries.length > 0 ? entries.map(([, one]) => one) : [PING]
   const turn: Turn = {
     id: request.id,
@@ -59,18 +59,22 @@ export async function keepTurn(
       return state === undefined ? { request: one } : { request: one, state }
     }),
   }
-  return { kind: 'kept', turn, claims, bytes: first.bytes, keyId: first.keyId }
+  return { kind: 'kept', turn, tokens, bytes: first.bytes, keyId: first.keyId }
 }
 
-/** One state, or one for each question. A client that echoes none finds what is stored by the name of its turn. */
+/** One state, or one for each question. What is stored is found by the name of the turn, also if no state comes back. */
 async function sealStates(
   host: FlowHost,
-  claims: Claims & { turn?: TurnClaims },
+  claims: Claims & { turn: TurnClaims },
   { state, echoes }: Required<TurnsOptions> & { readonly echoes: boolean },
 ): Promise<readonly SealedState[]> {
-  const keys = claims.turn?.keys ?? []
-  if (!echoes) return [await keepState(host, claims, toHandle(claims.turn?.id ?? ''))]
-  if (state === 'shared' || keys.length < 2) return [await keepState(host, claims)]
+  const { id, keys } = claims.turn
+  if (!echoes || state === 'shared' || keys.length < 2) return [await keepState(host, claims, turnName(id))]
   const alone = keys.map((key) => ({ ...claims, asked: { [key]: claims.asked[key] ?? '' } }))
-  return Promise.all(alone.map((one) => keepState(host, one)))
+  return Promise.all(alone.map((one, index) => keepState(host, one, turnName(id, index))))
+}
+
+/** What the stored state of a turn is filed under, or that of one of its questions where each has its own. */
+export function turnName(turn: string, index?: number): string {
+  return toHandle(index === undefined ? turn : `${turn}_${index + 1}`)
 }

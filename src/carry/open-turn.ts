@@ -10,11 +10,12 @@ import { RondoError } from '../errors.ts'
 import { fromState } from '../protocol/draft-turns/state.ts'
 import type { TurnAnswer, TurnAnswers } from '../protocol/draft-turns/turn.ts'
 import type { Claims } from '../seal/claims.ts'
-import { claimsRefusal, type ExpectedTurn } from '../seal/state.ts'
+import { type ExpectedTurn, openState } from '../seal/state.ts'
 import type { TurnClaims } from '../seal/turn-claims.ts'
 import { openKept } from './continuation.ts'
 import type { FlowHost } from './flow-host.ts'
-import { type OpenedStored, toHandle } from './stored-state.ts'
+import { turnName } from './keep-turn.ts'
+import type { OpenedStored } from './stored-state.ts'
 import type { TurnMemory } from './turn-memory.ts'
 
 export interface OpenedTurn {
@@ -26,6 +27,8 @@ export interface OpenedTurn {
   readonly failed?: RondoError
   /** The error says that the client does not know the method after all. */
   readonly unable?: boolean
+  /** Every answer brought its state. */
+  readonly echoed: boolean
 }
 
 export interface RefusedTurn {
@@ -47,7 +50,7 @@ export async function openTurn(
   if (!(opened instanceof Map)) return opened as RefusedTurn
   const [first] = opened.values()
   if (first?.turn === undefined) return { kind: 'refused', reason: 'missing' }
-  return assign({ ...first, turn: first.turn, asked: unite(opened) }, answers, opened)
+  return assign({ ...first, turn: first.turn, asked: unite(opened.values()) }, answers, opened)
 }
 
 async function openStates(
@@ -57,43 +60,63 @@ async function openStates(
   expected: ExpectedTurn,
 ): Promise<Opened | RefusedTurn> {
   const opened = new Map<string | undefined, Claims>()
-  for (const { state } of answers) {
+  for (const { state, index } of answers) {
     if (state === undefined) continue
     const sealed = fromState(state)
     if (sealed === undefined) return { kind: 'refused', reason: 'encoding' }
     if (opened.has(sealed)) continue
-    const result = await openKept(host, sealed, expected)
+    const result = await openKept(host, sealed, expected, namesOf(expected.turn, index))
     if (result.kind === 'refused') return result
     opened.set(sealed, result.claims)
   }
-  if (opened.size > 0 && answers.every(({ state }) => state !== undefined)) return opened
-  const recalled = await recall(host, memory, expected)
+  const without = answers.filter(({ state }) => state === undefined)
+  if (opened.size > 0 && without.length === 0) return opened
+  const recalled = await recall(host, memory, without, expected)
   if (recalled.kind === 'open') opened.set(undefined, recalled.claims)
   else if (opened.size === 0) return recalled
   return opened
 }
 
-async function recall(host: FlowHost, memory: TurnMemory, expected: ExpectedTurn): Promise<OpenedStored> {
-  const claims = memory.recall(expected.turn)
-  if (claims === undefined) {
-    if (host.continuation) return openKept(host, undefined, expected, toHandle(expected.turn))
-    return { kind: 'refused', reason: 'missing' }
-  }
-  const reason = claimsRefusal(claims, expected, host.limits)
-  return reason === undefined
-    ? { kind: 'open', claims, keyId: 'memory' }
-    : { kind: 'refused', reason, keyId: 'memory' }
+/** A state stands for its whole turn, or for the one question it went out with. */
+function namesOf(turn: string, index: number): readonly string[] {
+  return [turnName(turn), turnName(turn, index)]
 }
 
-function unite(opened: Opened): Claims['asked'] {
-  const asked: Record<string, string> = Object.create(null)
-  for (const claims of opened.values())
-    for (const key of Object.keys(claims.asked)) put(asked, key, claims.asked[key])
-  return asked
+/** For answers that came without a state: what was kept of their turn here, or in the store. */
+async function recall(
+  host: FlowHost,
+  memory: TurnMemory,
+  answers: readonly TurnAnswer[],
+  expected: ExpectedTurn,
+): Promise<OpenedStored> {
+  const { keys, audience, limits } = host
+  const remembered = memory.recall(expected.turn)
+  const found =
+    remembered.length > 0
+      ? remembered.map((token) => openState(keys.ring, audience, token, expected, limits))
+      : await findStored(host, answers, expected)
+  const open = found.filter((one) => one.kind === 'open')
+  const [first] = open
+  if (first === undefined) return found[0] ?? { kind: 'refused', reason: 'missing' }
+  const asked = unite(open.map(({ claims }) => claims))
+  return { ...first, claims: { ...first.claims, asked } }
 }
 
-function put(asked: Record<string, string>, key: string, digest: string | undefined): void {
-  if (digest !== undefined) asked[key] = digest
+async function findStored(
+  host: FlowHost,
+  answers: readonly TurnAnswer[],
+  expected: ExpectedTurn,
+): Promise<readonly OpenedStored[]> {
+  if (!host.continuation) return []
+  const whole = await openKept(host, undefined, expected, [turnName(expected.turn)])
+  if (whole.kind === 'open' || whole.reason !== 'missing') return [whole]
+  return Promise.all(
+    answers.map(({ index }) => openKept(host, undefined, expected, [turnName(expected.turn, index)])),
+  )
+}
+
+function unite(opened: Iterable<Claims>): Claims['asked'] {
+  return Object.assign(Object.create(null), ...Array.from(opened, ({ asked }) => asked))
 }
 
 function assign(
@@ -116,7 +139,7 @@ function assign(
       unable ||= answer.code === METHOD_NOT_FOUND
     }
   }
-  return { kind: 'open', claims, answers, ...(failed && { failed, unable }) }
+  return { kind: 'open', claims, answers, ...(failed && { failed, unable }), echoed: !opened.has(undefined) }
 }
 
 const METHOD_NOT_FOUND = -32601

@@ -7,18 +7,26 @@
  * an effect runs at once. Within the call every attempt has the same key (R7), also over a lost and resumed stream.
  * When the process dies, the call is lost with it: a client that calls again begins a new flow with new keys. An effect
  * that must not double over two calls needs a key of the author's own, from the arguments.
+ *
+ * A client that echoes `state` gets the sealed journal with each question, and then any instance can take the answer and
+ * go on from there. Such questions are asked one after the other: two that are open at once could be answered to two
+ * instances, and the call would fork. Where an answer must count only once (`once`), no state goes out, since the answer
+ * that comes back to this process leaves no trace in the store.
  */
 
 import { RondoError } from '../errors.ts'
 import type { Journal } from '../journal/journal.ts'
 import type { FlowCall, Line, Principal } from '../protocol/call.ts'
 import { withoutMethods } from '../protocol/capability.ts'
+import { echoesState } from '../protocol/draft-turns/capability.ts'
+import type { State } from '../protocol/draft-turns/turn.ts'
 import type { Reply } from '../protocol/reply.ts'
 import type { ClientCapabilities, InputRequests } from '../protocol/wire.ts'
 import { FOREGROUND } from '../replay/create-context.ts'
 import type { RunReport } from '../replay/outcome.ts'
 import { type ReplayInput, replay } from '../replay/replay.ts'
 import { verify } from '../replay/verify.ts'
+import type { Claims } from '../seal/claims.ts'
 import type { Context } from '../tool/context.ts'
 import { type InputRequired, isInputRequired } from '../tool/input-required.ts'
 import type { Target } from '../tool/target.ts'
@@ -30,6 +38,7 @@ import { type Beginning, firstRound } from './open-round.ts'
 import { logRound, type Round, toReplayInput } from './round.ts'
 import { effectOnce } from './single-use.ts'
 import { type SteadyLine, steadyLine } from './steady-line.ts'
+import { claimsOf } from './suspend.ts'
 import { taskHostFor } from './task-host.ts'
 
 export interface AskOptions {
@@ -39,6 +48,8 @@ export interface AskOptions {
   alive(): void
   /** The task whose questions these are. */
   readonly task?: string
+  /** Under which ids and with which states the questions go out, where any instance can take their answers. */
+  readonly handed?: Readonly<Record<string, Handed>>
   /** Fires when no answer is needed any more; the waiting then ends as refused. */
   readonly signal?: AbortSignal
 }
@@ -50,8 +61,25 @@ export type Asked =
   /** The client has cancelled or is gone: nobody reads what the call would give. */
   | { readonly kind: 'gone' }
 
+/** A question in the client's hands, with all that is needed to go on from its answer. */
+export interface Handed {
+  /** The id of the request. */
+  readonly id: string
+  readonly state: State
+}
+
+/** Seals what happened so far together with the questions. Nothing where it is too large for a state. */
+export type Hand = (
+  round: Round,
+  claims: Claims,
+  questions: InputRequests,
+  told: number | undefined,
+) => Promise<Readonly<Record<string, Handed>> | undefined>
+
 /** The line to a client that can be asked while its call waits. */
 export interface AskingLine extends Line {
+  /** Answers may reach any instance: the session is known to all of them. */
+  readonly portable?: boolean
   /** Sends all questions at once; resolves when every one is answered. Never rejects. */
   ask(questions: InputRequests, options: AskOptions): Promise<Asked>
   /** For a call that waits for something else than an answer: what to do meanwhile. Gives the function that ends it. */
@@ -78,6 +106,16 @@ type Next =
 
 const GONE: Reply = { kind: 'error', error: new RondoError('PEER_REQUEST', 'The call was cancelled') }
 
+export interface PushOptions {
+  readonly hand?: Hand
+  /** Where the call goes on, if another instance began it. */
+  readonly from?: {
+    readonly beginning: Beginning
+    readonly answers: FlowCall['inputResponses']
+    readonly told?: number
+  }
+}
+
 /** Runs a call to its end. Rejects only with a `RondoError`. */
 export async function runPushed(
   host: FlowHost,
@@ -85,15 +123,18 @@ export async function runPushed(
   call: FlowCall,
   principal: Principal | undefined,
   line: AskingLine,
+  { hand, from }: PushOptions = {},
 ): Promise<Reply> {
-  const steady = steadyLine(line, call.progressToken)
+  const steady = steadyLine(line, call.progressToken, from?.told)
   let { capabilities } = call
   const toRound = (beginning: Beginning, answers?: FlowCall['inputResponses']): Round => {
     const answered = { ...call, capabilities, inputResponses: answers, requestState: undefined }
     const began = host.platform.now()
     return { host, call: answered, target, principal, line: steady, beginning, began }
   }
-  let next: Next = { kind: 'run', beginning: { ...firstRound(host), anchored: true } }
+  let next: Next = from
+    ? { kind: 'run', beginning: from.beginning, answers: from.answers }
+    : { kind: 'run', beginning: { ...firstRound(host), anchored: true } }
   const preparing = target.prepare(call.args)
   const prepared = preparing instanceof Promise ? await preparing : preparing
   if (prepared.kind === 'refused') return concludeArguments(toRound(next.beginning), prepared.problem)
@@ -103,24 +144,28 @@ export async function runPushed(
   if (target.task.mode === 'always') {
     return concludeRefused(toRound(next.beginning), undefined, cannotFollow(target))
   }
+  const mayHand = line.portable && echoesState(call.capabilities) && !(target.once && host.store)
+  const asking: Asking = { line, steady, hand: mayHand ? hand : undefined }
   while (next.kind === 'run') {
     capabilities = next.capabilities ?? capabilities
-    next = await takeRound(toRound(next.beginning, next.answers), prepared.run, line, steady)
+    next = await takeRound(toRound(next.beginning, next.answers), prepared.run, asking)
   }
   return next.reply
 }
 
-async function takeRound(
-  round: Round,
-  handler: (ctx: Context) => unknown,
-  line: AskingLine,
-  steady: SteadyLine,
-): Promise<Next> {
+/** How the questions of a call reach its client. */
+interface Asking {
+  readonly line: AskingLine
+  readonly steady: SteadyLine
+  readonly hand?: Hand
+}
+
+async function takeRound(round: Round, handler: (ctx: Context) => unknown, asking: Asking): Promise<Next> {
   if (round.beginning.round > round.host.limits.maxRounds) return { kind: 'end', reply: tooMany(round) }
   const outcome = settle(round, await runOnce(round, handler))
   if (outcome instanceof Promise) return { kind: 'end', reply: await outcome }
   if (!('journal' in outcome)) return { kind: 'end', reply: outcome }
-  return waitFor(round, outcome, line, steady)
+  return waitFor(round, outcome, asking)
 }
 
 async function runOnce(round: Round, handler: (ctx: Context) => unknown): Promise<RunReport> {
@@ -132,14 +177,15 @@ async function runOnce(round: Round, handler: (ctx: Context) => unknown): Promis
   return round.host.dev ? verify(input, first) : first
 }
 
-/** The flow is known to this process alone, so it is of the life that the store has now. */
+/** A flow that is known to this process alone is of the life that the store has now. */
 function onceHere(round: Round): ReplayInput['scene']['once'] {
   const { host, beginning } = round
   const { store } = host
   if (!store) return undefined
   return async (key, branch, act) => {
     await host.keys.ready()
-    const journal = { ...beginning.journal, epoch: await store.once.epoch() }
+    const epoch = beginning.journal.epoch ?? (await store.once.epoch())
+    const journal = { ...beginning.journal, epoch }
     return effectOnce({ ...round, beginning: { ...beginning, journal } }, store.once, { key, branch }, act)
   }
 }
@@ -149,6 +195,8 @@ interface Waiting {
   readonly journal: Journal
   readonly asked: Readonly<Record<string, string>>
   readonly questions?: InputRequests
+  /** The handler wants all answers at once. */
+  readonly together?: true
 }
 
 function settle(round: Round, report: RunReport): Reply | Promise<Reply> | Waiting {
@@ -190,26 +238,27 @@ function settleManually(round: Round, report: RunReport, needs: InputRequired): 
     Object.keys(asked).map((key) => ({ key, kind: 'manual' as const })),
   )
   const journal = { ...report.journal, manual: needs.requestState }
-  return { journal, asked, questions: needs.inputRequests }
+  return { journal, asked, questions: needs.inputRequests, together: true }
 }
 
 function logAsking(round: Round, report: RunReport, asks: RoundEvent['asks']): void {
   logRound(round, report, { outcome: 'input_required', asks })
 }
 
-async function waitFor(
-  round: Round,
-  { journal, asked, questions }: Waiting,
-  line: AskingLine,
-  steady: SteadyLine,
-): Promise<Next> {
+async function waitFor(round: Round, waiting: Waiting, { line, steady, hand }: Asking): Promise<Next> {
   const { host, beginning } = round
+  const { journal, asked, questions } = hand ? await readyToHand(host, waiting) : waiting
   const next: Beginning = { ...beginning, round: beginning.round + 1, journal, asked }
   if (questions === undefined) return { kind: 'run', beginning: next }
   const left = beginning.flowExpires - host.platform.now()
+  const isOne = Object.keys(questions).length === 1
+  const handed = isOne
+    ? await hand?.(round, claimsOf(round, journal, asked), questions, steady.told)
+    : undefined
   const outcome = await line.ask(questions, {
     timeoutMs: Math.min(host.limits.roundTtlMs, left),
     alive: () => steady.sign('Waiting for an answer'),
+    handed,
   })
   if (outcome.kind === 'answers') return { kind: 'run', beginning: next, answers: outcome.answers }
   if (outcome.kind === 'gone') return { kind: 'end', reply: GONE }
@@ -220,6 +269,17 @@ async function waitFor(
     return { kind: 'run', beginning: next, capabilities }
   }
   return { kind: 'end', reply: concludeRefused(round, undefined, outcome.error) }
+}
+
+/** The first question alone, and the life of the store that the flow is of from now on. */
+async function readyToHand({ store }: FlowHost, waiting: Waiting): Promise<Waiting> {
+  const { journal, asked, questions = {} } = waiting
+  const epoch = journal.epoch ?? (await store?.once.epoch())
+  const withEpoch = { ...waiting, journal: { ...journal, epoch } }
+  const [first] = Object.entries(questions)
+  if (waiting.together || first === undefined) return withEpoch
+  const [key, question] = first
+  return { ...withEpoch, asked: { [key]: asked[key] ?? '' }, questions: { [key]: question } }
 }
 
 function tooMany(round: Round): Reply {

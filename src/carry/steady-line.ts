@@ -8,6 +8,8 @@
 import type { Line } from '../protocol/call.ts'
 
 export interface SteadyLine extends Line {
+  /** The last progress that was told. */
+  readonly told: number | undefined
   /** Progress that says no more than that the call is alive, for a client that asked for progress. */
   sign(message: string): void
 }
@@ -21,10 +23,18 @@ export function justAbove(progress: number): number {
   return progress + Math.max(HAIR, Math.abs(progress) * SMALLEST_PART)
 }
 
-export function steadyLine(line: Line, progressToken: string | number | undefined): SteadyLine {
-  let last: number | undefined
+/** `before` is the last progress that another instance told. */
+export function steadyLine(
+  line: Line,
+  progressToken: string | number | undefined,
+  before?: number,
+): SteadyLine {
+  let last = before
 
   return {
+    get told() {
+      return last
+    },
     get closed() {
       return line.closed
     },

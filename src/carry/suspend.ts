@@ -101,7 +101,8 @@ const keepInToken: Keep = ({ host }, claims, inputRequests) => {
   return keeping instanceof Promise ? keeping.then(hand) : hand(keeping)
 }
 
-function claimsOf(
+/** What is sealed at the end of a round. */
+export function claimsOf(
   { host, call, target, principal, beginning }: Round,
   journal: Journal,
   asked: Readonly<Record<string, string>>,

@@ -46,8 +46,20 @@ export async function awaitTask(
     const answers = await askWhileOpen(tasks, taskId, owner, (signal) => ask(fresh, signal))
     if (answers === undefined) continue
     if (answers instanceof RondoError) return { kind: 'error', error: answers }
-    await tasks.engine.deliver(taskId, owner, sealAnswers(host, { id: taskId, owner }, answers))
+    await deliverAnswers(host, tasks, taskId, principal, answers)
   }
+}
+
+/** Hands answers to a task; those to questions that are closed change nothing. */
+export async function deliverAnswers(
+  host: FlowHost,
+  tasks: TaskHost,
+  taskId: string,
+  principal: Principal | undefined,
+  answers: Answers,
+): Promise<void> {
+  const owner = ownerOf(host, principal)
+  await tasks.engine.deliver(taskId, owner, sealAnswers(host, { id: taskId, owner }, answers))
 }
 
 /** Asks as long as the task does: somebody else may answer or cancel it meanwhile. Gives undefined then. */
@@ -130,11 +142,7 @@ export async function respondToTask(
     const request = Object.hasOwn(inputRequests, key) ? inputRequests[key] : undefined
     return request !== undefined && answerFits(request, answer)
   })
-  await tasks.engine.deliver(
-    taskId,
-    owner,
-    sealAnswers(host, { id: taskId, owner }, Object.fromEntries(useful)),
-  )
+  await deliverAnswers(host, tasks, taskId, principal, Object.fromEntries(useful))
   return { kind: 'complete', result: { _meta: relatedTask(taskId) } }
 }
 

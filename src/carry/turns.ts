@@ -1,21 +1,27 @@
 /**
  * The turns carrier: the questions of a round go out on the call's own stream, each with the sealed journal as its
  * `state`, and the stream ends. The answers come in a request of their own, on any instance, which opens the state and
- * answers with what would have come on the stream. Nothing is kept here but a bounded memory of what was asked, for
- * clients that bring no state back.
+ * answers with what would have come on the stream. Nothing is kept here but a bounded memory of what was asked, sealed,
+ * for clients that bring no state back.
+ *
+ * A client that echoes states and takes no turns keeps its stream, and is asked by the push carrier. Only an answer that
+ * does not reach the process that asked comes here, with the state of its question, and the call goes on from it.
  *
  * R6 The flow's id is in the client's hands before the first effect, on a ping if there is nothing to ask. A client
  * without states is like one of the push carrier: its flow lives and dies with this process, and an effect runs at once.
  */
 
 import { RondoError } from '../errors.ts'
-import type { FlowCall, FlowMethod, Line, Principal, RequestId } from '../protocol/call.ts'
+import type { FlowCall, FlowMethod, Line, Principal, RequestId, TaskCall } from '../protocol/call.ts'
 import { withoutMethods } from '../protocol/capability.ts'
 import { echoesState } from '../protocol/draft-turns/capability.ts'
-import type { Turn, TurnAnswers } from '../protocol/draft-turns/turn.ts'
+import { type Turn, type TurnAnswers, toEventId } from '../protocol/draft-turns/turn.ts'
 import type { Reply } from '../protocol/reply.ts'
 import type { PeerFacts } from '../protocol/session-call.ts'
-import { principalTag } from '../seal/binding.ts'
+import type { InputRequests } from '../protocol/wire.ts'
+import { principalTag, requestDigest } from '../seal/binding.ts'
+import type { Claims } from '../seal/claims.ts'
+import type { TurnClaims } from '../seal/turn-claims.ts'
 import type { Target } from '../tool/target.ts'
 import { concludeRefused } from './conclude.ts'
 import type { FlowHost } from './flow-host.ts'
@@ -23,25 +29,48 @@ import { growingLine } from './growing-line.ts'
 import { keepTurn, type TurnsOptions } from './keep-turn.ts'
 import { type Beginning, firstRound, nextRound } from './open-round.ts'
 import { type OpenedTurn, openTurn } from './open-turn.ts'
+import { type AskingLine, type Hand, runPushed } from './push.ts'
 import type { Keep, Round } from './round.ts'
+import { deliverAnswers } from './task-result.ts'
 import { runOpened } from './token.ts'
 import { createTurnMemory, type TurnMemory } from './turn-memory.ts'
 
 export type TurnOutcome =
   | { readonly kind: 'turn'; readonly turn: Turn }
+  /** The answer of a task's question, which goes on by itself: nothing follows. */
+  | { readonly kind: 'taken' }
   /** `id` is that of the request that began the call; null where the answers led to none. */
   | { readonly kind: 'reply'; readonly id: RequestId | null; readonly reply: Reply; readonly target?: Target }
 
+/** Who answers, as its session knows it. */
+export interface TurnPeer {
+  readonly facts: PeerFacts
+  /** Questions end its streams. */
+  readonly takesTurns: boolean
+  readonly principal: Principal | undefined
+  /** Names its session, whatever instance serves it. */
+  readonly session?: string
+  /** The line of the call that the answers belong to. */
+  line(id: RequestId, progressToken: RequestId | undefined): AskingLine
+}
+
 export interface Turns {
-  /** The first request of a call. Never rejects. */
-  begin(target: Target, call: FlowCall, principal: Principal | undefined, line: Line): Promise<TurnOutcome>
-  /** The answers of a turn; `peer` is the client as its session knows it. Never rejects. */
-  resume(
-    answers: TurnAnswers,
-    peer: PeerFacts,
+  /** The first request of a call; `session` as in `TurnPeer`. Never rejects. */
+  begin(
+    target: Target,
+    call: FlowCall,
     principal: Principal | undefined,
     line: Line,
+    session?: string,
   ): Promise<TurnOutcome>
+  /** The answers of a turn. Never rejects. */
+  resume(answers: TurnAnswers, peer: TurnPeer): Promise<TurnOutcome>
+  /** For questions that are pushed. */
+  readonly hand: Hand
+  /** For the questions of a task, each of which can be answered by itself. */
+  handTask(call: TaskCall, principal: Principal | undefined, questions: InputRequests): ReturnType<Hand>
+  /** Bytes held for clients that do not echo. */
+  readonly remembered: number
 }
 
 interface Parts {
@@ -55,35 +84,43 @@ export function createTurns(host: FlowHost, find: Parts['find'], options: TurnsO
   const memory = createTurnMemory(host.limits.maxRememberedBytes, host.platform.now)
   const parts: Parts = { host, find, memory, options: { state: 'shared', form: 'string', ...options } }
   return {
-    begin: (target, call, principal, line) =>
+    begin: (target, call, principal, line, session) =>
       guarded(call.id, async () => {
         await host.keys.ready()
-        return run(parts, { target, call, principal, line, beginning: await begin(parts, call) })
+        const remembers = !memory.echoes(session)
+        const beginning = await begin(parts, call)
+        return run(parts, { target, call, principal, line, beginning, remembers })
       }),
-    async resume(answers, peer, principal, line) {
-      const opened = await open(parts, answers, peer, principal).catch(toError)
+    async resume(answers, peer) {
+      const opened = await open(parts, answers, peer).catch(toError)
       if (opened instanceof RondoError) return toReply(null, opened)
+      if (opened.claims.method === TASK) return guarded(null, () => answerTask(parts, opened, peer))
       const { requestId } = opened.claims.turn
-      return guarded(requestId, () => goOn(parts, opened, peer, principal, line))
+      return guarded(requestId, () => goOn(parts, opened, peer))
+    },
+    hand: (round, claims, questions, told) =>
+      handQuestions(parts, claims, toRequest(parts, round.call, told), questions),
+    handTask: (call, principal, questions) => handTask(parts, call, principal, questions),
+    get remembered() {
+      return memory.bytes
     },
   }
 }
 
-async function open(
-  { host, memory }: Parts,
-  answers: TurnAnswers,
-  { protocolVersion }: PeerFacts,
-  principal: Principal | undefined,
-): Promise<OpenedTurn> {
+async function open(parts: Parts, answers: TurnAnswers, peer: TurnPeer): Promise<OpenedTurn> {
+  const { host, memory } = parts
   await host.keys.ready()
   const expected = {
     now: host.platform.now(),
-    principal: principalTag(principal),
-    protocolVersion,
+    principal: principalTag(peer.principal),
+    protocolVersion: peer.facts.protocolVersion,
     turn: answers.turn,
   }
   const opened = await openTurn(host, memory, answers, expected)
-  if (opened.kind === 'open') return opened
+  if (opened.kind === 'open') {
+    if (opened.echoed) memory.sawEcho(answers.turn, peer.session)
+    return opened
+  }
   host.log({ event: 'state_refused', reason: opened.reason, keyId: opened.keyId })
   throw new RondoError('STATE_INVALID')
 }
@@ -93,6 +130,8 @@ interface Start extends Pick<Round, 'target' | 'call' | 'principal' | 'line' | '
   /** The last progress that was told in an earlier turn. */
   readonly told?: number
   readonly failed?: RondoError
+  /** The client has not shown that it echoes. */
+  readonly remembers: boolean
 }
 
 /** A flow that stays here is of the life that the store has now; any other learns it when it is first let go. */
@@ -108,21 +147,20 @@ function outlivesUs({ host }: Parts, { capabilities }: FlowCall): boolean {
   return echoesState(capabilities) || host.continuation !== undefined
 }
 
-function goOn(
+async function goOn(
   parts: Parts,
-  { claims, answers, failed, unable }: OpenedTurn,
-  peer: PeerFacts,
-  principal: Principal | undefined,
-  line: Line,
+  { claims, answers, failed: error, unable, echoed }: OpenedTurn,
+  { facts, takesTurns, principal, line: lineOf }: TurnPeer,
 ): Promise<TurnOutcome> {
+  const { host } = parts
   const { requestId, target: name, args, progressToken, told } = claims.turn
   const method = claims.method as FlowMethod
   const target = parts.find(method, name)
   if (!target) throw new RondoError('REPLAY_DIVERGED', `"${name}" is no longer declared.`)
   const call: FlowCall = {
-    ...peer,
+    ...facts,
     // Which kind of question it was is not in the state; who declares what it does not know is asked nothing more.
-    capabilities: unable ? withoutMethods(peer.capabilities) : peer.capabilities,
+    capabilities: unable ? withoutMethods(facts.capabilities) : facts.capabilities,
     kind: 'flow',
     id: requestId,
     method,
@@ -133,36 +171,111 @@ function goOn(
     requestState: claims.turn.id,
     progressToken,
   }
-  const beginning = nextRound(parts.host, claims)
-  return run(parts, { target, call, principal, line, beginning, told, failed: unable ? undefined : failed })
+  const beginning = nextRound(host, claims)
+  const line = lineOf(requestId, progressToken)
+  const failed = unable ? undefined : error
+  const start = { target, call, principal, line, beginning, told, failed, remembers: !echoed }
+  if (takesTurns) return run(parts, start)
+  if (failed) {
+    const round: Round = { ...start, host, began: host.platform.now() }
+    return toReplyOf(start, concludeRefused(round, undefined, failed))
+  }
+  const hand: Hand = (round, sealed, questions, last) =>
+    handQuestions(parts, sealed, toRequest(parts, round.call, last), questions)
+  const from = { beginning, answers, told }
+  return toReplyOf(start, await runPushed(host, target, call, principal, line, { hand, from }))
 }
 
-async function run(parts: Parts, { told, failed, ...start }: Start): Promise<TurnOutcome> {
+/** A turn's request as its state holds it. */
+function toRequest({ host }: Parts, call: FlowCall, told: number | undefined): Omit<TurnClaims, 'keys'> {
+  return {
+    id: host.platform.randomId(),
+    requestId: call.id,
+    target: call.target,
+    args: call.args,
+    ...(call.progressToken === undefined ? {} : { progressToken: call.progressToken }),
+    ...(told === undefined ? {} : { told }),
+  }
+}
+
+async function run(parts: Parts, { told, failed, remembers, ...start }: Start): Promise<TurnOutcome> {
   const { memory, options } = parts
-  const { call, target } = start
+  const { call } = start
   const host = outlivesUs(parts, call) ? parts.host : staying(parts.host)
   const line = growingLine(start.line, told)
   const keep: Keep = async (_round, claims, inputRequests) => {
-    const request = {
-      id: host.platform.randomId(),
-      requestId: call.id,
-      target: call.target,
-      args: call.args,
-      ...(call.progressToken === undefined ? {} : { progressToken: call.progressToken }),
-      ...(line.told === undefined ? {} : { told: line.told }),
-    }
     const echoes = echoesState(call.capabilities)
+    const request = toRequest(parts, call, line.told)
     const kept = await keepTurn(host, claims, request, inputRequests, { ...options, echoes })
     if (kept.kind === 'too-large') return kept
-    memory.remember(kept.claims, kept.bytes)
-    const { turn, bytes, keyId } = kept
+    const { turn, bytes, keyId, tokens } = kept
+    // What is in a store needs no memory, and a client that echoes needs neither.
+    if (!host.continuation && !(echoes && !remembers)) memory.remember(turn.id, tokens, claims.roundExpires)
     return { kind: 'kept', reply: { kind: 'input_required', turn }, bytes, keyId }
   }
   const round: Round = { ...start, host, line, keep, began: host.platform.now() }
   const reply = failed ? concludeRefused(round, undefined, failed) : await runOpened(round)
   return reply.kind === 'input_required' && reply.turn
     ? { kind: 'turn', turn: reply.turn }
-    : { kind: 'reply', id: call.id, reply, target }
+    : toReplyOf(start, reply)
+}
+
+async function handQuestions(
+  { host, options }: Parts,
+  claims: Claims,
+  request: Omit<TurnClaims, 'keys'>,
+  questions: InputRequests,
+): ReturnType<Hand> {
+  await host.keys.ready()
+  const kept = await keepTurn(host, claims, request, questions, { ...options, echoes: true })
+  if (kept.kind === 'too-large') return undefined
+  const handed = Object.keys(questions).map((key, index) => {
+    const state = kept.turn.requests[index]?.state
+    return state === undefined ? [] : [[key, { id: toEventId(kept.turn.id, index + 1), state }] as const]
+  })
+  return Object.fromEntries(handed.flat())
+}
+
+const TASK = 'tasks/result'
+
+/** The state of a task's question says which; everything else of the task is in the store. */
+async function handTask(
+  parts: Parts,
+  { id, taskId, protocolVersion }: TaskCall,
+  principal: Principal | undefined,
+  questions: InputRequests,
+): ReturnType<Hand> {
+  const { platform, limits } = parts.host
+  const now = platform.now()
+  const claims: Claims = {
+    issuedAt: now,
+    roundExpires: now + limits.flowTtlMs,
+    flowExpires: now + limits.flowTtlMs,
+    flow: taskId,
+    round: 1,
+    method: TASK,
+    protocolVersion,
+    asked: Object.fromEntries(Object.keys(questions).map((key) => [key, ''])),
+    journal: { startedAt: now, seed: platform.randomId(), entries: [], reasks: {}, moves: 0 },
+    principal: principalTag(principal),
+    request: requestDigest(TASK, taskId, {}),
+  }
+  const request = { id: platform.randomId(), requestId: id, target: taskId, args: {} }
+  return handQuestions(parts, claims, request, questions)
+}
+
+async function answerTask(
+  { host }: Parts,
+  { claims, answers }: OpenedTurn,
+  { principal }: TurnPeer,
+): Promise<TurnOutcome> {
+  if (!host.tasks) throw new RondoError('PEER_TASK')
+  await deliverAnswers(host, host.tasks, claims.turn.target, principal, answers)
+  return { kind: 'taken' }
+}
+
+function toReplyOf({ call, target }: Pick<Start, 'call' | 'target'>, reply: Reply): TurnOutcome {
+  return { kind: 'reply', id: call.id, reply, target }
 }
 
 /** A host that lets go of nothing: there is no other instance to take the call. */
@@ -170,7 +283,7 @@ function staying(host: FlowHost): FlowHost {
   return { ...host, draining: false, overloaded: () => false, maxRoundMs: Number.POSITIVE_INFINITY }
 }
 
-async function guarded(id: RequestId, work: () => Promise<TurnOutcome>): Promise<TurnOutcome> {
+async function guarded(id: RequestId | null, work: () => Promise<TurnOutcome>): Promise<TurnOutcome> {
   try {
     return await work()
   } catch (error) {

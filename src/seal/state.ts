@@ -107,8 +107,8 @@ export function refusalError({ reason, keyId }: RefusedState): RondoError {
   return new RondoError('STATE_INVALID', `requestState refused: ${reason}${key}`)
 }
 
-/** Why these claims do not belong to the request at hand, if so; for claims that did not come sealed. */
-export function claimsRefusal(
+/** Why these claims do not belong to the request at hand, if so. */
+function claimsRefusal(
   claims: Claims,
   expected: Expected | ExpectedTurn,
   limits: StateLimits,

@@ -13,15 +13,19 @@ import { RondoError } from '../errors.ts'
 import type { Principal, TaskCall } from '../protocol/call.ts'
 import { missingCapability } from '../protocol/capability.ts'
 import { DRAFT_VERSION } from '../protocol/draft-2026-v1/version.ts'
+import { echoesState } from '../protocol/draft-turns/capability.ts'
 import type { OlderReply } from '../protocol/older-reply.ts'
 import type { TaskListCall } from '../protocol/session-call.ts'
 import { toErrorReply } from './answer-call.ts'
+import type { TurnsService } from './session/older.ts'
 
 export interface TaskCallOptions {
   /** Tasks on a page of a list. */
   readonly pageSize: number
   /** Why nobody can be asked, where the client's capabilities are not the reason. */
   readonly unaskable?: string
+  /** Lets any instance take the answers of clients that echo states. */
+  readonly hand?: TurnsService['handTask']
 }
 
 export async function answerTaskCall(
@@ -29,17 +33,17 @@ export async function answerTaskCall(
   call: TaskCall | TaskListCall,
   principal: Principal | undefined,
   line: AskingLine,
-  { pageSize, unaskable }: TaskCallOptions,
+  options: TaskCallOptions,
 ): Promise<OlderReply> {
   const { tasks } = host
   if (!tasks) return { kind: 'error', error: new RondoError('PEER_METHOD') }
   try {
-    if (call.kind === 'tasks') return await listTasks(host, tasks, call, principal, pageSize)
+    if (call.kind === 'tasks') return await listTasks(host, tasks, call, principal, options.pageSize)
     switch (call.action) {
       case 'respond':
         return await respondToTask(host, tasks, call, principal)
       case 'result':
-        return await resultOf(host, tasks, call, principal, line, unaskable)
+        return await resultOf(host, tasks, call, principal, line, options)
       case 'cancel':
         return await cancelTask(host, tasks, call, principal)
       default:
@@ -57,7 +61,7 @@ async function resultOf(
   call: TaskCall,
   principal: Principal | undefined,
   line: AskingLine,
-  unaskable: string | undefined,
+  options: TaskCallOptions,
 ): Promise<OlderReply> {
   const steady = steadyLine(line, call.progressToken)
   let goOn = () => {}
@@ -68,7 +72,8 @@ async function resultOf(
     })
   })
   try {
-    const ask = call.protocolVersion === DRAFT_VERSION ? undefined : askerOf(call, line, steady, unaskable)
+    const ask =
+      call.protocolVersion === DRAFT_VERSION ? undefined : askerOf(call, principal, line, steady, options)
     return await Promise.race([awaitTask(host, tasks, call, principal, line, ask), ended])
   } finally {
     goOn()
@@ -78,22 +83,25 @@ async function resultOf(
 /** The task keeps its question when nobody answers here; the client may come back for it. */
 const ANSWER_TIMEOUT_MS = 24 * 60 * 60_000
 
-/** Whoever waits is not always who began the task, so what may be asked is looked at again. */
 function askerOf(
-  { taskId, capabilities }: TaskCall,
+  call: TaskCall,
+  principal: Principal | undefined,
   line: AskingLine,
   steady: SteadyLine,
-  unaskable: string | undefined,
+  { unaskable, hand }: TaskCallOptions,
 ): AskNow {
+  const { taskId, capabilities } = call
   return async (questions, signal) => {
     if (Object.values(questions).some((one) => missingCapability(capabilities, one) !== undefined)) {
       const why = unaskable ?? 'This client did not declare that it can be asked.'
       return new RondoError('PEER_TASK', `The task waits for an answer. ${why}`)
     }
+    const mayHand = line.portable && echoesState(capabilities)
     const asked = await line.ask(questions, {
       timeoutMs: ANSWER_TIMEOUT_MS,
       alive: () => steady.sign('Waiting for an answer'),
       task: taskId,
+      handed: mayHand ? await hand?.(call, principal, questions) : undefined,
       signal,
     })
     if (asked.kind === 'answers') return asked.answers

@@ -6,7 +6,7 @@
 import { concludeUnaskable } from '../carry/conclude.ts'
 import type { FlowHost } from '../carry/flow-host.ts'
 import type { TurnsOptions } from '../carry/keep-turn.ts'
-import { type AskingLine, runPushed } from '../carry/push.ts'
+import { type AskingLine, type Hand, runPushed } from '../carry/push.ts'
 import { runRound } from '../carry/token.ts'
 import { RondoError } from '../errors.ts'
 import type { FlowCall, Principal } from '../protocol/call.ts'
@@ -60,19 +60,24 @@ export function createOlder(options: OlderOptions): Older | undefined {
     changes,
   )
   const catalog = createCatalog(olderRows(registry), { pageSize, stamp: {} })
+  const turns =
+    options.turns === false
+      ? undefined
+      : createTurnsService(host, registry, (target, call) => taskMismatch(host, target, call), options.turns)
   return {
     versions,
     sessions,
-    turns: options.turns === false ? undefined : createTurnsService(host, registry, options.turns),
+    turns,
     greet: (protocolVersion, greeting) => greet(options, protocolVersion, greeting),
     async answer(call, principal, line, unaskable) {
       if (call.kind === 'list') return answerList(catalog, call.listing, call.cursor, host.log)
       if (call.kind === 'complete') return answerComplete(registry, call, host.log)
       if (call.kind === 'task' || call.kind === 'tasks') {
         const shown = Math.min(pageSize, TASKS_PER_PAGE)
-        return answerTaskCall(host, call, principal, line, { pageSize: shown, unaskable })
+        const hand = turns?.handTask
+        return answerTaskCall(host, call, principal, line, { pageSize: shown, unaskable, hand })
       }
-      return answerFlow(host, registry, call, principal, line, unaskable)
+      return answerFlow(host, registry, call, principal, line, { unaskable, hand: turns?.hand })
     },
     changed: (listing) => catalog.forget(listing),
   }
@@ -84,15 +89,17 @@ async function answerFlow(
   call: FlowCall,
   principal: Principal | undefined,
   line: AskingLine,
-  unaskable: string | undefined,
+  { unaskable, hand }: { readonly unaskable?: string; readonly hand?: Hand },
 ): Promise<Reply> {
   const target = registry.find(call.method, call.target)
   if (!target) return unknownTarget(call)
-  const run = call.protocolVersion === DRAFT_VERSION ? runRound : runPushed
   const mismatch = taskMismatch(host, target, call)
   if (mismatch !== undefined) return { kind: 'error', error: new RondoError('PEER_METHOD', mismatch) }
   try {
-    const reply = await run(host, target, call, principal, line)
+    const reply =
+      call.protocolVersion === DRAFT_VERSION
+        ? await runRound(host, target, call, principal, line)
+        : await runPushed(host, target, call, principal, line, { hand })
     const cannotAsk = reply.kind === 'error' && reply.error.code === 'PEER_CAPABILITY'
     return cannotAsk ? concludeUnaskable(target, reply.error, unaskable) : reply
   } catch (error) {

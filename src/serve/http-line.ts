@@ -28,7 +28,7 @@ export class HttpLine implements Line {
   readonly #pulse = new Pulse()
   readonly #stopBeating: () => void
   /** Beats are progress where the request has one. */
-  progressToken: string | number | undefined
+  readonly #progressToken: string | number | undefined
 
   constructor(
     outlet: Outlet,
@@ -39,7 +39,7 @@ export class HttpLine implements Line {
     this.#outlet = outlet
     this.#headers = headers
     this.#options = options
-    this.progressToken = progressToken
+    this.#progressToken = progressToken
     this.#stopBeating = startBeating(options, () => this.#beat())
   }
 
@@ -75,7 +75,7 @@ export class HttpLine implements Line {
     if (this.#finished || outlet.gone || outlet.ended) return false
     if (!this.#pulse.isQuiet() || outlet.backlog > this.#options.maxBacklog) return true
     if (!this.#stream()) return false
-    const { progressToken } = this
+    const progressToken = this.#progressToken
     if (progressToken === undefined) outlet.write(SSE_COMMENT)
     else outlet.write(toEvent(encodeNotification('notifications/progress', this.#pulse.beat(progressToken))))
     return true
@@ -99,16 +99,6 @@ export class HttpLine implements Line {
       this.#outlet.write(toEvent(body))
       this.#outlet.end()
     }
-  }
-
-  /** Sends events that stand for the response and ends the request. */
-  finishWith(events: string): void {
-    if (this.#finished) return
-    this.#stop()
-    if (this.#outlet.gone) return
-    if (this.#stopKeepAlive === undefined) this.#outlet.open(SSE_HEADERS)
-    this.#outlet.write(events)
-    this.#outlet.end()
   }
 }
 

@@ -142,7 +142,7 @@ describe('beside the good path', () => {
     expect(await client.post(7)).toMatchObject({ status: 400 })
     for (const method of ['GET', 'DELETE']) {
       const headers = { 'mcp-session-id': client.session ?? '', accept: 'text/event-stream' }
-      const bare = await make({ sessions: {} }).fetch(new Request(URL, { method, headers }))
+      const bare = await server.fetch(new Request(URL, { method, headers }))
       expect([bare.status, bare.headers.get('allow')]).toEqual([405, 'POST'])
     }
   })

@@ -1,17 +1,27 @@
 /** Who is asked in turns, and what is done for clients that do not bring states back. */
 
+import type { ServerOptions } from 'rondo'
 import { describe, expect, it } from 'vitest'
+import { createTurns } from '../../src/carry/turns.ts'
+import type { ClientCapabilities } from '../../src/protocol/wire.ts'
+import { createHost } from '../../src/serve/create-host.ts'
+import { createMemoryStore } from '../../src/store/memory/memory-store.ts'
+import { createRegistry } from '../../src/tool/registry.ts'
+import type { Target } from '../../src/tool/target.ts'
+import { createMemoryBlobs } from '../support/memory-blobs.ts'
 import { lastEventId, responsesTo } from '../support/turns-client.ts'
 import {
   accept,
   call,
   connect,
   errorOf,
+  keys,
   make,
   questions,
   REFUSED,
   textOf,
   URL,
+  value,
 } from '../support/turns-wire.ts'
 
 describe('what is negotiated', () => {
@@ -31,7 +41,7 @@ describe('what is negotiated', () => {
 
   it('F5 pushes the question as ever to a client that did not negotiate turns', async () => {
     for (const [server, options] of [
-      [make({ sessions: {} }), { turns: false }],
+      [make({ sessions: {} }), { turns: false, state: false }],
       [make({ sessions: {}, turns: false }), {}],
     ] as const) {
       const client = await connect(() => server, options)
@@ -102,5 +112,110 @@ describe('what is negotiated', () => {
     const client = await connect(() => server, { state: false })
     const turn = await client.request(...call('ask'))
     expect(errorOf(await client.answer(turn, [accept({ value: 'Ada' })]))).toEqual(REFUSED)
+  })
+
+  describe.each(['stored', 'dual', 'sealed-first'] as const)('with continuation %s', (continuation) => {
+    it.each(['shared', 'per-request'] as const)(
+      'F2 F4 finds a turn in the store, on any instance, if its %s states do not come back',
+      async (state) => {
+        const events: string[] = []
+        const options: Partial<ServerOptions> = {
+          continuation,
+          store: { ...createMemoryStore(), blobs: createMemoryBlobs() },
+          turns: { state },
+          log: (event) => void (event.event === 'continuation' && events.push(event.finding)),
+        }
+        const client = await connect(() => make(options))
+        for (const keep of [0, 1, 2]) {
+          const turn = await client.request(...call('both'))
+          const responses = responsesTo(turn, [accept({ value: 'L' }), accept({ value: 'R' })])
+          const forgetful = responses.map(({ state: own, ...rest }, i) =>
+            i < keep ? { ...rest, state: own } : rest,
+          )
+          const got = await client.post(forgetful, { 'last-event-id': lastEventId(turn) })
+          expect([keep, textOf(got)]).toEqual([keep, 'LR'])
+        }
+        expect(events).toEqual([])
+      },
+    )
+
+    it('B5 F4 finds it for nobody else, and not after its time', async () => {
+      let now = Date.now()
+      const options: Partial<ServerOptions> = {
+        continuation,
+        store: { ...createMemoryStore(), blobs: createMemoryBlobs() },
+        now: () => now,
+        authenticate: ({ headers }) => ({ subject: headers('x-user') ?? 'nobody' }),
+      }
+      const ada = await connect(() => make(options), { headers: { 'x-user': 'ada' } })
+      const eve = await connect(() => make(options), { headers: { 'x-user': 'eve' } })
+      const turn = await ada.request(...call('ask'))
+      const forgetful = responsesTo(turn, [accept({ value: 'Ada' })]).map(({ state: _, ...rest }) => rest)
+      const last = { 'last-event-id': lastEventId(turn) }
+      expect(errorOf(await eve.post(forgetful, last))).toEqual(REFUSED)
+      expect(textOf(await ada.post(forgetful, last))).toBe('Hello Ada')
+      now += 25 * 60 * 60_000
+      expect(errorOf(await ada.post(forgetful, last))).toEqual(REFUSED)
+    })
+  })
+})
+
+describe('what is remembered', () => {
+  const PLAIN = 'the plain text of an answer'
+
+  async function remembering(capabilities: ClientCapabilities, echo: boolean) {
+    const host = createHost({ audience: 'a', keys, log: 'off' })
+    const registry = createRegistry()
+    registry.tool('two', {}, async (_args, ctx) => {
+      const first = await ctx.ask('first', { message: 'First?', schema: value })
+      const second = await ctx.ask('second', { message: 'Second?', schema: value })
+      return first.value + second.value
+    })
+    const turns = createTurns(host, registry.find)
+    const target = registry.find('tools/call', 'two') as Target
+    const facts = { protocolVersion: '2025-11-25', capabilities }
+    const line = {
+      closed: false,
+      onClose: () => () => {},
+      notify: () => {},
+      ask: async () => ({ kind: 'gone' }) as const,
+      rest: () => () => {},
+    }
+    const peer = { facts, takesTurns: true, principal: undefined, session: 's', line: () => line }
+    const held: number[] = []
+    for (let i = 0; i < 50; i++) {
+      const flow = { kind: 'flow', id: i, method: 'tools/call', target: 'two', args: {}, ...facts } as const
+      let outcome = await turns.begin(target, flow, undefined, line, 's')
+      while (outcome.kind === 'turn') {
+        held.push(turns.remembered)
+        const { id, requests } = outcome.turn
+        const result = { action: 'accept', content: { value: PLAIN.repeat(40) } }
+        const answers = requests.map(({ state }, index) => ({
+          index,
+          ...(echo && state !== undefined && { state }),
+          answer: { kind: 'result', result } as const,
+        }))
+        outcome = await turns.resume({ turn: id, answers }, peer)
+      }
+      expect(outcome).toMatchObject({ kind: 'reply', reply: { kind: 'complete' } })
+    }
+    return { held, after: turns.remembered }
+  }
+
+  const asked = { elicitation: { form: {} }, experimental: { 'multi-turn-sse': {}, 'request-state': {} } }
+
+  it('B2 B11 is nothing for a client that echoes, from its first echo on', async () => {
+    const { held, after } = await remembering(asked, true)
+    expect(held).toHaveLength(100)
+    expect(held[0]).toBeGreaterThan(0)
+    expect(held.slice(1)).toEqual(Array(99).fill(0))
+    expect(after).toBe(0)
+  })
+
+  it('R9 grows for a client that does not, whatever it declared', async () => {
+    for (const capabilities of [asked, { ...asked, experimental: { 'multi-turn-sse': {} } }]) {
+      const { held } = await remembering(capabilities, false)
+      expect(held.every((bytes, i) => i === 0 || bytes > (held[i - 1] ?? 0))).toBe(true)
+    }
   })
 })

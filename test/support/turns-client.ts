@@ -63,7 +63,7 @@ async function read(response: Response): Promise<Got> {
     return { kind: 'response', status, message: text === '' ? {} : JSON.parse(text), raw: text }
   }
   const events = readEvents(text)
-  const messages = events.flatMap(({ data }): Message[] => (data === undefined ? [] : [JSON.parse(data)]))
+  const messages = events.flatMap(({ data }): Message[] => (data ? [JSON.parse(data)] : []))
   if (events.at(-1)?.event === 'input_required') {
     return { kind: 'turn', events, requests: messages.filter(({ id, method }) => id !== undefined && method) }
   }

@@ -3,16 +3,22 @@ import { describe, expect, it } from 'vitest'
 import { readEvents } from '../../../test/support/turns-client.ts'
 import type { InputRequest } from '../wire.ts'
 import { encodeTurn } from './encode.ts'
+import type { Turn } from './turn.ts'
 
 const question: InputRequest = {
   method: 'elicitation/create',
   params: { mode: 'form', message: 'How was this bug resolved?', requestedSchema: { type: 'object' } },
 }
 
+const textOf = (turn: Turn): string =>
+  encodeTurn(turn, '2025-11-25')
+    .map(({ text }) => text)
+    .join('')
+
 describe('the events of a turn', () => {
   it('F5 F2 frames the questions with events that have an id and no data', () => {
     const turn = { id: 'T', requests: [{ request: question, state: 'sealed' }] }
-    expect(encodeTurn(turn, '2025-11-25')).toBe(
+    expect(textOf(turn)).toBe(
       [
         'event: buffer_input',
         'id: T_0',
@@ -37,7 +43,7 @@ describe('the events of a turn', () => {
       { request: roots, state: 'b' },
       { request: { method: 'ping' } as const },
     ]
-    const messages = readEvents(encodeTurn({ id: 'T', requests }, '2025-11-25')).flatMap(({ data }) =>
+    const messages = readEvents(textOf({ id: 'T', requests })).flatMap(({ data }) =>
       data === undefined ? [] : [JSON.parse(data)],
     )
     expect(messages.map(({ state }) => state)).toEqual([{ sealed: 'a' }, 'b', undefined])
@@ -52,7 +58,7 @@ describe('the events of a turn', () => {
     fc.assert(
       fc.property(nasty, nasty, (message, state) => {
         const request = { ...question, params: { ...question.params, message } } as InputRequest
-        const events = readEvents(encodeTurn({ id: 'T', requests: [{ request, state }] }, '2025-11-25'))
+        const events = readEvents(textOf({ id: 'T', requests: [{ request, state }] }))
         expect(events.map(({ event, id }) => [event, id])).toEqual([
           ['buffer_input', 'T_0'],
           ['message', 'T_1'],

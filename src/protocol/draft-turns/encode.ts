@@ -8,17 +8,27 @@
 import { encodeRequest } from '../rev-2025-11-25/encode.ts'
 import { type State, type Turn, type TurnRequest, toEventId } from './turn.ts'
 
-export function encodeTurn({ id, requests }: Turn, protocolVersion: string): string {
+export interface TurnEvent {
+  readonly id: string
+  /** The whole event. */
+  readonly text: string
+}
+
+export function encodeTurn({ id, requests }: Turn, protocolVersion: string): readonly TurnEvent[] {
   const questions = requests.map(({ request, state }, index) => {
     const requestId = toEventId(id, index + 1)
     const json = withState(requestText(requestId, request, protocolVersion), state)
-    return `id: ${requestId}\nevent: message\ndata: ${json}\n\n`
+    return { id: requestId, text: `id: ${requestId}\nevent: message\ndata: ${json}\n\n` }
   })
   return [
-    `event: buffer_input\nid: ${toEventId(id, 0)}\n\n`,
+    mark('buffer_input', toEventId(id, 0)),
     ...questions,
-    `event: input_required\nid: ${toEventId(id, requests.length + 1)}\n\n`,
-  ].join('')
+    mark('input_required', toEventId(id, requests.length + 1)),
+  ]
+}
+
+function mark(event: string, id: string): TurnEvent {
+  return { id, text: `event: ${event}\nid: ${id}\n\n` }
 }
 
 function requestText(id: string, request: TurnRequest, protocolVersion: string): string {
@@ -27,6 +37,6 @@ function requestText(id: string, request: TurnRequest, protocolVersion: string):
 }
 
 /** Beside the id, where every request has room for it: a ping has no params. */
-function withState(json: string, state: State | undefined): string {
+export function withState(json: string, state: State | undefined): string {
   return state === undefined ? json : `${json.slice(0, -1)},"state":${JSON.stringify(state)}}`
 }

@@ -22,7 +22,8 @@ export type Decoded =
   | { readonly kind: 'call'; readonly call: OlderCall }
   | { readonly kind: 'session'; readonly call: SessionCall }
   | { readonly kind: 'notification'; readonly method: string; readonly params: Params }
-  | { readonly kind: 'answer'; readonly id: RequestId; readonly answer: PeerAnswer }
+  /** `state` is what the drafts have the client bring back. */
+  | { readonly kind: 'answer'; readonly id: RequestId; readonly answer: PeerAnswer; readonly state?: unknown }
   | { readonly kind: 'refused'; readonly id: RequestId | null; readonly error: RondoError }
 
 /** What differs between the dialects that share this form. */
@@ -50,9 +51,11 @@ export function decode(message: unknown, peer: PeerFacts, reader: Reader = READE
   try {
     if (!isRecord(message)) throw new RondoError('PEER_REQUEST')
     if (isId(message.id)) id = message.id
-    const { jsonrpc, method, params } = message
+    const { jsonrpc, method, params, state } = message
     if (jsonrpc !== '2.0') throw new RondoError('PEER_REQUEST', 'jsonrpc must be "2.0"')
-    if (method === undefined && id !== null) return { kind: 'answer', id, answer: readAnswer(message) }
+    if (method === undefined && id !== null) {
+      return { kind: 'answer', id, answer: readAnswer(message), ...(state !== undefined && { state }) }
+    }
     if (typeof method !== 'string') throw new RondoError('PEER_REQUEST', 'method must be a string')
     if (params !== undefined && !isRecord(params)) {
       throw new RondoError('PEER_REQUEST', 'params must be an object')

@@ -1,9 +1,9 @@
 /**
  * The last events of one stream, so that a client that lost its connection can have the rest of it.
  *
- * L1 An id is `<stream>-<number>`; numbers grow by one and are never used twice. L2 At most `maxBytes` are kept, or a
- * single event: the oldest progress and logs go first, then the oldest of all; an event for which the session has no
- * room is sent and not kept. L3 A client that misses a message which
+ * L1 An id is `<stream>-<number>`, unless its event was given one; numbers grow by one and are never used twice. L2 At most
+ * `maxBytes` are kept, or a single event: the oldest progress and logs go first, then the oldest of all; an event for which
+ * the session has no room is sent and not kept. L3 A client that misses a message which
  * is no longer here is told so instead of getting a stream with a hole; progress and logs may be missing.
  */
 
@@ -12,6 +12,8 @@ import { type Keeper, UNCOUNTED } from './tally.ts'
 
 interface Kept {
   readonly number: number
+  /** An id of its own. */
+  readonly id?: string
   readonly text: string
   readonly droppable: boolean
 }
@@ -37,17 +39,19 @@ export class EventLog {
   }
 
   /** Keeps one message; gives its event. */
-  append(json: string, droppable: boolean): string {
-    this.#number += 1
-    const text = `id: ${this.#stream}-${this.#number}\n${toEvent(json)}`
-    if (!this.#keeper.take(text.length)) {
-      if (!droppable) this.#lost = this.#number
-      return text
-    }
-    this.#kept.push({ number: this.#number, text, droppable })
-    this.#bytes += text.length
-    while (this.#bytes > this.#maxBytes && this.#kept.length > 1) this.#dropOldest()
-    return text
+  append(json: string, droppable: boolean, id?: string): string {
+    const text = `id: ${id ?? `${this.#stream}-${this.#number + 1}`}\n${toEvent(json)}`
+    return this.#keep({ number: this.#number + 1, id, text, droppable })
+  }
+
+  /** Keeps an event that has an id and is whole. */
+  appendWhole(id: string, text: string): string {
+    return this.#keep({ number: this.#number + 1, id, text, droppable: false })
+  }
+
+  /** The number of the event that was given this id. */
+  numberOf(id: string): number | undefined {
+    return this.#kept.find((event) => event.id === id)?.number
   }
 
   /** An event without a message: from now on the client has an id to come back with. */
@@ -67,6 +71,18 @@ export class EventLog {
     this.#bytes = 0
     this.#kept = []
     this.#lost = this.#number
+  }
+
+  #keep(event: Kept): string {
+    this.#number = event.number
+    if (!this.#keeper.take(event.text.length)) {
+      if (!event.droppable) this.#lost = event.number
+      return event.text
+    }
+    this.#kept.push(event)
+    this.#bytes += event.text.length
+    while (this.#bytes > this.#maxBytes && this.#kept.length > 1) this.#dropOldest()
+    return event.text
   }
 
   #dropOldest(): void {

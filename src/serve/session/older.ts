@@ -3,14 +3,14 @@
  */
 
 import type { AskingLine } from '../../carry/push.ts'
-import type { TurnOutcome } from '../../carry/turns.ts'
+import type { TurnOutcome, TurnPeer, Turns } from '../../carry/turns.ts'
 import type { FlowCall, Line, Listing, Principal } from '../../protocol/call.ts'
 import type { TurnAnswers } from '../../protocol/draft-turns/turn.ts'
 import type { OlderReply } from '../../protocol/older-reply.ts'
 import type { OlderCall, PeerFacts } from '../../protocol/session-call.ts'
 import type { SessionTable } from './session-table.ts'
 
-/** Serves clients that take their questions in turns. Nothing here rejects but for keys that do not load. */
+/** Serves clients of the two drafts: their sessions, questions in turns, and states. Nothing here rejects but for keys that do not load. */
 export interface TurnsService {
   sealSession(facts: PeerFacts, principal: Principal | undefined): Promise<string>
   /** Undefined for a session that is not this principal's. */
@@ -19,15 +19,12 @@ export interface TurnsService {
     call: FlowCall,
     principal: Principal | undefined,
     line: Line,
+    session: string,
     unaskable?: string,
   ): Promise<TurnOutcome>
-  resume(
-    answers: TurnAnswers,
-    peer: PeerFacts,
-    principal: Principal | undefined,
-    line: Line,
-    unaskable?: string,
-  ): Promise<TurnOutcome>
+  resume(answers: TurnAnswers, peer: TurnPeer, unaskable?: string): Promise<TurnOutcome>
+  readonly hand: Turns['hand']
+  readonly handTask: Turns['handTask']
 }
 
 /** What `initialize` offers depends on it. */

@@ -13,12 +13,10 @@ import { isSealedSession } from '../../seal/session-id.ts'
 import { refusal } from '../http-answer.ts'
 import type { Outlet } from '../outlet.ts'
 import { internalError } from '../settle.ts'
-import { readEventId } from './event-log.ts'
-import type { TurnsService } from './older.ts'
 import type { Session } from './session.ts'
-import { type Posted, type PostOptions, servePost } from './session-post.ts'
-import { isOfTurns } from './turns-greeting.ts'
-import { serveTurns } from './turns-post.ts'
+import { type PostOptions, servePost } from './session-post.ts'
+import { isOfDrafts } from './turns-greeting.ts'
+import { openSealed, serveDrafts } from './turns-post.ts'
 
 export interface SessionExchange {
   post(message: unknown, headers: HeaderReader, principal: Principal | undefined, outlet: Outlet): void
@@ -43,30 +41,40 @@ export function createSessionExchange(options: PostOptions): SessionExchange {
       const posted = { message, headers, principal, outlet }
       guarded(outlet, idOf(message), () => {
         const { turns } = options.older
-        if (turns !== undefined && isOfTurns(options, posted)) serveInTurns(options, turns, posted)
-        else servePost(options, posted)
+        if (turns === undefined || !isOfDrafts(options, posted)) return servePost(options, posted)
+        later(outlet, () => serveDrafts(options, turns, posted))
       })
     },
     bare(method, headers, principal, outlet) {
-      guarded(outlet, null, () => {
-        if (isSealedSession(headers('mcp-session-id'))) {
-          return outlet.send(refusal(new RondoError('PEER_HTTP_METHOD'), null, { Allow: 'POST' }))
-        }
-        const session = sessions.find(headers('mcp-session-id') ?? '', principalTag(principal))
+      const serve = (session: Session | undefined): void => {
         if (session === undefined) throw new RondoError('PEER_SESSION')
         if (method === 'GET') return serveGet(options, session, headers, outlet)
         sessions.end(session)
         outlet.send({ status: 200, headers: {}, body: '' })
+      }
+      guarded(outlet, null, () => {
+        const { turns } = options.older
+        const id = headers('mcp-session-id') ?? ''
+        if (!turns || !isSealedSession(id)) return serve(sessions.find(id, principalTag(principal)))
+        if (!options.sessions) {
+          return outlet.send(refusal(new RondoError('PEER_HTTP_METHOD'), null, { Allow: 'POST' }))
+        }
+        later(outlet, async () => {
+          const session = await openSealed(options, turns, { headers, principal, outlet })
+          // A stream of one request alone would hear of nothing.
+          if (session && session !== sessions.find(id, session.owner)) throw new RondoError('LIMIT_SESSIONS')
+          serve(session)
+        })
       })
     },
   }
-}
 
-function serveInTurns(options: PostOptions, turns: TurnsService, posted: Posted): void {
-  serveTurns(options, turns, posted).catch((error: unknown) => {
-    const known = error instanceof RondoError ? error : internalError(error, options.onError).error
-    posted.outlet.fail(refusal(known))
-  })
+  function later(outlet: Outlet, serve: () => Promise<void>): void {
+    serve().catch((error: unknown) => {
+      const known = error instanceof RondoError ? error : internalError(error, options.onError).error
+      outlet.fail(refusal(known))
+    })
+  }
 }
 
 function serveGet({ stream }: PostOptions, session: Session, headers: HeaderReader, outlet: Outlet): void {
@@ -81,7 +89,5 @@ function serveGet({ stream }: PostOptions, session: Session, headers: HeaderRead
     )
     return
   }
-  const event = readEventId(last)
-  const resumed = event && session.stream(event.stream)?.resume(outlet, event.number)
-  if (!resumed) throw new RondoError('PEER_EVENT')
+  if (!session.resumeStream(last, outlet)) throw new RondoError('PEER_EVENT')
 }

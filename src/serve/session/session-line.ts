@@ -5,10 +5,12 @@
  * Q1 All questions of a round are sent before any answer is awaited. Q2 The call waits until every one is answered, one
  * is answered with an error, time is up, the client cancels, or the server ends. Q3 Whatever ends the waiting, the
  * client is told of questions that no longer need an answer. Q4 A call that waits counts as parked, and only then.
+ * Q5 A question in the client's hands outlives this process: where the server ends, its stream ends and nothing is said.
  */
 
-import type { Asked, AskingLine, AskOptions, Resting } from '../../carry/push.ts'
+import type { Asked, AskingLine, AskOptions, Handed, Resting } from '../../carry/push.ts'
 import { RondoError } from '../../errors.ts'
+import { withState } from '../../protocol/draft-turns/encode.ts'
 import { encodeRequest } from '../../protocol/rev-2025-11-25/encode.ts'
 import { encodeNotification } from '../../protocol/rev-2026-07-28/encode.ts'
 import type { PeerAnswer } from '../../protocol/session-call.ts'
@@ -19,7 +21,7 @@ import type { Channel } from './channel.ts'
 /** What a line needs of its session. */
 export interface Desk {
   /** Has the answer to a question handed to `take`; gives the id of the question. */
-  expect(take: (answer: PeerAnswer) => void): string
+  expect(take: (answer: PeerAnswer) => void, handed?: Handed): string
   forget(id: string): void
   /** Counts the call as parked, with what it keeps. False if there are too many, or no room. */
   park(bytes: number): boolean
@@ -27,6 +29,8 @@ export interface Desk {
   readonly now: () => number
   readonly signMs: number
   readonly randomId: () => string
+  /** Every instance knows the session. */
+  readonly portable: boolean
 }
 
 interface Waiting {
@@ -35,6 +39,8 @@ interface Waiting {
   readonly answers: Record<string, unknown>
   readonly until: number
   readonly bytes: number
+  /** All questions are in the client's hands. */
+  readonly handed: boolean
   nextSign: number
   alive(): void
   resolve(asked: Asked): void
@@ -49,6 +55,7 @@ export class SessionLine implements AskingLine {
   readonly #protocolVersion: string
   readonly #pulse = new Pulse()
   readonly #listeners = new Set<() => void>()
+  readonly #handed = new Set<string>()
   #waiting: Waiting | undefined
   #resting: (Resting & { nextSign: number }) | undefined
   #closed = false
@@ -63,6 +70,15 @@ export class SessionLine implements AskingLine {
 
   get closed(): boolean {
     return this.#closed
+  }
+
+  get portable(): boolean {
+    return this.#desk.portable
+  }
+
+  /** True if this call asked the question, be it answered or not. */
+  asked(id: string): boolean {
+    return this.#handed.has(id)
   }
 
   onClose(listener: () => void): () => void {
@@ -92,23 +108,34 @@ export class SessionLine implements AskingLine {
     return true
   }
 
-  ask(questions: InputRequests, { timeoutMs, alive, task, signal }: AskOptions): Promise<Asked> {
+  ask(questions: InputRequests, options: AskOptions): Promise<Asked> {
     if (this.#closed || !this.#channel.open) return Promise.resolve({ kind: 'gone' })
     const bytes = this.#size()
     if (!this.#desk.park(bytes)) {
       return Promise.resolve({ kind: 'refused', error: new RondoError('LIMIT_PARKED') })
     }
+    const { timeoutMs, alive, task, signal, handed = {} } = options
     const now = this.#desk.now()
-    const nextSign = now + this.#desk.signMs
+    const keys = Object.keys(questions)
     return new Promise((resolve) => {
       const open = new Map<string, string>()
-      const answers = Object.create(null)
-      this.#waiting = { open, answers, until: now + timeoutMs, bytes, nextSign, alive, resolve }
+      this.#waiting = {
+        open,
+        answers: Object.create(null),
+        until: now + timeoutMs,
+        bytes,
+        handed: keys.every((key) => Object.hasOwn(handed, key)),
+        nextSign: now + this.#desk.signMs,
+        alive,
+        resolve,
+      }
       for (const [key, request] of Object.entries(questions)) {
-        const id = this.#desk.expect((answer) => this.#take(id, answer))
+        const held = Object.hasOwn(handed, key) ? handed[key] : undefined
+        const id = this.#desk.expect((answer) => this.#take(id, answer), held)
         open.set(id, key)
         const json = encodeRequest(id, request, this.#protocolVersion, this.#desk.randomId(), task)
-        this.#channel.send(json, false)
+        if (held !== undefined) this.#handed.add(id)
+        this.#channel.send(withState(json, held?.state), false, held?.id)
       }
       signal?.addEventListener('abort', () => this.refuse(new RondoError('INPUT_TIMEOUT')), { once: true })
     })
@@ -126,6 +153,10 @@ export class SessionLine implements AskingLine {
   cancel(): void {
     if (this.#closed) return
     this.#stopWaiting({ kind: 'gone' })
+    this.#close()
+  }
+
+  #close(): void {
     this.#closed = true
     const listeners = [...this.#listeners]
     this.#listeners.clear()
@@ -139,6 +170,10 @@ export class SessionLine implements AskingLine {
 
   /** The server ends: nothing is waited for any longer. */
   endWaiting(error: RondoError): void {
+    if (this.#waiting?.handed) {
+      this.#stopWaiting({ kind: 'gone' }, true)
+      return this.#close()
+    }
     this.refuse(error)
     this.#resting?.refuse(error)
   }
@@ -169,13 +204,14 @@ export class SessionLine implements AskingLine {
     if (waiting.open.size === 0) this.#stopWaiting({ kind: 'answers', answers: waiting.answers })
   }
 
-  #stopWaiting(asked: Asked): void {
+  #stopWaiting(asked: Asked, silently = false): void {
     const waiting = this.#waiting
     if (waiting === undefined) return
     this.#waiting = undefined
     this.#desk.unpark(waiting.bytes)
     for (const requestId of waiting.open.keys()) {
       this.#desk.forget(requestId)
+      if (silently) continue
       const params = { requestId, reason: 'No answer is needed any more' }
       this.#channel.send(encodeNotification('notifications/cancelled', params), false)
     }

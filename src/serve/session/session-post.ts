@@ -23,7 +23,7 @@ import { codecOf } from './codec.ts'
 import { claimOf, isInitialize } from './era.ts'
 import type { Older } from './older.ts'
 import type { Session } from './session.ts'
-import { isRequest, type TakeContext, takeMessage } from './take-message.ts'
+import { isRequest, type TakeContext, takeMessage, type Way } from './take-message.ts'
 
 export interface PostOptions {
   readonly older: Older
@@ -46,9 +46,9 @@ export interface Posted {
 /** A client of 2025-03-26 or before does not say its version on every request. */
 const UNSAID = '2025-03-26'
 const MAX_BATCH = 64
-const ACCEPTED: HttpAnswer = { status: 202, headers: {}, body: '' }
+export const ACCEPTED: HttpAnswer = { status: 202, headers: {}, body: '' }
 const NO_SESSION = 'This endpoint keeps no session, so its clients cannot be asked.'
-export const NO_STREAM = 'The request does not accept text/event-stream, so its client cannot be asked.'
+const NO_STREAM = 'The request does not accept text/event-stream, so its client cannot be asked.'
 const SILENT = { channel: { send: () => {}, open: false }, respond: () => {} }
 
 /** Throws what is wrong with the request as a whole. */
@@ -132,18 +132,20 @@ function sessionOf({ older, sessions }: PostOptions, posted: Posted): Session {
   return session
 }
 
-function unaskable(version: string, headers: HeaderReader): string | undefined {
+export function unaskable(version: string, headers: HeaderReader): string | undefined {
   if (version === DRAFT_VERSION) return undefined
   if (headers('mcp-session-id') === undefined) return NO_SESSION
   return readsStreams(headers('accept')) ? undefined : NO_STREAM
 }
 
-function deliver(
+/** `begin` serves the calls of a client that takes its questions in turns. */
+export function deliver(
   options: PostOptions,
   session: Session,
   version: string,
   decoded: readonly Decoded[],
   { message, headers, principal, outlet }: Posted,
+  begin?: TakeContext['begin'],
 ): void {
   const { older, inFlight, service, onError, stream } = options
   const context: TakeContext = {
@@ -153,6 +155,7 @@ function deliver(
     draining: service.draining,
     unaskable: unaskable(version, headers),
     beats: stream,
+    begin,
     onError,
   }
   const requests = decoded.filter(isRequest)
@@ -172,6 +175,10 @@ function deliver(
     },
   }
   const channel = session.openStream(wish, outlet, stream)
-  const way = { channel, respond: (json: string | undefined) => channel.respond(json) }
+  const way: Way = {
+    channel,
+    respond: (json) => channel.respond(json),
+    endWith: (events) => channel.endWith(events),
+  }
   for (const one of requests) takeMessage(context, session, version, one, principal, way)
 }

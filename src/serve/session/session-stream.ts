@@ -7,6 +7,7 @@
  * time, for a client that missed its end.
  */
 
+import type { TurnEvent } from '../../protocol/draft-turns/encode.ts'
 import { JSON_HEADERS } from '../http-answer.ts'
 import { openStream, type StreamOptions } from '../http-line.ts'
 import type { Outlet } from '../outlet.ts'
@@ -68,13 +69,13 @@ export class SessionStream implements Channel {
     return this.#outlet !== undefined
   }
 
-  send(json: string, droppable: boolean): void {
+  send(json: string, droppable: boolean, eventId?: string): void {
     if (!this.open) return
     const outlet = this.#outlet
     if (this.#openedAt === undefined && outlet !== undefined) this.#begin(outlet)
     const clogged = outlet !== undefined && outlet.backlog > this.#setup.http.maxBacklog
     if (droppable && (outlet === undefined || clogged)) return
-    const event = this.#log.append(json, droppable)
+    const event = this.#log.append(json, droppable, eventId)
     // A client that does not read is cut off; what it missed is kept as for any other that lost its connection.
     if (clogged) outlet.drop()
     else this.#outlet?.write(event)
@@ -95,6 +96,19 @@ export class SessionStream implements Channel {
       this.send(json, false)
     } else if (json !== undefined) this.#plain.push(json)
     if (this.#left === 0) this.#finish()
+  }
+
+  /** Events that stand for the response; they end the stream. */
+  endWith(events: readonly TurnEvent[]): void {
+    if (!this.open) return
+    if (this.#openedAt === undefined && this.#outlet !== undefined) this.#begin(this.#outlet)
+    for (const { id, text } of events) this.#outlet?.write(this.#log.appendWhole(id, text))
+    this.end()
+  }
+
+  /** The number of an event that has an id of its own. */
+  numberOf(eventId: string): number | undefined {
+    return this.#log.numberOf(eventId)
   }
 
   /** A client comes back with the number of the last event it saw. False if what it missed is gone. */

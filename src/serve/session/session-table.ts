@@ -18,7 +18,9 @@ export interface SessionTable {
    */
   open(facts: PeerFacts, owner: string, share?: string): Session
   /** A session for one request: nobody finds it again. */
-  transient(facts: PeerFacts, owner: string): Session
+  transient(facts: PeerFacts, owner: string, id?: string): Session
+  /** This instance's part of a session that is sealed into its id. Where there are too many, one for this request alone. */
+  adopt(id: string, facts: PeerFacts, owner: string, share?: string): Session
   /** The owner's session. Another's is as unknown as one that never was. */
   find(id: string, owner: string): Session | undefined
   end(session: Session): void
@@ -41,6 +43,8 @@ export function createSessionTable(settings: SessionSettings, changes: ChangeBus
   const sessions = new Map<string, Session>()
   const kept = createTally()
   const leavers = new Map<Session, () => void>()
+  /** Sessions for one request whose call waits. */
+  const passing = new Set<Session>()
   const parked = createTally()
   const open = createTally()
   let stopSweeping: (() => void) | undefined
@@ -52,7 +56,11 @@ export function createSessionTable(settings: SessionSettings, changes: ChangeBus
     leavers.delete(session)
     session.end()
     keeperOf(session).give(costOfFacts(session.facts))
-    if (sessions.size > 0) return
+    rest()
+  }
+
+  const rest = (): void => {
+    if (sessions.size > 0 || passing.size > 0) return
     stopSweeping?.()
     stopSweeping = undefined
   }
@@ -92,48 +100,79 @@ export function createSessionTable(settings: SessionSettings, changes: ChangeBus
 
   const sweep = (): void => {
     const now = settings.now()
-    for (const session of [...sessions.values()]) {
+    for (const session of [...sessions.values(), ...passing]) {
       // A session that cannot be swept must not keep the others from it.
       try {
-        if (session.sweep(now)) end(session)
+        if (!session.sweep(now)) continue
+        if (passing.delete(session)) rest()
+        else end(session)
       } catch (error) {
         settings.onError(error)
       }
     }
   }
 
+  /** Nothing where there is no room. */
+  const enroll = (
+    id: string,
+    facts: PeerFacts,
+    caller: Pick<Session, 'owner' | 'share'>,
+  ): Session | undefined => {
+    const { owner, share } = caller
+    const keeper = keeperOf(caller)
+    if (!makeRoom(caller, keeper, costOfFacts(facts))) return undefined
+    const session = new Session(id, facts, owner, { share, settings, parked, keeper })
+    sessions.set(id, session)
+    open.add(share, 1)
+    leavers.set(
+      session,
+      changes.subscribe((change) => session.tell(change)),
+    )
+    beginSweeping()
+    return session
+  }
+
+  const find = (id: string, owner: string): Session | undefined => {
+    const session = sessions.get(id)
+    if (session?.owner !== owner) return undefined
+    sessions.delete(id)
+    sessions.set(id, session)
+    return session
+  }
+
+  const beginSweeping = (): void => {
+    stopSweeping ??= settings.every(sweepMs(settings), sweep)
+  }
+
+  const onParked = (session: Session): void => {
+    passing.add(session)
+    beginSweeping()
+  }
+
+  const transient = (facts: PeerFacts, owner: string, id = ''): Session =>
+    new Session(id, facts, owner, {
+      share: owner,
+      settings: { ...settings, maxWatched: 0, resumeMs: 0 },
+      parked,
+      keeper: UNCOUNTED,
+      onParked,
+    })
+
   return {
     open(facts, owner, share = owner) {
-      const caller = { owner, share }
-      const keeper = keeperOf(caller)
-      if (!makeRoom(caller, keeper, costOfFacts(facts))) throw new RondoError('LIMIT_SESSIONS')
-      const session = new Session(settings.randomId(), facts, owner, { share, settings, parked, keeper })
-      sessions.set(session.id, session)
-      open.add(share, 1)
-      leavers.set(
-        session,
-        changes.subscribe((change) => session.tell(change)),
-      )
-      stopSweeping ??= settings.every(sweepMs(settings), sweep)
+      const session = enroll(settings.randomId(), facts, { owner, share })
+      if (session === undefined) throw new RondoError('LIMIT_SESSIONS')
       return session
     },
-    transient: (facts, owner) =>
-      new Session('', facts, owner, {
-        share: owner,
-        settings: { ...settings, maxWatched: 0, resumeMs: 0 },
-        parked,
-        keeper: UNCOUNTED,
-      }),
-    find(id, owner) {
-      const session = sessions.get(id)
-      if (session?.owner !== owner) return undefined
-      sessions.delete(id)
-      sessions.set(id, session)
-      return session
-    },
+    transient,
+    adopt: (id, facts, owner, share = owner) =>
+      find(id, owner) ?? enroll(id, facts, { owner, share }) ?? transient(facts, owner, id),
+    find,
     end,
     async endAll() {
-      for (const session of sessions.values()) session.refuseWaiting(new RondoError('SERVER_DRAINING'))
+      for (const session of [...sessions.values(), ...passing]) {
+        session.refuseWaiting(new RondoError('SERVER_DRAINING'))
+      }
       await new Promise<void>((resolve) => idle(resolve))
       for (const session of [...sessions.values()]) end(session)
     },

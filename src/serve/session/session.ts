@@ -1,18 +1,28 @@
 /**
  * One client of an earlier era: what it said when it came, what it wants to hear, what it was asked, and its streams.
  * Everything here is gone when the session ends; nothing of it is needed by any other.
+ *
+ * A session that is sealed into its id is the same on every instance, each of which has its own part here: the calls and
+ * streams that it serves. Such a part is made when it is needed and dropped when nothing is in it.
  */
+
+import { randomInt } from 'node:crypto'
+import type { Handed } from '../../carry/push.ts'
 
 import { RondoError } from '../../errors.ts'
 import type { RequestId } from '../../protocol/call.ts'
+import { fromState } from '../../protocol/draft-turns/state.ts'
+import type { State } from '../../protocol/draft-turns/turn.ts'
 import { encodeNotification } from '../../protocol/rev-2026-07-28/encode.ts'
 import type { PeerAnswer, PeerFacts } from '../../protocol/session-call.ts'
 import type { LogLevel } from '../../protocol/wire.ts'
 import { principalTag } from '../../seal/binding.ts'
+import { isSealedSession } from '../../seal/session-id.ts'
 import type { Change } from '../change-bus.ts'
 import type { StreamOptions } from '../http-line.ts'
 import type { Outlet } from '../outlet.ts'
 import type { Channel } from './channel.ts'
+import { readEventId } from './event-log.ts'
 import type { SessionSettings } from './options.ts'
 import { type Desk, SessionLine } from './session-line.ts'
 import { SessionStream, type StreamSetup } from './session-stream.ts'
@@ -32,7 +42,13 @@ export interface SessionPlace {
   readonly settings: SessionSettings
   readonly parked: Tally
   readonly keeper: Keeper
+  /** A call waits from now on, and somebody must look at the clock. */
+  onParked?(session: Session): void
 }
+
+const DEFAULT_LEVEL: LogLevel = 'info'
+/** Streams are numbered from somewhere up to here, which leaves nine digits for their numbers. */
+const MAX_FIRST_STREAM = 900_000_000
 
 /** What of a stream its session does not know by itself. */
 export type StreamWish = Pick<StreamSetup, 'primed' | 'streams' | 'responses' | 'batch' | 'onLost'>
@@ -64,14 +80,15 @@ export class Session implements Desk {
   /** The principal's tag: nobody else may use the session. */
   readonly owner: string
   /** What the client wants to hear of the log. */
-  level: LogLevel = 'info'
+  level: LogLevel = DEFAULT_LEVEL
   readonly share: string
   readonly #watched = new Set<string>()
   readonly #settings: SessionSettings
   readonly #parkedByAll: Tally
   readonly #keeper: Keeper
+  readonly #onParked: SessionPlace['onParked']
   readonly #calls = new Map<RequestId, SessionLine>()
-  readonly #questions = new Map<string, (answer: PeerAnswer) => void>()
+  readonly #questions = new Map<string, { take(answer: PeerAnswer): void; readonly state?: State }>()
   readonly #streams = new Map<number, SessionStream>()
   #general: Channel | undefined
   #seenAt: number
@@ -83,7 +100,7 @@ export class Session implements Desk {
     id: string,
     facts: PeerFacts,
     owner: string,
-    { share, settings, parked, keeper }: SessionPlace,
+    { share, settings, parked, keeper, onParked }: SessionPlace,
   ) {
     this.id = id
     this.facts = facts
@@ -92,7 +109,14 @@ export class Session implements Desk {
     this.#parkedByAll = parked
     this.#keeper = keeper
     this.share = share
+    this.#onParked = onParked
     this.#seenAt = settings.now()
+    // Another instance has streams of the same session, and none may be taken for one of ours.
+    if (this.portable) this.#lastStream = randomInt(MAX_FIRST_STREAM)
+  }
+
+  get portable(): boolean {
+    return isSealedSession(this.id)
   }
 
   get now(): () => number {
@@ -112,10 +136,10 @@ export class Session implements Desk {
     this.#seenAt = this.#settings.now()
   }
 
-  expect(take: (answer: PeerAnswer) => void): string {
+  expect(take: (answer: PeerAnswer) => void, handed?: Handed): string {
     this.#lastQuestion += 1
-    const id = `ask-${this.#lastQuestion}`
-    this.#questions.set(id, take)
+    const id = handed?.id ?? `ask-${this.#lastQuestion}`
+    this.#questions.set(id, { take, state: handed?.state })
     return id
   }
 
@@ -123,8 +147,23 @@ export class Session implements Desk {
     this.#questions.delete(id)
   }
 
-  answer(id: RequestId, answer: PeerAnswer): void {
-    if (typeof id === 'string') this.#questions.get(id)?.(answer)
+  /** True if a call that runs here asked the question, be it answered or not. */
+  asked(id: RequestId): boolean {
+    if (typeof id !== 'string') return false
+    return this.#questions.has(id) || [...this.#calls.values()].some((line) => line.asked(id))
+  }
+
+  /** False for a state that is not the one its question had. */
+  answer(id: RequestId, answer: PeerAnswer, state?: unknown): boolean {
+    const question = typeof id === 'string' ? this.#questions.get(id) : undefined
+    if (question === undefined) return true
+    const isOther =
+      state !== undefined &&
+      question.state !== undefined &&
+      fromState(state as State) !== fromState(question.state)
+    if (isOther) return false
+    question.take(answer)
+    return true
   }
 
   park(bytes: number): boolean {
@@ -135,6 +174,7 @@ export class Session implements Desk {
     if (!this.#keeper.take(bytes)) return false
     this.#parked += 1
     all.add(this.share, 1)
+    this.#onParked?.(this)
     return true
   }
 
@@ -160,8 +200,15 @@ export class Session implements Desk {
     return line
   }
 
-  finish(id: RequestId): void {
+  /** The line of a call that goes on here. A client that sends its answers again takes it over. */
+  resume(id: RequestId, channel: Channel, protocolVersion: string, size?: () => number): SessionLine {
+    this.#calls.get(id)?.cancel()
     this.#calls.delete(id)
+    return this.begin(id, channel, protocolVersion, size)
+  }
+
+  finish(id: RequestId, line: SessionLine): void {
+    if (this.#calls.get(id) === line) this.#calls.delete(id)
     this.touch()
   }
 
@@ -208,8 +255,15 @@ export class Session implements Desk {
     return stream
   }
 
-  stream(number: number): SessionStream | undefined {
-    return this.#streams.get(number)
+  /** Sends the rest of the stream after an event. False if there is no such event, or what followed is gone. */
+  resumeStream(eventId: string, outlet: Outlet): boolean {
+    const numbered = readEventId(eventId)
+    if (numbered) return this.#streams.get(numbered.stream)?.resume(outlet, numbered.number) ?? false
+    for (const stream of this.#streams.values()) {
+      const number = stream.numberOf(eventId)
+      if (number !== undefined) return stream.resume(outlet, number)
+    }
+    return false
   }
 
   /** Where messages go that belong to no call. */
@@ -232,7 +286,18 @@ export class Session implements Desk {
     for (const stream of [...this.#streams.values()]) if (stream.sweep(now)) this.#drop(stream)
     const attached = [...this.#streams.values()].some((stream) => stream.attached)
     if (attached || this.#calls.size > 0) this.#seenAt = now
+    if (this.portable && this.#isBare) return true
     return now - this.#seenAt >= this.#settings.idleMs
+  }
+
+  /** Nothing is here that another request could need. */
+  get #isBare(): boolean {
+    return (
+      this.#calls.size === 0 &&
+      this.#streams.size === 0 &&
+      this.#watched.size === 0 &&
+      this.level === DEFAULT_LEVEL
+    )
   }
 
   /** Calls that wait are told that nobody will answer them here. */

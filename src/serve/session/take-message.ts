@@ -3,8 +3,10 @@
  * notification is heard.
  */
 
+import type { TurnOutcome } from '../../carry/turns.ts'
 import { RondoError } from '../../errors.ts'
-import type { Principal, RequestId } from '../../protocol/call.ts'
+import type { FlowCall, Line, Principal, RequestId } from '../../protocol/call.ts'
+import { encodeTurn, type TurnEvent } from '../../protocol/draft-turns/encode.ts'
 import type { OlderReply } from '../../protocol/older-reply.ts'
 import type { Decoded } from '../../protocol/rev-2025-11-25/decode.ts'
 import { encodeError } from '../../protocol/rev-2025-11-25/encode.ts'
@@ -22,6 +24,8 @@ export interface Way {
   readonly channel: Channel
   /** The response, or undefined where none is sent. */
   respond(json: string | undefined): void
+  /** Questions that end the stream. */
+  endWith?(events: readonly TurnEvent[]): void
 }
 
 export interface TakeContext {
@@ -34,8 +38,13 @@ export interface TakeContext {
   /** Why nobody can be asked here, if so. */
   readonly unaskable?: string
   readonly beats: BeatOptions
+  /** Serves the calls of a client that takes its questions in turns. */
+  begin?(call: FlowCall, line: Line): Promise<TurnOutcome>
   onError(error: unknown): void
 }
+
+/** How a call ends: with a response, with questions, or with neither. */
+type Ending = OlderReply | Exclude<TurnOutcome, { kind: 'reply' }>
 
 const EMPTY: OlderReply = { kind: 'complete', result: {} }
 
@@ -62,7 +71,8 @@ export function takeMessage(
     case 'refused':
       return way.respond(encodeError(decoded.id, decoded.error))
     case 'answer':
-      return session.answer(decoded.id, decoded.answer)
+      session.answer(decoded.id, decoded.answer, decoded.state)
+      return
     case 'notification':
       if (decoded.method === 'notifications/cancelled') session.cancel(decoded.params.requestId as RequestId)
   }
@@ -91,19 +101,32 @@ function takeCall(
   // Whoever cancels waits for nothing more, also where the handler does.
   const stopListening = line.onClose(() => way.respond(undefined))
   const stopBeating = startBeating(context.beats, () => line.beat(call.progressToken))
-  const finish = (reply: OlderReply): void => {
-    const json = line.closed ? undefined : encodeReply(call.id, reply)
-    session.finish(call.id)
+  const finish = (ending: Ending): void => {
+    const send = line.closed ? undefined : toSending(ending)
+    session.finish(call.id, line)
     stopListening()
     stopBeating()
-    if (json !== undefined) way.respond(json)
+    send?.()
     context.inFlight.leave()
   }
+  const toSending = (ending: Ending): (() => void) => {
+    if (ending.kind === 'taken') return () => way.respond(undefined)
+    if (ending.kind === 'turn') {
+      const events = encodeTurn(ending.turn, call.protocolVersion)
+      return () => way.endWith?.(events)
+    }
+    const json = encodeReply(call.id, ending)
+    return () => way.respond(json)
+  }
+  const answer = async (): Promise<Ending> => {
+    if (call.kind !== 'flow' || !context.begin)
+      return context.older.answer(call, principal, line, context.unaskable)
+    const outcome = await context.begin(call, line)
+    return outcome.kind === 'reply' ? outcome.reply : outcome
+  }
   const { onError } = context
-  const done = (reply: OlderReply): void => finishOnce<OlderReply>(reply, finish, onError)
-  context.older
-    .answer(call, principal, line, context.unaskable)
-    .then(done, (error) => done(internalError(error, onError)))
+  const done = (ending: Ending): void => finishOnce<Ending>(ending, finish, onError)
+  answer().then(done, (error) => done(internalError(error, onError)))
 }
 
 /** What a call keeps while it waits, roughly; measured only then. */

@@ -1,6 +1,6 @@
-/** How a session begins in which questions come in turns: who gets one, and what it is told. */
+/** How a session begins that is sealed into its id: who gets one, and what it is told. */
 
-import { rememberedCapabilities, takesTurns } from '../../protocol/draft-turns/capability.ts'
+import { echoesState, rememberedCapabilities, takesTurns } from '../../protocol/draft-turns/capability.ts'
 import { encodeReply } from '../../protocol/rev-2025-11-25/encode.ts'
 import { negotiate, VERSIONS } from '../../protocol/rev-2025-11-25/version.ts'
 import type { PeerFacts } from '../../protocol/session-call.ts'
@@ -14,14 +14,16 @@ import { type Posted, type PostOptions, readInitialize } from './session-post.ts
 const INFO_BYTES = 200
 
 /** True if the message begins such a session, or belongs to one. */
-export function isOfTurns({ older }: PostOptions, { message, headers }: Posted): boolean {
+export function isOfDrafts({ older, sessions }: PostOptions, { message, headers }: Posted): boolean {
   if (!isInitialize(message)) return isSealedSession(headers('mcp-session-id'))
   const { requested, capabilities } = readInitialize(message)
-  return takesTurns(capabilities) && VERSIONS.includes(negotiate(requested, older.versions))
+  // Who takes no turns waits for its answers, which needs a session.
+  const takesPart = takesTurns(capabilities) || (sessions && echoesState(capabilities))
+  return takesPart && VERSIONS.includes(negotiate(requested, older.versions))
 }
 
-export async function greetTurns(
-  { older }: PostOptions,
+export async function greetDrafts(
+  { older, sessions }: PostOptions,
   turns: TurnsService,
   { message, principal, outlet }: Posted,
 ): Promise<void> {
@@ -31,10 +33,14 @@ export async function greetTurns(
   const facts = { protocolVersion, capabilities, clientInfo: fitting(clientInfo) }
   const session = await turns.sealSession(facts, principal)
   const known = principal !== undefined
-  const greeting = older.greet(protocolVersion, { session: false, known, tasks: false })
+  const greeting = older.greet(protocolVersion, { session: sessions, known, tasks: true })
   // A level that a client sets would have to be remembered.
-  const { logging: _, ...offered } = greeting.capabilities as Readonly<Record<string, unknown>>
-  const result = { ...greeting, capabilities: { ...offered, experimental: capabilities.experimental } }
+  const { logging, ...offered } = greeting.capabilities as Readonly<Record<string, unknown>>
+  const { experimental } = capabilities
+  const result = {
+    ...greeting,
+    capabilities: { ...offered, ...(sessions && { logging }), experimental },
+  }
   outlet.send({
     status: 200,
     headers: { ...JSON_HEADERS, 'Mcp-Session-Id': session },
