@@ -60,8 +60,11 @@ export const scope: Scope = {
 // Taken once: a test that replaces the global timers must not stop the time of the runtime.
 const { setTimeout, clearTimeout } = globalThis
 
+/** Beyond this a timer would fire at once. */
+const MAX_DELAY_MS = 2 ** 31 - 1
+
 export function after(ms: number, fn: () => void): () => void {
-  const timer = setTimeout(fn, ms)
+  const timer = setTimeout(fn, Math.min(ms, MAX_DELAY_MS))
   return () => clearTimeout(timer)
 }
 

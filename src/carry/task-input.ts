@@ -24,13 +24,15 @@ export interface Work {
   readonly plan: TaskPlan
   readonly folded: Folded
   readonly round: Round
+  /** Whether this turn told its owner how it goes. */
+  told: boolean
 }
 
 export function toWork(host: FlowHost, tasks: TaskHost, turn: Turn, plan: TaskPlan, target: Target): Work {
   const { task } = turn
   const records = turn.journal.map((sealed) => openPiece<TaskRecord>(host, tasks, task, 'record', sealed))
   const folded = foldRecords(records, plan.noted)
-  return { host, tasks, turn, plan, folded, round: toRound(host, turn, plan, target, folded) }
+  return { host, tasks, turn, plan, folded, round: toRound(host, turn, plan, target, folded), told: false }
 }
 
 function toRound(
@@ -119,8 +121,10 @@ function shorten(message: string): string {
   return message.length > MAX_MESSAGE ? `${message.slice(0, MAX_MESSAGE)}…` : message
 }
 
-function tellerOf({ host, turn }: Work): (message: string) => void {
+function tellerOf(work: Work): (message: string) => void {
+  const { host, turn } = work
   return (message) => {
+    work.told = true
     const send = async () => turn.status(sealPiece(host, turn.task, 'message', shorten(message)))
     // A message that does not arrive changes nothing: whoever took the task tells the next one.
     send().catch(() => {})

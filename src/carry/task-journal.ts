@@ -1,5 +1,5 @@
 /**
- * A task's journal in the database: one record per entry, and one each time it parks. Folding them gives the journal
+ * A task's journal in the database: one record per entry, and one each time it stops. Folding them gives the journal
  * that replay runs against, and what was asked last.
  *
  * A wire key is used once in the life of a task, so a question that is asked again goes out under a new one.
@@ -18,14 +18,15 @@ export interface Parked {
   readonly manual?: string
 }
 
-export type TaskRecord = { readonly entry: Entry } | { readonly parked: Parked }
+/** `rested`: a turn came as far as it could and ended there without a question; what it said need not be said again. */
+export type TaskRecord = { readonly entry: Entry } | { readonly parked: Parked } | { readonly rested: true }
 
 export interface Folded {
   readonly entries: readonly Entry[]
   readonly parked: Parked
   /** How often it parked, or was to be run again. */
   readonly parks: number
-  /** Nothing was recorded since it parked. */
+  /** Nothing was recorded since a turn came as far as it could. */
   readonly resting: boolean
 }
 
@@ -38,9 +39,9 @@ export function foldRecords(records: readonly TaskRecord[], noted: Noted = { rea
   let parks = 0
   let resting = false
   for (const record of records) {
-    resting = 'parked' in record
+    resting = !('entry' in record)
     if ('entry' in record) entries.set(record.entry.key, record.entry)
-    else {
+    else if ('parked' in record) {
       parked = record.parked
       parks += 1
       for (const key of parked.struck ?? []) entries.delete(key)

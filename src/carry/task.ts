@@ -30,7 +30,7 @@ import { createMissingTools } from './missing-tool.ts'
 import { logFault, logRound } from './round.ts'
 import { openPiece, ownerOf, sealPiece } from './task-host.ts'
 import { toTurnInput, toWork, type Work } from './task-input.ts'
-import { park } from './task-journal.ts'
+import { park, type TaskRecord } from './task-journal.ts'
 import type { TaskPlan } from './task-plan.ts'
 
 export type FindTarget = (plan: TaskPlan) => Target | undefined
@@ -108,6 +108,7 @@ async function toOutcome(work: Work, report: RunReport): Promise<Outcome> {
       return refused(work, report, ending.error)
     case 'moved':
       logRound(round, report, { outcome: 'moved', moved: ending.reason })
+      if (work.told) await rest(work)
       return { kind: ending.reason === 'effect' ? 'hold' : 'release' }
     case 'background':
       logRound(round, report, { outcome: 'moved', moved: 'drain' })
@@ -119,6 +120,11 @@ async function toOutcome(work: Work, report: RunReport): Promise<Outcome> {
       })
       return parked(work, report, [...ending.questions])
   }
+}
+
+/** Notes that this turn came to its end, so that the next one does not tell the owner the same again. */
+function rest({ host, turn }: Work): Promise<void> {
+  return turn.record(sealPiece(host, turn.task, 'record', { rested: true } satisfies TaskRecord))
 }
 
 /** How long to wait where it cannot be told now whether an effect has run. */

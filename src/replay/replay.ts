@@ -114,11 +114,18 @@ function runDeferred(
 ): Promise<void> {
   const { maxDeferMs } = run.limits
   const mark: Mark = { run, label: 'function given to ctx.defer' }
+  const report = (error: unknown): void => {
+    try {
+      onError(error)
+    } catch {
+      // There is nobody left to tell.
+    }
+  }
   const one = async (fn: Deferred): Promise<void> => {
     try {
       await run.platform.scope.within(mark, fn)
     } catch (error) {
-      onError(error)
+      report(error)
     }
   }
   const all = async (): Promise<void> => {
@@ -127,7 +134,7 @@ function runDeferred(
   return new Promise((resolve) => {
     const cancel = run.platform.after(maxDeferMs, () => {
       const detail = `A function given to ctx.defer has not settled within ${maxDeferMs} ms (limits.maxDeferMs). The call goes on without it.`
-      onError(new RondoError('LIMIT_DEFER', detail))
+      report(new RondoError('LIMIT_DEFER', detail))
       for (const fn of deferred.splice(0).reverse()) void one(fn)
       resolve()
     })

@@ -25,6 +25,7 @@ export async function verify(input: ReplayInput, first: RunReport): Promise<RunR
     incoming: { ...input.incoming, answers: undefined, asked: {} },
     scene: { ...input.scene, line: SILENT, background: { ...input.scene.background, tell: () => {} } },
     frozen: true,
+    onDeferError: undefined,
   })
   const difference = wasMoved(first.ending)
     ? compareOperations(first, { ...second, operations: second.operations.slice(0, first.operations.length) })

@@ -1,7 +1,10 @@
 /** A client must not be able to end the process, whatever an author forgot (R11). */
 
 import { type ChildProcess, fork } from 'node:child_process'
+import { type Context, createServer } from 'rondo'
+import { createBench } from 'rondo/testing'
 import { afterEach, describe, expect, it } from 'vitest'
+import { idle } from '../../src/lib/idle.ts'
 import { processFile } from '../support/process-file.ts'
 import { send } from '../support/task-client.ts'
 
@@ -66,5 +69,56 @@ describe('R11 a client answers where the author does not await yet', () => {
     const server = await start('unguarded')
     await declineSecond(server, 'theirs').catch(() => {})
     expect(await server.exited).toBe(1)
+  })
+})
+
+describe('R11 a call ends, whatever its author does inside a step or in a clean-up', () => {
+  const QUESTION = { message: 'Say', schema: { type: 'object', properties: {} } }
+  const forever = () => new Promise<never>(() => {})
+  const handlers: Record<string, (ctx: Context) => unknown> = {
+    'an ask inside a step': (ctx) => ctx.step('s', () => ctx.ask('q', QUESTION)),
+    'a confirm inside an effect': (ctx) => ctx.effect('e', () => ctx.confirm('q', 'Sure?')),
+    'a step inside a step': (ctx) => ctx.step('s', () => ctx.step('t', () => 1)),
+    'an effect inside defer': (ctx) => ctx.defer(async () => void (await ctx.effect('e', () => 1))),
+    'an ask inside defer': (ctx) => ctx.defer(async () => void (await ctx.ask('q', QUESTION))),
+    'a defer inside defer': (ctx) => {
+      const again = (): void => ctx.defer(again)
+      ctx.defer(again)
+    },
+    'a defer that never settles': (ctx) => ctx.defer(forever),
+  }
+  const call = (handler: (ctx: Context) => unknown, maxDeferMs: number) => {
+    const bench = createBench((options) => {
+      const server = createServer({ name: 'faulty', version: '1', ...options, limits: { maxDeferMs } })
+      server.tool('t', {}, async (_args, ctx) => {
+        await handler(ctx)
+        return 'ok'
+      })
+      return server
+    })
+    return { bench, ended: bench.tool('t').run() }
+  }
+
+  it.each(Object.entries(handlers))('%s', async (_name, handler) => {
+    const { bench, ended } = call(handler, 1)
+    expect(await ended).toHaveProperty('kind')
+    const codes = bench.events.map((event) => 'error' in event && (event.error as { code?: string }).code)
+    expect(codes).toContainEqual(expect.stringMatching(/^(REPLAY_NESTED|LIMIT_DEFER)$/))
+  })
+
+  it('still waits where the limit is far away (negative control)', async () => {
+    let over = false
+    call(() => {}, 1e9).ended.then(() => {
+      over = true
+    })
+    await expect.poll(() => over).toBe(true)
+    over = false
+    const { bench, ended } = call((ctx) => ctx.defer(forever), 1e9)
+    ended.then(() => {
+      over = true
+    })
+    for (let i = 0; i < 200; i++) await new Promise<void>((resolve) => idle(resolve))
+    expect(over).toBe(false)
+    expect(bench.events).toEqual([])
   })
 })

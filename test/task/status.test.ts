@@ -1,0 +1,64 @@
+/** What `ctx.status` tells whoever follows a task: each thing once, however often the handler runs. */
+
+import { createServer } from 'rondo'
+import { expect, it } from 'vitest'
+import { z } from 'zod'
+import { createMemoryStore } from '../../src/store/memory/memory-store.ts'
+import { send, settled } from '../support/task-client.ts'
+
+const QUESTION = { message: 'Go on?', schema: z.object({ value: z.string() }) }
+
+/** Counts what reaches the store. Messages are sealed there, so the handler says what it said. */
+function start() {
+  const store = createMemoryStore()
+  let told = 0
+  const tasks = {
+    ...store.tasks,
+    status: (...given: Parameters<typeof store.tasks.status>) => {
+      told += 1
+      return store.tasks.status(...given)
+    },
+  }
+  const server = createServer({
+    name: 'report',
+    version: '1',
+    keys: 'k:MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE=',
+    log: 'off',
+    store: { ...store, tasks },
+  })
+  let runs = 0
+  server.tool('report', { task: 'always' }, async (_args, ctx) => {
+    runs += 1
+    ctx.status('begins')
+    // Held until the owner has named the task, so the handler comes here again.
+    await ctx.effect('reserve', () => 1)
+    for (const month of [1, 2, 3]) {
+      ctx.status(`month ${month}`)
+      await ctx.step(`month ${month}`, () => month)
+    }
+    await ctx.ask('q', QUESTION)
+    ctx.status('publishes')
+    await ctx.step('publish', () => 1)
+    return 'done'
+  })
+  return { server, told: () => told, runs: () => runs }
+}
+
+it('tells each thing once, over turns that were held, parked and resumed', async () => {
+  const { server, told, runs } = start()
+  const created = await send(server, 'tools/call', { name: 'report', arguments: {} })
+  const taskId = String(created.result?.taskId)
+  const asking = await settled(server, taskId)
+  expect(asking).toMatchObject({ status: 'input_required', statusMessage: 'month 3' })
+  // The store may have been told fewer: of several at once, the last is enough.
+  const before = told()
+  expect(before).toBeLessThanOrEqual(4)
+  await send(server, 'tasks/update', {
+    taskId,
+    inputResponses: { q: { action: 'accept', content: { value: 'x' } } },
+  })
+  expect(await settled(server, taskId)).toMatchObject({ status: 'completed' })
+  expect(told() - before).toBe(1)
+  expect(runs()).toBeGreaterThan(1)
+  await server.close()
+})
