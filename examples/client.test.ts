@@ -7,6 +7,7 @@ import { type WorkItem, workItems } from './08-custom-rules.ts'
 import { resolveBug } from './client-call.ts'
 import { askWith, type Drawn, type Typed } from './client-form.ts'
 import { connectCarefully } from './client-policy.ts'
+import { provision } from './client-rounds.ts'
 import { begin, goOn } from './client-suspend.ts'
 
 const options = { keys: generateKey('k1'), log: 'off' } as const
@@ -122,5 +123,20 @@ describe('policies', () => {
     await expect(client.callTool('ask')).rejects.toMatchObject({ code: 'INPUT_REFUSED' })
     const visit = client.callTool('visit', { url: 'https://evil.test/' })
     await expect(visit).rejects.toMatchObject({ code: 'INPUT_REFUSED' })
+  })
+})
+
+describe('rounds in the hands of the caller', () => {
+  it('C10 take the state and the responses as they are', async () => {
+    const server = createServer({ name: 'cloud', version: '1.0.0', ...options })
+    const input = z.object({ name: z.string() })
+    server.tool('provision', { input }, async ({ name }, ctx) => {
+      const schema = z.object({ region: z.string() })
+      const { region } = await ctx.ask('region', { message: 'Where?', schema })
+      return `${name} in ${region}`
+    })
+    // Each round could be another client.
+    const result = await provision(await connect(server), 'orders')
+    expect(result.content).toMatchObject([{ text: 'orders in eu-west-1' }])
   })
 })

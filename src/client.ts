@@ -1,7 +1,14 @@
 /** The client: connect to a server, call its tools, answer its questions, or keep a call for later. */
 
 export type { AnswerHandler, Answers, AskInfo, FormHandler, UrlHandler } from './client/answers.ts'
-export type { Client, CompleteRequest, DriveOptions, ReadOptions } from './client/client.ts'
+export type {
+  Client,
+  CompleteRequest,
+  DriveOptions,
+  ReadOptions,
+  RoundOptions,
+  RoundResult,
+} from './client/client.ts'
 export type { Clock } from './client/clock.ts'
 export { type ConnectOptions, connect, type MemoryTarget, type Target } from './client/connect.ts'
 export type { Revision } from './client/dialect.ts'

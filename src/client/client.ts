@@ -12,7 +12,7 @@ import type {
   ResourceTemplate,
   Tool,
 } from '../protocol/result.ts'
-import type { InputResponses } from '../protocol/wire.ts'
+import type { InputRequests, InputResponses } from '../protocol/wire.ts'
 import type { FlowOptions, Step } from './flow-options.ts'
 import type { FlowRequest, FlowResult } from './flow-request.ts'
 import type { PendingCall, PendingServer } from './pending.ts'
@@ -33,6 +33,29 @@ export interface DriveOptions extends FlowOptions {
   /** Give every round back, also those in which the server only wants to be called again. */
   readonly everyRound?: boolean
 }
+
+export interface RoundOptions
+  extends Pick<
+    FlowOptions,
+    'signal' | 'timeout' | 'countHumanTime' | 'onProgress' | 'onLog' | 'logLevel' | 'trace'
+  > {
+  /** Sent as it is, under the keys of the last round's `inputRequests`. */
+  readonly inputResponses?: InputResponses
+  /** The one of the last round, byte for byte. Leave it out where that had none. */
+  readonly requestState?: string
+  /** What the server may ask in this round. Default: forms, URLs and whatever has a handler. */
+  readonly accepts?: readonly QuestionKind[]
+}
+
+/** What one round gives. */
+export type RoundResult<R extends FlowRequest = FlowRequest> =
+  | { readonly resultType: 'complete'; readonly result: FlowResult<R> }
+  | {
+      readonly resultType: 'input_required'
+      /** Empty where the server only wants to be called again. */
+      readonly inputRequests: InputRequests
+      readonly requestState?: string
+    }
 
 export interface CompleteRequest {
   readonly ref: CompleteCall['ref']
@@ -74,6 +97,12 @@ export interface Client extends AsyncDisposable {
 
   /** Goes on with a call to its end; handlers answer what is still open. */
   finish<R extends FlowRequest>(pending: PendingCall<R>, options?: FlowOptions): Promise<FlowResult<R>>
+
+  /**
+   * Sends one round of a call and gives what comes back: the caller holds state and responses, and runs the loop (C10).
+   * No handler is called, no policy looks, nothing is counted, and the call never becomes a task.
+   */
+  round<R extends FlowRequest>(request: R, options?: RoundOptions): Promise<RoundResult<R>>
 
   /** A task by its id, to look at it, answer it or cancel it. */
   task(taskId: string): TaskHandle

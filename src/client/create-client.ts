@@ -15,7 +15,7 @@ import { answer, assertAlive, type PendingCall } from './pending.ts'
 import { capabilitiesFor, type QuestionKind } from './question.ts'
 import { createReader } from './reader.ts'
 import type { RoundPolicy } from './round-policy.ts'
-import { advance, runFlow } from './run-flow.ts'
+import { advance, runFlow, sendRound } from './run-flow.ts'
 import { type Change, subscribe } from './subscribe.ts'
 import { taskHandle } from './task-request.ts'
 import { createToolBook } from './tool-book.ts'
@@ -82,6 +82,10 @@ export function createClient(parts: ClientParts): Client {
       // Where it lay, somebody may have changed the questions.
       const questions = vetRound(taken, peer.limits, kinds)
       return (await runFlow(flows, { ...taken, questions }, { ...options, kinds })).result
+    },
+    round: async (request, { inputResponses, requestState, ...options } = {}) => {
+      const raw = { inputResponses, requestState }
+      return sendRound({ ...flows, tasks: 'off' }, beginning(request), raw, driving(kinds, options))
     },
     task: (taskId) => taskHandle(peer, taskId),
     listTools: async (options) => (await reader.list('tools', options)) as readonly Tool[],

@@ -213,3 +213,25 @@ describe('questions of a task', () => {
     expect(methods(server.seen).filter((method) => method === 'tasks/cancel')).toHaveLength(2)
   })
 })
+
+it('C12 follows many tasks and answers many questions at once without a warning of Node', async () => {
+  const warnings: Error[] = []
+  const hear = (warning: Error) => void warnings.push(warning)
+  process.on('warning', hear)
+  try {
+    const clock = createManualClock()
+    const many = Object.fromEntries(Array.from({ length: 20 }, (_, i) => [`q${i}`, question]))
+    const server = taskServer(asks(many), completed('done'))
+    const own = new AbortController()
+    const together = { answers: { elicitation: { form: yes }, together: true } }
+    const client = await connect(server, polling({ clock, ...together }))
+    const follow = () => client.callTool('t')
+    const shared = () => client.callTool('t', {}, { signal: own.signal })
+    const calls = Array.from({ length: 40 }, (_, i) => (i % 2 === 0 ? follow() : shared()))
+    expect(await rush(Promise.all(calls), clock)).toHaveLength(40)
+    await new Promise((resolve) => setImmediate(resolve))
+    expect(warnings).toEqual([])
+  } finally {
+    process.off('warning', hear)
+  }
+})

@@ -228,3 +228,47 @@ describe('what a server says while it works', () => {
     expect(warnings).toEqual([expect.stringContaining('oops')])
   })
 })
+
+describe('one round at a time', () => {
+  const request = { method: 'tools/call', name: 'book', arguments: { id: 1 } } as const
+
+  it('C10 sends exactly the state and the responses it is given, and gives back what came', async () => {
+    const server = scriptServer(asking({ a: question }, ''), asking({ b: question }), said('done'))
+    const client = await connect(server, { maxRounds: 0 })
+    expect(await client.round(request)).toEqual({
+      resultType: 'input_required',
+      inputRequests: { a: question },
+      requestState: '',
+    })
+    // Whoever sends the next round may have nothing but these two.
+    const other = await connect(server)
+    const raw = { inputResponses: { a: yes(), unasked: { action: 'cancel' } }, requestState: '' } as const
+    expect(await other.round(request, raw)).toEqual({
+      resultType: 'input_required',
+      inputRequests: { b: question },
+    })
+    expect(await other.round(request)).toEqual({
+      resultType: 'complete',
+      result: { content: [{ type: 'text', text: 'done' }] },
+    })
+    const sent = server.seen.map(({ params: { _meta, ...params } }) => params)
+    const { name, arguments: args } = request
+    expect(sent).toEqual([
+      { name, arguments: args },
+      { name, arguments: args, ...raw },
+      { name, arguments: args },
+    ])
+    const declared = server.seen[0]?.meta[meta('clientCapabilities')]
+    expect(declared).toEqual({ elicitation: { form: {}, url: {} } })
+  })
+
+  it('C10 T22 is vetted like any other, and its errors are the server’s', async () => {
+    const evil = { method: 'elicitation/create', params: { mode: 'url', message: 'm', url: 'javascript:1' } }
+    const server = scriptServer(asking({ a: evil }), { error: { code: -32602, message: 'no' } })
+    const client = await connect(server)
+    await expect(client.round(request)).rejects.toMatchObject({ code: 'PEER_LINK' })
+    await expect(client.round(request, { requestState: 'old' })).rejects.toMatchObject({
+      peer: { code: -32602 },
+    })
+  })
+})

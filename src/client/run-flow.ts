@@ -5,20 +5,22 @@
  */
 
 import { RondoError } from '../errors.ts'
+import type { RoundResult } from './client.ts'
 import { sleep } from './clock.ts'
 import { type Driving, type Flows, type Step, sendOptions } from './flow-options.ts'
-import type { FlowRequest, FlowResult } from './flow-request.ts'
+import { type FlowRequest, type FlowResult, flowCallOf } from './flow-request.ts'
 import { followTask } from './follow-task.ts'
 import { fulfil } from './fulfil.ts'
 import { openLeg } from './leg.ts'
 import { withLimits } from './limits.ts'
-import { becomeTask, deadlineOf, legOf, pauseOf } from './operation.ts'
+import { becomeTask, deadlineOf, type FlowLeg, legOf, pauseOf } from './operation.ts'
 import { PeerError } from './peer-error.ts'
 import { openQuestions, type PendingCall } from './pending.ts'
 import { createPushedRounds } from './pushed-rounds.ts'
 import { sendLeg, taskWish } from './send-leg.ts'
 import { takeRound } from './take-round.ts'
 import { dropTask } from './task-request.ts'
+import { vetRound } from './vet-round.ts'
 
 /** Runs the call to its end, from wherever it is; handlers answer. */
 export async function runFlow<R extends FlowRequest>(
@@ -109,4 +111,36 @@ async function sendOnce<R extends FlowRequest>(
   }
   const asked = await takeRound(flows, pending, received, { limits, options, startedAt })
   return { status: 'input_required', pending: asked }
+}
+
+/** One leg with whatever the caller gives. The questions are vetted, since people may be shown them. */
+export async function sendRound<R extends FlowRequest>(
+  flows: Flows,
+  begun: PendingCall<R>,
+  raw: Pick<FlowLeg, 'inputResponses' | 'requestState'>,
+  options: Driving,
+): Promise<RoundResult<R>> {
+  const { peer } = flows
+  const limits = withLimits(options, peer.limits)
+  const pushed = createPushedRounds(flows, begun, options, limits)
+  const sending = sendOptions(flows, begun, options, limits, Number.POSITIVE_INFINITY)
+  const leg = { ...flowCallOf(begun.request), ...raw }
+  const received = await sendLeg(flows, leg, { ...sending, onQuestion: pushed.take })
+  switch (received.kind) {
+    case 'error':
+      throw new PeerError(received.error)
+    case 'complete':
+      return { resultType: 'complete', result: received.result as unknown as FlowResult<R> }
+    case 'task':
+      throw new RondoError('PEER_ANSWER', 'The server made a task of a call that did not allow it')
+    case 'input_required': {
+      const inputRequests = vetRound(received, limits, options.kinds)
+      const { state } = received
+      return {
+        resultType: 'input_required',
+        inputRequests,
+        ...(state !== undefined && { requestState: state }),
+      }
+    }
+  }
 }
