@@ -1,10 +1,10 @@
-import { request as httpRequest } from 'node:http'
+import { Agent, request as httpRequest } from 'node:http'
 import { connect } from 'node:net'
-import { describe, expect, it } from 'vitest'
+import { describe, expect, it, onTestFinished } from 'vitest'
 import { errorOf, expectServing, send, startEcho } from '../../test/support/echo-listening.ts'
 import { callTool, createEchoService, request, VERSION } from '../../test/support/echo-service.ts'
 import { messagesOf, post } from '../../test/support/post.ts'
-import { listen } from './node.ts'
+import { type ListenOptions, listen } from './node.ts'
 
 describe('one request', () => {
   it('B1 answers a call with one JSON body', async () => {
@@ -257,5 +257,60 @@ describe('stopping', () => {
   it('says why it cannot listen', async () => {
     const { port } = await startEcho()
     await expect(listen(createEchoService(), { port, signals: false })).rejects.toThrow('EADDRINUSE')
+  })
+})
+
+describe('the port while the server stops', () => {
+  async function stopping(options: ListenOptions) {
+    const agent = new Agent({ keepAlive: true })
+    onTestFinished(() => agent.destroy())
+    const { port, service, listening } = await startEcho({ graceMs: 60_000, ...options })
+    const ask = (name: string): Promise<{ status: number; text: string; socket: unknown }> =>
+      new Promise((resolve, reject) => {
+        const { headers, message } = callTool(name)
+        const req = httpRequest({ port, path: '/mcp', method: 'POST', headers, agent }, async (res) => {
+          const chunks = await res.toArray()
+          resolve({ status: res.statusCode ?? 0, text: Buffer.concat(chunks).toString(), socket: req.socket })
+        })
+        req.on('error', reject)
+        req.end(JSON.stringify(message))
+      })
+    const { socket: idle } = await ask('echo')
+    const slow = post(port, {
+      headers: callTool('slow').headers,
+      body: JSON.stringify(callTool('slow').message),
+    })
+    await service.waiting()
+    const closed = listening.close()
+    return { port, service, slow, closed, ask, idle }
+  }
+
+  it('is free at once with releasePort, and what is open is served to its end', async () => {
+    const { port, service, slow, closed, ask, idle } = await stopping({ releasePort: true })
+    const replacement = await listen(createEchoService(), { port, signals: false })
+    onTestFinished(() => replacement.close())
+    const refused = await ask('echo')
+    expect(refused.socket).toBe(idle)
+    expect(refused.status).toBe(503)
+    await expectServing(port)
+    service.release()
+    expect((await slow).text).toContain('done')
+    await closed
+    await expectServing(port)
+  })
+
+  it('is kept otherwise, and new connections get 503', async () => {
+    const { port, service, slow, closed } = await stopping({})
+    await expect(listen(createEchoService(), { port, signals: false })).rejects.toThrow('EADDRINUSE')
+    expect((await send(port, callTool('echo'))).status).toBe(503)
+    service.release()
+    expect((await slow).text).toContain('done')
+    await closed
+  })
+
+  it('refuses options that are none', async () => {
+    const start = (options: object) => listen(createEchoService(), { port: 0, signals: false, ...options })
+    await expect(start({ releasePort: 'yes' })).rejects.toThrow('releasePort must be true or false')
+    await expect(start({ maxConnections: -1 })).rejects.toThrow('maxConnections must be a number')
   })
 })

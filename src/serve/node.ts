@@ -6,7 +6,8 @@
  */
 
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
-import type { AddressInfo } from 'node:net'
+import { type AddressInfo, Server as NetServer } from 'node:net'
+import { misuse } from '../errors.ts'
 import { capConnections } from './connection-cap.ts'
 import { createStop, onSignals } from './drain.ts'
 import { createExchange, type HttpOptions } from './http.ts'
@@ -35,6 +36,11 @@ export interface ListenOptions extends HttpOptions, NodeHandlerOptions {
   signals?: boolean
   /** Log rejections that the code of handlers leaves unhandled; they do not end the process. On unless false. */
   rejections?: boolean
+  /**
+   * Frees the port as soon as the server begins to stop, so that its replacement on this machine can take it. What is open
+   * is served to its end. Off unless true: where a balancer still sends new connections, they get 503 instead of nobody.
+   */
+  releasePort?: boolean
   /** How long calls in flight may take while the server stops. */
   graceMs?: number
 }
@@ -49,6 +55,7 @@ export interface Listening {
 }
 
 export async function listen(service: Service, options: ListenOptions = {}): Promise<Listening> {
+  assertListenOptions(options)
   const host = options.host ?? '127.0.0.1'
   const path = options.path ?? '/mcp'
   const exchange = createExchange(service, options, host)
@@ -60,7 +67,10 @@ export async function listen(service: Service, options: ListenOptions = {}): Pro
   const { port } = await bound(server, options.port ?? 3000, host)
   server.on('error', onError)
   const stop = createStop({
-    begin: () => exchange.drain(),
+    begin() {
+      exchange.drain()
+      if (options.releasePort === true) release(server)
+    },
     idle: () => exchange.idle(),
     async finish() {
       await exchange.endStreams()
@@ -77,6 +87,21 @@ export async function listen(service: Service, options: ListenOptions = {}): Pro
       forget()
       return stop()
     },
+  }
+}
+
+const COUNTS = ['maxConnections', 'maxConnectionsPerAddress', 'maxHeaderBytes', 'graceMs'] as const
+
+function assertListenOptions(options: ListenOptions): void {
+  for (const name of COUNTS) {
+    const value: unknown = options[name]
+    if (value !== undefined && !(typeof value === 'number' && value >= 0)) {
+      throw misuse(`${name} must be a number of 0 or more.`)
+    }
+  }
+  const { releasePort } = options
+  if (releasePort !== undefined && typeof releasePort !== 'boolean') {
+    throw misuse('releasePort must be true or false.')
   }
 }
 
@@ -116,6 +141,11 @@ function bound(server: Server, port: number, host: string): Promise<AddressInfo>
       resolve(server.address() as AddressInfo)
     })
   })
+}
+
+/** Listens no more. Unlike `close` of `node:http` it leaves idle connections open: a request may be on its way on one. */
+function release(server: Server): void {
+  NetServer.prototype.close.call(server)
 }
 
 /** What is still open after a moment belongs to clients that do not read: it is cut. */
