@@ -29,6 +29,8 @@ export default defineConfig({
     // Generous, because a busy machine is not a failure: only a test that hangs gets here.
     testTimeout: 180_000,
     hookTimeout: 300_000,
+    // Polling ends as soon as it succeeds; the default of a second is too little on a busy machine.
+    expect: { poll: { timeout: 120_000, interval: 20 } },
     reporters: ['default', ['json', { outputFile: 'test-report.json' }]],
   },
 })

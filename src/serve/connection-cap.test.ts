@@ -29,7 +29,7 @@ describe('connections of one address', () => {
     expect((await isTaken(port)).taken).toBe(false)
     held[0]?.socket.end()
     await once(held[0]?.socket as Socket, 'close')
-    await vi.waitFor(() => expectServing(port))
+    await vi.waitFor(() => expectServing(port), { timeout: 120_000 })
   })
 
   it('are not counted unless asked for', async () => {

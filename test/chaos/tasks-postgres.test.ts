@@ -13,7 +13,7 @@ import type { Database } from '../support/store/store-harness.ts'
 import { type ChaosOptions, runChaos } from '../support/store/task-chaos.ts'
 
 const LONG = process.env.RONDO_LONG !== undefined
-const TIMEOUT = LONG ? 1_800_000 : 90_000
+const TIMEOUT = LONG ? 1_800_000 : 600_000
 
 describePostgres('tasks on PostgreSQL', () => {
   let server: TestPostgres
@@ -46,7 +46,7 @@ describePostgres('tasks on PostgreSQL', () => {
       concurrency: 16,
       stepMs: 5,
       fenced: true,
-      patienceMs: LONG ? 120_000 : 40_000,
+      patienceMs: LONG ? 300_000 : 120_000,
       ...changes,
     })
   }

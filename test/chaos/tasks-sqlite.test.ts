@@ -10,7 +10,7 @@ import { createSqliteDatabase } from '../support/store/sqlite-database.ts'
 import { type ChaosOptions, runChaos } from '../support/store/task-chaos.ts'
 
 const LONG = process.env.RONDO_LONG !== undefined
-const TIMEOUT = LONG ? 1_800_000 : 90_000
+const TIMEOUT = LONG ? 1_800_000 : 600_000
 
 let database: Awaited<ReturnType<typeof createSqliteDatabase>>
 beforeEach(async () => {
@@ -33,7 +33,7 @@ const run = (changes: Partial<ChaosOptions>) => {
     concurrency: 16,
     stepMs: 1,
     fenced: true,
-    patienceMs: LONG ? 120_000 : 40_000,
+    patienceMs: LONG ? 300_000 : 120_000,
     ...changes,
   })
 }

@@ -44,7 +44,7 @@ describe.each([
     const first = await home.run(['task', 'answer', ...there, 'who.name=Ada'])
     expect(first).toMatchObject({ code: 0, stderr: expect.stringContaining('Answered: who') })
     await expect
-      .poll(async () => (await home.run(['task', 'get', ...there])).stdout, { timeout: 20_000 })
+      .poll(async () => (await home.run(['task', 'get', ...there])).stdout, { timeout: 120_000 })
       .toContain('Really for Ada?')
     const file = JSON.stringify({ sure: { confirm: true } })
     const second = await home.run(['task', 'answer', ...there, '--answers', '-'], { input: file })

@@ -7,7 +7,7 @@ import { processFile } from '../support/process-file.ts'
 import { REVISION } from './scenario.ts'
 
 const ROOT = fileURLToPath(new URL('../..', import.meta.url))
-const START_MS = 20_000
+const START_MS = 120_000
 
 export interface Fixture {
   readonly url: URL
@@ -39,7 +39,7 @@ export async function probe(url: URL): Promise<void> {
       'mcp-method': 'server/discover',
     },
     body: JSON.stringify({ jsonrpc: '2.0', id: 1, method: 'server/discover', params: { _meta } }),
-    signal: AbortSignal.timeout(5_000),
+    signal: AbortSignal.timeout(120_000),
   }).catch((error: Error) => {
     throw new Error(`nothing answers at ${url}`, { cause: error })
   })

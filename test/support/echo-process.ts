@@ -6,6 +6,6 @@ import { createEchoService } from './echo-service.ts'
 const service = createEchoService()
 // Something that would keep the process alive by itself.
 setInterval(() => {}, 1_000_000)
-const { port } = await listen(service, { port: 0, graceMs: 5_000 })
+const { port } = await listen(service, { port: 0, graceMs: 120_000 })
 process.send?.({ port })
 process.on('message', () => service.release())

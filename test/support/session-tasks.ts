@@ -79,7 +79,7 @@ export const capabilitiesOf = ({ initialized }: OlderClient): Record<string, unk
   (initialized.result as { capabilities: Record<string, unknown> }).capabilities
 
 export async function until(client: OlderClient, taskId: string, status: string): Promise<Task> {
-  for (let i = 0; i < 2000; i++) {
+  for (let i = 0; i < 30_000; i++) {
     const task = resultOf(await client.call('tasks/get', { taskId })) as unknown as Task
     if (task.status === status) return task
     await new Promise((resolve) => setTimeout(resolve, 2))

@@ -58,7 +58,7 @@ export async function send(
 export async function settled(
   server: Pick<Server, 'fetch'>,
   taskId: string,
-  tries = 2000,
+  tries = 30_000,
 ): Promise<Record<string, unknown>> {
   for (let i = 0; i < tries; i++) {
     const { result, error } = await send(server, 'tasks/get', { taskId })

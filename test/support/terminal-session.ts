@@ -28,7 +28,7 @@ export interface TerminalSession {
   close(): void
 }
 
-const PATIENCE_MS = 20_000
+const PATIENCE_MS = 120_000
 
 export function openTerminal(args: readonly string[], env: Record<string, string>): TerminalSession {
   const folder = mkdtempSync(join(tmpdir(), 'rondo-terminal-'))

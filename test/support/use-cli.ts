@@ -95,7 +95,7 @@ export function useTaskDesk(home: UsedHome): UsedTasks {
         last = (await home.json(['task', 'get', ...words])).value
         return (last.task as Printed).status
       }
-      await expect.poll(look, { timeout: 20_000, interval: 50 }).toBe(status)
+      await expect.poll(look, { timeout: 120_000, interval: 50 }).toBe(status)
       return last as Printed & { task: Printed }
     },
   }

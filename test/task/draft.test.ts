@@ -76,7 +76,7 @@ async function create(client: OlderClient, name = 'echo'): Promise<Record<string
 }
 
 async function until(client: OlderClient, taskId: unknown, status: string): Promise<Record<string, unknown>> {
-  for (let i = 0; i < 2000; i++) {
+  for (let i = 0; i < 30_000; i++) {
     const task = resultOf(await client.call('tasks/get', { taskId }))
     if (task.status === status) return task
     await new Promise((resolve) => setTimeout(resolve, 2))

@@ -68,7 +68,7 @@ export const answers = (given: Record<string, string>): ReadonlyMap<string, stri
 export async function until<T>(
   what: string,
   look: () => T | Promise<T>,
-  ms = 15_000,
+  ms = 120_000,
 ): Promise<NonNullable<T>> {
   const end = performance.now() + ms
   for (;;) {
