@@ -2,7 +2,8 @@
  * The places keys come from: the environment, a file, a function (a KMS, say), or, for development, nowhere.
  *
  * All instances of a service must have the same keys, or a round that lands elsewhere is refused. A key made up at start
- * is therefore for one process and for development only: it says so loudly, and production refuses it.
+ * is therefore for one process: right for a server over stdio, which is one process for its one client, and good enough
+ * for development. It says so in one line, since a host shows it at every start, and production refuses it.
  */
 
 import { readFile } from 'node:fs/promises'
@@ -72,11 +73,8 @@ export function developmentKeys(options: DevelopmentOptions = {}): KeySource {
       }
       const ring = parseKeys(generateKey('development'))
       warn(
-        [
-          'Rondo made up a key for this process, because RONDO_KEYS is not set.',
-          'Open calls are lost when it restarts, and no other instance can continue them.',
-          HOW_TO_SET,
-        ].join('\n'),
+        'Rondo made up a key for this process, because RONDO_KEYS is not set: open calls are lost when it restarts, ' +
+          'and no other instance can continue them. "npx rondo keys new" makes a key.',
       )
       return ring
     },
