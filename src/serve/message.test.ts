@@ -1,3 +1,4 @@
+import { readFileSync } from 'node:fs'
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { callTool, createEchoService } from '../../test/support/echo-service.ts'
@@ -80,6 +81,21 @@ describe('readMessage', () => {
     ['not JSON', '{', 'PEER_PARSE'],
   ])('%s', (_, text, code) => {
     expect(codeOf(readMessage(text, undefined, service))).toBe(code)
+  })
+
+  it.each([
+    ['one key twice', '{"id":1,"id":2}'],
+    ['`__proto__`', '{"__proto__":{}}'],
+    ['a batch', '[]'],
+    ['a response', '{"jsonrpc":"2.0","id":1,"result":{}}'],
+    ['an id that is `null`', '{"jsonrpc":"2.0","id":null,"method":"ping"}'],
+    ['The body is not JSON', '{'],
+  ])('is refused with the code under which the reference names it: %s', (words, text) => {
+    const sections = readFileSync('docs/reference/errors.md', 'utf8').split(/^### /m)
+    const named = sections.filter((section) => section.replace(/\s+/g, ' ').includes(words))
+    expect(named.map((section) => section.split('\n')[0])).toEqual([
+      codeOf(readMessage(text, undefined, service)),
+    ])
   })
 })
 

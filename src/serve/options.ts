@@ -120,7 +120,7 @@ export const DEFAULT_LIMITS: FlowLimits = {
   ...TEXT_BOUNDS,
 }
 
-/** The defaults with what was given on top. Refuses a limit that is no positive number. */
+/** The defaults with what was given on top. Refuses a limit that is not a number of 0 or more. */
 export function resolveLimits(given: Partial<FlowLimits> = {}): FlowLimits {
   for (const [name, value] of Object.entries(given)) {
     if (!Object.hasOwn(DEFAULT_LIMITS, name)) throw misuse(`There is no limit named "${name}".`)
