@@ -51,21 +51,12 @@ export function exitOf(error: unknown): Exit {
   return error.code.startsWith('LIMIT_CLIENT_') ? 'refused' : 'server'
 }
 
-/** The message, with what a refusal over HTTP said besides: its status, and what to log in with. */
+/** The message; where a server wants to know who is there, also how to tell it. */
 export function sayError(error: Error): string {
   if (!(error instanceof RondoError) || error.code !== 'PEER_HTTP' || !isRecord(error.data))
     return error.message
-  const { status, challenge } = error.data
-  const said = [
-    ...(status === undefined || error.message.includes(String(status)) ? [] : [`HTTP ${status}`]),
-    ...(challenge === undefined ? [] : [`WWW-Authenticate: ${sayChallenge(challenge)}`]),
-  ]
-  const hint = status === 401 || status === 403 ? '. Give credentials with --header' : ''
-  return `${error.message}${said.length > 0 ? ` (${said.join(', ')})` : ''}${hint}`
-}
-
-function sayChallenge(challenge: unknown): string {
-  return typeof challenge === 'string' ? challenge : JSON.stringify(challenge)
+  const { status } = error.data
+  return status === 401 || status === 403 ? `${error.message}. Give credentials with --header` : error.message
 }
 
 const SHOWN = 12

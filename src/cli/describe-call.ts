@@ -4,6 +4,7 @@ import type { FlowRequest } from '../client/flow-request.ts'
 import { openQuestions, type PendingCall, type PendingServer } from '../client/pending.ts'
 import { kindOf } from '../client/question.ts'
 import { displayText, oneLine } from '../form/clean-text.ts'
+import type { Field } from '../form/field.ts'
 import { readForm } from '../form/read-form.ts'
 import type { InputRequest } from '../protocol/wire.ts'
 import { describeField } from './describe-field.ts'
@@ -57,7 +58,7 @@ export function sayQuestion(key: string, question: InputRequest): string[] {
   if (params.mode === 'url') return [...message, `    ${oneLine(params.url)}`]
   const { fields, notes } = readForm(params.requestedSchema)
   const rows = fields.map(
-    (field) => `    ${name}.${oneLine(field.name)}=  ${field.title}: ${describeField(field)}`,
+    (field) => `    ${wordFor(name, field, fields)}=  ${field.title}: ${describeField(field)}`,
   )
   return [...message, ...rows, ...notes.map((note) => `    note: ${note}`)]
 }
@@ -80,12 +81,18 @@ function sayNext({ id, task }: PendingCall, open: readonly [string, InputRequest
   ]
 }
 
+/** What stands before the "=": the key alone where the form has one field. */
+function wordFor(key: string, { name }: Field, fields: readonly Field[]): string {
+  return fields.length === 1 ? key : `${key}.${oneLine(name)}`
+}
+
 /** What to type as its answer, fit for a shell. */
 export function exampleWord(key: string, question: InputRequest): string {
   if (question.method !== 'elicitation/create') return shellWord(`${key}:=JSON`)
   const { params } = question
-  const [field] = params.mode === 'form' ? readForm(params.requestedSchema).fields : []
-  return shellWord(field === undefined ? `${key}=accept` : `${key}.${oneLine(field.name)}=…`)
+  const fields = params.mode === 'form' ? readForm(params.requestedSchema).fields : []
+  const [field] = fields
+  return shellWord(field === undefined ? `${key}=accept` : `${wordFor(key, field, fields)}=…`)
 }
 
 /** A task asks, and nobody is there to be asked. */

@@ -1,5 +1,6 @@
 /** `rondo tools`, `rondo prompts`, `rondo resources`: what a server has. */
 
+import type { Answers } from '../client/answers.ts'
 import type { Client } from '../client/client.ts'
 import { oneLine } from '../form/clean-text.ts'
 import { isRecord } from '../lib/is-record.ts'
@@ -31,7 +32,7 @@ function listCommand(
     async run({ io, words: given, rest, options }) {
       const { target, words } = takeTarget(given, rest, io.cwd)
       if (words.length > 0) throw usageError(`"${words[0]}" is one word too many`)
-      const { client, close } = await openConnection(io, target, options)
+      const { client, close } = await openConnection(io, target, options, { answers: UNASKED })
       try {
         const { json, rows } = await list(client, io.signal)
         if (options.flag('json')) printJson(io, { server: serverOf(client), ...json })
@@ -45,6 +46,12 @@ function listCommand(
     },
   }
 }
+
+/**
+ * Declares what a call declares, since a server may hide the tools that a client cannot use. A list is nothing to be asked
+ * about: whoever asks all the same is told that it was dismissed.
+ */
+const UNASKED: Answers = { elicitation: async () => ({ action: 'cancel' }) }
 
 function serverOf({ server, protocolVersion }: Client): Record<string, unknown> {
   const { target, name, version, title } = server

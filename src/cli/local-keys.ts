@@ -20,13 +20,18 @@ export function serverEnv(io: Pick<Io, 'env' | 'cwd'>): Record<string, string> {
 }
 
 function localKeys(home: string): string {
-  const path = join(home, 'keys')
-  const kept = tryRead(path)
-  if (kept !== undefined && kept.trim() !== '') return kept.trim()
+  const kept = keptKeys(home)
+  if (kept !== undefined) return kept
   makeFolder(home)
   const keys = generateKey('local')
-  writeFile(path, `${keys}\n`)
+  writeFile(join(home, 'keys'), `${keys}\n`)
   return keys
+}
+
+/** The keys that were made up before; undefined if none were. */
+export function keptKeys(home: string): string | undefined {
+  const kept = tryRead(join(home, 'keys'))?.trim()
+  return kept === '' ? undefined : kept
 }
 
 function tryRead(path: string): string | undefined {

@@ -12,8 +12,10 @@ import type { Command, Invocation } from './command.ts'
 import { CommandError, usageError } from './command-error.ts'
 import { readState } from './doctor/readable-state.ts'
 import type { Exit } from './exit-code.ts'
+import { homeOf } from './home.ts'
 import { print, printJson, readStdin, sayJson } from './io.ts'
 import { KEYS_OPTION, readKeysText } from './keys.ts'
+import { keptKeys } from './local-keys.ts'
 import { SEAL_OPTIONS } from './seal-key.ts'
 import { formatTable } from './table.ts'
 
@@ -22,7 +24,8 @@ export const stateCommand: Command = {
   usage: '<token|-> --audience NAME',
   summary: 'shows what is inside a requestState, given the server’s keys',
   details: [
-    'The audience is the name of the server, unless it sets another. "-" reads the state from stdin.',
+    'The audience is the name of the server, unless it sets another. "-" reads the state from stdin. Without --keys and',
+    'RONDO_KEYS, it takes the key that the command keeps for servers that it runs from a file.',
   ],
   options: {
     audience: { type: 'string', value: 'NAME', help: 'the service the state was sealed for' },
@@ -38,12 +41,19 @@ export const stateCommand: Command = {
     if (!token.startsWith('r1.')) return showForeign(invocation, token)
     const audience = options.text('audience')
     if (audience === undefined) throw usageError('Name the service the state was sealed for: --audience NAME')
-    const claims = open(readKeysText(io, options), audience, token)
+    const claims = open(keysOf(invocation), audience, token)
     const shown = describe(claims, options.flag('content'), io.now())
     if (options.flag('json')) printJson(io, shown)
     else print(io, formatTable(toRows(shown)))
     return 'done'
   },
+}
+
+/** What was given; else the key of the servers that the command itself runs. */
+function keysOf({ io, options }: Invocation): string {
+  const isGiven = options.text('keys') !== undefined || (io.env.RONDO_KEYS ?? '').trim() !== ''
+  const kept = isGiven ? undefined : keptKeys(homeOf(io))
+  return kept ?? readKeysText(io, options)
 }
 
 async function readToken(invocation: Invocation): Promise<string> {

@@ -4,9 +4,11 @@ import { writeFileSync } from 'node:fs'
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { join, resolve } from 'node:path'
+import { serve } from '@hono/node-server'
 import { generateKey } from 'rondo'
-import { describe, expect, it } from 'vitest'
+import { describe, expect, it, onTestFinished } from 'vitest'
 import { EXITS } from '../../src/cli/exit-code.ts'
+import { DISCOVERY, respond, said, scriptServer } from '../support/scripted-server.ts'
 import { useCliHome, useDesk } from '../support/use-cli.ts'
 
 const keys = generateKey()
@@ -29,6 +31,74 @@ describe('lists', () => {
     const { value } = await home.json(['tools', desk.url])
     expect(value).toMatchObject({ server: { name: 'desk', version: '1.2.3', protocolVersion: '2026-07-28' } })
     expect(value.tools).toEqual(expect.arrayContaining([expect.objectContaining({ name: 'echo' })]))
+  })
+})
+
+describe('a list and a call', () => {
+  it('C5 declare the same, so that no tool is hidden from one of them', async () => {
+    const server = scriptServer((seen) =>
+      seen.method === 'tools/list'
+        ? {
+            resultType: 'complete',
+            tools: [{ name: 'ask', inputSchema: { type: 'object' } }],
+            ttlMs: 0,
+            cacheScope: 'private',
+          }
+        : said('done'),
+    )
+    const discovery = { ...DISCOVERY, capabilities: { tools: {} } }
+    const fetch = async (request: Request): Promise<Response> => {
+      const { id, method } = (await request.clone().json()) as { id: number; method: string }
+      return method === 'server/discover' ? respond(id, discovery) : server.fetch(request)
+    }
+    const url = await new Promise<string>((done) => {
+      const http = serve({ fetch, port: 0, hostname: '127.0.0.1' }, ({ port }) =>
+        done(`http://127.0.0.1:${port}/mcp`),
+      )
+      onTestFinished(() => void http.close())
+    })
+    expect((await home.run(['tools', url])).stdout).toContain('ask')
+    expect((await home.run(['call', url, 'ask'])).stdout).toBe('done\n')
+    const declared = server.seen
+      .filter(({ method }) => method === 'tools/list')
+      .map(({ meta }) => meta['io.modelcontextprotocol/clientCapabilities'])
+    expect(declared).toHaveLength(2)
+    expect(declared[0]).toEqual({ elicitation: { form: {}, url: {} } })
+    expect(declared[1]).toEqual(declared[0])
+  })
+})
+
+describe('a name that is not there', () => {
+  it.each([
+    [['tols', 'x'], 'There is no command "tols". Did you mean "tools"?'],
+    [['help', 'docter'], 'There is no command "docter". Did you mean "doctor"?'],
+    [['frobnicate'], 'There is no command "frobnicate"; there are tools, prompts,'],
+  ])('%j', async (words, said) => {
+    const { code, stderr } = await home.run(words)
+    expect(stderr).toContain(said)
+    expect(code).toBe(EXITS.usage.code)
+  })
+
+  it('of a tool is followed by what was meant, or by what there is', async () => {
+    expect((await home.run(['call', desk.url, 'seet'])).stderr).toContain(
+      'There is no tool "seet" here. Did you mean "seat"?',
+    )
+    expect((await home.run(['call', desk.url, 'zzzzzz'])).stderr).toMatch(
+      /no tool "zzzzzz" here; there are echo, .* and \d+ more/,
+    )
+  })
+})
+
+describe('a form with one field', () => {
+  it('is answered by the key of its question, and says what it takes', async () => {
+    const { stdout } = await home.run(['call', desk.url, 'seat'])
+    const id = /^pending (\S+)$/m.exec(stdout)?.[1] ?? ''
+    expect(stdout).toContain('    seat=  Seat: one of window, aisle\n')
+    expect(stdout).toContain(`answer:   rondo answer ${id} seat=…`)
+    const { code, stderr } = await home.run(['answer', id, 'seat=middle'])
+    expect(stderr).toBe('rondo: The answer to "seat" does not fit: Seat must be one of: window, aisle\n')
+    expect(code).toBe(EXITS.answers.code)
+    expect((await home.run(['answer', id, 'seat=aisle'])).stdout).toBe('seat: aisle\n')
   })
 })
 

@@ -112,6 +112,12 @@ describe('rondo state', () => {
     expect(ran.stderr).toMatch(sentence)
   })
 
+  it('takes the key that the command keeps, where none is given', async () => {
+    const begun = await home.json(['call', 'test/support/desk-file.ts', 'seat'])
+    const shown = await home.run(['state', '--pending', String(begun.value.id), '--audience', 'desk'])
+    expect(shown).toMatchObject({ code: 0, stdout: expect.stringMatching(/^key +local$/m) })
+  })
+
   it('says so where a state of others can be read by anybody', async () => {
     const ran = await home.run(['state', '-'], { input: '{"step":2}\n' })
     expect(ran.code).toBe(1)

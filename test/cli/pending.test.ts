@@ -26,7 +26,7 @@ describe('a call that needs input, without a terminal', () => {
     const id = /^pending ([a-z0-9]{10})$/m.exec(stdout)?.[1]
     expect(stdout).toContain(`"desk" 1.2.3 at ${desk.url} asks, for the tool choose, round 1`)
     expect(stdout).toContain('who  Who?')
-    expect(stdout).toContain(`rondo answer ${id} who.name=…`)
+    expect(stdout).toContain(`rondo answer ${id} who=…`)
     expect(code).toBe(EXITS.pending.code)
   })
 

@@ -67,30 +67,42 @@ describe('a form with every kind of field', () => {
   })
 
   it('can be changed in the last look', async () => {
-    const terminal = call('choose')
+    const terminal = call('trip')
     await terminal.see('What do you want to do?')
     terminal.press(enter)
-    await terminal.see('Name (text)')
-    terminal.press('Bob', enter)
+    await terminal.see('From (text)')
+    terminal.press('Bonn', enter)
+    await terminal.see('To (text)')
+    terminal.press('Rome', enter)
     await terminal.see('Send this?')
     terminal.press(down, enter)
     await terminal.see('Which one?')
-    terminal.press(enter)
-    await terminal.see('Name (text)')
-    terminal.press('by', enter)
-    await terminal.see('Name: Bobby')
+    terminal.press(down, enter)
+    await terminal.see('To (text)')
+    terminal.press('ford', enter)
+    await terminal.see('To: Romeford')
     await terminal.see('Send this?')
     terminal.press(enter)
-    expect(await terminal.end()).toMatchObject({ code: 0, stdout: 'hello Bobby\n' })
+    expect(await terminal.end()).toMatchObject({ code: 0, stdout: 'Bonn to Romeford\n' })
+  })
+
+  it('with one field is sent when it was filled in, without a last look', async () => {
+    const terminal = call('choose')
+    await fillIn(terminal, 'Name', 'Bob')
+    const { code, stdout, screen } = await terminal.end()
+    expect(screen).not.toContain('Send this?')
+    expect([code, stdout]).toEqual([0, 'hello Bob\n'])
   })
 })
 
 describe('a confirmation', () => {
   it('is not approved by Enter alone', async () => {
     const terminal = call('delete', 'what=all')
-    await terminal.see('Delete all?')
-    await terminal.see('Yes, go ahead')
-    await terminal.see('No')
+    // The question is the title of the prompt, and is asked once.
+    await terminal.see('◆  Delete all?')
+    await terminal.see('● No')
+    await terminal.see('○ Yes, go ahead')
+    await terminal.see('Later')
     terminal.press(enter)
     expect(await terminal.end()).toMatchObject({ code: 0, stdout: 'kept all\n' })
   })
@@ -104,7 +116,7 @@ describe('a confirmation', () => {
 
   it('without fields is declined by Enter alone', async () => {
     const terminal = call('approve')
-    await terminal.see('Do you approve?')
+    await terminal.see('◆  Go ahead?')
     await terminal.see('Later')
     terminal.press(enter)
     expect(await terminal.end()).toMatchObject({ code: 0, stdout: 'answer: decline\n' })
@@ -126,6 +138,40 @@ describe('a confirmation', () => {
     await terminal.see('Change an answer')
     terminal.press(ctrlC)
     expect(await terminal.end()).toMatchObject({ code: 130, stdout: 'nobody (cancel)\n' })
+  })
+})
+
+describe('a single choice', () => {
+  it('is made by one Enter, and the ways out are among the choices', async () => {
+    const terminal = call('seat')
+    await terminal.see('Seat (one of window, aisle)')
+    await terminal.see('Decline')
+    await terminal.see('Later')
+    terminal.press(down, enter)
+    const { code, stdout, screen } = await terminal.end()
+    expect(screen).not.toMatch(/Send this\?|What do you want to do\?/)
+    expect([code, stdout]).toEqual([0, 'seat: aisle\n'])
+  })
+
+  it('is not made by Enter alone', async () => {
+    const terminal = call('seat')
+    await terminal.see('Later')
+    terminal.press(enter)
+    await terminal.see('Send this?')
+    await terminal.see('● Change an answer')
+    terminal.press(ctrlC)
+    expect((await terminal.end()).code).toBe(130)
+  })
+
+  it('can be declined, and left for later', async () => {
+    const declined = call('seat')
+    await declined.see('Later')
+    declined.press(down, down, enter)
+    expect(await declined.end()).toMatchObject({ code: 1 })
+    const later = call('seat')
+    await later.see('Later')
+    later.press(down, down, down, enter)
+    expect((await later.end()).code).toBe(3)
   })
 })
 

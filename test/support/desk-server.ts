@@ -120,6 +120,27 @@ function declareAsking(server: Server): void {
     const question = { message: 'Log in', schema: text('password'), allowSecretLike: 'a test' }
     return JSON.stringify(await ctx.ask('login', question))
   })
+  const seats = {
+    type: 'object',
+    properties: { seat: { enum: ['window', 'aisle'] } },
+    required: ['seat'],
+  } as const
+  server.tool('seat', { description: 'Asks for one choice' }, async (_args, ctx) => {
+    const { seat } = (await ctx.ask('seat', { message: 'Which seat?', schema: seats })) as { seat: string }
+    return `seat: ${seat}`
+  })
+  const trip = {
+    type: 'object',
+    properties: { from: { type: 'string' }, to: { type: 'string' } },
+    required: ['from', 'to'],
+  } as const
+  server.tool('trip', { description: 'Asks for two texts' }, async (_args, ctx) => {
+    const { from, to } = (await ctx.ask('trip', { message: 'Where?', schema: trip })) as Record<
+      string,
+      string
+    >
+    return `${from} to ${to}`
+  })
   server.tool('approve', { description: 'Asks without fields' }, async (_args, ctx) => {
     const answer = ctx.inputResponses?.ok as { action?: string } | undefined
     if (answer !== undefined) return `answer: ${answer.action}`

@@ -96,12 +96,10 @@ export function openTerminal(args: readonly string[], env: Record<string, string
   }
 }
 
-/** Chooses to answer, types into the one text field of a form, and sends it. */
+/** Chooses to answer, and types into the one text field of a form, which sends it. */
 export async function fillIn(terminal: TerminalSession, field: string, value: string): Promise<void> {
   await terminal.see('What do you want to do?')
   terminal.press(KEY.enter)
   await terminal.see(`${field} (text)`)
   terminal.press(value, KEY.enter)
-  await terminal.see('Send this?')
-  terminal.press(KEY.enter)
 }

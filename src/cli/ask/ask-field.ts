@@ -14,13 +14,24 @@ export interface Filled {
   readonly value: FieldValue | undefined
 }
 
-/** `start` is the default, or what was given before. */
-export function askField(terminal: Terminal, field: Field, start: FieldValue | undefined): Promise<Filled> {
+/** One of the ways out of the question was chosen instead. */
+export interface Left<W> {
+  readonly value?: undefined
+  readonly way: W
+}
+
+/** `start` is the default, or what was given before. `ways` are offered beside the options of a choice. */
+export function askField<W>(
+  terminal: Terminal,
+  field: Field,
+  start: FieldValue | undefined,
+  ways: readonly Choice<W>[],
+): Promise<Filled | Left<W>> {
   switch (field.type) {
     case 'boolean':
       return askYesNo(terminal, field, start)
     case 'choice':
-      return askChoice(terminal, field, start)
+      return askChoice(terminal, field, start, ways)
     case 'choices':
       return askChoices(terminal, field, start)
     default:
@@ -67,16 +78,19 @@ async function askYesNo(terminal: Terminal, field: Field, start: FieldValue | un
   return { value: await terminal.choose(titleOf(field), choices, safe) }
 }
 
-async function askChoice(terminal: Terminal, field: Field, start: FieldValue | undefined): Promise<Filled> {
-  const options = field.options ?? []
-  const choices: Choice<string | undefined>[] = [
-    ...options.map(({ value, title }) => ({ value, label: title })),
-    ...leaveOut<string>(field),
+async function askChoice<W>(
+  terminal: Terminal,
+  field: Field,
+  start: FieldValue | undefined,
+  ways: readonly Choice<W>[],
+): Promise<Filled | Left<W>> {
+  const fills: Choice<Filled | Left<W>>[] = [
+    ...(field.options ?? []).map(({ value, title }) => ({ value: { value }, label: title })),
+    ...leaveOut<Filled>(field).map(({ label }) => ({ value: { value: undefined }, label })),
   ]
-  const first = field.required ? options[0]?.value : undefined
-  return {
-    value: await terminal.choose(titleOf(field), choices, start === undefined ? first : String(start)),
-  }
+  const leaves = ways.map(({ value, ...shown }) => ({ ...shown, value: { way: value } }))
+  const begin = fills.find(({ value }) => value.value === start) ?? fills[0]
+  return terminal.choose(titleOf(field), [...fills, ...leaves], begin?.value ?? { value: undefined })
 }
 
 async function askChoices(terminal: Terminal, field: Field, start: FieldValue | undefined): Promise<Filled> {

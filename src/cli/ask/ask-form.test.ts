@@ -52,7 +52,7 @@ describe('a form', () => {
   it('is never approved by Enter alone, whatever it asks and suggests', async () => {
     await fc.assert(
       fc.asyncProperty(schema, fc.boolean(), async (requestedSchema, canKeep) => {
-        const asking = askForm(enterOnly(), readForm(requestedSchema), canKeep)
+        const asking = askForm(enterOnly(), 'm', readForm(requestedSchema), canKeep)
         const given = await asking.catch((error: unknown) => {
           if (error instanceof Dismissed) return undefined
           throw error
@@ -69,7 +69,7 @@ describe('a form', () => {
     let keys = 0
     const terminal: Terminal = { ...enterOnly(), keys: () => keys++ }
     const form = readForm({ type: 'object', properties: { a: { type: 'string', default: 'x' } } })
-    expect(await askForm(terminal, form, true)).toEqual({
+    expect(await askForm(terminal, 'm', form, true)).toEqual({
       kind: 'answer',
       response: { action: 'accept', content: { a: 'x' } },
     })

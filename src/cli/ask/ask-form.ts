@@ -1,9 +1,10 @@
 /**
- * Asks a form: shows it, lets the person answer, decline or leave it for later, and shows the answers before they are sent.
- * Ctrl-C anywhere dismisses it.
+ * Asks a form: lets the person answer, decline or leave it for later. Ctrl-C anywhere dismisses it. Several answers are shown
+ * once more before they are sent; one that was typed or chosen a moment ago is not. A form that only wants a yes or no, or
+ * nothing at all, is one prompt, and so is a single choice: the message is the title of the first.
  *
- * Enter alone never approves. A form that only wants a yes or no, or nothing at all, starts on the no; the last look at a
- * form starts on "Send" only if some other key was pressed while it was filled in.
+ * Enter alone never approves. A yes or no starts on the no; what was only passed through by Enter gets a last look, which
+ * does not start on "Send".
  */
 
 import { startValues } from '../../form/check.ts'
@@ -25,71 +26,117 @@ export function laterChoice(canKeep: boolean): Choice<'later'>[] {
   return canKeep ? [{ value: 'later', label: 'Later', hint: 'keep the call pending' }] : []
 }
 
-export async function askForm(terminal: Terminal, form: Form, canKeep: boolean): Promise<Given> {
+export async function askForm(
+  terminal: Terminal,
+  message: string,
+  form: Form,
+  canKeep: boolean,
+): Promise<Given> {
   for (const note of form.notes) terminal.say(note, 'warn')
   const [first, ...others] = form.fields
-  if (first === undefined) return askApproval(terminal, canKeep)
-  if (others.length === 0 && first.type === 'boolean' && first.required)
-    return askConfirmation(terminal, first, canKeep)
+  if (first === undefined) return askApproval(terminal, message, canKeep)
+  const isOnly = others.length === 0
+  if (isOnly && first.type === 'boolean' && first.required)
+    return askConfirmation(terminal, message, first, canKeep)
+  terminal.say(message)
+  if (isOnly && first.type === 'choice') return askOneChoice(terminal, first, canKeep)
   const choices: Choice<'answer' | 'decline' | 'later'>[] = [
     { value: 'answer', label: 'Answer' },
-    { value: 'decline', label: 'Decline', hint: 'say no' },
-    ...laterChoice(canKeep),
+    ...waysOut(canKeep),
   ]
   const way = await terminal.choose('What do you want to do?', choices, 'answer')
-  if (way !== 'answer') return way === 'decline' ? DECLINE : LATER
-  return fillIn(terminal, form.fields, canKeep)
+  return way === 'answer' ? fillIn(terminal, form.fields, canKeep) : leave(way)
+}
+
+function waysOut(canKeep: boolean): Choice<'decline' | 'later'>[] {
+  return [{ value: 'decline', label: 'Decline', hint: 'say no' }, ...laterChoice(canKeep)]
+}
+
+function leave(way: 'decline' | 'later'): Given {
+  return way === 'decline' ? DECLINE : LATER
 }
 
 /** A form without fields: the answer itself is the approval. */
-async function askApproval(terminal: Terminal, canKeep: boolean): Promise<Given> {
+async function askApproval(terminal: Terminal, message: string, canKeep: boolean): Promise<Given> {
   const choices: Choice<'decline' | 'approve' | 'later'>[] = [
     { value: 'decline', label: 'Decline' },
     { value: 'approve', label: 'Approve' },
     ...laterChoice(canKeep),
   ]
-  const way = await terminal.choose('Do you approve?', choices, 'decline')
-  if (way === 'approve') return accept({})
-  return way === 'decline' ? DECLINE : LATER
+  const way = await terminal.choose(message, choices, 'decline')
+  return way === 'approve' ? accept({}) : leave(way)
 }
 
-async function askConfirmation(terminal: Terminal, field: Field, canKeep: boolean): Promise<Given> {
+async function askConfirmation(
+  terminal: Terminal,
+  message: string,
+  field: Field,
+  canKeep: boolean,
+): Promise<Given> {
+  // The field is drawn as a box to tick elsewhere, and its title says what ticking it means.
+  const yes = /^yes\b/i.test(field.title) ? field.title : `Yes (${field.title})`
   const choices: Choice<'no' | 'yes' | 'decline' | 'later'>[] = [
     { value: 'no', label: 'No' },
-    { value: 'yes', label: 'Yes' },
+    { value: 'yes', label: yes },
     { value: 'decline', label: 'Decline to answer' },
     ...laterChoice(canKeep),
   ]
-  const title = field.description === undefined ? field.title : `${field.title}\n${field.description}`
+  const title = field.description === undefined ? message : `${message}\n${field.description}`
   const way = await terminal.choose(title, choices, 'no')
-  if (way === 'yes' || way === 'no') return accept({ [field.name]: way === 'yes' })
-  return way === 'decline' ? DECLINE : LATER
+  return way === 'yes' || way === 'no' ? accept({ [field.name]: way === 'yes' }) : leave(way)
+}
+
+/** The ways out are among the choices. */
+async function askOneChoice(terminal: Terminal, field: Field, canKeep: boolean): Promise<Given> {
+  const untouched = terminal.keys()
+  const given = await askField(terminal, field, startValues([field])[field.name], waysOut(canKeep))
+  if ('way' in given) return leave(given.way)
+  const values = { [field.name]: given.value }
+  return terminal.keys() > untouched ? accept(values) : review(terminal, [field], values, untouched, canKeep)
 }
 
 async function fillIn(terminal: Terminal, fields: readonly Field[], canKeep: boolean): Promise<Given> {
   const values: Values = startValues(fields)
   const untouched = terminal.keys()
-  const fill = async (field: Field): Promise<void> => {
-    values[field.name] = (await askField(terminal, field, values[field.name])).value
-  }
-  for (const field of fields) await fill(field)
+  for (const field of fields) values[field.name] = await askValue(terminal, field, values[field.name])
+  const isSeen = fields.length === 1 && terminal.keys() > untouched
+  return isSeen ? accept(values) : review(terminal, fields, values, untouched, canKeep)
+}
+
+/** A last look at the answers. `untouched` is how many keys had been pressed before they were given. */
+async function review(
+  terminal: Terminal,
+  fields: readonly Field[],
+  values: Values,
+  untouched: number,
+  canKeep: boolean,
+): Promise<Given> {
   for (;;) {
     terminal.say(summary(fields, values))
     const start = terminal.keys() > untouched ? 'send' : 'change'
-    const way = await terminal.choose('Send this?', [...REVIEW, ...laterChoice(canKeep)], start)
+    const way = await terminal.choose('Send this?', [...REVIEW, ...waysOut(canKeep)], start)
     if (way === 'send') return accept(values)
-    if (way !== 'change') return way === 'decline' ? DECLINE : LATER
+    if (way !== 'change') return leave(way)
     const names = fields.map(({ name, title }) => ({ value: name, label: title }))
     const name = await terminal.choose('Which one?', names, fields[0]?.name ?? '')
-    for (const field of fields) if (field.name === name) await fill(field)
+    for (const field of fields) {
+      if (field.name === name) values[name] = await askValue(terminal, field, values[name])
+    }
   }
 }
 
 const REVIEW: readonly Choice<'send' | 'change' | 'decline' | 'later'>[] = [
   { value: 'send', label: 'Send' },
   { value: 'change', label: 'Change an answer' },
-  { value: 'decline', label: 'Decline', hint: 'say no' },
 ]
+
+async function askValue(
+  terminal: Terminal,
+  field: Field,
+  start: FieldValue | undefined,
+): Promise<FieldValue | undefined> {
+  return (await askField(terminal, field, start, [])).value
+}
 
 function summary(fields: readonly Field[], values: Values): string {
   return fields.map((field) => `${field.title}: ${oneLine(sayValue(field, values[field.name]))}`).join('\n')

@@ -35,10 +35,11 @@ export async function askQuestion(
   switch (question.method) {
     case 'elicitation/create': {
       const { params } = question
-      terminal.say(params.message)
-      return params.mode === 'url'
-        ? askUrl(terminal, params, canKeep)
-        : askForm(terminal, readForm(params.requestedSchema), canKeep)
+      if (params.mode === 'url') {
+        terminal.say(params.message)
+        return askUrl(terminal, params, canKeep)
+      }
+      return askForm(terminal, params.message, readForm(params.requestedSchema), canKeep)
     }
     case 'sampling/createMessage':
       return askSampling(terminal, question.params)
