@@ -64,6 +64,10 @@ export function createFlow(options: RondoOptions, keys: KeyHolder, tools: TaskTo
         const call = toFlowCall(passage, ctx, host.log)
         const principal = await principalOf(ctx)
         const reply = await runRound(mayLeave ? host : roundsAlone, target, call, principal, toLine(ctx))
+        passage.refused = (error) => {
+          const message = `The official server does not take the result of "${target.name}": look at its shape`
+          host.log({ event: 'warning', message, error })
+        }
         return toResult(reply, passage)
       } catch (error) {
         const refusal = toRefusal(host, error, target)

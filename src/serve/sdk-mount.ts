@@ -38,6 +38,8 @@ export interface Passage {
   readonly registry?: Registry
   /** How the request ends, throwing or not, whatever is made of what the callback gives. */
   ending?: () => unknown
+  /** Hears of a result that the official server does not take. */
+  refused?: (error: unknown) => void
 }
 
 type Handler = (request: FlowRequest, ctx: ServerContext) => unknown
@@ -209,7 +211,10 @@ function passing(
       const result = await handler(request, Object.assign({ ...ctx }, { [PASSAGE]: passage }))
       if (passage.ending === undefined) return result
     } catch (error) {
-      if (passage.ending === undefined) throw error
+      if (passage.ending === undefined) {
+        passage.refused?.(error)
+        throw error
+      }
     }
     return passage.ending()
   }

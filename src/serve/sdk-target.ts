@@ -133,9 +133,22 @@ function toOurs(value: unknown): unknown {
   return inputRequired({ inputRequests: asks ? (inputRequests as InputRequests) : undefined, requestState })
 }
 
+/** What is no JSON the official server cannot send, and its client would wait for ever. */
 function assertResult(name: string, value: unknown): Finished {
-  if (isRecord(value)) return value
-  throw misuse(`The handler of "${name}" gave no result object: return what the official server takes.`)
+  if (!isRecord(value)) {
+    throw misuse(`The handler of "${name}" gave no result object: return what the official server takes.`)
+  }
+  try {
+    JSON.stringify(value)
+  } catch (cause) {
+    throw misuse(
+      `The result of "${name}" cannot be written as JSON: a cycle, a BigInt or a getter that throws.`,
+      {
+        cause,
+      },
+    )
+  }
+  return value
 }
 
 async function check(schema: TaskTool['registered']['inputSchema'], value: unknown): Promise<Result> {

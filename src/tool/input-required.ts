@@ -4,6 +4,7 @@
  */
 
 import { misuse } from '../errors.ts'
+import { isRecord } from '../lib/is-record.ts'
 import type { InputRequests } from '../protocol/wire.ts'
 
 const MANUAL: unique symbol = Symbol('rondo.input-required')
@@ -26,7 +27,23 @@ export function inputRequired(needs: {
   if (inputRequests !== undefined && Object.keys(inputRequests).length === 0) {
     throw misuse('inputRequired() got no question in inputRequests: leave it out, or ask something.')
   }
+  for (const [key, request] of Object.entries(inputRequests ?? {})) {
+    if (isRequest(request)) continue
+    throw misuse(
+      `The question "${key}" of inputRequired() is no request. It takes a method, one of ${METHODS.join(', ')}, and its params.`,
+    )
+  }
+  if (requestState !== undefined && typeof requestState !== 'string') {
+    throw misuse('The requestState of inputRequired() must be a string: use JSON.stringify.')
+  }
   return { [MANUAL]: true, inputRequests, requestState }
+}
+
+const METHODS: readonly unknown[] = ['elicitation/create', 'sampling/createMessage', 'roots/list']
+
+function isRequest(value: unknown): boolean {
+  if (!isRecord(value) || !METHODS.includes(value.method)) return false
+  return isRecord(value.params) || (value.method === 'roots/list' && value.params === undefined)
 }
 
 export function isInputRequired(value: unknown): value is InputRequired {

@@ -196,6 +196,45 @@ describe('errors', () => {
   })
 })
 
+/** The official server would throw where it sends, and its client would never hear anything. */
+describe('a result that cannot be sent', () => {
+  const cycle: Record<string, unknown> = {}
+  cycle.self = cycle
+  const results: [string, object][] = [
+    ['a cycle', { content: [], structuredContent: cycle }],
+    ['a BigInt', { content: [], structuredContent: { n: 1n } }],
+    [
+      'a getter that throws',
+      {
+        get content() {
+          throw new Error('secret 4711')
+        },
+      },
+    ],
+  ]
+
+  it.each(results)('R11 %s is a failure of the tool, and logged', async (_name, result) => {
+    const bench = benchOf((server, rondo) =>
+      server.registerTool('wrong', {}, rondo.tool((async () => result) as never)),
+    )
+    const round = await bench.tool('wrong').next()
+    expect(round).toMatchObject({ result: { isError: true }, text: 'wrong failed' })
+    expect(bench.events.filter(({ event }) => event === 'fault')).toMatchObject([
+      { error: { message: expect.stringContaining('cannot be written as JSON') } },
+    ])
+  })
+
+  it('one of the wrong shape is refused by the official server, and logged', async () => {
+    const bench = benchOf((server, rondo) =>
+      server.registerTool('wrong', {}, rondo.tool((async () => ({ content: 'text' })) as never)),
+    )
+    expect(await bench.tool('wrong').next()).toMatchObject({ kind: 'error', code: -32602 })
+    expect(bench.events.filter(({ event }) => event === 'warning')).toMatchObject([
+      { message: expect.stringContaining('does not take the result of "wrong"') },
+    ])
+  })
+})
+
 describe('the context', () => {
   it('tells who calls, in which round, and hands progress and logs to their line', async () => {
     const bench = benchOf(
