@@ -222,6 +222,11 @@ export function isOurs(error: unknown): error is Error {
   return error instanceof RondoError || (error instanceof TypeError && OURS in error)
 }
 
+/** The database could not do it, or cannot be used as it is. */
+export function isStoreFault(error: unknown): error is RondoError {
+  return error instanceof RondoError && (error.code === 'STORE_UNAVAILABLE' || error.code === 'STORE_SCHEMA')
+}
+
 /** A tool's own failure whose message is meant for the client: it becomes an `isError` result with this text. */
 export class ToolError extends Error {
   constructor(message: string, options?: { cause?: unknown }) {

@@ -2,7 +2,7 @@
  * How a call ends, whatever carries its journal: a result, the tool's own failure, or an error of the runtime.
  */
 
-import { type ErrorCode, RondoError, ToolError } from '../errors.ts'
+import { type ErrorCode, isStoreFault, RondoError, ToolError } from '../errors.ts'
 import type { Reply } from '../protocol/reply.ts'
 import { originOf } from '../replay/failure.ts'
 import type { RunReport } from '../replay/outcome.ts'
@@ -48,7 +48,7 @@ export function concludeRefused(round: Round, report: RunReport | undefined, err
   const { host, target } = round
   const authors = error.code.startsWith('REPLAY_')
   logRound(round, report, { outcome: 'refused', code: error.code })
-  if (authors) logFault(round, error)
+  if (authors || isStoreFault(error)) logFault(round, error)
   if (READ_AS_RESULT.has(error.code)) return toFailure(target, error.sentence)
   return authors && host.dev ? toFailure(target, error.message) : { kind: 'error', error }
 }

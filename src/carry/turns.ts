@@ -11,7 +11,7 @@
  * without states is like one of the push carrier: its flow lives and dies with this process, and an effect runs at once.
  */
 
-import { RondoError } from '../errors.ts'
+import { isStoreFault, RondoError } from '../errors.ts'
 import type { FlowCall, FlowMethod, Line, Principal, RequestId, TaskCall } from '../protocol/call.ts'
 import { withoutMethods } from '../protocol/capability.ts'
 import { echoesState } from '../protocol/draft-turns/capability.ts'
@@ -85,7 +85,7 @@ export function createTurns(host: FlowHost, find: Parts['find'], options: TurnsO
   const parts: Parts = { host, find, memory, options: { state: 'shared', form: 'string', ...options } }
   return {
     begin: (target, call, principal, line, session) =>
-      guarded(call.id, async () => {
+      guarded(parts, call.id, async () => {
         await host.keys.ready()
         const remembers = !memory.echoes(session)
         const beginning = await begin(parts, call)
@@ -94,9 +94,9 @@ export function createTurns(host: FlowHost, find: Parts['find'], options: TurnsO
     async resume(answers, peer) {
       const opened = await open(parts, answers, peer).catch(toError)
       if (opened instanceof RondoError) return toReply(null, opened)
-      if (opened.claims.method === TASK) return guarded(null, () => answerTask(parts, opened, peer))
+      if (opened.claims.method === TASK) return guarded(parts, null, () => answerTask(parts, opened, peer))
       const { requestId } = opened.claims.turn
-      return guarded(requestId, () => goOn(parts, opened, peer))
+      return guarded(parts, requestId, () => goOn(parts, opened, peer))
     },
     hand: (round, claims, questions, told) =>
       handQuestions(parts, claims, toRequest(parts, round.call, told), questions),
@@ -283,10 +283,15 @@ function staying(host: FlowHost): FlowHost {
   return { ...host, draining: false, overloaded: () => false, maxRoundMs: Number.POSITIVE_INFINITY }
 }
 
-async function guarded(id: RequestId | null, work: () => Promise<TurnOutcome>): Promise<TurnOutcome> {
+async function guarded(
+  { host }: Parts,
+  id: RequestId | null,
+  work: () => Promise<TurnOutcome>,
+): Promise<TurnOutcome> {
   try {
     return await work()
   } catch (error) {
+    if (isStoreFault(error)) host.log({ event: 'warning', message: 'The store failed a request', error })
     return toReply(id, toError(error))
   }
 }

@@ -1,7 +1,7 @@
 /** Parts of answering that are the same in every era: lists, completion, targets that do not exist. */
 
 import type { LogEvent } from '../carry/flow-host.ts'
-import { RondoError } from '../errors.ts'
+import { isStoreFault, RondoError } from '../errors.ts'
 import type { CompleteCall, FlowCall, Listing } from '../protocol/call.ts'
 import type { Reply } from '../protocol/reply.ts'
 import type { Catalog } from '../tool/catalog.ts'
@@ -17,9 +17,10 @@ export function unknownTarget({ method, target }: FlowCall): Reply {
   return { kind: 'error', error: new RondoError('PEER_PARAMS', detail) }
 }
 
-/** What was thrown, as a reply. What nobody foresaw is logged. */
+/** What was thrown, as a reply. What nobody foresaw is logged, and what the operator has to look after. */
 export function toErrorReply(error: unknown, log: (event: LogEvent) => void): Reply {
   if (!(error instanceof RondoError)) log({ event: 'warning', message: 'A request failed inside', error })
+  else if (isStoreFault(error)) log({ event: 'warning', message: 'The store failed a request', error })
   const known =
     error instanceof RondoError ? error : new RondoError('SERVER_INTERNAL', undefined, { cause: error })
   return { kind: 'error', error: known }

@@ -4,7 +4,6 @@ import { createMemoryStore } from './memory-store.ts'
 describeStoreContract(
   {
     name: 'memory',
-    limitSlack: 0,
     processes: false,
     async create() {
       return { address: undefined, open: (now) => createMemoryStore({ now }), close: async () => {} }

@@ -135,9 +135,7 @@ function writeQueries(schema: string) {
         CASE WHEN $11::text IS NULL THEN least(cardinality($10::text[]), 1) ELSE 1 END, 0, $11::text,
         c.now + coalesce($12::bigint, 0), $13::boolean
       FROM (SELECT ${nowAt('$9')} AS now) c
-      WHERE $8::bigint IS NULL OR $8::bigint > (SELECT count(*) FROM (SELECT 1 FROM ${task} o
-        WHERE o.tenant = $2 AND o.principal = $3 AND o.status IN ('working', 'input_required') AND o.expires_at > c.now
-        LIMIT $8::bigint) open)
+      WHERE $8::bigint IS NULL OR $8::bigint > ${schema}.open_tasks($2, $3, c.now, $8::bigint)
       ON CONFLICT (id) DO NOTHING RETURNING ${VIEW}
     ), written AS (
       INSERT INTO ${journal} (task, seq, entry) SELECT made.id, e.at - 1, e.entry

@@ -53,7 +53,7 @@ describePostgres('PostgreSQL as a store', () => {
       const stores = Array.from({ length: 8 }, () => database.open())
       await Promise.all(stores.map((store) => store.ready()))
       await stores[3]?.tasks.create(newTask(), 10)
-      expect(await ask(`SELECT value FROM ${schema}.meta WHERE key = 'version'`)).toEqual([{ value: '3' }])
+      expect(await ask(`SELECT value FROM ${schema}.meta WHERE key = 'version'`)).toEqual([{ value: '4' }])
     })
 
     it('takes tables of the first version further', async () => {
@@ -61,7 +61,8 @@ describePostgres('PostgreSQL as a store', () => {
       const task = newTask()
       await first.tasks.create(task, 10)
       await ask(
-        `DROP INDEX ${schema}.task_owner; ALTER TABLE ${schema}.task DROP COLUMN known; UPDATE ${schema}.meta SET value = '1' WHERE key = 'version'`,
+        `DROP INDEX ${schema}.task_owner; ALTER TABLE ${schema}.task DROP COLUMN known;
+          DROP FUNCTION ${schema}.open_tasks; UPDATE ${schema}.meta SET value = '1' WHERE key = 'version'`,
       )
       const [lease] = await database.open().tasks.claim('worker', 1000, 1)
       expect(lease?.task).toMatchObject({ id: task.id, known: true })

@@ -56,6 +56,15 @@ CREATE INDEX blob_expiry ON ${schema}.blob (expires_at);`,
   (schema) => `CREATE INDEX task_owner ON ${schema}.task (tenant, principal, created_at, id);`,
   // Whether the owner has shown that it knows the id. Those that were there before are taken to be known.
   (schema) => `ALTER TABLE ${schema}.task ADD COLUMN known boolean NOT NULL DEFAULT true;`,
+  // How many tasks of an owner are open, up to a limit, with nobody else creating one until the transaction ends. A statement
+  // of its own, inside of a function, sees what was committed while it waited for the lock.
+  (schema) => `
+CREATE FUNCTION ${schema}.open_tasks(of_tenant text, of_principal text, at bigint, up_to bigint) RETURNS bigint
+LANGUAGE plpgsql VOLATILE AS $$ BEGIN
+  PERFORM pg_advisory_xact_lock(hashtextextended('${schema} ' || of_tenant || ' ' || of_principal, 0));
+  RETURN (SELECT count(*) FROM (SELECT 1 FROM ${schema}.task o WHERE o.tenant = of_tenant AND o.principal = of_principal
+    AND o.status IN ('working', 'input_required') AND o.expires_at > at LIMIT up_to) open);
+END $$;`,
 ]
 
 const VERSION = STEPS.length

@@ -11,11 +11,9 @@ describePostgres('PostgreSQL', () => {
   })
   afterAll(() => server.stop())
 
-  // Creates that run at the same moment do not see each other: as many as there are connections.
   describeStoreContract(
     {
       name: 'PostgreSQL',
-      limitSlack: 10,
       processes: true,
       create: async () => createPostgresDatabase(server),
     },

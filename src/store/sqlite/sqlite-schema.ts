@@ -74,15 +74,16 @@ const BLOCKING_MS = 20
 /** What an unusually large transaction needed more is given back. */
 const JOURNAL_BYTES = 4 * 1024 * 1024
 
-export function openDatabase(file: string): SqliteConnection {
+/** Opens the file, which is made if it is not there. Nothing is looked for in it yet. */
+export function openFile(file: string): SqliteConnection {
   createFile(file)
-  const connection = openSqlite(file)
-  try {
-    prepareDatabase(connection, file)
-  } catch (error) {
-    connection.close()
-    throw error
-  }
+  return openSqlite(file)
+}
+
+/** The whole of it, for whoever has no session. */
+export function openDatabase(file: string): SqliteConnection {
+  const connection = openFile(file)
+  prepareDatabase(connection, file)
   return connection
 }
 
@@ -142,15 +143,17 @@ function createFile(file: string): void {
   }
 }
 
-function prepareDatabase(connection: SqliteConnection, file: string): void {
+/** Makes the file ours. Where it cannot be done now, it may be tried again on the same connection. */
+export function prepareDatabase(connection: SqliteConnection, file: string): void {
   connection.prepare(`PRAGMA busy_timeout = ${BLOCKING_MS}`).get()
-  connection.exec(`PRAGMA journal_mode = ${journalMode(connection)}`)
+  chooseJournal(connection, file)
   connection.exec('PRAGMA synchronous = FULL')
   connection.exec(`PRAGMA journal_size_limit = ${JOURNAL_BYTES}`)
   connection.exec('BEGIN IMMEDIATE')
   try {
     const version = Number(connection.prepare('PRAGMA user_version').get()?.user_version)
     assertKnown(version, file)
+    assertJournal(connection, file)
     if (version < VERSION) {
       connection.exec(`${STEPS.slice(version).join('\n')} PRAGMA user_version = ${VERSION}`)
     }
@@ -163,13 +166,48 @@ function prepareDatabase(connection: SqliteConnection, file: string): void {
 }
 
 /**
- * Before 3.51.3 a write-ahead log could be corrupted when it was reset; a rollback journal has no such moment. It ends with
- * a header of zeros instead of being cut off: as durable, and its length need not be written with every commit.
+ * A file keeps the journal it was made with, whoever opens it later, so that processes with different versions of SQLite can
+ * share it: a write-ahead log where the version that made it resets one safely, else a rollback journal. A version that
+ * does not may end the log of a file that nobody else has open, and otherwise does not open the file.
+ *
+ * A rollback journal ends with a header of zeros instead of being cut off: as durable, and its length need not be written
+ * with every commit.
  */
-function journalMode(connection: SqliteConnection): 'WAL' | 'PERSIST' {
+function chooseJournal(connection: SqliteConnection, file: string): void {
+  const { isNew, hasLog } = connection.read(() => ({
+    isNew: Number(connection.prepare('PRAGMA page_count').get()?.page_count) === 0,
+    hasLog: usesLog(connection),
+  }))
+  const isSafe = resetsLogSafely(connection)
+  if (isSafe && hasLog) return
+  if (isSafe && isNew) return connection.exec('PRAGMA journal_mode = WAL')
+  try {
+    connection.exec('PRAGMA journal_mode = PERSIST')
+  } catch (error) {
+    throw hasLog && isBusy(error) ? cannotShare(file, error) : error
+  }
+}
+
+/** Somebody else may have made the file a moment ago. Within a transaction that has the file. */
+function assertJournal(connection: SqliteConnection, file: string): void {
+  if (usesLog(connection) && !resetsLogSafely(connection)) throw cannotShare(file)
+}
+
+const usesLog = (connection: SqliteConnection): boolean =>
+  connection.prepare('PRAGMA journal_mode').get()?.journal_mode === 'wal'
+
+/** Before 3.51.3 a write-ahead log could be corrupted when it was reset; a rollback journal has no such moment. */
+function resetsLogSafely(connection: SqliteConnection): boolean {
   const version = String(connection.prepare('SELECT sqlite_version() AS version').get()?.version)
   const [major = 0, minor = 0, patch = 0] = version.split('.').map(Number)
-  return major * 1_000_000 + minor * 1000 + patch >= 3_051_003 ? 'WAL' : 'PERSIST'
+  return major * 1_000_000 + minor * 1000 + patch >= 3_051_003
+}
+
+function cannotShare(file: string, cause?: unknown): RondoError {
+  const detail =
+    `${file} has a write-ahead log and is open in another process. The SQLite of this process, before 3.51.3, cannot share it: ` +
+    'use Node 22.23 or later here too, or end the others first'
+  return new RondoError('STORE_SCHEMA', detail, { cause })
 }
 
 /** A copy that was put back has another inode: records of single use may be missing from it, so it gets a new epoch. */

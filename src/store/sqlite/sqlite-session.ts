@@ -23,6 +23,11 @@ export interface SqliteSession {
 export interface SessionOptions {
   readonly busyMs: number
   readonly now: () => number
+  /**
+   * Done before the first statement, and again until it was. A connection that was closed may go on holding its locks until it
+   * is collected, so one that could not be prepared is not replaced by another.
+   */
+  readonly prepare: (connection: SqliteConnection) => void
   /** Begins to look for what other processes write; gives the end of it. */
   readonly attach: (session: SqliteSession) => () => void
 }
@@ -32,13 +37,16 @@ export const workerName = (worker: string): string => `${processTag()} ${worker}
 
 export function createSession(
   connect: () => SqliteConnection,
-  { busyMs, now, attach }: SessionOptions,
+  { busyMs, now, attach, prepare }: SessionOptions,
 ): SqliteSession {
   let connection: SqliteConnection | undefined
+  let prepared = false
   let closed = false
   const open = () => {
     if (closed) throw misuse('This store is closed')
     connection ??= connect()
+    if (!prepared) prepare(connection)
+    prepared = true
     return connection
   }
   const sql = (text: string): SqliteStatement => {

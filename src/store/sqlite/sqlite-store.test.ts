@@ -3,7 +3,7 @@ import { createSqliteDatabase } from '../../../test/support/store/sqlite-databas
 import { describeStoreContract } from '../../../test/support/store/store-contract.ts'
 import { createSqliteStore } from './sqlite-store.ts'
 
-describeStoreContract({ name: 'SQLite', limitSlack: 0, processes: true, create: createSqliteDatabase }, 30)
+describeStoreContract({ name: 'SQLite', processes: true, create: createSqliteDatabase }, 30)
 
 it.each([{}, { file: '' }, { path: 'tasks.db' }])('wants the path of a file, and says how: %j', (options) => {
   expect(() => createSqliteStore(options as never)).toThrow(/createSqliteStore\({ file:/)

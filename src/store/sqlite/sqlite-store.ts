@@ -12,7 +12,7 @@ import type { SqliteConnection } from './sqlite-driver.ts'
 import { createSqliteOnce } from './sqlite-once.ts'
 import { createOperatorTasks } from './sqlite-operator-tasks.ts'
 import { createOwnerTasks } from './sqlite-owner-tasks.ts'
-import { openDatabase, openToLook } from './sqlite-schema.ts'
+import { openFile, openToLook, prepareDatabase } from './sqlite-schema.ts'
 import { createSession, type SqliteSession } from './sqlite-session.ts'
 import { createWorkerTasks } from './sqlite-worker-tasks.ts'
 
@@ -33,15 +33,22 @@ export function createSqliteStore({ file, readOnly, ...options }: SqliteStoreOpt
   if (typeof file !== 'string' || file === '') {
     throw misuse("createSqliteStore takes the path of a file: createSqliteStore({ file: './data/tasks.db' })")
   }
-  return createStoreOn(() => (readOnly ? openToLook(file) : openDatabase(file)), options)
+  if (readOnly) return createStoreOn(() => openToLook(file), options)
+  return createStoreOn(
+    () => openFile(file),
+    options,
+    (connection) => prepareDatabase(connection, file),
+  )
 }
 
 /** The store over a connection of the caller's choice, opened when it is first needed. */
 export function createStoreOn(
   connect: () => SqliteConnection,
   { busyMs = 10_000, pollMs = 20, now = Date.now }: Omit<SqliteStoreOptions, 'file' | 'readOnly'>,
+  prepare: (connection: SqliteConnection) => void = () => {},
 ): Store {
-  const session = createSession(connect, { busyMs, now, attach: (one) => watchOthers(one, pollMs) })
+  const attach = (one: SqliteSession) => watchOthers(one, pollMs)
+  const session = createSession(connect, { busyMs, now, attach, prepare })
   return {
     tasks: {
       pollMs: 250,

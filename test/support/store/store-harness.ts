@@ -21,8 +21,6 @@ export interface Database {
 
 export interface StoreHarness {
   readonly name: string
-  /** How many creates of one owner may pass the limit because they come at the same moment. */
-  readonly limitSlack: number
   /** Whether other processes can reach it. */
   readonly processes: boolean
   create(): Promise<Database>

