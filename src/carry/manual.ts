@@ -3,12 +3,29 @@
  */
 
 import { RondoError } from '../errors.ts'
+import type { Journal } from '../journal/journal.ts'
 import { canonicalJson } from '../lib/canonical-json.ts'
 import { missingCapability } from '../protocol/capability.ts'
-import type { ClientCapabilities } from '../protocol/wire.ts'
+import type { ClientCapabilities, InputRequests } from '../protocol/wire.ts'
+import { withElicitationId } from '../replay/draw.ts'
 import { unaskable } from '../replay/unaskable.ts'
 import type { InputRequired } from '../tool/input-required.ts'
 import type { FlowHost } from './flow-host.ts'
+
+/** The questions as they go out. */
+export function manualRequests(
+  { platform }: FlowHost,
+  { seed }: Pick<Journal, 'seed'>,
+  { inputRequests }: InputRequired,
+): InputRequests | undefined {
+  if (inputRequests === undefined) return undefined
+  return Object.fromEntries(
+    Object.entries(inputRequests).map(([key, request]) => [
+      key,
+      withElicitationId({ platform, seed }, key, request),
+    ]),
+  )
+}
 
 /** Digests of the questions by key, or why they must not be asked. */
 export function manualDigests(

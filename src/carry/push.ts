@@ -33,7 +33,7 @@ import type { Target } from '../tool/target.ts'
 import { beginTask, cannotFollow } from './begin-task.ts'
 import { concludeArguments, concludeRefused, concludeReturned, concludeThrew } from './conclude.ts'
 import type { FlowHost, RoundEvent } from './flow-host.ts'
-import { manualDigests } from './manual.ts'
+import { manualDigests, manualRequests } from './manual.ts'
 import { type Beginning, firstRound } from './open-round.ts'
 import { logRound, type Round, toReplayInput } from './round.ts'
 import { effectOnce } from './single-use.ts'
@@ -238,7 +238,7 @@ function settleManually(round: Round, report: RunReport, needs: InputRequired): 
     Object.keys(asked).map((key) => ({ key, kind: 'manual' as const })),
   )
   const journal = { ...report.journal, manual: needs.requestState }
-  return { journal, asked, questions: needs.inputRequests, together: true }
+  return { journal, asked, questions: manualRequests(round.host, journal, needs), together: true }
 }
 
 function logAsking(round: Round, report: RunReport, asks: RoundEvent['asks']): void {

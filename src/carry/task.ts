@@ -25,7 +25,7 @@ import {
   concludeUnaskable,
 } from './conclude.ts'
 import type { FlowHost, TaskHost } from './flow-host.ts'
-import { manualDigests } from './manual.ts'
+import { manualDigests, manualRequests } from './manual.ts'
 import { createMissingTools } from './missing-tool.ts'
 import { logFault, logRound } from './round.ts'
 import { openPiece, ownerOf, sealPiece } from './task-host.ts'
@@ -146,8 +146,8 @@ async function parkManually(work: Work, report: RunReport, needs: InputRequired)
   if (digests instanceof RondoError) return refused(work, report, digests)
   if (work.folded.parks >= host.limits.maxEntries)
     return refused(work, report, new RondoError('LIMIT_ROUNDS'))
-  const { inputRequests = {}, requestState } = needs
-  const questions = Object.entries(inputRequests).map(
+  const { requestState } = needs
+  const questions = Object.entries(manualRequests(host, report.journal, needs) ?? {}).map(
     ([key, request]) => [key, { request, digest: digests[key] ?? '' }] as const,
   )
   const asks = questions.map(([key]) => ({ key, kind: 'manual' as const }))

@@ -15,7 +15,7 @@ import type { Target } from '../tool/target.ts'
 import { beginTask, cannotFollow } from './begin-task.ts'
 import { concludeArguments, concludeRefused, concludeReturned, concludeThrew } from './conclude.ts'
 import type { FlowHost } from './flow-host.ts'
-import { manualDigests } from './manual.ts'
+import { manualDigests, manualRequests } from './manual.ts'
 import { openRound } from './open-round.ts'
 import { type Round, toReplayInput } from './round.ts'
 import { answerOnce } from './single-use.ts'
@@ -116,6 +116,6 @@ function suspendManually(round: Round, report: RunReport, needs: InputRequired):
   if (asked instanceof RondoError) return concludeRefused(round, report, asked)
   const asks = Object.keys(asked).map((key) => ({ key, kind: 'manual' as const }))
   const journal = { ...report.journal, manual: needs.requestState }
-  const { inputRequests } = needs
+  const inputRequests = manualRequests(round.host, journal, needs)
   return suspend(round, report, { journal, asked, inputRequests }, { outcome: 'input_required', asks })
 }

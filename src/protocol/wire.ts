@@ -35,6 +35,8 @@ export interface ElicitUrlParams {
   readonly mode: 'url'
   readonly message: string
   readonly url: string
+  /** Defined at 2025-11-25 alone, but there are clients of 2026-07-28 that refuse a question without it. */
+  readonly elicitationId?: string
 }
 
 export interface SamplingParams {

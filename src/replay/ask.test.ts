@@ -389,3 +389,21 @@ it('R2 records a choice by its value, whatever spelling it came in', async () =>
     new Set(['{"action":"accept","content":{"tags":["a","b"]}}']),
   )
 })
+
+it('R3 names a page to visit the same way in every run of a flow, and in no digest', async () => {
+  const visit: Handler = (ctx) => ctx.visit('page', { message: 'Sign in', url: 'https://example.com/' })
+  const ask = async (options?: FlowOptions) => {
+    const flow = replayFlow(visit, options)
+    const { ending } = await flow.round()
+    const again = await flow.round()
+    expect(again.ending).toEqual(ending)
+    if (ending.kind !== 'asking') throw new Error('it asks')
+    const { request, digest } = ending.questions.get('page') ?? {}
+    const params = request?.params as { elicitationId?: string } | undefined
+    return { digest, id: params?.elicitationId }
+  }
+  const [one, other] = [await ask(), await ask({ journal: { seed: 'another' } })]
+  expect(one.id).toMatch(/^[0-9a-f]{32}$/)
+  expect(other.id).not.toBe(one.id)
+  expect(other.digest).toBe(one.digest)
+})

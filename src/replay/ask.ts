@@ -8,6 +8,7 @@ import { RondoError } from '../errors.ts'
 import type { AskEntry } from '../journal/journal.ts'
 import { missingCapability } from '../protocol/capability.ts'
 import type { InputRequest } from '../protocol/wire.ts'
+import { withElicitationId } from './draw.ts'
 import { copyJson } from './json-value.ts'
 import type { Question, Reading } from './question.ts'
 import { questionText } from './question-text.ts'
@@ -161,7 +162,7 @@ function openQuestion(run: RunState, key: string, question: Question, digest: st
   if (missing) return run.turn.refuse(unaskable(missing, unasked(run, question)))
   const problem = run.record.reask(key).problem
   const request = problem ? withProblem(question.request, problem) : question.request
-  run.turn.open(key, { kind: question.kind, request, digest })
+  run.turn.open(key, { kind: question.kind, request: withElicitationId(run, key, request), digest })
 }
 
 /** The digest is of the question as the author wrote it; what was wrong with the last answer is said on top of it. */

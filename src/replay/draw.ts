@@ -3,6 +3,7 @@
  */
 
 import { canonicalJson } from '../lib/canonical-json.ts'
+import type { InputRequest } from '../protocol/wire.ts'
 import type { RunState } from './run-state.ts'
 
 /**
@@ -23,6 +24,17 @@ export function branchOf({ given, platform }: RunState): string {
     parts.push([name, said.digest])
   }
   return platform.digest(canonicalJson(parts.sort(([a], [b]) => (a < b ? -1 : 1))))
+}
+
+/** The request with an id of its page to visit: the same on every replay, and nobody's guess. It is no part of the question. */
+export function withElicitationId(
+  { platform, seed }: Pick<RunState, 'platform' | 'seed'>,
+  key: string,
+  request: InputRequest,
+): InputRequest {
+  if (request.method !== 'elicitation/create' || request.params.mode !== 'url') return request
+  const elicitationId = toHex(platform.derive(seed, `elicitation:${key}`)).slice(0, 32)
+  return { ...request, params: { elicitationId, ...request.params } }
 }
 
 /** Bytes for the nth drawing of the flow, or for a named one. */

@@ -72,7 +72,12 @@ describe('what goes out', () => {
         },
         page: {
           method: 'elicitation/create',
-          params: { mode: 'url', message: 'Open it', url: 'https://example.com/x' },
+          params: {
+            mode: 'url',
+            message: 'Open it',
+            url: 'https://example.com/x',
+            elicitationId: expect.stringMatching(/^[0-9a-f]{32}$/),
+          },
         },
         model: { method: 'sampling/createMessage', params: expect.objectContaining({ maxTokens: 5 }) },
         roots: expect.objectContaining({ method: 'roots/list' }),

@@ -134,7 +134,7 @@ function paramsOf(request: InputRequest, protocolVersion: string, elicitationId:
   if (request.method === 'sampling/createMessage') return withOlderBlocks(request.params, protocolVersion)
   if (request.method !== 'elicitation/create') return request.params
   const { mode, ...rest } = request.params
-  if (mode === 'url') return { mode, ...rest, elicitationId }
+  if (mode === 'url') return { elicitationId, mode, ...rest }
   if (protocolVersion >= '2025-11-25') return { mode: 'form', ...rest }
   const { requestedSchema } = rest as Pick<ElicitFormParams, 'requestedSchema'>
   return { ...rest, requestedSchema: toOlderForm(requestedSchema) }
