@@ -105,7 +105,11 @@ function portOf(text: string | undefined): number | undefined {
 export function createServer(options: ServerOptions): Server {
   assertIdentity(options)
   const host = createHost({ ...options, audience: options.audience ?? options.name })
-  const registry = createRegistry({ store: options.store !== undefined, bounds: host.limits })
+  const registry = createRegistry({
+    store: options.store !== undefined,
+    bounds: host.limits,
+    dropUnknownArguments: options.dropUnknownArguments,
+  })
   const work = createTaskWork(host, ({ call }) => registry.find(call.method, call.target), options)
   const onError = (error: unknown): void =>
     host.log({ event: 'warning', message: 'A request could not be answered', error })

@@ -32,6 +32,8 @@ export interface ServerOptions extends Omit<HttpOptions, 'onError' | 'every' | '
   /** Runs every round twice and reports the first difference; sends authors' errors to the client. Default: false. */
   dev?: boolean
   limits?: Partial<FlowLimits>
+  /** Drops arguments that a schema does not name before it checks them: some hosts add their own. Default: false. */
+  dropUnknownArguments?: boolean
   /** A database that instances share: keeps tasks, single-use records, and what is too large for a token. */
   store?: Store
   /** Where journals are between rounds; all but `sealed` need a `store`. Default: `sealed`. */

@@ -32,6 +32,8 @@ export interface ToolDefinition<
   /** The structured result. The handler then returns a value of this schema. */
   output?: O
   annotations?: ToolAnnotations
+  /** Drops arguments that the schema does not name before it checks them. Default: what the server says. */
+  dropUnknownArguments?: boolean
   /** Each state of a call is taken once; the same request again gets the same reply. Needs a store. */
   once?: boolean
   /**

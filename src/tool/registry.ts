@@ -22,7 +22,7 @@ import type {
   ToolHandler,
 } from './definition.ts'
 import { TEXT_BOUNDS, type TextBounds } from './judge-schema.ts'
-import { type Compiled, compileSchema } from './schema.ts'
+import { type Compiled, compileSchema, droppingUnknown } from './schema.ts'
 import type { Target } from './target.ts'
 import { assertTaskTimes } from './task-times.ts'
 import { parseTemplate } from './uri-template.ts'
@@ -93,6 +93,12 @@ export interface RegistryOptions {
   /** Whether there is one. */
   readonly store?: boolean
   readonly bounds?: TextBounds
+  readonly dropUnknownArguments?: boolean
+}
+
+function assertFlag(name: string, value: unknown): void {
+  if (value !== undefined && typeof value !== 'boolean')
+    throw misuse(`${name} is true or false; got ${JSON.stringify(value)}.`)
 }
 
 /** What needs a store is refused where there is none, when it is declared and not when a user meets it. */
@@ -107,7 +113,17 @@ function assertStore(
   )
 }
 
-export function createRegistry({ store = false, bounds = TEXT_BOUNDS }: RegistryOptions = {}): Registry {
+export function createRegistry({
+  store = false,
+  bounds = TEXT_BOUNDS,
+  dropUnknownArguments = false,
+}: RegistryOptions = {}): Registry {
+  assertFlag('dropUnknownArguments', dropUnknownArguments)
+  const compileInput = (schema: Schema | undefined, drops = dropUnknownArguments): Compiled | undefined => {
+    if (!schema) return undefined
+    const input = compileSchema(schema, 'input', bounds)
+    return drops ? droppingUnknown(input) : input
+  }
   const tools = new Map<string, { row: Row; target: Target; headers: readonly ParamHeader[] }>()
   const prompts = new Map<string, { row: Row; target: Target; definition: PromptDefinition }>()
   const resources = new Map<string, { row: Row; target: Target }>()
@@ -125,7 +141,8 @@ export function createRegistry({ store = false, bounds = TEXT_BOUNDS }: Registry
       if (!store) assertStore(name, definition)
       const { taskTtlMs, taskPollMs } = definition
       assertTaskTimes({ ttl: ['taskTtlMs', taskTtlMs], poll: ['taskPollMs', taskPollMs] })
-      const input = definition.input ? compileSchema(definition.input, 'input', bounds) : undefined
+      assertFlag(`dropUnknownArguments of tool "${name}"`, definition.dropUnknownArguments)
+      const input = compileInput(definition.input, definition.dropUnknownArguments)
       const output = definition.output ? compileSchema(definition.output, 'output', bounds) : undefined
       const target = toolTarget(name, handler as never, {
         version: definition.version,
@@ -141,7 +158,7 @@ export function createRegistry({ store = false, bounds = TEXT_BOUNDS }: Registry
     prompt(name, definition, handler) {
       if (name === '') throw misuse("A prompt's name is not empty.")
       assertNew('prompt', name, prompts)
-      const input = definition.input ? compileSchema(definition.input, 'input', bounds) : undefined
+      const input = compileInput(definition.input)
       const { version, description } = definition
       const target = promptTarget(name, handler as never, { version, input, description })
       const wire = row({ name }, definition as PromptDefinition, { arguments: promptArguments(input) })

@@ -4,7 +4,7 @@ import * as v from 'valibot'
 import { describe, expect, it } from 'vitest'
 import * as z from 'zod'
 import type { Schema } from './context.ts'
-import { compileSchema, type Result } from './schema.ts'
+import { compileSchema, droppingUnknown, type Result } from './schema.ts'
 
 const person: Record<string, Schema> = {
   zod: z.object({ name: z.string().min(1), age: z.int().min(0).optional() }),
@@ -151,5 +151,49 @@ describe('a schema that cannot be used', () => {
   it.each(cases)('%s is a TypeError that says what to do', (_name, make, message) => {
     expect(() => compileSchema(make(), 'input')).toThrow(TypeError)
     expect(() => compileSchema(make(), 'input')).toThrow(message)
+  })
+})
+
+describe('dropping what a schema does not name', () => {
+  const check = (schema: Schema, value: unknown) =>
+    droppingUnknown(compileSchema(schema, 'input')).validate(value)
+
+  it.each<[string, Schema, unknown, unknown]>([
+    ['zod', z.strictObject({ a: z.number() }), { a: 1, _host: 'x' }, { a: 1 }],
+    [
+      'plain JSON Schema',
+      { type: 'object', properties: { a: { type: 'number' } }, additionalProperties: false },
+      { a: 1, _host: 'x' },
+      { a: 1 },
+    ],
+    [
+      'names in alternatives and behind a reference',
+      {
+        type: 'object',
+        allOf: [{ $ref: '#/$defs/b' }],
+        anyOf: [{ properties: { c: {} } }],
+        unevaluatedProperties: false,
+        $defs: { b: { properties: { b: {} } } },
+      },
+      { b: 1, c: 2, e: 4 },
+      { b: 1, c: 2 },
+    ],
+    ['a schema that takes further names', z.looseObject({ a: z.number() }), { a: 1, b: 2 }, { a: 1, b: 2 }],
+    [
+      'a schema that takes names by pattern',
+      { type: 'object', patternProperties: { '^x-': {} } },
+      { 'x-a': 1, b: 2 },
+      { 'x-a': 1, b: 2 },
+    ],
+    ['no such name', z.strictObject({ a: z.number() }), { a: 1 }, { a: 1 }],
+    ['an inherited name', z.strictObject({ a: z.number() }), { a: 1, toString: 1 }, { a: 1 }],
+  ])('%s', async (_name, schema, sent, value) => {
+    expect(await check(schema, sent)).toEqual({ ok: true, value })
+  })
+
+  it('drops nothing of what is inside an argument', async () => {
+    const schema = z.strictObject({ a: z.strictObject({ b: z.number() }) })
+    expect(await check(schema, { a: { b: 1, c: 2 } })).toMatchObject({ ok: false })
+    expect(await check(schema, 'text')).toMatchObject({ ok: false })
   })
 })

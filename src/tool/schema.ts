@@ -10,7 +10,7 @@ import { misuse } from '../errors.ts'
 import { findPatternDanger } from '../lib/pattern-danger.ts'
 import type { JsonSchema } from '../protocol/wire.ts'
 import type { Schema, StandardSchema } from './context.ts'
-import { TEXT_BOUNDS, type TextBounds } from './judge-schema.ts'
+import { findTarget, TEXT_BOUNDS, type TextBounds } from './judge-schema.ts'
 import { boundValue, compilePlainSchema, findLongText } from './plain-schema.ts'
 import { formatPath, MAX_PROBLEMS, type Problem, type Result } from './problem.ts'
 import { isObject, listSubschemas } from './subschemas.ts'
@@ -51,6 +51,42 @@ export function compileSchema(schema: Schema, role: SchemaRole, bounds: TextBoun
     },
   }
 }
+
+/**
+ * The same schema for hosts that add arguments of their own: what it does not name is dropped before it is checked. A schema
+ * that takes further names by design keeps them.
+ */
+export function droppingUnknown({ json, validate }: Compiled): Compiled {
+  const parts = sameObject(json, json)
+  const takesMore = parts.some(
+    ({ patternProperties, additionalProperties, unevaluatedProperties }) =>
+      patternProperties !== undefined || (additionalProperties ?? false) || (unevaluatedProperties ?? false),
+  )
+  if (takesMore) return { json, validate }
+  const names = new Set(
+    parts.flatMap(({ properties }) => (isObject(properties) ? Object.keys(properties) : [])),
+  )
+  return {
+    json,
+    validate(value) {
+      if (!isObject(value)) return validate(value)
+      return validate(Object.fromEntries(Object.entries(value).filter(([name]) => names.has(name))))
+    },
+  }
+}
+
+/** The schema and those within it that are about the same object. */
+function sameObject(root: JsonSchema, schema: unknown, depth = 0): JsonSchema[] {
+  if (!isObject(schema) || depth > MAX_PARTS_DEPTH) return []
+  const { allOf, anyOf, oneOf, if: condition, then, else: otherwise, $ref, dependentSchemas } = schema
+  const inner = [allOf, anyOf, oneOf].flatMap((list) => (Array.isArray(list) ? list : []))
+  if (typeof $ref === 'string') inner.push(findTarget(root, $ref))
+  if (isObject(dependentSchemas)) inner.push(...Object.values(dependentSchemas))
+  const all = [...inner, condition, then, otherwise]
+  return [schema, ...all.flatMap((one) => sameObject(root, one, depth + 1))]
+}
+
+const MAX_PARTS_DEPTH = 16
 
 /** From 4.5 on, zod judges a recursive schema once per value. */
 function remembersVerdicts(schema: StandardSchema): boolean {

@@ -215,3 +215,35 @@ describe.each(servers)('binding matrix of %s', (_name, bank, refusal) => {
     }
   })
 })
+
+describe('arguments that the schema does not name', () => {
+  const strict = z.strictObject({ to: z.string() })
+  const bench = (dropUnknownArguments?: boolean) =>
+    createBench((options) => {
+      const server = createServer({ name: 'bank', version: '1.0.0', ...options, dropUnknownArguments })
+      server.tool('transfer', { input: strict }, async (args, ctx) =>
+        (await ctx.confirm('sure', `Send to ${args.to}?`)) ? `sent: ${JSON.stringify(args)}` : 'not sent',
+      )
+      server.tool('exact', { input: strict, dropUnknownArguments: false }, () => 'taken')
+      return server
+    })
+
+  const args = { to: 'bob', _host: 'cli' }
+  const yes = { sure: { confirm: true } }
+
+  it('are refused by a strict schema, and dropped where the server is told to', async () => {
+    expect(await bench().tool('transfer', args).next()).toMatchObject({ result: { isError: true } })
+    const call = bench(true).tool('transfer', args)
+    await call.next()
+    expect(await call.next(yes)).toMatchObject({ kind: 'complete', text: 'sent: {"to":"bob"}' })
+    expect(await bench(true).tool('exact', args).next()).toMatchObject({ result: { isError: true } })
+  })
+
+  it('B7 still bind the state: it is for the arguments as they were sent', async () => {
+    const same = bench(true)
+    const call = same.tool('transfer', args)
+    await call.next()
+    const other = same.tool('transfer', { ...args, _host: 'other' })
+    expect(await present(other, call.state ?? '')).toMatchObject({ kind: 'error', code: -32602 })
+  })
+})
