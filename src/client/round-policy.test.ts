@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import type { InputRequests } from '../protocol/wire.ts'
+import { compileForm } from '../tool/form-schema.ts'
 import { ask, begin } from './operation.ts'
 import { allowUrlHosts } from './policy/allow-url-hosts.ts'
 import { maxRoundsPerServer } from './policy/max-rounds-per-server.ts'
@@ -119,6 +120,49 @@ describe('ready policies', () => {
       expect(await verdict(noSecretsInForms(), { a: form({ [name]: { type: 'string' } }) })).toBe('allowed')
     },
   )
+
+  it('T5 refuse exactly the fields that a server of ours would not ask for', async () => {
+    const names = [
+      'tokenCount',
+      'jwt',
+      'apiKey',
+      'clientSecret',
+      'backupCodes',
+      'maxTokens',
+      'cardNumber',
+      'city',
+    ]
+    const fields = names.flatMap((name): [string, object][] => [
+      [name, { type: 'string' }],
+      [name, { type: 'boolean' }],
+      ['x', { type: 'string', title: name }],
+    ])
+    const refused: string[] = []
+    for (const [name, schema] of fields) {
+      const mayAsk = (() => {
+        try {
+          return compileForm({ type: 'object', properties: { [name]: schema } }) !== undefined
+        } catch {
+          return false
+        }
+      })()
+      const mayShow = (await verdict(noSecretsInForms(), { a: form({ [name]: schema }) })) === 'allowed'
+      expect([name, schema, mayShow]).toEqual([name, schema, mayAsk])
+      if (!mayShow) refused.push(name)
+    }
+    expect(refused).toEqual([
+      'jwt',
+      'x',
+      'apiKey',
+      'x',
+      'clientSecret',
+      'x',
+      'backupCodes',
+      'x',
+      'cardNumber',
+      'x',
+    ])
+  })
 
   it('C13 bound the rounds of one server over all its calls', async () => {
     let now = 0

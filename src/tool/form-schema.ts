@@ -11,6 +11,7 @@ import { misuse } from '../errors.ts'
 import type { Field, FieldValue } from '../form/field.ts'
 import { judgeContent } from '../form/judge.ts'
 import { readForm } from '../form/read-form.ts'
+import { findSecret } from '../form/secret-like.ts'
 import type { JsonSchema } from '../protocol/wire.ts'
 import type { Schema } from './context.ts'
 import { refuse, toFormField } from './form-field.ts'
@@ -18,7 +19,6 @@ import type { TextBounds } from './judge-schema.ts'
 import { boundValue } from './plain-schema.ts'
 import { formatPath, type Problem, type Result } from './problem.ts'
 import { isStandardSchema, toJsonSchema, validateStandard } from './schema.ts'
-import { findSecretWords } from './secret-like.ts'
 import { isObject } from './subschemas.ts'
 
 export interface FormOptions {
@@ -83,7 +83,8 @@ function findShape(root: JsonSchema, strict: boolean, allowSecrets: boolean): Fo
   const { json, nullable } = toForm(root, strict)
   const { fields, notes } = readForm(json)
   if (notes.length > 0) throw misuse(`The schema of the question makes no form: ${notes.join('. ')}`)
-  if (!allowSecrets) fields.forEach(assertNoSecret)
+  if (!allowSecrets)
+    for (const [name, one] of Object.entries(json.properties as object)) assertNoSecret(name, one)
   const shape = { json, fields, nullable, findExcess: boundValue(root) }
   if (key.length > MAX_SHAPE_LENGTH) return shape
   if (shapes.size >= MAX_SHAPES) shapes.clear()
@@ -112,13 +113,11 @@ function toForm(root: JsonSchema, strict: boolean): { json: JsonSchema; nullable
   return { json: required.length > 0 ? { ...json, required } : json, nullable }
 }
 
-/** Only fields with free input can take a secret: a boolean or a choice cannot. */
-function assertNoSecret(field: Field): void {
-  if (field.type !== 'text' && field.type !== 'number' && field.type !== 'integer') return
-  const words = findSecretWords(field.name) ?? findSecretWords(field.title)
+function assertNoSecret(name: string, schema: unknown): void {
+  const words = findSecret(name, schema)
   if (words === undefined) return
   throw misuse(
-    `The field "${field.name}" looks like a secret (${words}). Secrets must not be asked for in a form, where the client and its model see them: send the user to a page of your own with ctx.visit. If it is no secret, say why: allowSecretLike: '…'`,
+    `The field "${name}" looks like a secret (${words}). Secrets must not be asked for in a form, where the client and its model see them: send the user to a page of your own with ctx.visit. If it is no secret, say why: allowSecretLike: '…'`,
   )
 }
 

@@ -1,8 +1,11 @@
 /**
  * Recognises fields that ask for a secret, by their name or title (T5): the protocol forbids to ask for one in a form, since
  * the answer passes through the client and its model. Words are matched whole, so `tokenize`, `pinned` and
- * `keyboard` are fine, and so is what only describes a secret (`tokenCount`, `passwordPolicy`).
+ * `keyboard` are fine, and so is what only describes a secret (`tokenCount`, `passwordPolicy`). Servers refuse to ask for such a
+ * field, and our client refuses to show one.
  */
+
+import { readForm } from './read-form.ts'
 
 /** Words and pairs of words that name a secret. `tokens` alone counts pieces of text. */
 const SECRETS = new Set(
@@ -23,7 +26,22 @@ const DESCRIBING = new Set(
 
 const MAX_WORDS = 50
 
-/** The words that look like a secret, as they would be said ("api key"); undefined if nothing does. */
+/**
+ * The words by which a field of a form asks for a secret, as they would be said ("api key"); undefined if it does not. Only
+ * fields with free input can take a secret: a boolean or a choice cannot.
+ */
+export function findSecret(name: string, schema: unknown): string | undefined {
+  if (isRecord(schema) && schema.format === 'password') return 'password'
+  const [field] = readForm({ properties: { [name]: schema } }).fields
+  const { type, title } = field ?? { type: 'text', title: '' }
+  if (type !== 'text' && type !== 'number' && type !== 'integer') return undefined
+  return findSecretWords(name) ?? findSecretWords(title)
+}
+
+function isRecord(value: unknown): value is Record<string, unknown> {
+  return typeof value === 'object' && value !== null
+}
+
 export function findSecretWords(text: string): string | undefined {
   const words = splitWords(text.slice(0, 500)).slice(0, MAX_WORDS)
   for (let i = 0; i < words.length; i++) {

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import { hasAnEnd } from '../../test/support/has-an-end.ts'
-import { findSecretWords } from './secret-like.ts'
+import { findSecret, findSecretWords } from './secret-like.ts'
 
 const NAMES =
   `password Password userPassword user_password new-password PASSWORD passwd pwd dbPwd passphrase passcode
@@ -134,6 +134,19 @@ describe('words that name a secret', () => {
       Secrets of the trade: secrets
       The author’s name: -"
     `)
+  })
+
+  it.each<[string, string, object, string | undefined]>([
+    ['a title', 'x', { type: 'string', title: 'API key' }, 'api key'],
+    ['a number', 'pin', { type: 'integer' }, 'pin'],
+    ['a format', 'x', { type: 'string', format: 'password' }, 'password'],
+    ['a type that nobody knows', 'token', { type: 'object' }, 'token'],
+    ['a yes or no', 'pin', { type: 'boolean' }, undefined],
+    ['a choice', 'token', { type: 'string', enum: ['a', 'b'] }, undefined],
+    ['a list of choices', 'secrets', { type: 'array', items: { enum: ['a'] } }, undefined],
+    ['a name that objects have', '__proto__', { type: 'string' }, undefined],
+  ])('T5 are asked for by %s', (_name, name, schema, words) => {
+    expect(findSecret(name, schema)).toBe(words)
   })
 
   it('T5 are searched in bounded time', () => {
