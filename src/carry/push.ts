@@ -78,6 +78,8 @@ export type Hand = (
 
 /** The line to a client that can be asked while its call waits. */
 export interface AskingLine extends Line {
+  /** True while it waits, for an answer or for a task. */
+  readonly waiting?: boolean
   /** Answers may reach any instance: the session is known to all of them. */
   readonly portable?: boolean
   /** Sends all questions at once; resolves when every one is answered. Never rejects. */

@@ -2,10 +2,11 @@
 
 import type { LogEvent } from '../carry/flow-host.ts'
 import { isStoreFault, RondoError } from '../errors.ts'
-import type { CompleteCall, FlowCall, Listing } from '../protocol/call.ts'
+import type { CompleteCall, FlowCall, Line, Listing } from '../protocol/call.ts'
 import type { Reply } from '../protocol/reply.ts'
 import type { Catalog } from '../tool/catalog.ts'
 import type { Registry } from '../tool/registry.ts'
+import type { Every } from './every.ts'
 
 const MAX_COMPLETIONS = 100
 
@@ -52,5 +53,38 @@ export async function answerComplete(
     return { kind: 'complete', result: { completion } }
   } catch (error) {
     return toErrorReply(error, log)
+  }
+}
+
+export interface SlowWatch {
+  readonly slowCallMs: number
+  readonly every: Every
+  log(event: LogEvent): void
+}
+
+/**
+ * Says once that a call is taking long, unless it waits for an answer: a handler that never ends would otherwise leave no
+ * trace. The call goes on.
+ */
+export async function watchSlow<T>(
+  { slowCallMs, every, log }: SlowWatch,
+  { method, target }: FlowCall,
+  line: Line & { readonly waiting?: boolean },
+  work: Promise<T>,
+): Promise<T> {
+  if (slowCallMs === 0) return work
+  const stop = every(slowCallMs, () => {
+    if (line.waiting === true) return
+    stop()
+    const seconds = Math.round(slowCallMs / 1000)
+    log({
+      event: 'warning',
+      message: `A call of "${target}" (${method}) is still running after ${seconds} s and waits for no answer`,
+    })
+  })
+  try {
+    return await work
+  } finally {
+    stop()
   }
 }

@@ -17,7 +17,14 @@ import { VERSIONS } from '../protocol/rev-2025-11-25/version.ts'
 import { createCatalog } from '../tool/catalog.ts'
 import type { Registry } from '../tool/registry.ts'
 import type { Target } from '../tool/target.ts'
-import { answerComplete, answerList, toErrorReply, unknownTarget } from './answer-call.ts'
+import {
+  answerComplete,
+  answerList,
+  type SlowWatch,
+  toErrorReply,
+  unknownTarget,
+  watchSlow,
+} from './answer-call.ts'
 import { answerTaskCall } from './answer-task.ts'
 import type { ChangeBus } from './change-bus.ts'
 import { createTurnsService } from './create-turns.ts'
@@ -34,6 +41,7 @@ interface OlderOptions {
   readonly instructions?: string
   readonly pageSize: number
   readonly changes: ChangeBus
+  readonly slow: SlowWatch
   readonly eras: readonly Era[]
   readonly sessions: SessionOptions
   /** False closes the drafts in which questions come in turns. */
@@ -77,7 +85,9 @@ export function createOlder(options: OlderOptions): Older | undefined {
         const hand = turns?.handTask
         return answerTaskCall(host, call, principal, line, { pageSize: shown, unaskable, hand })
       }
-      return answerFlow(host, registry, call, principal, line, { unaskable, hand: turns?.hand })
+      const means = { unaskable, hand: turns?.hand }
+      const flow = answerFlow(host, registry, call, principal, line, means)
+      return watchSlow(options.slow, call, line, flow)
     },
     changed: (listing) => catalog.forget(listing),
   }

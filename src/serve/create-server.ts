@@ -9,7 +9,9 @@ import { createHost, type OpenHost } from './create-host.ts'
 import { createOlder } from './create-older.ts'
 import { createService, type OpenService } from './create-service.ts'
 import { onRejections, onSignals } from './drain.ts'
+import { createEvery } from './every.ts'
 import { createFetchHandler, type FetchHandler } from './fetch.ts'
+import { assertInterval } from './heartbeat.ts'
 import { createExchange } from './http.ts'
 import { type Listening, type ListenOptions, listen } from './node.ts'
 import { createNodeHandler, type NodeHandler, type NodeHandlerOptions } from './node-handler.ts'
@@ -44,6 +46,8 @@ export interface Server {
   close(): Promise<void>
 }
 
+const SLOW_CALL_MS = 60_000
+
 function toService(
   options: ServerOptions,
   host: OpenHost,
@@ -57,7 +61,10 @@ function toService(
     host.log({ event: 'warning', message: 'A change could not be told to a subscriber', error }),
   )
   const eras = resolveEras(options.eras)
-  const shared = { host, registry, serverInfo, instructions, pageSize, changes }
+  assertInterval('slowCallMs', options.slowCallMs, 0)
+  const every = createEvery((error) => host.log({ event: 'warning', message: 'A timer failed', error }))
+  const slow = { slowCallMs: options.slowCallMs ?? SLOW_CALL_MS, every, log: host.log }
+  const shared = { host, registry, serverInfo, instructions, pageSize, changes, slow }
   return createService({
     ...shared,
     listCache: options.listCache ?? { ttlMs: 60_000, scope },

@@ -14,7 +14,14 @@ import { TASKS_EXTENSION } from '../protocol/task.ts'
 import { createCatalog } from '../tool/catalog.ts'
 import type { CacheHint } from '../tool/definition.ts'
 import type { Registry } from '../tool/registry.ts'
-import { answerComplete, answerList, toErrorReply, unknownTarget } from './answer-call.ts'
+import {
+  answerComplete,
+  answerList,
+  type SlowWatch,
+  toErrorReply,
+  unknownTarget,
+  watchSlow,
+} from './answer-call.ts'
 import type { ChangeBus } from './change-bus.ts'
 import type { Service } from './service.ts'
 import type { Older } from './session/older.ts'
@@ -27,6 +34,7 @@ export interface ServiceOptions {
   readonly pageSize: number
   readonly listCache: CacheHint
   readonly changes: ChangeBus
+  readonly slow: SlowWatch
   /** Versions of the new era that are served. */
   readonly versions: readonly string[]
   /** Serves clients of earlier eras, unless these are closed. */
@@ -75,7 +83,7 @@ export function createService(options: ServiceOptions): OpenService {
     answer(call, principal, line) {
       switch (call.kind) {
         case 'flow':
-          return answerFlow(host, registry, call, principal, line)
+          return watchSlow(options.slow, call, line, answerFlow(host, registry, call, principal, line))
         case 'list':
           return answerList(catalog, call.listing, call.cursor, host.log)
         case 'discover':

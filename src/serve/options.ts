@@ -42,6 +42,8 @@ export interface ServerOptions extends Omit<HttpOptions, 'onError' | 'every' | '
   maxRoundMs?: number
   /** Hands calls back, each at its next boundary, while this instance has too much to do. Default: never. */
   shed?: { eventLoopDelayMs: number } | (() => boolean)
+  /** A call that has run this long, and waits for no answer, is logged once; 0 for never. Default: a minute. */
+  slowCallMs?: number
   /** `json` writes one line per event to stderr; a function gets the events. Default: `json`. */
   log?: 'json' | 'off' | ((event: LogEvent) => void)
   /** Entries on one page of a list. Default: 1000. */

@@ -81,6 +81,10 @@ export class SessionLine implements AskingLine {
     return this.#handed.has(id)
   }
 
+  get waiting(): boolean {
+    return this.#waiting !== undefined || this.#resting !== undefined
+  }
+
   onClose(listener: () => void): () => void {
     // One function may listen twice and leave once.
     const entry = (): void => listener()
