@@ -6,9 +6,10 @@ import { RondoError } from '../errors.ts'
 import type { Principal, TaskCall } from '../protocol/call.ts'
 import type { Reply } from '../protocol/reply.ts'
 import type { TaskState } from '../protocol/task.ts'
+import type { ClientCapabilities } from '../protocol/wire.ts'
 import type { FlowHost, TaskHost } from './flow-host.ts'
 import { ownerOf, sealPiece } from './task-host.ts'
-import { readableState, toTaskState } from './task-view.ts'
+import { readableState, toTaskState, visibleTo } from './task-view.ts'
 
 const ACKNOWLEDGED: Reply = { kind: 'complete', result: {} }
 const UNKNOWN: Reply = { kind: 'error', error: new RondoError('PEER_TASK') }
@@ -25,7 +26,8 @@ export async function answerTask(
   switch (call.action) {
     case 'get': {
       const view = await tasks.engine.get(taskId, owner)
-      return view ? { kind: 'task', task: toTaskState(host, tasks, owner, view) } : UNKNOWN
+      if (!view) return UNKNOWN
+      return { kind: 'task', task: visibleTo(call.capabilities, toTaskState(host, tasks, owner, view)) }
     }
     case 'update': {
       const sealed = Object.entries(call.inputResponses ?? {}).map(
@@ -49,14 +51,15 @@ export function watchTasks(
 ): (
   ids: readonly string[],
   principal: Principal | undefined,
+  capabilities: ClientCapabilities,
   listener: (task: TaskState) => void,
 ) => Promise<() => void> {
-  return async (ids, principal, listener) => {
+  return async (ids, principal, capabilities, listener) => {
     await host.keys.ready()
     const owner = ownerOf(host, principal)
     return tasks.engine.watch(ids, owner, (_id, view) => {
       const state = view && readableState(host, tasks, owner, view)
-      if (state) listener(state)
+      if (state) listener(visibleTo(capabilities, state))
     })
   }
 }

@@ -13,12 +13,18 @@ import type { TaskOwner, TaskView } from '../store/task-engine.ts'
 import { answerFits } from '../tool/answer-fits.ts'
 import type { FlowHost, TaskHost } from './flow-host.ts'
 import { ownerOf, type PieceOf, sealPiece } from './task-host.ts'
-import { toTaskState } from './task-view.ts'
+import { toTaskState, undeclared, visibleTo } from './task-view.ts'
 
 type Answers = Readonly<Record<string, unknown>>
 
 /** Gets the answers to questions from the client on the line, until `signal` fires; gives an error where none will come. */
 export type AskNow = (questions: InputRequests, signal: AbortSignal) => Promise<Answers | RondoError>
+
+export interface AwaitOptions {
+  readonly ask?: AskNow
+  /** Why nobody can be asked, where the client's capabilities are not the reason. */
+  readonly unaskable?: string
+}
 
 const UNKNOWN: OlderReply = { kind: 'error', error: new RondoError('PEER_TASK') }
 
@@ -26,10 +32,10 @@ const UNKNOWN: OlderReply = { kind: 'error', error: new RondoError('PEER_TASK') 
 export async function awaitTask(
   host: FlowHost,
   tasks: TaskHost,
-  { taskId }: TaskCall,
+  { taskId, capabilities }: TaskCall,
   principal: Principal | undefined,
   line: Line,
-  ask?: AskNow,
+  { ask, unaskable }: AwaitOptions = {},
 ): Promise<OlderReply> {
   await host.keys.ready()
   const owner = ownerOf(host, principal)
@@ -37,13 +43,15 @@ export async function awaitTask(
   for (;;) {
     const view = await settledView(tasks, taskId, owner, line)
     if (!view) return UNKNOWN
-    const state = toTaskState(host, tasks, owner, view)
-    const fresh = Object.fromEntries(
-      Object.entries(state.inputRequests ?? {}).filter(([key]) => !shown.has(key)),
-    )
-    if (state.status !== 'input_required' || !ask || Object.keys(fresh).length === 0) return toReply(state)
-    for (const key of Object.keys(fresh)) shown.add(key)
-    const answers = await askWhileOpen(tasks, taskId, owner, (signal) => ask(fresh, signal))
+    const whole = toTaskState(host, tasks, owner, view)
+    const state = visibleTo(capabilities, whole)
+    const fresh = Object.entries(state.inputRequests ?? {}).filter(([key]) => !shown.has(key))
+    if (fresh.length === 0 && state !== whole)
+      return { kind: 'error', error: undeclared(capabilities, whole, unaskable) }
+    if (state.status !== 'input_required' || !ask || fresh.length === 0) return toReply(state)
+    for (const [key] of fresh) shown.add(key)
+    const questions = Object.fromEntries(fresh)
+    const answers = await askWhileOpen(tasks, taskId, owner, (signal) => ask(questions, signal))
     if (answers === undefined) continue
     if (answers instanceof RondoError) return { kind: 'error', error: answers }
     await deliverAnswers(host, tasks, taskId, principal, answers)

@@ -2,8 +2,10 @@
  * A task in the store as its owner may see it.
  */
 
+import { RondoError } from '../errors.ts'
+import { missingCapability, nameCapabilities } from '../protocol/capability.ts'
 import type { TaskState } from '../protocol/task.ts'
-import type { InputRequest, InputRequests } from '../protocol/wire.ts'
+import type { ClientCapabilities, InputRequest, InputRequests } from '../protocol/wire.ts'
 import type { TaskOwner, TaskView } from '../store/task-engine.ts'
 import type { FlowHost, TaskHost } from './flow-host.ts'
 import { openPiece, type Piece } from './task-host.ts'
@@ -37,6 +39,37 @@ export function readableState(
   view: TaskView,
 ): TaskState | undefined {
   return quietly(() => toTaskState(host, tasks, owner, view))
+}
+
+/**
+ * The part of a task that a request may see: input requests only of the kinds and modes that it declares itself (B10),
+ * whoever began the task. What is left out is named, so that the client knows what to declare.
+ */
+export function visibleTo(capabilities: ClientCapabilities, task: TaskState): TaskState {
+  const entries = Object.entries(task.inputRequests ?? {})
+  const shown = entries.filter(([, request]) => missingCapability(capabilities, request) === undefined)
+  if (shown.length === entries.length) return task
+  const statusMessage = [task.statusMessage, undeclared(capabilities, task).sentence]
+  return {
+    ...task,
+    inputRequests: Object.fromEntries(shown),
+    statusMessage: statusMessage.filter((part) => part !== undefined).join(' '),
+  }
+}
+
+/** Why a request does not see all that a task asks. */
+export function undeclared(
+  capabilities: ClientCapabilities,
+  { inputRequests = {} }: TaskState,
+  why?: string,
+): RondoError {
+  const names = new Set<string>()
+  for (const request of Object.values(inputRequests)) {
+    const missing = missingCapability(capabilities, request)
+    if (missing !== undefined) names.add(nameCapabilities(missing))
+  }
+  const sentence = `The task waits for input that needs ${[...names].join(', ')}, which this request does not declare.`
+  return new RondoError('PEER_TASK', why === undefined ? sentence : `${sentence} ${why}`)
 }
 
 /** What does not open has been logged. */

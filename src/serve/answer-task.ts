@@ -11,7 +11,6 @@ import { listTasks } from '../carry/task-list.ts'
 import { type AskNow, awaitTask, respondToTask } from '../carry/task-result.ts'
 import { RondoError } from '../errors.ts'
 import type { Principal, TaskCall } from '../protocol/call.ts'
-import { missingCapability } from '../protocol/capability.ts'
 import { DRAFT_VERSION } from '../protocol/draft-2026-v1/version.ts'
 import { echoesState } from '../protocol/draft-turns/capability.ts'
 import type { OlderReply } from '../protocol/older-reply.ts'
@@ -63,6 +62,7 @@ async function resultOf(
   line: AskingLine,
   options: TaskCallOptions,
 ): Promise<OlderReply> {
+  const { unaskable } = options
   const steady = steadyLine(line, call.progressToken)
   let goOn = () => {}
   const ended = new Promise<OlderReply>((resolve) => {
@@ -74,7 +74,7 @@ async function resultOf(
   try {
     const ask =
       call.protocolVersion === DRAFT_VERSION ? undefined : askerOf(call, principal, line, steady, options)
-    return await Promise.race([awaitTask(host, tasks, call, principal, line, ask), ended])
+    return await Promise.race([awaitTask(host, tasks, call, principal, line, { ask, unaskable }), ended])
   } finally {
     goOn()
   }
@@ -88,14 +88,10 @@ function askerOf(
   principal: Principal | undefined,
   line: AskingLine,
   steady: SteadyLine,
-  { unaskable, hand }: TaskCallOptions,
+  { hand }: TaskCallOptions,
 ): AskNow {
   const { taskId, capabilities } = call
   return async (questions, signal) => {
-    if (Object.values(questions).some((one) => missingCapability(capabilities, one) !== undefined)) {
-      const why = unaskable ?? 'This client did not declare that it can be asked.'
-      return new RondoError('PEER_TASK', `The task waits for an answer. ${why}`)
-    }
     const mayHand = line.portable && echoesState(capabilities)
     const asked = await line.ask(questions, {
       timeoutMs: ANSWER_TIMEOUT_MS,

@@ -7,6 +7,7 @@ import type { Call, Line, ListenCall, Principal } from '../protocol/call.ts'
 import type { ParamHeader } from '../protocol/param-header.ts'
 import type { Reply } from '../protocol/reply.ts'
 import type { TaskState } from '../protocol/task.ts'
+import type { ClientCapabilities } from '../protocol/wire.ts'
 import type { Change, ChangeBus } from './change-bus.ts'
 import type { Older } from './session/older.ts'
 
@@ -14,6 +15,7 @@ import type { Older } from './session/older.ts'
 export type WatchTasks = (
   taskIds: readonly string[],
   principal: Principal | undefined,
+  capabilities: ClientCapabilities,
   listener: (task: TaskState) => void,
 ) => Promise<() => void>
 

@@ -147,7 +147,7 @@ describe('subscriptions to tasks', () => {
   it('S4 write nothing after their end, though the first look comes later', async () => {
     let stopped = 0
     let look = () => {}
-    const watch: WatchTasks = (_ids, _principal, listener) =>
+    const watch: WatchTasks = (_ids, _principal, _capabilities, listener) =>
       new Promise((resolve) => {
         look = () => {
           listener(task)

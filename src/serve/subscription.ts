@@ -9,10 +9,12 @@
 
 import { RondoError } from '../errors.ts'
 import type { ListenCall, ListenFilter, Principal, RequestId } from '../protocol/call.ts'
+import { rememberedCapabilities } from '../protocol/draft-turns/capability.ts'
 import { encodeNotification, encodeReply } from '../protocol/rev-2026-07-28/encode.ts'
 import { SUBSCRIPTION_ID } from '../protocol/rev-2026-07-28/meta-key.ts'
 import { toTaskResult } from '../protocol/rev-2026-07-28/task-result.ts'
 import type { TaskState } from '../protocol/task.ts'
+import type { ClientCapabilities } from '../protocol/wire.ts'
 import type { Change } from './change-bus.ts'
 import type { Service } from './service.ts'
 import { costOf } from './session/session.ts'
@@ -73,7 +75,8 @@ export function createSubscriptions(service: Service, limits: SubscriptionLimits
     const leave = service.changes.subscribe((change) => {
       if (wants(honoured, change)) sink.send(toNotification(change, tag))
     })
-    const leaveTasks = followTasks(service, honoured.taskIds, principal, {
+    const declared = rememberedCapabilities(call.capabilities)
+    const leaveTasks = followTasks(service, honoured.taskIds, principal, declared, {
       tell: (task) =>
         sink.send(encodeNotification('notifications/tasks', { ...toTaskResult(task), _meta: tag })),
       // The client looks by itself when nobody tells it.
@@ -121,6 +124,7 @@ function followTasks(
   { watchTasks }: Service,
   ids: readonly string[] | undefined,
   principal: Principal | undefined,
+  capabilities: ClientCapabilities,
   listener: TaskListener,
 ): () => void {
   if (!watchTasks || ids === undefined) return () => {}
@@ -129,7 +133,7 @@ function followTasks(
   const follow = async () => {
     await undefined
     if (left) return
-    const stopWatching = await watchTasks(ids, principal, (task) => {
+    const stopWatching = await watchTasks(ids, principal, capabilities, (task) => {
       if (!left) listener.tell(task)
     })
     if (left) stopWatching()

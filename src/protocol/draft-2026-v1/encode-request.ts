@@ -3,7 +3,7 @@
  * call, which counts more than what was said at `initialize`.
  */
 
-import type { Call, TaskCall } from '../call.ts'
+import type { Call, Envelope, TaskCall } from '../call.ts'
 import {
   encodeMessage,
   headersOf,
@@ -19,14 +19,17 @@ import { CLIENT_CAPABILITIES } from '../rev-2026-07-28/meta-key.ts'
 export function encodeRequest(call: Call): EncodedRequest {
   if (call.kind === 'task') return encodeTask(call)
   if (call.kind !== 'flow') return olderRequest(call)
-  // The extension for tasks belongs to the revision after this one.
-  const { extensions: _, ...capabilities } = call.capabilities
-  const meta = { ...metaOf(call), [CLIENT_CAPABILITIES]: capabilities }
   const params = { ...paramsOf(call), ...taskWishOf(call) }
   return {
-    body: encodeMessage(call.id, methodOf(call), withMeta(params, meta)),
+    body: encodeMessage(call.id, methodOf(call), withMeta(params, declaringMeta(call))),
     headers: headersOf(call.protocolVersion),
   }
+}
+
+/** The extension for tasks belongs to the revision after this one. */
+function declaringMeta(call: Envelope): Readonly<Record<string, unknown>> {
+  const { extensions: _, ...capabilities } = call.capabilities
+  return { ...metaOf(call), [CLIENT_CAPABILITIES]: capabilities }
 }
 
 /** Answers have a method of their own, and name their task in `_meta` (D4). */
@@ -42,7 +45,7 @@ function encodeTask(call: TaskCall): EncodedRequest {
           { inputResponses, ...(requestState !== undefined && { requestState }) },
           { ...metaOf(call), [RELATED_TASK]: { taskId } },
         )
-      : withMeta({ taskId }, metaOf(call))
+      : withMeta({ taskId }, declaringMeta(call))
   return {
     body: encodeMessage(call.id, methodOf(call), params),
     headers: headersOf(call.protocolVersion),
