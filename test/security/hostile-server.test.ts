@@ -220,6 +220,17 @@ describe('a server that', () => {
     expect(await attacked((_message, response) => response.destroy())).toBe('PEER_GONE')
   })
 
+  it('switches to another protocol, or speaks none, is reported as gone', async () => {
+    const raw =
+      (text: string): Attack =>
+      (_message, response) =>
+        void response.socket?.end(text)
+    const switching = 'HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: x\r\n\r\n'
+    for (const text of [switching, 'HTTP/9.9 what\r\n\r\n', '\0'.repeat(1_000)]) {
+      expect(await attacked(raw(text), { timeout: 60_000 })).toBe('PEER_GONE')
+    }
+  })
+
   it('T3 redirects does not get our credentials sent elsewhere', async () => {
     let reached = 0
     const elsewhere = await hostile(() => void reached++)

@@ -74,6 +74,8 @@ function post(
         resolve(answer)
       })
     })
+    // A server that switches protocols closes the request without a response and without an error.
+    request.on('close', () => fail(new RondoError('PEER_GONE', 'The request was closed before its answer')))
     request.end(outgoing.body === '' ? undefined : outgoing.body)
   })
 }

@@ -79,8 +79,8 @@ export function createStdioTransport(target: StdioTarget, options: StdioOptions)
     () => lose(`The server wrote a line of more than ${options.maxBytes} bytes`),
   )
   child.stdout?.on('data', (chunk: Buffer) => lines.push(chunk))
-  // A process that closes its end is seen by 'close'; the write error says nothing more.
-  child.stdin?.on('error', () => {})
+  // A process that closes its end is seen by 'close'; the error of a pipe says nothing more.
+  for (const pipe of [child.stdin, child.stdout, child.stderr]) pipe?.on('error', () => {})
   return {
     kind: 'stdio',
     target: [target.command, ...(target.args ?? [])].join(' '),

@@ -1,0 +1,141 @@
+/**
+ * Our client with its defaults at our own server of 2025-11-25, over sockets: multi-turn SSE changes how questions travel and
+ * nothing else. With `turns: false` the same holds while questions are pushed.
+ */
+
+import { createServer as createHttpServer, request as httpRequest } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { createServer, generateKey, type Server } from 'rondo'
+import { type Client, type ConnectOptions, connect, type TaskState } from 'rondo/client'
+import { afterEach, describe, expect, it } from 'vitest'
+import { createMemoryStore } from '../../src/store/memory/memory-store.ts'
+
+const keys = generateKey('turns')
+const closers: (() => unknown)[] = []
+afterEach(async () => {
+  for (const close of closers.splice(0).reverse()) await close()
+})
+
+function declare(server: Server): void {
+  server.tool('ask', {}, async (_args, ctx) => {
+    ctx.log('info', 'before the question')
+    const sure = await ctx.confirm('sure', 'Sure?')
+    ctx.log('info', 'after the question')
+    return sure ? 'yes' : 'no'
+  })
+  const ask = (_args: unknown, ctx: Parameters<Parameters<Server['tool']>[2]>[1]) =>
+    ctx.confirm('sure', 'Sure?').then((sure) => (sure ? 'yes' : 'no'))
+  server.tool('may', { task: 'auto', taskPollMs: 50 }, ask)
+  server.tool('must', { task: 'always', taskPollMs: 50 }, ask)
+  server.resource('desk://report', { name: 'report' }, (uri) => ({ uri, text: 'r' }))
+}
+
+async function serve(): Promise<{ server: Server; url: string }> {
+  const store = createMemoryStore()
+  const server = createServer({ name: 'own', version: '1', keys, log: 'off', store, eras: ['2025-11-25'] })
+  declare(server)
+  const { url } = await server.listen({ port: 0, signals: false })
+  closers.push(() => server.close())
+  return { server, url }
+}
+
+async function open(url: string, options: ConnectOptions): Promise<Client> {
+  const elicitation = () => ({ action: 'accept', content: { confirm: true } }) as const
+  const client = await connect(url, { answers: { elicitation }, ...options })
+  closers.push(() => client.close())
+  return client
+}
+
+describe.each([
+  ['by default', {}],
+  ['with turns: false', { turns: false }],
+] as const)('our client at 2025-11-25, %s,', (_how, options) => {
+  it('hears what a call logs, before and after its question', async () => {
+    const { url } = await serve()
+    const client = await open(url, options)
+    const logged: unknown[] = []
+    const result = await client.callTool('ask', {}, { onLog: ({ data }) => logged.push(data) })
+    expect(result.content).toMatchObject([{ text: 'yes' }])
+    expect(new Set(logged)).toEqual(new Set(['before the question', 'after the question']))
+  })
+
+  it('C6 F5 has a call run as a task where it asks for one, and where the tool is nothing else', async () => {
+    const { url } = await serve()
+    const client = await open(url, options)
+    for (const [name, more] of [
+      ['may', { taskTtlMs: 60_000 }],
+      ['must', {}],
+    ] as const) {
+      const seen: TaskState[] = []
+      const result = await client.callTool(name, {}, { ...more, onTask: (task) => void seen.push(task) })
+      expect(result.content).toMatchObject([{ text: 'yes' }])
+      expect(seen.at(-1)).toMatchObject({ status: 'completed' })
+    }
+  })
+
+  it('is told of changes', async () => {
+    const { server, url } = await serve()
+    const client = await open(url, options)
+    const filter = { toolsListChanged: true, resourceSubscriptions: ['desk://report'] }
+    const subscription = client.subscribe(filter)
+    expect(await subscription.filter).toEqual(filter)
+    const told = (async () => {
+      const kinds = new Set<string>()
+      for await (const { kind } of subscription) {
+        kinds.add(kind)
+        if (kinds.has('tools') && kinds.has('resource')) return kinds
+      }
+      return kinds
+    })()
+    server.updated('desk://report')
+    server.tool('later', {}, () => 'x')
+    expect(await told).toEqual(new Set(['tools', 'resource']))
+  })
+})
+
+/** Passes everything on, and cuts the first stream of a call after its first event. */
+async function cutting(url: string): Promise<{ url: string; resumed: (string | undefined)[] }> {
+  const { hostname, port, pathname } = new URL(url)
+  const resumed: (string | undefined)[] = []
+  let cut = false
+  const proxy = createHttpServer((incoming, outgoing) => {
+    const { method, headers } = incoming
+    if (method === 'GET' && headers['last-event-id']) resumed.push(String(headers['last-event-id']))
+    const onward = httpRequest({ hostname, port, path: pathname, method, headers }, (response) => {
+      outgoing.writeHead(response.statusCode ?? 500, response.headers)
+      let over = false
+      response.on('data', (chunk: Buffer) => {
+        if (over) return
+        const text = String(chunk)
+        const at = text.indexOf('notifications/message')
+        if (cut || at < 0) return outgoing.write(chunk)
+        cut = true
+        over = true
+        outgoing.write(text.slice(0, text.indexOf('\n\n', at) + 2), () => outgoing.destroy())
+      })
+      response.on('end', () => over || outgoing.end())
+      response.on('error', () => {})
+    })
+    onward.on('error', () => outgoing.headersSent || outgoing.destroy())
+    outgoing.on('close', () => onward.destroy())
+    incoming.pipe(onward)
+  })
+  await new Promise<void>((listening) => proxy.listen(0, '127.0.0.1', listening))
+  closers.push(() => {
+    proxy.closeAllConnections()
+    proxy.close()
+  })
+  return { url: `http://127.0.0.1:${(proxy.address() as AddressInfo).port}${pathname}`, resumed }
+}
+
+it.each([
+  ['in turns', {}],
+  ['while questions are pushed', { turns: false }],
+] as const)('F5 a stream that breaks is resumed %s, and the call goes on', async (_how, options) => {
+  const { url } = await serve()
+  const proxy = await cutting(url)
+  const client = await open(proxy.url, options)
+  const result = await client.callTool('ask', {}, { onLog: () => {} })
+  expect(result.content).toMatchObject([{ text: 'yes' }])
+  expect(proxy.resumed.length).toBeGreaterThan(0)
+})
