@@ -1,5 +1,6 @@
 /** The command at a terminal, a real one: forms filled in key by key. Needs the build. */
 
+import { resolve } from 'node:path'
 import { describe, expect, it } from 'vitest'
 import { fillIn, KEY, type TerminalSession } from '../support/terminal-session.ts'
 import { useCliHome, useDesk, useTerminal } from '../support/use-cli.ts'
@@ -124,13 +125,7 @@ describe('a confirmation', () => {
 
   it('of any other form is not sent by any number of Enters', async () => {
     const terminal = call('choose')
-    for (const words of [
-      'What do you want to do?',
-      'Name (text)',
-      'Send this?',
-      'Which one?',
-      'Name (text)',
-    ]) {
+    for (const words of ['What do you want to do?', 'Name (text)', 'Send this?', 'Name (text)']) {
       await terminal.see(words)
       terminal.press(enter)
     }
@@ -233,6 +228,28 @@ describe('a link', () => {
     await terminal.see('Later')
     terminal.press(down, enter)
     expect(await terminal.end()).toMatchObject({ code: 0, stdout: 'visited\n' })
+  })
+})
+
+describe('a server that writes to the terminal', () => {
+  it('T22 is shown without what a terminal would obey, also in its log', async () => {
+    const terminal = open(
+      'call',
+      '--server-log',
+      'hostile',
+      '--',
+      process.execPath,
+      resolve('test/support/hostile-stdio.mjs'),
+    )
+    await terminal.see('server: [66mlogged FORGED by stderr')
+    await terminal.see('server error: "66mlogged\\nFORGED"')
+    await terminal.see('What do you want to do?')
+    terminal.press(enter)
+    await terminal.see('The suggested answer cannot be shown as it is')
+    terminal.press(ctrlC)
+    const { drawn } = await terminal.end()
+    // biome-ignore lint/suspicious/noControlCharactersInRegex: they are what is looked for.
+    expect(drawn).not.toMatch(/\u001b\[66m|[\u0080-\u009f\u202a-\u202e\u0007]|^FORGED/m)
   })
 })
 

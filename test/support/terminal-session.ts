@@ -19,12 +19,21 @@ export const KEY = {
   space: ' ',
 }
 
+interface Ended {
+  readonly code: number
+  readonly stdout: string
+  /** What was drawn, without what steers the terminal. */
+  readonly screen: string
+  /** What was drawn, as it was written. */
+  readonly drawn: string
+}
+
 export interface TerminalSession {
   /** Waits until this was drawn since the last time something was waited for. */
   see(text: string): Promise<void>
   press(...keys: string[]): void
   /** Waits for the end. */
-  end(): Promise<{ readonly code: number; readonly stdout: string; readonly screen: string }>
+  end(): Promise<Ended>
   close(): void
 }
 
@@ -87,7 +96,7 @@ export function openTerminal(args: readonly string[], env: Record<string, string
         () => code !== undefined,
         () => 'The command did not end',
       )
-      return { code: code ?? -1, stdout: readFileSync(file, 'utf8'), screen: screen() }
+      return { code: code ?? -1, stdout: readFileSync(file, 'utf8'), screen: screen(), drawn }
     },
     close() {
       if (code === undefined) pty.kill('SIGKILL')

@@ -1,7 +1,8 @@
 /**
  * Asks a form: lets the person answer, decline or leave it for later. Ctrl-C anywhere dismisses it. Several answers are shown
- * once more before they are sent; one that was typed or chosen a moment ago is not. A form that only wants a yes or no, or
- * nothing at all, is one prompt, and so is a single choice: the message is the title of the first.
+ * once more before they are sent; one that was typed or chosen a moment ago is not. The ways out of a form that begins with a
+ * choice are among its options; any other has a prompt for them. A form that only wants a yes or no, or nothing at all, is
+ * one prompt, and its message the title.
  *
  * Enter alone never approves. A yes or no starts on the no; what was only passed through by Enter gets a last look, which
  * does not start on "Send".
@@ -39,7 +40,7 @@ export async function askForm(
   if (isOnly && first.type === 'boolean' && first.required)
     return askConfirmation(terminal, message, first, canKeep)
   terminal.say(message)
-  if (isOnly && first.type === 'choice') return askOneChoice(terminal, first, canKeep)
+  if (first.type === 'choice') return fillIn(terminal, form.fields, canKeep)
   const choices: Choice<'answer' | 'decline' | 'later'>[] = [
     { value: 'answer', label: 'Answer' },
     ...waysOut(canKeep),
@@ -86,19 +87,15 @@ async function askConfirmation(
   return way === 'yes' || way === 'no' ? accept({ [field.name]: way === 'yes' }) : leave(way)
 }
 
-/** The ways out are among the choices. */
-async function askOneChoice(terminal: Terminal, field: Field, canKeep: boolean): Promise<Given> {
-  const untouched = terminal.keys()
-  const given = await askField(terminal, field, startValues([field])[field.name], waysOut(canKeep))
-  if ('way' in given) return leave(given.way)
-  const values = { [field.name]: given.value }
-  return terminal.keys() > untouched ? accept(values) : review(terminal, [field], values, untouched, canKeep)
-}
-
 async function fillIn(terminal: Terminal, fields: readonly Field[], canKeep: boolean): Promise<Given> {
   const values: Values = startValues(fields)
   const untouched = terminal.keys()
-  for (const field of fields) values[field.name] = await askValue(terminal, field, values[field.name])
+  for (const [index, field] of fields.entries()) {
+    const ways = index === 0 && field.type === 'choice' ? waysOut(canKeep) : []
+    const given = await askField(terminal, field, values[field.name], ways)
+    if ('way' in given) return leave(given.way)
+    values[field.name] = given.value
+  }
   const isSeen = fields.length === 1 && terminal.keys() > untouched
   return isSeen ? accept(values) : review(terminal, fields, values, untouched, canKeep)
 }
@@ -117,11 +114,8 @@ async function review(
     const way = await terminal.choose('Send this?', [...REVIEW, ...waysOut(canKeep)], start)
     if (way === 'send') return accept(values)
     if (way !== 'change') return leave(way)
-    const names = fields.map(({ name, title }) => ({ value: name, label: title }))
-    const name = await terminal.choose('Which one?', names, fields[0]?.name ?? '')
-    for (const field of fields) {
-      if (field.name === name) values[name] = await askValue(terminal, field, values[name])
-    }
+    const field = await askWhich(terminal, fields)
+    values[field.name] = (await askField(terminal, field, values[field.name], [])).value
   }
 }
 
@@ -130,12 +124,11 @@ const REVIEW: readonly Choice<'send' | 'change' | 'decline' | 'later'>[] = [
   { value: 'change', label: 'Change an answer' },
 ]
 
-async function askValue(
-  terminal: Terminal,
-  field: Field,
-  start: FieldValue | undefined,
-): Promise<FieldValue | undefined> {
-  return (await askField(terminal, field, start, [])).value
+async function askWhich(terminal: Terminal, fields: readonly Field[]): Promise<Field> {
+  const [first, ...others] = fields
+  if (first === undefined || others.length === 0) return first as Field
+  const names = fields.map((field) => ({ value: field, label: field.title }))
+  return terminal.choose('Which one?', names, first)
 }
 
 function summary(fields: readonly Field[], values: Values): string {
