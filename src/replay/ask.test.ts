@@ -303,6 +303,10 @@ describe('a client that does not show the question', () => {
     const options = { capabilities: {}, anchored: true }
     const done = /Some of the work of this call is done already\. Ask the user/
     expect(await told(handler, options)).toMatch(done)
+    const both: Handler = (ctx) => Promise.all([ctx.effect('pay', () => 1), ctx.ask('region', region)])
+    expect(await told(both, options)).toMatch(
+      /Some of the work of this call may be done already\. Ask the user/,
+    )
     const entry = { kind: 'effect' as const, key: 'pay', at: 1, result: 'paid' }
     expect(
       await told((ctx) => ctx.ask('region', region), { ...options, journal: { entries: [entry as never] } }),

@@ -153,8 +153,9 @@ function misfit(
 }
 
 function unasked(run: RunState, { request, instead }: Question): Unasked {
-  const acted = run.record.unreachedEffect() !== undefined || [...run.names.values()].includes('effect')
-  return { request, instead, acted }
+  const effects = [...run.names].filter(([, kind]) => kind === 'effect')
+  const isDone = run.record.unreachedEffect() !== undefined || effects.some(([key]) => run.record.find(key))
+  return { request, instead, acted: isDone ? 'yes' : effects.length > 0 ? 'perhaps' : 'no' }
 }
 
 function openQuestion(run: RunState, key: string, question: Question, digest: string): void {

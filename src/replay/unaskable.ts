@@ -14,8 +14,14 @@ export interface Unasked {
   readonly request: InputRequest
   /** What makes the question unnecessary, in one sentence. */
   readonly instead?: string
-  /** Whether an effect of this flow has run, or may have; undefined where nobody keeps a record of that. */
-  readonly acted?: boolean
+  /** Whether an effect of this flow has run; undefined where nobody keeps a record of that. */
+  readonly acted?: keyof typeof DONE
+}
+
+const DONE = {
+  no: 'Nothing was done.',
+  perhaps: 'Some of the work of this call may be done already.',
+  yes: 'Some of the work of this call is done already.',
 }
 
 const MAX_MESSAGE = 500
@@ -30,9 +36,8 @@ export function unaskable(missing: ClientCapabilities, unasked: Unasked): RondoE
 
 /** The question, what was done, and what to do. */
 export function describeUnasked({ request, instead, acted }: Unasked): string {
-  const done = acted ? 'Some of the work of this call is done already.' : 'Nothing was done.'
   const advice = instead ?? 'No argument can stand in for the answer: use a client that can be asked.'
-  return [describeRequest(request), ...(acted === undefined ? [] : [done]), advice].join(' ')
+  return [describeRequest(request), ...(acted === undefined ? [] : [DONE[acted]]), advice].join(' ')
 }
 
 function describeRequest(request: InputRequest): string {

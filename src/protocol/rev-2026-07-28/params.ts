@@ -16,6 +16,7 @@ import type {
   Listing,
   TaskCall,
 } from '../call.ts'
+import { nameCapabilities } from '../capability.ts'
 import { followsTasks, TASKS_EXTENSION } from '../task.ts'
 import { type AnswerLimits, readAnswers } from './answers.ts'
 
@@ -109,7 +110,8 @@ export function readListen(envelope: Envelope, params: Params): ListenCall {
 function assertFollowsTasks({ capabilities }: Envelope): void {
   if (followsTasks(capabilities)) return
   const data = { requiredCapabilities: { extensions: { [TASKS_EXTENSION]: {} } } }
-  throw new RondoError('PEER_CAPABILITY', undefined, { data })
+  const detail = `This client lacks the capability ${nameCapabilities(data.requiredCapabilities)}`
+  throw new RondoError('PEER_CAPABILITY', detail, { data })
 }
 
 const MAX_TASK_IDS = 1000
