@@ -192,6 +192,22 @@ describe('a state without turns', () => {
     expect(textOf(await (await at(1).post(echo(asked, { value: 'Ada' }))).next())).toBe('Hello Ada')
   })
 
+  it('F2 lets a client come back to its stream at another instance, and sends the rest there', async () => {
+    const leaving = make()
+    const { at } = await fleet([leaving, make()])
+    const stream = await at(0).post(callOf('ask'))
+    const asked = await question(stream)
+    await leaving.close()
+    expect(await stream.next()).toBeUndefined()
+    const rest = await at(1).get({ 'last-event-id': stream.ids.at(-1) ?? '' })
+    expect(rest.status).toBe(200)
+    const wrong = await at(1).post(echo({ ...asked, state: 'r1.x' }, { value: 'Eve' }))
+    expect(await wrong.next()).toMatchObject({ error: { code: -32602 } })
+    expect((await at(1).post(echo(asked, { value: 'Ada' }))).status).toBe(202)
+    expect(textOf(await rest.next())).toBe('Hello Ada')
+    expect(await rest.next()).toBeUndefined()
+  })
+
   it('F2 does without where a client does not echo: the instance that asked takes the answer', async () => {
     const { client } = await fleet([make()])
     const stream = await client.post(callOf('ask'))

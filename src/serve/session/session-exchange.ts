@@ -5,6 +5,8 @@
 
 import { RondoError } from '../../errors.ts'
 import type { Principal, RequestId } from '../../protocol/call.ts'
+import { takesTurns } from '../../protocol/draft-turns/capability.ts'
+import { readEventId } from '../../protocol/draft-turns/turn.ts'
 import { idOf } from '../../protocol/rev-2025-11-25/decode.ts'
 import { primesStreams } from '../../protocol/rev-2025-11-25/version.ts'
 import { type HeaderReader, versionHeader } from '../../protocol/rev-2026-07-28/headers.ts'
@@ -89,5 +91,10 @@ function serveGet({ stream }: PostOptions, session: Session, headers: HeaderRead
     )
     return
   }
-  if (!session.resumeStream(last, outlet)) throw new RondoError('PEER_EVENT')
+  if (session.resumeStream(last, outlet)) return
+  // The event of a question that another instance asked: what follows its answer may come here.
+  const { capabilities } = session.facts
+  const turn = session.portable && !takesTurns(capabilities) ? readEventId(last)?.turn : undefined
+  if (turn === undefined) throw new RondoError('PEER_EVENT')
+  session.awaitAnswer(turn, outlet, stream)
 }

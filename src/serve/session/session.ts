@@ -90,6 +90,7 @@ export class Session implements Desk {
   readonly #calls = new Map<RequestId, SessionLine>()
   readonly #questions = new Map<string, { take(answer: PeerAnswer): void; readonly state?: State }>()
   readonly #streams = new Map<number, SessionStream>()
+  readonly #awaited = new Map<string, SessionStream>()
   #general: Channel | undefined
   #seenAt: number
   #parked = 0
@@ -266,6 +267,21 @@ export class Session implements Desk {
     return false
   }
 
+  /** A client that lost the stream of a question waits here for what follows its answer. */
+  awaitAnswer(turn: string, outlet: Outlet, http: StreamOptions): void {
+    const wish = { primed: false, streams: true, responses: 1, batch: false }
+    const stream = this.openStream({ ...wish, onLost: () => this.#awaited.delete(turn) }, outlet, http)
+    this.#awaited.set(turn, stream)
+    stream.beat()
+  }
+
+  /** The stream on which a client waits for what follows the answers of a turn. */
+  awaited(turn: string): SessionStream | undefined {
+    const stream = this.#awaited.get(turn)
+    this.#awaited.delete(turn)
+    return stream?.attached ? stream : undefined
+  }
+
   /** Where messages go that belong to no call. */
   set general(channel: Channel) {
     this.#general = channel
@@ -309,6 +325,7 @@ export class Session implements Desk {
     for (const line of [...this.#calls.values()]) line.cancel()
     for (const stream of [...this.#streams.values()]) this.#drop(stream)
     this.#general = undefined
+    this.#awaited.clear()
     this.#questions.clear()
     for (const uri of [...this.#watched]) this.unwatch(uri)
   }

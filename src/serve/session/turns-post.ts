@@ -25,6 +25,7 @@ import type { TurnsService } from './older.ts'
 import { costOf, type Session } from './session.ts'
 import type { SessionLine } from './session-line.ts'
 import { ACCEPTED, deliver, type Posted, type PostOptions, unaskable } from './session-post.ts'
+import type { SessionStream } from './session-stream.ts'
 import { greetDrafts } from './turns-greeting.ts'
 
 /** This instance's part of a sealed session; nothing for one that is not this principal's. */
@@ -130,7 +131,8 @@ async function resume(
     responses: 1,
     onLost: () => line?.cancel(),
   }
-  const channel = session.openStream(wish, outlet, stream)
+  let channel: SessionStream | undefined
+  const ownChannel = (): SessionStream => session.openStream(wish, outlet, stream)
   const caller: TurnPeer = {
     facts: peer,
     takesTurns: takesTurns(capabilities),
@@ -139,13 +141,17 @@ async function resume(
     line(id, progressToken) {
       // The state holds the request.
       const size = (): number => costOf(JSON.stringify(posted.message))
-      const begun = session.resume(id, channel, protocolVersion, size)
+      const waiting = session.awaited(answers.turn)
+      if (waiting) outlet.send(ACCEPTED)
+      const chosen = waiting ?? ownChannel()
+      channel = chosen
+      const begun = session.resume(id, chosen, protocolVersion, size)
       const stopBeating = startBeating(stream, () => begun.beat(progressToken))
       finish = () => {
         stopBeating()
         session.finish(id, begun)
       }
-      begun.onClose(() => channel.respond(undefined))
+      begun.onClose(() => chosen.respond(undefined))
       line = begun
       return begun
     },
@@ -155,6 +161,7 @@ async function resume(
     const outcome = await turns.resume(answers, caller, unaskable(protocolVersion, headers))
     finish()
     if (line?.closed) return
+    channel ??= ownChannel()
     if (outcome.kind === 'turn') channel.endWith(encodeTurn(outcome.turn, protocolVersion))
     else
       channel.respond(
