@@ -43,7 +43,7 @@ describe('what a server sends by itself', () => {
     expect(textOf(await client.callTool('t'))).toBe('done')
   })
 
-  it('F1 echoes the state of every request exactly, and sends none where there was none', async () => {
+  it('F2 echoes the state of every request exactly, and sends none where there was none', async () => {
     let open: Stream | undefined
     const state = { fields: { 'System.State': 'Resolved' }, list: [1, null, ''] }
     const onCall = async (stream: Stream) => {

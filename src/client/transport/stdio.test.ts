@@ -47,7 +47,7 @@ describe('a server process', () => {
     expect(textOf(await client.callTool('check'))).toBe('true')
   })
 
-  it('F1 gets the state of its requests back exactly', async () => {
+  it('F2 gets the state of its requests back exactly', async () => {
     const target = program(`(message, send) => {
       if (message.method === 'initialize') send({ id: message.id, result: {
         protocolVersion: '2025-11-25', capabilities: {}, serverInfo: { name: 'old', version: '1' } } })

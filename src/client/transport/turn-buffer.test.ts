@@ -115,7 +115,7 @@ describe('our client in turns', () => {
     expect(server.seen.map(({ last }) => last)).toEqual([null, 'a2', 'b2'])
   })
 
-  it('F5 F7 resumes a stream that breaks within a turn, and only input_required ends it', async () => {
+  it('F5 resumes a stream that breaks within a turn, and only input_required ends it', async () => {
     const rest = { events: `${question('a1', 'One?')}${question('a2', 'Two?')}${ASK('a3')}` }
     const server = serve([{ events: BUFFER + question('a1', 'One?') }, done(2)], TURNS, () => rest)
     const asked: string[] = []
