@@ -34,6 +34,20 @@ describe('a call whose questions are pushed', () => {
     expect(runs).toBe(2)
   })
 
+  it('F1 asks for several choices as typed text where the revision has no other form', async () => {
+    const { server, connect } = await startOlder()
+    server.tool('colours', {}, async (_args, ctx) => {
+      const schema = z.object({ colours: z.array(z.enum(['r', 'g', 'b'])) })
+      const { colours } = await ctx.ask('colours', { message: 'Which?', schema })
+      return colours.join('+')
+    })
+    const client = await connect({ version: '2025-06-18', answer: () => accept({ colours: 'r, g' }) })
+    expect((await client.call('tools/call', { name: 'colours' })).result).toEqual(text('r+g'))
+    expect(client.asked[0]?.params).toMatchObject({
+      requestedSchema: { properties: { colours: { type: 'string' } } },
+    })
+  })
+
   it('F1 R7 runs an effect before the first question at once, and once', async () => {
     const { server, connect, events } = await startOlder()
     const keys: string[] = []

@@ -243,6 +243,24 @@ describe('a state without turns', () => {
     await second.drop()
   })
 
+  it('B5 T1 refuses the state of another principal, and its session', async () => {
+    const options: Partial<ServerOptions> = {
+      authenticate: ({ headers }) => ({ subject: headers('x-user') ?? 'nobody' }),
+    }
+    const servers = [make(options), make(options)]
+    const as = (user: string) =>
+      connectOlder(URL, { capabilities: STATE, headers: { 'x-user': user } }, (request) =>
+        (servers[user === 'ada' ? 0 : 1] as Server).fetch(request),
+      )
+    const [ada, eve] = [await as('ada'), await as('eve')]
+    const asked = await question(await ada.post(callOf('ask')))
+    const stolen = await eve.post(echo(asked, { value: 'Eve' }))
+    expect(await stolen.next()).toMatchObject({ error: { code: -32602 } })
+    const inHerSession = { 'mcp-session-id': ada.sessionId ?? '' }
+    expect((await eve.post(echo(asked, { value: 'Eve' }), inHerSession)).status).toBe(404)
+    expect((await eve.get(inHerSession)).status).toBe(404)
+  })
+
   it('B8 goes without a state where an answer must count once', async () => {
     const server = make({ store: createMemoryStore() })
     server.tool('once', { once: true }, async (_args, ctx) => {
