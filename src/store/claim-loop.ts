@@ -56,7 +56,7 @@ export function startClaimLoop(
     const began = running.get(turn)
     if (began === undefined) return
     running.delete(turn)
-    keeper.remove(turn)
+    if (keeper.remove(turn) && end.kind === 'lost') absolve(turn, end.reason)
     report(tell, turn.lease, end, clock.elapsed() - began)
     pump()
   }
@@ -66,8 +66,16 @@ export function startClaimLoop(
     keeper.add(turn, heldUntil)
     void turn.done.then((end) => leave(turn, end))
   }
-  const lose = (turn: RunningTurn, reason: LossReason) => {
+  /** Whoever took the task while our lease was good went by another clock: nothing has failed. */
+  const absolve = (turn: RunningTurn, reason: LossReason) => {
+    if (reason !== 'cancelled or taken over') return
+    store
+      .absolve?.(turn.lease.fence)
+      .catch((error) => tell({ kind: 'store-error', during: 'absolve', error }))
+  }
+  const lose = (turn: RunningTurn, reason: LossReason, wasHeld: boolean) => {
     turn.lose(reason)
+    if (wasHeld) absolve(turn, reason)
     clock.idly(options.graceMs, () => leave(turn, { kind: 'lost', reason }))
   }
   const keeper = startLeaseKeeper(store, clock, options.leaseMs, lose, tell)

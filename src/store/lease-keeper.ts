@@ -15,7 +15,8 @@ const CHECK_MS = 500
 
 export interface LeaseKeeper {
   add(turn: RunningTurn, heldUntil: number): void
-  remove(turn: RunningTurn): void
+  /** True if its lease was not over by our own clock. */
+  remove(turn: RunningTurn): boolean
   /** Asks the store now, because something changed. */
   check(): void
   stop(): void
@@ -25,7 +26,7 @@ export function startLeaseKeeper(
   store: TaskStore,
   clock: Clock,
   leaseMs: number,
-  lose: (turn: RunningTurn, reason: 'cancelled or taken over' | 'lease ran out') => void,
+  lose: (turn: RunningTurn, reason: 'cancelled or taken over' | 'lease ran out', wasHeld: boolean) => void,
   tell: OnEngineEvent,
 ): LeaseKeeper {
   const heldUntil = new Map<RunningTurn, number>()
@@ -37,8 +38,10 @@ export function startLeaseKeeper(
     for (const [turn, until] of heldUntil) if (clock.elapsed() >= until) drop(turn, 'lease ran out')
   }
   const drop = (turn: RunningTurn, reason: 'cancelled or taken over' | 'lease ran out') => {
-    if (heldUntil.delete(turn)) lose(turn, reason)
+    const until = heldUntil.get(turn)
+    if (heldUntil.delete(turn)) lose(turn, reason, isLeft(until))
   }
+  const isLeft = (until: number | undefined) => until !== undefined && clock.elapsed() < until
   const ask = async () => {
     const turns = [...heldUntil.keys()]
     if (turns.length === 0) return
@@ -71,7 +74,11 @@ export function startLeaseKeeper(
   const stop = repeat(clock, () => Math.min(CHECK_MS, leaseMs / 4), tick)
   return {
     add: (turn, until) => void heldUntil.set(turn, until),
-    remove: (turn) => void heldUntil.delete(turn),
+    remove(turn) {
+      const until = heldUntil.get(turn)
+      heldUntil.delete(turn)
+      return isLeft(until)
+    },
     check() {
       again = true
       void check()

@@ -141,6 +141,11 @@ export interface WorkerTasks {
   hold(fence: Fence): Promise<boolean>
   /** Makes tasks due whose worker is known to be dead; gives how many. */
   reclaim?(): Promise<number>
+  /**
+   * Takes back the failure that was counted when the task was taken from a worker which lives, and had its lease by its own clock.
+   * For stores whose processes may disagree about the time.
+   */
+  absolve?(fence: Fence): Promise<void>
 }
 
 /** What an operator can see. */

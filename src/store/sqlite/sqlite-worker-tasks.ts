@@ -70,6 +70,9 @@ export function createWorkerTasks(session: SqliteSession): WorkerTasks {
       if (done) hints.tell({ kind: 'due' })
       return done
     },
+    async absolve({ id, epoch }) {
+      await queue.write(() => ask.absolve.run(id, epoch + 1))
+    },
     async reclaim() {
       const workers = (await queue.read(() => ask.workers.all(now()))).map((row) => String(row.worker))
       const gone = workers.filter((worker) => isProcessGone(worker.split(' ')[0] ?? ''))
@@ -105,6 +108,8 @@ function prepareQueries({ sql }: SqliteSession) {
       WHERE ${FENCE}`),
     hold: sql(`UPDATE task SET due_at = CASE known WHEN 1 THEN ? END, worker = NULL, epoch = epoch + 1
       WHERE ${FENCE}`),
+    absolve: sql(`UPDATE task SET failures = failures - 1
+      WHERE id = ? AND epoch = ? AND status = 'working' AND failures > 0`),
     workers: sql('SELECT DISTINCT worker FROM task WHERE worker IS NOT NULL AND due_at > ?'),
     reclaim: sql('UPDATE task SET due_at = ? WHERE worker = ? AND due_at > ?'),
   }
