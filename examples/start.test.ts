@@ -74,4 +74,4 @@ it('E9 shows requests that work, and keeps tasks when the process is killed', as
   expect(await client.task(String(taskId)).get()).toMatchObject({ status: 'working' })
   await client.task(String(taskId)).cancel()
   await client.close()
-}, 60_000)
+}, 300_000)

@@ -18,7 +18,7 @@ import { type Fleet, startFleet } from './fleet.ts'
 
 const LONG = process.env.RONDO_LONG !== undefined
 // Many processes, on a machine that may have much to do.
-if (!LONG) vi.setConfig({ testTimeout: 90_000 })
+if (!LONG) vi.setConfig({ testTimeout: 600_000 })
 const CALLS = LONG ? 200 : 4
 const AT_ONCE = 2
 /** After this many cuts a call is left to come through. */

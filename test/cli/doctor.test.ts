@@ -15,7 +15,7 @@ import { serveV1 } from '../support/v1-server.ts'
 import { startWeakServer, type WeakServer } from '../support/weak-server.ts'
 
 // Many processes, on a machine that may have much to do.
-vi.setConfig({ testTimeout: 60_000 })
+vi.setConfig({ testTimeout: 300_000 })
 
 let home: CliHome
 const closing: (() => unknown)[] = []

@@ -9,7 +9,7 @@ import { createDeskServer } from '../support/desk-server.ts'
 import { type CliHome, createCliHome } from '../support/run-cli.ts'
 
 // Many processes, on a machine that may have much to do.
-vi.setConfig({ testTimeout: 60_000 })
+vi.setConfig({ testTimeout: 300_000 })
 
 let home: CliHome
 

@@ -13,7 +13,7 @@ import { post } from '../support/post.ts'
 import { CLI, type CliHome, createCliHome } from '../support/run-cli.ts'
 
 // Many processes, on a machine that may have much to do.
-vi.setConfig({ testTimeout: 60_000 })
+vi.setConfig({ testTimeout: 300_000 })
 
 let home: CliHome
 let folder: string

@@ -18,7 +18,7 @@ export interface UsedHome extends Omit<CliHome, 'remove'> {
 /** The home of the test that runs; gone after it. */
 export function useCliHome(): UsedHome {
   // Many processes, on a machine that may have much to do.
-  vi.setConfig({ testTimeout: 60_000 })
+  vi.setConfig({ testTimeout: 300_000 })
   let home: CliHome
   beforeEach(() => {
     home = createCliHome()
