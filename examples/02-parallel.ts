@@ -3,7 +3,7 @@ import { z } from 'zod'
 
 const place = z.object({ city: z.string().min(1) })
 
-/** Two questions of one moment go to the user together, in one round. */
+/** Questions that are open at the same time reach the user together, in one round. */
 export function travel(options?: Partial<ServerOptions>) {
   const server = createServer({ name: 'travel', version: '1.0.0', ...options })
   server.tool('plan_trip', { description: 'Plan a trip between two cities' }, async (_args, ctx) => {

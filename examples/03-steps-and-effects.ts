@@ -14,7 +14,7 @@ export function createProvider() {
   }
 }
 
-/** A step is remembered; an effect is remembered and has one key in every attempt. */
+/** The result of a step is recorded. So is that of an effect, which also has the same key in every attempt. */
 export function shop(provider = createProvider(), options?: Partial<ServerOptions>) {
   const server = createServer({ name: 'shop', version: '1.0.0', ...options })
   server.tool(

@@ -1,13 +1,13 @@
 import { createServer, type ServerOptions, ToolError } from 'rondo'
 
-/** What the web application behind the links keeps: whose link each one is, and who has connected an account. */
+/** The data of the web application behind the links: who owns each link, and who has connected an account. */
 export function createConnections() {
   const links = new Map<string, string>()
   const connected = new Set<string>()
   return {
     offer: (link: string, user: string) => void links.set(link, user),
     has: (user: string) => connected.has(user),
-    /** The page asks who is signed in there. A link works once, and for nobody but the user it was made for. */
+    /** The page checks who is signed in. A link works once, and only for the user it was created for. */
     open(link: string, signedIn: string): boolean {
       if (links.get(link) !== signedIn) return false
       links.delete(link)
@@ -17,7 +17,7 @@ export function createConnections() {
   }
 }
 
-/** URL mode: the user signs in on a page of yours. Accepting means "I will open it", not "it is done". */
+/** URL mode: the user signs in on a page of yours. Accepting means "I will open it", not "I have signed in". */
 export function calendar(connections = createConnections(), options?: Partial<ServerOptions>) {
   const server = createServer({ name: 'calendar', version: '1.0.0', ...options })
   server.tool('next_meeting', { description: 'Tell the next meeting' }, async (_args, ctx) => {

@@ -16,7 +16,7 @@ export function releaseOne(options?: Partial<ServerOptions>) {
   return server
 }
 
-/** … the new one for another second account. A call that began on the old release goes on here and asks only that. */
+/** … the new one asks for a different second account. A call from the old release continues here and asks only for that. */
 export function releaseTwo(options?: Partial<ServerOptions>) {
   const server = createServer({ name: 'accounts', version: '2.0.0', ...options })
   server.tool('link_accounts', { version: '2' }, async (_args, ctx) => {

@@ -1,7 +1,7 @@
 import { createServer, type ServerOptions } from 'rondo'
 import { z } from 'zod'
 
-/** Long work in steps: an instance that is too busy hands the call back between two of them, with all it has done. */
+/** Long work in steps: a busy instance hands the call back between two of them, with the results so far. */
 export function indexer(work: (shard: number) => Promise<number>, options?: Partial<ServerOptions>) {
   const server = createServer({
     name: 'indexer',

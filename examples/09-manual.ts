@@ -1,6 +1,6 @@
 import { createServer, type ElicitResult, inputRequired, type ServerOptions } from 'rondo'
 
-/** The manual form: return what you need, read the answers yourself. The state is sealed all the same. */
+/** The manual form: return the input requests and read the responses yourself. The state is still sealed. */
 export function provisioner(options?: Partial<ServerOptions>) {
   const server = createServer({ name: 'provisioner', version: '1.0.0', ...options })
   server.tool('provision', { description: 'Provision a database' }, (_args, ctx) => {

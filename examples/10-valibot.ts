@@ -2,7 +2,7 @@ import { toStandardJsonSchema } from '@valibot/to-json-schema'
 import { createServer, type ServerOptions } from 'rondo'
 import * as v from 'valibot'
 
-/** Any Standard Schema that tells its JSON Schema will do; valibot needs its converter around it. */
+/** Any Standard Schema that can produce a JSON Schema works; valibot needs its converter. */
 export function greeter(options?: Partial<ServerOptions>) {
   const server = createServer({ name: 'greeter', version: '1.0.0', ...options })
   const input = toStandardJsonSchema(v.object({ greeting: v.optional(v.string(), 'Hello') }))

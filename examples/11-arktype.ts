@@ -5,7 +5,7 @@ const input = type({ table: "'users' | 'orders'" })
 const output = type({ table: 'string', rows: 'number' })
 const limit = type({ rows: '1 <= number.integer <= 1000' })
 
-/** arktype schemas, and a structured result that is checked against the output schema. */
+/** arktype schemas, and a structured result that is validated against the output schema. */
 export function exporter(options?: Partial<ServerOptions>) {
   const server = createServer({ name: 'exporter', version: '1.0.0', ...options })
   server.tool('export_table', { input, output }, async ({ table }, ctx) => {

@@ -1,7 +1,7 @@
 import { createServer, type ServerOptions } from 'rondo'
 import { z } from 'zod'
 
-/** Reports that take a while: begun in rounds, finished as a task where the client can follow one. */
+/** Slow reports: a call begins in rounds and continues as a task if the client supports tasks. */
 export function reports(options?: Partial<ServerOptions>) {
   const server = createServer({ name: 'reports', version: '1.0.0', ...options })
   server.tool('report', { input: z.object({ year: z.int() }) }, async ({ year }, ctx) => {

@@ -1,9 +1,9 @@
 import { type CallToolResult, connect, type Target } from 'rondo/client'
 
-/** Somebody who can be asked: reads a line, or gives nothing if the person walked away. */
+/** A person who can be asked: resolves with a line of text, or with nothing if the person walked away. */
 export type Person = (question: string, signal: AbortSignal) => Promise<string | undefined>
 
-/** Resolves a bug, asking a person whatever the server wants to know. */
+/** Resolves a bug and asks a person whatever the server wants to know. */
 export async function resolveBug(target: Target, id: number, person: Person): Promise<CallToolResult> {
   // #region call
   const client = await connect(target, {

@@ -1,7 +1,7 @@
 import type { FormHandler } from 'rondo/client'
 import { checkForm, type Field, type FieldProblem, readForm, startValues } from 'rondo/forms'
 
-/** What a user interface draws: who asks, in which words, which fields, what is in them, and what is wrong with that. */
+/** What a user interface draws: who asks, the message, the fields, their values, and the problems found. */
 export interface Drawn {
   readonly server: string
   readonly message: string
@@ -13,7 +13,7 @@ export interface Drawn {
 export type Typed = Readonly<Record<string, unknown>> | 'decline' | 'cancel'
 
 // #region form
-/** A handler over your own user interface: `draw` shows a form and gives what was typed, or a no. */
+/** A handler over your own user interface: `draw` shows a form and resolves with what was typed, or with a refusal. */
 export function askWith(draw: (drawn: Drawn, signal: AbortSignal) => Promise<Typed>): FormHandler {
   return async ({ message, requestedSchema }, { server, signal }) => {
     const { fields } = readForm(requestedSchema)

@@ -1,13 +1,13 @@
 import { type Client, type InputResponses, openPending, sealPending } from 'rondo/client'
 
-/** Where calls lie while nobody is there to answer: a database, a file, a queue. */
+/** Where calls are stored while nobody is there to answer: a database, a file, a queue. */
 export interface Shelf {
   put(id: string, sealed: string): Promise<void>
   take(id: string): Promise<string>
 }
 
 // #region suspend
-/** Makes the call; gives its id and its questions if somebody has to be asked first. */
+/** Makes the call; returns its id and its questions if somebody has to be asked first. */
 export async function begin(client: Client, shelf: Shelf, key: Uint8Array) {
   const fields = { 'System.State': 'Resolved' }
   const step = await client.start({
@@ -20,8 +20,8 @@ export async function begin(client: Client, shelf: Shelf, key: Uint8Array) {
   return { status: 'asked', id: step.pending.id, questions: step.pending.questions } as const
 }
 
-/** Days later, in another process: goes on with the answers. */
-export async function goOn(
+/** Days later, in another process: continues with the answers. */
+export async function proceed(
   client: Client,
   shelf: Shelf,
   key: Uint8Array,

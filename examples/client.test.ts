@@ -8,7 +8,7 @@ import { resolveBug } from './client-call.ts'
 import { askWith, type Drawn, type Typed } from './client-form.ts'
 import { connectCarefully } from './client-policy.ts'
 import { provision } from './client-rounds.ts'
-import { begin, goOn } from './client-suspend.ts'
+import { begin, proceed } from './client-suspend.ts'
 
 const options = { keys: generateKey('k1'), log: 'off' } as const
 const say = (value: string) => ({ action: 'accept', content: { resolution: value } }) as const
@@ -78,10 +78,10 @@ describe('suspending', () => {
     if (asked.status !== 'asked') throw new Error('The server should ask')
     expect(Object.keys(asked.questions)).toEqual(['resolution'])
     expect([...stored.values()].join()).not.toContain('update_work_item')
-    const again = await goOn(await client(), shelf, key, asked.id, { resolution: say('Duplicate') })
+    const again = await proceed(await client(), shelf, key, asked.id, { resolution: say('Duplicate') })
     if (again.status !== 'asked') throw new Error('The server should ask again')
     const original = { action: 'accept', content: { duplicateOfId: 4301 } } as const
-    const done = await goOn(await client(), shelf, key, asked.id, { duplicate_of: original })
+    const done = await proceed(await client(), shelf, key, asked.id, { duplicate_of: original })
     expect(done).toMatchObject({
       status: 'complete',
       result: { content: [{ text: expect.stringContaining('Duplicate of Bug #4301') }] },

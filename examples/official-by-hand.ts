@@ -12,7 +12,7 @@ const party = z.object({ people: z.int().min(1) })
 const sure = z.object({ confirm: z.boolean() })
 const text = (value: string): CallToolResult => ({ content: [{ type: 'text', text: value }] })
 
-/** Two questions with the official package alone: a state machine that is entered anew in every round. */
+/** Two questions with the official package alone: a state machine that every round enters from the top. */
 export function buildByHand(tables = createTables(), key = crypto.getRandomValues(new Uint8Array(32))) {
   const codec = createRequestStateCodec<{ people: number }>({ key })
   const server = new McpServer(

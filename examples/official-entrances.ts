@@ -4,7 +4,7 @@ import { createMcpHonoApp } from '@modelcontextprotocol/hono'
 import { localhostHostValidation, localhostOriginValidation, toNodeHandler } from '@modelcontextprotocol/node'
 import { createMcpHandler, type McpServer } from '@modelcontextprotocol/server'
 
-/** `build` gives a new server with Rondo mounted on it; keys, limits and log are made once, outside of it. */
+/** `build` returns a new server with Rondo mounted on it; keys, limits and log are created once, outside of it. */
 export function onNode(build: () => McpServer) {
   const handle = toNodeHandler(createMcpHandler(build))
   const allowed = [localhostHostValidation(), localhostOriginValidation()]

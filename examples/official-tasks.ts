@@ -4,7 +4,7 @@ import { z } from 'zod'
 
 const text = (value: string): CallToolResult => ({ content: [{ type: 'text', text: value }] })
 
-/** A report that is begun in rounds and finished as a task, on an official server. `options` has the store. */
+/** A report that begins in rounds and ends as a task, on an official server. `options` contains the store. */
 export function createReports(options: Partial<RondoOptions>) {
   const rondo = createRondo({ audience: 'reports', ...options })
   const report = rondo.tool(

@@ -2,7 +2,7 @@
 
 interface Shown {
   readonly method: string
-  /** What the request is about; over HTTP it is also a header. */
+  /** The target of the request; over HTTP it is also a header. */
   readonly name: string
   readonly params: Readonly<Record<string, unknown>>
 }
@@ -35,18 +35,18 @@ export function tryOut(url: string, hasTasks: boolean): string {
   const steps: [string, Shown][] = [
     ['Call a tool that asks', { method: 'tools/call', name: 'resolve_bug', params: call }],
     [
-      'Answer: the same call, with the requestState that came in place of STATE',
+      'Answer: repeat the call, with the requestState from the response in place of STATE',
       { method: 'tools/call', name: 'resolve_bug', params: again },
     ],
     [
       hasTasks
-        ? 'Call a tool that goes on as a task; the answer has its taskId'
+        ? 'Call a tool that continues as a task; the response has its taskId'
         : 'Call a tool that takes 12 seconds',
       { method: 'tools/call', name: 'report', params: report },
     ],
   ]
   const look: Shown = { method: 'tasks/get', name: 'TASK', params: { taskId: 'TASK' } }
-  if (hasTasks) steps.push(['See how it goes, with the taskId in place of both TASKs', look])
+  if (hasTasks) steps.push(['Get its status, with the taskId in place of both TASKs', look])
   const parts = steps.map(([what, shown], i) => `${i + 1}. ${what}:\n\n${toCurl(url, shown)}`)
   return [`Serving ${url}`, ...parts, 'Stop with Ctrl-C.'].join('\n\n')
 }

@@ -1,6 +1,6 @@
 /**
- * `npm start`: a tracker and its reports on loopback, and what to try. Tasks are in `.rondo/tasks.db`, sealed with a key
- * that is kept beside it: stop this process in the middle of a task, start it again, and the task goes on.
+ * `npm start`: serves a tracker and its reports on loopback, and prints what to try. Tasks are kept in `.rondo/tasks.db`,
+ * sealed with a key beside it: stop this process in the middle of a task, start it again, and the task resumes.
  */
 
 import { mkdirSync, readFileSync, writeFileSync } from 'node:fs'
@@ -12,7 +12,7 @@ import { tryOut } from './start-curl.ts'
 
 const FOLDER = '.rondo'
 
-/** A key for this machine alone; anything that is served to others has `RONDO_KEYS`. */
+/** A key for this machine alone; a server for others needs `RONDO_KEYS`. */
 function localKey(): string {
   try {
     return readFileSync(`${FOLDER}/key`, 'utf8')
@@ -23,7 +23,7 @@ function localKey(): string {
   }
 }
 
-/** Where SQLite cannot be used the server has no tasks, says so, and answers everything in rounds. */
+/** Without SQLite the server has no tasks: it says so and serves every call in rounds. */
 async function openStore(): Promise<ServerOptions['store']> {
   const store = createSqliteStore({ file: `${FOLDER}/tasks.db` })
   try {
