@@ -1,5 +1,5 @@
 import { existsSync } from 'node:fs'
-import { expect, it } from 'vitest'
+import { expect, it, onTestFinished } from 'vitest'
 import { createSqliteDatabase } from '../../../test/support/store/sqlite-database.ts'
 import { alice, newTask, until } from '../../../test/support/store/store-harness.ts'
 import { createDownstream, startWorker } from '../../../test/support/store/worker-process.ts'
@@ -32,6 +32,10 @@ it.runIf(existsSync('/proc/self/stat'))(
 it('F6 counts no failure where a task is taken from a worker that lives, by one whose clock is ahead', async () => {
   const database = await createSqliteDatabase()
   const servings: Serving[] = []
+  onTestFinished(async () => {
+    await Promise.all(servings.map((serving) => serving.stop()))
+    await database.close()
+  })
   let began = 0
   let lost = 0
   let finish: ((outcome: Outcome) => void) | undefined
@@ -62,6 +66,4 @@ it('F6 counts no failure where a task is taken from a worker that lives, by one 
   }
   finish?.({ kind: 'complete', result: 'done' })
   await until('the end', async () => (await engine.get(task.id, alice))?.result === 'done')
-  await Promise.all(servings.map((serving) => serving.stop()))
-  await database.close()
 })
