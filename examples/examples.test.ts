@@ -1,7 +1,7 @@
 import { generateKey } from 'rondo'
 import { createBench, type TestRound } from 'rondo/testing'
 import { describe, expect, it } from 'vitest'
-import { createMemoryStore } from '../src/store/memory/memory-store.ts'
+import { createMemoryStore } from '../src/store/memory/store.ts'
 import { follow, send } from '../test/support/task-client.ts'
 import { travel } from './02-parallel.ts'
 import { createProvider, shop } from './03-steps-and-effects.ts'

@@ -8,10 +8,9 @@
 
 import { createHash } from 'node:crypto'
 import { writeFileSync } from 'node:fs'
-import { principalTag, requestDigest } from '../src/seal/binding.ts'
 import { sealEnvelope } from '../src/seal/envelope.ts'
 import { parseKeys } from '../src/seal/key-ring.ts'
-import { sealState } from '../src/seal/state.ts'
+import { principalTag, requestDigest, sealState } from '../src/seal/state.ts'
 
 const NOW = 1_790_000_000_000
 const MINUTE = 60_000

@@ -8,7 +8,7 @@ import { z } from 'zod'
 
 const [home = '', carrier = 'token'] = process.argv.slice(2)
 const { createServer, generateKey } = await import(`${home}index.js`)
-const { createMemoryStore } = await import(`${home}store/memory/memory-store.js`)
+const { createMemoryStore } = await import(`${home}store/memory/store.js`)
 
 const server = createServer({
   name: 'tracker',

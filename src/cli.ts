@@ -1,8 +1,9 @@
 #!/usr/bin/env node
+
 /** The `rondo` command. */
 
+import { createStatusLine } from './cli/io.ts'
 import { main } from './cli/main.ts'
-import { createStatusLine } from './cli/status-line.ts'
 
 const interrupted = new AbortController()
 for (const signal of ['SIGINT', 'SIGTERM'] as const) {

@@ -1,6 +1,6 @@
 /** Rondo: MCP tools that stop in the middle, ask the user, and go on. */
 
-export type { FlowLimits, LogEvent } from './carry/flow-host.ts'
+export type { FlowLimits, LogEvent } from './carry/host.ts'
 export { type ErrorCode, InputCancelled, InputDeclined, RondoError, ToolError } from './errors.ts'
 export type { Principal } from './protocol/call.ts'
 export type {
@@ -14,12 +14,12 @@ export type {
 export type { KeySource } from './seal/key-holder.ts'
 export { generateKey, type KeyRing, parseKeys } from './seal/key-ring.ts'
 export { keysFromEnv, keysFromFile, keysFromFunction } from './seal/key-source.ts'
-export type { Authenticate } from './serve/authenticate.ts'
-export type { Change, ChangeBus } from './serve/change-bus.ts'
-export { createServer, type Server } from './serve/create-server.ts'
-export type { Listening } from './serve/node.ts'
+export type { Authenticate } from './serve/http/admission.ts'
+export type { Listening } from './serve/http/listen.ts'
+export type { Change, ChangeBus } from './serve/http/subscription.ts'
 export type { ServerOptions } from './serve/options.ts'
-export type { EngineEvent } from './store/engine-event.ts'
+export { createServer, type Server } from './serve/server.ts'
+export type { EngineEvent } from './store/task-engine.ts'
 export type { Context, Outcome, Question, Schema } from './tool/context.ts'
 export type {
   PromptDefinition,
@@ -28,4 +28,4 @@ export type {
   ToolDefinition,
   ToolResult,
 } from './tool/definition.ts'
-export { type InputRequired, inputRequired } from './tool/input-required.ts'
+export { type InputRequired, inputRequired } from './tool/result.ts'

@@ -1,14 +1,14 @@
 /** Rondo for the server you have: `rondo/sdk` gives an official `McpServer` tools that ask. */
 
-export type { LogEvent } from './carry/flow-host.ts'
+export type { LogEvent } from './carry/host.ts'
 export { InputCancelled, InputDeclined, RondoError, ToolError } from './errors.ts'
-export type { Principal } from './protocol/call.ts'
-export { generateKey } from './seal/key-ring.ts'
-export { keysFromEnv, keysFromFile, keysFromFunction } from './seal/key-source.ts'
+export type { CallbackOptions, RondoOptions, SdkContext } from './mount/mount.ts'
 export {
   type ArgsCallback,
   createRondo,
   type ReadCallback,
   type Rondo,
-} from './serve/sdk.ts'
-export type { CallbackOptions, RondoOptions, SdkContext } from './serve/sdk-definition.ts'
+} from './mount/mount.ts'
+export type { Principal } from './protocol/call.ts'
+export { generateKey } from './seal/key-ring.ts'
+export { keysFromEnv, keysFromFile, keysFromFunction } from './seal/key-source.ts'

@@ -1,5 +1,3 @@
-export type { BlobStore } from './store/blob-store.ts'
-export type { OnceStore } from './store/once-store.ts'
-export { createSqliteStore, type SqliteStoreOptions } from './store/sqlite/sqlite-store.ts'
-export type { Store } from './store/store.ts'
+export { createSqliteStore, type SqliteStoreOptions } from './store/sqlite/store.ts'
+export type { BlobStore, OnceStore, Store } from './store/store.ts'
 export type { TaskStore } from './store/task-store.ts'

@@ -1,7 +1,7 @@
 /** Drive tools round by round, with no socket: `rondo/testing`. */
 
 export { type BenchOptions, type BenchSetup, createBench, type TestBench } from './testing/bench.ts'
+export type { TestCall } from './testing/call.ts'
+export { cancel, decline, type Script, type ScriptedAnswer } from './testing/call.ts'
 export type { TestRound } from './testing/exchange.ts'
-export { cancel, decline, type Script, type ScriptedAnswer } from './testing/script.ts'
-export type { TestCall } from './testing/test-call.ts'
-export type { TaskRound, TestTask } from './testing/test-task.ts'
+export type { TaskRound, TestTask } from './testing/task.ts'

@@ -4,7 +4,7 @@
  */
 
 import pg from 'pg'
-import { createPostgresStore } from '../../src/store/postgres/postgres-store.ts'
+import { createPostgresStore } from '../../src/store/postgres/store.ts'
 import type { NewTask } from '../../src/store/task-engine.ts'
 import { ANSWER, KEY, newTask, POLL_MS, QUESTION, RESULT, TTL_MS } from './row.ts'
 import {

@@ -3,8 +3,8 @@
  * changes of as many tasks as there are clients. No claims, no fences, no promises: this is the limit, not a rival.
  */
 
-import type { SqliteConnection, SqlValue } from '../../src/store/sqlite/sqlite-driver.ts'
-import { openDatabase } from '../../src/store/sqlite/sqlite-schema.ts'
+import type { SqliteConnection, SqlValue } from '../../src/store/sqlite/driver.ts'
+import { openDatabase } from '../../src/store/sqlite/schema.ts'
 import type { NewTask } from '../../src/store/task-engine.ts'
 import { ANSWER, KEY, newTask, QUESTION, RESULT, TTL_MS } from './row.ts'
 import { AT_ONCE, KEPT, repeatFor, type Subject, type Work } from './subject.ts'

@@ -4,12 +4,11 @@
  * under way as they have clients, whoever runs them.
  */
 
-import type { EngineEvent } from '../../src/store/engine-event.ts'
-import { createLeaseEngine } from '../../src/store/lease-engine.ts'
-import { createPostgresStore } from '../../src/store/postgres/postgres-store.ts'
-import { createSqliteStore } from '../../src/store/sqlite/sqlite-store.ts'
+import { createLeaseEngine } from '../../src/store/engine/lease-engine.ts'
+import { createPostgresStore } from '../../src/store/postgres/store.ts'
+import { createSqliteStore } from '../../src/store/sqlite/store.ts'
 import type { Store } from '../../src/store/store.ts'
-import type { NewTask, RunTurn, TaskOwner } from '../../src/store/task-engine.ts'
+import type { EngineEvent, NewTask, RunTurn, TaskOwner } from '../../src/store/task-engine.ts'
 import { ANSWER, KEY, newTask, QUESTION, RESULT } from './row.ts'
 import { AT_ONCE, type Done, KEPT, repeatTogether, type StoreAddress, type Subject } from './subject.ts'
 

@@ -1,8 +1,7 @@
 /** The rows everybody writes: texts as long as sealed ones are, and as hard to compress. */
 
 import { createHash } from 'node:crypto'
-import type { NewTask, TaskOwner } from '../../src/store/task-engine.ts'
-import { createTaskId } from '../../src/store/task-id.ts'
+import { createTaskId, type NewTask, type TaskOwner } from '../../src/store/task-engine.ts'
 
 /** The same in every process. */
 function text(name: string, length: number): string {

@@ -1,8 +1,8 @@
 import { describe, expect, it } from 'vitest'
 import { z } from 'zod'
 import { startOlder } from '../../test/support/older-server.ts'
-import { createMemoryStore } from '../store/memory/memory-store.ts'
-import { inputRequired } from '../tool/input-required.ts'
+import { createMemoryStore } from '../store/memory/store.ts'
+import { inputRequired } from '../tool/result.ts'
 
 const text = (value: string) => ({ content: [{ type: 'text', text: value }] })
 const accept = (content: object) => ({ action: 'accept', content })

@@ -14,32 +14,37 @@
  * that comes back to this process leaves no trace in the store.
  */
 
+import { echoesState, type State } from '../drafts/turns/wire.ts'
 import { RondoError } from '../errors.ts'
 import type { Journal } from '../journal/journal.ts'
 import type { FlowCall, Line, Principal } from '../protocol/call.ts'
-import { withoutMethods } from '../protocol/capability.ts'
-import { echoesState } from '../protocol/draft-turns/capability.ts'
-import type { State } from '../protocol/draft-turns/turn.ts'
 import type { Reply } from '../protocol/reply.ts'
+import { withoutMethods } from '../protocol/task.ts'
 import type { ClientCapabilities, InputRequests } from '../protocol/wire.ts'
-import { FOREGROUND } from '../replay/create-context.ts'
-import type { RunReport } from '../replay/outcome.ts'
+import { FOREGROUND } from '../replay/context.ts'
 import { type ReplayInput, replay } from '../replay/replay.ts'
+import type { RunReport } from '../replay/run-state.ts'
 import { verify } from '../replay/verify.ts'
-import type { Claims } from '../seal/claims.ts'
+import type { Claims } from '../seal/state.ts'
 import type { Context } from '../tool/context.ts'
-import { type InputRequired, isInputRequired } from '../tool/input-required.ts'
+import { type InputRequired, isInputRequired } from '../tool/result.ts'
 import type { Target } from '../tool/target.ts'
-import { beginTask, cannotFollow } from './begin-task.ts'
-import { concludeArguments, concludeRefused, concludeReturned, concludeThrew } from './conclude.ts'
-import type { FlowHost, RoundEvent } from './flow-host.ts'
-import { manualDigests, manualRequests } from './manual.ts'
-import { type Beginning, firstRound } from './open-round.ts'
-import { logRound, type Round, toReplayInput } from './round.ts'
+import type { FlowHost, RoundEvent } from './host.ts'
+import {
+  concludeArguments,
+  concludeRefused,
+  concludeReturned,
+  concludeThrew,
+  logRound,
+  manualDigests,
+  manualRequests,
+  type Round,
+  toReplayInput,
+} from './round.ts'
 import { effectOnce } from './single-use.ts'
-import { type SteadyLine, steadyLine } from './steady-line.ts'
-import { claimsOf } from './suspend.ts'
-import { taskHostFor } from './task-host.ts'
+import { beginTask, cannotFollow } from './task/begin.ts'
+import { taskHostFor } from './task/journal.ts'
+import { type Beginning, claimsOf, firstRound } from './token.ts'
 
 export interface AskOptions {
   /** How long to wait for the answers. */
@@ -288,4 +293,59 @@ function tooMany(round: Round): Reply {
   const { maxRounds } = round.host.limits
   const error = new RondoError('LIMIT_ROUNDS', `The flow has had its ${maxRounds} rounds (limits.maxRounds).`)
   return concludeRefused(round, undefined, error)
+}
+
+/*
+ * One request, many runs: under push the client sees a single call, and every run of its handler tells its past again.
+ *
+ * S1 Progress only grows over the whole call. S2 While the call waits, a sign of life is progress too: a hair more than
+ * the last, so that clocks start anew and the handler's own next report still counts.
+ */
+
+export interface SteadyLine extends Line {
+  /** The last progress that was told. */
+  readonly told: number | undefined
+  /** Progress that says no more than that the call is alive, for a client that asked for progress. */
+  sign(message: string): void
+}
+
+const HAIR = 1e-6
+/** Where a hair is lost in the rounding, this part of the number is not. */
+const SMALLEST_PART = 1e-12
+
+/** The smallest progress after this one that every client takes for more. */
+export function justAbove(progress: number): number {
+  return progress + Math.max(HAIR, Math.abs(progress) * SMALLEST_PART)
+}
+
+/** `before` is the last progress that another instance told. */
+export function steadyLine(
+  line: Line,
+  progressToken: string | number | undefined,
+  before?: number,
+): SteadyLine {
+  let last = before
+
+  return {
+    get told() {
+      return last
+    },
+    get closed() {
+      return line.closed
+    },
+    onClose: (listener) => line.onClose(listener),
+    notify(method, params) {
+      if (method === 'notifications/progress') {
+        const progress = params.progress as number
+        if (last !== undefined && !(progress > last)) return
+        last = progress
+      }
+      line.notify(method, params)
+    },
+    sign(message) {
+      if (progressToken === undefined) return
+      last = last === undefined ? 0 : justAbove(last)
+      line.notify('notifications/progress', { progressToken, progress: last, message })
+    },
+  }
 }

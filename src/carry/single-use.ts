@@ -7,15 +7,19 @@
  * of another epoch is refused.
  */
 
+import { randomBytes } from 'node:crypto'
 import { type ErrorCode, RondoError } from '../errors.ts'
+import { type Journal, narrowJournal } from '../journal/journal.ts'
 import { canonicalJson } from '../lib/canonical-json.ts'
+import { repeat, type StoreClock, storeClock } from '../lib/clock.ts'
 import type { FlowCall } from '../protocol/call.ts'
 import type { Reply } from '../protocol/reply.ts'
 import { openEnvelope, sealEnvelope } from '../seal/envelope.ts'
-import type { OnceSlot, OnceStore } from '../store/once-store.ts'
-import { workOnce } from '../store/work-once.ts'
-import type { FlowHost } from './flow-host.ts'
-import type { Beginning } from './open-round.ts'
+import { LEASE_MS } from '../store/engine/lease-engine.ts'
+import type { BlobStore, OnceAttempt, OnceClaim, OnceSlot, OnceStore } from '../store/store.ts'
+import type { Sealed } from '../store/task-engine.ts'
+import type { FlowHost } from './host.ts'
+import type { Beginning } from './token.ts'
 
 const MAX_REPLY_BYTES = 16 * 1024 * 1024
 
@@ -117,4 +121,113 @@ function openReply(host: FlowHost, slot: OnceSlot, sealed: string): Reply {
   const stored = openJson<StoredReply>(host, slot, sealed)
   if (stored.kind !== 'failed') return stored
   return { kind: 'error', error: new RondoError(stored.code, stored.detail, { data: stored.data }) }
+}
+
+/*
+ * How a slot of single use is taken and kept: claimed, renewed for as long as the work takes, and let go where the work
+ * failed. A process that dies renews nothing, so its slot is free again when the hold is over.
+ */
+
+export interface ClaimOnceOptions {
+  /** How long to wait for the response of the same request that came a moment earlier. */
+  waitMs?: number
+  /** How long the slot is ours without a renewal before the same request may try again. Renewed three times as often. */
+  holdMs?: number
+  clock?: StoreClock
+}
+
+/**
+ * Gives what the slot holds, after having done the work if it held nothing. If the same request is being answered right
+ * now, waits a little for its response.
+ */
+export async function workOnce(
+  store: OnceStore,
+  slot: OnceSlot,
+  work: () => Promise<Sealed>,
+  { waitMs = 5_000, holdMs = 2 * LEASE_MS, clock = storeClock }: ClaimOnceOptions = {},
+): Promise<Exclude<OnceClaim, { readonly kind: 'first' }>> {
+  const attempt = { claimant: randomBytes(12).toString('base64url'), holdMs }
+  const claim = await claimPatiently(store, slot, attempt, waitMs, clock)
+  if (claim.kind !== 'first') return claim
+  const hold = async (ms: number) => {
+    // One that fails is followed by the next; whoever lost its slot cannot undo what it has begun.
+    await store.renew(slot, { ...attempt, holdMs: ms }).catch(() => false)
+  }
+  const stop = repeat(
+    clock,
+    () => holdMs / 3,
+    () => hold(holdMs),
+  )
+  try {
+    const response = await work().catch(async (error) => {
+      await hold(0)
+      throw error
+    })
+    return { kind: 'stored', response: await store.settle(slot, response) }
+  } finally {
+    stop()
+  }
+}
+
+async function claimPatiently(
+  store: OnceStore,
+  slot: OnceSlot,
+  attempt: OnceAttempt,
+  waitMs: number,
+  clock: StoreClock,
+): Promise<OnceClaim> {
+  const until = clock.elapsed() + waitMs
+  for (let pause = 5; ; pause = Math.min(pause * 2, 200)) {
+    const claim = await store.claim(slot, attempt)
+    if (claim.kind !== 'busy' || clock.elapsed() + pause > until) return claim
+    await new Promise<void>((resolve) => void clock.after(pause, resolve))
+  }
+}
+
+/*
+ * A journal that is too large for a token goes into the store; the token carries its id instead. The token is bound and
+ * expires as always, and the journal with it.
+ */
+
+/** The largest journal that is put away. */
+const MAX_BYTES = 16 * 1024 * 1024
+
+function spillPlace({ audience }: FlowHost, id: string): string {
+  return JSON.stringify(['spill', id, audience])
+}
+
+/** Puts the journal away until `expiresAt`; gives the one that stands for it in the token. */
+export async function spill(
+  host: FlowHost,
+  blobs: BlobStore,
+  journal: Journal,
+  expiresAt: number,
+): Promise<Journal> {
+  const id = host.platform.randomId()
+  const { token } = sealEnvelope(host.keys.ring, spillPlace(host, id), JSON.stringify(journal))
+  if (token.length > MAX_BYTES) {
+    throw new RondoError(
+      'LIMIT_STATE_BYTES',
+      `The journal has more than ${MAX_BYTES} bytes, too many to put away.`,
+    )
+  }
+  await blobs.put(id, token, expiresAt)
+  return { ...journal, entries: [], reasks: {}, manual: undefined, spilled: id }
+}
+
+/** The journal itself, where the token only names it. What is gone or does not open is a state that does not open. */
+export async function unspill(
+  host: FlowHost,
+  blobs: BlobStore | undefined,
+  journal: Journal,
+): Promise<Journal> {
+  const { spilled: id, moves } = journal
+  if (id === undefined) return journal
+  const sealed = await blobs?.get(id)
+  const opened =
+    sealed === undefined ? undefined : openEnvelope(host.keys.ring, spillPlace(host, id), sealed, MAX_BYTES)
+  const whole =
+    opened?.kind === 'open' ? narrowJournal(JSON.parse(opened.plaintext.toString('utf8'))) : undefined
+  if (!whole) throw new RondoError('STATE_INVALID', 'The journal that was put away is gone')
+  return { ...whole, moves }
 }

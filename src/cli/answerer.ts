@@ -5,9 +5,14 @@
  * Servers of older revisions wait while they ask, so nothing can be left for later there: `answerNow` is for those.
  */
 
-import type { PendingCall } from '../client/pending.ts'
+import { answer, openQuestions, type PendingCall } from '../client/pending.ts'
 import type { InputRequest, InputResponse } from '../protocol/wire.ts'
-import type { Asking } from './ask/ask-question.ts'
+import { type Asking, askQuestion } from './ask/question.ts'
+import { createTerminal, Dismissed } from './ask/terminal.ts'
+import { CommandError } from './command-line.ts'
+import { messageOf } from './describe.ts'
+import { responseFor } from './given-answers.ts'
+import type { Io } from './io.ts'
 
 /** Sees the call after every answer. */
 export type Save = (pending: PendingCall) => void
@@ -39,4 +44,95 @@ export const answerLater: Answerer = {
   isNobody: true,
   answer: async () => undefined,
   answerNow: async () => undefined,
+}
+
+/*
+ * Answers from a file, each used once. They are found by the key of the question or by its whole message: older servers give
+ * their questions no keys. Where such a server waits, `question-1`, `question-2` … in the order of asking are keys too.
+ */
+
+/** `partial` leaves what is missing for later instead of failing. */
+export function answerFrom(answers: Readonly<Record<string, unknown>>, partial: boolean): Answerer {
+  const unused = new Set(Object.keys(answers))
+  const take = (key: string, question: InputRequest): string | undefined =>
+    [key, messageOf(question)].find((name) => name !== undefined && unused.delete(name))
+  return {
+    isScript: !partial,
+    unused: () => [...unused],
+    async answer(pending, save) {
+      let now = pending
+      const missing: string[] = []
+      for (const [key, question] of openQuestions(pending)) {
+        const found = take(key, question)
+        if (found === undefined) missing.push(key)
+        else now = answer(now, key, responseFor(key, question, answers[found]))
+      }
+      save(now)
+      if (missing.length === 0) return now
+      if (partial) return undefined
+      const again = missing.filter((key) => Object.hasOwn(answers, key))
+      const why = again.length > 0 ? ' (asked again: the first answer was not taken)' : ''
+      throw new CommandError('answers', `No answer for ${missing.map((key) => `"${key}"`).join(', ')}${why}`)
+    },
+    async answerNow({ key, question }) {
+      const found = take(key, question)
+      return found === undefined ? undefined : responseFor(found, question, answers[found])
+    },
+  }
+}
+
+/* A person at the terminal answers, one question at a time. A dismissed one cancels what else is asked in the call. */
+
+export function answerAtTerminal(io: Io): Answerer {
+  const terminal = createTerminal(io)
+  let interrupted = false
+  return {
+    get interrupted() {
+      return interrupted
+    },
+    async answer(pending, save) {
+      const open = openQuestions(pending)
+      let now = pending
+      for (const [index, [key, question]] of open.entries()) {
+        if (interrupted) {
+          now = answer(now, key, cancelOf(key, question))
+          continue
+        }
+        try {
+          const asking = { ...now, canKeep: true }
+          const reply = await askQuestion(terminal, asking, question, {
+            index: index + 1,
+            count: open.length,
+          })
+          if (reply.kind === 'later') return undefined
+          now = answer(now, key, reply.response)
+        } catch (error) {
+          if (!(error instanceof Dismissed)) throw error
+          interrupted = true
+          now = answer(now, key, cancelOf(key, question))
+        }
+        save(now)
+      }
+      return now
+    },
+    async answerNow({ key, question, signal, ...asking }) {
+      if (interrupted) return cancelOf(key, question)
+      try {
+        const place = { index: 1, count: 1 }
+        const reply = await askQuestion(createTerminal(io, signal), asking, question, place)
+        return reply.kind === 'later' ? undefined : reply.response
+      } catch (error) {
+        signal.throwIfAborted()
+        if (!(error instanceof Dismissed)) throw error
+        interrupted = true
+        return cancelOf(key, question)
+      }
+    },
+  }
+}
+
+/** Only forms and URLs can be dismissed; the call ends with any other question that is. */
+function cancelOf(key: string, { method }: InputRequest): InputResponse {
+  if (method === 'elicitation/create') return { action: 'cancel' }
+  throw new CommandError('interrupted', `The question "${key}" was dismissed`)
 }

@@ -1,21 +1,20 @@
 /** From a named target and the options of the command line to a client. */
 
-import type { Answers } from '../client/answers.ts'
+import { createRequire } from 'node:module'
+import { basename, resolve } from 'node:path'
+import { fileURLToPath, pathToFileURL } from 'node:url'
 import type { Client } from '../client/client.ts'
 import { connect } from '../client/connect.ts'
 import { SESSION_VERSIONS } from '../client/dialect.ts'
 import type { Mode } from '../client/negotiate.ts'
-import { noSecretsInForms } from '../client/policy/no-secrets-in-forms.ts'
-import type { RoundPolicy } from '../client/round-policy.ts'
+import { noSecretsInForms, type RoundPolicy } from '../client/policy.ts'
+import type { Answers } from '../client/question.ts'
 import type { StdioTarget } from '../client/transport/stdio.ts'
 import { oneLine } from '../form/clean-text.ts'
-import { usageError } from './command-error.ts'
+import type { Root } from '../protocol/wire.ts'
+import { type Options, type OptionTable, usageError } from './command-line.ts'
+import { serverEnv } from './home.ts'
 import { type Io, tell } from './io.ts'
-import { serverEnv } from './local-keys.ts'
-import type { OptionTable } from './option-table.ts'
-import type { Options } from './read-line.ts'
-import { answerRoots } from './roots.ts'
-import { scriptArgs } from './script-command.ts'
 import type { NamedTarget } from './target.ts'
 
 export const CONNECT_OPTIONS: OptionTable = {
@@ -153,4 +152,60 @@ function readEnv(io: Io, entries: readonly string[]): Record<string, string> {
 function randomName(): string {
   const letters = 'abcdefghijkmnpqrstuvwxyz23456789'
   return Array.from(crypto.getRandomValues(new Uint8Array(10)), (byte) => letters[byte % 32]).join('')
+}
+
+/* Answers `roots/list` with the folders of `--root`, without asking anybody. Without one, nothing is answered. */
+
+export function rootsOf({ cwd }: Io, folders: readonly string[]): Root[] {
+  return folders.map((folder) => {
+    const path = resolve(cwd, folder)
+    return { uri: pathToFileURL(path).href, name: basename(path) }
+  })
+}
+
+function answerRoots(io: Io, folders: readonly string[]): RoundPolicy {
+  const roots = rootsOf(io, folders)
+  return ({ questions }) => {
+    const keys = Object.keys(questions).filter((key) => questions[key]?.method === 'roots/list')
+    if (roots.length === 0 || keys.length === 0) return undefined
+    return { kind: 'rewrite', answers: Object.fromEntries(keys.map((key) => [key, { roots }])) }
+  }
+}
+
+/*
+ * The command that runs a file which exports a server, in a process of its own (`serve-file.ts`). Files in TypeScript
+ * need a Node that strips types, or `tsx` installed beside them.
+ */
+
+/** Within the package: as built, or as written where this file is. */
+const RUNNER = import.meta.url.endsWith('.ts') ? 'src/cli/serve-file.ts' : 'dist/cli/serve-file.js'
+
+const TYPESCRIPT = /\.[cm]?ts$/
+
+/** Arguments for `process.execPath`. */
+export function scriptArgs(path: string, entrance: readonly string[]): string[] {
+  const runner = new URL(RUNNER, pathToFileURL(createRequire(import.meta.url).resolve('rondo/package.json')))
+  return [...loaderArgs(path, runner), fileURLToPath(runner), path, ...entrance]
+}
+
+function loaderArgs(path: string, runner: URL): string[] {
+  const needsTypes = TYPESCRIPT.test(path) || runner.pathname.endsWith('.ts')
+  if (!needsTypes || stripsTypes()) return []
+  for (const from of [pathToFileURL(path), runner]) {
+    const loader = tryResolve(from, 'tsx')
+    if (loader !== undefined) return ['--import', pathToFileURL(loader).href]
+  }
+  throw usageError(`${path} is TypeScript: install tsx beside it, or use a Node that strips types`)
+}
+
+function stripsTypes(): boolean {
+  return Boolean((process.features as { typescript?: unknown }).typescript)
+}
+
+function tryResolve(from: URL, name: string): string | undefined {
+  try {
+    return createRequire(from).resolve(name)
+  } catch {
+    return undefined
+  }
 }

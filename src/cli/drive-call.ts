@@ -7,20 +7,19 @@
 
 import type { Client, DriveOptions } from '../client/client.ts'
 import type { Step } from '../client/flow-options.ts'
-import type { FlowRequest } from '../client/flow-request.ts'
-import { openQuestions, type PendingCall } from '../client/pending.ts'
-import type { QuestionKind } from '../client/question.ts'
+import { delivered } from '../client/operation.ts'
+import { type FlowRequest, openQuestions, type PendingCall } from '../client/pending.ts'
+import type { Answers, AskInfo, QuestionKind } from '../client/question.ts'
 import { RondoError } from '../errors.ts'
+import type { TaskState } from '../protocol/task.ts'
+import type { ElicitResult, InputRequest, InputResponse, Root } from '../protocol/wire.ts'
 import type { Answerer } from './answerer.ts'
-import { CommandError } from './command-error.ts'
-import { sayHidden, sayKept } from './describe-call.ts'
-import type { Exit } from './exit-code.ts'
+import { CommandError, type Exit } from './command-line.ts'
+import { messageOf, sayHidden, sayKept } from './describe.ts'
 import { type Io, tell } from './io.ts'
-import { markDelivered } from './mark-delivered.ts'
 import type { PendingStore } from './pending-store.ts'
-import { type Ending, printComplete, printPending } from './print-call.ts'
+import { type Ending, printComplete, printPending } from './print-result.ts'
 import { type NamedTarget, sayTarget } from './target.ts'
-import { type TaskWatch, watchTask } from './watch-task.ts'
 
 /** The call as it is in its file. */
 export interface Standing {
@@ -158,5 +157,94 @@ function createHold(session: CallSession, begun: PendingCall | undefined): Hold 
       standing.kept = undefined
     },
     release: () => release?.(),
+  }
+}
+
+/* Shows how a task stands while a call waits for it, and notices where waiting is of no use. */
+
+export interface TaskWatch {
+  onTask(task: TaskState): void
+  /** It failed or was cancelled: there is nothing to go on with. */
+  readonly ended: boolean
+  /** Fires where the task asks what only those see who answer at once, and nobody does. */
+  readonly stop: AbortSignal
+}
+
+function watchTask(io: Io, answerer: Answerer): TaskWatch {
+  const stop = new AbortController()
+  let ended = false
+  return {
+    stop: stop.signal,
+    get ended() {
+      return ended
+    },
+    onTask({ status, statusMessage, inputRequests }) {
+      ended = status === 'failed' || status === 'cancelled'
+      io.status.start(`task ${status}${statusMessage === undefined ? '' : `: ${statusMessage}`}`)
+      const isHidden = status === 'input_required' && inputRequests === undefined
+      if (isHidden && answerer.isNobody) stop.abort(new CommandError('pending', 'The task asks'))
+    },
+  }
+}
+
+/* A call whose task has been told its answers: nobody is asked for them again, unless the revision asks a key twice. */
+
+export function markDelivered(pending: PendingCall): PendingCall {
+  const { task, protocolVersion } = pending
+  return task === undefined ? pending : delivered(pending, task, protocolVersion === '2026-07-28')
+}
+
+/*
+ * Answers for servers of older revisions, which ask while a call waits. What nobody can answer there is cancelled, so that
+ * the server goes on and nothing hangs, and is remembered: the command ends with an error then.
+ */
+
+export interface PushedAnswers {
+  readonly answers: Answers
+  /** What was asked and cancelled, because nobody could answer it. */
+  readonly unanswered: readonly string[]
+}
+
+export interface Answering {
+  readonly answerer: Answerer
+  readonly target: NamedTarget
+  /** What the server may ask. */
+  readonly kinds: readonly QuestionKind[]
+  readonly roots: readonly Root[]
+  /** The call goes on as a task. */
+  readonly isTask: () => boolean
+}
+
+export function createPushedAnswers(io: Io, answering: Answering): PushedAnswers {
+  const { answerer, target, kinds, roots, isTask } = answering
+  const unanswered: string[] = []
+  const take = async (question: InputRequest, info: AskInfo): Promise<InputResponse> => {
+    const { key, request, round, signal } = info
+    const server = { ...info.server, target: sayTarget(target) }
+    io.status.stop()
+    const waiting = { key, question, signal, server, request, round, canKeep: false }
+    const response = await answerer.answerNow(waiting)
+    io.status.start('waiting for the server')
+    if (response !== undefined) return response
+    const asked = messageOf(question) ?? key
+    // A task outlives whoever follows it: somebody else may have the answer.
+    if (isTask()) throw new CommandError('answers', `No answer for "${asked}"`)
+    unanswered.push(asked)
+    if (question.method === 'elicitation/create') return { action: 'cancel' }
+    throw new CommandError(
+      'answers',
+      `Nobody answers "${key}" (${question.method}), and the server waits for it`,
+    )
+  }
+  return {
+    unanswered,
+    answers: {
+      elicitation: (params, info) =>
+        take({ method: 'elicitation/create', params }, info) as Promise<ElicitResult>,
+      ...(kinds.includes('sampling') && {
+        sampling: (params, info) => take({ method: 'sampling/createMessage', params }, info) as never,
+      }),
+      ...(kinds.includes('roots') && { roots }),
+    },
   }
 }

@@ -1,11 +1,13 @@
 /** The answers on a command line: words, or a no for everything. */
 
-import { answer, type PendingCall } from '../client/pending.ts'
-import type { InputResponse } from '../protocol/wire.ts'
-import { readAnswerWords, readKeys } from './answer-words.ts'
-import { CommandError, usageError } from './command-error.ts'
-import type { OptionTable } from './option-table.ts'
-import type { Options } from './read-line.ts'
+import { answer, openQuestions, type PendingCall } from '../client/pending.ts'
+import { answerProblem } from '../client/question.ts'
+import { readForm } from '../form/form.ts'
+import { checkForm } from '../form/judge.ts'
+import { isRecord } from '../lib/narrow.ts'
+import type { ElicitContent, ElicitFormParams, InputRequest, InputResponse } from '../protocol/wire.ts'
+import { CommandError, type Options, type OptionTable, usageError } from './command-line.ts'
+import { splitWord } from './typed-args.ts'
 
 export const NO_OPTIONS: OptionTable = {
   decline: { type: 'boolean', help: 'says no: to the keys named, or to all that is open' },
@@ -36,4 +38,128 @@ function noTo(pending: PendingCall, words: readonly string[], decline: boolean):
       )
     }),
   )
+}
+
+/*
+ * Reads answers from a command line: `key.field=value`, `key=accept|decline|cancel`, `key:=json`. Where one question is
+ * open, `field=value` is enough; where a form has one field, `key=value`.
+ */
+
+export function readAnswerWords(words: readonly string[], pending: PendingCall): Map<string, InputResponse> {
+  const given = new Map<string, unknown>()
+  for (const word of words) {
+    const { name, text, json } = splitWord(word)
+    const { key, field } = place(name, json ? undefined : text, pending)
+    if (field === undefined) given.set(key, json ? parseJson(name, text) : text)
+    else addField(given, key, field, json ? parseJson(name, text) : text)
+  }
+  return new Map([...given].map(([key, value]) => [key, responseFor(key, questionOf(pending, key), value)]))
+}
+
+/** The keys that a no or a dismissal is for: those named, or all that are open. */
+export function readKeys(words: readonly string[], pending: PendingCall): string[] {
+  for (const key of words) questionOf(pending, key)
+  return words.length > 0 ? [...words] : openQuestions(pending).map(([key]) => key)
+}
+
+const ACTIONS = new Set<string | undefined>(['accept', 'decline', 'cancel', undefined])
+
+/** What a word is for. `text` is its value, unless that is JSON. */
+function place(
+  name: string,
+  text: string | undefined,
+  pending: PendingCall,
+): { key: string; field?: string } {
+  const keys = Object.keys(pending.questions).sort((a, b) => b.length - a.length)
+  const key = keys.find((one) => name === one || name.startsWith(`${one}.`))
+  if (key !== undefined && name !== key) return { key, field: name.slice(key.length + 1) }
+  if (key !== undefined)
+    return ACTIONS.has(text) ? { key } : { key, field: onlyField(questionOf(pending, key)) }
+  const [only, ...others] = openQuestions(pending)
+  if (only !== undefined && others.length === 0) return { key: only[0], field: name }
+  throw new CommandError(
+    'answers',
+    `"${name}" is no question of this call; it asks ${keys.join(', ') || 'nothing'}`,
+  )
+}
+
+function onlyField(question: InputRequest): string | undefined {
+  if (question.method !== 'elicitation/create' || question.params.mode !== 'form') return undefined
+  const { fields } = readForm(question.params.requestedSchema)
+  return fields.length === 1 ? fields[0]?.name : undefined
+}
+
+function questionOf(pending: PendingCall, key: string): InputRequest {
+  const question = Object.hasOwn(pending.questions, key) ? pending.questions[key] : undefined
+  if (question === undefined) throw new CommandError('answers', `The server did not ask "${key}"`)
+  return question
+}
+
+/** A field given twice is a list, as a choice of several is. */
+function addField(given: Map<string, unknown>, key: string, field: string, value: unknown): void {
+  const old = given.get(key)
+  const content = new Map<string, unknown>(typeof old === 'object' && old !== null ? Object.entries(old) : [])
+  const before = content.get(field)
+  content.set(field, before === undefined ? value : [before, value].flat())
+  given.set(key, Object.fromEntries(content))
+}
+
+function parseJson(name: string, text: string): unknown {
+  try {
+    return JSON.parse(text)
+  } catch {
+    throw usageError(`The value of ${name} is not JSON: ${text}`)
+  }
+}
+
+/*
+ * Turns what somebody wrote down as an answer into the response the protocol wants, checked against its question. An
+ * answer is `"accept"`, `"decline"`, `"cancel"`, the content of a form, or a whole result object.
+ */
+
+export function responseFor(key: string, question: InputRequest, value: unknown): InputResponse {
+  if (question.method !== 'elicitation/create') return whole(key, question, value)
+  if (value === 'decline' || value === 'cancel') return { action: value }
+  const { params } = question
+  if (params.mode === 'url') return value === 'accept' ? { action: 'accept' } : whole(key, question, value)
+  if (isResult(value) && value.action !== 'accept') return whole(key, question, value)
+  const content = isResult(value) ? value.content : value === 'accept' ? {} : value
+  if (!isRecord(content)) throw misfit(key, 'it is neither accept, decline, cancel nor an object')
+  return { action: 'accept', content: checkContent(key, params, content) }
+}
+
+const RESULT_MEMBERS = new Set(['action', 'content'])
+
+/** A form may have a field named "action" itself; an accepted result always has content. */
+function isResult(value: unknown): value is { action: string; content?: unknown } {
+  if (!isRecord(value) || !Object.keys(value).every((name) => RESULT_MEMBERS.has(name))) return false
+  if (value.action === 'accept') return isRecord(value.content)
+  return (value.action === 'decline' || value.action === 'cancel') && value.content === undefined
+}
+
+function whole(key: string, question: InputRequest, value: unknown): InputResponse {
+  const problem = answerProblem(question, value)
+  if (problem !== undefined) throw misfit(key, problem)
+  return value as InputResponse
+}
+
+function checkContent(
+  key: string,
+  params: ElicitFormParams,
+  content: Record<string, unknown>,
+): ElicitContent {
+  const { fields } = readForm(params.requestedSchema)
+  const names = fields.map(({ name }) => name)
+  const strange = Object.keys(content).filter((name) => !names.includes(name))
+  if (strange.length > 0) {
+    const list = names.length === 0 ? 'it has no fields' : `its fields are ${names.join(', ')}`
+    throw misfit(key, `it has no field ${strange.join(', ')}; ${list}`)
+  }
+  const checked = checkForm(fields, content)
+  if (checked.ok) return checked.content as ElicitContent
+  throw misfit(key, checked.problems.map(({ message }) => message).join('; '))
+}
+
+function misfit(key: string, problem: string): CommandError {
+  return new CommandError('answers', `The answer to "${key}" does not fit: ${problem}`)
 }

@@ -1,8 +1,19 @@
 /** Where the command keeps its files: `RONDO_HOME`, else the place the system has for such data. */
 
-import { mkdirSync } from 'node:fs'
+import {
+  closeSync,
+  fsyncSync,
+  mkdirSync,
+  openSync,
+  readFileSync,
+  renameSync,
+  unlinkSync,
+  writeSync,
+} from 'node:fs'
 import { homedir } from 'node:os'
 import { isAbsolute, join, resolve } from 'node:path'
+import { generateKey } from '../seal/key-ring.ts'
+import { type Options, type OptionTable, usageError } from './command-line.ts'
 import type { Io } from './io.ts'
 
 export function homeOf({ env, cwd }: Pick<Io, 'env' | 'cwd'>): string {
@@ -16,4 +27,105 @@ export function homeOf({ env, cwd }: Pick<Io, 'env' | 'cwd'>): string {
 /** A folder that only its owner can enter. */
 export function makeFolder(path: string): void {
   mkdirSync(path, { recursive: true, mode: 0o700 })
+}
+
+/* Writes a file that only its owner can read, whole or not at all: a crash leaves the old one or the new one. */
+
+let count = 0
+
+export function writeFile(path: string, text: string): void {
+  count += 1
+  const fresh = `${path}.${process.pid}-${count}.new`
+  try {
+    const file = openSync(fresh, 'wx', 0o600)
+    try {
+      writeSync(file, text)
+      fsyncSync(file)
+    } finally {
+      closeSync(file)
+    }
+    renameSync(fresh, path)
+  } catch (error) {
+    tryUnlink(fresh)
+    throw error
+  }
+}
+
+/** Removes a file; one that is not there is fine. */
+export function tryUnlink(path: string): void {
+  try {
+    unlinkSync(path)
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error
+  }
+}
+
+/*
+ * Keys for servers that the command runs itself, where `RONDO_KEYS` is not set: made once and kept, so that a call which
+ * is pending today can be resumed tomorrow, and `rondo play` can reload without losing one. For one machine only.
+ */
+
+/** The environment of a server from a file: this process's own, and keys. */
+export function serverEnv(io: Pick<Io, 'env' | 'cwd'>): Record<string, string> {
+  const given = Object.entries(io.env).filter((entry): entry is [string, string] => entry[1] !== undefined)
+  const env = Object.fromEntries(given)
+  // In production a server without keys has to say so itself.
+  if ((env.RONDO_KEYS ?? '').trim() !== '' || env.NODE_ENV === 'production') return env
+  return { ...env, RONDO_KEYS: localKeys(homeOf(io)) }
+}
+
+function localKeys(home: string): string {
+  const kept = keptKeys(home)
+  if (kept !== undefined) return kept
+  makeFolder(home)
+  const keys = generateKey('local')
+  writeFile(join(home, 'keys'), `${keys}\n`)
+  return keys
+}
+
+/** The keys that were made up before; undefined if none were. */
+export function keptKeys(home: string): string | undefined {
+  const kept = tryRead(join(home, 'keys'))?.trim()
+  return kept === '' ? undefined : kept
+}
+
+function tryRead(path: string): string | undefined {
+  try {
+    return readFileSync(path, 'utf8')
+  } catch {
+    return undefined
+  }
+}
+
+/* The key that seals pending calls at rest: 32 bytes in base64, from a file or the environment. */
+
+export const SEAL_OPTIONS: OptionTable = {
+  'seal-key': {
+    type: 'string',
+    value: 'FILE',
+    help: 'seals pending calls at rest with the key in FILE (else RONDO_SEAL_KEY)',
+  },
+}
+
+export function readSealKey(io: Io, options: Options): Uint8Array | undefined {
+  const file = options.text('seal-key')
+  const text = file === undefined ? io.env.RONDO_SEAL_KEY : readKeyFile(resolve(io.cwd, file))
+  if (text === undefined || text.trim() === '') {
+    if (file !== undefined) throw usageError(`${file} holds no key`)
+    return undefined
+  }
+  const bytes = Buffer.from(text.trim(), 'base64')
+  const name = file === undefined ? 'RONDO_SEAL_KEY' : file
+  if (bytes.byteLength !== 32) {
+    throw usageError(`${name} must hold 32 bytes in base64, as "openssl rand -base64 32" makes them`)
+  }
+  return bytes
+}
+
+function readKeyFile(path: string): string {
+  try {
+    return readFileSync(path, 'utf8')
+  } catch (error) {
+    throw usageError(`The key cannot be read: ${(error as Error).message}`)
+  }
 }

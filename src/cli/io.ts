@@ -7,8 +7,7 @@
  * puts foreign words into one line.
  */
 
-import { displayText, escapeUnsafe } from '../form/clean-text.ts'
-import type { StatusLine } from './status-line.ts'
+import { displayText, escapeUnsafe, oneLine } from '../form/clean-text.ts'
 
 export interface Io {
   readonly stdin: NodeJS.ReadStream
@@ -74,4 +73,104 @@ export async function readStdin({ stdin }: Io): Promise<string> {
   const chunks: Buffer[] = []
   for await (const chunk of stdin) chunks.push(typeof chunk === 'string' ? Buffer.from(chunk) : chunk)
   return Buffer.concat(chunks).toString('utf8')
+}
+
+/*
+ * One line on stderr that moves while the server works: a spinner, or a bar where the server reports progress. Drawn on a
+ * terminal only. Unlike the spinner of @clack/prompts it leaves stdin alone, so that Ctrl-C stays a signal.
+ */
+
+export interface StatusLine {
+  /** Shows that something goes on. */
+  start(text: string): void
+  progress(value: number, total?: number, message?: string): void
+  /** Takes the line away so that something else can be written; the next tick draws it again. */
+  hide(): void
+  stop(): void
+}
+
+const FRAMES = ['⠋', '⠙', '⠹', '⠸', '⠼', '⠴', '⠦', '⠧', '⠇', '⠏']
+const TICK_MS = 80
+const BAR_WIDTH = 24
+
+export function createStatusLine(output: NodeJS.WriteStream): StatusLine {
+  if (output.isTTY !== true) return { start() {}, progress() {}, hide() {}, stop() {} }
+  let timer: NodeJS.Timeout | undefined
+  let frame = 0
+  let text = ''
+  let drawn = false
+  const hide = (): void => {
+    if (drawn) output.write('\r\x1b[2K')
+    drawn = false
+  }
+  const draw = (): void => {
+    frame = (frame + 1) % FRAMES.length
+    const line = `${FRAMES[frame]} ${text}`
+    output.write(`\r\x1b[2K${line.slice(0, Math.max(10, (output.columns ?? 80) - 1))}`)
+    drawn = true
+  }
+  return {
+    start(what) {
+      text = oneLine(what)
+      timer ??= setInterval(draw, TICK_MS).unref()
+      draw()
+    },
+    progress(value, total, message) {
+      const bar = total === undefined || !(total > 0) ? String(value) : drawBar(value, total)
+      text = message === undefined ? bar : `${bar}  ${oneLine(message)}`
+      if (timer !== undefined) draw()
+    },
+    hide,
+    stop() {
+      clearInterval(timer)
+      timer = undefined
+      hide()
+    },
+  }
+}
+
+export function drawBar(value: number, total: number): string {
+  const share = Math.min(1, Math.max(0, value / total))
+  const full = Math.round(share * BAR_WIDTH)
+  return `${'█'.repeat(full)}${'░'.repeat(BAR_WIDTH - full)} ${value}/${total}`
+}
+
+/* Rows with columns of even width, one line each. The last column is not padded; `width` cuts lines that would wrap. */
+
+export function formatTable(
+  cells: readonly (readonly string[])[],
+  width: number = Number.POSITIVE_INFINITY,
+): string {
+  const rows = cells.map((row) => row.map((cell) => displayText(cell).replace(/[\n\t]/g, ' ')))
+  const columns = Math.max(0, ...rows.map((row) => row.length))
+  const widths = Array.from({ length: columns - 1 }, (_, i) =>
+    Math.max(...rows.map((row) => [...(row[i] ?? '')].length)),
+  )
+  return rows
+    .map((row) => {
+      const line = row.map((cell, i) => cell + ' '.repeat(pad(widths[i], cell))).join('  ')
+      return cut(line.trimEnd(), width)
+    })
+    .join('\n')
+}
+
+function pad(width: number | undefined, cell: string): number {
+  return width === undefined ? 0 : Math.max(0, width - [...cell].length)
+}
+
+function cut(line: string, width: number): string {
+  const letters = [...line]
+  return letters.length <= width ? line : `${letters.slice(0, Math.max(1, width - 1)).join('')}…`
+}
+
+/*
+ * One word as a shell takes it. Names that a server chose stand in commands which people copy: they must not be able to
+ * mean more than a word there.
+ */
+
+/** Letters and marks that no shell gives a meaning to; `…` stands for what the person fills in. */
+const PLAIN = /^[\p{L}\p{N}@%+=:,./_…-]+$/u
+
+export function shellWord(text: string): string {
+  return PLAIN.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`
 }

@@ -1,7 +1,7 @@
 /** Finds the server that a file exports: as its default export or its only one, as an object or as a function. */
 
 import { pathToFileURL } from 'node:url'
-import type { Server } from '../serve/create-server.ts'
+import type { Server } from '../serve/server.ts'
 
 /** The file runs, but has no server for us. The message says what to write. */
 export class LoadError extends Error {

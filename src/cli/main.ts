@@ -3,30 +3,32 @@
  * exit code.
  */
 
-import { PeerError } from '../client/peer-error.ts'
+import { createRequire } from 'node:module'
+import { PeerError } from '../client/peer.ts'
 import { RondoError } from '../errors.ts'
 import { oneLine } from '../form/clean-text.ts'
-import { abandonCommand } from './abandon.ts'
-import { answerCommand } from './answer.ts'
-import { callCommand } from './call.ts'
-import type { Command } from './command.ts'
-import { CommandError, exitOf, sayError, suggest, usageError } from './command-error.ts'
-import { doctorCommand } from './doctor.ts'
-import { EXITS, type Exit } from './exit-code.ts'
-import { helpOf, helpOn } from './help.ts'
-import { type Io, print, printJson, tell } from './io.ts'
-import { keysCommand } from './keys.ts'
-import { promptsCommand, resourcesCommand, toolsCommand } from './list.ts'
-import { pendingCommand } from './pending.ts'
-import { playCommand } from './play.ts'
-import { promptCommand } from './prompt.ts'
-import { readCommand } from './read.ts'
-import { readLine } from './read-line.ts'
-import { resumeCommand } from './resume.ts'
-import { stateCommand } from './state.ts'
-import { taskCommand } from './task.ts'
-import { tasksCommand } from './tasks.ts'
-import { VERSION } from './version.ts'
+import { callCommand, promptCommand, readCommand } from './command/call.ts'
+import { doctorCommand } from './command/doctor.ts'
+import { keysCommand } from './command/keys.ts'
+import { promptsCommand, resourcesCommand, toolsCommand } from './command/list.ts'
+import { abandonCommand, answerCommand, pendingCommand, resumeCommand } from './command/pending.ts'
+import { playCommand } from './command/play.ts'
+import { stateCommand } from './command/state.ts'
+import { taskCommand } from './command/task.ts'
+import { tasksCommand } from './command/tasks.ts'
+import {
+  type Command,
+  CommandError,
+  EXITS,
+  type Exit,
+  exitOf,
+  type OptionTable,
+  readLine,
+  sayError,
+  suggest,
+  usageError,
+} from './command-line.ts'
+import { formatTable, type Io, print, printJson, tell } from './io.ts'
 
 export const COMMANDS: readonly Command[] = [
   toolsCommand,
@@ -111,3 +113,60 @@ function errorJson(error: unknown, exit: Exit): Record<string, unknown> {
     ...(error instanceof RondoError && error.code === 'PEER_HTTP' && { http: error.data }),
   }
 }
+
+/* The help, made from the tables of commands, options and exit codes. */
+
+function helpOf(commands: readonly Command[]): string {
+  return [
+    'rondo: calls MCP servers whose tools ask back, and examines them',
+    '',
+    'Usage: rondo <command> [words] [options]',
+    '',
+    formatTable(commands.map(({ name, usage, summary }) => [`  ${name} ${usage}`, summary])),
+    '',
+    'A server is a URL, a file that exports one (server.ts), a quoted command ("node server.js"), or a command after --:',
+    '  rondo tools http://127.0.0.1:3000/mcp',
+    '  rondo call ./server.ts resolve_bug id=7',
+    '  rondo call greet name=Ada -- npx my-server --flag',
+    '',
+    'Results go to stdout, questions and messages to stderr. "rondo help <command>" has the options of a command.',
+    '',
+    'Exit codes:',
+    exitTable(),
+  ].join('\n')
+}
+
+export function helpOn({ name, usage, summary, details = [], options }: Command): string {
+  return [
+    `Usage: rondo ${name} ${usage} [options]`,
+    '',
+    `${summary.charAt(0).toUpperCase()}${summary.slice(1)}.`,
+    ...(details.length > 0 ? ['', ...details] : []),
+    '',
+    'Options:',
+    optionTable(options),
+    '',
+    'Exit codes:',
+    exitTable(),
+  ].join('\n')
+}
+
+function optionTable(options: OptionTable): string {
+  const rows = Object.entries(options).map(([name, { value, help, short }]) => {
+    const long = value === undefined ? `--${name}` : `--${name} ${value}`
+    return [`  ${short === undefined ? '' : `-${short}, `}${long}`, help]
+  })
+  return formatTable(rows)
+}
+
+function exitTable(): string {
+  return formatTable(
+    Object.values(EXITS).map(({ code, meaning }) => [`  ${String(code).padStart(3)}`, meaning]),
+  )
+}
+
+/* The version of this package, as its package.json has it. */
+
+const { version } = createRequire(import.meta.url)('rondo/package.json') as { version: string }
+
+const VERSION: string = version

@@ -9,20 +9,17 @@
  * void. 3. With a key the call itself is sealed; where it belongs stays readable, so that it can be listed.
  */
 
-import { readdirSync, readFileSync } from 'node:fs'
+import { linkSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { LIMITS } from '../client/limits.ts'
-import { parsePending } from '../client/parse-pending.ts'
+import { LIMITS } from '../client/flow-options.ts'
 import type { PendingCall } from '../client/pending.ts'
 import { QUESTION_KINDS, type QuestionKind } from '../client/question.ts'
-import { openPending, sealPending } from '../client/seal-pending.ts'
-import { vetRound } from '../client/vet-round.ts'
-import { isRecord } from '../lib/is-record.ts'
-import { CommandError } from './command-error.ts'
-import { makeFolder } from './home.ts'
-import { takeLock } from './take-lock.ts'
+import { vetRound } from '../client/round.ts'
+import { openPending, parsePending, sealPending } from '../client/stored-pending.ts'
+import { isRecord } from '../lib/narrow.ts'
+import { CommandError } from './command-line.ts'
+import { makeFolder, tryUnlink, writeFile } from './home.ts'
 import { type NamedTarget, parseTarget } from './target.ts'
-import { tryUnlink, writeFile } from './write-file.ts'
 
 export interface StoredCall {
   readonly target: NamedTarget
@@ -140,5 +137,61 @@ function parseJson(text: string): unknown {
     return JSON.parse(text)
   } catch {
     return undefined
+  }
+}
+
+/*
+ * A lock between processes of one machine: a file with the number of the process that holds it. A holder that died, by
+ * kill -9 say, has lost it.
+ */
+
+const TRIES = 3
+
+/** Gives the function that lets go. Throws if another process that is alive has it. */
+function takeLock(path: string, what: string): () => void {
+  // Linked and not created in place, so that a lock always names its holder.
+  const own = `${path}.${process.pid}`
+  writeFileSync(own, `${process.pid}\n`, { mode: 0o600 })
+  try {
+    for (let left = TRIES; left > 0; left--) {
+      if (tryLink(own, path)) return () => tryUnlink(path)
+      const holder = readHolder(path)
+      if (holder !== undefined && isAlive(holder)) {
+        throw new CommandError('stored', `${what} is in use by process ${holder}. If not, remove ${path}`)
+      }
+      tryUnlink(path)
+    }
+  } finally {
+    tryUnlink(own)
+  }
+  throw new CommandError('stored', `${what} is in use`)
+}
+
+function tryLink(from: string, to: string): boolean {
+  try {
+    linkSync(from, to)
+    return true
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === 'EEXIST') return false
+    throw error
+  }
+}
+
+function readHolder(path: string): number | undefined {
+  try {
+    const pid = Number(readFileSync(path, 'utf8'))
+    return Number.isSafeInteger(pid) && pid > 0 ? pid : undefined
+  } catch {
+    return undefined
+  }
+}
+
+function isAlive(pid: number): boolean {
+  try {
+    process.kill(pid, 0)
+    return true
+  } catch (error) {
+    // There, but somebody else's.
+    return (error as NodeJS.ErrnoException).code === 'EPERM'
   }
 }

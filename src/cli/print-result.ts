@@ -1,10 +1,72 @@
-/** Results as text: what a person wants to read, without the wrapping. `--json` has all of it. */
+/** What is printed of a call that is done, and of one that waits. */
 
-import type { FlowRequest, FlowResult } from '../client/flow-request.ts'
-import { isRecord } from '../lib/is-record.ts'
-import type { CallToolResult, GetPromptResult, ReadResourceResult } from '../protocol/result.ts'
-import type { Exit } from './exit-code.ts'
-import { type Io, print, sayJson, tell } from './io.ts'
+import type { Step } from '../client/flow-options.ts'
+import { type FlowRequest, type FlowResult, openQuestions, type PendingCall } from '../client/pending.ts'
+import { oneLine } from '../form/clean-text.ts'
+import { isRecord } from '../lib/narrow.ts'
+import type { CallToolResult, GetPromptResult, ReadResourceResult } from '../protocol/wire.ts'
+import type { Exit } from './command-line.ts'
+import { sayPending } from './describe.ts'
+import { type Io, print, printJson, sayJson, tell } from './io.ts'
+
+/** How a printed call ended beside its result. */
+export interface Ending {
+  /** Keys of answers that nobody asked for. */
+  readonly unused: readonly string[]
+  /** Questions that were cancelled, because the server waited for answers that nobody had. */
+  readonly unanswered: readonly string[]
+  readonly protocolVersion: string
+  readonly interrupted: boolean
+}
+
+type Complete = Extract<Step, { status: 'complete' }>
+
+export function printComplete(
+  io: Io,
+  json: boolean,
+  request: FlowRequest,
+  { result, rounds }: Complete,
+  ending: Ending,
+): Exit {
+  const { unused, unanswered } = ending
+  if (json) {
+    const extra = { ...(unused.length > 0 && { unused }), ...(unanswered.length > 0 && { unanswered }) }
+    printJson(io, { status: 'complete', rounds, result, ...extra })
+  } else {
+    printResult(io, request, result)
+    for (const problem of problemsOf(ending)) tell(io, `rondo: ${problem}`)
+  }
+  if (ending.interrupted) return 'interrupted'
+  if (unused.length + unanswered.length > 0) return 'answers'
+  return 'isError' in result && result.isError === true ? 'failed' : 'done'
+}
+
+function problemsOf({ unused, unanswered, protocolVersion }: Ending): string[] {
+  const list = (words: readonly string[]): string => words.map((word) => `"${oneLine(word)}"`).join(', ')
+  return [
+    ...(unanswered.length > 0
+      ? [
+          `No answer for ${list(unanswered)}. In ${protocolVersion} the server waits for it, so the call cannot be kept ` +
+            'for later: the server was told that the question is cancelled. Give --answers, or call at a terminal',
+        ]
+      : []),
+    ...(unused.length > 0 ? [`Nobody asked for ${list(unused)}`] : []),
+  ]
+}
+
+export function printPending(io: Io, json: boolean, pending: PendingCall): Exit {
+  const idle = pending.task !== undefined && openQuestions(pending).length === 0
+  if (json) printJson(io, { status: idle ? 'task' : 'input_required', ...pendingJson(pending) })
+  else print(io, `pending ${pending.id}\n${sayPending(pending)}`)
+  return 'pending'
+}
+
+/** A pending call as it is printed: all but the server's state, which is in the file. */
+export function pendingJson({ state, ...pending }: PendingCall): Record<string, unknown> {
+  return { ...pending, stateBytes: state === undefined ? 0 : Buffer.byteLength(state) }
+}
+
+/* Results as text: what a person wants to read, without the wrapping. `--json` has all of it. */
 
 export function printResult(io: Io, request: FlowRequest, result: FlowResult): Exit {
   switch (request.method) {

@@ -4,9 +4,12 @@
  * at, never run, and references lead no further than its own `$defs`.
  */
 
-import { isRecord } from '../lib/is-record.ts'
+import { readFileSync } from 'node:fs'
+import { resolve } from 'node:path'
+import { isRecord } from '../lib/narrow.ts'
 import type { JsonSchema } from '../protocol/wire.ts'
-import { usageError } from './command-error.ts'
+import { usageError } from './command-line.ts'
+import { type Io, readStdin } from './io.ts'
 
 type Args = Record<string, unknown>
 
@@ -151,6 +154,33 @@ function parseJson(name: string, text: string): unknown {
 }
 
 function tryJson(text: string): unknown {
+  try {
+    return JSON.parse(text)
+  } catch {
+    return undefined
+  }
+}
+
+/* Reads JSON from a file, or from stdin where the name is `-`. */
+
+/** The JSON object in the file that an option names. */
+export async function readJsonObject(io: Io, option: string, name: string): Promise<Record<string, unknown>> {
+  const text = name === '-' ? await readStdin(io) : readText(io, option, name)
+  const value = parse(text)
+  if (!isRecord(value))
+    throw usageError(`${option}: ${name === '-' ? 'stdin' : name} must hold a JSON object`)
+  return value
+}
+
+function readText(io: Io, option: string, name: string): string {
+  try {
+    return readFileSync(resolve(io.cwd, name), 'utf8')
+  } catch (error) {
+    throw usageError(`${option}: ${(error as Error).message}`)
+  }
+}
+
+function parse(text: string): unknown {
   try {
     return JSON.parse(text)
   } catch {

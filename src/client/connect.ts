@@ -2,25 +2,19 @@
  * From a target to a client: over HTTP, over stdio, or to a server object in memory (C15). It runs wherever there is `fetch`.
  */
 
-import { guard } from '../lib/guard.ts'
-import type { Answers } from './answers.ts'
-import { answerableKinds } from './answers.ts'
-import { createCache, noCache } from './cache.ts'
-import type { Client } from './client.ts'
-import { type Clock, systemClock } from './clock.ts'
-import { createClient } from './create-client.ts'
+import { type Clock, systemClock } from '../lib/clock.ts'
+import { type Client, createClient } from './client.ts'
 import { DIALECTS } from './dialect.ts'
-import type { TaskMode } from './flow-options.ts'
-import { type Limits, withLimits } from './limits.ts'
+import { type Limits, type TaskMode, withLimits } from './flow-options.ts'
 import { type Mode, negotiate } from './negotiate.ts'
-import { type ClientInfo, createPeer } from './peer.ts'
-import { capabilitiesFor } from './question.ts'
-import type { HeaderSource } from './request-headers.ts'
-import type { RoundPolicy } from './round-policy.ts'
+import { type ClientInfo, createPeer, type HeaderSource } from './peer.ts'
+import type { RoundPolicy } from './policy.ts'
+import { type Answers, answerableKinds, capabilitiesFor } from './question.ts'
+import { createCache, noCache } from './reader.ts'
 import { createFetchTransport, type FetchLike } from './transport/fetch.ts'
 import { openPlatformHttp, openProcess } from './transport/platform.ts'
 import type { StdioTarget } from './transport/stdio.ts'
-import type { Transport } from './transport/transport.ts'
+import { guard, type Transport } from './transport/transport.ts'
 
 /** Anything that answers web requests: our own server object, or any other. */
 export interface MemoryTarget {

@@ -3,27 +3,29 @@
  * `session/`, which opens and keeps what older revisions need open, knows wire fields.
  */
 
-import { isRecord } from '../lib/is-record.ts'
-import type { Call, Listing, RequestId } from '../protocol/call.ts'
-import { decodeResponse as decodeDraft } from '../protocol/draft-2026-v1/decode-response.ts'
 import {
+  decodeResponse as decodeDraft,
   encodeRequest as encodeDraft,
   methodOf as methodOfDraft,
-} from '../protocol/draft-2026-v1/encode-request.ts'
-import { DRAFT_VERSION } from '../protocol/draft-2026-v1/version.ts'
-import { decodeResponse as decodeTurns } from '../protocol/draft-turns/decode-response.ts'
-import { encodeRequest as encodeTurns, legId } from '../protocol/draft-turns/encode-request.ts'
-import type { ParamHeader } from '../protocol/param-header.ts'
-import type { Notice, Received } from '../protocol/received.ts'
-import type { Completion, Discovery, Page } from '../protocol/result.ts'
+} from '../drafts/draft-2026-v1/client.ts'
+import { DRAFT_VERSION } from '../drafts/draft-2026-v1/decode.ts'
+import { decodeResponse as decodeTurns, encodeRequest as encodeTurns, legId } from '../drafts/turns/client.ts'
+import { isRecord } from '../lib/narrow.ts'
+import type { Call, Listing, RequestId } from '../protocol/call.ts'
+import { decodeCompletion, decodeDiscovery, decodePage } from '../protocol/common/decode-result.ts'
+import type { ParamHeader } from '../protocol/common/headers.ts'
+import type { Notice, Received } from '../protocol/reply.ts'
+import { hasTasks } from '../protocol/rev-2025-11-25/decode.ts'
 import { decodeResponse as decodeOlder } from '../protocol/rev-2025-11-25/decode-response.ts'
+import { VERSIONS } from '../protocol/rev-2025-11-25/encode.ts'
 import { encodeRequest as encodeOlder } from '../protocol/rev-2025-11-25/encode-request.ts'
-import { hasTasks } from '../protocol/rev-2025-11-25/task-params.ts'
-import { VERSIONS } from '../protocol/rev-2025-11-25/version.ts'
-import { decodeNotification, subscriptionOf } from '../protocol/rev-2026-07-28/decode-notification.ts'
-import { decodeResponse } from '../protocol/rev-2026-07-28/decode-response.ts'
-import { decodeCompletion, decodeDiscovery, decodePage } from '../protocol/rev-2026-07-28/decode-result.ts'
+import {
+  decodeNotification,
+  decodeResponse,
+  subscriptionOf,
+} from '../protocol/rev-2026-07-28/decode-response.ts'
 import { encodeCancel, encodeRequest, methodOf } from '../protocol/rev-2026-07-28/encode-request.ts'
+import type { Completion, Discovery, Page } from '../protocol/wire.ts'
 
 type Fields = Readonly<Record<string, unknown>>
 

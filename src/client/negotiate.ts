@@ -7,15 +7,13 @@
  * message says nothing about eras, and is an error.
  */
 
+import { experimentalOf } from '../drafts/turns/wire.ts'
 import { RondoError } from '../errors.ts'
-import { isRecord } from '../lib/is-record.ts'
-import { experimentalOf } from '../protocol/draft-turns/capability.ts'
-import type { Received, WireError } from '../protocol/received.ts'
-import type { Discovery } from '../protocol/result.ts'
-import type { ClientCapabilities, ListRootsResult } from '../protocol/wire.ts'
+import { isRecord } from '../lib/narrow.ts'
+import type { Received, WireError } from '../protocol/reply.ts'
+import type { ClientCapabilities, Discovery, ListRootsResult } from '../protocol/wire.ts'
 import { chooseDialect, DIALECTS, type Revision, SESSION_VERSIONS, sessionDialect } from './dialect.ts'
-import type { Peer, SendOptions } from './peer.ts'
-import { PeerError } from './peer-error.ts'
+import { type Peer, PeerError, type SendOptions } from './peer.ts'
 import { openSession } from './session/session.ts'
 import type { Transport } from './transport/transport.ts'
 

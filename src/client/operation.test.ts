@@ -1,10 +1,9 @@
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import type { InputRequests } from '../protocol/wire.ts'
-import type { FlowRequest } from './flow-request.ts'
 import { ask, begin, deadlineOf, legOf, pauseOf } from './operation.ts'
-import { parsePending } from './parse-pending.ts'
-import { abandon, answer, openQuestions } from './pending.ts'
+import { abandon, answer, type FlowRequest, openQuestions } from './pending.ts'
+import { parsePending } from './stored-pending.ts'
 
 const request = { method: 'tools/call', name: 'book', arguments: { id: 1 } } as const
 const beginning = {

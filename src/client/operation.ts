@@ -10,10 +10,11 @@ import { RondoError } from '../errors.ts'
 import type { FlowCall } from '../protocol/call.ts'
 import type { TaskState } from '../protocol/task.ts'
 import type { InputRequests, InputResponses } from '../protocol/wire.ts'
-import { type FlowRequest, flowCallOf } from './flow-request.ts'
-import type { Limits } from './limits.ts'
+import type { Limits } from './flow-options.ts'
 import {
   assertAlive,
+  type FlowRequest,
+  flowCallOf,
   openQuestions,
   type PendingCall,
   type PendingServer,

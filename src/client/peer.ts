@@ -6,22 +6,20 @@
  * can be asked. 3. Notifications reach only the request they belong to. 4. Callers' callbacks cannot break a request.
  */
 
+import { createTurnBuffer } from '../drafts/turns/client.ts'
 import { RondoError } from '../errors.ts'
-import { guard } from '../lib/guard.ts'
-import { isRecord } from '../lib/is-record.ts'
+import { displayText } from '../form/clean-text.ts'
+import { type Clock, sleep } from '../lib/clock.ts'
+import { isRecord } from '../lib/narrow.ts'
 import type { Call, Envelope, RequestId } from '../protocol/call.ts'
-import type { ParamHeader } from '../protocol/param-header.ts'
-import type { Notice, Received } from '../protocol/received.ts'
+import type { ParamHeader } from '../protocol/common/headers.ts'
+import type { Notice, Received, WireError } from '../protocol/reply.ts'
 import { type ClientCapabilities, LOG_LEVELS, type LogLevel } from '../protocol/wire.ts'
-import { type Clock, sleep } from './clock.ts'
 import type { Dialect } from './dialect.ts'
-import { type Leg, openLeg } from './leg.ts'
-import type { Limits } from './limits.ts'
-import { type HeaderSource, requestHeaders } from './request-headers.ts'
+import type { Limits } from './flow-options.ts'
 import type { Asker } from './session/inbox.ts'
 import type { Session } from './session/session.ts'
-import type { AnswerHead, Outgoing, Transport } from './transport/transport.ts'
-import { createTurnBuffer } from './transport/turn-buffer.ts'
+import { type AnswerHead, guard, type Outgoing, type Transport } from './transport/transport.ts'
 
 type Body<C> = C extends Call ? Omit<C, keyof Envelope> : never
 /** A call without its envelope. */
@@ -201,4 +199,115 @@ function notify(peer: Peer, call: Call, leg: Leg, sending: SendOptions, message:
     () => sending.onNotice?.(notice),
     (error) => peer.onWarning(`A callback for ${notice.kind} threw: ${String(error)}`),
   )
+}
+
+/*
+ * The time of one request. Its signal is aborted when the request took too long, when the whole call did, or when the
+ * caller gave up; progress starts the first of these anew, never the second.
+ */
+
+export interface LegTimes {
+  /** Milliseconds for this request. */
+  readonly timeout: number
+  /** When the whole call must be over, if there is such a time. */
+  readonly deadlineAt?: number
+  /** Whether the deadline goes on while somebody is asked. */
+  readonly countHumanTime?: boolean
+}
+
+export interface Leg {
+  readonly signal: AbortSignal
+  /** The server showed that it is at work. */
+  touch(): void
+  /** Somebody is being asked: the time does not count until the function it gives is called. */
+  pause(): () => void
+  /** From now on the request may take as long as it likes: a subscription that stands. */
+  relax(): void
+  abort(reason: unknown): void
+  /** The request is over; stops the clock. */
+  end(): void
+}
+
+export function openLeg(clock: Clock, times: LegTimes, outer?: AbortSignal): Leg {
+  const { timeout, countHumanTime = false } = times
+  let deadlineAt = times.deadlineAt ?? Number.POSITIVE_INFINITY
+  let pauses = 0
+  let pausedAt = 0
+  let over = false
+  const controller = new AbortController()
+  // Many legs may share one signal, and Node warns of more than ten listeners on it.
+  const outside = outer && AbortSignal.any([outer])
+  const giveUp = () => controller.abort(outside?.reason)
+  let stop = () => {}
+  const touch = () => {
+    stop()
+    if (over || (pauses > 0 && !countHumanTime)) return
+    const left = Math.max(0, deadlineAt - clock.now())
+    const allowed = pauses > 0 ? Number.POSITIVE_INFINITY : timeout
+    // Decided here and not when the time is up: timers may fire a little before it.
+    const reason = () =>
+      left <= allowed
+        ? new RondoError('LIMIT_CLIENT_DEADLINE')
+        : new RondoError('LIMIT_CLIENT_TIMEOUT', `The server did not answer within ${timeout} ms`)
+    const ms = Math.min(allowed, left)
+    if (ms < Number.POSITIVE_INFINITY) stop = clock.after(ms, () => controller.abort(reason()))
+  }
+  const resume = () => {
+    pauses -= 1
+    if (pauses === 0 && !countHumanTime) deadlineAt += clock.now() - pausedAt
+    if (!controller.signal.aborted) touch()
+  }
+  if (outside?.aborted) giveUp()
+  else {
+    outside?.addEventListener('abort', giveUp, { once: true })
+    touch()
+  }
+  return {
+    signal: controller.signal,
+    touch,
+    pause() {
+      if (pauses === 0) pausedAt = clock.now()
+      pauses += 1
+      touch()
+      return resume
+    },
+    relax: () => stop(),
+    abort: (reason) => controller.abort(reason),
+    end() {
+      over = true
+      stop()
+      outside?.removeEventListener('abort', giveUp)
+    },
+  }
+}
+
+/* The headers of one HTTP request: the protocol's own, and whatever the caller wants sent along. */
+
+export type HeaderSource =
+  | Readonly<Record<string, string>>
+  | (() => Readonly<Record<string, string>> | Promise<Readonly<Record<string, string>>>)
+
+/** The protocol's own headers win, however the others are spelt. */
+export async function requestHeaders(
+  own: Readonly<Record<string, string>>,
+  source: HeaderSource | undefined,
+): Promise<Readonly<Record<string, string>>> {
+  if (source === undefined) return own
+  const taken = new Set(Object.keys(own).map((name) => name.toLowerCase()))
+  const others = typeof source === 'function' ? await source() : source
+  const free = Object.entries(others).filter(([name]) => !taken.has(name.toLowerCase()))
+  return { ...own, ...Object.fromEntries(free) }
+}
+
+/* The server's own error, kept apart from the errors this client raises by itself. */
+
+/** The server answered with a JSON-RPC error: `peer` has it as it came. */
+export class PeerError extends RondoError {
+  readonly peer: WireError
+
+  constructor(peer: WireError) {
+    super('PEER_ERROR', `${displayText(peer.message)} (${peer.code})`, { data: peer.data })
+    this.name = 'PeerError'
+    this.peer = peer
+  }
 }

@@ -5,12 +5,11 @@
  */
 
 import { RondoError } from '../errors.ts'
+import { sleep } from '../lib/clock.ts'
 import type { ListenFilter } from '../protocol/call.ts'
-import type { Notice } from '../protocol/received.ts'
+import type { Notice } from '../protocol/reply.ts'
 import { TASKS_EXTENSION } from '../protocol/task.ts'
-import { sleep } from './clock.ts'
-import type { Peer } from './peer.ts'
-import { PeerError } from './peer-error.ts'
+import { type Peer, PeerError } from './peer.ts'
 
 export type Change =
   | Extract<Notice, { kind: 'tools' | 'prompts' | 'resources' | 'resource' | 'task' }>

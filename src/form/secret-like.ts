@@ -5,7 +5,7 @@
  * field, and our client refuses to show one.
  */
 
-import { readForm } from './read-form.ts'
+import { readForm } from './form.ts'
 
 /** Words and pairs of words that name a secret. `tokens` alone counts pieces of text. */
 const SECRETS = new Set(

@@ -1,7 +1,6 @@
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import { canonicalJson } from './canonical-json.ts'
-import { digest } from './digest.ts'
+import { canonicalJson, digest } from './canonical-json.ts'
 
 /** Any JSON value, with keys and strings of any code units. */
 const json = fc.jsonValue({ stringUnit: 'binary', maxDepth: 6 })

@@ -9,6 +9,8 @@
  * function, a cycle) is a TypeError: two different values must never meet in one digest by accident.
  */
 
+import { hash } from 'node:crypto'
+
 /** Deeper than any guarded input; reached only by a cycle. */
 const MAX_DEPTH = 100_000
 
@@ -92,4 +94,13 @@ function sortedKeys(members: Readonly<Record<string, unknown>>): readonly string
 function isPlain(value: object): boolean {
   const prototype: unknown = Object.getPrototypeOf(value)
   return prototype === null || Object.getPrototypeOf(prototype) === null
+}
+
+/**
+ * SHA-256 of a text, whole, as 43 characters of base64url.
+ *
+ * Made for the output of `canonicalJson`, which has no lone surrogates: in UTF-8 they would all look alike.
+ */
+export function digest(text: string): string {
+  return hash('sha256', text, 'base64url')
 }

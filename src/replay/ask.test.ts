@@ -11,7 +11,7 @@ import {
   textQuestion,
 } from '../../test/support/replay-flow.ts'
 import { InputCancelled, InputDeclined } from '../errors.ts'
-import { idle } from '../lib/idle.ts'
+import { idle } from '../lib/clock.ts'
 
 describe('asking', () => {
   it('R8 suspends at a question and goes on with the answer', async () => {

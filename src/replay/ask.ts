@@ -5,16 +5,18 @@
  */
 
 import { RondoError } from '../errors.ts'
+import { cleanText } from '../form/clean-text.ts'
+import { describeFields } from '../form/field.ts'
+import { readForm } from '../form/form.ts'
 import type { AskEntry } from '../journal/journal.ts'
-import { missingCapability } from '../protocol/capability.ts'
-import type { InputRequest } from '../protocol/wire.ts'
+import { canonicalJson } from '../lib/canonical-json.ts'
+import { missingCapability, nameCapabilities } from '../protocol/task.ts'
+import type { ClientCapabilities, InputRequest, JsonSchema } from '../protocol/wire.ts'
 import { withElicitationId } from './draw.ts'
-import { copyJson } from './json-value.ts'
 import type { Question, Reading } from './question.ts'
-import { questionText } from './question-text.ts'
 import type { Found } from './record.ts'
 import { append, noteNews, noteReplayed, type RunState, takeName } from './run-state.ts'
-import { describeUnasked, type Unasked, unaskable } from './unaskable.ts'
+import { copyJson } from './work.ts'
 
 /** Gives what the question's `read` makes of the answer; never settles if the client has to be asked. */
 export function ask(run: RunState, key: string, question: Question): Promise<unknown> {
@@ -170,4 +172,74 @@ function openQuestion(run: RunState, key: string, question: Question, digest: st
 function withProblem(request: InputRequest, problem: string): InputRequest {
   if (request.method !== 'elicitation/create') return request
   return { ...request, params: { ...request.params, message: `${problem}\n\n${request.params.message}` } }
+}
+
+/*
+ * The one text of a question, whose digest is sealed with its key (R3).
+ */
+
+/** A form is written down once for all rounds that show it; its message may differ each time. */
+const forms = new WeakMap<JsonSchema, string>()
+
+export function questionText({ kind, request }: Question): string {
+  if (request.method !== 'elicitation/create' || request.params.mode !== 'form') {
+    return canonicalJson([kind, request])
+  }
+  const { message, requestedSchema } = request.params
+  return `["${kind}",{"method":"${request.method}","params":{"message":${JSON.stringify(message)},"mode":"form","requestedSchema":${formText(requestedSchema)}}}]`
+}
+
+function formText(schema: JsonSchema): string {
+  let text = forms.get(schema)
+  if (text === undefined) {
+    text = canonicalJson(schema)
+    forms.set(schema, text)
+  }
+  return text
+}
+
+/*
+ * What is said of a question that its client does not show: a model reads it and passes it on to its user. Plain sentences,
+ * without control characters, of bounded length: what is asked, what may be answered, what was done, and what to do.
+ */
+
+export interface Unasked {
+  readonly request: InputRequest
+  /** What makes the question unnecessary, in one sentence. */
+  readonly instead?: string
+  /** Whether an effect of this flow has run; undefined where nobody keeps a record of that. */
+  readonly acted?: keyof typeof DONE
+}
+
+const DONE = {
+  no: 'Nothing was done.',
+  perhaps: 'Some of the work of this call may be done already.',
+  yes: 'Some of the work of this call is done already.',
+}
+
+const MAX_MESSAGE = 500
+const MAX_FIELDS = 800
+
+/** The client lacks a capability that the question needs. */
+export function unaskable(missing: ClientCapabilities, unasked: Unasked): RondoError {
+  const why = `This client cannot be asked: it lacks the capability ${nameCapabilities(missing)}.`
+  const detail = `${why} ${describeUnasked(unasked)}`
+  return new RondoError('PEER_CAPABILITY', detail, { data: { requiredCapabilities: missing } })
+}
+
+/** The question, what was done, and what to do. */
+function describeUnasked({ request, instead, acted }: Unasked): string {
+  const advice = instead ?? 'No argument can stand in for the answer: use a client that can be asked.'
+  return [describeRequest(request), ...(acted === undefined ? [] : [DONE[acted]]), advice].join(' ')
+}
+
+function describeRequest(request: InputRequest): string {
+  if (request.method === 'sampling/createMessage') return 'The tool needs an answer of the client’s model.'
+  if (request.method === 'roots/list') return 'The tool needs to know the roots of the client.'
+  const { params } = request
+  const message = cleanText(params.message, MAX_MESSAGE)
+  // The link is for the user alone: whoever opens it acts as the user.
+  if (params.mode === 'url') return `The tool wants the user to open a page: "${message}"`
+  const fields = cleanText(describeFields(readForm(params.requestedSchema).fields), MAX_FIELDS)
+  return `The tool asks the user: "${message}" The answer has ${fields}.`
 }

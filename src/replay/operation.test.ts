@@ -10,8 +10,8 @@ import {
   textQuestion,
 } from '../../test/support/replay-flow.ts'
 import { InputDeclined } from '../errors.ts'
-import { idle } from '../lib/idle.ts'
-import type { RunReport } from './outcome.ts'
+import { idle } from '../lib/clock.ts'
+import type { RunReport } from './run-state.ts'
 
 const decline = { action: 'decline' }
 

@@ -6,8 +6,8 @@ import { misuse } from '../errors.ts'
 import type { AskEntryKind } from '../journal/journal.ts'
 import type { InputRequest, SamplingParams } from '../protocol/wire.ts'
 import type { ConfirmOptions, Question as FormQuestion, Outcome } from '../tool/context.ts'
-import { compileForm, type FormResult } from '../tool/form-schema.ts'
-import type { TextBounds } from '../tool/judge-schema.ts'
+import { compileForm, type FormResult } from '../tool/schema/form.ts'
+import type { TextBounds } from '../tool/schema/judge.ts'
 
 export type Reading =
   /** `answer` is what is recorded, where that is not the answer as it came: the same in another spelling. */

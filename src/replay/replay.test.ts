@@ -10,7 +10,7 @@ import {
   returned,
   textQuestion,
 } from '../../test/support/replay-flow.ts'
-import { idle } from '../lib/idle.ts'
+import { idle } from '../lib/clock.ts'
 
 describe('R2 recorded wins', () => {
   it('R2 never replaces a recorded answer by a later one', async () => {

@@ -7,13 +7,20 @@
 
 import { RondoError } from '../errors.ts'
 import type { Entry, Journal } from '../journal/journal.ts'
-import { isThenable } from '../lib/is-thenable.ts'
+import { isThenable } from '../lib/narrow.ts'
 import type { Context } from '../tool/context.ts'
-import { createContext, type Deferred, type Scene } from './create-context.ts'
+import { createContext, type Deferred, type Scene } from './context.ts'
 import { type Mark, notAwaited } from './operation.ts'
-import type { Ending, MoveReason, RunReport } from './outcome.ts'
 import { createRecord } from './record.ts'
-import type { Incoming, Platform, ReplayLimits, RunState } from './run-state.ts'
+import type {
+  Ending,
+  Incoming,
+  MoveReason,
+  Platform,
+  ReplayLimits,
+  RunReport,
+  RunState,
+} from './run-state.ts'
 import { createTurn } from './turn.ts'
 
 export interface ReplayInput {

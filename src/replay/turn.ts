@@ -11,8 +11,8 @@
  */
 
 import { RondoError } from '../errors.ts'
-import type { Idle } from '../lib/idle.ts'
-import type { Ending, MoveReason, OpenQuestion } from './outcome.ts'
+import type { Idle } from '../lib/clock.ts'
+import type { Ending, MoveReason, OpenQuestion } from './run-state.ts'
 
 interface Delivery {
   readonly index: number

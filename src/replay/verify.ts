@@ -7,8 +7,8 @@
 import { RondoError } from '../errors.ts'
 import { canonicalJson } from '../lib/canonical-json.ts'
 import type { Line } from '../protocol/call.ts'
-import type { Ending, Operation, RunReport } from './outcome.ts'
 import { type ReplayInput, replay } from './replay.ts'
+import type { Ending, Operation, RunReport } from './run-state.ts'
 
 const SILENT: Line = { notify: () => {}, closed: false, onClose: () => () => {} }
 

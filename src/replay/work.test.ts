@@ -10,10 +10,9 @@ import {
   textQuestion,
 } from '../../test/support/replay-flow.ts'
 import { ToolError } from '../errors.ts'
-import type { Failure, WorkEntry } from '../journal/journal.ts'
-import { narrowJournal } from '../seal/narrow-journal.ts'
-import { originOf } from './failure.ts'
-import type { RunReport } from './outcome.ts'
+import { type Failure, narrowJournal, type WorkEntry } from '../journal/journal.ts'
+import type { RunReport } from './run-state.ts'
+import { originOf } from './work.ts'
 
 function fail(): never {
   throw new Error('not to be read')

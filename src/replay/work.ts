@@ -5,11 +5,9 @@
  * also on the run that did the work, what it gets has been through the journal's form.
  */
 
-import { RondoError } from '../errors.ts'
-import type { WorkEntry, WorkEntryKind } from '../journal/journal.ts'
-import { isThenable } from '../lib/is-thenable.ts'
-import { fromFailure, toFailure } from './failure.ts'
-import { copyJson, findNonJson } from './json-value.ts'
+import { RondoError, ToolError } from '../errors.ts'
+import type { Failure, WorkEntry, WorkEntryKind } from '../journal/journal.ts'
+import { isThenable } from '../lib/narrow.ts'
 import type { Mark } from './operation.ts'
 import { append, noteNews, noteReplayed, type RunState, takeName } from './run-state.ts'
 
@@ -100,4 +98,98 @@ function handOver(
     if ('failure' in entry) reject(fromFailure(entry.failure, thrown))
     else resolve(copyJson(entry.value))
   })
+}
+
+/*
+ * A failed step, there and back. What the handler catches is built from the record also on the run in which the step
+ * really failed: live and replayed runs see the same error.
+ */
+
+/** Whatever was thrown, the record of it is text: what could not be read back would take the whole flow with it. */
+function toFailure(thrown: unknown): Failure {
+  if (!(thrown instanceof Error)) return { name: 'Error', message: toText(() => thrown) }
+  const code = read(() => ('code' in thrown ? thrown.code : undefined))
+  return {
+    name: toText(() => thrown.name),
+    message: toText(() => thrown.message),
+    ...(typeof code === 'string' || Number.isFinite(code) ? { code: code as string | number } : {}),
+    ...(thrown instanceof ToolError ? { open: true } : {}),
+  }
+}
+
+function read(get: () => unknown): unknown {
+  try {
+    return get()
+  } catch {
+    return undefined
+  }
+}
+
+function toText(get: () => unknown): string {
+  const value = read(get)
+  const text = typeof value === 'string' ? value : read(() => String(value))
+  return typeof text === 'string' ? text : 'unknown'
+}
+
+/** What was thrown in this process, by the error that the handler got in its place. */
+const origins = new WeakMap<Error, Error>()
+
+/** `thrown`: what the step threw, if it was in this run. The handler does not see it; the log does. */
+function fromFailure(failure: Failure, thrown?: unknown): Error {
+  const error = failure.open ? new ToolError(failure.message) : new Error(failure.message)
+  error.name = failure.name
+  if (thrown instanceof Error) origins.set(error, thrown)
+  return failure.code === undefined ? error : Object.assign(error, { code: failure.code })
+}
+
+/** The error as its author threw it, where that was in this run of the handler. */
+export function originOf(error: unknown): unknown {
+  return error instanceof Error ? (origins.get(error) ?? error) : error
+}
+
+/*
+ * What a step gives must survive the journal. A value that JSON would silently change (a Date, a Map, a NaN) is refused
+ * on the first run, where the author sees it, and not on the second, where the user would.
+ */
+
+const MAX_DEPTH = 64
+
+function describe(value: unknown): string {
+  if (typeof value === 'number') return String(value)
+  if (typeof value !== 'object' || value === null) return `a ${typeof value}`
+  const name: unknown = value.constructor?.name
+  return typeof name === 'string' && name !== '' ? `a ${name}` : 'an object of a class'
+}
+
+function isPlain(value: object): boolean {
+  const proto = Object.getPrototypeOf(value)
+  return proto === Object.prototype || proto === null
+}
+
+/** Where and what in `value` would not come back from JSON as it was; undefined if all of it does. */
+function findNonJson(value: unknown, path = '', depth = 0): string | undefined {
+  if (value === null || typeof value === 'string' || typeof value === 'boolean') return undefined
+  if (typeof value === 'number' && Number.isFinite(value)) return undefined
+  const where = path === '' ? 'the value itself' : path
+  if (typeof value !== 'object') return `${where} is ${describe(value)}`
+  if (depth === MAX_DEPTH) return `${where} is nested deeper than ${MAX_DEPTH} levels`
+  if (Array.isArray(value)) {
+    for (const [i, item] of value.entries()) {
+      const found = findNonJson(item, `${path}[${i}]`, depth + 1)
+      if (found !== undefined) return found
+    }
+    return undefined
+  }
+  if (!isPlain(value)) return `${where} is ${describe(value)}`
+  for (const [name, item] of Object.entries(value)) {
+    if (item === undefined) continue
+    const found = findNonJson(item, path === '' ? name : `${path}.${name}`, depth + 1)
+    if (found !== undefined) return found
+  }
+  return undefined
+}
+
+/** A copy that shares nothing with the original: what a handler does to it does not reach the journal. */
+export function copyJson<T>(value: T): T {
+  return typeof value === 'object' && value !== null ? JSON.parse(JSON.stringify(value)) : value
 }

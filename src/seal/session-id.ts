@@ -7,10 +7,10 @@
  * is refused to anybody but the principal it was made for. It ends with the key that sealed it.
  */
 
-import type { PeerFacts } from '../protocol/session-call.ts'
+import { isRecord, isText } from '../lib/narrow.ts'
+import type { PeerFacts } from '../protocol/call.ts'
 import { openEnvelope, sealEnvelope } from './envelope.ts'
 import type { KeyRing } from './key-ring.ts'
-import { isRecord, isText } from './narrow.ts'
 
 const PREFIX = 't.'
 /** All headers of a request together have 16 KiB by default, and some clients take no id beyond 1024. */

@@ -2,14 +2,15 @@ import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { AUDIENCE, claims, expectedFor, NOW, ringOf, sampleClaims } from '../../test/support/seal-fixtures.ts'
 import type { Principal } from '../protocol/call.ts'
-import { principalTag, requestDigest } from './binding.ts'
-import type { Claims } from './claims.ts'
 import { sealEnvelope } from './envelope.ts'
 import type { KeyRing } from './key-ring.ts'
 import {
+  type Claims,
   type Expected,
   openState,
+  principalTag,
   refusalError,
+  requestDigest,
   STATE_LIMITS,
   type StateRefusal,
   sealState,

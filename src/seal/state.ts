@@ -12,8 +12,11 @@
  * The client hears one sentence whatever failed (`refusalError`); the word for the reason is for the log.
  */
 
-import { RondoError } from '../errors.ts'
-import { type Claims, decodeClaims, encodeClaims } from './claims.ts'
+import { misuse, RondoError } from '../errors.ts'
+import { type Journal, narrowJournal } from '../journal/journal.ts'
+import { canonicalJson, digest } from '../lib/canonical-json.ts'
+import { isCount, isRecord, isText, isTime, toMap } from '../lib/narrow.ts'
+import type { Principal } from '../protocol/call.ts'
 import { type EnvelopeRefusal, envelopeLength, openEnvelope, type Random, sealEnvelope } from './envelope.ts'
 import type { KeyRing } from './key-ring.ts'
 
@@ -140,4 +143,169 @@ function requestRefusal(claims: Claims, expected: Expected): StateRefusal | unde
 
 function turnRefusal(claims: Claims, turn: string): StateRefusal | undefined {
   return claims.turn?.id === turn ? undefined : 'turn'
+}
+
+/*
+ * What is inside a `requestState`, and its JSON form.
+ *
+ * Decoding trusts nothing: the bytes are authentic, but they may come from another version of this package. A member
+ * of the claims that is not known is refused, since it may be a binding this version would not check. Maps that are
+ * keyed by names from elsewhere come back without a prototype.
+ */
+
+export interface Claims {
+  /** When this state was sealed, ms since the epoch. */
+  readonly issuedAt: number
+  /** From this moment on, ms since the epoch, the round is refused. */
+  readonly roundExpires: number
+  /** From this moment on the whole flow is refused, whatever its rounds say. */
+  readonly flowExpires: number
+  readonly flow: string
+  readonly round: number
+  /** From `principalTag`. */
+  readonly principal: string
+  readonly method: string
+  /** From `requestDigest`. */
+  readonly request: string
+  readonly toolVersion?: string
+  readonly protocolVersion: string
+  /** Digests of the questions asked in this round, by key. */
+  readonly asked: Readonly<Record<string, string>>
+  readonly journal: Journal
+  /** Only in a state that does not come back with its request. */
+  readonly turn?: TurnClaims
+}
+
+const MEMBERS: ReadonlySet<string> = new Set<keyof Claims>([
+  'issuedAt',
+  'roundExpires',
+  'flowExpires',
+  'flow',
+  'round',
+  'principal',
+  'method',
+  'request',
+  'toolVersion',
+  'protocolVersion',
+  'asked',
+  'journal',
+  'turn',
+])
+
+export function encodeClaims(claims: Claims): string {
+  return JSON.stringify(claims)
+}
+
+export function decodeClaims(text: string): Claims | undefined {
+  let value: unknown
+  try {
+    value = JSON.parse(text)
+  } catch {
+    return undefined
+  }
+  return isRecord(value) ? narrowClaims(value) : undefined
+}
+
+function narrowClaims(value: Record<string, unknown>): Claims | undefined {
+  if (!Object.keys(value).every((member) => MEMBERS.has(member))) return undefined
+  const { issuedAt, roundExpires, flowExpires, flow, round } = value
+  const { principal, method, request, toolVersion, protocolVersion } = value
+  if (!isTime(issuedAt) || !isTime(roundExpires) || !isTime(flowExpires)) return undefined
+  if (!isText(flow) || !isCount(round)) return undefined
+  if (!isText(principal) || !isText(method) || !isText(request)) return undefined
+  if (!isText(protocolVersion)) return undefined
+  if (toolVersion !== undefined && !isText(toolVersion)) return undefined
+  const asked = toMap(value.asked, (digest) => (isText(digest) ? digest : undefined))
+  const journal = narrowJournal(value.journal)
+  if (asked === undefined || journal === undefined) return undefined
+  const turn = value.turn === undefined ? undefined : narrowTurn(value.turn)
+  if (value.turn !== undefined && turn === undefined) return undefined
+  return {
+    issuedAt,
+    roundExpires,
+    flowExpires,
+    flow,
+    round,
+    principal,
+    method,
+    request,
+    ...(toolVersion === undefined ? {} : { toolVersion }),
+    protocolVersion,
+    asked,
+    journal,
+    ...(turn === undefined ? {} : { turn }),
+  }
+}
+
+/*
+ * What a state is bound to, as short texts that are equal exactly when the things are equal.
+ *
+ * Both are digests of canonical JSON arrays: the brackets and quotes keep the parts apart, so no subject can be chosen
+ * that looks like another issuer's. `claims` of a principal are not part of its tag: they may change between rounds.
+ */
+
+/** Shorter than any digest, so that nobody's tag equals it. */
+const ANONYMOUS = 'anonymous'
+
+/**
+ * Names the caller. Absent is a caller of its own: what was sealed for it opens for nobody else, and the reverse.
+ * A principal without a subject is refused here: everybody behind one OAuth client would share it.
+ */
+export function principalTag(principal: Principal | undefined): string {
+  if (principal === undefined) return ANONYMOUS
+  const { issuer, subject, client } = principal
+  if (typeof subject !== 'string' || subject === '') {
+    throw misuse(
+      'A principal needs a subject. Give the user or service the request acts for, or undefined for anonymous',
+    )
+  }
+  return digest(canonicalJson([issuer ?? null, subject, client ?? null]))
+}
+
+/** Names the request. Absent arguments are the same as none. */
+export function requestDigest(
+  method: string,
+  target: string,
+  args: Readonly<Record<string, unknown>> | undefined,
+): string {
+  return digest(canonicalJson([method, target, args ?? {}]))
+}
+
+/*
+ * What a state carries besides its claims where the client comes back with answers alone: the request they are for.
+ */
+
+export interface TurnClaims {
+  /** Names the turn; what the client brings back beside the state names the same. */
+  readonly id: string
+  readonly requestId: string | number
+  readonly target: string
+  readonly args: Readonly<Record<string, unknown>>
+  readonly progressToken?: string | number
+  /** The last progress that was told under that token. */
+  readonly told?: number
+  /** The questions of the turn in the order in which they went out; those of `asked` are among them. */
+  readonly keys: readonly string[]
+}
+
+function narrowTurn(value: unknown): TurnClaims | undefined {
+  if (!isRecord(value)) return undefined
+  const { id, requestId, target, args, progressToken, told, keys } = value
+  if (!isText(id) || !isId(requestId) || !isText(target) || !isRecord(args)) return undefined
+  if (progressToken !== undefined && !isId(progressToken)) return undefined
+  if (told !== undefined && !Number.isFinite(told)) return undefined
+  if (!Array.isArray(keys) || !keys.every(isText)) return undefined
+  return {
+    id,
+    requestId,
+    target,
+    args,
+    ...(progressToken === undefined ? {} : { progressToken }),
+    ...(told === undefined ? {} : { told: told as number }),
+    keys,
+  }
+}
+
+function isId(value: unknown): value is string | number {
+  return isText(value) || Number.isSafeInteger(value)
 }

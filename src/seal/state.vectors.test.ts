@@ -1,8 +1,7 @@
 import { readFileSync } from 'node:fs'
 import { describe, expect, it } from 'vitest'
-import type { Claims } from './claims.ts'
 import { parseKeys } from './key-ring.ts'
-import { type Expected, openState, STATE_LIMITS, sealState } from './state.ts'
+import { type Claims, type Expected, openState, STATE_LIMITS, sealState } from './state.ts'
 
 interface Vector {
   name: string

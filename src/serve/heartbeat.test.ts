@@ -6,10 +6,10 @@ import { startOlder } from '../../test/support/older-server.ts'
 import { messagesOf } from '../../test/support/post.ts'
 import type { Line } from '../protocol/call.ts'
 import type { Reply } from '../protocol/reply.ts'
-import { createFetchHandler } from './fetch.ts'
 import { assertInterval, Pulse } from './heartbeat.ts'
-import { createExchange } from './http.ts'
-import { serveStdio } from './stdio.ts'
+import { createExchange } from './http/exchange.ts'
+import { createFetchHandler } from './http/fetch.ts'
+import { serveStdio } from './stdio/stdio.ts'
 
 /** Timers that run when the test says so. */
 function createTimers() {

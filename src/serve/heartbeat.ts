@@ -7,9 +7,9 @@
  * hair more than the last, and what the handler reports later still counts.
  */
 
-import { justAbove } from '../carry/steady-line.ts'
+import { justAbove } from '../carry/push.ts'
 import { misuse } from '../errors.ts'
-import type { Every } from './every.ts'
+import type { Every } from '../lib/clock.ts'
 
 export interface BeatOptions {
   /** How long a call may be silent before it shows that it is alive; 0 for never. */

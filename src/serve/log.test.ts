@@ -1,10 +1,10 @@
 import { describe, expect, it } from 'vitest'
 import { callTool } from '../../test/support/echo-service.ts'
-import type { LogEvent } from '../carry/flow-host.ts'
+import type { LogEvent } from '../carry/host.ts'
 import { misuse, RondoError } from '../errors.ts'
 import { generateKey } from '../seal/key-ring.ts'
-import { createServer } from './create-server.ts'
 import { createLog } from './log.ts'
+import { createServer } from './server.ts'
 
 function logged(error: unknown): { readonly [member: string]: unknown } {
   const lines: string[] = []

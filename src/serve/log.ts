@@ -5,9 +5,9 @@
  * A log cannot break what it reports on: one that throws or rejects is named on stderr, and everything goes on (R11).
  */
 
-import type { LogEvent } from '../carry/flow-host.ts'
+import type { LogEvent } from '../carry/host.ts'
 import { isOurs, RondoError } from '../errors.ts'
-import { isThenable } from '../lib/is-thenable.ts'
+import { isThenable } from '../lib/narrow.ts'
 
 export type Log = (event: LogEvent) => void
 

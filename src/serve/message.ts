@@ -3,10 +3,13 @@
  * codec of the revision. Nothing here throws.
  */
 
+import { DRAFT_VERSION } from '../drafts/draft-2026-v1/decode.ts'
 import { RondoError } from '../errors.ts'
 import { parseGuarded } from '../lib/json-guard.ts'
+import { isRecord } from '../lib/narrow.ts'
+import { type HeaderReader, versionHeader } from '../protocol/common/headers.ts'
+import { PROTOCOL_VERSION } from '../protocol/common/meta-key.ts'
 import { type Decoded, decode } from '../protocol/rev-2026-07-28/decode.ts'
-import type { HeaderReader } from '../protocol/rev-2026-07-28/headers.ts'
 import type { Service } from './service.ts'
 
 /** A message of an earlier era, parsed and not yet decoded. */
@@ -54,4 +57,44 @@ export function readParsed(
 function codeOf(reason: string): 'PEER_PARSE' | 'PEER_REQUEST' | 'LIMIT_JSON' {
   if (reason === 'syntax') return 'PEER_PARSE'
   return reason === 'duplicate' || reason === 'forbidden-key' ? 'PEER_REQUEST' : 'LIMIT_JSON'
+}
+
+/*
+ * Whether a message is of an earlier era, found from the message itself.
+ *
+ * The body decides: a request that claims a version in its `_meta` is of 2026-07-28 or later, whatever else it carries;
+ * only the draft's label is ours. Without a claim it is of an earlier era if it begins a session, belongs to one, or
+ * names such a version in its header. A header that names a version of the new era without a claim in the body stays
+ * there and is refused there.
+ */
+
+export interface EraOptions {
+  /** Versions of the new era. */
+  readonly modern: readonly string[]
+  /** Versions of the earlier ones. */
+  readonly older: readonly string[]
+  /** A message that names no version and no session is served as one of an earlier era. */
+  readonly unnamed: boolean
+}
+
+export function createOlderTest({ modern, older, unnamed }: EraOptions): IsOlder {
+  return (message, headers) => {
+    const header = headers && versionHeader(headers)
+    if (header !== undefined && modern.includes(header)) return false
+    const claim = claimOf(message)
+    if (claim !== undefined) return claim === DRAFT_VERSION && older.includes(claim)
+    if (header !== undefined) return older.includes(header)
+    return unnamed || headers?.('mcp-session-id') !== undefined || isInitialize(message)
+  }
+}
+
+/** The version that a message claims for itself. */
+export function claimOf(message: unknown): unknown {
+  if (!isRecord(message) || !isRecord(message.params)) return undefined
+  const { _meta } = message.params
+  return isRecord(_meta) ? _meta[PROTOCOL_VERSION] : undefined
+}
+
+export function isInitialize(message: unknown): boolean {
+  return isRecord(message) && message.method === 'initialize'
 }

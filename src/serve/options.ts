@@ -2,20 +2,20 @@
  * What a server can be told, with its defaults.
  */
 
-import type { ContinuationMode } from '../carry/continuation.ts'
-import type { FlowLimits, LogEvent } from '../carry/flow-host.ts'
-import type { TurnsOptions } from '../carry/keep-turn.ts'
+import type { FlowLimits, LogEvent } from '../carry/host.ts'
+import type { ContinuationMode } from '../carry/migration.ts'
+import type { TurnsOptions } from '../drafts/turns/turn-state.ts'
 import { misuse } from '../errors.ts'
 import type { KeySource } from '../seal/key-holder.ts'
 import type { KeyRing } from '../seal/key-ring.ts'
 import { STATE_LIMITS } from '../seal/state.ts'
-import type { OnEngineEvent } from '../store/engine-event.ts'
 import type { Store } from '../store/store.ts'
+import type { OnEngineEvent } from '../store/task-engine.ts'
 import type { CacheHint } from '../tool/definition.ts'
-import { TEXT_BOUNDS } from '../tool/judge-schema.ts'
-import type { ChangeBus } from './change-bus.ts'
-import type { FetchOptions } from './fetch.ts'
-import type { HttpOptions } from './http.ts'
+import { TEXT_BOUNDS } from '../tool/schema/judge.ts'
+import type { HttpOptions } from './http/exchange.ts'
+import type { FetchOptions } from './http/fetch.ts'
+import type { ChangeBus } from './http/subscription.ts'
 import type { SessionOptions } from './session/options.ts'
 
 export interface ServerOptions extends Omit<HttpOptions, 'onError' | 'every' | 'stateless'>, FetchOptions {

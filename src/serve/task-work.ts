@@ -3,14 +3,14 @@
  * the first entrance that is used, when every tool has been declared.
  */
 
-import type { FlowHost, TaskHost } from '../carry/flow-host.ts'
-import { createRunTurn, type FindTarget } from '../carry/task.ts'
-import { createLeaseEngine } from '../store/lease-engine.ts'
-import type { Serving } from '../store/task-engine.ts'
-import { assertTaskTimes } from '../tool/task-times.ts'
+import type { FlowHost, TaskHost } from '../carry/host.ts'
+import { createRunTurn, type FindTarget } from '../carry/task/turn.ts'
+import { isThenable } from '../lib/narrow.ts'
+import { createLeaseEngine } from '../store/engine/lease-engine.ts'
+import type { EngineEvent, OnEngineEvent, Serving } from '../store/task-engine.ts'
+import { assertTaskTimes } from '../tool/registry.ts'
 import type { Log } from './log.ts'
 import type { ServerOptions } from './options.ts'
-import { logTaskEvents } from './task-log.ts'
 
 const DAY_MS = 86_400_000
 const MAX_PIECE_BYTES = 16 * 1024 * 1024
@@ -61,4 +61,55 @@ export function createTaskWork(
       return stopped
     },
   }
+}
+
+/*
+ * What an operator sees of the engine behind tasks without having asked for it: turns that threw, tasks given up, a store
+ * that cannot be reached. The last comes with every look, so it is told once a minute.
+ */
+
+const AGAIN_MS = 60_000
+
+/** Logs what matters, and hands every event to the operator's own listener, which cannot break anything. */
+function logTaskEvents(
+  log: Log,
+  listener: OnEngineEvent = () => {},
+  now: () => number = Date.now,
+): OnEngineEvent {
+  const toldAt = new Map<string, number>()
+  const isNew = ({ during }: Extract<EngineEvent, { kind: 'store-error' }>): boolean => {
+    const last = toldAt.get(during)
+    if (last !== undefined && now() - last < AGAIN_MS) return false
+    toldAt.set(during, now())
+    return true
+  }
+  return (event) => {
+    const message = event.kind === 'store-error' && !isNew(event) ? undefined : messageOf(event)
+    if (message !== undefined) log({ event: 'warning', message, error: errorOf(event) })
+    const onFailure = (error: unknown): void =>
+      log({ event: 'warning', message: 'The listener tasks.onEvent threw or rejected', error })
+    try {
+      const outcome: unknown = listener(event)
+      if (isThenable(outcome)) Promise.resolve(outcome).catch(onFailure)
+    } catch (error) {
+      onFailure(error)
+    }
+  }
+}
+
+function messageOf(event: EngineEvent): string | undefined {
+  switch (event.kind) {
+    case 'store-error':
+      return `The store of tasks failed (${event.during})`
+    case 'retry':
+      return `A turn of the task ${event.id} threw and will be run again (${event.failures})`
+    case 'gave-up':
+      return `The task ${event.id} was given up after ${event.failures} turns that threw or died`
+    default:
+      return undefined
+  }
+}
+
+function errorOf(event: EngineEvent): unknown {
+  return 'error' in event ? event.error : undefined
 }

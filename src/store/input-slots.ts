@@ -7,6 +7,7 @@
 
 import { misuse } from '../errors.ts'
 import type { Sealed } from './task-engine.ts'
+import type { Hint } from './task-store.ts'
 
 export type InputSlot =
   | { readonly kind: 'open'; readonly key: string; readonly request: Sealed }
@@ -88,4 +89,70 @@ export function decodeSlots(text: string | null): readonly InputSlot[] {
     ([key, request, answer]): InputSlot =>
       answer === null ? { kind: 'open', key, request: request ?? '' } : { kind: 'answered', key, answer },
   )
+}
+
+/** Hands hints to whoever listens. Starts listening outside (`attach`) with the first listener, ends with the last. */
+export interface HintBus {
+  tell(hint: Hint): void
+  onHint(listener: (hint: Hint) => void): () => void
+  /** Nobody is told anything any more. */
+  close(): void
+}
+
+export function createHintBus(attach: () => () => void = () => () => {}): HintBus {
+  const listeners = new Set<(hint: Hint) => void>()
+  let detach: (() => void) | undefined
+  const close = () => {
+    listeners.clear()
+    detach?.()
+    detach = undefined
+  }
+  return {
+    tell(hint) {
+      for (const listener of [...listeners]) listener(hint)
+    },
+    onHint(listener) {
+      // Wrapped, so that the same function may listen twice.
+      const one = (hint: Hint) => listener(hint)
+      listeners.add(one)
+      detach ??= attach()
+      return () => {
+        if (listeners.delete(one) && listeners.size === 0) close()
+      }
+    },
+    close,
+  }
+}
+
+/**
+ * Collects the calls of one moment (everything until the event loop comes round) and runs them together: a thousand
+ * small queries become a few. Each caller gets its own result; if the run fails, all of its callers get the error.
+ */
+export function createMomentBatch<T, R>(
+  run: (items: readonly T[]) => Promise<readonly R[]>,
+  max = 256,
+): (item: T) => Promise<R> {
+  interface Waiting {
+    readonly item: T
+    readonly resolve: (result: R) => void
+    readonly reject: (error: unknown) => void
+  }
+  const waiting: Waiting[] = []
+  const flush = async () => {
+    const batch = waiting.splice(0, max)
+    if (waiting.length > 0) setImmediate(flush)
+    try {
+      const results = await run(batch.map(({ item }) => item))
+      batch.forEach(({ resolve }, i) => {
+        resolve(results[i] as R)
+      })
+    } catch (error) {
+      for (const { reject } of batch) reject(error)
+    }
+  }
+  return (item) =>
+    new Promise((resolve, reject) => {
+      if (waiting.length === 0) setImmediate(flush)
+      waiting.push({ item, resolve, reject })
+    })
 }

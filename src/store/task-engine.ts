@@ -13,6 +13,8 @@
  *     `watch`, not with `list`. Until then a turn may end with `hold`, and no turn of it runs again.
  */
 
+import { randomBytes } from 'node:crypto'
+
 /** Text that only the caller can read: well-formed, without NUL. */
 export type Sealed = string
 
@@ -140,4 +142,38 @@ export interface TaskEngine {
   list(owner: TaskOwner, page: TaskPage): Promise<readonly TaskView[]>
   watch(ids: readonly string[], owner: TaskOwner, listener: WatchTask): Promise<() => void>
   serve(run: RunTurn, options?: ServeOptions): Promise<Serving>
+}
+
+/* What an engine tells its operator: counters and gauges are made from these, content is in none of them. */
+
+export type LossReason = 'cancelled or taken over' | 'lease ran out' | 'draining' | 'store failed'
+
+export type EngineEvent =
+  | { readonly kind: 'claimed'; readonly count: number }
+  | { readonly kind: 'turn'; readonly id: string; readonly outcome: string; readonly ms: number }
+  /** The turn was stopped from outside: what it does from now on has no effect. */
+  | { readonly kind: 'lost'; readonly id: string; readonly reason: LossReason }
+  | { readonly kind: 'retry'; readonly id: string; readonly failures: number; readonly error: unknown }
+  /** The task failed because its turns died or threw too often. */
+  | { readonly kind: 'gave-up'; readonly id: string; readonly failures: number }
+  | {
+      readonly kind: 'queue'
+      readonly due: number
+      readonly oldestDueMs: number
+      readonly running: number
+      readonly parked: number
+    }
+  | { readonly kind: 'swept'; readonly count: number }
+  | { readonly kind: 'store-error'; readonly during: string; readonly error: unknown }
+
+export type OnEngineEvent = (event: EngineEvent) => void
+
+/** An id that nobody can guess: 128 random bits. */
+export function createTaskId(): string {
+  return randomBytes(16).toString('base64url')
+}
+
+/** True for what could be the id of a task. Anything else is unknown without asking the database. */
+export function isTaskId(id: string): boolean {
+  return /^[A-Za-z0-9_-]{22,64}$/.test(id)
 }

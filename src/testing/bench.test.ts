@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import { z } from 'zod'
-import type { FaultEvent } from '../carry/flow-host.ts'
-import { createServer } from '../serve/create-server.ts'
+import type { FaultEvent } from '../carry/host.ts'
+import { createServer } from '../serve/server.ts'
 import { type BenchOptions, createBench } from './bench.ts'
 
 describe('a bench without a store', () => {

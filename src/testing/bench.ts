@@ -3,17 +3,17 @@
  * development mode, and calls their tools through the same bytes a client would send.
  */
 
-import type { LogEvent } from '../carry/flow-host.ts'
+import type { LogEvent } from '../carry/host.ts'
 import type { FlowMethod, Principal } from '../protocol/call.ts'
 import { TASKS_EXTENSION } from '../protocol/task.ts'
 import type { ClientCapabilities } from '../protocol/wire.ts'
 import { generateKey } from '../seal/key-ring.ts'
-import type { Server } from '../serve/create-server.ts'
 import type { ServerOptions } from '../serve/options.ts'
-import { createMemoryStore } from '../store/memory/memory-store.ts'
+import type { Server } from '../serve/server.ts'
+import { createMemoryStore } from '../store/memory/store.ts'
+import { createTestCall, type TestCall } from './call.ts'
 import { exchange, type Message, PRINCIPAL_HEADER, type Sent, toRound } from './exchange.ts'
-import { createTestCall, type TestCall } from './test-call.ts'
-import { createTestTask, type TestTask } from './test-task.ts'
+import { createTestTask, type TestTask } from './task.ts'
 
 /** What a bench hands to your server: spread it over your own options. */
 export interface BenchOptions

@@ -1,10 +1,10 @@
 /** One request as a client sends it, and what its response says. */
 
 import type { Principal } from '../protocol/call.ts'
-import { encodeHeaderValue } from '../protocol/header-value.ts'
-import { CLIENT_CAPABILITIES, CLIENT_INFO, PROTOCOL_VERSION } from '../protocol/rev-2026-07-28/meta-key.ts'
+import { encodeHeaderValue } from '../protocol/common/headers.ts'
+import { CLIENT_CAPABILITIES, CLIENT_INFO, PROTOCOL_VERSION } from '../protocol/common/meta-key.ts'
 import type { ClientCapabilities, InputRequests } from '../protocol/wire.ts'
-import type { Server } from '../serve/create-server.ts'
+import type { Server } from '../serve/server.ts'
 
 export type TestRound =
   | { readonly kind: 'complete'; readonly result: Readonly<Record<string, unknown>>; readonly text: string }

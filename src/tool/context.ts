@@ -4,7 +4,7 @@
 
 import type { StandardJSONSchemaV1, StandardSchemaV1 } from '@standard-schema/spec'
 import type { Principal } from '../protocol/call.ts'
-import type { AskKind } from '../protocol/capability.ts'
+import type { AskKind } from '../protocol/task.ts'
 import type {
   ClientCapabilities,
   CreateMessageResult,

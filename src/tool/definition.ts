@@ -4,7 +4,7 @@
 
 import type { ContentBlock, PromptMessage, ResourceContents } from '../protocol/wire.ts'
 import type { Context, Infer, Schema } from './context.ts'
-import type { InputRequired } from './input-required.ts'
+import type { InputRequired } from './result.ts'
 
 export interface Described {
   title?: string

@@ -2,11 +2,10 @@
  * Everything a server offers, compiled when it is declared: a call finds its target, a listing its rows.
  */
 
-import { misuse } from '../errors.ts'
+import { misuse, RondoError } from '../errors.ts'
 import type { CompleteCall, FlowMethod, Listing } from '../protocol/call.ts'
-import { type ParamHeader, scanParamHeaders } from '../protocol/param-header.ts'
+import { type ParamHeader, scanParamHeaders } from '../protocol/common/headers.ts'
 import type { JsonSchema } from '../protocol/wire.ts'
-import { promptTarget, resourceTarget, toolTarget } from './compile-target.ts'
 import type { Schema } from './context.ts'
 import type {
   CacheHint,
@@ -21,10 +20,9 @@ import type {
   ToolDefinition,
   ToolHandler,
 } from './definition.ts'
-import { TEXT_BOUNDS, type TextBounds } from './judge-schema.ts'
-import { type Compiled, compileSchema, droppingUnknown } from './schema.ts'
-import type { Target } from './target.ts'
-import { assertTaskTimes } from './task-times.ts'
+import { TEXT_BOUNDS, type TextBounds } from './schema/judge.ts'
+import { type Compiled, compileSchema, droppingUnknown } from './schema/schema.ts'
+import { promptTarget, resourceTarget, type Target, toolTarget } from './target.ts'
 import { parseTemplate } from './uri-template.ts'
 
 /** One row of a listing, as it goes onto the wire. */
@@ -207,4 +205,84 @@ function findTemplate(templates: ReadonlyMap<string, Template>, uri: string): Ta
     if (target) return target
   }
   return undefined
+}
+
+/*
+ * Lists, serialised once: a page of tools is text that is sent as it is until something is declared or removed.
+ */
+
+const FIELD: Readonly<Record<Listing, string>> = {
+  tools: 'tools',
+  prompts: 'prompts',
+  resources: 'resources',
+  templates: 'resourceTemplates',
+}
+
+export interface Catalog {
+  /** The JSON text of one page of a listing. Throws if the cursor is none of ours. */
+  page(listing: Listing, cursor: string | undefined): string
+  /** Something was declared or removed. */
+  forget(listing: Listing): void
+}
+
+export interface CatalogOptions {
+  readonly pageSize: number
+  /** What a revision wants on every page. */
+  readonly stamp: Readonly<Record<string, unknown>>
+}
+
+export function createCatalog(
+  registry: Pick<Registry, 'rows'>,
+  { pageSize, stamp }: CatalogOptions,
+): Catalog {
+  const pages = new Map<Listing, string[]>()
+
+  const build = (listing: Listing): string[] => {
+    const rows = registry.rows(listing)
+    const count = Math.max(1, Math.ceil(rows.length / pageSize))
+    return Array.from({ length: count }, (_, i) =>
+      JSON.stringify({
+        ...stamp,
+        [FIELD[listing]]: rows.slice(i * pageSize, (i + 1) * pageSize),
+        nextCursor: i + 1 < count ? `p${i + 1}` : undefined,
+      }),
+    )
+  }
+
+  return {
+    page(listing, cursor) {
+      let texts = pages.get(listing)
+      if (!texts) {
+        texts = build(listing)
+        pages.set(listing, texts)
+      }
+      const number = cursor === undefined ? 0 : /^p[1-9]\d{0,6}$/.test(cursor) ? Number(cursor.slice(1)) : -1
+      const text = texts[number]
+      if (text === undefined) throw new RondoError('PEER_PARAMS', 'This cursor is not from this list')
+      return text
+    },
+    forget: (listing) => void pages.delete(listing),
+  }
+}
+
+/* The longest life of a task: a leap year. */
+
+const MAX_TTL_MS = 366 * 86_400_000
+
+/** The longest interval a client could be told: what fits into a timer. */
+const MAX_POLL_MS = 2 ** 31 - 1
+
+/** Refuses times that no task can have, by the names under which they were given, when they are given. */
+export function assertTaskTimes(times: {
+  readonly ttl?: readonly [name: string, ms: number | undefined]
+  readonly poll?: readonly [name: string, ms: number | undefined]
+}): void {
+  assertMs(times.ttl, MAX_TTL_MS)
+  assertMs(times.poll, MAX_POLL_MS)
+}
+
+function assertMs(time: readonly [name: string, ms: number | undefined] | undefined, max: number): void {
+  const [name, ms] = time ?? []
+  if (ms === undefined || (Number.isSafeInteger(ms) && ms >= 1 && ms <= max)) return
+  throw misuse(`${name} is a whole number of milliseconds from 1 to ${max}; got ${ms}.`)
 }

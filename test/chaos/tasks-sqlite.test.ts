@@ -4,7 +4,7 @@
  */
 
 import { afterEach, beforeEach, expect, it } from 'vitest'
-import { openSqlite } from '../../src/store/sqlite/sqlite-driver.ts'
+import { openSqlite } from '../../src/store/sqlite/driver.ts'
 import { seededRandom, testSeed } from '../support/seeded-random.ts'
 import { createSqliteDatabase } from '../support/store/sqlite-database.ts'
 import { type ChaosOptions, runChaos } from '../support/store/task-chaos.ts'

@@ -6,7 +6,7 @@
 import { resolve } from 'node:path'
 import { serve } from '@hono/node-server'
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
-import { EXITS } from '../../src/cli/exit-code.ts'
+import { EXITS } from '../../src/cli/command-line.ts'
 import { createServer, generateKey, type Listening, type Server } from '../../src/index.ts'
 import type { Ran } from '../support/run-cli.ts'
 import { type Stream, scriptSession } from '../support/scripted-session.ts'

@@ -5,7 +5,7 @@
 
 import { parseArgs } from 'node:util'
 import { createServer } from '../../src/index.ts'
-import { createMemoryStore } from '../../src/store/memory/memory-store.ts'
+import { createMemoryStore } from '../../src/store/memory/store.ts'
 import type { Store } from '../../src/store/store.ts'
 import { addOlderTools, STREAM_MS } from './fixture/older-tools.ts'
 import { addPlainTools } from './fixture/plain-tools.ts'

@@ -13,7 +13,7 @@ import { createBench, type TestBench } from 'rondo/testing'
 import { describe, expect, it } from 'vitest'
 import { z } from 'zod'
 import { ERRORS } from '../../src/errors.ts'
-import { createMemoryStore } from '../../src/store/memory/memory-store.ts'
+import { createMemoryStore } from '../../src/store/memory/store.ts'
 import { mountedServer, type Register } from '../support/sdk-bench.ts'
 import { send } from '../support/task-client.ts'
 

@@ -1,6 +1,6 @@
 import { createServer, type Server, type ServerOptions } from 'rondo'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest'
-import { createMemoryStore } from '../../src/store/memory/memory-store.ts'
+import { createMemoryStore } from '../../src/store/memory/store.ts'
 import type { Store } from '../../src/store/store.ts'
 import { describePostgres } from '../support/postgres.ts'
 import { startPostgres, type TestPostgres } from '../support/postgres-server.ts'

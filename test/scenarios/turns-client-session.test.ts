@@ -8,7 +8,7 @@ import type { AddressInfo } from 'node:net'
 import { createServer, generateKey, type Server } from 'rondo'
 import { type Client, type ConnectOptions, connect, type TaskState } from 'rondo/client'
 import { afterEach, describe, expect, it } from 'vitest'
-import { createMemoryStore } from '../../src/store/memory/memory-store.ts'
+import { createMemoryStore } from '../../src/store/memory/store.ts'
 
 const keys = generateKey('turns')
 const closers: (() => unknown)[] = []

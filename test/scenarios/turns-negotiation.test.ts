@@ -2,10 +2,10 @@
 
 import type { ServerOptions } from 'rondo'
 import { describe, expect, it } from 'vitest'
-import { createTurns } from '../../src/carry/turns.ts'
+import { createTurns } from '../../src/drafts/turns/carrier.ts'
 import type { ClientCapabilities } from '../../src/protocol/wire.ts'
-import { createHost } from '../../src/serve/create-host.ts'
-import { createMemoryStore } from '../../src/store/memory/memory-store.ts'
+import { createHost } from '../../src/serve/host.ts'
+import { createMemoryStore } from '../../src/store/memory/store.ts'
 import { createRegistry } from '../../src/tool/registry.ts'
 import type { Target } from '../../src/tool/target.ts'
 import { createMemoryBlobs } from '../support/memory-blobs.ts'

@@ -10,8 +10,8 @@ import { describe, expect, it } from 'vitest'
 import { z } from 'zod'
 import { createServer } from '../../src/index.ts'
 import type { Schema } from '../../src/tool/context.ts'
-import { compileForm } from '../../src/tool/form-schema.ts'
-import { compileSchema } from '../../src/tool/schema.ts'
+import { compileForm } from '../../src/tool/schema/form.ts'
+import { compileSchema } from '../../src/tool/schema/schema.ts'
 import { callTool } from '../support/echo-service.ts'
 
 const KEYS = `k:${randomBytes(32).toString('base64')}`

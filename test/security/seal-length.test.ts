@@ -8,10 +8,8 @@
 
 import { deflateRawSync } from 'node:zlib'
 import { describe, expect, it } from 'vitest'
-import type { Claims } from '../../src/seal/claims.ts'
-import { encodeClaims } from '../../src/seal/claims.ts'
 import { sealEnvelope } from '../../src/seal/envelope.ts'
-import { sealState } from '../../src/seal/state.ts'
+import { type Claims, encodeClaims, sealState } from '../../src/seal/state.ts'
 import { AUDIENCE, NOW, ringOf, sampleClaims } from '../support/seal-fixtures.ts'
 import { seededRandom, testSeed } from '../support/seeded-random.ts'
 

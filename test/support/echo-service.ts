@@ -9,7 +9,7 @@ import { RondoError } from '../../src/errors.ts'
 import type { Call, FlowCall, Line, ListenCall, Principal } from '../../src/protocol/call.ts'
 import type { Reply } from '../../src/protocol/reply.ts'
 import { serializeResult } from '../../src/protocol/rev-2026-07-28/encode.ts'
-import { createChangeBus } from '../../src/serve/change-bus.ts'
+import { createChangeBus } from '../../src/serve/http/subscription.ts'
 import type { Service } from '../../src/serve/service.ts'
 
 export const VERSION = '2026-07-28'

@@ -1,6 +1,6 @@
 /** The part of a store that keeps states, in memory, open to tests that look into it or break it. */
 
-import type { BlobStore } from '../../src/store/blob-store.ts'
+import type { BlobStore } from '../../src/store/store.ts'
 
 export interface MemoryBlobs extends BlobStore {
   readonly rows: Map<string, { sealed: string; expiresAt: number }>

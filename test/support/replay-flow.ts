@@ -3,16 +3,15 @@
  */
 
 import { createHash, createHmac } from 'node:crypto'
-import { after, scope } from '../../src/carry/platform.ts'
+import { after, scope } from '../../src/carry/host.ts'
 import type { Journal } from '../../src/journal/journal.ts'
-import { idle } from '../../src/lib/idle.ts'
+import { idle } from '../../src/lib/clock.ts'
 import type { ClientCapabilities } from '../../src/protocol/wire.ts'
-import type { MoveReason, RunReport } from '../../src/replay/outcome.ts'
 import { type ReplayInput, replay } from '../../src/replay/replay.ts'
-import type { ReplayLimits } from '../../src/replay/run-state.ts'
+import type { MoveReason, ReplayLimits, RunReport } from '../../src/replay/run-state.ts'
 import { verify } from '../../src/replay/verify.ts'
 import type { Context } from '../../src/tool/context.ts'
-import { TEXT_BOUNDS } from '../../src/tool/judge-schema.ts'
+import { TEXT_BOUNDS } from '../../src/tool/schema/judge.ts'
 
 export type Handler = (ctx: Context) => unknown
 

@@ -5,6 +5,8 @@ import { parseSync, Visitor } from 'oxc-parser'
 export interface Import {
   readonly from: string
   readonly kind: 'import' | 're-export' | 'dynamic'
+  /** Only types are imported: nothing of it is left at run time. */
+  readonly typeOnly: boolean
 }
 
 export interface Scan {
@@ -26,14 +28,14 @@ export function scanImports(source: string): Scan {
   const program = parse(source)
   const found: (Import & { at: number })[] = []
   let computed = 0
-  const add = (kind: Import['kind'], at: number, name: { value: string } | null): void => {
-    if (name) found.push({ from: name.value, kind, at })
+  const add = (kind: Import['kind'], at: number, name: { value: string } | null, typeOnly = false): void => {
+    if (name) found.push({ from: name.value, kind, typeOnly, at })
   }
   new Visitor({
-    ImportDeclaration: (node) => add('import', node.start, node.source),
-    ExportAllDeclaration: (node) => add('re-export', node.start, node.source),
-    ExportNamedDeclaration: (node) => add('re-export', node.start, node.source),
-    TSImportType: (node) => add('dynamic', node.start, node.source),
+    ImportDeclaration: (node) => add('import', node.start, node.source, node.importKind === 'type'),
+    ExportAllDeclaration: (node) => add('re-export', node.start, node.source, node.exportKind === 'type'),
+    ExportNamedDeclaration: (node) => add('re-export', node.start, node.source, node.exportKind === 'type'),
+    TSImportType: (node) => add('dynamic', node.start, node.source, true),
     ImportExpression: (node) => {
       const name = node.source
       if (name.type === 'Literal' && typeof name.value === 'string')
@@ -42,7 +44,7 @@ export function scanImports(source: string): Scan {
     },
   }).visit(program)
   found.sort((a, b) => a.at - b.at)
-  const imports = found.map(({ from, kind }) => ({ from, kind }))
+  const imports = found.map(({ from, kind, typeOnly }) => ({ from, kind, typeOnly }))
   const reExports = (type: string) => type === 'ExportAllDeclaration' || type === 'ExportNamedDeclaration'
   const barrel =
     imports.some(({ kind }) => kind === 're-export') &&

@@ -3,10 +3,14 @@
 import { createHash } from 'node:crypto'
 import fc from 'fast-check'
 import type { Entry, Journal, Reask } from '../../src/journal/journal.ts'
-import { principalTag, requestDigest } from '../../src/seal/binding.ts'
-import type { Claims } from '../../src/seal/claims.ts'
 import { createKeyRing, type KeyRing } from '../../src/seal/key-ring.ts'
-import type { Expected, ExpectedTurn } from '../../src/seal/state.ts'
+import {
+  type Claims,
+  type Expected,
+  type ExpectedTurn,
+  principalTag,
+  requestDigest,
+} from '../../src/seal/state.ts'
 
 export const AUDIENCE = 'https://tracker.example/mcp'
 export const NOW = 1_800_000_000_000

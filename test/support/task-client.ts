@@ -5,7 +5,7 @@
 import type { Server } from 'rondo'
 import type { Script } from 'rondo/testing'
 import type { InputRequest } from '../../src/protocol/wire.ts'
-import { toResponse } from '../../src/testing/script.ts'
+import { toResponse } from '../../src/testing/call.ts'
 
 export interface Rpc {
   readonly result?: Record<string, unknown> & { resultType?: string }

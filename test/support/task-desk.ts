@@ -1,7 +1,7 @@
 /** A server for tests of the command line whose tools run as tasks. What they wait for, the test lets happen. */
 
 import { createServer, generateKey, type Listening, type Server } from '../../src/index.ts'
-import { createMemoryStore } from '../../src/store/memory/memory-store.ts'
+import { createMemoryStore } from '../../src/store/memory/store.ts'
 
 const NAME = { type: 'object', properties: { name: { type: 'string' } }, required: ['name'] } as const
 

@@ -1,7 +1,7 @@
 /** A server as a process of its own, with tasks in the file that it is given. Tells its parent of each step it begins. */
 
 import { createServer } from '../../src/index.ts'
-import { createSqliteStore } from '../../src/store/sqlite/sqlite-store.ts'
+import { createSqliteStore } from '../../src/store/sqlite/store.ts'
 
 const keys = 'k:MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE='
 const store = createSqliteStore({ file: process.argv[2] ?? '' })

@@ -1,7 +1,7 @@
 /** A server of ours with tools that may be tasks, only tasks, or none, for clients that ask for tasks themselves. */
 
 import { createServer, type Server, type ServerOptions, ToolError } from 'rondo'
-import { createMemoryStore } from '../../src/store/memory/memory-store.ts'
+import { createMemoryStore } from '../../src/store/memory/store.ts'
 
 const keys = 'k:MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE='
 const name = { type: 'object', properties: { name: { type: 'string' } }, required: ['name'] } as const

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { createMemoryStore } from '../../src/store/memory/memory-store.ts'
+import { createMemoryStore } from '../../src/store/memory/store.ts'
 
 import {
   capabilitiesOf,

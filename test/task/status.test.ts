@@ -3,7 +3,7 @@
 import { createServer } from 'rondo'
 import { expect, it } from 'vitest'
 import { z } from 'zod'
-import { createMemoryStore } from '../../src/store/memory/memory-store.ts'
+import { createMemoryStore } from '../../src/store/memory/store.ts'
 import { send, settled } from '../support/task-client.ts'
 
 const QUESTION = { message: 'Go on?', schema: z.object({ value: z.string() }) }

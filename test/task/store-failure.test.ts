@@ -2,7 +2,7 @@
 
 import { createServer, type LogEvent, RondoError } from 'rondo'
 import { expect, it } from 'vitest'
-import { createMemoryStore } from '../../src/store/memory/memory-store.ts'
+import { createMemoryStore } from '../../src/store/memory/store.ts'
 import type { Store } from '../../src/store/store.ts'
 import { send } from '../support/task-client.ts'
 

@@ -5,13 +5,12 @@
  */
 
 import type { Client } from '../../client/client.ts'
-import type { ToolRequest } from '../../client/flow-request.ts'
-import { PeerError } from '../../client/peer-error.ts'
-import { answer, openQuestions, type PendingCall } from '../../client/pending.ts'
+import { PeerError } from '../../client/peer.ts'
+import { answer, openQuestions, type PendingCall, type ToolRequest } from '../../client/pending.ts'
 import { RondoError } from '../../errors.ts'
-import { checkForm } from '../../form/check.ts'
 import type { Field, FieldValue } from '../../form/field.ts'
-import { readForm } from '../../form/read-form.ts'
+import { readForm } from '../../form/form.ts'
+import { checkForm } from '../../form/judge.ts'
 import type { ElicitContent } from '../../protocol/wire.ts'
 
 export type Asked = PendingCall<ToolRequest>

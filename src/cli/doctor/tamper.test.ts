@@ -1,7 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { expiryOf, readState } from './readable-state.ts'
-import { forgeries, respellings } from './tamper.ts'
-import { varyArguments } from './vary-arguments.ts'
+import { expiryOf, forgeries, readState, respellings, varyArguments } from './tamper.ts'
 
 const b64 = (value: unknown) => Buffer.from(JSON.stringify(value)).toString('base64url')
 const opaque = `r1.${Buffer.from(Array.from({ length: 100 }, (_, i) => (i * 37) % 256)).toString('base64url')}`

@@ -9,16 +9,16 @@
  */
 
 import { RondoError } from '../../errors.ts'
-import { isRecord } from '../../lib/is-record.ts'
+import { isRecord } from '../../lib/narrow.ts'
 import type { RequestId } from '../../protocol/call.ts'
-import type { Notice } from '../../protocol/received.ts'
+import { decodeQuestion } from '../../protocol/common/decode-result.ts'
+import type { Notice } from '../../protocol/reply.ts'
+import { relatedTask, relatedTaskOf } from '../../protocol/rev-2025-11-25/encode.ts'
 import { type Answered, encodeAnswer } from '../../protocol/rev-2025-11-25/encode-request.ts'
-import { relatedTask, relatedTaskOf } from '../../protocol/rev-2025-11-25/task-result.ts'
-import { decodeNotification } from '../../protocol/rev-2026-07-28/decode-notification.ts'
-import { decodeQuestion } from '../../protocol/rev-2026-07-28/decode-question.ts'
+import { decodeNotification } from '../../protocol/rev-2026-07-28/decode-response.ts'
 import type { InputRequest, InputResponse, ListRootsResult } from '../../protocol/wire.ts'
-import type { Leg } from '../leg.ts'
-import type { Link } from './link.ts'
+import type { Leg } from '../peer.ts'
+import type { Link } from './send.ts'
 
 type Message = Readonly<Record<string, unknown>>
 

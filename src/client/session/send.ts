@@ -1,16 +1,15 @@
 /** Sends one request in a session, with everything the server may send before its response. */
 
 import { RondoError } from '../../errors.ts'
-import { isRecord } from '../../lib/is-record.ts'
+import { type Clock, sleep } from '../../lib/clock.ts'
+import { isRecord } from '../../lib/narrow.ts'
 import type { RequestId } from '../../protocol/call.ts'
 import { decodeOutcome } from '../../protocol/rev-2025-11-25/decode-response.ts'
 import { encodeMessage, headersOf } from '../../protocol/rev-2025-11-25/encode-request.ts'
-import { openLeg } from '../leg.ts'
-import { PeerError } from '../peer-error.ts'
-import type { Outgoing } from '../transport/transport.ts'
-import { followAnswer } from './follow-answer.ts'
+import type { Limits } from '../flow-options.ts'
+import { type HeaderSource, openLeg, PeerError, requestHeaders } from '../peer.ts'
+import type { AnswerHead, Outgoing, StreamMark, Transport } from '../transport/transport.ts'
 import type { Flight, Inbox } from './inbox.ts'
-import type { Link } from './link.ts'
 
 type Fields = Readonly<Record<string, unknown>>
 
@@ -90,4 +89,175 @@ export async function request(
   } finally {
     leg.end()
   }
+}
+
+/*
+ * Sends a request and follows its answer to the end. A stream that breaks, or that the server closes before the response,
+ * is taken up again where it stood if its events have ids: the call goes on at the server meanwhile.
+ *
+ * Bounded: a few attempts in a row that bring nothing, some in all, and the time of the request.
+ */
+
+const MAX_FAILURES = 5
+const MAX_ATTEMPTS = 100
+const FIRST_WAIT_MS = 250
+const LONGEST_WAIT_MS = 30_000
+
+async function followAnswer(link: Link, outgoing: Outgoing): Promise<unknown> {
+  let mark: StreamMark = {}
+  let failures = 0
+  const watched: Outgoing = {
+    ...outgoing,
+    onMark(one) {
+      mark = { ...mark, ...one }
+      failures = 0
+    },
+  }
+  let next = watched
+  for (let attempt = 0; ; attempt++) {
+    try {
+      return await link.transport.exchange(next)
+    } catch (error) {
+      failures += 1
+      const broken = error instanceof RondoError && error.code === 'PEER_GONE' && !outgoing.signal.aborted
+      if (!broken || mark.id === undefined || failures > MAX_FAILURES || attempt >= MAX_ATTEMPTS) throw error
+    }
+    await sleep(link.clock, waitBefore(mark, failures), outgoing.signal)
+    next = { ...watched, verb: 'GET', body: '', headers: await streamHeaders(link, mark), onHead: resumed }
+  }
+}
+
+/** As long as the server asks for; otherwise longer each time. */
+function waitBefore({ retryMs }: StreamMark, failures: number): number {
+  return Math.min(LONGEST_WAIT_MS, retryMs ?? FIRST_WAIT_MS * 2 ** Math.max(0, failures - 1))
+}
+
+async function streamHeaders(link: Link, { id }: StreamMark): Promise<Readonly<Record<string, string>>> {
+  const { 'Content-Type': _, ...headers } = await link.headersFor()
+  return { ...headers, Accept: 'text/event-stream', ...(id !== undefined && { 'Last-Event-ID': id }) }
+}
+
+function resumed({ status }: { readonly status: number }): void {
+  if (status === 200) return
+  throw new RondoError('PEER_HTTP', `The stream cannot be taken up again (HTTP status ${status})`, {
+    data: { status },
+  })
+}
+
+/*
+ * The stream on which an older server sends what belongs to no call. Many servers have none (405); then there is nothing to
+ * do. One that breaks is taken up again, not for ever.
+ */
+
+/** A stream that held this long was a good one. */
+const GOOD_MS = 5_000
+
+/** Ends when there is no stream, when it fails too often, or when `signal` is aborted. `onGap`: something may be lost. */
+export async function keepServerStream(
+  link: Link,
+  inbox: Inbox,
+  signal: AbortSignal,
+  onGap: () => void,
+): Promise<void> {
+  let mark: StreamMark = {}
+  for (let failures = 0; failures <= MAX_FAILURES; failures++) {
+    const begunAt = link.clock.now()
+    try {
+      await link.transport.exchange({
+        id: 'stream',
+        verb: 'GET',
+        body: '',
+        headers: await streamHeaders(link, mark),
+        signal,
+        maxBytes: link.limits.maxResponseBytes,
+        endless: true,
+        onMark(one) {
+          mark = { ...mark, ...one }
+        },
+        onRequest: (message) => inbox.takeRequest(message),
+        onNotification: (message) => inbox.takeNotification(message),
+      })
+      return
+    } catch (error) {
+      if (signal.aborted) return
+      if (!(error instanceof RondoError) || error.code !== 'PEER_GONE') return explain(link, error)
+    }
+    if (link.clock.now() - begunAt >= GOOD_MS) failures = 0
+    await sleep(link.clock, waitBefore(mark, failures + 1), signal).catch(() => {})
+    if (signal.aborted) return
+    if (mark.id === undefined) onGap()
+  }
+  link.onWarning('The stream of the server breaks again and again and is given up')
+}
+
+function explain(link: Link, error: unknown): void {
+  const status = error instanceof RondoError && isRecord(error.data) ? error.data.status : undefined
+  if (status === 405 || status === 404 || status === 400) return
+  link.onWarning(`The server has no usable stream: ${String(error)}`)
+}
+
+/*
+ * What a session with an older server knows: its id, its version, and how to send something there. The id is the
+ * server's own; it goes into a header, so only what may stand in one is taken.
+ */
+
+export interface LinkOptions {
+  readonly transport: Transport
+  readonly clock: Clock
+  readonly limits: Limits
+  readonly headers?: HeaderSource
+  readonly onWarning: (text: string) => void
+}
+
+export interface Link extends LinkOptions {
+  version: string
+  /** `Mcp-Session-Id`, where the server gave one. */
+  id: string | undefined
+  /** Counts the sessions on this link: a server may forget one. */
+  epoch: number
+  /** Aborted when the client is closed. */
+  readonly signal: AbortSignal
+  close(): void
+  headersFor(own?: Readonly<Record<string, string>>): Promise<Readonly<Record<string, string>>>
+  /** Sends what gets no answer: a notification, an answer of ours, a farewell. */
+  tell(body: string, how?: Pick<Outgoing, 'verb'> & { readonly timeout?: number }): Promise<void>
+}
+
+const SESSION_ID = /^[\x21-\x7e]{1,1024}$/
+
+export function createLink(options: LinkOptions, version: string): Link {
+  const closing = new AbortController()
+  const link: Link = {
+    ...options,
+    version,
+    id: undefined,
+    epoch: 0,
+    signal: closing.signal,
+    close: () => closing.abort(new RondoError('PEER_GONE', 'This client was closed')),
+    headersFor: (own = headersOf(link.version)) =>
+      requestHeaders(link.id === undefined ? own : { ...own, 'Mcp-Session-Id': link.id }, options.headers),
+    async tell(body, { verb, timeout = options.limits.timeout } = {}) {
+      const leg = openLeg(options.clock, { timeout })
+      try {
+        await options.transport.exchange({
+          id: 'told',
+          body,
+          verb,
+          oneWay: true,
+          headers: await link.headersFor(),
+          signal: leg.signal,
+          maxBytes: options.limits.maxResponseBytes,
+        })
+      } finally {
+        leg.end()
+      }
+    },
+  }
+  return link
+}
+
+export function sessionIn({ session }: AnswerHead): string | undefined {
+  if (session === null || session === undefined) return undefined
+  if (SESSION_ID.test(session)) return session
+  throw new RondoError('PEER_ANSWER', 'The session id of the server cannot stand in a header')
 }

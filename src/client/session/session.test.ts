@@ -8,9 +8,9 @@ import {
   scriptSession,
   textOf,
 } from '../../../test/support/scripted-session.ts'
-import type { Answers, UrlHandler } from '../answers.ts'
 import { connect } from '../connect.ts'
-import { parsePending } from '../parse-pending.ts'
+import type { Answers, UrlHandler } from '../question.ts'
+import { parsePending } from '../stored-pending.ts'
 
 const isAnswer =
   (id: unknown) =>

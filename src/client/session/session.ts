@@ -6,18 +6,29 @@
  */
 
 import { RondoError } from '../../errors.ts'
-import type { ListenFilter } from '../../protocol/call.ts'
-import type { Discovery } from '../../protocol/result.ts'
-import type { ListRootsResult, LogLevel } from '../../protocol/wire.ts'
+import type { ListenFilter, RequestId } from '../../protocol/call.ts'
+import { decodeInitialize, decodeOutcome } from '../../protocol/rev-2025-11-25/decode-response.ts'
+import {
+  encodeInitialize,
+  encodeMessage,
+  headersOf,
+  type Introduction,
+} from '../../protocol/rev-2025-11-25/encode-request.ts'
+import { type Discovery, type ListRootsResult, LOG_LEVELS, type LogLevel } from '../../protocol/wire.ts'
+import { openLeg, PeerError, requestHeaders } from '../peer.ts'
 import type { Outgoing } from '../transport/transport.ts'
-import { type Handshake, shakeHands } from './handshake.ts'
 import { createInbox, type Flight, type Inbox } from './inbox.ts'
-import { createLink, type Link, type LinkOptions } from './link.ts'
-import { type Listening, listen } from './listen.ts'
-import { createLogLevel } from './log-level.ts'
-import { FORGOTTEN, request, sendOnce } from './send.ts'
-import { keepServerStream } from './server-stream.ts'
-import { createWatches } from './watch.ts'
+import {
+  createLink,
+  FORGOTTEN,
+  keepServerStream,
+  type Link,
+  type LinkOptions,
+  request,
+  sendOnce,
+  sessionIn,
+} from './send.ts'
+import { createWatches, type Listening, listen } from './watch.ts'
 
 export interface Session {
   readonly version: string
@@ -119,4 +130,87 @@ function openStream(link: Link, inbox: Inbox, onGap: () => void): AbortControlle
     keepServerStream(link, inbox, signal, onGap).catch((error) => link.onWarning(String(error)))
   }
   return stop
+}
+
+/* `initialize` and `notifications/initialized`: agrees on a version and opens a session where the server has any. */
+
+export interface Handshake extends Introduction {
+  /** The versions that are taken. */
+  readonly accepts: readonly string[]
+  readonly timeout?: number
+  readonly signal?: AbortSignal
+  nextId(): RequestId
+}
+
+/** Leaves version and session in the link. */
+async function shakeHands(link: Link, inbox: Inbox, hand: Handshake): Promise<Discovery> {
+  const { message, session } = await introduce(link, inbox, hand)
+  const outcome = decodeOutcome(message)
+  if (outcome.kind === 'error') throw new PeerError(outcome.error)
+  const discovery = outcome.kind === 'complete' ? decodeInitialize(outcome.result) : undefined
+  if (discovery === undefined) throw new RondoError('PEER_ANSWER', 'The answer to initialize is not valid')
+  const [version = ''] = discovery.supportedVersions
+  if (!hand.accepts.includes(version)) {
+    const ours = hand.accepts.join(', ')
+    throw new RondoError('PEER_ERA', `The server wants to speak ${version}; this client was to speak ${ours}`)
+  }
+  link.version = version
+  link.id = session
+  link.epoch += 1
+  await link.tell(encodeMessage(undefined, 'notifications/initialized'))
+  return discovery
+}
+
+async function introduce(
+  link: Link,
+  inbox: Inbox,
+  hand: Handshake,
+): Promise<{ message: unknown; session: string | undefined }> {
+  const { 'MCP-Protocol-Version': _, ...own } = headersOf(hand.version)
+  const leg = openLeg(link.clock, { timeout: hand.timeout ?? link.limits.timeout }, hand.signal)
+  let session: string | undefined
+  const id = hand.nextId()
+  try {
+    const message = await link.transport.exchange({
+      id,
+      body: encodeInitialize(id, hand),
+      headers: await requestHeaders(own, link.headers),
+      signal: leg.signal,
+      maxBytes: link.limits.maxResponseBytes,
+      repeatable: true,
+      onHead(head) {
+        session = sessionIn(head)
+      },
+      onRequest: (request) => inbox.takeRequest(request),
+      onNotification: (notification) => inbox.takeNotification(notification),
+    })
+    return { message, session }
+  } finally {
+    leg.end()
+  }
+}
+
+/*
+ * How much an older server logs is one setting for the whole session. It is lowered when a call wants to hear more; what a
+ * call did not ask for is filtered where the notification arrives.
+ */
+
+export interface LogLevelSetting {
+  ensure(level: LogLevel | undefined): Promise<void>
+  /** A new session knows nothing of it. */
+  forget(): void
+}
+
+function createLogLevel(set: (level: LogLevel) => Promise<void>): LogLevelSetting {
+  let known = LOG_LEVELS.length
+  return {
+    async ensure(level) {
+      if (level === undefined || LOG_LEVELS.indexOf(level) >= known) return
+      known = LOG_LEVELS.indexOf(level)
+      await set(level)
+    },
+    forget() {
+      known = LOG_LEVELS.length
+    },
+  }
 }

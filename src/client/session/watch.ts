@@ -3,12 +3,15 @@
  * declared them; a resource is watched by `resources/subscribe`, once however many want it.
  */
 
-import { isRecord } from '../../lib/is-record.ts'
+import { RondoError } from '../../errors.ts'
+import { isRecord } from '../../lib/narrow.ts'
 import type { ListenFilter } from '../../protocol/call.ts'
-import type { Notice } from '../../protocol/received.ts'
+import type { Notice } from '../../protocol/reply.ts'
+import type { Inbox } from './inbox.ts'
+import type { Link } from './send.ts'
 
 /** What the server will report of what is wanted. */
-export function agreeOn(filter: ListenFilter, capabilities: Readonly<Record<string, unknown>>): ListenFilter {
+function agreeOn(filter: ListenFilter, capabilities: Readonly<Record<string, unknown>>): ListenFilter {
   const has = (what: string, flag: string) =>
     isRecord(capabilities[what]) && (capabilities[what] as Record<string, unknown>)[flag] === true
   const uris = filter.resourceSubscriptions
@@ -20,7 +23,7 @@ export function agreeOn(filter: ListenFilter, capabilities: Readonly<Record<stri
   }
 }
 
-export function isWanted(notice: Notice, filter: ListenFilter): boolean {
+function isWanted(notice: Notice, filter: ListenFilter): boolean {
   switch (notice.kind) {
     case 'tools':
       return filter.toolsListChanged === true
@@ -64,5 +67,55 @@ export function createWatches(ask: (method: string, params: { uri: string }) => 
       }
     },
     forget: () => counts.clear(),
+  }
+}
+
+/* Reports changes at an older server until nobody wants them any more, or until some may have been missed. */
+
+export interface Listening {
+  readonly signal?: AbortSignal
+  readonly onNotice?: (notice: Notice) => unknown
+}
+
+interface Parts {
+  readonly link: Link
+  readonly inbox: Inbox
+  readonly watches: Watches
+  /** Called when the stream was lost or the session is new. */
+  readonly gaps: Set<() => void>
+  readonly capabilities: Readonly<Record<string, unknown>>
+}
+
+export async function listen(
+  { link, inbox, watches, gaps, capabilities }: Parts,
+  filter: ListenFilter,
+  { signal = link.signal, onNotice }: Listening,
+): Promise<never> {
+  const agreed = agreeOn(filter, capabilities)
+  const uris = agreed.resourceSubscriptions ?? []
+  const ended = AbortSignal.any([signal, link.signal])
+  let stop = () => {}
+  const over = new Promise<never>((_, reject) => {
+    if (ended.aborted) return reject(ended.reason)
+    const abort = () => reject(ended.reason)
+    const lose = () => reject(new RondoError('PEER_GONE', 'Changes may have been missed'))
+    ended.addEventListener('abort', abort)
+    gaps.add(lose)
+    const quiet = inbox.onChange((notice) => {
+      if (isWanted(notice, agreed)) onNotice?.(notice)
+    })
+    stop = () => {
+      ended.removeEventListener('abort', abort)
+      gaps.delete(lose)
+      quiet()
+    }
+  })
+  try {
+    await Promise.race([watches.add(uris), over])
+    onNotice?.({ kind: 'subscribed', filter: agreed })
+    return await over
+  } finally {
+    stop()
+    if (!link.signal.aborted) watches.remove(uris).catch(() => {})
   }
 }

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
+import { createTurnBuffer } from '../../drafts/turns/client.ts'
 import { createAnswerReader } from './answer-reader.ts'
-import { createTurnBuffer } from './turn-buffer.ts'
 
 const utf8 = (text: string) => new TextEncoder().encode(text)
 const response = (id: unknown = 1) => JSON.stringify({ jsonrpc: '2.0', id, result: { text: 'grüße 🙂' } })

@@ -4,7 +4,7 @@
  */
 
 import { RondoError } from '../../errors.ts'
-import { orAbort } from '../../lib/or-abort.ts'
+import { orAbort } from '../../lib/clock.ts'
 import { createAnswerReader } from './answer-reader.ts'
 import type { AnswerHead, Outgoing, Transport } from './transport.ts'
 

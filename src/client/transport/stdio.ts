@@ -8,11 +8,9 @@
 
 import { type ChildProcess, spawn } from 'node:child_process'
 import { RondoError } from '../../errors.ts'
-import { guard } from '../../lib/guard.ts'
-import { isRecord } from '../../lib/is-record.ts'
+import { isRecord } from '../../lib/narrow.ts'
 import type { RequestId } from '../../protocol/call.ts'
-import { createLineSplitter } from './line-splitter.ts'
-import type { Outgoing, Transport } from './transport.ts'
+import { guard, type Outgoing, type Transport } from './transport.ts'
 
 export interface StdioTarget {
   readonly command: string
@@ -197,4 +195,53 @@ async function endsWithin(ended: Promise<void>, ms: number): Promise<boolean> {
   const inTime = await Promise.race([ended.then(() => true), late])
   clearTimeout(timer)
   return inTime
+}
+
+/*
+ * Cuts a byte stream into lines of UTF-8 text, holding at most `maxBytes` of an unfinished one. A longer line is
+ * dropped to its end and reported, so that one flood does not end the connection for everybody.
+ */
+
+const NEWLINE = 10
+
+export interface LineSplitter {
+  push(chunk: Uint8Array): void
+}
+
+export function createLineSplitter(
+  maxBytes: number,
+  onLine: (line: string) => void,
+  onOverflow: () => void,
+): LineSplitter {
+  let held: Uint8Array[] = []
+  let size = 0
+  let dropping = false
+  const keep = (part: Uint8Array) => {
+    if (dropping) return
+    size += part.byteLength
+    if (size <= maxBytes) return void held.push(part)
+    held = []
+    dropping = true
+    onOverflow()
+  }
+  const finish = () => {
+    if (!dropping) {
+      const line = new TextDecoder().decode(held.length === 1 ? held[0] : Buffer.concat(held))
+      if (line.trim() !== '') onLine(line)
+    }
+    held = []
+    size = 0
+    dropping = false
+  }
+  return {
+    push(chunk) {
+      let start = 0
+      for (let end = chunk.indexOf(NEWLINE); end !== -1; end = chunk.indexOf(NEWLINE, start)) {
+        keep(chunk.subarray(start, end))
+        finish()
+        start = end + 1
+      }
+      if (start < chunk.byteLength) keep(chunk.subarray(start))
+    },
+  }
 }

@@ -3,8 +3,8 @@
  * is the dialect's business, how long they may take and whether they are tried again is the peer's.
  */
 
+import type { TurnBuffer } from '../../drafts/turns/client.ts'
 import type { RequestId } from '../../protocol/call.ts'
-import type { TurnBuffer } from './turn-buffer.ts'
 
 type Message = Readonly<Record<string, unknown>>
 
@@ -65,4 +65,13 @@ export interface Transport {
   /** Where all requests share one line: hands over the server's requests and notifications. */
   listen?(onMessage: (message: Message) => void): void
   close(): Promise<void>
+}
+
+/** Runs a function of somebody else: what it throws, or what the promise it returns rejects with, goes to `report`. */
+export async function guard(run: () => unknown, report: (error: unknown) => void = () => {}): Promise<void> {
+  try {
+    await run()
+  } catch (error) {
+    report(error)
+  }
 }

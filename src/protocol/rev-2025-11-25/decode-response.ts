@@ -4,13 +4,13 @@
  * of 2025-11-25: a round without a state, after which the request is sent as it was.
  */
 
-import { isRecord } from '../../lib/is-record.ts'
-import type { Call } from '../call.ts'
-import type { WireError } from '../received.ts'
-import { decodeQuestion } from '../rev-2026-07-28/decode-question.ts'
+import { isRecord } from '../../lib/narrow.ts'
+import type { Call, FlowCall, TaskCall } from '../call.ts'
+import { decodeQuestion, decodeServerInfo, decodeTask } from '../common/decode-result.ts'
+import type { WireError } from '../reply.ts'
 import { type Decoded, decodeComplete, decodeError } from '../rev-2026-07-28/decode-response.ts'
-import type { InputRequest, InputRequests } from '../wire.ts'
-import { decodeWithTasks } from './decode-task.ts'
+import type { TaskState } from '../task.ts'
+import type { Discovery, InputRequest, InputRequests } from '../wire.ts'
 
 export function decodeResponse(call: Call, message: unknown): Decoded {
   return decodeWithTasks(call, message, decodePlain)
@@ -48,4 +48,60 @@ export function decodeOutcome(message: unknown): Decoded {
 
 function invalid(problem: string): Decoded {
   return { kind: 'invalid', problem }
+}
+
+/* What `initialize` tells, in the form in which newer servers are described. */
+
+/** The version the server chose is the only one it is asked in. */
+export function decodeInitialize(result: Readonly<Record<string, unknown>>): Discovery | undefined {
+  const { protocolVersion, capabilities, instructions } = result
+  if (typeof protocolVersion !== 'string' || !isRecord(capabilities)) return undefined
+  const serverInfo = decodeServerInfo(result.serverInfo)
+  return {
+    supportedVersions: [protocolVersion],
+    capabilities,
+    ...(typeof instructions === 'string' && { instructions }),
+    ...(serverInfo && { serverInfo }),
+  }
+}
+
+/*
+ * What our client receives about tasks at 2025-11-25 and in the draft: the call that it wanted as a task is answered with
+ * one, its state has no content, and `tasks/result` brings what the call would have answered.
+ */
+
+/** `decode` reads the answers that have nothing to do with tasks. */
+export function decodeWithTasks(
+  call: Call,
+  message: unknown,
+  decode: (call: Call, message: unknown) => Decoded,
+): Decoded {
+  if (call.kind === 'task') return decodeAboutTask(call, message, decode)
+  const result = isRecord(message) ? message.result : undefined
+  if (call.kind !== 'flow' || call.task === undefined || !isRecord(result) || result.task === undefined) {
+    return decode(call, message)
+  }
+  const task = decodeHead(result.task)
+  return task ? { kind: 'task', task } : { kind: 'invalid', problem: 'it lacks what a task has' }
+}
+
+function decodeAboutTask(
+  call: TaskCall,
+  message: unknown,
+  decode: (call: Call, message: unknown) => Decoded,
+): Decoded {
+  if (call.action === 'result') {
+    const asCall: FlowCall = { ...call, kind: 'flow', method: 'tools/call', target: '', args: {} }
+    return decode(asCall, message)
+  }
+  const decoded = decode({ ...call, action: 'update' }, message)
+  if (call.action !== 'get' || decoded.kind !== 'complete') return decoded
+  const task = decodeHead(decoded.result)
+  if (task?.taskId === call.taskId) return { kind: 'task', task }
+  return { kind: 'invalid', problem: 'it is not the task that was asked for' }
+}
+
+function decodeHead(value: unknown): TaskState | undefined {
+  if (!isRecord(value)) return undefined
+  return decodeTask({ ...value, ttlMs: value.ttl, pollIntervalMs: value.pollInterval }, 'head')
 }

@@ -4,11 +4,11 @@
  */
 
 import { RondoError } from '../../errors.ts'
-import { isRecord } from '../../lib/is-record.ts'
+import { isRecord } from '../../lib/narrow.ts'
 import type { Call, Envelope, RequestId } from '../call.ts'
 import { type EncodedRequest, methodOf, paramsOf } from '../rev-2026-07-28/encode-request.ts'
 import type { ClientCapabilities } from '../wire.ts'
-import { hasTasks } from './task-params.ts'
+import { hasTasks } from './decode.ts'
 
 type Fields = Readonly<Record<string, unknown>>
 

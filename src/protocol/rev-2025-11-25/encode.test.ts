@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import { RondoError } from '../../errors.ts'
-import type { OlderReply } from '../older-reply.ts'
+import type { OlderReply } from '../reply.ts'
 import type { InputRequest } from '../wire.ts'
 import { encodeError, encodeReply, encodeRequest } from './encode.ts'
 

@@ -7,12 +7,11 @@
  */
 
 import { RondoError } from '../../errors.ts'
-import { isRecord } from '../../lib/is-record.ts'
+import { isRecord } from '../../lib/narrow.ts'
 import type { RequestId } from '../call.ts'
-import type { OlderReply } from '../older-reply.ts'
-import type { WireError } from '../received.ts'
+import type { OlderReply, WireError } from '../reply.ts'
+import type { TaskState } from '../task.ts'
 import type { ElicitFormParams, InputRequest, JsonSchema } from '../wire.ts'
-import { relatedTask, toOlderTask } from './task-result.ts'
 
 type Result = Readonly<Record<string, unknown>>
 
@@ -176,4 +175,66 @@ function toOlderList(field: JsonSchema): JsonSchema {
 function choicesOf(list: unknown): { readonly value: unknown; readonly title: unknown }[] | undefined {
   if (!Array.isArray(list)) return undefined
   return list.filter(isRecord).map(({ const: value, title }) => ({ value, title: title ?? value }))
+}
+
+/*
+ * A task on the wire of 2025-11-25 and of the draft: `ttl` and `pollInterval`, no content inline. Here a tool's own failure
+ * is a task that failed, and a task that failed says why; what came later tells the two apart.
+ */
+
+/** Says to which task a result belongs. */
+export const RELATED_TASK = 'io.modelcontextprotocol/related-task'
+
+export function relatedTask(taskId: string): Readonly<Record<string, unknown>> {
+  return { [RELATED_TASK]: { taskId } }
+}
+
+/** The task that a message says it belongs to. */
+export function relatedTaskOf(fields: unknown): string | undefined {
+  const meta = isRecord(fields) ? fields._meta : undefined
+  const related = isRecord(meta) ? meta[RELATED_TASK] : undefined
+  return isRecord(related) && typeof related.taskId === 'string' ? related.taskId : undefined
+}
+
+function toOlderTask(task: TaskState): Readonly<Record<string, unknown>> {
+  const { taskId, createdAt, lastUpdatedAt, ttlMs, pollIntervalMs } = task
+  const failed = task.status === 'failed' || task.result?.isError === true
+  return {
+    taskId,
+    status: failed ? 'failed' : task.status,
+    statusMessage: failed ? (reasonOf(task) ?? task.statusMessage) : task.statusMessage,
+    createdAt: new Date(createdAt).toISOString(),
+    lastUpdatedAt: new Date(lastUpdatedAt).toISOString(),
+    ttl: ttlMs,
+    pollInterval: pollIntervalMs,
+  }
+}
+
+/** Status messages are one line for people. */
+const MAX_REASON = 500
+
+function reasonOf({ error, result }: TaskState): string | undefined {
+  if (error) return error.message
+  const [first] = Array.isArray(result?.content) ? result.content : []
+  return isRecord(first) && typeof first.text === 'string' ? first.text.slice(0, MAX_REASON) : undefined
+}
+
+/* The revisions that this codec speaks. They share one form; what a revision lacks is left out by `encode.ts`. */
+
+/** Newest first. */
+export const VERSIONS: readonly string[] = ['2025-11-25', '2025-06-18', '2025-03-26', '2024-11-05']
+
+/** What to speak with a client that wants `requested`: that, or the newest there is. */
+export function negotiate(requested: string, served: readonly string[]): string {
+  return served.includes(requested) ? requested : (served[0] ?? requested)
+}
+
+/** From this revision on a stream may begin with an event that has an id and no message. Draft labels sort after dates. */
+export function primesStreams(version: string): boolean {
+  return version >= '2025-11-25'
+}
+
+/** JSON-RPC batches came with JSON-RPC itself and were taken out in 2025-06-18. */
+export function allowsBatches(version: string): boolean {
+  return version === '2025-03-26' || version === '2024-11-05'
 }

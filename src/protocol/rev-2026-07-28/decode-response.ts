@@ -6,13 +6,13 @@
  * state, and the state is a string. A task is valid for tool calls that said they can follow one, and nowhere else.
  */
 
-import { isRecord } from '../../lib/is-record.ts'
-import type { Call } from '../call.ts'
-import type { Received } from '../received.ts'
+import { isRecord } from '../../lib/narrow.ts'
+import type { Call, ListenFilter } from '../call.ts'
+import { decodeFlowResult, decodeQuestions, decodeTask } from '../common/decode-result.ts'
+import { SUBSCRIPTION_ID } from '../common/meta-key.ts'
+import type { Notice, Received } from '../reply.ts'
 import { followsTasks } from '../task.ts'
-import { decodeQuestions } from './decode-question.ts'
-import { decodeFlowResult } from './decode-result.ts'
-import { decodeTask } from './decode-task.ts'
+import { LOG_LEVELS } from '../wire.ts'
 
 export type Decoded = Received | { readonly kind: 'invalid'; readonly problem: string }
 
@@ -77,4 +77,82 @@ export function decodeError(error: unknown): Decoded {
 
 function invalid(problem: string): Decoded {
   return { kind: 'invalid', problem }
+}
+
+/*
+ * What a server tells our client beside its answers. Gives undefined for what this client does not know or what lacks a
+ * field: a notification has no answer, so there is nobody to complain to.
+ */
+
+type Fields = Readonly<Record<string, unknown>>
+
+export function decodeNotification(message: unknown): Notice | undefined {
+  if (!isRecord(message)) return undefined
+  const params = isRecord(message.params) ? message.params : {}
+  switch (message.method) {
+    case 'notifications/progress':
+      return decodeProgress(params)
+    case 'notifications/message':
+      return decodeLog(params)
+    case 'notifications/subscriptions/acknowledged':
+      return { kind: 'subscribed', filter: decodeFilter(params.notifications) }
+    case 'notifications/tools/list_changed':
+      return { kind: 'tools' }
+    case 'notifications/prompts/list_changed':
+      return { kind: 'prompts' }
+    case 'notifications/resources/list_changed':
+      return { kind: 'resources' }
+    case 'notifications/resources/updated':
+      return typeof params.uri === 'string' ? { kind: 'resource', uri: params.uri } : undefined
+    case 'notifications/tasks': {
+      const task = decodeTask(params, 'whole')
+      return task && { kind: 'task', task }
+    }
+    default:
+      return undefined
+  }
+}
+
+/** The subscription a notification belongs to, where one connection carries several. */
+export function subscriptionOf(message: unknown): unknown {
+  const params = isRecord(message) ? message.params : undefined
+  const meta = isRecord(params) ? params._meta : undefined
+  return isRecord(meta) ? meta[SUBSCRIPTION_ID] : undefined
+}
+
+function decodeProgress(params: Fields): Notice | undefined {
+  const { progressToken: token, progress, total, message } = params
+  if (typeof token !== 'string' && typeof token !== 'number') return undefined
+  if (typeof progress !== 'number') return undefined
+  return {
+    kind: 'progress',
+    token,
+    progress,
+    ...(typeof total === 'number' && { total }),
+    ...(typeof message === 'string' && { message }),
+  }
+}
+
+function decodeLog(params: Fields): Notice | undefined {
+  const level = LOG_LEVELS.find((one) => one === params.level)
+  if (level === undefined || params.data === undefined) return undefined
+  return {
+    kind: 'log',
+    level,
+    data: params.data,
+    ...(typeof params.logger === 'string' && { logger: params.logger }),
+  }
+}
+
+function decodeFilter(value: unknown): ListenFilter {
+  if (!isRecord(value)) return {}
+  const { resourceSubscriptions: uris, taskIds: ids } = value
+  const isText = (one: unknown): one is string => typeof one === 'string'
+  return {
+    ...(value.toolsListChanged === true && { toolsListChanged: true }),
+    ...(value.promptsListChanged === true && { promptsListChanged: true }),
+    ...(value.resourcesListChanged === true && { resourcesListChanged: true }),
+    ...(Array.isArray(uris) && { resourceSubscriptions: uris.filter(isText) }),
+    ...(Array.isArray(ids) && { taskIds: ids.filter(isText) }),
+  }
 }

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import { callTool, request, VERSION } from '../../../test/support/echo-service.ts'
+import type { HeaderReader } from '../common/headers.ts'
 import { decode } from './decode.ts'
-import type { HeaderReader } from './headers.ts'
 
 const dialect = { supportedVersions: [VERSION], paramHeaders: () => [] }
 

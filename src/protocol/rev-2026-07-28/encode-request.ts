@@ -6,9 +6,8 @@
  */
 
 import type { Call, Envelope, FlowCall, Listing } from '../call.ts'
-import { encodeHeaderValue } from '../header-value.ts'
-import { type ParamHeader, paramHeaderValues } from '../param-header.ts'
-import { CLIENT_CAPABILITIES, CLIENT_INFO, LOG_LEVEL, PROTOCOL_VERSION } from './meta-key.ts'
+import { encodeHeaderValue, type ParamHeader, paramHeaderValues } from '../common/headers.ts'
+import { CLIENT_CAPABILITIES, CLIENT_INFO, LOG_LEVEL, PROTOCOL_VERSION } from '../common/meta-key.ts'
 
 export interface EncodedRequest {
   /** One JSON-RPC message. */

@@ -7,9 +7,9 @@
 
 import { RondoError } from '../../errors.ts'
 import type { RequestId } from '../call.ts'
+import { SERVER_INFO } from '../common/meta-key.ts'
 import type { Reply } from '../reply.ts'
-import { SERVER_INFO } from './meta-key.ts'
-import { toTaskHead, toTaskResult } from './task-result.ts'
+import type { TaskState } from '../task.ts'
 
 /** What encoding must know of the service. */
 export interface Identity {
@@ -80,4 +80,29 @@ export function statusOf(reply: Reply): number {
 
 function idText(id: RequestId | null): string {
   return typeof id === 'string' ? JSON.stringify(id) : String(id)
+}
+
+/*
+ * A task on the wire: flat, times as text. What was just created has no content yet; what is looked at later has the open
+ * questions, the result or the error inline.
+ */
+
+export function toTaskHead(task: TaskState): Readonly<Record<string, unknown>> {
+  const { taskId, status, statusMessage, createdAt, lastUpdatedAt, ttlMs, pollIntervalMs } = task
+  return {
+    taskId,
+    status,
+    statusMessage,
+    createdAt: new Date(createdAt).toISOString(),
+    lastUpdatedAt: new Date(lastUpdatedAt).toISOString(),
+    ttlMs,
+    pollIntervalMs,
+  }
+}
+
+export function toTaskResult(task: TaskState): Readonly<Record<string, unknown>> {
+  const { inputRequests, result, error } = task
+  // Requesters in the field parse the inner result like any other, so it says of itself what it is.
+  const inner = result === undefined ? undefined : { resultType: 'complete', ...result }
+  return { ...toTaskHead(task), inputRequests, result: inner, error }
 }

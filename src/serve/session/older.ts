@@ -1,14 +1,183 @@
 /**
- * The seam between the entrances and what serves clients of earlier eras; the counterpart of `Service`.
+ * What is served to clients of earlier eras: the same tools through the same registry. Up to 2025-11-25 questions are
+ * pushed; in the draft they come in rounds. Who cannot be asked reads why in a result.
  */
 
-import type { AskingLine } from '../../carry/push.ts'
-import type { TurnOutcome, TurnPeer, Turns } from '../../carry/turns.ts'
-import type { FlowCall, Line, Listing, Principal } from '../../protocol/call.ts'
-import type { TurnAnswers } from '../../protocol/draft-turns/turn.ts'
-import type { OlderReply } from '../../protocol/older-reply.ts'
-import type { OlderCall, PeerFacts } from '../../protocol/session-call.ts'
-import type { SessionTable } from './session-table.ts'
+import type { FlowHost } from '../../carry/host.ts'
+import { type AskingLine, type Hand, runPushed } from '../../carry/push.ts'
+import { concludeUnaskable } from '../../carry/round.ts'
+import { runRound } from '../../carry/token.ts'
+import { DRAFT_VERSION } from '../../drafts/draft-2026-v1/decode.ts'
+import {
+  createTurnsService,
+  type TurnOutcome,
+  type TurnPeer,
+  type Turns,
+} from '../../drafts/turns/carrier.ts'
+import type { TurnsOptions } from '../../drafts/turns/turn-state.ts'
+import type { TurnAnswers } from '../../drafts/turns/wire.ts'
+import { RondoError } from '../../errors.ts'
+import type { FlowCall, Line, Listing, OlderCall, PeerFacts, Principal } from '../../protocol/call.ts'
+import type { OlderReply, Reply } from '../../protocol/reply.ts'
+import { hasTasks } from '../../protocol/rev-2025-11-25/decode.ts'
+import { VERSIONS } from '../../protocol/rev-2025-11-25/encode.ts'
+import { createCatalog, type Registry } from '../../tool/registry.ts'
+import type { Target } from '../../tool/target.ts'
+import type { ChangeBus } from '../http/subscription.ts'
+import type { Era } from '../options.ts'
+import {
+  answerComplete,
+  answerList,
+  type Service,
+  type SlowWatch,
+  toErrorReply,
+  unknownTarget,
+  watchSlow,
+} from '../service.ts'
+import { resolveSessions, type SessionOptions } from './options.ts'
+import { createSessionTable, type SessionTable } from './table.ts'
+import { answerTaskCall } from './task-call.ts'
+
+interface OlderOptions {
+  readonly host: FlowHost
+  readonly registry: Registry
+  readonly serverInfo: Service['serverInfo']
+  readonly instructions?: string
+  readonly pageSize: number
+  readonly changes: ChangeBus
+  readonly slow: SlowWatch
+  readonly eras: readonly Era[]
+  readonly sessions: SessionOptions
+  /** False closes the drafts in which questions come in turns. */
+  readonly turns?: TurnsOptions | false
+}
+
+/** Each is opened to be shown, so a page is short. */
+const TASKS_PER_PAGE = 50
+
+const TASK_SUPPORT = { never: 'forbidden', late: 'forbidden', auto: 'optional', always: 'required' } as const
+
+/** Nothing where all earlier eras are closed. */
+export function createOlder(options: OlderOptions): Older | undefined {
+  const { host, registry, pageSize, changes, eras } = options
+  const versions = [
+    ...(eras.includes('2025-11-25') ? VERSIONS : []),
+    ...(eras.includes(DRAFT_VERSION) ? [DRAFT_VERSION] : []),
+  ]
+  if (versions.length === 0) return undefined
+  const onError = (error: unknown): void =>
+    host.log({ event: 'warning', message: 'A session could not be swept', error })
+  const sessions = createSessionTable(
+    resolveSessions(options.sessions, { ...host.platform, onError }),
+    changes,
+  )
+  const catalog = createCatalog(olderRows(registry), { pageSize, stamp: {} })
+  const turns =
+    options.turns === false
+      ? undefined
+      : createTurnsService(host, registry, (target, call) => taskMismatch(host, target, call), options.turns)
+  return {
+    versions,
+    sessions,
+    turns,
+    greet: (protocolVersion, greeting) => greet(options, protocolVersion, greeting),
+    async answer(call, principal, line, unaskable) {
+      if (call.kind === 'list') return answerList(catalog, call.listing, call.cursor, host.log)
+      if (call.kind === 'complete') return answerComplete(registry, call, host.log)
+      if (call.kind === 'task' || call.kind === 'tasks') {
+        const shown = Math.min(pageSize, TASKS_PER_PAGE)
+        const hand = turns?.handTask
+        return answerTaskCall(host, call, principal, line, { pageSize: shown, unaskable, hand })
+      }
+      const means = { unaskable, hand: turns?.hand }
+      const flow = answerFlow(host, registry, call, principal, line, means)
+      return watchSlow(options.slow, call, line, flow)
+    },
+    changed: (listing) => catalog.forget(listing),
+  }
+}
+
+async function answerFlow(
+  host: FlowHost,
+  registry: Registry,
+  call: FlowCall,
+  principal: Principal | undefined,
+  line: AskingLine,
+  { unaskable, hand }: { readonly unaskable?: string; readonly hand?: Hand },
+): Promise<Reply> {
+  const target = registry.find(call.method, call.target)
+  if (!target) return unknownTarget(call)
+  const mismatch = taskMismatch(host, target, call)
+  if (mismatch !== undefined) return { kind: 'error', error: new RondoError('PEER_METHOD', mismatch) }
+  try {
+    const reply =
+      call.protocolVersion === DRAFT_VERSION
+        ? await runRound(host, target, call, principal, line)
+        : await runPushed(host, target, call, principal, line, { hand })
+    const cannotAsk = reply.kind === 'error' && reply.error.code === 'PEER_CAPABILITY'
+    return cannotAsk ? concludeUnaskable(target, reply.error, unaskable) : reply
+  } catch (error) {
+    return toErrorReply(error, host.log)
+  }
+}
+
+/**
+ * What tools say of themselves in `execution.taskSupport` binds since there are tasks. In the draft a tool that begins in
+ * rounds may become a task later (D9), so there the wish alone is no mistake.
+ */
+function taskMismatch({ tasks }: FlowHost, { name, task }: Target, call: FlowCall): string | undefined {
+  if (!tasks || call.method !== 'tools/call' || !hasTasks(call.protocolVersion)) return undefined
+  if (task.mode === 'always' && !call.task) return `"${name}" runs only as a task: call it with \`task\``
+  if (TASK_SUPPORT[task.mode] !== 'forbidden' || !call.task || call.protocolVersion === DRAFT_VERSION)
+    return undefined
+  return `"${name}" does not run as a task: call it without \`task\``
+}
+
+/** Rows as they were: a tool's output is an object, or it is not described. */
+function olderRows(registry: Registry): Pick<Registry, 'rows'> {
+  return {
+    rows: (listing) =>
+      registry.rows(listing).map((row) => {
+        const output = row.outputSchema as { readonly type?: unknown } | undefined
+        const plain =
+          output !== undefined && output.type !== 'object' ? { ...row, outputSchema: undefined } : row
+        const mode =
+          listing === 'tools' ? registry.find('tools/call', String(row.name))?.task.mode : undefined
+        return mode === undefined ? plain : { ...plain, execution: { taskSupport: TASK_SUPPORT[mode] } }
+      }),
+  }
+}
+
+function greet(
+  { host, registry, serverInfo, instructions }: OlderOptions,
+  protocolVersion: string,
+  { session, known, tasks }: Greeting,
+): Readonly<Record<string, unknown>> {
+  const changes = session ? { listChanged: true } : {}
+  const rows = (listing: 'tools' | 'prompts' | 'resources' | 'templates'): number =>
+    registry.rows(listing).length
+  const reads = rows('resources') + rows('templates') > 0
+  return {
+    protocolVersion,
+    capabilities: {
+      tools: rows('tools') > 0 ? changes : undefined,
+      prompts: rows('prompts') > 0 ? changes : undefined,
+      resources: reads ? { ...changes, ...(session ? { subscribe: true } : {}) } : undefined,
+      completions: rows('prompts') + rows('templates') > 0 ? {} : undefined,
+      logging: {},
+      tasks:
+        host.tasks && tasks && hasTasks(protocolVersion)
+          ? { list: known ? {} : undefined, cancel: {}, requests: { tools: { call: {} } } }
+          : undefined,
+    },
+    serverInfo,
+    instructions,
+  }
+}
+
+/*
+ * The seam between the entrances and what serves clients of earlier eras; the counterpart of `Service`.
+ */
 
 /** Serves clients of the two drafts: their sessions, questions in turns, and states. Nothing here rejects but for keys that do not load. */
 export interface TurnsService {

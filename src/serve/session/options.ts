@@ -1,7 +1,7 @@
 /** What can be told about sessions: clients of revisions up to 2025-11-25 have one each. */
 
 import { misuse } from '../../errors.ts'
-import { createEvery, type Every } from '../every.ts'
+import { createEvery, type Every } from '../../lib/clock.ts'
 
 export interface SessionOptions {
   /** Sessions that may be open at once. Default: 10,000. */
@@ -89,3 +89,37 @@ export function resolveSessions(given: SessionOptions, world: World): SessionSet
 export function sweepMs({ idleMs, resumeMs, signMs, streamMs }: SessionSettings): number {
   return Math.max(50, Math.min(5_000, Math.min(idleMs, resumeMs, signMs, streamMs) / 4))
 }
+
+/** Adds amounts up by owner, and forgets owners that have none. */
+export interface Tally {
+  readonly total: number
+  of(owner: string): number
+  add(owner: string, change: number): void
+}
+
+export function createTally(): Tally {
+  const amounts = new Map<string, number>()
+  let total = 0
+  return {
+    get total() {
+      return total
+    },
+    of: (owner) => amounts.get(owner) ?? 0,
+    add(owner, change) {
+      const amount = (amounts.get(owner) ?? 0) + change
+      total += change
+      if (amount > 0) amounts.set(owner, amount)
+      else amounts.delete(owner)
+    },
+  }
+}
+
+/** Bytes that somebody may keep for a while, out of a limited supply. */
+export interface Keeper {
+  /** False if there is no room. */
+  take(bytes: number): boolean
+  give(bytes: number): void
+}
+
+/** For what is gone by itself, with its request. */
+export const UNCOUNTED: Keeper = { take: () => true, give: () => {} }

@@ -8,25 +8,18 @@
 
 import { randomInt } from 'node:crypto'
 import type { Handed } from '../../carry/push.ts'
-
+import { fromState, type State } from '../../drafts/turns/wire.ts'
 import { RondoError } from '../../errors.ts'
-import type { RequestId } from '../../protocol/call.ts'
-import { fromState } from '../../protocol/draft-turns/state.ts'
-import type { State } from '../../protocol/draft-turns/turn.ts'
+import type { PeerAnswer, PeerFacts, RequestId } from '../../protocol/call.ts'
 import { encodeNotification } from '../../protocol/rev-2026-07-28/encode.ts'
-import type { PeerAnswer, PeerFacts } from '../../protocol/session-call.ts'
 import type { LogLevel } from '../../protocol/wire.ts'
-import { principalTag } from '../../seal/binding.ts'
 import { isSealedSession } from '../../seal/session-id.ts'
-import type { Change } from '../change-bus.ts'
-import type { StreamOptions } from '../http-line.ts'
-import type { Outlet } from '../outlet.ts'
-import type { Channel } from './channel.ts'
-import { readEventId } from './event-log.ts'
-import type { SessionSettings } from './options.ts'
-import { type Desk, SessionLine } from './session-line.ts'
-import { SessionStream, type StreamSetup } from './session-stream.ts'
-import type { Keeper, Tally } from './tally.ts'
+import { principalTag } from '../../seal/state.ts'
+import type { Outlet, StreamOptions } from '../http/line.ts'
+import type { Change } from '../http/subscription.ts'
+import { type Channel, type Desk, SessionLine } from './line.ts'
+import type { Keeper, SessionSettings, Tally } from './options.ts'
+import { readEventId, SessionStream, type StreamSetup } from './stream.ts'
 
 /** True if the tag stands for somebody. Callers without a name share one tag and nothing else. */
 export function isNamed(owner: string): boolean {

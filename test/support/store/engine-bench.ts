@@ -1,9 +1,9 @@
 /** An engine over the store in memory, by a clock that is turned by hand. */
 
-import type { EngineEvent } from '../../../src/store/engine-event.ts'
-import { createLeaseEngine, type LeaseEngineOptions } from '../../../src/store/lease-engine.ts'
-import { createMemoryStore } from '../../../src/store/memory/memory-store.ts'
+import { createLeaseEngine, type LeaseEngineOptions } from '../../../src/store/engine/lease-engine.ts'
+import { createMemoryStore } from '../../../src/store/memory/store.ts'
 import type { Store } from '../../../src/store/store.ts'
+import type { EngineEvent } from '../../../src/store/task-engine.ts'
 import { createEngineClock } from './engine-clock.ts'
 
 export const LEASE = 9_000

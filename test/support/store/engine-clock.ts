@@ -1,7 +1,7 @@
-import type { Clock } from '../../../src/store/clock.ts'
+import type { StoreClock } from '../../../src/lib/clock.ts'
 import { createManualClock } from '../manual-clock.ts'
 
-export interface EngineClock extends Clock {
+export interface EngineClock extends StoreClock {
   /** Moves on in small steps, and lets everything that becomes due run to its end. */
   pass(ms: number): Promise<void>
 }

@@ -1,10 +1,17 @@
 /** The lease engine over a real database and a real clock: turns, answers, take-overs, cancellation, watching. */
 
 import { afterEach, beforeEach, expect, it } from 'vitest'
-import type { EngineEvent } from '../../../src/store/engine-event.ts'
-import { createLeaseEngine, type LeaseEngineOptions } from '../../../src/store/lease-engine.ts'
+import { createLeaseEngine, type LeaseEngineOptions } from '../../../src/store/engine/lease-engine.ts'
 import type { Store } from '../../../src/store/store.ts'
-import type { Outcome, RunTurn, Serving, TaskEngine, TaskView, Turn } from '../../../src/store/task-engine.ts'
+import type {
+  EngineEvent,
+  Outcome,
+  RunTurn,
+  Serving,
+  TaskEngine,
+  TaskView,
+  Turn,
+} from '../../../src/store/task-engine.ts'
 import {
   alice,
   answers,

@@ -6,7 +6,7 @@
 import fc from 'fast-check'
 import { expect, it } from 'vitest'
 import { type InputSlot, openSlots } from '../../../src/store/input-slots.ts'
-import { createMemoryStore } from '../../../src/store/memory/memory-store.ts'
+import { createMemoryStore } from '../../../src/store/memory/store.ts'
 import type { Store } from '../../../src/store/store.ts'
 import type { TaskStatus } from '../../../src/store/task-engine.ts'
 import type { Fence, Lease } from '../../../src/store/task-store.ts'

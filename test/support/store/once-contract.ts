@@ -1,9 +1,8 @@
 /** Single use and spilled journals, on every database. */
 
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
-import type { OnceSlot } from '../../../src/store/once-store.ts'
-import type { Store } from '../../../src/store/store.ts'
-import { workOnce } from '../../../src/store/work-once.ts'
+import { workOnce } from '../../../src/carry/single-use.ts'
+import type { OnceSlot, Store } from '../../../src/store/store.ts'
 import { createManualClock } from '../manual-clock.ts'
 import { createTime, type Database, type StoreHarness, until } from './store-harness.ts'
 

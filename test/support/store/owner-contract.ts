@@ -3,7 +3,7 @@
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { openSlots } from '../../../src/store/input-slots.ts'
 import type { Store } from '../../../src/store/store.ts'
-import { createTaskId } from '../../../src/store/task-id.ts'
+import { createTaskId } from '../../../src/store/task-engine.ts'
 import {
   alice,
   answers,

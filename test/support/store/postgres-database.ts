@@ -1,6 +1,6 @@
 import { randomBytes } from 'node:crypto'
 import pg from 'pg'
-import { createPostgresStore, type PostgresStoreOptions } from '../../../src/store/postgres/postgres-store.ts'
+import { createPostgresStore, type PostgresStoreOptions } from '../../../src/store/postgres/store.ts'
 import type { Store } from '../../../src/store/store.ts'
 import type { TestPostgres } from '../postgres-server.ts'
 import type { Database } from './store-harness.ts'

@@ -1,8 +1,7 @@
 /** What the contract suite needs from a database, and the small things that its tests share. */
 
 import type { Store } from '../../../src/store/store.ts'
-import type { NewTask, TaskOwner } from '../../../src/store/task-engine.ts'
-import { createTaskId } from '../../../src/store/task-id.ts'
+import { createTaskId, type NewTask, type TaskOwner } from '../../../src/store/task-engine.ts'
 import type { Lease } from '../../../src/store/task-store.ts'
 
 /** Where a process finds the database. */

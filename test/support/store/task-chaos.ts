@@ -6,7 +6,7 @@
  */
 
 import type { Store } from '../../../src/store/store.ts'
-import { createTaskId } from '../../../src/store/task-id.ts'
+import { createTaskId } from '../../../src/store/task-engine.ts'
 import { startAudit } from './store-audit.ts'
 import { alice, until } from './store-harness.ts'
 import { makeTrouble, type TroubleCount, type TroubleOptions } from './task-trouble.ts'

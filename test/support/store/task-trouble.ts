@@ -6,7 +6,7 @@
  */
 
 import type { Store } from '../../../src/store/store.ts'
-import { createTaskId } from '../../../src/store/task-id.ts'
+import { createTaskId } from '../../../src/store/task-engine.ts'
 import type { SeededRandom } from '../seeded-random.ts'
 import { freezeWorker } from './freeze-worker.ts'
 import { alice, type Database, until } from './store-harness.ts'

@@ -3,11 +3,10 @@
  * stands for a service that honours idempotency keys.
  */
 
-import type { Clock } from '../../../src/store/clock.ts'
-import { systemClock } from '../../../src/store/clock.ts'
-import { createLeaseEngine } from '../../../src/store/lease-engine.ts'
-import { createPostgresStore } from '../../../src/store/postgres/postgres-store.ts'
-import { createSqliteStore } from '../../../src/store/sqlite/sqlite-store.ts'
+import { type StoreClock, storeClock } from '../../../src/lib/clock.ts'
+import { createLeaseEngine } from '../../../src/store/engine/lease-engine.ts'
+import { createPostgresStore } from '../../../src/store/postgres/store.ts'
+import { createSqliteStore } from '../../../src/store/sqlite/store.ts'
 import type { Store } from '../../../src/store/store.ts'
 import type { RunTurn } from '../../../src/store/task-engine.ts'
 import { alice, answers, inputs, newTask, type StoreAddress } from './store-harness.ts'
@@ -22,7 +21,7 @@ const sleep = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms))
  * A clock that does not notice when it was stopped, as in a virtual machine that was suspended: then only the store
  * stands between a late worker and the task.
  */
-function createBlindClock(): Clock {
+function createBlindClock(): StoreClock {
   let last = performance.now()
   let time = 0
   const elapsed = () => {
@@ -31,7 +30,7 @@ function createBlindClock(): Clock {
     last = now
     return time
   }
-  return { ...systemClock, elapsed }
+  return { ...storeClock, elapsed }
 }
 
 let calls = 0

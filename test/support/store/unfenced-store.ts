@@ -5,12 +5,12 @@
  */
 
 import pg from 'pg'
-import type { PgPool } from '../../../src/store/postgres/postgres-pool.ts'
-import { createPostgresStore } from '../../../src/store/postgres/postgres-store.ts'
-import { FENCE as POSTGRES_FENCE } from '../../../src/store/postgres/postgres-worker-tasks.ts'
-import { openDatabase } from '../../../src/store/sqlite/sqlite-schema.ts'
-import { createStoreOn } from '../../../src/store/sqlite/sqlite-store.ts'
-import { FENCE as SQLITE_FENCE } from '../../../src/store/sqlite/sqlite-worker-tasks.ts'
+import type { PgPool } from '../../../src/store/postgres/driver.ts'
+import { createPostgresStore } from '../../../src/store/postgres/store.ts'
+import { FENCE as POSTGRES_FENCE } from '../../../src/store/postgres/worker-tasks.ts'
+import { openDatabase } from '../../../src/store/sqlite/schema.ts'
+import { createStoreOn } from '../../../src/store/sqlite/store.ts'
+import { FENCE as SQLITE_FENCE } from '../../../src/store/sqlite/worker-tasks.ts'
 import type { Store } from '../../../src/store/store.ts'
 import type { StoreAddress } from './store-harness.ts'
 

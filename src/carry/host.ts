@@ -1,0 +1,191 @@
+/**
+ * What every carrier needs of the server it runs in: keys, limits, a clock, a log, and when to let go of a call.
+ */
+
+import { AsyncLocalStorage } from 'node:async_hooks'
+import { createHmac } from 'node:crypto'
+import type { AskEntryKind } from '../journal/journal.ts'
+import { digest } from '../lib/canonical-json.ts'
+import { idle } from '../lib/clock.ts'
+import { isThenable } from '../lib/narrow.ts'
+import type { FlowMethod } from '../protocol/call.ts'
+import type { MoveReason, Platform, ReplayLimits, Scope } from '../replay/run-state.ts'
+import { drawBytes } from '../seal/envelope.ts'
+import type { KeyHolder } from '../seal/key-holder.ts'
+import type { Store } from '../store/store.ts'
+import type { TaskEngine } from '../store/task-engine.ts'
+import type { Continuation, Finding, StoredLimits } from './migration.ts'
+
+export interface FlowLimits extends ReplayLimits, StoredLimits {
+  /** Rounds one flow may take. */
+  readonly maxRounds: number
+  /** Rounds after which a call goes on as a task, where its client can follow one. */
+  readonly promoteRounds: number
+  /** Rounds of one flow that may be spent on moving it to another instance. */
+  readonly maxMoves: number
+  /** How long a client may take to come back with the answers of one round. */
+  readonly roundTtlMs: number
+  /** How long a flow may live from its first request on. */
+  readonly flowTtlMs: number
+  /** Bytes of turns that one instance remembers for clients that bring no state back. */
+  readonly maxRememberedBytes: number
+}
+
+export interface FlowPlatform extends Platform {
+  /** An id that nobody can guess. */
+  randomId(): string
+}
+
+/** One line for each round. Holds names, counts and times; never content, never a token. */
+export interface RoundEvent {
+  readonly event: 'round'
+  readonly flow: string
+  readonly round: number
+  readonly method: FlowMethod
+  readonly target: string
+  readonly outcome: 'complete' | 'tool_error' | 'input_required' | 'moved' | 'task' | 'refused'
+  readonly asks?: readonly { readonly key: string; readonly kind: AskEntryKind | 'manual' }[]
+  readonly moved?: MoveReason
+  /** The task that the call became. */
+  readonly task?: string
+  /** Code of a refusal. */
+  readonly code?: string
+  readonly replayed: number
+  readonly executed: number
+  readonly stateBytes?: number
+  readonly keyId?: string
+  /** The version of the tool under which the flow's state was sealed, if it is not the running one. */
+  readonly sealedVersion?: string
+  readonly ms: number
+}
+
+/** A state that did not open. The reason is for the operator; the client hears one sentence for all of them. */
+export interface StateRefusedEvent {
+  readonly event: 'state_refused'
+  /** Absent where the request is in the state itself. */
+  readonly method?: FlowMethod
+  readonly target?: string
+  readonly reason: string
+  readonly keyId?: string
+}
+
+/** Something the author or the operator should see. `error` is what the handler threw. */
+export interface FaultEvent {
+  readonly event: 'fault'
+  readonly flow: string
+  readonly round: number
+  readonly method: FlowMethod
+  readonly target: string
+  readonly error: unknown
+}
+
+/** What was seen on the way from stored to sealed state. */
+export interface ContinuationEvent extends Finding {
+  readonly event: 'continuation'
+}
+
+export interface WarningEvent {
+  readonly event: 'warning'
+  readonly message: string
+  readonly error?: unknown
+}
+
+export type LogEvent = RoundEvent | StateRefusedEvent | FaultEvent | ContinuationEvent | WarningEvent
+
+export interface TaskHost {
+  readonly engine: TaskEngine
+  /** How long a task lives from its creation on, unless its tool says otherwise. */
+  readonly ttlMs: number
+  /** How often a client should look, unless the tool says otherwise. */
+  readonly pollMs: number
+  /** Bytes of one sealed piece. */
+  readonly maxPieceBytes: number
+}
+
+export interface FlowHost {
+  readonly audience: string
+  readonly keys: KeyHolder
+  readonly limits: FlowLimits
+  readonly platform: FlowPlatform
+  readonly dev: boolean
+  log(event: LogEvent): void
+  /** This process was told to stop. */
+  readonly draining: boolean
+  /** This instance has too much to do. */
+  overloaded(): boolean
+  /** How long one round may work before the call is handed back at its next boundary. */
+  readonly maxRoundMs: number
+  /** Keeps states in a store. Absent where they are sealed and nothing else. */
+  readonly continuation?: Continuation
+  /** Where calls go that outlive their requests. Absent where there is no store. */
+  readonly tasks?: TaskHost
+  /** How long a worker that gives no sign of life keeps what it holds in the store. */
+  readonly leaseMs: number
+  /** Keeps single-use records, and journals too large for a token. */
+  readonly store?: Pick<Store, 'once' | 'blobs'>
+}
+
+/*
+ * The world outside replay, on Node and on runtimes that have its crypto: clock, ids, digests, idle moments.
+ */
+
+export interface PlatformOptions {
+  now?: () => number
+  randomId?: () => string
+}
+
+export function createPlatform({ now = Date.now, randomId = drawId }: PlatformOptions = {}): FlowPlatform {
+  return {
+    now,
+    randomId,
+    idle,
+    digest,
+    derive: (seed, label) => createHmac('sha256', seed).update(label).digest(),
+    after,
+    scope,
+  }
+}
+
+const storage = new AsyncLocalStorage<object>()
+
+let inside = 0
+
+function leaveScope(): void {
+  inside -= 1
+  if (inside === 0) storage.disable()
+}
+
+/** Following who calls whom slows every promise of the process down, so it is on only while something is marked. */
+export const scope: Scope = {
+  within(mark, fn) {
+    inside += 1
+    let settling = false
+    try {
+      const value: unknown = storage.run(mark, fn)
+      if (!isThenable(value)) return value as never
+      settling = true
+      // The author's thenable is asked once: some do their work each time.
+      const promise = Promise.resolve(value)
+      promise.then(leaveScope, leaveScope)
+      return promise as never
+    } finally {
+      if (!settling) leaveScope()
+    }
+  },
+  current: () => storage.getStore(),
+}
+
+// Taken once: a test that replaces the global timers must not stop the time of the runtime.
+const { setTimeout, clearTimeout } = globalThis
+
+/** Beyond this a timer would fire at once. */
+const MAX_DELAY_MS = 2 ** 31 - 1
+
+export function after(ms: number, fn: () => void): () => void {
+  const timer = setTimeout(fn, Math.min(ms, MAX_DELAY_MS))
+  return () => clearTimeout(timer)
+}
+
+function drawId(): string {
+  return drawBytes(16).toString('base64url')
+}

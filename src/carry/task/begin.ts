@@ -1,0 +1,76 @@
+/**
+ * A call becomes a task: what it did so far moves from the token into the store, and a worker goes on from there.
+ * Never back (D9).
+ */
+
+import { RondoError } from '../../errors.ts'
+import type { Journal } from '../../journal/journal.ts'
+import type { Reply } from '../../protocol/reply.ts'
+import { nameCapabilities, TASKS_EXTENSION } from '../../protocol/task.ts'
+import { createTaskId } from '../../store/task-engine.ts'
+import type { Target } from '../../tool/target.ts'
+import type { TaskHost } from '../host.ts'
+import { logRound, type Round, solicited } from '../round.ts'
+import { toTaskState } from './call.ts'
+import { ownerOf, sealPiece, type TaskPlan, type TaskRecord } from './journal.ts'
+
+/** A tool that runs only as a task was called by a client that cannot follow one. */
+export function cannotFollow({ name }: Target): RondoError {
+  const data = { requiredCapabilities: { extensions: { [TASKS_EXTENSION]: {} } } }
+  const detail = `"${name}" runs only as a task, and this client lacks the capability ${nameCapabilities(data.requiredCapabilities)} to follow one. Nothing was done.`
+  return new RondoError('PEER_CAPABILITY', detail, { data })
+}
+
+/** What the tool says; a client that asked for less gets less. */
+function ttlOf({ call, target }: Round, tasks: TaskHost): number {
+  const ttlMs = target.task.ttlMs ?? tasks.ttlMs
+  return call.task?.ttlMs === undefined ? ttlMs : Math.min(ttlMs, call.task.ttlMs)
+}
+
+/**
+ * Answers that came with this request and that no run has seen yet. Of those that came unasked none is dropped: which of
+ * them count is decided where they are asked for.
+ */
+function broughtBy({ call, beginning }: Round): TaskPlan['brought'] {
+  const { anchored, asked } = beginning
+  const answers = solicited(beginning, call.inputResponses)
+  return answers && { answers: answers as Readonly<Record<string, unknown>>, asked, unasked: !anchored }
+}
+
+/** `brings`: what the request brought is still to be used. */
+export async function beginTask(
+  round: Round,
+  tasks: TaskHost,
+  { entries, reasks, manual }: Journal,
+  brings: boolean,
+): Promise<Reply> {
+  const { host, call, target, principal, beginning } = round
+  await host.keys.ready()
+  const id = createTaskId()
+  const owner = ownerOf(host, principal)
+  const { method, args, protocolVersion, capabilities, clientInfo } = call
+  const plan: TaskPlan = {
+    flow: beginning.flow,
+    seed: beginning.journal.seed,
+    startedAt: beginning.journal.startedAt,
+    round: beginning.round,
+    toolVersion: target.version,
+    epoch: beginning.journal.epoch ?? (await host.store?.once.epoch()),
+    principal,
+    noted: { reasks, manual },
+    brought: brings ? broughtBy(round) : undefined,
+    call: { method, target: call.target, args, protocolVersion, capabilities, clientInfo },
+  }
+  const view = await tasks.engine.create({
+    id,
+    owner,
+    head: sealPiece(host, { id, owner }, 'head', plan),
+    ttlMs: ttlOf(round, tasks),
+    pollMs: target.task.pollMs ?? tasks.pollMs,
+    // A call that came with a state of ours comes with it again if this reply is lost, so its keys stay the same (R6).
+    known: call.requestState !== undefined,
+    journal: entries.map((entry) => sealPiece(host, { id, owner }, 'record', { entry } satisfies TaskRecord)),
+  })
+  logRound(round, undefined, { outcome: 'task', task: id })
+  return { kind: 'task_created', task: toTaskState(host, tasks, owner, view) }
+}

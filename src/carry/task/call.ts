@@ -1,0 +1,351 @@
+/**
+ * What clients do with tasks: look, answer, cancel. Unknown, foreign and expired tasks are all the same to them.
+ */
+
+import { RondoError } from '../../errors.ts'
+import { isRecord } from '../../lib/narrow.ts'
+import type { Line, Principal, TaskCall, TaskListCall } from '../../protocol/call.ts'
+import type { OlderReply, Reply } from '../../protocol/reply.ts'
+import { relatedTask } from '../../protocol/rev-2025-11-25/encode.ts'
+import { missingCapability, nameCapabilities, type TaskState } from '../../protocol/task.ts'
+import type { ClientCapabilities, InputRequest, InputRequests } from '../../protocol/wire.ts'
+import { openEnvelope, sealEnvelope } from '../../seal/envelope.ts'
+import type { TaskOwner, TaskPage, TaskView } from '../../store/task-engine.ts'
+import { answerFits } from '../../tool/result.ts'
+import type { FlowHost, TaskHost } from '../host.ts'
+import { openPiece, ownerOf, type Piece, type PieceOf, sealPiece } from './journal.ts'
+
+const ACKNOWLEDGED: Reply = { kind: 'complete', result: {} }
+const UNKNOWN: Reply = { kind: 'error', error: new RondoError('PEER_TASK') }
+
+export async function answerTask(
+  host: FlowHost,
+  tasks: TaskHost,
+  call: TaskCall,
+  principal: Principal | undefined,
+): Promise<Reply> {
+  await host.keys.ready()
+  const owner = ownerOf(host, principal)
+  const { taskId } = call
+  switch (call.action) {
+    case 'get': {
+      const view = await tasks.engine.get(taskId, owner)
+      if (!view) return UNKNOWN
+      return { kind: 'task', task: visibleTo(call.capabilities, toTaskState(host, tasks, owner, view)) }
+    }
+    case 'update': {
+      const sealed = Object.entries(call.inputResponses ?? {}).map(
+        ([key, answer]) => [key, sealPiece(host, { id: taskId, owner }, `answer ${key}`, answer)] as const,
+      )
+      const delivery = await tasks.engine.deliver(taskId, owner, new Map(sealed))
+      return delivery === 'unknown' ? UNKNOWN : ACKNOWLEDGED
+    }
+    case 'result':
+    case 'respond':
+      return { kind: 'error', error: new RondoError('PEER_METHOD') }
+    case 'cancel':
+      return (await tasks.engine.cancel(taskId, owner)) === 'unknown' ? UNKNOWN : ACKNOWLEDGED
+  }
+}
+
+/** Tells of the caller's own tasks as they change; ids that are nobody's, or somebody else's, are never heard of. */
+export function watchTasks(
+  host: FlowHost,
+  tasks: TaskHost,
+): (
+  ids: readonly string[],
+  principal: Principal | undefined,
+  capabilities: ClientCapabilities,
+  listener: (task: TaskState) => void,
+) => Promise<() => void> {
+  return async (ids, principal, capabilities, listener) => {
+    await host.keys.ready()
+    const owner = ownerOf(host, principal)
+    return tasks.engine.watch(ids, owner, (_id, view) => {
+      const state = view && readableState(host, tasks, owner, view)
+      if (state) listener(visibleTo(capabilities, state))
+    })
+  }
+}
+
+/*
+ * A task in the store as its owner may see it.
+ */
+
+/** A worker died too often under this task; there is nothing of its own to tell. */
+const DIED = { code: -32603, message: 'The task could not be finished' }
+
+export function toTaskState(host: FlowHost, tasks: TaskHost, owner: TaskOwner, view: TaskView): TaskState {
+  const { id, status } = view
+  const open = <T>(piece: Piece, sealed: string | undefined): T | undefined =>
+    sealed === undefined ? undefined : openPiece<T>(host, tasks, { id, owner }, piece, sealed)
+  return {
+    taskId: id,
+    status,
+    statusMessage: quietly(() => open('message', view.message)),
+    createdAt: view.createdAt,
+    lastUpdatedAt: view.updatedAt,
+    ttlMs: view.expiresAt - view.createdAt,
+    pollIntervalMs: view.pollMs,
+    inputRequests: status === 'input_required' ? openInputs(host, tasks, owner, view) : undefined,
+    result: open('result', view.result),
+    error: status === 'failed' ? (open('error', view.error) ?? DIED) : undefined,
+  }
+}
+
+/** The task as its owner may see it, or nothing where it cannot be read; what other tasks say does not depend on it. */
+function readableState(
+  host: FlowHost,
+  tasks: TaskHost,
+  owner: TaskOwner,
+  view: TaskView,
+): TaskState | undefined {
+  return quietly(() => toTaskState(host, tasks, owner, view))
+}
+
+/**
+ * The part of a task that a request may see: input requests only of the kinds and modes that it declares itself (B10),
+ * whoever began the task. What is left out is named, so that the client knows what to declare.
+ */
+function visibleTo(capabilities: ClientCapabilities, task: TaskState): TaskState {
+  const entries = Object.entries(task.inputRequests ?? {})
+  const shown = entries.filter(([, request]) => missingCapability(capabilities, request) === undefined)
+  if (shown.length === entries.length) return task
+  const statusMessage = [task.statusMessage, undeclared(capabilities, task).sentence]
+  return {
+    ...task,
+    inputRequests: Object.fromEntries(shown),
+    statusMessage: statusMessage.filter((part) => part !== undefined).join(' '),
+  }
+}
+
+/** Why a request does not see all that a task asks. */
+function undeclared(
+  capabilities: ClientCapabilities,
+  { inputRequests = {} }: TaskState,
+  why?: string,
+): RondoError {
+  const names = new Set<string>()
+  for (const request of Object.values(inputRequests)) {
+    const missing = missingCapability(capabilities, request)
+    if (missing !== undefined) names.add(nameCapabilities(missing))
+  }
+  const sentence = `The task waits for input that needs ${[...names].join(', ')}, which this request does not declare.`
+  return new RondoError('PEER_TASK', why === undefined ? sentence : `${sentence} ${why}`)
+}
+
+/** What does not open has been logged. */
+function quietly<T>(read: () => T): T | undefined {
+  try {
+    return read()
+  } catch {
+    return undefined
+  }
+}
+
+function openInputs(
+  host: FlowHost,
+  tasks: TaskHost,
+  owner: TaskOwner,
+  { id, inputs }: TaskView,
+): InputRequests {
+  const requests: Record<string, InputRequest> = {}
+  for (const [key, sealed] of inputs)
+    requests[key] = openPiece(host, tasks, { id, owner }, `input ${key}`, sealed)
+  return requests
+}
+
+/*
+ * The caller's own tasks, page by page, newest first. Where a page ends is told sealed, for this caller alone: a cursor that
+ * was changed, or that somebody else was given, is refused.
+ */
+
+const MAX_CURSOR = 2_048
+
+export async function listTasks(
+  host: FlowHost,
+  tasks: TaskHost,
+  { cursor }: TaskListCall,
+  principal: Principal | undefined,
+  limit: number,
+): Promise<OlderReply> {
+  await host.keys.ready()
+  const owner = ownerOf(host, principal)
+  const after = cursor === undefined ? undefined : openCursor(host, owner, cursor)
+  const views = await tasks.engine.list(owner, { after, limit })
+  const last = views.at(-1)
+  return {
+    kind: 'tasks',
+    tasks: views.flatMap((view) => readableState(host, tasks, owner, view) ?? []),
+    nextCursor: last && views.length >= limit ? sealCursor(host, owner, last) : undefined,
+  }
+}
+
+function placeOf({ tenant, principal }: TaskOwner): string {
+  return JSON.stringify(['task list', principal, tenant])
+}
+
+function sealCursor(
+  { keys }: FlowHost,
+  owner: TaskOwner,
+  { id, createdAt }: NonNullable<TaskPage['after']>,
+): string {
+  return sealEnvelope(keys.ring, placeOf(owner), JSON.stringify({ id, createdAt })).token
+}
+
+function openCursor({ keys }: FlowHost, owner: TaskOwner, cursor: string): TaskPage['after'] {
+  const opened = openEnvelope(keys.ring, placeOf(owner), cursor, MAX_CURSOR)
+  const place: unknown = opened.kind === 'refused' ? undefined : JSON.parse(opened.plaintext.toString('utf8'))
+  if (!isRecord(place)) throw new RondoError('PEER_PARAMS', 'This cursor is not from this list')
+  return { id: String(place.id), createdAt: Number(place.createdAt) }
+}
+
+/*
+ * Following a task where the client waits for its end instead of looking now and then: `tasks/result` of 2025-11-25 and of
+ * the draft (D3 to D7). In the draft open questions are the answer; at 2025-11-25 they are pushed while the client waits.
+ */
+
+type Answers = Readonly<Record<string, unknown>>
+
+/** Gets the answers to questions from the client on the line, until `signal` fires; gives an error where none will come. */
+export type AskNow = (questions: InputRequests, signal: AbortSignal) => Promise<Answers | RondoError>
+
+export interface AwaitOptions {
+  readonly ask?: AskNow
+  /** Why nobody can be asked, where the client's capabilities are not the reason. */
+  readonly unaskable?: string
+}
+
+const UNKNOWN_OLDER: OlderReply = { kind: 'error', error: new RondoError('PEER_TASK') }
+
+/** Waits until the task has ended or asks; with `ask` it goes on after the answers. */
+export async function awaitTask(
+  host: FlowHost,
+  tasks: TaskHost,
+  { taskId, capabilities }: TaskCall,
+  principal: Principal | undefined,
+  line: Line,
+  { ask, unaskable }: AwaitOptions = {},
+): Promise<OlderReply> {
+  await host.keys.ready()
+  const owner = ownerOf(host, principal)
+  const shown = new Set<string>()
+  for (;;) {
+    const view = await settledView(tasks, taskId, owner, line)
+    if (!view) return UNKNOWN_OLDER
+    const whole = toTaskState(host, tasks, owner, view)
+    const state = visibleTo(capabilities, whole)
+    const fresh = Object.entries(state.inputRequests ?? {}).filter(([key]) => !shown.has(key))
+    if (fresh.length === 0 && state !== whole)
+      return { kind: 'error', error: undeclared(capabilities, whole, unaskable) }
+    if (state.status !== 'input_required' || !ask || fresh.length === 0) return toReply(state)
+    for (const [key] of fresh) shown.add(key)
+    const questions = Object.fromEntries(fresh)
+    const answers = await askWhileOpen(tasks, taskId, owner, (signal) => ask(questions, signal))
+    if (answers === undefined) continue
+    if (answers instanceof RondoError) return { kind: 'error', error: answers }
+    await deliverAnswers(host, tasks, taskId, principal, answers)
+  }
+}
+
+/** Hands answers to a task; those to questions that are closed change nothing. */
+export async function deliverAnswers(
+  host: FlowHost,
+  tasks: TaskHost,
+  taskId: string,
+  principal: Principal | undefined,
+  answers: Answers,
+): Promise<void> {
+  const owner = ownerOf(host, principal)
+  await tasks.engine.deliver(taskId, owner, sealAnswers(host, { id: taskId, owner }, answers))
+}
+
+/** Asks as long as the task does: somebody else may answer or cancel it meanwhile. Gives undefined then. */
+async function askWhileOpen<T>(
+  { engine }: TaskHost,
+  id: string,
+  owner: TaskOwner,
+  ask: (signal: AbortSignal) => Promise<T>,
+): Promise<T | undefined> {
+  const over = new AbortController()
+  const stop = await engine.watch([id], owner, (_id, view) => {
+    if (view?.status !== 'input_required') over.abort()
+  })
+  try {
+    if (over.signal.aborted) return undefined
+    const asked = await ask(over.signal)
+    return over.signal.aborted ? undefined : asked
+  } finally {
+    stop()
+  }
+}
+
+/** The task once it does not work any more, or as it is when the client goes. */
+async function settledView(
+  { engine }: TaskHost,
+  id: string,
+  owner: TaskOwner,
+  line: Line,
+): Promise<TaskView | undefined> {
+  let settle: (view: TaskView | undefined) => void = () => {}
+  const settled = new Promise<TaskView | undefined>((resolve) => {
+    settle = resolve
+  })
+  const leave = line.onClose(() => settle(undefined))
+  try {
+    const stop = await engine.watch([id], owner, (_id, view) => {
+      if (view?.status !== 'working') settle(view)
+    })
+    return await settled.finally(stop)
+  } finally {
+    leave()
+  }
+}
+
+function toReply({ status, taskId, inputRequests, result, error }: TaskState): OlderReply {
+  const _meta = relatedTask(taskId)
+  switch (status) {
+    case 'completed': {
+      const own = result?._meta
+      return {
+        kind: 'complete',
+        result: { ...result, _meta: { ...(typeof own === 'object' ? own : {}), ..._meta } },
+      }
+    }
+    case 'failed':
+      return { kind: 'task_failed', error: error ?? { code: -32603, message: 'The task failed' } }
+    case 'cancelled':
+      return { kind: 'error', error: new RondoError('PEER_TASK', 'The task was cancelled') }
+    default:
+      return { kind: 'input_required', inputRequests, _meta }
+  }
+}
+
+/** Answers that help are delivered, others are acknowledged and change nothing (D6). */
+export async function respondToTask(
+  host: FlowHost,
+  tasks: TaskHost,
+  { taskId, inputResponses = {} }: TaskCall,
+  principal: Principal | undefined,
+): Promise<OlderReply> {
+  await host.keys.ready()
+  const owner = ownerOf(host, principal)
+  const view = await tasks.engine.get(taskId, owner)
+  if (!view) return UNKNOWN_OLDER
+  const { status, inputRequests = {} } = toTaskState(host, tasks, owner, view)
+  if (status !== 'input_required') {
+    return { kind: 'error', error: new RondoError('PEER_TASK', `The task asks nothing: it is ${status}`) }
+  }
+  const useful = Object.entries(inputResponses).filter(([key, answer]) => {
+    const request = Object.hasOwn(inputRequests, key) ? inputRequests[key] : undefined
+    return request !== undefined && answerFits(request, answer)
+  })
+  await deliverAnswers(host, tasks, taskId, principal, Object.fromEntries(useful))
+  return { kind: 'complete', result: { _meta: relatedTask(taskId) } }
+}
+
+function sealAnswers(host: FlowHost, of: PieceOf, answers: Answers): Map<string, string> {
+  return new Map(
+    Object.entries(answers).map(([key, answer]) => [key, sealPiece(host, of, `answer ${key}`, answer)]),
+  )
+}

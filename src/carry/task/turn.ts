@@ -1,0 +1,357 @@
+/**
+ * The task carrier: between turns the journal is in the store, and while a question waits nothing is held: no process,
+ * no timer, no memory. A worker runs the same handler as a round would, from the top, against what was recorded.
+ *
+ * R6 An effect waits until the owner has shown that it knows the task's id: whoever lost the reply that named it calls again,
+ * and the effect would run in two tasks. Steps and questions need not wait. R7 An entry is durable, and
+ * ours, before the handler sees its result.
+ */
+
+import { DRAFT_VERSION } from '../../drafts/draft-2026-v1/decode.ts'
+import { RondoError } from '../../errors.ts'
+import type { Line } from '../../protocol/call.ts'
+import type { Reply } from '../../protocol/reply.ts'
+import { VERSIONS } from '../../protocol/rev-2025-11-25/encode.ts'
+import { type ReplayInput, replay } from '../../replay/replay.ts'
+import type { Incoming, OpenQuestion, RunReport } from '../../replay/run-state.ts'
+import { verify } from '../../replay/verify.ts'
+import type { Outcome, RunTurn, TaskHead, Turn } from '../../store/task-engine.ts'
+import type { Context } from '../../tool/context.ts'
+import { type InputRequired, isInputRequired } from '../../tool/result.ts'
+import type { Target } from '../../tool/target.ts'
+import type { FlowHost, TaskHost } from '../host.ts'
+import {
+  concludeArguments,
+  concludeRefused,
+  concludeReturned,
+  concludeThrew,
+  concludeUnaskable,
+  logFault,
+  logRound,
+  manualDigests,
+  manualRequests,
+  type Round,
+  toReplayInput,
+} from '../round.ts'
+import { effectOnce } from '../single-use.ts'
+import {
+  type Folded,
+  foldRecords,
+  freshAnswers,
+  openPiece,
+  ownerOf,
+  park,
+  sealPiece,
+  type TaskPlan,
+  type TaskRecord,
+  toFlowCall,
+} from './journal.ts'
+
+export type FindTarget = (plan: TaskPlan) => Target | undefined
+
+/** What the engine calls for each turn. */
+export function createRunTurn(host: FlowHost, tasks: TaskHost, find: FindTarget): RunTurn {
+  const mayComeBack = createMissingTools(host.platform.now)
+  return async (turn) => {
+    await host.keys.ready()
+    const { task } = turn
+    const plan = openPiece<TaskPlan>(host, tasks, task, 'head', task.head)
+    assertOwner(host, task, plan)
+    const target = find(plan)
+    if (!target)
+      return mayComeBack(task.id) ? leaveToOthers(host, plan) : failed(host, task, unknownTool(plan))
+    return runTurn(toWork(host, tasks, turn, plan, target))
+  }
+}
+
+/** Throws where the row names another owner than the one that began the task. */
+function assertOwner(host: FlowHost, { id, owner }: TaskHead, { principal }: TaskPlan): void {
+  const began = ownerOf(host, principal)
+  if (owner.principal === began.principal && owner.tenant === began.tenant) return
+  const message = `The task ${id} is not the task of the owner that its row names`
+  host.log({ event: 'warning', message })
+  throw new RondoError('SERVER_INTERNAL', message)
+}
+
+/** Long enough that somebody else gets it first. */
+const ELSEWHERE_MS = 10_000
+
+function leaveToOthers(host: FlowHost, { call }: TaskPlan): Outcome {
+  host.log({ event: 'warning', message: `A task waits for an instance that has the tool "${call.target}"` })
+  return { kind: 'release', delayMs: ELSEWHERE_MS }
+}
+
+function unknownTool({ call }: TaskPlan): RondoError {
+  return new RondoError('PEER_PARAMS', `Unknown tool: ${call.target}`)
+}
+
+async function runTurn(work: Work): Promise<Outcome> {
+  const { host, round, turn } = work
+  const prepared = await round.target.prepare(round.call.args)
+  if (prepared.kind === 'refused') return ended(work, concludeArguments(round, prepared.problem))
+  const input = toTurnInput(work, prepared.run)
+  const first = await replay(input)
+  const report = host.dev ? await verify(input, first) : first
+  if (turn.signal.aborted) return { kind: 'release' }
+  return settle(work, report)
+}
+
+/** What cannot be kept ends the task: another turn would not do better. A store that failed might. */
+async function settle(work: Work, report: RunReport): Promise<Outcome> {
+  try {
+    return await toOutcome(work, report)
+  } catch (error) {
+    if (work.turn.signal.aborted) throw error
+    if (!(error instanceof RondoError)) logFault(work.round, error)
+    const known = error instanceof RondoError ? error : new RondoError('SERVER_INTERNAL')
+    if (known.code.startsWith('STORE_')) throw error
+    return refused(work, report, known)
+  }
+}
+
+async function toOutcome(work: Work, report: RunReport): Promise<Outcome> {
+  const { round } = work
+  const { ending } = report
+  switch (ending.kind) {
+    case 'returned':
+      if (isInputRequired(ending.value)) return parkManually(work, report, ending.value)
+      return ended(work, await concludeReturned(round, report, ending.value))
+    case 'threw':
+      return ended(work, concludeThrew(round, report, ending.error))
+    case 'refused':
+      return refused(work, report, ending.error)
+    case 'moved':
+      logRound(round, report, { outcome: 'moved', moved: ending.reason })
+      if (work.told) await rest(work)
+      return { kind: ending.reason === 'effect' ? 'hold' : 'release' }
+    case 'background':
+      logRound(round, report, { outcome: 'moved', moved: 'drain' })
+      return { kind: 'release' }
+    case 'asking':
+      logRound(round, report, {
+        outcome: 'input_required',
+        asks: Array.from(ending.questions, ([key, { kind }]) => ({ key, kind })),
+      })
+      return parked(work, report, [...ending.questions])
+  }
+}
+
+/** Notes that this turn came to its end, so that the next one does not tell the owner the same again. */
+function rest({ host, turn }: Work): Promise<void> {
+  return turn.record(sealPiece(host, turn.task, 'record', { rested: true } satisfies TaskRecord))
+}
+
+/** How long to wait where it cannot be told now whether an effect has run. */
+const UNCERTAIN_MS = 5_000
+
+/** A lease that was lost is no failure of the task: somebody else has it. Nor is a store that cannot tell now. */
+function refused(work: Work, report: RunReport, error: RondoError): Outcome {
+  if (error.code === 'STORE_LEASE_LOST') return { kind: 'release' }
+  if (error.code === 'STORE_UNAVAILABLE' || error.code === 'STORE_BUSY')
+    return { kind: 'release', delayMs: UNCERTAIN_MS }
+  return ended(work, concludeRefused(work.round, report, error))
+}
+
+const AGAIN_MS = 250
+
+async function parkManually(work: Work, report: RunReport, needs: InputRequired): Promise<Outcome> {
+  const { host, round, turn } = work
+  const digests = manualDigests(host, needs, round.call.capabilities)
+  if (digests instanceof RondoError) return refused(work, report, digests)
+  if (work.folded.parks >= host.limits.maxEntries)
+    return refused(work, report, new RondoError('LIMIT_ROUNDS'))
+  const { requestState } = needs
+  const questions = Object.entries(manualRequests(host, report.journal, needs) ?? {}).map(
+    ([key, request]) => [key, { request, digest: digests[key] ?? '' }] as const,
+  )
+  const asks = questions.map(([key]) => ({ key, kind: 'manual' as const }))
+  logRound(round, report, { outcome: 'input_required', asks })
+  const withState = { ...report, journal: { ...report.journal, manual: requestState } }
+  if (questions.length > 0) return parked(work, withState, questions)
+  // State alone: nobody is to be asked, so the next turn is due by itself, at the pace of a client (C9).
+  const { record } = park([], withState.journal, work.folded.entries, turn.answers)
+  await turn.record(sealPiece(host, turn.task, 'record', record))
+  return { kind: 'release', delayMs: AGAIN_MS }
+}
+
+async function parked(
+  { host, turn, folded }: Work,
+  { journal }: RunReport,
+  questions: readonly (readonly [string, Pick<OpenQuestion, 'request' | 'digest'>])[],
+): Promise<Outcome> {
+  const { task } = turn
+  const { inputs, record } = park(questions, journal, folded.entries, turn.answers)
+  await turn.record(sealPiece(host, task, 'record', record))
+  return {
+    kind: 'park',
+    inputs: new Map(
+      Array.from(inputs, ([key, request]) => [key, sealPiece(host, task, `input ${key}`, request)]),
+    ),
+  }
+}
+
+/** What the call would have answered is what the task ends with. A tool's own failure is a result (E8). */
+function ended(work: Work, reply: Reply): Outcome {
+  const { host, turn, round } = work
+  const { task } = turn
+  if (reply.kind === 'error') {
+    const { error } = reply
+    // Clients of earlier eras read why they could not be asked in a result, whatever carries the call.
+    const readsWhy = error.code === 'PEER_CAPABILITY' && isEarlier(round.call.protocolVersion)
+    return readsWhy ? ended(work, concludeUnaskable(round.target, error)) : failed(host, task, error)
+  }
+  if (reply.kind !== 'complete') throw new Error(`A task cannot end as ${reply.kind}`)
+  return { kind: 'complete', result: sealPiece(host, task, 'result', reply.result) }
+}
+
+function isEarlier(version: string): boolean {
+  return version === DRAFT_VERSION || VERSIONS.includes(version)
+}
+
+function failed(host: FlowHost, task: TaskHead, error: RondoError): Outcome {
+  const { rpc: code, sentence: message, data } = error
+  return { kind: 'fail', error: sealPiece(host, task, 'error', { code, message, data }) }
+}
+
+/*
+ * What a turn of a task starts from: the call that made the task, the journal in the store, and the answers that have come
+ * since it was last worked on.
+ */
+
+/** Everything about one turn that its parts need. */
+export interface Work {
+  readonly host: FlowHost
+  readonly tasks: TaskHost
+  readonly turn: Turn
+  readonly plan: TaskPlan
+  readonly folded: Folded
+  readonly round: Round
+  /** Whether this turn told its owner how it goes. */
+  told: boolean
+}
+
+function toWork(host: FlowHost, tasks: TaskHost, turn: Turn, plan: TaskPlan, target: Target): Work {
+  const { task } = turn
+  const records = turn.journal.map((sealed) => openPiece<TaskRecord>(host, tasks, task, 'record', sealed))
+  const folded = foldRecords(records, plan.noted)
+  return { host, tasks, turn, plan, folded, round: toRound(host, turn, plan, target, folded), told: false }
+}
+
+function toRound(
+  host: FlowHost,
+  turn: Turn,
+  plan: TaskPlan,
+  target: Target,
+  { entries, parked }: Folded,
+): Round {
+  const { flow, seed, startedAt, round, toolVersion, principal, epoch } = plan
+  return {
+    host,
+    call: toFlowCall(plan, turn.task.id),
+    target,
+    principal,
+    line: toLine(turn.signal),
+    beginning: {
+      flow,
+      round,
+      journal: { startedAt, seed, entries, reasks: parked.reasks, moves: 0, manual: parked.manual, epoch },
+      asked: {},
+      flowExpires: turn.task.expiresAt,
+      anchored: true,
+      sealedVersion: toolVersion,
+    },
+    began: host.platform.now(),
+  }
+}
+
+/** Nobody is on the line; it closes when nothing this turn does counts any more. */
+function toLine(signal: AbortSignal): Line {
+  return {
+    notify: () => {},
+    get closed() {
+      return signal.aborted
+    },
+    onClose(listener) {
+      signal.addEventListener('abort', listener, { once: true })
+      return () => signal.removeEventListener('abort', listener)
+    },
+  }
+}
+
+function toTurnInput(work: Work, handler: (ctx: Context) => unknown): ReplayInput {
+  const { host, turn, round } = work
+  const input = toReplayInput(round, handler)
+  const incoming = { ...input.incoming, ...incomingOf(work), resumed: work.folded.resting }
+  const { store } = host
+  // Waiting is left to the store, where it costs nothing.
+  const once: ReplayInput['scene']['once'] =
+    store && ((key, branch, act) => effectOnce(round, store.once, { key, branch }, act, 0))
+  const inputResponses = incoming.answers as never
+  return {
+    ...input,
+    incoming,
+    anchored: turn.task.known,
+    scene: { ...input.scene, once, inputResponses, background: { possible: false, tell: tellerOf(work) } },
+    mayMove: () => (turn.draining.aborted || turn.signal.aborted ? 'drain' : undefined),
+    persist: async (entry) =>
+      turn.record(sealPiece(host, turn.task, 'record', { entry } satisfies TaskRecord)),
+  }
+}
+
+/** The answers to what was asked last; before anything was, those that came with the request that made the task. */
+function incomingOf({
+  host,
+  tasks,
+  turn,
+  plan,
+  folded,
+}: Work): Pick<Incoming, 'answers' | 'asked' | 'unasked'> {
+  if (folded.parks === 0 && plan.brought) return plan.brought
+  const opened = new Map(
+    Array.from(turn.answers, ([key, sealed]) => [
+      key,
+      openPiece(host, tasks, turn.task, `answer ${key}`, sealed),
+    ]),
+  )
+  return freshAnswers(folded.parked, opened)
+}
+
+/** Messages are one line for people. */
+const MAX_MESSAGE = 1000
+
+function shorten(message: string): string {
+  return message.length > MAX_MESSAGE ? `${message.slice(0, MAX_MESSAGE)}…` : message
+}
+
+function tellerOf(work: Work): (message: string) => void {
+  const { host, turn } = work
+  return (message) => {
+    work.told = true
+    const send = async () => turn.status(sealPiece(host, turn.task, 'message', shorten(message)))
+    // A message that does not arrive changes nothing: whoever took the task tells the next one.
+    send().catch(() => {})
+  }
+}
+
+/*
+ * A task whose tool this instance does not have. While releases change, another instance may have it, so the task is left
+ * to others for a while before it ends.
+ */
+
+const PATIENCE_MS = 15 * 60_000
+/** Forgetting one only makes us wait longer. */
+const MAX_REMEMBERED = 1000
+
+/** Tells whether a task is still worth waiting for. */
+function createMissingTools(now: () => number): (taskId: string) => boolean {
+  const firstSeen = new Map<string, number>()
+  return (taskId) => {
+    const since = firstSeen.get(taskId) ?? now()
+    firstSeen.delete(taskId)
+    if (now() - since >= PATIENCE_MS) return false
+    firstSeen.set(taskId, since)
+    const [oldest] = firstSeen.keys()
+    if (firstSeen.size > MAX_REMEMBERED && oldest !== undefined) firstSeen.delete(oldest)
+    return true
+  }
+}

@@ -1,0 +1,100 @@
+/** Asks one question of a round: who asks and what for, in our words; then the server's words; then the prompts. */
+
+import type { PendingCall } from '../../client/pending.ts'
+import { inspectLink } from '../../client/round.ts'
+import { readForm } from '../../form/form.ts'
+import { isRecord } from '../../lib/narrow.ts'
+import type { ElicitUrlParams, InputRequest, InputResponse, SamplingParams } from '../../protocol/wire.ts'
+import { sayRequest, sayServer } from '../describe.ts'
+import { askForm, type Given, laterChoice } from './form.ts'
+import type { Choice, Terminal } from './terminal.ts'
+
+export type Reply = { readonly kind: 'answer'; readonly response: InputResponse } | { readonly kind: 'later' }
+
+/** Who asks, and what for. */
+export interface Asking extends Pick<PendingCall, 'server' | 'request' | 'round'> {
+  /** The answer may come later; otherwise the server waits for it. */
+  readonly canKeep: boolean
+}
+
+export interface Place {
+  /** This is question `index` of `count` in its round, counted from 1. */
+  readonly index: number
+  readonly count: number
+}
+
+export async function askQuestion(
+  terminal: Terminal,
+  { server, request, round, canKeep }: Asking,
+  question: InputRequest,
+  { index, count }: Place,
+): Promise<Reply> {
+  const waits = canKeep ? '' : '; the server waits for the answer'
+  const place = `question ${index} of ${count}, round ${round}${waits}`
+  terminal.say(`${sayServer(server)} asks, for ${sayRequest(request)}\n${place}`, 'info')
+  switch (question.method) {
+    case 'elicitation/create': {
+      const { params } = question
+      if (params.mode === 'url') {
+        terminal.say(params.message)
+        return askUrl(terminal, params, canKeep)
+      }
+      return askForm(terminal, params.message, readForm(params.requestedSchema), canKeep)
+    }
+    case 'sampling/createMessage':
+      return askSampling(terminal, question.params)
+    case 'roots/list':
+      terminal.say('The server wants to know your folders. Give them with --root; none are told now.', 'warn')
+      return { kind: 'answer', response: { roots: [] } }
+  }
+}
+
+/* Lets a person play the model: shows the messages that a server wants answered, and takes a line as the reply. */
+
+async function askSampling(
+  terminal: Terminal,
+  params: SamplingParams,
+): Promise<{ readonly kind: 'answer'; readonly response: InputResponse }> {
+  terminal.say(`The server wants a model to answer (at most ${params.maxTokens} tokens).`)
+  for (const message of params.messages) terminal.say(sayMessage(message))
+  const check = (input: string) =>
+    input.trim() === '' ? 'Type the reply; Ctrl-C dismisses the question' : undefined
+  const text = await terminal.line('The reply, typed by you in place of a model', '', check)
+  const content = { type: 'text', text }
+  return { kind: 'answer', response: { role: 'assistant', content, model: 'a person at a terminal' } }
+}
+
+function sayMessage(message: unknown): string {
+  if (!isRecord(message)) return JSON.stringify(message)
+  const { role, content } = message
+  const text = isRecord(content) && typeof content.text === 'string' ? content.text : JSON.stringify(content)
+  return `${String(role)}: ${text}`
+}
+
+/*
+ * Asks for consent to open a URL. Shows all of it and its host apart, warns where a person should look twice, and never
+ * opens or fetches anything: whoever agrees opens it themselves. The cursor starts on the no.
+ */
+
+const WARNINGS = {
+  'not-encrypted': 'The connection is not encrypted.',
+  'look-alike-letters': 'The name has letters that can look like others. Compare it with what you expect.',
+  'bare-address': 'The host is a bare address, not a name.',
+} as const
+
+async function askUrl(terminal: Terminal, { url }: ElicitUrlParams, canKeep: boolean): Promise<Given> {
+  const link = inspectLink(url)
+  if (link === undefined) {
+    terminal.say('The server wants a URL opened that is not safe to open. It was declined.', 'error')
+    return { kind: 'answer', response: { action: 'decline' } }
+  }
+  terminal.say(`${link.url}\nhost: ${link.host}`)
+  for (const warning of link.warnings) terminal.say(WARNINGS[warning], 'warn')
+  const choices: Choice<'decline' | 'accept' | 'later'>[] = [
+    { value: 'decline', label: 'Decline' },
+    { value: 'accept', label: 'I agree to open it', hint: 'open it yourself, then go on here' },
+    ...laterChoice(canKeep),
+  ]
+  const way = await terminal.choose('Do you want to open this address in your browser?', choices, 'decline')
+  return way === 'later' ? { kind: 'later' } : { kind: 'answer', response: { action: way } }
+}

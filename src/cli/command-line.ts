@@ -1,0 +1,218 @@
+/** Reads a command line by a table of options. What is wrong with it is said in one sentence. */
+
+import { parseArgs } from 'node:util'
+import { type ErrorCode, RondoError } from '../errors.ts'
+import { isRecord } from '../lib/narrow.ts'
+import type { Io } from './io.ts'
+
+export interface Options {
+  flag(name: string): boolean
+  text(name: string): string | undefined
+  list(name: string): readonly string[]
+  /** A number of at least 0. */
+  number(name: string): number | undefined
+}
+
+export interface ReadLine {
+  readonly words: readonly string[]
+  readonly rest: readonly string[] | undefined
+  readonly options: Options
+}
+
+export function readLine(args: readonly string[], table: OptionTable): ReadLine {
+  const end = args.indexOf('--')
+  const own = end < 0 ? args : args.slice(0, end)
+  const { values, positionals } = parse(own.map(mask), table)
+  return {
+    words: positionals.map(unmask),
+    rest: end < 0 ? undefined : args.slice(end + 1),
+    options: readOptions(values),
+  }
+}
+
+/** Ids of tasks are random and may begin with a dash; no option is so long. */
+const ID = /^-[\w-]{20,}$/
+const MASK = '\0'
+const mask = (word: string): string => (ID.test(word) ? `${MASK}${word}` : word)
+const unmask = (word: string): string => (word.startsWith(MASK) ? word.slice(MASK.length) : word)
+
+function parse(args: string[], table: OptionTable) {
+  const options = Object.fromEntries(
+    Object.entries(table).map(([name, { type, multiple, short }]) => [
+      name,
+      { type, multiple: multiple ?? false, ...(short && { short }) },
+    ]),
+  )
+  try {
+    return parseArgs({ args, options, allowPositionals: true, strict: true })
+  } catch (error) {
+    // Node's own sentence names the option; its advice about "--" would mislead here.
+    const [sentence = ''] = String((error as Error).message).split(/\. To specify|\n/)
+    throw usageError(sentence)
+  }
+}
+
+function readOptions(values: Readonly<Record<string, unknown>>): Options {
+  return {
+    flag: (name) => values[name] === true,
+    text: (name) => (typeof values[name] === 'string' ? unmask(values[name]) : undefined),
+    list: (name) => (Array.isArray(values[name]) ? values[name].map(unmask) : []),
+    number(name) {
+      const text = values[name]
+      if (typeof text !== 'string') return undefined
+      const value = text.trim() === '' ? Number.NaN : Number(text)
+      if (!(value >= 0)) throw usageError(`--${name} takes a number of at least 0, not "${text}"`)
+      return value
+    },
+  }
+}
+
+/* What one command is: its words, its options, what it does. The table of all commands is in `main.ts`. */
+
+export interface Invocation {
+  readonly io: Io
+  /** The words after the command, without options. */
+  readonly words: readonly string[]
+  /** What came after `--`: a command that starts a server. */
+  readonly rest: readonly string[] | undefined
+  readonly options: Options
+}
+
+export interface Command {
+  readonly name: string
+  /** Words after the name, as the help shows them. */
+  readonly usage: string
+  readonly summary: string
+  /** Further lines of the command's own help. */
+  readonly details?: readonly string[]
+  readonly options: OptionTable
+  run(invocation: Invocation): Promise<Exit>
+}
+
+/* The options of a command: read by `read-line.ts`, printed by `help.ts`. */
+
+interface OptionRow {
+  readonly type: 'boolean' | 'string'
+  readonly multiple?: boolean
+  readonly short?: string
+  /** What stands for the value in the help. */
+  readonly value?: string
+  readonly help: string
+}
+
+export type OptionTable = Readonly<Record<string, OptionRow>>
+
+/* Ends a command with a sentence for the person who typed it, and the exit that fits. */
+
+export class CommandError extends Error {
+  readonly exit: Exit
+
+  constructor(exit: Exit, message: string, options?: { cause?: unknown }) {
+    super(message, options)
+    this.name = 'CommandError'
+    this.exit = exit
+  }
+}
+
+export function usageError(message: string): CommandError {
+  return new CommandError('usage', message)
+}
+
+/** Somebody named a tool that is not among these. */
+export function noTool(name: string, tools: readonly { readonly name: string }[]): CommandError {
+  return usageError(
+    `There is no tool "${name}" here${suggest(
+      name,
+      tools.map((tool) => tool.name),
+    )}`,
+  )
+}
+
+const EXIT_BY_CODE: Partial<Record<ErrorCode, Exit>> = {
+  PEER_GONE: 'unreachable',
+  LIMIT_CLIENT_TIMEOUT: 'unreachable',
+  LIMIT_CLIENT_DEADLINE: 'unreachable',
+  STORE_UNAVAILABLE: 'unreachable',
+  STORE_SCHEMA: 'stored',
+  PEER_LINK: 'refused',
+  INPUT_REFUSED: 'refused',
+  INPUT_NO_HANDLER: 'refused',
+  INPUT_PENDING: 'stored',
+  INPUT_ANSWER: 'answers',
+  INPUT_MISSING: 'answers',
+}
+
+/** The exit that fits whatever was thrown. */
+export function exitOf(error: unknown): Exit {
+  if (error instanceof CommandError) return error.exit
+  if (!(error instanceof RondoError)) return 'fault'
+  const exit = EXIT_BY_CODE[error.code]
+  if (exit !== undefined) return exit
+  return error.code.startsWith('LIMIT_CLIENT_') ? 'refused' : 'server'
+}
+
+/** The message; where a server wants to know who is there, also how to tell it. */
+export function sayError(error: Error): string {
+  if (!(error instanceof RondoError) || error.code !== 'PEER_HTTP' || !isRecord(error.data))
+    return error.message
+  const { status } = error.data
+  return status === 401 || status === 403 ? `${error.message}. Give credentials with --header` : error.message
+}
+
+const SHOWN = 12
+
+/** What was meant, if a name is near; else what there is. */
+export function suggest(name: string, names: readonly string[]): string {
+  const near = names
+    .map((one) => ({ one, distance: distanceOf(name.toLowerCase(), one.toLowerCase()) }))
+    .filter(({ distance }) => distance <= Math.max(1, Math.floor(name.length / 3)))
+    .sort((a, b) => a.distance - b.distance)
+  if (near[0] !== undefined) return `. Did you mean "${near[0].one}"?`
+  if (names.length === 0) return '; there are none'
+  const more = names.length > SHOWN ? ` and ${names.length - SHOWN} more` : ''
+  return `; there are ${names.slice(0, SHOWN).join(', ')}${more}`
+}
+
+/** How many letters have to be added, left out, changed or swapped with the next. Names are compared up to 64 letters. */
+function distanceOf(from: string, to: string): number {
+  const [a, b] = [from.slice(0, 64), to.slice(0, 64)]
+  const rows: number[][] = [Array.from({ length: b.length + 1 }, (_, j) => j)]
+  const at = (i: number, j: number): number => rows[i]?.[j] ?? 0
+  for (let i = 1; i <= a.length; i++) {
+    rows[i] = [i]
+    for (let j = 1; j <= b.length; j++) {
+      const change = at(i - 1, j - 1) + (a[i - 1] === b[j - 1] ? 0 : 1)
+      const isSwap = i > 1 && j > 1 && a[i - 1] === b[j - 2] && a[i - 2] === b[j - 1]
+      const swap = isSwap ? at(i - 2, j - 2) + 1 : change
+      rows[i]?.push(Math.min(change, swap, at(i - 1, j) + 1, at(i, j - 1) + 1))
+    }
+  }
+  return at(a.length, b.length)
+}
+
+/* What the command ends with. Scripts rely on the numbers; help and docs/reference/cli.md print this table. */
+
+export const EXITS = {
+  done: { code: 0, meaning: 'done' },
+  failed: { code: 1, meaning: 'the tool answered with an error, or a check found a fault' },
+  usage: { code: 2, meaning: 'the command line is wrong; nothing was called' },
+  pending: {
+    code: 3,
+    meaning: 'the call is pending under the printed id: the server asks something, or works on a task',
+  },
+  answers: { code: 4, meaning: 'an answer is missing, was not used, or does not fit its question' },
+  server: { code: 5, meaning: 'the server answered with a protocol error, or with something invalid' },
+  unreachable: { code: 6, meaning: 'the server cannot be reached, or took too long' },
+  refused: {
+    code: 7,
+    meaning: 'this side refused: a limit, a policy, an unsafe URL, a kind it cannot answer',
+  },
+  stored: {
+    code: 8,
+    meaning: 'there is no such pending call, task or store, or it is in use, or it cannot be read',
+  },
+  fault: { code: 70, meaning: 'a fault of this program' },
+  interrupted: { code: 130, meaning: 'interrupted by Ctrl-C; at a question it means cancel' },
+} as const
+
+export type Exit = keyof typeof EXITS

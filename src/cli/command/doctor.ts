@@ -1,0 +1,134 @@
+/**
+ * `rondo doctor`: examines any MCP server: what it speaks, how it refuses what it must refuse, and what an attacker can do
+ * with its `requestState`.
+ */
+
+import { DRAFT_VERSION } from '../../drafts/draft-2026-v1/decode.ts'
+import { RondoError } from '../../errors.ts'
+import { type Command, type Invocation, sayError, usageError } from '../command-line.ts'
+import { CONNECT_OPTIONS, type Connection, openConnection, readHeaders, toTarget } from '../connection.ts'
+import { type ExaminedCall, examineState } from '../doctor/examine.ts'
+import { checkOlder } from '../doctor/older.ts'
+import { type Probe, probeHttp, probeStdio } from '../doctor/probe.ts'
+import { checkIdentity, checkLists, checkProtocol } from '../doctor/protocol.ts'
+import { attempt, type Finding, fail, printFindings, skip, warn } from '../doctor/report.ts'
+import { examineTasks } from '../doctor/tasks.ts'
+import { JSON_OPTION } from '../session.ts'
+import { type NamedTarget, takeTarget } from '../target.ts'
+
+export const doctorCommand: Command = {
+  name: 'doctor',
+  usage: '<server> [--tool NAME name=value …]',
+  summary: 'examines a server: protocol, and what can be done to its state',
+  details: [
+    'The state is examined on a tool that asks. Calls are made with it, also with other arguments, and every question is',
+    'declined: use a test system. Where the first question comes without a state, it is answered with values made up by',
+    'its schema, and the next one is declined. Without --tool, tools that say they only read are tried.',
+  ],
+  options: {
+    tool: { type: 'string', value: 'NAME', help: 'a tool that asks; its arguments follow the server' },
+    other: {
+      type: 'string',
+      multiple: true,
+      value: 'NAME=VALUE',
+      help: 'other valid arguments for that tool',
+    },
+    'other-tool': { type: 'string', value: 'NAME', help: 'another tool that asks' },
+    'other-tool-arg': {
+      type: 'string',
+      multiple: true,
+      value: 'NAME=VALUE',
+      help: 'arguments for that other tool',
+    },
+    'other-header': { type: 'string', multiple: true, value: 'NAME:VALUE', help: 'headers of another user' },
+    wait: { type: 'string', value: 'SECONDS', help: 'uses a state this old, to see whether it expired' },
+    strict: { type: 'boolean', help: 'counts a warning as a fault' },
+    ...JSON_OPTION,
+    ...CONNECT_OPTIONS,
+  },
+  async run(invocation) {
+    const { io, options } = invocation
+    const { target, words } = takeTarget(invocation.words, invocation.rest, io.cwd)
+    if (words.length > 0 && options.text('tool') === undefined)
+      throw usageError(`Whose arguments? Give --tool NAME`)
+    const findings = await examine(invocation, target, words)
+    printFindings(io, findings, options.flag('json'))
+    const bad = options.flag('strict') ? ['fail', 'warn'] : ['fail']
+    return findings.some(({ verdict }) => bad.includes(verdict)) ? 'failed' : 'done'
+  },
+}
+
+/** States of rounds are what is examined most. */
+const EXAMINED = '2026-07-28'
+
+async function examine(
+  invocation: Invocation,
+  target: NamedTarget,
+  words: readonly string[],
+): Promise<readonly Finding[]> {
+  const { io } = invocation
+  io.status.start('examining')
+  try {
+    const opened = await meet(invocation, target)
+    if ('verdict' in opened) return [opened]
+    const { client, close } = opened
+    const call = { invocation, target, client, words }
+    if (client.protocolVersion !== EXAMINED) return await examineOlder(call).finally(close)
+    const probe = openProbe(invocation, target)
+    const part = (id: string, check: () => Promise<Finding | readonly Finding[]>) =>
+      attempt(id, io.signal, check)
+    try {
+      return [
+        ...checkIdentity(client),
+        ...(await part('protocol', () => checkProtocol(probe))),
+        ...(await part('tools', () => checkLists(client, probe))),
+        ...(await part('state', () => examineState({ ...call, probe }))),
+        ...(await part('tasks', () => examineTasks(call))),
+      ]
+    } finally {
+      await Promise.all([probe.close(), close()])
+    }
+  } finally {
+    io.status.stop()
+  }
+}
+
+/** Connects. A server that is there, but with which nobody can talk, is a finding. */
+async function meet({ io, options }: Invocation, target: NamedTarget): Promise<Connection | Finding> {
+  try {
+    return await openConnection(io, target, options, { tasks: false })
+  } catch (error) {
+    const isThere =
+      error instanceof RondoError && error.code.startsWith('PEER_') && error.code !== 'PEER_GONE'
+    if (io.signal.aborted || !isThere) throw error
+    if (error.code === 'PEER_HTTP') return fail('era', sayError(error), 'Give what it wants with --header.')
+    return fail('era', error.message, `Serve revision ${EXAMINED}.`)
+  }
+}
+
+/** Somebody who names an older revision wants to have it; otherwise the newest is better. */
+async function examineOlder(call: ExaminedCall): Promise<readonly Finding[]> {
+  const { invocation, target, client } = call
+  const { signal } = invocation.io
+  const { protocolVersion: version } = client
+  const better = `Serve ${EXAMINED} too: calls can wait there without a session.`
+  const found = checkIdentity(client).map((finding) =>
+    finding.id === 'era' && invocation.options.text('revision') === undefined
+      ? warn('era', `speaks ${version}, not ${EXAMINED}`, better)
+      : finding,
+  )
+  return [
+    ...found,
+    ...(await attempt('handshake', signal, () =>
+      checkOlder({ version, open: () => openProbe(invocation, target) }),
+    )),
+    ...(version === DRAFT_VERSION
+      ? await attempt('state', signal, () => examineState(call))
+      : [skip('state', `servers of ${version} give no state away`)]),
+  ]
+}
+
+function openProbe({ io, options }: Invocation, target: NamedTarget): Probe {
+  const found = toTarget(io, target, options, () => {})
+  return typeof found === 'string' ? probeHttp(found, readHeaders(options.list('header'))) : probeStdio(found)
+}

@@ -1,0 +1,190 @@
+/** `rondo pending`: the calls that wait for an answer. */
+
+import { PeerError } from '../../client/peer.ts'
+import { openQuestions } from '../../client/pending.ts'
+import { type Command, type Exit, type Invocation, usageError } from '../command-line.ts'
+import { CONNECT_OPTIONS, openConnection } from '../connection.ts'
+import { sayAge, sayPending } from '../describe.ts'
+import { addGiven, hasAnswers, NO_OPTIONS } from '../given-answers.ts'
+import { SEAL_OPTIONS } from '../home.ts'
+import { formatTable, print, printJson, tell } from '../io.ts'
+import type { Listed, PendingStore } from '../pending-store.ts'
+import { pendingJson, printPending } from '../print-result.ts'
+import { JSON_OPTION, openSession, openStore, RESUME_OPTIONS, targetOf } from '../session.ts'
+import { sayTarget } from '../target.ts'
+
+export const pendingCommand: Command = {
+  name: 'pending',
+  usage: '[id]',
+  summary: 'lists the calls that wait for an answer, or shows one',
+  options: { ...JSON_OPTION, ...SEAL_OPTIONS },
+  async run(invocation) {
+    const [start] = invocation.words
+    return start === undefined ? listAll(invocation) : showOne(invocation, start)
+  },
+}
+
+function showOne(invocation: Invocation, start: string): Exit {
+  const { io, options } = invocation
+  const store = openStore(invocation)
+  const { target, pending } = store.load(store.find(start))
+  if (options.flag('json')) printJson(io, { target: sayTarget(target), ...pendingJson(pending) })
+  else print(io, `pending ${pending.id}\n${sayPending(pending)}`)
+  return 'done'
+}
+
+function listAll(invocation: Invocation): Exit {
+  const { io, options } = invocation
+  const store = openStore(invocation)
+  const listed = store.list()
+  if (options.flag('json')) {
+    printJson(io, { pending: listed.map(toJson) })
+    return 'done'
+  }
+  if (listed.length === 0) tell(io, `No call is pending in ${store.folder}.`)
+  else print(io, formatTable(listed.map((one) => toRow(one, io.now()))))
+  return 'done'
+}
+
+function toJson({ id, call, problem }: Listed): Record<string, unknown> {
+  return call === undefined
+    ? { id, problem }
+    : { target: sayTarget(call.target), ...pendingJson(call.pending) }
+}
+
+function toRow({ id, call, problem }: Listed, now: number): string[] {
+  if (call === undefined) return [id, '', problem ?? '']
+  const { pending, target } = call
+  const name = pending.request.method === 'resources/read' ? pending.request.uri : pending.request.name
+  const open = openQuestions(pending).map(([key]) => key)
+  const idle = pending.task === undefined ? 'answered, not sent' : 'a task'
+  const state = open.length === 0 ? idle : `asks ${open.join(', ')}`
+  return [id, sayAge(now - pending.askedAt), name, state, sayTarget(target)]
+}
+
+/* `rondo answer`: answers a pending call from the command line, and goes on once nothing is open. */
+
+export const answerCommand: Command = {
+  name: 'answer',
+  usage: '<id> [key.field=value …]',
+  summary: 'answers a pending call, and goes on with it',
+  details: [
+    'key.field=value fills in a field of a form. field=value is enough where one question is open, key=value where the',
+    'form has one field. key=accept agrees to open a URL, or approves a form without fields; key=decline says no.',
+    'key:=json gives a whole result. Nothing is sent while a question is open.',
+  ],
+  options: {
+    ...NO_OPTIONS,
+    hold: { type: 'boolean', help: 'keeps the answers and sends nothing yet' },
+    ...RESUME_OPTIONS,
+  },
+  async run(invocation) {
+    const { io, options } = invocation
+    const [start, ...words] = invocation.words
+    if (start === undefined) throw usageError('Name the pending call by its id. "rondo pending" lists them')
+    const store = openStore(invocation)
+    const id = store.find(start)
+    const release = store.claim(id)
+    try {
+      const call = store.load(id)
+      if (!hasAnswers(options, words))
+        throw usageError('Give answers as key.field=value, or --decline, or --cancel')
+      const pending = addGiven(options, words, call.pending)
+      store.save({ ...call, pending })
+      const open = openQuestions(pending).length
+      if (open > 0 || options.flag('hold')) return printPending(io, options.flag('json'), pending)
+      const session = await openSession(invocation, targetOf(invocation, call.target), call)
+      try {
+        return await session.drive(pending.request, pending)
+      } finally {
+        await session.close()
+      }
+    } finally {
+      release()
+    }
+  },
+}
+
+/* `rondo resume`: goes on with a pending call, asking what is still open. */
+
+export const resumeCommand: Command = {
+  name: 'resume',
+  usage: '<id>',
+  summary: 'goes on with a pending call; asks you what is open',
+  options: RESUME_OPTIONS,
+  async run(invocation) {
+    const [start, ...others] = invocation.words
+    if (start === undefined || others.length > 0) {
+      throw usageError('Name one pending call by its id. "rondo pending" lists them')
+    }
+    const store = openStore(invocation)
+    const id = store.find(start)
+    const release = store.claim(id)
+    try {
+      const call = store.load(id)
+      const session = await openSession(invocation, targetOf(invocation, call.target), call)
+      try {
+        return await session.drive(call.pending.request, call.pending)
+      } finally {
+        await session.close()
+      }
+    } finally {
+      release()
+    }
+  },
+}
+
+/*
+ * `rondo abandon`: gives pending calls up. Between rounds the server holds nothing and is not told; a task it works on is
+ * cancelled.
+ */
+
+export const abandonCommand: Command = {
+  name: 'abandon',
+  usage: '<id> [id …]',
+  summary: 'gives pending calls up; a task is cancelled',
+  options: {
+    keep: { type: 'boolean', help: 'lets the server go on with a task' },
+    ...JSON_OPTION,
+    ...SEAL_OPTIONS,
+    ...CONNECT_OPTIONS,
+  },
+  async run(invocation) {
+    const { io, words, options } = invocation
+    if (words.length === 0)
+      throw usageError('Name the pending calls by their ids. "rondo pending" lists them')
+    const store = openStore(invocation)
+    const ids = words.map((word) => store.find(word))
+    for (const id of ids) {
+      const release = store.claim(id)
+      try {
+        if (!options.flag('keep')) await cancelTask(invocation, store, id)
+        store.remove(id)
+      } finally {
+        release()
+      }
+    }
+    if (options.flag('json')) printJson(io, { abandoned: ids })
+    else tell(io, `Given up: ${ids.join(', ')}`)
+    return 'done'
+  },
+}
+
+const UNKNOWN_TASK = -32602
+
+async function cancelTask({ io, options }: Invocation, store: PendingStore, id: string): Promise<void> {
+  // A file that cannot be read any more can still be given up.
+  const call = store.list().find((one) => one.id === id)?.call
+  if (call?.pending.task === undefined) return
+  const { client, close } = await openConnection(io, call.target, options, {
+    version: call.pending.protocolVersion,
+  })
+  try {
+    await client.task(call.pending.task.taskId).cancel()
+  } catch (error) {
+    // One that the server does not know any more has ended.
+    if (!(error instanceof PeerError) || error.peer.code !== UNKNOWN_TASK) throw error
+  } finally {
+    await close()
+  }
+}

@@ -1,0 +1,210 @@
+/**
+ * `rondo play`: serves a file that exports a server, and serves it anew whenever a file beside it changes. Open calls
+ * survive a reload: the keys stay the same. A file that is broken is reported, and tried again after the next change.
+ */
+
+import { type ChildProcess, spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { statSync, watch } from 'node:fs'
+import { dirname, resolve, sep } from 'node:path'
+import { type Command, usageError } from '../command-line.ts'
+import { scriptArgs } from '../connection.ts'
+import { serverEnv } from '../home.ts'
+import { type Io, printJson, tell } from '../io.ts'
+import type { ServeReport } from '../serve-file.ts'
+import { JSON_OPTION } from '../session.ts'
+
+export const playCommand: Command = {
+  name: 'play',
+  usage: '<file>',
+  summary: 'serves a file that exports a server, and reloads it on change',
+  options: {
+    port: { type: 'string', value: 'N', help: 'the port (3000); 0 takes a free one' },
+    host: { type: 'string', value: 'ADDRESS', help: 'the address to listen on (127.0.0.1)' },
+    'no-watch': { type: 'boolean', help: 'does not reload' },
+    ...JSON_OPTION,
+  },
+  async run({ io, words, options }) {
+    const [file, ...others] = words
+    if (file === undefined || others.length > 0) throw usageError('Name one file that exports a server')
+    const path = resolve(io.cwd, file)
+    if (!isFile(path)) throw usageError(`There is no file ${path}`)
+    const player = createPlayer({
+      ...{ io, path, json: options.flag('json') },
+      host: options.text('host') ?? '127.0.0.1',
+      port: options.number('port') ?? 3000,
+      command: (entrance) => scriptArgs(path, entrance),
+      env: serverEnv(io),
+    })
+    const stopWatching = options.flag('no-watch') ? () => {} : watchSources(path, () => player.reload())
+    const stopped = new Promise<void>((done) => {
+      io.signal.addEventListener('abort', () => done(), { once: true })
+    })
+    const failed = await Promise.race([player.start(), stopped.then(() => false)])
+    if (failed && options.flag('no-watch')) return 'failed'
+    await stopped
+    stopWatching()
+    await player.stop()
+    tell(io, 'Stopped.')
+    return 'done'
+  },
+}
+
+function isFile(path: string): boolean {
+  try {
+    return statSync(path).isFile()
+  } catch {
+    return false
+  }
+}
+
+/*
+ * Runs a file's server in a process of its own, one at a time: the old one has let go of the port before the new one takes
+ * it. Changes that come while one is starting lead to one more start, not to many.
+ */
+
+export interface PlayerOptions {
+  readonly io: Io
+  readonly path: string
+  readonly host: string
+  readonly port: number
+  readonly json: boolean
+  readonly command: (entrance: readonly string[]) => readonly string[]
+  readonly env: Readonly<Record<string, string>>
+}
+
+export interface Player {
+  /** True if the file could not be served. */
+  start(): Promise<boolean>
+  reload(): void
+  stop(): Promise<void>
+}
+
+/** Longer than a server takes to drain. */
+const STOP_MS = 12_000
+
+function createPlayer(options: PlayerOptions): Player {
+  const { io, host } = options
+  let { port } = options
+  let child: ChildProcess | undefined
+  let turn: Promise<unknown> = Promise.resolve()
+  let waiting = false
+  let stopped = false
+
+  const end = async (): Promise<void> => {
+    const old = child
+    child = undefined
+    if (old !== undefined) await stopChild(old)
+  }
+  const start = async (): Promise<boolean> => {
+    if (stopped) return false
+    const started = launch(options, ['http', host, String(port)])
+    child = started
+    const report = await firstReport(started)
+    // Stopped meanwhile; whoever stops it waits for its end.
+    if (child !== started) return false
+    if (report.kind === 'failed') {
+      // What the file began before it failed may go on: a port that it opened, a timer.
+      await end()
+      tell(io, `${options.path} cannot be served:\n${report.message}`)
+      return true
+    }
+    started.once('exit', (code, signal) => {
+      if (child !== started) return
+      child = undefined
+      tell(io, `The server of ${options.path} ended by itself (${signal ?? `exit code ${code}`}).`)
+    })
+    port = report.port
+    if (options.json) printJson(io, { url: report.url, file: options.path })
+    else tell(io, `Serving ${options.path} at ${report.url}`)
+    return false
+  }
+  // Told twice to stop, this process ends at once, and takes the server with it.
+  process.once('exit', () => child?.kill('SIGKILL'))
+  const inTurn = <T>(run: () => Promise<T>): Promise<T> => {
+    const next = turn.then(run)
+    turn = next.catch(() => {})
+    return next
+  }
+  return {
+    start: () => inTurn(start),
+    reload() {
+      if (waiting || stopped) return
+      waiting = true
+      void inTurn(async () => {
+        waiting = false
+        if (stopped) return
+        tell(io, 'A file changed.')
+        await end()
+        await start()
+      })
+    },
+    async stop() {
+      stopped = true
+      // Not in turn: a start that does not come to an end is ended.
+      await end()
+      await turn
+    },
+  }
+}
+
+function launch({ command, env, io }: PlayerOptions, entrance: readonly string[]): ChildProcess {
+  return spawn(process.execPath, [...command(entrance)], {
+    cwd: io.cwd,
+    env: { ...env },
+    // Its log belongs to whoever plays; a group of its own, so that Ctrl-C reaches it through us alone.
+    stdio: ['ignore', 2, 2, 'ipc'],
+    detached: process.platform !== 'win32',
+  })
+}
+
+async function firstReport(child: ChildProcess): Promise<ServeReport> {
+  const settled = new AbortController()
+  const { signal } = settled
+  try {
+    // Rejects where the process cannot be started.
+    return await Promise.race([
+      once(child, 'message', { signal }).then(([report]) => report as ServeReport),
+      once(child, 'exit', { signal }).then(([code, by]): ServeReport => {
+        return { kind: 'failed', message: `The process ended (${by ?? `exit code ${code}`})` }
+      }),
+    ])
+  } catch (error) {
+    return { kind: 'failed', message: (error as Error).message }
+  } finally {
+    settled.abort()
+  }
+}
+
+async function stopChild(child: ChildProcess): Promise<void> {
+  if (child.exitCode !== null || child.signalCode !== null) return
+  const gone = once(child, 'exit')
+  const kill = setTimeout(() => child.kill('SIGKILL'), STOP_MS)
+  child.kill('SIGTERM')
+  await gone
+  clearTimeout(kill)
+}
+
+/* Tells when a source file beside the given one changed, a moment after the last change. */
+
+const SOURCES = /\.(?:[cm]?[jt]s|[jt]sx|json)$/
+const SETTLE_MS = 120
+
+function watchSources(path: string, changed: () => void): () => void {
+  let timer: NodeJS.Timeout | undefined
+  const watcher = watch(dirname(path), { recursive: true }, (_event, name) => {
+    if (name === null || !isSource(name)) return
+    clearTimeout(timer)
+    timer = setTimeout(changed, SETTLE_MS)
+  })
+  watcher.on('error', () => {})
+  return () => {
+    clearTimeout(timer)
+    watcher.close()
+  }
+}
+
+export function isSource(name: string): boolean {
+  const parts = name.split(sep)
+  return SOURCES.test(name) && !parts.some((part) => part === 'node_modules' || part.startsWith('.'))
+}

@@ -1,0 +1,133 @@
+/**
+ * `rondo state`: what is inside a `requestState`, for those who have the server's keys. Answers and results stay hidden
+ * unless asked for. Without keys it shows what any holder of the state can see.
+ */
+
+import { openEnvelope } from '../../seal/envelope.ts'
+import { parseKeys } from '../../seal/key-ring.ts'
+import { type Claims, decodeClaims, STATE_LIMITS } from '../../seal/state.ts'
+import { type Command, CommandError, type Exit, type Invocation, usageError } from '../command-line.ts'
+import { readState } from '../doctor/tamper.ts'
+import { homeOf, keptKeys, SEAL_OPTIONS } from '../home.ts'
+import { formatTable, print, printJson, readStdin, sayJson } from '../io.ts'
+import { JSON_OPTION, openStore } from '../session.ts'
+import { KEYS_OPTION, readKeysText } from './keys.ts'
+
+export const stateCommand: Command = {
+  name: 'state',
+  usage: '<token|-> --audience NAME',
+  summary: 'shows what is inside a requestState, given the server’s keys',
+  details: [
+    'The audience is the name of the server, unless it sets another. "-" reads the state from stdin. Without --keys and',
+    'RONDO_KEYS, it takes the key that the command keeps for servers that it runs from a file.',
+  ],
+  options: {
+    audience: { type: 'string', value: 'NAME', help: 'the service the state was sealed for' },
+    ...KEYS_OPTION,
+    content: { type: 'boolean', help: 'shows answers and results as well' },
+    pending: { type: 'string', value: 'ID', help: 'takes the state of a pending call' },
+    ...JSON_OPTION,
+    ...SEAL_OPTIONS,
+  },
+  async run(invocation) {
+    const { io, options } = invocation
+    const token = await readToken(invocation)
+    if (!token.startsWith('r1.')) return showForeign(invocation, token)
+    const audience = options.text('audience')
+    if (audience === undefined) throw usageError('Name the service the state was sealed for: --audience NAME')
+    const claims = open(keysOf(invocation), audience, token)
+    const shown = describe(claims, options.flag('content'), io.now())
+    if (options.flag('json')) printJson(io, shown)
+    else print(io, formatTable(toRows(shown)))
+    return 'done'
+  },
+}
+
+/** What was given; else the key of the servers that the command itself runs. */
+function keysOf({ io, options }: Invocation): string {
+  const isGiven = options.text('keys') !== undefined || (io.env.RONDO_KEYS ?? '').trim() !== ''
+  const kept = isGiven ? undefined : keptKeys(homeOf(io))
+  return kept ?? readKeysText(io, options)
+}
+
+async function readToken(invocation: Invocation): Promise<string> {
+  const { io, options, words } = invocation
+  const id = options.text('pending')
+  if (id !== undefined) {
+    const store = openStore(invocation)
+    const { state } = store.load(store.find(id)).pending
+    if (state === undefined) throw new CommandError('stored', 'The server gave no state with this call')
+    return state
+  }
+  const [token, ...others] = words
+  if (token === undefined || others.length > 0)
+    throw usageError('Give one requestState, "-" for stdin, or --pending ID')
+  return token === '-' ? (await readStdin(io)).trim() : token
+}
+
+function showForeign({ io, options }: Invocation, token: string): Exit {
+  const readable = readState(token)
+  if (readable === undefined)
+    throw new CommandError('failed', 'This is no state of Rondo, and nothing in it can be read')
+  if (options.flag('json')) printJson(io, { readable: readable.how, value: readable.value })
+  else print(io, `no state of Rondo, and anybody can read it:\n${sayJson(readable.value, io.stdout)}`)
+  return 'failed'
+}
+
+const REASONS = {
+  size: 'it is too long',
+  encoding: 'it is damaged: not one whole token',
+  key: 'none of these keys sealed it',
+  commitment: 'it was changed, or sealed for another audience, or with another secret under this name',
+  tag: 'it was changed',
+  shape: 'another version of Rondo made it',
+} as const
+
+function open(keys: string, audience: string, token: string): Claims & { readonly key: string } {
+  const opened = openEnvelope(parseRing(keys), audience, token, STATE_LIMITS.maxBytes)
+  if (opened.kind === 'refused')
+    throw new CommandError('failed', `The state does not open: ${REASONS[opened.reason]}`)
+  const claims = decodeClaims(opened.plaintext.toString('utf8'))
+  if (claims === undefined) throw new CommandError('failed', `The state does not open: ${REASONS.shape}`)
+  return { ...claims, key: opened.keyId }
+}
+
+function parseRing(keys: string): ReturnType<typeof parseKeys> {
+  try {
+    return parseKeys(keys)
+  } catch (error) {
+    throw usageError((error as Error).message)
+  }
+}
+
+function describe(
+  claims: Claims & { readonly key: string },
+  content: boolean,
+  now: number,
+): Record<string, unknown> {
+  const { journal, asked, issuedAt, roundExpires, flowExpires, ...rest } = claims
+  return {
+    ...rest,
+    issued: new Date(issuedAt).toISOString(),
+    roundEnds: new Date(roundExpires).toISOString(),
+    flowEnds: new Date(flowExpires).toISOString(),
+    expired: now >= Math.min(roundExpires, flowExpires),
+    asked: Object.keys(asked),
+    moves: journal.moves,
+    entries: journal.entries.map((entry) => {
+      const { kind, key, at, ...values } = entry
+      return { kind, key, at: new Date(at).toISOString(), ...(content && values) }
+    }),
+    ...(journal.manual !== undefined && {
+      manual: content ? journal.manual : `${journal.manual.length} characters`,
+    }),
+  }
+}
+
+function toRows(shown: Record<string, unknown>): string[][] {
+  return Object.entries(shown).flatMap(([name, value]) =>
+    name === 'entries' && Array.isArray(value)
+      ? value.map((entry) => ['entry', JSON.stringify(entry)])
+      : [[name, typeof value === 'string' ? value : JSON.stringify(value)]],
+  )
+}

@@ -1,0 +1,290 @@
+/** `rondo task`: looks at a task of a server, answers it, cancels it. Waiting for it is the business of `rondo resume`. */
+
+import type { Client } from '../../client/client.ts'
+import { LIMITS } from '../../client/flow-options.ts'
+import { becomeTask, begin } from '../../client/operation.ts'
+import { PeerError } from '../../client/peer.ts'
+import { openQuestions, type PendingCall } from '../../client/pending.ts'
+import { applyPolicies, type RoundPolicy } from '../../client/policy.ts'
+import { QUESTION_KINDS } from '../../client/question.ts'
+import { vetRound } from '../../client/round.ts'
+import { RondoError } from '../../errors.ts'
+import { oneLine } from '../../form/clean-text.ts'
+import type { TaskState } from '../../protocol/task.ts'
+import type { CallToolResult, InputRequests, InputResponses } from '../../protocol/wire.ts'
+import { type Command, CommandError, type Exit, type Invocation, usageError } from '../command-line.ts'
+import { CONNECT_OPTIONS, openConnection, policiesOf } from '../connection.ts'
+import { isEnded, type ShownTask, sayTask, taskJson } from '../describe.ts'
+import { markDelivered } from '../drive-call.ts'
+import { addGiven, hasAnswers, NO_OPTIONS } from '../given-answers.ts'
+import { SEAL_OPTIONS } from '../home.ts'
+import { print, printJson, shellWord, tell } from '../io.ts'
+import type { PendingStore, StoredCall } from '../pending-store.ts'
+import { printResult } from '../print-result.ts'
+import {
+  chooseAnswerer,
+  JSON_OPTION,
+  openStore,
+  SCRIPT_OPTIONS,
+  SERVER_OPTION,
+  targetOf,
+} from '../session.ts'
+import { type NamedTarget, sayTarget, takeTarget } from '../target.ts'
+
+export const taskCommand: Command = {
+  name: 'task',
+  usage: 'get|answer|cancel <id> | <server> <taskId>',
+  summary: 'looks at a task, answers what it asks, or cancels it',
+  details: [
+    'A call that is kept here knows its server: its id, or that of its task, is enough. "get" ends as the call would: 0',
+    'when it is done, 3 while it goes on. "answer" takes key.field=value as "rondo answer" does, --answers, or asks you;',
+    'it does not wait for what comes then.',
+  ],
+  options: {
+    ...NO_OPTIONS,
+    ...SCRIPT_OPTIONS,
+    ...SERVER_OPTION,
+    ...JSON_OPTION,
+    ...SEAL_OPTIONS,
+    ...CONNECT_OPTIONS,
+  },
+  async run(invocation) {
+    const [action = '', ...words] = invocation.words
+    const act = Object.hasOwn(ACTIONS, action) ? ACTIONS[action] : undefined
+    if (act === undefined) throw usageError('Say what to do with the task: rondo task get, answer or cancel')
+    const found = findTask(invocation, action, words)
+    if (action !== 'answer' && found.words.length > 0) {
+      throw usageError(`"${found.words[0]}" is one word too many`)
+    }
+    const store = openStore(invocation)
+    const id = found.call?.pending.id
+    // Looking takes nothing away from whoever goes on with the call now.
+    const release = id === undefined || action === 'get' ? () => {} : store.claim(id)
+    try {
+      return await withTask(invocation, found, act)
+    } finally {
+      release()
+    }
+  },
+}
+
+interface Work extends Invocation {
+  readonly found: FoundTask
+  readonly task: OpenTask
+  /** Prints the task, and the result it may have. */
+  show(shown: ShownTask): void
+}
+
+const ACTIONS: Readonly<Record<string, (work: Work) => Promise<Exit>>> = { get: look, answer, cancel }
+
+async function withTask(
+  invocation: Invocation,
+  found: FoundTask,
+  act: (work: Work) => Promise<Exit>,
+): Promise<Exit> {
+  const { io, options } = invocation
+  const version = found.call?.pending.protocolVersion
+  io.status.start('connecting')
+  const connecting = openConnection(io, found.target, options, { version })
+  const { client, close } = await connecting.finally(() => io.status.stop())
+  const { signal, now } = io
+  try {
+    const task = openTask(found, { client, signal, now, policies: policiesOf(io, options) })
+    const show = (shown: ShownTask): void => {
+      if (options.flag('json')) return printJson(io, taskJson(shown, client.protocolVersion))
+      print(io, sayTask(shown, now()))
+      const { result } = shown.state
+      if (result === undefined) return
+      print(io, '')
+      printResult(io, { method: 'tools/call', name: '' }, result as unknown as CallToolResult)
+    }
+    return await act({ ...invocation, found, task, show })
+  } finally {
+    await close()
+  }
+}
+
+/** Ends as a call that waited for the task would. */
+async function look({ task, show }: Work): Promise<Exit> {
+  const shown = await task.look()
+  show(shown)
+  const { status, result } = shown.state
+  if (status === 'completed') return result?.isError === true ? 'failed' : 'done'
+  return isEnded(shown.state) ? 'server' : 'pending'
+}
+
+async function cancel({ io, task, found, show, ...invocation }: Work): Promise<Exit> {
+  const before = await task.look()
+  if (isEnded(before.state)) tell(io, 'The task had ended before.')
+  else await task.cancel()
+  show(await task.look())
+  if (found.call) openStore({ io, ...invocation }).remove(found.call.pending.id)
+  return 'done'
+}
+
+async function answer(work: Work): Promise<Exit> {
+  const { io, found, task, show } = work
+  const { state, pending, problem } = await task.look()
+  if (problem !== undefined) throw new CommandError('refused', problem)
+  if (Object.keys(pending.questions).length === 0) {
+    throw new CommandError('answers', `The task asks nothing now: it is ${state.status}`)
+  }
+  const answerer = await chooseAnswerer(work)
+  const given = hasAnswers(work.options, found.words)
+    ? addGiven(work.options, found.words, pending)
+    : openQuestions(pending).length === 0
+      ? pending
+      : await answerer.answer(pending, () => {})
+  if (given === undefined) {
+    show(await task.look())
+    return 'pending'
+  }
+  await task.answer(given.answers)
+  keep(work, given)
+  tell(io, `Answered: ${Object.keys(given.answers).map(oneLine).join(', ')}`)
+  show(await task.look())
+  const unused = answerer.unused?.() ?? []
+  if (unused.length > 0) tell(io, `rondo: Nobody asked for ${unused.map((key) => `"${key}"`).join(', ')}`)
+  if (answerer.interrupted) return 'interrupted'
+  return unused.length > 0 ? 'answers' : 'done'
+}
+
+/** Whoever goes on with the call need not answer again. */
+function keep({ found, ...invocation }: Work, given: PendingCall): void {
+  const { call } = found
+  if (call === undefined) return
+  const pending = markDelivered({ ...call.pending, answers: given.answers })
+  openStore(invocation).save({ ...call, pending })
+}
+
+/* One task at its server: looks at it, with its questions vetted as those of any round are (T22). */
+
+export interface OpenTask {
+  look(): Promise<ShownTask>
+  answer(answers: InputResponses): Promise<void>
+  cancel(): Promise<void>
+}
+
+export interface TaskView {
+  readonly client: Client
+  readonly signal: AbortSignal
+  readonly now: () => number
+  readonly policies: readonly RoundPolicy[]
+}
+
+function openTask(found: FoundTask, { client, signal, now, policies }: TaskView): OpenTask {
+  const { taskId, call } = found
+  const handle = client.task(taskId)
+  const ask = async <T>(request: Promise<T>): Promise<T> => {
+    try {
+      return await request
+    } catch (error) {
+      throw explain(error, found, client)
+    }
+  }
+  return {
+    async look() {
+      const state = await ask(handle.get({ signal }))
+      const name = call?.pending.id ?? `${shellWord(sayTarget(found.target))} ${shellWord(taskId)}`
+      const base = { state, name, isKept: call !== undefined }
+      const bare = { ...adopt(found, client, state, now()), questions: {}, answers: {} }
+      try {
+        const questions = openOnes(state, call?.pending)
+        const vetted = vetRound({ questions }, LIMITS, new Set(QUESTION_KINDS))
+        return { ...base, pending: await applyPolicies({ ...bare, questions: vetted }, policies) }
+      } catch (error) {
+        if (!(error instanceof RondoError)) throw error
+        return { ...base, pending: bare, problem: error.message }
+      }
+    },
+    answer: (answers) => ask(handle.answer(answers, { signal })),
+    cancel: () => ask(handle.cancel({ signal })),
+  }
+}
+
+/** Questions whose answers the server has are named a little longer; nobody is asked twice. */
+function openOnes({ inputRequests = {} }: TaskState, pending: PendingCall | undefined): InputRequests {
+  const answered = pending?.task?.answered ?? []
+  return Object.fromEntries(Object.entries(inputRequests).filter(([key]) => !answered.includes(key)))
+}
+
+/** The call as far as it is known. Of a task that began elsewhere nobody here knows what was called. */
+function adopt(
+  { call, taskId, target }: FoundTask,
+  client: Client,
+  state: TaskState,
+  now: number,
+): PendingCall {
+  const { name, version } = client.server
+  const server = { target: sayTarget(target), ...(name !== undefined && { name, version }) }
+  if (call !== undefined) return { ...call.pending, server }
+  const { protocolVersion } = client
+  const begun = begin({ method: 'tools/call', name: '' }, { id: taskId, server, protocolVersion, now })
+  return becomeTask(begun, state, now, 0)
+}
+
+const UNKNOWN_TASK = -32602
+
+function explain(error: unknown, { taskId }: FoundTask, { server }: Client): unknown {
+  if (!(error instanceof PeerError) || error.peer.code !== UNKNOWN_TASK) return error
+  const who = server.name === undefined ? 'The server' : `"${server.name}"`
+  const why = "it never had it, it is somebody else's, or its time is over"
+  return new CommandError('stored', `${who} knows no task ${taskId}: ${why}`, { cause: error })
+}
+
+/*
+ * Which task a person means, and where it is. A call that is kept here knows its server, so its own id or that of its task
+ * is enough; any other task is named after its server.
+ */
+
+export interface FoundTask {
+  readonly taskId: string
+  readonly target: NamedTarget
+  /** The call that became this task, if it is kept here. */
+  readonly call?: StoredCall
+  /** What follows. */
+  readonly words: readonly string[]
+}
+
+/** `words` are those after the action. */
+function findTask(invocation: Invocation, action: string, words: readonly string[]): FoundTask {
+  const { io, rest } = invocation
+  const [first, ...others] = words
+  if (first === undefined) throw usageError(`Name a task: rondo task ${action} <id>, or <server> <taskId>`)
+  if (rest === undefined) {
+    const store = openStore(invocation)
+    const id = lookUp(
+      store,
+      first,
+      others[0] === undefined || (action === 'answer' && others[0].includes('=')),
+    )
+    if (id !== undefined) return fromStore(invocation, store.load(id), others)
+    if (others.length === 0) {
+      const how = `Name its server first: rondo task ${action} <server> <taskId>`
+      throw new CommandError(
+        'stored',
+        `No call that is kept here is, or has become, the task ${first}. ${how}`,
+      )
+    }
+  }
+  const { target, words: left } = takeTarget(words, rest, io.cwd)
+  const [taskId, ...more] = left
+  if (taskId === undefined) throw usageError('Name the task by its id, after the server')
+  return { taskId, target, words: more }
+}
+
+/** The id of the kept call. `starts`: the beginning of it is enough. */
+function lookUp(store: PendingStore, name: string, starts: boolean): string | undefined {
+  const listed = store.list()
+  const found = listed.find(({ id, call }) => id === name || call?.pending.task?.taskId === name)
+  if (found !== undefined) return found.id
+  return starts && listed.some(({ id }) => id.startsWith(name)) ? store.find(name) : undefined
+}
+
+function fromStore(invocation: Invocation, call: StoredCall, words: readonly string[]): FoundTask {
+  const { id, task } = call.pending
+  if (task === undefined) {
+    throw new CommandError('stored', `The call ${id} is not a task. "rondo resume ${id}" goes on with it`)
+  }
+  return { taskId: task.taskId, target: targetOf(invocation, call.target), call, words }
+}

@@ -1,0 +1,237 @@
+/** `rondo tasks`: what an operator wants to know of a store of tasks. Only looks. */
+
+import { existsSync, statSync } from 'node:fs'
+import { resolve } from 'node:path'
+import { oneLine } from '../../form/clean-text.ts'
+import type { Store, TaskStore } from '../../sqlite.ts'
+import { type Command, CommandError, type Exit, type Invocation, usageError } from '../command-line.ts'
+import { sayAge, sayTime } from '../describe.ts'
+import { formatTable, print, printJson, tell } from '../io.ts'
+import { JSON_OPTION } from '../session.ts'
+
+const STATUSES: readonly StoredTask['status'][] = [
+  'working',
+  'input_required',
+  'completed',
+  'failed',
+  'cancelled',
+]
+const DEFAULT_LIMIT = 50
+const MAX_LIMIT = 1_000
+
+export const tasksCommand: Command = {
+  name: 'tasks',
+  usage: '<store> [taskId]',
+  summary: 'lists the tasks of a store for its operator, or shows one',
+  details: [
+    'A store is a SQLite file or a postgres:// URL. What PostgreSQL needs besides, such as PGPASSWORD, comes from the',
+    'environment. Content is sealed and not shown. The newest come first; a file that is no store is left alone.',
+  ],
+  options: {
+    status: { type: 'string', value: 'STATUS', help: `only those: ${STATUSES.join(', ')}` },
+    limit: { type: 'string', value: 'N', help: `how many (${DEFAULT_LIMIT})` },
+    after: { type: 'string', value: 'PLACE', help: 'goes on after a page, with the place it ended with' },
+    stats: { type: 'boolean', help: 'counts instead: due, running, parked' },
+    schema: { type: 'string', value: 'NAME', help: 'the schema in PostgreSQL (rondo)' },
+    ...JSON_OPTION,
+  },
+  async run(invocation) {
+    const { io, options } = invocation
+    const [word, id, ...others] = invocation.words
+    if (word === undefined) throw usageError('Name a store: a SQLite file, or a postgres:// URL')
+    if (others.length > 0) throw usageError(`"${others[0]}" is one word too many`)
+    const query = readQuery(invocation)
+    const named = await openTaskStore(word, io.cwd, options.text('schema') ?? 'rondo')
+    try {
+      if (options.flag('stats')) return await showStats(invocation, named)
+      return id === undefined
+        ? await listTasks(invocation, named, query)
+        : await showTask(invocation, named, id)
+    } catch (error) {
+      throw named.explain(error)
+    } finally {
+      await named.store.close()
+    }
+  },
+}
+
+interface Query {
+  readonly status?: StoredTask['status']
+  readonly after?: { readonly id: string; readonly createdAt: number }
+  readonly limit: number
+}
+
+function readQuery({ options }: Invocation): Query {
+  const given = options.text('status')
+  const status = STATUSES.find((one) => one === given)
+  if (given !== undefined && status === undefined) {
+    throw usageError(`--status takes one of ${STATUSES.join(', ')}, not "${given}"`)
+  }
+  const limit = options.number('limit') ?? DEFAULT_LIMIT
+  if (!Number.isInteger(limit) || limit < 1 || limit > MAX_LIMIT) {
+    throw usageError(`--limit takes a whole number from 1 to ${MAX_LIMIT}`)
+  }
+  const place = options.text('after')
+  return { status, limit, after: place === undefined ? undefined : readPlace(place) }
+}
+
+/** Where a page ended: the time, and the task itself, which may be gone by then. */
+const placeOf = ({ createdAt, id }: StoredTask): string => `${createdAt}.${id}`
+
+function readPlace(text: string): Query['after'] {
+  const [, time, id] = /^(\d{1,16})\.(.+)$/s.exec(text) ?? []
+  if (time === undefined || id === undefined)
+    throw usageError('--after takes the place that a page ended with')
+  return { createdAt: Number(time), id }
+}
+
+async function listTasks(
+  { io, options }: Invocation,
+  { store, name }: NamedStore,
+  query: Query,
+): Promise<Exit> {
+  const found = await store.tasks.list({ ...query, limit: query.limit + 1 })
+  const tasks = found.slice(0, query.limit)
+  const last = found.length > tasks.length ? tasks.at(-1) : undefined
+  if (options.flag('json')) printJson(io, { tasks, ...(last && { next: placeOf(last) }) })
+  else if (tasks.length === 0) tell(io, `No such task is in ${name}.`)
+  else print(io, tableOf(tasks, io.now(), io.stdout.isTTY ? io.stdout.columns : undefined))
+  if (last && !options.flag('json')) tell(io, `There are more: --after ${placeOf(last)}`)
+  return 'done'
+}
+
+async function showTask({ io, options }: Invocation, { store, name }: NamedStore, id: string): Promise<Exit> {
+  const [task] = await store.tasks.list({ id, limit: 1 })
+  if (task === undefined) throw new CommandError('stored', `No task ${id} is in ${name}, or it has expired`)
+  if (options.flag('json')) printJson(io, { task })
+  else print(io, sayStoredTask(task, io.now()))
+  return 'done'
+}
+
+async function showStats({ io, options }: Invocation, { store }: NamedStore): Promise<Exit> {
+  const stats = await store.tasks.stats()
+  if (options.flag('json')) printJson(io, { stats })
+  else print(io, sayStats(stats))
+  return 'done'
+}
+
+/*
+ * Opens a store of tasks to look at it: a SQLite file or a PostgreSQL database, which must be there. Nothing is made, brought
+ * up to date or claimed. A password is never part of what is said.
+ */
+
+export interface NamedStore {
+  /** For people. */
+  readonly name: string
+  readonly store: Store
+  /** What was thrown, as an error for people. */
+  explain(error: unknown): unknown
+}
+
+const POSTGRES = /^postgres(ql)?:\/\//i
+/** A person waits. */
+const PATIENCE_MS = 2_000
+
+async function openTaskStore(word: string, cwd: string, schema: string): Promise<NamedStore> {
+  if (POSTGRES.test(word)) return openPostgres(word, schema)
+  if (/^[a-z][a-z0-9+.-]+:\/\//i.test(word)) {
+    throw usageError(`A store is a file or a postgres:// URL, not ${word.split(':')[0]}`)
+  }
+  const file = resolve(cwd, word)
+  if (!existsSync(file)) throw new CommandError('stored', `There is no file ${file}`)
+  if (!statSync(file).isFile()) throw new CommandError('stored', `${file} is not a file`)
+  const { createSqliteStore } = await import('../../sqlite.ts')
+  const store = createSqliteStore({ file, readOnly: true, busyMs: PATIENCE_MS })
+  return { name: word, store, explain: (error) => explain(error, word) }
+}
+
+async function openPostgres(connectionString: string, schema: string): Promise<NamedStore> {
+  const { name, password } = hidePassword(connectionString)
+  const { createPostgresStore } = await import('../../postgres.ts')
+  const how = { readOnly: true, listen: false, maxConnections: 1, retryMs: PATIENCE_MS }
+  const hide = (text: string): string => (password === '' ? text : text.replaceAll(password, '…'))
+  try {
+    const store = createPostgresStore({ connectionString, schema, ...how })
+    return { name, store, explain: (error) => explain(error, name, hide) }
+  } catch (error) {
+    throw usageError((error as Error).message)
+  }
+}
+
+/** The URL without its password, and the password as it may show up elsewhere. */
+function hidePassword(text: string): { name: string; password: string } {
+  // Everything up to the last @ may be a password that was not encoded.
+  const [, start = '', user = '', password = '', end = ''] =
+    /^([^:]+:\/\/)([^:/?#]*):(.*)(@.*)$/s.exec(text) ?? []
+  const name = start === '' ? text : `${start}${user}${end}`
+  return { name: name.replace(/([?&]password=)[^&#]*/gi, '$1…'), password }
+}
+
+function explain(error: unknown, name: string, hide = (text: string): string => text): unknown {
+  if (!(error instanceof Error)) return error
+  const { cause, message } = error
+  // Thrown where a driver is missing, with what to do about it.
+  if (error instanceof TypeError) return usageError(hide(message))
+  const { code } = error as { code?: unknown }
+  const why = cause instanceof Error ? `: ${hide(cause.message)}` : ''
+  const plain = message.replace(/^\[\w+\] /, '')
+  if (code === 'STORE_UNAVAILABLE') return new CommandError('unreachable', `${name} cannot be read${why}`)
+  return code === 'STORE_SCHEMA' ? new CommandError('stored', `${hide(plain)}${why}`) : error
+}
+
+/* A task as an operator sees it: nothing that is sealed, and no more than tags of whose it is. */
+
+export type StoredTask = Awaited<ReturnType<TaskStore['list']>>[number]
+export type StoreStats = Awaited<ReturnType<TaskStore['stats']>>
+
+const TAG_LENGTH = 9
+const HEAD = ['task', 'status', 'age', 'expires', 'failures', 'entries', 'worker', 'open', 'owner']
+
+function tableOf(tasks: readonly StoredTask[], now: number, width?: number): string {
+  const rows = tasks.map((task) => [
+    task.id,
+    task.status,
+    sayAge(now - task.createdAt),
+    sayUntil(task.expiresAt - now),
+    String(task.failures),
+    String(task.entries),
+    task.worker ?? '-',
+    task.openKeys.join(',') || '-',
+    `${task.owner.tenant}/${task.owner.principal.slice(0, TAG_LENGTH)}`,
+  ])
+  return formatTable([HEAD, ...rows.map((row) => row.map(oneLine))], width)
+}
+
+function sayStoredTask(task: StoredTask, now: number): string {
+  const { dueAt } = task
+  const due = dueAt === undefined ? '-' : `${sayTime(dueAt)}${dueAt <= now ? ', waits for a worker' : ''}`
+  const rows = [
+    ['task', task.id],
+    ['status', task.status],
+    ['created', `${sayTime(task.createdAt)} (${sayAge(now - task.createdAt)})`],
+    ['updated', `${sayTime(task.updatedAt)} (${sayAge(now - task.updatedAt)})`],
+    ['expires', `${sayTime(task.expiresAt)} (${sayUntil(task.expiresAt - now)})`],
+    ['failures', String(task.failures)],
+    ['worker', task.worker ?? '-'],
+    [task.worker === undefined ? 'due' : 'lease until', due],
+    ['open questions', task.openKeys.join(', ') || '-'],
+    ['journal entries', String(task.entries)],
+    ['tenant', task.owner.tenant],
+    ["owner's tag", task.owner.principal],
+  ]
+  return formatTable(rows.map((row) => row.map(oneLine)))
+}
+
+function sayStats({ due, oldestDueMs, running, parked }: StoreStats): string {
+  const oldest = due === 0 ? '' : `, the oldest for ${(oldestDueMs / 1000).toFixed(1)} s`
+  return formatTable([
+    ['due', `${due}${oldest}`, 'wait for a worker'],
+    ['running', String(running), 'with a worker'],
+    ['parked', String(parked), 'wait for an answer'],
+  ])
+}
+
+function sayUntil(ms: number): string {
+  const age = sayAge(ms)
+  return age === 'now' ? 'soon' : `in ${age}`
+}

@@ -1,0 +1,124 @@
+/** Finds a tool that asks, and has the state of its rounds examined. */
+
+import type { Client } from '../../client/client.ts'
+import type { Mode } from '../../client/negotiate.ts'
+import type { ToolRequest } from '../../client/pending.ts'
+import { RondoError } from '../../errors.ts'
+import { isRecord } from '../../lib/narrow.ts'
+import type { Tool } from '../../protocol/wire.ts'
+import { type Invocation, noTool, usageError } from '../command-line.ts'
+import { openConnection } from '../connection.ts'
+import type { NamedTarget } from '../target.ts'
+import { readArgs } from '../typed-args.ts'
+import { begin } from './patient.ts'
+import type { Probe } from './probe.ts'
+import { checkCall } from './protocol.ts'
+import { attempt, type Finding, skip } from './report.ts'
+import { checkState } from './state.ts'
+
+export interface ExaminedCall {
+  readonly invocation: Invocation
+  readonly target: NamedTarget
+  readonly client: Client
+  /** The arguments of the tool, as they were typed. */
+  readonly words: readonly string[]
+  /** Looks at the results of calls as they are, where the revision says more of them than the client needs. */
+  readonly probe?: Probe
+}
+
+export async function examineState({
+  invocation,
+  target,
+  client,
+  words,
+  probe,
+}: ExaminedCall): Promise<readonly Finding[]> {
+  const { io, options } = invocation
+  const tools = await listTools(invocation, client)
+  const tool = await chooseTool(invocation, client, tools)
+  if (tool === undefined)
+    return [skip('state', 'no tool to examine', 'Name a tool that asks: --tool NAME name=value')]
+  const args = readArgs(words, tool.inputSchema)
+  const request: ToolRequest = { method: 'tools/call', name: tool.name, arguments: args }
+  const others = options.list('other')
+  const seconds = options.number('wait')
+  const headers = options.list('other-header')
+  const stranger =
+    headers.length === 0
+      ? undefined
+      : await openConnection(io, target, options, {
+          headers,
+          tasks: false,
+          mode: client.protocolVersion as Mode,
+        })
+  try {
+    const shape = probe === undefined ? [] : await checkCall(probe, request)
+    const exam = {
+      ...{ client, tool, request, signal: io.signal, now: io.now },
+      otherTool: findOther(invocation, tools, tool),
+      ...(stranger && { otherUser: stranger.client }),
+      ...(others.length > 0 && { otherArguments: readArgs(others, tool.inputSchema, args) }),
+      ...(seconds !== undefined && { waitMs: seconds * 1000 }),
+    }
+    return [...shape, ...(await attempt('state', io.signal, () => checkState(exam)))]
+  } finally {
+    await stranger?.close()
+  }
+}
+
+/** Empty where they cannot be listed, which is a finding of its own. */
+async function listTools({ io }: Invocation, client: Client): Promise<readonly Tool[]> {
+  if (client.server.capabilities.tools === undefined) return []
+  try {
+    return await client.listTools({ signal: io.signal })
+  } catch (error) {
+    if (io.signal.aborted || !(error instanceof RondoError)) throw error
+    return []
+  }
+}
+
+/** The tool that was named, among those that there are. A server that lists none may have it all the same. */
+function namedTool(tools: readonly Tool[], name: string): Tool {
+  if (tools.length === 0) return { name, inputSchema: { type: 'object' } }
+  const tool = tools.find((one) => one.name === name)
+  if (tool === undefined) throw noTool(name, tools)
+  return tool
+}
+
+/** The tool that was named; else the first that says it only reads, needs nothing, and asks. */
+async function chooseTool(
+  { io, options }: Invocation,
+  client: Client,
+  tools: readonly Tool[],
+): Promise<Tool | undefined> {
+  const name = options.text('tool')
+  if (name !== undefined) return namedTool(tools, name)
+  for (const tool of tools.filter(isHarmless).slice(0, 5)) {
+    const request = requestOf(tool)
+    const asked = await begin({ client, request, signal: io.signal }, request)
+    if (typeof asked !== 'string') return tool
+  }
+  return undefined
+}
+
+function findOther({ options }: Invocation, tools: readonly Tool[], own: Tool): ToolRequest | undefined {
+  const name = options.text('other-tool')
+  const words = options.list('other-tool-arg')
+  if (name === undefined) {
+    if (words.length > 0) throw usageError('Whose arguments? Give --other-tool NAME')
+    const tool = tools.find((one) => one !== own && isHarmless(one))
+    return tool && requestOf(tool)
+  }
+  const tool = namedTool(tools, name)
+  return { method: 'tools/call', name, arguments: readArgs(words, tool.inputSchema) }
+}
+
+function isHarmless({ annotations, inputSchema }: Tool): boolean {
+  const { required } = inputSchema
+  const needs = Array.isArray(required) && required.length > 0
+  return isRecord(annotations) && annotations.readOnlyHint === true && !needs
+}
+
+function requestOf({ name }: Tool): ToolRequest {
+  return { method: 'tools/call', name, arguments: {} }
+}

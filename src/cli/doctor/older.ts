@@ -1,0 +1,141 @@
+/**
+ * Looks at a server of a revision that begins with a handshake: how it opens, keeps and ends a session, and how it refuses
+ * what it must refuse.
+ */
+
+import { DRAFT_VERSION } from '../../drafts/draft-2026-v1/decode.ts'
+import { isRecord } from '../../lib/narrow.ts'
+import type { Probe, Reply } from './probe.ts'
+import { CLIENT_INFO, checkOrigin, checkTools, errorOf, expectError } from './protocol.ts'
+import { type Finding, fail, pass, skip, warn } from './report.ts'
+
+export interface OlderExam {
+  /** The version both sides speak. */
+  readonly version: string
+  /** A connection of its own. */
+  open(): Probe
+}
+
+/** One session as the probe holds it. */
+interface Held {
+  readonly probe: Probe
+  readonly version: string
+  readonly session: string | undefined
+  readonly headers: Readonly<Record<string, string | undefined>>
+}
+
+export async function checkOlder({ version, open }: OlderExam): Promise<Finding[]> {
+  const probe = open()
+  try {
+    const hello = await introduce(probe, version)
+    const findings = [checkHandshake(hello, version), await checkNegotiation(open)]
+    if (errorOf(hello) !== undefined || hello.problem !== undefined) return findings
+    const held = hold(probe, version, hello)
+    await probe.tell({ method: 'notifications/initialized' }, held.headers)
+    return [...findings, ...(await checkRequests(held)), ...(await checkHttp(held))]
+  } finally {
+    await probe.close()
+  }
+}
+
+function introduce(probe: Probe, protocolVersion: string): Promise<Reply> {
+  const params = { protocolVersion, capabilities: {}, clientInfo: CLIENT_INFO }
+  return probe.send({ method: 'initialize', params })
+}
+
+function hold(probe: Probe, version: string, { headers = {} }: Reply): Held {
+  const id = headers['mcp-session-id']
+  const session = typeof id === 'string' ? id : undefined
+  const named = version >= '2025-06-18' ? { 'MCP-Protocol-Version': version } : {}
+  return { probe, version, session, headers: { ...named, ...(session && { 'Mcp-Session-Id': session }) } }
+}
+
+function resultOf({ message }: Reply): Readonly<Record<string, unknown>> | undefined {
+  return isRecord(message?.result) ? message.result : undefined
+}
+
+function checkHandshake(reply: Reply, version: string): Finding {
+  const result = resultOf(reply)
+  if (result?.protocolVersion === version && isRecord(result.serverInfo) && isRecord(result.capabilities)) {
+    return pass('handshake', `initialize agrees on ${version}`)
+  }
+  const advice = 'Answer initialize with protocolVersion, capabilities and serverInfo.'
+  return fail('handshake', `initialize in ${version} gets ${sayReply(reply)}`, advice)
+}
+
+/** A version that nobody knows is answered with one that the server does know. */
+async function checkNegotiation(open: () => Probe): Promise<Finding> {
+  const unknown = '1999-01-01'
+  const probe = open()
+  try {
+    const reply = await introduce(probe, unknown)
+    const offered = resultOf(reply)?.protocolVersion
+    if (typeof offered === 'string' && offered !== unknown) {
+      const { session, headers } = hold(probe, offered, reply)
+      if (session !== undefined) await probe.visit('DELETE', headers)
+      return pass('version-negotiation', `an unknown version is answered with ${offered}`)
+    }
+    const advice = 'Answer initialize with a version that you speak; the client decides.'
+    if (offered === unknown) return fail('version-negotiation', `the server agrees to ${unknown}`, advice)
+    return warn('version-negotiation', `an unknown version gets ${sayReply(reply)}`, advice)
+  } finally {
+    await probe.close()
+  }
+}
+
+async function checkRequests({ probe, headers }: Held): Promise<Finding[]> {
+  const ping = await probe.send({ method: 'ping' }, headers)
+  const unknown = await probe.send({ method: 'doctor/unknown' }, headers)
+  const list = await probe.send({ method: 'tools/list' }, headers)
+  const { tools } = resultOf(list) ?? {}
+  return [
+    resultOf(ping) === undefined
+      ? fail('ping', `ping gets ${sayReply(ping)}`, 'Answer ping with an empty result.')
+      : pass('ping', 'is answered'),
+    expectError('unknown-method', 'an unknown method', { ...unknown, status: undefined }, -32601, 200),
+    Array.isArray(tools) ? checkTools(tools) : skip('tools', `tools/list gets ${sayReply(list)}`),
+  ]
+}
+
+async function checkHttp(held: Held): Promise<Finding[]> {
+  const { probe, headers, version } = held
+  if (probe.kind === 'stdio') return []
+  const strange = { ...headers, 'MCP-Protocol-Version': '1999-01-01' }
+  const header = await probe.send({ method: 'tools/list' }, strange)
+  return [
+    ...(version < '2025-06-18'
+      ? []
+      : [expectStatus('version-header', 'an unknown MCP-Protocol-Version', header, 400)]),
+    await checkOrigin(probe, { method: 'ping' }, headers),
+    ...(await checkSession(held)),
+  ]
+}
+
+async function checkSession({ probe, headers, session, version }: Held): Promise<Finding[]> {
+  if (session === undefined) return [skip('session', 'the server has no sessions')]
+  const ping = (id: string | undefined): Promise<Reply> =>
+    probe.send({ method: 'ping' }, { ...headers, 'Mcp-Session-Id': id })
+  const findings = [
+    expectStatus('session', 'a wrong session id', await ping(`${session}0`), 404),
+    // In the draft a request needs none.
+    ...(version === DRAFT_VERSION
+      ? []
+      : [expectStatus('session-missing', 'a request without its session id', await ping(undefined), 400)]),
+  ]
+  const { status } = await probe.visit('DELETE', headers)
+  if (status === 405) return [...findings, pass('session-end', 'DELETE is refused with 405')]
+  const after = expectStatus('session-end', 'a session that was ended by DELETE', await ping(session), 404)
+  return [...findings, after]
+}
+
+function expectStatus(id: string, what: string, reply: Reply, status: number): Finding {
+  if (reply.status === status) return pass(id, `${what} is refused with ${status}`)
+  return warn(id, `${what} gets ${sayReply(reply)}`, `Answer with HTTP ${status}.`)
+}
+
+function sayReply(reply: Reply): string {
+  const error = errorOf(reply)
+  if (reply.problem !== undefined) return reply.problem
+  if (error !== undefined) return `error ${String(error.code)}${reply.status ? `, HTTP ${reply.status}` : ''}`
+  return reply.status === undefined ? 'no such answer' : `HTTP ${reply.status}`
+}

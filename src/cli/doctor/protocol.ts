@@ -1,0 +1,215 @@
+/** Sends what the protocol says must be refused, and looks at how it is. */
+
+import type { Client } from '../../client/client.ts'
+import type { ToolRequest } from '../../client/pending.ts'
+import { isRecord } from '../../lib/narrow.ts'
+import { encodeHeaderValue, scanParamHeaders } from '../../protocol/common/headers.ts'
+import type { Probe, ProbeRequest, Reply } from './probe.ts'
+import { type Finding, fail, pass, skip, warn } from './report.ts'
+
+const VERSION = '2026-07-28'
+const PREFIX = 'io.modelcontextprotocol/'
+
+/** A request as it should be. */
+function proper(
+  method: string,
+  version: string = VERSION,
+  params: object = {},
+  capabilities: object = {},
+): ProbeRequest {
+  const _meta = {
+    [`${PREFIX}protocolVersion`]: version,
+    [`${PREFIX}clientCapabilities`]: capabilities,
+    [`${PREFIX}clientInfo`]: CLIENT_INFO,
+  }
+  return { method, params: { ...params, _meta } }
+}
+
+export const CLIENT_INFO = { name: 'rondo doctor', version: '0.1.0' }
+
+function headersOf(method: string, version: string = VERSION): Record<string, string> {
+  return { 'MCP-Protocol-Version': version, 'Mcp-Method': method }
+}
+
+export async function checkProtocol(probe: Probe): Promise<Finding[]> {
+  const findings = [await checkMethod(probe), await checkMeta(probe), await checkVersion(probe)]
+  if (probe.kind === 'stdio') return findings
+  return [
+    ...findings,
+    await checkHeader(probe),
+    await checkGet(probe),
+    await checkOrigin(probe, proper('server/discover'), headersOf('server/discover')),
+  ]
+}
+
+async function checkMethod(probe: Probe): Promise<Finding> {
+  const reply = await probe.send(proper('doctor/unknown'), headersOf('doctor/unknown'))
+  return expectError('unknown-method', 'an unknown method', reply, -32601, 404)
+}
+
+async function checkMeta(probe: Probe): Promise<Finding> {
+  const reply = await probe.send({ method: 'tools/list', params: {} }, headersOf('tools/list'))
+  return expectError('missing-meta', 'a request without _meta', reply, -32602, 400)
+}
+
+async function checkVersion(probe: Probe): Promise<Finding> {
+  const version = '1999-01-01'
+  const reply = await probe.send(proper('tools/list', version), headersOf('tools/list', version))
+  const finding = expectError('unknown-version', 'an unknown version', reply, -32022, 400)
+  // A process that goes on in the revision of its first request serves its one client all the same.
+  if (finding.verdict === 'fail' && probe.kind === 'stdio') return { ...finding, verdict: 'warn' }
+  const error = errorOf(reply)
+  const data = isRecord(error?.data) ? error.data : {}
+  if (finding.verdict !== 'pass' || (Array.isArray(data.supported) && data.requested === version))
+    return finding
+  return warn('unknown-version', 'the error names no versions', 'Give data.supported and data.requested.')
+}
+
+async function checkHeader(probe: Probe): Promise<Finding> {
+  const reply = await probe.send(proper('tools/list'), headersOf('prompts/list'))
+  return expectError('header-mismatch', 'a header that contradicts the body', reply, -32020, 400)
+}
+
+async function checkGet(probe: Probe): Promise<Finding> {
+  const { status, problem } = await probe.visit('GET')
+  if (status === 405) return pass('http-get', 'GET is refused with 405')
+  if (status === 400 && (await hasSessions(probe))) {
+    return pass('http-get', 'GET is for the sessions of older revisions, and refused with 400 without one')
+  }
+  return warn('http-get', `GET gets ${status ?? problem}`, 'Answer methods other than POST with 405.')
+}
+
+/** The endpoint serves older revisions too, to which GET and session ids belong. */
+async function hasSessions(probe: Probe): Promise<boolean> {
+  const params = { protocolVersion: '2025-11-25', capabilities: {}, clientInfo: CLIENT_INFO }
+  const { headers = {}, message } = await probe.send({ method: 'initialize', params })
+  const session = headers['mcp-session-id']
+  if (typeof session !== 'string') return isRecord(message?.result)
+  await probe.visit('DELETE', { 'Mcp-Session-Id': session, 'MCP-Protocol-Version': '2025-11-25' })
+  return true
+}
+
+/**
+ * A page on another site must not reach a server on this machine (DNS rebinding). `request` is one that the server answers
+ * when it comes from nowhere: what is refused for any other reason shows nothing.
+ */
+export async function checkOrigin(
+  probe: Probe,
+  request: ProbeRequest,
+  own: Readonly<Record<string, string | undefined>>,
+): Promise<Finding> {
+  const plain = await probe.send(request, own)
+  if (!isServed(plain)) return skip('foreign-origin', `${request.method} is refused without any Origin too`)
+  const foreign = await probe.send(request, { ...own, Origin: 'https://evil.example' })
+  if (foreign.status === undefined) return skip('foreign-origin', foreign.problem ?? 'no answer')
+  if (!isServed(foreign)) return pass('foreign-origin', `a foreign Origin is refused with ${foreign.status}`)
+  return fail(
+    'foreign-origin',
+    'a request of a foreign page is served',
+    'Check Origin and answer others with 403.',
+  )
+}
+
+function isServed(reply: Reply): boolean {
+  const { status, message } = reply
+  return status !== undefined && status < 400 && message !== undefined && errorOf(reply) === undefined
+}
+
+export function errorOf({ message }: Reply): Readonly<Record<string, unknown>> | undefined {
+  return isRecord(message?.error) ? message.error : undefined
+}
+
+/** `status` counts where the reply has one. */
+export function expectError(id: string, what: string, reply: Reply, code: number, status: number): Finding {
+  const error = errorOf(reply)
+  if (reply.problem !== undefined) return warn(id, `${what}: ${reply.problem}`, `Answer with error ${code}.`)
+  if (error === undefined) return fail(id, `${what} is not refused`, `Answer with error ${code}.`)
+  if (error.code !== code) return warn(id, `${what} gets ${error.code}`, `Answer with error ${code}.`)
+  if (reply.status !== undefined && reply.status !== status) {
+    return warn(id, `${what} gets HTTP ${reply.status}`, `Answer with HTTP ${status}.`)
+  }
+  return pass(id, `${what} is refused with ${code}`)
+}
+
+/* Looks at what the server says of itself: discovery, and its lists. */
+
+export function checkIdentity({ server, protocolVersion }: Client): Finding[] {
+  const kinds = Object.keys(server.capabilities).join(', ') || 'none'
+  const named = server.name !== undefined
+  return [
+    pass('era', `speaks ${protocolVersion}`),
+    pass('capabilities', kinds),
+    named
+      ? pass('identity', `calls itself "${server.name}" ${server.version}`)
+      : warn('identity', 'does not say its name', 'Put serverInfo into _meta of every result.'),
+  ]
+}
+
+export async function checkLists({ server }: Client, probe: Probe): Promise<Finding[]> {
+  if (server.capabilities.tools === undefined) return [skip('tools', 'the server has no tools')]
+  const { message, problem } = await probe.send(proper('tools/list'), headersOf('tools/list'))
+  const result = message?.result
+  if (!isRecord(result) || !Array.isArray(result.tools)) {
+    const asks = isRecord(result) && result.resultType === 'input_required'
+    const detail = asks
+      ? 'tools/list asks for input, which only tools/call, prompts/get and resources/read may do'
+      : `tools/list returns no list${problem ? `: ${problem}` : ''}`
+    return [fail('tools', detail, 'Answer with { tools: […] }.')]
+  }
+  return [checkResult(result), checkTools(result.tools)]
+}
+
+/** What a call says of itself. A client takes a result without a type for the last word, and never asks its questions. */
+export async function checkCall(probe: Probe, { name, arguments: args }: ToolRequest): Promise<Finding[]> {
+  const capabilities = { elicitation: { form: {}, url: {} } }
+  const request = proper('tools/call', undefined, { name, arguments: args ?? {} }, capabilities)
+  const { message } = await probe.send(request, {
+    ...headersOf('tools/call'),
+    'Mcp-Name': encodeHeaderValue(name),
+  })
+  const result = message?.result
+  if (!isRecord(result)) return []
+  const { resultType, inputRequests, requestState } = result
+  if (typeof resultType === 'string') return [pass('call-result', `${name} answers with ${resultType}`)]
+  const asks = inputRequests !== undefined || requestState !== undefined
+  const detail = `the result of ${name} has no resultType${asks ? ', although it asks for input' : ''}`
+  const advice = 'Put resultType into every result: "complete", or "input_required" where it asks.'
+  return [(asks ? fail : warn)('call-result', detail, advice)]
+}
+
+function checkResult({ resultType, ttlMs, cacheScope }: Readonly<Record<string, unknown>>): Finding {
+  const lacks = [
+    ...(resultType === 'complete' ? [] : ['resultType']),
+    ...(Number.isInteger(ttlMs) && Number(ttlMs) >= 0 ? [] : ['ttlMs']),
+    ...(cacheScope === 'public' || cacheScope === 'private' ? [] : ['cacheScope']),
+  ]
+  if (lacks.length === 0) return pass('results', 'tools/list has resultType, ttlMs and cacheScope')
+  return warn(
+    'results',
+    `tools/list lacks ${lacks.join(', ')}`,
+    'Add them: clients need them to read and to cache.',
+  )
+}
+
+export function checkTools(tools: readonly unknown[]): Finding {
+  const names = tools.map((tool) => (isRecord(tool) ? String(tool.name) : ''))
+  const problems = tools.flatMap((tool, i) => problemsOf(tool, names.indexOf(names[i] ?? '') !== i))
+  if (problems.length === 0) return pass('tools', `${tools.length} tools, names and schemas are fine`)
+  return warn('tools', problems.join('; '), 'Clients leave such tools out, or cannot tell them apart.')
+}
+
+function problemsOf(tool: unknown, repeated: boolean): string[] {
+  if (!isRecord(tool)) return ['an entry is no tool']
+  const { name, inputSchema } = tool
+  const scan = isRecord(inputSchema) ? scanParamHeaders(inputSchema) : undefined
+  return [
+    ...(/^[A-Za-z0-9_.-]{1,128}$/.test(String(name))
+      ? []
+      : [`the name ${JSON.stringify(name)} is not portable`]),
+    ...(repeated ? [`${String(name)} is there twice`] : []),
+    ...(isRecord(inputSchema) && inputSchema.type === 'object'
+      ? []
+      : [`${String(name)}: inputSchema is no object`]),
+    ...(scan?.kind === 'bad' ? [`${String(name)}: ${scan.problem}`] : []),
+  ]
+}

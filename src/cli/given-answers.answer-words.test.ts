@@ -1,0 +1,103 @@
+import { describe, expect, it } from 'vitest'
+import type { PendingCall } from '../client/pending.ts'
+import type { InputRequest, InputRequests } from '../protocol/wire.ts'
+import { readAnswerWords, readKeys, responseFor } from './given-answers.ts'
+
+const form = (properties: object, required: string[] = []): InputRequest => ({
+  method: 'elicitation/create',
+  params: { mode: 'form', message: 'm', requestedSchema: { type: 'object', properties, required } },
+})
+const name = form({ name: { type: 'string' } }, ['name'])
+const two = form({ count: { type: 'integer' }, sure: { type: 'boolean' } })
+const tags = form({ tags: { type: 'array', items: { enum: ['a', 'b', 'c'] } } })
+const page: InputRequest = {
+  method: 'elicitation/create',
+  params: { mode: 'url', message: 'm', url: 'https://example.org/' },
+}
+const model: InputRequest = { method: 'sampling/createMessage', params: { messages: [], maxTokens: 1 } }
+
+const pendingWith = (questions: InputRequests): PendingCall => ({
+  version: 1,
+  id: 'x',
+  server: { target: 't' },
+  protocolVersion: '2026-07-28',
+  request: { method: 'resources/read', uri: 'a:b' },
+  round: 1,
+  questions,
+  answers: {},
+  startedAt: 0,
+  askedAt: 0,
+  workMs: 0,
+  idleRounds: 0,
+})
+const read = (words: string[], questions: InputRequests) =>
+  Object.fromEntries(readAnswerWords(words, pendingWith(questions)))
+
+describe('answers on a command line', () => {
+  const accept = (content: object) => ({ action: 'accept', content })
+
+  it.each([
+    [['who.name=Ada'], { who: name }, { who: accept({ name: 'Ada' }) }],
+    [['name=Ada'], { who: name }, { who: accept({ name: 'Ada' }) }],
+    [['who=Ada'], { who: name }, { who: accept({ name: 'Ada' }) }],
+    [['name=Ada'], { name }, { name: accept({ name: 'Ada' }) }],
+    [['who=decline'], { who: name }, { who: { action: 'decline' } }],
+    [['who.name=decline'], { who: name }, { who: accept({ name: 'decline' }) }],
+    [
+      ['a.count=3', 'a.sure=yes', 'b.name=x'],
+      { a: two, b: name },
+      { a: accept({ count: 3, sure: true }), b: accept({ name: 'x' }) },
+    ],
+    [['t.tags=a', 't.tags=c'], { t: tags }, { t: accept({ tags: ['a', 'c'] }) }],
+    [['a.b.name=x'], { a: two, 'a.b': name }, { 'a.b': accept({ name: 'x' }) }],
+    [['page=accept'], { page }, { page: { action: 'accept' } }],
+    [
+      ['m:={"role":"assistant","content":{},"model":"x"}'],
+      { m: model },
+      { m: { role: 'assistant', content: {}, model: 'x' } },
+    ],
+  ])('%j', (words, questions, answers) => {
+    expect(read(words, questions as InputRequests)).toEqual(answers)
+  })
+
+  it.each([
+    [['other.name=x'], { a: name, b: name }, /no question/],
+    [['who.nam=Ada'], { who: name }, /no field nam/],
+    [['a.count=x'], { a: two }, /whole number/],
+    [['a=5'], { a: two }, /neither/],
+    [['who=accept'], { who: name }, /required/],
+    [['page=yes'], { page }, /result object/],
+    [['page=5', 'x'], { page }, /not name=value|result object/],
+    [['who:={'], { who: name }, /not JSON/],
+    [['m=hello'], { m: model }, /result object/],
+  ])('%j is refused', (words, questions, sentence) => {
+    expect(() => read(words, questions as InputRequests)).toThrow(sentence)
+  })
+
+  it('a no is for the keys named, or for all', () => {
+    const pending = pendingWith({ a: name, b: two })
+    expect(readKeys([], pending)).toEqual(['a', 'b'])
+    expect(readKeys(['b'], pending)).toEqual(['b'])
+    expect(() => readKeys(['c'], pending)).toThrow(/did not ask/)
+  })
+})
+
+describe('an answer as it was written down', () => {
+  const action = form({ action: { type: 'string' } })
+
+  it('may be for a form with a field named action', () => {
+    expect(responseFor('k', action, { action: 'stay' })).toEqual({
+      action: 'accept',
+      content: { action: 'stay' },
+    })
+    expect(responseFor('k', action, { action: 'accept', content: { action: 'go' } })).toEqual({
+      action: 'accept',
+      content: { action: 'go' },
+    })
+  })
+
+  it('that accepts a form needs its content', () => {
+    expect(() => responseFor('k', name, { action: 'accept' })).toThrow(/no field action/)
+    expect(responseFor('k', form({}), 'accept')).toEqual({ action: 'accept', content: {} })
+  })
+})

@@ -1,0 +1,133 @@
+/** What all commands that drive a call have in common: their options, the connection, the store, who answers. */
+
+import type { DriveOptions } from '../client/client.ts'
+import type { FlowRequest, PendingCall } from '../client/pending.ts'
+import type { QuestionKind } from '../client/question.ts'
+import { oneLine } from '../form/clean-text.ts'
+import { type Answerer, answerAtTerminal, answerFrom, answerLater } from './answerer.ts'
+import type { Exit, Invocation, OptionTable } from './command-line.ts'
+import { CONNECT_OPTIONS, type Connection, openConnection, rootsOf } from './connection.ts'
+import { createPushedAnswers, driveCall, type Standing } from './drive-call.ts'
+import { homeOf, readSealKey, SEAL_OPTIONS } from './home.ts'
+import { canAsk, sayJson, tell } from './io.ts'
+import { createPendingStore, type PendingStore, type StoredCall } from './pending-store.ts'
+import { type NamedTarget, readTarget } from './target.ts'
+import { readJsonObject } from './typed-args.ts'
+
+export const JSON_OPTION: OptionTable = {
+  json: { type: 'boolean', help: 'prints JSON on stdout, for other programs' },
+}
+
+/** How questions are answered without a person. */
+export const SCRIPT_OPTIONS: OptionTable = {
+  answers: { type: 'string', value: 'FILE|-', help: 'answers by key, as a JSON object; asks nobody' },
+  root: {
+    type: 'string',
+    multiple: true,
+    value: 'FOLDER',
+    help: 'a folder to tell a server that asks for roots',
+  },
+  'allow-secrets': { type: 'boolean', help: 'lets forms ask for what looks like a secret' },
+}
+
+export const SERVER_OPTION: OptionTable = {
+  server: { type: 'string', value: 'SERVER', help: 'where the service is now, if not where the call began' },
+}
+
+export const CALL_OPTIONS: OptionTable = {
+  ...JSON_OPTION,
+  detach: { type: 'boolean', help: 'asks nobody and waits for no task: such a call becomes pending' },
+  ...SCRIPT_OPTIONS,
+  deadline: {
+    type: 'string',
+    value: 'SECONDS',
+    help: 'for the whole call, without the time you think (600)',
+  },
+  'max-rounds': { type: 'string', value: 'N', help: 'how often the server may ask (10)' },
+  'task-ttl': {
+    type: 'string',
+    value: 'SECONDS',
+    help: 'asks for a task that is kept so long, where clients ask for tasks',
+  },
+  sampling: { type: 'boolean', help: 'lets the server ask for a model; you type its reply' },
+  ...SEAL_OPTIONS,
+  ...CONNECT_OPTIONS,
+}
+
+/** For commands that go on with a stored call. */
+export const RESUME_OPTIONS: OptionTable = {
+  ...SERVER_OPTION,
+  ...CALL_OPTIONS,
+}
+
+/** Where a stored call goes on. */
+export function targetOf({ io, options }: Invocation, stored: NamedTarget): NamedTarget {
+  const given = options.text('server')
+  return given === undefined ? stored : readTarget(given, io.cwd)
+}
+
+export function openStore({ io, options }: Invocation): PendingStore {
+  return createPendingStore(homeOf(io), readSealKey(io, options))
+}
+
+export interface Session extends Connection {
+  /** Begins a call, or goes on with a stored one. */
+  drive(request: FlowRequest, stored?: PendingCall): Promise<Exit>
+}
+
+/** Connects: for a new call, or for one that was stored. */
+export async function openSession(
+  invocation: Invocation,
+  target: NamedTarget,
+  stored?: StoredCall,
+): Promise<Session> {
+  const { io, options } = invocation
+  const store = openStore(invocation)
+  const answerer = await chooseAnswerer(invocation)
+  const accepts = stored?.accepts ?? acceptedKinds(invocation)
+  const roots = rootsOf(io, options.list('root'))
+  const standing: Standing = {}
+  const isTask = (): boolean => standing.kept?.task !== undefined
+  const answering = { answerer, target, kinds: accepts, roots, isTask }
+  const { answers, unanswered } = createPushedAnswers(io, answering)
+  const drive = driveOptions(invocation)
+  io.status.start('connecting')
+  const version = stored?.pending.protocolVersion
+  const connecting = openConnection(io, target, options, { answers, version })
+  const { client, close } = await connecting.finally(() => io.status.stop())
+  const [json, detach] = [options.flag('json'), options.flag('detach')]
+  const session = { io, client, store, target, answerer, accepts, unanswered, standing, json, detach, drive }
+  return { client, close, drive: (request, pending) => driveCall(session, request, pending) }
+}
+
+function driveOptions({ io, options }: Invocation): DriveOptions {
+  const maxRounds = options.number('max-rounds')
+  const deadline = options.number('deadline')
+  const ttl = options.number('task-ttl')
+  return {
+    signal: io.signal,
+    onProgress: ({ progress, total, message }) => io.status.progress(progress, total, message),
+    ...(options.flag('server-log') && {
+      onLog: ({ level, data }) => tell(io, `server ${oneLine(level)}: ${sayJson(data, io.stderr, 0)}`),
+    }),
+    ...(maxRounds !== undefined && { maxRounds }),
+    ...(deadline !== undefined && { deadline: deadline * 1000 }),
+    ...(ttl !== undefined && { taskTtlMs: ttl * 1000 }),
+  }
+}
+
+function acceptedKinds({ options }: Invocation): QuestionKind[] {
+  return [
+    'form',
+    'url',
+    ...(options.list('root').length > 0 ? (['roots'] as const) : []),
+    ...(options.flag('sampling') ? (['sampling'] as const) : []),
+  ]
+}
+
+export async function chooseAnswerer({ io, options }: Invocation): Promise<Answerer> {
+  const file = options.text('answers')
+  const detach = options.flag('detach')
+  if (file !== undefined) return answerFrom(await readJsonObject(io, '--answers', file), detach)
+  return detach || !canAsk(io) ? answerLater : answerAtTerminal(io)
+}

@@ -1,0 +1,145 @@
+/**
+ * What a policy sees and may say (C13). It sees every round before anybody is asked: which server, for which request,
+ * which questions. It can let the round pass, refuse the call, or rewrite: change questions, or answer some itself.
+ */
+
+import { RondoError } from '../errors.ts'
+import { findSecret } from '../form/secret-like.ts'
+import { isRecord } from '../lib/narrow.ts'
+import type { InputRequest, InputRequests, InputResponse, InputResponses } from '../protocol/wire.ts'
+import { answer, type FlowRequest, type PendingCall, type PendingServer } from './pending.ts'
+import { kindOf } from './question.ts'
+
+export interface Round {
+  readonly server: PendingServer
+  readonly request: FlowRequest
+  /** 1 the first time the server asks. */
+  readonly round: number
+  readonly questions: InputRequests
+  /** Length of the server's state. */
+  readonly stateLength: number
+}
+
+export type Verdict =
+  | { readonly kind: 'allow' }
+  | { readonly kind: 'refuse'; readonly reason: string }
+  | {
+      readonly kind: 'rewrite'
+      /** Replaces questions by key; what people are shown, not what the server asked. */
+      readonly questions?: InputRequests
+      /** Answers that nobody needs to be asked for any more. */
+      readonly answers?: InputResponses
+    }
+
+/** Gives a verdict; nothing means allow. */
+export type RoundPolicy = (round: Round) => Verdict | undefined | Promise<Verdict | undefined>
+
+/** Runs the policies in order. The first refusal ends the call; each sees what those before it rewrote. */
+export async function applyPolicies<R extends FlowRequest>(
+  pending: PendingCall<R>,
+  policies: readonly RoundPolicy[],
+): Promise<PendingCall<R>> {
+  let now = pending
+  for (const policy of policies) {
+    const verdict = await policy(roundOf(now))
+    if (verdict?.kind === 'refuse') {
+      throw new RondoError('INPUT_REFUSED', `Refused by policy: ${verdict.reason}`, { data: verdict })
+    }
+    if (verdict?.kind === 'rewrite') now = rewrite(now, verdict.questions ?? {}, verdict.answers ?? {})
+  }
+  return now
+}
+
+function roundOf(pending: PendingCall): Round {
+  const { server, request, round, questions, state = '' } = pending
+  return { server, request, round, questions, stateLength: state.length }
+}
+
+function rewrite<R extends FlowRequest>(
+  pending: PendingCall<R>,
+  questions: InputRequests,
+  answers: InputResponses,
+): PendingCall<R> {
+  const shown = Object.entries(pending.questions).map(([key, question]): [string, InputRequest] => {
+    const other = Object.hasOwn(questions, key) ? questions[key] : undefined
+    if (other !== undefined && kindOf(other) !== kindOf(question)) {
+      throw new TypeError(`A policy made "${key}" a question of another kind`)
+    }
+    return [key, other ?? question]
+  })
+  const given: [string, InputResponse][] = Object.entries(answers)
+  return given.reduce((now, [key, response]) => answer(now, key, response), {
+    ...pending,
+    questions: Object.fromEntries(shown),
+  })
+}
+
+/** Lets a server send people to these hosts only. `*.example.com` stands for every host below example.com. */
+export function allowUrlHosts(hosts: readonly string[]): RoundPolicy {
+  const exact = new Set(hosts.filter((host) => !host.startsWith('*.')).map((host) => host.toLowerCase()))
+  const below = hosts.filter((host) => host.startsWith('*.')).map((host) => host.slice(1).toLowerCase())
+  return ({ questions }) => {
+    for (const [key, question] of Object.entries(questions)) {
+      if (question.method !== 'elicitation/create' || question.params.mode !== 'url') continue
+      const { hostname } = new URL(question.params.url)
+      if (exact.has(hostname) || below.some((suffix) => hostname.endsWith(suffix))) continue
+      return { kind: 'refuse', reason: `"${key}" leads to ${hostname}, which is not on the list` }
+    }
+    return undefined
+  }
+}
+
+export interface RoundBudget {
+  /** Milliseconds after which a round no longer counts. Default: it always does. */
+  readonly within?: number
+  readonly now?: () => number
+}
+
+/**
+ * Lets each server ask at most `limit` rounds, all its calls together. Give one policy to several clients and they share
+ * the count.
+ */
+export function maxRoundsPerServer(limit: number, budget: RoundBudget = {}): RoundPolicy {
+  const { within = Number.POSITIVE_INFINITY, now = Date.now } = budget
+  const rounds = new Map<string, number[]>()
+  return ({ server }) => {
+    const name = server.name ?? server.target
+    const time = now()
+    const recent = (rounds.get(name) ?? []).filter((one) => time - one < within)
+    if (recent.length >= limit) {
+      return { kind: 'refuse', reason: `${name} has used up its ${limit} rounds` }
+    }
+    rounds.set(name, [...recent, time])
+    return undefined
+  }
+}
+
+/** Refuses forms that ask for something that looks like a password, a key or a token: those belong behind a URL. */
+export function noSecretsInForms(): RoundPolicy {
+  return ({ questions }) => {
+    for (const [key, question] of Object.entries(questions)) {
+      if (question.method !== 'elicitation/create' || question.params.mode !== 'form') continue
+      const field = secretField(question.params.requestedSchema.properties)
+      if (field !== undefined) {
+        return { kind: 'refuse', reason: `"${key}" asks for "${field}" in a form, which looks like a secret` }
+      }
+    }
+    return undefined
+  }
+}
+
+function secretField(properties: unknown): string | undefined {
+  if (!isRecord(properties)) return undefined
+  return Object.keys(properties).find((name) => findSecret(name, properties[name]) !== undefined)
+}
+
+/** Refuses every round in which a server wants to use the client's model. */
+export function refuseSampling(): RoundPolicy {
+  return ({ questions }) => {
+    const key = Object.keys(questions).find((one) => {
+      const question = questions[one]
+      return question !== undefined && kindOf(question) === 'sampling'
+    })
+    return key === undefined ? undefined : { kind: 'refuse', reason: `"${key}" asks for sampling` }
+  }
+}

@@ -1,0 +1,309 @@
+/** A round that a server asks, taken in: vetted, counted, and seen by the policies (C8, C13). */
+
+import { RondoError } from '../errors.ts'
+import { displayText } from '../form/clean-text.ts'
+import { orAbort } from '../lib/clock.ts'
+import { isRecord } from '../lib/narrow.ts'
+import type { InputRequest, InputRequests, InputResponse, JsonSchema } from '../protocol/wire.ts'
+import type { Driving, Flows, Limits } from './flow-options.ts'
+import { ask } from './operation.ts'
+import { answer, type FlowRequest, openQuestions, type PendingCall } from './pending.ts'
+import { applyPolicies } from './policy.ts'
+import {
+  type Answers,
+  type AskInfo,
+  answerableKinds,
+  callHandler,
+  kindOf,
+  type QuestionKind,
+} from './question.ts'
+import type { Asker } from './session/inbox.ts'
+
+export async function takeRound<R extends FlowRequest>(
+  { peer, policies }: Flows,
+  pending: PendingCall<R>,
+  round: AskedRound,
+  { limits, options, startedAt }: { limits: Limits; options: Driving; startedAt: number },
+): Promise<PendingCall<R>> {
+  const questions = vetRound(round, limits, options.kinds)
+  const now = peer.clock.now()
+  const asked = ask(pending, { questions, state: round.state, now, tookMs: now - startedAt }, limits)
+  const own = options.onRound === undefined ? [] : [options.onRound].flat()
+  return applyPolicies(asked, [...policies, ...own])
+}
+
+/*
+ * Looks at what a server asks before anybody else does (T22): is it too much, can we answer it, is a URL safe to open?
+ * Gives the questions with their visible texts cleaned; keys, enum values and the state are echoed later and stay as
+ * they are.
+ */
+
+export interface AskedRound {
+  readonly questions: InputRequests
+  readonly state?: string
+}
+
+/** Where a handler of the kind belongs. */
+const HANDLERS: Readonly<Record<QuestionKind, string>> = {
+  form: 'answers.elicitation.form',
+  url: 'answers.elicitation.url',
+  sampling: 'answers.sampling',
+  roots: 'answers.roots',
+}
+
+export function vetRound(
+  asked: AskedRound,
+  limits: Limits,
+  answerable: ReadonlySet<QuestionKind>,
+): InputRequests {
+  checkSize(asked, limits)
+  const entries = Object.entries(asked.questions)
+  for (const [key, question] of entries) {
+    const kind = kindOf(question)
+    if (!answerable.has(kind)) {
+      const missing = `The server asks "${key}" (${kind}), and there is no ${HANDLERS[kind]} to answer it`
+      throw new RondoError('INPUT_NO_HANDLER', missing)
+    }
+  }
+  return Object.fromEntries(entries.map(([key, question]) => [key, cleanQuestion(key, question)]))
+}
+
+function checkSize({ questions, state = '' }: AskedRound, limits: Limits): void {
+  const bytes = state.length * 3 <= limits.maxStateBytes ? 0 : new TextEncoder().encode(state).byteLength
+  if (bytes > limits.maxStateBytes) {
+    throw new RondoError(
+      'LIMIT_CLIENT_STATE',
+      `requestState has ${bytes} bytes, more than ${limits.maxStateBytes}`,
+    )
+  }
+  const count = Object.keys(questions).length
+  if (count > limits.maxQuestions) {
+    throw new RondoError('LIMIT_CLIENT_QUESTIONS', `The server asks ${count} questions at once`)
+  }
+  if (measureJson(questions, limits.maxQuestionSize) > limits.maxQuestionSize) {
+    throw new RondoError('LIMIT_CLIENT_QUESTIONS', 'The questions of this round are too big')
+  }
+}
+
+function cleanQuestion(key: string, question: InputRequest): InputRequest {
+  if (question.method !== 'elicitation/create') return question
+  const { method, params } = question
+  const message = displayText(params.message)
+  if (params.mode === 'form') {
+    return { method, params: { ...params, message, requestedSchema: cleanSchema(params.requestedSchema) } }
+  }
+  const link = inspectLink(params.url)
+  if (link === undefined) {
+    throw new RondoError(
+      'PEER_LINK',
+      `The server asks "${key}" to open a URL that is neither https nor on this machine`,
+    )
+  }
+  return { method, params: { ...params, message, url: link.url } }
+}
+
+const VISIBLE = new Set(['title', 'description', 'enumNames'])
+
+/** Cleans titles and descriptions. Below `properties` the names are the server's and not keywords. */
+function cleanSchema(schema: JsonSchema): JsonSchema {
+  return Object.fromEntries(
+    Object.entries(schema).map(([keyword, value]) => [keyword, cleanKeyword(keyword, value)]),
+  )
+}
+
+function cleanKeyword(keyword: string, value: unknown): unknown {
+  if (VISIBLE.has(keyword)) return cleanText(value)
+  if (keyword === 'properties' && isRecord(value)) {
+    return Object.fromEntries(
+      Object.entries(value).map(([name, child]) => [name, isRecord(child) ? cleanSchema(child) : child]),
+    )
+  }
+  if (keyword === 'items' && isRecord(value)) return cleanSchema(value)
+  if ((keyword === 'oneOf' || keyword === 'anyOf') && Array.isArray(value)) {
+    return value.map((child) => (isRecord(child) ? cleanSchema(child) : child))
+  }
+  return value
+}
+
+function cleanText(value: unknown): unknown {
+  if (typeof value === 'string') return displayText(value)
+  return Array.isArray(value) ? value.map(cleanText) : value
+}
+
+/*
+ * Has the open questions of a round answered: one at a time unless told otherwise. A handler that throws ends the call;
+ * its siblings' signal is aborted and what they still give is not used.
+ */
+
+export interface Fulfilment {
+  readonly answers: Answers
+  /** The whole call's. */
+  readonly signal?: AbortSignal
+  /** Sees the call after every answer, before the next question. */
+  readonly onAnswer?: (pending: PendingCall) => void | Promise<void>
+}
+
+export async function fulfil<R extends FlowRequest>(
+  pending: PendingCall<R>,
+  { answers, signal, onAnswer }: Fulfilment,
+): Promise<PendingCall<R>> {
+  const siblings = new AbortController()
+  const giveUp = () => siblings.abort(signal?.reason)
+  if (signal?.aborted) giveUp()
+  signal?.addEventListener('abort', giveUp, { once: true })
+  let now = pending
+  const open = openQuestions(pending)
+  const take = async ([key, question]: (typeof open)[number], index: number): Promise<void> => {
+    siblings.signal.throwIfAborted()
+    // One for each: Node warns of more than ten listeners on a signal.
+    const own = AbortSignal.any([siblings.signal])
+    const info = infoOf(pending, key, index + 1, open.length, own)
+    const response = await orAbort(callHandler(answers, question, info), own)
+    if (response === undefined) throw new RondoError('INPUT_ANSWER', `The handler gave no answer to "${key}"`)
+    now = answer(now, key, response)
+    await onAnswer?.(now)
+  }
+  try {
+    if (answers.together) await Promise.all(open.map(take))
+    else for (const [index, entry] of open.entries()) await take(entry, index)
+    return now
+  } catch (error) {
+    if (signal?.aborted) throw signal.reason
+    siblings.abort(error)
+    if (error instanceof RondoError) throw error
+    throw new RondoError('INPUT_ABORTED', 'A handler ended the call', { cause: error })
+  } finally {
+    signal?.removeEventListener('abort', giveUp)
+  }
+}
+
+function infoOf(
+  pending: PendingCall,
+  key: string,
+  index: number,
+  count: number,
+  signal: AbortSignal,
+): AskInfo {
+  const { server, request, round } = pending
+  return { key, server, request, round, index, count, signal }
+}
+
+/*
+ * Questions that an older server sends while it works on a call, as rounds of that call: the same limits, the same
+ * look at what is asked, the same policies and handlers (C5). What differs is that the server waits meanwhile, so
+ * nothing can be kept for later.
+ */
+
+export interface PushedRounds {
+  /** How often the server has asked in this call. */
+  readonly rounds: number
+  readonly take: Asker
+}
+
+export function createPushedRounds(
+  flows: Flows,
+  pending: PendingCall,
+  options: Driving,
+  limits: Limits,
+): PushedRounds {
+  const { answers } = flows
+  const kinds = answerableKinds(answers)
+  let current = pending
+  let last: Promise<unknown> = Promise.resolve()
+  const takeNow = async (question: InputRequest, signal: AbortSignal): Promise<InputResponse> => {
+    signal.throwIfAborted()
+    if (options.suspends && !kinds.has(kindOf(question))) throw cannotKeep(question, pending)
+    const key = `question-${current.round + 1}`
+    const startedAt = flows.peer.clock.now()
+    const how = { limits, startedAt, options: { ...options, kinds } }
+    const asked = await takeRound(flows, current, { questions: { [key]: question } }, how)
+    current = asked
+    const open = openQuestions(asked).length > 0
+    const { answers: given } = open ? await fulfil(asked, { answers, signal }) : asked
+    const answer = given[key]
+    if (answer === undefined) throw new RondoError('INPUT_ANSWER', `There is no answer to "${key}"`)
+    return answer
+  }
+  return {
+    get rounds() {
+      return current.round
+    },
+    take(question, signal) {
+      const turn = answers.together ? takeNow(question, signal) : last.then(() => takeNow(question, signal))
+      last = turn.catch(() => {})
+      return turn
+    },
+  }
+}
+
+function cannotKeep(question: InputRequest, { protocolVersion }: PendingCall): RondoError {
+  const why = `in ${protocolVersion} the server waits for the answer, so the call cannot be kept for later`
+  return new RondoError('INPUT_PENDING', `The server asks (${kindOf(question)}), and ${why}: give a handler`)
+}
+
+/*
+ * How big a parsed JSON value is, without recursion and without writing it out: characters of its strings and keys plus
+ * 8 for every value. Stops at the limit, so that a hostile value costs no more than a big honest one. A value nested
+ * deeper than `JSON.stringify` can be trusted with is infinitely big.
+ */
+
+const PER_VALUE = 8
+const MAX_DEPTH = 64
+
+export function measureJson(root: unknown, limit: number): number {
+  let size = 0
+  const open: [value: unknown, depth: number][] = [[root, 0]]
+  for (let next = open.pop(); next !== undefined; next = open.pop()) {
+    const [value, depth] = next
+    size += PER_VALUE
+    if (typeof value === 'string') size += value.length
+    else if (typeof value === 'object' && value !== null) {
+      if (depth >= MAX_DEPTH) return Number.POSITIVE_INFINITY
+      for (const [key, child] of Object.entries(value)) {
+        size += key.length
+        open.push([child, depth + 1])
+      }
+    }
+    if (size + open.length * PER_VALUE > limit) return Number.POSITIVE_INFINITY
+  }
+  return size
+}
+
+/*
+ * Looks at a URL that a server wants opened (T22). Only https, or http on this machine, and no user name in it: a name
+ * before the host is the oldest way to make one host look like another. Nothing is ever fetched or opened here.
+ */
+
+export interface Link {
+  /** The URL as it will really be opened; show this one. */
+  readonly url: string
+  readonly host: string
+  /** What a person should be told before opening it. */
+  readonly warnings: readonly ('not-encrypted' | 'look-alike-letters' | 'bare-address')[]
+}
+
+const MAX_LENGTH = 8_192
+const BARE_ADDRESS = /^(?:\d{1,3}(?:\.\d{1,3}){3}|\[.*\])$/
+
+/** The link, or undefined where it is not safe to open. */
+export function inspectLink(text: string): Link | undefined {
+  if (text.length > MAX_LENGTH || !URL.canParse(text)) return undefined
+  const url = new URL(text)
+  if (url.username !== '' || url.password !== '') return undefined
+  const plain = url.protocol === 'http:'
+  if (url.protocol !== 'https:' && !(plain && isLoopback(url.hostname))) return undefined
+  const labels = url.hostname.split('.')
+  return {
+    url: url.href,
+    host: url.host,
+    warnings: [
+      ...(plain ? (['not-encrypted'] as const) : []),
+      ...(labels.some((label) => label.startsWith('xn--')) ? (['look-alike-letters'] as const) : []),
+      ...(BARE_ADDRESS.test(url.hostname) ? (['bare-address'] as const) : []),
+    ],
+  }
+}
+
+function isLoopback(hostname: string): boolean {
+  return hostname === 'localhost' || hostname === '[::1]' || /^127(?:\.\d{1,3}){3}$/.test(hostname)
+}

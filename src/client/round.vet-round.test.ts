@@ -1,0 +1,90 @@
+import { describe, expect, it } from 'vitest'
+import type { InputRequest, InputRequests } from '../protocol/wire.ts'
+import { LIMITS, withLimits } from './flow-options.ts'
+import { QUESTION_KINDS, type QuestionKind } from './question.ts'
+import { vetRound } from './round.ts'
+
+const all = new Set<QuestionKind>(QUESTION_KINDS)
+const form = (message: string, requestedSchema: object = {}): InputRequest => ({
+  method: 'elicitation/create',
+  params: { mode: 'form', message, requestedSchema: { ...requestedSchema } },
+})
+const url = (address: string): InputRequest => ({
+  method: 'elicitation/create',
+  params: { mode: 'url', message: 'Open', url: address },
+})
+const repeat = (count: number): InputRequests =>
+  Object.fromEntries(Array.from({ length: count }, (_, i) => [`q${i}`, form('?')]))
+
+describe('looking at a round', () => {
+  it('T22 cleans what people read, and leaves alone what is sent back', () => {
+    const asked = {
+      'k\u0007ey': form('Red \u001b[31malert', {
+        type: 'object',
+        description: 'a\u0000b',
+        properties: {
+          title: { type: 'string', title: 'T\u202eitle', description: 'D\u0007', default: 'd\u0007' },
+          pick: { oneOf: [{ const: 'c\u0007', title: 'C\u0007' }] },
+          many: { type: 'array', items: { anyOf: [{ const: 'c\u0007', title: 'C\u0007' }] } },
+          old: { enum: ['v\u0007'], enumNames: ['V\u0007'] },
+        },
+      }),
+    }
+    const before = JSON.stringify(asked)
+    const { questions } = { questions: vetRound({ questions: asked }, LIMITS, all) }
+    expect(questions['k\u0007ey']).toEqual(
+      form('Red [31malert', {
+        type: 'object',
+        description: 'ab',
+        properties: {
+          title: { type: 'string', title: 'Title', description: 'D', default: 'd\u0007' },
+          pick: { oneOf: [{ const: 'c\u0007', title: 'C' }] },
+          many: { type: 'array', items: { anyOf: [{ const: 'c\u0007', title: 'C' }] } },
+          old: { enum: ['v\u0007'], enumNames: ['V'] },
+        },
+      }),
+    )
+    expect(JSON.stringify(asked)).toBe(before)
+  })
+
+  it('C7 refuses a kind that nobody answers', () => {
+    const asked = { a: form('?'), b: { method: 'roots/list' } as InputRequest }
+    expect(() => vetRound({ questions: asked }, LIMITS, new Set(['form']))).toThrowError(
+      /INPUT_NO_HANDLER.*"b" \(roots\).*answers\.roots/,
+    )
+    expect(() => vetRound({ questions: { a: url('https://a.b') } }, LIMITS, new Set(['form']))).toThrowError(
+      /INPUT_NO_HANDLER/,
+    )
+  })
+
+  it('C14 T22 refuses a URL that is not safe, and gives the others as they will be opened', () => {
+    expect(() => vetRound({ questions: { a: url('http://example.com') } }, LIMITS, all)).toThrowError(
+      /PEER_LINK/,
+    )
+    const { a } = vetRound({ questions: { a: url('https://EXAMPLE.com') } }, LIMITS, all)
+    expect(a?.params).toMatchObject({ url: 'https://example.com/' })
+  })
+
+  it.each([
+    ['a state that is too long', { questions: {}, state: 'x'.repeat(101) }, 'LIMIT_CLIENT_STATE'],
+    ['a state that is too long in bytes', { questions: {}, state: 'ü'.repeat(51) }, 'LIMIT_CLIENT_STATE'],
+    ['too many questions', { questions: repeat(4) }, 'LIMIT_CLIENT_QUESTIONS'],
+    ['a giant schema', { questions: { a: form('?', { x: 'y'.repeat(2_000) }) } }, 'LIMIT_CLIENT_QUESTIONS'],
+  ])('T22 refuses %s', (_what, asked, code) => {
+    const limits = withLimits({ maxStateBytes: 100, maxQuestions: 3, maxQuestionSize: 1_000 })
+    expect(() => vetRound(asked, limits, all)).toThrowError(code)
+  })
+
+  it('takes what is just within the limits', () => {
+    const limits = withLimits({ maxStateBytes: 100, maxQuestions: 3, maxQuestionSize: 1_000 })
+    expect(vetRound({ questions: repeat(3), state: 'ü'.repeat(50) }, limits, all)).toEqual(repeat(3))
+  })
+})
+
+describe('limits', () => {
+  it('are checked when they are given', () => {
+    expect(() => withLimits({ maxRounds: -1 })).toThrowError(TypeError)
+    expect(() => withLimits({ timeout: Number.NaN })).toThrowError(TypeError)
+    expect(withLimits({ maxRounds: 3, timeout: undefined })).toEqual({ ...LIMITS, maxRounds: 3 })
+  })
+})

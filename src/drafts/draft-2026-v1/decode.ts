@@ -1,0 +1,86 @@
+/**
+ * A parsed message of the draft: the form of 2025-11-25, and rounds. `inputResponses` and `requestState` stand in
+ * `params` of the three methods that may ask (A5, A6); on any other request they mean nothing.
+ */
+
+import { RondoError } from '../../errors.ts'
+import { isRecord } from '../../lib/narrow.ts'
+import type { Envelope, PeerFacts, RequestId, TaskCall } from '../../protocol/call.ts'
+import { CLIENT_CAPABILITIES } from '../../protocol/common/meta-key.ts'
+import { ANSWER_LIMITS, readAnswers, readFlow, readTarget } from '../../protocol/common/params.ts'
+import type { OlderReply } from '../../protocol/reply.ts'
+import {
+  type Decoded,
+  decode as decodeOlder,
+  type Reader,
+  readEnvelope as readOlderEnvelope,
+  readTask,
+  readTaskId,
+  withTaskWish,
+} from '../../protocol/rev-2025-11-25/decode.ts'
+import { completeText, encodeError, errorText, relatedTaskOf } from '../../protocol/rev-2025-11-25/encode.ts'
+import type { ClientCapabilities } from '../../protocol/wire.ts'
+
+const READER: Reader = {
+  envelope: readEnvelope,
+  flow: (envelope, method, params) =>
+    withTaskWish(readFlow(envelope, method, readTarget(method, params), params, ANSWER_LIMITS), params),
+  task: (envelope, method, params) =>
+    method === 'tasks/input_response'
+      ? readInputResponse(envelope, params)
+      : readTask(envelope, method, params),
+}
+
+/** The answers to a task's questions; which task, `_meta` says (D4). */
+function readInputResponse(envelope: Envelope, params: Readonly<Record<string, unknown>>): TaskCall {
+  return {
+    kind: 'task',
+    action: 'respond',
+    taskId: readTaskId(relatedTaskOf(params)),
+    inputResponses: readAnswers(params.inputResponses, ANSWER_LIMITS),
+    ...envelope,
+  }
+}
+
+export function decode(message: unknown, peer: PeerFacts): Decoded {
+  return decodeOlder(message, peer, READER)
+}
+
+/*
+ * In the draft a request may say by itself what its client can be asked; where it does not, the session's word counts.
+ */
+
+function readEnvelope(id: RequestId, params: Readonly<Record<string, unknown>>, peer: PeerFacts): Envelope {
+  const envelope = readOlderEnvelope(id, params, peer)
+  const said = isRecord(params._meta) ? params._meta[CLIENT_CAPABILITIES] : undefined
+  return isRecord(said)
+    ? { ...envelope, capabilities: { ...(said as ClientCapabilities), extensions: undefined } }
+    : envelope
+}
+
+/*
+ * A reply as a response of the draft: the form of 2025-11-25, and on every result its `resultType` (A4).
+ */
+
+/** The whole response. A reply that cannot be written as JSON becomes an internal error. */
+export function encodeReply(id: RequestId, reply: OlderReply): string {
+  if (reply.kind === 'error') return encodeError(id, reply.error)
+  if (reply.kind === 'task_failed') return errorText(id, reply.error)
+  try {
+    return `{"jsonrpc":"2.0","id":${JSON.stringify(id)},"result":${resultText(reply)}}`
+  } catch (error) {
+    return encodeError(id, new RondoError('SERVER_INTERNAL', 'The result is not JSON', { cause: error }))
+  }
+}
+
+function resultText(reply: Exclude<OlderReply, { kind: 'error' | 'task_failed' }>): string {
+  if (reply.kind === 'input_required') {
+    const { inputRequests, requestState, _meta } = reply
+    return JSON.stringify({ resultType: 'input_required', inputRequests, requestState, _meta })
+  }
+  const text = completeText(reply, DRAFT_VERSION)
+  return text === '{}' ? '{"resultType":"complete"}' : `{"resultType":"complete",${text.slice(1)}`
+}
+
+/** The label under which the accepted proposal for multi round-trip requests travelled before it was published. */
+export const DRAFT_VERSION = 'DRAFT-2026-v1'

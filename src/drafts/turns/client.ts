@@ -1,0 +1,206 @@
+/**
+ * A turn as a client has it: the requests as they came between the two marks of the stream, and the id of the last event.
+ *
+ * `AskedTurn` stands where a response would. No text of a server can be taken for one.
+ *
+ * Between two legs of a call a turn is kept as a note, a text in the place of `requestState`: what to answer to, what to
+ * echo, and under which id the call began. So a call in turns can be written down and taken up like any other.
+ */
+
+import { RondoError } from '../../errors.ts'
+import { isRecord } from '../../lib/narrow.ts'
+import type { Call, FlowCall, RequestId } from '../../protocol/call.ts'
+import { decodeQuestion } from '../../protocol/common/decode-result.ts'
+import { decodeResponse as decodeOlder } from '../../protocol/rev-2025-11-25/decode-response.ts'
+import { headersOf, encodeRequest as olderRequest } from '../../protocol/rev-2025-11-25/encode-request.ts'
+import type { Decoded } from '../../protocol/rev-2026-07-28/decode-response.ts'
+import type { EncodedRequest } from '../../protocol/rev-2026-07-28/encode-request.ts'
+import type { InputRequest } from '../../protocol/wire.ts'
+
+type Message = Readonly<Record<string, unknown>>
+
+const ASKED: unique symbol = Symbol('asked in a turn')
+
+export interface AskedTurn {
+  readonly [ASKED]: true
+  readonly requests: readonly Message[]
+  readonly last: string
+}
+
+export function askedTurn(requests: readonly Message[], last: string): AskedTurn {
+  return { [ASKED]: true, requests, last }
+}
+
+function isAskedTurn(message: unknown): message is AskedTurn {
+  return typeof message === 'object' && message !== null && ASKED in message
+}
+
+export interface TurnNote {
+  /** The id of the request that began the call: its result will have it. */
+  readonly id: RequestId
+  /** What `Last-Event-ID` will be. */
+  readonly last: string
+  readonly requests: readonly {
+    readonly id: RequestId
+    /** Exactly what the request had; absent where it had none. */
+    readonly state?: unknown
+    /** Answered without asking anybody. */
+    readonly ping?: true
+  }[]
+}
+
+function toNote(note: TurnNote): string {
+  return JSON.stringify(note)
+}
+
+/** Throws if the text is no note of ours. */
+export function readNote(text: string): TurnNote {
+  let value: unknown
+  try {
+    value = JSON.parse(text)
+  } catch {
+    value = undefined
+  }
+  if (isRecord(value) && typeof value.last === 'string' && Array.isArray(value.requests)) {
+    return value as unknown as TurnNote
+  }
+  throw new RondoError('INPUT_PENDING', 'The call was not made in turns, which this server takes')
+}
+
+/*
+ * A leg of a call in turns: the first is a request of 2025-11-25; each later one is a JSON array of responses, each with
+ * exactly the state that its request had, and the id of the last event.
+ */
+
+export function encodeRequest(call: Call): EncodedRequest {
+  if (call.kind !== 'flow' || call.requestState === undefined) return olderRequest(call)
+  const { last, requests } = readNote(call.requestState)
+  const { inputResponses = {} } = call
+  const responses = requests.map(({ id, state, ping }) => ({
+    jsonrpc: '2.0',
+    id,
+    ...(state !== undefined && { state }),
+    result: ping ? {} : inputResponses[String(id)],
+  }))
+  const headers = { ...headersOf(call.protocolVersion), 'Last-Event-ID': last }
+  return { body: JSON.stringify(responses), headers }
+}
+
+/** The id under which the response will come, where that is not the leg's own. */
+export function legId(
+  call: Pick<Call, 'kind'> & Partial<Pick<FlowCall, 'requestState'>>,
+): RequestId | undefined {
+  return call.kind === 'flow' && call.requestState !== undefined ? readNote(call.requestState).id : undefined
+}
+
+/*
+ * What ended a leg of a call in turns: a response of 2025-11-25, or a turn, which to the rest of the client is a round
+ * like any other. Questions go by the ids of their requests; pings ask nobody.
+ */
+
+/** It goes into a header. */
+const EVENT_ID = /^[\x21-\x7e]{1,256}$/
+
+export function decodeResponse(call: Call, message: unknown): Decoded {
+  if (!isAskedTurn(message)) return decodeOlder(call, message)
+  return call.kind === 'flow' ? decodeTurn(call, message) : invalid('only calls may ask for input')
+}
+
+function decodeTurn({ id }: Call, { requests, last }: AskedTurn): Decoded {
+  if (!EVENT_ID.test(last)) return invalid('the id of its last event cannot stand in a header')
+  const questions = new Map<string, InputRequest>()
+  const noted: TurnNote['requests'][number][] = []
+  for (const { id: requestId, method, params, state } of requests) {
+    if (typeof requestId !== 'string' && !Number.isSafeInteger(requestId))
+      return invalid('a question has no id')
+    const ping = method === 'ping'
+    const question = ping ? undefined : decodeQuestion({ method, params })
+    if (question === undefined && !ping) return invalid('a question is none that a client knows')
+    if (questions.has(String(requestId))) return invalid('two questions have one id')
+    if (question !== undefined) questions.set(String(requestId), question)
+    noted.push({
+      id: requestId as string | number,
+      ...(state !== undefined && { state }),
+      ...(ping && { ping: true as const }),
+    })
+  }
+  const state = toNote({ id, last, requests: noted })
+  return { kind: 'input_required', questions: Object.fromEntries(questions), state }
+}
+
+function invalid(problem: string): Decoded {
+  return { kind: 'invalid', problem }
+}
+
+/*
+ * The part of a stream between `buffer_input` and `input_required`: requests are put by instead of being answered at once,
+ * and at the end they are the turn. One buffer serves one request, also where its stream broke in between and was resumed.
+ *
+ * The two marks are events without data, which every parser that keeps to the HTML standard drops. So before a text is
+ * parsed, each mark in it is given an empty line of data.
+ */
+
+interface StreamEvent {
+  readonly event?: string
+  readonly id?: string
+  readonly data: string
+}
+
+export interface TurnBuffer {
+  /** A filter for the text of one stream, in which every line ends with LF. */
+  showMarks(): (text: string) => string
+  /** Looks at an event; gives the turn when this one ends it. */
+  mark(event: StreamEvent): AskedTurn | undefined
+  /** True if the request was put by. */
+  take(request: Message): boolean
+}
+
+export function createTurnBuffer(): TurnBuffer {
+  let held: Map<unknown, Message> | undefined
+  return {
+    showMarks: createMarkFilter,
+    mark({ event, id = '', data }) {
+      if (data !== '') return undefined
+      if (event === 'buffer_input') held ??= new Map()
+      return event === 'input_required' && held ? askedTurn([...held.values()], id) : undefined
+    },
+    take(request) {
+      // A resumed stream may repeat a request; one that was there before it is the same.
+      if (held !== undefined && !held.has(request.id)) held.set(request.id, request)
+      return held !== undefined
+    },
+  }
+}
+
+const MARK = /^event: ?(?:buffer_input|input_required)$/
+const DATA = /^data(?::|$)/
+/** More than any line that matters here. */
+const LONGEST = 32
+
+/** Reads each character once and keeps no more than the beginning of a line. */
+function createMarkFilter(): (text: string) => string {
+  let begun = ''
+  let isMark = false
+  let hasData = false
+  return (text) => {
+    let out = ''
+    let copied = 0
+    let start = 0
+    for (let end = text.indexOf('\n'); end !== -1; end = text.indexOf('\n', start)) {
+      const line = begun + text.slice(start, Math.min(end, start + LONGEST))
+      if (line === '') {
+        if (isMark && !hasData) {
+          out += `${text.slice(copied, start)}data\n`
+          copied = start
+        }
+        isMark = false
+        hasData = false
+      } else if (line.startsWith('event')) isMark = MARK.test(line)
+      else if (DATA.test(line)) hasData = true
+      begun = ''
+      start = end + 1
+    }
+    begun = (begun + text.slice(start, start + LONGEST)).slice(0, LONGEST)
+    return out + text.slice(copied)
+  }
+}

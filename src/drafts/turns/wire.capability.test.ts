@@ -1,0 +1,28 @@
+import { describe, expect, it } from 'vitest'
+import { echoesState, rememberedCapabilities, takesTurns } from './wire.ts'
+
+describe('what a client declares', () => {
+  it('F5 takes part only where it says so', () => {
+    const both = { experimental: { 'multi-turn-sse': {}, 'request-state': {} } }
+    expect([takesTurns(both), echoesState(both)]).toEqual([true, true])
+    for (const none of [{}, { experimental: true }, { experimental: { 'multi-turn-sse': true } }]) {
+      expect([takesTurns(none), echoesState(none)]).toEqual([false, false])
+    }
+  })
+
+  it('remembers what may be asked and how, however much was declared', () => {
+    const declared = {
+      elicitation: { form: { x: 'y'.repeat(1000) }, url: {}, voice: {} },
+      sampling: {},
+      roots: { listChanged: true },
+      experimental: { 'multi-turn-sse': { a: 1 }, other: {} },
+      tasks: { list: {} },
+    }
+    expect(rememberedCapabilities(declared)).toEqual({
+      elicitation: { form: {}, url: {} },
+      sampling: {},
+      roots: {},
+      experimental: { 'multi-turn-sse': {} },
+    })
+  })
+})

@@ -1,0 +1,96 @@
+import { describe, expect, it } from 'vitest'
+import { hasAnEnd } from '../../test/support/has-an-end.ts'
+import { FORMATS, isFieldFormat } from './field.ts'
+
+const table: Record<keyof typeof FORMATS, { fit: string[]; misfit: string[] }> = {
+  email: {
+    fit: ['a@b', 'ada.l+x@example.org', 'ada@sub.example.co.uk', 'jörg@exämple.de', "o'neil@example.org"],
+    misfit: [
+      '',
+      'ada',
+      '@b',
+      'a@',
+      'a b@c.d',
+      'a@b@c',
+      '.a@b.c',
+      'a..b@c.d',
+      'a@-b.c',
+      'a@b..c',
+      'a@b.c.',
+      '<a@b.c>',
+      `${'a'.repeat(65)}@b.c`,
+    ],
+  },
+  uri: {
+    fit: [
+      'https://example.org',
+      'http://localhost:3000/a?b=c#d',
+      'mailto:a@b.c',
+      'urn:isbn:1',
+      'file:///tmp/x',
+    ],
+    misfit: [
+      '',
+      'example.org',
+      '/path',
+      'https://',
+      'https://a b',
+      'http://[::1',
+      '1http://a',
+      'https://a/<b>',
+    ],
+  },
+  date: {
+    fit: ['2026-07-28', '2024-02-29', '2000-02-29', '0001-01-01'],
+    misfit: [
+      '',
+      '2026-7-28',
+      '2026-13-01',
+      '2026-00-10',
+      '2026-04-31',
+      '2025-02-29',
+      '1900-02-29',
+      '28.07.2026',
+      '2026-07-28T00:00:00Z',
+    ],
+  },
+  'date-time': {
+    fit: [
+      '2026-07-28T09:30:00Z',
+      '2026-07-28t09:30:00z',
+      '2026-07-28T09:30:00.123+02:00',
+      '2026-12-31T23:59:60Z',
+    ],
+    misfit: [
+      '',
+      '2026-07-28',
+      '2026-07-28T09:30Z',
+      '2026-07-28 09:30:00Z',
+      '2026-07-28T09:30:00',
+      '2026-07-28T24:00:00Z',
+      '2026-02-30T09:30:00Z',
+      '2026-07-28T09:60:00Z',
+      '2026-07-28T09:30:00+24:00',
+    ],
+  },
+}
+
+describe.each(Object.entries(table))('the format %s', (name, { fit, misfit }) => {
+  if (!isFieldFormat(name)) throw new Error(name)
+  it.each(fit)('takes %s', (text) => expect(FORMATS[name].test(text)).toBe(true))
+  it.each(misfit)('refuses "%s"', (text) => expect(FORMATS[name].test(text)).toBe(false))
+
+  it('T11 has an end on long texts', () => {
+    for (const piece of ['a', 'a.', 'a@', '-', '0', '2026-07-28', 'http:', '%41']) {
+      const text = piece.repeat(100_000 / piece.length)
+      for (const hostile of [text, `${text}!`, `a@${text}`, `http://${text}`]) {
+        hasAnEnd(() => FORMATS[name].test(hostile))
+      }
+    }
+  })
+})
+
+it('the names of formats are no inherited ones', () => {
+  expect(isFieldFormat('toString')).toBe(false)
+  expect(isFieldFormat(undefined)).toBe(false)
+})

@@ -1,0 +1,164 @@
+/**
+ * Turns the schema of a question into a list of neutral fields, for whatever shows them: a terminal, a web page, a test.
+ *
+ * Reads the restricted form schema of MCP in all its spellings, and is tolerant: the schema comes from a foreign server.
+ * 1. It never throws. What cannot be understood becomes a text field marked `unsupported`, and a note.
+ * 2. It is bounded: fields, options, the length of every text. What was left out is in `notes`.
+ * 3. Titles and descriptions have no control characters. Names and option values are kept as they are, since they are
+ *    sent back; show the titles.
+ */
+
+import { cleanText } from './clean-text.ts'
+import { type Field, type FieldOption, type FieldValue, type Form, isFieldFormat } from './field.ts'
+import { judgeValue } from './judge.ts'
+
+const MAX_FIELDS = 200
+const MAX_OPTIONS = 1_000
+const MAX_TITLE = 200
+const MAX_DESCRIPTION = 2_000
+const MAX_VALUE = 1_000
+const ROGUE_NAMES = new Set(['__proto__', 'constructor', 'prototype'])
+
+type Part = Readonly<Record<string, unknown>>
+
+/** Reads the `requestedSchema` of an elicitation. */
+export function readForm(schema: unknown): Form {
+  const notes: string[] = []
+  if (!isPart(schema) || !isPart(schema.properties)) {
+    return { fields: [], notes: ['The form has no fields'] }
+  }
+  const required = new Set(Array.isArray(schema.required) ? schema.required.slice(0, 10 * MAX_FIELDS) : [])
+  const names = Object.keys(schema.properties)
+  if (names.length > MAX_FIELDS)
+    notes.push(`The form has ${names.length} fields; only ${MAX_FIELDS} are shown`)
+  const fields: Field[] = []
+  for (const name of names.slice(0, MAX_FIELDS)) {
+    if (name.length > MAX_VALUE || ROGUE_NAMES.has(name)) {
+      notes.push(`The field ${nameInWords(name)} has a name that cannot be used`)
+      continue
+    }
+    const field = readField(name, schema.properties[name], required.has(name))
+    fields.push(field.field)
+    notes.push(...field.notes)
+  }
+  return { fields, notes }
+}
+
+function readField(name: string, schema: unknown, required: boolean): { field: Field; notes: string[] } {
+  const part = isPart(schema) ? unwrapNullable(schema) : {}
+  const title = readText(part.title, MAX_TITLE) || nameInWords(name)
+  const description = isPart(part) ? readText(part.description, MAX_DESCRIPTION, 'many') : ''
+  const shape = readShape(part)
+  const notes = shape.notes.map((note) => `${title}: ${note}`)
+  const bare: Field = {
+    name,
+    title,
+    required,
+    ...shape.shape,
+    ...(description === '' ? {} : { description }),
+  }
+  if (part.default === undefined || part.default === null) return { field: bare, notes }
+  const misfit = judgeValue(bare, part.default)
+  if (misfit === undefined) return { field: { ...bare, default: part.default as FieldValue }, notes }
+  return { field: bare, notes: [...notes, `${title}: its default does not fit`] }
+}
+
+type Shape = Pick<Field, 'type' | 'limits' | 'options' | 'format' | 'unsupported'>
+
+function readShape(part: Part): { shape: Shape; notes: string[] } {
+  const list = readOptions(part)
+  if (list !== undefined) return withOptions('choice', {}, list)
+  switch (part.type) {
+    case 'string':
+      return {
+        shape: {
+          type: 'text',
+          limits: readLimits(part.minLength, part.maxLength),
+          ...(isFieldFormat(part.format) ? { format: part.format } : {}),
+        },
+        notes: [],
+      }
+    case 'number':
+    case 'integer':
+      return { shape: { type: part.type, limits: readLimits(part.minimum, part.maximum) }, notes: [] }
+    case 'boolean':
+      return { shape: { type: 'boolean', limits: {} }, notes: [] }
+    case 'array': {
+      const items = isPart(part.items) ? readOptions(part.items) : undefined
+      if (items === undefined) return unsupported('a list of anything but fixed choices')
+      return withOptions('choices', readLimits(part.minItems, part.maxItems), items)
+    }
+  }
+  return unsupported(
+    typeof part.type === 'string' ? `the type "${part.type.slice(0, 40)}"` : 'a field of no known type',
+  )
+}
+
+function unsupported(what: string): { shape: Shape; notes: string[] } {
+  const reason = `${cleanText(what, MAX_TITLE)} is not part of the form schema`
+  return { shape: { type: 'text', limits: {}, unsupported: reason }, notes: [reason] }
+}
+
+function withOptions(type: 'choice' | 'choices', limits: Shape['limits'], { options, total }: OptionList) {
+  const notes = options.length < total ? [`only ${options.length} of ${total} choices are shown`] : []
+  return { shape: { type, limits, options }, notes }
+}
+
+interface OptionList {
+  readonly options: readonly FieldOption[]
+  readonly total: number
+}
+
+/** `enum`, `enum` with `enumNames`, or a list of `{ const, title }`; undefined if it is none of these. */
+function readOptions(part: Part): OptionList | undefined {
+  const names = Array.isArray(part.enumNames) ? part.enumNames : []
+  const list = [part.enum, part.oneOf, part.anyOf].find(Array.isArray)
+  if (list === undefined || list.length === 0) return undefined
+  const options: FieldOption[] = []
+  for (const [i, one] of list.slice(0, MAX_OPTIONS).entries()) {
+    const isTitled = part.enum === undefined && isPart(one)
+    const value: unknown = isTitled ? one.const : one
+    if (typeof value !== 'string') return undefined
+    if (value.length > MAX_VALUE) continue
+    const title = readText(isTitled ? one.title : names[i], MAX_TITLE)
+    options.push({ value, title: title || cleanText(value, MAX_TITLE) || '(empty)' })
+  }
+  return { options, total: list.length }
+}
+
+/** A type that may also be null is read as that type: who leaves the field empty sends nothing. */
+function unwrapNullable(part: Part): Part {
+  const isNull = (one: unknown): boolean => one === 'null' || (isPart(one) && one.type === 'null')
+  const { type, anyOf, ...rest } = part
+  if (Array.isArray(type)) return { ...part, type: type.find((one) => !isNull(one)) }
+  if (!Array.isArray(anyOf) || !anyOf.some(isNull)) return part
+  const others = anyOf.filter((one) => !isNull(one))
+  return others.length === 1 && isPart(others[0]) ? { ...others[0], ...rest } : { ...part, anyOf: others }
+}
+
+function readLimits(min: unknown, max: unknown): Shape['limits'] {
+  return {
+    ...(typeof min === 'number' && Number.isFinite(min) ? { min } : {}),
+    ...(typeof max === 'number' && Number.isFinite(max) ? { max } : {}),
+  }
+}
+
+function readText(text: unknown, maxLength: number, lines?: 'many'): string {
+  return typeof text === 'string' ? cleanText(text, maxLength, lines) : ''
+}
+
+/** `duplicateOf` and `duplicate_of` as "Duplicate of". */
+function nameInWords(name: string): string {
+  const words = cleanText(name, MAX_TITLE)
+    .replace(/[_-]+/g, ' ')
+    .replace(
+      /([\p{Ll}\p{N}])(\p{Lu}\p{Ll})/gu,
+      (_, end: string, start: string) => `${end} ${start.toLowerCase()}`,
+    )
+    .trim()
+  return words === '' ? '(no name)' : words.charAt(0).toUpperCase() + words.slice(1)
+}
+
+function isPart(value: unknown): value is Part {
+  return typeof value === 'object' && value !== null && !Array.isArray(value)
+}

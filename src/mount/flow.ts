@@ -1,0 +1,147 @@
+/**
+ * What runs a call on an official server: our carriers, given its request and its callback.
+ *
+ * R1 The state is opened in the callback, where request and arguments are known, before anything of the handler runs.
+ */
+
+import type { McpServer, ProtocolError, ServerContext } from '@modelcontextprotocol/server'
+import type { FlowHost, TaskHost } from '../carry/host.ts'
+import { answerTask } from '../carry/task/call.ts'
+import { runRound } from '../carry/token.ts'
+import { misuse, RondoError } from '../errors.ts'
+import { isRecord } from '../lib/narrow.ts'
+import type { Principal } from '../protocol/call.ts'
+import type { KeyHolder } from '../seal/key-holder.ts'
+import { createHost } from '../serve/host.ts'
+import { assertPrincipal, HOOK_MS, inTime } from '../serve/http/admission.ts'
+import { createTaskWork } from '../serve/task-work.ts'
+import { isOlder, toFlowCall, toLine, toTaskCall } from './call.ts'
+import type { Definition, RondoOptions } from './mount.ts'
+import { type Passage, refuse, refuseOlder, toResult, toWire } from './passage.ts'
+import { requestTarget, type SdkTarget, taskTarget } from './target.ts'
+import type { TaskAction, TaskTools } from './tasks.ts'
+
+export interface SdkFlow {
+  /** Runs one round of a call: `given` is what their callback got before the context. */
+  run(
+    definition: Definition,
+    passage: Passage,
+    ctx: ServerContext,
+    given: readonly unknown[],
+  ): Promise<unknown>
+  answerTask(
+    action: TaskAction,
+    taskId: unknown,
+    ctx: ServerContext,
+    server: McpServer['server'],
+  ): Promise<unknown>
+  drain(): void
+  close(): Promise<void>
+}
+
+export function createFlow(options: RondoOptions, keys: KeyHolder, tools: TaskTools): SdkFlow {
+  const host = createHost(options, keys)
+  /** For tools that have nothing to do with tasks, and servers whose clients could not follow one. */
+  const roundsAlone: FlowHost = Object.create(host, { tasks: { value: undefined } })
+  const principalOf = findPrincipalOf(options.principal)
+  const warned = new WeakSet<Definition>()
+  const warnOfRounds = (definition: Definition, name: string): void => {
+    if (definition.options.task === undefined || warned.has(definition)) return
+    warned.add(definition)
+    const message =
+      `The tool "${name}" has the option "task" and runs in rounds alone. To let it become a task, give its server to ` +
+      'rondo.tasks, and register afterwards, under this name, the very function that rondo.tool returned.'
+    host.log({ event: 'warning', message })
+  }
+  const work = createTaskWork(host, ({ call }) => taskTarget(tools.find(call.target), call.target), options)
+
+  return {
+    async run(definition, passage, ctx, given) {
+      const target = requestTarget(definition, passage, ctx, given)
+      const mayLeave = tools.mayLeave(passage.server, target.name, definition)
+      if (mayLeave) work.start()
+      else warnOfRounds(definition, target.name)
+      try {
+        const call = toFlowCall(passage, ctx, host.log)
+        const principal = await principalOf(ctx)
+        const reply = await runRound(mayLeave ? host : roundsAlone, target, call, principal, toLine(ctx))
+        passage.refused = (error) => {
+          const message = `The official server does not take the result of "${target.name}": look at its shape`
+          host.log({ event: 'warning', message, error })
+        }
+        return toResult(reply, passage)
+      } catch (error) {
+        const refusal = toRefusal(host, error, target)
+        const cannotAsk = refusal instanceof RondoError && refusal.code === 'PEER_CAPABILITY'
+        return cannotAsk && isOlder(passage.server) ? refuseOlder(passage, refusal) : refuse(passage, refusal)
+      }
+    },
+    async answerTask(action, taskId, ctx, server) {
+      work.start()
+      try {
+        const call = toTaskCall(action, taskId, ctx, server)
+        const reply = await answerTask(host, tasksOf(host), call, await principalOf(ctx))
+        return toResult(reply)
+      } catch (error) {
+        const refusal = toRefusal(host, error)
+        throw refusal instanceof RondoError ? toWire(refusal) : refusal
+      }
+    },
+    drain: host.drain,
+    async close() {
+      host.drain()
+      await work.stop()
+      host.close()
+    },
+  }
+}
+
+function tasksOf({ tasks }: FlowHost): TaskHost {
+  if (!tasks) throw new RondoError('PEER_METHOD')
+  return tasks
+}
+
+/** Errors that the operator has to act on, and that nothing else has logged with what to do. */
+const FOR_THE_OPERATOR = /^(LIMIT|STORE)_|^SERVER_INTERNAL$/
+
+/** What a client hears of an error. One that a handler threw with a code of the protocol goes out as it is. */
+function toRefusal(host: FlowHost, error: unknown, target?: SdkTarget): RondoError | ProtocolError {
+  const known = error instanceof RondoError ? error : undefined
+  if (known === undefined || FOR_THE_OPERATOR.test(known.code)) {
+    host.log({ event: 'warning', message: 'A request could not be answered', error })
+    return known ?? new RondoError('SERVER_INTERNAL', undefined, { cause: error })
+  }
+  return (known.code === 'SERVER_HANDLER' && target?.thrown) || known
+}
+
+/*
+ * Who calls an official server. Its `authInfo` names the OAuth client; a state has to be bound to the user behind it.
+ */
+
+export type FindPrincipal = (ctx: ServerContext) => Principal | undefined | Promise<Principal | undefined>
+
+/** What `find` says, checked before a handler sees it, and in time. */
+function findPrincipalOf(find: FindPrincipal = principalFromAuthInfo): FindPrincipal {
+  return async (ctx) => {
+    const principal: unknown = await inTime(Promise.resolve(find(ctx)), HOOK_MS, 'createRondo({ principal })')
+    if (principal === undefined || principal === null) return undefined
+    if (!isRecord(principal)) throw misuse('createRondo({ principal }) must return a principal or undefined')
+    assertPrincipal(principal)
+    return principal as unknown as Principal
+  }
+}
+
+/** The claims `sub` and `iss` that the token's verifier left in `authInfo.extra`. Refuses a token without a user. */
+function principalFromAuthInfo({ http }: ServerContext): Principal | undefined {
+  const auth = http?.authInfo
+  if (auth === undefined) return undefined
+  const { sub, iss } = auth.extra ?? {}
+  if (typeof sub !== 'string' || sub === '') {
+    throw new RondoError(
+      'SERVER_INTERNAL',
+      'A token was verified, and authInfo.extra.sub does not say for whom. Give createRondo a function that does: ' +
+        'createRondo({ …, principal: ({ http }) => ({ subject: … }) })',
+    )
+  }
+  return { subject: sub, client: auth.clientId, ...(typeof iss === 'string' ? { issuer: iss } : {}) }
+}

@@ -1,0 +1,213 @@
+/**
+ * Rondo inside an official `McpServer`. A mount and nothing more: the official server decodes, checks arguments and
+ * results and encodes; the rounds are those of the token carrier, with its journal, its seal and its promises.
+ *
+ * This file and what it imports is what a program pays for when it starts: what runs a call (`sdk-flow.ts`) is loaded by
+ * `ready`, or by the first call.
+ */
+
+import type {
+  CallToolResult,
+  GetPromptResult,
+  InputRequiredResult,
+  McpServer,
+  ReadResourceResult,
+  ServerContext,
+  Variables,
+} from '@modelcontextprotocol/server'
+import { misuse } from '../errors.ts'
+import type { FlowMethod } from '../protocol/call.ts'
+import { resolveKeys } from '../seal/key-source.ts'
+import type { HostOptions } from '../serve/host.ts'
+import { createLog } from '../serve/log.ts'
+import type { Context } from '../tool/context.ts'
+import type { InputRequired } from '../tool/result.ts'
+import { besideOurs, type VerifyState } from './call.ts'
+import type { FindPrincipal, SdkFlow } from './flow.ts'
+import { markAsOurs, mount, type Passage, passageOf } from './passage.ts'
+import { type AnswerTask, assertTerms, createTaskTools } from './tasks.ts'
+
+type Given<R> = R | InputRequiredResult | InputRequired
+type Sent<R> = Promise<R | InputRequiredResult>
+type Handler<A, R> = (args: A, ctx: SdkContext) => Given<R> | Promise<Given<R>>
+type ReadHandler = (
+  uri: URL,
+  ctx: SdkContext,
+  variables: Variables,
+) => Given<ReadResourceResult> | Promise<Given<ReadResourceResult>>
+
+/** What `registerTool` and `registerPrompt` take, with arguments and without. */
+export interface ArgsCallback<A, R> {
+  (ctx: ServerContext): Sent<R>
+  (...params: [args: A, ctx: ServerContext]): Sent<R>
+}
+
+/** What `registerResource` takes, for a URI and for a template. */
+export interface ReadCallback {
+  (uri: URL, ctx: ServerContext): Sent<ReadResourceResult>
+  (uri: URL, variables: Variables, ctx: ServerContext): Sent<ReadResourceResult>
+}
+
+type Versioned = Pick<CallbackOptions, 'version' | 'once'>
+
+export interface Rondo {
+  /** Prepares a server for these callbacks: right after `new McpServer`, before anything is registered. */
+  mount<S extends McpServer>(server: S): S
+  /** A callback for `registerTool`. The handler is given arguments and context, also where the tool takes none. */
+  tool<A = Record<string, never>>(
+    handler: Handler<A, CallToolResult>,
+    options?: CallbackOptions,
+  ): ArgsCallback<A, CallToolResult>
+  /** A callback for `registerPrompt`. */
+  prompt<A = Record<string, never>>(
+    handler: Handler<A, GetPromptResult>,
+    options?: Versioned,
+  ): ArgsCallback<A, GetPromptResult>
+  /** A callback for `registerResource`. The variables of a template come last. */
+  resource(handler: ReadHandler, options?: Versioned): ReadCallback
+  /** Mounts, and adds tasks: for tools that have the option `task`, and where there is a store. */
+  tasks<S extends McpServer>(server: S): S
+  /**
+   * Wraps a `requestState.verify` of your own, for the other tools of the server: it gets every state but those that are
+   * sent to a callback of ours, which opens them itself.
+   */
+  verify(own: VerifyState): VerifyState
+  /** Loads keys and code and opens the store now, so that the first call need not, and what is wrong stops the start. */
+  ready(): Promise<void>
+  /** From now on calls in flight are handed back at their next boundary. */
+  drain(): void
+  /** Drains, stops working on tasks, and lets go of timers. */
+  close(): Promise<void>
+}
+
+/** Makes what an official server needs to have tools that ask: keys, limits, and wrappers for its callbacks. */
+export function createRondo(options: RondoOptions): Rondo {
+  if (typeof options?.audience !== 'string' || options.audience === '') {
+    throw misuse(
+      "createRondo takes an audience, the name of your service: createRondo({ audience: 'tracker' })",
+    )
+  }
+  const keys = resolveKeys(options.keys)
+  const log = createLog(options.log, undefined, options.now)
+  /** Servers are built inside of their entrance, which answers -32603 to whatever is thrown there and tells nobody. */
+  const logged = <R>(message: string, run: () => R): R => {
+    try {
+      return run()
+    } catch (error) {
+      log({ event: 'warning', message, error })
+      throw error
+    }
+  }
+  const tools = createTaskTools()
+  let draining = false
+  let loading: Promise<SdkFlow> | undefined
+
+  const load = async (): Promise<SdkFlow> => {
+    const { createFlow } = await import('./flow.ts')
+    const flow = createFlow(options, keys, tools)
+    if (draining) flow.drain()
+    return flow
+  }
+  const flow = (): Promise<SdkFlow> => {
+    loading ??= load()
+    return loading
+  }
+  /** For a request. Its client hears nothing of why there is no answer. */
+  const flowFor = async (passage?: Passage): Promise<SdkFlow> => {
+    try {
+      return await flow()
+    } catch (error) {
+      log({ event: 'warning', message: 'Rondo cannot start: no call can be answered', error })
+      const internal = Object.assign(new Error('Internal error'), { code: -32603 })
+      if (passage) {
+        passage.ending = () => {
+          throw internal
+        }
+      }
+      throw internal
+    }
+  }
+  /** Their callbacks are given the context last: alone, after the arguments, or after URI and variables. */
+  const wrap = (method: FlowMethod, handler: Definition['handler'], given: CallbackOptions = {}): never => {
+    logged('A callback cannot be made', () => assertTerms(given, options.store !== undefined))
+    const definition: Definition = { method, handler, options: given }
+    const callback = async (...params: unknown[]): Promise<unknown> => {
+      const ctx = params.at(-1) as ServerContext
+      const passage = logged('A callback cannot run', () => passageOf(ctx))
+      return (await flowFor(passage)).run(definition, passage, ctx, params.slice(0, -1))
+    }
+    markAsOurs(callback)
+    tools.know(callback, definition)
+    return callback as never
+  }
+  const mountLogged: Rondo['mount'] = (server) => logged('A server cannot be mounted', () => mount(server))
+  const drain = (): void => {
+    draining = true
+    loading?.then((loaded) => loaded.drain()).catch(() => {})
+  }
+
+  return {
+    mount: mountLogged,
+    tool: (handler, given) => wrap('tools/call', handler as Definition['handler'], given),
+    prompt: (handler, given) => wrap('prompts/get', handler as Definition['handler'], given),
+    resource: (handler, given) => wrap('resources/read', handler as Definition['handler'], given),
+    tasks(server) {
+      return logged('A server cannot have tasks', () => {
+        if (!options.store) throw misuse('Tasks need a store: createRondo({ …, store })')
+        const answer: AnswerTask = async (...asked) => (await flowFor()).answerTask(...asked)
+        return tools.add(mount(server), answer, logged)
+      })
+    },
+    verify: besideOurs,
+    async ready() {
+      await Promise.all([keys.ready(), flow(), options.store?.ready()])
+    },
+    drain,
+    async close() {
+      drain()
+      keys.close()
+      await loading?.then(
+        (loaded) => loaded.close(),
+        () => {},
+      )
+    },
+  }
+}
+
+/* What an author says to a mount and to its callbacks, and what handlers are given. */
+
+export interface RondoOptions extends HostOptions {
+  /** Says for whom a request is made. Default: `sub`, `iss` and the client of the verified token, else nobody. */
+  principal?: FindPrincipal
+}
+
+/** Our context, with theirs at `sdk`. */
+export interface SdkContext extends Context {
+  /**
+   * The official context. Its `requestState()` and `inputResponses` are those of the manual form: opened and bound. There is
+   * none in a task, which outlives its request: looking at it there throws.
+   */
+  readonly sdk: ServerContext
+}
+
+export interface CallbackOptions {
+  /** Sealed with every open call, and logged when a call that began under another version goes on. */
+  version?: string
+  /** Each state of a call is taken once; the same request again gets the same reply. Needs a store. */
+  once?: boolean
+  /**
+   * Lets calls become tasks on a server that was given to `rondo.tasks`. `background`: from `ctx.background()` on. `auto`:
+   * from the start, where the client can follow one. `always`: only as a task. Default: rounds alone. Needs a store.
+   */
+  task?: 'background' | 'auto' | 'always'
+  /** How long a task of this tool lives. */
+  taskTtlMs?: number
+  /** How often clients should look at a task of this tool. */
+  taskPollMs?: number
+}
+
+export interface Definition {
+  readonly method: FlowMethod
+  readonly handler: (first: never, ctx: SdkContext, variables: never) => unknown
+  readonly options: CallbackOptions
+}

@@ -1,0 +1,210 @@
+/**
+ * The fields a complete result must have, by the kind of call, and the few that are read here. Gives undefined where a
+ * field is missing or has another type; what a server adds is kept.
+ */
+
+import { isRecord } from '../../lib/narrow.ts'
+import type { FlowMethod, Listing } from '../call.ts'
+import type { TaskState } from '../task.ts'
+import type {
+  CacheHint,
+  Completion,
+  Discovery,
+  InputRequest,
+  InputRequests,
+  Page,
+  ServerInfo,
+} from '../wire.ts'
+import { SERVER_INFO } from './meta-key.ts'
+
+type Fields = Readonly<Record<string, unknown>>
+
+const FLOW_FIELDS: Readonly<Record<FlowMethod, string>> = {
+  'tools/call': 'content',
+  'prompts/get': 'messages',
+  'resources/read': 'contents',
+}
+
+const LIST_FIELDS: Readonly<Record<Listing, { readonly list: string; readonly id: string }>> = {
+  tools: { list: 'tools', id: 'name' },
+  prompts: { list: 'prompts', id: 'name' },
+  resources: { list: 'resources', id: 'uri' },
+  templates: { list: 'resourceTemplates', id: 'uriTemplate' },
+}
+
+/** The result without what belongs to the protocol. */
+export function decodeFlowResult(method: FlowMethod, result: Fields): Fields | undefined {
+  const list = result[FLOW_FIELDS[method]]
+  if (!Array.isArray(list) || !list.every(isRecord)) return undefined
+  const { resultType: _, ...rest } = result
+  return rest
+}
+
+export function decodePage(listing: Listing, result: Fields): Page | undefined {
+  const { list, id } = LIST_FIELDS[listing]
+  const items = result[list]
+  const { nextCursor } = result
+  if (!Array.isArray(items) || !items.every((item) => isRecord(item) && typeof item[id] === 'string')) {
+    return undefined
+  }
+  if (nextCursor !== undefined && typeof nextCursor !== 'string') return undefined
+  return { items, ...(nextCursor !== undefined && { nextCursor }), ...decodeCacheHint(result) }
+}
+
+export function decodeDiscovery(result: Fields): Discovery | undefined {
+  const { supportedVersions, capabilities, instructions, _meta } = result
+  if (!Array.isArray(supportedVersions) || !supportedVersions.every((one) => typeof one === 'string')) {
+    return undefined
+  }
+  if (!isRecord(capabilities)) return undefined
+  const serverInfo = decodeServerInfo(isRecord(_meta) ? _meta[SERVER_INFO] : undefined)
+  return {
+    supportedVersions,
+    capabilities,
+    ...(typeof instructions === 'string' && { instructions }),
+    ...(serverInfo && { serverInfo }),
+    ...decodeCacheHint(result),
+  }
+}
+
+export function decodeCompletion(result: Fields): Completion | undefined {
+  const { completion } = result
+  if (!isRecord(completion) || !Array.isArray(completion.values)) return undefined
+  const { values, total, hasMore } = completion
+  if (!values.every((value) => typeof value === 'string')) return undefined
+  return {
+    values,
+    ...(typeof total === 'number' && { total }),
+    ...(typeof hasMore === 'boolean' && { hasMore }),
+  }
+}
+
+/** Hints that are missing or make no sense are no hints: such a result is not kept. */
+export function decodeCacheHint(result: Fields): CacheHint {
+  const { ttlMs, cacheScope } = result
+  if (typeof ttlMs !== 'number' || !(ttlMs >= 0)) return {}
+  return { ttlMs, cacheScope: cacheScope === 'public' ? 'public' : 'private' }
+}
+
+export function decodeServerInfo(value: unknown): ServerInfo | undefined {
+  if (!isRecord(value) || typeof value.name !== 'string' || typeof value.version !== 'string')
+    return undefined
+  const { name, version, title } = value
+  return { name, version, ...(typeof title === 'string' && { title }) }
+}
+
+/*
+ * The questions of an `input_required` result. A1: a map from keys to elicitation, sampling and roots requests,
+ * nothing else; a form may leave its mode out. Gives undefined for anything that is no such map.
+ */
+
+export function decodeQuestions(value: unknown): InputRequests | undefined {
+  if (value === undefined) return {}
+  if (!isRecord(value)) return undefined
+  const questions: [string, InputRequest][] = []
+  for (const [key, entry] of Object.entries(value)) {
+    const question = key === '__proto__' ? undefined : decodeQuestion(entry)
+    if (question === undefined) return undefined
+    questions.push([key, question])
+  }
+  return Object.fromEntries(questions)
+}
+
+/** One request of the server: `method` and `params`, wherever they stood. */
+export function decodeQuestion(value: unknown): InputRequest | undefined {
+  if (!isRecord(value)) return undefined
+  const { method, params } = value
+  switch (method) {
+    case 'elicitation/create':
+      return isRecord(params) ? decodeElicitation(params) : undefined
+    case 'sampling/createMessage':
+      if (!isRecord(params) || !Array.isArray(params.messages) || typeof params.maxTokens !== 'number') {
+        return undefined
+      }
+      return { method, params: { ...params, messages: params.messages, maxTokens: params.maxTokens } }
+    case 'roots/list':
+      if (params === undefined) return { method }
+      return isRecord(params) ? { method, params } : undefined
+    default:
+      return undefined
+  }
+}
+
+function decodeElicitation(params: Readonly<Record<string, unknown>>): InputRequest | undefined {
+  const { mode, message, requestedSchema, url } = params
+  if (typeof message !== 'string') return undefined
+  const method = 'elicitation/create'
+  if (mode === undefined || mode === 'form') {
+    if (!isRecord(requestedSchema)) return undefined
+    return { method, params: { ...params, mode: 'form', message, requestedSchema } }
+  }
+  if (mode !== 'url' || typeof url !== 'string') return undefined
+  return { method, params: { ...params, mode, message, url } }
+}
+
+/*
+ * A task as a server shows it. What was just created is a head only; what is looked at later has the open questions, the
+ * result or the error that its status promises. Gives undefined where a field is missing or has another type.
+ */
+
+const STATUSES: readonly TaskState['status'][] = [
+  'working',
+  'input_required',
+  'completed',
+  'failed',
+  'cancelled',
+]
+
+export function decodeTask(fields: Fields, part: 'head' | 'whole'): TaskState | undefined {
+  const { taskId, statusMessage, ttlMs, pollIntervalMs } = fields
+  const status = STATUSES.find((one) => one === fields.status)
+  const createdAt = timeOf(fields.createdAt)
+  const lastUpdatedAt = timeOf(fields.lastUpdatedAt)
+  if (typeof taskId !== 'string' || taskId === '' || status === undefined) return undefined
+  if (createdAt === undefined || lastUpdatedAt === undefined) return undefined
+  const content = part === 'head' ? {} : decodeContent(status, fields)
+  return (
+    content && {
+      taskId,
+      status,
+      ...(typeof statusMessage === 'string' && { statusMessage }),
+      createdAt,
+      lastUpdatedAt,
+      ttlMs: typeof ttlMs === 'number' && ttlMs >= 0 ? ttlMs : null,
+      ...(typeof pollIntervalMs === 'number' && pollIntervalMs >= 0 && { pollIntervalMs }),
+      ...content,
+    }
+  )
+}
+
+function decodeContent(
+  status: TaskState['status'],
+  { inputRequests, result, error }: Fields,
+): Pick<TaskState, 'inputRequests' | 'result' | 'error'> | undefined {
+  switch (status) {
+    case 'input_required': {
+      const questions = decodeQuestions(inputRequests)
+      return questions && { inputRequests: questions }
+    }
+    case 'completed': {
+      if (!isRecord(result) || (result.resultType ?? 'complete') !== 'complete') return undefined
+      const checked = decodeFlowResult('tools/call', result)
+      return checked && { result: checked }
+    }
+    case 'failed': {
+      if (!isRecord(error) || !Number.isInteger(error.code) || typeof error.message !== 'string') {
+        return undefined
+      }
+      const { code, message, data } = error
+      return { error: { code: Number(code), message, ...(data !== undefined && { data }) } }
+    }
+    default:
+      return {}
+  }
+}
+
+/** Ms since the epoch. */
+function timeOf(text: unknown): number | undefined {
+  const time = typeof text === 'string' ? Date.parse(text) : Number.NaN
+  return Number.isFinite(time) ? time : undefined
+}

@@ -1,0 +1,214 @@
+/**
+ * The parameters of each method, narrowed from JSON. Every function takes the envelope that was read before and
+ * gives the whole call, or throws what is wrong.
+ */
+
+import { RondoError } from '../../errors.ts'
+import { isRecord } from '../../lib/narrow.ts'
+import type {
+  CompleteCall,
+  Envelope,
+  FlowCall,
+  FlowMethod,
+  ListCall,
+  ListenCall,
+  ListenFilter,
+  Listing,
+  TaskCall,
+} from '../call.ts'
+import { followsTasks, nameCapabilities, TASKS_EXTENSION } from '../task.ts'
+
+type Params = Readonly<Record<string, unknown>>
+
+const NO_ARGS: Params = Object.freeze({})
+
+export function readFlow(
+  envelope: Envelope,
+  method: FlowMethod,
+  target: string,
+  params: Params,
+  limits: AnswerLimits,
+): FlowCall {
+  const { inputResponses, requestState } = params
+  if (requestState !== undefined && typeof requestState !== 'string') {
+    throw new RondoError('STATE_INVALID', 'requestState is not a string')
+  }
+  return {
+    kind: 'flow',
+    method,
+    target,
+    args: method === 'resources/read' ? NO_ARGS : readArgs(method, params.arguments),
+    inputResponses: inputResponses === undefined ? undefined : readAnswers(inputResponses, limits),
+    requestState,
+    ...envelope,
+  }
+}
+
+/** What the call is for: the name of the tool or prompt, the URI of the resource. */
+export function readTarget(method: FlowMethod, params: Params): string {
+  const field = method === 'resources/read' ? 'uri' : 'name'
+  return readString(params[field], `params.${field}`)
+}
+
+function readArgs(method: FlowMethod, value: unknown): Params {
+  if (value === undefined) return NO_ARGS
+  if (!isRecord(value)) throw invalid('params.arguments must be an object')
+  if (method === 'prompts/get') return readStrings(value, 'params.arguments')
+  return value
+}
+
+export function readList(envelope: Envelope, listing: Listing, params: Params): ListCall {
+  const { cursor } = params
+  if (cursor !== undefined && typeof cursor !== 'string') throw invalid('params.cursor must be a string')
+  return { kind: 'list', listing, cursor, ...envelope }
+}
+
+export function readComplete(envelope: Envelope, params: Params): CompleteCall {
+  const { ref, argument, context } = params
+  if (!isRecord(argument)) throw invalid('params.argument must be an object')
+  if (context !== undefined && !isRecord(context)) throw invalid('params.context must be an object')
+  const known = context?.arguments
+  return {
+    kind: 'complete',
+    ref: readRef(ref),
+    argument: {
+      name: readString(argument.name, 'params.argument.name'),
+      value: readString(argument.value, 'params.argument.value'),
+    },
+    context: known === undefined ? {} : readStrings(known, 'params.context.arguments'),
+    ...envelope,
+  }
+}
+
+function readRef(ref: unknown): CompleteCall['ref'] {
+  if (isRecord(ref)) {
+    if (ref.type === 'ref/prompt') return { kind: 'prompt', name: readString(ref.name, 'params.ref.name') }
+    if (ref.type === 'ref/resource') return { kind: 'template', uri: readString(ref.uri, 'params.ref.uri') }
+  }
+  throw invalid('params.ref must be of type ref/prompt or ref/resource')
+}
+
+export function readListen(envelope: Envelope, params: Params): ListenCall {
+  const filter = params.notifications
+  if (!isRecord(filter)) throw invalid('params.notifications must be an object')
+  for (const field of ['toolsListChanged', 'promptsListChanged', 'resourcesListChanged']) {
+    const wanted = filter[field]
+    if (wanted !== undefined && typeof wanted !== 'boolean') {
+      throw invalid(`params.notifications.${field} must be a boolean`)
+    }
+  }
+  const uris = filter.resourceSubscriptions
+  if (uris !== undefined && !(Array.isArray(uris) && uris.every((uri) => typeof uri === 'string'))) {
+    throw invalid('params.notifications.resourceSubscriptions must be an array of strings')
+  }
+  readTaskIds(filter.taskIds, envelope)
+  return { kind: 'listen', filter: filter as ListenFilter, ...envelope }
+}
+
+function assertFollowsTasks({ capabilities }: Envelope): void {
+  if (followsTasks(capabilities)) return
+  const data = { requiredCapabilities: { extensions: { [TASKS_EXTENSION]: {} } } }
+  const detail = `This client lacks the capability ${nameCapabilities(data.requiredCapabilities)}`
+  throw new RondoError('PEER_CAPABILITY', detail, { data })
+}
+
+const MAX_TASK_IDS = 1000
+
+function readTaskIds(ids: unknown, envelope: Envelope): void {
+  if (ids === undefined) return
+  assertFollowsTasks(envelope)
+  if (!Array.isArray(ids) || ids.length > MAX_TASK_IDS || !ids.every((id) => typeof id === 'string')) {
+    throw invalid(`params.notifications.taskIds must be an array of at most ${MAX_TASK_IDS} strings`)
+  }
+}
+
+export type TaskMethod = 'tasks/get' | 'tasks/update' | 'tasks/cancel'
+
+const TASK_ACTIONS: Readonly<Record<TaskMethod, TaskCall['action']>> = {
+  'tasks/get': 'get',
+  'tasks/update': 'update',
+  'tasks/cancel': 'cancel',
+}
+
+/** Refused before anything is looked up, to clients that did not say they follow tasks. */
+export function readTask(
+  envelope: Envelope,
+  method: TaskMethod,
+  params: Params,
+  limits: AnswerLimits,
+): TaskCall {
+  assertFollowsTasks(envelope)
+  const action = TASK_ACTIONS[method]
+  return {
+    kind: 'task',
+    action,
+    taskId: readString(params.taskId, 'params.taskId'),
+    inputResponses: action === 'update' ? readAnswers(params.inputResponses, limits) : undefined,
+    ...envelope,
+  }
+}
+
+function readString(value: unknown, name: string): string {
+  if (typeof value !== 'string') throw invalid(`${name} must be a string`)
+  return value
+}
+
+function readStrings(value: unknown, name: string): Readonly<Record<string, string>> {
+  if (!isRecord(value)) throw invalid(`${name} must be an object`)
+  for (const key of Object.keys(value)) readString(value[key], `Every value of ${name}`)
+  return value as Record<string, string>
+}
+
+function invalid(detail: string): RondoError {
+  return new RondoError('PEER_PARAMS', detail)
+}
+
+/*
+ * `inputResponses` of a request: an object that maps each key to a result object, anything else is refused (B14).
+ *
+ * The answers come out in a map without a prototype, so that no key, whatever its name, reaches more than itself.
+ * Whether a key was asked for and whether the answer fits is decided later; here only shape and size count (T7).
+ */
+
+export interface AnswerLimits {
+  /** Answers in one request. */
+  readonly count: number
+  /** Characters of one answer: names, strings and numbers, roughly as in its JSON. */
+  readonly size: number
+}
+
+export const ANSWER_LIMITS: AnswerLimits = { count: 128, size: 65_536 }
+
+export function readAnswers(value: unknown, limits: AnswerLimits): Readonly<Record<string, unknown>> {
+  if (!isRecord(value)) throw new RondoError('INPUT_MALFORMED')
+  const keys = Object.keys(value)
+  if (keys.length > limits.count) {
+    throw new RondoError('INPUT_MALFORMED', `inputResponses has more than ${limits.count} answers`)
+  }
+  const answers: Record<string, unknown> = Object.create(null)
+  for (const key of keys) {
+    const answer = value[key]
+    if (!isRecord(answer)) throw new RondoError('INPUT_MALFORMED')
+    if (remaining(answer, limits.size) < 0) {
+      throw new RondoError('INPUT_MALFORMED', `An answer is larger than ${limits.size} characters`)
+    }
+    answers[key] = answer
+  }
+  return answers
+}
+
+/** What is left of `budget` after `value`; below zero it stops looking. */
+function remaining(value: unknown, budget: number): number {
+  if (typeof value === 'string') return budget - value.length - 2
+  if (typeof value !== 'object' || value === null) return budget - 8
+  let left = budget - 2
+  if (Array.isArray(value)) {
+    for (let i = 0; i < value.length && left >= 0; i++) left = remaining(value[i], left - 1)
+    return left
+  }
+  for (const key of Object.keys(value)) {
+    if (left < 0) return left
+    left = remaining((value as Record<string, unknown>)[key], left - key.length - 4)
+  }
+  return left
+}

@@ -1,0 +1,95 @@
+/**
+ * The host of calls, made from options: what a server of ours and a mount in another one have in common.
+ */
+
+import { createPlatform, type FlowHost, type FlowPlatform } from '../carry/host.ts'
+import { type Continuation, type ContinuationMode, createContinuation } from '../carry/migration.ts'
+import { misuse } from '../errors.ts'
+import type { KeyHolder } from '../seal/key-holder.ts'
+import { resolveKeys } from '../seal/key-source.ts'
+import { LEASE_MS } from '../store/engine/lease-engine.ts'
+import { createOverload } from './limits.ts'
+import { createLog, type Log } from './log.ts'
+import { resolveLimits, type ServerOptions } from './options.ts'
+import { createTaskHost } from './task-work.ts'
+
+type Shared =
+  | 'keys'
+  | 'dev'
+  | 'limits'
+  | 'store'
+  | 'tasks'
+  | 'continuation'
+  | 'maxRoundMs'
+  | 'shed'
+  | 'log'
+  | 'now'
+  | 'randomId'
+
+export interface HostOptions extends Pick<ServerOptions, Shared> {
+  /** Which service states are sealed for. Instances of one service share it. */
+  audience: string
+}
+
+export interface OpenHost extends FlowHost {
+  /** From now on `draining` is true. */
+  drain(): void
+  /** Lets go of timers. */
+  close(): void
+}
+
+export function createHost(options: HostOptions, keys: KeyHolder = resolveKeys(options.keys)): OpenHost {
+  const platform = createPlatform(options)
+  const log = createLog(options.log, undefined, platform.now)
+  const overload = createOverload(options.shed, platform.now, (error) =>
+    log({ event: 'warning', message: 'The function shed threw; nothing is shed', error }),
+  )
+  let draining = false
+  return {
+    audience: options.audience,
+    keys,
+    limits: resolveLimits(options.limits),
+    platform,
+    dev: options.dev ?? false,
+    log,
+    get draining() {
+      return draining
+    },
+    overloaded: overload.overloaded,
+    maxRoundMs: options.maxRoundMs ?? Number.POSITIVE_INFINITY,
+    continuation: resolveContinuation(options, platform, log),
+    tasks: createTaskHost(options, log),
+    leaseMs: options.tasks?.leaseMs ?? LEASE_MS,
+    store: options.store,
+    drain() {
+      draining = true
+    },
+    close() {
+      keys.close()
+      overload.close()
+    },
+  }
+}
+
+/* `createServer({ continuation })` made into what carriers use. */
+
+const MODES: readonly ContinuationMode[] = ['stored', 'dual', 'sealed-first', 'sealed']
+
+/** Nothing for `sealed`: that is what every carrier does by itself. */
+function resolveContinuation(
+  { continuation: mode = 'sealed', store }: Pick<ServerOptions, 'continuation' | 'store'>,
+  { randomId }: FlowPlatform,
+  log: Log,
+): Continuation | undefined {
+  if (!MODES.includes(mode)) {
+    throw misuse(`continuation is one of ${MODES.join(', ')}; got ${JSON.stringify(mode)}.`)
+  }
+  if (mode === 'sealed') return undefined
+  if (!store) throw misuse(`continuation: '${mode}' needs a store: createServer({ store, … })`)
+  return createContinuation({
+    mode,
+    blobs: store.blobs,
+    randomId,
+    tell: (finding) => log({ event: 'continuation', ...finding }),
+  })
+}

@@ -1,0 +1,212 @@
+/**
+ * `server.fetch`: the web-standard entrance, for Hono, Workers, Deno, Bun, Next.js and whatever takes a function from
+ * `Request` to `Response`. It looks at no path: the framework has routed already.
+ */
+
+import { RondoError } from '../../errors.ts'
+import type { HeaderReader } from '../../protocol/common/headers.ts'
+import type { Exchange } from './exchange.ts'
+import { type HttpAnswer, type HttpHeaders, type Outlet, refusal } from './line.ts'
+
+export interface FetchOptions {
+  /** The largest body that is read. 1 MiB unless given. */
+  maxBodyBytes?: number
+}
+
+export type FetchHandler = (request: Request) => Promise<Response>
+
+export function createFetchHandler(exchange: Exchange, options: FetchOptions = {}): FetchHandler {
+  const limit = options.maxBodyBytes ?? 1_048_576
+
+  const respond = async (request: Request, headers: HeaderReader): Promise<Response> => {
+    const { method, url, signal } = request
+    const early = exchange.admit(method, headers)
+    if (early !== undefined) return toResponse(early)
+    const who = await exchange.identify?.({ headers, method, url })
+    if (who?.kind === 'refused') return toResponse(who.answer)
+    const through = (serve: (outlet: FetchOutlet) => void): Promise<Response> =>
+      new Promise((resolve) => {
+        const outlet = new FetchOutlet(signal, resolve, exchange.onError)
+        try {
+          serve(outlet)
+        } catch (error) {
+          exchange.fail(error, outlet)
+        }
+      })
+    if (method !== 'POST') {
+      return through((outlet) => exchange.serveBare(method, headers, who?.principal, outlet))
+    }
+    const body = await readBody(request, limit)
+    if (body.kind === 'too-large') return toResponse(refusal(new RondoError('LIMIT_BODY')))
+    if (body.kind === 'broken') return toResponse(refusal(new RondoError('PEER_PARSE', body.detail)))
+    return through((outlet) => exchange.serve(body.text, headers, who?.principal, outlet))
+  }
+
+  const answer = async (request: Request): Promise<Response> => {
+    const headers = headersOf(request)
+    const response = await respond(request, headers)
+    const shared = exchange.shared(headers('origin'))
+    for (const name in shared) response.headers.set(name, shared[name] ?? '')
+    return response
+  }
+
+  return (request) =>
+    answer(request).catch(
+      (error: unknown) =>
+        new Promise((resolve) => {
+          exchange.fail(error, new FetchOutlet(request.signal, resolve))
+        }),
+    )
+}
+
+/** A request that was made in memory has no Host header; its URL names the host. */
+function headersOf(request: Request): HeaderReader {
+  return (name) => request.headers.get(name) ?? (name === 'host' ? new URL(request.url).host : undefined)
+}
+
+function toResponse({ status, headers, body }: HttpAnswer): Response {
+  return new Response(body === '' ? null : body, { status, headers: { ...headers } })
+}
+
+/* The body of a web request as text, up to a limit that holds while it streams. */
+
+export type FetchBody =
+  | { readonly kind: 'text'; readonly text: string }
+  | { readonly kind: 'too-large' }
+  | { readonly kind: 'broken'; readonly detail: string }
+
+async function readBody(request: Request, limit: number): Promise<FetchBody> {
+  if (Number(request.headers.get('content-length') ?? 0) > limit) {
+    await request.body?.cancel()
+    return { kind: 'too-large' }
+  }
+  if (request.body === null) return { kind: 'text', text: '' }
+  const reader = request.body.getReader()
+  const decoder = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true })
+  let size = 0
+  let text = ''
+  try {
+    for (;;) {
+      const { done, value } = await reader.read()
+      if (done) return { kind: 'text', text: text + decoder.decode() }
+      size += value.byteLength
+      if (size > limit) {
+        await reader.cancel()
+        return { kind: 'too-large' }
+      }
+      text += decoder.decode(value, { stream: true })
+    }
+  } catch (error) {
+    const detail = error instanceof TypeError ? 'The body is not UTF-8 or broke off' : 'The body broke off'
+    return { kind: 'broken', detail }
+  }
+}
+
+/*
+ * The way out as a web response: a string where the answer is whole, a stream of bytes where it is not. The client has
+ * gone when it cancels the stream or when the request's own signal says so.
+ */
+
+const encoder = new TextEncoder()
+
+class FetchOutlet implements Outlet {
+  readonly #signal: AbortSignal
+  readonly #respond: (response: Response) => void
+  readonly #onError: (error: unknown) => void
+  readonly #listeners = new Set<() => void>()
+  #stream: ReadableStreamDefaultController<Uint8Array> | undefined = undefined
+  #cancelled = false
+  #ended = false
+
+  constructor(
+    signal: AbortSignal,
+    respond: (response: Response) => void,
+    onError: (error: unknown) => void = () => {},
+  ) {
+    this.#signal = signal
+    this.#respond = respond
+    this.#onError = onError
+  }
+
+  send({ status, headers, body }: HttpAnswer): void {
+    this.#ended = true
+    this.#respond(new Response(body === '' ? null : body, { status, headers: { ...headers } }))
+  }
+
+  open(headers: HttpHeaders): void {
+    const stream = new ReadableStream<Uint8Array>(
+      {
+        start: (controller) => {
+          this.#stream = controller
+        },
+        cancel: () => this.#leave(),
+      },
+      { highWaterMark: 0, size: (chunk) => chunk.byteLength },
+    )
+    this.#respond(new Response(stream, { status: 200, headers: { ...headers } }))
+  }
+
+  write(text: string): void {
+    if (!this.gone && !this.#ended) this.#stream?.enqueue(encoder.encode(text))
+  }
+
+  end(): void {
+    if (this.gone || this.#ended) return
+    this.#ended = true
+    this.#stream?.close()
+  }
+
+  fail(answer: HttpAnswer): void {
+    if (this.#stream !== undefined || this.#ended) this.drop()
+    else this.send(answer)
+  }
+
+  drop(): void {
+    if (this.gone || this.#ended) return
+    this.#stream?.error(new Error('The client does not read the stream'))
+    this.#leave()
+  }
+
+  get gone(): boolean {
+    return this.#cancelled || this.#signal.aborted
+  }
+
+  get ended(): boolean {
+    return this.#ended
+  }
+
+  get address(): undefined {
+    return undefined
+  }
+
+  get backlog(): number {
+    return -(this.#stream?.desiredSize ?? 0)
+  }
+
+  onGone(listener: () => void): () => void {
+    if (this.gone) {
+      listener()
+      return () => {}
+    }
+    if (this.#listeners.size === 0) this.#signal.addEventListener('abort', this.#leave, { once: true })
+    this.#listeners.add(listener)
+    return () => {
+      this.#listeners.delete(listener)
+      if (this.#listeners.size === 0) this.#signal.removeEventListener('abort', this.#leave)
+    }
+  }
+
+  readonly #leave = (): void => {
+    this.#cancelled = true
+    const listeners = [...this.#listeners]
+    this.#listeners.clear()
+    if (this.#ended) return
+    for (const listener of listeners) {
+      try {
+        listener()
+      } catch (error) {
+        this.#onError(error)
+      }
+    }
+  }
+}

@@ -1,0 +1,38 @@
+import { expect, it } from 'vitest'
+import { createChangeBus } from './subscription.ts'
+
+it('tells every listener until it leaves', () => {
+  const bus = createChangeBus()
+  const heard: string[] = []
+  const leave = bus.subscribe((change) => heard.push(`a ${change.kind}`))
+  bus.subscribe((change) => heard.push(`b ${change.kind}`))
+  bus.publish({ kind: 'tools' })
+  leave()
+  leave()
+  bus.publish({ kind: 'prompts' })
+  expect(heard).toEqual(['a tools', 'b tools', 'b prompts'])
+})
+
+it('keeps two subscriptions of one function apart', () => {
+  const bus = createChangeBus()
+  let heard = 0
+  const listener = () => heard++
+  const leave = bus.subscribe(listener)
+  bus.subscribe(listener)
+  leave()
+  bus.publish({ kind: 'tools' })
+  expect(heard).toBe(1)
+})
+
+it('tells the others when one listener throws', () => {
+  const faults: unknown[] = []
+  const bus = createChangeBus((error) => faults.push(error))
+  let heard = 0
+  bus.subscribe(() => {
+    throw new Error('mine')
+  })
+  bus.subscribe(() => heard++)
+  bus.publish({ kind: 'tools' })
+  expect(heard).toBe(1)
+  expect(faults).toHaveLength(1)
+})

@@ -1,0 +1,36 @@
+import { describe, expect, it } from 'vitest'
+import { createShares, NOBODY } from './limits.ts'
+
+const from = (address: string | undefined, headers: Record<string, string> = {}, addressHeader?: string) =>
+  createShares(addressHeader)(undefined, (name) => headers[name], { address })
+
+describe('T18 the share of a caller', () => {
+  it('is its own where it has a name, wherever it calls from', () => {
+    const shareOf = createShares()
+    const alice = shareOf({ subject: 'alice' }, () => undefined, { address: '192.0.2.1' })
+    expect(shareOf({ subject: 'alice' }, () => undefined, { address: '192.0.2.2' })).toBe(alice)
+    expect(shareOf({ subject: 'bob' }, () => undefined, { address: '192.0.2.1' })).not.toBe(alice)
+  })
+
+  it('is that of its address otherwise', () => {
+    expect(from('192.0.2.1')).toBe(from('::ffff:192.0.2.1'))
+    expect(from('192.0.2.1')).not.toBe(from('192.0.2.2'))
+    expect(from(undefined)).toBe(NOBODY)
+  })
+
+  it.each([
+    ['2001:db8:0:1::1', '2001:DB8::1:ffff:0:0:2', true],
+    ['2001:db8:0:1::1', '2001:db8:0:2::1', false],
+    ['fe80::1%eth0', 'fe80::2', true],
+    ['::1', '::2', true],
+  ])('of %s and %s is the same: %s', (one, other, same) => {
+    expect(from(one) === from(other)).toBe(same)
+  })
+
+  it('comes from the header only where one is named, and from its last entry', () => {
+    const headers = { 'x-forwarded-for': '203.0.113.9, 192.0.2.7' }
+    expect(from('10.0.0.1', headers)).toBe(from('10.0.0.1'))
+    expect(from('10.0.0.1', headers, 'X-Forwarded-For')).toBe(from('192.0.2.7'))
+    expect(from('10.0.0.1', {}, 'x-forwarded-for')).toBe(NOBODY)
+  })
+})

@@ -1,0 +1,57 @@
+import { describe, expect, it } from 'vitest'
+import { createOlderTest } from './message.ts'
+
+const modern = ['2026-07-28']
+const older = ['2025-11-25', '2025-03-26', 'DRAFT-2026-v1']
+const isOlder = createOlderTest({ modern, older, unnamed: false })
+const isOlderStateless = createOlderTest({ modern, older, unnamed: true })
+
+const claiming = (version: unknown, method = 'tools/list') => ({
+  method,
+  params: { _meta: { 'io.modelcontextprotocol/protocolVersion': version } },
+})
+const plain = { method: 'tools/list', params: {} }
+const initialize = { method: 'initialize', params: { protocolVersion: '2025-11-25' } }
+const headers =
+  (version?: string, session?: string) =>
+  (name: string): string | undefined =>
+    name === 'mcp-protocol-version' ? version : name === 'mcp-session-id' ? session : undefined
+
+describe('the era of a message', () => {
+  it.each<[string, unknown, ReturnType<typeof headers>, boolean]>([
+    ['a claim', claiming('2026-07-28'), headers('2026-07-28'), false],
+    ['a claim without a header', claiming('2026-07-28'), headers(), false],
+    ['a claim within a session', claiming('2026-07-28'), headers('2025-11-25', 's'), false],
+    ['a claim of nonsense', claiming('v999'), headers('v999'), false],
+    ['a claim that is no text', claiming(7), headers(), false],
+    ['a claim of the draft', claiming('DRAFT-2026-v1'), headers(), true],
+    ['a new header without a claim', plain, headers('2026-07-28'), false],
+    ['initialize with a new header', initialize, headers('2026-07-28'), false],
+    ['initialize with a claim', claiming('2026-07-28', 'initialize'), headers(), false],
+    ['initialize', initialize, headers(), true],
+    ['initialize with an older header', initialize, headers('2025-11-25'), true],
+    ['an older header', plain, headers('2025-03-26'), true],
+    ['the header of the draft', plain, headers('DRAFT-2026-v1'), true],
+    ['an unknown header', plain, headers('v999', 's'), false],
+    ['a session', plain, headers(undefined, 's'), true],
+    ['a session and a batch', [plain], headers(undefined, 's'), true],
+    ['an answer within a session', { id: 1, result: {} }, headers(undefined, 's'), true],
+    ['nothing at all', plain, headers(), false],
+    ['nothing at all, and a batch', [plain], headers(), false],
+    ['no message', 7, headers(), false],
+  ])('F1 with %s', (_, message, given, expected) => {
+    expect(isOlder(message, given)).toBe(expected)
+  })
+
+  it('F1 is the earlier one where sessions are off and nothing is named', () => {
+    expect(isOlderStateless(plain, headers())).toBe(true)
+    expect(isOlderStateless(plain, headers('2026-07-28'))).toBe(false)
+    expect(isOlderStateless(claiming('2026-07-28'), headers())).toBe(false)
+  })
+
+  it('is never the draft where that is closed', () => {
+    const closed = createOlderTest({ modern, older: ['2025-11-25'], unnamed: false })
+    expect(closed(claiming('DRAFT-2026-v1'), headers())).toBe(false)
+    expect(closed(plain, headers('DRAFT-2026-v1'))).toBe(false)
+  })
+})

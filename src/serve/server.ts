@@ -1,0 +1,188 @@
+/**
+ * `createServer`: what is declared, what carries it, and the entrances, put together.
+ */
+
+import { createEvery } from '../lib/clock.ts'
+import type { Listing } from '../protocol/call.ts'
+import { createRegistry, type Registry } from '../tool/registry.ts'
+import { onRejections, onSignals } from './drain.ts'
+import { assertInterval } from './heartbeat.ts'
+import { createHost, type OpenHost } from './host.ts'
+import { createExchange } from './http/exchange.ts'
+import { createFetchHandler, type FetchHandler } from './http/fetch.ts'
+import { type Listening, type ListenOptions, listen } from './http/listen.ts'
+import { createNodeHandler, type NodeHandler, type NodeHandlerOptions } from './http/node.ts'
+import { createChangeBus, guardedBus } from './http/subscription.ts'
+import { assertIdentity, resolveEras, type ServerOptions } from './options.ts'
+import { createService, type OpenService } from './service.ts'
+import { createOlder } from './session/older.ts'
+import { type StdioOptions, serveStdio } from './stdio/stdio.ts'
+import { createTaskWork } from './task-work.ts'
+
+export interface Server {
+  /** Declares a tool. Its handler may ask in the middle. */
+  readonly tool: Registry['tool']
+  /** Declares a prompt. */
+  readonly prompt: Registry['prompt']
+  /** Declares a resource with a fixed URI. */
+  readonly resource: Registry['resource']
+  /** Declares resources by a URI template (RFC 6570). */
+  readonly template: Registry['template']
+  /** Takes back a declaration. */
+  remove(listing: Listing, name: string): boolean
+  /** Tells subscribers that a resource has new content. */
+  updated(uri: string): void
+  /** The web-standard entrance: for Hono, Workers, Deno, Bun, Next.js. */
+  readonly fetch: FetchHandler
+  /** Serves over node:http, on loopback unless told otherwise. The port is the environment's `PORT`, else 3000. */
+  listen(options?: Pick<ListenOptions, 'port' | 'host' | 'path'> & Partial<ListenOptions>): Promise<Listening>
+  /** A `(req, res)` handler, for Express and other servers over node:http. */
+  nodeHandler(options?: NodeHandlerOptions): NodeHandler
+  /** Serves one client over stdin and stdout. Resolves when the client has gone. */
+  stdio(options?: StdioOptions): Promise<void>
+  /** From now on calls in flight are handed back at their next boundary and new ones are refused. */
+  drain(): void
+  /** Drains, ends everything that is open, and lets go of timers. */
+  close(): Promise<void>
+}
+
+const SLOW_CALL_MS = 60_000
+
+function toService(
+  options: ServerOptions,
+  host: OpenHost,
+  registry: Registry,
+  drain: () => void,
+): OpenService {
+  const { name, version, title, instructions, pageSize = 1000 } = options
+  const scope = options.authenticate ? 'private' : 'public'
+  const serverInfo = title === undefined ? { name, version } : { name, title, version }
+  const changes = guardedBus(options.changes ?? createChangeBus(), (error) =>
+    host.log({ event: 'warning', message: 'A change could not be told to a subscriber', error }),
+  )
+  const eras = resolveEras(options.eras)
+  assertInterval('slowCallMs', options.slowCallMs, 0)
+  const every = createEvery((error) => host.log({ event: 'warning', message: 'A timer failed', error }))
+  const slow = { slowCallMs: options.slowCallMs ?? SLOW_CALL_MS, every, log: host.log }
+  const shared = { host, registry, serverInfo, instructions, pageSize, changes, slow }
+  return createService({
+    ...shared,
+    listCache: options.listCache ?? { ttlMs: 60_000, scope },
+    versions: eras.filter((era) => era === '2026-07-28'),
+    older: createOlder({ ...shared, eras, sessions: options.sessions || {}, turns: options.turns }),
+    drain,
+  })
+}
+
+/** Declaring is done through the registry; lists are made anew and subscribers hear of it. */
+function declaring(
+  registry: Registry,
+  changed: (listing: Listing) => void,
+): Pick<Server, 'tool' | 'prompt' | 'resource' | 'template' | 'remove'> {
+  return {
+    tool(name, definition, handler) {
+      registry.tool(name, definition, handler)
+      changed('tools')
+    },
+    prompt(name, definition, handler) {
+      registry.prompt(name, definition, handler)
+      changed('prompts')
+    },
+    resource(uri, definition, handler) {
+      registry.resource(uri, definition, handler)
+      changed('resources')
+    },
+    template(uriTemplate, definition, handler) {
+      registry.template(uriTemplate, definition, handler)
+      changed('templates')
+    },
+    remove(listing, name) {
+      const removed = registry.remove(listing, name)
+      if (removed) changed(listing)
+      return removed
+    },
+  }
+}
+
+function portOf(text: string | undefined): number | undefined {
+  return text !== undefined && /^\d{1,5}$/.test(text) ? Number(text) : undefined
+}
+
+/** Makes a server. It serves nothing until `listen`, `stdio`, `fetch` or `nodeHandler` is used. */
+export function createServer(options: ServerOptions): Server {
+  assertIdentity(options)
+  const host = createHost({ ...options, audience: options.audience ?? options.name })
+  const registry = createRegistry({
+    store: options.store !== undefined,
+    bounds: host.limits,
+    dropUnknownArguments: options.dropUnknownArguments,
+  })
+  const work = createTaskWork(host, ({ call }) => registry.find(call.method, call.target), options)
+  const onError = (error: unknown): void =>
+    host.log({ event: 'warning', message: 'A request could not be answered', error })
+  const drain = (): void => {
+    host.drain()
+    work.stop().catch(onError)
+  }
+  const service = toService(options, host, registry, drain)
+  const http = { ...options, onError }
+  const { sessions } = options
+  const exchange = createExchange(service, { ...http, stateless: sessions === false })
+  const fetchExchange = createExchange(service, { ...http, stateless: !sessions })
+  const fetch = createFetchHandler(fetchExchange, options)
+  const open = new Set<Listening>()
+  const hear = (error: unknown): void =>
+    host.log({ event: 'warning', message: 'A rejection was not handled: await every promise', error })
+  let forgetSignals = (): void => {}
+  let forgetRejections = (): void => {}
+  const forgetProcess = (): void => {
+    forgetSignals()
+    forgetRejections()
+  }
+  /** The process ends on a signal when this has stopped too. */
+  const startWork = ({ signals, rejections }: { signals?: boolean; rejections?: boolean } = {}): void => {
+    work.start()
+    forgetProcess()
+    if (signals !== false) forgetSignals = onSignals(work.stop)
+    if (rejections !== false) forgetRejections = onRejections(hear)
+  }
+
+  return {
+    ...declaring(registry, service.changed),
+    updated: (uri) => service.changes.publish({ kind: 'resource', uri }),
+    fetch(request) {
+      work.start()
+      return fetch(request)
+    },
+    nodeHandler(handlerOptions) {
+      work.start()
+      return createNodeHandler(exchange, { ...options, ...handlerOptions })
+    },
+    async listen(listenOptions) {
+      await host.keys.ready()
+      const given = { ...http, port: portOf(process.env.PORT), ...listenOptions }
+      const listening = await listen(service, { ...given, stateless: sessions === false })
+      open.add(listening)
+      startWork(listenOptions)
+      return listening
+    },
+    async stdio(stdioOptions) {
+      await host.keys.ready()
+      startWork(stdioOptions)
+      await serveStdio(service, { onError, heartbeatMs: options.heartbeatMs, ...stdioOptions }).done
+      // Its process is about to end, unless somebody else is served.
+      if (open.size > 0) return
+      forgetProcess()
+      await work.stop()
+    },
+    drain: service.drain,
+    async close() {
+      service.drain()
+      forgetProcess()
+      await Promise.all(Array.from(open, (listening) => listening.close()))
+      await Promise.all([exchange.endStreams(), fetchExchange.endStreams()])
+      await work.stop()
+      host.close()
+    },
+  }
+}

@@ -1,0 +1,97 @@
+/**
+ * HTTP for clients of earlier eras: POST for messages, GET for the session's own stream or the rest of a lost one,
+ * DELETE for the end of a session.
+ */
+
+import { isOfDrafts, openSealed, serveDrafts } from '../../drafts/turns/serve.ts'
+import { readEventId, takesTurns } from '../../drafts/turns/wire.ts'
+import { RondoError } from '../../errors.ts'
+import type { Principal, RequestId } from '../../protocol/call.ts'
+import { type HeaderReader, versionHeader } from '../../protocol/common/headers.ts'
+import { idOf } from '../../protocol/rev-2025-11-25/decode.ts'
+import { primesStreams } from '../../protocol/rev-2025-11-25/encode.ts'
+import { isSealedSession } from '../../seal/session-id.ts'
+import { principalTag } from '../../seal/state.ts'
+import { type Outlet, refusal } from '../http/line.ts'
+import { internalError } from '../service.ts'
+import { type PostOptions, servePost } from './post.ts'
+import type { Session } from './session.ts'
+
+export interface SessionExchange {
+  post(message: unknown, headers: HeaderReader, principal: Principal | undefined, outlet: Outlet): void
+  /** GET and DELETE, which have no body. */
+  bare(method: string, headers: HeaderReader, principal: Principal | undefined, outlet: Outlet): void
+}
+
+export function createSessionExchange(options: PostOptions): SessionExchange {
+  const { sessions } = options.older
+
+  const guarded = (outlet: Outlet, id: RequestId | null, serve: () => void): void => {
+    try {
+      serve()
+    } catch (error) {
+      if (!(error instanceof RondoError)) throw error
+      outlet.send(refusal(error, id))
+    }
+  }
+
+  return {
+    post(message, headers, principal, outlet) {
+      const posted = { message, headers, principal, outlet }
+      guarded(outlet, idOf(message), () => {
+        const { turns } = options.older
+        if (turns === undefined || !isOfDrafts(options, posted)) return servePost(options, posted)
+        later(outlet, () => serveDrafts(options, turns, posted))
+      })
+    },
+    bare(method, headers, principal, outlet) {
+      const serve = (session: Session | undefined): void => {
+        if (session === undefined) throw new RondoError('PEER_SESSION')
+        if (method === 'GET') return serveGet(options, session, headers, outlet)
+        sessions.end(session)
+        outlet.send({ status: 200, headers: {}, body: '' })
+      }
+      guarded(outlet, null, () => {
+        const { turns } = options.older
+        const id = headers('mcp-session-id') ?? ''
+        if (!turns || !isSealedSession(id)) return serve(sessions.find(id, principalTag(principal)))
+        if (!options.sessions) {
+          return outlet.send(refusal(new RondoError('PEER_HTTP_METHOD'), null, { Allow: 'POST' }))
+        }
+        later(outlet, async () => {
+          const session = await openSealed(options, turns, { headers, principal, outlet })
+          // A stream of one request alone would hear of nothing.
+          if (session && session !== sessions.find(id, session.owner)) throw new RondoError('LIMIT_SESSIONS')
+          serve(session)
+        })
+      })
+    },
+  }
+
+  function later(outlet: Outlet, serve: () => Promise<void>): void {
+    serve().catch((error: unknown) => {
+      const known = error instanceof RondoError ? error : internalError(error, options.onError).error
+      outlet.fail(refusal(known))
+    })
+  }
+}
+
+function serveGet({ stream }: PostOptions, session: Session, headers: HeaderReader, outlet: Outlet): void {
+  session.touch()
+  const last = headers('last-event-id')
+  if (last === undefined) {
+    const primed = primesStreams(versionHeader(headers) ?? session.facts.protocolVersion)
+    session.openStream(
+      { primed, streams: true, responses: 0, batch: false, onLost: () => {} },
+      outlet,
+      stream,
+    )
+    return
+  }
+  if (session.resumeStream(last, outlet)) return
+  // The event of a question that another instance asked: what follows its answer may come here.
+  const { capabilities } = session.facts
+  const turn = session.portable && !takesTurns(capabilities) ? readEventId(last)?.turn : undefined
+  if (turn === undefined) throw new RondoError('PEER_EVENT')
+  session.awaitAnswer(turn, outlet, stream)
+}

@@ -1,0 +1,61 @@
+import fc from 'fast-check'
+import { describe, expect, it } from 'vitest'
+import { EventLog, readEventId } from './stream.ts'
+
+const idsOf = (events: readonly string[] | undefined): (string | undefined)[] | undefined =>
+  events?.map((event) => /^id: (\S+)\n/.exec(event)?.[1])
+
+describe('the events that are kept', () => {
+  it('L1 have ids that grow and that say which stream they are of', () => {
+    const log = new EventLog(3, 10_000)
+    expect(log.append('{"a":1}', false)).toBe('id: 3-1\nevent: message\ndata: {"a":1}\n\n')
+    log.append('{}', true)
+    expect(idsOf(log.after(0))).toEqual(['3-1', '3-2'])
+    expect(idsOf(log.after(1))).toEqual(['3-2'])
+    expect(log.after(2)).toEqual([])
+    expect(log.prime(500)).toBe('id: 3-2\nretry: 500\ndata: \n\n')
+  })
+
+  it('L2 L3 give way in order: progress and logs first, then what a client must not miss', () => {
+    const size = new EventLog(1, 10_000).append('{"n":1}', false).length
+    const log = new EventLog(1, 3 * size)
+    for (const droppable of [false, true, false]) log.append('{"n":1}', droppable)
+    log.append('{"n":1}', false)
+    expect(idsOf(log.after(0))).toEqual(['1-1', '1-3', '1-4'])
+    log.append('{"n":1}', false)
+    expect(log.after(0)).toBeUndefined()
+    expect(idsOf(log.after(1))).toEqual(['1-3', '1-4', '1-5'])
+  })
+
+  it('L2 L3 R9 stay within their bytes, but for a single one, and a client never misses one unnoticed', () => {
+    const events = fc.array(fc.record({ text: fc.string({ maxLength: 50 }), droppable: fc.boolean() }), {
+      minLength: 1,
+      maxLength: 40,
+    })
+    fc.assert(
+      fc.property(events, fc.integer({ min: 1, max: 800 }), fc.nat(40), (sent, maxBytes, seen) => {
+        const log = new EventLog(1, maxBytes)
+        const texts = sent.map(({ text, droppable }) => log.append(JSON.stringify(text), droppable))
+        expect(log.bytes).toBeLessThanOrEqual(Math.max(maxBytes, ...texts.map(({ length }) => length)))
+        const rest = log.after(seen)
+        if (seen > sent.length) expect(rest).toBeUndefined()
+        if (rest === undefined) return
+        const must = texts.filter((_, i) => i >= seen && !sent[i]?.droppable)
+        expect(rest).toEqual(expect.arrayContaining(must))
+      }),
+    )
+  })
+
+  it('T15 are one line each, whatever is in them', () => {
+    const event = new EventLog(1, 1_000).append('{"a":\n"b"}\r\n', false)
+    expect(event).toBe('id: 1-1\nevent: message\ndata: {"a": "b"} \n\n')
+  })
+
+  it.each(['', '1', '1-', '-1', '1-x', '1-1\n', '1-1-1', '9999999999-1', ' 1-1'])('know no id %j', (id) => {
+    expect(readEventId(id)).toBeUndefined()
+  })
+
+  it('are found by their ids', () => {
+    expect(readEventId('12-345')).toEqual({ stream: 12, number: 345 })
+  })
+})

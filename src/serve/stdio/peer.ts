@@ -1,0 +1,272 @@
+/**
+ * The messages of one client that talks over a pair of byte streams: what came in one line is answered in one line.
+ * Streams, end of input and process belong to `stdio.ts`.
+ */
+
+import { isUtf8 } from 'node:buffer'
+import { RondoError } from '../../errors.ts'
+import type { Call, Line, ListenCall, Principal, RequestId } from '../../protocol/call.ts'
+import { encodeError, encodeNotification, encodeReply } from '../../protocol/rev-2026-07-28/encode.ts'
+import { type BeatOptions, Pulse, startBeating } from '../heartbeat.ts'
+import { createSubscriptions, type Subscriptions } from '../http/subscription.ts'
+import { NOBODY } from '../limits.ts'
+import { readMessage } from '../message.ts'
+import { createInFlight, type Service, settle } from '../service.ts'
+import { SessionPeer } from '../session/peer.ts'
+
+export interface StdioPeerOptions {
+  readonly principal?: Principal
+  readonly maxSubscriptions?: number
+  readonly beats: BeatOptions
+  readonly onError: (error: unknown) => void
+}
+
+export class StdioPeer {
+  readonly #service: Service
+  readonly #output: StdioOutput
+  readonly #options: StdioPeerOptions
+  readonly #subscriptions: Subscriptions
+  readonly #inFlight = createInFlight()
+  /** What ends each open request when the client cancels it. */
+  readonly #open = new Map<RequestId, () => void>()
+  /** The client as one of an earlier era, if it turns out to be one. */
+  readonly #older: SessionPeer | undefined
+
+  constructor(service: Service, output: StdioOutput, options: StdioPeerOptions) {
+    this.#service = service
+    this.#output = output
+    this.#options = options
+    this.#subscriptions = createSubscriptions(service, options)
+    const { older } = service
+    const inFlight = this.#inFlight
+    this.#older = older && new SessionPeer({ ...options, older, output, inFlight, service })
+  }
+
+  /** Never throws: what nobody expected is told to `onError`, and the next line is read. */
+  receive(input: InputLine): void {
+    try {
+      this.#take(input)
+    } catch (error) {
+      this.#options.onError(error)
+      this.#refuse(null, new RondoError('SERVER_INTERNAL', undefined, { cause: error }))
+    }
+  }
+
+  #take(input: InputLine): void {
+    if (input.kind === 'too-long') this.#refuse(null, new RondoError('LIMIT_BODY'))
+    else if (input.kind === 'not-utf8') this.#refuse(null, new RondoError('PEER_PARSE', 'Not UTF-8'))
+    else if (input.text.trim() !== '') this.#read(input.text)
+  }
+
+  /** Resolves when no call is in flight. */
+  idle(): Promise<void> {
+    return this.#inFlight.idle()
+  }
+
+  /** Ends every subscription with its result. */
+  endSubscriptions(): void {
+    this.#subscriptions.endAll()
+  }
+
+  /** The client has gone: nothing that is open will be read. */
+  cancelAll(): void {
+    for (const cancel of [...this.#open.values()]) cancel()
+    this.#older?.end()
+  }
+
+  /** Nobody will answer a question any more. */
+  refuseWaiting(): void {
+    this.#older?.refuseWaiting()
+  }
+
+  #read(text: string): void {
+    const older = this.#older
+    const decoded = readMessage(text, undefined, this.#service, older && ((message) => older.takes(message)))
+    if (decoded.kind === 'older') older?.receive(decoded.message)
+    else if (decoded.kind === 'refused') this.#refuse(decoded.id, decoded.error)
+    else if (decoded.kind === 'call') this.#begin(decoded.call)
+    else if (decoded.method === 'notifications/cancelled') {
+      this.#open.get(decoded.params.requestId as RequestId)?.()
+    }
+  }
+
+  #begin(call: Call): void {
+    if (this.#service.draining) this.#refuse(call.id, new RondoError('SERVER_DRAINING'))
+    else if (this.#open.has(call.id)) {
+      this.#refuse(call.id, new RondoError('PEER_REQUEST', 'A request with this id is still open'))
+    } else if (call.kind === 'listen') this.#listen(call)
+    else this.#run(call)
+  }
+
+  #run(call: Exclude<Call, ListenCall>): void {
+    const { principal, onError } = this.#options
+    const line = new StdioLine(this.#output)
+    this.#open.set(call.id, () => line.cancel())
+    this.#inFlight.enter()
+    const { progressToken } = call
+    const stopBeating =
+      progressToken === undefined
+        ? () => {}
+        : startBeating(this.#options.beats, () => line.beat(progressToken))
+    settle(this.#service, call, principal, line, onError, (reply) => {
+      const json = encodeReply(call.id, reply, this.#service)
+      this.#open.delete(call.id)
+      stopBeating()
+      line.finish(json)
+      this.#inFlight.leave()
+    })
+  }
+
+  #listen(call: ListenCall): void {
+    const close = (): void => {
+      this.#open.delete(call.id)
+    }
+    this.#open.set(call.id, close)
+    try {
+      const stop = this.#subscriptions.open(
+        call,
+        { principal: this.#options.principal, share: NOBODY },
+        {
+          send: (json) => this.#output.write(json),
+          end: close,
+        },
+      )
+      if (!this.#open.has(call.id)) return
+      this.#open.set(call.id, () => {
+        close()
+        stop()
+      })
+    } catch (error) {
+      close()
+      if (!(error instanceof RondoError)) throw error
+      this.#refuse(call.id, error)
+    }
+  }
+
+  #refuse(id: RequestId | null, error: RondoError): void {
+    this.#output.write(encodeError(id, error))
+  }
+}
+
+/*
+ * The line of one request over stdio. There is no stream of its own to close: the client cancels by a message, and
+ * from then on nothing is written for this request, not even its response.
+ */
+
+/** Where all messages to the client go. */
+export interface StdioOutput {
+  write(json: string): void
+  /** True while the client leaves too much unread. */
+  readonly clogged: boolean
+}
+
+class StdioLine implements Line {
+  readonly #output: StdioOutput
+  readonly #listeners = new Set<() => void>()
+  readonly #pulse = new Pulse()
+  #closed = false
+  #finished = false
+
+  constructor(output: StdioOutput) {
+    this.#output = output
+  }
+
+  get closed(): boolean {
+    return this.#closed
+  }
+
+  onClose(listener: () => void): () => void {
+    // One function may listen twice and leave once.
+    const entry = (): void => listener()
+    if (this.#closed) listener()
+    else this.#listeners.add(entry)
+    return () => {
+      this.#listeners.delete(entry)
+    }
+  }
+
+  notify(method: string, params: Record<string, unknown>): void {
+    // Progress and logs may be left out for a client that does not read.
+    if (this.#closed || this.#finished || this.#output.clogged) return
+    this.#output.write(encodeNotification(method, this.#pulse.say(method, params)))
+  }
+
+  /** Shows that the call is alive, if it has been silent. False when there is nothing more to show. */
+  beat(progressToken: string | number): boolean {
+    if (this.#closed || this.#finished) return false
+    if (this.#pulse.isQuiet() && !this.#output.clogged) {
+      this.#output.write(encodeNotification('notifications/progress', this.#pulse.beat(progressToken)))
+    }
+    return true
+  }
+
+  finish(json: string): void {
+    if (!this.#closed && !this.#finished) this.#output.write(json)
+    this.#finished = true
+    this.#listeners.clear()
+  }
+
+  /** The client has cancelled, or has gone. */
+  cancel(): void {
+    if (this.#closed || this.#finished) return
+    this.#closed = true
+    const listeners = [...this.#listeners]
+    this.#listeners.clear()
+    for (const listener of listeners) listener()
+  }
+}
+
+/*
+ * Bytes become lines. A line that is too long is not kept; it is told of once and skipped up to its end, so that the
+ * next one is read again.
+ */
+
+export type InputLine =
+  | { readonly kind: 'line'; readonly text: string }
+  | { readonly kind: 'too-long' }
+  | { readonly kind: 'not-utf8' }
+
+const NEWLINE = 0x0a
+
+/** Gives a function that takes chunks and calls `onLine` for every line that ends in them. */
+export function createLineReader(limit: number, onLine: (line: InputLine) => void): (chunk: Buffer) => void {
+  let parts: Buffer[] = []
+  let size = 0
+  let skipping = false
+
+  function keep(part: Buffer): void {
+    size += part.length
+    if (skipping) return
+    if (size <= limit) {
+      parts.push(part)
+      return
+    }
+    skipping = true
+    parts = []
+    onLine({ kind: 'too-long' })
+  }
+
+  function endLine(): void {
+    const line = parts
+    const skipped = skipping
+    parts = []
+    size = 0
+    skipping = false
+    if (!skipped) onLine(toLine(line))
+  }
+
+  return (chunk) => {
+    let start = 0
+    for (let end = chunk.indexOf(NEWLINE); end >= 0; end = chunk.indexOf(NEWLINE, start)) {
+      keep(chunk.subarray(start, end))
+      endLine()
+      start = end + 1
+    }
+    if (start < chunk.length) keep(chunk.subarray(start))
+  }
+}
+
+function toLine(parts: readonly Buffer[]): InputLine {
+  const bytes = parts.length === 1 && parts[0] !== undefined ? parts[0] : Buffer.concat(parts)
+  return isUtf8(bytes) ? { kind: 'line', text: bytes.toString('utf8') } : { kind: 'not-utf8' }
+}

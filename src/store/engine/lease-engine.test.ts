@@ -1,0 +1,241 @@
+/** The engine by a clock that is turned by hand, over the store in memory. */
+
+import { beforeEach, describe, expect, it } from 'vitest'
+import { createEngineBench, LEASE } from '../../../test/support/store/engine-bench.ts'
+import { complete, heldTurn } from '../../../test/support/store/held-turn.ts'
+import { alice, answers, inputs, newTask } from '../../../test/support/store/store-harness.ts'
+import type { Store } from '../store.ts'
+
+let { clock, store, events, kinds, engineOn, broken } = createEngineBench()
+beforeEach(() => {
+  ;({ clock, store, events, kinds, engineOn, broken } = createEngineBench())
+})
+
+describe('leases', () => {
+  it('are renewed for as long as the turn runs', async () => {
+    const engine = engineOn()
+    const held = heldTurn()
+    await engine.serve(held.run)
+    const { id } = await engine.create(newTask())
+    await clock.pass(LEASE * 5)
+    expect(held.turns).toHaveLength(1)
+    held.end(0, complete('done'))
+    await clock.pass(1)
+    expect(await engine.get(id, alice)).toMatchObject({ status: 'completed', result: 'done' })
+    expect(kinds()).not.toContain('lost')
+  })
+
+  it('E9 that cannot be renewed end the turn by our own clock, before another worker may start', async () => {
+    const fail = async () => Promise.reject(new Error('no database'))
+    const engine = engineOn({}, broken({ renew: fail, held: fail }))
+    const held = heldTurn()
+    await engine.serve(held.run)
+    await engine.create(newTask())
+    await clock.pass(LEASE - 600)
+    expect(held.turns[0]?.signal.aborted).toBe(false)
+    await clock.pass(600)
+    expect(held.turns[0]?.signal.reason).toMatchObject({ code: 'STORE_LEASE_LOST' })
+    await expect(held.turns[0]?.record('late')).rejects.toMatchObject({ code: 'STORE_LEASE_LOST' })
+    held.end(0, complete('late'))
+    await clock.pass(1)
+    expect(events).toContainEqual({ kind: 'lost', id: held.turns[0]?.task.id, reason: 'lease ran out' })
+  })
+
+  it('give the place of a handler that ignores its signal to another after a grace', async () => {
+    const engine = engineOn()
+    const held = heldTurn()
+    await engine.serve(held.run, { concurrency: 1 })
+    const { id } = await engine.create(newTask())
+    await engine.create(newTask())
+    await clock.pass(1)
+    await engine.cancel(id, alice)
+    await clock.pass(4_000)
+    expect(held.turns).toHaveLength(1)
+    await clock.pass(2_000)
+    expect(held.turns).toHaveLength(2)
+  })
+})
+
+describe('turns', () => {
+  it('run at most as many at a time as allowed, and the rest after them', async () => {
+    const engine = engineOn()
+    const held = heldTurn()
+    await engine.serve(held.run, { concurrency: 3 })
+    for (let i = 0; i < 7; i++) await engine.create(newTask())
+    await clock.pass(1)
+    expect(held.turns).toHaveLength(3)
+    held.end(0, complete(''))
+    held.end(1, { kind: 'park', inputs: inputs('a') })
+    await clock.pass(1)
+    expect(held.turns).toHaveLength(5)
+  })
+
+  it('write entries in order, and those that wait for the same write together', async () => {
+    const batches: (readonly string[])[] = []
+    const engine = engineOn(
+      {},
+      broken({
+        async append(fence, from, entries) {
+          batches.push(entries)
+          return store.tasks.append(fence, from, entries)
+        },
+      }),
+    )
+    await engine.serve(async (turn) => {
+      if (turn.journal.length > 0) return complete(turn.journal.join())
+      await Promise.all(['1', '2', '3'].map((entry) => turn.record(entry)))
+      void turn.record('4')
+      return { kind: 'release' }
+    })
+    const { id } = await engine.create(newTask())
+    await clock.pass(1)
+    expect(batches).toEqual([['1'], ['2', '3'], ['4']])
+    expect((await engine.get(id, alice))?.result).toBe('1,2,3,4')
+  })
+
+  it('end when an entry could not be written: nothing is built on what may not be there', async () => {
+    let appends = 0
+    const append: Store['tasks']['append'] = async () => {
+      appends++
+      throw new Error('connection lost')
+    }
+    const engine = engineOn({}, broken({ append }))
+    const seen: unknown[] = []
+    await engine.serve(async (turn) => {
+      for (const entry of ['1', '2']) await turn.record(entry).catch((error) => seen.push(error.message))
+      return complete('must not count')
+    })
+    const { id } = await engine.create(newTask())
+    await clock.pass(1)
+    expect(seen[0]).toBe('connection lost')
+    expect(seen[1]).toMatch(/STORE_LEASE_LOST/)
+    expect(appends).toBe(1)
+    expect((await engine.get(id, alice))?.status).toBe('working')
+  })
+
+  it('T18 refuse entries over the limit of a journal', async () => {
+    const engine = engineOn({ maxJournalBytes: 10 })
+    const seen: unknown[] = []
+    await engine.serve(async (turn) => {
+      await turn.record('12345678')
+      await turn.record('123').catch((error) => seen.push(error.code))
+      return complete('')
+    })
+    await engine.create(newTask())
+    await clock.pass(1)
+    expect(seen).toEqual(['LIMIT_STATE_BYTES'])
+    await expect(engine.create(newTask({ journal: ['x'.repeat(11)] }))).rejects.toMatchObject({
+      code: 'LIMIT_STATE_BYTES',
+    })
+  })
+
+  it('that park on nothing, or on a used key, have failed', async () => {
+    const engine = engineOn({ maxFailures: 1 })
+    await engine.serve(async ({ task }) => ({
+      kind: 'park',
+      inputs: inputs(...(task.head === 'none' ? [] : ['a'])),
+    }))
+    const none = await engine.create(newTask({ head: 'none' }))
+    const used = await engine.create(newTask())
+    await clock.pass(1)
+    expect((await engine.get(none.id, alice))?.status).toBe('failed')
+    await engine.deliver(used.id, alice, answers({ a: '1' }))
+    await clock.pass(1)
+    expect((await engine.get(used.id, alice))?.status).toBe('failed')
+  })
+
+  it('D2 tell their status', async () => {
+    const engine = engineOn()
+    const held = heldTurn()
+    await engine.serve(held.run)
+    const { id } = await engine.create(newTask({ message: 'begun' }))
+    await clock.pass(1)
+    await held.turns[0]?.status('half way')
+    expect(await engine.get(id, alice)).toMatchObject({ status: 'working', message: 'half way' })
+  })
+})
+
+describe('failures', () => {
+  it('are tried again after growing pauses, and forgotten when something was recorded', async () => {
+    const engine = engineOn({ maxFailures: 3, pollMs: 10 })
+    const at: number[] = []
+    await engine.serve(async (turn) => {
+      at.push(clock.now())
+      if (at.length === 3) await turn.record('progress')
+      throw new Error('not now')
+    })
+    const { id } = await engine.create(newTask())
+    await clock.pass(30_000)
+    const pauses = at.slice(1).map((time, i) => Math.round((time - (at[i] ?? 0)) / 1000))
+    // 1 s and 2 s after the first two, then a record starts the count anew.
+    expect(pauses).toEqual([1, 2, 1, 2])
+    expect((await engine.get(id, alice))?.status).toBe('failed')
+    expect(events.filter(({ kind }) => kind === 'retry')).toHaveLength(4)
+    expect(events.filter(({ kind }) => kind === 'gave-up')).toHaveLength(1)
+  })
+
+  it('of the process count too: a task that kills every worker ends as failed', async () => {
+    const engine = engineOn({ maxFailures: 3 })
+    const { id } = await engine.create(newTask())
+    for (let i = 0; i < 3; i++) {
+      expect(await store.tasks.claim(`dies ${i}`, 1000, 1)).toHaveLength(1)
+      await clock.pass(1000)
+    }
+    let ran = 0
+    await engine.serve(async () => {
+      ran++
+      return complete('')
+    })
+    await clock.pass(1)
+    expect(ran).toBe(0)
+    expect(await engine.get(id, alice)).toMatchObject({ status: 'failed', error: undefined })
+  })
+})
+
+describe('create', () => {
+  it('T18 refuses more open tasks than an owner may have', async () => {
+    const engine = engineOn({ maxOpenTasks: 2 })
+    await engine.create(newTask())
+    await engine.create(newTask())
+    await expect(engine.create(newTask())).rejects.toMatchObject({ code: 'LIMIT_TASKS', http: 429 })
+  })
+
+  it.each([
+    ['a short id', { id: 'short' }],
+    ['an id with other characters', { id: `${'x'.repeat(22)}/` }],
+    ['no time to live', { ttlMs: 0 }],
+    ['a time to live without end', { ttlMs: Number.POSITIVE_INFINITY }],
+    ['no poll interval', { pollMs: 0 }],
+  ])('refuses %s', async (_, changes) => {
+    await expect(engineOn().create(newTask(changes))).rejects.toThrow(TypeError)
+  })
+})
+
+describe('ids and keys from outside', () => {
+  it('E6 of a form that no task has are unknown, without a look into the store', async () => {
+    const touched = async () => Promise.reject(new Error('asked the store'))
+    const engine = engineOn({}, broken({ get: touched, deliver: touched, cancel: touched }))
+    for (const id of ['', 'x', `${'x'.repeat(22)}\0`, '../../etc', 'x'.repeat(65)]) {
+      expect(await engine.get(id, alice)).toBeUndefined()
+      expect(await engine.deliver(id, alice, answers({ a: '1' }))).toBe('unknown')
+      expect(await engine.cancel(id, alice)).toBe('unknown')
+    }
+  })
+
+  it('E3 that no store could hold are ignored like other unknown keys', async () => {
+    const engine = engineOn()
+    await engine.serve(async () => ({ kind: 'park', inputs: inputs('a') }))
+    const { id } = await engine.create(newTask())
+    await clock.pass(1)
+    expect(
+      await engine.deliver(
+        id,
+        alice,
+        new Map([
+          ['a\0', '1'],
+          ['\ud800', '2'],
+        ]),
+      ),
+    ).toBe('partial')
+  })
+})

@@ -1,0 +1,35 @@
+import { expect, it } from 'vitest'
+import { createMomentBatch } from './input-slots.ts'
+
+it('runs the calls of one moment together, and gives each its own result', async () => {
+  const batches: (readonly number[])[] = []
+  const double = createMomentBatch(async (items: readonly number[]) => {
+    batches.push(items)
+    return items.map((item) => item * 2)
+  })
+  expect(await Promise.all([1, 2, 3].map(double))).toEqual([2, 4, 6])
+  expect(await double(4)).toBe(8)
+  expect(batches).toEqual([[1, 2, 3], [4]])
+})
+
+it('splits what is too much for one run', async () => {
+  const sizes: number[] = []
+  const same = createMomentBatch(async (items: readonly number[]) => {
+    sizes.push(items.length)
+    return items
+  }, 10)
+  const items = Array.from({ length: 25 }, (_, i) => i)
+  expect(await Promise.all(items.map(same))).toEqual(items)
+  expect(sizes).toEqual([10, 10, 5])
+})
+
+it('fails the calls of a run that failed, and no others', async () => {
+  let runs = 0
+  const first = createMomentBatch(async (items: readonly number[]) => {
+    if (runs++ === 0) throw new Error('lost')
+    return items
+  })
+  const failed = await Promise.allSettled([first(1), first(2)])
+  expect(failed.map(({ status }) => status)).toEqual(['rejected', 'rejected'])
+  expect(await first(3)).toBe(3)
+})

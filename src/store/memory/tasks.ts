@@ -1,0 +1,327 @@
+/** Tasks in the memory of this process: for tests, and as the plainest reading of what `TaskStore` asks for. */
+
+import { answerSlots, createHintBus, type HintBus, type InputSlot, openInputs } from '../input-slots.ts'
+import type { NewTask, Sealed, TaskOwner, TaskStatus, TaskView } from '../task-engine.ts'
+import type {
+  Fence,
+  Lease,
+  OperatorTasks,
+  OwnerTasks,
+  Taker,
+  TaskStore,
+  TaskSummary,
+  WorkerTasks,
+} from '../task-store.ts'
+
+export function createMemoryTasks(table: MemoryTable): TaskStore {
+  return {
+    pollMs: 100,
+    onHint: table.hints.onHint,
+    ...createOwnerTasks(table),
+    ...createWorkerTasks(table),
+    ...createOperatorTasks(table),
+  }
+}
+
+function createOwnerTasks(table: MemoryTable): OwnerTasks {
+  return {
+    async create(task, openLimit, taker) {
+      const same = table.owned(task.id, task.owner)
+      if (same) return { kind: 'created', view: toView(same) }
+      if (table.has(task.id)) return { kind: 'conflict' }
+      const open = table.all().filter((row) => isOpen(row) && table.owned(row.id, task.owner))
+      if (open.length >= openLimit) return { kind: 'limit' }
+      const row = table.add(task)
+      if (taker) return { kind: 'created', view: toView(row), lease: take(table, row, taker) }
+      table.hints.tell({ kind: 'due' })
+      return { kind: 'created', view: toView(row) }
+    },
+    async get(id, owner) {
+      const row = table.owned(id, owner)
+      return row && toView(row)
+    },
+    async deliver(id, owner, answers, taker) {
+      const row = table.owned(id, owner)
+      if (row === undefined) return { kind: 'unknown' }
+      if (row.status !== 'input_required') return { kind: 'idle' }
+      const { slots, changed, open } = answerSlots(row.slots, answers)
+      if (!changed) return { kind: 'partial' }
+      row.slots = slots
+      if (open === 0) Object.assign(row, { status: 'working', known: true })
+      table.show(row)
+      if (open > 0) return { kind: 'partial' }
+      if (taker) return { kind: 'resumed', lease: take(table, row, taker) }
+      table.rest(row, table.now())
+      return { kind: 'resumed' }
+    },
+    async cancel(id, owner) {
+      const row = table.owned(id, owner)
+      if (row === undefined) return 'unknown'
+      if (!isOpen(row)) return 'ended'
+      table.end(row, 'cancelled')
+      return 'cancelled'
+    },
+    async confirm(id, owner) {
+      const row = table.owned(id, owner)
+      if (row === undefined || row.known) return
+      row.known = true
+      if (row.status === 'working' && row.dueAt === undefined) table.rest(row, table.now())
+    },
+    async revisions(ids) {
+      const rows = ids.flatMap((id) => table.live(id) ?? [])
+      return new Map(rows.map(({ id, revision }) => [id, revision]))
+    },
+  }
+}
+
+function createWorkerTasks(table: MemoryTable): WorkerTasks {
+  return {
+    async claim(worker, leaseMs, count) {
+      return findDue(table, count).map((row) => take(table, row, { worker, leaseMs }))
+    },
+    async renew(fences, leaseMs) {
+      const held = fences.flatMap((fence) => table.fenced(fence) ?? [])
+      for (const row of held) row.dueAt = table.now() + leaseMs
+      return new Set(held.map(({ id }) => id))
+    },
+    async held(fences) {
+      return new Set(fences.filter(table.fenced).map(({ id }) => id))
+    },
+    async append(fence, from, entries) {
+      const row = table.fenced(fence)
+      if (row === undefined) return false
+      if (row.journal.length !== from) throw new TypeError(`entry ${from} of this journal is not the next`)
+      row.journal.push(...entries)
+      row.failures = 0
+      return true
+    },
+    async status(fence, message) {
+      const row = table.fenced(fence)
+      if (row === undefined) return false
+      row.message = message
+      table.show(row)
+      return true
+    },
+    async park(fence, slots) {
+      const row = table.fenced(fence)
+      if (row === undefined) return false
+      table.rest(row)
+      Object.assign(row, { status: 'input_required', slots, failures: 0 })
+      table.show(row)
+      return true
+    },
+    async settle(fence, ending) {
+      const row = table.fenced(fence)
+      if (row === undefined) return false
+      if (ending.kind === 'complete') row.result = ending.result
+      else row.error = ending.error
+      table.end(row, ending.kind === 'complete' ? 'completed' : 'failed')
+      return true
+    },
+    async release(fence, delayMs, failed) {
+      const row = table.fenced(fence)
+      if (row === undefined) return false
+      row.epoch++
+      if (failed) row.failures++
+      table.rest(row, table.now() + delayMs)
+      return true
+    },
+    async hold(fence) {
+      const row = table.fenced(fence)
+      if (row === undefined) return false
+      row.epoch++
+      table.rest(row, row.known ? table.now() : undefined)
+      return true
+    },
+  }
+}
+
+function createOperatorTasks(table: MemoryTable): OperatorTasks {
+  return {
+    async stats() {
+      const at = table.now()
+      const rows = table.all()
+      const due = rows.flatMap(({ dueAt }) => (dueAt !== undefined && dueAt <= at ? [dueAt] : []))
+      return {
+        due: due.length,
+        oldestDueMs: due.reduce((oldest, dueAt) => Math.max(oldest, at - dueAt), 0),
+        running: rows.filter(({ worker, dueAt }) => worker !== undefined && (dueAt ?? 0) > at).length,
+        parked: rows.filter((row) => isOpen(row) && row.dueAt === undefined).length,
+      }
+    },
+    async list({ id, status, owner, after, limit = 100 }) {
+      return table
+        .all()
+        .filter((row) => (id ?? row.id) === row.id && (status ?? row.status) === row.status)
+        .filter((row) => owner === undefined || table.owned(row.id, owner) !== undefined)
+        .sort(newestFirst)
+        .filter((row) => after === undefined || newestFirst(after, row) < 0)
+        .slice(0, limit)
+        .map(toSummary)
+    },
+  }
+}
+
+function findDue(table: MemoryTable, count: number): TaskRow[] {
+  const due = table.all().filter(({ dueAt }) => dueAt !== undefined && dueAt <= table.now())
+  return due.sort((a, b) => (a.dueAt ?? 0) - (b.dueAt ?? 0)).slice(0, count)
+}
+
+/** A row that still names a worker was never let go of: that worker died or hangs. */
+function take(table: MemoryTable, row: TaskRow, { worker, leaseMs }: Taker): Lease {
+  if (row.worker !== undefined) row.failures++
+  row.epoch++
+  row.worker = worker
+  row.dueAt = table.now() + leaseMs
+  return toLease(row)
+}
+
+type Aged = { readonly id: string; readonly createdAt: number }
+
+function newestFirst(a: Aged, b: Aged): number {
+  return b.createdAt - a.createdAt || (a.id === b.id ? 0 : a.id < b.id ? 1 : -1)
+}
+
+function toLease(row: TaskRow): Lease {
+  const { id, owner, head, createdAt, expiresAt, pollMs, failures, known, epoch, journal, slots } = row
+  const task = { id, owner, head, createdAt, expiresAt, pollMs, failures, known }
+  return { fence: { id, epoch }, task, journal: [...journal], slots }
+}
+
+function toSummary(row: TaskRow): TaskSummary {
+  const { id, owner, status, createdAt, updatedAt, expiresAt, failures, worker, dueAt, slots, journal } = row
+  const openKeys = [...openInputs(slots).keys()]
+  const times = { createdAt, updatedAt, expiresAt, dueAt }
+  return { id, owner, status, ...times, failures, worker, openKeys, entries: journal.length }
+}
+
+/* The rows of tasks in memory, and the few ways in which a row changes. */
+
+export interface TaskRow {
+  readonly id: string
+  readonly owner: TaskOwner
+  status: TaskStatus
+  message: Sealed | undefined
+  head: Sealed
+  readonly pollMs: number
+  readonly createdAt: number
+  updatedAt: number
+  readonly expiresAt: number
+  known: boolean
+  revision: number
+  epoch: number
+  failures: number
+  worker: string | undefined
+  /** When a worker may take it: also the end of the lease of one that has. */
+  dueAt: number | undefined
+  slots: readonly InputSlot[]
+  readonly journal: Sealed[]
+  result: Sealed | undefined
+  error: Sealed | undefined
+}
+
+export interface MemoryTable {
+  readonly now: () => number
+  readonly hints: HintBus
+  all(): TaskRow[]
+  add(task: NewTask): TaskRow
+  /** True even for a row that has expired and is not yet gone. */
+  has(id: string): boolean
+  live(id: string): TaskRow | undefined
+  owned(id: string, owner: TaskOwner): TaskRow | undefined
+  fenced(fence: Fence): TaskRow | undefined
+  /** Counts a change that the owner can see. */
+  show(row: TaskRow): void
+  /** Nobody runs it; due at `at`, or not at all. */
+  rest(row: TaskRow, at?: number): void
+  end(row: TaskRow, status: TaskStatus): void
+  sweep(limit: number): number
+}
+
+const isOpen = ({ status }: TaskRow): boolean => status === 'working' || status === 'input_required'
+
+export function createMemoryTable(now: () => number): MemoryTable {
+  const rows = new Map<string, TaskRow>()
+  const hints = createHintBus()
+  const live = (id: string) => {
+    const row = rows.get(id)
+    return row !== undefined && row.expiresAt > now() ? row : undefined
+  }
+  const show = (row: TaskRow) => {
+    row.revision++
+    row.updatedAt = now()
+    hints.tell({ kind: 'changed', id: row.id })
+  }
+  const rest = (row: TaskRow, at?: number) => {
+    row.worker = undefined
+    row.dueAt = at
+    if (at !== undefined) hints.tell({ kind: 'due' })
+  }
+  return {
+    now,
+    hints,
+    has: (id) => rows.has(id),
+    live,
+    show,
+    rest,
+    all: () => [...rows.values()].filter((row) => row.expiresAt > now()),
+    add(task) {
+      const row = toRow(task, now())
+      rows.set(row.id, row)
+      return row
+    },
+    owned(id, owner) {
+      const row = live(id)
+      return row?.owner.tenant === owner.tenant && row.owner.principal === owner.principal ? row : undefined
+    },
+    fenced({ id, epoch }) {
+      const row = live(id)
+      return row?.epoch === epoch && row.status === 'working' ? row : undefined
+    },
+    end(row, status) {
+      rest(row)
+      row.status = status
+      row.slots = []
+      row.head = ''
+      row.journal.length = 0
+      show(row)
+    },
+    sweep(limit) {
+      const gone = [...rows.values()].filter((row) => row.expiresAt <= now()).slice(0, limit)
+      for (const row of gone) rows.delete(row.id)
+      return gone.length
+    },
+  }
+}
+
+function toRow(task: NewTask, at: number): TaskRow {
+  const { id, owner, head, message, pollMs, ttlMs, journal = [], known = true } = task
+  return {
+    id,
+    owner,
+    head,
+    message,
+    pollMs,
+    known,
+    status: 'working',
+    createdAt: at,
+    updatedAt: at,
+    expiresAt: at + ttlMs,
+    revision: 1,
+    epoch: 0,
+    failures: 0,
+    worker: undefined,
+    dueAt: at,
+    slots: [],
+    journal: [...journal],
+    result: undefined,
+    error: undefined,
+  }
+}
+
+function toView(row: TaskRow): TaskView {
+  const { id, status, message, createdAt, updatedAt, expiresAt, pollMs, known, revision, result, error } = row
+  const inputs = openInputs(status === 'input_required' ? row.slots : [])
+  const times = { createdAt, updatedAt, expiresAt }
+  return { id, status, message, ...times, pollMs, known, revision, inputs, result, error }
+}

@@ -1,0 +1,334 @@
+/** What only PostgreSQL can do to a store: many that migrate at once, poolers, crashes, other lives, hints. */
+
+import pg from 'pg'
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest'
+import { describePostgres } from '../../../test/support/postgres.ts'
+import { startPostgres, type TestPostgres } from '../../../test/support/postgres-server.ts'
+import { createPostgresDatabase } from '../../../test/support/store/postgres-database.ts'
+import { startWire } from '../../../test/support/store/silent-wire.ts'
+import {
+  alice,
+  answers,
+  claimNew,
+  type Database,
+  inputs,
+  newTask,
+  until,
+} from '../../../test/support/store/store-harness.ts'
+import { unguard } from '../../../test/support/store/unfenced-store.ts'
+import { createLeaseEngine } from '../engine/lease-engine.ts'
+import { openSlots } from '../input-slots.ts'
+import type { Outcome, RunTurn } from '../task-engine.ts'
+import type { PgPool } from './driver.ts'
+import { createPostgresStore } from './store.ts'
+
+const complete = (result: string): Outcome => ({ kind: 'complete', result })
+
+describePostgres('PostgreSQL as a store', () => {
+  let server: TestPostgres
+  let database: Database
+  let schema: string
+  beforeAll(async () => {
+    server = await startPostgres({ fsync: false })
+  })
+  afterAll(() => server.stop())
+  beforeEach(() => {
+    database = createPostgresDatabase(server)
+    if (database.address?.kind === 'postgres') schema = database.address.schema
+  })
+  afterEach(() => database.close())
+
+  const ask = async (text: string, connectionString = server.connectionString) => {
+    const client = new pg.Client({ connectionString })
+    await client.connect()
+    try {
+      return (await client.query(text)).rows
+    } finally {
+      await client.end()
+    }
+  }
+
+  describe('migration', () => {
+    it('is done once when many begin together', async () => {
+      const stores = Array.from({ length: 8 }, () => database.open())
+      await Promise.all(stores.map((store) => store.ready()))
+      await stores[3]?.tasks.create(newTask(), 10)
+      expect(await ask(`SELECT value FROM ${schema}.meta WHERE key = 'version'`)).toEqual([{ value: '4' }])
+    })
+
+    it('takes tables of the first version further', async () => {
+      const first = database.open()
+      const task = newTask()
+      await first.tasks.create(task, 10)
+      await ask(
+        `DROP INDEX ${schema}.task_owner; ALTER TABLE ${schema}.task DROP COLUMN known;
+          DROP FUNCTION ${schema}.open_tasks; UPDATE ${schema}.meta SET value = '1' WHERE key = 'version'`,
+      )
+      const [lease] = await database.open().tasks.claim('worker', 1000, 1)
+      expect(lease?.task).toMatchObject({ id: task.id, known: true })
+      const found = await ask(`SELECT 1 FROM pg_indexes WHERE schemaname = '${schema}'
+        AND indexname = 'task_owner'`)
+      expect(found).toHaveLength(1)
+    })
+
+    it('refuses tables of a newer release', async () => {
+      await database.open().ready()
+      await ask(`UPDATE ${schema}.meta SET value = '99' WHERE key = 'version'`)
+      await expect(database.open().tasks.create(newTask(), 10)).rejects.toMatchObject({
+        code: 'STORE_SCHEMA',
+      })
+    })
+
+    it('is not needed by a role that may only use the tables', async () => {
+      await database.open().ready()
+      const role = `user_${schema}`
+      await ask(`CREATE ROLE ${role} LOGIN; GRANT USAGE ON SCHEMA ${schema} TO ${role};
+        GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA ${schema} TO ${role}`)
+      const connectionString = server.connectionString.replace('rondo@', `${role}@`)
+      const store = createPostgresStore({ connectionString, schema })
+      expect((await store.tasks.create(newTask(), 10)).kind).toBe('created')
+      expect((await store.once.epoch()).length).toBeGreaterThan(10)
+      await store.close()
+      await ask(`DROP OWNED BY ${role}; DROP ROLE ${role}`)
+    })
+
+    it('says so where a role may not make the tables', async () => {
+      const role = `other_${schema}`
+      await ask(`CREATE ROLE ${role} LOGIN`)
+      const connectionString = server.connectionString.replace('rondo@', `${role}@`)
+      const store = createPostgresStore({ connectionString, schema })
+      await expect(store.tasks.create(newTask(), 10)).rejects.toMatchObject({ code: 'STORE_SCHEMA' })
+      await store.close()
+      await ask(`DROP ROLE ${role}`)
+    })
+
+    it.each(['Rondo', 'a b', "x'; DROP TABLE y; --", ''])('takes no schema called %j', (name) => {
+      expect(() => createPostgresStore({ schema: name })).toThrow(TypeError)
+    })
+  })
+
+  it('works behind a pooler that gives every statement another connection', async () => {
+    const pool = new pg.Pool({ connectionString: server.connectionString, max: 4, maxUses: 1 })
+    const store = createPostgresStore({ pool, schema, listen: false, pollMs: 30 })
+    const engine = createLeaseEngine(store)
+    const run: RunTurn = async (turn) => {
+      await turn.record('step')
+      const name = turn.answers.get('name')
+      return name === undefined ? { kind: 'park', inputs: inputs('name') } : complete(name)
+    }
+    const serving = await engine.serve(run)
+    const tasks = Array.from({ length: 10 }, () => newTask())
+    for (const task of tasks) {
+      await engine.create(task)
+      await until('a question', async () => (await engine.get(task.id, alice))?.inputs.has('name'))
+      await engine.deliver(task.id, alice, answers({ name: task.id }))
+      await until('the result', async () => (await engine.get(task.id, alice))?.result === task.id)
+    }
+    await serving.stop()
+    await store.close()
+    await pool.end()
+  })
+
+  it('E9 finds its lease again when the reply to the answer that resumed a task got lost', async () => {
+    const pool = new pg.Pool({ connectionString: server.connectionString, max: 5 })
+    let lost = 0
+    const lossy: PgPool = {
+      async query(text, values) {
+        const result = await pool.query(text, values)
+        if (!text.includes('known = true, worker = $5') || lost++ > 0) return result
+        throw Object.assign(new Error('read ECONNRESET'), { code: 'ECONNRESET' })
+      },
+      connect: () => pool.connect(),
+      end: () => pool.end(),
+      on: pool.on.bind(pool),
+    }
+    const store = createPostgresStore({ pool: lossy, schema })
+    const { fence } = await claimNew(store)
+    await store.tasks.append(fence, 0, ['before'])
+    await store.tasks.park(fence, openSlots([], inputs('a')))
+    const given = answers({ a: '1' })
+    const taker = { worker: 'taker', leaseMs: 10_000 }
+    const { kind, lease } = await store.tasks.deliver(fence.id, alice, given, taker)
+    expect(lost).toBe(2)
+    expect({ kind, lease }).toMatchObject({ kind: 'resumed', lease: { journal: ['before'] } })
+    expect(await store.tasks.held(lease ? [lease.fence] : [])).toEqual(new Set([fence.id]))
+    // Somebody else who sends the same answers has no part in it.
+    expect(await store.tasks.deliver(fence.id, alice, given, taker)).toEqual({ kind: 'resumed' })
+    await store.close()
+    await pool.end()
+  })
+
+  describe('a connection that breaks', () => {
+    /** Looks at every connection right when it is handed out, before its taker could listen: how many would not be heard. */
+    const countUnheard = async (wrap: (pool: pg.Pool) => PgPool) => {
+      const pool = new pg.Pool({ connectionString: server.connectionString, max: 5 })
+      const store = createPostgresStore({ pool: wrap(pool), schema })
+      let taken = 0
+      let unheard = 0
+      const listen = store.tasks.onHint(() => {})
+      await store.ready()
+      pool.on('acquire', (client) => {
+        queueMicrotask(() => {
+          taken++
+          if (client.listenerCount('error') === 0) unheard++
+        })
+      })
+      await store.once.renewEpoch()
+      await store.tasks.create(newTask(), 10)
+      listen()
+      await store.close()
+      await pool.end()
+      expect(taken).toBeGreaterThan(0)
+      return unheard
+    }
+
+    it('R11 is always heard, so that it cannot end the process', async () => {
+      expect(await countUnheard((pool) => pool)).toBe(0)
+    })
+
+    it('control: is not heard by a store that does not listen to every connection', async () => {
+      expect(await countUnheard(unguard)).toBeGreaterThan(0)
+    })
+  })
+
+  describe('a crash of the server', () => {
+    it('is survived: what was acknowledged is there, and what runs goes on', async () => {
+      const store = database.open()
+      const engine = createLeaseEngine(store, { leaseMs: 1_000, pollMs: 50 })
+      const serving = await engine.serve(async (turn) => {
+        for (let step = turn.journal.length; step < 4; step++) {
+          await new Promise((resolve) => setTimeout(resolve, 30))
+          await turn.record(`${step}`)
+        }
+        return complete('done')
+      })
+      const tasks = Array.from({ length: 40 }, () => newTask())
+      const creating = Promise.all(tasks.map((task) => engine.create(task)))
+      await server.crash()
+      await server.start()
+      await creating
+      for (const { id } of tasks)
+        await until('the end', async () => (await engine.get(id, alice))?.status === 'completed')
+      await serving.stop()
+    })
+
+    it('ends in an error when it lasts', async () => {
+      const connectionString = 'postgres://rondo@127.0.0.1:1/postgres'
+      const store = createPostgresStore({ connectionString, retryMs: 300 })
+      await expect(store.tasks.create(newTask(), 10)).rejects.toMatchObject({ code: 'STORE_UNAVAILABLE' })
+      await store.close()
+    })
+  })
+
+  it('B8 notices another life of the database: its epoch changes, and what was handed out before is refused', async () => {
+    const store = database.open()
+    const epoch = await store.once.epoch()
+    const slot = { flow: 'f', round: 1, digest: 'd', epoch, expiresAt: Date.now() + 60_000 }
+    const attempt = { claimant: 'c', holdMs: 1000 }
+    // As a restored copy would look: written down in another cluster, timeline or table.
+    await ask(`UPDATE ${schema}.meta SET value = 'elsewhere' WHERE key = 'life'`)
+    expect(await store.once.claim(slot, attempt)).toEqual({ kind: 'refused', reason: 'epoch' })
+    const next = await store.once.epoch()
+    expect(next).not.toBe(epoch)
+    expect(await store.once.claim({ ...slot, epoch: next }, attempt)).toEqual({ kind: 'first' })
+    await ask(`DROP SCHEMA ${schema} CASCADE`)
+    const emptied = database.open()
+    expect(await emptied.once.epoch()).not.toBe(next)
+    expect(await emptied.once.claim({ ...slot, epoch: next }, attempt)).toEqual({
+      kind: 'refused',
+      reason: 'epoch',
+    })
+  })
+
+  describe('closing', () => {
+    const timed = async (work: Promise<unknown>) => {
+      const began = performance.now()
+      await work
+      return performance.now() - began
+    }
+
+    it('does not wait for a worker, and tells everybody whose statement was not begun', async () => {
+      const store = database.open()
+      const engine = createLeaseEngine(store, { maxOpenTasks: 1_000 })
+      const serving = await engine.serve(
+        async (turn) => {
+          for (;;) await turn.record('more')
+        },
+        { concurrency: 40 },
+      )
+      const creating = Promise.allSettled(Array.from({ length: 100 }, () => engine.create(newTask())))
+      await until('work', async () => (await store.tasks.stats()).running > 10)
+      expect(await timed(store.close())).toBeLessThan(4_000)
+      expect(await timed(creating)).toBeLessThan(1_000)
+      expect(await timed(serving.stop())).toBeLessThan(1_000)
+      await store.close()
+      await expect(store.tasks.stats()).rejects.toThrow(/closed/)
+    })
+
+    it('takes a few seconds at most where the database does not answer any more', async () => {
+      const wire = await startWire(server.connectionString)
+      const store = createPostgresStore({ connectionString: wire.connectionString, schema })
+      await store.ready()
+      wire.cut()
+      const asked = store.tasks.stats().catch((error) => error.code)
+      await until('the question to get lost', () => wire.lost > 0)
+      expect(await timed(store.close())).toBeLessThan(4_500)
+      expect(await asked).toBe('STORE_UNAVAILABLE')
+      wire.close()
+    })
+  })
+
+  it('needs a second connection where one listens', () => {
+    expect(() => createPostgresStore({ maxConnections: 1 })).toThrow(/2 or more/)
+    expect(() => createPostgresStore({ maxConnections: 1, listen: false })).not.toThrow()
+  })
+
+  describe('hints', () => {
+    it('wake workers and watchers elsewhere long before they would poll', async () => {
+      const slow = { pollMs: 600_000 }
+      const [here, there] = [
+        createLeaseEngine(database.open(), slow),
+        createLeaseEngine(database.open(), slow),
+      ]
+      const serving = await there.serve(async () => complete('done'))
+      const seen: (string | undefined)[] = []
+      const first = newTask()
+      await here.create(first)
+      await until('the first result', async () => (await here.get(first.id, alice))?.result)
+      const second = newTask()
+      await here.create(second)
+      await here.watch([second.id], alice, (_, view) => seen.push(view?.status))
+      await until('the news', () => seen.includes('completed'))
+      await serving.stop()
+    })
+
+    it('are sent one at a time, outside of transactions', async () => {
+      const pool = new pg.Pool({ connectionString: server.connectionString, max: 5 })
+      let underWay = 0
+      let most = 0
+      let sent = 0
+      const watched: PgPool = {
+        async query(text, values) {
+          const isHint = text.includes('pg_notify')
+          if (isHint) {
+            sent++
+            most = Math.max(most, ++underWay)
+          }
+          return pool.query(text, values).finally(() => {
+            if (isHint) underWay--
+          })
+        },
+        connect: () => pool.connect(),
+        end: () => pool.end(),
+        on: pool.on.bind(pool),
+      }
+      const store = createPostgresStore({ pool: watched, schema })
+      await Promise.all(Array.from({ length: 100 }, () => store.tasks.create(newTask(), 1000)))
+      await until('a hint', () => sent > 0 && underWay === 0)
+      expect(most).toBe(1)
+      expect(sent).toBeLessThan(50)
+      await store.close()
+      await pool.end()
+    })
+  })
+})

@@ -1,0 +1,225 @@
+/**
+ * The tables, and how a file is opened: which journal mode is safe with which SQLite, and which life of the store it is.
+ */
+
+import { randomBytes } from 'node:crypto'
+import { accessSync, closeSync, mkdirSync, openSync, statSync } from 'node:fs'
+import { dirname } from 'node:path'
+import { RondoError } from '../../errors.ts'
+import { isBusy, openSqlite, type SqliteConnection } from './driver.ts'
+
+/**
+ * `due_at` is when a worker may take the task, and the end of the lease of one that has: null while it waits for input
+ * or has ended. `inputs` is the list of questions and answers as one JSON text. `outcome` is the result or the error.
+ */
+const TABLES = `
+CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT, WITHOUT ROWID;
+CREATE TABLE task (
+  id TEXT PRIMARY KEY,
+  tenant TEXT NOT NULL,
+  principal TEXT NOT NULL,
+  status TEXT NOT NULL,
+  message TEXT,
+  head TEXT NOT NULL,
+  inputs TEXT,
+  outcome TEXT,
+  created_at INTEGER NOT NULL,
+  updated_at INTEGER NOT NULL,
+  expires_at INTEGER NOT NULL,
+  poll_ms INTEGER NOT NULL,
+  revision INTEGER NOT NULL,
+  epoch INTEGER NOT NULL,
+  failures INTEGER NOT NULL,
+  worker TEXT,
+  due_at INTEGER
+) STRICT;
+CREATE INDEX task_due ON task (due_at) WHERE due_at IS NOT NULL;
+CREATE INDEX task_expiry ON task (expires_at);
+CREATE INDEX task_open ON task (tenant, principal, expires_at) WHERE status IN ('working', 'input_required');
+CREATE TABLE journal (
+  task TEXT NOT NULL,
+  seq INTEGER NOT NULL,
+  entry TEXT NOT NULL,
+  PRIMARY KEY (task, seq)
+) STRICT, WITHOUT ROWID;
+CREATE TABLE once (
+  flow TEXT NOT NULL,
+  round INTEGER NOT NULL,
+  digest TEXT NOT NULL,
+  claimant TEXT NOT NULL,
+  hold_until INTEGER NOT NULL,
+  response TEXT,
+  expires_at INTEGER NOT NULL,
+  PRIMARY KEY (flow, round)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX once_expiry ON once (expires_at);
+CREATE TABLE blob (id TEXT PRIMARY KEY, sealed TEXT NOT NULL, expires_at INTEGER NOT NULL) STRICT;
+CREATE INDEX blob_expiry ON blob (expires_at);
+`
+
+/** Each entry takes the tables one version further. Entries that were released are never changed. */
+const STEPS: readonly string[] = [
+  TABLES,
+  // The tasks of one owner, newest first.
+  'CREATE INDEX task_owner ON task (tenant, principal, created_at, id);',
+  // Whether the owner has shown that it knows the id. Those that were there before are taken to be known.
+  'ALTER TABLE task ADD COLUMN known INTEGER NOT NULL DEFAULT 1;',
+]
+
+const VERSION = STEPS.length
+
+/** Blocks the event loop, so it is short; longer waits are the commit queue's. */
+const BLOCKING_MS = 20
+
+/** What an unusually large transaction needed more is given back. */
+const JOURNAL_BYTES = 4 * 1024 * 1024
+
+/** Opens the file, which is made if it is not there. Nothing is looked for in it yet. */
+export function openFile(file: string): SqliteConnection {
+  createFile(file)
+  return openSqlite(file)
+}
+
+/** The whole of it, for whoever has no session. */
+export function openDatabase(file: string): SqliteConnection {
+  const connection = openFile(file)
+  prepareDatabase(connection, file)
+  return connection
+}
+
+/** For whoever only looks: a file that is there and has our tables, of this version or an earlier one. */
+export function openToLook(file: string): SqliteConnection {
+  const connection = openQuietly(file)
+  try {
+    const { version, tables } = connection.read(() => ({
+      version: Number(connection.prepare('PRAGMA user_version').get()?.user_version),
+      tables: connection.prepare(FIND_TABLES).get()?.tables,
+    }))
+    if (version === 0 || tables !== 3) throw notOurs(file)
+    assertKnown(version, file)
+  } catch (error) {
+    connection.close()
+    throw isBusy(error) || error instanceof RondoError ? error : notOurs(file, error)
+  }
+  return connection
+}
+
+const FIND_TABLES = `SELECT count(*) AS tables FROM sqlite_schema
+  WHERE type = 'table' AND name IN ('meta', 'task', 'journal')`
+
+/**
+ * Not as SQLite's own read-only connection: that one leaves the files of a write-ahead log behind, and cannot put right what
+ * a writer that died left.
+ */
+function openQuietly(file: string): SqliteConnection {
+  try {
+    accessSync(file)
+    const connection = openSqlite(file)
+    connection.exec('PRAGMA query_only = ON')
+    return connection
+  } catch (error) {
+    throw error instanceof TypeError ? error : notOurs(file, error)
+  }
+}
+
+const notOurs = (file: string, cause?: unknown): RondoError =>
+  new RondoError('STORE_SCHEMA', `${file} is not a store of tasks`, { cause })
+
+function assertKnown(version: number, file: string): void {
+  if (version > VERSION)
+    throw new RondoError('STORE_SCHEMA', `${file} has version ${version}, we know ${VERSION}`)
+}
+
+/**
+ * For its user alone. A file that is there must not be touched: closing it here would drop the locks which other
+ * connections of this process hold on it.
+ */
+function createFile(file: string): void {
+  mkdirSync(dirname(file), { recursive: true })
+  try {
+    closeSync(openSync(file, 'wx', 0o600))
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error
+  }
+}
+
+/** Makes the file ours. Where it cannot be done now, it may be tried again on the same connection. */
+export function prepareDatabase(connection: SqliteConnection, file: string): void {
+  connection.prepare(`PRAGMA busy_timeout = ${BLOCKING_MS}`).get()
+  chooseJournal(connection, file)
+  connection.exec('PRAGMA synchronous = FULL')
+  connection.exec(`PRAGMA journal_size_limit = ${JOURNAL_BYTES}`)
+  connection.exec('BEGIN IMMEDIATE')
+  try {
+    const version = Number(connection.prepare('PRAGMA user_version').get()?.user_version)
+    assertKnown(version, file)
+    assertJournal(connection, file)
+    if (version < VERSION) {
+      connection.exec(`${STEPS.slice(version).join('\n')} PRAGMA user_version = ${VERSION}`)
+    }
+    renewLife(connection, file)
+    connection.exec('COMMIT')
+  } catch (error) {
+    connection.exec('ROLLBACK')
+    throw error
+  }
+}
+
+/**
+ * A file keeps the journal it was made with, whoever opens it later, so that processes with different versions of SQLite can
+ * share it: a write-ahead log where the version that made it resets one safely, else a rollback journal. A version that
+ * does not may end the log of a file that nobody else has open, and otherwise does not open the file.
+ *
+ * A rollback journal ends with a header of zeros instead of being cut off: as durable, and its length need not be written
+ * with every commit.
+ */
+function chooseJournal(connection: SqliteConnection, file: string): void {
+  const { isNew, hasLog } = connection.read(() => ({
+    isNew: Number(connection.prepare('PRAGMA page_count').get()?.page_count) === 0,
+    hasLog: usesLog(connection),
+  }))
+  const isSafe = resetsLogSafely(connection)
+  if (isSafe && hasLog) return
+  if (isSafe && isNew) return connection.exec('PRAGMA journal_mode = WAL')
+  try {
+    connection.exec('PRAGMA journal_mode = PERSIST')
+  } catch (error) {
+    throw hasLog && isBusy(error) ? cannotShare(file, error) : error
+  }
+}
+
+/** Somebody else may have made the file a moment ago. Within a transaction that has the file. */
+function assertJournal(connection: SqliteConnection, file: string): void {
+  if (usesLog(connection) && !resetsLogSafely(connection)) throw cannotShare(file)
+}
+
+const usesLog = (connection: SqliteConnection): boolean =>
+  connection.prepare('PRAGMA journal_mode').get()?.journal_mode === 'wal'
+
+/** Before 3.51.3 a write-ahead log could be corrupted when it was reset; a rollback journal has no such moment. */
+function resetsLogSafely(connection: SqliteConnection): boolean {
+  const version = String(connection.prepare('SELECT sqlite_version() AS version').get()?.version)
+  const [major = 0, minor = 0, patch = 0] = version.split('.').map(Number)
+  return major * 1_000_000 + minor * 1000 + patch >= 3_051_003
+}
+
+function cannotShare(file: string, cause?: unknown): RondoError {
+  const detail =
+    `${file} has a write-ahead log and is open in another process. The SQLite of this process, before 3.51.3, cannot share it: ` +
+    'use Node 22.23 or later here too, or end the others first'
+  return new RondoError('STORE_SCHEMA', detail, { cause })
+}
+
+/** A copy that was put back has another inode: records of single use may be missing from it, so it gets a new epoch. */
+function renewLife(connection: SqliteConnection, file: string): void {
+  const inode = String(statSync(file, { bigint: true }).ino)
+  const known = connection.prepare("SELECT value FROM meta WHERE key = 'inode'").get()?.value
+  if (known === inode) return
+  const put = connection.prepare('INSERT OR REPLACE INTO meta (key, value) VALUES (?, ?)')
+  put.run('inode', inode)
+  put.run('epoch', createEpoch())
+}
+
+export function createEpoch(): string {
+  return randomBytes(12).toString('base64url')
+}

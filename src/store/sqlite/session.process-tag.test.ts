@@ -1,0 +1,28 @@
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { existsSync } from 'node:fs'
+import { expect, it } from 'vitest'
+import { isProcessGone, processTag } from './session.ts'
+
+const hasProc = existsSync('/proc/self/stat')
+
+/** The same system, another process: as that process would name itself. */
+const tagOf = (pid: number, start: string) => processTag().replace(/:\d+:\d+$/, `:${pid}:${start}`)
+
+it('names this process, which is not gone', () => {
+  expect(isProcessGone(processTag())).toBe(false)
+})
+
+it.runIf(hasProc)('tells a process that has ended, and one whose id was used again', async () => {
+  const child = spawn('sleep', ['60'])
+  await once(child, 'spawn')
+  const pid = child.pid ?? 0
+  expect(isProcessGone(tagOf(pid, '1'))).toBe(true)
+  child.kill('SIGKILL')
+  await once(child, 'exit')
+  expect(isProcessGone(tagOf(pid, '1'))).toBe(true)
+})
+
+it.each(['', 'unknown', 'unknown:12', 'other-boot:123:1:1', 'a:b:c:d'])('says nothing of %j', (tag) => {
+  expect(isProcessGone(tag)).toBe(false)
+})

@@ -1,0 +1,133 @@
+/**
+ * One call, round by round. It holds what a client would hold: the request, the state, the open questions.
+ */
+
+import type { FlowMethod, Principal } from '../protocol/call.ts'
+import type { ClientCapabilities, InputRequest, InputRequests } from '../protocol/wire.ts'
+import type { Sent, TestRound } from './exchange.ts'
+
+export interface TestCall {
+  /** Sends the next request, with these answers to the open questions. */
+  next(answers?: Script): Promise<TestRound>
+  /** Sends the next request and loses its reply: the call stands where it stood. */
+  loseReply(answers?: Script): Promise<void>
+  /** Runs to the end. An answer that is missing or never used is an error. */
+  run(script?: Script): Promise<TestRound>
+  /** The next request reaches an instance that has seen nothing of this call. */
+  otherInstance(): TestCall
+  /** From now on somebody else sends the requests. */
+  as(principal: Principal | undefined): TestCall
+  /** Rounds so far. */
+  readonly rounds: number
+  /** What the client holds; may be replaced, by a forged one say. */
+  state: string | undefined
+}
+
+export interface TestCallOptions {
+  readonly method: FlowMethod
+  readonly params: Readonly<Record<string, unknown>>
+  readonly principal?: Principal
+  readonly capabilities: ClientCapabilities
+  send(sent: Sent): Promise<TestRound>
+  otherInstance(): void
+}
+
+const MAX_ROUNDS = 32
+
+export function createTestCall(options: TestCallOptions): TestCall {
+  const { method, capabilities } = options
+  let principal = options.principal
+  let questions: InputRequests = {}
+  let rounds = 0
+
+  const send = (answers: Script): Promise<TestRound> => {
+    const inputResponses = Object.fromEntries(
+      Object.entries(answers).map(([key, answer]) => [key, toResponse(questionFor(questions, key), answer)]),
+    )
+    const params: Record<string, unknown> = { ...options.params }
+    if (Object.keys(answers).length > 0) params.inputResponses = inputResponses
+    if (call.state !== undefined) params.requestState = call.state
+    return options.send({ method, params, principal, capabilities })
+  }
+
+  const call: TestCall = {
+    state: undefined,
+    get rounds() {
+      return rounds
+    },
+    async next(answers = {}) {
+      const round = await send(answers)
+      rounds += 1
+      if (round.kind === 'input_required') {
+        questions = round.questions
+        call.state = round.state
+      }
+      return round
+    },
+    async loseReply(answers = {}) {
+      await send(answers)
+    },
+    run: (script = {}) => runScript(call, script),
+    otherInstance() {
+      options.otherInstance()
+      return call
+    },
+    as(other) {
+      principal = other
+      return call
+    },
+  }
+  return call
+}
+
+/** An answer to a question that was not asked goes out as a form's would. */
+export function questionFor(questions: InputRequests, key: string): InputRequest {
+  const unasked = { mode: 'form', message: '', requestedSchema: {} } as const
+  const asked = Object.hasOwn(questions, key) ? questions[key] : undefined
+  return asked ?? { method: 'elicitation/create', params: unasked }
+}
+
+async function runScript(call: TestCall, script: Script): Promise<TestRound> {
+  const unused = new Set(Object.keys(script))
+  let round = await call.next()
+  while (round.kind === 'input_required') {
+    if (call.rounds >= MAX_ROUNDS) throw new Error(`The call did not end within ${MAX_ROUNDS} rounds.`)
+    const answers: Record<string, Script[string]> = {}
+    for (const key of Object.keys(round.questions)) {
+      const answer = Object.hasOwn(script, key) ? script[key] : undefined
+      if (answer === undefined) throw new Error(`The script has no answer to "${key}".`)
+      answers[key] = answer
+      unused.delete(key)
+    }
+    round = await call.next(answers)
+  }
+  if (unused.size > 0) throw new Error(`The call never asked for ${[...unused].join(', ')}.`)
+  return round
+}
+
+/*
+ * Answers by key: content to accept with, a refusal, or a function that looks at the question first.
+ */
+
+type Refusal = { readonly action: 'decline' | 'cancel' }
+
+/** The user says no. */
+export const decline: Refusal = { action: 'decline' }
+/** The user dismisses the question. */
+export const cancel: Refusal = { action: 'cancel' }
+
+export type ScriptedAnswer =
+  | Readonly<Record<string, unknown>>
+  | ((question: InputRequest) => Readonly<Record<string, unknown>>)
+export type Script = Readonly<Record<string, ScriptedAnswer>>
+
+/** The bare result object for a question. Content of a form becomes an accept; anything else goes as it is. */
+export function toResponse(
+  request: InputRequest,
+  scripted: ScriptedAnswer,
+): Readonly<Record<string, unknown>> {
+  const answer = typeof scripted === 'function' ? scripted(request) : scripted
+  if (answer === decline || answer === cancel) return answer
+  if (request.method !== 'elicitation/create') return answer
+  return request.params.mode === 'url' ? { action: 'accept' } : { action: 'accept', content: answer }
+}

@@ -1,0 +1,155 @@
+/**
+ * Compiles the schema of a question: what the client is sent (the restricted form schema of MCP) and how its answer is
+ * checked. Whatever no client could show is a TypeError that names the field (form-field.ts); so is a field that asks
+ * for a secret, which the protocol forbids in forms (T5).
+ *
+ * An answer is checked against the form first, with messages for the person who gave it, then by the schema's own code,
+ * whose output the handler gets. What the form did not ask for is dropped.
+ */
+
+import { misuse } from '../../errors.ts'
+import type { Field, FieldValue } from '../../form/field.ts'
+import { readForm } from '../../form/form.ts'
+import { judgeContent } from '../../form/judge.ts'
+import { findSecret } from '../../form/secret-like.ts'
+import type { JsonSchema } from '../../protocol/wire.ts'
+import type { Schema } from '../context.ts'
+import { refuse, toFormField } from './form-field.ts'
+import type { TextBounds } from './judge.ts'
+import { boundValue } from './plain.ts'
+import { isStandardSchema, toJsonSchema, validateStandard } from './schema.ts'
+import { formatPath, isObject, type Problem, type Result } from './subschemas.ts'
+
+export interface FormOptions {
+  /** Why a field that looks like a secret is none. */
+  readonly allowSecretLike?: string
+}
+
+/** `content` is what was asked for and fits, as it travels; `value` what the schema's own code makes of it. */
+export type FormResult =
+  | { readonly ok: true; readonly value: unknown; readonly content: Record<string, FieldValue> }
+  | Extract<Result, { ok: false }>
+
+export interface CompiledForm {
+  /** The `requestedSchema` of the question. */
+  readonly json: JsonSchema
+  readonly fields: readonly Field[]
+  /** Checks the `content` of an answer. The messages are sentences fit to show to a person. */
+  validate(content: unknown, bounds?: TextBounds): FormResult | Promise<FormResult>
+}
+
+const ROGUE_NAMES = new Set(['__proto__', 'constructor', 'prototype'])
+
+/** What the JSON of a schema comes to: all of a form but the schema's own check. */
+interface FormShape {
+  readonly json: JsonSchema
+  readonly fields: readonly Field[]
+  /** Required fields that may be null. */
+  readonly nullable: readonly string[]
+  /** What in an answer must not reach the schema's own code. */
+  findExcess(answer: unknown, bounds?: TextBounds): Problem | undefined
+}
+
+/**
+ * Handlers build their schemas anew on every round, so forms are remembered twice: by the schema, for one that outlives
+ * the round, and by its JSON, which is the same each time.
+ */
+const forms = new WeakMap<Schema, Map<boolean, CompiledForm>>()
+const shapes = new Map<string, FormShape>()
+const MAX_SHAPES = 500
+const MAX_SHAPE_LENGTH = 8_192
+
+export function compileForm(schema: Schema, options: FormOptions = {}): CompiledForm {
+  const allowSecrets = (options.allowSecretLike ?? '').trim() !== ''
+  const known = forms.get(schema)?.get(allowSecrets)
+  if (known !== undefined) return known
+  const strict = !isStandardSchema(schema)
+  const shape = findShape(toJsonSchema(schema, 'input', 'The schema of the question'), strict, allowSecrets)
+  const { json, fields } = shape
+  const form: CompiledForm = {
+    json,
+    fields,
+    validate: (content, bounds) => validate(schema, shape, content, bounds),
+  }
+  forms.set(schema, (forms.get(schema) ?? new Map<boolean, CompiledForm>()).set(allowSecrets, form))
+  return form
+}
+
+function findShape(root: JsonSchema, strict: boolean, allowSecrets: boolean): FormShape {
+  const key = `${strict} ${allowSecrets} ${JSON.stringify(root)}`
+  const known = shapes.get(key)
+  if (known !== undefined) return known
+  const { json, nullable } = toForm(root, strict)
+  const { fields, notes } = readForm(json)
+  if (notes.length > 0) throw misuse(`The schema of the question makes no form: ${notes.join('. ')}`)
+  if (!allowSecrets)
+    for (const [name, one] of Object.entries(json.properties as object)) assertNoSecret(name, one)
+  const shape = { json, fields, nullable, findExcess: boundValue(root) }
+  if (key.length > MAX_SHAPE_LENGTH) return shape
+  if (shapes.size >= MAX_SHAPES) shapes.clear()
+  shapes.set(key, shape)
+  return shape
+}
+
+function toForm(root: JsonSchema, strict: boolean): { json: JsonSchema; nullable: string[] } {
+  if (root.type !== 'object') throw misuse('The schema of a question must describe an object of fields')
+  const properties = isObject(root.properties) ? Object.entries(root.properties) : []
+  if (properties.length === 0) {
+    throw misuse(
+      'The schema of the question has no fields, and many clients cannot show an empty form: use ctx.confirm to ask for a yes or no',
+    )
+  }
+  const listed: unknown[] = Array.isArray(root.required) ? root.required : []
+  const required: string[] = []
+  const nullable: string[] = []
+  const fields = properties.map(([name, schema]) => {
+    if (ROGUE_NAMES.has(name)) throw refuse({ name }, 'it has a name that JSON readers refuse')
+    const field = toFormField({ name, schema, root, strict })
+    if (listed.includes(name)) (field.nullable ? nullable : required).push(name)
+    return [name, field.json]
+  })
+  const json = { type: 'object', properties: Object.fromEntries(fields) }
+  return { json: required.length > 0 ? { ...json, required } : json, nullable }
+}
+
+function assertNoSecret(name: string, schema: unknown): void {
+  const words = findSecret(name, schema)
+  if (words === undefined) return
+  throw misuse(
+    `The field "${name}" looks like a secret (${words}). Secrets must not be asked for in a form, where the client and its model see them: send the user to a page of your own with ctx.visit. If it is no secret, say why: allowSecretLike: '…'`,
+  )
+}
+
+function validate(
+  schema: Schema,
+  { fields, nullable, findExcess }: FormShape,
+  answer: unknown,
+  bounds?: TextBounds,
+): FormResult | Promise<FormResult> {
+  const excess = findExcess(answer, bounds)
+  if (excess !== undefined) return withTitles(fields, [excess])
+  const judged = judgeContent(fields, answer)
+  if (!judged.ok) {
+    const problems = judged.problems.map(({ name, message }) => ({ path: formatPath([name]), message }))
+    return { ok: false, problems }
+  }
+  const { content } = judged
+  if (!isStandardSchema(schema)) return { ok: true, value: content, content }
+  const given: Record<string, unknown> = { ...content }
+  for (const name of nullable) given[name] ??= null
+  const settle = (result: Result): FormResult =>
+    result.ok ? { ...result, content } : withTitles(fields, result.problems)
+  const result = validateStandard(schema, given)
+  return 'then' in result ? result.then(settle) : settle(result)
+}
+
+function withTitles(fields: readonly Field[], problems: readonly Problem[]): FormResult {
+  const titles = new Map(fields.map((field) => [formatPath([field.name]), field.title]))
+  return {
+    ok: false,
+    problems: problems.map(({ path, message }) => {
+      const title = titles.get(path)
+      return { path, message: title === undefined ? message : `${title}: ${message}` }
+    }),
+  }
+}

@@ -1,0 +1,199 @@
+import { toStandardJsonSchema } from '@valibot/to-json-schema'
+import { type } from 'arktype'
+import * as v from 'valibot'
+import { describe, expect, it } from 'vitest'
+import * as z from 'zod'
+import type { Schema } from '../context.ts'
+import { compileSchema, droppingUnknown, type Result } from './schema.ts'
+
+const person: Record<string, Schema> = {
+  zod: z.object({ name: z.string().min(1), age: z.int().min(0).optional() }),
+  valibot: toStandardJsonSchema(
+    v.object({
+      name: v.pipe(v.string(), v.minLength(1)),
+      age: v.optional(v.pipe(v.number(), v.integer(), v.minValue(0))),
+    }),
+  ),
+  arktype: type({ name: 'string >= 1', 'age?': 'number.integer >= 0' }),
+  'plain JSON Schema': {
+    type: 'object',
+    properties: { name: { type: 'string', minLength: 1 }, age: { type: 'integer', minimum: 0 } },
+    required: ['name'],
+  },
+}
+
+describe.each(Object.entries(person))('a schema of %s', (vendor, schema) => {
+  const compiled = compileSchema(schema, 'input')
+
+  it('tells its JSON Schema', () => {
+    expect(compiled.json).toMatchObject({
+      type: 'object',
+      properties: { name: { type: 'string', minLength: 1 }, age: { type: 'integer', minimum: 0 } },
+      required: ['name'],
+    })
+    expect(compiled.json).not.toHaveProperty('$schema')
+  })
+
+  it('lets a value through that fits', async () => {
+    expect(await compiled.validate({ name: 'Ada', age: 36 })).toEqual({
+      ok: true,
+      value: { name: 'Ada', age: 36 },
+    })
+  })
+
+  it.each([
+    ['a missing field', { age: 1 }, /^(name)?$/],
+    ['a wrong type', { name: 'Ada', age: 'old' }, /^age$/],
+    ['a broken limit', { name: '', age: 1 }, /^name$/],
+    ['no object at all', 'Ada', /^$/],
+  ])('names where %s is', async (_name, value, path) => {
+    const result = await compiled.validate(value)
+    expect(result).toEqual({
+      ok: false,
+      problems: expect.arrayContaining([
+        { path: expect.stringMatching(path), message: expect.stringMatching(/\w/) },
+      ]),
+    })
+  })
+
+  it('checks at once, with no promise', () => {
+    expect([vendor, compiled.validate({ name: 'Ada' })]).toEqual([
+      vendor,
+      { ok: true, value: { name: 'Ada' } },
+    ])
+  })
+})
+
+describe('Standard Schemas', () => {
+  it('give the handler what they make of the value', () => {
+    const schema = z.object({ n: z.string().pipe(z.coerce.number()), on: z.boolean().default(true) })
+    expect(compileSchema(schema, 'input').validate({ n: '4', extra: 1 })).toEqual({
+      ok: true,
+      value: { n: 4, on: true },
+    })
+  })
+
+  it('tell their output for the output', () => {
+    const schema = z.object({ on: z.boolean().default(true) })
+    expect(compileSchema(schema, 'input').json.required).toBeUndefined()
+    expect(compileSchema(schema, 'output').json).toMatchObject({ required: ['on'] })
+    expect(compileSchema(z.string(), 'output').json).toEqual({ type: 'string' })
+  })
+
+  it('may check asynchronously', async () => {
+    const schema = z.object({ name: z.string().refine(async (name) => name !== 'taken', 'is taken') })
+    const { validate } = compileSchema(schema, 'input')
+    expect(await validate({ name: 'free' })).toEqual({ ok: true, value: { name: 'free' } })
+    expect(await validate({ name: 'taken' })).toEqual({
+      ok: false,
+      problems: [{ path: 'name', message: 'is taken' }],
+    })
+  })
+
+  it('write paths so that a person can follow them', () => {
+    const schema = z.object({ list: z.array(z.object({ 'first name': z.string() })) })
+    const result = compileSchema(schema, 'input').validate({ list: [{ 'first name': 1 }] }) as Result
+    expect(!result.ok && result.problems[0]?.path).toBe('list[0]["first name"]')
+  })
+
+  it('report at most ten problems', () => {
+    const { validate } = compileSchema(z.object({ list: z.array(z.string()) }), 'input')
+    const result = validate({ list: Array.from({ length: 500 }, (_, i) => i) }) as Result
+    expect(!result.ok && result.problems.length).toBe(10)
+  })
+})
+
+describe('a schema that cannot be used', () => {
+  const fake = (vendor: string): Schema =>
+    ({ '~standard': { version: 1, vendor, validate: (value: unknown) => ({ value }) } }) as unknown as Schema
+  const cases: [string, () => Schema, RegExp][] = [
+    ['valibot without its converter', () => v.object({}) as unknown as Schema, /toStandardJsonSchema/],
+    ['an old zod', () => fake('zod'), /zod does from 4\.2 on/],
+    ['an old arktype', () => fake('arktype'), /2\.1\.28/],
+    ['another library', () => fake('other'), /plain JSON Schema/],
+    ['a date in zod', () => z.object({ at: z.date() }), /cannot be written as JSON Schema.*Date/],
+    ['a date in valibot', () => toStandardJsonSchema(v.object({ at: v.date() })), /JSON Schema.*date/],
+    ['an input that is no object', () => z.string(), /must describe an object/],
+    ['a plain input that is no object', () => ({ type: 'array' }), /must describe an object/],
+    ['nothing', () => undefined as unknown as Schema, /must be a Standard Schema/],
+    ['a text', () => '{}' as unknown as Schema, /must be a Standard Schema/],
+    ['a schema that holds itself', () => holdItself(), /not plain JSON/],
+    ['a bottomless schema', () => nest(100), /at most 64 levels/],
+    [
+      'T11 an evil pattern in zod',
+      () => z.object({ a: z.string().regex(/^(a+)+$/) }),
+      /\^\(a\+\)\+\$.*exponential/,
+    ],
+    [
+      'T11 an evil pattern in a list',
+      () => plain({ type: 'array', items: { pattern: '(a|a)*' } }),
+      /exponential/,
+    ],
+    [
+      'T11 an evil pattern for names',
+      () => plain({ patternProperties: { '^(\\w+ ?)*$': true } }),
+      /exponential/,
+    ],
+    ['a pattern that is none', () => plain({ pattern: '(' }), /not a regular expression/],
+  ]
+  const plain = (field: object): Schema => ({ type: 'object', properties: { field } })
+  const holdItself = (): Schema => {
+    const schema: Record<string, unknown> = { type: 'object' }
+    schema.properties = { self: schema }
+    return schema
+  }
+  const nest = (depth: number): Schema =>
+    Array.from({ length: depth }).reduce<Record<string, unknown>>(
+      (inner) => ({ type: 'object', properties: { inner } }),
+      {},
+    )
+
+  it.each(cases)('%s is a TypeError that says what to do', (_name, make, message) => {
+    expect(() => compileSchema(make(), 'input')).toThrow(TypeError)
+    expect(() => compileSchema(make(), 'input')).toThrow(message)
+  })
+})
+
+describe('dropping what a schema does not name', () => {
+  const check = (schema: Schema, value: unknown) =>
+    droppingUnknown(compileSchema(schema, 'input')).validate(value)
+
+  it.each<[string, Schema, unknown, unknown]>([
+    ['zod', z.strictObject({ a: z.number() }), { a: 1, _host: 'x' }, { a: 1 }],
+    [
+      'plain JSON Schema',
+      { type: 'object', properties: { a: { type: 'number' } }, additionalProperties: false },
+      { a: 1, _host: 'x' },
+      { a: 1 },
+    ],
+    [
+      'names in alternatives and behind a reference',
+      {
+        type: 'object',
+        allOf: [{ $ref: '#/$defs/b' }],
+        anyOf: [{ properties: { c: {} } }],
+        unevaluatedProperties: false,
+        $defs: { b: { properties: { b: {} } } },
+      },
+      { b: 1, c: 2, e: 4 },
+      { b: 1, c: 2 },
+    ],
+    ['a schema that takes further names', z.looseObject({ a: z.number() }), { a: 1, b: 2 }, { a: 1, b: 2 }],
+    [
+      'a schema that takes names by pattern',
+      { type: 'object', patternProperties: { '^x-': {} } },
+      { 'x-a': 1, b: 2 },
+      { 'x-a': 1, b: 2 },
+    ],
+    ['no such name', z.strictObject({ a: z.number() }), { a: 1 }, { a: 1 }],
+    ['an inherited name', z.strictObject({ a: z.number() }), { a: 1, toString: 1 }, { a: 1 }],
+  ])('%s', async (_name, schema, sent, value) => {
+    expect(await check(schema, sent)).toEqual({ ok: true, value })
+  })
+
+  it('drops nothing of what is inside an argument', async () => {
+    const schema = z.strictObject({ a: z.strictObject({ b: z.number() }) })
+    expect(await check(schema, { a: { b: 1, c: 2 } })).toMatchObject({ ok: false })
+    expect(await check(schema, 'text')).toMatchObject({ ok: false })
+  })
+})
