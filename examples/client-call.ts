@@ -1,10 +1,10 @@
-import { type CallToolResult, connect, type Target } from 'rondo/client'
+import { type CallToolResult, type ConnectTarget, connect } from 'rondo/client'
 
 /** A person who can be asked: resolves with a line of text, or with nothing if the person walked away. */
 export type Person = (question: string, signal: AbortSignal) => Promise<string | undefined>
 
 /** Resolves a bug and asks a person whatever the server wants to know. */
-export async function resolveBug(target: Target, id: number, person: Person): Promise<CallToolResult> {
+export async function resolveBug(target: ConnectTarget, id: number, person: Person): Promise<CallToolResult> {
   // #region call
   const client = await connect(target, {
     answers: {

@@ -1,25 +1,25 @@
 import {
   allowUrlHosts,
   type Client,
+  type ConnectTarget,
   connect,
   type FormHandler,
   maxRoundsPerServer,
   noSecretsInForms,
-  type Round,
+  type PolicyRound,
   refuseSampling,
-  type Target,
 } from 'rondo/client'
 
 // #region policy
-const perServer = maxRoundsPerServer(50, { within: 60 * 60 * 1000 })
+const perServer = maxRoundsPerServer(50, { withinMs: 60 * 60 * 1000 })
 
 /** Asks a person only what this company lets servers ask. */
 export function connectCarefully(
-  target: Target,
+  target: ConnectTarget,
   form: FormHandler,
   audit: (line: string) => void,
 ): Promise<Client> {
-  const record = ({ server, request, round, questions }: Round): undefined => {
+  const record = ({ server, request, round, questions }: PolicyRound): undefined => {
     audit(`${server.name} ${request.method} round ${round}: ${Object.keys(questions).join(', ')}`)
   }
   return connect(target, {

@@ -8,12 +8,18 @@ export type {
   RoundOptions,
   RoundResult,
 } from './client/client.ts'
-export { type ConnectOptions, connect, type MemoryTarget, type Target } from './client/connect.ts'
+export { type ConnectOptions, type ConnectTarget, connect, type MemoryTarget } from './client/connect.ts'
 export type { Revision } from './client/dialect.ts'
-export type { FlowOptions, Step } from './client/flow-options.ts'
+export type {
+  CallLimits,
+  DriveResult,
+  FlowOptions,
+  LogNotice,
+  ProgressNotice,
+} from './client/flow-options.ts'
 export { LIMITS, type Limits } from './client/flow-options.ts'
 export type { Mode } from './client/negotiate.ts'
-export { PeerError } from './client/peer.ts'
+export { type ClientInfo, type HeaderSource, PeerError } from './client/peer.ts'
 export type {
   FlowRequest,
   FlowResult,
@@ -29,22 +35,26 @@ export {
   type PendingServer,
   type PendingTask,
 } from './client/pending.ts'
-export type { Round, RoundPolicy, Verdict } from './client/policy.ts'
+export type { PolicyRound, PolicyVerdict, RoundBudget, RoundPolicy } from './client/policy.ts'
 export { allowUrlHosts, maxRoundsPerServer, noSecretsInForms, refuseSampling } from './client/policy.ts'
 export type { AnswerHandler, Answers, AskInfo, FormHandler, UrlHandler } from './client/question.ts'
 export { kindOf, type QuestionKind } from './client/question.ts'
 export { inspectLink, type Link } from './client/round.ts'
 export { openPending, parsePending, sealPending } from './client/stored-pending.ts'
-export type { Change, SubscribeOptions, Subscription } from './client/subscribe.ts'
+export type { ServerChange, SubscribeOptions, Subscription } from './client/subscribe.ts'
 export type { TaskHandle, TaskRequestOptions } from './client/task/request.ts'
+export type { Challenge } from './client/transport/answer-reader.ts'
 export type { FetchLike } from './client/transport/fetch.ts'
 export type { StdioTarget } from './client/transport/stdio.ts'
 export { type ErrorCode, RondoError } from './errors.ts'
 export { displayText } from './form/clean-text.ts'
 export type { Clock } from './lib/clock.ts'
 export type { ListenFilter } from './protocol/call.ts'
+export type { Notice, WireError } from './protocol/reply.ts'
 export type { TaskState } from './protocol/task.ts'
 export type {
+  Annotations,
+  CacheHint,
   CallToolResult,
   Completion,
   ContentBlock,
@@ -70,5 +80,6 @@ export type {
   ResourceTemplate,
   Root,
   SamplingParams,
+  ServerInfo,
   Tool,
 } from './protocol/wire.ts'

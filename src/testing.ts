@@ -1,6 +1,17 @@
 /** Drive tools round by round, with no socket: `rondo/testing`. */
 
-export { type BenchOptions, type BenchSetup, createBench, type TestBench } from './testing/bench.ts'
+export type { LogEvent } from './carry/host.ts'
+export type { Principal } from './protocol/call.ts'
+export type { ClientCapabilities, InputRequest, InputRequests } from './protocol/wire.ts'
+export type { ServerOptions } from './serve/options.ts'
+export type { Server } from './serve/server.ts'
+export {
+  type BenchOptions,
+  type BenchSetup,
+  type CallOptions,
+  createBench,
+  type TestBench,
+} from './testing/bench.ts'
 export type { TestCall } from './testing/call.ts'
 export { cancel, decline, type Script, type ScriptedAnswer } from './testing/call.ts'
 export type { TestRound } from './testing/exchange.ts'

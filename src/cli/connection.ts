@@ -74,7 +74,7 @@ export async function openConnection(
       tasks,
       mode: mode ?? readRevision(options, version),
       answers,
-      ...(timeout !== undefined && { timeout: timeout * 1000 }),
+      ...(timeout !== undefined && { timeoutMs: timeout * 1000 }),
     })
     return { client, close: () => client.close() }
   } catch (error) {

@@ -6,7 +6,7 @@
  */
 
 import type { Client, DriveOptions } from '../client/client.ts'
-import type { Step } from '../client/flow-options.ts'
+import type { DriveResult } from '../client/flow-options.ts'
 import { delivered } from '../client/operation.ts'
 import { type FlowRequest, openQuestions, type PendingCall } from '../client/pending.ts'
 import type { Answers, AskInfo, QuestionKind } from '../client/question.ts'
@@ -105,7 +105,7 @@ async function run(
     }
     if (waiting?.task !== undefined && session.detach) return leaveTask(session, waiting, hold)
     io.status.start('waiting for the server')
-    const step: Step =
+    const step: DriveResult =
       waiting === undefined ? await client.start(request, options) : await client.resume(waiting, {}, options)
     io.status.stop()
     if (step.status === 'complete') {

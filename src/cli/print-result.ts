@@ -1,6 +1,6 @@
 /** What is printed of a call that is done, and of one that waits. */
 
-import type { Step } from '../client/flow-options.ts'
+import type { DriveResult } from '../client/flow-options.ts'
 import { type FlowRequest, type FlowResult, openQuestions, type PendingCall } from '../client/pending.ts'
 import { oneLine } from '../form/clean-text.ts'
 import { isRecord } from '../lib/narrow.ts'
@@ -19,7 +19,7 @@ export interface Ending {
   readonly interrupted: boolean
 }
 
-type Complete = Extract<Step, { status: 'complete' }>
+type Complete = Extract<DriveResult, { status: 'complete' }>
 
 export function printComplete(
   io: Io,

@@ -111,7 +111,7 @@ function driveOptions({ io, options }: Invocation): DriveOptions {
       onLog: ({ level, data }) => tell(io, `server ${oneLine(level)}: ${sayJson(data, io.stderr, 0)}`),
     }),
     ...(maxRounds !== undefined && { maxRounds }),
-    ...(deadline !== undefined && { deadline: deadline * 1000 }),
+    ...(deadline !== undefined && { deadlineMs: deadline * 1000 }),
     ...(ttl !== undefined && { taskTtlMs: ttl * 1000 }),
   }
 }

@@ -17,7 +17,7 @@ import type {
   Tool,
 } from '../protocol/wire.ts'
 import { advance, runFlow, sendRound } from './flow.ts'
-import type { FlowOptions, Flows, Step, TaskMode } from './flow-options.ts'
+import type { DriveResult, FlowOptions, Flows, TaskMode } from './flow-options.ts'
 import { begin } from './operation.ts'
 import type { Peer } from './peer.ts'
 import {
@@ -33,7 +33,7 @@ import type { RoundPolicy } from './policy.ts'
 import { type Answers, answerableKinds, capabilitiesFor, type QuestionKind } from './question.ts'
 import { type Cache, createReader, createToolBook } from './reader.ts'
 import { vetRound } from './round.ts'
-import { type Change, type SubscribeOptions, type Subscription, subscribe } from './subscribe.ts'
+import { type ServerChange, type SubscribeOptions, type Subscription, subscribe } from './subscribe.ts'
 import { type TaskHandle, taskHandle } from './task/request.ts'
 
 export interface ClientParts {
@@ -155,7 +155,7 @@ function takeUp<R extends FlowRequest>(
   return Object.entries(given).reduce((now, [key, response]) => answer(now, key, response), pending)
 }
 
-function forget(cache: Cache, change: Change): void {
+function forget(cache: Cache, change: ServerChange): void {
   if (change.kind === 'task') return
   if (change.kind === 'gap') cache.forget('')
   else if (change.kind === 'resource') cache.forget(`read ${change.uri} `)
@@ -169,7 +169,7 @@ function forget(cache: Cache, change: Change): void {
 
 export interface ReadOptions {
   readonly signal?: AbortSignal
-  readonly timeout?: number
+  readonly timeoutMs?: number
   /** Ask the server even if an earlier answer may still be used. */
   readonly fresh?: boolean
 }
@@ -184,7 +184,7 @@ export interface DriveOptions extends FlowOptions {
 export interface RoundOptions
   extends Pick<
     FlowOptions,
-    'signal' | 'timeout' | 'countHumanTime' | 'onProgress' | 'onLog' | 'logLevel' | 'trace'
+    'signal' | 'timeoutMs' | 'countHumanTime' | 'onProgress' | 'onLog' | 'logLevel' | 'trace'
   > {
   /** Sent as it is, under the keys of the last round's `inputRequests`. */
   readonly inputResponses?: InputResponses
@@ -231,7 +231,7 @@ export interface Client extends AsyncDisposable {
   readResource(uri: string, options?: FlowOptions & { readonly fresh?: boolean }): Promise<ReadResourceResult>
 
   /** Sends a request and stops where the server asks something or makes a task of it (C10). No handler is called. */
-  start<R extends FlowRequest>(request: R, options?: DriveOptions): Promise<Step<R>>
+  start<R extends FlowRequest>(request: R, options?: DriveOptions): Promise<DriveResult<R>>
   /**
    * Goes on with a call, from this process or another (C11). `answers` are added to those it has. A task is waited for
    * until it asks or has ended; to stop waiting does not end it.
@@ -240,7 +240,7 @@ export interface Client extends AsyncDisposable {
     pending: PendingCall<R>,
     answers?: InputResponses,
     options?: DriveOptions,
-  ): Promise<Step<R>>
+  ): Promise<DriveResult<R>>
 
   /** Goes on with a call to its end; handlers answer what is still open. */
   finish<R extends FlowRequest>(pending: PendingCall<R>, options?: FlowOptions): Promise<FlowResult<R>>

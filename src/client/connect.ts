@@ -22,7 +22,7 @@ export interface MemoryTarget {
 }
 
 /** An HTTP URL, a command to start, or a server object in this process. */
-export type Target = string | URL | StdioTarget | MemoryTarget
+export type ConnectTarget = string | URL | StdioTarget | MemoryTarget
 
 export interface ConnectOptions extends Partial<Limits> {
   /** Who answers the server's questions. */
@@ -68,7 +68,7 @@ const SILENCE_MS = 10_000
 const MEMORY_URL = new URL('http://127.0.0.1/mcp')
 
 /** Connects to an MCP server and finds out what it speaks. */
-export async function connect(target: Target, options: ConnectOptions = {}): Promise<Client> {
+export async function connect(target: ConnectTarget, options: ConnectOptions = {}): Promise<Client> {
   const limits = withLimits(options)
   const onWarning = (text: string) => void guard(() => options.onWarning?.(text))
   const answers = options.answers ?? {}
@@ -82,12 +82,12 @@ export async function connect(target: Target, options: ConnectOptions = {}): Pro
   try {
     const discovery = await negotiate(peer, {
       mode: options.mode,
-      silence: SILENCE_MS,
+      silenceMs: SILENCE_MS,
       turns: options.turns,
       roots: Array.isArray(answers.roots) ? { roots: answers.roots } : undefined,
       reopen: () => openTransport(target, limits, options, onWarning),
       signal: options.signal,
-      timeout: Math.min(limits.timeout, DISCOVER_TIMEOUT_MS),
+      timeoutMs: Math.min(limits.timeoutMs, DISCOVER_TIMEOUT_MS),
       capabilities: capabilitiesFor(answerableKinds(answers)),
     })
     return createClient({
@@ -112,7 +112,7 @@ function taskModeOf(tasks: ConnectOptions['tasks'] = true): TaskMode {
 }
 
 async function openTransport(
-  target: Target,
+  target: ConnectTarget,
   limits: Limits,
   options: ConnectOptions,
   onWarning: (text: string) => void,

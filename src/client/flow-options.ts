@@ -11,18 +11,21 @@ import { type Answers, capabilitiesFor, type QuestionKind } from './question.ts'
 import type { ToolBook } from './reader.ts'
 
 /** What `start` and `resume` give: the result, a call that waits for answers, or one that goes on as a task. */
-export type Step<R extends FlowRequest = FlowRequest> =
+export type DriveResult<R extends FlowRequest = FlowRequest> =
   | { readonly status: 'complete'; readonly result: FlowResult<R>; readonly rounds: number }
   | { readonly status: 'input_required'; readonly pending: PendingCall<R> }
   | { readonly status: 'task'; readonly pending: PendingCall<R> }
 
-type CallLimits = Pick<Limits, 'maxRounds' | 'timeout' | 'deadline' | 'countHumanTime'>
+export type ProgressNotice = Extract<Notice, { kind: 'progress' }>
+export type LogNotice = Extract<Notice, { kind: 'log' }>
+
+export type CallLimits = Pick<Limits, 'maxRounds' | 'timeoutMs' | 'deadlineMs' | 'countHumanTime'>
 
 export interface FlowOptions extends Partial<CallLimits> {
   /** Cancels the call, whatever it is doing; a task is cancelled too, unless `resume` only waits for it. */
   readonly signal?: AbortSignal
-  readonly onProgress?: (progress: Extract<Notice, { kind: 'progress' }>) => void
-  readonly onLog?: (log: Extract<Notice, { kind: 'log' }>) => void
+  readonly onProgress?: (progress: ProgressNotice) => void
+  readonly onLog?: (log: LogNotice) => void
   readonly logLevel?: LogLevel
   /** Looks at every round before it is answered, after the client's own policies. */
   readonly onRound?: RoundPolicy | readonly RoundPolicy[]
@@ -86,7 +89,7 @@ export function sendOptions(
   const { onProgress, onLog, logLevel } = options
   return {
     signal: options.signal,
-    timeout: limits.timeout,
+    timeoutMs: limits.timeoutMs,
     deadlineAt,
     countHumanTime: limits.countHumanTime,
     capabilities: declare(flows, options.kinds, request.method),
@@ -112,9 +115,9 @@ export interface Limits {
   /** How often one call may be answered and sent again. 10, as in other clients. */
   readonly maxRounds: number
   /** Milliseconds one request may take. Progress from the server starts it anew. Two minutes. */
-  readonly timeout: number
+  readonly timeoutMs: number
   /** Milliseconds a whole call may take, all rounds together. Ten minutes. */
-  readonly deadline: number
+  readonly deadlineMs: number
   /** Whether the deadline also counts the time people take to answer, and the time a call lies pending. No. */
   readonly countHumanTime: boolean
   /** Bytes of one answer. 16 MiB. */
@@ -131,8 +134,8 @@ export interface Limits {
 
 export const LIMITS: Limits = {
   maxRounds: 10,
-  timeout: 120_000,
-  deadline: 600_000,
+  timeoutMs: 120_000,
+  deadlineMs: 600_000,
   countHumanTime: false,
   maxResponseBytes: 16 * 1_048_576,
   maxStateBytes: 1_048_576,

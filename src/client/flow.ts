@@ -8,7 +8,7 @@ import { RondoError } from '../errors.ts'
 import { sleep } from '../lib/clock.ts'
 import type { Received } from '../protocol/reply.ts'
 import type { RoundResult } from './client.ts'
-import { type Driving, type Flows, type Step, sendOptions, withLimits } from './flow-options.ts'
+import { type DriveResult, type Driving, type Flows, sendOptions, withLimits } from './flow-options.ts'
 import { becomeTask, deadlineOf, type FlowLeg, legOf, pauseOf } from './operation.ts'
 import { openLeg, PeerError, type SendOptions } from './peer.ts'
 import { type FlowRequest, type FlowResult, flowCallOf, openQuestions, type PendingCall } from './pending.ts'
@@ -21,7 +21,7 @@ export async function runFlow<R extends FlowRequest>(
   flows: Flows,
   begun: PendingCall<R>,
   options: Driving,
-): Promise<Extract<Step<R>, { status: 'complete' }>> {
+): Promise<Extract<DriveResult<R>, { status: 'complete' }>> {
   let pending = begun
   try {
     for (;;) {
@@ -49,7 +49,7 @@ export async function advance<R extends FlowRequest>(
   flows: Flows,
   begun: PendingCall<R>,
   options: Driving,
-): Promise<Step<R>> {
+): Promise<DriveResult<R>> {
   let pending = begun
   if (pending.task) return followTask(flows, pending, pending.task, options)
   for (;;) {
@@ -69,7 +69,7 @@ async function answerRound<R extends FlowRequest>(
   const { clock } = flows.peer
   const limits = withLimits(options, flows.peer.limits)
   const deadlineAt = limits.countHumanTime ? deadlineOf(pending, limits, clock.now()) : undefined
-  const time = openLeg(clock, { timeout: Number.POSITIVE_INFINITY, deadlineAt }, options.signal)
+  const time = openLeg(clock, { timeoutMs: Number.POSITIVE_INFINITY, deadlineAt }, options.signal)
   try {
     return await fulfil(pending, { answers: flows.answers, signal: time.signal, onAnswer: options.onPending })
   } finally {
@@ -81,7 +81,7 @@ async function sendOnce<R extends FlowRequest>(
   flows: Flows,
   pending: PendingCall<R>,
   options: Driving,
-): Promise<Step<R>> {
+): Promise<DriveResult<R>> {
   const { peer } = flows
   const limits = withLimits(options, peer.limits)
   const startedAt = peer.clock.now()

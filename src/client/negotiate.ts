@@ -23,7 +23,7 @@ export type Mode = 'auto' | Revision
 export interface Negotiation extends SendOptions {
   readonly mode?: Mode
   /** Milliseconds a process has to answer the first request before it is taken for an older one. */
-  readonly silence?: number
+  readonly silenceMs?: number
   /** Whether an older server may ask in turns. Default true. */
   readonly turns?: boolean
   /** The roots that do not change. */
@@ -33,7 +33,7 @@ export interface Negotiation extends SendOptions {
 }
 
 /** What `server/discover` showed. */
-type Finding =
+type ProbeResult =
   | { readonly kind: 'rounds'; readonly discovery: Discovery }
   | { readonly kind: 'older'; readonly offered?: readonly unknown[]; readonly cause?: RondoError }
 
@@ -58,7 +58,7 @@ export async function negotiate(peer: Peer, options: Negotiation = {}): Promise<
     if (!(error instanceof RondoError) || !isRefusal(error)) throw error
     // A process that was only slow to start: it knows the first request after all.
     const offered = error instanceof PeerError ? versionsIn(error.peer) : []
-    const late = chooseDialect(offered) && (await probe(peer, { ...options, silence: undefined }))
+    const late = chooseDialect(offered) && (await probe(peer, { ...options, silenceMs: undefined }))
     if (late?.kind === 'rounds') return late.discovery
     throw older({ ...finding, cause: error })
   }
@@ -78,7 +78,7 @@ async function shake(peer: Peer, accepts: readonly Revision[], options: Negotiat
     accepts,
     capabilities: declared(peer, options),
     clientInfo: peer.info,
-    timeout: options.timeout,
+    timeoutMs: options.timeoutMs,
     signal: options.signal,
     nextId: peer.nextId,
   }
@@ -97,7 +97,7 @@ function declared(peer: Peer, options: Negotiation): ClientCapabilities {
   return { ...options.capabilities, experimental: experimentalOf(takesTurns(peer, options)) }
 }
 
-async function probe(peer: Peer, options: Negotiation): Promise<Finding> {
+async function probe(peer: Peer, options: Negotiation): Promise<ProbeResult> {
   let received = await discover(peer, options)
   if (received.kind === 'error' && received.error.code === UNSUPPORTED_VERSION) {
     const offered = versionsIn(received.error)
@@ -128,18 +128,18 @@ async function discover(
   peer: Peer,
   options: Negotiation,
 ): Promise<Received | { readonly kind: 'unheard'; readonly cause: RondoError }> {
-  const { signal, capabilities, silence } = options
+  const { signal, capabilities, silenceMs } = options
   const line = peer.transport.kind === 'stdio'
   let status = 200
-  const timeout =
-    line && silence !== undefined ? Math.min(silence, options.timeout ?? silence) : options.timeout
+  const timeoutMs =
+    line && silenceMs !== undefined ? Math.min(silenceMs, options.timeoutMs ?? silenceMs) : options.timeoutMs
   try {
     const received = await peer.send(
       { kind: 'discover' },
       {
         signal,
         capabilities,
-        timeout,
+        timeoutMs,
         onHead(head) {
           status = head.status
         },
@@ -171,7 +171,7 @@ function versionsIn({ data }: WireError): readonly unknown[] {
   return isRecord(data) && Array.isArray(data.supported) ? data.supported : []
 }
 
-function older({ offered, cause }: Extract<Finding, { kind: 'older' }>): RondoError {
+function older({ offered, cause }: Extract<ProbeResult, { kind: 'older' }>): RondoError {
   const ours = [...DIALECTS.map(({ version }) => version), ...SESSION_VERSIONS].join(', ')
   const theirs = offered?.filter((one) => typeof one === 'string').join(', ') || 'none it names'
   const finding = offered

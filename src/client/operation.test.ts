@@ -88,8 +88,8 @@ describe('the steps of a call', () => {
   it('C12 counts work against the deadline, and human time only if told to', () => {
     const asked = ask(begun, { questions, now: 1_300, tookMs: 300 }, limits)
     const muchLater = 90_000
-    expect(deadlineOf(asked, { deadline: 1_000, countHumanTime: false }, muchLater)).toBe(90_700)
-    expect(deadlineOf(asked, { deadline: 1_000, countHumanTime: true }, muchLater)).toBe(2_000)
+    expect(deadlineOf(asked, { deadlineMs: 1_000, countHumanTime: false }, muchLater)).toBe(90_700)
+    expect(deadlineOf(asked, { deadlineMs: 1_000, countHumanTime: true }, muchLater)).toBe(2_000)
   })
 
   it('C11 gives a call that survives being written down, at every point', () => {

@@ -26,7 +26,7 @@ export type FlowLeg = Pick<
   'kind' | 'method' | 'target' | 'args' | 'inputResponses' | 'requestState' | 'task'
 >
 
-export interface Beginning {
+export interface CallOrigin {
   readonly id: string
   readonly server: PendingServer
   readonly protocolVersion: string
@@ -34,8 +34,8 @@ export interface Beginning {
 }
 
 /** A call that was not sent yet. */
-export function begin<R extends FlowRequest>(request: R, beginning: Beginning): PendingCall<R> {
-  const { id, server, protocolVersion, now } = beginning
+export function begin<R extends FlowRequest>(request: R, origin: CallOrigin): PendingCall<R> {
+  const { id, server, protocolVersion, now } = origin
   return {
     version: 1,
     id,
@@ -150,9 +150,9 @@ export function pauseOf(pending: PendingCall): number {
 /** When the whole call must be over (C12). Human time does not count unless the limits say so. */
 export function deadlineOf(
   pending: PendingCall,
-  limits: Pick<Limits, 'deadline' | 'countHumanTime'>,
+  limits: Pick<Limits, 'deadlineMs' | 'countHumanTime'>,
   now: number,
 ): number {
-  if (limits.countHumanTime) return pending.startedAt + limits.deadline
-  return now + limits.deadline - pending.workMs
+  if (limits.countHumanTime) return pending.startedAt + limits.deadlineMs
+  return now + limits.deadlineMs - pending.workMs
 }

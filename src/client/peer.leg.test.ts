@@ -17,7 +17,7 @@ describe('time', () => {
 
   it('C12 gives up a leg that takes too long', async () => {
     const clock = createManualClock()
-    const client = await connect(scriptServer(never), { clock, timeout: 500 })
+    const client = await connect(scriptServer(never), { clock, timeoutMs: 500 })
     const call = client.callTool('t')
     await Promise.all([
       expect(call).rejects.toMatchObject({ code: 'LIMIT_CLIENT_TIMEOUT' }),
@@ -39,7 +39,7 @@ describe('time', () => {
     const script = [slow(asking({ a: question })), slow(asking({ a: question })), never]
     const client = await connect(scriptServer(...script), {
       clock,
-      deadline: 1_000,
+      deadlineMs: 1_000,
       answers: { elicitation: { form } },
     })
     const call = client.callTool('t')
@@ -59,7 +59,7 @@ describe('time', () => {
     }
     const client = await connect(scriptServer(asking({ a: question })), {
       clock,
-      deadline: 5_000,
+      deadlineMs: 5_000,
       countHumanTime: true,
       answers: { elicitation: { form } },
     })
@@ -107,7 +107,7 @@ describe('time', () => {
 
   it('C12 stands still while somebody is asked', () => {
     const clock = createManualClock()
-    const leg = openLeg(clock, { timeout: 100, deadlineAt: clock.now() + 150 })
+    const leg = openLeg(clock, { timeoutMs: 100, deadlineAt: clock.now() + 150 })
     clock.advance(60)
     const goOn = leg.pause()
     const goOnToo = leg.pause()
@@ -125,7 +125,7 @@ describe('time', () => {
 
   it('C12 lets the deadline go on meanwhile where human time counts', () => {
     const clock = createManualClock()
-    const leg = openLeg(clock, { timeout: 100, deadlineAt: clock.now() + 150, countHumanTime: true })
+    const leg = openLeg(clock, { timeoutMs: 100, deadlineAt: clock.now() + 150, countHumanTime: true })
     leg.pause()
     clock.advance(149)
     expect(leg.signal.aborted).toBe(false)
@@ -135,7 +135,7 @@ describe('time', () => {
 
   it('sets no clock once it is over', () => {
     const clock = createManualClock()
-    const leg = openLeg(clock, { timeout: 100 })
+    const leg = openLeg(clock, { timeoutMs: 100 })
     const goOn = leg.pause()
     leg.end()
     goOn()

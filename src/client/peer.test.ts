@@ -34,7 +34,7 @@ describe('a busy server', () => {
 
   it('C12 does not make us miss our own deadline', async () => {
     const clock = createManualClock()
-    const client = await connect(scriptServer(busy('9')), { clock, timeout: 4_000 })
+    const client = await connect(scriptServer(busy('9')), { clock, timeoutMs: 4_000 })
     const call = expect(client.callTool('t')).rejects.toMatchObject({ code: 'LIMIT_CLIENT_TIMEOUT' })
     await clock.elapse(4_000)
     await call

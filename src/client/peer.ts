@@ -18,7 +18,7 @@ import { type ClientCapabilities, LOG_LEVELS, type LogLevel } from '../protocol/
 import type { Dialect } from './dialect.ts'
 import type { Limits } from './flow-options.ts'
 import type { Asker } from './session/inbox.ts'
-import type { Session } from './session/session.ts'
+import type { OlderSession } from './session/session.ts'
 import { type AnswerHead, guard, type Outgoing, type Transport } from './transport/transport.ts'
 
 type Body<C> = C extends Call ? Omit<C, keyof Envelope> : never
@@ -27,7 +27,7 @@ type CallBody = Body<Call>
 
 export interface SendOptions {
   readonly signal?: AbortSignal
-  readonly timeout?: number
+  readonly timeoutMs?: number
   readonly deadlineAt?: number
   readonly capabilities?: ClientCapabilities
   readonly mirrored?: readonly ParamHeader[]
@@ -67,7 +67,7 @@ export interface Peer extends PeerOptions {
   readonly closed: AbortSignal
   transport: Transport
   /** With servers of an older era. */
-  session?: Session
+  session?: OlderSession
   /** An id that was never used on this connection. */
   nextId(): number
   send(body: CallBody, options?: SendOptions): Promise<Received>
@@ -89,8 +89,8 @@ export function createPeer(options: PeerOptions, dialect: Dialect): Peer {
     async send(body, sending = {}) {
       closing.signal.throwIfAborted()
       if (peer.session && body.kind === 'listen') return peer.session.listen(body.filter, sending)
-      const { timeout = options.limits.timeout, deadlineAt, countHumanTime } = sending
-      const times = { timeout, deadlineAt, countHumanTime }
+      const { timeoutMs = options.limits.timeoutMs, deadlineAt, countHumanTime } = sending
+      const times = { timeoutMs, deadlineAt, countHumanTime }
       const leg = openLeg(options.clock, times, sending.signal)
       legs.add(leg)
       try {
@@ -208,7 +208,7 @@ function notify(peer: Peer, call: Call, leg: Leg, sending: SendOptions, message:
 
 export interface LegTimes {
   /** Milliseconds for this request. */
-  readonly timeout: number
+  readonly timeoutMs: number
   /** When the whole call must be over, if there is such a time. */
   readonly deadlineAt?: number
   /** Whether the deadline goes on while somebody is asked. */
@@ -229,7 +229,7 @@ export interface Leg {
 }
 
 export function openLeg(clock: Clock, times: LegTimes, outer?: AbortSignal): Leg {
-  const { timeout, countHumanTime = false } = times
+  const { timeoutMs, countHumanTime = false } = times
   let deadlineAt = times.deadlineAt ?? Number.POSITIVE_INFINITY
   let pauses = 0
   let pausedAt = 0
@@ -243,12 +243,12 @@ export function openLeg(clock: Clock, times: LegTimes, outer?: AbortSignal): Leg
     stop()
     if (over || (pauses > 0 && !countHumanTime)) return
     const left = Math.max(0, deadlineAt - clock.now())
-    const allowed = pauses > 0 ? Number.POSITIVE_INFINITY : timeout
+    const allowed = pauses > 0 ? Number.POSITIVE_INFINITY : timeoutMs
     // Decided here and not when the time is up: timers may fire a little before it.
     const reason = () =>
       left <= allowed
         ? new RondoError('LIMIT_CLIENT_DEADLINE')
-        : new RondoError('LIMIT_CLIENT_TIMEOUT', `The server did not answer within ${timeout} ms`)
+        : new RondoError('LIMIT_CLIENT_TIMEOUT', `The server did not answer within ${timeoutMs} ms`)
     const ms = Math.min(allowed, left)
     if (ms < Number.POSITIVE_INFINITY) stop = clock.after(ms, () => controller.abort(reason()))
   }

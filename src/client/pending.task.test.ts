@@ -100,7 +100,7 @@ describe('a task in the caller’s own hands', () => {
   it('C11 does not end either when it was to be finished: whoever wrote it down may come back for it', async () => {
     const clock = createManualClock()
     const server = taskServer(task('working'))
-    const client = await connect(server, polling({ clock, deadline: 30_000 }))
+    const client = await connect(server, polling({ clock, deadlineMs: 30_000 }))
     const started = await client.start(request)
     if (started.status !== 'task') throw new Error(started.status)
     await expect(rush(client.finish(started.pending), clock)).rejects.toMatchObject({

@@ -7,7 +7,7 @@ import {
   applyPolicies,
   maxRoundsPerServer,
   noSecretsInForms,
-  type Round,
+  type PolicyRound,
   refuseSampling,
 } from './policy.ts'
 
@@ -28,7 +28,7 @@ function asked(questions: InputRequests, name = 's') {
 
 describe('policies', () => {
   it('C13 see the whole round before anybody is asked', async () => {
-    const seen: Round[] = []
+    const seen: PolicyRound[] = []
     await applyPolicies(asked({ a: form() }), [(round) => void seen.push(round)])
     expect(seen).toEqual([
       {
@@ -169,7 +169,7 @@ describe('ready policies', () => {
 
   it('C13 bound the rounds of one server over all its calls', async () => {
     let now = 0
-    const policy = maxRoundsPerServer(2, { within: 100, now: () => now })
+    const policy = maxRoundsPerServer(2, { withinMs: 100, now: () => now })
     const round = (name: string) => applyPolicies(asked({ a: form() }, name), [policy])
     await round('one')
     await round('one')

@@ -10,7 +10,7 @@ import type { InputRequest, InputRequests, InputResponse, InputResponses } from 
 import { answer, type FlowRequest, type PendingCall, type PendingServer } from './pending.ts'
 import { kindOf } from './question.ts'
 
-export interface Round {
+export interface PolicyRound {
   readonly server: PendingServer
   readonly request: FlowRequest
   /** 1 the first time the server asks. */
@@ -20,7 +20,7 @@ export interface Round {
   readonly stateLength: number
 }
 
-export type Verdict =
+export type PolicyVerdict =
   | { readonly kind: 'allow' }
   | { readonly kind: 'refuse'; readonly reason: string }
   | {
@@ -32,7 +32,9 @@ export type Verdict =
     }
 
 /** Gives a verdict; nothing means allow. */
-export type RoundPolicy = (round: Round) => Verdict | undefined | Promise<Verdict | undefined>
+export type RoundPolicy = (
+  round: PolicyRound,
+) => PolicyVerdict | undefined | Promise<PolicyVerdict | undefined>
 
 /** Runs the policies in order. The first refusal ends the call; each sees what those before it rewrote. */
 export async function applyPolicies<R extends FlowRequest>(
@@ -50,7 +52,7 @@ export async function applyPolicies<R extends FlowRequest>(
   return now
 }
 
-function roundOf(pending: PendingCall): Round {
+function roundOf(pending: PendingCall): PolicyRound {
   const { server, request, round, questions, state = '' } = pending
   return { server, request, round, questions, stateLength: state.length }
 }
@@ -91,7 +93,7 @@ export function allowUrlHosts(hosts: readonly string[]): RoundPolicy {
 
 export interface RoundBudget {
   /** Milliseconds after which a round no longer counts. Default: it always does. */
-  readonly within?: number
+  readonly withinMs?: number
   readonly now?: () => number
 }
 
@@ -100,12 +102,12 @@ export interface RoundBudget {
  * the count.
  */
 export function maxRoundsPerServer(limit: number, budget: RoundBudget = {}): RoundPolicy {
-  const { within = Number.POSITIVE_INFINITY, now = Date.now } = budget
+  const { withinMs = Number.POSITIVE_INFINITY, now = Date.now } = budget
   const rounds = new Map<string, number[]>()
   return ({ server }) => {
     const name = server.name ?? server.target
     const time = now()
-    const recent = (rounds.get(name) ?? []).filter((one) => time - one < within)
+    const recent = (rounds.get(name) ?? []).filter((one) => time - one < withinMs)
     if (recent.length >= limit) {
       return { kind: 'refuse', reason: `${name} has used up its ${limit} rounds` }
     }

@@ -9,7 +9,7 @@ import type { CacheHint, Completion, Discovery, Page, Tool } from '../protocol/w
 import type { CompleteRequest, ReadOptions } from './client.ts'
 import { type Peer, PeerError, type SendOptions } from './peer.ts'
 
-export interface Reader {
+export interface CachedReader {
   list(listing: Listing, options?: ReadOptions): Promise<Page['items']>
   discover(options?: ReadOptions): Promise<Discovery>
   complete(request: CompleteRequest, options?: ReadOptions): Promise<Completion>
@@ -21,9 +21,9 @@ export interface Reader {
   ): Promise<T>
 }
 
-export function createReader(peer: Peer, cache: Cache, tools: ToolBook, base: SendOptions): Reader {
-  const sending = ({ signal, timeout }: ReadOptions): SendOptions => ({ ...base, signal, timeout })
-  const cached: Reader['cached'] = async (key, fresh, fetch) => {
+export function createReader(peer: Peer, cache: Cache, tools: ToolBook, base: SendOptions): CachedReader {
+  const sending = ({ signal, timeoutMs }: ReadOptions): SendOptions => ({ ...base, signal, timeoutMs })
+  const cached: CachedReader['cached'] = async (key, fresh, fetch) => {
     const place = `${key} ${await loginOf(peer)}`
     const kept = fresh ? undefined : cache.get(place)
     if (kept !== undefined) return kept as Awaited<ReturnType<typeof fetch>>[0]

@@ -84,7 +84,7 @@ describe('looking at a round', () => {
 describe('limits', () => {
   it('are checked when they are given', () => {
     expect(() => withLimits({ maxRounds: -1 })).toThrowError(TypeError)
-    expect(() => withLimits({ timeout: Number.NaN })).toThrowError(TypeError)
-    expect(withLimits({ maxRounds: 3, timeout: undefined })).toEqual({ ...LIMITS, maxRounds: 3 })
+    expect(() => withLimits({ timeoutMs: Number.NaN })).toThrowError(TypeError)
+    expect(withLimits({ maxRounds: 3, timeoutMs: undefined })).toEqual({ ...LIMITS, maxRounds: 3 })
   })
 })

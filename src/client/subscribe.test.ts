@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest'
 import { createManualClock } from '../../test/support/manual-clock.ts'
 import { type Said, type Seen, scriptServer } from '../../test/support/scripted-server.ts'
 import { connect } from './connect.ts'
-import type { Change } from './subscribe.ts'
+import type { ServerChange } from './subscribe.ts'
 
 interface Line {
   send(method: string, params?: object, id?: unknown): void
@@ -51,8 +51,8 @@ function streaming(onOpen: (line: Line, seen: Seen, turn: number) => void) {
 const toolsChanged = 'notifications/tools/list_changed'
 const updated = 'notifications/resources/updated'
 
-async function collect(changes: AsyncIterable<Change>): Promise<Change[]> {
-  const all: Change[] = []
+async function collect(changes: AsyncIterable<ServerChange>): Promise<ServerChange[]> {
+  const all: ServerChange[] = []
   for await (const change of changes) all.push(change)
   return all
 }
@@ -158,7 +158,7 @@ describe('a subscription', () => {
     const clock = createManualClock()
     const client = await connect(
       scriptServer(() => new Promise(() => {})),
-      { clock, timeout: 700 },
+      { clock, timeoutMs: 700 },
     )
     const all = expect(collect(client.subscribe({}))).rejects.toMatchObject({ code: 'LIMIT_CLIENT_TIMEOUT' })
     await clock.elapse(700)

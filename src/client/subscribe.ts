@@ -11,7 +11,7 @@ import type { Notice } from '../protocol/reply.ts'
 import { TASKS_EXTENSION } from '../protocol/task.ts'
 import { type Peer, PeerError } from './peer.ts'
 
-export type Change =
+export type ServerChange =
   | Extract<Notice, { kind: 'tools' | 'prompts' | 'resources' | 'resource' | 'task' }>
   /** Something may have been missed: look at everything again. */
   | { readonly kind: 'gap' }
@@ -22,7 +22,7 @@ export interface SubscribeOptions {
   readonly retries?: number
 }
 
-export interface Subscription extends AsyncIterable<Change> {
+export interface Subscription extends AsyncIterable<ServerChange> {
   /** What the server agreed to report, once it did. */
   readonly filter: Promise<ListenFilter>
   close(): void
@@ -34,16 +34,16 @@ const FIRST_DELAY_MS = 250
 const LONGEST_DELAY_MS = 10_000
 
 interface Mailbox {
-  put(change: Change): void
+  put(change: ServerChange): void
   end(error?: unknown): void
-  take(): Promise<IteratorResult<Change>>
+  take(): Promise<IteratorResult<ServerChange>>
 }
 
 export function subscribe(
   peer: Peer,
   filter: ListenFilter,
   options: SubscribeOptions,
-  onChange: (change: Change) => void = () => {},
+  onChange: (change: ServerChange) => void = () => {},
 ): Subscription {
   const mailbox = createMailbox()
   const stop = new AbortController()
@@ -52,7 +52,7 @@ export function subscribe(
   let agree: (filter: ListenFilter) => void = () => {}
   const agreed = new Promise<ListenFilter>((resolve, reject) => {
     agree = resolve
-    const deliver = (change: Change) => {
+    const deliver = (change: ServerChange) => {
       onChange(change)
       mailbox.put(change)
     }
@@ -93,7 +93,7 @@ interface Listening {
   readonly retries: number
   readonly signal: AbortSignal
   readonly agree: (filter: ListenFilter) => void
-  readonly deliver: (change: Change) => void
+  readonly deliver: (change: ServerChange) => void
 }
 
 async function keepListening(peer: Peer, filter: ListenFilter, listening: Listening): Promise<void> {
@@ -132,14 +132,14 @@ async function keepListening(peer: Peer, filter: ListenFilter, listening: Listen
 }
 
 /** One place for everything that is told of the same thing. */
-function placeOf(change: Change): string {
+function placeOf(change: ServerChange): string {
   if (change.kind === 'resource') return `resource ${change.uri}`
   return change.kind === 'task' ? `task ${change.task.taskId}` : change.kind
 }
 
 function createMailbox(): Mailbox {
-  const waiting = new Map<string, Change>()
-  let readers: { resolve(result: IteratorResult<Change>): void; reject(error: unknown): void }[] = []
+  const waiting = new Map<string, ServerChange>()
+  let readers: { resolve(result: IteratorResult<ServerChange>): void; reject(error: unknown): void }[] = []
   let ended: { readonly error?: unknown } | undefined
   return {
     put(change) {

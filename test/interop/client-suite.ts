@@ -9,10 +9,10 @@ import {
   answer,
   type Client,
   type ConnectOptions,
+  type ConnectTarget,
   connect,
   type ElicitFormParams,
   openQuestions,
-  type Target,
 } from '../../src/client.ts'
 
 interface ServerInfo {
@@ -21,7 +21,7 @@ interface ServerInfo {
 }
 
 export interface Way {
-  readonly target: () => Target
+  readonly target: () => ConnectTarget
   readonly options?: ConnectOptions
 }
 

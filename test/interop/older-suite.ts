@@ -8,14 +8,14 @@ import {
   answer,
   type Client,
   type ConnectOptions,
+  type ConnectTarget,
   connect,
   openQuestions,
-  type Round,
-  type Target,
+  type PolicyRound,
 } from '../../src/client.ts'
 
 export interface OlderWay {
-  readonly target: () => Target
+  readonly target: () => ConnectTarget
   readonly options?: ConnectOptions
   readonly version: string
   /** Calls can be kept: the draft has rounds. */
@@ -89,8 +89,8 @@ export function describeOlder(server: { name: string; version: string }, ways: [
     })
 
     it('C5 C13 shows each question to the policies, which may refuse it', async () => {
-      const rounds: Round[] = []
-      const onRound = (round: Round) => {
+      const rounds: PolicyRound[] = []
+      const onRound = (round: PolicyRound) => {
         rounds.push(round)
         return round.round < 2 ? undefined : ({ kind: 'refuse', reason: 'enough' } as const)
       }

@@ -189,7 +189,7 @@ describe('a server that', () => {
   })
 
   it('C12 never answers is given up', async () => {
-    expect(await attacked(() => {}, { timeout: 50 })).toBe('LIMIT_CLIENT_TIMEOUT')
+    expect(await attacked(() => {}, { timeoutMs: 50 })).toBe('LIMIT_CLIENT_TIMEOUT')
   })
 
   it('C12 reports progress for ever reaches the deadline', async () => {
@@ -203,7 +203,7 @@ describe('a server that', () => {
       }, 5)
       response.on('close', () => clearInterval(timer))
     }
-    const client = await connect(await hostile(attack), { timeout: 200, deadline: 400 })
+    const client = await connect(await hostile(attack), { timeoutMs: 200, deadlineMs: 400 })
     let seen = 0
     const call = client.callTool('t', {}, { onProgress: () => seen++ })
     await expect(call).rejects.toMatchObject({ code: 'LIMIT_CLIENT_DEADLINE' })
@@ -227,7 +227,7 @@ describe('a server that', () => {
         void response.socket?.end(text)
     const switching = 'HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: x\r\n\r\n'
     for (const text of [switching, 'HTTP/9.9 what\r\n\r\n', '\0'.repeat(1_000)]) {
-      expect(await attacked(raw(text), { timeout: 60_000 })).toBe('PEER_GONE')
+      expect(await attacked(raw(text), { timeoutMs: 60_000 })).toBe('PEER_GONE')
     }
   })
 

@@ -18,7 +18,7 @@ import { type Answered, encodeAnswer } from '../../protocol/rev-2025-11-25/encod
 import { decodeNotification } from '../../protocol/rev-2026-07-28/decode-response.ts'
 import type { InputRequest, InputResponse, ListRootsResult } from '../../protocol/wire.ts'
 import type { Leg } from '../peer.ts'
-import type { Link } from './send.ts'
+import type { SessionLink } from './send.ts'
 
 type Message = Readonly<Record<string, unknown>>
 
@@ -48,7 +48,7 @@ const METHOD_NOT_FOUND = -32601
 const INVALID_PARAMS = -32602
 const REFUSED = -32000
 
-export function createInbox(link: Link, roots: ListRootsResult | undefined): Inbox {
+export function createInbox(link: SessionLink, roots: ListRootsResult | undefined): Inbox {
   const flights = new Set<Flight>()
   const open = new Map<RequestId, AbortController>()
   const listeners = new Set<(notice: Notice) => void>()

@@ -18,7 +18,7 @@ export const FORGOTTEN: unique symbol = Symbol('forgotten')
 
 /** Sends a request of ours. Gives the response as it came. */
 export async function sendOnce(
-  link: Link,
+  link: SessionLink,
   inbox: Inbox,
   outgoing: Outgoing,
   flight: Flight,
@@ -61,13 +61,13 @@ function isUnknownMethod(message: unknown): boolean {
 
 /** A request of the session itself: gives the result. */
 export async function request(
-  link: Link,
+  link: SessionLink,
   inbox: Inbox,
   id: RequestId,
   method: string,
   params: Fields,
 ): Promise<Fields> {
-  const leg = openLeg(link.clock, { timeout: link.limits.timeout }, link.signal)
+  const leg = openLeg(link.clock, { timeoutMs: link.limits.timeoutMs }, link.signal)
   try {
     const message = await sendOnce(
       link,
@@ -103,7 +103,7 @@ const MAX_ATTEMPTS = 100
 const FIRST_WAIT_MS = 250
 const LONGEST_WAIT_MS = 30_000
 
-async function followAnswer(link: Link, outgoing: Outgoing): Promise<unknown> {
+async function followAnswer(link: SessionLink, outgoing: Outgoing): Promise<unknown> {
   let mark: StreamMark = {}
   let failures = 0
   const watched: Outgoing = {
@@ -132,7 +132,10 @@ function waitBefore({ retryMs }: StreamMark, failures: number): number {
   return Math.min(LONGEST_WAIT_MS, retryMs ?? FIRST_WAIT_MS * 2 ** Math.max(0, failures - 1))
 }
 
-async function streamHeaders(link: Link, { id }: StreamMark): Promise<Readonly<Record<string, string>>> {
+async function streamHeaders(
+  link: SessionLink,
+  { id }: StreamMark,
+): Promise<Readonly<Record<string, string>>> {
   const { 'Content-Type': _, ...headers } = await link.headersFor()
   return { ...headers, Accept: 'text/event-stream', ...(id !== undefined && { 'Last-Event-ID': id }) }
 }
@@ -154,7 +157,7 @@ const GOOD_MS = 5_000
 
 /** Ends when there is no stream, when it fails too often, or when `signal` is aborted. `onGap`: something may be lost. */
 export async function keepServerStream(
-  link: Link,
+  link: SessionLink,
   inbox: Inbox,
   signal: AbortSignal,
   onGap: () => void,
@@ -190,7 +193,7 @@ export async function keepServerStream(
   link.onWarning('The stream of the server breaks again and again and is given up')
 }
 
-function explain(link: Link, error: unknown): void {
+function explain(link: SessionLink, error: unknown): void {
   const status = error instanceof RondoError && isRecord(error.data) ? error.data.status : undefined
   if (status === 405 || status === 404 || status === 400) return
   link.onWarning(`The server has no usable stream: ${String(error)}`)
@@ -201,7 +204,7 @@ function explain(link: Link, error: unknown): void {
  * server's own; it goes into a header, so only what may stand in one is taken.
  */
 
-export interface LinkOptions {
+export interface SessionLinkOptions {
   readonly transport: Transport
   readonly clock: Clock
   readonly limits: Limits
@@ -209,7 +212,7 @@ export interface LinkOptions {
   readonly onWarning: (text: string) => void
 }
 
-export interface Link extends LinkOptions {
+export interface SessionLink extends SessionLinkOptions {
   version: string
   /** `Mcp-Session-Id`, where the server gave one. */
   id: string | undefined
@@ -220,14 +223,14 @@ export interface Link extends LinkOptions {
   close(): void
   headersFor(own?: Readonly<Record<string, string>>): Promise<Readonly<Record<string, string>>>
   /** Sends what gets no answer: a notification, an answer of ours, a farewell. */
-  tell(body: string, how?: Pick<Outgoing, 'verb'> & { readonly timeout?: number }): Promise<void>
+  tell(body: string, how?: Pick<Outgoing, 'verb'> & { readonly timeoutMs?: number }): Promise<void>
 }
 
 const SESSION_ID = /^[\x21-\x7e]{1,1024}$/
 
-export function createLink(options: LinkOptions, version: string): Link {
+export function createLink(options: SessionLinkOptions, version: string): SessionLink {
   const closing = new AbortController()
-  const link: Link = {
+  const link: SessionLink = {
     ...options,
     version,
     id: undefined,
@@ -236,8 +239,8 @@ export function createLink(options: LinkOptions, version: string): Link {
     close: () => closing.abort(new RondoError('PEER_GONE', 'This client was closed')),
     headersFor: (own = headersOf(link.version)) =>
       requestHeaders(link.id === undefined ? own : { ...own, 'Mcp-Session-Id': link.id }, options.headers),
-    async tell(body, { verb, timeout = options.limits.timeout } = {}) {
-      const leg = openLeg(options.clock, { timeout })
+    async tell(body, { verb, timeoutMs = options.limits.timeoutMs } = {}) {
+      const leg = openLeg(options.clock, { timeoutMs })
       try {
         await options.transport.exchange({
           id: 'told',

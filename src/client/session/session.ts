@@ -22,15 +22,15 @@ import {
   createLink,
   FORGOTTEN,
   keepServerStream,
-  type Link,
-  type LinkOptions,
   request,
+  type SessionLink,
+  type SessionLinkOptions,
   sendOnce,
   sessionIn,
 } from './send.ts'
 import { createWatches, type Listening, listen } from './watch.ts'
 
-export interface Session {
+export interface OlderSession {
   readonly version: string
   readonly discovery: Discovery
   /** Sends a request of ours and gives the response to it. */
@@ -45,10 +45,10 @@ export interface Session {
 const GOODBYE_MS = 2_000
 
 export async function openSession(
-  options: LinkOptions,
+  options: SessionLinkOptions,
   hand: Handshake,
   roots: ListRootsResult | undefined,
-): Promise<Session> {
+): Promise<OlderSession> {
   const link = createLink(options, hand.version)
   const inbox = createInbox(link, roots)
   link.transport.listen?.((message) => {
@@ -59,7 +59,7 @@ export async function openSession(
   return createSession(link, inbox, hand, await shakeHands(link, inbox, hand))
 }
 
-function createSession(link: Link, inbox: Inbox, hand: Handshake, first: Discovery): Session {
+function createSession(link: SessionLink, inbox: Inbox, hand: Handshake, first: Discovery): OlderSession {
   let discovery = first
   const gaps = new Set<() => void>()
   const onGap = () => {
@@ -107,7 +107,7 @@ function createSession(link: Link, inbox: Inbox, hand: Handshake, first: Discove
       link.close()
       if (link.id === undefined) return
       // A server need not let a client end its session; it will do so itself.
-      await link.tell('', { verb: 'DELETE', timeout: GOODBYE_MS }).catch(() => {})
+      await link.tell('', { verb: 'DELETE', timeoutMs: GOODBYE_MS }).catch(() => {})
     },
   }
 }
@@ -123,7 +123,7 @@ function sharing(run: () => Promise<void>): () => Promise<void> {
   }
 }
 
-function openStream(link: Link, inbox: Inbox, onGap: () => void): AbortController {
+function openStream(link: SessionLink, inbox: Inbox, onGap: () => void): AbortController {
   const stop = new AbortController()
   if (link.transport.kind !== 'stdio') {
     const signal = AbortSignal.any([stop.signal, link.signal])
@@ -137,13 +137,13 @@ function openStream(link: Link, inbox: Inbox, onGap: () => void): AbortControlle
 export interface Handshake extends Introduction {
   /** The versions that are taken. */
   readonly accepts: readonly string[]
-  readonly timeout?: number
+  readonly timeoutMs?: number
   readonly signal?: AbortSignal
   nextId(): RequestId
 }
 
 /** Leaves version and session in the link. */
-async function shakeHands(link: Link, inbox: Inbox, hand: Handshake): Promise<Discovery> {
+async function shakeHands(link: SessionLink, inbox: Inbox, hand: Handshake): Promise<Discovery> {
   const { message, session } = await introduce(link, inbox, hand)
   const outcome = decodeOutcome(message)
   if (outcome.kind === 'error') throw new PeerError(outcome.error)
@@ -162,12 +162,12 @@ async function shakeHands(link: Link, inbox: Inbox, hand: Handshake): Promise<Di
 }
 
 async function introduce(
-  link: Link,
+  link: SessionLink,
   inbox: Inbox,
   hand: Handshake,
 ): Promise<{ message: unknown; session: string | undefined }> {
   const { 'MCP-Protocol-Version': _, ...own } = headersOf(hand.version)
-  const leg = openLeg(link.clock, { timeout: hand.timeout ?? link.limits.timeout }, hand.signal)
+  const leg = openLeg(link.clock, { timeoutMs: hand.timeoutMs ?? link.limits.timeoutMs }, hand.signal)
   let session: string | undefined
   const id = hand.nextId()
   try {

@@ -8,7 +8,7 @@ import { isRecord } from '../../lib/narrow.ts'
 import type { ListenFilter } from '../../protocol/call.ts'
 import type { Notice } from '../../protocol/reply.ts'
 import type { Inbox } from './inbox.ts'
-import type { Link } from './send.ts'
+import type { SessionLink } from './send.ts'
 
 /** What the server will report of what is wanted. */
 function agreeOn(filter: ListenFilter, capabilities: Readonly<Record<string, unknown>>): ListenFilter {
@@ -78,7 +78,7 @@ export interface Listening {
 }
 
 interface Parts {
-  readonly link: Link
+  readonly link: SessionLink
   readonly inbox: Inbox
   readonly watches: Watches
   /** Called when the stream was lost or the session is new. */

@@ -36,7 +36,7 @@ describe('the end of a task', () => {
   it('C12 T22 comes at the deadline for a task that never ends; the server is told', async () => {
     const clock = createManualClock()
     const server = taskServer(task('working'))
-    const client = await connect(server, polling({ clock, deadline: 30_000 }))
+    const client = await connect(server, polling({ clock, deadlineMs: 30_000 }))
     await expect(rush(client.callTool('t'), clock)).rejects.toMatchObject({ code: 'LIMIT_CLIENT_DEADLINE' })
     expect(methods(server.seen).at(-1)).toBe('tasks/cancel')
     expect(methods(server.seen).filter((method) => method === 'tasks/get').length).toBeLessThanOrEqual(30)
@@ -49,7 +49,7 @@ describe('the end of a task', () => {
       return yes()
     }
     const server = taskServer(asks({ a: question }), task('working'), completed('done'))
-    const options = polling({ clock, deadline: 30_000, answers: { elicitation: { form: slowly } } })
+    const options = polling({ clock, deadlineMs: 30_000, answers: { elicitation: { form: slowly } } })
     expect(await rush((await connect(server, options)).callTool('t'), clock)).toMatchObject({
       content: [{ text: 'done' }],
     })

@@ -12,7 +12,14 @@ import { RondoError } from '../../errors.ts'
 import { sleep } from '../../lib/clock.ts'
 import type { TaskState } from '../../protocol/task.ts'
 import type { InputResponses } from '../../protocol/wire.ts'
-import { type Driving, declare, type Flows, type Limits, type Step, withLimits } from '../flow-options.ts'
+import {
+  type DriveResult,
+  type Driving,
+  declare,
+  type Flows,
+  type Limits,
+  withLimits,
+} from '../flow-options.ts'
 import { deadlineOf, delivered, deliveryOf } from '../operation.ts'
 import { type Leg, openLeg, type Peer, PeerError, type SendOptions } from '../peer.ts'
 import type { FlowRequest, FlowResult, PendingCall, PendingTask } from '../pending.ts'
@@ -27,7 +34,7 @@ export async function followTask<R extends FlowRequest>(
   begun: PendingCall<R>,
   task: PendingTask,
   options: Driving,
-): Promise<Step<R>> {
+): Promise<DriveResult<R>> {
   const { peer } = flows
   const answers = deliveryOf(begun)
   const limits = withLimits(options, peer.limits)
@@ -35,7 +42,7 @@ export async function followTask<R extends FlowRequest>(
   const deadlineAt = deadlineOf(begun, limits, startedAt)
   const outer = options.signal ? AbortSignal.any([options.signal, peer.closed]) : peer.closed
   const { countHumanTime } = limits
-  const time = openLeg(peer.clock, { timeout: Number.POSITIVE_INFINITY, deadlineAt, countHumanTime }, outer)
+  const time = openLeg(peer.clock, { timeoutMs: Number.POSITIVE_INFINITY, deadlineAt, countHumanTime }, outer)
   const sending = toSending(flows, options, limits, time)
   let leave = () => {}
   try {
@@ -72,10 +79,10 @@ function follow(
 function toSending(
   flows: Flows,
   { kinds, trace }: Driving,
-  { timeout }: Limits,
+  { timeoutMs }: Limits,
   { signal }: Leg,
 ): SendOptions & { readonly signal: AbortSignal } {
-  return { signal, timeout, capabilities: declare(flows, kinds, 'tools/call'), trace }
+  return { signal, timeoutMs, capabilities: declare(flows, kinds, 'tools/call'), trace }
 }
 
 interface Asking<R extends FlowRequest> {
@@ -91,7 +98,7 @@ async function waitForTask<R extends FlowRequest>(
   options: Driving,
   sending: SendOptions & { readonly signal: AbortSignal },
   pushed: PushedRounds,
-): Promise<Asking<R> | Extract<Step<R>, { status: 'complete' }>> {
+): Promise<Asking<R> | Extract<DriveResult<R>, { status: 'complete' }>> {
   const { task } = pending
   if (task === undefined) throw new TypeError('This call is not a task')
   // Only where the server decides about tasks does it also tell of them.

@@ -24,7 +24,7 @@ export interface TaskHandle {
 
 export interface TaskRequestOptions {
   readonly signal?: AbortSignal
-  readonly timeout?: number
+  readonly timeoutMs?: number
 }
 
 const FOLLOWS: SendOptions = { capabilities: { extensions: { [TASKS_EXTENSION]: {} } } }
@@ -118,7 +118,7 @@ const FAREWELL_MS = 2_000
 
 /** Tells the server, once and not for long, that nobody wants this task any more. */
 export async function dropTask(peer: Peer, taskId: string): Promise<void> {
-  await cancelTask(peer, taskId, { ...FOLLOWS, timeout: FAREWELL_MS }).catch((error) =>
+  await cancelTask(peer, taskId, { ...FOLLOWS, timeoutMs: FAREWELL_MS }).catch((error) =>
     peer.onWarning(`The task ${taskId} could not be cancelled: ${String(error)}`),
   )
 }

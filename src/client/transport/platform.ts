@@ -4,7 +4,7 @@
  */
 
 import { createFetchTransport } from './fetch.ts'
-import type { StdioOptions, StdioTarget } from './stdio.ts'
+import type { ProcessOptions, StdioTarget } from './stdio.ts'
 import type { Transport } from './transport.ts'
 
 /** HTTP as this platform does it best. */
@@ -18,7 +18,7 @@ export async function openPlatformHttp(url: URL): Promise<Transport> {
 }
 
 /** A server as a child process. */
-export async function openProcess(target: StdioTarget, options: StdioOptions): Promise<Transport> {
+export async function openProcess(target: StdioTarget, options: ProcessOptions): Promise<Transport> {
   const { createStdioTransport } = await import('./stdio.ts')
   return createStdioTransport(target, options)
 }

@@ -22,7 +22,7 @@ export interface StdioTarget {
   readonly stderr?: 'inherit' | 'ignore' | ((line: string) => void)
 }
 
-export interface StdioOptions {
+export interface ProcessOptions {
   /** Bytes of one message. */
   readonly maxBytes: number
   /** How long the process has to end by itself once its stdin is closed, and then again after SIGTERM. */
@@ -44,7 +44,7 @@ const INHERITED = [
 ]
 const STDERR_LINE_BYTES = 65_536
 
-export function createStdioTransport(target: StdioTarget, options: StdioOptions): Transport {
+export function createStdioTransport(target: StdioTarget, options: ProcessOptions): Transport {
   const waiting = new Map<RequestId, Waiting>()
   const warn = options.onWarning ?? (() => {})
   const child = start(target, warn)
