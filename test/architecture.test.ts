@@ -73,6 +73,11 @@ describe('a tree that breaks a rule is reported', () => {
       { 'protocol/rev-1/a.ts': from('../../tool/b.ts'), 'tool/b.ts': leaf },
       /protocol\/ may not/,
     ],
+    [
+      'a revision imports another',
+      { 'protocol/rev-2/a.ts': from('../rev-1/b.ts'), 'protocol/rev-1/b.ts': leaf },
+      /a revision may not import another/,
+    ],
     ['form imports lib', { 'form/a.ts': from('../lib/b.ts'), 'lib/b.ts': leaf }, /form\/ may not import lib/],
     ['lib imports errors', { 'lib/a.ts': from('../errors.ts'), 'errors.ts': leaf }, /lib\/ is a leaf/],
     [

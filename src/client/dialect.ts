@@ -12,19 +12,17 @@ import { DRAFT_VERSION } from '../drafts/draft-2026-v1/decode.ts'
 import { decodeResponse as decodeTurns, encodeRequest as encodeTurns, legId } from '../drafts/turns/client.ts'
 import { isRecord } from '../lib/narrow.ts'
 import type { Call, Listing, RequestId } from '../protocol/call.ts'
+import { decodeNotification, subscriptionOf } from '../protocol/common/decode-notification.ts'
 import { decodeCompletion, decodeDiscovery, decodePage } from '../protocol/common/decode-result.ts'
+import { methodOf } from '../protocol/common/encode-call.ts'
 import type { ParamHeader } from '../protocol/common/headers.ts'
 import type { Notice, Received } from '../protocol/reply.ts'
 import { hasTasks } from '../protocol/rev-2025-11-25/decode.ts'
 import { decodeResponse as decodeOlder } from '../protocol/rev-2025-11-25/decode-response.ts'
 import { VERSIONS } from '../protocol/rev-2025-11-25/encode.ts'
 import { encodeRequest as encodeOlder } from '../protocol/rev-2025-11-25/encode-request.ts'
-import {
-  decodeNotification,
-  decodeResponse,
-  subscriptionOf,
-} from '../protocol/rev-2026-07-28/decode-response.ts'
-import { encodeCancel, encodeRequest, methodOf } from '../protocol/rev-2026-07-28/encode-request.ts'
+import { decodeResponse } from '../protocol/rev-2026-07-28/decode-response.ts'
+import { encodeCancel, encodeRequest } from '../protocol/rev-2026-07-28/encode-request.ts'
 import type { Completion, Discovery, Page } from '../protocol/wire.ts'
 
 type Fields = Readonly<Record<string, unknown>>

@@ -108,6 +108,15 @@ function checkPackage(path: string, folder: string, from: string): string[] {
   return []
 }
 
+const REVISION = /^protocol\/(rev-[^/]+)\//
+
+/** A revision is a folder that can be added or removed by itself; what two of them share is in `protocol/common`. */
+function checkRevision(path: string, target: string): string[] {
+  const [from, to] = [path, target].map((one) => REVISION.exec(one)?.[1])
+  if (from === undefined || to === undefined || from === to) return []
+  return [`${path}: a revision may not import another (${target})`]
+}
+
 function checkArrow(path: string, target: string): string[] {
   const from = folderOf(path)
   const to = folderOf(target)
@@ -139,7 +148,7 @@ function checkImports(tree: SourceTree, scans: ReadonlyMap<string, Scan>) {
       else {
         // Types may refer to each other: nothing of that is left at run time.
         if (!typeOnly) targets.push(target)
-        problems.push(...checkArrow(path, target))
+        problems.push(...checkArrow(path, target), ...checkRevision(path, target))
       }
     }
     graph.set(path, targets)

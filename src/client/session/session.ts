@@ -7,10 +7,10 @@
 
 import { RondoError } from '../../errors.ts'
 import type { ListenFilter, RequestId } from '../../protocol/call.ts'
+import { encodeMessage } from '../../protocol/common/json-rpc.ts'
 import { decodeInitialize, decodeOutcome } from '../../protocol/rev-2025-11-25/decode-response.ts'
 import {
   encodeInitialize,
-  encodeMessage,
   headersOf,
   type Introduction,
 } from '../../protocol/rev-2025-11-25/encode-request.ts'

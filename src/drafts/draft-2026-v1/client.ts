@@ -4,23 +4,20 @@
  */
 
 import type { Call, Envelope, TaskCall } from '../../protocol/call.ts'
+import type { DecodedResponse } from '../../protocol/common/decode-result.ts'
+import { type EncodedRequest, methodOf as laterMethod, paramsOf } from '../../protocol/common/encode-call.ts'
+import { encodeMessage } from '../../protocol/common/json-rpc.ts'
 import { CLIENT_CAPABILITIES } from '../../protocol/common/meta-key.ts'
+import { RELATED_TASK } from '../../protocol/common/task-shape.ts'
 import { decodeWithTasks } from '../../protocol/rev-2025-11-25/decode-response.ts'
-import { RELATED_TASK } from '../../protocol/rev-2025-11-25/encode.ts'
 import {
-  encodeMessage,
   headersOf,
   metaOf,
   encodeRequest as olderRequest,
   taskWishOf,
   withMeta,
 } from '../../protocol/rev-2025-11-25/encode-request.ts'
-import { type Decoded, decodeResponse as decodeLater } from '../../protocol/rev-2026-07-28/decode-response.ts'
-import {
-  type EncodedRequest,
-  methodOf as laterMethod,
-  paramsOf,
-} from '../../protocol/rev-2026-07-28/encode-request.ts'
+import { decodeResponse as decodeLater } from '../../protocol/rev-2026-07-28/decode-response.ts'
 
 export function encodeRequest(call: Call): EncodedRequest {
   if (call.kind === 'task') return encodeTask(call)
@@ -63,6 +60,6 @@ function encodeTask(call: TaskCall): EncodedRequest {
  * brings the questions of a task too (D3).
  */
 
-export function decodeResponse(call: Call, message: unknown): Decoded {
+export function decodeResponse(call: Call, message: unknown): DecodedResponse {
   return decodeWithTasks(call, message, decodeLater)
 }

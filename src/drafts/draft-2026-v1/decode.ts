@@ -8,6 +8,7 @@ import { isRecord } from '../../lib/narrow.ts'
 import type { Envelope, PeerFacts, RequestId, TaskCall } from '../../protocol/call.ts'
 import { CLIENT_CAPABILITIES } from '../../protocol/common/meta-key.ts'
 import { ANSWER_LIMITS, readAnswers, readFlow, readTarget } from '../../protocol/common/params.ts'
+import { relatedTaskOf } from '../../protocol/common/task-shape.ts'
 import type { OlderReply } from '../../protocol/reply.ts'
 import {
   type Decoded,
@@ -18,7 +19,7 @@ import {
   readTaskId,
   withTaskWish,
 } from '../../protocol/rev-2025-11-25/decode.ts'
-import { completeText, encodeError, errorText, relatedTaskOf } from '../../protocol/rev-2025-11-25/encode.ts'
+import { completeText, encodeError, encodeWireError } from '../../protocol/rev-2025-11-25/encode.ts'
 import type { ClientCapabilities } from '../../protocol/wire.ts'
 
 const READER: Reader = {
@@ -65,7 +66,7 @@ function readEnvelope(id: RequestId, params: Readonly<Record<string, unknown>>, 
 /** The whole response. A reply that cannot be written as JSON becomes an internal error. */
 export function encodeReply(id: RequestId, reply: OlderReply): string {
   if (reply.kind === 'error') return encodeError(id, reply.error)
-  if (reply.kind === 'task_failed') return errorText(id, reply.error)
+  if (reply.kind === 'task_failed') return encodeWireError(id, reply.error)
   try {
     return `{"jsonrpc":"2.0","id":${JSON.stringify(id)},"result":${resultText(reply)}}`
   } catch (error) {

@@ -10,11 +10,11 @@
 import { RondoError } from '../../errors.ts'
 import { isRecord } from '../../lib/narrow.ts'
 import type { Call, FlowCall, RequestId } from '../../protocol/call.ts'
+import type { DecodedResponse } from '../../protocol/common/decode-result.ts'
 import { decodeQuestion } from '../../protocol/common/decode-result.ts'
+import type { EncodedRequest } from '../../protocol/common/encode-call.ts'
 import { decodeResponse as decodeOlder } from '../../protocol/rev-2025-11-25/decode-response.ts'
 import { headersOf, encodeRequest as olderRequest } from '../../protocol/rev-2025-11-25/encode-request.ts'
-import type { Decoded } from '../../protocol/rev-2026-07-28/decode-response.ts'
-import type { EncodedRequest } from '../../protocol/rev-2026-07-28/encode-request.ts'
 import type { InputRequest } from '../../protocol/wire.ts'
 
 type Message = Readonly<Record<string, unknown>>
@@ -101,12 +101,12 @@ export function legId(
 /** It goes into a header. */
 const EVENT_ID = /^[\x21-\x7e]{1,256}$/
 
-export function decodeResponse(call: Call, message: unknown): Decoded {
+export function decodeResponse(call: Call, message: unknown): DecodedResponse {
   if (!isAskedTurn(message)) return decodeOlder(call, message)
   return call.kind === 'flow' ? decodeTurn(call, message) : invalid('only calls may ask for input')
 }
 
-function decodeTurn({ id }: Call, { requests, last }: AskedTurn): Decoded {
+function decodeTurn({ id }: Call, { requests, last }: AskedTurn): DecodedResponse {
   if (!EVENT_ID.test(last)) return invalid('the id of its last event cannot stand in a header')
   const questions = new Map<string, InputRequest>()
   const noted: TurnNote['requests'][number][] = []
@@ -128,7 +128,7 @@ function decodeTurn({ id }: Call, { requests, last }: AskedTurn): Decoded {
   return { kind: 'input_required', questions: Object.fromEntries(questions), state }
 }
 
-function invalid(problem: string): Decoded {
+function invalid(problem: string): DecodedResponse {
   return { kind: 'invalid', problem }
 }
 

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { decodeNotification, subscriptionOf } from '../rev-2026-07-28/decode-response.ts'
+import { decodeNotification, subscriptionOf } from './decode-notification.ts'
 import { decodeCacheHint, decodeCompletion, decodeDiscovery, decodePage } from './decode-result.ts'
 
 describe('one-round results', () => {

@@ -4,7 +4,8 @@
  */
 
 import { isRecord } from '../../lib/narrow.ts'
-import type { FlowMethod, Listing } from '../call.ts'
+import type { Call, FlowMethod, Listing } from '../call.ts'
+import type { Received } from '../reply.ts'
 import type { TaskState } from '../task.ts'
 import type {
   CacheHint,
@@ -16,6 +17,8 @@ import type {
   ServerInfo,
 } from '../wire.ts'
 import { SERVER_INFO } from './meta-key.ts'
+
+export type DecodedResponse = Received | { readonly kind: 'invalid'; readonly problem: string }
 
 type Fields = Readonly<Record<string, unknown>>
 
@@ -32,8 +35,35 @@ const LIST_FIELDS: Readonly<Record<Listing, { readonly list: string; readonly id
   templates: { list: 'resourceTemplates', id: 'uriTemplate' },
 }
 
+/** A result that is the last word. */
+export function decodeComplete(call: Call, result: Fields): DecodedResponse {
+  if (call.kind === 'task' && call.action === 'get') {
+    const task = decodeTask(result, 'whole')
+    return task?.taskId === call.taskId
+      ? { kind: 'task', task }
+      : invalid('it is not the task that was asked for')
+  }
+  if (call.kind !== 'flow') return { kind: 'complete', result }
+  const checked = decodeFlowResult(call.method, result)
+  return checked === undefined
+    ? invalid(`it lacks what ${call.method} gives`)
+    : { kind: 'complete', result: checked }
+}
+
+export function decodeError(error: unknown): DecodedResponse {
+  if (!isRecord(error) || !Number.isInteger(error.code) || typeof error.message !== 'string') {
+    return invalid('its error has no integer code or no message')
+  }
+  const { code, message, data } = error
+  return { kind: 'error', error: { code: Number(code), message, ...(data !== undefined && { data }) } }
+}
+
+export function invalid(problem: string): DecodedResponse {
+  return { kind: 'invalid', problem }
+}
+
 /** The result without what belongs to the protocol. */
-export function decodeFlowResult(method: FlowMethod, result: Fields): Fields | undefined {
+function decodeFlowResult(method: FlowMethod, result: Fields): Fields | undefined {
   const list = result[FLOW_FIELDS[method]]
   if (!Array.isArray(list) || !list.every(isRecord)) return undefined
   const { resultType: _, ...rest } = result

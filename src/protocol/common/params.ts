@@ -148,6 +148,16 @@ export function readTask(
   }
 }
 
+/** The trace context of a request (W3C), as `_meta` carries it. */
+export function readTrace(meta: Params): Readonly<Record<string, string>> {
+  const found: Record<string, string> = {}
+  for (const key of ['traceparent', 'tracestate', 'baggage']) {
+    const value = meta[key]
+    if (typeof value === 'string') found[key] = value
+  }
+  return found
+}
+
 function readString(value: unknown, name: string): string {
   if (typeof value !== 'string') throw invalid(`${name} must be a string`)
   return value

@@ -6,17 +6,24 @@
 
 import { isRecord } from '../../lib/narrow.ts'
 import type { Call, FlowCall, TaskCall } from '../call.ts'
-import { decodeQuestion, decodeServerInfo, decodeTask } from '../common/decode-result.ts'
+import {
+  type DecodedResponse,
+  decodeComplete,
+  decodeError,
+  decodeQuestion,
+  decodeServerInfo,
+  decodeTask,
+  invalid,
+} from '../common/decode-result.ts'
 import type { WireError } from '../reply.ts'
-import { type Decoded, decodeComplete, decodeError } from '../rev-2026-07-28/decode-response.ts'
 import type { TaskState } from '../task.ts'
 import type { Discovery, InputRequest, InputRequests } from '../wire.ts'
 
-export function decodeResponse(call: Call, message: unknown): Decoded {
+export function decodeResponse(call: Call, message: unknown): DecodedResponse {
   return decodeWithTasks(call, message, decodePlain)
 }
 
-function decodePlain(call: Call, message: unknown): Decoded {
+function decodePlain(call: Call, message: unknown): DecodedResponse {
   const outcome = decodeOutcome(message)
   if (outcome.kind === 'complete') return decodeComplete(call, outcome.result)
   const visits = outcome.kind === 'error' ? visitsIn(call, outcome.error) : undefined
@@ -38,16 +45,12 @@ function visitsIn(call: Call, { code, data }: WireError): InputRequests | undefi
 }
 
 /** The same for a request whose result has no fields of its own to check. */
-export function decodeOutcome(message: unknown): Decoded {
+export function decodeOutcome(message: unknown): DecodedResponse {
   if (!isRecord(message) || message.jsonrpc !== '2.0') return invalid('it is not a JSON-RPC message')
   if (message.error !== undefined) return decodeError(message.error)
   return isRecord(message.result)
     ? { kind: 'complete', result: message.result }
     : invalid('it has neither a result nor an error')
-}
-
-function invalid(problem: string): Decoded {
-  return { kind: 'invalid', problem }
 }
 
 /* What `initialize` tells, in the form in which newer servers are described. */
@@ -74,8 +77,8 @@ export function decodeInitialize(result: Readonly<Record<string, unknown>>): Dis
 export function decodeWithTasks(
   call: Call,
   message: unknown,
-  decode: (call: Call, message: unknown) => Decoded,
-): Decoded {
+  decode: (call: Call, message: unknown) => DecodedResponse,
+): DecodedResponse {
   if (call.kind === 'task') return decodeAboutTask(call, message, decode)
   const result = isRecord(message) ? message.result : undefined
   if (call.kind !== 'flow' || call.task === undefined || !isRecord(result) || result.task === undefined) {
@@ -88,8 +91,8 @@ export function decodeWithTasks(
 function decodeAboutTask(
   call: TaskCall,
   message: unknown,
-  decode: (call: Call, message: unknown) => Decoded,
-): Decoded {
+  decode: (call: Call, message: unknown) => DecodedResponse,
+): DecodedResponse {
   if (call.action === 'result') {
     const asCall: FlowCall = { ...call, kind: 'flow', method: 'tools/call', target: '', args: {} }
     return decode(asCall, message)

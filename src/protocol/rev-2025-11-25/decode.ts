@@ -20,6 +20,7 @@ import type {
   TaskCall,
   TaskListCall,
 } from '../call.ts'
+import { isRequestId } from '../common/json-rpc.ts'
 import {
   ANSWER_LIMITS,
   type AnswerLimits,
@@ -28,9 +29,10 @@ import {
   readFlow,
   readList,
   readTarget,
+  readTrace,
 } from '../common/params.ts'
+import { RELATED_TASK } from '../common/task-shape.ts'
 import { LOG_LEVELS } from '../wire.ts'
-import { RELATED_TASK } from './encode.ts'
 
 type Params = Readonly<Record<string, unknown>>
 
@@ -66,7 +68,7 @@ export function decode(message: unknown, peer: PeerFacts, reader: Reader = READE
   let id: RequestId | null = null
   try {
     if (!isRecord(message)) throw new RondoError('PEER_REQUEST')
-    if (isId(message.id)) id = message.id
+    if (isRequestId(message.id)) id = message.id
     const { jsonrpc, method, params, state } = message
     if (jsonrpc !== '2.0') throw new RondoError('PEER_REQUEST', 'jsonrpc must be "2.0"')
     if (method === undefined && id !== null) {
@@ -123,17 +125,8 @@ function readOther(envelope: Envelope, method: string, params: Params, reader: R
   }
 }
 
-/** The id of a request, whatever else is wrong with it. */
-export function idOf(message: unknown): RequestId | null {
-  return isRecord(message) && message.method !== undefined && isId(message.id) ? message.id : null
-}
-
 function unknownMethod(): never {
   throw new RondoError('PEER_METHOD')
-}
-
-function isId(value: unknown): value is RequestId {
-  return typeof value === 'string' || Number.isSafeInteger(value)
 }
 
 /*
@@ -148,23 +141,10 @@ export function readEnvelope(id: RequestId, params: Params, peer: PeerFacts): En
     protocolVersion: peer.protocolVersion,
     capabilities: { ...peer.capabilities, extensions: undefined },
     clientInfo: peer.clientInfo,
-    progressToken: isToken(meta.progressToken) ? meta.progressToken : undefined,
+    progressToken: isRequestId(meta.progressToken) ? meta.progressToken : undefined,
     logLevel: peer.logLevel,
-    trace: meta.traceparent === undefined ? undefined : trace(meta),
+    trace: meta.traceparent === undefined ? undefined : readTrace(meta),
   }
-}
-
-function isToken(value: unknown): value is string | number {
-  return typeof value === 'string' || Number.isSafeInteger(value)
-}
-
-function trace(meta: Params): Readonly<Record<string, string>> {
-  const found: Record<string, string> = {}
-  for (const key of ['traceparent', 'tracestate', 'baggage']) {
-    const value = meta[key]
-    if (typeof value === 'string') found[key] = value
-  }
-  return found
 }
 
 /* The parameters of the methods that only these revisions have, narrowed from JSON. */

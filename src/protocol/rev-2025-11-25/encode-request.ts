@@ -6,7 +6,8 @@
 import { RondoError } from '../../errors.ts'
 import { isRecord } from '../../lib/narrow.ts'
 import type { Call, Envelope, RequestId } from '../call.ts'
-import { type EncodedRequest, methodOf, paramsOf } from '../rev-2026-07-28/encode-request.ts'
+import { type EncodedRequest, methodOf, paramsOf } from '../common/encode-call.ts'
+import { encodeMessage } from '../common/json-rpc.ts'
 import type { ClientCapabilities } from '../wire.ts'
 import { hasTasks } from './decode.ts'
 
@@ -67,17 +68,6 @@ function capabilitiesIn(version: string, { elicitation, ...others }: ClientCapab
   if (elicitation === undefined || version < '2025-06-18') return others
   if (version >= '2025-11-25') return { ...others, elicitation }
   return elicitation.form ? { ...others, elicitation: {} } : others
-}
-
-/** A request of any method; without an id, a notification. */
-export function encodeMessage(id: RequestId | undefined, method: string, params: Fields = {}): string {
-  const empty = Object.keys(params).length === 0
-  return JSON.stringify({
-    jsonrpc: '2.0',
-    ...(id !== undefined && { id }),
-    method,
-    ...(!empty && { params }),
-  })
 }
 
 /** What a request of the server is answered with. */

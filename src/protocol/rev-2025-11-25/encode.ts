@@ -9,6 +9,8 @@
 import { RondoError } from '../../errors.ts'
 import { isRecord } from '../../lib/narrow.ts'
 import type { RequestId } from '../call.ts'
+import { errorText, responseText } from '../common/json-rpc.ts'
+import { relatedTask } from '../common/task-shape.ts'
 import type { OlderReply, WireError } from '../reply.ts'
 import type { TaskState } from '../task.ts'
 import type { ElicitFormParams, InputRequest, JsonSchema } from '../wire.ts'
@@ -18,9 +20,9 @@ type Result = Readonly<Record<string, unknown>>
 /** The whole response. A reply that cannot be written as JSON becomes an internal error. */
 export function encodeReply(id: RequestId, reply: OlderReply, protocolVersion: string): string {
   if (reply.kind === 'error') return encodeError(id, reply.error)
-  if (reply.kind === 'task_failed') return errorText(id, reply.error)
+  if (reply.kind === 'task_failed') return encodeWireError(id, reply.error)
   try {
-    return `{"jsonrpc":"2.0","id":${JSON.stringify(id)},"result":${resultText(reply, protocolVersion)}}`
+    return responseText(id, resultText(reply, protocolVersion))
   } catch (error) {
     return encodeError(id, new RondoError('SERVER_INTERNAL', 'The result is not JSON', { cause: error }))
   }
@@ -103,12 +105,13 @@ function leftOut(block: Result, protocolVersion: string): string {
 
 export function encodeError(id: RequestId | null, error: RondoError): string {
   const code = error.code === 'PEER_RESOURCE' ? -32002 : error.rpc
-  return errorText(id, { code, message: error.sentence, data: error.data })
+  return encodeWireError(id, { code, message: error.sentence, data: error.data })
 }
 
-export function errorText(id: RequestId | null, { code, message, data }: WireError): string {
-  const known = code <= -32020 && code >= -32099 ? -32602 : code
-  return `{"jsonrpc":"2.0","id":${JSON.stringify(id)},"error":${JSON.stringify({ code: known, message, data })}}`
+/** Codes that came later become -32602. */
+export function encodeWireError(id: RequestId | null, error: WireError): string {
+  const { code } = error
+  return errorText(id, code <= -32020 && code >= -32099 ? { ...error, code: -32602 } : error)
 }
 
 /** A question as a request to the client. `elicitationId` names a page to visit, `task` the task that asks. */
@@ -181,20 +184,6 @@ function choicesOf(list: unknown): { readonly value: unknown; readonly title: un
  * A task on the wire of 2025-11-25 and of the draft: `ttl` and `pollInterval`, no content inline. Here a tool's own failure
  * is a task that failed, and a task that failed says why; what came later tells the two apart.
  */
-
-/** Says to which task a result belongs. */
-export const RELATED_TASK = 'io.modelcontextprotocol/related-task'
-
-export function relatedTask(taskId: string): Readonly<Record<string, unknown>> {
-  return { [RELATED_TASK]: { taskId } }
-}
-
-/** The task that a message says it belongs to. */
-export function relatedTaskOf(fields: unknown): string | undefined {
-  const meta = isRecord(fields) ? fields._meta : undefined
-  const related = isRecord(meta) ? meta[RELATED_TASK] : undefined
-  return isRecord(related) && typeof related.taskId === 'string' ? related.taskId : undefined
-}
 
 function toOlderTask(task: TaskState): Readonly<Record<string, unknown>> {
   const { taskId, createdAt, lastUpdatedAt, ttlMs, pollIntervalMs } = task

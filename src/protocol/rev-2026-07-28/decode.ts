@@ -17,6 +17,7 @@ import {
   type ParamHeader,
   versionHeader,
 } from '../common/headers.ts'
+import { isRequestId } from '../common/json-rpc.ts'
 import { CLIENT_CAPABILITIES, CLIENT_INFO, LOG_LEVEL, PROTOCOL_VERSION } from '../common/meta-key.ts'
 import {
   ANSWER_LIMITS,
@@ -27,6 +28,7 @@ import {
   readListen,
   readTarget,
   readTask,
+  readTrace,
   type TaskMethod,
 } from '../common/params.ts'
 import { type ClientCapabilities, LOG_LEVELS, type LogLevel } from '../wire.ts'
@@ -59,7 +61,7 @@ export function decode(message: unknown, headers: HeaderReader | undefined, dial
   let id: RequestId | null = null
   try {
     if (!isRecord(message)) throw new RondoError('PEER_REQUEST', notOneMessage(message))
-    if (isId(message.id)) id = message.id
+    if (isRequestId(message.id)) id = message.id
     const { jsonrpc, method, params } = message
     if (jsonrpc !== '2.0') throw new RondoError('PEER_REQUEST', 'jsonrpc must be "2.0"')
     if (typeof method !== 'string') throw new RondoError('PEER_REQUEST', 'method must be a string')
@@ -151,10 +153,6 @@ function notification(
   return { kind: 'notification', method, params: params ?? NO_PARAMS }
 }
 
-function isId(value: unknown): value is RequestId {
-  return typeof value === 'string' || Number.isSafeInteger(value)
-}
-
 function notOneMessage(message: unknown): string | undefined {
   return Array.isArray(message) ? 'Batches are not served: send one message' : undefined
 }
@@ -198,7 +196,7 @@ function readEnvelope(
     clientInfo: meta[CLIENT_INFO] === undefined ? undefined : clientInfo(meta[CLIENT_INFO]),
     progressToken: meta.progressToken === undefined ? undefined : progressToken(meta.progressToken),
     logLevel: meta[LOG_LEVEL] === undefined ? undefined : logLevel(meta[LOG_LEVEL]),
-    trace: meta.traceparent === undefined ? undefined : trace(meta),
+    trace: meta.traceparent === undefined ? undefined : readTrace(meta),
   }
 }
 
@@ -240,7 +238,7 @@ function clientInfo(value: unknown): Envelope['clientInfo'] {
 }
 
 function progressToken(value: unknown): string | number {
-  if (typeof value === 'string' || Number.isSafeInteger(value)) return value as string | number
+  if (isRequestId(value)) return value
   throw new RondoError('PEER_META', '"progressToken" must be a string or an integer')
 }
 
@@ -250,13 +248,4 @@ function logLevel(value: unknown): LogLevel {
     throw new RondoError('PEER_META', `"${LOG_LEVEL}" must be one of ${LOG_LEVELS.join(', ')}`)
   }
   return level
-}
-
-function trace(meta: Params): Readonly<Record<string, string>> {
-  const found: Record<string, string> = {}
-  for (const key of ['traceparent', 'tracestate', 'baggage']) {
-    const value = meta[key]
-    if (typeof value === 'string') found[key] = value
-  }
-  return found
 }

@@ -1,7 +1,8 @@
 import { describe, expect, it } from 'vitest'
 import { RondoError } from '../../errors.ts'
+import { encodeError, encodeNotification, statusOf } from '../common/json-rpc.ts'
 import type { Reply } from '../reply.ts'
-import { encodeError, encodeNotification, encodeReply, serializeResult, statusOf } from './encode.ts'
+import { encodeReply, serializeResult } from './encode.ts'
 
 const service = { serverInfo: { name: 'sé"rver', version: '1' } }
 const STAMP = { 'io.modelcontextprotocol/serverInfo': service.serverInfo }

@@ -7,9 +7,10 @@
 
 import { RondoError } from '../../errors.ts'
 import type { RequestId } from '../call.ts'
+import { encodeError, responseText } from '../common/json-rpc.ts'
 import { SERVER_INFO } from '../common/meta-key.ts'
+import { toTaskHead, toTaskResult } from '../common/task-shape.ts'
 import type { Reply } from '../reply.ts'
-import type { TaskState } from '../task.ts'
 
 /** What encoding must know of the service. */
 export interface Identity {
@@ -22,7 +23,7 @@ const stamps = new WeakMap<Identity, string>()
 export function encodeReply(id: RequestId, reply: Reply, service: Identity): string {
   if (reply.kind === 'error') return encodeError(id, reply.error)
   try {
-    return `{"jsonrpc":"2.0","id":${idText(id)},"result":${resultText(reply, service)}}`
+    return responseText(id, resultText(reply, service))
   } catch (error) {
     return encodeError(id, new RondoError('SERVER_INTERNAL', 'The result is not JSON', { cause: error }))
   }
@@ -62,47 +63,4 @@ function stampOf(service: Identity): string {
     stamps.set(service, stamp)
   }
   return stamp
-}
-
-export function encodeError(id: RequestId | null, error: RondoError): string {
-  const body = JSON.stringify({ code: error.rpc, message: error.sentence, data: error.data })
-  return `{"jsonrpc":"2.0","id":${idText(id)},"error":${body}}`
-}
-
-export function encodeNotification(method: string, params: Readonly<Record<string, unknown>>): string {
-  return `{"jsonrpc":"2.0","method":${JSON.stringify(method)},"params":${JSON.stringify(params)}}`
-}
-
-/** The HTTP status of a reply that is sent as one JSON body. */
-export function statusOf(reply: Reply): number {
-  return reply.kind === 'error' ? reply.error.http : 200
-}
-
-function idText(id: RequestId | null): string {
-  return typeof id === 'string' ? JSON.stringify(id) : String(id)
-}
-
-/*
- * A task on the wire: flat, times as text. What was just created has no content yet; what is looked at later has the open
- * questions, the result or the error inline.
- */
-
-export function toTaskHead(task: TaskState): Readonly<Record<string, unknown>> {
-  const { taskId, status, statusMessage, createdAt, lastUpdatedAt, ttlMs, pollIntervalMs } = task
-  return {
-    taskId,
-    status,
-    statusMessage,
-    createdAt: new Date(createdAt).toISOString(),
-    lastUpdatedAt: new Date(lastUpdatedAt).toISOString(),
-    ttlMs,
-    pollIntervalMs,
-  }
-}
-
-export function toTaskResult(task: TaskState): Readonly<Record<string, unknown>> {
-  const { inputRequests, result, error } = task
-  // Requesters in the field parse the inner result like any other, so it says of itself what it is.
-  const inner = result === undefined ? undefined : { resultType: 'complete', ...result }
-  return { ...toTaskHead(task), inputRequests, result: inner, error }
 }

@@ -6,7 +6,7 @@ import { misuse, RondoError } from '../../errors.ts'
 import { isRecord, isThenable } from '../../lib/narrow.ts'
 import type { Principal } from '../../protocol/call.ts'
 import type { HeaderReader } from '../../protocol/common/headers.ts'
-import { encodeError } from '../../protocol/rev-2026-07-28/encode.ts'
+import { encodeError } from '../../protocol/common/json-rpc.ts'
 import { isSealedSession } from '../../seal/session-id.ts'
 import { type HttpAnswer, type HttpHeaders, refusal } from './line.ts'
 

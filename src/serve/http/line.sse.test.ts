@@ -1,7 +1,8 @@
 import { createParser } from 'eventsource-parser'
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import { encodeNotification, encodeReply } from '../../protocol/rev-2026-07-28/encode.ts'
+import { encodeNotification } from '../../protocol/common/json-rpc.ts'
+import { encodeReply } from '../../protocol/rev-2026-07-28/encode.ts'
 import { SSE_COMMENT, toEvent, toLine } from './line.ts'
 
 function read(stream: string) {

@@ -7,7 +7,7 @@
 import type { RondoError } from '../../errors.ts'
 import type { Line, RequestId } from '../../protocol/call.ts'
 import type { HeaderReader } from '../../protocol/common/headers.ts'
-import { encodeError, encodeNotification } from '../../protocol/rev-2026-07-28/encode.ts'
+import { encodeError, encodeNotification } from '../../protocol/common/json-rpc.ts'
 import { type BeatOptions, Pulse, startBeating } from '../heartbeat.ts'
 
 export interface StreamOptions extends BeatOptions {

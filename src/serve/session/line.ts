@@ -12,8 +12,8 @@ import type { Asked, AskingLine, AskOptions, Handed, Resting } from '../../carry
 import { withState } from '../../drafts/turns/wire.ts'
 import { RondoError } from '../../errors.ts'
 import type { PeerAnswer } from '../../protocol/call.ts'
+import { encodeNotification } from '../../protocol/common/json-rpc.ts'
 import { encodeRequest } from '../../protocol/rev-2025-11-25/encode.ts'
-import { encodeNotification } from '../../protocol/rev-2026-07-28/encode.ts'
 import type { InputRequests } from '../../protocol/wire.ts'
 import { Pulse } from '../heartbeat.ts'
 

@@ -6,7 +6,7 @@
 import { DRAFT_VERSION } from '../../drafts/draft-2026-v1/decode.ts'
 import { RondoError } from '../../errors.ts'
 import type { Principal } from '../../protocol/call.ts'
-import { idOf } from '../../protocol/rev-2025-11-25/decode.ts'
+import { idOf } from '../../protocol/common/json-rpc.ts'
 import { allowsBatches, encodeError, negotiate } from '../../protocol/rev-2025-11-25/encode.ts'
 import { principalTag } from '../../seal/state.ts'
 import type { BeatOptions } from '../heartbeat.ts'

@@ -1,0 +1,41 @@
+/**
+ * Tasks on the wire. At 2026-07-28 a task is flat with times as text: one just created is a head without content, one
+ * polled later has its input requests, result or error inline. Up to 2025-11-25 messages name their task in `_meta`.
+ */
+
+import { isRecord } from '../../lib/narrow.ts'
+import type { TaskState } from '../task.ts'
+
+export function toTaskHead(task: TaskState): Readonly<Record<string, unknown>> {
+  const { taskId, status, statusMessage, createdAt, lastUpdatedAt, ttlMs, pollIntervalMs } = task
+  return {
+    taskId,
+    status,
+    statusMessage,
+    createdAt: new Date(createdAt).toISOString(),
+    lastUpdatedAt: new Date(lastUpdatedAt).toISOString(),
+    ttlMs,
+    pollIntervalMs,
+  }
+}
+
+export function toTaskResult(task: TaskState): Readonly<Record<string, unknown>> {
+  const { inputRequests, result, error } = task
+  // Requesters in the field parse the inner result like any other, so it says of itself what it is.
+  const inner = result === undefined ? undefined : { resultType: 'complete', ...result }
+  return { ...toTaskHead(task), inputRequests, result: inner, error }
+}
+
+/** Says to which task a result belongs. */
+export const RELATED_TASK = 'io.modelcontextprotocol/related-task'
+
+export function relatedTask(taskId: string): Readonly<Record<string, unknown>> {
+  return { [RELATED_TASK]: { taskId } }
+}
+
+/** The task that a message says it belongs to. */
+export function relatedTaskOf(fields: unknown): string | undefined {
+  const meta = isRecord(fields) ? fields._meta : undefined
+  const related = isRecord(meta) ? meta[RELATED_TASK] : undefined
+  return isRecord(related) && typeof related.taskId === 'string' ? related.taskId : undefined
+}
