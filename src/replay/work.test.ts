@@ -374,3 +374,52 @@ describe('moving a call', () => {
     expect(askedKeys(await flow.round(undefined, { mayMove: () => 'drain' }))).toEqual(['q'])
   })
 })
+
+describe('R11 what cannot even be looked at', () => {
+  const revoked = (): object => {
+    const { proxy, revoke } = Proxy.revocable({}, {})
+    revoke()
+    return proxy
+  }
+  const unreadable = () => ({
+    get value(): never {
+      return fail()
+    },
+  })
+
+  it.each<[string, () => unknown]>([
+    ['at once', unreadable],
+    ['in a promise', async () => unreadable()],
+    ['through a proxy that throws', async () => new Proxy([], { get: (_, key) => key !== 'then' && fail() })],
+  ])('R11 ends the call where the result of a step throws when it is read, %s', async (_when, fn) => {
+    for (const kind of ['step', 'effect'] as const) {
+      const flow = replayFlow(async (ctx) => {
+        await ctx.ask('q', textQuestion())
+        await ctx[kind]('work', fn as never)
+      })
+      await flow.round()
+      const report = await flow.round({ q: accept({ value: 'x' }) })
+      expect(refusal(report)).toBe('REPLAY_NOT_JSON')
+      expect(messageOf(report)).toContain('reading it throws')
+    }
+  })
+
+  it.each<[string, () => unknown]>([
+    [
+      'throws',
+      () => {
+        throw revoked()
+      },
+    ],
+    ['rejects with', () => Promise.reject(revoked())],
+  ])('R11 records a failure where a step %s what no instanceof can tell', async (_how, fn) => {
+    const report = await replayFlow(async (ctx) => {
+      try {
+        await ctx.step('work', fn as never)
+      } catch (error) {
+        return (error as Error).message
+      }
+    }).round()
+    expect(returned(report)).toBe('unknown')
+  })
+})

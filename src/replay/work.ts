@@ -74,14 +74,20 @@ function begin(run: RunState, kind: WorkEntryKind, key: string, fn: () => unknow
 
 /** Nobody can tell now whether the work was done: that is no outcome to remember. */
 function isUncertain(thrown: unknown): thrown is RondoError {
-  return thrown instanceof RondoError && (thrown.code === 'STORE_UNAVAILABLE' || thrown.code === 'STORE_BUSY')
+  return isA(RondoError, thrown) && (thrown.code === 'STORE_UNAVAILABLE' || thrown.code === 'STORE_BUSY')
 }
 
 function toEntry(run: RunState, kind: WorkEntryKind, key: string, value: unknown): WorkEntry | RondoError {
   const at = run.platform.now()
   if (value === undefined) return { kind, key, at }
-  const found = findNonJson(value)
-  if (found === undefined) return { kind, key, at, value: copyJson(value) }
+  let found: string | undefined
+  try {
+    found = findNonJson(value)
+    if (found === undefined) return { kind, key, at, value: copyJson(value) }
+  } catch {
+    // A getter, or a proxy that was revoked.
+    found = 'reading it throws'
+  }
   const detail = `What the ${kind} "${key}" gave cannot be remembered: ${found}. Return plain JSON from it.`
   return new RondoError('REPLAY_NOT_JSON', detail)
 }
@@ -107,14 +113,19 @@ function handOver(
 
 /** Whatever was thrown, the record of it is text: what could not be read back would take the whole flow with it. */
 function toFailure(thrown: unknown): Failure {
-  if (!(thrown instanceof Error)) return { name: 'Error', message: toText(() => thrown) }
+  if (!isA(Error, thrown)) return { name: 'Error', message: toText(() => thrown) }
   const code = read(() => ('code' in thrown ? thrown.code : undefined))
   return {
     name: toText(() => thrown.name),
     message: toText(() => thrown.message),
     ...(typeof code === 'string' || Number.isFinite(code) ? { code: code as string | number } : {}),
-    ...(thrown instanceof ToolError ? { open: true } : {}),
+    ...(isA(ToolError, thrown) ? { open: true } : {}),
   }
+}
+
+/** `instanceof` for whatever an author throws: on a proxy it may throw itself. */
+function isA<T>(kind: new (...params: never[]) => T, thrown: unknown): thrown is T {
+  return read(() => thrown instanceof kind) === true
 }
 
 function read(get: () => unknown): unknown {
@@ -138,7 +149,7 @@ const origins = new WeakMap<Error, Error>()
 function fromFailure(failure: Failure, thrown?: unknown): Error {
   const error = failure.open ? new ToolError(failure.message) : new Error(failure.message)
   error.name = failure.name
-  if (thrown instanceof Error) origins.set(error, thrown)
+  if (isA(Error, thrown)) origins.set(error, thrown)
   return failure.code === undefined ? error : Object.assign(error, { code: failure.code })
 }
 
