@@ -68,7 +68,7 @@ export function toTaskCall(
   const params = { taskId, inputResponses: readResponses(ctx) }
   const call = readTask(envelope, `tasks/${action}`, params, ANSWER_LIMITS)
   const headers = ctx.http?.req?.headers
-  if (headers) checkNameHeader((name) => headers.get(name) ?? undefined, call.taskId)
+  if (headers) checkNameHeader(Object.fromEntries(headers), call.taskId)
   return call
 }
 

@@ -44,17 +44,14 @@ export function createHost(options: HostOptions, keys: KeyHolder = resolveKeys(o
   const overload = createOverload(options.shed, platform.now, (error) =>
     log({ event: 'warning', message: 'The function shed threw; nothing is shed', error }),
   )
-  let draining = false
-  return {
+  const host = {
     audience: options.audience,
     keys,
     limits: resolveLimits(options.limits),
     platform,
     dev: options.dev ?? false,
     log,
-    get draining() {
-      return draining
-    },
+    draining: false,
     overloaded: overload.overloaded,
     maxRoundMs: options.maxRoundMs ?? Number.POSITIVE_INFINITY,
     continuation: resolveContinuation(options, platform, log),
@@ -62,13 +59,14 @@ export function createHost(options: HostOptions, keys: KeyHolder = resolveKeys(o
     leaseMs: options.tasks?.leaseMs ?? LEASE_MS,
     store: options.store,
     drain() {
-      draining = true
+      host.draining = true
     },
     close() {
       keys.close()
       overload.close()
     },
   }
+  return host
 }
 
 /* `createServer({ continuation })` made into what carriers use. */

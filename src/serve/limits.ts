@@ -6,7 +6,7 @@ import type { Socket, Server as SocketServer } from 'node:net'
 import { monitorEventLoopDelay } from 'node:perf_hooks'
 import { misuse } from '../errors.ts'
 import type { Principal } from '../protocol/call.ts'
-import type { HeaderReader } from '../protocol/common/headers.ts'
+import type { RequestHeaders } from '../protocol/common/headers.ts'
 import { principalTag } from '../seal/state.ts'
 import type { ServerOptions } from './options.ts'
 
@@ -68,7 +68,7 @@ function asks(shed: () => boolean, onError: (error: unknown) => void): boolean {
 
 export type ShareOf = (
   principal: Principal | undefined,
-  headers: HeaderReader,
+  headers: RequestHeaders,
   connection: { readonly address: string | undefined },
 ) => string
 
@@ -78,7 +78,7 @@ export function createShares(addressHeader?: string): ShareOf {
   const header = addressHeader?.toLowerCase()
   return (principal, headers, { address }) => {
     if (principal !== undefined) return principalTag(principal)
-    const told = header === undefined ? address : headers(header)?.split(',').at(-1)?.trim()
+    const told = header === undefined ? address : headers[header]?.split(',').at(-1)?.trim()
     return told === undefined || told === '' ? NOBODY : `${NOBODY} ${networkOf(told.slice(0, 64))}`
   }
 }

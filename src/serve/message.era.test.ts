@@ -12,10 +12,10 @@ const claiming = (version: unknown, method = 'tools/list') => ({
 })
 const plain = { method: 'tools/list', params: {} }
 const initialize = { method: 'initialize', params: { protocolVersion: '2025-11-25' } }
-const headers =
-  (version?: string, session?: string) =>
-  (name: string): string | undefined =>
-    name === 'mcp-protocol-version' ? version : name === 'mcp-session-id' ? session : undefined
+const headers = (version?: string, session?: string) => ({
+  'mcp-protocol-version': version,
+  'mcp-session-id': session,
+})
 
 describe('the era of a message', () => {
   it.each<[string, unknown, ReturnType<typeof headers>, boolean]>([

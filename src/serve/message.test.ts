@@ -44,9 +44,7 @@ describe('readMessage', () => {
           mutant.map((m) => JSON.stringify(m)),
         ),
         (text) => {
-          expect(['call', 'notification', 'refused']).toContain(
-            readMessage(text, () => undefined, service).kind,
-          )
+          expect(['call', 'notification', 'refused']).toContain(readMessage(text, {}, service).kind)
           expect(['call', 'notification', 'refused']).toContain(readMessage(text, undefined, service).kind)
         },
       ),
@@ -84,11 +82,11 @@ describe('readMessage', () => {
   })
 
   it.each([
-    ['one key twice', '{"id":1,"id":2}'],
+    ['a duplicate key', '{"id":1,"id":2}'],
     ['`__proto__`', '{"__proto__":{}}'],
     ['a batch', '[]'],
-    ['a response', '{"jsonrpc":"2.0","id":1,"result":{}}'],
-    ['an id that is `null`', '{"jsonrpc":"2.0","id":null,"method":"ping"}'],
+    ['a batch, a response', '{"jsonrpc":"2.0","id":1,"result":{}}'],
+    ['its id is `null`', '{"jsonrpc":"2.0","id":null,"method":"ping"}'],
     ['The body is not JSON', '{'],
   ])('is refused with the code under which the reference names it: %s', (words, text) => {
     const sections = readFileSync('docs/reference/errors.md', 'utf8').split(/^### /m)

@@ -7,7 +7,7 @@ import { DRAFT_VERSION } from '../drafts/draft-2026-v1/decode.ts'
 import { RondoError } from '../errors.ts'
 import { parseGuarded } from '../lib/json-guard.ts'
 import { isRecord } from '../lib/narrow.ts'
-import { type HeaderReader, versionHeader } from '../protocol/common/headers.ts'
+import { type RequestHeaders, versionHeader } from '../protocol/common/headers.ts'
 import { PROTOCOL_VERSION } from '../protocol/common/meta-key.ts'
 import { type Decoded, decode } from '../protocol/rev-2026-07-28/decode.ts'
 import type { Service } from './service.ts'
@@ -18,11 +18,11 @@ export interface OlderMessage {
   readonly message: unknown
 }
 
-export type IsOlder = (message: unknown, headers: HeaderReader | undefined) => boolean
+export type IsOlder = (message: unknown, headers: RequestHeaders | undefined) => boolean
 
 export function readMessage(
   text: string,
-  headers: HeaderReader | undefined,
+  headers: RequestHeaders | undefined,
   service: Service,
   isOlder?: IsOlder,
 ): Decoded | OlderMessage {
@@ -40,7 +40,7 @@ export function readMessage(
  */
 export function readParsed(
   body: unknown,
-  headers: HeaderReader | undefined,
+  headers: RequestHeaders | undefined,
   service: Service,
   isOlder?: IsOlder,
 ): Decoded | OlderMessage {
@@ -84,7 +84,7 @@ export function createOlderTest({ modern, older, unnamed }: EraOptions): IsOlder
     const claim = claimOf(message)
     if (claim !== undefined) return claim === DRAFT_VERSION && older.includes(claim)
     if (header !== undefined) return older.includes(header)
-    return unnamed || headers?.('mcp-session-id') !== undefined || isInitialize(message)
+    return unnamed || headers?.['mcp-session-id'] !== undefined || isInitialize(message)
   }
 }
 

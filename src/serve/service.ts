@@ -76,9 +76,7 @@ export function createService(options: ServiceOptions): OpenService {
     older: options.older,
     changes,
     changeKinds: ['tools', 'prompts', 'resources', 'resource'],
-    get draining() {
-      return host.draining
-    },
+    state: host,
     drain: options.drain,
     tasks: host.tasks !== undefined,
     watchTasks: host.tasks && watchTasks(host, host.tasks),
@@ -192,9 +190,9 @@ export interface Service {
   /** There is a store for tasks. */
   readonly tasks?: boolean
   readonly watchTasks?: WatchTasks
-  /** True from the moment the process was told to stop. */
-  readonly draining: boolean
-  /** Told to stop: from now on `draining` is true. */
+  /** `draining` is true from the moment the process was told to stop. */
+  readonly state: { readonly draining: boolean }
+  /** From now on `state.draining` is true. */
   drain(): void
 }
 

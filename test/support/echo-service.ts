@@ -27,7 +27,7 @@ export interface EchoService extends Service {
 }
 
 export function createEchoService(): EchoService {
-  let draining = false
+  const state = { draining: false }
   const gates: (() => void)[] = []
   const arrivals: Line[] = []
   const watchers: ((line: Line) => void)[] = []
@@ -61,11 +61,9 @@ export function createEchoService(): EchoService {
             { header: 'Count', path: ['deep', 'count'] },
           ]
         : [],
-    get draining() {
-      return draining
-    },
+    state,
     drain() {
-      draining = true
+      state.draining = true
     },
     release: () => gates.shift()?.(),
     waiting: () => {

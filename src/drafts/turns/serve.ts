@@ -51,7 +51,7 @@ export async function openSealed(
   turns: TurnsService,
   { headers, principal, outlet }: Pick<Posted, 'headers' | 'principal' | 'outlet'>,
 ): Promise<Session | undefined> {
-  const id = headers('mcp-session-id') ?? ''
+  const id = headers['mcp-session-id'] ?? ''
   const facts = await turns.openSession(id, principal)
   if (facts === undefined) return undefined
   const owner = principalTag(principal)
@@ -68,7 +68,7 @@ export async function serveDrafts(options: PostOptions, turns: TurnsService, pos
   if (session === undefined) throw new RondoError('PEER_SESSION')
   session.touch()
   const served: Served = { options, turns, session, posted, peer: peerOf(options, session, posted) }
-  if (Array.isArray(message)) return resume(served, decodeAnswers(message, headers('last-event-id')))
+  if (Array.isArray(message)) return resume(served, decodeAnswers(message, headers['last-event-id']))
   const given = decode(message, served.peer)
   const decoded = options.sessions ? given : withoutLevel(given)
   if (decoded.kind === 'answer') return takeAnswer(served, decoded)
@@ -105,7 +105,7 @@ function peerOf(
   { headers, message }: Posted,
 ): PeerFacts {
   const capabilities =
-    mayAsk(sessions, facts, message) && readsStreams(headers('accept')) ? facts.capabilities : {}
+    mayAsk(sessions, facts, message) && readsStreams(headers.accept) ? facts.capabilities : {}
   return { ...facts, capabilities, ...(sessions && { logLevel: level }) }
 }
 
@@ -123,7 +123,7 @@ async function takeAnswer(served: Served, decoded: Extract<Decoded, { kind: 'ans
     if (!session.answer(id, answer, state)) throw new RondoError('STATE_INVALID')
     return outlet.send(ACCEPTED)
   }
-  const last = headers('last-event-id')
+  const last = headers['last-event-id']
   const isOfTurn = takesTurns(session.facts.capabilities) && state === undefined
   if (last !== undefined || isOfTurn) return resume(served, decodeAnswers(message, last))
   // Nobody asked this, or nobody waits any more: as in any session, that is no mistake of the client.
@@ -143,7 +143,7 @@ async function resume(
   let finish = (): void => {}
   const wish = {
     primed: primesStreams(protocolVersion),
-    streams: readsStreams(headers('accept')),
+    streams: readsStreams(headers.accept),
     batch: false,
     responses: 1,
     onLost: () => line?.cancel(),
@@ -206,7 +206,7 @@ const INFO_BYTES = 200
 
 /** True if the message begins such a session, or belongs to one. */
 export function isOfDrafts({ older, sessions }: PostOptions, { message, headers }: Posted): boolean {
-  if (!isInitialize(message)) return isSealedSession(headers('mcp-session-id'))
+  if (!isInitialize(message)) return isSealedSession(headers['mcp-session-id'])
   const { requested, capabilities } = readInitialize(message)
   // Who takes no turns waits for its answers, which needs a session.
   const takesPart = takesTurns(capabilities) || (sessions && echoesState(capabilities))

@@ -18,7 +18,7 @@ type Changes = Record<string, string | undefined>
 /** `ok`, or the code of the refusal. */
 function outcome(sent: ReturnType<typeof request>, changes: Changes): string {
   const headers: Changes = { ...sent.headers, ...changes }
-  const decoded = decode(sent.message, (name) => headers[name], dialect)
+  const decoded = decode(sent.message, headers, dialect)
   return decoded.kind === 'refused' ? decoded.error.code : 'ok'
 }
 
@@ -127,7 +127,7 @@ describe('T13 mirrored arguments against the body', () => {
       paramHeaders: () => [{ header: 'X', path: ['deep', 'toString', 'name'] }],
     }
     const { message, headers } = callTool('region', { deep: {} })
-    expect(decode(message, (name) => headers[name], inherits).kind).toBe('call')
+    expect(decode(message, headers, inherits).kind).toBe('call')
   })
 
   it('leaves headers of other tools alone', () => {

@@ -9,26 +9,26 @@
 
 import { RondoError } from '../../errors.ts'
 
-/** Gives a header by its lower-case name. */
-export type HeaderReader = (name: string) => string | undefined
+/** The headers of a request, by their lower-case names. */
+export type RequestHeaders = Readonly<Record<string, string | undefined>>
 
 const CARRIED = /^[\t -~]*$/
 const DECIMAL = /^-?\d+(?:\.\d+)?$/
 
 /** The version header, without blanks around it. */
-export function versionHeader(headers: HeaderReader): string | undefined {
-  return headers('mcp-protocol-version')?.trim()
+export function versionHeader(headers: RequestHeaders): string | undefined {
+  return headers['mcp-protocol-version']?.trim()
 }
 
-export function checkMethodHeader(headers: HeaderReader, method: string): void {
-  const value = headers('mcp-method')
+export function checkMethodHeader(headers: RequestHeaders, method: string): void {
+  const value = headers['mcp-method']
   if (value === method) return
   if (value === undefined) throw new RondoError('PEER_HEADER', 'The Mcp-Method header is missing')
   if (value.trim() !== method) throw new RondoError('PEER_HEADER', 'Mcp-Method does not match the method')
 }
 
-export function checkNameHeader(headers: HeaderReader, name: string): void {
-  const value = headers('mcp-name')
+export function checkNameHeader(headers: RequestHeaders, name: string): void {
+  const value = headers['mcp-name']
   if (value === undefined) throw new RondoError('PEER_HEADER', 'The Mcp-Name header is missing')
   if (read('Mcp-Name', value) !== name) {
     throw new RondoError('PEER_HEADER', 'Mcp-Name does not match the body')
@@ -36,13 +36,13 @@ export function checkNameHeader(headers: HeaderReader, name: string): void {
 }
 
 export function checkParamHeaders(
-  headers: HeaderReader,
+  headers: RequestHeaders,
   mirrored: readonly ParamHeader[],
   args: Readonly<Record<string, unknown>>,
 ): void {
   for (const { header, path } of mirrored) {
     const name = `Mcp-Param-${header}`
-    const sent = headers(name.toLowerCase())
+    const sent = headers[name.toLowerCase()]
     const text = sent === undefined ? undefined : read(name, sent)
     const value = valueAt(args, path)
     if (value === undefined || value === null) {

@@ -1,12 +1,12 @@
 import { describe, expect, it } from 'vitest'
 import { callTool, request, VERSION } from '../../../test/support/echo-service.ts'
-import type { HeaderReader } from '../common/headers.ts'
+import type { RequestHeaders } from '../common/headers.ts'
 import { decode } from './decode.ts'
 
 const dialect = { supportedVersions: [VERSION], paramHeaders: () => [] }
 
-function reader(headers: Record<string, string>): HeaderReader {
-  return (name) => headers[name]
+function reader(headers: Record<string, string>): RequestHeaders {
+  return headers
 }
 
 /** What `decode` says of a request that is fine but for `changes` to its message. */

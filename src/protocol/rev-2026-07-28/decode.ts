@@ -13,8 +13,8 @@ import {
   checkMethodHeader,
   checkNameHeader,
   checkParamHeaders,
-  type HeaderReader,
   type ParamHeader,
+  type RequestHeaders,
   versionHeader,
 } from '../common/headers.ts'
 import { isRequestId } from '../common/json-rpc.ts'
@@ -57,7 +57,7 @@ type Params = Readonly<Record<string, unknown>>
 
 const NO_PARAMS: Params = Object.freeze({})
 
-export function decode(message: unknown, headers: HeaderReader | undefined, dialect: Dialect): Decoded {
+export function decode(message: unknown, headers: RequestHeaders | undefined, dialect: Dialect): Decoded {
   let id: RequestId | null = null
   try {
     if (!isRecord(message)) throw new RondoError('PEER_REQUEST', notOneMessage(message))
@@ -83,7 +83,7 @@ function readCall(
   envelope: Envelope,
   method: string,
   params: Params,
-  headers: HeaderReader | undefined,
+  headers: RequestHeaders | undefined,
   dialect: Dialect,
 ): Call {
   switch (method) {
@@ -118,7 +118,7 @@ function flow(
   envelope: Envelope,
   method: FlowMethod,
   params: Params,
-  headers: HeaderReader | undefined,
+  headers: RequestHeaders | undefined,
   dialect: Dialect,
 ): Call {
   const target = readTarget(method, params)
@@ -134,7 +134,7 @@ function task(
   envelope: Envelope,
   method: TaskMethod,
   params: Params,
-  headers: HeaderReader | undefined,
+  headers: RequestHeaders | undefined,
   dialect: Dialect,
 ): Call {
   if (!dialect.tasks) throw new RondoError('PEER_METHOD')
@@ -146,10 +146,10 @@ function task(
 function notification(
   method: string,
   params: Params | undefined,
-  headers: HeaderReader | undefined,
+  headers: RequestHeaders | undefined,
 ): Decoded {
   // Clients in the field leave the header off notifications; a wrong one is still a mismatch.
-  if (headers?.('mcp-method') !== undefined) checkMethodHeader(headers, method)
+  if (headers?.['mcp-method'] !== undefined) checkMethodHeader(headers, method)
   return { kind: 'notification', method, params: params ?? NO_PARAMS }
 }
 
@@ -174,7 +174,7 @@ function readEnvelope(
   id: RequestId,
   method: string,
   params: Params | undefined,
-  headers: HeaderReader | undefined,
+  headers: RequestHeaders | undefined,
   versions: Versions,
 ): Envelope {
   const meta = params?._meta

@@ -5,7 +5,7 @@
 import { misuse, RondoError } from '../../errors.ts'
 import { isRecord, isThenable } from '../../lib/narrow.ts'
 import type { Principal } from '../../protocol/call.ts'
-import type { HeaderReader } from '../../protocol/common/headers.ts'
+import type { RequestHeaders } from '../../protocol/common/headers.ts'
 import { encodeError } from '../../protocol/common/json-rpc.ts'
 import { isSealedSession } from '../../seal/session-id.ts'
 import { type HttpAnswer, type HttpHeaders, refusal } from './line.ts'
@@ -16,10 +16,10 @@ export interface AdmissionOptions extends AllowListOptions {
 }
 
 /** Gives what is wrong with the request, if anything, or what a browser wants to know before it sends one. */
-export type Admission = (method: string | undefined, headers: HeaderReader) => HttpAnswer | undefined
+export type Admission = (method: string | undefined, headers: RequestHeaders) => HttpAnswer | undefined
 
 export function createAdmission(
-  service: { readonly draining: boolean },
+  state: { readonly draining: boolean },
   options: Pick<AdmissionOptions, 'retryAfterSeconds'>,
   allowed: AllowList,
   crossOrigin: CrossOrigin,
@@ -27,8 +27,8 @@ export function createAdmission(
 ): Admission {
   const wait = { 'Retry-After': String(options.retryAfterSeconds ?? 1) }
   return (method, headers) => {
-    if (!allowed.host(headers('host') ?? headers(':authority'))) return refusal(new RondoError('PEER_HOST'))
-    if (!allowed.origin(headers('origin'))) return refusal(new RondoError('PEER_ORIGIN'))
+    if (!allowed.host(headers.host ?? headers[':authority'])) return refusal(new RondoError('PEER_HOST'))
+    if (!allowed.origin(headers.origin)) return refusal(new RondoError('PEER_ORIGIN'))
     const asked = method === 'OPTIONS' ? crossOrigin.preflight(headers) : undefined
     if (asked !== undefined) return asked
     if (method !== 'POST' && !(sessions && isOfSession(method, headers))) {
@@ -36,9 +36,9 @@ export function createAdmission(
     }
     if (method !== 'POST') return undefined
     // Answers to questions that are open still come in; new calls of a session are refused one by one.
-    if (service.draining && !(sessions && isOfMemory(headers('mcp-session-id'))))
+    if (state.draining && !(sessions && isOfMemory(headers['mcp-session-id'])))
       return refusal(new RondoError('SERVER_DRAINING'), null, wait)
-    if (!isJson(headers('content-type'))) return refusal(new RondoError('PEER_MEDIA_TYPE'))
+    if (!isJson(headers['content-type'])) return refusal(new RondoError('PEER_MEDIA_TYPE'))
     return undefined
   }
 }
@@ -48,8 +48,8 @@ function isOfMemory(session: string | undefined): boolean {
   return session !== undefined && !isSealedSession(session)
 }
 
-function isOfSession(method: string | undefined, headers: HeaderReader): boolean {
-  return (method === 'GET' || method === 'DELETE') && headers('mcp-session-id') !== undefined
+function isOfSession(method: string | undefined, headers: RequestHeaders): boolean {
+  return (method === 'GET' || method === 'DELETE') && headers['mcp-session-id'] !== undefined
 }
 
 const JSON_TYPE = /^application\/json[ \t]*(?:;[ \t]*charset="?utf-?8"?[ \t]*)?;?$/i
@@ -144,7 +144,7 @@ export interface CrossOrigin {
   /** What every answer to this page carries. */
   headers(origin: string | undefined): HttpHeaders | undefined
   /** The answer to a browser that asks before it sends. */
-  preflight(headers: HeaderReader): HttpAnswer | undefined
+  preflight(headers: RequestHeaders): HttpAnswer | undefined
 }
 
 const METHODS = 'POST, GET, DELETE'
@@ -160,11 +160,11 @@ export function createCrossOrigin(names: (origin: string) => boolean): CrossOrig
   }
   return {
     headers,
-    preflight(read) {
-      if (read('access-control-request-method') === undefined) return undefined
-      const shared = headers(read('origin'))
+    preflight(sent) {
+      if (sent['access-control-request-method'] === undefined) return undefined
+      const shared = headers(sent.origin)
       if (shared === undefined) return undefined
-      const wanted = read('access-control-request-headers') ?? ''
+      const wanted = sent['access-control-request-headers'] ?? ''
       return {
         status: 204,
         headers: {
@@ -185,8 +185,8 @@ export function createCrossOrigin(names: (origin: string) => boolean): CrossOrig
  */
 
 export interface AuthRequest {
-  /** Gives a header by its lower-case name. */
-  readonly headers: HeaderReader
+  /** Returns a header by its lower-case name. */
+  readonly headers: (name: string) => string | undefined
   readonly method: string
   /** As the request line has it, where the entrance knows it. */
   readonly url?: string

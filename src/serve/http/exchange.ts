@@ -9,7 +9,7 @@
 import { misuse, RondoError } from '../../errors.ts'
 import { createEvery, type Every } from '../../lib/clock.ts'
 import type { Call, ListenCall, Principal } from '../../protocol/call.ts'
-import type { HeaderReader } from '../../protocol/common/headers.ts'
+import type { RequestHeaders } from '../../protocol/common/headers.ts'
 import { statusOf } from '../../protocol/common/json-rpc.ts'
 import type { Decoded } from '../../protocol/rev-2026-07-28/decode.ts'
 import { encodeReply } from '../../protocol/rev-2026-07-28/encode.ts'
@@ -59,21 +59,29 @@ export interface HttpOptions extends AdmissionOptions {
   stateless?: boolean
 }
 
+/** One request, as an entrance passes it on. */
+export interface HttpRequest {
+  readonly method: string
+  readonly headers: RequestHeaders
+  readonly principal: Principal | undefined
+  readonly outlet: Outlet
+}
+
 export interface Exchange {
   readonly admit: Admission
-  /** What goes with every answer to a page of this origin. */
+  /** Headers of every response to a page of this origin. */
   readonly shared: CrossOrigin['headers']
-  /** Absent where nobody has to be identified. */
-  readonly identify: ((request: AuthRequest) => Identified | Promise<Identified>) | undefined
-  /** Hears of faults that no client is told about. Never throws. */
+  /** Absent if there is no `authenticate`. */
+  readonly identify: ((request: Arriving) => Identified | Promise<Identified>) | undefined
+  /** Receives errors that no client is told about. Never throws. */
   onError(error: unknown): void
-  serve(text: string, headers: HeaderReader, principal: Principal | undefined, outlet: Outlet): void
+  serve(text: string, request: HttpRequest): void
   /** The same for a body that somebody else has parsed. */
-  serveParsed(body: unknown, headers: HeaderReader, principal: Principal | undefined, outlet: Outlet): void
-  /** A request of an earlier era without a body: GET, DELETE. */
-  serveBare(method: string, headers: HeaderReader, principal: Principal | undefined, outlet: Outlet): void
-  readonly draining: boolean
-  /** Answers a request that threw what nobody expected: 500 where that is still possible, and a line in the log. */
+  serveParsed(body: unknown, request: HttpRequest): void
+  /** A request of an older client without a body: GET, DELETE. */
+  serveBare(request: HttpRequest): void
+  readonly state: Service['state']
+  /** Responds to a request that threw unexpectedly: with 500 if that is still possible. The error goes to `onError`. */
   fail(error: unknown, outlet: Outlet): void
   /** From now on new requests are refused. */
   drain(): void
@@ -82,6 +90,9 @@ export interface Exchange {
   /** Ends subscriptions and sessions. */
   endStreams(): Promise<void>
 }
+
+/** What `authenticate` is told of a request. */
+type Arriving = Omit<AuthRequest, 'headers'> & { readonly headers: RequestHeaders }
 
 const INTERNAL_ERROR: HttpAnswer = { ...refusal(new RondoError('SERVER_INTERNAL')), status: 500 }
 const ACCEPTED: HttpAnswer = { status: 202, headers: {}, body: '' }
@@ -103,21 +114,15 @@ export function createExchange(service: Service, options: HttpOptions = {}, list
   const context = { service, inFlight, stream, shareOf, onError }
   const older = service.older && openOlder(service.older, options.stateless === true, context)
 
-  function dispatch(
-    decoded: Decoded | OlderMessage,
-    headers: HeaderReader,
-    who: Principal | undefined,
-    out: Outlet,
-  ): void {
-    if (decoded.kind === 'older') older?.exchange.post(decoded.message, headers, who, out)
-    else if (decoded.kind === 'refused') out.send(refusal(decoded.error, decoded.id))
-    else if (decoded.kind === 'notification') out.send(ACCEPTED)
-    else if (decoded.call.kind === 'listen') listen(decoded.call, headers, who, out)
-    else serveCall(decoded.call, who, headers, out, context)
-  }
-
-  function listen(call: ListenCall, headers: HeaderReader, who: Principal | undefined, out: Outlet): void {
-    serveListen(call, { principal: who, share: shareOf(who, headers, out) }, out, subscriptions, stream)
+  function dispatch(decoded: Decoded | OlderMessage, request: HttpRequest): void {
+    const { headers, principal, outlet } = request
+    if (decoded.kind === 'older') older?.exchange.post(decoded.message, headers, principal, outlet)
+    else if (decoded.kind === 'refused') outlet.send(refusal(decoded.error, decoded.id))
+    else if (decoded.kind === 'notification') outlet.send(ACCEPTED)
+    else if (decoded.call.kind === 'listen') {
+      const share = shareOf(principal, headers, outlet)
+      serveListen(decoded.call, { principal, share }, outlet, subscriptions, stream)
+    } else serveCall(decoded.call, request, context)
   }
 
   const allowed = createAllowList(options, listenHost)
@@ -125,22 +130,23 @@ export function createExchange(service: Service, options: HttpOptions = {}, list
   const sessions = older !== undefined && !options.stateless
 
   return {
-    admit: createAdmission(service, options, allowed, crossOrigin, sessions),
+    admit: createAdmission(service.state, options, allowed, crossOrigin, sessions),
     shared: crossOrigin.headers,
     onError,
-    identify: authenticate && ((request) => identify(authenticate, request, onError)),
-    serve(text, headers, principal, outlet) {
-      dispatch(readMessage(text, headers, service, older?.isOlder), headers, principal, outlet)
+    identify:
+      authenticate &&
+      (({ headers, method, url }) =>
+        identify(authenticate, { headers: (name) => headers[name.toLowerCase()], method, url }, onError)),
+    serve(text, request) {
+      dispatch(readMessage(text, request.headers, service, older?.isOlder), request)
     },
-    serveParsed(body, headers, principal, outlet) {
-      dispatch(readParsed(body, headers, service, older?.isOlder), headers, principal, outlet)
+    serveParsed(body, request) {
+      dispatch(readParsed(body, request.headers, service, older?.isOlder), request)
     },
-    serveBare(method, headers, principal, outlet) {
+    serveBare({ method, headers, principal, outlet }) {
       older?.exchange.bare(method, headers, principal, outlet)
     },
-    get draining() {
-      return service.draining
-    },
+    state: service.state,
     fail(error, outlet) {
       onError(error)
       try {
@@ -194,8 +200,6 @@ function assertHttpOptions(options: HttpOptions): void {
   }
 }
 
-/* One call over HTTP: ask the service, send what it says. */
-
 export interface CallContext {
   readonly service: Service
   readonly inFlight: InFlight
@@ -206,13 +210,10 @@ export interface CallContext {
 
 function serveCall(
   call: Exclude<Call, ListenCall>,
-  principal: Principal | undefined,
-  headers: HeaderReader,
-  outlet: Outlet,
-  context: CallContext,
+  { headers, principal, outlet }: HttpRequest,
+  { service, inFlight, stream, onError }: CallContext,
 ): void {
-  const { service, inFlight, onError } = context
-  const line = new HttpLine(outlet, headers, context.stream, call.progressToken)
+  const line = new HttpLine(outlet, headers, stream, call.progressToken)
   inFlight.enter()
   settle(service, call, principal, line, onError, (reply) => {
     line.finish(statusOf(reply), encodeReply(call.id, reply, service))

@@ -4,7 +4,7 @@
  */
 
 import { RondoError } from '../../errors.ts'
-import type { HeaderReader } from '../../protocol/common/headers.ts'
+import type { RequestHeaders } from '../../protocol/common/headers.ts'
 import type { Exchange } from './exchange.ts'
 import { type HttpAnswer, type HttpHeaders, type Outlet, refusal } from './line.ts'
 
@@ -18,12 +18,13 @@ export type FetchHandler = (request: Request) => Promise<Response>
 export function createFetchHandler(exchange: Exchange, options: FetchOptions = {}): FetchHandler {
   const limit = options.maxBodyBytes ?? 1_048_576
 
-  const respond = async (request: Request, headers: HeaderReader): Promise<Response> => {
+  const respond = async (request: Request, headers: RequestHeaders): Promise<Response> => {
     const { method, url, signal } = request
     const early = exchange.admit(method, headers)
     if (early !== undefined) return toResponse(early)
     const who = await exchange.identify?.({ headers, method, url })
     if (who?.kind === 'refused') return toResponse(who.answer)
+    const principal = who?.principal
     const through = (serve: (outlet: FetchOutlet) => void): Promise<Response> =>
       new Promise((resolve) => {
         const outlet = new FetchOutlet(signal, resolve, exchange.onError)
@@ -34,18 +35,18 @@ export function createFetchHandler(exchange: Exchange, options: FetchOptions = {
         }
       })
     if (method !== 'POST') {
-      return through((outlet) => exchange.serveBare(method, headers, who?.principal, outlet))
+      return through((outlet) => exchange.serveBare({ method, headers, principal, outlet }))
     }
     const body = await readBody(request, limit)
     if (body.kind === 'too-large') return toResponse(refusal(new RondoError('LIMIT_BODY')))
     if (body.kind === 'broken') return toResponse(refusal(new RondoError('PEER_PARSE', body.detail)))
-    return through((outlet) => exchange.serve(body.text, headers, who?.principal, outlet))
+    return through((outlet) => exchange.serve(body.text, { method, headers, principal, outlet }))
   }
 
   const answer = async (request: Request): Promise<Response> => {
     const headers = headersOf(request)
     const response = await respond(request, headers)
-    const shared = exchange.shared(headers('origin'))
+    const shared = exchange.shared(headers.origin)
     for (const name in shared) response.headers.set(name, shared[name] ?? '')
     return response
   }
@@ -60,8 +61,10 @@ export function createFetchHandler(exchange: Exchange, options: FetchOptions = {
 }
 
 /** A request that was made in memory has no Host header; its URL names the host. */
-function headersOf(request: Request): HeaderReader {
-  return (name) => request.headers.get(name) ?? (name === 'host' ? new URL(request.url).host : undefined)
+function headersOf(request: Request): RequestHeaders {
+  const headers: Record<string, string> = Object.fromEntries(request.headers)
+  headers.host ??= new URL(request.url).host
+  return headers
 }
 
 function toResponse({ status, headers, body }: HttpAnswer): Response {

@@ -6,7 +6,7 @@
 
 import type { RondoError } from '../../errors.ts'
 import type { Line, RequestId } from '../../protocol/call.ts'
-import type { HeaderReader } from '../../protocol/common/headers.ts'
+import type { RequestHeaders } from '../../protocol/common/headers.ts'
 import { encodeError, encodeNotification } from '../../protocol/common/json-rpc.ts'
 import { type BeatOptions, Pulse, startBeating } from '../heartbeat.ts'
 
@@ -19,7 +19,7 @@ export interface StreamOptions extends BeatOptions {
 // A class, not a closure: an object literal with a getter costs more than the rest of the way out together.
 export class HttpLine implements Line {
   readonly #outlet: Outlet
-  readonly #headers: HeaderReader
+  readonly #headers: RequestHeaders
   readonly #options: StreamOptions
   #stopKeepAlive: (() => void) | undefined = undefined
   #finished = false
@@ -30,7 +30,7 @@ export class HttpLine implements Line {
 
   constructor(
     outlet: Outlet,
-    headers: HeaderReader,
+    headers: RequestHeaders,
     options: StreamOptions,
     progressToken?: string | number,
   ) {
@@ -62,7 +62,7 @@ export class HttpLine implements Line {
   /** True if there is a stream, or can be one from now on. */
   #stream(): boolean {
     if (this.#stopKeepAlive !== undefined) return true
-    if (!readsStreams(this.#headers('accept'))) return false
+    if (!readsStreams(this.#headers.accept)) return false
     this.#stopKeepAlive = openStream(this.#outlet, this.#options)
     return true
   }

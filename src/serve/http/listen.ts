@@ -5,7 +5,7 @@
  * draining: calls in flight get their time, subscriptions their end, connections are cut after it.
  */
 
-import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
+import { createServer, type Server } from 'node:http'
 import { type AddressInfo, Server as NetServer } from 'node:net'
 import { misuse } from '../../errors.ts'
 import { createStop, onSignals } from '../drain.ts'
@@ -58,7 +58,10 @@ export async function listen(service: Service, options: ListenOptions = {}): Pro
   const host = options.host ?? '127.0.0.1'
   const path = options.path ?? '/mcp'
   const exchange = createExchange(service, options, host)
-  const server = createServer(serverOptions(options), route(createNodeHandler(exchange, options), path))
+  const server = createServer(
+    serverOptions(options),
+    createNodeHandler(exchange, options, path === '*' ? undefined : path),
+  )
   server.maxConnections = options.maxConnections ?? 4_096
   if (options.maxConnectionsPerAddress !== undefined) capConnections(server, options.maxConnectionsPerAddress)
   // A connection that cannot be accepted is no reason to end: without a listener the event would be one.
@@ -113,22 +116,6 @@ function serverOptions(options: ListenOptions): Parameters<typeof createServer>[
     // Node looks for late requests only this often; its own half minute would treble the limit.
     connectionsCheckingInterval: Math.max(50, Math.min(2_000, headersTimeout / 4, requestTimeout / 4)),
     maxHeaderSize: options.maxHeaderBytes ?? 16_384,
-  }
-}
-
-type Handle = (req: IncomingMessage, res: ServerResponse) => void
-
-function route(handle: Handle, path: string): Handle {
-  if (path === '*') return handle
-  const body = `Not found. MCP is served at ${path}\n`
-  return (req, res) => {
-    const url = req.url ?? ''
-    if (url === path || (url.startsWith(path) && url[path.length] === '?')) {
-      handle(req, res)
-    } else {
-      res.writeHead(404, { 'Content-Type': 'text/plain', 'Content-Length': Buffer.byteLength(body) })
-      res.end(body)
-    }
   }
 }
 

@@ -7,7 +7,7 @@ import { isOfDrafts, openSealed, serveDrafts } from '../../drafts/turns/serve.ts
 import { readEventId, takesTurns } from '../../drafts/turns/wire.ts'
 import { RondoError } from '../../errors.ts'
 import type { Principal, RequestId } from '../../protocol/call.ts'
-import { type HeaderReader, versionHeader } from '../../protocol/common/headers.ts'
+import { type RequestHeaders, versionHeader } from '../../protocol/common/headers.ts'
 import { idOf } from '../../protocol/common/json-rpc.ts'
 import { primesStreams } from '../../protocol/rev-2025-11-25/encode.ts'
 import { isSealedSession } from '../../seal/session-id.ts'
@@ -18,9 +18,9 @@ import { type PostOptions, servePost } from './post.ts'
 import type { Session } from './session.ts'
 
 export interface SessionExchange {
-  post(message: unknown, headers: HeaderReader, principal: Principal | undefined, outlet: Outlet): void
+  post(message: unknown, headers: RequestHeaders, principal: Principal | undefined, outlet: Outlet): void
   /** GET and DELETE, which have no body. */
-  bare(method: string, headers: HeaderReader, principal: Principal | undefined, outlet: Outlet): void
+  bare(method: string, headers: RequestHeaders, principal: Principal | undefined, outlet: Outlet): void
 }
 
 export function createSessionExchange(options: PostOptions): SessionExchange {
@@ -53,7 +53,7 @@ export function createSessionExchange(options: PostOptions): SessionExchange {
       }
       guarded(outlet, null, () => {
         const { turns } = options.older
-        const id = headers('mcp-session-id') ?? ''
+        const id = headers['mcp-session-id'] ?? ''
         if (!turns || !isSealedSession(id)) return serve(sessions.find(id, principalTag(principal)))
         if (!options.sessions) {
           return outlet.send(refusal(new RondoError('PEER_HTTP_METHOD'), null, { Allow: 'POST' }))
@@ -76,9 +76,9 @@ export function createSessionExchange(options: PostOptions): SessionExchange {
   }
 }
 
-function serveGet({ stream }: PostOptions, session: Session, headers: HeaderReader, outlet: Outlet): void {
+function serveGet({ stream }: PostOptions, session: Session, headers: RequestHeaders, outlet: Outlet): void {
   session.touch()
-  const last = headers('last-event-id')
+  const last = headers['last-event-id']
   if (last === undefined) {
     const primed = primesStreams(versionHeader(headers) ?? session.facts.protocolVersion)
     session.openStream(

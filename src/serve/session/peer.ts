@@ -11,7 +11,7 @@ import { allowsBatches, encodeError, negotiate } from '../../protocol/rev-2025-1
 import { principalTag } from '../../seal/state.ts'
 import type { BeatOptions } from '../heartbeat.ts'
 import { claimOf, isInitialize } from '../message.ts'
-import { type InFlight, internalError } from '../service.ts'
+import { type InFlight, internalError, type Service } from '../service.ts'
 import type { StdioOutput } from '../stdio/peer.ts'
 import type { Channel } from './line.ts'
 import type { Older } from './older.ts'
@@ -24,7 +24,7 @@ export interface SessionPeerOptions {
   readonly principal?: Principal
   readonly inFlight: InFlight
   readonly beats: BeatOptions
-  readonly service: { readonly draining: boolean }
+  readonly service: Pick<Service, 'state'>
   onError(error: unknown): void
 }
 
@@ -75,7 +75,7 @@ export class SessionPeer {
 
   #greet(message: unknown): void {
     const { older, output, principal, service } = this.#options
-    if (service.draining) throw new RondoError('SERVER_DRAINING')
+    if (service.state.draining) throw new RondoError('SERVER_DRAINING')
     const call = readInitialize(message)
     const protocolVersion = negotiate(call.requested, older.versions)
     this.end()
@@ -97,7 +97,7 @@ export class SessionPeer {
     const peer = { ...session.facts, protocolVersion: version, logLevel: session.level }
     const decoded = messages.map((one) => codecOf(version).decode(one, peer))
     const way = this.#wayBack(Array.isArray(message), decoded.filter(isRequest).length)
-    const context = { older, inFlight, known: true, draining: service.draining, beats, onError }
+    const context = { older, inFlight, known: true, draining: service.state.draining, beats, onError }
     for (const one of decoded) takeMessage(context, session, version, one, principal, way)
   }
 

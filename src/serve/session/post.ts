@@ -23,7 +23,7 @@ import type {
   RequestId,
   SessionCall,
 } from '../../protocol/call.ts'
-import { type HeaderReader, versionHeader } from '../../protocol/common/headers.ts'
+import { type RequestHeaders, versionHeader } from '../../protocol/common/headers.ts'
 import type { OlderReply } from '../../protocol/reply.ts'
 import { type Decoded, decode } from '../../protocol/rev-2025-11-25/decode.ts'
 import {
@@ -38,7 +38,7 @@ import { type BeatOptions, startBeating } from '../heartbeat.ts'
 import { type HttpAnswer, JSON_HEADERS, type Outlet, readsStreams, type StreamOptions } from '../http/line.ts'
 import type { ShareOf } from '../limits.ts'
 import { claimOf, isInitialize } from '../message.ts'
-import { finishOnce, type InFlight, internalError } from '../service.ts'
+import { finishOnce, type InFlight, internalError, type Service } from '../service.ts'
 import type { Channel } from './line.ts'
 import type { Older } from './older.ts'
 import { costOf, type Session } from './session.ts'
@@ -49,14 +49,14 @@ export interface PostOptions {
   readonly sessions: boolean
   readonly stream: StreamOptions
   readonly inFlight: InFlight
-  readonly service: { readonly draining: boolean }
+  readonly service: Pick<Service, 'state'>
   readonly shareOf: ShareOf
   onError(error: unknown): void
 }
 
 export interface Posted {
   readonly message: unknown
-  readonly headers: HeaderReader
+  readonly headers: RequestHeaders
   readonly principal: Principal | undefined
   readonly outlet: Outlet
 }
@@ -80,7 +80,7 @@ export function servePost(options: PostOptions, posted: Posted): void {
   if (batch && (!allowsBatches(version) || messages.length === 0 || messages.length > MAX_BATCH)) {
     throw new RondoError('PEER_REQUEST', 'Batches are not served: send one message')
   }
-  const canAsk = version === DRAFT_VERSION || readsStreams(headers('accept'))
+  const canAsk = version === DRAFT_VERSION || readsStreams(headers.accept)
   const { facts, level } = session
   const capabilities = canAsk ? facts.capabilities : {}
   const peer = { ...facts, capabilities, protocolVersion: version, logLevel: level }
@@ -94,7 +94,7 @@ function greet(
   { older, sessions, service, shareOf }: PostOptions,
   { message, principal, headers: read, outlet }: Posted,
 ): void {
-  if (service.draining) throw new RondoError('SERVER_DRAINING')
+  if (service.state.draining) throw new RondoError('SERVER_DRAINING')
   const call = readInitialize(message)
   const protocolVersion = negotiate(call.requested, older.versions)
   const headers: Record<string, string> = { ...JSON_HEADERS }
@@ -138,7 +138,7 @@ function versionOf({ headers, message }: Posted): string | undefined {
 /** The session of a request, or one that lives as long as the request. */
 function sessionOf({ older, sessions }: PostOptions, posted: Posted): Session {
   const owner = principalTag(posted.principal)
-  const id = posted.headers('mcp-session-id')
+  const id = posted.headers['mcp-session-id']
   const version = versionOf(posted)
   if (id === undefined) {
     if (sessions && version !== DRAFT_VERSION) throw new RondoError('PEER_NO_SESSION')
@@ -150,10 +150,10 @@ function sessionOf({ older, sessions }: PostOptions, posted: Posted): Session {
   return session
 }
 
-export function unaskable(version: string, headers: HeaderReader): string | undefined {
+export function unaskable(version: string, headers: RequestHeaders): string | undefined {
   if (version === DRAFT_VERSION) return undefined
-  if (headers('mcp-session-id') === undefined) return NO_SESSION
-  return readsStreams(headers('accept')) ? undefined : NO_STREAM
+  if (headers['mcp-session-id'] === undefined) return NO_SESSION
+  return readsStreams(headers.accept) ? undefined : NO_STREAM
 }
 
 /** `begin` serves the calls of a client that takes its questions in turns. */
@@ -170,7 +170,7 @@ export function deliver(
     older,
     inFlight,
     known: principal !== undefined,
-    draining: service.draining,
+    draining: service.state.draining,
     unaskable: unaskable(version, headers),
     beats: stream,
     begin,
@@ -185,7 +185,7 @@ export function deliver(
   const ids = requests.flatMap((one) => (one.kind === 'call' ? [one.call.id] : []))
   const wish = {
     primed: primesStreams(version),
-    streams: readsStreams(headers('accept')),
+    streams: readsStreams(headers.accept),
     batch: Array.isArray(message),
     responses: requests.length,
     onLost() {

@@ -92,7 +92,7 @@ export class StdioPeer {
   }
 
   #begin(call: Call): void {
-    if (this.#service.draining) this.#refuse(call.id, new RondoError('SERVER_DRAINING'))
+    if (this.#service.state.draining) this.#refuse(call.id, new RondoError('SERVER_DRAINING'))
     else if (this.#open.has(call.id)) {
       this.#refuse(call.id, new RondoError('PEER_REQUEST', 'A request with this id is still open'))
     } else if (call.kind === 'listen') this.#listen(call)
