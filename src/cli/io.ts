@@ -18,7 +18,7 @@ export interface Io {
   readonly env: Readonly<Record<string, string | undefined>>
   readonly cwd: string
   readonly now: () => number
-  /** Aborted by Ctrl-C while no question is on the screen, and by SIGTERM. */
+  /** Aborted by SIGTERM, and by Ctrl-C while no prompt is open. */
   readonly signal: AbortSignal
 }
 

@@ -200,6 +200,18 @@ describe('saying no', () => {
     expect(code).toBe(130)
   })
 
+  it.each(['SIGINT', 'SIGTERM'] as const)(
+    'C11 %s at a question keeps the call and ends with 130',
+    async (name) => {
+      const terminal = call('choose')
+      await terminal.see('What do you want to do?')
+      terminal.signal(name)
+      await terminal.see('rondo resume')
+      expect(await terminal.end()).toMatchObject({ code: 130, stdout: '' })
+      expect(home.files()).toHaveLength(1)
+    },
+  )
+
   it('Ctrl-C while the server works stops waiting for it', async () => {
     const terminal = call('hang')
     await terminal.see('waiting for the server')

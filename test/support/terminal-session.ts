@@ -32,12 +32,15 @@ export interface TerminalSession {
   /** Waits until this was drawn since the last time something was waited for. */
   see(text: string): Promise<void>
   press(...keys: string[]): void
+  signal(name: 'SIGINT' | 'SIGTERM'): void
   /** Waits for the end. */
   end(): Promise<Ended>
   close(): void
 }
 
 const PATIENCE_MS = 120_000
+/** What was drawn last may arrive after the end of the process. */
+const LAST_WORDS_MS = 2000
 
 export function openTerminal(args: readonly string[], env: Record<string, string>): TerminalSession {
   const folder = mkdtempSync(join(tmpdir(), 'rondo-terminal-'))
@@ -60,22 +63,28 @@ export function openTerminal(args: readonly string[], env: Record<string, string
     drawn += data
     wake()
   })
+  let isOver = false
   pty.onExit(({ exitCode }) => {
     code = exitCode
     wake()
+    setTimeout(() => {
+      isOver = true
+      wake()
+    }, LAST_WORDS_MS)
   })
   const screen = (): string => stripVTControlCharacters(drawn)
   const until = (done: () => boolean, what: () => string): Promise<void> =>
     new Promise((resolve, reject) => {
-      const timer = setTimeout(() => {
-        listeners.delete(look)
-        reject(new Error(`${what()}\n${screen().slice(-2000)}`))
-      }, PATIENCE_MS)
-      const look = (): void => {
-        if (!done()) return
+      const fail = (): void => reject(new Error(`${what()}\n${screen().slice(-2000)}`))
+      const stop = (settle: () => void): void => {
         listeners.delete(look)
         clearTimeout(timer)
-        resolve()
+        settle()
+      }
+      const timer = setTimeout(() => stop(fail), PATIENCE_MS)
+      const look = (): void => {
+        if (done()) stop(resolve)
+        else if (isOver) stop(fail)
       }
       listeners.add(look)
       look()
@@ -91,6 +100,7 @@ export function openTerminal(args: readonly string[], env: Record<string, string
     press(...keys) {
       for (const key of keys) pty.write(key)
     },
+    signal: (name) => pty.kill(name),
     async end() {
       await until(
         () => code !== undefined,

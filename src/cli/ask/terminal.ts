@@ -37,13 +37,16 @@ const CTRL_D = '\u0004'
 const VISIBLE_CHOICES = 10
 
 /** `signal` dismisses whatever is asked. */
-export function createTerminal({ stdin, stderr, status }: Io, signal?: AbortSignal): Terminal {
+export function createTerminal(io: Io, signal?: AbortSignal): Terminal {
+  const { stdin, stderr, status } = io
   updateSettings({ aliases: { [CTRL_D]: 'cancel' } })
   let keys = 0
   const onKey = (_text: string, key: { readonly name?: string }): void => {
     if (key.name !== 'return' && key.name !== 'enter') keys += 1
   }
-  const ask = async <T>(prompt: (io: Ends) => Promise<T | symbol>): Promise<T> => {
+  const ask = async <T>(prompt: (ends: Ends) => Promise<T | symbol>): Promise<T> => {
+    // Between two prompts the terminal is not in raw mode, and Ctrl-C is a signal.
+    io.signal.throwIfAborted()
     status.hide()
     const gone = new AbortController()
     const leave = (): void => gone.abort()
@@ -51,9 +54,11 @@ export function createTerminal({ stdin, stderr, status }: Io, signal?: AbortSign
     stdin.once('close', leave)
     stdin.on('keypress', onKey)
     signal?.addEventListener('abort', leave)
+    io.signal.addEventListener('abort', leave)
     if (signal?.aborted) leave()
     try {
       const value = await prompt({ input: stdin, output: stderr, signal: gone.signal })
+      io.signal.throwIfAborted()
       if (isCancel(value)) throw new Dismissed()
       return value as T
     } finally {
@@ -61,6 +66,7 @@ export function createTerminal({ stdin, stderr, status }: Io, signal?: AbortSign
       stdin.off('close', leave)
       stdin.off('keypress', onKey)
       signal?.removeEventListener('abort', leave)
+      io.signal.removeEventListener('abort', leave)
     }
   }
   return {
@@ -70,9 +76,9 @@ export function createTerminal({ stdin, stderr, status }: Io, signal?: AbortSign
       log[kind === 'plain' ? 'message' : kind](terminalText(words), { output: stderr })
     },
     line: (message, start, check) =>
-      ask((io) =>
+      ask((ends) =>
         text({
-          ...io,
+          ...ends,
           // Unlike the others this prompt has no bar before further lines, and a line of a server has to have one.
           message: terminalText(message).replaceAll('\n', `\n${S_BAR}  `),
           initialValue: terminalText(start).replaceAll('\n', ' '),
@@ -81,9 +87,9 @@ export function createTerminal({ stdin, stderr, status }: Io, signal?: AbortSign
       ),
     choose: (message, choices, start) =>
       ask(
-        (io) =>
+        (ends) =>
           select({
-            ...io,
+            ...ends,
             message: terminalText(message),
             options: choices.map((choice, index) => ({ ...cleanChoice(choice), value: index })),
             initialValue: choices.findIndex(({ value }) => value === start),
@@ -91,9 +97,9 @@ export function createTerminal({ stdin, stderr, status }: Io, signal?: AbortSign
           }) as Promise<number | symbol>,
       ).then((index) => (choices[index] as Choice<never>).value),
     pick: (message, choices, start) =>
-      ask<string[]>((io) =>
+      ask<string[]>((ends) =>
         multiselect({
-          ...io,
+          ...ends,
           message: terminalText(message),
           options: choices.map(cleanChoice),
           initialValues: [...start],
