@@ -2,10 +2,13 @@
  * Makes the JavaScript of the package: one file for each entrance, and shared chunks for what several of them use, so that
  * an error thrown in one is an instance of the class another exports. Not minified: what is installed can be read.
  * docs/decisions/0009 says why files are put together at all.
+ *
+ * Packages that only the command needs are bundled into it, so that a server does not install them. Their licences are
+ * copied into dist/THIRD-PARTY-NOTICES.txt. Every other package is imported from where it is installed.
  */
 
-import { readFileSync } from 'node:fs'
-import { resolve } from 'node:path'
+import { readdirSync, readFileSync, writeFileSync } from 'node:fs'
+import { join, resolve } from 'node:path'
 import { build } from 'esbuild'
 
 const { exports: subpaths, bin } = JSON.parse(readFileSync('package.json', 'utf8'))
@@ -26,6 +29,35 @@ const forBrowsers = {
   },
 }
 
+const BUNDLED = ['@clack/prompts']
+const LICENCES = ['MIT', 'ISC', 'BSD-2-Clause', 'BSD-3-Clause', 'Apache-2.0']
+
+const bundleListed = {
+  name: 'bundle-listed',
+  setup({ onResolve }) {
+    onResolve({ filter: /^[^./]/ }, ({ path, importer, kind }) => {
+      if (kind === 'entry-point' || BUNDLED.includes(path) || importer.includes('/node_modules/'))
+        return undefined
+      return { path, external: true }
+    })
+  },
+}
+
+/** The licence texts of the packages among the inputs of a build. */
+function noticesOf({ inputs }) {
+  const folders = Object.keys(inputs).flatMap(
+    (path) => /^.*node_modules\/(?:@[^/]+\/)?[^/]+/.exec(path)?.[0] ?? [],
+  )
+  return [...new Set(folders)].sort().map((folder) => {
+    const { name, version, license } = JSON.parse(readFileSync(join(folder, 'package.json'), 'utf8'))
+    const file = readdirSync(folder).find((one) => /^licen[cs]e/i.test(one))
+    if (!LICENCES.includes(license) || file === undefined) {
+      throw new Error(`${name} cannot be bundled: its licence is ${license}, in the file ${file}`)
+    }
+    return `${name} ${version} (${license})\n\n${readFileSync(join(folder, file), 'utf8').trim()}\n`
+  })
+}
+
 await build({
   entryPoints: { 'client.browser': 'src/client.ts' },
   outdir: 'dist',
@@ -39,7 +71,7 @@ await build({
   sourcesContent: true,
 })
 
-await build({
+const { metafile } = await build({
   entryPoints: entrances.map((path) => path.replace(/^(\.\/)?dist\//, 'src/').replace(/\.js$/, '.ts')),
   outdir: 'dist',
   outbase: 'src',
@@ -49,7 +81,15 @@ await build({
   format: 'esm',
   platform: 'node',
   target: 'node20.19',
-  packages: 'external',
+  plugins: [bundleListed],
+  metafile: true,
   sourcemap: true,
   sourcesContent: true,
 })
+
+writeFileSync(
+  'dist/THIRD-PARTY-NOTICES.txt',
+  ['The rondo command contains code of these packages.\n', ...noticesOf(metafile)].join(
+    `\n${'-'.repeat(80)}\n\n`,
+  ),
+)

@@ -67,7 +67,19 @@ beforeAll(() => {
   for (const name of [...Object.keys({ ...dependencies, ...peerDependencies }), 'zod', '@types/node'])
     link(name)
 })
-/** A project with nothing but the package and what it depends on; gives its folder. */
+
+/** Every package that npm installs along with these. */
+function installedWith(names: readonly string[], found = new Set<string>()): Set<string> {
+  for (const name of names) {
+    if (found.has(name)) continue
+    found.add(name)
+    const manifest = JSON.parse(readFileSync(join('node_modules', name, 'package.json'), 'utf8'))
+    installedWith(Object.keys({ ...manifest.dependencies, ...manifest.optionalDependencies }), found)
+  }
+  return found
+}
+
+/** A project with nothing but the package and what it depends on; returns its folder. */
 function bareProject(): string {
   const folder = join(scratch, 'bare')
   cpSync(join(project, 'node_modules/rondo'), join(folder, 'node_modules/rondo'), { recursive: true })
@@ -126,6 +138,41 @@ describe('the packed package', () => {
     )
     expect(foreign).toEqual([])
     expect(readdirSync(join(project, 'node_modules/rondo'))).toContain('dist')
+  })
+
+  it('is installed with at most one other package', () => {
+    const manifest = JSON.parse(readFileSync(join(project, 'node_modules/rondo/package.json'), 'utf8'))
+    const names = Object.keys({ ...manifest.dependencies, ...manifest.optionalDependencies })
+    expect([...installedWith(names)]).toEqual(['eventsource-parser'])
+    for (const name of Object.keys(manifest.peerDependencies)) {
+      expect(manifest.peerDependenciesMeta[name]).toEqual({ optional: true })
+    }
+    // Negative control: what is bundled into the command would bring five more.
+    expect(installedWith(['@clack/prompts']).size).toBe(6)
+  })
+
+  it('imports no package that is not installed with it or an optional peer', () => {
+    const home = join(project, 'node_modules/rondo')
+    const manifest = JSON.parse(readFileSync(join(home, 'package.json'), 'utf8'))
+    const known = Object.keys({ ...manifest.dependencies, ...manifest.peerDependencies })
+    const code = packed.files.filter((path) => /\.(js|d\.ts)$/.test(path))
+    const imported = code.flatMap((path) => {
+      const text = readFileSync(join(home, path), 'utf8')
+      return [...text.matchAll(/(?:^[^'"]*\bfrom|\bimport\() ?['"](?!node:)([a-z@][^'"]*)['"]/gm)].map(
+        ([, name]) => name,
+      )
+    })
+    const names = new Set(imported.map((name = '') => /^(@[^/]+\/)?[^/]+/.exec(name)?.[0] ?? ''))
+    expect(names).toContain('eventsource-parser')
+    expect([...names].filter((name) => !known.includes(name))).toEqual([])
+  })
+
+  it('has the licences of the packages bundled into the command', () => {
+    const notices = readFileSync(join(project, 'node_modules/rondo/dist/THIRD-PARTY-NOTICES.txt'), 'utf8')
+    for (const name of installedWith(['@clack/prompts'])) {
+      expect(notices).toMatch(new RegExp(`^${name} [\\d.]+ \\(MIT\\)\n\n`, 'm'))
+    }
+    expect(notices.match(/Permission is hereby granted, free of charge/g)).toHaveLength(6)
   })
 
   it('can be imported by every subpath', () => {

@@ -1,3 +1,5 @@
+/// <reference lib="esnext.disposable" preserve="true" />
+
 /** Puts a client together over a peer whose dialect is known. */
 
 import { RondoError } from '../errors.ts'
@@ -164,8 +166,6 @@ function forget(cache: Cache, change: ServerChange): void {
     if (change.kind === 'resources') cache.forget('list templates')
   }
 }
-
-/// <reference lib="esnext.disposable" preserve="true" />
 
 export interface ReadOptions {
   readonly signal?: AbortSignal

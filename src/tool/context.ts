@@ -2,7 +2,6 @@
  * What an author has inside a handler. Types only: `replay/` makes it work.
  */
 
-import type { StandardJSONSchemaV1, StandardSchemaV1 } from '@standard-schema/spec'
 import type { Principal } from '../protocol/call.ts'
 import type { AskKind } from '../protocol/task.ts'
 import type {
@@ -16,16 +15,44 @@ import type {
   SamplingParams,
 } from '../protocol/wire.ts'
 
-/** A schema that validates and tells its own JSON Schema: zod 4.2 and later, arktype, valibot with its converter. */
-export type StandardSchema<Input = unknown, Output = Input> = StandardSchemaV1<Input, Output> &
-  StandardJSONSchemaV1<Input, Output>
+/**
+ * A schema that validates and converts itself to JSON Schema: zod 4.2 and later, arktype, valibot with its converter.
+ * Structurally the Standard Schema and Standard JSON Schema interfaces, version 1 (standardschema.dev).
+ */
+export interface StandardSchema<Input = unknown, Output = Input> {
+  readonly '~standard': StandardProps<Input, Output> & { readonly jsonSchema: StandardConverter }
+}
+
+interface StandardProps<Input, Output> {
+  readonly version: 1
+  readonly vendor: string
+  readonly types?: { readonly input: Input; readonly output: Output } | undefined
+  readonly validate: (value: unknown) => StandardResult<Output> | Promise<StandardResult<Output>>
+}
+
+type StandardResult<Output> =
+  | { readonly value: Output; readonly issues?: undefined }
+  | { readonly issues: readonly StandardIssue[] }
+
+interface StandardIssue {
+  readonly message: string
+  readonly path?: readonly (PropertyKey | { readonly key: PropertyKey })[] | undefined
+}
+
+interface StandardConverter {
+  readonly input: (options: { readonly target: string }) => Record<string, unknown>
+  readonly output: (options: { readonly target: string }) => Record<string, unknown>
+}
 
 /** Any Standard Schema that gives JSON Schema, or plain JSON Schema 2020-12. */
 export type Schema = StandardSchema | JsonSchema
 
 /** What a schema's values look like to the handler. Plain JSON Schema gives a record of unknown values. */
-export type Infer<S, Plain = Record<string, unknown>> =
-  S extends StandardSchemaV1<infer _In, infer Out> ? Out : Plain
+export type Infer<S, Plain = Record<string, unknown>> = S extends {
+  readonly '~standard': StandardProps<infer _In, infer Out>
+}
+  ? Out
+  : Plain
 
 export interface Question<S extends Schema = Schema> {
   /** What the user reads. Keep clocks, rates and random values out of it: a reworded question is asked again. */

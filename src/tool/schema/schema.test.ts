@@ -1,9 +1,10 @@
+import type { StandardJSONSchemaV1, StandardSchemaV1 } from '@standard-schema/spec'
 import { toStandardJsonSchema } from '@valibot/to-json-schema'
 import { type } from 'arktype'
 import * as v from 'valibot'
-import { describe, expect, it } from 'vitest'
+import { describe, expect, expectTypeOf, it } from 'vitest'
 import * as z from 'zod'
-import type { Schema } from '../context.ts'
+import type { Infer, Schema, StandardSchema } from '../context.ts'
 import { compileSchema, droppingUnknown, type Result } from './schema.ts'
 
 const person: Record<string, Schema> = {
@@ -195,5 +196,17 @@ describe('dropping what a schema does not name', () => {
     const schema = z.strictObject({ a: z.strictObject({ b: z.number() }) })
     expect(await check(schema, { a: { b: 1, c: 2 } })).toMatchObject({ ok: false })
     expect(await check(schema, 'text')).toMatchObject({ ok: false })
+  })
+})
+
+describe('the type StandardSchema', () => {
+  type Official<In, Out> = StandardSchemaV1<In, Out> & StandardJSONSchemaV1<In, Out>
+
+  it('takes what the published specification describes, and the other way round', () => {
+    expectTypeOf<Official<string, number>>().toExtend<StandardSchema<string, number>>()
+    expectTypeOf<StandardSchema<string, number>>().toExtend<Official<string, number>>()
+    expectTypeOf<Official<string, number>>().not.toExtend<StandardSchema<string, boolean>>()
+    expectTypeOf<Infer<Official<string, number>>>().toEqualTypeOf<number>()
+    expectTypeOf<Infer<StandardSchemaV1<string, number>>>().toEqualTypeOf<number>()
   })
 })
