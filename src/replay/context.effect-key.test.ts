@@ -273,3 +273,50 @@ describe('R7 another key in another branch', () => {
     expect(await keyOf(reads, undefined)).toBe(await keyOf(charge, one))
   })
 })
+
+describe('R7 the same answer in another spelling', () => {
+  const noise = { _meta: { sentAt: 1 }, extra: 'x' }
+  const page = { message: 'Open', url: 'https://example.com/' }
+  const yes = { action: 'accept', content: { confirm: true } }
+
+  it.each<[string, (ctx: Context) => Promise<unknown>, object, object]>([
+    ['a yes', (ctx) => ctx.confirm('q', 'Sure?'), yes, { ...yes, content: { ...yes.content, extra: 1 } }],
+    [
+      'a form',
+      (ctx) => ctx.ask('q', textQuestion()),
+      accept({ value: 'x' }),
+      accept({ value: 'x', extra: 1 }),
+    ],
+    [
+      'a decline',
+      (ctx) => ctx.confirm('q', 'Sure?'),
+      { action: 'decline' },
+      { action: 'decline', content: {} },
+    ],
+    [
+      'a cancel',
+      (ctx) => ctx.elicit('q', textQuestion()),
+      { action: 'cancel' },
+      { action: 'cancel', content: {} },
+    ],
+    [
+      'a visit',
+      (ctx) => ctx.visit('q', page),
+      { action: 'accept' },
+      { action: 'accept', content: { extra: 1 } },
+    ],
+    ['roots', (ctx) => ctx.roots('q'), { roots: [{ uri: 'file:///a' }] }, { roots: [{ uri: 'file:///a' }] }],
+  ])('R7 is one branch: %s', async (_name, question, plain, padded) => {
+    const keyAfter = async (answer: object): Promise<unknown> => {
+      const flow = replayFlow(async (ctx) => {
+        await question(ctx)
+        return ctx.effect('pay', ({ key }) => key)
+      })
+      await flow.round()
+      return returned(await flow.round({ q: answer }))
+    }
+    const key = await keyAfter(plain)
+    expect(key).toMatch(/^[0-9a-f]{32}$/)
+    expect(await keyAfter({ ...padded, ...noise })).toBe(key)
+  })
+})

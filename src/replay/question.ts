@@ -33,14 +33,17 @@ function isObject(value: unknown): value is Record<string, unknown> {
   return typeof value === 'object' && value !== null && !Array.isArray(value)
 }
 
-/** Reads an `ElicitResult`; `accept` reads the content of an accepted one. */
+/**
+ * Reads an `ElicitResult`; `accept` reads the content of an accepted one. Only what the handler sees is recorded: whatever
+ * else a client adds (`_meta`, a member nobody asked for) must not make another branch of the same answer (R7).
+ */
 function readElicit(
   answer: unknown,
   accept: (content: unknown) => Reading | Promise<Reading>,
 ): Reading | Promise<Reading> {
   const action = isObject(answer) ? answer.action : undefined
   if (action === 'decline' || action === 'cancel')
-    return { ok: true, value: { action } satisfies Outcome<never> }
+    return { ok: true, value: { action } satisfies Outcome<never>, answer: { action } }
   if (action === 'accept') return accept((answer as Record<string, unknown>).content)
   return misfit('The answer must accept, decline or cancel.')
 }
@@ -106,7 +109,7 @@ export function confirmQuestion(message: string, { label = 'Yes, go ahead' }: Co
     read: (answer) =>
       readElicit(answer, (content) =>
         isObject(content) && typeof content.confirm === 'boolean'
-          ? accepted(content.confirm)
+          ? accepted(content.confirm, { action: 'accept', content: { confirm: content.confirm } })
           : { ok: false, problem: 'Answer yes or no.', empty: isEmpty(content) },
       ),
   }
@@ -132,7 +135,7 @@ export function urlQuestion({ message, url }: { message: string; url: string }):
     kind: 'url',
     unasked: false,
     request: { method: 'elicitation/create', params: { mode: 'url', message, url: checkedUrl(url) } },
-    read: (answer) => readElicit(answer, () => accepted({})),
+    read: (answer) => readElicit(answer, () => accepted({}, { action: 'accept' })),
   }
 }
 
@@ -160,7 +163,7 @@ export function rootsQuestion(): Question {
       isObject(answer) &&
       Array.isArray(answer.roots) &&
       answer.roots.every((root) => isObject(root) && typeof root.uri === 'string')
-        ? { ok: true, value: answer.roots }
+        ? { ok: true, value: answer.roots, answer: { roots: answer.roots } }
         : misfit('The answer must be a list of roots.'),
   }
 }
