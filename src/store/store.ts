@@ -1,5 +1,8 @@
-/** One database behind all ports, opened when it is first used. */
+/**
+ * The three ports of a store: tasks, single use and blobs. One database implements all of them and is opened on first use.
+ */
 
+import { randomBytes } from 'node:crypto'
 import type { Sealed } from './task-engine.ts'
 import type { TaskStore } from './task-store.ts'
 
@@ -7,72 +10,73 @@ export interface Store {
   readonly tasks: TaskStore
   readonly once: OnceStore
   readonly blobs: BlobStore
-  /** Opens the database and prepares its tables; every method does so by itself. */
+  /** Opens the database and prepares its tables. Every other method does so too. */
   ready(): Promise<void>
-  /** Deletes up to `limit` expired rows of each kind; gives how many went. */
+  /** Deletes up to `limit` expired rows of each kind; returns how many were deleted. */
   sweep(limit: number): Promise<number>
   close(): Promise<void>
 }
 
-/*
- * Keeps what is too large for a token. The token carries the id; what it may be used for, the caller checks after
- * opening the seal. A blob is written once: a second `put` under its id changes nothing.
+/**
+ * Keeps what is too large for a token, which then carries the id. The caller opens the seal and checks what the blob may
+ * be used for. A blob is written once: a second `put` under its id has no effect.
  */
-
 export interface BlobStore {
-  /** Resolves when the blob is durable. `expiresAt` in ms since the epoch. */
+  /** Resolves when the blob is durable. `expiresAt` is in ms since the Unix epoch. */
   put(id: string, sealed: Sealed, expiresAt: number): Promise<void>
-  /** Nothing, once it has expired. */
+  /** Undefined once the blob has expired. */
   get(id: string): Promise<Sealed | undefined>
 }
-
-/*
- * Single use: one request per round of a flow gets through, and the same request again gets the same response.
- *
- * The slot is (flow, round). Whoever comes first claims it with the digest of its request and stores its response
- * later, renewing its hold until then; a claimant that vanishes can be followed, `holdMs` after its last renewal, by the
- * same request only.
- *
- * OS1 One winner: of any number of claims at once, exactly one is `first`.
- * OS2 The first response stored is the only one; everybody else gets its bytes.
- * OS3 Another digest is refused for good.
- * OS4 A store that lost its records does not know it, so it has an epoch: callers seal it into what they hand out, and
- *     a claim that names another epoch is refused. So is one that comes after its own expiry.
- */
 
 export interface OnceSlot {
   readonly flow: string
   readonly round: number
-  /** Tells this request from any other that would use the same slot. */
+  /** Distinguishes this request from any other that would use the same slot. */
   readonly digest: string
   /** The epoch under which the round was handed out. */
   readonly epoch: string
-  /** After this no claim is taken, and the record may go; ms since the epoch. */
+  /** From then on claims are refused and the record may be deleted; ms since the Unix epoch. */
   readonly expiresAt: number
 }
 
 export interface OnceAttempt {
-  /** Random; lets a claim be repeated after a lost connection. */
+  /** Random, so that a claim can be repeated after a lost connection. */
   readonly claimant: string
-  /** How long the slot is held for a claimant that neither stored anything nor renewed its hold. */
+  /** How long the slot is held for a claimant that neither stores a response nor renews its hold. */
   readonly holdMs: number
 }
 
 export type OnceClaim =
   | { readonly kind: 'first' }
   | { readonly kind: 'stored'; readonly response: Sealed }
-  /** The same request is being answered right now, or its claimant died; `retryMs` is left of the hold. */
+  /** The same request is in progress, or its claimant died. The hold ends in `retryMs`. */
   | { readonly kind: 'busy'; readonly retryMs: number }
   | { readonly kind: 'refused'; readonly reason: 'used' | 'epoch' | 'expired' }
 
+/**
+ * Single use: one request per round of a flow is processed, and a repetition of it gets the same response.
+ *
+ * The slot is (flow, round). The first request claims it with its digest, renews its hold while it works, and stores its
+ * response. If it vanishes, only the same request can claim the slot again, `holdMs` after the last renewal.
+ *
+ * once 1: of any number of concurrent claims, exactly one is `first`.
+ * once 2: the first response stored is final; every other request gets its bytes.
+ * once 3: a request with another digest is refused for good.
+ * once 4: a store cannot tell that it lost records, so it has an epoch. Callers seal the epoch into what they hand out,
+ *         and a claim that names another epoch, or comes after its expiry, is refused.
+ */
 export interface OnceStore {
-  /** Names the life of this store: another one after it was emptied, or restored as far as that can be seen. */
+  /** Changes when the store is emptied and, where that can be detected, when a backup is restored. */
   epoch(): Promise<string>
-  /** Begins a new life by hand: after restoring a backup in place. Everything handed out before is refused. */
+  /** Starts a new epoch, for after a backup was restored in place. Everything handed out before is refused. */
   renewEpoch(): Promise<string>
   claim(slot: OnceSlot, attempt: OnceAttempt): Promise<OnceClaim>
-  /** Holds the slot for `holdMs` from now on; false if it is no longer the claimant's. With `holdMs: 0` it is let go. */
+  /** Extends the hold to `holdMs` from now, or releases it with 0; false if the claimant no longer holds the slot. */
   renew(slot: OnceSlot, attempt: OnceAttempt): Promise<boolean>
-  /** Stores the response unless there is one; gives the one that counts. */
+  /** Stores the response unless there is one already; returns the one that is stored. */
   settle(slot: OnceSlot, response: Sealed): Promise<Sealed>
+}
+
+export function createEpoch(): string {
+  return randomBytes(12).toString('base64url')
 }

@@ -1,16 +1,16 @@
 /**
  * What a database must do to keep tasks. `createLeaseEngine` adds the claim loop, the heartbeat and the clock.
  *
- * A task is one row. Each method is one atomic change of it, or none: the database decides, not the caller.
- * Whoever claims a task raises its `epoch`; every write of a worker names the epoch it holds (`Fence`) and does
- * nothing, with `false`, if the task moved on: claimed by another, released, cancelled, ended or expired.
+ * A task is one row, and each method is one atomic change of it or none: the database decides, not the caller. A claim
+ * increments the task's `epoch`. Every write of a worker names the epoch of its claim (`Fence`), and returns `false`
+ * without effect once the task was claimed by another worker, released, cancelled, ended or expired.
  *
- * TS1 A worker's write lands only on a working, unexpired task at exactly its epoch.
- * TS2 The answer that closes the last open key makes the task due in the same write.
- * TS3 Expired rows are invisible at once, whenever they are deleted.
- * TS4 What a method resolved with survives a crash of this process and, where the database can, of the machine.
- * TS5 Time is the store's: one clock decides leases and expiry for all processes.
- * TS6 A task that is held is due as soon as it is known, whichever of the two comes first.
+ * store 1: a worker's write takes effect only on a working, unexpired task at exactly its epoch.
+ * store 2: the answer to the last open key makes the task due in the same write.
+ * store 3: expired rows are invisible at once, even if they are deleted later.
+ * store 4: what a method resolved with survives a crash of this process and, where the database can, of the machine.
+ * store 5: the store's clock decides leases and expiry for all processes.
+ * store 6: a task that is both held and known is due, in whichever order the two happen.
  */
 
 import type { InputSlot } from './input-slots.ts'
@@ -38,41 +38,41 @@ export interface Lease {
   readonly slots: readonly InputSlot[]
 }
 
-export type Ending =
+export type TaskEnding =
   | { readonly kind: 'complete'; readonly result: Sealed }
   | { readonly kind: 'fail'; readonly error?: Sealed }
 
-/** A worker that takes tasks, and for how long it may keep them without a sign of life. */
+/** A worker that claims tasks, and how long it keeps them without a heartbeat. */
 export interface Taker {
   readonly worker: string
   readonly leaseMs: number
 }
 
 export type Creation =
-  /** With a lease if a taker was named and the task is new: it is running already. */
+  /** With a lease if a taker was named and the task is new: it is already claimed. */
   | { readonly kind: 'created'; readonly view: TaskView; readonly lease?: Lease }
   /** The id is taken by another owner. */
   | { readonly kind: 'conflict' }
   | { readonly kind: 'limit' }
 
-/** What became of answers; with a lease if a taker was named and they were the last: the task is running already. */
+/** The result of a delivery; with a lease if a taker was named and no answer is missing: the task is already claimed. */
 export interface Handover {
   readonly kind: Delivery
   readonly lease?: Lease
 }
 
-/** Something may have happened, here or in another process: `due` work, or a visible change (of any task if no id). */
+/** Something may have happened, in any process: work is due, or a task (any task, without an id) visibly changed. */
 export type Hint = { readonly kind: 'due' } | { readonly kind: 'changed'; readonly id?: string }
 
 export interface TaskStats {
-  /** Tasks that a worker could take now, and for how long the oldest of them has been due. */
+  /** Tasks that a worker could claim now, and for how long the oldest of them has been due. */
   readonly due: number
   readonly oldestDueMs: number
   readonly running: number
   readonly parked: number
 }
 
-/** A task as an operator may see it: without anything that is sealed. */
+/** A task as an operator may see it: nothing that is sealed. */
 export interface TaskSummary {
   readonly id: string
   readonly owner: TaskOwner
@@ -81,7 +81,7 @@ export interface TaskSummary {
   readonly updatedAt: number
   readonly expiresAt: number
   readonly failures: number
-  /** Who runs it, if anybody does. */
+  /** The worker that runs it, if any. */
   readonly worker: string | undefined
   readonly dueAt: number | undefined
   readonly openKeys: readonly string[]
@@ -93,7 +93,7 @@ export interface TaskQuery {
   readonly status?: TaskStatus
   /** Only the tasks of this owner. */
   readonly owner?: TaskOwner
-  /** The summary after which to go on; the newest come first. */
+  /** Continue after this task; the newest tasks come first. */
   readonly after?: { readonly id: string; readonly createdAt: number }
   readonly limit?: number
 }
@@ -101,12 +101,12 @@ export interface TaskQuery {
 /** What the owner of a task can do with it. */
 export interface OwnerTasks {
   /**
-   * `openLimit`: how many unended tasks the owner may have; `Infinity` counts nothing. With a taker the task is claimed in
-   * the same write.
+   * `openLimit` is how many unfinished tasks the owner may have; `Infinity` skips the count. With a taker, the same write
+   * claims the task.
    */
   create(task: NewTask, openLimit: number, taker?: Taker): Promise<Creation>
   get(id: string, owner: TaskOwner): Promise<TaskView | undefined>
-  /** With a taker, a task that waits for nothing more is claimed in the same write. One that is resumed is known. */
+  /** With a taker, the write that makes the task due also claims it. A task that is resumed is known. */
   deliver(
     id: string,
     owner: TaskOwner,
@@ -114,36 +114,36 @@ export interface OwnerTasks {
     taker?: Taker,
   ): Promise<Handover>
   cancel(id: string, owner: TaskOwner): Promise<Cancellation>
-  /** Notes that the owner knows the id; makes the task due if it was held. Changes nothing the second time. */
+  /** Records that the owner knows the id; makes the task due if it was held. No effect the second time. */
   confirm(id: string, owner: TaskOwner): Promise<void>
-  /** The revisions of those tasks that are there. */
+  /** The revisions of the tasks that exist. */
   revisions(ids: readonly string[]): Promise<ReadonlyMap<string, number>>
 }
 
 /** What a worker can do. */
 export interface WorkerTasks {
-  /** Takes up to `count` due tasks. One whose former worker never let go counts one failure more. */
+  /** Claims up to `count` due tasks. One that its former worker never released counts one more failure. */
   claim(worker: string, leaseMs: number, count: number): Promise<readonly Lease[]>
-  /** Extends leases; gives the ids that are still held. */
+  /** Extends leases; returns the ids that are still held. */
   renew(fences: readonly Fence[], leaseMs: number): Promise<ReadonlySet<string>>
   /** The ids that are still held, without extending them. */
   held(fences: readonly Fence[]): Promise<ReadonlySet<string>>
-  /** Appends entries at position `from`, all or none, and forgets earlier failures. */
+  /** Appends entries at position `from`, all or none, and resets the failure count. */
   append(fence: Fence, from: number, entries: readonly Sealed[]): Promise<boolean>
   status(fence: Fence, message: Sealed): Promise<boolean>
-  /** Lets go of the task until every open slot is answered. */
+  /** Releases the task until every open slot is answered. */
   park(fence: Fence, slots: readonly InputSlot[]): Promise<boolean>
-  /** Ends the task. What only its turns needed is dropped. */
-  settle(fence: Fence, ending: Ending): Promise<boolean>
-  /** Lets go of the task; it is due after `delayMs`. `failed` counts one failure more. */
+  /** Ends the task and deletes what only its turns needed. */
+  settle(fence: Fence, ending: TaskEnding): Promise<boolean>
+  /** Releases the task, which is due again after `delayMs`. `failed` counts one more failure. */
   release(fence: Fence, delayMs: number, failed: boolean): Promise<boolean>
-  /** Lets go of the task; it is due once its owner knows the id. */
+  /** Releases the task, which is due again once its owner knows the id. */
   hold(fence: Fence): Promise<boolean>
-  /** Makes tasks due whose worker is known to be dead; gives how many. */
+  /** Makes the tasks of workers known to be dead due; returns how many. */
   reclaim?(): Promise<number>
   /**
-   * Takes back the failure that was counted when the task was taken from a worker which lives, and had its lease by its own clock.
-   * For stores whose processes may disagree about the time.
+   * Undoes the failure counted when another worker claimed a task whose lease had not run out by this worker's clock. For
+   * stores that use the clocks of their processes, which may disagree.
    */
   absolve?(fence: Fence): Promise<void>
 }
@@ -155,8 +155,41 @@ export interface OperatorTasks {
 }
 
 export interface TaskStore extends OwnerTasks, WorkerTasks, OperatorTasks {
-  /** How often to look for what no hint told. */
+  /** How often to poll for changes that no hint announced. */
   readonly pollMs: number
-  /** Calls `listener` for changes made here, and for those elsewhere as far as the database tells. */
+  /** Calls `listener` for changes made by this process, and for others as far as the database announces them. */
   onHint(listener: (hint: Hint) => void): () => void
+}
+
+export interface HintBus {
+  publish(hint: Hint): void
+  onHint(listener: (hint: Hint) => void): () => void
+  /** Removes all listeners. */
+  close(): void
+}
+
+/** The `onHint` of a store. Calls `attach` for the first listener, to receive outside hints, and its result after the last. */
+export function createHintBus(attach: () => () => void = () => () => {}): HintBus {
+  const listeners = new Set<(hint: Hint) => void>()
+  let detach: (() => void) | undefined
+  const close = () => {
+    listeners.clear()
+    detach?.()
+    detach = undefined
+  }
+  return {
+    publish(hint) {
+      for (const listener of [...listeners]) listener(hint)
+    },
+    onHint(listener) {
+      // Wrapped, so that the same function may listen twice.
+      const wrapped = (hint: Hint) => listener(hint)
+      listeners.add(wrapped)
+      detach ??= attach()
+      return () => {
+        if (listeners.delete(wrapped) && listeners.size === 0) close()
+      }
+    },
+    close,
+  }
 }

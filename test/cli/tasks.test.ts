@@ -161,7 +161,7 @@ describe('a SQLite file', () => {
     for (const file of files) {
       const ran = await home.run(['tasks', file])
       expect(ran, file).toMatchObject({ code: EXITS.stored.code, stdout: '' })
-      expect(ran.stderr).toMatch(file === newer ? /has version 99/ : /is not a store of tasks/)
+      expect(ran.stderr).toMatch(file === newer ? /has version 99/ : /is not a Rondo store/)
     }
     expect((await home.run(['tasks', folder])).stderr).toContain('is not a file')
     expect((await home.run(['tasks', 'mysql://x'])).code).toBe(EXITS.usage.code)
@@ -186,7 +186,7 @@ describePostgres('a PostgreSQL database', () => {
   it('without a store is refused, and none is made', async () => {
     const ran = await home.run(['tasks', server.connectionString])
     expect(ran).toMatchObject({ code: EXITS.stored.code, stdout: '' })
-    expect(ran.stderr).toContain('no store of tasks in the schema "rondo"')
+    expect(ran.stderr).toContain('no Rondo store in the schema "rondo"')
     const client = new pg.Client({ connectionString: server.connectionString })
     await client.connect()
     const { rows } = await client.query("SELECT 1 FROM pg_namespace WHERE nspname = 'rondo'")
@@ -199,7 +199,7 @@ describePostgres('a PostgreSQL database', () => {
   it('takes what the address lacks from the environment', async () => {
     const { host } = new URL(server.connectionString)
     const ran = await home.run(['tasks', `postgres://${host}/postgres`], { env: { PGUSER: 'rondo' } })
-    expect(ran.stderr).toContain('no store of tasks')
+    expect(ran.stderr).toContain('no Rondo store')
   })
 
   it('T24 never shows the password, whatever goes wrong', async () => {
@@ -231,6 +231,6 @@ describePostgres('a PostgreSQL database', () => {
     const env = { NODE_OPTIONS: `--import ${asUrl(register)}` }
     const ran = await home.run(['tasks', server.connectionString], { env })
     expect(ran).toMatchObject({ code: EXITS.usage.code, stdout: '' })
-    expect(ran.stderr).toBe('rondo: The PostgreSQL store needs the package "pg": install it\n')
+    expect(ran.stderr).toBe('rondo: The PostgreSQL store needs the package "pg": run npm install pg\n')
   })
 })

@@ -15,7 +15,7 @@ import { VERSIONS } from '../../protocol/rev-2025-11-25/encode.ts'
 import { type ReplayInput, replay } from '../../replay/replay.ts'
 import type { Incoming, OpenQuestion, RunReport } from '../../replay/run-state.ts'
 import { verify } from '../../replay/verify.ts'
-import type { Outcome, RunTurn, TaskHead, Turn } from '../../store/task-engine.ts'
+import type { RunTurn, TaskHead, TaskTurn, TurnOutcome } from '../../store/task-engine.ts'
 import type { Context } from '../../tool/context.ts'
 import { type InputRequired, isInputRequired } from '../../tool/result.ts'
 import type { Target } from '../../tool/target.ts'
@@ -76,7 +76,7 @@ function assertOwner(host: FlowHost, { id, owner }: TaskHead, { principal }: Tas
 /** Long enough that somebody else gets it first. */
 const ELSEWHERE_MS = 10_000
 
-function leaveToOthers(host: FlowHost, { call }: TaskPlan): Outcome {
+function leaveToOthers(host: FlowHost, { call }: TaskPlan): TurnOutcome {
   host.log({ event: 'warning', message: `A task waits for an instance that has the tool "${call.target}"` })
   return { kind: 'release', delayMs: ELSEWHERE_MS }
 }
@@ -85,7 +85,7 @@ function unknownTool({ call }: TaskPlan): RondoError {
   return new RondoError('PEER_PARAMS', `Unknown tool: ${call.target}`)
 }
 
-async function runTurn(work: Work): Promise<Outcome> {
+async function runTurn(work: Work): Promise<TurnOutcome> {
   const { host, round, turn } = work
   const prepared = await round.target.prepare(round.call.args)
   if (prepared.kind === 'refused') return ended(work, concludeArguments(round, prepared.problem))
@@ -97,7 +97,7 @@ async function runTurn(work: Work): Promise<Outcome> {
 }
 
 /** What cannot be kept ends the task: another turn would not do better. A store that failed might. */
-async function settle(work: Work, report: RunReport): Promise<Outcome> {
+async function settle(work: Work, report: RunReport): Promise<TurnOutcome> {
   try {
     return await toOutcome(work, report)
   } catch (error) {
@@ -109,7 +109,7 @@ async function settle(work: Work, report: RunReport): Promise<Outcome> {
   }
 }
 
-async function toOutcome(work: Work, report: RunReport): Promise<Outcome> {
+async function toOutcome(work: Work, report: RunReport): Promise<TurnOutcome> {
   const { round } = work
   const { ending } = report
   switch (ending.kind) {
@@ -145,7 +145,7 @@ function rest({ host, turn }: Work): Promise<void> {
 const UNCERTAIN_MS = 5_000
 
 /** A lease that was lost is no failure of the task: somebody else has it. Nor is a store that cannot tell now. */
-function refused(work: Work, report: RunReport, error: RondoError): Outcome {
+function refused(work: Work, report: RunReport, error: RondoError): TurnOutcome {
   if (error.code === 'STORE_LEASE_LOST') return { kind: 'release' }
   if (error.code === 'STORE_UNAVAILABLE' || error.code === 'STORE_BUSY')
     return { kind: 'release', delayMs: UNCERTAIN_MS }
@@ -154,7 +154,7 @@ function refused(work: Work, report: RunReport, error: RondoError): Outcome {
 
 const AGAIN_MS = 250
 
-async function parkManually(work: Work, report: RunReport, needs: InputRequired): Promise<Outcome> {
+async function parkManually(work: Work, report: RunReport, needs: InputRequired): Promise<TurnOutcome> {
   const { host, round, turn } = work
   const digests = manualDigests(host, needs, round.call.capabilities)
   if (digests instanceof RondoError) return refused(work, report, digests)
@@ -178,7 +178,7 @@ async function parked(
   { host, turn, folded }: Work,
   { journal }: RunReport,
   questions: readonly (readonly [string, Pick<OpenQuestion, 'request' | 'digest'>])[],
-): Promise<Outcome> {
+): Promise<TurnOutcome> {
   const { task } = turn
   const { inputs, record } = park(questions, journal, folded.entries, turn.answers)
   await turn.record(sealPiece(host, task, 'record', record))
@@ -191,7 +191,7 @@ async function parked(
 }
 
 /** What the call would have answered is what the task ends with. A tool's own failure is a result (E8). */
-function ended(work: Work, reply: Reply): Outcome {
+function ended(work: Work, reply: Reply): TurnOutcome {
   const { host, turn, round } = work
   const { task } = turn
   if (reply.kind === 'error') {
@@ -208,7 +208,7 @@ function isEarlier(version: string): boolean {
   return version === DRAFT_VERSION || VERSIONS.includes(version)
 }
 
-function failed(host: FlowHost, task: TaskHead, error: RondoError): Outcome {
+function failed(host: FlowHost, task: TaskHead, error: RondoError): TurnOutcome {
   const { rpc: code, sentence: message, data } = error
   return { kind: 'fail', error: sealPiece(host, task, 'error', { code, message, data }) }
 }
@@ -222,7 +222,7 @@ function failed(host: FlowHost, task: TaskHead, error: RondoError): Outcome {
 export interface Work {
   readonly host: FlowHost
   readonly tasks: TaskHost
-  readonly turn: Turn
+  readonly turn: TaskTurn
   readonly plan: TaskPlan
   readonly folded: Folded
   readonly round: Round
@@ -230,7 +230,7 @@ export interface Work {
   told: boolean
 }
 
-function toWork(host: FlowHost, tasks: TaskHost, turn: Turn, plan: TaskPlan, target: Target): Work {
+function toWork(host: FlowHost, tasks: TaskHost, turn: TaskTurn, plan: TaskPlan, target: Target): Work {
   const { task } = turn
   const records = turn.journal.map((sealed) => openPiece<TaskRecord>(host, tasks, task, 'record', sealed))
   const folded = foldRecords(records, plan.noted)
@@ -239,7 +239,7 @@ function toWork(host: FlowHost, tasks: TaskHost, turn: Turn, plan: TaskPlan, tar
 
 function toRound(
   host: FlowHost,
-  turn: Turn,
+  turn: TaskTurn,
   plan: TaskPlan,
   target: Target,
   { entries, parked }: Folded,

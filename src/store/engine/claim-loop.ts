@@ -1,38 +1,39 @@
 /**
- * The worker of a process: takes due tasks, runs their turns, and lets go when told to stop.
+ * The worker of a process: claims due tasks, runs their turns, keeps their leases, and releases them on shutdown.
  *
- * Hints wake it at once; polling finds what no hint told. It asks for more only when there may be more: a claim that
- * gave less than it could have is the last one until the next hint or poll.
+ * Hints wake it at once; polling is authoritative. A claim that returned fewer tasks than it asked for is the last one
+ * until the next hint or poll. A turn is aborted when its lease is lost: the store says so when the task was cancelled,
+ * expired or taken over, and our own clock says so when the lease runs out, even in a process that was frozen or cut off.
  */
 
 import { repeat, type StoreClock } from '../../lib/clock.ts'
 import type { LossReason, OnEngineEvent, RunTurn, Serving } from '../task-engine.ts'
 import type { Hint, Lease, Taker, TaskStore } from '../task-store.ts'
-import { type RunningTurn, runTurn, type TurnEnd, type TurnOptions } from './run-turn.ts'
+import { type RunningTurn, runTurn, type TaskTurnOptions, type TurnEnd } from './run-turn.ts'
 
-export interface ClaimLoopOptions extends TurnOptions {
+export interface ClaimLoopOptions extends TaskTurnOptions {
   readonly worker: string
   readonly leaseMs: number
   readonly pollMs: number
   readonly concurrency: number
   readonly drainMs: number
-  /** How long a handler that ignores its signal keeps its place. */
+  /** How long a handler that ignores its signal still counts against `concurrency`. */
   readonly graceMs: number
 }
 
-/** Tasks taken by one claim: it is one transaction, and the journals are read in one go. */
+/** Tasks per claim, which is one transaction and reads all of their journals. */
 const MAX_CLAIM = 64
 
-/** A place for a task that is just being created or answered, so that it need not wait to be claimed. */
-export interface Place {
+/** A slot kept free for a task that is about to be created or resumed, so that the same write can claim it. */
+export interface Reservation {
   readonly taker: Taker
-  /** Runs the task in the place, or gives the place back. */
+  /** Starts the task, or frees the slot without one. */
   fill(lease: Lease | undefined): void
 }
 
 export interface ClaimLoop extends Serving {
-  /** Undefined if there is none, or if others wait already. */
-  reserve(): Place | undefined
+  /** Undefined if no slot is free, or if other tasks may be waiting. */
+  reserve(): Reservation | undefined
 }
 
 export function startClaimLoop(
@@ -40,11 +41,11 @@ export function startClaimLoop(
   run: RunTurn,
   clock: StoreClock,
   options: ClaimLoopOptions,
-  tell: OnEngineEvent,
+  emit: OnEngineEvent,
 ): ClaimLoop {
   const running = new Map<RunningTurn, number>()
-  /** Places that tasks are being written for; each settles when it is filled or its task was handed back. */
-  const places = new Set<Promise<unknown>>()
+  /** Open reservations; each settles when it is filled or its task was released. */
+  const reservations = new Set<Promise<unknown>>()
   let reserved = 0
   let stopping = false
   let mayBeDue = true
@@ -55,7 +56,7 @@ export function startClaimLoop(
     if (began === undefined) return
     running.delete(turn)
     if (keeper.remove(turn) && end.kind === 'lost') absolve(turn, end.reason)
-    report(tell, turn.lease, end, clock.elapsed() - began)
+    report(emit, turn.lease, end, clock.elapsed() - began)
     pump()
   }
   const start = (lease: Lease, heldUntil: number) => {
@@ -64,19 +65,19 @@ export function startClaimLoop(
     keeper.add(turn, heldUntil)
     void turn.done.then((end) => leave(turn, end))
   }
-  /** Whoever took the task while our lease was good went by another clock: nothing has failed. */
+  /** A worker that took over before our lease ran out has another clock: this was no failure. */
   const absolve = (turn: RunningTurn, reason: LossReason) => {
     if (reason !== 'cancelled or taken over') return
     store
       .absolve?.(turn.lease.fence)
-      .catch((error) => tell({ kind: 'store-error', during: 'absolve', error }))
+      .catch((error) => emit({ kind: 'store-error', during: 'absolve', error }))
   }
   const lose = (turn: RunningTurn, reason: LossReason, wasHeld: boolean) => {
     turn.lose(reason)
     if (wasHeld) absolve(turn, reason)
     clock.idly(options.graceMs, () => leave(turn, { kind: 'lost', reason }))
   }
-  const keeper = startLeaseKeeper(store, clock, options.leaseMs, lose, tell)
+  const keeper = startLeaseKeeper(store, clock, options.leaseMs, lose, emit)
 
   const free = () => (stopping ? 0 : options.concurrency - running.size - reserved)
   const wanted = () => mayBeDue && free() > 0
@@ -85,7 +86,7 @@ export function startClaimLoop(
     reserved += count
     try {
       const leases = await store.claim(options.worker, options.leaseMs, count)
-      if (leases.length > 0) tell({ kind: 'claimed', count: leases.length })
+      if (leases.length > 0) emit({ kind: 'claimed', count: leases.length })
       for (const lease of leases) start(lease, asked + options.leaseMs)
       if (leases.length === count) mayBeDue = true
     } finally {
@@ -98,20 +99,20 @@ export function startClaimLoop(
       await claim(Math.min(free(), MAX_CLAIM))
     }
   }
-  const reserve = (): Place | undefined => {
+  const reserve = (): Reservation | undefined => {
     if (mayBeDue || free() <= 0) return undefined
     const asked = clock.elapsed()
     reserved++
-    let close = (_handedBack?: Promise<unknown>) => {}
-    const place = new Promise<unknown>((resolve) => {
+    let close = (_released?: Promise<unknown>) => {}
+    const filled = new Promise<unknown>((resolve) => {
       close = resolve
     })
-    places.add(place)
+    reservations.add(filled)
     return {
       taker: { worker: options.worker, leaseMs: options.leaseMs },
       fill(lease) {
         reserved--
-        places.delete(place)
+        reservations.delete(filled)
         if (lease && stopping) close(store.release(lease.fence, 0, false).catch(() => false))
         else close()
         if (lease === undefined) pump()
@@ -122,14 +123,14 @@ export function startClaimLoop(
   const pump = () => {
     if (pumping !== undefined || !wanted()) return
     pumping = claimAll()
-      .catch((error) => tell({ kind: 'store-error', during: 'claim', error }))
+      .catch((error) => emit({ kind: 'store-error', during: 'claim', error }))
       .finally(() => {
         pumping = undefined
         pump()
       })
   }
-  const look = async () => {
-    await store.reclaim?.().catch((error) => tell({ kind: 'store-error', during: 'reclaim', error }))
+  const poll = async () => {
+    await store.reclaim?.().catch((error) => emit({ kind: 'store-error', during: 'reclaim', error }))
     mayBeDue = true
     pump()
   }
@@ -141,16 +142,16 @@ export function startClaimLoop(
     mayBeDue = true
     pump()
   })
-  const stopPoll = repeat(clock, () => options.pollMs * (0.8 + Math.random() * 0.4), look)
-  const looked = look()
+  const stopPoll = repeat(clock, () => options.pollMs * (0.8 + Math.random() * 0.4), poll)
+  const polled = poll()
 
   const stop = async () => {
     stopping = true
     stopHints()
     stopPoll()
-    await looked
+    await polled
     await pumping
-    await Promise.all(places)
+    await Promise.all(reservations)
     for (const turn of running.keys()) turn.drain()
     await settled(clock, [...running.keys()], options.drainMs)
     for (const turn of [...running.keys()]) {
@@ -186,29 +187,22 @@ function settled(clock: StoreClock, turns: readonly RunningTurn[], ms: number): 
   })
 }
 
-function report(tell: OnEngineEvent, lease: Lease, end: TurnEnd, ms: number): void {
+function report(emit: OnEngineEvent, lease: Lease, end: TurnEnd, ms: number): void {
   const { id } = lease.fence
-  tell({ kind: 'turn', id, outcome: end.kind, ms })
-  if (end.kind === 'lost') tell({ kind: 'lost', id, reason: end.reason })
-  if (end.kind === 'retry') tell({ kind: 'retry', id, failures: end.failures, error: end.error })
-  if (end.kind === 'gave-up') tell({ kind: 'gave-up', id, failures: end.failures })
+  emit({ kind: 'turn', id, outcome: end.kind, ms })
+  if (end.kind === 'lost') emit({ kind: 'lost', id, reason: end.reason })
+  if (end.kind === 'retry') emit({ kind: 'retry', id, failures: end.failures, error: end.error })
+  if (end.kind === 'gave-up') emit({ kind: 'gave-up', id, failures: end.failures })
 }
 
-/*
- * Keeps the leases of the turns that run in this process, and takes away the turns whose lease is gone.
- *
- * A lease goes when the task is cancelled, expires or is taken over, which the store tells; and when its time is over
- * by our own clock, which nobody has to tell: a process that was frozen or cut off stops by itself.
- */
-
-/** How long after a cancellation elsewhere a turn may still run. */
+/** How long a turn may still run after its task was cancelled elsewhere. */
 const CHECK_MS = 500
 
-export interface LeaseKeeper {
+interface LeaseKeeper {
   add(turn: RunningTurn, heldUntil: number): void
-  /** True if its lease was not over by our own clock. */
+  /** True if its lease had not run out by our own clock. */
   remove(turn: RunningTurn): boolean
-  /** Asks the store now, because something changed. */
+  /** Asks the store now which leases are held. */
   check(): void
   stop(): void
 }
@@ -218,7 +212,7 @@ function startLeaseKeeper(
   clock: StoreClock,
   leaseMs: number,
   lose: (turn: RunningTurn, reason: 'cancelled or taken over' | 'lease ran out', wasHeld: boolean) => void,
-  tell: OnEngineEvent,
+  emit: OnEngineEvent,
 ): LeaseKeeper {
   const heldUntil = new Map<RunningTurn, number>()
   let renewedAt = clock.elapsed()
@@ -230,9 +224,9 @@ function startLeaseKeeper(
   }
   const drop = (turn: RunningTurn, reason: 'cancelled or taken over' | 'lease ran out') => {
     const until = heldUntil.get(turn)
-    if (heldUntil.delete(turn)) lose(turn, reason, isLeft(until))
+    if (heldUntil.delete(turn)) lose(turn, reason, isInTime(until))
   }
-  const isLeft = (until: number | undefined) => until !== undefined && clock.elapsed() < until
+  const isInTime = (until: number | undefined) => until !== undefined && clock.elapsed() < until
   const ask = async () => {
     const turns = [...heldUntil.keys()]
     if (turns.length === 0) return
@@ -253,11 +247,11 @@ function startLeaseKeeper(
     do {
       again = false
       dropOverdue()
-      await ask().catch((error) => tell({ kind: 'store-error', during: 'renew', error }))
+      await ask().catch((error) => emit({ kind: 'store-error', during: 'renew', error }))
     } while (again)
     checking = false
   }
-  // The overdue are dropped even while the store does not answer.
+  // Overdue turns are dropped even while the store does not respond.
   const tick = () => {
     dropOverdue()
     void check()
@@ -268,7 +262,7 @@ function startLeaseKeeper(
     remove(turn) {
       const until = heldUntil.get(turn)
       heldUntil.delete(turn)
-      return isLeft(until)
+      return isInTime(until)
     },
     check() {
       again = true

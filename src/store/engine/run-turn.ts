@@ -1,23 +1,23 @@
 /**
- * Runs one turn of one claimed task, and writes down how it ended.
+ * Runs one turn of a claimed task and stores its outcome.
  *
- * Entries go to the store in the order in which they were recorded, those that wait for the same write together.
- * A write that fails ends the turn: what the database holds is not known, so nothing may be built on it.
- * Whatever a turn does after it was lost has no effect: here it is refused, and in the store it is fenced.
+ * Entries are appended in the order in which they were recorded; those recorded during a write share the next one. A
+ * write that fails ends the turn, because the content of the database is then unknown. Once the lease is lost, writes are
+ * rejected here and fenced off in the store.
  */
 
 import { RondoError } from '../../errors.ts'
 import { givenAnswers, openSlots } from '../input-slots.ts'
-import type { LossReason, Outcome, RunTurn, Sealed, Turn } from '../task-engine.ts'
+import type { LossReason, RunTurn, Sealed, TaskTurn, TurnOutcome } from '../task-engine.ts'
 import type { Lease, TaskStore } from '../task-store.ts'
 
 export type TurnEnd =
-  | { readonly kind: Outcome['kind'] }
+  | { readonly kind: TurnOutcome['kind'] }
   | { readonly kind: 'lost'; readonly reason: LossReason }
   | { readonly kind: 'retry' | 'gave-up'; readonly failures: number; readonly error?: unknown }
 
-export interface TurnOptions {
-  /** A task is given up when this many turns of it died or threw without recording anything. */
+export interface TaskTurnOptions {
+  /** A task fails after this many turns that died or threw with nothing recorded in between. */
   readonly maxFailures: number
   readonly maxJournalBytes: number
   readonly backoffMs: (failures: number) => number
@@ -25,17 +25,17 @@ export interface TurnOptions {
 
 export interface RunningTurn {
   readonly lease: Lease
-  /** Takes the task away from the handler. The first reason counts. */
+  /** Aborts the turn. Only the first reason is kept. */
   lose(reason: LossReason): void
   drain(): void
   readonly lost: LossReason | undefined
-  /** True from when the outcome is being written: that write finds out by itself whether the task is still ours. */
+  /** True once the outcome is being written: that write finds out by itself whether the lease is still held. */
   readonly ending: boolean
-  /** Resolves when the handler has come back and the outcome is written; never rejects. */
+  /** Resolves when the handler has returned and the outcome is written; never rejects. */
   readonly done: Promise<TurnEnd>
 }
 
-export function runTurn(store: TaskStore, lease: Lease, run: RunTurn, options: TurnOptions): RunningTurn {
+export function runTurn(store: TaskStore, lease: Lease, run: RunTurn, options: TaskTurnOptions): RunningTurn {
   const aborter = new AbortController()
   const drainer = new AbortController()
   const { failures } = lease.task
@@ -44,7 +44,7 @@ export function runTurn(store: TaskStore, lease: Lease, run: RunTurn, options: T
   const lose = (reason: LossReason) => {
     if (lost !== undefined) return
     lost = reason
-    aborter.abort(new RondoError('STORE_LEASE_LOST', `this task is no longer ours: ${reason}`))
+    aborter.abort(new RondoError('STORE_LEASE_LOST', `the lease of this task was lost: ${reason}`))
   }
   const fenced = async (write: () => Promise<boolean>): Promise<void> => {
     aborter.signal.throwIfAborted()
@@ -57,12 +57,12 @@ export function runTurn(store: TaskStore, lease: Lease, run: RunTurn, options: T
     aborter.signal.throwIfAborted()
   }
   const journal = createRecorder(store, lease, options.maxJournalBytes, fenced)
-  // A message that could not be written is no reason to stop; a task that is not ours any more is.
+  // A failure to write a message does not end the turn; a lost lease does.
   const messages = createLatest(async (message: Sealed) => {
     aborter.signal.throwIfAborted()
     if (!(await store.status(lease.fence, message))) lose('cancelled or taken over')
   })
-  const turn: Turn = {
+  const turn: TaskTurn = {
     task: lease.task,
     journal: lease.journal,
     answers: givenAnswers(lease.slots),
@@ -98,8 +98,12 @@ export function runTurn(store: TaskStore, lease: Lease, run: RunTurn, options: T
   }
 }
 
-/** Throws if the outcome is not one: that is a fault of the handler, not of the store. */
-function prepareOutcome(store: TaskStore, { fence, slots }: Lease, outcome: Outcome): () => Promise<boolean> {
+/** Throws if the outcome is invalid: that is a fault of the handler, not of the store. */
+function prepareOutcome(
+  store: TaskStore,
+  { fence, slots }: Lease,
+  outcome: TurnOutcome,
+): () => Promise<boolean> {
   if (outcome.kind === 'release') return () => store.release(fence, outcome.delayMs ?? 0, false)
   if (outcome.kind === 'hold') return () => store.hold(fence)
   if (outcome.kind !== 'park') return () => store.settle(fence, outcome)
@@ -107,11 +111,11 @@ function prepareOutcome(store: TaskStore, { fence, slots }: Lease, outcome: Outc
   return () => store.park(fence, next)
 }
 
-/** A store that cannot be reached now leaves the lease to run out: the next worker counts it as a failure. */
+/** If the store cannot be reached, the lease runs out and the next worker counts the failure. */
 async function failTurn(
   store: TaskStore,
   lease: Lease,
-  options: TurnOptions,
+  options: TaskTurnOptions,
   failures: number,
   error: unknown,
 ): Promise<TurnEnd> {
@@ -174,7 +178,9 @@ function createRecorder(
   return {
     record(entry: Sealed): Promise<void> {
       if (bytes + entry.length > maxBytes)
-        return Promise.reject(new RondoError('LIMIT_STATE_BYTES', `a journal may have ${maxBytes} bytes`))
+        return Promise.reject(
+          new RondoError('LIMIT_STATE_BYTES', `the journal of a task may be at most ${maxBytes} bytes long`),
+        )
       bytes += entry.length
       return new Promise((resolve, reject) => {
         waiting.push({ entry, resolve, reject })
@@ -186,15 +192,8 @@ function createRecorder(
   }
 }
 
-/** Writes values one at a time. Of those that come while one is being written, only the newest is written after it. */
-export interface Latest<T> {
-  /** Resolves when this value, or a newer one, is written. */
-  put(value: T): Promise<void>
-  /** Resolves when nothing is being written; never rejects. */
-  idle(): Promise<void>
-}
-
-function createLatest<T>(write: (value: T) => Promise<void>): Latest<T> {
+/** Writes one value at a time. Of the values that arrive during a write, only the newest is written next. */
+function createLatest<T>(write: (value: T) => Promise<void>) {
   let next: { readonly value: T } | undefined
   let writing: Promise<void> | undefined
   const writeAll = async () => {
@@ -210,11 +209,13 @@ function createLatest<T>(write: (value: T) => Promise<void>): Latest<T> {
     }
   }
   return {
-    put(value) {
+    /** Resolves when this value, or a newer one, is written. */
+    put(value: T): Promise<void> {
       next = { value }
       writing ??= writeAll()
       return writing
     },
+    /** Resolves when nothing is being written; never rejects. */
     idle: async () => writing?.catch(() => {}),
   }
 }

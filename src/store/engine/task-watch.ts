@@ -1,34 +1,30 @@
 /**
- * Tells listeners about changes of tasks: at once for those made in this process, by hint or by polling for others.
+ * Watches tasks for their owners: changes made by this process are reported at once, others after a hint or a poll.
  *
- * A listener first gets the view as it is, so nothing is missed between looking and watching; after that only views
- * with a higher revision. It costs one small query per poll, whatever the number of tasks watched, and none if none is.
+ * A listener gets the current view first, so that no change is missed, and then only views with a higher revision. A
+ * poll is one small query for all watched tasks; nothing is polled while no task is watched.
  */
 
 import { repeat, type StoreClock } from '../../lib/clock.ts'
-import type { OnEngineEvent, TaskOwner, TaskView, WatchTask } from '../task-engine.ts'
+import type { OnEngineEvent, TaskEngine, TaskOwner, TaskView, WatchTask } from '../task-engine.ts'
 import type { TaskStore } from '../task-store.ts'
 
 interface Watcher {
   readonly id: string
   readonly owner: TaskOwner
   readonly listener: WatchTask
-  /** The last revision told; 0 before the first. */
+  /** The last revision that the listener saw; 0 before the first. */
   revision: number
   closed: boolean
 }
 
-export interface TaskWatch {
-  watch(ids: readonly string[], owner: TaskOwner, listener: WatchTask): Promise<() => void>
-}
-
-export function createTaskWatch(
+export function createWatch(
   store: TaskStore,
   get: TaskStore['get'],
   clock: StoreClock,
   pollMs: number,
-  tell: OnEngineEvent,
-): TaskWatch {
+  emit: OnEngineEvent,
+): TaskEngine['watch'] {
   const watchers = new Map<string, Set<Watcher>>()
   let stopAll: (() => void) | undefined
   let pending: Set<string> | 'all' | undefined
@@ -43,13 +39,13 @@ export function createTaskWatch(
     stopAll?.()
     stopAll = undefined
   }
-  const tellView = (watcher: Watcher, view: TaskView | undefined) => {
+  const showView = (watcher: Watcher, view: TaskView | undefined) => {
     if (watcher.closed || (view !== undefined && view.revision <= watcher.revision)) return
     if (view === undefined) close(watcher)
     else watcher.revision = view.revision
     watcher.listener(watcher.id, view)
   }
-  const look = async (watcher: Watcher) => tellView(watcher, await get(watcher.id, watcher.owner))
+  const read = async (watcher: Watcher) => showView(watcher, await get(watcher.id, watcher.owner))
 
   const refresh = async () => {
     if (busy) return
@@ -57,7 +53,7 @@ export function createTaskWatch(
     try {
       while (pending !== undefined) await refreshPending()
     } catch (error) {
-      tell({ kind: 'store-error', during: 'watch', error })
+      emit({ kind: 'store-error', during: 'watch', error })
     } finally {
       busy = false
     }
@@ -70,9 +66,9 @@ export function createTaskWatch(
     const stale = ids
       .flatMap((id) => [...(watchers.get(id) ?? [])])
       .filter((watcher) => revisions.get(watcher.id) !== watcher.revision)
-    await Promise.all(stale.map(look))
+    await Promise.all(stale.map(read))
   }
-  const ask = (what: string | 'all') => {
+  const request = (what: string | 'all') => {
     if (what === 'all' || pending === 'all') pending = 'all'
     else pending = (pending ?? new Set()).add(what)
     void refresh()
@@ -80,35 +76,33 @@ export function createTaskWatch(
   const startAll = () => {
     const stopHints = store.onHint((hint) => {
       if (hint.kind !== 'changed') return
-      if (hint.id === undefined) ask('all')
-      else if (watchers.has(hint.id)) ask(hint.id)
+      if (hint.id === undefined) request('all')
+      else if (watchers.has(hint.id)) request(hint.id)
     })
     const stopPoll = repeat(
       clock,
       () => pollMs,
-      () => ask('all'),
+      () => request('all'),
     )
     return () => {
       stopHints()
       stopPoll()
     }
   }
-  return {
-    async watch(ids, owner, listener) {
-      const mine = ids.map((id): Watcher => ({ id, owner, listener, revision: 0, closed: false }))
-      stopAll ??= startAll()
-      for (const watcher of mine) {
-        const others = watchers.get(watcher.id) ?? new Set()
-        watchers.set(watcher.id, others.add(watcher))
-      }
-      const stop = () => mine.forEach(close)
-      try {
-        await Promise.all(mine.map(look))
-      } catch (error) {
-        stop()
-        throw error
-      }
-      return stop
-    },
+  return async (ids, owner, listener) => {
+    const mine = ids.map((id): Watcher => ({ id, owner, listener, revision: 0, closed: false }))
+    stopAll ??= startAll()
+    for (const watcher of mine) {
+      const others = watchers.get(watcher.id) ?? new Set()
+      watchers.set(watcher.id, others.add(watcher))
+    }
+    const stop = () => mine.forEach(close)
+    try {
+      await Promise.all(mine.map(read))
+    } catch (error) {
+      stop()
+      throw error
+    }
+    return stop
   }
 }

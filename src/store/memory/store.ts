@@ -1,11 +1,17 @@
-/** Everything in the memory of one process: for tests and for trying things out. Nothing survives the process. */
+/** All ports in the memory of one process: for tests and first steps. Nothing survives the process. */
 
-import { randomBytes } from 'node:crypto'
-import type { BlobStore, OnceClaim, OnceSlot, OnceStore, Store } from '../store.ts'
+import {
+  type BlobStore,
+  createEpoch,
+  type OnceClaim,
+  type OnceSlot,
+  type OnceStore,
+  type Store,
+} from '../store.ts'
 import { createMemoryTable, createMemoryTasks } from './tasks.ts'
 
 export interface MemoryStoreOptions {
-  /** Ms since the epoch. */
+  /** Ms since the Unix epoch. */
   now?: () => number
 }
 
@@ -15,15 +21,15 @@ interface OnceRow extends OnceSlot {
   response?: string
 }
 
-interface SweepStore<T> {
+interface Swept<T> {
   readonly port: T
   sweep(limit: number): number
 }
 
 export function createMemoryStore({ now = Date.now }: MemoryStoreOptions = {}): Store {
   const table = createMemoryTable(now)
-  const once = createMemoryOnce(now)
-  const blobs = createMemoryBlobs(now)
+  const once = createOnce(now)
+  const blobs = createBlobs(now)
   return {
     tasks: createMemoryTasks(table),
     once: once.port,
@@ -42,10 +48,9 @@ function sweepMap(rows: Map<string, { readonly expiresAt: number }>, now: () => 
   }
 }
 
-function createMemoryOnce(now: () => number): SweepStore<OnceStore> {
+function createOnce(now: () => number): Swept<OnceStore> {
   const rows = new Map<string, OnceRow>()
-  const newEpoch = () => randomBytes(12).toString('base64url')
-  let epoch = newEpoch()
+  let epoch = createEpoch()
   const keyOf = (slot: OnceSlot) => `${slot.round} ${slot.flow}`
   const claim: OnceStore['claim'] = async (slot, { claimant, holdMs }): Promise<OnceClaim> => {
     if (slot.epoch !== epoch) return { kind: 'refused', reason: 'epoch' }
@@ -63,7 +68,7 @@ function createMemoryOnce(now: () => number): SweepStore<OnceStore> {
   const port: OnceStore = {
     epoch: async () => epoch,
     async renewEpoch() {
-      epoch = newEpoch()
+      epoch = createEpoch()
       return epoch
     },
     claim,
@@ -83,7 +88,7 @@ function createMemoryOnce(now: () => number): SweepStore<OnceStore> {
   return { port, sweep: sweepMap(rows, now) }
 }
 
-function createMemoryBlobs(now: () => number): SweepStore<BlobStore> {
+function createBlobs(now: () => number): Swept<BlobStore> {
   const rows = new Map<string, { sealed: string; expiresAt: number }>()
   const port: BlobStore = {
     async put(id, sealed, expiresAt) {

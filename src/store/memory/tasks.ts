@@ -1,16 +1,18 @@
-/** Tasks in the memory of this process: for tests, and as the plainest reading of what `TaskStore` asks for. */
+/** Tasks in the memory of this process: for tests, and as the simplest implementation of `TaskStore`. */
 
-import { answerSlots, createHintBus, type HintBus, type InputSlot, openInputs } from '../input-slots.ts'
+import { answerSlots, type InputSlot, openInputs } from '../input-slots.ts'
 import type { NewTask, Sealed, TaskOwner, TaskStatus, TaskView } from '../task-engine.ts'
-import type {
-  Fence,
-  Lease,
-  OperatorTasks,
-  OwnerTasks,
-  Taker,
-  TaskStore,
-  TaskSummary,
-  WorkerTasks,
+import {
+  createHintBus,
+  type Fence,
+  type HintBus,
+  type Lease,
+  type OperatorTasks,
+  type OwnerTasks,
+  type Taker,
+  type TaskStore,
+  type TaskSummary,
+  type WorkerTasks,
 } from '../task-store.ts'
 
 export function createMemoryTasks(table: MemoryTable): TaskStore {
@@ -33,7 +35,7 @@ function createOwnerTasks(table: MemoryTable): OwnerTasks {
       if (open.length >= openLimit) return { kind: 'limit' }
       const row = table.add(task)
       if (taker) return { kind: 'created', view: toView(row), lease: take(table, row, taker) }
-      table.hints.tell({ kind: 'due' })
+      table.hints.publish({ kind: 'due' })
       return { kind: 'created', view: toView(row) }
     },
     async get(id, owner) {
@@ -90,7 +92,7 @@ function createWorkerTasks(table: MemoryTable): WorkerTasks {
     async append(fence, from, entries) {
       const row = table.fenced(fence)
       if (row === undefined) return false
-      if (row.journal.length !== from) throw new TypeError(`entry ${from} of this journal is not the next`)
+      if (row.journal.length !== from) throw new TypeError(`Entry ${from} is not the next of this journal`)
       row.journal.push(...entries)
       row.failures = 0
       return true
@@ -167,7 +169,7 @@ function findDue(table: MemoryTable, count: number): TaskRow[] {
   return due.sort((a, b) => (a.dueAt ?? 0) - (b.dueAt ?? 0)).slice(0, count)
 }
 
-/** A row that still names a worker was never let go of: that worker died or hangs. */
+/** A row that still names a worker was never released: that worker died or hangs. */
 function take(table: MemoryTable, row: TaskRow, { worker, leaseMs }: Taker): Lease {
   if (row.worker !== undefined) row.failures++
   row.epoch++
@@ -195,9 +197,7 @@ function toSummary(row: TaskRow): TaskSummary {
   return { id, owner, status, ...times, failures, worker, openKeys, entries: journal.length }
 }
 
-/* The rows of tasks in memory, and the few ways in which a row changes. */
-
-export interface TaskRow {
+interface TaskRow {
   readonly id: string
   readonly owner: TaskOwner
   status: TaskStatus
@@ -212,7 +212,7 @@ export interface TaskRow {
   epoch: number
   failures: number
   worker: string | undefined
-  /** When a worker may take it: also the end of the lease of one that has. */
+  /** When a worker may claim the task; the end of the lease while one runs it. */
   dueAt: number | undefined
   slots: readonly InputSlot[]
   readonly journal: Sealed[]
@@ -220,19 +220,20 @@ export interface TaskRow {
   error: Sealed | undefined
 }
 
+/** The rows of tasks, and the few ways in which a row changes. */
 export interface MemoryTable {
   readonly now: () => number
   readonly hints: HintBus
   all(): TaskRow[]
   add(task: NewTask): TaskRow
-  /** True even for a row that has expired and is not yet gone. */
+  /** True even for a row that has expired and is not yet deleted. */
   has(id: string): boolean
   live(id: string): TaskRow | undefined
   owned(id: string, owner: TaskOwner): TaskRow | undefined
   fenced(fence: Fence): TaskRow | undefined
-  /** Counts a change that the owner can see. */
+  /** Increases the revision after a change that the owner can see. */
   show(row: TaskRow): void
-  /** Nobody runs it; due at `at`, or not at all. */
+  /** Releases the row; it is due at `at`, or not at all. */
   rest(row: TaskRow, at?: number): void
   end(row: TaskRow, status: TaskStatus): void
   sweep(limit: number): number
@@ -250,12 +251,12 @@ export function createMemoryTable(now: () => number): MemoryTable {
   const show = (row: TaskRow) => {
     row.revision++
     row.updatedAt = now()
-    hints.tell({ kind: 'changed', id: row.id })
+    hints.publish({ kind: 'changed', id: row.id })
   }
   const rest = (row: TaskRow, at?: number) => {
     row.worker = undefined
     row.dueAt = at
-    if (at !== undefined) hints.tell({ kind: 'due' })
+    if (at !== undefined) hints.publish({ kind: 'due' })
   }
   return {
     now,

@@ -1,16 +1,16 @@
 /**
- * Queries that survive a lost connection: tried again, with growing pauses, for a bounded time. The package `pg` is
- * loaded only here, when the first query runs and no pool was given.
+ * Queries that survive a lost connection: they are retried with exponential backoff for a bounded time. The package `pg`
+ * is loaded only here, when the first query runs and no pool was passed.
  *
- * A statement that was sent may have been done although its answer got lost, so every statement of this store is written
- * to be repeated; `retried` tells those that have to look what became of them.
+ * A statement may have been executed although its response was lost, so every statement of this store can be repeated;
+ * `retried` tells the callers that need to find out whether their first attempt succeeded.
  */
 
 import { misuse, RondoError } from '../../errors.ts'
 
 export type PgRow = Readonly<Record<string, unknown>>
 
-export interface PgResult {
+interface PgResult {
   readonly rows: PgRow[]
 }
 
@@ -21,7 +21,7 @@ export interface PgClient {
   on(event: 'error', listener: (error: Error) => void): unknown
 }
 
-/** The part of `Pool` of the package `pg` that is used. */
+/** What is used of the `Pool` of the package `pg`. */
 export interface PgPool {
   query(text: string, values?: unknown[]): Promise<PgResult>
   connect(): Promise<PgClient>
@@ -30,30 +30,30 @@ export interface PgPool {
   on(event: 'connect' | 'acquire', listener: (client: PgClient) => void): unknown
 }
 
-export interface PoolOptions {
+interface PoolOptions {
   readonly connectionString?: string
   readonly pool?: PgPool
   readonly maxConnections: number
   readonly retryMs: number
 }
 
-export interface Answer {
+export interface Execution {
   readonly rows: PgRow[]
   readonly retried: boolean
 }
 
 export interface ResilientPool {
-  query(text: string, values: unknown[]): Promise<Answer>
+  query(text: string, values: unknown[]): Promise<Execution>
   /** Runs `body` in a transaction on one connection. Not retried. */
   transaction<T>(
     body: (query: (text: string, values?: unknown[]) => Promise<PgRow[]>) => Promise<T>,
   ): Promise<T>
-  /** A connection that is not given back until its holder releases it. */
+  /** A connection for the caller alone, until it is released. */
   connect(): Promise<PgClient>
   end(): Promise<void>
 }
 
-/** How long statements under way may take when the store is closed. */
+/** How long running statements may take when the store is closed. */
 const CLOSE_MS = 3_000
 
 export function createResilientPool(options: PoolOptions): ResilientPool {
@@ -66,7 +66,7 @@ export function createResilientPool(options: PoolOptions): ResilientPool {
     opened ??= openPool(options)
     return opened
   }
-  /** A pool that ends forgets whoever waits in its queue: they are told here. */
+  /** A pool that ends drops its queue without a word, so the waiting calls are rejected here. */
   const orClosed = <T>(work: Promise<T>): Promise<T> =>
     new Promise((resolve, reject) => {
       waiting.add(reject)
@@ -77,7 +77,8 @@ export function createResilientPool(options: PoolOptions): ResilientPool {
     const pool = await opened?.catch(() => undefined)
     if (options.pool !== undefined || pool === undefined) return
     await within(CLOSE_MS, pool.end())
-    for (const fail of waiting) fail(new RondoError('STORE_UNAVAILABLE', 'the store was closed'))
+    for (const fail of waiting)
+      fail(new RondoError('STORE_UNAVAILABLE', 'the store was closed while the query waited'))
   }
   return {
     async query(text, values) {
@@ -89,7 +90,7 @@ export function createResilientPool(options: PoolOptions): ResilientPool {
           return { rows, retried: tries > 0 }
         } catch (error) {
           if (ended || !isTransient(error)) throw error
-          if (performance.now() > until) throw unavailable(error)
+          if (performance.now() > until) throw toStoreError(error)
           await new Promise((resolve) => setTimeout(resolve, pause(tries)))
         }
       }
@@ -108,7 +109,7 @@ export function createResilientPool(options: PoolOptions): ResilientPool {
         failed = false
         return result
       } finally {
-        // A connection in an unknown state is not worth saving.
+        // A connection in an unknown state is discarded.
         client.release(failed)
       }
     },
@@ -134,10 +135,10 @@ async function within(ms: number, work: Promise<unknown>): Promise<void> {
 
 async function openPool({ connectionString, pool, maxConnections }: PoolOptions): Promise<PgPool> {
   const ours = pool ?? (await createPool(connectionString, maxConnections))
-  // An idle connection that breaks is replaced with the next query; without a listener it would end the process.
+  // An idle connection that breaks is replaced by the next query; without a listener the error would end the process.
   ours.on('error', ignore)
   ours.on('connect', guard)
-  // A pool that was given may have connections already.
+  // A pool of the caller may have connections already.
   ours.on('acquire', guard)
   return ours
 }
@@ -145,9 +146,8 @@ async function openPool({ connectionString, pool, maxConnections }: PoolOptions)
 const guarded = new WeakSet<PgClient>()
 
 /**
- * A connection that breaks emits an error whether or not a statement is under way, and the pool listens only to those
- * that are idle. So every connection has a listener for as long as it lives: whoever waits for a statement gets the error
- * from that statement.
+ * A connection that breaks emits an error even while a statement is running, and the pool listens only to idle
+ * connections. So every connection has a listener for all of its life; the running statement rejects with the error.
  */
 function guard(client: PgClient): void {
   if (guarded.has(client)) return
@@ -157,7 +157,7 @@ function guard(client: PgClient): void {
 
 async function createPool(connectionString: string | undefined, max: number): Promise<PgPool> {
   const { default: pg } = await import('pg').catch((cause) => {
-    throw misuse('The PostgreSQL store needs the package "pg": install it', { cause })
+    throw misuse('The PostgreSQL store needs the package "pg": run npm install pg', { cause })
   })
   return new pg.Pool({
     connectionString,
@@ -169,10 +169,10 @@ async function createPool(connectionString: string | undefined, max: number): Pr
   })
 }
 
-/** 20, 40, 80 … 1000 ms, give or take a half: many processes come back at different moments. */
+/** 20, 40, 80 … 1000 ms, with jitter of a half, so that processes do not reconnect all at once. */
 const pause = (tries: number): number => Math.min(20 * 2 ** tries, 1000) * (0.5 + Math.random())
 
-/** Connection lost, server starting or stopping, too many connections, deadlock: the next try may succeed. */
+/** Connection lost, server starting or stopping, too many connections, deadlock: a retry may succeed. */
 function isTransient(error: unknown): boolean {
   if (!(error instanceof Error)) return false
   const { code = '' } = error as { code?: string }
@@ -188,12 +188,42 @@ function isTransient(error: unknown): boolean {
   )
 }
 
-function unavailable(cause: unknown): RondoError {
-  return new RondoError('STORE_UNAVAILABLE', 'PostgreSQL could not be reached', { cause })
-}
-
-/** What a caller gets when the database said no. */
+/** Our own errors unchanged; every other with a sentence that says what is wrong and what to do. */
 export function toStoreError(error: unknown): Error {
   if (error instanceof RondoError || error instanceof TypeError) return error
-  return unavailable(error)
+  const code = codeOf(error) === '42501' ? 'STORE_SCHEMA' : 'STORE_UNAVAILABLE'
+  return new RondoError(code, explain(error), { cause: error })
+}
+
+/** The server's own words are quoted only where they can name nothing but a database, a role or a table. */
+function explain(error: unknown): string {
+  const message = error instanceof Error ? error.message : ''
+  switch (codeOf(error)) {
+    case '3D000':
+      return `PostgreSQL: ${message}. Create the database, or correct its name in connectionString or PGDATABASE`
+    case '28P01':
+    case '28000':
+      return `PostgreSQL: ${message}. Correct the user and the password in connectionString, or PGUSER and PGPASSWORD`
+    case '42501':
+      return `PostgreSQL: ${message}. Grant the role the right to use the tables, and to create them if they do not exist`
+    case 'ECONNREFUSED':
+      return `PostgreSQL refused the connection at ${placeOf(error)}. Start the server, or correct host and port in connectionString, or PGHOST and PGPORT`
+    case 'ENOTFOUND':
+      return 'The host name of the PostgreSQL server is unknown. Correct it in connectionString or PGHOST'
+    default:
+      return isTransient(error)
+        ? 'PostgreSQL could not be reached, or closed the connection'
+        : 'PostgreSQL could not complete the operation'
+  }
+}
+
+function codeOf(error: unknown): unknown {
+  return error instanceof Error ? (error as { code?: unknown }).code : undefined
+}
+
+/** A host name with several addresses fails with one error for each. */
+function placeOf(error: unknown): string {
+  const all = error instanceof AggregateError ? error.errors : [error]
+  const places = all.map(({ address, port }: { address?: string; port?: number }) => [address, port])
+  return places.map((place) => place.filter((part) => part !== undefined).join(':')).join(' and ')
 }

@@ -1,14 +1,14 @@
 /**
- * The tables in PostgreSQL. They are made once, under a lock that ends with its transaction, so that many processes may
- * start together and poolers do not matter; a role without the right to create tables may use tables that are there.
+ * The tables in PostgreSQL. They are created under a transaction-level lock, so that many processes can start together and
+ * poolers do not matter. A role without the right to create tables can use existing ones.
  */
 
-import { randomBytes } from 'node:crypto'
 import { misuse, RondoError } from '../../errors.ts'
+import { createEpoch } from '../store.ts'
 import type { PgRow, ResilientPool } from './driver.ts'
 
-/** Each entry takes the tables one version further. Entries that were released are never changed. */
-const STEPS: readonly ((schema: string) => string)[] = [
+/** Each entry upgrades the tables by one version. Released entries never change. */
+const MIGRATIONS: readonly ((schema: string) => string)[] = [
   (schema) => `
 CREATE TABLE ${schema}.task (
   id text PRIMARY KEY,
@@ -54,10 +54,10 @@ CREATE TABLE ${schema}.blob (id text PRIMARY KEY, sealed text NOT NULL, expires_
 CREATE INDEX blob_expiry ON ${schema}.blob (expires_at);`,
   // The tasks of one owner, newest first.
   (schema) => `CREATE INDEX task_owner ON ${schema}.task (tenant, principal, created_at, id);`,
-  // Whether the owner has shown that it knows the id. Those that were there before are taken to be known.
+  // Whether the owner has shown that it knows the id; assumed for tasks that exist already.
   (schema) => `ALTER TABLE ${schema}.task ADD COLUMN known boolean NOT NULL DEFAULT true;`,
-  // How many tasks of an owner are open, up to a limit, with nobody else creating one until the transaction ends. A statement
-  // of its own, inside of a function, sees what was committed while it waited for the lock.
+  // Counts the open tasks of an owner, up to a limit, and keeps others from creating one until the transaction ends. Inside a
+  // function, the count is a statement of its own, which sees what was committed while it waited for the lock.
   (schema) => `
 CREATE FUNCTION ${schema}.open_tasks(of_tenant text, of_principal text, at bigint, up_to bigint) RETURNS bigint
 LANGUAGE plpgsql VOLATILE AS $$ BEGIN
@@ -67,9 +67,9 @@ LANGUAGE plpgsql VOLATILE AS $$ BEGIN
 END $$;`,
 ]
 
-const VERSION = STEPS.length
+const VERSION = MIGRATIONS.length
 
-/** Asks the catalogue itself: `to_regclass` may answer from a cache that is older than the lock we waited for. */
+/** Reads the catalogue itself: `to_regclass` may use a cache that is older than the lock we waited for. */
 const FIND_META = `SELECT 1 FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
   WHERE n.nspname = $1 AND c.relname = 'meta'`
 
@@ -86,18 +86,18 @@ export async function migrate(pool: ResilientPool, schema: string): Promise<void
       ])
     }
     const version = versionOf(await query(`SELECT value FROM ${schema}.meta WHERE key = 'version'`))
-    for (const step of STEPS.slice(version)) await query(step(schema))
+    for (const migration of MIGRATIONS.slice(version)) await query(migration(schema))
     if (version < VERSION) await query(`UPDATE ${schema}.meta SET value = '${VERSION}' WHERE key = 'version'`)
   })
 }
 
-/** For whoever only looks: the tables must be there, of this version or an earlier one. */
+/** For reading only: the tables must exist, of this version or an earlier one. */
 export async function assertTables(pool: ResilientPool, schema: string): Promise<void> {
   const find = `SELECT count(*)::int AS tables FROM pg_catalog.pg_tables
     WHERE schemaname = $1 AND tablename IN ('meta', 'task', 'journal')`
   const { rows } = await pool.query(find, [schema])
   if (rows[0]?.tables !== 3) {
-    throw new RondoError('STORE_SCHEMA', `the database has no store of tasks in the schema "${schema}"`)
+    throw new RondoError('STORE_SCHEMA', `the database has no Rondo store in the schema "${schema}"`)
   }
   await readVersion(pool, schema)
 }
@@ -106,19 +106,20 @@ async function readVersion(pool: ResilientPool, schema: string): Promise<number>
   const { rows } = await pool.query(`SELECT value FROM ${schema}.meta WHERE key = 'version'`, [])
   const version = versionOf(rows)
   if (version <= VERSION) return version
-  throw new RondoError('STORE_SCHEMA', `the tables have version ${version}, this release knows ${VERSION}`)
+  throw new RondoError(
+    'STORE_SCHEMA',
+    `the tables have version ${version}, but this release of Rondo supports up to ${VERSION}: upgrade Rondo`,
+  )
 }
 
 function versionOf(rows: readonly PgRow[]): number {
   return Number(rows[0]?.value ?? 0)
 }
 
-export function createEpoch(): string {
-  return randomBytes(12).toString('base64url')
-}
-
-/** A name that needs no quotes, so that it reads the same everywhere. */
+/** Accepts only names that need no quotes in SQL. */
 export function assertSchema(schema: string): void {
   if (!/^[a-z_][a-z0-9_]{0,47}$/.test(schema))
-    throw misuse('schema must be a plain lower-case name of letters, digits and underscores')
+    throw misuse(
+      'schema must consist of lower-case letters, digits and underscores, and be at most 48 characters long',
+    )
 }

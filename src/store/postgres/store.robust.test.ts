@@ -18,11 +18,11 @@ import {
 import { unguard } from '../../../test/support/store/unfenced-store.ts'
 import { createLeaseEngine } from '../engine/lease-engine.ts'
 import { openSlots } from '../input-slots.ts'
-import type { Outcome, RunTurn } from '../task-engine.ts'
+import type { RunTurn, TurnOutcome } from '../task-engine.ts'
 import type { PgPool } from './driver.ts'
 import { createPostgresStore } from './store.ts'
 
-const complete = (result: string): Outcome => ({ kind: 'complete', result })
+const complete = (result: string): TurnOutcome => ({ kind: 'complete', result })
 
 describePostgres('PostgreSQL as a store', () => {
   let server: TestPostgres
@@ -279,7 +279,7 @@ describePostgres('PostgreSQL as a store', () => {
   })
 
   it('needs a second connection where one listens', () => {
-    expect(() => createPostgresStore({ maxConnections: 1 })).toThrow(/2 or more/)
+    expect(() => createPostgresStore({ maxConnections: 1 })).toThrow(/at least 2/)
     expect(() => createPostgresStore({ maxConnections: 1, listen: false })).not.toThrow()
   })
 

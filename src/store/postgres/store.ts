@@ -1,35 +1,43 @@
 /**
- * Tasks, single use and spilled journals in PostgreSQL: the store for a fleet. Needs no session of its own, so it works
- * behind a transaction pooler. Times are the database's, so instances may disagree about the time.
+ * Tasks, single use and blobs in PostgreSQL: the store for a fleet. No statement depends on the one before it on the same
+ * connection, so it works behind a transaction pooler. The database's clock counts, so the clocks of instances may differ.
  */
 
 import { misuse } from '../../errors.ts'
-import { createHintBus } from '../input-slots.ts'
-import type { BlobStore, OnceAttempt, OnceClaim, OnceSlot, OnceStore, Store } from '../store.ts'
+import {
+  type BlobStore,
+  createEpoch,
+  type OnceAttempt,
+  type OnceClaim,
+  type OnceSlot,
+  type OnceStore,
+  type Store,
+} from '../store.ts'
+import { createHintBus } from '../task-store.ts'
+import { createDatabase, createNotifier, nowAt, type PostgresDatabase } from './database.ts'
 import { createResilientPool, type PgPool } from './driver.ts'
 import { createOwnerTasks } from './owner-tasks.ts'
-import { assertSchema, assertTables, createEpoch, migrate } from './schema.ts'
-import { createNotifier, createSession, nowAt, type PostgresSession } from './session.ts'
+import { assertSchema, assertTables, migrate } from './schema.ts'
 import { createOperatorTasks, createWorkerTasks } from './worker-tasks.ts'
 
 export interface PostgresStoreOptions {
-  /** Where the database is; without it the usual PG… variables of the environment say so. */
+  /** The address of the database. Default: the PG… environment variables. */
   connectionString?: string
-  /** A pool of the package `pg` to use instead; it is left open. One of its connections listens for hints. */
+  /** A pool of the package `pg` to use instead, which is not closed. One of its connections listens for hints. */
   pool?: PgPool
-  /** The schema that holds the tables; made if it is not there. */
+  /** The schema of the tables, created if it does not exist. */
   schema?: string
-  /** Only to look: the tables must be there, and are neither made nor brought up to date. */
+  /** For reading only: the tables must exist, and are not upgraded. */
   readOnly?: boolean
-  /** Connections of our own pool. */
+  /** The size of our own pool. */
   maxConnections?: number
-  /** How long to go on trying when the database cannot be reached. */
+  /** How long to retry when the database cannot be reached. */
   retryMs?: number
-  /** False where LISTEN is of no use: behind a pooler that shares connections. Polling is enough. */
+  /** Set to false behind a pooler that shares connections, where LISTEN does not work. Polling is enough. */
   listen?: boolean
-  /** How often to look for what no hint told. */
+  /** How often to poll for changes that no hint announced. */
   pollMs?: number
-  /** Ms since the epoch, instead of the database's own clock: for tests. */
+  /** Ms since the Unix epoch, instead of the database's clock: for tests. */
   now?: () => number
 }
 
@@ -44,35 +52,91 @@ export function createPostgresStore(options: PostgresStoreOptions = {}): Store {
   } = options
   assertSchema(schema)
   if (listen && maxConnections < 2)
-    throw misuse('maxConnections must be 2 or more, since one connection listens: or set listen to false')
+    throw misuse(
+      'maxConnections must be at least 2, because one connection listens: raise it, or set listen to false',
+    )
   const { connectionString, pool: given } = options
   const pool = createResilientPool({ connectionString, pool: given, maxConnections, retryMs })
   const notifier = createNotifier(pool, `rondo_${schema}`)
-  const hints = createHintBus(() => (listen ? notifier.listen(hints.tell) : () => {}))
+  const hints = createHintBus(() => (listen ? notifier.listen(hints.publish) : () => {}))
   const prepare = options.readOnly ? assertTables : migrate
   const notify = listen ? notifier.notify : () => {}
-  const session = createSession({ pool, schema, now, hints, notify, prepare })
+  const database = createDatabase({ pool, schema, now, hints, notify, prepare })
   return {
     tasks: {
       pollMs,
       onHint: hints.onHint,
-      ...createOwnerTasks(session),
-      ...createWorkerTasks(session),
-      ...createOperatorTasks(session),
+      ...createOwnerTasks(database),
+      ...createWorkerTasks(database),
+      ...createOperatorTasks(database),
     },
-    once: createPostgresOnce(session),
-    blobs: createPostgresBlobs(session),
-    ready: session.ready,
-    sweep: (limit) => sweep(session, limit),
+    once: createOnce(database),
+    blobs: createBlobs(database),
+    ready: database.ready,
+    sweep: (limit) => sweep(database, limit),
     async close() {
-      // The connection that listens has to be given back first.
+      // Releases the connection that listens, which the pool waits for.
       hints.close()
       await pool.end()
     },
   }
 }
 
-function createPostgresBlobs({ query, now, schema }: PostgresSession): BlobStore {
+/** The primary key decides which claim is first; every other reads the existing row. */
+function createOnce(database: PostgresDatabase): OnceStore {
+  const { schema, query, now } = database
+  const epochs = createEpochKeeper(database)
+  const once = `${schema}.once`
+  const renew = `UPDATE ${once} SET hold_until = ${nowAt('$4')} + $5::bigint
+    WHERE flow = $1 AND round = $2 AND claimant = $3 AND response IS NULL RETURNING 1`
+  const settle = `UPDATE ${once} SET response = coalesce(response, $4)
+    WHERE flow = $1 AND round = $2 AND digest = $3 RETURNING response`
+
+  const insert = async (
+    { flow, round, digest, epoch, expiresAt }: OnceSlot,
+    { claimant, holdMs }: OnceAttempt,
+  ) => {
+    const rows = await query(
+      `INSERT INTO ${once} AS o (flow, round, digest, claimant, hold_until, expires_at)
+      SELECT $1, $2, $3, $4, ${nowAt('$7')} + $5::bigint, $6::bigint
+      WHERE $6::bigint > ${nowAt('$7')} AND ${await epochs.isCurrent('$8')}
+      ON CONFLICT (flow, round) DO UPDATE SET claimant = excluded.claimant, hold_until = excluded.hold_until
+      WHERE o.digest = excluded.digest AND o.response IS NULL
+        AND (o.claimant = excluded.claimant OR o.hold_until <= ${nowAt('$7')})
+      RETURNING 1`,
+      [flow, round, digest, claimant, holdMs, expiresAt, now(), epoch],
+    )
+    return rows.length > 0
+  }
+  const read = async ({ flow, round, digest, epoch, expiresAt }: OnceSlot): Promise<OnceClaim> => {
+    const [row] = await query(
+      `SELECT ${await epochs.isCurrent('$5')} AS current, $3::bigint > ${nowAt('$4')} AS valid, o.digest, o.response,
+        o.hold_until - ${nowAt('$4')} AS retry
+      FROM (SELECT 1) one LEFT JOIN ${once} o ON o.flow = $1 AND o.round = $2`,
+      [flow, round, expiresAt, now(), epoch],
+    )
+    if (row?.current !== true) return { kind: 'refused', reason: 'epoch' }
+    if (row.valid !== true) return { kind: 'refused', reason: 'expired' }
+    if (row.digest !== null && row.digest !== digest) return { kind: 'refused', reason: 'used' }
+    if (typeof row.response === 'string') return { kind: 'stored', response: row.response }
+    // If the hold was released in between, a retry can succeed at once.
+    return { kind: 'busy', retryMs: Math.max(Number(row.retry), 0) }
+  }
+  return {
+    epoch: epochs.epoch,
+    renewEpoch: epochs.renew,
+    claim: async (slot, attempt) => ((await insert(slot, attempt)) ? { kind: 'first' } : read(slot)),
+    async renew({ flow, round }, { claimant, holdMs }) {
+      return (await query(renew, [flow, round, claimant, now(), holdMs])).length > 0
+    },
+    async settle({ flow, round, digest }, response) {
+      const [row] = await query(settle, [flow, round, digest, response])
+      return row === undefined ? response : String(row.response)
+    },
+  }
+}
+
+function createBlobs({ query, now, schema }: PostgresDatabase): BlobStore {
   const put = `INSERT INTO ${schema}.blob (id, sealed, expires_at) VALUES ($1, $2, $3) ON CONFLICT (id) DO NOTHING`
   const get = `SELECT sealed FROM ${schema}.blob WHERE id = $1 AND expires_at > ${nowAt('$2')}`
   return {
@@ -86,8 +150,8 @@ function createPostgresBlobs({ query, now, schema }: PostgresSession): BlobStore
   }
 }
 
-/** Rows that somebody holds just now are left for the next time. */
-async function sweep({ query, now, schema }: PostgresSession, limit: number): Promise<number> {
+/** Rows that are locked are left for the next sweep. */
+async function sweep({ query, now, schema }: PostgresDatabase, limit: number): Promise<number> {
   const expired = (table: string, key: string) => `SELECT ${key} FROM ${schema}.${table}
     WHERE expires_at <= ${nowAt('$1')} ORDER BY expires_at LIMIT $2 FOR UPDATE SKIP LOCKED`
   const tasks = `WITH gone AS (DELETE FROM ${schema}.task WHERE id IN (${expired('task', 'id')}) RETURNING id),
@@ -99,85 +163,30 @@ async function sweep({ query, now, schema }: PostgresSession, limit: number): Pr
   return count
 }
 
-/** Single use on PostgreSQL: the primary key decides who is first; who is not looks at what is there. */
-function createPostgresOnce(session: PostgresSession): OnceStore {
-  const { schema, query, now } = session
-  const life = createLife(session)
-  const once = `${schema}.once`
-  const renew = `UPDATE ${once} SET hold_until = ${nowAt('$4')} + $5::bigint
-    WHERE flow = $1 AND round = $2 AND claimant = $3 AND response IS NULL RETURNING 1`
-  const settle = `UPDATE ${once} SET response = coalesce(response, $4)
-    WHERE flow = $1 AND round = $2 AND digest = $3 RETURNING response`
-
-  const take = async (
-    { flow, round, digest, epoch, expiresAt }: OnceSlot,
-    { claimant, holdMs }: OnceAttempt,
-  ) => {
-    const rows = await query(
-      `INSERT INTO ${once} AS o (flow, round, digest, claimant, hold_until, expires_at)
-      SELECT $1, $2, $3, $4, ${nowAt('$7')} + $5::bigint, $6::bigint
-      WHERE $6::bigint > ${nowAt('$7')} AND ${await life.isCurrent('$8')}
-      ON CONFLICT (flow, round) DO UPDATE SET claimant = excluded.claimant, hold_until = excluded.hold_until
-      WHERE o.digest = excluded.digest AND o.response IS NULL
-        AND (o.claimant = excluded.claimant OR o.hold_until <= ${nowAt('$7')})
-      RETURNING 1`,
-      [flow, round, digest, claimant, holdMs, expiresAt, now(), epoch],
-    )
-    return rows.length > 0
-  }
-  const look = async ({ flow, round, digest, epoch, expiresAt }: OnceSlot): Promise<OnceClaim> => {
-    const [row] = await query(
-      `SELECT ${await life.isCurrent('$5')} AS current, $3::bigint > ${nowAt('$4')} AS valid, o.digest, o.response,
-        o.hold_until - ${nowAt('$4')} AS retry
-      FROM (SELECT 1) one LEFT JOIN ${once} o ON o.flow = $1 AND o.round = $2`,
-      [flow, round, expiresAt, now(), epoch],
-    )
-    if (row?.current !== true) return { kind: 'refused', reason: 'epoch' }
-    if (row.valid !== true) return { kind: 'refused', reason: 'expired' }
-    if (row.digest !== null && row.digest !== digest) return { kind: 'refused', reason: 'used' }
-    if (typeof row.response === 'string') return { kind: 'stored', response: row.response }
-    // One that was let go in between is worth a try at once.
-    return { kind: 'busy', retryMs: Math.max(Number(row.retry), 0) }
-  }
-  return {
-    epoch: life.epoch,
-    renewEpoch: life.renew,
-    claim: async (slot, attempt) => ((await take(slot, attempt)) ? { kind: 'first' } : look(slot)),
-    async renew({ flow, round }, { claimant, holdMs }) {
-      return (await query(renew, [flow, round, claimant, now(), holdMs])).length > 0
-    },
-    async settle({ flow, round, digest }, response) {
-      const [row] = await query(settle, [flow, round, digest, response])
-      return row === undefined ? response : String(row.response)
-    },
-  }
-}
-
-/*
- * Which life of the database this is. Records of single use that a restore, a fail-over or a new server lost are
- * noticed by what such an event changes: the cluster, its timeline, or the table itself. Then the epoch is renewed, and
- * what was handed out before is refused.
- */
-
-export interface PostgresLife {
-  /** The epoch, renewed first if this is another life. */
+interface EpochKeeper {
+  /** The epoch, renewed first if the identity of the database changed. */
   epoch(): Promise<string>
   renew(): Promise<string>
-  /** SQL that is true if `parameter` is the epoch of this very life. */
+  /** SQL that is true if `parameter` is the current epoch and the identity of the database is unchanged. */
   isCurrent(parameter: string): Promise<string>
 }
 
-function createLife(session: PostgresSession): PostgresLife {
-  const { schema, query, pool, ready } = session
+/**
+ * A restore, a fail-over or a new server may lose records of single use. Each of them changes the cluster, its timeline or
+ * the table itself, so these make up the identity of the database (`life` in the table `meta`). When the identity changes,
+ * a new epoch begins, and everything handed out before is refused.
+ */
+function createEpochKeeper(database: PostgresDatabase): EpochKeeper {
+  const { schema, query, pool, ready } = database
   let expression: Promise<string> | undefined
-  const life = () => {
-    expression ??= describeLife(session)
+  const identity = () => {
+    expression ??= identityExpression(database)
     return expression
   }
   const value = (key: string) => `(SELECT value FROM ${schema}.meta WHERE key = '${key}')`
   const renew = async (onlyIfChanged: boolean) => {
     await ready()
-    const current = await life()
+    const current = await identity()
     return pool.transaction(async (run) => {
       await run("SELECT pg_advisory_xact_lock(hashtext('rondo'), hashtext($1))", [schema])
       const [row] = await run(`SELECT ${value('epoch')} AS epoch, ${value('life')} = ${current} AS same`)
@@ -191,19 +200,19 @@ function createLife(session: PostgresSession): PostgresLife {
   return {
     async epoch() {
       const [row] = await query(
-        `SELECT ${value('epoch')} AS epoch, ${value('life')} = ${await life()} AS same`,
+        `SELECT ${value('epoch')} AS epoch, ${value('life')} = ${await identity()} AS same`,
         [],
       )
       return row?.same === true ? String(row.epoch) : renew(true)
     },
     renew: () => renew(false),
     isCurrent: async (parameter) =>
-      `(${value('epoch')} = ${parameter} AND ${value('life')} = ${await life()})`,
+      `(${value('epoch')} = ${parameter} AND ${value('life')} = ${await identity()})`,
   }
 }
 
-/** The timeline is read off the name of the current log file: it changes the moment a standby takes over. */
-async function describeLife({ schema, query }: PostgresSession): Promise<string> {
+/** SQL. The name of the current log file begins with the timeline, which changes as soon as a standby takes over. */
+async function identityExpression({ schema, query }: PostgresDatabase): Promise<string> {
   const table = `'${schema}.once'::regclass::oid::text`
   const timeline = 'left(pg_walfile_name(pg_current_wal_lsn()), 8)'
   const cluster = '(SELECT system_identifier::text FROM pg_control_system())'
@@ -212,7 +221,7 @@ async function describeLife({ schema, query }: PostgresSession): Promise<string>
     await query(`SELECT ${full}`, [])
     return full
   } catch {
-    // Some hosts do not let everybody ask for the cluster's identity.
+    // Some hosts do not let every role read the identity of the cluster.
     return table
   }
 }

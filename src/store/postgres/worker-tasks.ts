@@ -1,28 +1,31 @@
 /**
- * What workers do with tasks, in SQL. Every write of theirs carries `FENCE`.
+ * The worker's side of tasks, in SQL, and the operator's. Every write of a worker carries `FENCE`.
  *
- * An append locks the row of its task, so that nobody can claim the task between the look at the fence and the commit.
- * Journals are read after the claim has committed, by a statement of their own: one that began earlier could miss
- * an entry that its former worker had just written.
+ * An append locks the row of its task, so that nobody can claim the task between the check of the fence and the commit.
+ * Journals are read by a statement of their own after the claim has committed: a statement that began earlier could miss
+ * an entry that the former worker had just written.
  */
 
 import { RondoError } from '../../errors.ts'
-import { decodeSlots, encodeSlots, openInputs } from '../input-slots.ts'
-import type { TaskStatus } from '../task-engine.ts'
-import type { Ending, Fence, Lease, OperatorTasks, TaskSummary, WorkerTasks } from '../task-store.ts'
+import { encodeSlots } from '../input-slots.ts'
+import {
+  endingColumns,
+  groupJournals,
+  LEASE_COLUMNS,
+  SUMMARY_COLUMNS,
+  toLease,
+  toSummary,
+} from '../task-rows.ts'
+import type { Fence, OperatorTasks, WorkerTasks } from '../task-store.ts'
+import { nowAt, type PostgresDatabase } from './database.ts'
 import type { PgRow } from './driver.ts'
-import { nowAt, type PostgresSession } from './session.ts'
 
-/** Id, epoch, now. The only thing between a worker that lost its task and the journal. */
+/** Parameters: id, epoch, now. The only thing that keeps a worker which lost its lease away from the journal. */
 export const FENCE: string = `id = $1 AND epoch = $2 AND status = 'working' AND expires_at > ${nowAt('$3')}`
 
-/** What `toLease` reads. */
-export const LEASE =
-  'id, tenant, principal, head, inputs, created_at, expires_at, poll_ms, failures, epoch, known'
-
-export function createWorkerTasks(session: PostgresSession): WorkerTasks {
-  const { query, ask, now, tell } = session
-  const sql = writeQueries(session.schema)
+export function createWorkerTasks(database: PostgresDatabase): WorkerTasks {
+  const { query, execute, now, publish } = database
+  const sql = createQueries(database.schema)
   const guard = ({ id, epoch }: Fence): unknown[] => [id, epoch, now()]
   const arrays = (fences: readonly Fence[]) => [
     fences.map(({ id }) => id),
@@ -31,17 +34,17 @@ export function createWorkerTasks(session: PostgresSession): WorkerTasks {
   ]
   const toSet = (rows: readonly PgRow[]) => new Set(rows.map((row) => row.id as string))
 
-  /** Does a fenced write; one that was repeated may find its own work done. */
+  /** Executes a fenced write. If it was retried, its first attempt may have succeeded. */
   const write = async (text: string, fence: Fence, values: unknown[], status: string): Promise<boolean> => {
-    const { rows, retried } = await ask(text, [...guard(fence), ...values])
+    const { rows, retried } = await execute(text, [...guard(fence), ...values])
     if (rows.length > 0) return true
     if (!retried) return false
-    const [row] = await query(sql.look, [fence.id, fence.epoch, status])
+    const [row] = await query(sql.reached, [fence.id, fence.epoch, status])
     return row !== undefined
   }
-  const show = async (fence: Fence, written: Promise<boolean>) => {
+  const announce = async (fence: Fence, written: Promise<boolean>) => {
     const done = await written
-    if (done) tell({ kind: 'changed', id: fence.id })
+    if (done) publish({ kind: 'changed', id: fence.id })
     return done
   }
   const append = async (fence: Fence, from: number, entries: readonly string[]): Promise<boolean> => {
@@ -51,61 +54,65 @@ export function createWorkerTasks(session: PostgresSession): WorkerTasks {
       if (!isDuplicate(error)) throw error
       const rows = await query(sql.read, [fence.id, from, from + entries.length])
       if (rows.length === entries.length && rows.every(({ entry }, i) => entry === entries[i])) return true
-      throw new RondoError('STORE_UNAVAILABLE', `entry ${from} of this journal is already there`, {
-        cause: error,
-      })
+      throw new RondoError(
+        'STORE_UNAVAILABLE',
+        `entry ${from} of this journal already exists with other content`,
+        {
+          cause: error,
+        },
+      )
     }
   }
   return {
     async claim(worker, leaseMs, count) {
       const rows = await query(sql.claim, [worker, leaseMs, count, now()])
       const old = rows.filter((row) => (row.epoch as number) > 1).map((row) => row.id)
-      const journals = readJournals(old.length > 0 ? await query(sql.journals, [old]) : [])
-      return rows.map((row) => toLease(row, journals.get(row.id as string) ?? []))
+      const journals = groupJournals(old.length > 0 ? await query(sql.journals, [old]) : [])
+      return rows.map((row) => toLease(row, journals.get(row.id) ?? []))
     },
     renew: async (fences, leaseMs) => toSet(await query(sql.renew, [...arrays(fences), leaseMs])),
     held: async (fences) => toSet(await query(sql.held, arrays(fences))),
     append,
-    status: (fence, message) => show(fence, write(sql.status, fence, [message], 'working')),
-    park: (fence, slots) => show(fence, write(sql.park, fence, [encodeSlots(slots)], 'input_required')),
+    status: (fence, message) => announce(fence, write(sql.status, fence, [message], 'working')),
+    park: (fence, slots) => announce(fence, write(sql.park, fence, [encodeSlots(slots)], 'input_required')),
     settle(fence, ending) {
-      const [status, outcome] = toOutcome(ending)
-      return show(fence, write(sql.settle, fence, [status, outcome], status))
+      const [status, outcome] = endingColumns(ending)
+      return announce(fence, write(sql.settle, fence, [status, outcome], status))
     },
     async hold(fence) {
       const done = (await query(sql.hold, guard(fence))).length > 0
-      // It may have become known while the turn ran.
-      if (done) tell({ kind: 'due' })
+      // The task may have become known while the turn ran.
+      if (done) publish({ kind: 'due' })
       return done
     },
     async release(fence, delayMs, failed) {
       const done = (await query(sql.release, [...guard(fence), delayMs, failed ? 1 : 0])).length > 0
-      if (done) tell({ kind: 'due' })
+      if (done) publish({ kind: 'due' })
       return done
     },
   }
 }
 
-function writeQueries(schema: string) {
+function createQueries(schema: string) {
   const task = `${schema}.task`
   const journal = `${schema}.journal`
   const fences = `unnest($1::text[], $2::integer[]) AS f (id, epoch) JOIN ${task} t USING (id, epoch)
     WHERE t.status = 'working' AND t.expires_at > ${nowAt('$3')}`
   const shown = `updated_at = ${nowAt('$3')}, revision = revision + 1`
   return {
-    // A row that still names a worker was never let go of: that worker died or hangs.
+    // A row that still names a worker was never released: that worker died or hangs.
     claim: `UPDATE ${task} t SET failures = failures + (worker IS NOT NULL)::integer, worker = $1,
       due_at = ${nowAt('$4')} + $2::bigint, epoch = epoch + 1
       FROM (SELECT id AS due FROM ${task} WHERE due_at <= ${nowAt('$4')} AND expires_at > ${nowAt('$4')}
         ORDER BY due_at LIMIT $3 FOR UPDATE SKIP LOCKED) found
       WHERE t.id = due
-      RETURNING ${LEASE}`,
+      RETURNING ${LEASE_COLUMNS}`,
     journals: `SELECT task, entry FROM ${journal} WHERE task = ANY ($1::text[]) ORDER BY task, seq`,
     read: `SELECT entry FROM ${journal} WHERE task = $1 AND seq >= $2 AND seq < $3 ORDER BY seq`,
     renew: `UPDATE ${task} SET due_at = ${nowAt('$3')} + $4::bigint
       WHERE id IN (SELECT t.id FROM ${fences} FOR UPDATE OF t) RETURNING id`,
     held: `SELECT t.id FROM ${fences}`,
-    look: `SELECT 1 FROM ${task} WHERE id = $1 AND epoch = $2 AND status = $3`,
+    reached: `SELECT 1 FROM ${task} WHERE id = $1 AND epoch = $2 AND status = $3`,
     append: `WITH held AS (SELECT id, failures FROM ${task} WHERE ${FENCE} FOR UPDATE),
       forgiven AS (UPDATE ${task} t SET failures = 0 FROM held WHERE t.id = held.id AND held.failures > 0),
       added AS (INSERT INTO ${journal} (task, seq, entry) SELECT held.id, $4::integer + e.at - 1, e.entry
@@ -125,46 +132,14 @@ function writeQueries(schema: string) {
   }
 }
 
-function toOutcome(ending: Ending): [status: string, outcome: string | null] {
-  return ending.kind === 'complete' ? ['completed', ending.result] : ['failed', ending.error ?? null]
-}
-
 function isDuplicate(error: unknown): boolean {
   const cause = error instanceof Error ? error.cause : undefined
   return cause instanceof Error && (cause as { code?: string }).code === '23505'
 }
 
-function readJournals(rows: readonly PgRow[]): Map<string, string[]> {
-  const journals = new Map<string, string[]>()
-  for (const { task, entry } of rows as readonly { task: string; entry: string }[]) {
-    const journal = journals.get(task)
-    if (journal === undefined) journals.set(task, [entry])
-    else journal.push(entry)
-  }
-  return journals
-}
-
-export function toLease(row: PgRow, journal: readonly string[]): Lease {
-  const id = row.id as string
-  const task = {
-    id,
-    owner: { tenant: row.tenant as string, principal: row.principal as string },
-    head: row.head as string,
-    createdAt: Number(row.created_at),
-    expiresAt: Number(row.expires_at),
-    pollMs: row.poll_ms as number,
-    failures: row.failures as number,
-    known: row.known === true,
-  }
-  const slots = decodeSlots(row.inputs as string | null)
-  return { fence: { id, epoch: row.epoch as number }, task, journal, slots }
-}
-
-/* What operators see of tasks, in SQL: nothing sealed. */
-
-export function createOperatorTasks({ query, now, schema }: PostgresSession): OperatorTasks {
+export function createOperatorTasks({ query, now, schema }: PostgresDatabase): OperatorTasks {
   const task = `${schema}.task`
-  // Counted on indexes. What is open and not parked has a time at which it is due.
+  // Counted on partial indexes. A task that is open and not parked has a `due_at`.
   const stats = `WITH c AS (SELECT ${nowAt('$1')} AS now)
     SELECT c.now, count(*) FILTER (WHERE due_at <= c.now) AS due, min(due_at) AS oldest,
       count(*) FILTER (WHERE due_at > c.now AND worker IS NOT NULL) AS running,
@@ -173,9 +148,7 @@ export function createOperatorTasks({ query, now, schema }: PostgresSession): Op
     FROM c LEFT JOIN ${task} ON due_at IS NOT NULL AND expires_at > c.now GROUP BY c.now`
   const list = (
     owned: string,
-  ) => `SELECT id, tenant, principal, status, created_at, updated_at, expires_at, failures, worker, due_at,
-      CASE status WHEN 'input_required' THEN inputs END AS inputs,
-      (SELECT count(*) FROM ${schema}.journal WHERE task = id) AS entries
+  ) => `SELECT ${SUMMARY_COLUMNS}, (SELECT count(*) FROM ${schema}.journal WHERE task = id) AS entries
     FROM ${task} WHERE ${owned} expires_at > ${nowAt('$1')} AND ($2::text IS NULL OR id = $2)
       AND ($3::text IS NULL OR status = $3) AND ($4::bigint IS NULL OR (created_at, id) < ($4, $5::text))
     ORDER BY created_at DESC, id DESC LIMIT $6`
@@ -195,21 +168,5 @@ export function createOperatorTasks({ query, now, schema }: PostgresSession): Op
         : query(listAll, given))
       return rows.map(toSummary)
     },
-  }
-}
-
-function toSummary(row: PgRow): TaskSummary {
-  return {
-    id: row.id as string,
-    owner: { tenant: row.tenant as string, principal: row.principal as string },
-    status: row.status as TaskStatus,
-    createdAt: Number(row.created_at),
-    updatedAt: Number(row.updated_at),
-    expiresAt: Number(row.expires_at),
-    failures: row.failures as number,
-    worker: (row.worker ?? undefined) as string | undefined,
-    dueAt: row.due_at === null ? undefined : Number(row.due_at),
-    openKeys: [...openInputs(decodeSlots(row.inputs as string | null)).keys()],
-    entries: Number(row.entries),
   }
 }

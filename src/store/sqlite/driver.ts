@@ -1,11 +1,9 @@
 /**
- * One face for two drivers: `node:sqlite` where Node has it, else the package `libsql`, which is loaded only here.
- * Both are synchronous. A statement is bound to values in order.
+ * One interface for two synchronous drivers: `node:sqlite` where Node has it, else the package `libsql`, loaded only here.
  *
- * A statement of libsql 0.5 that fails because the file is locked stays in progress until it is run again or collected,
- * and keeps the lock it was granted meanwhile: two processes can then wait for each other without end. So a
- * statement may only run where it cannot meet a lock: inside a transaction whose lock was taken with `exec`, which
- * always cleans up. `read` does that for whoever only looks.
+ * A statement of libsql 0.5 that fails because the file is locked stays in progress until it is run again or
+ * garbage-collected, and keeps any lock it was granted meanwhile: two processes can then deadlock. So a statement runs
+ * only inside a transaction whose lock was taken with `exec`, which always cleans up. `read` does that for reads.
  */
 
 import { createRequire } from 'node:module'
@@ -17,13 +15,13 @@ export type SqlRow = Readonly<Record<string, SqlValue>>
 export interface SqliteStatement {
   get(...values: SqlValue[]): SqlRow | undefined
   all(...values: SqlValue[]): SqlRow[]
-  /** Gives how many rows changed. */
+  /** Returns how many rows changed. */
   run(...values: SqlValue[]): number
 }
 
 export interface SqliteConnection {
   exec(sql: string): void
-  /** Runs statements that only look; throws what `isBusy` knows if the file is locked. Not inside a transaction. */
+  /** Runs statements that only read, not inside a transaction; throws an `isBusy` error if the file is locked. */
   read<T>(op: () => T): T
   prepare(sql: string): SqliteStatement
   close(): void
@@ -58,7 +56,7 @@ function loadLibsql(): new (file: string) => Database {
     ) => Database
   } catch (cause) {
     throw misuse(
-      'This Node has no built-in SQLite: install the package "libsql", or use Node 22.13 or later',
+      'This version of Node has no built-in SQLite: install the package "libsql", or use Node 22.13 or later',
       {
         cause,
       },
@@ -66,7 +64,7 @@ function loadLibsql(): new (file: string) => Database {
   }
 }
 
-/** Takes the shared lock with a first look, by `exec`; what comes then cannot be refused. */
+/** Takes the shared lock with a first read by `exec`, so that later statements cannot find the file locked. */
 function readLocked<T>(database: Database, op: () => T): T {
   database.exec('BEGIN')
   try {
@@ -93,7 +91,7 @@ function wrap(database: Database, read: SqliteConnection['read']): SqliteConnect
   }
 }
 
-/** Somebody else holds the file for a moment: worth another try. */
+/** Another connection holds the file for a moment: retry. */
 export function isBusy(error: unknown): boolean {
   if (!(error instanceof Error)) return false
   const { code, errcode } = error as { code?: unknown; errcode?: unknown }
@@ -101,8 +99,8 @@ export function isBusy(error: unknown): boolean {
   return typeof code === 'string' && /^SQLITE_(BUSY|LOCKED)/.test(code)
 }
 
-/** What a caller gets when the database said no: our own errors as they are, all others as one. */
+/** Our own errors unchanged; every other as `STORE_UNAVAILABLE`. */
 export function toStoreError(error: unknown): Error {
   if (error instanceof RondoError || error instanceof TypeError) return error
-  return new RondoError('STORE_UNAVAILABLE', 'SQLite could not do it', { cause: error })
+  return new RondoError('STORE_UNAVAILABLE', 'SQLite could not complete the operation', { cause: error })
 }

@@ -1,16 +1,14 @@
-/**
- * The tables, and how a file is opened: which journal mode is safe with which SQLite, and which life of the store it is.
- */
+/** The tables in SQLite, and how a file is opened: its journal mode, its version, its epoch. */
 
-import { randomBytes } from 'node:crypto'
 import { accessSync, closeSync, mkdirSync, openSync, statSync } from 'node:fs'
 import { dirname } from 'node:path'
 import { RondoError } from '../../errors.ts'
+import { createEpoch } from '../store.ts'
 import { isBusy, openSqlite, type SqliteConnection } from './driver.ts'
 
 /**
- * `due_at` is when a worker may take the task, and the end of the lease of one that has: null while it waits for input
- * or has ended. `inputs` is the list of questions and answers as one JSON text. `outcome` is the result or the error.
+ * `due_at` is when a worker may claim the task, which is the end of the lease while one runs it; null while the task waits
+ * for input or has ended. `inputs` holds the input slots as one JSON text. `outcome` is the result or the error.
  */
 const TABLES = `
 CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT, WITHOUT ROWID;
@@ -57,39 +55,39 @@ CREATE TABLE blob (id TEXT PRIMARY KEY, sealed TEXT NOT NULL, expires_at INTEGER
 CREATE INDEX blob_expiry ON blob (expires_at);
 `
 
-/** Each entry takes the tables one version further. Entries that were released are never changed. */
-const STEPS: readonly string[] = [
+/** Each entry upgrades the tables by one version. Released entries never change. */
+const MIGRATIONS: readonly string[] = [
   TABLES,
   // The tasks of one owner, newest first.
   'CREATE INDEX task_owner ON task (tenant, principal, created_at, id);',
-  // Whether the owner has shown that it knows the id. Those that were there before are taken to be known.
+  // Whether the owner has shown that it knows the id; assumed for tasks that exist already.
   'ALTER TABLE task ADD COLUMN known INTEGER NOT NULL DEFAULT 1;',
 ]
 
-const VERSION = STEPS.length
+const VERSION = MIGRATIONS.length
 
-/** Blocks the event loop, so it is short; longer waits are the commit queue's. */
+/** Blocks the event loop, so it is short; the commit queue does the longer waits. */
 const BLOCKING_MS = 20
 
-/** What an unusually large transaction needed more is given back. */
+/** A journal that an unusually large transaction left longer than this is truncated. */
 const JOURNAL_BYTES = 4 * 1024 * 1024
 
-/** Opens the file, which is made if it is not there. Nothing is looked for in it yet. */
+/** Opens the file, creating it if it does not exist. Reads nothing yet. */
 export function openFile(file: string): SqliteConnection {
   createFile(file)
   return openSqlite(file)
 }
 
-/** The whole of it, for whoever has no session. */
+/** Opens and prepares the file. */
 export function openDatabase(file: string): SqliteConnection {
   const connection = openFile(file)
   prepareDatabase(connection, file)
   return connection
 }
 
-/** For whoever only looks: a file that is there and has our tables, of this version or an earlier one. */
-export function openToLook(file: string): SqliteConnection {
-  const connection = openQuietly(file)
+/** For reading only: the file must exist and hold our tables, of this version or an earlier one. */
+export function openForReading(file: string): SqliteConnection {
+  const connection = openQueryOnly(file)
   try {
     const { version, tables } = connection.read(() => ({
       version: Number(connection.prepare('PRAGMA user_version').get()?.user_version),
@@ -108,10 +106,10 @@ const FIND_TABLES = `SELECT count(*) AS tables FROM sqlite_schema
   WHERE type = 'table' AND name IN ('meta', 'task', 'journal')`
 
 /**
- * Not as SQLite's own read-only connection: that one leaves the files of a write-ahead log behind, and cannot put right what
- * a writer that died left.
+ * Not SQLite's own read-only connection, which leaves the files of a write-ahead log behind and cannot recover what a
+ * crashed writer left.
  */
-function openQuietly(file: string): SqliteConnection {
+function openQueryOnly(file: string): SqliteConnection {
   try {
     accessSync(file)
     const connection = openSqlite(file)
@@ -123,15 +121,18 @@ function openQuietly(file: string): SqliteConnection {
 }
 
 const notOurs = (file: string, cause?: unknown): RondoError =>
-  new RondoError('STORE_SCHEMA', `${file} is not a store of tasks`, { cause })
+  new RondoError('STORE_SCHEMA', `${file} is not a Rondo store`, { cause })
 
 function assertKnown(version: number, file: string): void {
   if (version > VERSION)
-    throw new RondoError('STORE_SCHEMA', `${file} has version ${version}, we know ${VERSION}`)
+    throw new RondoError(
+      'STORE_SCHEMA',
+      `${file} has version ${version}, but this release of Rondo supports up to ${VERSION}: upgrade Rondo`,
+    )
 }
 
 /**
- * For its user alone. A file that is there must not be touched: closing it here would drop the locks which other
+ * Readable by its user alone. A file that exists is not opened here, because closing it would drop the locks that other
  * connections of this process hold on it.
  */
 function createFile(file: string): void {
@@ -143,7 +144,7 @@ function createFile(file: string): void {
   }
 }
 
-/** Makes the file ours. Where it cannot be done now, it may be tried again on the same connection. */
+/** Sets the journal mode, upgrades the tables and checks the epoch. If it throws, it can be retried on the same connection. */
 export function prepareDatabase(connection: SqliteConnection, file: string): void {
   connection.prepare(`PRAGMA busy_timeout = ${BLOCKING_MS}`).get()
   chooseJournal(connection, file)
@@ -155,9 +156,9 @@ export function prepareDatabase(connection: SqliteConnection, file: string): voi
     assertKnown(version, file)
     assertJournal(connection, file)
     if (version < VERSION) {
-      connection.exec(`${STEPS.slice(version).join('\n')} PRAGMA user_version = ${VERSION}`)
+      connection.exec(`${MIGRATIONS.slice(version).join('\n')} PRAGMA user_version = ${VERSION}`)
     }
-    renewLife(connection, file)
+    renewEpochIfCopied(connection, file)
     connection.exec('COMMIT')
   } catch (error) {
     connection.exec('ROLLBACK')
@@ -166,12 +167,12 @@ export function prepareDatabase(connection: SqliteConnection, file: string): voi
 }
 
 /**
- * A file keeps the journal it was made with, whoever opens it later, so that processes with different versions of SQLite can
- * share it: a write-ahead log where the version that made it resets one safely, else a rollback journal. A version that
- * does not may end the log of a file that nobody else has open, and otherwise does not open the file.
+ * A file keeps the journal mode it was created with, so that processes with different versions of SQLite can share it: a
+ * write-ahead log where the creating version resets one safely, else a rollback journal. A version that does not can
+ * convert a file that no other process has open; otherwise it refuses to open it.
  *
- * A rollback journal ends with a header of zeros instead of being cut off: as durable, and its length need not be written
- * with every commit.
+ * PERSIST overwrites the header of the rollback journal with zeros instead of truncating the file: as durable, without a
+ * write of its length with every commit.
  */
 function chooseJournal(connection: SqliteConnection, file: string): void {
   const { isNew, hasLog } = connection.read(() => ({
@@ -188,7 +189,7 @@ function chooseJournal(connection: SqliteConnection, file: string): void {
   }
 }
 
-/** Somebody else may have made the file a moment ago. Within a transaction that has the file. */
+/** Another process may have just created the file. Called inside a write transaction. */
 function assertJournal(connection: SqliteConnection, file: string): void {
   if (usesLog(connection) && !resetsLogSafely(connection)) throw cannotShare(file)
 }
@@ -196,7 +197,7 @@ function assertJournal(connection: SqliteConnection, file: string): void {
 const usesLog = (connection: SqliteConnection): boolean =>
   connection.prepare('PRAGMA journal_mode').get()?.journal_mode === 'wal'
 
-/** Before 3.51.3 a write-ahead log could be corrupted when it was reset; a rollback journal has no such moment. */
+/** Before 3.51.3, SQLite could corrupt a write-ahead log when it reset it. */
 function resetsLogSafely(connection: SqliteConnection): boolean {
   const version = String(connection.prepare('SELECT sqlite_version() AS version').get()?.version)
   const [major = 0, minor = 0, patch = 0] = version.split('.').map(Number)
@@ -205,21 +206,17 @@ function resetsLogSafely(connection: SqliteConnection): boolean {
 
 function cannotShare(file: string, cause?: unknown): RondoError {
   const detail =
-    `${file} has a write-ahead log and is open in another process. The SQLite of this process, before 3.51.3, cannot share it: ` +
-    'use Node 22.23 or later here too, or end the others first'
+    `${file} has a write-ahead log and is open in another process. The SQLite of this process is older than 3.51.3 and cannot share it: ` +
+    'use Node 22.23 or later here too, or stop the other processes first'
   return new RondoError('STORE_SCHEMA', detail, { cause })
 }
 
-/** A copy that was put back has another inode: records of single use may be missing from it, so it gets a new epoch. */
-function renewLife(connection: SqliteConnection, file: string): void {
+/** A restored copy has another inode and may lack records of single use, so it gets a new epoch. */
+function renewEpochIfCopied(connection: SqliteConnection, file: string): void {
   const inode = String(statSync(file, { bigint: true }).ino)
   const known = connection.prepare("SELECT value FROM meta WHERE key = 'inode'").get()?.value
   if (known === inode) return
   const put = connection.prepare('INSERT OR REPLACE INTO meta (key, value) VALUES (?, ?)')
   put.run('inode', inode)
   put.run('epoch', createEpoch())
-}
-
-export function createEpoch(): string {
-  return randomBytes(12).toString('base64url')
 }

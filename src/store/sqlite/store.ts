@@ -1,35 +1,35 @@
 /**
- * Tasks, single use and spilled journals in one file: the embedded default. Several processes may share the file, on
- * one machine; what one of them writes the others learn by looking at SQLite's own change counter.
+ * Tasks, single use and blobs in one SQLite file: the embedded default. Several processes on one machine may share the
+ * file; they notice each other's writes by polling SQLite's own change counter.
  */
 
 import { misuse } from '../../errors.ts'
 import { repeat, storeClock } from '../../lib/clock.ts'
-import type { BlobStore, OnceClaim, OnceStore, Store } from '../store.ts'
+import { type BlobStore, createEpoch, type OnceClaim, type OnceStore, type Store } from '../store.ts'
+import { createDatabase, type SqliteDatabase } from './database.ts'
 import type { SqliteConnection } from './driver.ts'
 import { createOwnerTasks } from './owner-tasks.ts'
-import { createEpoch, openFile, openToLook, prepareDatabase } from './schema.ts'
-import { createSession, type SqliteSession } from './session.ts'
+import { openFile, openForReading, prepareDatabase } from './schema.ts'
 import { createOperatorTasks, createWorkerTasks } from './worker-tasks.ts'
 
 export interface SqliteStoreOptions {
-  /** Where the database is; made if it is not there. On a local disk: network drives do not lock reliably. */
+  /** The path of the database, created if it does not exist. On a local disk: network drives do not lock reliably. */
   file: string
-  /** Only to look: the file must be there and have our tables; nothing in it is changed. */
+  /** For reading only: the file must exist and hold our tables; nothing in it is changed. */
   readOnly?: boolean
-  /** How long to wait for other processes that hold the file, before an operation fails. */
+  /** How long to wait for other processes that hold the file before an operation fails. */
   busyMs?: number
-  /** How often to look whether another process wrote something. */
+  /** How often to poll for writes of other processes. */
   pollMs?: number
-  /** Ms since the epoch. */
+  /** Ms since the Unix epoch. */
   now?: () => number
 }
 
 export function createSqliteStore({ file, readOnly, ...options }: SqliteStoreOptions): Store {
   if (typeof file !== 'string' || file === '') {
-    throw misuse("createSqliteStore takes the path of a file: createSqliteStore({ file: './data/tasks.db' })")
+    throw misuse("createSqliteStore needs the path of a file: createSqliteStore({ file: './data/tasks.db' })")
   }
-  if (readOnly) return createStoreOn(() => openToLook(file), options)
+  if (readOnly) return createStoreOn(() => openForReading(file), options)
   return createStoreOn(
     () => openFile(file),
     options,
@@ -37,94 +37,36 @@ export function createSqliteStore({ file, readOnly, ...options }: SqliteStoreOpt
   )
 }
 
-/** The store over a connection of the caller's choice, opened when it is first needed. */
+/** The store over a connection of the caller's choice, opened on first use. */
 export function createStoreOn(
   connect: () => SqliteConnection,
   { busyMs = 10_000, pollMs = 20, now = Date.now }: Omit<SqliteStoreOptions, 'file' | 'readOnly'>,
   prepare: (connection: SqliteConnection) => void = () => {},
 ): Store {
-  const attach = (one: SqliteSession) => watchOthers(one, pollMs)
-  const session = createSession(connect, { busyMs, now, attach, prepare })
+  const attach = (opened: SqliteDatabase) => watchOthers(opened, pollMs)
+  const database = createDatabase(connect, { busyMs, now, attach, prepare })
   return {
     tasks: {
       pollMs: 250,
-      onHint: session.hints.onHint,
-      ...createOwnerTasks(session),
-      ...createWorkerTasks(session),
-      ...createOperatorTasks(session),
+      onHint: database.hints.onHint,
+      ...createOwnerTasks(database),
+      ...createWorkerTasks(database),
+      ...createOperatorTasks(database),
     },
-    once: createSqliteOnce(session),
-    blobs: createSqliteBlobs(session),
-    ready: () => session.queue.write(() => {}),
-    sweep: createSweep(session),
-    close: session.close,
+    once: createOnce(database),
+    blobs: createBlobs(database),
+    ready: () => database.queue.write(() => {}),
+    sweep: createSweep(database),
+    close: database.close,
   }
 }
 
-/** SQLite's change counter moves when another connection commits, and only then. */
-function watchOthers({ sql, peek, hints }: SqliteSession, pollMs: number): () => void {
-  const version = sql('PRAGMA data_version')
-  let last: unknown
-  return repeat(
-    storeClock,
-    () => pollMs,
-    () => {
-      const now = readQuietly(() => peek(() => version.get()?.data_version))
-      if (now === undefined || now === last) return
-      const isFirst = last === undefined
-      last = now
-      if (isFirst) return
-      hints.tell({ kind: 'changed' })
-      hints.tell({ kind: 'due' })
-    },
-  )
-}
-
-/** The file may be locked for a moment, or closed: the next look will tell. */
-function readQuietly<T>(read: () => T): T | undefined {
-  try {
-    return read()
-  } catch {
-    return undefined
-  }
-}
-
-function createSqliteBlobs({ sql, queue, now }: SqliteSession): BlobStore {
-  const put = sql('INSERT OR IGNORE INTO blob (id, sealed, expires_at) VALUES (?, ?, ?)')
-  const get = sql('SELECT sealed FROM blob WHERE id = ? AND expires_at > ?')
-  return {
-    put: (id, sealed, expiresAt) => queue.write(() => void put.run(id, sealed, expiresAt)),
-    async get(id) {
-      const row = await queue.read(() => get.get(id, now()))
-      return row?.sealed as string | undefined
-    },
-  }
-}
-
-function createSweep({ sql, queue, now }: SqliteSession): (limit: number) => Promise<number> {
-  const expired = sql('SELECT id FROM task WHERE expires_at <= ? LIMIT ?')
-  const dropTask = sql('DELETE FROM task WHERE id = ?')
-  const dropJournal = sql('DELETE FROM journal WHERE task = ?')
-  const dropOnce = sql(`DELETE FROM once WHERE (flow, round) IN
-    (SELECT flow, round FROM once WHERE expires_at <= ? LIMIT ?)`)
-  const dropBlobs = sql('DELETE FROM blob WHERE id IN (SELECT id FROM blob WHERE expires_at <= ? LIMIT ?)')
-  return (limit) =>
-    queue.write(() => {
-      const ids = expired.all(now(), limit).map((row) => String(row.id))
-      for (const id of ids) {
-        dropJournal.run(id)
-        dropTask.run(id)
-      }
-      return ids.length + dropOnce.run(now(), limit) + dropBlobs.run(now(), limit)
-    })
-}
-
-/** Single use on SQLite: one write transaction looks and takes, so nobody comes in between. */
-function createSqliteOnce({ sql, queue, now }: SqliteSession): OnceStore {
+/** One write transaction both checks and claims, so no other claim comes in between. */
+function createOnce({ sql, queue, now }: SqliteDatabase): OnceStore {
   const epoch = sql("SELECT value FROM meta WHERE key = 'epoch'")
   const setEpoch = sql("UPDATE meta SET value = ? WHERE key = 'epoch'")
   const find = sql('SELECT digest, claimant, hold_until, response FROM once WHERE flow = ? AND round = ?')
-  const take = sql(`INSERT OR REPLACE INTO once (flow, round, digest, claimant, hold_until, expires_at)
+  const insert = sql(`INSERT OR REPLACE INTO once (flow, round, digest, claimant, hold_until, expires_at)
     VALUES (?, ?, ?, ?, ?, ?)`)
   const renew = sql(`UPDATE once SET hold_until = ? WHERE flow = ? AND round = ? AND claimant = ?
     AND response IS NULL`)
@@ -142,7 +84,7 @@ function createSqliteOnce({ sql, queue, now }: SqliteSession): OnceStore {
       const retryMs = Number(row.hold_until) - now()
       if (row.claimant !== claimant && retryMs > 0) return { kind: 'busy', retryMs }
     }
-    take.run(flow, round, digest, claimant, now() + holdMs, expiresAt)
+    insert.run(flow, round, digest, claimant, now() + holdMs, expiresAt)
     return { kind: 'first' }
   }
   return {
@@ -162,5 +104,63 @@ function createSqliteOnce({ sql, queue, now }: SqliteSession): OnceStore {
         const row = find.get(slot.flow, slot.round)
         return row?.digest === slot.digest ? (row.response as string) : response
       }),
+  }
+}
+
+function createBlobs({ sql, queue, now }: SqliteDatabase): BlobStore {
+  const put = sql('INSERT OR IGNORE INTO blob (id, sealed, expires_at) VALUES (?, ?, ?)')
+  const get = sql('SELECT sealed FROM blob WHERE id = ? AND expires_at > ?')
+  return {
+    put: (id, sealed, expiresAt) => queue.write(() => void put.run(id, sealed, expiresAt)),
+    async get(id) {
+      const row = await queue.read(() => get.get(id, now()))
+      return row?.sealed as string | undefined
+    },
+  }
+}
+
+function createSweep({ sql, queue, now }: SqliteDatabase): (limit: number) => Promise<number> {
+  const expired = sql('SELECT id FROM task WHERE expires_at <= ? LIMIT ?')
+  const deleteTask = sql('DELETE FROM task WHERE id = ?')
+  const deleteJournal = sql('DELETE FROM journal WHERE task = ?')
+  const deleteOnce = sql(`DELETE FROM once WHERE (flow, round) IN
+    (SELECT flow, round FROM once WHERE expires_at <= ? LIMIT ?)`)
+  const deleteBlobs = sql('DELETE FROM blob WHERE id IN (SELECT id FROM blob WHERE expires_at <= ? LIMIT ?)')
+  return (limit) =>
+    queue.write(() => {
+      const ids = expired.all(now(), limit).map((row) => String(row.id))
+      for (const id of ids) {
+        deleteJournal.run(id)
+        deleteTask.run(id)
+      }
+      return ids.length + deleteOnce.run(now(), limit) + deleteBlobs.run(now(), limit)
+    })
+}
+
+/** SQLite's change counter increases when another connection commits, and only then. */
+function watchOthers({ sql, peek, publish }: SqliteDatabase, pollMs: number): () => void {
+  const version = sql('PRAGMA data_version')
+  let last: unknown
+  return repeat(
+    storeClock,
+    () => pollMs,
+    () => {
+      const now = readQuietly(() => peek(() => version.get()?.data_version))
+      if (now === undefined || now === last) return
+      const isFirst = last === undefined
+      last = now
+      if (isFirst) return
+      publish({ kind: 'changed' })
+      publish({ kind: 'due' })
+    },
+  )
+}
+
+/** The file may be locked for a moment, or closed: the next poll reads it again. */
+function readQuietly<T>(read: () => T): T | undefined {
+  try {
+    return read()
+  } catch {
+    return undefined
   }
 }

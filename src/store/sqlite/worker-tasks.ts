@@ -1,95 +1,102 @@
-/** What workers do with tasks, in SQL. Every write of theirs carries `FENCE`. */
+/**
+ * The worker's side of tasks, in SQL, and the operator's. Every write of a worker carries `FENCE`.
+ *
+ * Rows name a worker together with its process, so that after a crash other processes on the machine can take over at
+ * once instead of waiting for the lease. This works on Linux; elsewhere no process is ever declared dead.
+ */
 
-import { decodeSlots, encodeSlots, openInputs } from '../input-slots.ts'
-import type { TaskStatus } from '../task-engine.ts'
-import type { Fence, Lease, OperatorTasks, TaskSummary, WorkerTasks } from '../task-store.ts'
-import type { SqlRow, SqlValue } from './driver.ts'
-import { isProcessGone, type SqliteSession, workerName } from './session.ts'
+import { readFileSync, readlinkSync } from 'node:fs'
+import { encodeSlots } from '../input-slots.ts'
+import {
+  endingColumns,
+  groupJournals,
+  LEASE_COLUMNS,
+  SUMMARY_COLUMNS,
+  toLease,
+  toSummary,
+} from '../task-rows.ts'
+import type { Fence, Lease, OperatorTasks, WorkerTasks } from '../task-store.ts'
+import type { SqliteDatabase } from './database.ts'
+import type { SqlValue } from './driver.ts'
 
-/** Id, epoch, now. The only thing between a worker that lost its task and the journal. */
+/** Parameters: id, epoch, now. The only thing that keeps a worker which lost its lease away from the journal. */
 export const FENCE = "id = ? AND epoch = ? AND status = 'working' AND expires_at > ?"
 
-/** What `toLease` reads. */
-export const LEASE =
-  'id, tenant, principal, head, inputs, created_at, expires_at, poll_ms, failures, epoch, known'
-
-export function createWorkerTasks(session: SqliteSession): WorkerTasks {
-  const { queue, now, hints } = session
-  const ask = prepareQueries(session)
+export function createWorkerTasks(database: SqliteDatabase): WorkerTasks {
+  const { queue, now, publish } = database
+  const sql = createQueries(database)
   const guard = ({ id, epoch }: Fence): [SqlValue, SqlValue, SqlValue] => [id, epoch, now()]
-  const change = async (id: string, op: () => boolean) => {
-    const done = await queue.write(op)
-    if (done) hints.tell({ kind: 'changed', id })
+  const announce = async (fence: Fence, write: () => boolean) => {
+    const done = await queue.write(write)
+    if (done) publish({ kind: 'changed', id: fence.id })
     return done
   }
   const claim = (worker: string, leaseMs: number, count: number): Lease[] => {
     const at = now()
-    const rows = ask.claim.all(workerName(worker), at + leaseMs, at, at, count)
-    const journals = readJournals(ask.journals.all(JSON.stringify(rows.map((row) => row.id))))
-    return rows.map((row) => toLease(row, journals.get(row.id as string) ?? []))
+    const rows = sql.claim.all(workerName(worker), at + leaseMs, at, at, count)
+    const journals = groupJournals(sql.journals.all(JSON.stringify(rows.map((row) => row.id))))
+    return rows.map((row) => toLease(row, journals.get(row.id) ?? []))
   }
   return {
     async claim(worker, leaseMs, count) {
-      // Looking costs no lock; most polls find nothing.
-      const due = await queue.read(() => ask.anyDue.get(now(), now()))
+      // Reading takes no lock, and most polls find nothing.
+      const due = await queue.read(() => sql.anyDue.get(now(), now()))
       return due === undefined ? [] : queue.write(() => claim(worker, leaseMs, count))
     },
     renew: (fences, leaseMs) =>
-      queue.write(() => toSet(fences, (fence) => ask.renew.run(now() + leaseMs, ...guard(fence)) === 1)),
+      queue.write(() => toSet(fences, (fence) => sql.renew.run(now() + leaseMs, ...guard(fence)) === 1)),
     held: (fences) =>
-      queue.read(() => toSet(fences, (fence) => ask.fence.get(...guard(fence)) !== undefined)),
+      queue.read(() => toSet(fences, (fence) => sql.fence.get(...guard(fence)) !== undefined)),
     append: (fence, from, entries) =>
       queue.write(() => {
         const [first = '', ...rest] = entries
-        if (ask.append.run(from, first, ...guard(fence)) !== 1) return false
-        ask.forgive.run(fence.id)
-        rest.forEach((entry, i) => void ask.appendMore.run(fence.id, from + 1 + i, entry))
+        if (sql.append.run(from, first, ...guard(fence)) !== 1) return false
+        sql.forgive.run(fence.id)
+        rest.forEach((entry, i) => void sql.appendMore.run(fence.id, from + 1 + i, entry))
         return true
       }),
-    status: (fence, message) => change(fence.id, () => ask.status.run(message, now(), ...guard(fence)) === 1),
+    status: (fence, message) => announce(fence, () => sql.status.run(message, now(), ...guard(fence)) === 1),
     park: (fence, slots) =>
-      change(fence.id, () => ask.park.run(encodeSlots(slots), now(), ...guard(fence)) === 1),
+      announce(fence, () => sql.park.run(encodeSlots(slots), now(), ...guard(fence)) === 1),
     settle: (fence, ending) =>
-      change(fence.id, () => {
-        const [status, outcome] =
-          ending.kind === 'complete' ? ['completed', ending.result] : ['failed', ending.error ?? null]
-        if (ask.settle.run(status, outcome, now(), ...guard(fence)) !== 1) return false
-        ask.dropJournal.run(fence.id)
+      announce(fence, () => {
+        if (sql.settle.run(...endingColumns(ending), now(), ...guard(fence)) !== 1) return false
+        sql.deleteJournal.run(fence.id)
         return true
       }),
-    async release(fence, delayMs, failed) {
-      const done = await queue.write(
-        () => ask.release.run(now() + delayMs, failed ? 1 : 0, ...guard(fence)) === 1,
-      )
-      if (done) hints.tell({ kind: 'due' })
+    async hold(fence) {
+      const done = await queue.write(() => sql.hold.run(now(), ...guard(fence)) === 1)
+      // The task may have become known while the turn ran.
+      if (done) publish({ kind: 'due' })
       return done
     },
-    async hold(fence) {
-      const done = await queue.write(() => ask.hold.run(now(), ...guard(fence)) === 1)
-      // It may have become known while the turn ran.
-      if (done) hints.tell({ kind: 'due' })
+    async release(fence, delayMs, failed) {
+      const done = await queue.write(
+        () => sql.release.run(now() + delayMs, failed ? 1 : 0, ...guard(fence)) === 1,
+      )
+      if (done) publish({ kind: 'due' })
       return done
     },
     async absolve({ id, epoch }) {
-      await queue.write(() => ask.absolve.run(id, epoch + 1))
+      await queue.write(() => sql.absolve.run(id, epoch + 1))
     },
     async reclaim() {
-      const workers = (await queue.read(() => ask.workers.all(now()))).map((row) => String(row.worker))
+      const workers = (await queue.read(() => sql.workers.all(now()))).map((row) => String(row.worker))
       const gone = workers.filter((worker) => isProcessGone(worker.split(' ')[0] ?? ''))
       if (gone.length === 0) return 0
-      return queue.write(() => gone.reduce((sum, worker) => sum + ask.reclaim.run(now(), worker, now()), 0))
+      return queue.write(() => gone.reduce((sum, worker) => sum + sql.reclaim.run(now(), worker, now()), 0))
     },
   }
 }
 
-function prepareQueries({ sql }: SqliteSession) {
+function createQueries({ sql }: SqliteDatabase) {
   return {
     anyDue: sql('SELECT 1 FROM task WHERE due_at <= ? AND expires_at > ? LIMIT 1'),
-    // A row that still names a worker was never let go of: that worker died or hangs.
+    // A row that still names a worker was never released: that worker died or hangs.
     claim:
       sql(`UPDATE task SET failures = failures + (worker IS NOT NULL), worker = ?, due_at = ?, epoch = epoch + 1
       WHERE id IN (SELECT id FROM task WHERE due_at <= ? AND expires_at > ? ORDER BY due_at LIMIT ?)
-      RETURNING ${LEASE}`),
+      RETURNING ${LEASE_COLUMNS}`),
     journals: sql(`SELECT j.task, j.entry FROM json_each(?) q CROSS JOIN journal j ON j.task = q.value
       ORDER BY j.task, j.seq`),
     renew: sql(`UPDATE task SET due_at = ? WHERE ${FENCE}`),
@@ -103,10 +110,10 @@ function prepareQueries({ sql }: SqliteSession) {
     settle:
       sql(`UPDATE task SET status = ?, outcome = ?, updated_at = ?, revision = revision + 1, worker = NULL,
       due_at = NULL, inputs = NULL, head = '' WHERE ${FENCE}`),
-    dropJournal: sql('DELETE FROM journal WHERE task = ?'),
-    release: sql(`UPDATE task SET due_at = ?, failures = failures + ?, worker = NULL, epoch = epoch + 1
-      WHERE ${FENCE}`),
+    deleteJournal: sql('DELETE FROM journal WHERE task = ?'),
     hold: sql(`UPDATE task SET due_at = CASE known WHEN 1 THEN ? END, worker = NULL, epoch = epoch + 1
+      WHERE ${FENCE}`),
+    release: sql(`UPDATE task SET due_at = ?, failures = failures + ?, worker = NULL, epoch = epoch + 1
       WHERE ${FENCE}`),
     absolve: sql(`UPDATE task SET failures = failures - 1
       WHERE id = ? AND epoch = ? AND status = 'working' AND failures > 0`),
@@ -119,50 +126,20 @@ function toSet(fences: readonly Fence[], isHeld: (fence: Fence) => boolean): Rea
   return new Set(fences.filter(isHeld).map(({ id }) => id))
 }
 
-function readJournals(rows: readonly SqlRow[]): Map<string, string[]> {
-  const journals = new Map<string, string[]>()
-  for (const { task, entry } of rows as { task: string; entry: string }[]) {
-    const journal = journals.get(task)
-    if (journal === undefined) journals.set(task, [entry])
-    else journal.push(entry)
-  }
-  return journals
-}
-
-export function toLease(row: SqlRow, journal: readonly string[]): Lease {
-  const id = row.id as string
-  const task = {
-    id,
-    owner: { tenant: row.tenant as string, principal: row.principal as string },
-    head: row.head as string,
-    createdAt: row.created_at as number,
-    expiresAt: row.expires_at as number,
-    pollMs: row.poll_ms as number,
-    failures: row.failures as number,
-    known: row.known === 1,
-  }
-  const slots = decodeSlots(row.inputs as string | null)
-  return { fence: { id, epoch: row.epoch as number }, task, journal, slots }
-}
-
-/* What operators see of tasks, in SQL: nothing sealed. */
-
-export function createOperatorTasks({ sql, queue, now }: SqliteSession): OperatorTasks {
-  // Each part is counted on an index that holds nothing else: a look at all rows would hold up the event loop. What is
-  // open and not parked has a time at which it is due.
+export function createOperatorTasks({ sql, queue, now }: SqliteDatabase): OperatorTasks {
+  // Counted on partial indexes, since scanning all rows would block the event loop. A task that is open and not parked has
+  // a `due_at`.
   const stats = sql(`SELECT count(*) FILTER (WHERE due_at <= ?) AS due, min(due_at) AS oldest,
     count(*) FILTER (WHERE due_at > ? AND worker IS NOT NULL) AS running,
     (SELECT count(*) FROM task INDEXED BY task_open
       WHERE status IN ('working', 'input_required') AND expires_at > ?) - count(*) AS parked
     FROM task INDEXED BY task_due WHERE due_at IS NOT NULL AND expires_at > ?`)
-  const listing = (owned: string) =>
-    sql(`SELECT id, tenant, principal, status, created_at, updated_at, expires_at, failures, worker, due_at,
-    CASE status WHEN 'input_required' THEN inputs END AS inputs,
-    (SELECT count(*) FROM journal WHERE task = id) AS entries
+  const list = (owned: string) =>
+    sql(`SELECT ${SUMMARY_COLUMNS}, (SELECT count(*) FROM journal WHERE task = id) AS entries
     FROM task WHERE ${owned} expires_at > ? AND id = coalesce(?, id) AND status = coalesce(?, status)
     AND (created_at, id) < (?, ?) ORDER BY created_at DESC, id DESC LIMIT ?`)
-  const list = listing('')
-  const listOwned = listing('tenant = ? AND principal = ? AND')
+  const listAll = list('')
+  const listOwned = list('tenant = ? AND principal = ? AND')
   return {
     async stats() {
       const at = now()
@@ -175,25 +152,53 @@ export function createOperatorTasks({ sql, queue, now }: SqliteSession): Operato
       const [createdAt, afterId] = [after?.createdAt ?? Number.MAX_SAFE_INTEGER, after?.id ?? '']
       const rows = await queue.read(() => {
         const rest = [now(), id, status, createdAt, afterId, limit]
-        return owner ? listOwned.all(owner.tenant, owner.principal, ...rest) : list.all(...rest)
+        return owner ? listOwned.all(owner.tenant, owner.principal, ...rest) : listAll.all(...rest)
       })
-      return rows.map(toSummary)
+      return rows.map((row) => toSummary({ ...row, worker: (row.worker as string | null)?.split(' ')[1] }))
     },
   }
 }
 
-function toSummary(row: SqlRow): TaskSummary {
-  return {
-    id: row.id as string,
-    owner: { tenant: row.tenant as string, principal: row.principal as string },
-    status: row.status as TaskStatus,
-    createdAt: row.created_at as number,
-    updatedAt: row.updated_at as number,
-    expiresAt: row.expires_at as number,
-    failures: row.failures as number,
-    worker: (row.worker as string | null)?.split(' ')[1],
-    dueAt: (row.due_at ?? undefined) as number | undefined,
-    openKeys: [...openInputs(decodeSlots(row.inputs as string | null)).keys()],
-    entries: row.entries as number,
+export const workerName = (worker: string): string => `${processTag()} ${worker}`
+
+/** Identifies this process: boot, pid namespace, pid and start time, because pids are reused. */
+export function processTag(): string {
+  own ??= `${systemTag()}:${process.pid}:${startOf(process.pid) ?? 'unknown'}`
+  return own
+}
+
+let own: string | undefined
+
+/** True only if the tag is from this machine and its process has ended. */
+export function isProcessGone(tag: string): boolean {
+  const [, system, pid, start] = /^(.+:.+):(\d+):(\d+)$/.exec(tag) ?? []
+  if (system === undefined || system !== systemTag()) return false
+  return startOf(Number(pid)) !== start
+}
+
+let system: string | undefined
+
+function systemTag(): string {
+  system ??= readSystemTag()
+  return system
+}
+
+function readSystemTag(): string {
+  try {
+    const boot = readFileSync('/proc/sys/kernel/random/boot_id', 'utf8').trim()
+    return `${boot}:${readlinkSync('/proc/self/ns/pid').replace(/\D/g, '')}`
+  } catch {
+    return 'no:proc'
+  }
+}
+
+/** Undefined for a process that does not exist or is a zombie. */
+function startOf(pid: number): string | undefined {
+  try {
+    // The name in parentheses may contain spaces, so fields are counted after it. State is the 3rd, start time the 22nd.
+    const fields = readFileSync(`/proc/${pid}/stat`, 'utf8').split(') ').at(-1)?.split(' ') ?? []
+    return fields[0] === 'Z' || fields[0] === 'X' ? undefined : fields[19]
+  } catch {
+    return undefined
   }
 }

@@ -5,12 +5,12 @@ import { createLeaseEngine, type LeaseEngineOptions } from '../../../src/store/e
 import type { Store } from '../../../src/store/store.ts'
 import type {
   EngineEvent,
-  Outcome,
   RunTurn,
   Serving,
   TaskEngine,
+  TaskTurn,
   TaskView,
-  Turn,
+  TurnOutcome,
 } from '../../../src/store/task-engine.ts'
 import {
   alice,
@@ -23,7 +23,7 @@ import {
   until,
 } from './store-harness.ts'
 
-const complete = (result: string): Outcome => ({ kind: 'complete', result })
+const complete = (result: string): TurnOutcome => ({ kind: 'complete', result })
 
 /** Steps, then a question, then a step: what a handler with one `ask` does. */
 const greet: RunTurn = async (turn) => {
@@ -160,7 +160,7 @@ export function describeEngineContract(harness: StoreHarness): void {
 
   it('aborts a running turn within about a second when its task is cancelled elsewhere', async () => {
     const engine = engineOn({ leaseMs: 60_000 })
-    let turn: Turn | undefined
+    let turn: TaskTurn | undefined
     let abortedAt: number | undefined
     await serve(engine, (one) => {
       turn = one

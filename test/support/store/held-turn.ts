@@ -1,15 +1,15 @@
 /** A turn of a task that ends when the test says so. */
 
-import type { Outcome, Turn } from '../../../src/store/task-engine.ts'
+import type { TaskTurn, TurnOutcome } from '../../../src/store/task-engine.ts'
 
-export const complete = (result: string): Outcome => ({ kind: 'complete', result })
+export const complete = (result: string): TurnOutcome => ({ kind: 'complete', result })
 
 export function heldTurn() {
-  const turns: Turn[] = []
-  const ends: ((outcome: Outcome) => void)[] = []
-  const run = (turn: Turn) => {
+  const turns: TaskTurn[] = []
+  const ends: ((outcome: TurnOutcome) => void)[] = []
+  const run = (turn: TaskTurn) => {
     turns.push(turn)
-    return new Promise<Outcome>((resolve) => ends.push(resolve))
+    return new Promise<TurnOutcome>((resolve) => ends.push(resolve))
   }
-  return { run, turns, end: (i: number, outcome: Outcome) => ends[i]?.(outcome) }
+  return { run, turns, end: (i: number, outcome: TurnOutcome) => ends[i]?.(outcome) }
 }

@@ -4,7 +4,7 @@ import { createSqliteDatabase } from '../../../test/support/store/sqlite-databas
 import { alice, newTask, until } from '../../../test/support/store/store-harness.ts'
 import { createDownstream, startWorker } from '../../../test/support/store/worker-process.ts'
 import { createLeaseEngine } from '../engine/lease-engine.ts'
-import type { Outcome, Serving } from '../task-engine.ts'
+import type { Serving, TurnOutcome } from '../task-engine.ts'
 
 it.runIf(existsSync('/proc/self/stat'))(
   'E9 takes over from a process that was killed at once, without waiting for its lease',
@@ -38,7 +38,7 @@ it('F6 counts no failure where a task is taken from a worker that lives, by one 
   })
   let began = 0
   let lost = 0
-  let finish: ((outcome: Outcome) => void) | undefined
+  let finish: ((outcome: TurnOutcome) => void) | undefined
   /** Each one's clock is a minute ahead of the one before, so that each takes the task from the one before. */
   const hire = async (minutes: number) => {
     const store = database.open(() => Date.now() + minutes * 60_000)

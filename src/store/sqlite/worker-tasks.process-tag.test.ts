@@ -2,7 +2,7 @@ import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { existsSync } from 'node:fs'
 import { expect, it } from 'vitest'
-import { isProcessGone, processTag } from './session.ts'
+import { isProcessGone, processTag } from './worker-tasks.ts'
 
 const hasProc = existsSync('/proc/self/stat')
 

@@ -1,49 +1,48 @@
-/** What the parts of a PostgreSQL store share: queries on prepared tables, the clock, the hints. */
+/**
+ * What the parts of a PostgreSQL store share: queries on prepared tables, the clock, the hints.
+ *
+ * Hints travel between processes by LISTEN and NOTIFY. They only save time: polling is authoritative, as it must be behind
+ * a pooler that does not pass them on. NOTIFY takes a lock on commit that all databases of the server share, so it is never
+ * part of a transaction that writes, and a process has at most one in progress: later hints share the next one.
+ */
 
 import { randomBytes } from 'node:crypto'
-import { RondoError } from '../../errors.ts'
-import type { HintBus } from '../input-slots.ts'
-import type { Hint } from '../task-store.ts'
-import { type Answer, type PgClient, type PgRow, type ResilientPool, toStoreError } from './driver.ts'
+import type { Hint, HintBus } from '../task-store.ts'
+import { type Execution, type PgClient, type PgRow, type ResilientPool, toStoreError } from './driver.ts'
 
 /**
- * The time, in SQL. The database's clock decides for all instances; tests give another as a parameter. It must be stable
- * within a statement, or no index on times could be used.
+ * The time, in SQL: the database's clock, which decides for all instances, unless a test passes another as the parameter.
+ * It must be stable within a statement, or indexes on times could not be used.
  */
 export const nowAt = (parameter: string): string =>
   `coalesce(${parameter}::bigint, (extract(epoch FROM statement_timestamp()) * 1000)::bigint)`
 
-export interface PostgresSession {
+export interface PostgresDatabase {
   readonly schema: string
-  /** Runs a statement; the tables are there. */
+  /** Runs a statement after the tables were prepared. */
   query(text: string, values: unknown[]): Promise<PgRow[]>
-  /** The same, and tells whether it had to be repeated. */
-  ask(text: string, values: unknown[]): Promise<Answer>
+  /** The same, and says whether the statement was retried. */
+  execute(text: string, values: unknown[]): Promise<Execution>
   readonly pool: ResilientPool
-  /** The time as a parameter: null for the database's own. */
+  /** The time as a parameter; null for the database's clock. */
   now(): number | null
   readonly hints: HintBus
-  /** Tells this process and the others. */
-  tell(hint: Hint): void
+  /** Publishes to this process and to the others. */
+  publish(hint: Hint): void
   ready(): Promise<void>
 }
 
-export interface SessionOptions {
+interface DatabaseOptions {
   readonly pool: ResilientPool
   readonly schema: string
   readonly now: (() => number) | undefined
   readonly hints: HintBus
   readonly notify: (hint: Hint) => void
-  /** Makes sure of the tables. */
+  /** Creates or checks the tables. */
   readonly prepare: (pool: ResilientPool, schema: string) => Promise<void>
 }
 
-const isForbidden = (error: unknown): boolean => (error as { code?: unknown }).code === '42501'
-
-const forbidden = (cause: unknown): RondoError =>
-  new RondoError('STORE_SCHEMA', 'this role may neither use the tables nor make them', { cause })
-
-export function createSession(options: SessionOptions): PostgresSession {
+export function createDatabase(options: DatabaseOptions): PostgresDatabase {
   const { pool, schema, now, hints, notify, prepare } = options
   let prepared: Promise<void> | undefined
   const ready = async () => {
@@ -52,10 +51,10 @@ export function createSession(options: SessionOptions): PostgresSession {
       await prepared
     } catch (error) {
       prepared = undefined
-      throw isForbidden(error) ? forbidden(error) : toStoreError(error)
+      throw toStoreError(error)
     }
   }
-  const ask = async (text: string, values: unknown[]) => {
+  const execute = async (text: string, values: unknown[]) => {
     await ready()
     try {
       return await pool.query(text, values)
@@ -68,36 +67,31 @@ export function createSession(options: SessionOptions): PostgresSession {
     pool,
     hints,
     ready,
-    ask,
-    query: async (text, values) => (await ask(text, values)).rows,
+    execute,
+    query: async (text, values) => (await execute(text, values)).rows,
     now: () => now?.() ?? null,
-    tell(hint) {
-      hints.tell(hint)
+    publish(hint) {
+      hints.publish(hint)
       notify(hint)
     },
   }
 }
 
-/*
- * Hints between processes, by LISTEN and NOTIFY. They only make things faster: polling finds everything without them,
- * as it must behind a pooler that does not pass them on.
- *
- * NOTIFY takes a lock on commit that all databases of the server share, so it is never part of a transaction
- * that writes, and a process has at most one under way: what happens meanwhile goes with the next.
- */
-
-export interface Notifier {
+interface Notifier {
   notify(hint: Hint): void
-  /** Hears the others; gives the end of it. */
-  listen(tell: (hint: Hint) => void): () => void
+  /** Publishes the hints of other processes; returns a function that stops it. */
+  listen(publish: (hint: Hint) => void): () => void
 }
 
-/** Hints that may wait for the next message are worth more together. */
+/** The least time between two messages of a process. */
 const SPACING_MS = 10
 
 export function createNotifier(pool: ResilientPool, channel: string): Notifier {
   const self = randomBytes(6).toString('base64url')
-  return { notify: createSender(pool, channel, self), listen: (tell) => listen(pool, channel, self, tell) }
+  return {
+    notify: createSender(pool, channel, self),
+    listen: (publish) => listen(pool, channel, self, publish),
+  }
 }
 
 function createSender(pool: ResilientPool, channel: string, self: string): (hint: Hint) => void {
@@ -119,17 +113,22 @@ function createSender(pool: ResilientPool, channel: string, self: string): (hint
   }
 }
 
-function listen(pool: ResilientPool, channel: string, self: string, tell: (hint: Hint) => void): () => void {
+function listen(
+  pool: ResilientPool,
+  channel: string,
+  self: string,
+  publish: (hint: Hint) => void,
+): () => void {
   let client: PgClient | undefined
   let stopped = false
   let tries = 0
   let timer: NodeJS.Timeout | undefined
-  const hear = ({ payload = '' }: { payload?: string }) => {
+  const receive = ({ payload = '' }: { payload?: string }) => {
     const [from, ...kinds] = payload.split(' ')
     if (from === self) return
-    for (const kind of ['changed', 'due'] as const) if (kinds.includes(kind)) tell({ kind })
+    for (const kind of ['changed', 'due'] as const) if (kinds.includes(kind)) publish({ kind })
   }
-  const again = () => {
+  const reconnect = () => {
     if (!stopped) timer = setTimeout(connect, Math.min(100 * 2 ** tries++, 5_000)).unref()
   }
   const attach = async (fresh: PgClient) => {
@@ -138,16 +137,16 @@ function listen(pool: ResilientPool, channel: string, self: string, tell: (hint:
       if (client !== fresh) return
       client = undefined
       fresh.release(true)
-      again()
+      reconnect()
     }
     fresh.on('error', lost)
-    fresh.on('notification', hear)
+    fresh.on('notification', receive)
     await fresh.query(`LISTEN ${channel}`).catch(lost)
     if (client !== fresh) return
     tries = 0
-    // Whatever happened while nobody listened.
-    tell({ kind: 'changed' })
-    tell({ kind: 'due' })
+    // Anything may have happened before we listened.
+    publish({ kind: 'changed' })
+    publish({ kind: 'due' })
   }
   const connect = async () => {
     try {
@@ -155,7 +154,7 @@ function listen(pool: ResilientPool, channel: string, self: string, tell: (hint:
       if (stopped) fresh.release(true)
       else await attach(fresh)
     } catch {
-      again()
+      reconnect()
     }
   }
   void connect()

@@ -1,9 +1,9 @@
 import { expect, it } from 'vitest'
-import { createMomentBatch } from './input-slots.ts'
+import { createBatch } from './task-rows.ts'
 
-it('runs the calls of one moment together, and gives each its own result', async () => {
+it('runs the calls of one turn of the event loop together, and returns each its own result', async () => {
   const batches: (readonly number[])[] = []
-  const double = createMomentBatch(async (items: readonly number[]) => {
+  const double = createBatch(async (items: readonly number[]) => {
     batches.push(items)
     return items.map((item) => item * 2)
   })
@@ -12,9 +12,9 @@ it('runs the calls of one moment together, and gives each its own result', async
   expect(batches).toEqual([[1, 2, 3], [4]])
 })
 
-it('splits what is too much for one run', async () => {
+it('splits a batch that is too large for one run', async () => {
   const sizes: number[] = []
-  const same = createMomentBatch(async (items: readonly number[]) => {
+  const same = createBatch(async (items: readonly number[]) => {
     sizes.push(items.length)
     return items
   }, 10)
@@ -23,9 +23,9 @@ it('splits what is too much for one run', async () => {
   expect(sizes).toEqual([10, 10, 5])
 })
 
-it('fails the calls of a run that failed, and no others', async () => {
+it('fails the calls of a batch that failed, and no others', async () => {
   let runs = 0
-  const first = createMomentBatch(async (items: readonly number[]) => {
+  const first = createBatch(async (items: readonly number[]) => {
     if (runs++ === 0) throw new Error('lost')
     return items
   })

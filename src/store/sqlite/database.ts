@@ -1,0 +1,207 @@
+/**
+ * What the parts of a SQLite store share: statements, the commit queue, the clock, the hints. Nothing is opened before
+ * the first statement runs, so that a server which never uses its store leaves no file behind.
+ *
+ * Group commit: all writes of one turn of the event loop share a transaction, and so its wait for the disk. A write
+ * resolves after the commit, never before. It must be repeatable: if one of them throws, the transaction is rolled back and
+ * each runs in its own, so that only the faulty one fails. While another process holds the file, writes wait for a bounded
+ * time without blocking this process.
+ */
+
+import { misuse, RondoError } from '../../errors.ts'
+import { createHintBus, type Hint, type HintBus } from '../task-store.ts'
+import { isBusy, type SqliteConnection, type SqliteStatement, toStoreError } from './driver.ts'
+
+export interface SqliteDatabase {
+  /** A statement that is compiled on first use. */
+  sql(text: string): SqliteStatement
+  readonly queue: CommitQueue
+  /** Reads at once; throws if the file is locked. */
+  peek<T>(op: () => T): T
+  readonly hints: HintBus
+  publish(hint: Hint): void
+  readonly now: () => number
+  close(): Promise<void>
+}
+
+interface DatabaseOptions {
+  readonly busyMs: number
+  readonly now: () => number
+  /**
+   * Called before the first statement, and retried until it succeeds, always on the same connection: one that was closed may
+   * hold its locks until it is garbage-collected.
+   */
+  readonly prepare: (connection: SqliteConnection) => void
+  /** Starts to watch for writes of other processes; returns a function that stops it. */
+  readonly attach: (database: SqliteDatabase) => () => void
+}
+
+export function createDatabase(
+  connect: () => SqliteConnection,
+  { busyMs, now, attach, prepare }: DatabaseOptions,
+): SqliteDatabase {
+  let connection: SqliteConnection | undefined
+  let prepared = false
+  let closed = false
+  const open = () => {
+    if (closed) throw misuse('This store is closed')
+    connection ??= connect()
+    if (!prepared) prepare(connection)
+    prepared = true
+    return connection
+  }
+  const sql = (text: string): SqliteStatement => {
+    let compiled: SqliteStatement | undefined
+    const ready = () => {
+      // Called each time, because a driver may still run statements of a file that was closed.
+      const opened = open()
+      compiled ??= opened.prepare(text)
+      return compiled
+    }
+    return {
+      get: (...values) => ready().get(...values),
+      all: (...values) => ready().all(...values),
+      run: (...values) => ready().run(...values),
+    }
+  }
+  const queue = createCommitQueue(open, busyMs)
+  const hints = createHintBus(() => attach(database))
+  const database: SqliteDatabase = {
+    sql,
+    queue,
+    peek: (op) => open().read(op),
+    hints,
+    publish: hints.publish,
+    now,
+    async close() {
+      hints.close()
+      await queue.close()
+      closed = true
+      connection?.close()
+      connection = undefined
+    },
+  }
+  return database
+}
+
+interface Write {
+  readonly op: () => unknown
+  readonly resolve: (result: never) => void
+  readonly reject: (error: unknown) => void
+  readonly since: number
+}
+
+/** Writes that were not done, because another process holds the file. */
+interface Blocked {
+  readonly writes: readonly Write[]
+  readonly error: unknown
+}
+
+export interface CommitQueue {
+  /** Runs `op` in a transaction. */
+  write<T>(op: () => T): Promise<T>
+  /** Runs `op`, which only reads. */
+  read<T>(op: () => T): Promise<T>
+  /** Refuses new writes; resolves when the queued ones are done. */
+  close(): Promise<void>
+}
+
+/** A transaction blocks the event loop, so it must stay short. */
+const MAX_BATCH = 256
+
+export function createCommitQueue(open: () => SqliteConnection, busyMs: number): CommitQueue {
+  let queue: Write[] = []
+  let scheduled = false
+  let closed = false
+  let tries = 0
+
+  const transact = (writes: readonly Write[]): unknown[] => {
+    const connection = open()
+    connection.exec('BEGIN IMMEDIATE')
+    try {
+      const results = writes.map(({ op }) => op())
+      connection.exec('COMMIT')
+      return results
+    } catch (error) {
+      rollbackQuietly(connection)
+      throw error
+    }
+  }
+  const attempt = (writes: readonly Write[]): Blocked | undefined => {
+    try {
+      const results = transact(writes)
+      writes.forEach(({ resolve }, i) => {
+        resolve(results[i] as never)
+      })
+    } catch (error) {
+      if (isBusy(error)) return { writes, error }
+      if (writes.length > 1) return attemptEach(writes)
+      writes[0]?.reject(toStoreError(error))
+    }
+    return undefined
+  }
+  const attemptEach = (writes: readonly Write[]): Blocked | undefined => {
+    for (const [i, write] of writes.entries()) {
+      const blocked = attempt([write])
+      if (blocked) return { ...blocked, writes: writes.slice(i) }
+    }
+    return undefined
+  }
+  const flush = () => {
+    scheduled = false
+    const blocked = attempt(queue.splice(0, MAX_BATCH))
+    if (blocked) queue = [...rejectOld(blocked, busyMs), ...queue]
+    tries = blocked ? tries + 1 : 0
+    schedule()
+  }
+  const schedule = () => {
+    if (scheduled || queue.length === 0) return
+    scheduled = true
+    if (tries === 0) setImmediate(flush)
+    else setTimeout(flush, pause(tries))
+  }
+  return {
+    write: (op) =>
+      new Promise((resolve, reject) => {
+        // Under load there is always a next write: closing must not wait for it.
+        if (closed) return reject(misuse('This store is closed'))
+        queue.push({ op, resolve, reject, since: performance.now() })
+        schedule()
+      }),
+    read: (op) => readPatiently(() => open().read(op), busyMs),
+    async close() {
+      closed = true
+      while (queue.length > 0) await new Promise(setImmediate)
+    },
+  }
+}
+
+/** Some failures, such as a full disk, have already ended the transaction. */
+function rollbackQuietly(connection: SqliteConnection): void {
+  try {
+    connection.exec('ROLLBACK')
+  } catch {}
+}
+
+/** With jitter, so that two processes do not collide again and again. */
+const pause = (tries: number): number => Math.random() * Math.min(2 ** tries, 50)
+
+function rejectOld({ writes, error: cause }: Blocked, busyMs: number): Write[] {
+  return writes.filter(({ since, reject }) => {
+    if (performance.now() - since < busyMs) return true
+    reject(new RondoError('STORE_UNAVAILABLE', 'another process kept the SQLite file locked', { cause }))
+    return false
+  })
+}
+
+async function readPatiently<T>(op: () => T, busyMs: number): Promise<T> {
+  const until = performance.now() + busyMs
+  for (let tries = 1; ; tries++) {
+    try {
+      return op()
+    } catch (error) {
+      if (!isBusy(error) || performance.now() > until) throw toStoreError(error)
+      await new Promise((resolve) => setTimeout(resolve, pause(tries)))
+    }
+  }
+}
