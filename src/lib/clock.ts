@@ -111,8 +111,14 @@ function channelIdle(): Idle {
   }
 }
 
-export const idle: Idle =
-  typeof globalThis.setImmediate === 'function' ? (fn) => void globalThis.setImmediate(fn) : channelIdle()
+let channel: Idle | undefined
+
+export const idle: Idle = (fn) => {
+  if (typeof globalThis.setImmediate === 'function') return void globalThis.setImmediate(fn)
+  // Made when it is first needed: a page that only loads the client may have no channels.
+  channel ??= channelIdle()
+  channel(fn)
+}
 
 /** What `work` gives, or the signal's reason as soon as it is aborted; work that does not watch the signal is left alone. */
 export function orAbort<T>(work: Promise<T>, signal: AbortSignal): Promise<T> {

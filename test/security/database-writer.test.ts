@@ -99,7 +99,7 @@ async function begin(server: Server): Promise<string> {
   return taskId
 }
 
-describe('an answer', () => {
+describe('I7 an answer', () => {
   it('T17 that is copied to another question does not count', async () => {
     const server = start()
     const id = await begin(server)
@@ -142,7 +142,7 @@ it('T17 a question that is put in the place of another is not shown', async () =
   expect(shown.error).toMatchObject({ code: -32603 })
 })
 
-describe('another owner', () => {
+describe('I7 another owner', () => {
   const tagOf = async (server: Server, user: string): Promise<string> => {
     const { result } = await send(server, 'tools/call', { name: 'clean' }, asUser(user))
     return String(write('SELECT principal FROM task WHERE id = ?', String(result?.taskId))[0]?.principal)

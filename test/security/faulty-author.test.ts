@@ -72,7 +72,7 @@ describe('R11 a client answers where the author does not await yet', () => {
   })
 })
 
-describe('R11 a call ends, whatever its author does inside a step or in a clean-up', () => {
+describe('I2 R11 a call ends, whatever its author does inside a step or in a clean-up', () => {
   const QUESTION = { message: 'Say', schema: { type: 'object', properties: {} } }
   const forever = () => new Promise<never>(() => {})
   const handlers: Record<string, (ctx: Context) => unknown> = {

@@ -64,7 +64,7 @@ async function fork(bench: TestBench): Promise<void> {
   expect(await other.next({ ship: { confirm: true } })).toMatchObject({ text: 'Shipped.' })
 }
 
-describe('R7 a fork pays for what it gets', () => {
+describe('I4 R7 a fork pays for what it gets', () => {
   it.each([false, true])('charges each branch under a key of its own (once: %s)', async (once) => {
     const { bench, provider, shipped } = openShop({ once })
     await fork(bench)

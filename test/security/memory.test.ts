@@ -76,7 +76,7 @@ async function listenAll({ child, port }: Target, count: number, size: number): 
   }
 }
 
-describe('a process with a small heap', () => {
+describe('I3 a process with a small heap', () => {
   it('T18 outlives floods of initialize with large capabilities', async () => {
     const target = await start()
     const capabilities = { experimental: { flood: { text: 'x'.repeat(MEGABYTE) } }, elicitation: {} }

@@ -70,7 +70,7 @@ async function serves({ child, port }: Target): Promise<boolean> {
   return child.exitCode === null && posted?.text.includes('still here') === true
 }
 
-describe('a process whose hooks pass on what callers write', () => {
+describe('I1 R11 a process whose hooks pass on what callers write', () => {
   it.each(HOOK_ATTACKS)('refuses and goes on after %s', async (_, payload) => {
     const target = await start()
     const echo = callTool('echo')
@@ -92,7 +92,7 @@ describe('a process whose hooks pass on what callers write', () => {
   })
 })
 
-describe('a process whose handlers and log fail', () => {
+describe('I1 R11 a process whose handlers and log fail', () => {
   it.each(['bigint', 'toJSON'])(
     'answers a result that cannot be encoded (%s), in every era',
     async (name) => {

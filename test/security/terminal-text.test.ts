@@ -123,7 +123,7 @@ const WRITERS: Record<string, (screen: Screen, words: string) => unknown> = {
 
 const runs = { numRuns: process.env.RONDO_LONG === '1' ? 2_000 : 100 }
 
-describe('what the command writes to a terminal', () => {
+describe('I8 what the command writes to a terminal', () => {
   it.each(Object.keys(WRITERS))('has no control character but ours: %s', async (name) => {
     await fc.assert(
       fc.asyncProperty(evil, async (words) => {

@@ -124,7 +124,7 @@ async function loseOne(caller: Caller, store: Store): Promise<string> {
 }
 
 describe.each(dialects)('a creating reply that gets lost: %s', (_name, connect) => {
-  it('R6 pays once: the task that nobody knows has no effect', async () => {
+  it('I5 R6 pays once: the task that nobody knows has no effect', async () => {
     const world: World = { paid: new Set(), steps: 0 }
     const store = createMemoryStore()
     const caller = await connect(world, store)

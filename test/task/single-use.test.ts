@@ -106,7 +106,7 @@ describe('single use', () => {
     let most = 0
     let finish = () => {}
     const instance = () => {
-      const server = start([], { store, tasks: { leaseMs: 60 } })
+      const server = start([], { store, tasks: { leaseMs: 1_500 } })
       server.tool('slow', {}, async (_args, ctx) => {
         await ctx.confirm('sure', 'Charge?')
         const paying = () =>
@@ -122,13 +122,13 @@ describe('single use', () => {
     const state = await begin(a, 'slow')
     const first = call(a, 'slow', state, yes)
     await until('the effect', () => running === 1)
-    // It waits for many leases, and is told to come back.
+    // It waits for longer than the slot is held without renewal, and is told to retry.
     const second = await call(b, 'slow', state, yes)
     expect(most).toBe(1)
     expect(second.error).toEqual({
       code: -32000,
-      message: expect.stringMatching(/^This call is at work elsewhere, .* again in 1 s$/),
-      data: { retryAfterMs: 1000 },
+      message: expect.stringMatching(/^This call is at work elsewhere, .* again in \d+ s$/),
+      data: { retryAfterMs: expect.any(Number) },
     })
     finish()
     expect((await first).result).toMatchObject({ content: [{ text: 'paid' }] })

@@ -112,7 +112,7 @@ export function describeOnceContract(harness: StoreHarness): void {
       })
     })
 
-    it('B8 keeps a slot for as long as the work takes, and for the length of a hold after its worker died', async () => {
+    it('I6 B8 keeps a slot for as long as the work takes, and for the length of a hold after its worker died', async () => {
       const clock = createManualClock(now())
       const here = database.open(clock.now)
       const there = database.address ? database.open(clock.now) : here
