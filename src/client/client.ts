@@ -36,7 +36,7 @@ import { type Answers, answerableKinds, capabilitiesFor, type QuestionKind } fro
 import { type Cache, createReader, createToolBook } from './reader.ts'
 import { vetRound } from './round.ts'
 import { type ServerChange, type SubscribeOptions, type Subscription, subscribe } from './subscribe.ts'
-import { type TaskHandle, taskHandle } from './task/request.ts'
+import { type TaskHandle, taskHandle } from './task/strategy.ts'
 
 export interface ClientParts {
   readonly peer: Peer

@@ -1,6 +1,6 @@
 /**
- * The revisions our client speaks, best first. A revision is a folder of `protocol/` and one entry here; beside it only
- * `session/`, which opens and keeps what older revisions need open, knows wire fields.
+ * The revisions the client speaks, best first. A dialect is one object with everything that differs: its codec, its tasks,
+ * its questions. Besides `protocol/` and `drafts/`, only `session/` knows wire fields: handshake, streams, pushed questions.
  */
 
 import {
@@ -9,7 +9,13 @@ import {
   methodOf as methodOfDraft,
 } from '../drafts/draft-2026-v1/client.ts'
 import { DRAFT_VERSION } from '../drafts/draft-2026-v1/decode.ts'
-import { decodeResponse as decodeTurns, encodeRequest as encodeTurns, legId } from '../drafts/turns/client.ts'
+import {
+  createTurnBuffer,
+  decodeResponse as decodeTurns,
+  encodeRequest as encodeTurns,
+  legId,
+  type TurnBuffer,
+} from '../drafts/turns/client.ts'
 import { isRecord } from '../lib/narrow.ts'
 import type { Call, Listing, RequestId } from '../protocol/call.ts'
 import { decodeNotification, subscriptionOf } from '../protocol/common/decode-notification.ts'
@@ -24,25 +30,24 @@ import { encodeRequest as encodeOlder } from '../protocol/rev-2025-11-25/encode-
 import { decodeResponse } from '../protocol/rev-2026-07-28/decode-response.ts'
 import { encodeCancel, encodeRequest } from '../protocol/rev-2026-07-28/encode-request.ts'
 import type { Completion, Discovery, Page } from '../protocol/wire.ts'
+import { DECLARED_TASKS, DRAFT_TASKS, NO_TASKS, PUSHED_TASKS, type TaskStrategy } from './task/strategy.ts'
 
 type Fields = Readonly<Record<string, unknown>>
 
 export interface Dialect {
   readonly version: string
-  /** Streams may end with questions instead of the response, as this client declared. */
-  readonly turns?: true
-  /**
-   * Tasks are made by the server for those who declare that they follow them, or where the client asks for one: then their
-   * questions are fetched (`asked`), or pushed while the result is waited for (`pushed`). Or there are none.
-   */
-  readonly tasks: 'declared' | 'asked' | 'pushed' | 'none'
+  readonly tasks: TaskStrategy
+  /** Whether arguments that a tool marks are mirrored into headers. */
+  readonly mirrorsArguments: boolean
   methodOf(call: Call): string
   encodeRequest(
     call: Call,
     mirrored?: readonly ParamHeader[],
   ): { body: string; headers: Readonly<Record<string, string>> }
-  /** The id of a leg, where it is not a new one. */
+  /** The id of a request that continues an earlier one under its id. */
   legId?(body: Parameters<typeof legId>[0]): RequestId | undefined
+  /** Collects the questions of a stream that may end with them instead of the response. */
+  createTurnBuffer?(): TurnBuffer
   encodeCancel(id: string | number): string
   decodeResponse(
     call: Call,
@@ -57,7 +62,8 @@ export interface Dialect {
 
 const REV_2026_07_28: Dialect = {
   version: '2026-07-28',
-  tasks: 'declared',
+  tasks: DECLARED_TASKS,
+  mirrorsArguments: true,
   methodOf,
   encodeRequest,
   encodeCancel,
@@ -76,7 +82,7 @@ export function chooseDialect(versions: readonly unknown[]): Dialect | undefined
   return DIALECTS.find(({ version }) => versions.includes(version))
 }
 
-/** One of the revisions a client can be told to speak. */
+/** A revision that a client can be told to speak. */
 export type Revision =
   | '2026-07-28'
   | 'DRAFT-2026-v1'
@@ -85,27 +91,28 @@ export type Revision =
   | '2025-03-26'
   | '2024-11-05'
 
+const SESSION_BASE: Dialect = { ...REV_2026_07_28, mirrorsArguments: false }
+
 /** The revisions that begin with a handshake, best first. */
 export const SESSION_VERSIONS = [DRAFT_VERSION, ...VERSIONS] as readonly [Revision, ...Revision[]]
 
 /**
- * The dialect of a revision that begins with a handshake. The draft has rounds, the others push their questions. Where this
- * client declared that it takes them in turns, the events on the stream tell which of the two the server does: the draft
- * gives a server nothing to declare.
+ * The dialect of a revision that begins with a handshake. `DRAFT-2026-v1` has rounds, the others push their questions. With
+ * `turns` the events of each stream show whether the server asks in turns: it has no way to declare so.
  */
 export function sessionDialect(version: string, capabilities: Fields, turns: boolean): Dialect {
   if (version === DRAFT_VERSION) {
     const codec = { encodeRequest: encodeDraft, decodeResponse: decodeDraft, methodOf: methodOfDraft }
-    return { ...REV_2026_07_28, version, tasks: offersTasks(capabilities) ? 'asked' : 'none', ...codec }
+    return { ...SESSION_BASE, version, tasks: offersTasks(capabilities) ? DRAFT_TASKS : NO_TASKS, ...codec }
   }
   const codec = turns
-    ? ({ encodeRequest: encodeTurns, decodeResponse: decodeTurns, legId, turns } as const)
+    ? ({ encodeRequest: encodeTurns, decodeResponse: decodeTurns, legId, createTurnBuffer } as const)
     : { encodeRequest: encodeOlder, decodeResponse: decodeOlder }
-  const tasks = hasTasks(version) && offersTasks(capabilities) ? 'pushed' : 'none'
-  return { ...REV_2026_07_28, version, tasks, ...codec }
+  const tasks = hasTasks(version) && offersTasks(capabilities) ? PUSHED_TASKS : NO_TASKS
+  return { ...SESSION_BASE, version, tasks, ...codec }
 }
 
-/** The server takes tool calls as tasks. */
+/** Whether the server accepts tool calls as tasks. */
 function offersTasks({ tasks }: Fields): boolean {
   const requests = isRecord(tasks) ? tasks.requests : undefined
   const tools = isRecord(requests) ? requests.tools : undefined

@@ -1,7 +1,7 @@
 /**
- * Drives a multi-round call over the pure steps of `operation.ts`: send, vet, let the policies look, have the questions
- * answered, send again (C6). What it holds between two steps is a pending call and nothing more. A call that became a
- * task is followed by `follow-task.ts` from there on.
+ * Drives a multi-round call with the pure functions of `operation.ts`: send, vet, apply policies, have the questions
+ * answered, send again (C6). Between two rounds it holds a pending call and nothing else. `task/follow.ts` follows a call
+ * that became a task.
  */
 
 import { RondoError } from '../errors.ts'
@@ -14,9 +14,9 @@ import { openLeg, PeerError, type SendOptions } from './peer.ts'
 import { type FlowRequest, type FlowResult, flowCallOf, openQuestions, type PendingCall } from './pending.ts'
 import { createPushedRounds, fulfil, takeRound, vetRound } from './round.ts'
 import { followTask } from './task/follow.ts'
-import { dropTask } from './task/request.ts'
+import { dropTask } from './task/strategy.ts'
 
-/** Runs the call to its end, from wherever it is; handlers answer. */
+/** Runs a call to its end from any round; handlers answer. */
 export async function runFlow<R extends FlowRequest>(
   flows: Flows,
   begun: PendingCall<R>,
@@ -31,20 +31,20 @@ export async function runFlow<R extends FlowRequest>(
       pending = step.pending
     }
   } catch (error) {
-    // Nobody waits for it any more, and nobody has its id. One that was written down is its keeper's to cancel.
-    if (pending.task && !begun.task && !isOfServer(error)) await dropTask(flows.peer, pending.task.taskId)
+    // Nobody else knows this task. One that the caller resumed is the caller's to cancel.
+    if (pending.task && !begun.task && !isFromServer(error)) await dropTask(flows.peer, pending.task.taskId)
     throw error
   }
 }
 
-/** Errors after which a task has ended, cannot be reached, or goes on for whoever connects again. */
-const OF_SERVER = new Set(['PEER_ERROR', 'PEER_TASK_CANCELLED', 'PEER_GONE', 'PEER_BUSY', 'PEER_HTTP'])
+/** Errors after which a task has ended, cannot be reached, or continues for a client that reconnects. */
+const FROM_SERVER = new Set(['PEER_ERROR', 'PEER_TASK_CANCELLED', 'PEER_GONE', 'PEER_BUSY', 'PEER_HTTP'])
 
-function isOfServer(error: unknown): boolean {
-  return error instanceof RondoError && OF_SERVER.has(error.code)
+function isFromServer(error: unknown): boolean {
+  return error instanceof RondoError && FROM_SERVER.has(error.code)
 }
 
-/** Sends the call on until the server asks something, makes a task of it, or is done. A task is waited for. */
+/** Sends rounds until the server asks, makes the call a task or returns the result. A call that is a task is followed. */
 export async function advance<R extends FlowRequest>(
   flows: Flows,
   begun: PendingCall<R>,
@@ -86,9 +86,9 @@ async function sendOnce<R extends FlowRequest>(
   const limits = withLimits(options, peer.limits)
   const startedAt = peer.clock.now()
   const deadlineAt = deadlineOf(pending, limits, startedAt)
-  const leg = { ...legOf(pending), ...(await taskWish(flows, pending, options)) }
+  const leg = { ...legOf(pending), ...(await taskOf(flows, pending, options)) }
   const pause = pauseOf(pending)
-  // A call that lay for a while need not wait; one from a machine whose clock is ahead waits no longer than others.
+  // A stored call has waited already; one from a machine whose clock is ahead must not wait longer than the pause.
   const wait = Math.min(pause, pending.askedAt + pause - startedAt, deadlineAt - startedAt)
   if (wait > 0) await sleep(peer.clock, wait, options.signal)
   if (peer.clock.now() >= deadlineAt) throw new RondoError('LIMIT_CLIENT_DEADLINE')
@@ -107,7 +107,7 @@ async function sendOnce<R extends FlowRequest>(
   return { status: 'input_required', pending: asked }
 }
 
-/** One leg with whatever the caller gives. The questions are vetted, since people may be shown them. */
+/** Sends one round with the caller's own state and responses. Questions are vetted, since people may see them. */
 export async function sendRound<R extends FlowRequest>(
   flows: Flows,
   begun: PendingCall<R>,
@@ -126,7 +126,7 @@ export async function sendRound<R extends FlowRequest>(
     case 'complete':
       return { resultType: 'complete', result: received.result as unknown as FlowResult<R> }
     case 'task':
-      throw new RondoError('PEER_ANSWER', 'The server made a task of a call that did not allow it')
+      throw new RondoError('PEER_ANSWER', 'The server made this call a task, which the client did not allow')
     case 'input_required': {
       const inputRequests = vetRound(received, limits, options.kinds)
       const { state } = received
@@ -139,37 +139,24 @@ export async function sendRound<R extends FlowRequest>(
   }
 }
 
-/*
- * Sends one leg of a call as the server wants it. What the server's tools say about themselves may be unknown or old: a
- * server that misses something has done nothing yet, so its tools are listed anew, and if that teaches something the leg
- * is sent once more.
- */
-
-/** In dialects where the client asks for tasks: where the caller does, and where the tool exists only as one. */
-async function taskWish(
+/** The `task` field, in dialects where the client asks for tasks. */
+async function taskOf(
   flows: Flows,
   { request }: PendingCall,
-  { taskTtlMs, signal }: Driving,
+  options: Driving,
 ): Promise<Pick<FlowLeg, 'task'>> {
-  const { peer, tools } = flows
-  if (!asksForTasks(flows) || request.method !== 'tools/call') return {}
-  const { name } = request
-  // In the draft a call may become a task later, whatever its tool says. Before it what the tool says binds, so it has to
-  // be known: servers in the field answer a call that should have been a task with a result that looks like the tool's.
-  const must = peer.dialect.tasks === 'pushed'
-  if (must && !tools.learned) await flows.refreshTools({ signal })
-  const support = tools.taskSupport(name)
-  if (support !== 'required' && (taskTtlMs === undefined || (must && support !== 'optional'))) return {}
-  return { task: taskTtlMs === undefined ? {} : { ttlMs: taskTtlMs } }
-}
-
-function asksForTasks({ peer, tasks }: Flows): boolean {
-  return tasks !== 'off' && (peer.dialect.tasks === 'asked' || peer.dialect.tasks === 'pushed')
+  if (flows.tasks === 'off' || request.method !== 'tools/call') return {}
+  const task = await flows.peer.dialect.tasks.request?.(flows, request.name, options)
+  return task === undefined ? {} : { task }
 }
 
 const HEADER_MISMATCH = -32020
 const METHOD_NOT_FOUND = -32601
 
+/**
+ * Sends one request of a call. What is known of the server's tools may be missing or stale: a server that refuses for that
+ * reason has done nothing yet, so the tools are listed again, and the request is sent once more if that changes it.
+ */
 async function sendLeg(flows: Flows, leg: FlowLeg, options: SendOptions): Promise<Received> {
   const { peer, tools } = flows
   if (leg.method !== 'tools/call') return peer.send(leg, options)
@@ -183,7 +170,8 @@ async function sendLeg(flows: Flows, leg: FlowLeg, options: SendOptions): Promis
     if (fresh === undefined || JSON.stringify(fresh) === JSON.stringify(mirrored)) return received
     return peer.send(leg, { ...options, mirrored: fresh })
   }
-  if (received.error.code !== METHOD_NOT_FOUND || leg.task || !asksForTasks(flows)) return received
+  const mayRequest = flows.tasks !== 'off' && peer.dialect.tasks.request !== undefined
+  if (received.error.code !== METHOD_NOT_FOUND || leg.task || !mayRequest) return received
   await flows.refreshTools(options)
   if (tools.taskSupport(leg.target) !== 'required') return received
   return peer.send({ ...leg, task: {} }, { ...options, mirrored })

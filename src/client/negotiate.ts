@@ -83,7 +83,7 @@ async function shake(peer: Peer, accepts: readonly Revision[], options: Negotiat
     nextId: peer.nextId,
   }
   const session = await openSession(peer, hand, options.roots)
-  peer.session = session
+  peer.channel = session
   peer.dialect = sessionDialect(session.version, session.discovery.capabilities, takesTurns(peer, options))
   return session.discovery
 }

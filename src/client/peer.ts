@@ -1,24 +1,24 @@
 /**
- * One server as seen from here: sends a call in its dialect, waits in time, gives what was received. Knows nothing of
- * rounds.
+ * One server as the client sees it: sends a call in the server's dialect, waits within its time, returns what was received.
+ * Knows nothing of rounds.
  *
- * 1. Every request has an id that this connection never used before (C3). 2. Every request says who asks and what we
- * can be asked. 3. Notifications reach only the request they belong to. 4. Callers' callbacks cannot break a request.
+ * peer 1: Every request has an id that this connection never used before (C3).
+ * peer 2: Every request says who sends it and what this client can be asked.
+ * peer 3: Notifications reach only the request they belong to.
+ * peer 4: A caller's callbacks cannot break a request.
  */
 
-import { createTurnBuffer } from '../drafts/turns/client.ts'
 import { RondoError } from '../errors.ts'
 import { displayText } from '../form/clean-text.ts'
 import { type Clock, sleep } from '../lib/clock.ts'
 import { isRecord } from '../lib/narrow.ts'
-import type { Call, Envelope, RequestId } from '../protocol/call.ts'
+import type { Call, Envelope, ListenFilter, RequestId } from '../protocol/call.ts'
 import type { ParamHeader } from '../protocol/common/headers.ts'
 import type { Notice, Received, WireError } from '../protocol/reply.ts'
-import { type ClientCapabilities, LOG_LEVELS, type LogLevel } from '../protocol/wire.ts'
+import { type ClientCapabilities, type Discovery, LOG_LEVELS, type LogLevel } from '../protocol/wire.ts'
 import type { Dialect } from './dialect.ts'
 import type { Limits } from './flow-options.ts'
-import type { Asker } from './session/inbox.ts'
-import type { OlderSession } from './session/session.ts'
+import type { Asker, Flight } from './session/inbox.ts'
 import { type AnswerHead, guard, type Outgoing, type Transport } from './transport/transport.ts'
 
 type Body<C> = C extends Call ? Omit<C, keyof Envelope> : never
@@ -31,7 +31,7 @@ export interface SendOptions {
   readonly deadlineAt?: number
   readonly capabilities?: ClientCapabilities
   readonly mirrored?: readonly ParamHeader[]
-  /** Asks the server for log messages from this level on. */
+  /** Asks the server for log messages of this level and above. */
   readonly logLevel?: LogLevel
   /** Asks the server for progress. */
   readonly progress?: boolean
@@ -40,7 +40,7 @@ export interface SendOptions {
   readonly onNotice?: (notice: Notice) => unknown
   /** Has a question answered that an older server sends while it works on the request. */
   readonly onQuestion?: Asker
-  /** Whether the deadline goes on while somebody is asked. */
+  /** Whether the deadline counts the time in which somebody is asked. */
   readonly countHumanTime?: boolean
   readonly onHead?: (head: AnswerHead) => void
 }
@@ -50,6 +50,11 @@ export interface ClientInfo {
   readonly version: string
   readonly title?: string
 }
+
+/** Headers for every HTTP request; a function is called before each. */
+export type HeaderSource =
+  | Readonly<Record<string, string>>
+  | (() => Readonly<Record<string, string>> | Promise<Readonly<Record<string, string>>>)
 
 export interface PeerOptions {
   readonly transport: Transport
@@ -61,14 +66,26 @@ export interface PeerOptions {
   readonly onWarning: (text: string) => void
 }
 
+/** How requests reach the server: each on its own, or in a session. */
+export interface Channel {
+  /** Sends a request and returns its response. */
+  exchange(outgoing: Outgoing, flight: Flight & { readonly logLevel?: LogLevel }): Promise<unknown>
+  /** Reports changes until the signal is aborted or some may have been missed. Absent where a subscription is a request. */
+  listen?(filter: ListenFilter, options: Pick<SendOptions, 'signal' | 'onNotice'>): Promise<never>
+  /** Answers questions of the flight's task on whatever stream they arrive. Returns the function that stops it. */
+  follow?(flight: Flight): () => void
+  /** What the server said of itself in the handshake. */
+  readonly discovery?: Discovery
+  close(): Promise<void>
+}
+
 export interface Peer extends PeerOptions {
   dialect: Dialect
-  /** Fires when this client was closed. */
-  readonly closed: AbortSignal
   transport: Transport
-  /** With servers of an older era. */
-  session?: OlderSession
-  /** An id that was never used on this connection. */
+  channel: Channel
+  /** Aborted when this client is closed. */
+  readonly closed: AbortSignal
+  /** Returns an id that was never used on this connection. */
   nextId(): number
   send(body: CallBody, options?: SendOptions): Promise<Received>
   close(): Promise<void>
@@ -81,6 +98,14 @@ export function createPeer(options: PeerOptions, dialect: Dialect): Peer {
   const peer: Peer = {
     ...options,
     dialect,
+    channel: {
+      exchange: async (outgoing) =>
+        peer.transport.exchange({
+          ...outgoing,
+          headers: await requestHeaders(outgoing.headers, options.headers),
+        }),
+      async close() {},
+    },
     closed: closing.signal,
     nextId() {
       lastId += 1
@@ -88,7 +113,7 @@ export function createPeer(options: PeerOptions, dialect: Dialect): Peer {
     },
     async send(body, sending = {}) {
       closing.signal.throwIfAborted()
-      if (peer.session && body.kind === 'listen') return peer.session.listen(body.filter, sending)
+      if (body.kind === 'listen' && peer.channel.listen) return peer.channel.listen(body.filter, sending)
       const { timeoutMs = options.limits.timeoutMs, deadlineAt, countHumanTime } = sending
       const times = { timeoutMs, deadlineAt, countHumanTime }
       const leg = openLeg(options.clock, times, sending.signal)
@@ -99,7 +124,7 @@ export function createPeer(options: PeerOptions, dialect: Dialect): Peer {
             const id = peer.dialect.legId?.(body) ?? peer.nextId()
             return await exchange(peer, envelop(peer, body, id, sending), leg, sending)
           } catch (error) {
-            await comeBackLater(peer, error, attempt, leg.signal)
+            await waitWhileBusy(peer, error, attempt, leg.signal)
           }
         }
       } finally {
@@ -110,7 +135,7 @@ export function createPeer(options: PeerOptions, dialect: Dialect): Peer {
     async close() {
       closing.abort(new RondoError('PEER_GONE', 'This client was closed'))
       for (const leg of legs) leg.abort(closing.signal.reason)
-      await peer.session?.close()
+      await peer.channel.close()
       await peer.transport.close()
     },
   }
@@ -120,8 +145,8 @@ export function createPeer(options: PeerOptions, dialect: Dialect): Peer {
 const MAX_BUSY = 3
 const LONGEST_WAIT_MS = 10_000
 
-/** Waits as long as a busy server asked for; throws every other error. Such a server has done nothing yet. */
-async function comeBackLater(
+/** Waits as long as a busy server asked, which has done nothing yet. Throws every other error. */
+async function waitWhileBusy(
   peer: Peer,
   error: unknown,
   attempt: number,
@@ -147,37 +172,34 @@ function envelop(peer: Peer, body: CallBody, id: RequestId, sending: SendOptions
 }
 
 async function exchange(peer: Peer, call: Call, leg: Leg, sending: SendOptions): Promise<Received> {
-  const { dialect, transport, limits } = peer
+  const { dialect, limits } = peer
   const { body, headers } = dialect.encodeRequest(call, sending.mirrored)
   const onNotification = (notification: unknown) => notify(peer, call, leg, sending, notification)
   const outgoing: Outgoing = {
     id: call.id,
     body,
-    headers: peer.session ? headers : await requestHeaders(headers, peer.headers),
+    headers,
     signal: leg.signal,
     maxBytes: limits.maxResponseBytes,
     endless: sending.endless,
     repeatable: !(call.kind === 'flow' && call.method === 'tools/call'),
     cancel: dialect.encodeCancel(call.id),
-    turns: dialect.turns && createTurnBuffer(),
+    turns: dialect.createTurnBuffer?.(),
     onNotification,
     onHead: sending.onHead,
   }
-  const { onQuestion } = sending
-  const message = peer.session
-    ? await peer.session.exchange(outgoing, {
-        leg,
-        task: call.kind === 'task' ? call.taskId : undefined,
-        onQuestion,
-        onNotification,
-        logLevel: call.logLevel,
-      })
-    : await transport.exchange(outgoing)
+  const message = await peer.channel.exchange(outgoing, {
+    leg,
+    task: call.kind === 'task' ? call.taskId : undefined,
+    onQuestion: sending.onQuestion,
+    onNotification,
+    logLevel: call.logLevel,
+  })
   const decoded = dialect.decodeResponse(call, message)
   if (decoded.kind !== 'invalid') return decoded
   throw new RondoError(
     'PEER_ANSWER',
-    `The answer to ${dialect.methodOf(call)} is not valid: ${decoded.problem}`,
+    `The response to ${dialect.methodOf(call)} is not valid: ${decoded.problem}`,
   )
 }
 
@@ -188,7 +210,7 @@ function notify(peer: Peer, call: Call, leg: Leg, sending: SendOptions, message:
     if (notice.token !== call.id || call.progressToken === undefined) return
     leg.touch()
   } else if (notice.kind === 'log') {
-    // A session has one level for all its calls.
+    // In a session all calls share one level.
     if (call.logLevel === undefined) return
     if (LOG_LEVELS.indexOf(notice.level) < LOG_LEVELS.indexOf(call.logLevel)) return
   } else {
@@ -201,30 +223,25 @@ function notify(peer: Peer, call: Call, leg: Leg, sending: SendOptions, message:
   )
 }
 
-/*
- * The time of one request. Its signal is aborted when the request took too long, when the whole call did, or when the
- * caller gave up; progress starts the first of these anew, never the second.
- */
-
 export interface LegTimes {
-  /** Milliseconds for this request. */
   readonly timeoutMs: number
-  /** When the whole call must be over, if there is such a time. */
+  /** When the whole call must be over. */
   readonly deadlineAt?: number
-  /** Whether the deadline goes on while somebody is asked. */
+  /** Whether the deadline counts the time in which somebody is asked. */
   readonly countHumanTime?: boolean
 }
 
+/** The time of one request. Its signal is aborted when the request or the whole call takes too long, or the caller aborts. */
 export interface Leg {
   readonly signal: AbortSignal
-  /** The server showed that it is at work. */
+  /** Restarts the request's own timeout, never the deadline: the server reported progress. */
   touch(): void
-  /** Somebody is being asked: the time does not count until the function it gives is called. */
+  /** Stops the clock while somebody is asked. Returns the function that starts it again. */
   pause(): () => void
-  /** From now on the request may take as long as it likes: a subscription that stands. */
+  /** Ends the time limit: a subscription was accepted. */
   relax(): void
   abort(reason: unknown): void
-  /** The request is over; stops the clock. */
+  /** Releases the timer; the request is over. */
   end(): void
 }
 
@@ -235,7 +252,7 @@ export function openLeg(clock: Clock, times: LegTimes, outer?: AbortSignal): Leg
   let pausedAt = 0
   let over = false
   const controller = new AbortController()
-  // Many legs may share one signal, and Node warns of more than ten listeners on it.
+  // Many legs may share one signal, and Node warns about more than ten listeners.
   const outside = outer && AbortSignal.any([outer])
   const giveUp = () => controller.abort(outside?.reason)
   let stop = () => {}
@@ -244,11 +261,11 @@ export function openLeg(clock: Clock, times: LegTimes, outer?: AbortSignal): Leg
     if (over || (pauses > 0 && !countHumanTime)) return
     const left = Math.max(0, deadlineAt - clock.now())
     const allowed = pauses > 0 ? Number.POSITIVE_INFINITY : timeoutMs
-    // Decided here and not when the time is up: timers may fire a little before it.
+    // Decided now, since timers may fire slightly early.
     const reason = () =>
       left <= allowed
         ? new RondoError('LIMIT_CLIENT_DEADLINE')
-        : new RondoError('LIMIT_CLIENT_TIMEOUT', `The server did not answer within ${timeoutMs} ms`)
+        : new RondoError('LIMIT_CLIENT_TIMEOUT', `The server did not respond within ${timeoutMs} ms`)
     const ms = Math.min(allowed, left)
     if (ms < Number.POSITIVE_INFINITY) stop = clock.after(ms, () => controller.abort(reason()))
   }
@@ -281,13 +298,7 @@ export function openLeg(clock: Clock, times: LegTimes, outer?: AbortSignal): Leg
   }
 }
 
-/* The headers of one HTTP request: the protocol's own, and whatever the caller wants sent along. */
-
-export type HeaderSource =
-  | Readonly<Record<string, string>>
-  | (() => Readonly<Record<string, string>> | Promise<Readonly<Record<string, string>>>)
-
-/** The protocol's own headers win, however the others are spelt. */
+/** The protocol's own headers win over the caller's, in any spelling. */
 export async function requestHeaders(
   own: Readonly<Record<string, string>>,
   source: HeaderSource | undefined,
@@ -299,9 +310,7 @@ export async function requestHeaders(
   return { ...own, ...Object.fromEntries(free) }
 }
 
-/* The server's own error, kept apart from the errors this client raises by itself. */
-
-/** The server answered with a JSON-RPC error: `peer` has it as it came. */
+/** The server responded with a JSON-RPC error, which `peer` holds unchanged. */
 export class PeerError extends RondoError {
   readonly peer: WireError
 

@@ -37,12 +37,11 @@ export function createReader(peer: Peer, cache: Cache, tools: ToolBook, base: Se
       cached(`list ${listing}`, options.fresh, async () => {
         const { items, hint } = await listAll(peer, listing, sending(options))
         if (listing !== 'tools') return [items, hint]
-        // Arguments are mirrored into headers only where there is no session.
-        return [tools.learn(items as unknown as Tool[], peer.session === undefined), hint]
+        return [tools.learn(items as unknown as Tool[], peer.dialect.mirrorsArguments), hint]
       }),
     discover: (options = {}) =>
       cached('discover', options.fresh, async () => {
-        if (peer.session) return [peer.session.discovery, {}]
+        if (peer.channel.discovery) return [peer.channel.discovery, {}]
         const result = await sendForResult(peer, { kind: 'discover' }, sending(options))
         const discovery = peer.dialect.decodeDiscovery(result) ?? invalid('server/discover')
         return [discovery, discovery]

@@ -6,7 +6,7 @@
  */
 
 import { RondoError } from '../../errors.ts'
-import type { ListenFilter, RequestId } from '../../protocol/call.ts'
+import type { RequestId } from '../../protocol/call.ts'
 import { encodeMessage } from '../../protocol/common/json-rpc.ts'
 import { decodeInitialize, decodeOutcome } from '../../protocol/rev-2025-11-25/decode-response.ts'
 import {
@@ -15,9 +15,8 @@ import {
   type Introduction,
 } from '../../protocol/rev-2025-11-25/encode-request.ts'
 import { type Discovery, type ListRootsResult, LOG_LEVELS, type LogLevel } from '../../protocol/wire.ts'
-import { openLeg, PeerError, requestHeaders } from '../peer.ts'
-import type { Outgoing } from '../transport/transport.ts'
-import { createInbox, type Flight, type Inbox } from './inbox.ts'
+import { type Channel, openLeg, PeerError, requestHeaders } from '../peer.ts'
+import { createInbox, type Inbox } from './inbox.ts'
 import {
   createLink,
   FORGOTTEN,
@@ -28,18 +27,10 @@ import {
   sendOnce,
   sessionIn,
 } from './send.ts'
-import { createWatches, type Listening, listen } from './watch.ts'
+import { createWatches, listen } from './watch.ts'
 
-export interface OlderSession {
+export interface OlderSession extends Required<Channel> {
   readonly version: string
-  readonly discovery: Discovery
-  /** Sends a request of ours and gives the response to it. */
-  exchange(outgoing: Outgoing, flight: Flight & { readonly logLevel?: LogLevel }): Promise<unknown>
-  /** From now on questions of the flight's task are answered for it, on whatever stream they come; gives the end of it. */
-  follow(flight: Flight): () => void
-  /** Reports changes until `signal` is aborted or something may have been missed. */
-  listen(filter: ListenFilter, listening: Listening): Promise<never>
-  close(): Promise<void>
 }
 
 const GOODBYE_MS = 2_000

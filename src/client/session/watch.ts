@@ -7,6 +7,7 @@ import { RondoError } from '../../errors.ts'
 import { isRecord } from '../../lib/narrow.ts'
 import type { ListenFilter } from '../../protocol/call.ts'
 import type { Notice } from '../../protocol/reply.ts'
+import type { SendOptions } from '../peer.ts'
 import type { Inbox } from './inbox.ts'
 import type { SessionLink } from './send.ts'
 
@@ -70,13 +71,6 @@ export function createWatches(ask: (method: string, params: { uri: string }) => 
   }
 }
 
-/* Reports changes at an older server until nobody wants them any more, or until some may have been missed. */
-
-export interface Listening {
-  readonly signal?: AbortSignal
-  readonly onNotice?: (notice: Notice) => unknown
-}
-
 interface Parts {
   readonly link: SessionLink
   readonly inbox: Inbox
@@ -86,10 +80,11 @@ interface Parts {
   readonly capabilities: Readonly<Record<string, unknown>>
 }
 
+/** Reports changes until the signal is aborted or some may have been missed. */
 export async function listen(
   { link, inbox, watches, gaps, capabilities }: Parts,
   filter: ListenFilter,
-  { signal = link.signal, onNotice }: Listening,
+  { signal = link.signal, onNotice }: Pick<SendOptions, 'signal' | 'onNotice'>,
 ): Promise<never> {
   const agreed = agreeOn(filter, capabilities)
   const uris = agreed.resourceSubscriptions ?? []

@@ -1,11 +1,12 @@
 /**
- * Follows a call that became a task: hands over the answers it has, then waits until the task asks or has ended.
+ * Follows a call that became a task: sends the answers it has, then waits until the task asks or has ended.
  *
- * F1 Answers go out before anything is waited for, and a key whose answer the server has is never shown again (E3); in
- * the draft a key that stays open was not answered usefully, and is shown again (D6). F2 A
- * failed task is the server's error, a cancelled one an error of its own, and a completed one the result. F3 Waiting is
- * work: it counts against the deadline, while the time people take does not. F4 To stop waiting does not end the task.
- * F5 At 2025-11-25 a task that asks is waited for: its questions are pushed meanwhile, and handlers answer them.
+ * follow 1: Answers are sent before anything is awaited, and a key that the server has the answer to is never shown again
+ * (E3); in the draft a key that stays open was not answered usefully, and is shown again (D6).
+ * follow 2: A failed task throws the server's error, a cancelled one PEER_TASK_CANCELLED; a completed one returns its result.
+ * follow 3: Waiting counts against the deadline; the time people take does not.
+ * follow 4: To stop waiting does not cancel the task.
+ * follow 5: Questions that are pushed while the task is followed are answered by handlers.
  */
 
 import { RondoError } from '../../errors.ts'
@@ -23,11 +24,10 @@ import {
 import { deadlineOf, delivered, deliveryOf } from '../operation.ts'
 import { type Leg, openLeg, type Peer, PeerError, type SendOptions } from '../peer.ts'
 import type { FlowRequest, FlowResult, PendingCall, PendingTask } from '../pending.ts'
-import { answerableKinds } from '../question.ts'
 import { createPushedRounds, type PushedRounds, takeRound } from '../round.ts'
 import { guard } from '../transport/transport.ts'
-import { getTask, updateTask, withContent } from './request.ts'
-import { isPassing, MAX_LOST, watchTask } from './watch.ts'
+import { isTransient } from './strategy.ts'
+import { MAX_FAILURES, watchTask } from './watch.ts'
 
 export async function followTask<R extends FlowRequest>(
   flows: Flows,
@@ -47,32 +47,20 @@ export async function followTask<R extends FlowRequest>(
   let leave = () => {}
   try {
     if (answers) await deliverAnswers(peer, task, answers, { ...sending, requestState: begun.state })
-    const isFinal = peer.dialect.tasks === 'declared'
-    const pending = delivered(begun, task, isFinal)
+    const pending = delivered(begun, task, peer.dialect.tasks.answersAreFinal)
     if (answers) await options.onPending?.(pending)
     const pushed = pausing(createPushedRounds(flows, pending, options, limits), time)
-    leave = follow(flows, task, time, pushed)
-    const told = await waitForTask(flows, pending, options, sending, pushed)
-    if ('status' in told) return told
-    const round = { limits, options, startedAt }
-    const asked = await takeRound(flows, told.pending, told, round)
+    // The server may push questions on any stream, also between two polls.
+    leave = peer.dialect.tasks.follow?.(flows, task.taskId, time, pushed) ?? leave
+    const news = await waitForTask(flows, pending, options, sending, pushed)
+    if ('status' in news) return news
+    const asked = await takeRound(flows, news.pending, news, { limits, options, startedAt })
     await options.onPending?.(asked)
     return { status: 'input_required', pending: asked }
   } finally {
     leave()
     time.end()
   }
-}
-
-/** A server may push the questions of a task on any stream, also while nobody looks at it. */
-function follow(
-  { peer, answers }: Flows,
-  { taskId }: PendingTask,
-  leg: Leg,
-  { take }: PushedRounds,
-): () => void {
-  const pushes = peer.dialect.tasks === 'pushed' && answerableKinds(answers).size > 0
-  return (pushes && peer.session?.follow({ leg, task: taskId, onQuestion: take })) || (() => {})
 }
 
 /** Tasks have neither progress nor logs. */
@@ -91,7 +79,7 @@ interface Asking<R extends FlowRequest> {
   readonly state?: string
 }
 
-/** Looks until there is a result or a question that was not answered yet. */
+/** Waits until there is a result or a question that was not answered yet. */
 async function waitForTask<R extends FlowRequest>(
   flows: Flows,
   pending: PendingCall<R>,
@@ -101,20 +89,21 @@ async function waitForTask<R extends FlowRequest>(
 ): Promise<Asking<R> | Extract<DriveResult<R>, { status: 'complete' }>> {
   const { task } = pending
   if (task === undefined) throw new TypeError('This call is not a task')
-  // Only where the server decides about tasks does it also tell of them.
-  const mode = flows.peer.dialect.tasks === 'declared' ? flows.tasks : 'poll'
+  const { tasks } = flows.peer.dialect
+  const mode = tasks.notifies ? flows.tasks : 'poll'
   const watch = watchTask(flows.peer, task, { mode, random: flows.random, sending })
-  const tell = createTeller(flows, options)
+  const report = createReporter(flows, options)
   try {
     for (;;) {
       const seen = await watch.next()
-      tell(seen)
-      const state = isPushing(flows, seen) ? await awaitPushed(flows, seen, options, sending, pushed) : seen
+      report(seen)
+      const asks = seen.status === 'input_required'
+      const state = (asks && (await tasks.awaitPushed?.(flows, seen, options, sending, pushed))) || seen
       if (state.status === 'completed') {
-        tell(state)
+        report(state)
         return { status: 'complete', result: state.result as unknown as FlowResult<R>, rounds: pushed.rounds }
       }
-      assertGoesOn(state)
+      assertNotFailed(state)
       const fresh = Object.entries(state.inputRequests ?? {}).filter(([key]) => !task.answered.includes(key))
       if (state.status !== 'input_required' || fresh.length === 0) continue
       const { pollIntervalMs = task.pollIntervalMs } = state
@@ -126,36 +115,6 @@ async function waitForTask<R extends FlowRequest>(
   }
 }
 
-function isPushing({ peer }: Flows, { status }: TaskState): boolean {
-  return peer.dialect.tasks === 'pushed' && status === 'input_required'
-}
-
-/** Waits for the result while the questions come. Where that takes long, the task is looked at again. */
-async function awaitPushed(
-  { peer, answers }: Flows,
-  state: TaskState,
-  { suspends }: Driving,
-  sending: SendOptions,
-  { take }: PushedRounds,
-): Promise<TaskState> {
-  if (answerableKinds(answers).size === 0) {
-    const why = `at ${peer.dialect.version} nobody sees its questions but who answers them at once: give a handler`
-    throw new RondoError(suspends ? 'INPUT_PENDING' : 'INPUT_NO_HANDLER', `The task asks, and ${why}`)
-  }
-  try {
-    const after = await withContent(peer, state, { ...sending, onQuestion: take })
-    if (after.status !== 'failed') return after
-    // The wait may have failed, not the task.
-    const now = await getTask(peer, state.taskId, sending)
-    if (now.status !== 'input_required') return now
-    const why = `The task asks, and its questions did not come: ${after.error?.message ?? 'no reason was given'}`
-    throw new RondoError('INPUT_PENDING', why)
-  } catch (error) {
-    if (!isPassing(error) || sending.signal?.aborted) throw error
-    return { ...state, status: 'working' }
-  }
-}
-
 /** The time people take does not count against the deadline. */
 function pausing(pushed: PushedRounds, time: Leg): PushedRounds {
   return {
@@ -163,23 +122,23 @@ function pausing(pushed: PushedRounds, time: Leg): PushedRounds {
       return pushed.rounds
     },
     async take(question, signal) {
-      const goOn = time.pause()
+      const resume = time.pause()
       try {
         return await pushed.take(question, signal)
       } finally {
-        goOn()
+        resume()
       }
     },
   }
 }
 
-function assertGoesOn({ status, error, statusMessage }: TaskState): void {
+function assertNotFailed({ status, error, statusMessage }: TaskState): void {
   if (status === 'cancelled') throw new RondoError('PEER_TASK_CANCELLED', statusMessage)
   if (status === 'failed') throw new PeerError(error ?? { code: 0, message: 'The task failed' })
 }
 
-/** Tells the caller of each change once. A callback that throws breaks nothing. */
-function createTeller({ peer }: Flows, { onTask }: Driving): (state: TaskState) => void {
+/** Reports each change to the caller once. A callback that throws breaks nothing. */
+function createReporter({ peer }: Flows, { onTask }: Driving): (state: TaskState) => void {
   let last = ''
   return (state) => {
     const { status, statusMessage, lastUpdatedAt } = state
@@ -188,30 +147,26 @@ function createTeller({ peer }: Flows, { onTask }: Driving): (state: TaskState) 
     last = now
     void guard(
       () => onTask?.(state),
-      (error) => peer.onWarning(`A callback for a task threw: ${String(error)}`),
+      (error) => peer.onWarning(`onTask threw: ${String(error)}`),
     )
   }
 }
 
-/*
- * Hands answers to a task, and again while its server is away: the task outlives that, and whoever answered need not answer
- * twice. Doing it twice does no harm, for the first answer to a key counts (E3).
- */
-
 const SHORTEST_MS = 50
 
+/** Sends answers to a task, and retries while its server is away: the first answer to a key counts (E3). */
 async function deliverAnswers(
   peer: Peer,
   { taskId, pollIntervalMs }: PendingTask,
   answers: InputResponses,
   sending: SendOptions & { readonly signal: AbortSignal; readonly requestState?: string },
 ): Promise<void> {
-  for (let lost = 0; ; lost++) {
+  for (let failures = 0; ; failures++) {
     try {
-      return await updateTask(peer, taskId, answers, sending)
+      return await peer.dialect.tasks.answer(peer, taskId, answers, sending)
     } catch (error) {
-      if (!isPassing(error) || lost >= MAX_LOST || sending.signal.aborted) throw error
+      if (!isTransient(error) || failures >= MAX_FAILURES || sending.signal.aborted) throw error
     }
-    await sleep(peer.clock, Math.max(SHORTEST_MS, pollIntervalMs) * 2 ** lost, sending.signal)
+    await sleep(peer.clock, Math.max(SHORTEST_MS, pollIntervalMs) * 2 ** failures, sending.signal)
   }
 }

@@ -1,27 +1,26 @@
 /**
- * Waits for news of one task. Looking is the truth: never sooner than the server's interval after the last look, and a
- * little later by chance, so that many clients do not come at once. Where the server tells of changes itself, looks
- * become rare; what it tells is taken as if it had been looked at.
+ * Waits for the next state of a task. Polling is authoritative: never sooner than the server's interval after the last
+ * poll, with jitter so that many clients do not poll at once. Where the server notifies of changes, polls become rare, and
+ * a notification counts like a poll.
  */
 
-import { RondoError } from '../../errors.ts'
 import { sleep } from '../../lib/clock.ts'
 import type { TaskState } from '../../protocol/task.ts'
 import type { TaskMode } from '../flow-options.ts'
 import type { Peer, SendOptions } from '../peer.ts'
 import type { PendingTask } from '../pending.ts'
 import { subscribe } from '../subscribe.ts'
-import { getTask, toShown } from './request.ts'
+import { getTask, isTransient, toDisplay } from './strategy.ts'
 
-export interface TaskWatch {
-  /** The next state that was told or seen. Rejects when the signal fires. */
+export interface TaskWatcher {
+  /** The next state that was polled or notified. Rejects when the signal is aborted. */
   next(): Promise<TaskState>
-  /** When the server was last looked at. */
+  /** When the server was last polled. */
   readonly lookedAt: number
   close(): void
 }
 
-export interface Watching {
+export interface WatchOptions {
   readonly mode: TaskMode
   readonly random: () => number
   readonly sending: SendOptions & { readonly signal: AbortSignal }
@@ -29,29 +28,33 @@ export interface Watching {
 
 const SHORTEST_MS = 50
 const LONGEST_MS = 3_600_000
-/** How much rarer looks become while the server tells by itself. */
+/** The factor between polls while the server sends notifications. */
 const RARER = 10
 const JITTER = 0.1
-/** How often in a row a request may not get through: the task outlives a restart of its server, and so do we. */
-export const MAX_LOST = 5
+/** How many requests in a row may fail: the task survives a restart of its server, and so does following it. */
+export const MAX_FAILURES = 5
 const WOKEN = Symbol('woken')
 
-export function watchTask(peer: Peer, task: PendingTask, { mode, random, sending }: Watching): TaskWatch {
+export function watchTask(
+  peer: Peer,
+  task: PendingTask,
+  { mode, random, sending }: WatchOptions,
+): TaskWatcher {
   const { taskId } = task
   const stop = new AbortController()
   let interval = task.pollIntervalMs
-  // A clock that is ahead elsewhere must not make us wait longer than others.
+  // The time may come from a machine whose clock is ahead.
   let lookedAt = Math.min(task.lookedAt, peer.clock.now())
-  let looks = 0
+  let polls = 0
   let chance = random()
-  let lost = 0
-  let told: TaskState | undefined
+  let failures = 0
+  let notified: TaskState | undefined
   let live = false
   let wake = () => {}
 
   const pause = (): number => {
-    const rarer = live && looks > 0 ? RARER : 1
-    const backoff = 2 ** lost
+    const rarer = live && polls > 0 ? RARER : 1
+    const backoff = 2 ** failures
     const wanted = Math.max(SHORTEST_MS, interval) * rarer * backoff * (1 + JITTER * chance)
     return Math.min(LONGEST_MS, wanted)
   }
@@ -62,17 +65,17 @@ export function watchTask(peer: Peer, task: PendingTask, { mode, random, sending
       if (reason !== WOKEN) throw reason
     })
   }
-  const look = async (): Promise<TaskState | undefined> => {
+  const poll = async (): Promise<TaskState | undefined> => {
     lookedAt = peer.clock.now()
-    looks += 1
+    polls += 1
     chance = random()
     try {
       const state = await getTask(peer, taskId, sending)
-      lost = 0
+      failures = 0
       return state
     } catch (error) {
-      lost += 1
-      if (!isPassing(error) || lost > MAX_LOST || sending.signal.aborted) throw error
+      failures += 1
+      if (!isTransient(error) || failures > MAX_FAILURES || sending.signal.aborted) throw error
       return undefined
     }
   }
@@ -84,12 +87,12 @@ export function watchTask(peer: Peer, task: PendingTask, { mode, random, sending
     live = true
     for await (const change of subscription) {
       if (change.kind !== 'task' || change.task.taskId !== taskId) continue
-      told = toShown(change.task)
+      notified = toDisplay(change.task)
       wake()
     }
   }
   if (mode === 'listen') {
-    // A server that does not tell is looked at, as often as it wants to be.
+    // Without a subscription the task is polled at the server's interval.
     listen()
       .catch(() => {})
       .finally(() => {
@@ -102,10 +105,10 @@ export function watchTask(peer: Peer, task: PendingTask, { mode, random, sending
       for (;;) {
         sending.signal.throwIfAborted()
         const wait = lookedAt + pause() - peer.clock.now()
-        if (told === undefined && wait > 0) await rest(wait)
+        if (notified === undefined && wait > 0) await rest(wait)
         else {
-          const state = told ?? (await look())
-          told = undefined
+          const state = notified ?? (await poll())
+          notified = undefined
           interval = state?.pollIntervalMs ?? interval
           if (state !== undefined) return state
         }
@@ -116,11 +119,4 @@ export function watchTask(peer: Peer, task: PendingTask, { mode, random, sending
     },
     close: () => stop.abort(),
   }
-}
-
-const PASSING = new Set(['PEER_GONE', 'PEER_BUSY', 'LIMIT_CLIENT_TIMEOUT'])
-
-/** The task outlives it. */
-export function isPassing(error: unknown): boolean {
-  return error instanceof RondoError && PASSING.has(error.code)
 }

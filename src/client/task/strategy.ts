@@ -1,0 +1,247 @@
+/**
+ * The requests about a task, and what revisions do differently about tasks: one `TaskStrategy` per dialect.
+ *
+ * | strategy        | who makes a call a task                    | its questions                               |
+ * | --------------- | ------------------------------------------ | ------------------------------------------- |
+ * | `DECLARED_TASKS` | the server, where the client declares tasks | come with `tasks/get`                      |
+ * | `DRAFT_TASKS`   | the client asks for one                    | come with `tasks/result`                    |
+ * | `PUSHED_TASKS`  | the client asks for one                    | are pushed while `tasks/result` is awaited  |
+ * | `NO_TASKS`      | nobody                                     |                                             |
+ */
+
+import { RondoError } from '../../errors.ts'
+import { displayText } from '../../form/clean-text.ts'
+import type { TaskCall } from '../../protocol/call.ts'
+import { TASKS_EXTENSION, type TaskState } from '../../protocol/task.ts'
+import type { InputResponses } from '../../protocol/wire.ts'
+import type { Driving, Flows } from '../flow-options.ts'
+import type { FlowLeg } from '../operation.ts'
+import { type Leg, type Peer, PeerError, type SendOptions } from '../peer.ts'
+import { answerableKinds } from '../question.ts'
+import type { PushedRounds } from '../round.ts'
+
+/** A task of the server, known by its id alone. */
+export interface TaskHandle {
+  /** Its current state, with its open questions (not at 2025-11-25), its result or its error. */
+  get(options?: TaskRequestOptions): Promise<TaskState>
+  /** Answers questions by key, all or some. The first answer to a key counts; unknown keys have no effect. */
+  answer(
+    answers: InputResponses,
+    options?: TaskRequestOptions & {
+      /** In `DRAFT-2026-v1`: the `requestState` that came with the questions. */
+      readonly requestState?: string
+    },
+  ): Promise<void>
+  /** Asks the server to end it. A task that has ended stays as it is. */
+  cancel(options?: TaskRequestOptions): Promise<void>
+}
+
+export interface TaskRequestOptions {
+  readonly signal?: AbortSignal
+  readonly timeoutMs?: number
+}
+
+type AnswerOptions = SendOptions & { readonly requestState?: string }
+
+export interface TaskStrategy {
+  /** Whether the server can notify the client of changes; otherwise the task is polled. */
+  readonly notifies: boolean
+  /** Whether a key that was answered is never asked again. */
+  readonly answersAreFinal: boolean
+  /** The `task` field of a tool call, if it is to have one. Absent where the client cannot ask for a task. */
+  request?(flows: Flows, tool: string, options: Driving): Promise<FlowLeg['task']>
+  /** Completes a state that came without its result, error or questions. */
+  fill(peer: Peer, task: TaskState, options: SendOptions): Promise<TaskState>
+  answer(peer: Peer, taskId: string, responses: InputResponses, options: AnswerOptions): Promise<void>
+  cancel(peer: Peer, taskId: string, options: SendOptions): Promise<void>
+  /** Answers questions of the task on whatever stream they arrive. Returns the function that stops it. */
+  follow?(flows: Flows, taskId: string, leg: Leg, rounds: PushedRounds): () => void
+  /** Waits for the next state of a task that asks, where its questions are pushed. */
+  awaitPushed?(
+    flows: Flows,
+    task: TaskState,
+    options: Driving,
+    sending: SendOptions,
+    rounds: PushedRounds,
+  ): Promise<TaskState>
+}
+
+/** Of 2026-07-28. */
+export const DECLARED_TASKS: TaskStrategy = {
+  notifies: true,
+  answersAreFinal: true,
+  fill: async (_, task) => task,
+  async answer(peer, taskId, inputResponses, { requestState: _, ...options }) {
+    const error = await errorOf(peer, { action: 'update', taskId, inputResponses }, options)
+    if (error) throw error
+  },
+  async cancel(peer, taskId, options) {
+    const error = await errorOf(peer, { action: 'cancel', taskId }, options)
+    if (error) throw error
+  },
+}
+
+/** Of servers that begin with a handshake and offer no tasks. */
+export const NO_TASKS: TaskStrategy = {
+  ...DECLARED_TASKS,
+  notifies: false,
+  answersAreFinal: false,
+  fill: async (peer, task, options) => (hasContent(task) ? fetchContent(peer, task, options) : task),
+  async cancel(peer, taskId, options) {
+    const error = await errorOf(peer, { action: 'cancel', taskId }, options)
+    if (error === undefined) return
+    // These servers refuse to cancel a task that has ended.
+    const now = await peer.send({ kind: 'task', action: 'get', taskId }, options)
+    if (now.kind !== 'task' || !hasEnded(now.task)) throw error
+  },
+}
+
+/** The error for answers to a task that asks nothing: it has its answers or has ended, as the next poll will show. */
+const ASKS_NOTHING = -32602
+
+/** Of `DRAFT-2026-v1`, where a call may become a task later, whatever its tool declares. */
+export const DRAFT_TASKS: TaskStrategy = {
+  ...NO_TASKS,
+  async request({ tools }, tool, { taskTtlMs }) {
+    return tools.taskSupport(tool) === 'required' || taskTtlMs !== undefined
+      ? taskField(taskTtlMs)
+      : undefined
+  },
+  fill: async (peer, task, options) =>
+    hasContent(task) || task.status === 'input_required' ? fetchContent(peer, task, options) : task,
+  async answer(peer, taskId, inputResponses, { requestState, ...options }) {
+    const state = requestState !== undefined && { requestState }
+    const error = await errorOf(peer, { action: 'respond', taskId, inputResponses, ...state }, options)
+    if (error && error.peer.code !== ASKS_NOTHING) throw error
+  },
+}
+
+/** Of 2025-11-25. */
+export const PUSHED_TASKS: TaskStrategy = {
+  ...NO_TASKS,
+  async request(flows, tool, { taskTtlMs, signal }) {
+    const { tools } = flows
+    // What the tool declares binds, so it must be known: existing servers answer a call that should have been a task
+    // with a result that looks like the tool's.
+    if (!tools.learned) await flows.refreshTools({ signal })
+    const support = tools.taskSupport(tool)
+    const wanted = support === 'required' || (support === 'optional' && taskTtlMs !== undefined)
+    return wanted ? taskField(taskTtlMs) : undefined
+  },
+  async answer({ dialect }) {
+    const how = 'follow it with client.finish or client.resume, whose handlers answer'
+    throw new RondoError('PEER_ERA', `In ${dialect.version} a task asks while its result is awaited: ${how}`)
+  },
+  follow: ({ peer, answers }, taskId, leg, { take }) =>
+    answerableKinds(answers).size > 0 && peer.channel.follow
+      ? peer.channel.follow({ leg, task: taskId, onQuestion: take })
+      : () => {},
+  awaitPushed,
+}
+
+export function taskHandle(peer: Peer, taskId: string): TaskHandle {
+  return {
+    get: (options) => getTask(peer, taskId, { ...FOLLOWS, ...options }),
+    answer: (answers, options) =>
+      peer.dialect.tasks.answer(peer, taskId, answers, { ...FOLLOWS, ...options }),
+    cancel: (options) => peer.dialect.tasks.cancel(peer, taskId, { ...FOLLOWS, ...options }),
+  }
+}
+
+const FOLLOWS: SendOptions = { capabilities: { extensions: { [TASKS_EXTENSION]: {} } } }
+const FAREWELL_MS = 2_000
+
+export async function getTask(peer: Peer, taskId: string, options: SendOptions): Promise<TaskState> {
+  const received = await peer.send({ kind: 'task', action: 'get', taskId }, options)
+  if (received.kind === 'error') throw new PeerError(received.error)
+  if (received.kind !== 'task') throw new RondoError('PEER_ANSWER', 'The result of tasks/get is not a task')
+  return peer.dialect.tasks.fill(peer, toDisplay(received.task), options)
+}
+
+/** Cancels a task that nobody waits for. Tries once, for a short time, and never throws. */
+export async function dropTask(peer: Peer, taskId: string): Promise<void> {
+  await peer.dialect.tasks
+    .cancel(peer, taskId, { ...FOLLOWS, timeoutMs: FAREWELL_MS })
+    .catch((error) => peer.onWarning(`The task ${taskId} could not be cancelled: ${String(error)}`))
+}
+
+/** Cleans the status message, which people read. */
+export function toDisplay(task: TaskState): TaskState {
+  const { statusMessage } = task
+  return statusMessage === undefined ? task : { ...task, statusMessage: displayText(statusMessage) }
+}
+
+const TRANSIENT = new Set(['PEER_GONE', 'PEER_BUSY', 'LIMIT_CLIENT_TIMEOUT'])
+
+/** Whether the task survives this error of a request about it. */
+export function isTransient(error: unknown): boolean {
+  return error instanceof RondoError && TRANSIENT.has(error.code)
+}
+
+async function errorOf(
+  peer: Peer,
+  call: Pick<TaskCall, 'action' | 'taskId' | 'inputResponses' | 'requestState'>,
+  options: SendOptions,
+): Promise<PeerError | undefined> {
+  const received = await peer.send({ kind: 'task', ...call }, options)
+  return received.kind === 'error' ? new PeerError(received.error) : undefined
+}
+
+function taskField(ttlMs: number | undefined): FlowLeg['task'] {
+  return ttlMs === undefined ? {} : { ttlMs }
+}
+
+function hasContent({ status }: TaskState): boolean {
+  return status === 'completed' || status === 'failed'
+}
+
+function hasEnded({ status }: TaskState): boolean {
+  return status !== 'working' && status !== 'input_required'
+}
+
+/** Sends `tasks/result`, which responds at once unless the task is working or pushes questions. */
+async function fetchContent(peer: Peer, task: TaskState, options: SendOptions): Promise<TaskState> {
+  const { taskId } = task
+  const received = await peer.send({ kind: 'task', action: 'result', taskId }, options)
+  switch (received.kind) {
+    case 'error':
+      return { ...task, status: 'failed', error: received.error }
+    case 'input_required':
+      return {
+        ...task,
+        status: 'input_required',
+        inputRequests: received.questions,
+        ...(received.state !== undefined && { requestState: received.state }),
+      }
+    case 'complete':
+      return { ...task, status: 'completed', result: received.result }
+    default:
+      throw new RondoError('PEER_ANSWER', 'The result of tasks/result is a task')
+  }
+}
+
+/** Waits for the result while handlers answer. Where that takes too long, the task counts as working and is polled. */
+async function awaitPushed(
+  { peer, answers }: Flows,
+  task: TaskState,
+  { suspends }: Driving,
+  sending: SendOptions,
+  { take }: PushedRounds,
+): Promise<TaskState> {
+  if (answerableKinds(answers).size === 0) {
+    const why = `in ${peer.dialect.version} its questions must be answered at once: pass a handler`
+    throw new RondoError(suspends ? 'INPUT_PENDING' : 'INPUT_NO_HANDLER', `The task asks, and ${why}`)
+  }
+  try {
+    const after = await fetchContent(peer, task, { ...sending, onQuestion: take })
+    if (after.status !== 'failed') return after
+    // The wait may have failed, not the task.
+    const now = await getTask(peer, task.taskId, sending)
+    if (now.status !== 'input_required') return now
+    const reason = after.error?.message ?? 'no reason was given'
+    throw new RondoError('INPUT_PENDING', `The task asks, and its questions did not arrive: ${reason}`)
+  } catch (error) {
+    if (!isTransient(error) || sending.signal?.aborted) throw error
+    return { ...task, status: 'working' }
+  }
+}
