@@ -2,12 +2,13 @@
  * A server as a child process: one JSON message per line on its stdin and stdout.
  *
  * The command is started without a shell and with a short list of environment variables, so that secrets of this process
- * do not leak into every server. Notifications go to every request in flight; each knows its own. What is not a message
- * on stdout is reported and skipped.
+ * do not leak into every server. Notifications go to every request in flight, which filter for their own. A line on stdout
+ * that is not a message is reported and skipped.
  */
 
 import { type ChildProcess, spawn } from 'node:child_process'
 import { RondoError } from '../../errors.ts'
+import { createLineReader } from '../../lib/lines.ts'
 import { isRecord } from '../../lib/narrow.ts'
 import type { RequestId } from '../../protocol/call.ts'
 import { guard, type Outgoing, type Transport } from './transport.ts'
@@ -18,14 +19,14 @@ export interface StdioTarget {
   /** Added to the few variables every server gets (PATH, HOME, LANG and the like). */
   readonly env?: Readonly<Record<string, string>>
   readonly cwd?: string
-  /** What happens with the server's stderr; a function gets it line by line. Default: it is shown (`inherit`). */
+  /** Where the server's stderr goes; a function receives it line by line. Default `inherit`. */
   readonly stderr?: 'inherit' | 'ignore' | ((line: string) => void)
 }
 
 export interface ProcessOptions {
   /** Bytes of one message. */
   readonly maxBytes: number
-  /** How long the process has to end by itself once its stdin is closed, and then again after SIGTERM. */
+  /** How long the process may take to exit after its stdin is closed, and again after SIGTERM. */
   readonly graceMs?: number
   readonly onWarning?: (text: string) => void
 }
@@ -60,24 +61,24 @@ export function createStdioTransport(target: StdioTarget, options: ProcessOption
       resolve()
     })
     child.on('close', (code, signal) => {
-      lose(`The server process ended (${signal ?? `exit code ${code}`})`)
+      lose(`The server process exited (${signal ?? `exit code ${code}`})`)
       resolve()
     })
   })
-  const lines = createLineSplitter(
+  const read = createTextReader(
     options.maxBytes,
     (line) => {
       // An event listener has no caller: what is thrown in it would end the process.
       try {
         deliver(line, waiting, warn, listener)
       } catch (error) {
-        warn(`A message of the server could not be handled: ${String(error)}`)
+        warn(`A message from the server could not be handled: ${String(error)}`)
       }
     },
-    () => lose(`The server wrote a line of more than ${options.maxBytes} bytes`),
+    () => lose(`The server wrote a line longer than ${options.maxBytes} bytes`),
   )
-  child.stdout?.on('data', (chunk: Buffer) => lines.push(chunk))
-  // A process that closes its end is seen by 'close'; the error of a pipe says nothing more.
+  child.stdout?.on('data', read)
+  // 'close' reports a process that has gone; errors of its pipes add nothing.
   for (const pipe of [child.stdin, child.stdout, child.stderr]) pipe?.on('error', () => {})
   return {
     kind: 'stdio',
@@ -106,15 +107,30 @@ function start(target: StdioTarget, warn: (text: string) => void): ChildProcess 
     stdio: ['pipe', 'pipe', typeof stderr === 'function' ? 'pipe' : stderr],
   })
   if (typeof stderr === 'function') {
-    const tell = (line: string) =>
+    const report = (line: string) =>
       void guard(
         () => stderr(line),
-        (error) => warn(`The function for stderr threw: ${String(error)}`),
+        (error) => warn(`The stderr callback threw: ${String(error)}`),
       )
-    const lines = createLineSplitter(STDERR_LINE_BYTES, tell, () => tell('(a very long line)'))
-    child.stderr?.on('data', (chunk: Buffer) => lines.push(chunk))
+    child.stderr?.on(
+      'data',
+      createTextReader(STDERR_LINE_BYTES, report, () => report('(a very long line)')),
+    )
   }
   return child
+}
+
+/** Reads lines of text and skips blank ones. */
+function createTextReader(
+  maxBytes: number,
+  onText: (text: string) => void,
+  onTooLong: () => void,
+): (chunk: Buffer) => void {
+  return createLineReader(maxBytes, (line) => {
+    if (line === 'too-long') return onTooLong()
+    const text = new TextDecoder().decode(line)
+    if (text.trim() !== '') onText(text)
+  })
 }
 
 function exchange(
@@ -158,7 +174,7 @@ function deliver(
   // Batches exist in 2025-03-26, which is spoken with a listener.
   for (const message of listener && Array.isArray(parsed) ? parsed : [parsed]) {
     if (!isRecord(message)) warn('The server wrote a line to stdout that is not a message')
-    // The answer to a cancelled request may still come; nobody waits for it.
+    // The response to a cancelled request may still arrive.
     else if (message.method === undefined) waiting.get(message.id as RequestId)?.resolve(message)
     else {
       listener?.(message)
@@ -177,7 +193,7 @@ function parse(line: string): unknown {
   }
 }
 
-/** Closing stdin is the polite way; signals follow for a process that does not end. */
+/** Closes stdin, then sends signals to a process that does not exit. */
 async function stop(child: ChildProcess, ended: Promise<void>, graceMs: number): Promise<void> {
   child.stdin?.end()
   for (const signal of ['SIGTERM', 'SIGKILL'] as const) {
@@ -195,53 +211,4 @@ async function endsWithin(ended: Promise<void>, ms: number): Promise<boolean> {
   const inTime = await Promise.race([ended.then(() => true), late])
   clearTimeout(timer)
   return inTime
-}
-
-/*
- * Cuts a byte stream into lines of UTF-8 text, holding at most `maxBytes` of an unfinished one. A longer line is
- * dropped to its end and reported, so that one flood does not end the connection for everybody.
- */
-
-const NEWLINE = 10
-
-export interface LineSplitter {
-  push(chunk: Uint8Array): void
-}
-
-export function createLineSplitter(
-  maxBytes: number,
-  onLine: (line: string) => void,
-  onOverflow: () => void,
-): LineSplitter {
-  let held: Uint8Array[] = []
-  let size = 0
-  let dropping = false
-  const keep = (part: Uint8Array) => {
-    if (dropping) return
-    size += part.byteLength
-    if (size <= maxBytes) return void held.push(part)
-    held = []
-    dropping = true
-    onOverflow()
-  }
-  const finish = () => {
-    if (!dropping) {
-      const line = new TextDecoder().decode(held.length === 1 ? held[0] : Buffer.concat(held))
-      if (line.trim() !== '') onLine(line)
-    }
-    held = []
-    size = 0
-    dropping = false
-  }
-  return {
-    push(chunk) {
-      let start = 0
-      for (let end = chunk.indexOf(NEWLINE); end !== -1; end = chunk.indexOf(NEWLINE, start)) {
-        keep(chunk.subarray(start, end))
-        finish()
-        start = end + 1
-      }
-      if (start < chunk.byteLength) keep(chunk.subarray(start))
-    },
-  }
 }

@@ -5,6 +5,7 @@
 
 import { isUtf8 } from 'node:buffer'
 import { RondoError } from '../../errors.ts'
+import type { InputLine } from '../../lib/lines.ts'
 import type { Call, Line, ListenCall, Principal, RequestId } from '../../protocol/call.ts'
 import { encodeError, encodeNotification } from '../../protocol/common/json-rpc.ts'
 import { encodeReply } from '../../protocol/rev-2026-07-28/encode.ts'
@@ -54,9 +55,10 @@ export class StdioPeer {
   }
 
   #take(input: InputLine): void {
-    if (input.kind === 'too-long') this.#refuse(null, new RondoError('LIMIT_BODY'))
-    else if (input.kind === 'not-utf8') this.#refuse(null, new RondoError('PEER_PARSE', 'Not UTF-8'))
-    else if (input.text.trim() !== '') this.#read(input.text)
+    if (input === 'too-long') return this.#refuse(null, new RondoError('LIMIT_BODY'))
+    if (!isUtf8(input)) return this.#refuse(null, new RondoError('PEER_PARSE', 'Not UTF-8'))
+    const text = input.toString('utf8')
+    if (text.trim() !== '') this.#read(text)
   }
 
   /** Resolves when no call is in flight. */
@@ -215,59 +217,4 @@ class StdioLine implements Line {
     this.#listeners.clear()
     for (const listener of listeners) listener()
   }
-}
-
-/*
- * Bytes become lines. A line that is too long is not kept; it is told of once and skipped up to its end, so that the
- * next one is read again.
- */
-
-export type InputLine =
-  | { readonly kind: 'line'; readonly text: string }
-  | { readonly kind: 'too-long' }
-  | { readonly kind: 'not-utf8' }
-
-const NEWLINE = 0x0a
-
-/** Gives a function that takes chunks and calls `onLine` for every line that ends in them. */
-export function createLineReader(limit: number, onLine: (line: InputLine) => void): (chunk: Buffer) => void {
-  let parts: Buffer[] = []
-  let size = 0
-  let skipping = false
-
-  function keep(part: Buffer): void {
-    size += part.length
-    if (skipping) return
-    if (size <= limit) {
-      parts.push(part)
-      return
-    }
-    skipping = true
-    parts = []
-    onLine({ kind: 'too-long' })
-  }
-
-  function endLine(): void {
-    const line = parts
-    const skipped = skipping
-    parts = []
-    size = 0
-    skipping = false
-    if (!skipped) onLine(toLine(line))
-  }
-
-  return (chunk) => {
-    let start = 0
-    for (let end = chunk.indexOf(NEWLINE); end >= 0; end = chunk.indexOf(NEWLINE, start)) {
-      keep(chunk.subarray(start, end))
-      endLine()
-      start = end + 1
-    }
-    if (start < chunk.length) keep(chunk.subarray(start))
-  }
-}
-
-function toLine(parts: readonly Buffer[]): InputLine {
-  const bytes = parts.length === 1 && parts[0] !== undefined ? parts[0] : Buffer.concat(parts)
-  return isUtf8(bytes) ? { kind: 'line', text: bytes.toString('utf8') } : { kind: 'not-utf8' }
 }

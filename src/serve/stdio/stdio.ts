@@ -7,13 +7,14 @@
 
 import type { Readable, Writable } from 'node:stream'
 import { createEvery, type Every } from '../../lib/clock.ts'
+import { createLineReader } from '../../lib/lines.ts'
 import type { Principal } from '../../protocol/call.ts'
 import { atMost, createStop, onSignals } from '../drain.ts'
 import { assertInterval, HEARTBEAT_MS } from '../heartbeat.ts'
 import { assertPrincipal } from '../http/admission.ts'
 import { toLine } from '../http/line.ts'
 import { quietly, type Service } from '../service.ts'
-import { createLineReader, StdioPeer } from './peer.ts'
+import { StdioPeer } from './peer.ts'
 
 export interface StdioOptions {
   /** `process.stdin` unless given. */
