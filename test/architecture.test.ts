@@ -78,6 +78,16 @@ describe('a tree that breaks a rule is reported', () => {
       { 'protocol/rev-2/a.ts': from('../rev-1/b.ts'), 'protocol/rev-1/b.ts': leaf },
       /a revision may not import another/,
     ],
+    [
+      'serve imports a revision',
+      { 'serve/a.ts': from('../protocol/rev-1/b.ts'), 'protocol/rev-1/b.ts': leaf },
+      /knows revisions through protocol\/codec\.ts alone/,
+    ],
+    [
+      'what revisions share imports one',
+      { 'protocol/common/a.ts': from('../rev-1/b.ts'), 'protocol/rev-1/b.ts': leaf },
+      /knows revisions through protocol\/codec\.ts alone/,
+    ],
     ['form imports lib', { 'form/a.ts': from('../lib/b.ts'), 'lib/b.ts': leaf }, /form\/ may not import lib/],
     ['lib imports errors', { 'lib/a.ts': from('../errors.ts'), 'errors.ts': leaf }, /lib\/ is a leaf/],
     [

@@ -9,6 +9,7 @@ import { digest } from '../lib/canonical-json.ts'
 import { idle } from '../lib/clock.ts'
 import { isThenable } from '../lib/narrow.ts'
 import type { FlowMethod } from '../protocol/call.ts'
+import type { Codecs } from '../protocol/codec.ts'
 import type { MoveReason, Platform, ReplayLimits, Scope } from '../replay/run-state.ts'
 import { drawBytes } from '../seal/envelope.ts'
 import type { KeyHolder } from '../seal/key-holder.ts'
@@ -104,6 +105,7 @@ export interface TaskHost {
 
 export interface FlowHost {
   readonly audience: string
+  readonly codecs: Codecs
   readonly keys: KeyHolder
   readonly limits: FlowLimits
   readonly platform: FlowPlatform

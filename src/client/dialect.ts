@@ -8,7 +8,7 @@ import {
   encodeRequest as encodeDraft,
   methodOf as methodOfDraft,
 } from '../drafts/draft-2026-v1/client.ts'
-import { DRAFT_VERSION } from '../drafts/draft-2026-v1/decode.ts'
+import { DRAFT_VERSION } from '../drafts/draft-2026-v1/codec.ts'
 import {
   createTurnBuffer,
   decodeResponse as decodeTurns,
@@ -23,9 +23,9 @@ import { decodeCompletion, decodeDiscovery, decodePage } from '../protocol/commo
 import { methodOf } from '../protocol/common/encode-call.ts'
 import type { ParamHeader } from '../protocol/common/headers.ts'
 import type { Notice, Received } from '../protocol/reply.ts'
+import { VERSIONS } from '../protocol/rev-2025-11-25/codec.ts'
 import { hasTasks } from '../protocol/rev-2025-11-25/decode.ts'
 import { decodeResponse as decodeOlder } from '../protocol/rev-2025-11-25/decode-response.ts'
-import { VERSIONS } from '../protocol/rev-2025-11-25/encode.ts'
 import { encodeRequest as encodeOlder } from '../protocol/rev-2025-11-25/encode-request.ts'
 import { decodeResponse } from '../protocol/rev-2026-07-28/decode-response.ts'
 import { encodeCancel, encodeRequest } from '../protocol/rev-2026-07-28/encode-request.ts'

@@ -4,17 +4,23 @@
 
 import { createPlatform, type FlowHost, type FlowPlatform } from '../carry/host.ts'
 import { type Continuation, type ContinuationMode, createContinuation } from '../carry/migration.ts'
+import { DRAFT_2026_V1 } from '../drafts/draft-2026-v1/codec.ts'
 import { misuse } from '../errors.ts'
+import { CODECS, type Codec, createCodecs } from '../protocol/codec.ts'
 import type { KeyHolder } from '../seal/key-holder.ts'
 import { resolveKeys } from '../seal/key-source.ts'
 import { LEASE_MS } from '../store/engine/lease-engine.ts'
 import { createOverload } from './limits.ts'
 import { createLog, type Log } from './log.ts'
-import { resolveLimits, type ServerOptions } from './options.ts'
+import { resolveEras, resolveLimits, type ServerOptions } from './options.ts'
 import { createTaskHost } from './task-work.ts'
+
+/** The revisions that a server speaks unless it is told otherwise. */
+export const KNOWN_CODECS: readonly Codec[] = [...CODECS, DRAFT_2026_V1]
 
 type Shared =
   | 'keys'
+  | 'eras'
   | 'dev'
   | 'limits'
   | 'store'
@@ -38,7 +44,11 @@ export interface OpenHost extends FlowHost {
   close(): void
 }
 
-export function createHost(options: HostOptions, keys: KeyHolder = resolveKeys(options.keys)): OpenHost {
+export function createHost(
+  options: HostOptions,
+  keys: KeyHolder = resolveKeys(options.keys),
+  codecs: readonly Codec[] = KNOWN_CODECS,
+): OpenHost {
   const platform = createPlatform(options)
   const log = createLog(options.log, undefined, platform.now)
   const overload = createOverload(options.shed, platform.now, (error) =>
@@ -46,6 +56,7 @@ export function createHost(options: HostOptions, keys: KeyHolder = resolveKeys(o
   )
   const host = {
     audience: options.audience,
+    codecs: createCodecs(codecs, options.eras && resolveEras(options.eras)),
     keys,
     limits: resolveLimits(options.limits),
     platform,

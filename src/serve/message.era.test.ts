@@ -3,8 +3,9 @@ import { createOlderTest } from './message.ts'
 
 const modern = ['2026-07-28']
 const older = ['2025-11-25', '2025-03-26', 'DRAFT-2026-v1']
-const isOlder = createOlderTest({ modern, older, unnamed: false })
-const isOlderStateless = createOlderTest({ modern, older, unnamed: true })
+const drafts = ['DRAFT-2026-v1']
+const isOlder = createOlderTest({ modern, older, drafts, unnamed: false })
+const isOlderStateless = createOlderTest({ modern, older, drafts, unnamed: true })
 
 const claiming = (version: unknown, method = 'tools/list') => ({
   method,
@@ -50,7 +51,7 @@ describe('the era of a message', () => {
   })
 
   it('is never the draft where that is closed', () => {
-    const closed = createOlderTest({ modern, older: ['2025-11-25'], unnamed: false })
+    const closed = createOlderTest({ modern, older: ['2025-11-25'], drafts: [], unnamed: false })
     expect(closed(claiming('DRAFT-2026-v1'), headers())).toBe(false)
     expect(closed(plain, headers('DRAFT-2026-v1'))).toBe(false)
   })

@@ -3,13 +3,12 @@
  * codec of the revision. Nothing here throws.
  */
 
-import { DRAFT_VERSION } from '../drafts/draft-2026-v1/decode.ts'
 import { RondoError } from '../errors.ts'
 import { parseGuarded } from '../lib/json-guard.ts'
 import { isRecord } from '../lib/narrow.ts'
+import type { RequestMessage } from '../protocol/codec.ts'
 import { type RequestHeaders, versionHeader } from '../protocol/common/headers.ts'
 import { PROTOCOL_VERSION } from '../protocol/common/meta-key.ts'
-import { type Decoded, decode } from '../protocol/rev-2026-07-28/decode.ts'
 import type { Service } from './service.ts'
 
 /** A message of an earlier era, parsed and not yet decoded. */
@@ -25,11 +24,12 @@ export function readMessage(
   headers: RequestHeaders | undefined,
   service: Service,
   isOlder?: IsOlder,
-): Decoded | OlderMessage {
+): RequestMessage | OlderMessage {
   const parsed = parseGuarded(text)
   if (parsed.kind === 'ok') {
     const { value } = parsed
-    return isOlder?.(value, headers) ? { kind: 'older', message: value } : decode(value, headers, service)
+    if (isOlder?.(value, headers)) return { kind: 'older', message: value }
+    return service.codecs.request(claimOf(value)).decode(value, headers, service)
   }
   return { kind: 'refused', id: null, error: new RondoError(codeOf(parsed.reason), parsed.detail) }
 }
@@ -43,7 +43,7 @@ export function readParsed(
   headers: RequestHeaders | undefined,
   service: Service,
   isOlder?: IsOlder,
-): Decoded | OlderMessage {
+): RequestMessage | OlderMessage {
   let text: string | undefined
   try {
     text = JSON.stringify(body)
@@ -73,16 +73,18 @@ export interface EraOptions {
   readonly modern: readonly string[]
   /** Versions of the earlier ones. */
   readonly older: readonly string[]
+  /** Those of `older` that a request may claim for itself. */
+  readonly drafts: readonly string[]
   /** A message that names no version and no session is served as one of an earlier era. */
   readonly unnamed: boolean
 }
 
-export function createOlderTest({ modern, older, unnamed }: EraOptions): IsOlder {
+export function createOlderTest({ modern, older, drafts, unnamed }: EraOptions): IsOlder {
   return (message, headers) => {
     const header = headers && versionHeader(headers)
     if (header !== undefined && modern.includes(header)) return false
     const claim = claimOf(message)
-    if (claim !== undefined) return claim === DRAFT_VERSION && older.includes(claim)
+    if (claim !== undefined) return drafts.some((version) => version === claim)
     if (header !== undefined) return older.includes(header)
     return unnamed || headers?.['mcp-session-id'] !== undefined || isInitialize(message)
   }

@@ -4,16 +4,17 @@
 
 import { createEvery } from '../lib/clock.ts'
 import type { Listing } from '../protocol/call.ts'
+import type { Codec } from '../protocol/codec.ts'
 import { createRegistry, type Registry } from '../tool/registry.ts'
 import { onRejections, onSignals } from './drain.ts'
 import { assertInterval } from './heartbeat.ts'
-import { createHost, type OpenHost } from './host.ts'
+import { createHost, KNOWN_CODECS, type OpenHost } from './host.ts'
 import { createExchange } from './http/exchange.ts'
 import { createFetchHandler, type FetchHandler } from './http/fetch.ts'
 import { type Listening, type ListenOptions, listen } from './http/listen.ts'
 import { createNodeHandler, type NodeHandler, type NodeHandlerOptions } from './http/node.ts'
 import { createChangeBus, guardedBus } from './http/subscription.ts'
-import { assertIdentity, resolveEras, type ServerOptions } from './options.ts'
+import { assertIdentity, type ServerOptions } from './options.ts'
 import { createService, type OpenService } from './service.ts'
 import { createOlder } from './session/older.ts'
 import { type StdioOptions, serveStdio } from './stdio/stdio.ts'
@@ -60,16 +61,14 @@ function toService(
   const changes = guardedBus(options.changes ?? createChangeBus(), (error) =>
     host.log({ event: 'warning', message: 'A change could not be told to a subscriber', error }),
   )
-  const eras = resolveEras(options.eras)
   assertInterval('slowCallMs', options.slowCallMs, 0)
   const every = createEvery((error) => host.log({ event: 'warning', message: 'A timer failed', error }))
   const slow = { slowCallMs: options.slowCallMs ?? SLOW_CALL_MS, every, log: host.log }
-  const shared = { host, registry, serverInfo, instructions, pageSize, changes, slow }
+  const shared = { host, registry, serverInfo, instructions, pageSize, changes, slow, codecs: host.codecs }
   return createService({
     ...shared,
     listCache: options.listCache ?? { ttlMs: 60_000, scope },
-    versions: eras.filter((era) => era === '2026-07-28'),
-    older: createOlder({ ...shared, eras, sessions: options.sessions || {}, turns: options.turns }),
+    older: createOlder({ ...shared, sessions: options.sessions || {}, turns: options.turns }),
     drain,
   })
 }
@@ -110,8 +109,13 @@ function portOf(text: string | undefined): number | undefined {
 
 /** Makes a server. It serves nothing until `listen`, `stdio`, `fetch` or `nodeHandler` is used. */
 export function createServer(options: ServerOptions): Server {
+  return createServerWith(KNOWN_CODECS, options)
+}
+
+/** A server that speaks these revisions, as far as `eras` leaves them open. */
+export function createServerWith(codecs: readonly Codec[], options: ServerOptions): Server {
   assertIdentity(options)
-  const host = createHost({ ...options, audience: options.audience ?? options.name })
+  const host = createHost({ ...options, audience: options.audience ?? options.name }, undefined, codecs)
   const registry = createRegistry({
     store: options.store !== undefined,
     bounds: host.limits,

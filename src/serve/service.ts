@@ -5,7 +5,6 @@
 import type { FlowHost, LogEvent } from '../carry/host.ts'
 import { answerTask, watchTasks } from '../carry/task/call.ts'
 import { runRound } from '../carry/token.ts'
-import { DRAFT_VERSION } from '../drafts/draft-2026-v1/decode.ts'
 import { isStoreFault, RondoError } from '../errors.ts'
 import type { Every } from '../lib/clock.ts'
 import { isThenable } from '../lib/narrow.ts'
@@ -19,6 +18,7 @@ import type {
   Principal,
   TaskCall,
 } from '../protocol/call.ts'
+import type { Codecs } from '../protocol/codec.ts'
 import type { ParamHeader } from '../protocol/common/headers.ts'
 import { SERVER_INFO } from '../protocol/common/meta-key.ts'
 import type { Reply } from '../protocol/reply.ts'
@@ -38,8 +38,7 @@ export interface ServiceOptions {
   readonly listCache: CacheHint
   readonly changes: ChangeBus
   readonly slow: SlowWatch
-  /** Versions of the new era that are served. */
-  readonly versions: readonly string[]
+  readonly codecs: Codecs
   /** Serves clients of earlier eras, unless these are closed. */
   readonly older?: Older
   drain(): void
@@ -55,14 +54,14 @@ export interface OpenService extends Service {
  * the versions of sessions are named. A draft is named only where there is nothing else, since official clients take its label
  * for one of the new era that they lack, and give up.
  */
-function namedVersions(modern: readonly string[], older: readonly string[]): readonly string[] {
-  if (modern.length > 0) return modern
-  const dated = older.filter((version) => version !== DRAFT_VERSION)
-  return dated.length > 0 ? dated : older
+function namedVersions({ requestVersions, sessionVersions, draftVersions }: Codecs): readonly string[] {
+  if (requestVersions.length > 0) return requestVersions
+  const published = sessionVersions.filter((version) => !draftVersions.includes(version))
+  return published.length > 0 ? published : sessionVersions
 }
 
 export function createService(options: ServiceOptions): OpenService {
-  const { host, registry, serverInfo, changes, pageSize, listCache } = options
+  const { host, registry, serverInfo, changes, pageSize, listCache, codecs } = options
   const meta = { [SERVER_INFO]: serverInfo }
   const { ttlMs, scope: cacheScope } = listCache
   const stamp = { resultType: 'complete', ttlMs, cacheScope, _meta: meta }
@@ -71,8 +70,9 @@ export function createService(options: ServiceOptions): OpenService {
 
   return {
     serverInfo,
-    supportedVersions: options.versions,
-    namedVersions: namedVersions(options.versions, options.older?.versions ?? []),
+    codecs,
+    supportedVersions: codecs.requestVersions,
+    namedVersions: namedVersions(codecs),
     older: options.older,
     changes,
     changeKinds: ['tools', 'prompts', 'resources', 'resource'],
@@ -135,13 +135,13 @@ async function answerTaskCall(
 }
 
 function describe(
-  { host: { tasks }, registry, instructions, listCache, versions }: ServiceOptions,
+  { host: { tasks }, registry, instructions, listCache, codecs }: ServiceOptions,
   meta: object,
 ): string {
   const has = (listing: Listing): boolean => registry.rows(listing).length > 0
   return JSON.stringify({
     resultType: 'complete',
-    supportedVersions: versions,
+    supportedVersions: codecs.requestVersions,
     capabilities: {
       tools: has('tools') ? { listChanged: true } : undefined,
       prompts: has('prompts') ? { listChanged: true } : undefined,
@@ -172,6 +172,7 @@ export type WatchTasks = (
 
 export interface Service {
   readonly serverInfo: { readonly name: string; readonly version: string; readonly title?: string }
+  readonly codecs: Codecs
   readonly supportedVersions: readonly string[]
   /** What a client of another version is told to speak. */
   readonly namedVersions?: readonly string[]

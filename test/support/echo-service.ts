@@ -7,6 +7,7 @@
 
 import { RondoError } from '../../src/errors.ts'
 import type { Call, FlowCall, Line, ListenCall, Principal } from '../../src/protocol/call.ts'
+import { createCodecs } from '../../src/protocol/codec.ts'
 import type { Reply } from '../../src/protocol/reply.ts'
 import { serializeResult } from '../../src/protocol/rev-2026-07-28/encode.ts'
 import { createChangeBus } from '../../src/serve/http/subscription.ts'
@@ -45,6 +46,7 @@ export function createEchoService(): EchoService {
 
   const service: EchoService = {
     serverInfo: { name: 'echo', version: '1.2.3' },
+    codecs: createCodecs(),
     supportedVersions: [VERSION],
     changes: createChangeBus(),
     changeKinds: ['tools', 'prompts', 'resource'],

@@ -7,11 +7,9 @@
  * ours, before the handler sees its result.
  */
 
-import { DRAFT_VERSION } from '../../drafts/draft-2026-v1/decode.ts'
 import { RondoError } from '../../errors.ts'
 import type { Line } from '../../protocol/call.ts'
 import type { Reply } from '../../protocol/reply.ts'
-import { VERSIONS } from '../../protocol/rev-2025-11-25/encode.ts'
 import { type ReplayInput, replay } from '../../replay/replay.ts'
 import type { Incoming, OpenQuestion, RunReport } from '../../replay/run-state.ts'
 import { verify } from '../../replay/verify.ts'
@@ -197,15 +195,11 @@ function ended(work: Work, reply: Reply): TurnOutcome {
   if (reply.kind === 'error') {
     const { error } = reply
     // Clients of earlier eras read why they could not be asked in a result, whatever carries the call.
-    const readsWhy = error.code === 'PEER_CAPABILITY' && isEarlier(round.call.protocolVersion)
+    const readsWhy = error.code === 'PEER_CAPABILITY' && host.codecs.opensSession(round.call.protocolVersion)
     return readsWhy ? ended(work, concludeUnaskable(round.target, error)) : failed(host, task, error)
   }
   if (reply.kind !== 'complete') throw new Error(`A task cannot end as ${reply.kind}`)
   return { kind: 'complete', result: sealPiece(host, task, 'result', reply.result) }
-}
-
-function isEarlier(version: string): boolean {
-  return version === DRAFT_VERSION || VERSIONS.includes(version)
 }
 
 function failed(host: FlowHost, task: TaskHead, error: RondoError): TurnOutcome {

@@ -3,7 +3,7 @@
  * with its `requestState`.
  */
 
-import { DRAFT_VERSION } from '../../drafts/draft-2026-v1/decode.ts'
+import { DRAFT_VERSION } from '../../drafts/draft-2026-v1/codec.ts'
 import { RondoError } from '../../errors.ts'
 import { type Command, type Invocation, sayError, usageError } from '../command-line.ts'
 import { CONNECT_OPTIONS, type Connection, openConnection, readHeaders, toTarget } from '../connection.ts'

@@ -3,7 +3,7 @@
  * what it must refuse.
  */
 
-import { DRAFT_VERSION } from '../../drafts/draft-2026-v1/decode.ts'
+import { DRAFT_VERSION } from '../../drafts/draft-2026-v1/codec.ts'
 import { isRecord } from '../../lib/narrow.ts'
 import type { Probe, Reply } from './probe.ts'
 import { CLIENT_INFO, checkOrigin, checkTools, errorOf, expectError } from './protocol.ts'

@@ -9,14 +9,10 @@
 
 import { RondoError } from '../../errors.ts'
 import type { PeerFacts } from '../../protocol/call.ts'
-import { type Decoded, decode } from '../../protocol/rev-2025-11-25/decode.ts'
-import {
-  encodeError,
-  encodeReply,
-  negotiate,
-  primesStreams,
-  VERSIONS,
-} from '../../protocol/rev-2025-11-25/encode.ts'
+import { negotiate, type SessionMessage } from '../../protocol/codec.ts'
+import { VERSIONS } from '../../protocol/rev-2025-11-25/codec.ts'
+import { decode } from '../../protocol/rev-2025-11-25/decode.ts'
+import { encodeError, encodeReply } from '../../protocol/rev-2025-11-25/encode.ts'
 import { isSealedSession } from '../../seal/session-id.ts'
 import { principalTag } from '../../seal/state.ts'
 import { startBeating } from '../../serve/heartbeat.ts'
@@ -74,7 +70,7 @@ export async function serveDrafts(options: PostOptions, turns: TurnsService, pos
   if (decoded.kind === 'answer') return takeAnswer(served, decoded)
   if (decoded.kind === 'refused' && decoded.id === null) throw decoded.error
   const { protocolVersion } = session.facts
-  const why = unaskable(protocolVersion, headers)
+  const why = unaskable(options.older.codecs.session(protocolVersion), headers)
   const begin = takesTurns(session.facts.capabilities)
     ? (...[call, line]: Parameters<BeginTurn>) => turns.begin(call, principal, line, session.id, why)
     : undefined
@@ -82,7 +78,7 @@ export async function serveDrafts(options: PostOptions, turns: TurnsService, pos
 }
 
 /** Without a session there is nobody to remember a level, and none was offered. */
-function withoutLevel(decoded: Decoded): Decoded {
+function withoutLevel(decoded: SessionMessage): SessionMessage {
   if (decoded.kind !== 'session' || decoded.call.kind !== 'level') return decoded
   return { kind: 'refused', id: decoded.call.id, error: new RondoError('PEER_METHOD') }
 }
@@ -115,7 +111,10 @@ function mayAsk(sessions: boolean, { capabilities }: PeerFacts, message: unknown
   return method !== 'tasks/result' || sessions || echoesState(capabilities)
 }
 
-async function takeAnswer(served: Served, decoded: Extract<Decoded, { kind: 'answer' }>): Promise<void> {
+async function takeAnswer(
+  served: Served,
+  decoded: Extract<SessionMessage, { kind: 'answer' }>,
+): Promise<void> {
   const { session, posted } = served
   const { message, headers, outlet } = posted
   const { id, answer, state } = decoded
@@ -136,13 +135,14 @@ async function resume(
   { options, turns, session, posted, peer }: Served,
   answers: TurnAnswers,
 ): Promise<void> {
-  const { inFlight, stream } = options
+  const { older, inFlight, stream } = options
   const { principal, headers, outlet } = posted
   const { protocolVersion, capabilities } = session.facts
+  const dialect = older.codecs.session(protocolVersion)
   let line: SessionLine | undefined
   let finish = (): void => {}
   const wish = {
-    primed: primesStreams(protocolVersion),
+    primed: dialect.primesStreams,
     streams: readsStreams(headers.accept),
     batch: false,
     responses: 1,
@@ -162,7 +162,7 @@ async function resume(
       if (waiting) outlet.send(ACCEPTED)
       const chosen = waiting ?? ownChannel()
       channel = chosen
-      const begun = session.resume(id, chosen, protocolVersion, size)
+      const begun = session.resume(id, chosen, dialect, size)
       const stopBeating = startBeating(stream, () => begun.beat(progressToken))
       finish = () => {
         stopBeating()
@@ -175,7 +175,7 @@ async function resume(
   }
   inFlight.enter()
   try {
-    const outcome = await turns.resume(answers, caller, unaskable(protocolVersion, headers))
+    const outcome = await turns.resume(answers, caller, unaskable(dialect, headers))
     finish()
     if (line?.closed) return
     channel ??= ownChannel()
@@ -207,7 +207,7 @@ const INFO_BYTES = 200
 /** True if the message begins such a session, or belongs to one. */
 export function isOfDrafts({ older, sessions }: PostOptions, { message, headers }: Posted): boolean {
   if (!isInitialize(message)) return isSealedSession(headers['mcp-session-id'])
-  const { requested, capabilities } = readInitialize(message)
+  const { requested, capabilities } = readInitialize(older, message)
   // Who takes no turns waits for its answers, which needs a session.
   const takesPart = takesTurns(capabilities) || (sessions && echoesState(capabilities))
   return takesPart && VERSIONS.includes(negotiate(requested, older.versions))
@@ -218,7 +218,7 @@ async function greetDrafts(
   turns: TurnsService,
   { message, principal, outlet }: Posted,
 ): Promise<void> {
-  const { id, requested, capabilities: declared, clientInfo } = readInitialize(message)
+  const { id, requested, capabilities: declared, clientInfo } = readInitialize(older, message)
   const protocolVersion = negotiate(requested, older.versions)
   const capabilities = rememberedCapabilities(declared)
   const facts = { protocolVersion, capabilities, clientInfo: fitting(clientInfo) }

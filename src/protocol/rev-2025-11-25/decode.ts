@@ -20,6 +20,7 @@ import type {
   TaskCall,
   TaskListCall,
 } from '../call.ts'
+import type { SessionMessage } from '../codec.ts'
 import { isRequestId } from '../common/json-rpc.ts'
 import {
   ANSWER_LIMITS,
@@ -36,16 +37,8 @@ import { LOG_LEVELS } from '../wire.ts'
 
 type Params = Readonly<Record<string, unknown>>
 
-export type Decoded =
-  | { readonly kind: 'call'; readonly call: OlderCall }
-  | { readonly kind: 'session'; readonly call: SessionCall }
-  | { readonly kind: 'notification'; readonly method: string; readonly params: Params }
-  /** `state` is what the drafts have the client bring back. */
-  | { readonly kind: 'answer'; readonly id: RequestId; readonly answer: PeerAnswer; readonly state?: unknown }
-  | { readonly kind: 'refused'; readonly id: RequestId | null; readonly error: RondoError }
-
 /** What differs between the dialects that share this form. */
-export interface Reader {
+export interface ParamsReader {
   envelope(id: RequestId, params: Params, peer: PeerFacts): Envelope
   flow(envelope: Envelope, method: FlowMethod, params: Params): FlowCall
   /** What is done with tasks; undefined for a method that is none of theirs. */
@@ -54,7 +47,7 @@ export interface Reader {
 
 const NO_PARAMS: Params = Object.freeze({})
 
-const READER: Reader = {
+const READER: ParamsReader = {
   envelope: readEnvelope,
   flow(envelope, method, params) {
     const plain = { ...params, inputResponses: undefined, requestState: undefined }
@@ -64,7 +57,7 @@ const READER: Reader = {
   task: (envelope, method, params) => readTask(envelope, method, params),
 }
 
-export function decode(message: unknown, peer: PeerFacts, reader: Reader = READER): Decoded {
+export function decode(message: unknown, peer: PeerFacts, reader: ParamsReader = READER): SessionMessage {
   let id: RequestId | null = null
   try {
     if (!isRecord(message)) throw new RondoError('PEER_REQUEST')
@@ -87,7 +80,13 @@ export function decode(message: unknown, peer: PeerFacts, reader: Reader = READE
   }
 }
 
-function readCall(id: RequestId, method: string, params: Params, peer: PeerFacts, reader: Reader): Decoded {
+function readCall(
+  id: RequestId,
+  method: string,
+  params: Params,
+  peer: PeerFacts,
+  reader: ParamsReader,
+): SessionMessage {
   switch (method) {
     case 'initialize':
       return { kind: 'session', call: readInitialize(id, params) }
@@ -104,7 +103,7 @@ function readCall(id: RequestId, method: string, params: Params, peer: PeerFacts
   }
 }
 
-function readOther(envelope: Envelope, method: string, params: Params, reader: Reader): OlderCall {
+function readOther(envelope: Envelope, method: string, params: Params, reader: ParamsReader): OlderCall {
   switch (method) {
     case 'tools/call':
     case 'prompts/get':

@@ -9,11 +9,11 @@
 import { RondoError } from '../../errors.ts'
 import { isRecord } from '../../lib/narrow.ts'
 import type { Call, Envelope, FlowMethod, RequestId } from '../call.ts'
+import type { DecodeContext, RequestMessage } from '../codec.ts'
 import {
   checkMethodHeader,
   checkNameHeader,
   checkParamHeaders,
-  type ParamHeader,
   type RequestHeaders,
   versionHeader,
 } from '../common/headers.ts'
@@ -21,7 +21,6 @@ import { isRequestId } from '../common/json-rpc.ts'
 import { CLIENT_CAPABILITIES, CLIENT_INFO, LOG_LEVEL, PROTOCOL_VERSION } from '../common/meta-key.ts'
 import {
   ANSWER_LIMITS,
-  type AnswerLimits,
   readComplete,
   readFlow,
   readList,
@@ -33,31 +32,15 @@ import {
 } from '../common/params.ts'
 import { type ClientCapabilities, LOG_LEVELS, type LogLevel } from '../wire.ts'
 
-export type Decoded =
-  | { readonly kind: 'call'; readonly call: Call }
-  | {
-      readonly kind: 'notification'
-      readonly method: string
-      readonly params: Readonly<Record<string, unknown>>
-    }
-  | { readonly kind: 'refused'; readonly id: RequestId | null; readonly error: RondoError }
-
-/** What decoding must know of the service. */
-export interface Dialect {
-  readonly supportedVersions: readonly string[]
-  /** What a client of another version is told to speak. Default: the supported versions. */
-  readonly namedVersions?: readonly string[]
-  paramHeaders(tool: string): readonly ParamHeader[]
-  readonly answerLimits?: AnswerLimits
-  /** There is a store for tasks. */
-  readonly tasks?: boolean
-}
-
 type Params = Readonly<Record<string, unknown>>
 
 const NO_PARAMS: Params = Object.freeze({})
 
-export function decode(message: unknown, headers: RequestHeaders | undefined, dialect: Dialect): Decoded {
+export function decode(
+  message: unknown,
+  headers: RequestHeaders | undefined,
+  context: DecodeContext,
+): RequestMessage {
   let id: RequestId | null = null
   try {
     if (!isRecord(message)) throw new RondoError('PEER_REQUEST', notOneMessage(message))
@@ -70,9 +53,9 @@ export function decode(message: unknown, headers: RequestHeaders | undefined, di
     }
     if (message.id === undefined) return notification(method, params, headers)
     if (id === null) throw new RondoError('PEER_REQUEST', 'id must be a string or an integer')
-    const envelope = readEnvelope(id, method, params, headers, dialect)
+    const envelope = readEnvelope(id, method, params, headers, context)
     if (headers !== undefined) checkMethodHeader(headers, method)
-    return { kind: 'call', call: readCall(envelope, method, params ?? NO_PARAMS, headers, dialect) }
+    return { kind: 'call', call: readCall(envelope, method, params ?? NO_PARAMS, headers, context) }
   } catch (error) {
     if (error instanceof RondoError) return { kind: 'refused', id, error }
     throw error
@@ -84,13 +67,13 @@ function readCall(
   method: string,
   params: Params,
   headers: RequestHeaders | undefined,
-  dialect: Dialect,
+  context: DecodeContext,
 ): Call {
   switch (method) {
     case 'tools/call':
     case 'prompts/get':
     case 'resources/read':
-      return flow(envelope, method, params, headers, dialect)
+      return flow(envelope, method, params, headers, context)
     case 'server/discover':
       return { kind: 'discover', ...envelope }
     case 'tools/list':
@@ -108,7 +91,7 @@ function readCall(
     case 'tasks/get':
     case 'tasks/update':
     case 'tasks/cancel':
-      return task(envelope, method, params, headers, dialect)
+      return task(envelope, method, params, headers, context)
     default:
       throw new RondoError('PEER_METHOD')
   }
@@ -119,13 +102,13 @@ function flow(
   method: FlowMethod,
   params: Params,
   headers: RequestHeaders | undefined,
-  dialect: Dialect,
+  context: DecodeContext,
 ): Call {
   const target = readTarget(method, params)
   if (headers !== undefined) checkNameHeader(headers, target)
-  const call = readFlow(envelope, method, target, params, dialect.answerLimits ?? ANSWER_LIMITS)
+  const call = readFlow(envelope, method, target, params, context.answerLimits ?? ANSWER_LIMITS)
   if (headers !== undefined && method === 'tools/call') {
-    checkParamHeaders(headers, dialect.paramHeaders(target), call.args)
+    checkParamHeaders(headers, context.paramHeaders(target), call.args)
   }
   return call
 }
@@ -135,10 +118,10 @@ function task(
   method: TaskMethod,
   params: Params,
   headers: RequestHeaders | undefined,
-  dialect: Dialect,
+  context: DecodeContext,
 ): Call {
-  if (!dialect.tasks) throw new RondoError('PEER_METHOD')
-  const call = readTask(envelope, method, params, dialect.answerLimits ?? ANSWER_LIMITS)
+  if (!context.tasks) throw new RondoError('PEER_METHOD')
+  const call = readTask(envelope, method, params, context.answerLimits ?? ANSWER_LIMITS)
   if (headers !== undefined) checkNameHeader(headers, call.taskId)
   return call
 }
@@ -147,7 +130,7 @@ function notification(
   method: string,
   params: Params | undefined,
   headers: RequestHeaders | undefined,
-): Decoded {
+): RequestMessage {
   // Clients in the field leave the header off notifications; a wrong one is still a mismatch.
   if (headers?.['mcp-method'] !== undefined) checkMethodHeader(headers, method)
   return { kind: 'notification', method, params: params ?? NO_PARAMS }
@@ -160,7 +143,7 @@ function notOneMessage(message: unknown): string | undefined {
 /*
  * What `params._meta` of every request says: version, capabilities, who the client is, what it wants to hear.
  *
- * A request without a version claim is of an older dialect or broken: an older one learns which versions are served
+ * A request without a version claim is of an older context or broken: an older one learns which versions are served
  * (-32022), a broken one what is missing (-32602). A version header that disagrees with the claim comes before a
  * version that is not served, and that before a missing header.
  */

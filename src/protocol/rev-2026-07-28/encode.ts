@@ -7,20 +7,16 @@
 
 import { RondoError } from '../../errors.ts'
 import type { RequestId } from '../call.ts'
+import type { EncodeContext } from '../codec.ts'
 import { encodeError, responseText } from '../common/json-rpc.ts'
 import { SERVER_INFO } from '../common/meta-key.ts'
 import { toTaskHead, toTaskResult } from '../common/task-shape.ts'
 import type { Reply } from '../reply.ts'
 
-/** What encoding must know of the service. */
-export interface Identity {
-  readonly serverInfo: { readonly name: string; readonly version: string; readonly title?: string }
-}
-
-const stamps = new WeakMap<Identity, string>()
+const stamps = new WeakMap<EncodeContext, string>()
 
 /** The whole response. A reply that cannot be written as JSON becomes an internal error. */
-export function encodeReply(id: RequestId, reply: Reply, service: Identity): string {
+export function encodeReply(id: RequestId, reply: Reply, service: EncodeContext): string {
   if (reply.kind === 'error') return encodeError(id, reply.error)
   try {
     return responseText(id, resultText(reply, service))
@@ -29,7 +25,7 @@ export function encodeReply(id: RequestId, reply: Reply, service: Identity): str
   }
 }
 
-function resultText(reply: Exclude<Reply, { kind: 'error' }>, service: Identity): string {
+function resultText(reply: Exclude<Reply, { kind: 'error' }>, service: EncodeContext): string {
   if (reply.kind === 'serialized') return reply.json
   if (reply.kind === 'complete') return serializeResult(reply.result, service)
   if (reply.kind === 'task_created') return stamped('task', toTaskHead(reply.task), service)
@@ -42,11 +38,15 @@ function resultText(reply: Exclude<Reply, { kind: 'error' }>, service: Identity)
 }
 
 /** The text of a complete result, for a reply of kind `serialized` that is sent many times. */
-export function serializeResult(result: Readonly<Record<string, unknown>>, service: Identity): string {
+export function serializeResult(result: Readonly<Record<string, unknown>>, service: EncodeContext): string {
   return stamped('complete', result, service)
 }
 
-function stamped(resultType: string, result: Readonly<Record<string, unknown>>, service: Identity): string {
+function stamped(
+  resultType: string,
+  result: Readonly<Record<string, unknown>>,
+  service: EncodeContext,
+): string {
   if (result._meta !== undefined || result.resultType !== undefined) {
     const _meta = { ...(result._meta as object | undefined), [SERVER_INFO]: service.serverInfo }
     return JSON.stringify({ ...result, resultType, _meta })
@@ -56,7 +56,7 @@ function stamped(resultType: string, result: Readonly<Record<string, unknown>>, 
   return text === '{}' ? `${head}}` : `${head},${text.slice(1)}`
 }
 
-function stampOf(service: Identity): string {
+function stampOf(service: EncodeContext): string {
   let stamp = stamps.get(service)
   if (stamp === undefined) {
     stamp = `"_meta":{"${SERVER_INFO}":${JSON.stringify(service.serverInfo)}}`

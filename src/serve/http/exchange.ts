@@ -9,10 +9,9 @@
 import { misuse, RondoError } from '../../errors.ts'
 import { createEvery, type Every } from '../../lib/clock.ts'
 import type { Call, ListenCall, Principal } from '../../protocol/call.ts'
+import type { RequestMessage } from '../../protocol/codec.ts'
 import type { RequestHeaders } from '../../protocol/common/headers.ts'
 import { statusOf } from '../../protocol/common/json-rpc.ts'
-import type { Decoded } from '../../protocol/rev-2026-07-28/decode.ts'
-import { encodeReply } from '../../protocol/rev-2026-07-28/encode.ts'
 import { assertInterval, HEARTBEAT_MS } from '../heartbeat.ts'
 import { createShares, type ShareOf } from '../limits.ts'
 import { createOlderTest, type IsOlder, type OlderMessage, readMessage, readParsed } from '../message.ts'
@@ -114,7 +113,7 @@ export function createExchange(service: Service, options: HttpOptions = {}, list
   const context = { service, inFlight, stream, shareOf, onError }
   const older = service.older && openOlder(service.older, options.stateless === true, context)
 
-  function dispatch(decoded: Decoded | OlderMessage, request: HttpRequest): void {
+  function dispatch(decoded: RequestMessage | OlderMessage, request: HttpRequest): void {
     const { headers, principal, outlet } = request
     if (decoded.kind === 'older') older?.exchange.post(decoded.message, headers, principal, outlet)
     else if (decoded.kind === 'refused') outlet.send(refusal(decoded.error, decoded.id))
@@ -173,6 +172,7 @@ function openOlder(
   const isOlder = createOlderTest({
     modern: context.service.supportedVersions,
     older: older.versions,
+    drafts: older.codecs.draftVersions,
     unnamed: stateless,
   })
   return { isOlder, exchange: createSessionExchange({ ...context, older, sessions: !stateless }) }
@@ -214,9 +214,10 @@ function serveCall(
   { service, inFlight, stream, onError }: CallContext,
 ): void {
   const line = new HttpLine(outlet, headers, stream, call.progressToken)
+  const codec = service.codecs.request(call.protocolVersion)
   inFlight.enter()
   settle(service, call, principal, line, onError, (reply) => {
-    line.finish(statusOf(reply), encodeReply(call.id, reply, service))
+    line.finish(statusOf(reply), codec.encodeReply(call.id, reply, service))
     inFlight.leave()
   })
 }

@@ -13,7 +13,6 @@ import type { ListenCall, ListenFilter, Principal, RequestId } from '../../proto
 import { encodeNotification } from '../../protocol/common/json-rpc.ts'
 import { SUBSCRIPTION_ID } from '../../protocol/common/meta-key.ts'
 import { toTaskResult } from '../../protocol/common/task-shape.ts'
-import { encodeReply } from '../../protocol/rev-2026-07-28/encode.ts'
 import type { TaskState } from '../../protocol/task.ts'
 import type { ClientCapabilities } from '../../protocol/wire.ts'
 import { NOBODY } from '../limits.ts'
@@ -69,7 +68,7 @@ export function createSubscriptions(service: Service, limits: SubscriptionLimits
 
   function open(call: ListenCall, { principal, share }: Subscriber, sink: SubscriptionSink): () => void {
     // What follows lives as long as the subscription, and must not hold on to the request.
-    const { id } = call
+    const { id, protocolVersion } = call
     const honoured = honour(call.filter, service)
     admit(share, id, honoured)
     const tag = { [SUBSCRIPTION_ID]: id }
@@ -90,7 +89,7 @@ export function createSubscriptions(service: Service, limits: SubscriptionLimits
     }
     const end = (): void => {
       stop()
-      sink.send(farewell(id, service))
+      sink.send(farewell(id, protocolVersion, service))
       sink.end()
     }
     enders.add(end)
@@ -187,8 +186,9 @@ function toNotification(change: Change, _meta: Readonly<Record<string, RequestId
   return encodeNotification(`notifications/${change.kind}/list_changed`, { _meta })
 }
 
-function farewell(id: RequestId, service: Service): string {
-  return encodeReply(id, { kind: 'complete', result: { _meta: { [SUBSCRIPTION_ID]: id } } }, service)
+function farewell(id: RequestId, version: string, service: Service): string {
+  const codec = service.codecs.request(version)
+  return codec.encodeReply(id, { kind: 'complete', result: { _meta: { [SUBSCRIPTION_ID]: id } } }, service)
 }
 
 /*

@@ -9,7 +9,6 @@ import { RondoError } from '../../errors.ts'
 import type { Principal, RequestId } from '../../protocol/call.ts'
 import { type RequestHeaders, versionHeader } from '../../protocol/common/headers.ts'
 import { idOf } from '../../protocol/common/json-rpc.ts'
-import { primesStreams } from '../../protocol/rev-2025-11-25/encode.ts'
 import { isSealedSession } from '../../seal/session-id.ts'
 import { principalTag } from '../../seal/state.ts'
 import { type Outlet, refusal } from '../http/line.ts'
@@ -76,11 +75,17 @@ export function createSessionExchange(options: PostOptions): SessionExchange {
   }
 }
 
-function serveGet({ stream }: PostOptions, session: Session, headers: RequestHeaders, outlet: Outlet): void {
+function serveGet(
+  { stream, older }: PostOptions,
+  session: Session,
+  headers: RequestHeaders,
+  outlet: Outlet,
+): void {
   session.touch()
   const last = headers['last-event-id']
   if (last === undefined) {
-    const primed = primesStreams(versionHeader(headers) ?? session.facts.protocolVersion)
+    const version = versionHeader(headers) ?? session.facts.protocolVersion
+    const primed = older.codecs.session(version).primesStreams
     session.openStream(
       { primed, streams: true, responses: 0, batch: false, onLost: () => {} },
       outlet,

@@ -12,8 +12,8 @@ import type { Asked, AskingLine, AskOptions, Handed, Resting } from '../../carry
 import { withState } from '../../drafts/turns/wire.ts'
 import { RondoError } from '../../errors.ts'
 import type { PeerAnswer } from '../../protocol/call.ts'
+import type { SessionDialect } from '../../protocol/codec.ts'
 import { encodeNotification } from '../../protocol/common/json-rpc.ts'
-import { encodeRequest } from '../../protocol/rev-2025-11-25/encode.ts'
 import type { InputRequests } from '../../protocol/wire.ts'
 import { Pulse } from '../heartbeat.ts'
 
@@ -51,7 +51,7 @@ export class SessionLine implements AskingLine {
   readonly #desk: Desk
   readonly #size: () => number
   readonly #channel: Channel
-  readonly #protocolVersion: string
+  readonly #dialect: Pick<SessionDialect, 'encodeRequest'>
   readonly #pulse = new Pulse()
   readonly #listeners = new Set<() => void>()
   readonly #handed = new Set<string>()
@@ -60,11 +60,16 @@ export class SessionLine implements AskingLine {
   #closed = false
 
   /** `size` says what the request holds while it waits. */
-  constructor(desk: Desk, channel: Channel, protocolVersion: string, size: () => number = () => 0) {
+  constructor(
+    desk: Desk,
+    channel: Channel,
+    dialect: Pick<SessionDialect, 'encodeRequest'>,
+    size: () => number = () => 0,
+  ) {
     this.#size = size
     this.#desk = desk
     this.#channel = channel
-    this.#protocolVersion = protocolVersion
+    this.#dialect = dialect
   }
 
   get closed(): boolean {
@@ -136,7 +141,7 @@ export class SessionLine implements AskingLine {
         const held = Object.hasOwn(handed, key) ? handed[key] : undefined
         const id = this.#desk.expect((answer) => this.#take(id, answer), held)
         open.set(id, key)
-        const json = encodeRequest(id, request, this.#protocolVersion, this.#desk.randomId(), task)
+        const json = this.#dialect.encodeRequest(id, request, this.#desk.randomId(), task)
         if (held !== undefined) this.#handed.add(id)
         this.#channel.send(withState(json, held?.state), false, held?.id)
       }

@@ -7,7 +7,6 @@ import type { FlowHost } from '../../carry/host.ts'
 import { type AskingLine, type Hand, runPushed } from '../../carry/push.ts'
 import { concludeUnaskable } from '../../carry/round.ts'
 import { runRound } from '../../carry/token.ts'
-import { DRAFT_VERSION } from '../../drafts/draft-2026-v1/decode.ts'
 import {
   createTurnsService,
   type TurnOutcome,
@@ -18,13 +17,11 @@ import type { TurnsOptions } from '../../drafts/turns/turn-state.ts'
 import type { TurnAnswers } from '../../drafts/turns/wire.ts'
 import { RondoError } from '../../errors.ts'
 import type { FlowCall, Line, Listing, OlderCall, PeerFacts, Principal } from '../../protocol/call.ts'
+import type { Codecs, SessionDialect } from '../../protocol/codec.ts'
 import type { OlderReply, Reply } from '../../protocol/reply.ts'
-import { hasTasks } from '../../protocol/rev-2025-11-25/decode.ts'
-import { VERSIONS } from '../../protocol/rev-2025-11-25/encode.ts'
 import { createCatalog, type Registry } from '../../tool/registry.ts'
 import type { Target } from '../../tool/target.ts'
 import type { ChangeBus } from '../http/subscription.ts'
-import type { Era } from '../options.ts'
 import {
   answerComplete,
   answerList,
@@ -46,7 +43,7 @@ interface OlderOptions {
   readonly pageSize: number
   readonly changes: ChangeBus
   readonly slow: SlowWatch
-  readonly eras: readonly Era[]
+  readonly codecs: Codecs
   readonly sessions: SessionOptions
   /** False closes the drafts in which questions come in turns. */
   readonly turns?: TurnsOptions | false
@@ -59,11 +56,8 @@ const TASK_SUPPORT = { never: 'forbidden', late: 'forbidden', auto: 'optional', 
 
 /** Nothing where all earlier eras are closed. */
 export function createOlder(options: OlderOptions): Older | undefined {
-  const { host, registry, pageSize, changes, eras } = options
-  const versions = [
-    ...(eras.includes('2025-11-25') ? VERSIONS : []),
-    ...(eras.includes(DRAFT_VERSION) ? [DRAFT_VERSION] : []),
-  ]
+  const { host, registry, pageSize, changes, codecs } = options
+  const versions = codecs.sessionVersions
   if (versions.length === 0) return undefined
   const onError = (error: unknown): void =>
     host.log({ event: 'warning', message: 'A session could not be swept', error })
@@ -75,8 +69,14 @@ export function createOlder(options: OlderOptions): Older | undefined {
   const turns =
     options.turns === false
       ? undefined
-      : createTurnsService(host, registry, (target, call) => taskMismatch(host, target, call), options.turns)
+      : createTurnsService(
+          host,
+          registry,
+          (target, call) => taskMismatch(host, codecs.session(call.protocolVersion), target, call),
+          options.turns,
+        )
   return {
+    codecs,
     versions,
     sessions,
     turns,
@@ -87,14 +87,26 @@ export function createOlder(options: OlderOptions): Older | undefined {
       if (call.kind === 'task' || call.kind === 'tasks') {
         const shown = Math.min(pageSize, TASKS_PER_PAGE)
         const hand = turns?.handTask
-        return answerTaskCall(host, call, principal, line, { pageSize: shown, unaskable, hand })
+        return answerTaskCall(host, call, principal, line, {
+          dialect: codecs.session(call.protocolVersion),
+          pageSize: shown,
+          unaskable,
+          hand,
+        })
       }
-      const means = { unaskable, hand: turns?.hand }
+      const means = { dialect: codecs.session(call.protocolVersion), unaskable, hand: turns?.hand }
       const flow = answerFlow(host, registry, call, principal, line, means)
       return watchSlow(options.slow, call, line, flow)
     },
     changed: (listing) => catalog.forget(listing),
   }
+}
+
+/** How a client can be asked. */
+interface Means {
+  readonly dialect: SessionDialect
+  readonly unaskable?: string
+  readonly hand?: Hand
 }
 
 async function answerFlow(
@@ -103,17 +115,16 @@ async function answerFlow(
   call: FlowCall,
   principal: Principal | undefined,
   line: AskingLine,
-  { unaskable, hand }: { readonly unaskable?: string; readonly hand?: Hand },
+  { dialect, unaskable, hand }: Means,
 ): Promise<Reply> {
   const target = registry.find(call.method, call.target)
   if (!target) return unknownTarget(call)
-  const mismatch = taskMismatch(host, target, call)
+  const mismatch = taskMismatch(host, dialect, target, call)
   if (mismatch !== undefined) return { kind: 'error', error: new RondoError('PEER_METHOD', mismatch) }
   try {
-    const reply =
-      call.protocolVersion === DRAFT_VERSION
-        ? await runRound(host, target, call, principal, line)
-        : await runPushed(host, target, call, principal, line, { hand })
+    const reply = dialect.rounds
+      ? await runRound(host, target, call, principal, line)
+      : await runPushed(host, target, call, principal, line, { hand })
     const cannotAsk = reply.kind === 'error' && reply.error.code === 'PEER_CAPABILITY'
     return cannotAsk ? concludeUnaskable(target, reply.error, unaskable) : reply
   } catch (error) {
@@ -125,11 +136,15 @@ async function answerFlow(
  * What tools say of themselves in `execution.taskSupport` binds since there are tasks. In the draft a tool that begins in
  * rounds may become a task later (D9), so there the wish alone is no mistake.
  */
-function taskMismatch({ tasks }: FlowHost, { name, task }: Target, call: FlowCall): string | undefined {
-  if (!tasks || call.method !== 'tools/call' || !hasTasks(call.protocolVersion)) return undefined
+function taskMismatch(
+  { tasks }: FlowHost,
+  dialect: SessionDialect,
+  { name, task }: Target,
+  call: FlowCall,
+): string | undefined {
+  if (!tasks || call.method !== 'tools/call' || !dialect.tasks) return undefined
   if (task.mode === 'always' && !call.task) return `"${name}" runs only as a task: call it with \`task\``
-  if (TASK_SUPPORT[task.mode] !== 'forbidden' || !call.task || call.protocolVersion === DRAFT_VERSION)
-    return undefined
+  if (TASK_SUPPORT[task.mode] !== 'forbidden' || !call.task || dialect.rounds) return undefined
   return `"${name}" does not run as a task: call it without \`task\``
 }
 
@@ -149,7 +164,7 @@ function olderRows(registry: Registry): Pick<Registry, 'rows'> {
 }
 
 function greet(
-  { host, registry, serverInfo, instructions }: OlderOptions,
+  { host, registry, serverInfo, instructions, codecs }: OlderOptions,
   protocolVersion: string,
   { session, known, tasks }: Greeting,
 ): Readonly<Record<string, unknown>> {
@@ -166,7 +181,7 @@ function greet(
       completions: rows('prompts') + rows('templates') > 0 ? {} : undefined,
       logging: {},
       tasks:
-        host.tasks && tasks && hasTasks(protocolVersion)
+        host.tasks && tasks && codecs.session(protocolVersion).tasks
           ? { list: known ? {} : undefined, cancel: {}, requests: { tools: { call: {} } } }
           : undefined,
     },
@@ -207,6 +222,7 @@ export interface Greeting {
 }
 
 export interface Older {
+  readonly codecs: Codecs
   /** What `initialize` may agree on, the preferred one first. */
   readonly versions: readonly string[]
   readonly sessions: SessionTable

@@ -3,11 +3,10 @@
  * version belongs to it.
  */
 
-import { DRAFT_VERSION } from '../../drafts/draft-2026-v1/decode.ts'
 import { RondoError } from '../../errors.ts'
 import type { Principal } from '../../protocol/call.ts'
+import { negotiate } from '../../protocol/codec.ts'
 import { idOf } from '../../protocol/common/json-rpc.ts'
-import { allowsBatches, encodeError, negotiate } from '../../protocol/rev-2025-11-25/encode.ts'
 import { principalTag } from '../../seal/state.ts'
 import type { BeatOptions } from '../heartbeat.ts'
 import { claimOf, isInitialize } from '../message.ts'
@@ -15,7 +14,7 @@ import { type InFlight, internalError, type Service } from '../service.ts'
 import type { StdioOutput } from '../stdio/peer.ts'
 import type { Channel } from './line.ts'
 import type { Older } from './older.ts'
-import { codecOf, factsOf, isRequest, readInitialize, takeMessage, type Way } from './post.ts'
+import { factsOf, isRequest, readInitialize, takeMessage, type Way } from './post.ts'
 import type { Session } from './session.ts'
 
 export interface SessionPeerOptions {
@@ -49,17 +48,19 @@ export class SessionPeer {
   /** True if the message is of an earlier era. */
   takes(message: unknown): boolean {
     const claim = claimOf(message)
-    if (claim !== undefined) return claim === DRAFT_VERSION && this.#options.older.versions.includes(claim)
+    if (claim !== undefined)
+      return this.#options.older.codecs.draftVersions.some((version) => version === claim)
     return this.#session !== undefined || isInitialize(message)
   }
 
   receive(message: unknown): void {
+    const { older, output } = this.#options
     try {
       if (isInitialize(message)) this.#greet(message)
       else this.#take(message)
     } catch (error) {
       const known = error instanceof RondoError ? error : internalError(error, this.#options.onError).error
-      this.#options.output.write(encodeError(idOf(message), known))
+      output.write(older.codecs.session('').encodeError(idOf(message), known))
     }
   }
 
@@ -76,38 +77,37 @@ export class SessionPeer {
   #greet(message: unknown): void {
     const { older, output, principal, service } = this.#options
     if (service.state.draining) throw new RondoError('SERVER_DRAINING')
-    const call = readInitialize(message)
+    const call = readInitialize(older, message)
     const protocolVersion = negotiate(call.requested, older.versions)
     this.end()
     this.#session = older.sessions.open(factsOf(call, protocolVersion), principalTag(principal))
     this.#session.general = this.#channel
     const result = older.greet(protocolVersion, { session: true, known: true, tasks: true })
-    output.write(codecOf(protocolVersion).encodeReply(call.id, { kind: 'complete', result }))
+    output.write(older.codecs.session(protocolVersion).encodeReply(call.id, { kind: 'complete', result }))
   }
 
   #take(message: unknown): void {
     const { older, principal, inFlight, service, beats, onError } = this.#options
-    const session = this.#session ?? this.#passing()
-    const version = (claimOf(message) as string | undefined) ?? session.facts.protocolVersion
+    const claim = claimOf(message) as string | undefined
+    const session = this.#session ?? this.#passing(claim ?? '')
+    const version = claim ?? session.facts.protocolVersion
+    const dialect = older.codecs.session(version)
     const messages = Array.isArray(message) ? message : [message]
-    if (Array.isArray(message) && (!allowsBatches(version) || message.length > MAX_BATCH)) {
+    if (Array.isArray(message) && (!dialect.batches || message.length > MAX_BATCH)) {
       throw new RondoError('PEER_REQUEST', 'Batches are not served: send one message')
     }
     session.touch()
     const peer = { ...session.facts, protocolVersion: version, logLevel: session.level }
-    const decoded = messages.map((one) => codecOf(version).decode(one, peer))
+    const decoded = messages.map((one) => dialect.decode(one, peer))
     const way = this.#wayBack(Array.isArray(message), decoded.filter(isRequest).length)
     const context = { older, inFlight, known: true, draining: service.state.draining, beats, onError }
     for (const one of decoded) takeMessage(context, session, version, one, principal, way)
   }
 
   /** For a message of the draft that comes without a session. */
-  #passing(): Session {
+  #passing(protocolVersion: string): Session {
     const { older, principal } = this.#options
-    return older.sessions.transient(
-      { protocolVersion: DRAFT_VERSION, capabilities: {} },
-      principalTag(principal),
-    )
+    return older.sessions.transient({ protocolVersion, capabilities: {} }, principalTag(principal))
   }
 
   #wayBack(batch: boolean, responses: number): Way {

@@ -5,11 +5,6 @@
  * nobody can be asked, nothing is watched. X3 The version of a request is the one its header names, else the session's.
  */
 
-import {
-  DRAFT_VERSION,
-  decode as decodeDraft,
-  encodeReply as encodeDraftReply,
-} from '../../drafts/draft-2026-v1/decode.ts'
 import type { TurnOutcome } from '../../drafts/turns/carrier.ts'
 import { encodeTurn, rememberedCapabilities, type TurnEvent } from '../../drafts/turns/wire.ts'
 import { RondoError } from '../../errors.ts'
@@ -23,16 +18,9 @@ import type {
   RequestId,
   SessionCall,
 } from '../../protocol/call.ts'
+import { negotiate, type SessionDialect, type SessionMessage } from '../../protocol/codec.ts'
 import { type RequestHeaders, versionHeader } from '../../protocol/common/headers.ts'
 import type { OlderReply } from '../../protocol/reply.ts'
-import { type Decoded, decode } from '../../protocol/rev-2025-11-25/decode.ts'
-import {
-  allowsBatches,
-  encodeError,
-  encodeReply,
-  negotiate,
-  primesStreams,
-} from '../../protocol/rev-2025-11-25/encode.ts'
 import { principalTag } from '../../seal/state.ts'
 import { type BeatOptions, startBeating } from '../heartbeat.ts'
 import { type HttpAnswer, JSON_HEADERS, type Outlet, readsStreams, type StreamOptions } from '../http/line.ts'
@@ -75,16 +63,17 @@ export function servePost(options: PostOptions, posted: Posted): void {
   const { headers, message } = posted
   const session = sessionOf(options, posted)
   const version = versionOf(posted) ?? session.facts.protocolVersion
+  const dialect = options.older.codecs.session(version)
   const batch = Array.isArray(message)
   const messages = batch ? message : [message]
-  if (batch && (!allowsBatches(version) || messages.length === 0 || messages.length > MAX_BATCH)) {
+  if (batch && (!dialect.batches || messages.length === 0 || messages.length > MAX_BATCH)) {
     throw new RondoError('PEER_REQUEST', 'Batches are not served: send one message')
   }
-  const canAsk = version === DRAFT_VERSION || readsStreams(headers.accept)
+  const canAsk = dialect.rounds || readsStreams(headers.accept)
   const { facts, level } = session
   const capabilities = canAsk ? facts.capabilities : {}
   const peer = { ...facts, capabilities, protocolVersion: version, logLevel: level }
-  const decoded = messages.map((one) => codecOf(version).decode(one, peer))
+  const decoded = messages.map((one) => dialect.decode(one, peer))
   const [first] = decoded
   if (!batch && first?.kind === 'refused' && first.id === null) throw first.error
   deliver(options, session, version, decoded, posted)
@@ -95,7 +84,7 @@ function greet(
   { message, principal, headers: read, outlet }: Posted,
 ): void {
   if (service.state.draining) throw new RondoError('SERVER_DRAINING')
-  const call = readInitialize(message)
+  const call = readInitialize(older, message)
   const protocolVersion = negotiate(call.requested, older.versions)
   const headers: Record<string, string> = { ...JSON_HEADERS }
   if (sessions) {
@@ -105,13 +94,13 @@ function greet(
   }
   const known = principal !== undefined
   const result = older.greet(protocolVersion, { session: sessions, known, tasks: true })
-  const body = codecOf(protocolVersion).encodeReply(call.id, { kind: 'complete', result })
+  const body = older.codecs.session(protocolVersion).encodeReply(call.id, { kind: 'complete', result })
   outlet.send({ status: 200, headers, body })
 }
 
 /** The form of `initialize` is the same whatever is agreed on. */
-export function readInitialize(message: unknown): InitializeCall {
-  const decoded = codecOf('').decode(message, { protocolVersion: '', capabilities: {} })
+export function readInitialize({ codecs }: Older, message: unknown): InitializeCall {
+  const decoded = codecs.session('').decode(message, { protocolVersion: '', capabilities: {} })
   if (decoded.kind === 'refused') throw decoded.error
   if (decoded.kind === 'session' && decoded.call.kind === 'initialize') return decoded.call
   throw new RondoError('PEER_REQUEST', 'initialize is a request')
@@ -141,7 +130,8 @@ function sessionOf({ older, sessions }: PostOptions, posted: Posted): Session {
   const id = posted.headers['mcp-session-id']
   const version = versionOf(posted)
   if (id === undefined) {
-    if (sessions && version !== DRAFT_VERSION) throw new RondoError('PEER_NO_SESSION')
+    if (sessions && !older.codecs.draftVersions.includes(version ?? ''))
+      throw new RondoError('PEER_NO_SESSION')
     return older.sessions.transient({ protocolVersion: version ?? UNSAID, capabilities: {} }, owner)
   }
   const session = older.sessions.find(id, owner)
@@ -150,8 +140,8 @@ function sessionOf({ older, sessions }: PostOptions, posted: Posted): Session {
   return session
 }
 
-export function unaskable(version: string, headers: RequestHeaders): string | undefined {
-  if (version === DRAFT_VERSION) return undefined
+export function unaskable({ rounds }: SessionDialect, headers: RequestHeaders): string | undefined {
+  if (rounds) return undefined
   if (headers['mcp-session-id'] === undefined) return NO_SESSION
   return readsStreams(headers.accept) ? undefined : NO_STREAM
 }
@@ -161,17 +151,18 @@ export function deliver(
   options: PostOptions,
   session: Session,
   version: string,
-  decoded: readonly Decoded[],
+  decoded: readonly SessionMessage[],
   { message, headers, principal, outlet }: Posted,
   begin?: TakeContext['begin'],
 ): void {
   const { older, inFlight, service, onError, stream } = options
+  const dialect = older.codecs.session(version)
   const context: TakeContext = {
     older,
     inFlight,
     known: principal !== undefined,
     draining: service.state.draining,
-    unaskable: unaskable(version, headers),
+    unaskable: unaskable(dialect, headers),
     beats: stream,
     begin,
     onError,
@@ -184,7 +175,7 @@ export function deliver(
   // The stream outlives the requests, and must not hold on to them.
   const ids = requests.flatMap((one) => (one.kind === 'call' ? [one.call.id] : []))
   const wish = {
-    primed: primesStreams(version),
+    primed: dialect.primesStreams,
     streams: readsStreams(headers.accept),
     batch: Array.isArray(message),
     responses: requests.length,
@@ -236,7 +227,7 @@ type Ending = OlderReply | Exclude<TurnOutcome, { kind: 'reply' }>
 const EMPTY: OlderReply = { kind: 'complete', result: {} }
 
 /** True if the message is a request: then `way.respond` is called exactly once, sooner or later. */
-export function isRequest({ kind }: Decoded): boolean {
+export function isRequest({ kind }: SessionMessage): boolean {
   return kind === 'call' || kind === 'session' || kind === 'refused'
 }
 
@@ -244,19 +235,19 @@ export function takeMessage(
   context: TakeContext,
   session: Session,
   protocolVersion: string,
-  decoded: Decoded,
+  decoded: SessionMessage,
   principal: Principal | undefined,
   way: Way,
 ): void {
-  const codec = codecOf(protocolVersion)
-  const reply = (id: RequestId, what: OlderReply): void => way.respond(codec.encodeReply(id, what))
+  const dialect = context.older.codecs.session(protocolVersion)
+  const reply = (id: RequestId, what: OlderReply): void => way.respond(dialect.encodeReply(id, what))
   switch (decoded.kind) {
     case 'call':
       return takeCall(context, session, decoded.call, principal, way)
     case 'session':
       return reply(decoded.call.id, takeSessionCall(session, decoded.call))
     case 'refused':
-      return way.respond(encodeError(decoded.id, decoded.error))
+      return way.respond(dialect.encodeError(decoded.id, decoded.error))
     case 'answer':
       session.answer(decoded.id, decoded.answer, decoded.state)
       return
@@ -272,14 +263,15 @@ function takeCall(
   principal: Principal | undefined,
   way: Way,
 ): void {
-  const { encodeReply } = codecOf(call.protocolVersion)
+  const dialect = context.older.codecs.session(call.protocolVersion)
+  const { encodeReply } = dialect
   const refuse = (error: RondoError): void => way.respond(encodeReply(call.id, { kind: 'error', error }))
   if (context.draining) return refuse(new RondoError('SERVER_DRAINING'))
   // All callers without a name share one owner: a list would give each the ids of all others.
   if (call.kind === 'tasks' && !context.known) return refuse(new RondoError('PEER_METHOD'))
   let line: ReturnType<Session['begin']>
   try {
-    line = session.begin(call.id, way.channel, call.protocolVersion, () => sizeOf(call))
+    line = session.begin(call.id, way.channel, dialect, () => sizeOf(call))
   } catch (error) {
     if (error instanceof RondoError) return refuse(error)
     throw error
@@ -333,18 +325,4 @@ function takeSessionCall(session: Session, call: SessionCall): OlderReply {
     if (error instanceof RondoError) return { kind: 'error', error }
     throw error
   }
-}
-
-/* Which codec speaks a version that a session can have. */
-
-export interface Codec {
-  decode(message: unknown, peer: PeerFacts): Decoded
-  encodeReply(id: RequestId, reply: OlderReply): string
-}
-
-const DRAFT: Codec = { decode: decodeDraft, encodeReply: encodeDraftReply }
-
-export function codecOf(protocolVersion: string): Codec {
-  if (protocolVersion === DRAFT_VERSION) return DRAFT
-  return { decode, encodeReply: (id, reply) => encodeReply(id, reply, protocolVersion) }
 }

@@ -11,6 +11,7 @@ import type { Handed } from '../../carry/push.ts'
 import { fromState, type State } from '../../drafts/turns/wire.ts'
 import { RondoError } from '../../errors.ts'
 import type { PeerAnswer, PeerFacts, RequestId } from '../../protocol/call.ts'
+import type { SessionDialect } from '../../protocol/codec.ts'
 import { encodeNotification } from '../../protocol/common/json-rpc.ts'
 import type { LogLevel } from '../../protocol/wire.ts'
 import { isSealedSession } from '../../seal/session-id.ts'
@@ -187,18 +188,18 @@ export class Session implements Desk {
   }
 
   /** The line of a new call. Refuses an id that is in use. */
-  begin(id: RequestId, channel: Channel, protocolVersion: string, size?: () => number): SessionLine {
+  begin(id: RequestId, channel: Channel, dialect: SessionDialect, size?: () => number): SessionLine {
     if (this.#calls.has(id)) throw new RondoError('PEER_REQUEST', 'A request with this id is still open')
-    const line = new SessionLine(this, channel, protocolVersion, size)
+    const line = new SessionLine(this, channel, dialect, size)
     this.#calls.set(id, line)
     return line
   }
 
   /** The line of a call that goes on here. A client that sends its answers again takes it over. */
-  resume(id: RequestId, channel: Channel, protocolVersion: string, size?: () => number): SessionLine {
+  resume(id: RequestId, channel: Channel, dialect: SessionDialect, size?: () => number): SessionLine {
     this.#calls.get(id)?.cancel()
     this.#calls.delete(id)
-    return this.begin(id, channel, protocolVersion, size)
+    return this.begin(id, channel, dialect, size)
   }
 
   finish(id: RequestId, line: SessionLine): void {

@@ -1,5 +1,6 @@
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
+import { createCodecs } from '../../protocol/codec.ts'
 import { createChangeBus } from '../http/subscription.ts'
 import { resolveSessions, type SessionOptions } from './options.ts'
 import { createSessionTable } from './table.ts'
@@ -36,7 +37,9 @@ describe('T18 sessions of callers without a name', () => {
 
   it('stay where a call runs or a client is on the line', () => {
     const table = start({ maxSessions: 2 })
-    table.open(FACTS, ANONYMOUS).begin(1, { send: () => {}, open: true }, '2025-11-25')
+    table
+      .open(FACTS, ANONYMOUS)
+      .begin(1, { send: () => {}, open: true }, createCodecs().session('2025-11-25'))
     table.open(FACTS, ANONYMOUS).general = { send: () => {}, open: true }
     expect(() => table.open(FACTS, ANONYMOUS)).toThrow('[LIMIT_SESSIONS]')
   })

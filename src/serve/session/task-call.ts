@@ -6,15 +6,16 @@
 import type { FlowHost, TaskHost } from '../../carry/host.ts'
 import { type AskingLine, type SteadyLine, steadyLine } from '../../carry/push.ts'
 import { type AskNow, answerTask, awaitTask, listTasks, respondToTask } from '../../carry/task/call.ts'
-import { DRAFT_VERSION } from '../../drafts/draft-2026-v1/decode.ts'
 import { echoesState } from '../../drafts/turns/wire.ts'
 import { RondoError } from '../../errors.ts'
 import type { Principal, TaskCall, TaskListCall } from '../../protocol/call.ts'
+import type { SessionDialect } from '../../protocol/codec.ts'
 import type { OlderReply } from '../../protocol/reply.ts'
 import { toErrorReply } from '../service.ts'
 import type { TurnsService } from './older.ts'
 
 export interface TaskCallOptions {
+  readonly dialect: SessionDialect
   /** Tasks on a page of a list. */
   readonly pageSize: number
   /** Why nobody can be asked, where the client's capabilities are not the reason. */
@@ -68,8 +69,7 @@ async function resultOf(
     })
   })
   try {
-    const ask =
-      call.protocolVersion === DRAFT_VERSION ? undefined : askerOf(call, principal, line, steady, options)
+    const ask = options.dialect.rounds ? undefined : askerOf(call, principal, line, steady, options)
     return await Promise.race([awaitTask(host, tasks, call, principal, line, { ask, unaskable }), ended])
   } finally {
     goOn()

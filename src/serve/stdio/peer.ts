@@ -8,7 +8,6 @@ import { RondoError } from '../../errors.ts'
 import type { InputLine } from '../../lib/lines.ts'
 import type { Call, Line, ListenCall, Principal, RequestId } from '../../protocol/call.ts'
 import { encodeError, encodeNotification } from '../../protocol/common/json-rpc.ts'
-import { encodeReply } from '../../protocol/rev-2026-07-28/encode.ts'
 import { type BeatOptions, Pulse, startBeating } from '../heartbeat.ts'
 import { createSubscriptions, type Subscriptions } from '../http/subscription.ts'
 import { NOBODY } from '../limits.ts'
@@ -104,6 +103,7 @@ export class StdioPeer {
   #run(call: Exclude<Call, ListenCall>): void {
     const { principal, onError } = this.#options
     const line = new StdioLine(this.#output)
+    const codec = this.#service.codecs.request(call.protocolVersion)
     this.#open.set(call.id, () => line.cancel())
     this.#inFlight.enter()
     const { progressToken } = call
@@ -112,7 +112,7 @@ export class StdioPeer {
         ? () => {}
         : startBeating(this.#options.beats, () => line.beat(progressToken))
     settle(this.#service, call, principal, line, onError, (reply) => {
-      const json = encodeReply(call.id, reply, this.#service)
+      const json = codec.encodeReply(call.id, reply, this.#service)
       this.#open.delete(call.id)
       stopBeating()
       line.finish(json)

@@ -6,14 +6,15 @@
 import { RondoError } from '../../errors.ts'
 import { isRecord } from '../../lib/narrow.ts'
 import type { Envelope, PeerFacts, RequestId, TaskCall } from '../../protocol/call.ts'
+import type { SessionCodec, SessionMessage } from '../../protocol/codec.ts'
 import { CLIENT_CAPABILITIES } from '../../protocol/common/meta-key.ts'
 import { ANSWER_LIMITS, readAnswers, readFlow, readTarget } from '../../protocol/common/params.ts'
 import { relatedTaskOf } from '../../protocol/common/task-shape.ts'
 import type { OlderReply } from '../../protocol/reply.ts'
+import { REV_2025_11_25 } from '../../protocol/rev-2025-11-25/codec.ts'
 import {
-  type Decoded,
   decode as decodeOlder,
-  type Reader,
+  type ParamsReader,
   readEnvelope as readOlderEnvelope,
   readTask,
   readTaskId,
@@ -22,7 +23,22 @@ import {
 import { completeText, encodeError, encodeWireError } from '../../protocol/rev-2025-11-25/encode.ts'
 import type { ClientCapabilities } from '../../protocol/wire.ts'
 
-const READER: Reader = {
+/** The label under which the accepted proposal for multi round-trip requests travelled before it was published. */
+export const DRAFT_VERSION = 'DRAFT-2026-v1'
+
+export const DRAFT_2026_V1: SessionCodec = {
+  kind: 'session',
+  versions: [DRAFT_VERSION],
+  draft: true,
+  dialect: (version) => ({
+    ...REV_2025_11_25.dialect(version),
+    rounds: true,
+    decode,
+    encodeReply,
+  }),
+}
+
+const READER: ParamsReader = {
   envelope: readEnvelope,
   flow: (envelope, method, params) =>
     withTaskWish(readFlow(envelope, method, readTarget(method, params), params, ANSWER_LIMITS), params),
@@ -43,7 +59,7 @@ function readInputResponse(envelope: Envelope, params: Readonly<Record<string, u
   }
 }
 
-export function decode(message: unknown, peer: PeerFacts): Decoded {
+function decode(message: unknown, peer: PeerFacts): SessionMessage {
   return decodeOlder(message, peer, READER)
 }
 
@@ -64,7 +80,7 @@ function readEnvelope(id: RequestId, params: Readonly<Record<string, unknown>>, 
  */
 
 /** The whole response. A reply that cannot be written as JSON becomes an internal error. */
-export function encodeReply(id: RequestId, reply: OlderReply): string {
+function encodeReply(id: RequestId, reply: OlderReply): string {
   if (reply.kind === 'error') return encodeError(id, reply.error)
   if (reply.kind === 'task_failed') return encodeWireError(id, reply.error)
   try {
@@ -82,6 +98,3 @@ function resultText(reply: Exclude<OlderReply, { kind: 'error' | 'task_failed' }
   const text = completeText(reply, DRAFT_VERSION)
   return text === '{}' ? '{"resultType":"complete"}' : `{"resultType":"complete",${text.slice(1)}`
 }
-
-/** The label under which the accepted proposal for multi round-trip requests travelled before it was published. */
-export const DRAFT_VERSION = 'DRAFT-2026-v1'

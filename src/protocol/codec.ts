@@ -1,0 +1,133 @@
+/**
+ * What a revision of the protocol implements, and the list of revisions. Serving and carrying know a revision through
+ * these interfaces alone: a new revision is a folder with a `codec.ts` and one line in `CODECS`.
+ *
+ * There are two kinds. In a revision of kind `request` every request says who sends it and stands alone. In one of kind
+ * `session` the client introduces itself once, with `initialize`, and the versions of the kind differ in details only.
+ */
+
+import type { RondoError } from '../errors.ts'
+import type { Call, OlderCall, PeerAnswer, PeerFacts, RequestId, SessionCall } from './call.ts'
+import type { ParamHeader, RequestHeaders } from './common/headers.ts'
+import type { AnswerLimits } from './common/params.ts'
+import type { OlderReply, Reply } from './reply.ts'
+import { REV_2025_11_25 } from './rev-2025-11-25/codec.ts'
+import { REV_2026_07_28 } from './rev-2026-07-28/codec.ts'
+import type { InputRequest, ServerInfo } from './wire.ts'
+
+type Params = Readonly<Record<string, unknown>>
+
+/** A message of a client without a session. */
+export type RequestMessage =
+  | { readonly kind: 'call'; readonly call: Call }
+  | { readonly kind: 'notification'; readonly method: string; readonly params: Params }
+  | { readonly kind: 'refused'; readonly id: RequestId | null; readonly error: RondoError }
+
+/** What decoding must know of the service. */
+export interface DecodeContext {
+  readonly supportedVersions: readonly string[]
+  /** What a client of another version is told to speak. Default: the supported versions. */
+  readonly namedVersions?: readonly string[]
+  paramHeaders(tool: string): readonly ParamHeader[]
+  readonly answerLimits?: AnswerLimits
+  /** There is a store for tasks. */
+  readonly tasks?: boolean
+}
+
+/** What encoding must know of the service. */
+export interface EncodeContext {
+  readonly serverInfo: ServerInfo
+}
+
+export interface RequestCodec {
+  readonly kind: 'request'
+  /** Newest first. */
+  readonly versions: readonly string[]
+  /** `headers` only where there are any (HTTP). */
+  decode(message: unknown, headers: RequestHeaders | undefined, context: DecodeContext): RequestMessage
+  encodeReply(id: RequestId, reply: Reply, context: EncodeContext): string
+}
+
+/** A message of a session. */
+export type SessionMessage =
+  | { readonly kind: 'call'; readonly call: OlderCall }
+  | { readonly kind: 'session'; readonly call: SessionCall }
+  | { readonly kind: 'notification'; readonly method: string; readonly params: Params }
+  /** `state` is what came beside the id. */
+  | { readonly kind: 'answer'; readonly id: RequestId; readonly answer: PeerAnswer; readonly state?: unknown }
+  | { readonly kind: 'refused'; readonly id: RequestId | null; readonly error: RondoError }
+
+/** One version of a revision with sessions. */
+export interface SessionDialect {
+  /** Input requests are part of a result, and the client retries; otherwise they are pushed while the call waits. */
+  readonly rounds: boolean
+  readonly tasks: boolean
+  /** A stream begins with an event that has an id and no message. */
+  readonly primesStreams: boolean
+  readonly batches: boolean
+  decode(message: unknown, peer: PeerFacts): SessionMessage
+  encodeReply(id: RequestId, reply: OlderReply): string
+  encodeError(id: RequestId | null, error: RondoError): string
+  /** An input request that is pushed. `elicitationId` names a page to visit, `task` the task that asks. */
+  encodeRequest(id: string, request: InputRequest, elicitationId: string, task?: string): string
+}
+
+export interface SessionCodec {
+  readonly kind: 'session'
+  /** Newest first. */
+  readonly versions: readonly string[]
+  /**
+   * Not published: a request may claim the version in `_meta`, and then needs no session; and the version is named to a
+   * client only where nothing else is served, since official clients take its label for a later revision and give up.
+   */
+  readonly draft?: true
+  dialect(version: string): SessionDialect
+}
+
+export type Codec = RequestCodec | SessionCodec
+
+/** The published revisions, newest first. */
+export const CODECS: readonly Codec[] = [REV_2026_07_28, REV_2025_11_25]
+
+/** The revisions that one server knows, found by version. */
+export interface Codecs {
+  /** The versions that are served, the preferred one first. */
+  readonly requestVersions: readonly string[]
+  readonly sessionVersions: readonly string[]
+  /** Those of `sessionVersions` that are drafts. */
+  readonly draftVersions: readonly string[]
+  /** The codec of a version; that of the newest for a version that is not known, which it refuses. */
+  request(version: unknown): RequestCodec
+  session(version: string): SessionDialect
+  /** True for a version that begins with `initialize`, be it served or not. */
+  opensSession(version: string): boolean
+}
+
+/** `eras` names the codecs that are open, each by its newest version. Default: all. */
+export function createCodecs(codecs: readonly Codec[] = CODECS, eras?: readonly string[]): Codecs {
+  const requests = codecs.filter((codec) => codec.kind === 'request')
+  const sessions = codecs.filter((codec) => codec.kind === 'session')
+  const isOpen = ({ versions: [newest = ''] }: Codec): boolean => eras?.includes(newest) ?? true
+  const served = (some: readonly Codec[]): readonly string[] =>
+    some.filter(isOpen).flatMap(({ versions }) => versions)
+  const [newest = REV_2026_07_28] = requests
+  const byVersion = new Map<unknown, RequestCodec>(
+    requests.flatMap((codec) => codec.versions.map((version) => [version, codec] as const)),
+  )
+  const dialects = new Map(
+    sessions.flatMap((codec) => codec.versions.map((version) => [version, codec.dialect(version)] as const)),
+  )
+  return {
+    requestVersions: served(requests),
+    sessionVersions: served(sessions),
+    draftVersions: served(sessions.filter(({ draft }) => draft)),
+    request: (version) => byVersion.get(version) ?? newest,
+    session: (version) => dialects.get(version) ?? REV_2025_11_25.dialect(version),
+    opensSession: (version) => dialects.has(version),
+  }
+}
+
+/** The version to speak with a client that asks for `requested`: that one, or the preferred one. */
+export function negotiate(requested: string, served: readonly string[]): string {
+  return served.includes(requested) ? requested : (served[0] ?? requested)
+}
