@@ -104,7 +104,7 @@ export function createClient(parts: ClientParts): Client {
       const raw = { inputResponses, requestState }
       return sendRound({ ...flows, tasks: 'off' }, beginning(request), raw, driving(kinds, options))
     },
-    task: (taskId) => taskHandle(peer, taskId),
+    task: (taskId) => taskHandle(peer, taskId, capabilitiesFor(driving(kinds, {}).kinds)),
     listTools: async (options) => (await reader.list('tools', options)) as readonly Tool[],
     listPrompts: async (options) => (await reader.list('prompts', options)) as unknown as readonly Prompt[],
     listResources: async (options) =>

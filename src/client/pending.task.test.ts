@@ -116,7 +116,8 @@ describe('a task in the caller’s own hands', () => {
     await handle.answer({ a: yes() })
     await handle.cancel()
     expect(methods(server.seen)).toEqual(['tasks/get', 'tasks/update', 'tasks/cancel'])
-    for (const seen of server.seen) expect(capabilities(seen)).toEqual({ extensions: EXTENSIONS })
+    const declared = { elicitation: { form: {}, url: {} }, extensions: EXTENSIONS }
+    for (const seen of server.seen) expect(capabilities(seen)).toEqual(declared)
   })
 
   it('tells of each change once, in words that are safe to show', async () => {

@@ -100,6 +100,18 @@ describe('a task in hand', () => {
     await second.close()
   })
 
+  it('E3 shows its questions to a client that knows its id alone, and takes their answers', async () => {
+    const client = await connect(start())
+    const begun = await client.start({ method: 'tools/call', name: 'greet' })
+    const task = client.task((begun.status === 'task' && begun.pending.task?.taskId) || '')
+    for (const key of ['first', 'last']) {
+      await expect.poll(async () => Object.keys((await task.get()).inputRequests ?? {})).toEqual([key])
+      await task.answer({ [key]: { action: 'accept', content: { value: key } } })
+    }
+    await expect.poll(() => task.get()).toMatchObject({ result: { content: [{ text: 'Hello first last' }] } })
+    await client.close()
+  })
+
   it('E1 is not made for a client that does not want tasks', async () => {
     const client = await connect(start(), { ...answering, tasks: false })
     await expect(client.callTool('greet')).rejects.toMatchObject({ peer: { code: -32021 } })

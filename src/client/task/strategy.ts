@@ -13,7 +13,7 @@ import { RondoError } from '../../errors.ts'
 import { displayText } from '../../form/clean-text.ts'
 import type { TaskCall } from '../../protocol/call.ts'
 import { TASKS_EXTENSION, type TaskState } from '../../protocol/task.ts'
-import type { InputResponses } from '../../protocol/wire.ts'
+import type { ClientCapabilities, InputResponses } from '../../protocol/wire.ts'
 import type { Driving, Flows } from '../flow-options.ts'
 import type { FlowLeg } from '../operation.ts'
 import { type Leg, type Peer, PeerError, type SendOptions } from '../peer.ts'
@@ -139,12 +139,14 @@ export const PUSHED_TASKS: TaskStrategy = {
   awaitPushed,
 }
 
-export function taskHandle(peer: Peer, taskId: string): TaskHandle {
+/** `asked` are the kinds of questions that the caller can answer: a server shows no others (decision 0013). */
+export function taskHandle(peer: Peer, taskId: string, asked: ClientCapabilities): TaskHandle {
+  const declared: SendOptions = { capabilities: { ...asked, ...FOLLOWS.capabilities } }
   return {
-    get: (options) => getTask(peer, taskId, { ...FOLLOWS, ...options }),
+    get: (options) => getTask(peer, taskId, { ...declared, ...options }),
     answer: (answers, options) =>
-      peer.dialect.tasks.answer(peer, taskId, answers, { ...FOLLOWS, ...options }),
-    cancel: (options) => peer.dialect.tasks.cancel(peer, taskId, { ...FOLLOWS, ...options }),
+      peer.dialect.tasks.answer(peer, taskId, answers, { ...declared, ...options }),
+    cancel: (options) => peer.dialect.tasks.cancel(peer, taskId, { ...declared, ...options }),
   }
 }
 
