@@ -36,6 +36,7 @@ describe('a URL a server wants opened', () => {
     'vscode://x',
     'https://bank.com@evil.com/',
     'https://user:password@example.com/',
+    'https://:password@example.com/',
     'not a url',
     '',
     '//example.com',

@@ -31,7 +31,7 @@ describe('a session in its id', () => {
       ring,
       AUDIENCE,
       'alice',
-      `t.${sealEnvelope(ring, AUDIENCE, '{}').token}`,
+      `t.${sealEnvelope(ring, AUDIENCE, JSON.stringify({ principal: 'alice', facts })).token}`,
     ],
   ])('T2 is unknown with %s', (_what, by, audience, principal, given) => {
     expect(openSession(by, audience, principal, given)).toBeUndefined()

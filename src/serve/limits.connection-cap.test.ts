@@ -30,6 +30,8 @@ describe('connections of one address', () => {
     held[0]?.socket.end()
     await once(held[0]?.socket as Socket, 'close')
     await vi.waitFor(() => expectServing(port), { timeout: 120_000 })
+    await vi.waitFor(async () => expect((await isTaken(port)).taken).toBe(true), { timeout: 120_000 })
+    expect((await isTaken(port)).taken).toBe(false)
   })
 
   it('are not counted unless asked for', async () => {

@@ -33,4 +33,10 @@ describe('T18 the share of a caller', () => {
     expect(from('10.0.0.1', headers, 'X-Forwarded-For')).toBe(from('192.0.2.7'))
     expect(from('10.0.0.1', {}, 'x-forwarded-for')).toBe(NOBODY)
   })
+
+  it('has a short name, however long the header is', () => {
+    expect(from('10.0.0.1', { 'x-forwarded-for': 'x'.repeat(8_000) }, 'x-forwarded-for').length).toBeLessThan(
+      100,
+    )
+  })
 })

@@ -5,6 +5,7 @@ import { type ConnectOptions, connect, parsePending } from 'rondo/client'
 import { afterEach, describe, expect, it } from 'vitest'
 import { createMemoryStore } from '../../src/store/memory/store.ts'
 import { abortTask } from '../support/abort-task.ts'
+import { send, settled } from '../support/task-client.ts'
 
 const servers: Server[] = []
 afterEach(async () => {
@@ -110,6 +111,21 @@ describe('a task in hand', () => {
     }
     await expect.poll(() => task.get()).toMatchObject({ result: { content: [{ text: 'Hello first last' }] } })
     await client.close()
+  })
+
+  it('R3 takes what came along unasked for a plain question, and for no confirmation', async () => {
+    const server = start()
+    server.tool('both', { task: 'always' }, async (_args, ctx) => {
+      const { value } = await ctx.ask('first', { message: 'First?', schema: text })
+      return (await ctx.confirm('sure', 'Sure?')) ? `yes ${value}` : `no ${value}`
+    })
+    const inputResponses = {
+      first: { action: 'accept', content: { value: 'x' } },
+      sure: { action: 'accept', content: { confirm: true } },
+    }
+    const { result } = await send(server, 'tools/call', { name: 'both', inputResponses })
+    const { inputRequests } = await settled(server, String(result?.taskId))
+    expect(Object.keys(inputRequests ?? {})).toEqual(['sure'])
   })
 
   it('E1 is not made for a client that does not want tasks', async () => {
