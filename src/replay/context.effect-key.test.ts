@@ -197,6 +197,26 @@ describe('R7 one key for each effect', () => {
     },
   )
 
+  it('R10 does not depend on the order in which the answers came', async () => {
+    const handler: Handler = async (ctx) => {
+      await Promise.all([ctx.ask('a', textQuestion()), ctx.ask('b', textQuestion())])
+      return ctx.effect('pay', ({ key }) => key)
+    }
+    const a = accept({ value: '1' })
+    const b = accept({ value: '2' })
+    const keyAfter = async (...rounds: Record<string, unknown>[]): Promise<unknown> => {
+      const flow = replayFlow(handler)
+      await flow.round()
+      let last: RunReport | undefined
+      for (const answers of rounds) last = await flow.round(answers)
+      return last && returned(last)
+    }
+    const key = await keyAfter({ a, b })
+    expect(key).toMatch(/^[0-9a-f]{32}$/)
+    expect(await keyAfter({ b }, { a })).toBe(key)
+    expect(await keyAfter({ a }, { b })).toBe(key)
+  })
+
   it('R10 has the same key under every carrier', async () => {
     await fc.assert(
       fc.asyncProperty(program, async (branches) => {

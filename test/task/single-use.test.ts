@@ -82,6 +82,29 @@ describe('single use', () => {
     expect(ran).toEqual(['redeem', 'redeem'])
   })
 
+  it.each(['redeem', 'charge'])(
+    'T17 B8 opens no reply of %s that was stored for another call',
+    async (tool) => {
+      const ran: string[] = []
+      const store = createMemoryStore()
+      let moved: string | undefined
+      const claim: typeof store.once.claim = async (slot, attempt) =>
+        moved === undefined ? store.once.claim(slot, attempt) : { kind: 'stored', response: moved }
+      const settle: typeof store.once.settle = async (slot, response) => {
+        moved = response
+        return store.once.settle(slot, response)
+      }
+      const server = start(ran, { store: { ...store, once: { ...store.once, claim, settle } } })
+      const [mine, theirs] = [await begin(server, tool), await begin(server, tool)]
+      const first = await call(server, tool, mine, yes)
+      expect(first.result).toMatchObject({ content: [{ text: expect.stringContaining(' 1') }] })
+      expect((await call(server, tool, mine, yes)).result).toEqual(first.result)
+      const stolen = await call(server, tool, theirs, yes)
+      expect(JSON.stringify(stolen)).not.toContain(' 1')
+      expect(ran).toHaveLength(1)
+    },
+  )
+
   it('B8 fails closed when the store has lost its records', async () => {
     const ran: string[] = []
     const state = await begin(start(ran), 'redeem')
