@@ -2,6 +2,7 @@
 
 import type { Server } from 'rondo'
 import type { Message } from './older-client.ts'
+import { readLast } from './task-client.ts'
 
 export const DRAFT = 'DRAFT-2026-v1'
 const CAPABILITIES = 'io.modelcontextprotocol/clientCapabilities'
@@ -32,7 +33,7 @@ export async function postDraft(
   return {
     status: response.status,
     type: response.headers.get('content-type'),
-    message: (await response.json()) as Message,
+    message: readLast<Message>(await response.text()),
   }
 }
 

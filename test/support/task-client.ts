@@ -51,7 +51,13 @@ export async function send(
       body: JSON.stringify({ jsonrpc: '2.0', id: lastId, method, params: { ...params, _meta } }),
     }),
   )
-  return (await response.json()) as Rpc
+  return readLast(await response.text())
+}
+
+/** The response itself, or the last message of a stream: a call that takes long gets a heartbeat, and with it a stream. */
+export function readLast<T = Rpc>(body: string): T {
+  const events = body.split('\n').filter((line) => line.startsWith('data: '))
+  return JSON.parse(events.at(-1)?.slice('data: '.length) ?? body) as T
 }
 
 /** Polls, at most `tries` times, until the task is not `working`. */
