@@ -13,9 +13,11 @@ import type { Codecs } from '../protocol/codec.ts'
 import type { MoveReason, Platform, ReplayLimits, Scope } from '../replay/run-state.ts'
 import { drawBytes } from '../seal/envelope.ts'
 import type { KeyHolder } from '../seal/key-holder.ts'
+import type { KeyRing } from '../seal/key-ring.ts'
+import type { Claims, Expected, ExpectedTurn, OpenedState, SealedState } from '../seal/state.ts'
 import type { Store } from '../store/store.ts'
 import type { TaskEngine } from '../store/task-engine.ts'
-import type { Continuation, Finding, StoredLimits } from './migration.ts'
+import type { Finding, StoredLimits } from './migration.ts'
 
 export interface FlowLimits extends ReplayLimits, StoredLimits {
   /** Rounds one flow may take. */
@@ -93,6 +95,30 @@ export interface WarningEvent {
 
 export type LogEvent = RoundEvent | StateRefusedEvent | FaultEvent | ContinuationEvent | WarningEvent
 
+/** Keeps the claims of a flow between two rounds. */
+export interface StateCarrier {
+  /** True if states are kept in a store, so that a flow survives this process even if its client returns no state. */
+  readonly stores: boolean
+  /** `names`: what the claims may be filed under, besides the state itself. */
+  open(
+    host: StateHost,
+    state: unknown,
+    expected: Expected | ExpectedTurn,
+    names?: readonly string[],
+  ): OpenedStored | Promise<OpenedStored>
+  /** `name`: what the claims are filed under; by default the state itself. */
+  keep(host: StateHost, claims: Claims, name?: string): SealedState | Promise<SealedState>
+}
+
+/** What opening and keeping a state needs of the host. */
+export interface StateHost {
+  readonly audience: string
+  readonly keys: { readonly ring: KeyRing }
+  readonly limits: StoredLimits
+}
+
+export type OpenedStored = OpenedState | { readonly kind: 'refused'; readonly reason: 'missing' }
+
 export interface TaskHost {
   readonly engine: TaskEngine
   /** How long a task lives from its creation on, unless its tool says otherwise. */
@@ -117,8 +143,8 @@ export interface FlowHost {
   overloaded(): boolean
   /** How long one round may work before the call is handed back at its next boundary. */
   readonly maxRoundMs: number
-  /** Keeps states in a store. Absent where they are sealed and nothing else. */
-  readonly continuation?: Continuation
+  /** Where states are between rounds: sealed, unless the service is migrating from a store. */
+  readonly states: StateCarrier
   /** Where calls go that outlive their requests. Absent where there is no store. */
   readonly tasks?: TaskHost
   /** How long a worker that gives no sign of life keeps what it holds in the store. */

@@ -25,19 +25,34 @@ import {
   sealState,
 } from '../seal/state.ts'
 import type { BlobStore } from '../store/store.ts'
+import type { OpenedStored, StateCarrier, StateHost } from './host.ts'
+import { sealedStates } from './token.ts'
 
-export interface ContinuationOptions {
-  readonly mode: Exclude<ContinuationMode, 'sealed'>
+export interface MigrationOptions {
+  readonly mode: Exclude<MigrationMode, 'sealed'>
   readonly blobs: BlobStore
   randomId(): string
   tell(finding: Finding): void
 }
 
-interface Modes extends Omit<ContinuationOptions, 'tell'> {
+interface Modes extends Omit<MigrationOptions, 'tell'> {
   note(finding: Finding['finding'], facts?: Pick<Finding, 'reason' | 'flow'>): void
 }
 
-export function createContinuation(options: ContinuationOptions): Continuation {
+/** States are sealed and not stored; handles that an earlier mode handed out still open. */
+export function sealedWithHandles(blobs: BlobStore): StateCarrier {
+  return {
+    ...sealedStates,
+    open(host, state, expected) {
+      if (!isHandle(state) || state.length > host.limits.maxBytes) {
+        return sealedStates.open(host, state, expected)
+      }
+      return getState(blobs, host.audience, state, expected, host.limits)
+    },
+  }
+}
+
+export function createMigration(options: MigrationOptions): StateCarrier {
   const counts = new Map<string, number>()
   let of = 0
   const modes: Modes = {
@@ -49,22 +64,23 @@ export function createContinuation(options: ContinuationOptions): Continuation {
     },
   }
   return {
-    keep(sealer, claims, name) {
+    stores: true,
+    keep(host, claims, name) {
       of += 1
       return options.mode === 'stored'
-        ? keepStored(modes, sealer, claims, name)
-        : keepBoth(modes, sealer, claims, name)
+        ? keepStored(modes, host, claims, name)
+        : keepBoth(modes, host, claims, name)
     },
-    open(sealer, state, expected, names) {
+    open(host, state, expected, names) {
       of += 1
-      return openAny(modes, sealer, state, expected, names)
+      return openAny(modes, host, state, expected, names)
     },
   }
 }
 
 async function keepStored(
   { blobs, randomId }: Modes,
-  { audience, limits }: Sealer,
+  { audience, limits }: StateHost,
   claims: Claims,
   name: string = toHandle(randomId()),
 ): Promise<SealedState> {
@@ -73,12 +89,12 @@ async function keepStored(
   return { kind: 'sealed', token: name, bytes: name.length, keyId: 'stored' }
 }
 
-async function keepBoth(modes: Modes, sealer: Sealer, claims: Claims, name?: string): Promise<SealedState> {
-  const { audience, keys, limits } = sealer
+async function keepBoth(modes: Modes, host: StateHost, claims: Claims, name?: string): Promise<SealedState> {
+  const { audience, keys, limits } = host
   const sealed = sealState(keys.ring, audience, claims, limits)
   if (sealed.kind === 'too-large') {
     modes.note('spilled', { flow: claims.flow })
-    return keepStored(modes, sealer, claims, name)
+    return keepStored(modes, host, claims, name)
   }
   try {
     await putState(modes.blobs, audience, name ?? sealed.token, claims, limits)
@@ -90,7 +106,7 @@ async function keepBoth(modes: Modes, sealer: Sealer, claims: Claims, name?: str
 
 async function openAny(
   modes: Modes,
-  sealer: Sealer,
+  host: StateHost,
   state: unknown,
   expected: Expected | ExpectedTurn,
   names?: readonly string[],
@@ -98,10 +114,10 @@ async function openAny(
   // A handle names its row itself.
   const filed = names === undefined || isHandle(state) ? [state] : names
   if (!filed.every((name) => typeof name === 'string')) return { kind: 'refused', reason: 'encoding' }
-  if (filed.some(({ length }) => length > sealer.limits.maxBytes)) return { kind: 'refused', reason: 'size' }
-  const stored = () => getFirst(modes, sealer, filed, expected)
+  if (filed.some(({ length }) => length > host.limits.maxBytes)) return { kind: 'refused', reason: 'size' }
+  const stored = () => getFirst(modes, host, filed, expected)
   if (state === undefined || isHandle(state)) return stored()
-  const { keys, audience, limits } = sealer
+  const { keys, audience, limits } = host
   const open = () => openState(keys.ring, audience, state, expected, limits)
   if (modes.mode === 'stored') return storedElseSealed(stored, open)
   return modes.mode === 'dual' ? compare(modes, open(), stored) : fallBack(modes, open(), stored)
@@ -109,7 +125,7 @@ async function openAny(
 
 async function getFirst(
   { blobs }: Modes,
-  { audience, limits }: Sealer,
+  { audience, limits }: StateHost,
   names: readonly string[],
   expected: Expected | ExpectedTurn,
 ): Promise<OpenedStored> {
@@ -168,12 +184,7 @@ function nameOf(error: unknown): string {
   return error instanceof Error ? error.name : typeof error
 }
 
-/*
- * Where a journal is between rounds: sealed, in the client's hands, unless the service is on its way there from a store
- * (F4). With no `Continuation` nothing is stored and nothing is waited for.
- */
-
-export type ContinuationMode = 'stored' | 'dual' | 'sealed-first' | 'sealed'
+export type MigrationMode = 'stored' | 'dual' | 'sealed-first' | 'sealed'
 
 export interface Finding {
   readonly finding:
@@ -194,50 +205,6 @@ export interface Finding {
   readonly of: number
 }
 
-/** What seals: the host of the call. */
-export interface Sealer {
-  readonly audience: string
-  readonly keys: { readonly ring: KeyRing }
-  readonly limits: StoredLimits
-  /** Present also where states are sealed and nothing else: handles of an earlier mode are found in it. */
-  readonly store?: { readonly blobs: BlobStore }
-}
-
-export interface Continuation {
-  /** `name` is what the stored journal is filed under; unless given, the state itself. The first of `names` that is found counts. */
-  keep(sealer: Sealer, claims: Claims, name?: string): Promise<SealedState>
-  open(
-    sealer: Sealer,
-    state: unknown,
-    expected: Expected | ExpectedTurn,
-    names?: readonly string[],
-  ): Promise<OpenedStored>
-}
-
-/** Seals a state, and stores it where the service says so. */
-export function keepState(
-  sealer: Sealer & { readonly continuation?: Continuation },
-  claims: Claims,
-  name?: string,
-): SealedState | Promise<SealedState> {
-  if (sealer.continuation) return sealer.continuation.keep(sealer, claims, name)
-  return sealState(sealer.keys.ring, sealer.audience, claims, sealer.limits)
-}
-
-/** Opens what `keepState` gave. */
-export function openKept(
-  sealer: Sealer & { readonly continuation?: Continuation },
-  state: unknown,
-  expected: Expected | ExpectedTurn,
-  names?: readonly string[],
-): OpenedStored | Promise<OpenedStored> {
-  const { audience, keys, limits, store } = sealer
-  if (sealer.continuation) return sealer.continuation.open(sealer, state, expected, names)
-  if (store && isHandle(state) && state.length <= limits.maxBytes)
-    return getState(store.blobs, audience, state, expected, limits)
-  return openState(keys.ring, audience, state, expected, limits)
-}
-
 /*
  * Claims in a store, filed under a name that the client holds: a short handle, or the sealed state itself.
  *
@@ -251,8 +218,6 @@ export interface StoredLimits extends StateLimits {
   /** Bytes of one journal in the store, sealed. */
   readonly maxStoredBytes: number
 }
-
-export type OpenedStored = OpenedState | { readonly kind: 'refused'; readonly reason: 'missing' }
 
 const HANDLE = 'h1.'
 

@@ -16,35 +16,26 @@
 
 import { echoesState, type State } from '../drafts/turns/wire.ts'
 import { RondoError } from '../errors.ts'
-import type { Journal } from '../journal/journal.ts'
-import type { FlowCall, Line, Principal } from '../protocol/call.ts'
+import type { FlowCall, Line } from '../protocol/call.ts'
 import type { Reply } from '../protocol/reply.ts'
 import { withoutMethods } from '../protocol/task.ts'
 import type { ClientCapabilities, InputRequests } from '../protocol/wire.ts'
 import { FOREGROUND } from '../replay/context.ts'
-import { type ReplayInput, replay } from '../replay/replay.ts'
-import type { RunReport } from '../replay/run-state.ts'
-import { verify } from '../replay/verify.ts'
+import type { ReplayInput } from '../replay/replay.ts'
 import type { Claims } from '../seal/state.ts'
-import type { Context } from '../tool/context.ts'
-import { type InputRequired, isInputRequired } from '../tool/result.ts'
-import type { Target } from '../tool/target.ts'
-import type { FlowHost, RoundEvent } from './host.ts'
+import type { FlowHost } from './host.ts'
 import {
-  concludeArguments,
+  type Beginning,
   concludeRefused,
-  concludeReturned,
-  concludeThrew,
   logRound,
-  manualDigests,
-  manualRequests,
+  type Pause,
   type Round,
-  toReplayInput,
+  type RoundRequest,
+  runOnce,
 } from './round.ts'
 import { effectOnce } from './single-use.ts'
-import { beginTask, cannotFollow } from './task/begin.ts'
-import { taskHostFor } from './task/journal.ts'
-import { type Beginning, claimsOf, firstRound } from './token.ts'
+import { beginAtOnce } from './task/begin.ts'
+import { claimsOf, firstRound } from './token.ts'
 
 export interface AskOptions {
   /** How long to wait for the answers. */
@@ -125,37 +116,27 @@ export interface PushOptions {
 
 /** Runs a call to its end. Rejects only with a `RondoError`. */
 export async function runPushed(
-  host: FlowHost,
-  target: Target,
-  call: FlowCall,
-  principal: Principal | undefined,
-  line: AskingLine,
+  request: RoundRequest & { readonly line: AskingLine },
   { hand, from }: PushOptions = {},
 ): Promise<Reply> {
+  const { host, target, call, line } = request
   const steady = steadyLine(line, call.progressToken, from?.told)
+  const mayHand = line.portable && echoesState(call.capabilities) && !(target.once && host.store)
+  const asking: Asking = { line, steady, hand: mayHand ? hand : undefined }
   let { capabilities } = call
-  const toRound = (beginning: Beginning, answers?: FlowCall['inputResponses']): Round => {
-    const answered = { ...call, capabilities, inputResponses: answers, requestState: undefined }
-    const began = host.platform.now()
-    return { host, call: answered, target, principal, line: steady, beginning, began }
-  }
   let next: Next = from
     ? { kind: 'run', beginning: from.beginning, answers: from.answers }
     : { kind: 'run', beginning: { ...firstRound(host), anchored: true } }
-  const preparing = target.prepare(call.args)
-  const prepared = preparing instanceof Promise ? await preparing : preparing
-  if (prepared.kind === 'refused') return concludeArguments(toRound(next.beginning), prepared.problem)
-  const tasks = taskHostFor({ host, call, target })
-  const { journal } = next.beginning
-  if (tasks && target.task.mode !== 'late') return beginTask(toRound(next.beginning), tasks, journal, false)
-  if (target.task.mode === 'always') {
-    return concludeRefused(toRound(next.beginning), undefined, cannotFollow(target))
-  }
-  const mayHand = line.portable && echoesState(call.capabilities) && !(target.once && host.store)
-  const asking: Asking = { line, steady, hand: mayHand ? hand : undefined }
-  while (next.kind === 'run') {
+  for (let isFirst = true; next.kind === 'run'; isFirst = false) {
     capabilities = next.capabilities ?? capabilities
-    next = await takeRound(toRound(next.beginning, next.answers), prepared.run, asking)
+    const round: Round = {
+      ...request,
+      call: { ...call, capabilities, inputResponses: next.answers, requestState: undefined },
+      line: steady,
+      beginning: next.beginning,
+      began: host.platform.now(),
+    }
+    next = await takeRound(round, asking, isFirst)
   }
   return next.reply
 }
@@ -167,24 +148,32 @@ interface Asking {
   readonly hand?: Hand
 }
 
-async function takeRound(round: Round, handler: (ctx: Context) => unknown, asking: Asking): Promise<Next> {
-  if (round.beginning.round > round.host.limits.maxRounds) return { kind: 'end', reply: tooMany(round) }
-  const outcome = settle(round, await runOnce(round, handler))
-  if (outcome instanceof Promise) return { kind: 'end', reply: await outcome }
-  if (!('journal' in outcome)) return { kind: 'end', reply: outcome }
-  return waitFor(round, outcome, asking)
+async function takeRound(round: Round, asking: Asking, isFirst: boolean): Promise<Next> {
+  const end = await runOnce(round, {
+    begin: () => (isFirst ? beginAtOnce(round, false) : undefined) ?? refuseTooMany(round),
+    // The journal is in this process and nowhere else: there is no other instance to move the call to.
+    adapt: (input) => ({
+      ...input,
+      scene: { ...input.scene, background: FOREGROUND, once: onceHere(round) },
+      mayMove: () => undefined,
+    }),
+  })
+  switch (end.kind) {
+    case 'replied':
+      return { kind: 'end', reply: end.reply }
+    case 'refused':
+      return { kind: 'end', reply: concludeRefused(round, end.report, end.error) }
+    case 'paused': {
+      const { outcome, asks } = end.facts
+      logRound(round, end.report, { outcome, asks })
+      return keep(round, end, asking)
+    }
+    default:
+      throw new RondoError('SERVER_INTERNAL', `A pushed call cannot end as ${end.kind}`)
+  }
 }
 
-async function runOnce(round: Round, handler: (ctx: Context) => unknown): Promise<RunReport> {
-  // The journal is here and nowhere else: there is no other instance to move the call to.
-  const given = toReplayInput(round, handler)
-  const scene = { ...given.scene, background: FOREGROUND, once: onceHere(round) }
-  const input = { ...given, scene, mayMove: () => undefined }
-  const first = await replay(input)
-  return round.host.dev ? verify(input, first) : first
-}
-
-/** A flow that is known to this process alone is of the life that the store has now. */
+/** A flow that only this process knows belongs to the epoch that the store has now. */
 function onceHere(round: Round): ReplayInput['scene']['once'] {
   const { host, beginning } = round
   const { store } = host
@@ -197,64 +186,10 @@ function onceHere(round: Round): ReplayInput['scene']['once'] {
   }
 }
 
-/** What a call that waits is made of. */
-interface Waiting {
-  readonly journal: Journal
-  readonly asked: Readonly<Record<string, string>>
-  readonly questions?: InputRequests
-  /** The handler wants all answers at once. */
-  readonly together?: true
-}
-
-function settle(round: Round, report: RunReport): Reply | Promise<Reply> | Waiting {
-  const { ending, journal } = report
-  switch (ending.kind) {
-    case 'returned':
-      if (!isInputRequired(ending.value)) return concludeReturned(round, report, ending.value)
-      return settleManually(round, report, ending.value)
-    case 'threw':
-      return concludeThrew(round, report, ending.error)
-    case 'refused':
-      return concludeRefused(round, report, ending.error)
-    case 'background':
-    case 'moved':
-      logRound(round, report, { outcome: 'moved' })
-      return { journal: { ...journal, moves: journal.moves + 1 }, asked: {} }
-    case 'asking': {
-      const open = [...ending.questions]
-      logAsking(
-        round,
-        report,
-        open.map(([key, { kind }]) => ({ key, kind })),
-      )
-      return {
-        journal,
-        asked: Object.fromEntries(open.map(([key, { digest }]) => [key, digest])),
-        questions: Object.fromEntries(open.map(([key, { request }]) => [key, request])),
-      }
-    }
-  }
-}
-
-function settleManually(round: Round, report: RunReport, needs: InputRequired): Reply | Waiting {
-  const asked = manualDigests(round.host, needs, round.call.capabilities)
-  if (asked instanceof RondoError) return concludeRefused(round, report, asked)
-  logAsking(
-    round,
-    report,
-    Object.keys(asked).map((key) => ({ key, kind: 'manual' as const })),
-  )
-  const journal = { ...report.journal, manual: needs.requestState }
-  return { journal, asked, questions: manualRequests(round.host, journal, needs), together: true }
-}
-
-function logAsking(round: Round, report: RunReport, asks: RoundEvent['asks']): void {
-  logRound(round, report, { outcome: 'input_required', asks })
-}
-
-async function waitFor(round: Round, waiting: Waiting, { line, steady, hand }: Asking): Promise<Next> {
+/** Keeps the journal in memory until the client has answered. */
+async function keep(round: Round, pause: Pause, { line, steady, hand }: Asking): Promise<Next> {
   const { host, beginning } = round
-  const { journal, asked, questions } = hand ? await readyToHand(host, waiting) : waiting
+  const { journal, asked, inputRequests: questions } = hand ? await readyToHand(host, pause) : pause
   const next: Beginning = { ...beginning, round: beginning.round + 1, journal, asked }
   if (questions === undefined) return { kind: 'run', beginning: next }
   const left = beginning.flowExpires - host.platform.now()
@@ -278,19 +213,20 @@ async function waitFor(round: Round, waiting: Waiting, { line, steady, hand }: A
   return { kind: 'end', reply: concludeRefused(round, undefined, outcome.error) }
 }
 
-/** The first question alone, and the life of the store that the flow is of from now on. */
-async function readyToHand({ store }: FlowHost, waiting: Waiting): Promise<Waiting> {
-  const { journal, asked, questions = {} } = waiting
+/** The first question alone, unless the manual form wants all of them, and the epoch that the flow belongs to from now on. */
+async function readyToHand({ store }: FlowHost, pause: Pause): Promise<Pause> {
+  const { journal, asked, inputRequests = {}, report } = pause
   const epoch = journal.epoch ?? (await store?.once.epoch())
-  const withEpoch = { ...waiting, journal: { ...journal, epoch } }
-  const [first] = Object.entries(questions)
-  if (waiting.together || first === undefined) return withEpoch
+  const withEpoch = { ...pause, journal: { ...journal, epoch } }
+  const [first] = Object.entries(inputRequests)
+  if (report.ending.kind === 'returned' || first === undefined) return withEpoch
   const [key, question] = first
-  return { ...withEpoch, asked: { [key]: asked[key] ?? '' }, questions: { [key]: question } }
+  return { ...withEpoch, asked: { [key]: asked[key] ?? '' }, inputRequests: { [key]: question } }
 }
 
-function tooMany(round: Round): Reply {
+function refuseTooMany(round: Round): Reply | undefined {
   const { maxRounds } = round.host.limits
+  if (round.beginning.round <= maxRounds) return undefined
   const error = new RondoError('LIMIT_ROUNDS', `The flow has had its ${maxRounds} rounds (limits.maxRounds).`)
   return concludeRefused(round, undefined, error)
 }

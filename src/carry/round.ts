@@ -1,5 +1,6 @@
 /**
- * One round of a call, whatever carries its journal: what it runs on, and what is logged of it.
+ * One round of a call, whatever carries its journal: what it runs on, one run of the handler, how it ended, and its
+ * line in the log. A carrier opens the journal before it (`Beginning`) and keeps what a `Pause` holds after it.
  */
 
 import { type ErrorCode, isStoreFault, RondoError, ToolError } from '../errors.ts'
@@ -7,33 +8,21 @@ import type { Journal } from '../journal/journal.ts'
 import { canonicalJson } from '../lib/canonical-json.ts'
 import type { FlowCall, Line, Principal } from '../protocol/call.ts'
 import type { Reply } from '../protocol/reply.ts'
-import { missingCapability } from '../protocol/task.ts'
-import type { ClientCapabilities, InputRequests, InputResponses } from '../protocol/wire.ts'
+import { followsTasks, missingCapability } from '../protocol/task.ts'
+import type { InputRequest, InputRequests, InputResponses } from '../protocol/wire.ts'
 import { unaskable } from '../replay/ask.ts'
 import { CAN_LEAVE, FOREGROUND } from '../replay/context.ts'
 import { withElicitationId } from '../replay/draw.ts'
-import type { ReplayInput } from '../replay/replay.ts'
-import type { MoveReason, RunReport } from '../replay/run-state.ts'
+import { type ReplayInput, replay } from '../replay/replay.ts'
+import type { MoveReason, OpenQuestion, RunReport } from '../replay/run-state.ts'
+import { verify } from '../replay/verify.ts'
 import { originOf } from '../replay/work.ts'
 import type { Claims } from '../seal/state.ts'
 import type { Context } from '../tool/context.ts'
-import type { InputRequired } from '../tool/result.ts'
+import { type InputRequired, isInputRequired } from '../tool/result.ts'
 import type { Finished, Target } from '../tool/target.ts'
-import type { FlowHost, RoundEvent } from './host.ts'
+import type { FlowHost, RoundEvent, TaskHost } from './host.ts'
 import { effectOnce } from './single-use.ts'
-import { taskHostFor } from './task/journal.ts'
-import type { Beginning } from './token.ts'
-
-export type Kept =
-  | { readonly kind: 'kept'; readonly reply: Reply; readonly bytes: number; readonly keyId: string }
-  | { readonly kind: 'too-large'; readonly bytes: number }
-
-/** Puts what happened so far where the next round finds it; gives what the client is told. */
-export type Keep = (
-  round: Round,
-  claims: Claims,
-  inputRequests: InputRequests | undefined,
-) => Kept | Promise<Kept>
 
 export interface Round {
   readonly host: FlowHost
@@ -44,11 +33,158 @@ export interface Round {
   readonly beginning: Beginning
   /** When work on the request began, ms since the epoch. */
   readonly began: number
-  /** Sealed and handed to the client, unless the carrier has another way. */
+  /** How the turns draft keeps it; by default it is sealed and sent to the client. */
   readonly keep?: Keep
 }
 
-export function toReplayInput(round: Round, handler: (ctx: Context) => unknown): ReplayInput {
+/** A request on its way into a round. */
+export type RoundRequest = Pick<Round, 'host' | 'call' | 'target' | 'principal' | 'line'>
+
+/** Where a round begins: with what was kept before, or with an empty journal. */
+export interface Beginning {
+  readonly flow: string
+  readonly round: number
+  readonly journal: Journal
+  readonly asked: Readonly<Record<string, string>>
+  /** When the flow ends at the latest, ms since the epoch. */
+  readonly flowExpires: number
+  readonly anchored: boolean
+  readonly sealedVersion?: string
+}
+
+export type Kept =
+  | { readonly kind: 'kept'; readonly reply: Reply; readonly bytes: number; readonly keyId: string }
+  | { readonly kind: 'too-large'; readonly bytes: number }
+
+/** Puts the claims where the next round finds them; returns the reply to the client. */
+export type Keep = (
+  round: Round,
+  claims: Claims,
+  inputRequests: InputRequests | undefined,
+) => Kept | Promise<Kept>
+
+/** A run that stopped before its call was over: what the carrier keeps for the next one. */
+export interface Pause {
+  readonly kind: 'paused'
+  readonly report: RunReport
+  readonly journal: Journal
+  /** Digests of the open questions, by key. */
+  readonly asked: Readonly<Record<string, string>>
+  readonly inputRequests?: InputRequests
+  /** What the log says of it. */
+  readonly facts: Pick<RoundEvent, 'outcome' | 'asks' | 'moved'>
+}
+
+/** How one run ended. All but a pause and a refusal are logged. */
+export type RoundEnd =
+  | { readonly kind: 'replied'; readonly reply: Reply; readonly report?: RunReport }
+  | { readonly kind: 'refused'; readonly report: RunReport; readonly error: RondoError }
+  /** The handler continues in the background (`ctx.background`). */
+  | { readonly kind: 'background'; readonly report: RunReport }
+  | { readonly kind: 'abandoned' }
+  | Pause
+
+export interface RunOptions {
+  /** Called once the arguments are valid. A reply ends the round before the handler runs. */
+  begin?(): Reply | Promise<Reply> | undefined
+  /** What this carrier changes about the run. */
+  adapt?(input: ReplayInput): ReplayInput
+  /** True if the outcome of the run no longer counts. */
+  isAbandoned?(): boolean
+}
+
+/** Prepares the arguments, runs the handler once, checks the run in development, and says how it ended. */
+export async function runOnce(round: Round, options: RunOptions = {}): Promise<RoundEnd> {
+  const { host, call, target } = round
+  const preparing = target.prepare(call.args)
+  const prepared = preparing instanceof Promise ? await preparing : preparing
+  if (prepared.kind === 'refused') {
+    return { kind: 'replied', reply: concludeArguments(round, prepared.problem) }
+  }
+  const early = options.begin?.()
+  if (early !== undefined) return { kind: 'replied', reply: await early }
+  const input = toReplayInput(round, prepared.run)
+  const adapted = options.adapt?.(input) ?? input
+  const first = await replay(adapted)
+  const report = host.dev ? await verify(adapted, first) : first
+  if (options.isAbandoned?.()) return { kind: 'abandoned' }
+  const { ending } = report
+  switch (ending.kind) {
+    case 'returned': {
+      if (isInputRequired(ending.value)) return pauseManually(round, report, ending.value)
+      const reply = concludeReturned(round, report, ending.value)
+      return { kind: 'replied', reply: reply instanceof Promise ? await reply : reply, report }
+    }
+    case 'threw':
+      return { kind: 'replied', reply: concludeThrew(round, report, ending.error), report }
+    case 'refused':
+      return { kind: 'refused', report, error: ending.error }
+    case 'background':
+      return { kind: 'background', report }
+    case 'moved': {
+      const journal = { ...report.journal, moves: report.journal.moves + 1 }
+      const facts = { outcome: 'moved', moved: ending.reason } as const
+      return { kind: 'paused', report, journal, asked: {}, facts }
+    }
+    case 'asking':
+      return pauseAsking(report, ending.questions)
+  }
+}
+
+function pauseAsking(report: RunReport, questions: ReadonlyMap<string, OpenQuestion>): Pause {
+  const asked: Record<string, string> = {}
+  const inputRequests: Record<string, InputRequest> = {}
+  const asks: { key: string; kind: OpenQuestion['kind'] }[] = []
+  for (const [key, { digest, request, kind }] of questions) {
+    asked[key] = digest
+    inputRequests[key] = request
+    asks.push({ key, kind })
+  }
+  const { journal } = report
+  return {
+    kind: 'paused',
+    report,
+    journal,
+    asked,
+    inputRequests,
+    facts: { outcome: 'input_required', asks },
+  }
+}
+
+/** The manual form: its questions are checked like any others before they go out. */
+function pauseManually({ host, call }: Round, report: RunReport, needs: InputRequired): RoundEnd {
+  const { platform, limits } = host
+  const entries = Object.entries(needs.inputRequests ?? {})
+  if (entries.length > limits.maxQuestions) {
+    const detail = `${entries.length} questions at once; at most ${limits.maxQuestions} are allowed (limits.maxQuestions).`
+    return { kind: 'refused', report, error: new RondoError('LIMIT_QUESTIONS', detail) }
+  }
+  for (const [, request] of entries) {
+    const missing = missingCapability(call.capabilities, request)
+    if (missing) return { kind: 'refused', report, error: unaskable(missing, { request }) }
+  }
+  const asked = Object.fromEntries(
+    entries.map(([key, request]) => [key, platform.digest(canonicalJson(['manual', request]))]),
+  )
+  const journal = { ...report.journal, manual: needs.requestState }
+  const { seed } = journal
+  const outgoing = entries.map(
+    ([key, request]) => [key, withElicitationId({ platform, seed }, key, request)] as const,
+  )
+  return {
+    kind: 'paused',
+    report,
+    journal,
+    asked,
+    inputRequests: needs.inputRequests && Object.fromEntries(outgoing),
+    facts: {
+      outcome: 'input_required',
+      asks: entries.map(([key]) => ({ key, kind: 'manual' as const })),
+    },
+  }
+}
+
+function toReplayInput(round: Round, handler: (ctx: Context) => unknown): ReplayInput {
   const { host, call, principal, line, beginning } = round
   const { name, version } = call.clientInfo ?? {}
   const { store } = host
@@ -83,7 +219,17 @@ export function toReplayInput(round: Round, handler: (ctx: Context) => unknown):
   }
 }
 
-/** The manual form sees only answers to what was asked; a first request may bring some along. */
+/** Returns the task host if this call may continue as a task: there is one, the tool allows it, the client follows tasks. */
+export function taskHostFor({
+  host,
+  call,
+  target,
+}: Pick<Round, 'host' | 'call' | 'target'>): TaskHost | undefined {
+  if (!host.tasks || target.task.mode === 'never' || call.method !== 'tools/call') return undefined
+  return call.task !== undefined || followsTasks(call.capabilities) ? host.tasks : undefined
+}
+
+/** The manual form sees only responses to what was asked; a first request may bring some along. */
 export function solicited(
   { anchored, asked }: Beginning,
   answers: Readonly<Record<string, unknown>> | undefined,
@@ -96,7 +242,7 @@ export function solicited(
 
 type RoundFacts = Pick<RoundEvent, 'outcome' | 'asks' | 'moved' | 'task' | 'code' | 'stateBytes' | 'keyId'>
 
-/** The one line of a round. */
+/** Writes the one log line of a round. */
 export function logRound(round: Round, report: RunReport | undefined, facts: RoundFacts): void {
   const { host, call, target, beginning, began } = round
   const changed = beginning.anchored && beginning.sealedVersion !== target.version
@@ -125,12 +271,7 @@ export function logFault({ host, call, beginning }: Round, error: unknown): void
   host.log({ event: 'fault', flow: beginning.flow, round: beginning.round, method, target, error })
 }
 
-/*
- * How a call ends, whatever carries its journal: a result, the tool's own failure, or an error of the runtime.
- */
-
-/** The handler returned `value`. */
-export function concludeReturned(round: Round, report: RunReport, value: unknown): Reply | Promise<Reply> {
+function concludeReturned(round: Round, report: RunReport, value: unknown): Reply | Promise<Reply> {
   const completed = (result: Finished): Reply => {
     logRound(round, report, { outcome: result.isError === true ? 'tool_error' : 'complete' })
     return { kind: 'complete', result }
@@ -145,7 +286,7 @@ export function concludeReturned(round: Round, report: RunReport, value: unknown
 }
 
 /** The handler threw. A `ToolError` was written for the client to read; a `RondoError` ends the call as an error. */
-export function concludeThrew(round: Round, report: RunReport, error: unknown): Reply {
+function concludeThrew(round: Round, report: RunReport, error: unknown): Reply {
   const { host, target } = round
   logRound(round, report, { outcome: 'tool_error' })
   if (error instanceof ToolError) return toFailure(target, error.message)
@@ -155,7 +296,7 @@ export function concludeThrew(round: Round, report: RunReport, error: unknown): 
   return toFailure(target, `${target.name} failed${detail}`)
 }
 
-/** What a model can act on: it reads these as a result of the tool. */
+/** Errors that a model can act on: it reads them as a result of the tool. */
 const READ_AS_RESULT: ReadonlySet<ErrorCode> = new Set([
   'INPUT_REJECTED',
   'INPUT_FAILED',
@@ -163,7 +304,7 @@ const READ_AS_RESULT: ReadonlySet<ErrorCode> = new Set([
   'LIMIT_PARKED',
 ])
 
-/** The runtime refuses to go on. Answers that never come or never fit end a tool call as its own failure. */
+/** The runtime refuses to continue. Answers that never arrive or never fit end a tool call as its own failure. */
 export function concludeRefused(round: Round, report: RunReport | undefined, error: RondoError): Reply {
   const { host, target } = round
   const authors = error.code.startsWith('REPLAY_')
@@ -173,17 +314,15 @@ export function concludeRefused(round: Round, report: RunReport | undefined, err
   return authors && host.dev ? toFailure(target, error.message) : { kind: 'error', error }
 }
 
-/** The arguments do not fit the input schema: a model reads that as a result and does better. */
-export function concludeArguments(round: Round, problem: string): Reply {
+/** The arguments do not match the input schema: a model reads that as a result and corrects them. */
+function concludeArguments(round: Round, problem: string): Reply {
   const { target } = round
   logRound(round, undefined, { outcome: 'tool_error' })
   if (target.method !== 'tools/call') return { kind: 'error', error: new RondoError('PEER_PARAMS', problem) }
   return toFailure(target, `Invalid arguments for ${target.name}: ${problem}`)
 }
 
-/**
- * A client of an earlier era cannot be asked. The error for that came later, so it is told as a result, in the same words.
- */
+/** A client of an earlier era that cannot be asked gets the reason as a result: its revision has no error for it. */
 export function concludeUnaskable(target: Target, error: RondoError, why?: string): Reply {
   return toFailure(target, why === undefined ? error.sentence : `${error.sentence} ${why}`)
 }
@@ -195,57 +334,17 @@ function toFailure(target: Target, message: string): Reply {
     : { kind: 'error', error: failure.error }
 }
 
-/*
- * When an instance lets go of a call in the middle. A move costs one of the client's rounds (it has about ten), so only
- * a process that is about to end moves calls freely; all other moves need work done in this round, and are few.
+/**
+ * When an instance hands a call back in the middle. A move costs one of the client's rounds (it has about ten), so only
+ * a process that is about to end moves calls freely; every other move requires work done in this round, and is limited.
  */
-
 function movePolicy(host: FlowHost, line: Line, moves: number): (executed: number) => MoveReason | undefined {
   const began = host.platform.now()
   return (executed) => {
-    // A client that is gone reads no result: nothing new is begun for it.
+    // A client that is gone reads no result: start nothing new for it.
     if (host.draining || line.closed) return 'drain'
     if (executed === 0 || moves >= host.limits.maxMoves) return undefined
     if (host.platform.now() - began >= host.maxRoundMs) return 'time'
     return host.overloaded() ? 'shed' : undefined
   }
-}
-
-/*
- * The manual form's questions: checked like any other before they go out.
- */
-
-/** The questions as they go out. */
-export function manualRequests(
-  { platform }: FlowHost,
-  { seed }: Pick<Journal, 'seed'>,
-  { inputRequests }: InputRequired,
-): InputRequests | undefined {
-  if (inputRequests === undefined) return undefined
-  return Object.fromEntries(
-    Object.entries(inputRequests).map(([key, request]) => [
-      key,
-      withElicitationId({ platform, seed }, key, request),
-    ]),
-  )
-}
-
-/** Digests of the questions by key, or why they must not be asked. */
-export function manualDigests(
-  { platform, limits }: FlowHost,
-  { inputRequests = {} }: InputRequired,
-  capabilities: ClientCapabilities,
-): Readonly<Record<string, string>> | RondoError {
-  const entries = Object.entries(inputRequests)
-  if (entries.length > limits.maxQuestions) {
-    const detail = `${entries.length} questions at once; ${limits.maxQuestions} are allowed (limits.maxQuestions).`
-    return new RondoError('LIMIT_QUESTIONS', detail)
-  }
-  for (const [, request] of entries) {
-    const missing = missingCapability(capabilities, request)
-    if (missing) return unaskable(missing, { request })
-  }
-  return Object.fromEntries(
-    entries.map(([key, request]) => [key, platform.digest(canonicalJson(['manual', request]))]),
-  )
 }

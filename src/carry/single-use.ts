@@ -19,7 +19,7 @@ import { LEASE_MS } from '../store/engine/lease-engine.ts'
 import type { BlobStore, OnceAttempt, OnceClaim, OnceSlot, OnceStore } from '../store/store.ts'
 import type { Sealed } from '../store/task-engine.ts'
 import type { FlowHost } from './host.ts'
-import type { Beginning } from './token.ts'
+import type { Beginning } from './round.ts'
 
 const MAX_REPLY_BYTES = 16 * 1024 * 1024
 

@@ -1,61 +1,66 @@
 /**
- * The token carrier: between rounds the journal is in the client's hands, sealed, as `requestState`. Nothing is kept
- * here; any instance with the keys takes the next round.
+ * The token carrier: between rounds the client holds the journal, sealed, as `requestState`. Nothing is kept here; any
+ * instance with the keys takes the next round.
+ *
+ * R1 Nothing of a handler runs before the state that came with the request has passed every check.
  */
 
 import { RondoError } from '../errors.ts'
 import type { Journal } from '../journal/journal.ts'
-import type { FlowCall, Line, Principal } from '../protocol/call.ts'
+import type { FlowCall, Principal } from '../protocol/call.ts'
 import type { Reply } from '../protocol/reply.ts'
-import type { InputRequest, InputRequests } from '../protocol/wire.ts'
-import { replay } from '../replay/replay.ts'
-import type { MoveReason, OpenQuestion, RunReport } from '../replay/run-state.ts'
-import { verify } from '../replay/verify.ts'
-import { type Claims, principalTag, requestDigest, type SealedState } from '../seal/state.ts'
-import type { Store } from '../store/store.ts'
-import { type InputRequired, isInputRequired } from '../tool/result.ts'
-import type { Target } from '../tool/target.ts'
-import type { FlowHost, RoundEvent } from './host.ts'
-import { keepState, type OpenedStored, openKept } from './migration.ts'
+import type { InputRequests } from '../protocol/wire.ts'
+import type { RunReport } from '../replay/run-state.ts'
 import {
-  concludeArguments,
+  type Claims,
+  openState,
+  principalTag,
+  requestDigest,
+  type SealedState,
+  sealState,
+} from '../seal/state.ts'
+import type { Store } from '../store/store.ts'
+import type { Target } from '../tool/target.ts'
+import type { FlowHost, OpenedStored, StateCarrier } from './host.ts'
+import {
+  type Beginning,
   concludeRefused,
-  concludeReturned,
-  concludeThrew,
-  type Keep,
   type Kept,
   logRound,
-  manualDigests,
-  manualRequests,
+  type Pause,
   type Round,
-  toReplayInput,
+  type RoundRequest,
+  runOnce,
+  taskHostFor,
 } from './round.ts'
 import { answerOnce, spill, unspill } from './single-use.ts'
-import { beginTask, cannotFollow } from './task/begin.ts'
-import { taskHostFor } from './task/journal.ts'
+import { beginAtOnce, beginTask } from './task/begin.ts'
+
+/** Sealed, in the client's hands, and nowhere else. */
+export const sealedStates: StateCarrier = {
+  stores: false,
+  open: ({ keys, audience, limits }, state, expected) =>
+    openState(keys.ring, audience, state, expected, limits),
+  keep: ({ keys, audience, limits }, claims) => sealState(keys.ring, audience, claims, limits),
+}
 
 /** Runs one round of a call. Rejects only with a `RondoError`. */
-export async function runRound(
-  host: FlowHost,
-  target: Target,
-  call: FlowCall,
-  principal: Principal | undefined,
-  line: Line,
-): Promise<Reply> {
+export async function runRound(request: RoundRequest): Promise<Reply> {
+  const { host } = request
   const loading = host.keys.ready()
   if (loading) await loading
   const began = host.platform.now()
-  const opening = openRound(host, call, principal)
-  const opened = opening instanceof Promise ? await opening : opening
-  return await runOpened({ host, call, target, principal, line, beginning: opened, began })
+  const opening = open(request)
+  const beginning = opening instanceof Promise ? await opening : opening
+  return await runOpened({ ...request, beginning, began })
 }
 
-/** Runs a round whose state has passed every check, whatever keeps it in the end. */
+/** Runs a round whose state has passed every check. */
 export async function runOpened(opened: Round): Promise<Reply> {
   const { host, call, target } = opened
   const round = opened.beginning.journal.spilled === undefined ? opened : await fetchJournal(opened)
-  if (!target.once || !host.store) return await runFrom(round)
-  return await answerOnce(host, host.store.once, call, round.beginning, () => runFrom(round))
+  if (!target.once || !host.store) return await runAndKeep(round)
+  return await answerOnce(host, host.store.once, call, round.beginning, () => runAndKeep(round))
 }
 
 async function fetchJournal(round: Round): Promise<Round> {
@@ -64,101 +69,25 @@ async function fetchJournal(round: Round): Promise<Round> {
   return { ...round, beginning: { ...beginning, journal } }
 }
 
-async function runFrom(round: Round): Promise<Reply> {
-  const { host, call, target, beginning } = round
-  const preparing = target.prepare(call.args)
-  const prepared = preparing instanceof Promise ? await preparing : preparing
-  if (prepared.kind === 'refused') return concludeArguments(round, prepared.problem)
-  const tasks = taskHostFor(round)
-  if (target.task.mode === 'always' && !tasks) return concludeRefused(round, undefined, cannotFollow(target))
-  if (tasks && target.task.mode !== 'late') return beginTask(round, tasks, beginning.journal, true)
-  const input = toReplayInput(round, prepared.run)
-  const first = await replay(input)
-  const reply = settle(round, host.dev ? await verify(input, first) : first)
-  return reply instanceof Promise ? await reply : reply
-}
-
-function settle(round: Round, report: RunReport): Reply | Promise<Reply> {
-  const { ending } = report
-  switch (ending.kind) {
-    case 'returned':
-      if (isInputRequired(ending.value)) return suspendManually(round, report, ending.value)
-      return concludeReturned(round, report, ending.value)
-    case 'threw':
-      return concludeThrew(round, report, ending.error)
+async function runAndKeep(round: Round): Promise<Reply> {
+  const { mode } = round.target.task
+  const mayBegin = mode !== 'late' && mode !== 'never'
+  const end = await runOnce(round, mayBegin ? { begin: () => beginAtOnce(round, true) } : undefined)
+  switch (end.kind) {
+    case 'replied':
+      return end.reply
     case 'refused':
-      return concludeRefused(round, report, ending.error)
+      return concludeRefused(round, end.report, end.error)
     case 'background':
-      return leave(round, report)
-    case 'moved':
-      return move(round, report, ending.reason)
-    case 'asking':
-      return suspendAsking(round, report, ending.questions)
+      return await continueAsTask(round, end.report)
+    case 'paused':
+      return await (round.host.store ? keepWithStore(round, end, round.host.store) : keep(round, end))
+    case 'abandoned':
+      throw new RondoError('SERVER_INTERNAL')
   }
-}
-
-/** A call that takes long goes on as a task, where it can be one; any other move is the client's next round. */
-function move(round: Round, report: RunReport, reason: MoveReason): Reply | Promise<Reply> {
-  const journal = { ...report.journal, moves: report.journal.moves + 1 }
-  const suspended = () => suspend(round, report, { journal, asked: {} }, { outcome: 'moved', moved: reason })
-  if (reason !== 'time' || !taskHostFor(round)) return suspended()
-  return tryToLeave(round, report).then((reply) => reply ?? suspended())
-}
-
-function suspendAsking(
-  round: Round,
-  report: RunReport,
-  questions: ReadonlyMap<string, OpenQuestion>,
-): Reply | Promise<Reply> {
-  const asked: Record<string, string> = {}
-  const inputRequests: Record<string, InputRequest> = {}
-  const asks: { key: string; kind: OpenQuestion['kind'] }[] = []
-  for (const [key, { digest, request, kind }] of questions) {
-    asked[key] = digest
-    inputRequests[key] = request
-    asks.push({ key, kind })
-  }
-  const { journal } = report
-  return suspend(round, report, { journal, asked, inputRequests }, { outcome: 'input_required', asks })
-}
-
-function suspendManually(round: Round, report: RunReport, needs: InputRequired): Reply | Promise<Reply> {
-  const asked = manualDigests(round.host, needs, round.call.capabilities)
-  if (asked instanceof RondoError) return concludeRefused(round, report, asked)
-  const asks = Object.keys(asked).map((key) => ({ key, kind: 'manual' as const }))
-  const journal = { ...report.journal, manual: needs.requestState }
-  const inputRequests = manualRequests(round.host, journal, needs)
-  return suspend(round, report, { journal, asked, inputRequests }, { outcome: 'input_required', asks })
-}
-
-/*
- * Where a round begins: with what was sealed before, or with an empty journal.
- *
- * R1 Nothing of a handler runs before the state that came with the request has passed every check.
- */
-
-/** What a state is bound to; computed once per request, and only if it is needed. */
-export interface Binding {
-  readonly principal: string
-  readonly request: string
-}
-
-export interface Beginning {
-  readonly flow: string
-  readonly round: number
-  readonly journal: Journal
-  readonly asked: Readonly<Record<string, string>>
-  /** When the flow ends at the latest, ms since the epoch. */
-  readonly flowExpires: number
-  readonly anchored: boolean
-  readonly sealedVersion?: string
 }
 
 const NOTHING_ASKED: Readonly<Record<string, string>> = {}
-
-function bind(call: FlowCall, principal: Principal | undefined): Binding {
-  return { principal: principalTag(principal), request: requestDigest(call.method, call.target, call.args) }
-}
 
 export function firstRound({ platform, limits }: FlowHost): Beginning {
   const now = platform.now()
@@ -172,12 +101,8 @@ export function firstRound({ platform, limits }: FlowHost): Beginning {
   }
 }
 
-/** Throws the one error of a state that does not open, or of a flow that has had its rounds. */
-function openRound(
-  host: FlowHost,
-  call: FlowCall,
-  principal: Principal | undefined,
-): Beginning | Promise<Beginning> {
+/** Throws `STATE_INVALID` for every state that does not open, and `LIMIT_ROUNDS` if the flow has used up its rounds. */
+function open({ host, call, principal }: RoundRequest): Beginning | Promise<Beginning> {
   if (call.requestState === undefined) return firstRound(host)
   const expected = {
     now: host.platform.now(),
@@ -185,13 +110,13 @@ function openRound(
     protocolVersion: call.protocolVersion,
     ...bind(call, principal),
   }
-  const opening = openKept(host, call.requestState, expected)
+  const opening = host.states.open(host, call.requestState, expected)
   return opening instanceof Promise
-    ? opening.then((opened) => goOn(host, call, opened))
-    : goOn(host, call, opening)
+    ? opening.then((opened) => beginFrom(host, call, opened))
+    : beginFrom(host, call, opening)
 }
 
-function goOn(host: FlowHost, { method, target }: FlowCall, opened: OpenedStored): Beginning {
+function beginFrom(host: FlowHost, { method, target }: FlowCall, opened: OpenedStored): Beginning {
   if (opened.kind === 'open') return nextRound(host, opened.claims)
   const { reason, keyId } = { keyId: undefined, ...opened }
   host.log({ event: 'state_refused', method, target, reason, keyId })
@@ -200,11 +125,9 @@ function goOn(host: FlowHost, { method, target }: FlowCall, opened: OpenedStored
 
 /** The round after the one in which `claims` were sealed. */
 export function nextRound(host: FlowHost, claims: Claims): Beginning {
-  if (claims.round >= host.limits.maxRounds) {
-    throw new RondoError(
-      'LIMIT_ROUNDS',
-      `The flow has had its ${host.limits.maxRounds} rounds (limits.maxRounds).`,
-    )
+  const { maxRounds } = host.limits
+  if (claims.round >= maxRounds) {
+    throw new RondoError('LIMIT_ROUNDS', `The flow has had its ${maxRounds} rounds (limits.maxRounds).`)
   }
   return {
     flow: claims.flow,
@@ -217,89 +140,35 @@ export function nextRound(host: FlowHost, claims: Claims): Beginning {
   }
 }
 
-/*
- * The end of a round that is not the end of its call: what happened so far is kept for the next one, sealed in the client's
- * hands unless the carrier has another way; where it has outgrown that, it goes on as a task or is put away in the store.
- */
-
-interface Suspension {
-  readonly journal: Journal
-  readonly asked: Readonly<Record<string, string>>
-  readonly inputRequests?: InputRequests
+/** Seals the journal and sends it to the client. */
+function keep(round: Round, pause: Pause): Reply | Promise<Reply> {
+  const kept = seal(round, pause)
+  return kept instanceof Promise ? kept.then((done) => reply(round, pause, done)) : reply(round, pause, kept)
 }
 
-type Facts = Pick<RoundEvent, 'outcome' | 'asks' | 'moved'>
-
-/** Keeps what happened so far and tells the client. */
-function suspend(
-  round: Round,
-  report: RunReport,
-  suspension: Suspension,
-  facts: Facts,
-): Reply | Promise<Reply> {
-  const { store } = round.host
-  if (store) return suspendWithStore(round, report, suspension, facts, store)
-  const keeping = keep(round, suspension)
-  if (!(keeping instanceof Promise)) return told(round, report, facts, keeping)
-  return keeping.then((kept) => told(round, report, facts, kept))
+function seal(round: Round, { journal, asked, inputRequests }: Pause): Kept | Promise<Kept> {
+  const { host } = round
+  const claims = claimsOf(round, journal, asked)
+  if (round.keep) return round.keep(round, claims, inputRequests)
+  const sealing = host.states.keep(host, claims)
+  return sealing instanceof Promise
+    ? sealing.then((sealed) => toKept(sealed, inputRequests))
+    : toKept(sealing, inputRequests)
 }
 
-/** Goes on as a task. Only for calls whose client can follow one. */
-function leave(round: Round, { journal }: RunReport): Promise<Reply> {
-  const tasks = taskHostFor(round)
-  if (!tasks) throw new RondoError('SERVER_INTERNAL', 'A call was to go on as a task that cannot')
-  // Answers are in the journal by now; the manual form reads them again from the request.
-  return beginTask(round, tasks, journal, journal.manual !== undefined)
+function toKept(sealed: SealedState, inputRequests: InputRequests | undefined): Kept {
+  if (sealed.kind === 'too-large') return sealed
+  const { token, bytes, keyId } = sealed
+  return { kind: 'kept', reply: { kind: 'input_required', inputRequests, requestState: token }, bytes, keyId }
 }
 
-/** The same, unless the caller has too many tasks: then the call goes on as it did. */
-async function tryToLeave(round: Round, report: RunReport): Promise<Reply | undefined> {
-  try {
-    return await leave(round, report)
-  } catch (error) {
-    if (error instanceof RondoError && error.code === 'LIMIT_TASKS') return undefined
-    throw error
-  }
-}
-
-async function suspendWithStore(
-  round: Round,
-  report: RunReport,
-  { journal: given, ...rest }: Suspension,
-  facts: Facts,
-  { once, blobs }: Pick<Store, 'once' | 'blobs'>,
-): Promise<Reply> {
-  const { host, beginning, line } = round
-  // A client that has gone would never hear of the task.
-  const mayLeave = taskHostFor(round) !== undefined && given.manual === undefined && !line.closed
-  const isLate = beginning.round >= host.limits.promoteRounds
-  const left = mayLeave && isLate ? await tryToLeave(round, report) : undefined
-  if (left) return left
-  const journal = { ...given, epoch: given.epoch ?? (await once.epoch()) }
-  const kept = await keep(round, { ...rest, journal })
-  if (kept.kind === 'kept') return told(round, report, facts, kept)
-  const task = mayLeave && !isLate ? await tryToLeave(round, report) : undefined
-  if (task) return task
-  const spilled = await spill(host, blobs, journal, beginning.flowExpires)
-  return told(round, report, facts, await keep(round, { ...rest, journal: spilled }))
-}
-
-function keep(round: Round, { journal, asked, inputRequests }: Suspension): Kept | Promise<Kept> {
-  return (round.keep ?? keepInToken)(round, claimsOf(round, journal, asked), inputRequests)
-}
-
-const keepInToken: Keep = ({ host }, claims, inputRequests) => {
-  const hand = (sealed: SealedState): Kept =>
-    sealed.kind === 'too-large'
-      ? sealed
-      : {
-          kind: 'kept',
-          reply: { kind: 'input_required', inputRequests, requestState: sealed.token },
-          bytes: sealed.bytes,
-          keyId: sealed.keyId,
-        }
-  const keeping = keepState(host, claims)
-  return keeping instanceof Promise ? keeping.then(hand) : hand(keeping)
+function reply(round: Round, { report, facts }: Pause, kept: Kept): Reply {
+  const { host, target } = round
+  if (kept.kind === 'too-large') return concludeRefused(round, report, tooLarge(kept.bytes, host))
+  const { bytes, keyId } = kept
+  if (bytes > host.limits.warnBytes) warnSize(host, target, bytes)
+  logRound(round, report, { ...facts, stateBytes: bytes, keyId })
+  return kept.reply
 }
 
 /** What is sealed at the end of a round. */
@@ -325,19 +194,9 @@ export function claimsOf(
   }
 }
 
-function told(round: Round, report: RunReport, facts: Facts, kept: Kept): Reply {
-  const { host, target } = round
-  if (kept.kind === 'too-large') return concludeRefused(round, report, tooLarge(kept.bytes, host))
-  const { bytes, keyId, reply } = kept
-  if (bytes > host.limits.warnBytes) warnSize(host, target, bytes)
-  logRound(round, report, {
-    outcome: facts.outcome,
-    asks: facts.asks,
-    moved: facts.moved,
-    stateBytes: bytes,
-    keyId,
-  })
-  return reply
+/** What a state is bound to. */
+function bind(call: FlowCall, principal: Principal | undefined): Pick<Claims, 'principal' | 'request'> {
+  return { principal: principalTag(principal), request: requestDigest(call.method, call.target, call.args) }
 }
 
 function tooLarge(bytes: number, { limits }: FlowHost): RondoError {
@@ -350,4 +209,51 @@ function tooLarge(bytes: number, { limits }: FlowHost): RondoError {
 function warnSize(host: FlowHost, { name }: Target, bytes: number): void {
   const message = `requestState of ${name} has ${bytes} bytes; some proxies and clients refuse bodies of that size`
   host.log({ event: 'warning', message })
+}
+
+/**
+ * With a store there are two more ways: a call that took long or many rounds, or whose journal no longer fits a token,
+ * continues as a task if its client can follow one; otherwise the journal is stored and the token carries its id.
+ */
+async function keepWithStore(
+  round: Round,
+  pause: Pause,
+  { once, blobs }: Pick<Store, 'once' | 'blobs'>,
+): Promise<Reply> {
+  const { host, beginning, line } = round
+  const { report, facts } = pause
+  const follows = taskHostFor(round) !== undefined
+  if (facts.moved === 'time' && follows) {
+    const task = await tryToContinueAsTask(round, report)
+    if (task) return task
+  }
+  // A client that has gone would never learn of the task.
+  const mayLeave = follows && pause.journal.manual === undefined && !line.closed
+  const isLate = beginning.round >= host.limits.promoteRounds
+  const promoted = mayLeave && isLate ? await tryToContinueAsTask(round, report) : undefined
+  if (promoted) return promoted
+  const journal = { ...pause.journal, epoch: pause.journal.epoch ?? (await once.epoch()) }
+  const kept = await seal(round, { ...pause, journal })
+  if (kept.kind === 'kept') return reply(round, pause, kept)
+  const task = mayLeave && !isLate ? await tryToContinueAsTask(round, report) : undefined
+  if (task) return task
+  const spilled = await spill(host, blobs, journal, beginning.flowExpires)
+  return reply(round, pause, await seal(round, { ...pause, journal: spilled }))
+}
+
+function continueAsTask(round: Round, { journal }: RunReport): Promise<Reply> {
+  const tasks = taskHostFor(round)
+  if (!tasks) throw new RondoError('SERVER_INTERNAL', 'This call cannot continue as a task')
+  // Answers are in the journal by now; the manual form reads them again from the request.
+  return beginTask(round, tasks, journal, journal.manual !== undefined)
+}
+
+/** Returns nothing if the caller has too many tasks: the call then continues in rounds. */
+async function tryToContinueAsTask(round: Round, report: RunReport): Promise<Reply | undefined> {
+  try {
+    return await continueAsTask(round, report)
+  } catch (error) {
+    if (error instanceof RondoError && error.code === 'LIMIT_TASKS') return undefined
+    throw error
+  }
 }

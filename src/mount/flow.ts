@@ -64,7 +64,13 @@ export function createFlow(options: RondoOptions, keys: KeyHolder, tools: TaskTo
       try {
         const call = toFlowCall(passage, ctx, host.log)
         const principal = await principalOf(ctx)
-        const reply = await runRound(mayLeave ? host : roundsAlone, target, call, principal, toLine(ctx))
+        const reply = await runRound({
+          host: mayLeave ? host : roundsAlone,
+          target,
+          call,
+          principal,
+          line: toLine(ctx),
+        })
         passage.refused = (error) => {
           const message = `The official server does not take the result of "${target.name}": look at its shape`
           host.log({ event: 'warning', message, error })

@@ -2,8 +2,9 @@
  * The host of calls, made from options: what a server of ours and a mount in another one have in common.
  */
 
-import { createPlatform, type FlowHost, type FlowPlatform } from '../carry/host.ts'
-import { type Continuation, type ContinuationMode, createContinuation } from '../carry/migration.ts'
+import { createPlatform, type FlowHost, type FlowPlatform, type StateCarrier } from '../carry/host.ts'
+import { createMigration, type MigrationMode, sealedWithHandles } from '../carry/migration.ts'
+import { sealedStates } from '../carry/token.ts'
 import { DRAFT_2026_V1 } from '../drafts/draft-2026-v1/codec.ts'
 import { misuse } from '../errors.ts'
 import { CODECS, type Codec, createCodecs } from '../protocol/codec.ts'
@@ -65,7 +66,7 @@ export function createHost(
     draining: false,
     overloaded: overload.overloaded,
     maxRoundMs: options.maxRoundMs ?? Number.POSITIVE_INFINITY,
-    continuation: resolveContinuation(options, platform, log),
+    states: chooseStates(options, platform, log),
     tasks: createTaskHost(options, log),
     leaseMs: options.tasks?.leaseMs ?? LEASE_MS,
     store: options.store,
@@ -80,22 +81,19 @@ export function createHost(
   return host
 }
 
-/* `createServer({ continuation })` made into what carriers use. */
+const MODES: readonly MigrationMode[] = ['stored', 'dual', 'sealed-first', 'sealed']
 
-const MODES: readonly ContinuationMode[] = ['stored', 'dual', 'sealed-first', 'sealed']
-
-/** Nothing for `sealed`: that is what every carrier does by itself. */
-function resolveContinuation(
+function chooseStates(
   { continuation: mode = 'sealed', store }: Pick<ServerOptions, 'continuation' | 'store'>,
   { randomId }: FlowPlatform,
   log: Log,
-): Continuation | undefined {
+): StateCarrier {
   if (!MODES.includes(mode)) {
     throw misuse(`continuation is one of ${MODES.join(', ')}; got ${JSON.stringify(mode)}.`)
   }
-  if (mode === 'sealed') return undefined
+  if (mode === 'sealed') return store ? sealedWithHandles(store.blobs) : sealedStates
   if (!store) throw misuse(`continuation: '${mode}' needs a store: createServer({ store, … })`)
-  return createContinuation({
+  return createMigration({
     mode,
     blobs: store.blobs,
     randomId,

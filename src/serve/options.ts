@@ -3,7 +3,7 @@
  */
 
 import type { FlowLimits, LogEvent } from '../carry/host.ts'
-import type { ContinuationMode } from '../carry/migration.ts'
+import type { MigrationMode } from '../carry/migration.ts'
 import type { TurnsOptions } from '../drafts/turns/turn-state.ts'
 import { misuse } from '../errors.ts'
 import type { KeySource } from '../seal/key-holder.ts'
@@ -37,7 +37,7 @@ export interface ServerOptions extends Omit<HttpOptions, 'onError' | 'every' | '
   /** A database that instances share: keeps tasks, single-use records, and what is too large for a token. */
   store?: Store
   /** Where journals are between rounds; all but `sealed` need a `store`. Default: `sealed`. */
-  continuation?: ContinuationMode
+  continuation?: MigrationMode
   /** Hands a call back at its next boundary once its round has worked this long. Default: never. */
   maxRoundMs?: number
   /** Hands calls back, each at its next boundary, while this instance has too much to do. Default: never. */

@@ -115,7 +115,7 @@ async function answerFlow(
   const target = registry.find(call.method, call.target)
   if (!target) return unknownTarget(call)
   try {
-    return await runRound(host, target, call, principal, line)
+    return await runRound({ host, target, call, principal, line })
   } catch (error) {
     return toErrorReply(error, host.log)
   }

@@ -10,12 +10,19 @@ import { nameCapabilities, TASKS_EXTENSION } from '../../protocol/task.ts'
 import { createTaskId } from '../../store/task-engine.ts'
 import type { Target } from '../../tool/target.ts'
 import type { TaskHost } from '../host.ts'
-import { logRound, type Round, solicited } from '../round.ts'
+import { concludeRefused, logRound, type Round, solicited, taskHostFor } from '../round.ts'
 import { toTaskState } from './call.ts'
 import { ownerOf, sealPiece, type TaskPlan, type TaskRecord } from './journal.ts'
 
-/** A tool that runs only as a task was called by a client that cannot follow one. */
-export function cannotFollow({ name }: Target): RondoError {
+/** Starts the task of a call that is one from its first request on, or refuses a client that cannot follow it. */
+export function beginAtOnce(round: Round, brings: boolean): Reply | Promise<Reply> | undefined {
+  const { target, beginning } = round
+  const tasks = taskHostFor(round)
+  if (tasks && target.task.mode !== 'late') return beginTask(round, tasks, beginning.journal, brings)
+  return target.task.mode === 'always' ? concludeRefused(round, undefined, cannotFollow(target)) : undefined
+}
+
+function cannotFollow({ name }: Target): RondoError {
   const data = { requiredCapabilities: { extensions: { [TASKS_EXTENSION]: {} } } }
   const detail = `"${name}" runs only as a task, and this client lacks the capability ${nameCapabilities(data.requiredCapabilities)} to follow one. Nothing was done.`
   return new RondoError('PEER_CAPABILITY', detail, { data })
@@ -37,7 +44,7 @@ function broughtBy({ call, beginning }: Round): TaskPlan['brought'] {
   return answers && { answers: answers as Readonly<Record<string, unknown>>, asked, unasked: !anchored }
 }
 
-/** `brings`: what the request brought is still to be used. */
+/** `brings`: the request's own responses are still to be used. */
 export async function beginTask(
   round: Round,
   tasks: TaskHost,

@@ -8,12 +8,10 @@
 import { RondoError } from '../../errors.ts'
 import type { Entry, Journal, Reask } from '../../journal/journal.ts'
 import type { FlowCall, Principal } from '../../protocol/call.ts'
-import { followsTasks } from '../../protocol/task.ts'
 import type { Incoming, OpenQuestion } from '../../replay/run-state.ts'
 import { openEnvelope, sealEnvelope } from '../../seal/envelope.ts'
 import { principalTag } from '../../seal/state.ts'
 import type { TaskHead, TaskOwner } from '../../store/task-engine.ts'
-import type { Target } from '../../tool/target.ts'
 import type { FlowHost, TaskHost } from '../host.ts'
 
 export interface Parked {
@@ -127,19 +125,6 @@ export type Piece =
 
 /** Whose piece it is. */
 export type PieceOf = Pick<TaskHead, 'id' | 'owner'>
-
-interface Callable {
-  readonly host: FlowHost
-  readonly call: FlowCall
-  readonly target: Target
-}
-
-/** Where this call can go on as a task: its client can follow one, its tool may be one, and there is a store. */
-export function taskHostFor({ host, call, target }: Callable): TaskHost | undefined {
-  if (target.task.mode === 'never') return undefined
-  const follows = call.task !== undefined || followsTasks(call.capabilities)
-  return call.method === 'tools/call' && follows ? host.tasks : undefined
-}
 
 export function ownerOf({ audience }: FlowHost, principal: Principal | undefined): TaskOwner {
   return { tenant: audience, principal: principalTag(principal) }

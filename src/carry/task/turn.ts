@@ -10,26 +10,20 @@
 import { RondoError } from '../../errors.ts'
 import type { Line } from '../../protocol/call.ts'
 import type { Reply } from '../../protocol/reply.ts'
-import { type ReplayInput, replay } from '../../replay/replay.ts'
-import type { Incoming, OpenQuestion, RunReport } from '../../replay/run-state.ts'
-import { verify } from '../../replay/verify.ts'
+import type { ReplayInput } from '../../replay/replay.ts'
+import type { Incoming, RunReport } from '../../replay/run-state.ts'
 import type { RunTurn, TaskHead, TaskTurn, TurnOutcome } from '../../store/task-engine.ts'
-import type { Context } from '../../tool/context.ts'
-import { type InputRequired, isInputRequired } from '../../tool/result.ts'
 import type { Target } from '../../tool/target.ts'
 import type { FlowHost, TaskHost } from '../host.ts'
 import {
-  concludeArguments,
   concludeRefused,
-  concludeReturned,
-  concludeThrew,
   concludeUnaskable,
   logFault,
   logRound,
-  manualDigests,
-  manualRequests,
+  type Pause,
   type Round,
-  toReplayInput,
+  type RoundEnd,
+  runOnce,
 } from '../round.ts'
 import { effectOnce } from '../single-use.ts'
 import {
@@ -84,54 +78,68 @@ function unknownTool({ call }: TaskPlan): RondoError {
 }
 
 async function runTurn(work: Work): Promise<TurnOutcome> {
-  const { host, round, turn } = work
-  const prepared = await round.target.prepare(round.call.args)
-  if (prepared.kind === 'refused') return ended(work, concludeArguments(round, prepared.problem))
-  const input = toTurnInput(work, prepared.run)
-  const first = await replay(input)
-  const report = host.dev ? await verify(input, first) : first
-  if (turn.signal.aborted) return { kind: 'release' }
-  return settle(work, report)
+  const { round, turn } = work
+  const end = await runOnce(round, {
+    adapt: (input) => adapt(work, input),
+    isAbandoned: () => turn.signal.aborted,
+  })
+  return settle(work, end)
 }
 
 /** What cannot be kept ends the task: another turn would not do better. A store that failed might. */
-async function settle(work: Work, report: RunReport): Promise<TurnOutcome> {
+async function settle(work: Work, end: RoundEnd): Promise<TurnOutcome> {
   try {
-    return await toOutcome(work, report)
+    return await toOutcome(work, end)
   } catch (error) {
     if (work.turn.signal.aborted) throw error
     if (!(error instanceof RondoError)) logFault(work.round, error)
     const known = error instanceof RondoError ? error : new RondoError('SERVER_INTERNAL')
     if (known.code.startsWith('STORE_')) throw error
-    return refused(work, report, known)
+    return refused(work, 'report' in end ? end.report : undefined, known)
   }
 }
 
-async function toOutcome(work: Work, report: RunReport): Promise<TurnOutcome> {
-  const { round } = work
-  const { ending } = report
-  switch (ending.kind) {
-    case 'returned':
-      if (isInputRequired(ending.value)) return parkManually(work, report, ending.value)
-      return ended(work, await concludeReturned(round, report, ending.value))
-    case 'threw':
-      return ended(work, concludeThrew(round, report, ending.error))
-    case 'refused':
-      return refused(work, report, ending.error)
-    case 'moved':
-      logRound(round, report, { outcome: 'moved', moved: ending.reason })
-      if (work.told) await rest(work)
-      return { kind: ending.reason === 'effect' ? 'hold' : 'release' }
-    case 'background':
-      logRound(round, report, { outcome: 'moved', moved: 'drain' })
+async function toOutcome(work: Work, end: RoundEnd): Promise<TurnOutcome> {
+  switch (end.kind) {
+    case 'abandoned':
       return { kind: 'release' }
-    case 'asking':
-      logRound(round, report, {
-        outcome: 'input_required',
-        asks: Array.from(ending.questions, ([key, { kind }]) => ({ key, kind })),
-      })
-      return parked(work, report, [...ending.questions])
+    case 'replied':
+      return ended(work, end.reply)
+    case 'refused':
+      return refused(work, end.report, end.error)
+    case 'background':
+      logRound(work.round, end.report, { outcome: 'moved', moved: 'drain' })
+      return { kind: 'release' }
+    case 'paused':
+      return keep(work, end)
   }
+}
+
+/** Keeps the journal in the store and the questions with it. */
+async function keep(work: Work, pause: Pause): Promise<TurnOutcome> {
+  const { host, round, turn, folded } = work
+  const { report, facts, asked, inputRequests, journal } = pause
+  const isManual = report.ending.kind === 'returned'
+  if (isManual && folded.parks >= host.limits.maxEntries) {
+    return refused(work, report, new RondoError('LIMIT_ROUNDS'))
+  }
+  logRound(round, report, facts)
+  if (facts.moved !== undefined) {
+    if (work.told) await rest(work)
+    return { kind: facts.moved === 'effect' ? 'hold' : 'release' }
+  }
+  const questions = Object.entries(inputRequests ?? {}).map(
+    ([key, request]) => [key, { request, digest: asked[key] ?? '' }] as const,
+  )
+  const { inputs, record } = park(questions, journal, folded.entries, turn.answers)
+  await turn.record(sealPiece(host, turn.task, 'record', record))
+  // State alone: nobody is to be asked, so the next turn is due by itself, at the pace of a client (C9).
+  if (questions.length === 0) return { kind: 'release', delayMs: AGAIN_MS }
+  const sealed = Array.from(
+    inputs,
+    ([key, request]) => [key, sealPiece(host, turn.task, `input ${key}`, request)] as const,
+  )
+  return { kind: 'park', inputs: new Map(sealed) }
 }
 
 /** Notes that this turn came to its end, so that the next one does not tell the owner the same again. */
@@ -143,7 +151,7 @@ function rest({ host, turn }: Work): Promise<void> {
 const UNCERTAIN_MS = 5_000
 
 /** A lease that was lost is no failure of the task: somebody else has it. Nor is a store that cannot tell now. */
-function refused(work: Work, report: RunReport, error: RondoError): TurnOutcome {
+function refused(work: Work, report: RunReport | undefined, error: RondoError): TurnOutcome {
   if (error.code === 'STORE_LEASE_LOST') return { kind: 'release' }
   if (error.code === 'STORE_UNAVAILABLE' || error.code === 'STORE_BUSY')
     return { kind: 'release', delayMs: UNCERTAIN_MS }
@@ -151,42 +159,6 @@ function refused(work: Work, report: RunReport, error: RondoError): TurnOutcome 
 }
 
 const AGAIN_MS = 250
-
-async function parkManually(work: Work, report: RunReport, needs: InputRequired): Promise<TurnOutcome> {
-  const { host, round, turn } = work
-  const digests = manualDigests(host, needs, round.call.capabilities)
-  if (digests instanceof RondoError) return refused(work, report, digests)
-  if (work.folded.parks >= host.limits.maxEntries)
-    return refused(work, report, new RondoError('LIMIT_ROUNDS'))
-  const { requestState } = needs
-  const questions = Object.entries(manualRequests(host, report.journal, needs) ?? {}).map(
-    ([key, request]) => [key, { request, digest: digests[key] ?? '' }] as const,
-  )
-  const asks = questions.map(([key]) => ({ key, kind: 'manual' as const }))
-  logRound(round, report, { outcome: 'input_required', asks })
-  const withState = { ...report, journal: { ...report.journal, manual: requestState } }
-  if (questions.length > 0) return parked(work, withState, questions)
-  // State alone: nobody is to be asked, so the next turn is due by itself, at the pace of a client (C9).
-  const { record } = park([], withState.journal, work.folded.entries, turn.answers)
-  await turn.record(sealPiece(host, turn.task, 'record', record))
-  return { kind: 'release', delayMs: AGAIN_MS }
-}
-
-async function parked(
-  { host, turn, folded }: Work,
-  { journal }: RunReport,
-  questions: readonly (readonly [string, Pick<OpenQuestion, 'request' | 'digest'>])[],
-): Promise<TurnOutcome> {
-  const { task } = turn
-  const { inputs, record } = park(questions, journal, folded.entries, turn.answers)
-  await turn.record(sealPiece(host, task, 'record', record))
-  return {
-    kind: 'park',
-    inputs: new Map(
-      Array.from(inputs, ([key, request]) => [key, sealPiece(host, task, `input ${key}`, request)]),
-    ),
-  }
-}
 
 /** What the call would have answered is what the task ends with. A tool's own failure is a result (E8). */
 function ended(work: Work, reply: Reply): TurnOutcome {
@@ -272,9 +244,8 @@ function toLine(signal: AbortSignal): Line {
   }
 }
 
-function toTurnInput(work: Work, handler: (ctx: Context) => unknown): ReplayInput {
+function adapt(work: Work, input: ReplayInput): ReplayInput {
   const { host, turn, round } = work
-  const input = toReplayInput(round, handler)
   const incoming = { ...input.incoming, ...incomingOf(work), resumed: work.folded.resting }
   const { store } = host
   // Waiting is left to the store, where it costs nothing.

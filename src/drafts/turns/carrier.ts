@@ -13,9 +13,15 @@
 
 import type { FlowHost } from '../../carry/host.ts'
 import { type AskingLine, type Hand, runPushed } from '../../carry/push.ts'
-import { concludeRefused, concludeUnaskable, type Keep, type Round } from '../../carry/round.ts'
+import {
+  type Beginning,
+  concludeRefused,
+  concludeUnaskable,
+  type Keep,
+  type Round,
+} from '../../carry/round.ts'
 import { deliverAnswers } from '../../carry/task/call.ts'
-import { type Beginning, firstRound, nextRound, runOpened } from '../../carry/token.ts'
+import { firstRound, nextRound, runOpened } from '../../carry/token.ts'
 import { isStoreFault, RondoError } from '../../errors.ts'
 import type {
   FlowCall,
@@ -154,7 +160,7 @@ async function begin(parts: Parts, call: FlowCall): Promise<Beginning> {
 
 /** True if the flow can go on without this process. */
 function outlivesUs({ host }: Parts, { capabilities }: FlowCall): boolean {
-  return echoesState(capabilities) || host.continuation !== undefined
+  return echoesState(capabilities) || host.states.stores
 }
 
 async function goOn(
@@ -193,7 +199,7 @@ async function goOn(
   const hand: Hand = (round, sealed, questions, last) =>
     handQuestions(parts, sealed, toRequest(parts, round.call, last), questions)
   const from = { beginning, answers, told }
-  return toReplyOf(start, await runPushed(host, target, call, principal, line, { hand, from }))
+  return toReplyOf(start, await runPushed({ host, target, call, principal, line }, { hand, from }))
 }
 
 /** A turn's request as its state holds it. */
@@ -220,7 +226,7 @@ async function run(parts: Parts, { told, failed, remembers, ...start }: Start): 
     if (kept.kind === 'too-large') return kept
     const { turn, bytes, keyId, tokens } = kept
     // What is in a store needs no memory, and a client that echoes needs neither.
-    if (!host.continuation && !(echoes && !remembers)) memory.remember(turn.id, tokens, claims.roundExpires)
+    if (!host.states.stores && !(echoes && !remembers)) memory.remember(turn.id, tokens, claims.roundExpires)
     return { kind: 'kept', reply: { kind: 'input_required', turn }, bytes, keyId }
   }
   const round: Round = { ...start, host, line, keep, began: host.platform.now() }

@@ -7,8 +7,8 @@
  */
 
 import { hash } from 'node:crypto'
-import type { FlowHost } from '../../carry/host.ts'
-import { keepState, type OpenedStored, openKept, toHandle } from '../../carry/migration.ts'
+import type { FlowHost, OpenedStored } from '../../carry/host.ts'
+import { toHandle } from '../../carry/migration.ts'
 import { RondoError } from '../../errors.ts'
 import type { InputRequests } from '../../protocol/wire.ts'
 import {
@@ -67,7 +67,7 @@ async function openStates(
     const sealed = fromState(state)
     if (sealed === undefined) return { kind: 'refused', reason: 'encoding' }
     if (opened.has(sealed)) continue
-    const result = await openKept(host, sealed, expected, namesOf(expected.turn, index))
+    const result = await host.states.open(host, sealed, expected, namesOf(expected.turn, index))
     if (result.kind === 'refused') return result
     opened.set(sealed, result.claims)
   }
@@ -109,11 +109,11 @@ async function findStored(
   answers: readonly TurnAnswer[],
   expected: ExpectedTurn,
 ): Promise<readonly OpenedStored[]> {
-  if (!host.continuation) return []
-  const whole = await openKept(host, undefined, expected, [turnName(expected.turn)])
+  if (!host.states.stores) return []
+  const whole = await host.states.open(host, undefined, expected, [turnName(expected.turn)])
   if (whole.kind === 'open' || whole.reason !== 'missing') return [whole]
   return Promise.all(
-    answers.map(({ index }) => openKept(host, undefined, expected, [turnName(expected.turn, index)])),
+    answers.map(({ index }) => host.states.open(host, undefined, expected, [turnName(expected.turn, index)])),
   )
 }
 
@@ -211,9 +211,10 @@ async function sealStates(
   { state, echoes }: Required<TurnsOptions> & { readonly echoes: boolean },
 ): Promise<readonly SealedState[]> {
   const { id, keys } = claims.turn
-  if (!echoes || state === 'shared' || keys.length < 2) return [await keepState(host, claims, turnName(id))]
+  if (!echoes || state === 'shared' || keys.length < 2)
+    return [await host.states.keep(host, claims, turnName(id))]
   const alone = keys.map((key) => ({ ...claims, asked: { [key]: claims.asked[key] ?? '' } }))
-  return Promise.all(alone.map((one, index) => keepState(host, one, turnName(id, index))))
+  return Promise.all(alone.map((one, index) => host.states.keep(host, one, turnName(id, index))))
 }
 
 /** What the stored state of a turn is filed under, or that of one of its questions where each has its own. */

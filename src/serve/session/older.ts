@@ -123,8 +123,8 @@ async function answerFlow(
   if (mismatch !== undefined) return { kind: 'error', error: new RondoError('PEER_METHOD', mismatch) }
   try {
     const reply = dialect.rounds
-      ? await runRound(host, target, call, principal, line)
-      : await runPushed(host, target, call, principal, line, { hand })
+      ? await runRound({ host, target, call, principal, line })
+      : await runPushed({ host, target, call, principal, line }, { hand })
     const cannotAsk = reply.kind === 'error' && reply.error.code === 'PEER_CAPABILITY'
     return cannotAsk ? concludeUnaskable(target, reply.error, unaskable) : reply
   } catch (error) {

@@ -2,25 +2,20 @@ import { describe, expect, it } from 'vitest'
 import { createMemoryBlobs } from '../../test/support/memory-blobs.ts'
 import { AUDIENCE, expectedFor, NOW, ringOf, sampleClaims } from '../../test/support/seal-fixtures.ts'
 import { type Claims, STATE_LIMITS } from '../seal/state.ts'
-import {
-  type ContinuationMode,
-  createContinuation,
-  type Finding,
-  putState,
-  type Sealer,
-} from './migration.ts'
+import type { StateHost } from './host.ts'
+import { createMigration, type Finding, type MigrationMode, putState } from './migration.ts'
 
 const LIMITS = { ...STATE_LIMITS, maxStoredBytes: 1_000_000 }
 const expected = expectedFor(sampleClaims)
 
-function sealerWith(...keys: string[]): Sealer {
+function sealerWith(...keys: string[]): StateHost {
   return { audience: AUDIENCE, keys: { ring: ringOf(...keys) }, limits: LIMITS }
 }
 
-function start(mode: Exclude<ContinuationMode, 'sealed'>, blobs = createMemoryBlobs()) {
+function start(mode: Exclude<MigrationMode, 'sealed'>, blobs = createMemoryBlobs()) {
   const findings: Finding[] = []
   let drawn = 0
-  const continuation = createContinuation({
+  const continuation = createMigration({
     mode,
     blobs,
     randomId: () => `drawn-${drawn++}`,
