@@ -1,4 +1,4 @@
-/** The client: connect to a server, call its tools, answer its questions, or keep a call for later. */
+/** The client: connects to a server, calls its tools, answers its questions, or stores a call for later. */
 
 export type {
   Client,
@@ -43,8 +43,8 @@ export { inspectLink, type Link } from './client/round.ts'
 export { openPending, parsePending, sealPending } from './client/stored-pending.ts'
 export type { ServerChange, SubscribeOptions, Subscription } from './client/subscribe.ts'
 export type { TaskHandle, TaskRequestOptions } from './client/task/strategy.ts'
-export type { Challenge } from './client/transport/answer-reader.ts'
 export type { FetchLike } from './client/transport/fetch.ts'
+export type { Challenge } from './client/transport/response-reader.ts'
 export type { StdioTarget } from './client/transport/stdio.ts'
 export { type ErrorCode, RondoError } from './errors.ts'
 export { displayText } from './form/clean-text.ts'

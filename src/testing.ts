@@ -1,4 +1,4 @@
-/** Drive tools round by round, with no socket: `rondo/testing`. */
+/** Drives tools round by round in tests, without a socket: `rondo/testing`. */
 
 export type { LogEvent } from './carry/host.ts'
 export type { Principal } from './protocol/call.ts'

@@ -1,6 +1,6 @@
 /// <reference lib="esnext.disposable" preserve="true" />
 
-/** Puts a client together over a peer whose dialect is known. */
+/** The client that callers hold, over a peer whose dialect is known. */
 
 import { RondoError } from '../errors.ts'
 import { displayText } from '../form/clean-text.ts'
@@ -37,6 +37,107 @@ import { type Cache, createReader, createToolBook } from './reader.ts'
 import { vetRound } from './round.ts'
 import { type ServerChange, type SubscribeOptions, type Subscription, subscribe } from './subscribe.ts'
 import { type TaskHandle, taskHandle } from './task/strategy.ts'
+
+export interface ReadOptions {
+  readonly signal?: AbortSignal
+  readonly timeoutMs?: number
+  /** Sends the request even if the cache has its result. */
+  readonly fresh?: boolean
+}
+
+export interface DriveOptions extends FlowOptions {
+  /** What the server may ask in this call. Default: forms, URLs and whatever has a handler. */
+  readonly accepts?: readonly QuestionKind[]
+  /** Return after every round, including those without questions. */
+  readonly everyRound?: boolean
+}
+
+export interface RoundOptions
+  extends Pick<
+    FlowOptions,
+    'signal' | 'timeoutMs' | 'countHumanTime' | 'onProgress' | 'onLog' | 'logLevel' | 'trace'
+  > {
+  /** Sent unchanged, under the keys of the last round's `inputRequests`. */
+  readonly inputResponses?: InputResponses
+  /** That of the last round, byte for byte. Omit it if there was none. */
+  readonly requestState?: string
+  /** What the server may ask in this round. Default: forms, URLs and whatever has a handler. */
+  readonly accepts?: readonly QuestionKind[]
+}
+
+/** What one round returns. */
+export type RoundResult<R extends FlowRequest = FlowRequest> =
+  | { readonly resultType: 'complete'; readonly result: FlowResult<R> }
+  | {
+      readonly resultType: 'input_required'
+      /** Empty where the server only asks for a retry. */
+      readonly inputRequests: InputRequests
+      readonly requestState?: string
+    }
+
+export interface CompleteRequest {
+  readonly ref: CompleteCall['ref']
+  readonly argument: CompleteCall['argument']
+  /** Arguments whose values are already known. */
+  readonly known?: Readonly<Record<string, string>>
+}
+
+export interface Client extends AsyncDisposable {
+  /** What the server says of itself. */
+  readonly server: PendingServer &
+    Pick<Discovery, 'capabilities' | 'instructions'> & { readonly title?: string }
+  readonly protocolVersion: string
+
+  /** Calls a tool, has its questions answered by handlers, and returns the final result (C6). */
+  callTool(
+    name: string,
+    args?: Readonly<Record<string, unknown>>,
+    options?: FlowOptions,
+  ): Promise<CallToolResult>
+  getPrompt(
+    name: string,
+    args?: Readonly<Record<string, string>>,
+    options?: FlowOptions,
+  ): Promise<GetPromptResult>
+  readResource(uri: string, options?: FlowOptions & { readonly fresh?: boolean }): Promise<ReadResourceResult>
+
+  /** Sends a request and returns where the server asks or makes the call a task (C10). Calls no handler. */
+  start<R extends FlowRequest>(request: R, options?: DriveOptions): Promise<DriveResult<R>>
+  /**
+   * Continues a call from this process or another (C11), with `answers` added to those it has. A task is awaited until it
+   * asks or has ended; to stop waiting does not cancel it.
+   */
+  resume<R extends FlowRequest>(
+    pending: PendingCall<R>,
+    answers?: InputResponses,
+    options?: DriveOptions,
+  ): Promise<DriveResult<R>>
+
+  /** Continues a call to its end; handlers answer the open questions. */
+  finish<R extends FlowRequest>(pending: PendingCall<R>, options?: FlowOptions): Promise<FlowResult<R>>
+
+  /**
+   * Sends one round of a call and returns what came back; the caller keeps the state and runs the loop (C10). Handlers,
+   * policies and round limits do not apply, and the call never becomes a task.
+   */
+  round<R extends FlowRequest>(request: R, options?: RoundOptions): Promise<RoundResult<R>>
+
+  /** A task by its id: get, answer or cancel it. */
+  task(taskId: string): TaskHandle
+
+  listTools(options?: ReadOptions): Promise<readonly Tool[]>
+  listPrompts(options?: ReadOptions): Promise<readonly Prompt[]>
+  listResources(options?: ReadOptions): Promise<readonly Resource[]>
+  listResourceTemplates(options?: ReadOptions): Promise<readonly ResourceTemplate[]>
+  /** Suggestions for an argument of a prompt or a resource template. */
+  complete(request: CompleteRequest, options?: ReadOptions): Promise<Completion>
+  discover(options?: ReadOptions): Promise<Discovery>
+  /** Reports changes on the server until the iteration or the subscription is closed. */
+  subscribe(filter: ListenFilter, options?: SubscribeOptions): Subscription
+
+  /** Aborts open requests and releases sockets and processes. */
+  close(): Promise<void>
+}
 
 export interface ClientParts {
   readonly peer: Peer
@@ -88,17 +189,17 @@ export function createClient(parts: ClientParts): Client {
     readResource: (uri, options = {}) =>
       reader.cached(`read ${uri}`, options.fresh, async () => {
         const { result, rounds } = await run({ method: 'resources/read', uri } as ResourceRequest, options)
-        // What took questions to find out was an answer to them, and is not kept.
+        // A result that depends on answers is not cached.
         return [result, rounds === 0 ? result : {}]
       }),
     start: (request, options = {}) => advance(flows, beginning(request), driving(kinds, options)),
     resume: async (pending, given, options = {}) =>
-      advance(flows, takeUp(peer, server.name, pending, given), driving(kinds, options)),
+      advance(flows, continueHere(peer, server.name, pending, given), driving(kinds, options)),
     finish: async (pending, options = {}) => {
-      const taken = takeUp(peer, server.name, pending)
-      // Where it lay, somebody may have changed the questions.
-      const questions = vetRound(taken, peer.limits, kinds)
-      return (await runFlow(flows, { ...taken, questions }, { ...options, kinds })).result
+      const stored = continueHere(peer, server.name, pending)
+      // The questions may have been changed in storage.
+      const questions = vetRound(stored, peer.limits, kinds)
+      return (await runFlow(flows, { ...stored, questions }, { ...options, kinds })).result
     },
     round: async (request, { inputResponses, requestState, ...options } = {}) => {
       const raw = { inputResponses, requestState }
@@ -134,8 +235,8 @@ function driving(kinds: ReadonlySet<QuestionKind>, options: DriveOptions) {
   return { ...options, kinds: new Set<QuestionKind>(accepts), suspends: true }
 }
 
-/** A stored call with the new answers, if it can go on at this server. */
-function takeUp<R extends FlowRequest>(
+/** The stored call with the new answers. Throws if it cannot continue at this server. */
+function continueHere<R extends FlowRequest>(
   peer: Peer,
   name: string | undefined,
   pending: PendingCall<R>,
@@ -145,13 +246,13 @@ function takeUp<R extends FlowRequest>(
   if (pending.server.name !== name) {
     throw new RondoError(
       'INPUT_PENDING',
-      `The call belongs to ${pending.server.name ?? 'a nameless server'}, this is ${name}`,
+      `The call belongs to ${pending.server.name ?? 'a server without a name'}, but this server is ${name ?? 'one without a name'}`,
     )
   }
   if (pending.protocolVersion !== peer.dialect.version) {
     throw new RondoError(
       'INPUT_PENDING',
-      `The call was made in ${pending.protocolVersion}, which is not spoken here`,
+      `The call was made in ${pending.protocolVersion}, but this connection uses ${peer.dialect.version}`,
     )
   }
   return Object.entries(given).reduce((now, [key, response]) => answer(now, key, response), pending)
@@ -165,105 +266,4 @@ function forget(cache: Cache, change: ServerChange): void {
     cache.forget(`list ${change.kind}`)
     if (change.kind === 'resources') cache.forget('list templates')
   }
-}
-
-export interface ReadOptions {
-  readonly signal?: AbortSignal
-  readonly timeoutMs?: number
-  /** Ask the server even if an earlier answer may still be used. */
-  readonly fresh?: boolean
-}
-
-export interface DriveOptions extends FlowOptions {
-  /** What the server may ask in this call. Default: forms, URLs and whatever has a handler. */
-  readonly accepts?: readonly QuestionKind[]
-  /** Give every round back, also those in which the server only wants to be called again. */
-  readonly everyRound?: boolean
-}
-
-export interface RoundOptions
-  extends Pick<
-    FlowOptions,
-    'signal' | 'timeoutMs' | 'countHumanTime' | 'onProgress' | 'onLog' | 'logLevel' | 'trace'
-  > {
-  /** Sent as it is, under the keys of the last round's `inputRequests`. */
-  readonly inputResponses?: InputResponses
-  /** The one of the last round, byte for byte. Leave it out where that had none. */
-  readonly requestState?: string
-  /** What the server may ask in this round. Default: forms, URLs and whatever has a handler. */
-  readonly accepts?: readonly QuestionKind[]
-}
-
-/** What one round gives. */
-export type RoundResult<R extends FlowRequest = FlowRequest> =
-  | { readonly resultType: 'complete'; readonly result: FlowResult<R> }
-  | {
-      readonly resultType: 'input_required'
-      /** Empty where the server only wants to be called again. */
-      readonly inputRequests: InputRequests
-      readonly requestState?: string
-    }
-
-export interface CompleteRequest {
-  readonly ref: CompleteCall['ref']
-  readonly argument: CompleteCall['argument']
-  /** The arguments that are already known. */
-  readonly known?: Readonly<Record<string, string>>
-}
-
-export interface Client extends AsyncDisposable {
-  /** Who is on the other side, as it says itself. */
-  readonly server: PendingServer &
-    Pick<Discovery, 'capabilities' | 'instructions'> & { readonly title?: string }
-  readonly protocolVersion: string
-
-  /** Calls a tool, has every question answered, gives the final result (C6). */
-  callTool(
-    name: string,
-    args?: Readonly<Record<string, unknown>>,
-    options?: FlowOptions,
-  ): Promise<CallToolResult>
-  getPrompt(
-    name: string,
-    args?: Readonly<Record<string, string>>,
-    options?: FlowOptions,
-  ): Promise<GetPromptResult>
-  readResource(uri: string, options?: FlowOptions & { readonly fresh?: boolean }): Promise<ReadResourceResult>
-
-  /** Sends a request and stops where the server asks something or makes a task of it (C10). No handler is called. */
-  start<R extends FlowRequest>(request: R, options?: DriveOptions): Promise<DriveResult<R>>
-  /**
-   * Goes on with a call, from this process or another (C11). `answers` are added to those it has. A task is waited for
-   * until it asks or has ended; to stop waiting does not end it.
-   */
-  resume<R extends FlowRequest>(
-    pending: PendingCall<R>,
-    answers?: InputResponses,
-    options?: DriveOptions,
-  ): Promise<DriveResult<R>>
-
-  /** Goes on with a call to its end; handlers answer what is still open. */
-  finish<R extends FlowRequest>(pending: PendingCall<R>, options?: FlowOptions): Promise<FlowResult<R>>
-
-  /**
-   * Sends one round of a call and gives what comes back: the caller holds state and responses, and runs the loop (C10).
-   * No handler is called, no policy looks, nothing is counted, and the call never becomes a task.
-   */
-  round<R extends FlowRequest>(request: R, options?: RoundOptions): Promise<RoundResult<R>>
-
-  /** A task by its id, to look at it, answer it or cancel it. */
-  task(taskId: string): TaskHandle
-
-  listTools(options?: ReadOptions): Promise<readonly Tool[]>
-  listPrompts(options?: ReadOptions): Promise<readonly Prompt[]>
-  listResources(options?: ReadOptions): Promise<readonly Resource[]>
-  listResourceTemplates(options?: ReadOptions): Promise<readonly ResourceTemplate[]>
-  /** Suggestions for an argument of a prompt or a resource template. */
-  complete(request: CompleteRequest, options?: ReadOptions): Promise<Completion>
-  discover(options?: ReadOptions): Promise<Discovery>
-  /** Changes on the server, until the iteration is left or the subscription closed. */
-  subscribe(filter: ListenFilter, options?: SubscribeOptions): Subscription
-
-  /** Ends what is under way and lets go of sockets and processes. */
-  close(): Promise<void>
 }

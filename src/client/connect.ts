@@ -1,6 +1,4 @@
-/**
- * From a target to a client: over HTTP, over stdio, or to a server object in memory (C15). It runs wherever there is `fetch`.
- */
+/** `connect`: opens a target over HTTP, over stdio or in memory (C15), and returns a client. Runs wherever there is `fetch`. */
 
 import { type Clock, systemClock } from '../lib/clock.ts'
 import { type Client, createClient } from './client.ts'
@@ -16,7 +14,7 @@ import { openPlatformHttp, openProcess } from './transport/platform.ts'
 import type { StdioTarget } from './transport/stdio.ts'
 import { guard, type Transport } from './transport/transport.ts'
 
-/** Anything that answers web requests: our own server object, or any other. */
+/** Anything with a web-standard `fetch`, such as a server object. */
 export interface MemoryTarget {
   fetch(request: Request): Promise<Response>
 }
@@ -25,49 +23,49 @@ export interface MemoryTarget {
 export type ConnectTarget = string | URL | StdioTarget | MemoryTarget
 
 export interface ConnectOptions extends Partial<Limits> {
-  /** Who answers the server's questions. */
+  /** The handlers that answer the server's questions. */
   readonly answers?: Answers
-  /** The revision to speak. Default `auto`: whatever the server speaks, the newest first. */
+  /** The revision to speak. Default `auto`: the newest that the server speaks. */
   readonly mode?: Mode
-  /** Looks at every round of every call before it is answered. */
+  /** Sees every round of every call before it is answered. */
   readonly onRound?: RoundPolicy | readonly RoundPolicy[]
-  /** What this client calls itself. */
+  /** The name and version that this client sends. */
   readonly clientInfo?: ClientInfo
-  /** Headers for every HTTP request, such as `Authorization`; a function is asked before each. */
+  /** Headers for every HTTP request, such as `Authorization`; a function is called before each. */
   readonly headers?: HeaderSource
   /** Used instead of `node:http`. */
   readonly fetch?: FetchLike
-  /** Keep answers as long as the server allows. Default true. */
+  /** Caches results as long as the server allows. Default true. */
   readonly cache?: boolean
   /**
-   * Whether calls may go on as tasks. `true` lets the server tell how they stand where it does that, `'poll'` only looks;
-   * `false` asks servers to answer in rounds. Default true.
+   * Whether calls may continue as tasks. `true` subscribes to their changes where the server offers that, `'poll'` only
+   * polls; `false` allows no tasks. Default true.
    */
   readonly tasks?: boolean | 'poll'
   /**
-   * Whether a server of 2025-11-25 or older may end the stream of a call in order to ask (multi-turn SSE), which it does only
-   * for clients that declare so; such a call can be kept for later. With `false` it asks while the call is open. Default true.
+   * Whether a server of 2025-11-25 or older may end the stream of a call in order to ask (multi-turn SSE), so that the call
+   * can be stored. With `false` it asks while the call is open. Default true.
    */
   readonly turns?: boolean
-  /** Told about what was odd but no reason to fail. Default: nobody is. */
+  /** Receives what was odd but not fatal. */
   readonly onWarning?: (text: string) => void
-  /** Gives up connecting. */
+  /** Aborts connecting. */
   readonly signal?: AbortSignal
   readonly clock?: Clock
-  /** From 0 to 1; spreads the looks at tasks. Default: chance. */
+  /** From 0 to 1, for the jitter between polls. Default `Math.random`. */
   readonly random?: () => number
   /** Names pending calls. Default: random UUIDs. */
   readonly createId?: () => string
 }
 
-/** Finding out what a server speaks takes no longer than this. */
+/** The limit for negotiating a revision. */
 const DISCOVER_TIMEOUT_MS = 60_000
-/** An older process may never answer the first request, so it gets less time than others. */
+/** An older process may never respond to the first request, so that one has less time. */
 const SILENCE_MS = 10_000
-/** Never resolved: the server object gets the request itself. A loopback name passes a server's Host check. */
+/** Never resolved: the server object gets the request itself. A loopback address passes a server's Host check. */
 const MEMORY_URL = new URL('http://127.0.0.1/mcp')
 
-/** Connects to an MCP server and finds out what it speaks. */
+/** Connects to an MCP server and negotiates a revision. */
 export async function connect(target: ConnectTarget, options: ConnectOptions = {}): Promise<Client> {
   const limits = withLimits(options)
   const onWarning = (text: string) => void guard(() => options.onWarning?.(text))
@@ -131,7 +129,7 @@ async function openHttp(target: string | URL, fetch: FetchLike | undefined): Pro
   if (!URL.canParse(target)) throw new TypeError(`"${String(target)}" is not a URL`)
   const url = new URL(target)
   if (url.protocol !== 'http:' && url.protocol !== 'https:') {
-    throw new TypeError(`A server is reached by http: or https:, not by ${url.protocol}`)
+    throw new TypeError(`The URL of a server must be http: or https:, not ${url.protocol}`)
   }
   if (url.username !== '' || url.password !== '') {
     throw new TypeError('Credentials belong in options.headers, not in the URL')

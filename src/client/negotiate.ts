@@ -1,10 +1,9 @@
 /**
- * Finds out which revision a server speaks, and speaks it.
+ * Finds the revision that client and server share.
  *
- * `server/discover` comes first. A server that names a version we share when it refuses ours is asked once more in that
- * version. Whatever else a server says to it, in JSON-RPC, shows an older era, and so does HTTP's "not here" or the silence
- * or the end of a process: then the handshake of that era follows, also where the versions it names help nobody. A login, a failing server or an answer that is no
- * message says nothing about eras, and is an error.
+ * `server/discover` is sent first. A server that refuses it and names a version we share is asked again in that version. Any
+ * other JSON-RPC response shows an older era, as do an HTTP status such as 404 or 405, and a process that stays silent or
+ * exits: then `initialize` follows. A login, a failing server or a body that is not a message shows nothing, and is an error.
  */
 
 import { experimentalOf } from '../drafts/turns/wire.ts'
@@ -17,18 +16,18 @@ import { type Peer, PeerError, type SendOptions } from './peer.ts'
 import { openSession } from './session/session.ts'
 import type { Transport } from './transport/transport.ts'
 
-/** Which revision to speak; `auto` finds out. */
+/** The revision to speak; `auto` negotiates it. */
 export type Mode = 'auto' | Revision
 
 export interface Negotiation extends SendOptions {
   readonly mode?: Mode
-  /** Milliseconds a process has to answer the first request before it is taken for an older one. */
+  /** How long a process may take to respond to the first request before it counts as an older one. */
   readonly silenceMs?: number
   /** Whether an older server may ask in turns. Default true. */
   readonly turns?: boolean
-  /** The roots that do not change. */
+  /** Roots that do not change. */
   readonly roots?: ListRootsResult
-  /** Starts the server anew, where it ended at the first request. */
+  /** Starts a server again that exited at the first request. */
   reopen?(): Promise<Transport>
 }
 
@@ -38,13 +37,13 @@ type ProbeResult =
   | { readonly kind: 'older'; readonly offered?: readonly unknown[]; readonly cause?: RondoError }
 
 const UNSUPPORTED_VERSION = -32022
-/** Statuses with which an endpoint of an older era answers a request it does not know. */
+/** The HTTP statuses of an older endpoint for a request it does not know. */
 const OLDER_STATUSES = new Set<unknown>([400, 404, 405, 406, 415])
 
-/** Leaves the chosen dialect in the peer, and the session where there is one. */
+/** Sets the dialect of the peer, and its channel where there is a session. */
 export async function negotiate(peer: Peer, options: Negotiation = {}): Promise<Discovery> {
   const { mode = 'auto' } = options
-  if (mode !== 'auto' && mode !== '2026-07-28') return shake(peer, [mode], options)
+  if (mode !== 'auto' && mode !== '2026-07-28') return initialize(peer, [mode], options)
   const finding = await probe(peer, options)
   if (finding.kind === 'rounds') return finding.discovery
   if (mode !== 'auto') throw older(finding)
@@ -53,10 +52,10 @@ export async function negotiate(peer: Peer, options: Negotiation = {}): Promise<
     peer.transport = await options.reopen()
   }
   try {
-    return await shake(peer, sessionVersions(finding.offered), options)
+    return await initialize(peer, sessionVersions(finding.offered), options)
   } catch (error) {
     if (!(error instanceof RondoError) || !isRefusal(error)) throw error
-    // A process that was only slow to start: it knows the first request after all.
+    // The process was only slow to start, and knows the first request after all.
     const offered = error instanceof PeerError ? versionsIn(error.peer) : []
     const late = chooseDialect(offered) && (await probe(peer, { ...options, silenceMs: undefined }))
     if (late?.kind === 'rounds') return late.discovery
@@ -64,14 +63,18 @@ export async function negotiate(peer: Peer, options: Negotiation = {}): Promise<
   }
 }
 
-/** Those that the server offers, best first. Where it offers none that we know, it may speak any: the draft comes last. */
+/** The versions to try, best first: those that the server offers, or all of them with the draft last. */
 function sessionVersions(offered: readonly unknown[] = []): readonly Revision[] {
   const shared = SESSION_VERSIONS.filter((one) => offered.includes(one))
   const [draft, ...dated] = SESSION_VERSIONS
   return shared.length > 0 ? shared : [...dated, draft]
 }
 
-async function shake(peer: Peer, accepts: readonly Revision[], options: Negotiation): Promise<Discovery> {
+async function initialize(
+  peer: Peer,
+  accepts: readonly Revision[],
+  options: Negotiation,
+): Promise<Discovery> {
   const [version = '2025-11-25'] = accepts
   const hand = {
     version,
@@ -88,7 +91,7 @@ async function shake(peer: Peer, accepts: readonly Revision[], options: Negotiat
   return session.discovery
 }
 
-/** Turns are about streams of HTTP. */
+/** Turns exist on HTTP streams only. */
 function takesTurns({ transport }: Peer, { turns = true }: Negotiation): boolean {
   return turns && transport.kind !== 'stdio'
 }
@@ -105,17 +108,17 @@ async function probe(peer: Peer, options: Negotiation): Promise<ProbeResult> {
     if (dialect === undefined) return { kind: 'older', offered }
     peer.dialect = dialect
     received = await discover(peer, options)
-    // It names our version and refuses it: there is no point in a handshake.
+    // It offers our version and refuses it, so a handshake would not help.
     if (received.kind === 'error')
       throw older({ kind: 'older', offered, cause: new PeerError(received.error) })
   }
-  if (received.kind === 'unheard') return { kind: 'older', cause: received.cause }
+  if (received.kind === 'absent') return { kind: 'older', cause: received.cause }
   if (received.kind === 'error') return { kind: 'older', cause: new PeerError(received.error) }
   const discovery = received.kind === 'complete' ? peer.dialect.decodeDiscovery(received.result) : undefined
   if (discovery === undefined) {
     return {
       kind: 'older',
-      cause: new RondoError('PEER_ANSWER', 'The answer to server/discover is not valid'),
+      cause: new RondoError('PEER_ANSWER', 'The response to server/discover is not valid'),
     }
   }
   const dialect = chooseDialect(discovery.supportedVersions)
@@ -127,7 +130,7 @@ async function probe(peer: Peer, options: Negotiation): Promise<ProbeResult> {
 async function discover(
   peer: Peer,
   options: Negotiation,
-): Promise<Received | { readonly kind: 'unheard'; readonly cause: RondoError }> {
+): Promise<Received | { readonly kind: 'absent'; readonly cause: RondoError }> {
   const { signal, capabilities, silenceMs } = options
   const line = peer.transport.kind === 'stdio'
   let status = 200
@@ -146,14 +149,14 @@ async function discover(
       },
     )
     if (received.kind !== 'error' || status < 300 || OLDER_STATUSES.has(status)) return received
-    throw new RondoError('PEER_HTTP', `The server answered with HTTP status ${status}`, {
+    throw new RondoError('PEER_HTTP', `The server responded with HTTP status ${status}`, {
       data: { status },
       cause: new PeerError(received.error),
     })
   } catch (error) {
     if (!(error instanceof RondoError)) throw error
     const quiet = line && (error.code === 'LIMIT_CLIENT_TIMEOUT' || error.code === 'PEER_GONE')
-    if ((quiet || isAbsent(error)) && !signal?.aborted) return { kind: 'unheard', cause: error }
+    if ((quiet || isAbsent(error)) && !signal?.aborted) return { kind: 'absent', cause: error }
     throw error
   }
 }
@@ -162,7 +165,7 @@ function isAbsent({ code, data }: RondoError): boolean {
   return code === 'PEER_HTTP' && isRecord(data) && OLDER_STATUSES.has(data.status)
 }
 
-/** The handshake was understood no better than the first request. */
+/** Whether the server understood the handshake no better than the first request. */
 function isRefusal(error: RondoError): boolean {
   return error.code === 'PEER_ERROR' || error.code === 'PEER_ANSWER' || isAbsent(error)
 }
@@ -173,10 +176,10 @@ function versionsIn({ data }: WireError): readonly unknown[] {
 
 function older({ offered, cause }: Extract<ProbeResult, { kind: 'older' }>): RondoError {
   const ours = [...DIALECTS.map(({ version }) => version), ...SESSION_VERSIONS].join(', ')
-  const theirs = offered?.filter((one) => typeof one === 'string').join(', ') || 'none it names'
+  const theirs = offered?.filter((one) => typeof one === 'string').join(', ') || 'no version it names'
   const finding = offered
     ? `The server speaks ${theirs}`
-    : 'The server answers neither server/discover nor initialize'
+    : 'The server responds neither to server/discover nor to initialize'
   const text = `${finding}; this client speaks ${ours}. Is this an MCP endpoint?`
   return new RondoError('PEER_ERA', text, { cause })
 }

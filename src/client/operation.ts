@@ -1,9 +1,10 @@
 /**
- * The multi-round call as pure steps over a pending call: what to send now, what an answer makes of it, how long to wait,
- * how much time is left. The loop in `run-flow.ts` and callers who drive rounds themselves stand on the same steps.
+ * The multi-round call as pure functions over a pending call: what to send, how a response changes the call, how long to
+ * wait, how much time is left. `flow.ts` drives them.
  *
- * O1 A leg has the original request, this round's answers, and exactly the state that came (C2, C3, C4). O2 No leg is sent
- * while a question is open (C1). O3 Every step gives a value that can be written down and taken up elsewhere (C11).
+ * operation 1: A request has the original parameters, this round's answers and exactly the state that came (C2, C3, C4).
+ * operation 2: Nothing is sent while a question is open (C1).
+ * operation 3: Every function returns a value that can be stored and resumed elsewhere (C11).
  */
 
 import { RondoError } from '../errors.ts'
@@ -33,7 +34,7 @@ export interface CallOrigin {
   readonly now: number
 }
 
-/** A call that was not sent yet. */
+/** Creates a call that was not sent yet. */
 export function begin<R extends FlowRequest>(request: R, origin: CallOrigin): PendingCall<R> {
   const { id, server, protocolVersion, now } = origin
   return {
@@ -52,7 +53,7 @@ export function begin<R extends FlowRequest>(request: R, origin: CallOrigin): Pe
   }
 }
 
-/** What to send now. */
+/** The next request of the call. */
 export function legOf(pending: PendingCall): FlowLeg {
   assertAnswered(pending)
   return {
@@ -65,22 +66,18 @@ export function legOf(pending: PendingCall): FlowLeg {
 function assertAnswered(pending: PendingCall): void {
   assertAlive(pending)
   const open = openQuestions(pending).map(([key]) => `"${key}"`)
-  if (open.length > 0) throw new RondoError('INPUT_MISSING', `No answer yet to ${open.join(', ')}`)
+  if (open.length > 0) throw new RondoError('INPUT_MISSING', `Not answered yet: ${open.join(', ')}`)
 }
 
-export interface Asked {
-  /** Already vetted. */
+export interface AskedRound {
   readonly questions: InputRequests
   readonly state?: string
-  readonly now: number
-  /** How long the leg took, pause included. */
-  readonly tookMs: number
 }
 
-/** The call after the server asked once more. Refuses a server that asks too often (C8). */
+/** The call after the server asked again, in questions that were vetted. Throws if it asks too often (C8). */
 export function ask<R extends FlowRequest>(
   pending: PendingCall<R>,
-  asked: Asked,
+  asked: AskedRound & { readonly now: number; readonly tookMs: number },
   limits: Pick<Limits, 'maxRounds'>,
 ): PendingCall<R> {
   const { state: _, ...rest } = pending
@@ -101,7 +98,7 @@ export function ask<R extends FlowRequest>(
 
 const POLL_MS = 1_000
 
-/** The call once the server made a task of it: from here on it is looked at, not sent again. */
+/** The call after the server made it a task, which is polled and not sent again. */
 export function becomeTask<R extends FlowRequest>(
   pending: PendingCall<R>,
   task: TaskState,
@@ -120,13 +117,13 @@ export function becomeTask<R extends FlowRequest>(
   }
 }
 
-/** What a task is to be told now, if anything (C1). */
+/** The answers to send to a task, if there are any (C1). */
 export function deliveryOf(pending: PendingCall): InputResponses | undefined {
   assertAnswered(pending)
   return Object.keys(pending.answers).length > 0 ? pending.answers : undefined
 }
 
-/** The call once the server has its answers; `isFinal` where a key is never asked again. */
+/** The call after its answers were delivered; with `isFinal` an answered key is never asked again. */
 export function delivered<R extends FlowRequest>(
   pending: PendingCall<R>,
   task: PendingTask,
@@ -141,13 +138,13 @@ export function delivered<R extends FlowRequest>(
 const FIRST_PAUSE_MS = 50
 const LONGEST_PAUSE_MS = 250
 
-/** How long to wait before the next leg: not at all after a question, 50 ms doubling to 250 ms without one (C9). */
+/** The pause before the next request: none after a question, otherwise 50 ms doubling to 250 ms (C9). */
 export function pauseOf(pending: PendingCall): number {
   if (pending.idleRounds === 0) return 0
   return Math.min(LONGEST_PAUSE_MS, FIRST_PAUSE_MS * 2 ** (pending.idleRounds - 1))
 }
 
-/** When the whole call must be over (C12). Human time does not count unless the limits say so. */
+/** When the whole call must be over (C12). Human time counts only with `countHumanTime`. */
 export function deadlineOf(
   pending: PendingCall,
   limits: Pick<Limits, 'deadlineMs' | 'countHumanTime'>,

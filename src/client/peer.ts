@@ -19,7 +19,7 @@ import { type ClientCapabilities, type Discovery, LOG_LEVELS, type LogLevel } fr
 import type { Dialect } from './dialect.ts'
 import type { Limits } from './flow-options.ts'
 import type { Asker, Flight } from './session/inbox.ts'
-import { type AnswerHead, guard, type Outgoing, type Transport } from './transport/transport.ts'
+import { guard, type Outgoing, type ResponseHead, type Transport } from './transport/transport.ts'
 
 type Body<C> = C extends Call ? Omit<C, keyof Envelope> : never
 /** A call without its envelope. */
@@ -42,7 +42,7 @@ export interface SendOptions {
   readonly onQuestion?: Asker
   /** Whether the deadline counts the time in which somebody is asked. */
   readonly countHumanTime?: boolean
-  readonly onHead?: (head: AnswerHead) => void
+  readonly onHead?: (head: ResponseHead) => void
 }
 
 export interface ClientInfo {

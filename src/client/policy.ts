@@ -1,6 +1,6 @@
 /**
- * What a policy sees and may say (C13). It sees every round before anybody is asked: which server, for which request,
- * which questions. It can let the round pass, refuse the call, or rewrite: change questions, or answer some itself.
+ * Policies see every round before anybody is asked (C13): which server, which request, which questions. A policy allows the
+ * round, refuses the call, or rewrites the round: it changes questions or answers some itself.
  */
 
 import { RondoError } from '../errors.ts'
@@ -25,18 +25,18 @@ export type PolicyVerdict =
   | { readonly kind: 'refuse'; readonly reason: string }
   | {
       readonly kind: 'rewrite'
-      /** Replaces questions by key; what people are shown, not what the server asked. */
+      /** Replaces questions by key: what people are shown instead of what the server sent. */
       readonly questions?: InputRequests
-      /** Answers that nobody needs to be asked for any more. */
+      /** Answers to questions that people are then not asked. */
       readonly answers?: InputResponses
     }
 
-/** Gives a verdict; nothing means allow. */
+/** Returns a verdict; undefined allows the round. */
 export type RoundPolicy = (
   round: PolicyRound,
 ) => PolicyVerdict | undefined | Promise<PolicyVerdict | undefined>
 
-/** Runs the policies in order. The first refusal ends the call; each sees what those before it rewrote. */
+/** Applies the policies in order. The first refusal ends the call; each sees what the earlier ones rewrote. */
 export async function applyPolicies<R extends FlowRequest>(
   pending: PendingCall<R>,
   policies: readonly RoundPolicy[],
@@ -65,7 +65,7 @@ function rewrite<R extends FlowRequest>(
   const shown = Object.entries(pending.questions).map(([key, question]): [string, InputRequest] => {
     const other = Object.hasOwn(questions, key) ? questions[key] : undefined
     if (other !== undefined && kindOf(other) !== kindOf(question)) {
-      throw new TypeError(`A policy made "${key}" a question of another kind`)
+      throw new TypeError(`A policy must not change the kind of the question "${key}"`)
     }
     return [key, other ?? question]
   })
@@ -76,7 +76,7 @@ function rewrite<R extends FlowRequest>(
   })
 }
 
-/** Lets a server send people to these hosts only. `*.example.com` stands for every host below example.com. */
+/** Refuses URLs of other hosts than these. `*.example.com` stands for every host below example.com. */
 export function allowUrlHosts(hosts: readonly string[]): RoundPolicy {
   const exact = new Set(hosts.filter((host) => !host.startsWith('*.')).map((host) => host.toLowerCase()))
   const below = hosts.filter((host) => host.startsWith('*.')).map((host) => host.slice(1).toLowerCase())
@@ -85,21 +85,21 @@ export function allowUrlHosts(hosts: readonly string[]): RoundPolicy {
       if (question.method !== 'elicitation/create' || question.params.mode !== 'url') continue
       const { hostname } = new URL(question.params.url)
       if (exact.has(hostname) || below.some((suffix) => hostname.endsWith(suffix))) continue
-      return { kind: 'refuse', reason: `"${key}" leads to ${hostname}, which is not on the list` }
+      return { kind: 'refuse', reason: `"${key}" leads to ${hostname}, which is not an allowed host` }
     }
     return undefined
   }
 }
 
 export interface RoundBudget {
-  /** Milliseconds after which a round no longer counts. Default: it always does. */
+  /** The window in which rounds count. Default: all rounds count. */
   readonly withinMs?: number
   readonly now?: () => number
 }
 
 /**
- * Lets each server ask at most `limit` rounds, all its calls together. Give one policy to several clients and they share
- * the count.
+ * Refuses a server that asked `limit` rounds, counted over all its calls. Clients that are passed the same policy share the
+ * count.
  */
 export function maxRoundsPerServer(limit: number, budget: RoundBudget = {}): RoundPolicy {
   const { withinMs = Number.POSITIVE_INFINITY, now = Date.now } = budget
@@ -116,7 +116,7 @@ export function maxRoundsPerServer(limit: number, budget: RoundBudget = {}): Rou
   }
 }
 
-/** Refuses forms that ask for something that looks like a password, a key or a token: those belong behind a URL. */
+/** Refuses forms with a field that looks like a password, a key or a token: those belong behind a URL. */
 export function noSecretsInForms(): RoundPolicy {
   return ({ questions }) => {
     for (const [key, question] of Object.entries(questions)) {
@@ -135,7 +135,7 @@ function secretField(properties: unknown): string | undefined {
   return Object.keys(properties).find((name) => findSecret(name, properties[name]) !== undefined)
 }
 
-/** Refuses every round in which a server wants to use the client's model. */
+/** Refuses every round in which a server asks for sampling. */
 export function refuseSampling(): RoundPolicy {
   return ({ questions }) => {
     const key = Object.keys(questions).find((one) => {

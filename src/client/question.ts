@@ -1,7 +1,7 @@
 /**
- * What a client can be asked, and which answers fit which question. The check is about shape: that an accepted form has
- * content of plain values, that a model's reply has a role. Whether content satisfies the requested schema is for the
- * form in front of the person, and for the server, which asks again.
+ * The questions a client can be asked, the handlers that answer them, and the check of an answer's shape: an accepted form
+ * has content of plain values, a model's message has a role. Whether content satisfies the requested schema is left to the
+ * form that shows it and to the server, which asks again. A kind without a handler is not declared as a capability (C5).
  */
 
 import { isRecord } from '../lib/narrow.ts'
@@ -22,6 +22,39 @@ import type { FlowRequest, PendingServer } from './pending.ts'
 export type QuestionKind = 'form' | 'url' | 'sampling' | 'roots'
 
 export const QUESTION_KINDS: readonly QuestionKind[] = ['form', 'url', 'sampling', 'roots']
+
+/** What a handler knows besides the question. Show people which server asks: the text of the question is the server's. */
+export interface AskInfo {
+  readonly key: string
+  readonly server: PendingServer
+  readonly request: FlowRequest
+  /** 1 the first time the server asks. */
+  readonly round: number
+  /** The position of this question in its round, from 1 to `count`. */
+  readonly index: number
+  readonly count: number
+  /** Aborted when the call is, or when another handler of the round fails. */
+  readonly signal: AbortSignal
+}
+
+export type AnswerHandler<Params, Result> = (params: Params, info: AskInfo) => Result | Promise<Result>
+
+/** Fills in forms. */
+export type FormHandler = AnswerHandler<ElicitFormParams, ElicitResult>
+/** Asks for consent to open a URL. `accept` means consent, not completion. */
+export type UrlHandler = AnswerHandler<ElicitUrlParams, ElicitResult>
+
+export interface Answers {
+  /** One function for both modes, or one for each mode to declare. */
+  readonly elicitation?:
+    | AnswerHandler<ElicitFormParams | ElicitUrlParams, ElicitResult>
+    | { readonly form?: FormHandler; readonly url?: UrlHandler }
+  readonly sampling?: AnswerHandler<SamplingParams, CreateMessageResult>
+  /** A list that does not change, or a function. */
+  readonly roots?: readonly Root[] | AnswerHandler<Readonly<Record<string, unknown>>, ListRootsResult>
+  /** Calls the handlers for all questions of a round at once instead of one after another. */
+  readonly together?: boolean
+}
 
 export function kindOf(question: InputRequest): QuestionKind {
   switch (question.method) {
@@ -45,7 +78,39 @@ export function capabilitiesFor(kinds: ReadonlySet<QuestionKind>): ClientCapabil
   }
 }
 
-/** What is wrong with an answer, or undefined. */
+export function answerableKinds(answers: Answers): Set<QuestionKind> {
+  const { elicitation, sampling, roots } = answers
+  const both = typeof elicitation === 'function'
+  const modes = both ? undefined : elicitation
+  const kinds = new Set<QuestionKind>()
+  if (both || modes?.form) kinds.add('form')
+  if (both || modes?.url) kinds.add('url')
+  if (sampling) kinds.add('sampling')
+  if (roots) kinds.add('roots')
+  return kinds
+}
+
+/** Calls the handler for a question of an answerable kind. */
+export async function callHandler(
+  answers: Answers,
+  question: InputRequest,
+  info: AskInfo,
+): Promise<InputResponse | undefined> {
+  const { elicitation, sampling, roots } = answers
+  switch (question.method) {
+    case 'elicitation/create': {
+      const { params } = question
+      if (typeof elicitation === 'function') return elicitation(params, info)
+      return params.mode === 'form' ? elicitation?.form?.(params, info) : elicitation?.url?.(params, info)
+    }
+    case 'sampling/createMessage':
+      return sampling?.(question.params, info)
+    case 'roots/list':
+      return typeof roots === 'function' ? roots(question.params ?? {}, info) : roots && { roots }
+  }
+}
+
+/** Returns what is wrong with an answer, or undefined. */
 export function answerProblem(question: InputRequest, answer: unknown): string | undefined {
   if (!isRecord(answer)) return 'it is not a result object'
   switch (kindOf(question)) {
@@ -60,7 +125,6 @@ export function answerProblem(question: InputRequest, answer: unknown): string |
   }
 }
 
-/** An answer that was checked. */
 export function isAnswerTo(question: InputRequest, answer: unknown): answer is InputResponse {
   return answerProblem(question, answer) === undefined
 }
@@ -93,74 +157,4 @@ function rootsProblem(answer: Record<string, unknown>): string | undefined {
   const { roots } = answer
   const good = Array.isArray(roots) && roots.every((root) => isRecord(root) && typeof root.uri === 'string')
   return good ? undefined : 'it is not a list of roots'
-}
-
-/*
- * Who answers a server's questions: one handler for each kind, whatever the era of the server (C5). What has no handler
- * is not declared as a capability.
- */
-
-/** What a handler knows besides the question. Show who asks: the question's own words are the server's. */
-export interface AskInfo {
-  readonly key: string
-  readonly server: PendingServer
-  readonly request: FlowRequest
-  /** 1 the first time the server asks. */
-  readonly round: number
-  /** This question is number `index` of `count` in its round, counted from 1. */
-  readonly index: number
-  readonly count: number
-  /** Aborted when the call is, or when another handler of the round gave up. */
-  readonly signal: AbortSignal
-}
-
-export type AnswerHandler<Params, Result> = (params: Params, info: AskInfo) => Result | Promise<Result>
-
-/** Fills in forms. */
-export type FormHandler = AnswerHandler<ElicitFormParams, ElicitResult>
-/** Asks for consent to open a URL. `accept` means consent, not that anything was done there. */
-export type UrlHandler = AnswerHandler<ElicitUrlParams, ElicitResult>
-
-export interface Answers {
-  /** One function for both modes, or one for each mode that is to be declared. */
-  readonly elicitation?:
-    | AnswerHandler<ElicitFormParams | ElicitUrlParams, ElicitResult>
-    | { readonly form?: FormHandler; readonly url?: UrlHandler }
-  readonly sampling?: AnswerHandler<SamplingParams, CreateMessageResult>
-  /** A list that does not change, or a function. */
-  readonly roots?: readonly Root[] | AnswerHandler<Readonly<Record<string, unknown>>, ListRootsResult>
-  /** Hand over all questions of a round at once instead of one after the other. */
-  readonly together?: boolean
-}
-
-export function answerableKinds(answers: Answers): Set<QuestionKind> {
-  const { elicitation, sampling, roots } = answers
-  const both = typeof elicitation === 'function'
-  const modes = both ? undefined : elicitation
-  const kinds = new Set<QuestionKind>()
-  if (both || modes?.form) kinds.add('form')
-  if (both || modes?.url) kinds.add('url')
-  if (sampling) kinds.add('sampling')
-  if (roots) kinds.add('roots')
-  return kinds
-}
-
-/** Hands one question to its handler. Only questions of an answerable kind get here. */
-export async function callHandler(
-  answers: Answers,
-  question: InputRequest,
-  info: AskInfo,
-): Promise<InputResponse | undefined> {
-  const { elicitation, sampling, roots } = answers
-  switch (question.method) {
-    case 'elicitation/create': {
-      const { params } = question
-      if (typeof elicitation === 'function') return elicitation(params, info)
-      return params.mode === 'form' ? elicitation?.form?.(params, info) : elicitation?.url?.(params, info)
-    }
-    case 'sampling/createMessage':
-      return sampling?.(question.params, info)
-    case 'roots/list':
-      return typeof roots === 'function' ? roots(question.params ?? {}, info) : roots && { roots }
-  }
 }

@@ -1,4 +1,4 @@
-/** Requests that take one round and may be answered from the cache: discovery, lists, completion. */
+/** Requests of one round whose results may be cached: discovery, lists, completion. */
 
 import { RondoError } from '../errors.ts'
 import type { Clock } from '../lib/clock.ts'
@@ -13,7 +13,7 @@ export interface CachedReader {
   list(listing: Listing, options?: ReadOptions): Promise<Page['items']>
   discover(options?: ReadOptions): Promise<Discovery>
   complete(request: CompleteRequest, options?: ReadOptions): Promise<Completion>
-  /** What is kept under `key`, or what `fetch` gives, kept as long as it may be. */
+  /** Returns what is cached under `key`, or what `fetch` returns, which is then cached as its hint allows. */
   cached<T>(
     key: string,
     fresh: boolean | undefined,
@@ -64,27 +64,23 @@ async function sendForResult(
   return received.kind === 'complete' ? received.result : invalid('the request')
 }
 
-/** Whose answers these are: the headers sent along. */
+/** The headers as part of a cache key: what one login may see is not returned to another. */
 async function loginOf({ headers }: Peer): Promise<string> {
   if (headers === undefined) return ''
   return JSON.stringify(typeof headers === 'function' ? await headers() : headers)
 }
 
 function invalid(what: string): never {
-  throw new RondoError('PEER_ANSWER', `The answer to ${what} is not valid`)
+  throw new RondoError('PEER_ANSWER', `The response to ${what} is not valid`)
 }
 
-/*
- * A whole list, page by page. Cursors are the server's own and only handed back; an empty one counts. A server that never
- * stops, or gives a cursor it gave before, is stopped here.
- */
-
-export interface WholeList {
+interface WholeList {
   readonly items: Page['items']
-  /** The shortest life of any page. */
+  /** The shortest of all pages. */
   readonly hint: CacheHint
 }
 
+/** Fetches a list page by page. Throws for a list that does not end or whose cursors repeat. An empty cursor counts. */
 async function listAll(peer: Peer, listing: Listing, options: SendOptions): Promise<WholeList> {
   const pages: Page[] = []
   const seen = new Set<string>()
@@ -121,16 +117,11 @@ async function fetchPage(
   return page
 }
 
-/*
- * Answers that a server allows to be kept for a while (`ttlMs`). One cache belongs to one client; its keys contain the
- * headers a request was sent with, so what was private to one login is never given to another. Only what came in a
- * single round gets here.
- */
-
+/** Results a server allows to be cached (`ttlMs`). Keys contain the request's headers, so that logins share nothing. */
 export interface Cache {
   get(key: string): unknown
   put(key: string, value: unknown, hint: CacheHint): void
-  /** Forgets every key that begins like this. */
+  /** Drops every key that begins with `prefix`. */
   forget(prefix: string): void
 }
 
@@ -157,23 +148,17 @@ export function createCache(clock: Clock): Cache {
   }
 }
 
-/** For clients that want none. */
 export const noCache: Cache = { get: () => undefined, put() {}, forget() {} }
 
-/*
- * What our client remembers of a server's tools: which arguments are mirrored into headers, and which run only as tasks
- * that have to be asked for. A tool whose annotations are bad is left out of the list and reported; one bad tool does not
- * hide the others.
- */
-
+/** What is known of the server's tools: which arguments are mirrored into headers, and which tools run as tasks. */
 export interface ToolBook {
-  /** Takes the tools of a fresh list; gives those that can be used, all of them where nothing is mirrored. */
+  /** Records the tools of a fresh list and returns the usable ones. Tools with bad header annotations are reported. */
   learn(tools: readonly Tool[], mirrors?: boolean): Tool[]
-  /** There was a list. */
+  /** Whether the tools were listed. */
   readonly learned: boolean
   /** Undefined for a tool that was never listed. */
   mirrored(name: string): readonly ParamHeader[] | undefined
-  /** What the tool says of running as a task that is asked for; undefined for a tool that was never listed. */
+  /** What the tool declares about tasks; undefined for a tool that was never listed. */
   taskSupport(name: string): TaskSupport | undefined
 }
 
@@ -197,7 +182,7 @@ export function createToolBook(onWarning: (text: string) => void): ToolBook {
         if (!mirrors) return true
         const scan = scanParamHeaders(tool.inputSchema)
         if (scan.kind === 'good') found.set(tool.name, scan.headers)
-        else onWarning(`The tool "${tool.name}" is left out: ${scan.problem}`)
+        else onWarning(`The tool "${tool.name}" is omitted: ${scan.problem}`)
         return scan.kind === 'good'
       })
       known = found

@@ -1,4 +1,4 @@
-/** A round that a server asks, taken in: vetted, counted, and seen by the policies (C8, C13). */
+/** A round that a server asks: checked, counted, passed to the policies and then to the handlers (C8, C13). */
 
 import { RondoError } from '../errors.ts'
 import { displayText } from '../form/clean-text.ts'
@@ -6,7 +6,7 @@ import { orAbort } from '../lib/clock.ts'
 import { isRecord } from '../lib/narrow.ts'
 import type { InputRequest, InputRequests, InputResponse, JsonSchema } from '../protocol/wire.ts'
 import type { Driving, Flows, Limits } from './flow-options.ts'
-import { ask } from './operation.ts'
+import { type AskedRound, ask } from './operation.ts'
 import { answer, type FlowRequest, openQuestions, type PendingCall } from './pending.ts'
 import { applyPolicies } from './policy.ts'
 import {
@@ -32,18 +32,7 @@ export async function takeRound<R extends FlowRequest>(
   return applyPolicies(asked, [...policies, ...own])
 }
 
-/*
- * Looks at what a server asks before anybody else does (T22): is it too much, can we answer it, is a URL safe to open?
- * Gives the questions with their visible texts cleaned; keys, enum values and the state are echoed later and stay as
- * they are.
- */
-
-export interface AskedRound {
-  readonly questions: InputRequests
-  readonly state?: string
-}
-
-/** Where a handler of the kind belongs. */
+/** The option that holds the handler of a kind. */
 const HANDLERS: Readonly<Record<QuestionKind, string>> = {
   form: 'answers.elicitation.form',
   url: 'answers.elicitation.url',
@@ -51,6 +40,10 @@ const HANDLERS: Readonly<Record<QuestionKind, string>> = {
   roots: 'answers.roots',
 }
 
+/**
+ * Checks what a server asks before anybody sees it (T22): its size, whether it can be answered, whether a URL is safe to
+ * open. Returns the questions with their visible texts cleaned; keys and enum values are echoed later and stay unchanged.
+ */
 export function vetRound(
   asked: AskedRound,
   limits: Limits,
@@ -61,7 +54,7 @@ export function vetRound(
   for (const [key, question] of entries) {
     const kind = kindOf(question)
     if (!answerable.has(kind)) {
-      const missing = `The server asks "${key}" (${kind}), and there is no ${HANDLERS[kind]} to answer it`
+      const missing = `The server asks "${key}" (${kind}), and there is no handler ${HANDLERS[kind]}`
       throw new RondoError('INPUT_NO_HANDLER', missing)
     }
   }
@@ -73,15 +66,21 @@ function checkSize({ questions, state = '' }: AskedRound, limits: Limits): void 
   if (bytes > limits.maxStateBytes) {
     throw new RondoError(
       'LIMIT_CLIENT_STATE',
-      `requestState has ${bytes} bytes, more than ${limits.maxStateBytes}`,
+      `requestState is ${bytes} bytes long; the limit is ${limits.maxStateBytes}`,
     )
   }
   const count = Object.keys(questions).length
   if (count > limits.maxQuestions) {
-    throw new RondoError('LIMIT_CLIENT_QUESTIONS', `The server asks ${count} questions at once`)
+    throw new RondoError(
+      'LIMIT_CLIENT_QUESTIONS',
+      `The server asks ${count} questions in one round; the limit is ${limits.maxQuestions}`,
+    )
   }
   if (measureJson(questions, limits.maxQuestionSize) > limits.maxQuestionSize) {
-    throw new RondoError('LIMIT_CLIENT_QUESTIONS', 'The questions of this round are too big')
+    throw new RondoError(
+      'LIMIT_CLIENT_QUESTIONS',
+      `The questions of this round are larger than ${limits.maxQuestionSize}`,
+    )
   }
 }
 
@@ -96,7 +95,7 @@ function cleanQuestion(key: string, question: InputRequest): InputRequest {
   if (link === undefined) {
     throw new RondoError(
       'PEER_LINK',
-      `The server asks "${key}" to open a URL that is neither https nor on this machine`,
+      `The URL of "${key}" is not safe to open: it must be https, or http on this machine, without a user name`,
     )
   }
   return { method, params: { ...params, message, url: link.url } }
@@ -104,7 +103,7 @@ function cleanQuestion(key: string, question: InputRequest): InputRequest {
 
 const VISIBLE = new Set(['title', 'description', 'enumNames'])
 
-/** Cleans titles and descriptions. Below `properties` the names are the server's and not keywords. */
+/** Cleans titles and descriptions. Below `properties` the keys are field names and not keywords. */
 function cleanSchema(schema: JsonSchema): JsonSchema {
   return Object.fromEntries(
     Object.entries(schema).map(([keyword, value]) => [keyword, cleanKeyword(keyword, value)]),
@@ -130,19 +129,18 @@ function cleanText(value: unknown): unknown {
   return Array.isArray(value) ? value.map(cleanText) : value
 }
 
-/*
- * Has the open questions of a round answered: one at a time unless told otherwise. A handler that throws ends the call;
- * its siblings' signal is aborted and what they still give is not used.
- */
-
-export interface Fulfilment {
+interface Fulfilment {
   readonly answers: Answers
-  /** The whole call's. */
+  /** That of the whole call. */
   readonly signal?: AbortSignal
-  /** Sees the call after every answer, before the next question. */
+  /** Called with the call after every answer, before the next question. */
   readonly onAnswer?: (pending: PendingCall) => void | Promise<void>
 }
 
+/**
+ * Calls the handlers for the open questions of a round, one at a time unless `together` is set. A handler that throws ends
+ * the call: the signal of its siblings is aborted, and their answers are dropped.
+ */
 export async function fulfil<R extends FlowRequest>(
   pending: PendingCall<R>,
   { answers, signal, onAnswer }: Fulfilment,
@@ -155,11 +153,12 @@ export async function fulfil<R extends FlowRequest>(
   const open = openQuestions(pending)
   const take = async ([key, question]: (typeof open)[number], index: number): Promise<void> => {
     siblings.signal.throwIfAborted()
-    // One for each: Node warns of more than ten listeners on a signal.
+    // One for each handler: Node warns about more than ten listeners on a signal.
     const own = AbortSignal.any([siblings.signal])
     const info = infoOf(pending, key, index + 1, open.length, own)
     const response = await orAbort(callHandler(answers, question, info), own)
-    if (response === undefined) throw new RondoError('INPUT_ANSWER', `The handler gave no answer to "${key}"`)
+    if (response === undefined)
+      throw new RondoError('INPUT_ANSWER', `The handler returned no answer to "${key}"`)
     now = answer(now, key, response)
     await onAnswer?.(now)
   }
@@ -171,7 +170,7 @@ export async function fulfil<R extends FlowRequest>(
     if (signal?.aborted) throw signal.reason
     siblings.abort(error)
     if (error instanceof RondoError) throw error
-    throw new RondoError('INPUT_ABORTED', 'A handler ended the call', { cause: error })
+    throw new RondoError('INPUT_ABORTED', 'A handler threw, which ends the call', { cause: error })
   } finally {
     signal?.removeEventListener('abort', giveUp)
   }
@@ -188,12 +187,10 @@ function infoOf(
   return { key, server, request, round, index, count, signal }
 }
 
-/*
- * Questions that an older server sends while it works on a call, as rounds of that call: the same limits, the same
- * look at what is asked, the same policies and handlers (C5). What differs is that the server waits meanwhile, so
- * nothing can be kept for later.
+/**
+ * Questions that an older server sends while it works on a call, as rounds of that call with the same limits, checks,
+ * policies and handlers (C5). The server waits for the answers, so the call cannot be stored.
  */
-
 export interface PushedRounds {
   /** How often the server has asked in this call. */
   readonly rounds: number
@@ -237,19 +234,17 @@ export function createPushedRounds(
 }
 
 function cannotKeep(question: InputRequest, { protocolVersion }: PendingCall): RondoError {
-  const why = `in ${protocolVersion} the server waits for the answer, so the call cannot be kept for later`
-  return new RondoError('INPUT_PENDING', `The server asks (${kindOf(question)}), and ${why}: give a handler`)
+  const why = `in ${protocolVersion} the server waits for the answer, so the call cannot be stored`
+  return new RondoError('INPUT_PENDING', `The server asks (${kindOf(question)}), and ${why}: pass a handler`)
 }
-
-/*
- * How big a parsed JSON value is, without recursion and without writing it out: characters of its strings and keys plus
- * 8 for every value. Stops at the limit, so that a hostile value costs no more than a big honest one. A value nested
- * deeper than `JSON.stringify` can be trusted with is infinitely big.
- */
 
 const PER_VALUE = 8
 const MAX_DEPTH = 64
 
+/**
+ * The size of a parsed JSON value: the characters of its strings and keys, plus 8 for every value. Does not recurse, and
+ * stops at the limit, so that a hostile value costs no more than a large honest one. Deep nesting counts as infinite.
+ */
 export function measureJson(root: unknown, limit: number): number {
   let size = 0
   const open: [value: unknown, depth: number][] = [[root, 0]]
@@ -269,23 +264,21 @@ export function measureJson(root: unknown, limit: number): number {
   return size
 }
 
-/*
- * Looks at a URL that a server wants opened (T22). Only https, or http on this machine, and no user name in it: a name
- * before the host is the oldest way to make one host look like another. Nothing is ever fetched or opened here.
- */
-
 export interface Link {
-  /** The URL as it will really be opened; show this one. */
+  /** The URL as it will be opened; show this one. */
   readonly url: string
   readonly host: string
-  /** What a person should be told before opening it. */
+  /** What to show a person before opening it. */
   readonly warnings: readonly ('not-encrypted' | 'look-alike-letters' | 'bare-address')[]
 }
 
 const MAX_LENGTH = 8_192
 const BARE_ADDRESS = /^(?:\d{1,3}(?:\.\d{1,3}){3}|\[.*\])$/
 
-/** The link, or undefined where it is not safe to open. */
+/**
+ * Checks a URL that a server wants opened (T22): https, or http on this machine, and no user name, which can make one host
+ * look like another. Returns undefined if it is not safe. Nothing is fetched or opened here.
+ */
 export function inspectLink(text: string): Link | undefined {
   if (text.length > MAX_LENGTH || !URL.canParse(text)) return undefined
   const url = new URL(text)

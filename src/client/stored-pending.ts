@@ -1,6 +1,9 @@
 /**
- * Reads a pending call that comes from a file, a database or another process. Where it lay is not trusted to have kept
- * it whole: everything is checked as if it came from the network.
+ * A pending call in storage: reading it back, and encrypting it. What is read is checked as if it came from the network.
+ *
+ * The sealed form is `p1.` + base64url( nonce 12 · ciphertext · tag 16 ), AES-256-GCM. It is not the seal of
+ * `requestState`, on purpose: here one party reads what it wrote itself, so there is no binding, audience or rotation.
+ * `node:crypto` is loaded when it is used, since the rest of the client runs wherever there is `fetch`.
  */
 
 import { RondoError } from '../errors.ts'
@@ -10,7 +13,7 @@ import type { InputRequests, InputResponse, InputResponses } from '../protocol/w
 import type { FlowRequest, PendingCall, PendingServer, PendingTask } from './pending.ts'
 import { isAnswerTo } from './question.ts'
 
-/** The pending call in `value`, which is JSON text or what was parsed from it. */
+/** Reads a pending call from JSON text or from the value parsed from it. Throws INPUT_PENDING for anything else. */
 export function parsePending(value: unknown): PendingCall {
   const fields = typeof value === 'string' ? parseJson(value) : value
   if (!isRecord(fields)) throw unreadable('it is not an object')
@@ -23,7 +26,7 @@ export function parsePending(value: unknown): PendingCall {
   if (server === undefined) throw unreadable('its server is damaged')
   const { state } = fields
   if (fields.task !== undefined && request.method !== 'tools/call')
-    throw unreadable('only tool calls are tasks')
+    throw unreadable('only a tool call can be a task')
   if (state !== undefined && typeof state !== 'string') throw unreadable('its state is not a string')
   return {
     version: 1,
@@ -84,7 +87,7 @@ function parseAnswers(value: unknown, questions: InputRequests): InputResponses 
   const answers: [string, InputResponse][] = Object.entries(value).map(([key, answer]) => {
     const question = Object.hasOwn(questions, key) ? questions[key] : undefined
     if (question === undefined || !isAnswerTo(question, answer)) {
-      throw unreadable(`its answer to "${key}" fits no question`)
+      throw unreadable(`its answer to "${key}" does not fit a question`)
     }
     return [key, answer]
   })
@@ -112,23 +115,15 @@ function parseJson(json: string): unknown {
 }
 
 function unreadable(problem: string): RondoError {
-  return new RondoError('INPUT_PENDING', `This is no pending call: ${problem}`)
+  return new RondoError('INPUT_PENDING', `This is not a pending call: ${problem}`)
 }
-
-/*
- * A pending call encrypted for storage: `p1.` + base64url( nonce 12 · ciphertext · tag 16 ), AES-256-GCM.
- *
- * Not the seal of `requestState`, on purpose: there a stranger carries the token and binding, audience and rotation
- * matter; here one party writes and reads its own file. The client also stays free of the server's folders.
- * `node:crypto` is looked up when it is used: the rest of the client runs wherever there is `fetch`.
- */
 
 const PREFIX = 'p1.'
 const PURPOSE = 'rondo pending call, format 1'
 const NONCE_BYTES = 12
 const TAG_BYTES = 16
 
-/** Encrypts a pending call. `key` is 32 random bytes, the same for opening. Needs Node, or a runtime with its `node:crypto`. */
+/** Encrypts a pending call. `key` is 32 random bytes, needed again to open it. Requires `node:crypto`. */
 export function sealPending(pending: PendingCall, key: Uint8Array): string {
   assertKey(key)
   const { createCipheriv, randomBytes } = nodeCrypto()
@@ -138,7 +133,7 @@ export function sealPending(pending: PendingCall, key: Uint8Array): string {
   return PREFIX + Buffer.concat(sealed).toString('base64url')
 }
 
-/** Opens what `sealPending` made. Anything else, and any other key, is refused with one error. */
+/** Opens what `sealPending` returned. Anything else and any other key throw the same error. */
 export function openPending(sealed: string, key: Uint8Array): PendingCall {
   assertKey(key)
   return parsePending(decrypt(sealed, key))
@@ -147,15 +142,15 @@ export function openPending(sealed: string, key: Uint8Array): PendingCall {
 function nodeCrypto(): typeof import('node:crypto') {
   const found = globalThis.process?.getBuiltinModule?.('node:crypto')
   if (found !== undefined) return found
-  const instead = 'encrypt JSON.stringify(pending) by other means, and read it back with parsePending'
-  throw new TypeError(`Sealing a pending call needs node:crypto, which is not here: ${instead}`)
+  const instead = 'encrypt JSON.stringify(pending) yourself and read it back with parsePending'
+  throw new TypeError(`sealPending and openPending need node:crypto, which this runtime lacks: ${instead}`)
 }
 
 function decrypt(sealed: string, key: Uint8Array): string {
   const { createDecipheriv } = nodeCrypto()
   const bytes = Buffer.from(sealed.slice(PREFIX.length), 'base64url')
   try {
-    if (PREFIX + bytes.toString('base64url') !== sealed) throw new Error('not the written form')
+    if (PREFIX + bytes.toString('base64url') !== sealed) throw new Error('not the canonical form')
     const decipher = createDecipheriv('aes-256-gcm', key, bytes.subarray(0, NONCE_BYTES), {
       authTagLength: TAG_BYTES,
     })
@@ -169,5 +164,5 @@ function decrypt(sealed: string, key: Uint8Array): string {
 }
 
 function assertKey(key: Uint8Array): void {
-  if (key.byteLength !== 32) throw new TypeError(`The key must have 32 bytes, not ${key.byteLength}`)
+  if (key.byteLength !== 32) throw new TypeError(`The key must be 32 bytes long, not ${key.byteLength}`)
 }

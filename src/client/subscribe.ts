@@ -1,7 +1,7 @@
 /**
- * Changes on the server as an async iterator. The stream may break: it is taken up again a few times, and a `gap` tells
- * that changes may have been missed. What waits to be read is kept once per thing that changed, so a slow reader costs
- * little and misses nothing it could still act on.
+ * Changes on the server as an async iterator. A stream that breaks is opened again a few times, and a `gap` reports that
+ * changes may have been missed. Unread changes are kept once for each thing that changed, so that a slow reader costs little
+ * and misses nothing it could still act on.
  */
 
 import { RondoError } from '../errors.ts'
@@ -13,17 +13,17 @@ import { type Peer, PeerError } from './peer.ts'
 
 export type ServerChange =
   | Extract<Notice, { kind: 'tools' | 'prompts' | 'resources' | 'resource' | 'task' }>
-  /** Something may have been missed: look at everything again. */
+  /** Changes may have been missed: read everything again. */
   | { readonly kind: 'gap' }
 
 export interface SubscribeOptions {
   readonly signal?: AbortSignal
-  /** How often in a row a broken stream is taken up again. 5. */
+  /** How often in a row a broken stream is opened again. 5. */
   readonly retries?: number
 }
 
 export interface Subscription extends AsyncIterable<ServerChange> {
-  /** What the server agreed to report, once it did. */
+  /** What the server agreed to report. Rejects if the subscription fails before. */
   readonly filter: Promise<ListenFilter>
   close(): void
 }
@@ -63,7 +63,7 @@ export function subscribe(
       deliver,
     }).then(
       () => {
-        reject(new RondoError('PEER_GONE', 'The server ended the subscription before it began'))
+        reject(new RondoError('PEER_GONE', 'The server ended the subscription before accepting it'))
         mailbox.end()
       },
       (error) => {
@@ -72,7 +72,7 @@ export function subscribe(
       },
     )
   })
-  // Whoever only iterates learns of the failure there.
+  // A caller that only iterates gets the failure there.
   agreed.catch(() => {})
   return {
     filter: agreed,
@@ -104,7 +104,7 @@ async function keepListening(peer: Peer, filter: ListenFilter, listening: Listen
         { kind: 'listen', filter },
         {
           endless: true,
-          // Tasks are told only to those who can follow them.
+          // Servers report tasks only to clients that declare them.
           ...(filter.taskIds && { capabilities: TASK_CAPABILITY }),
           signal: listening.signal,
           onNotice(notice) {
@@ -131,8 +131,8 @@ async function keepListening(peer: Peer, filter: ListenFilter, listening: Listen
   }
 }
 
-/** One place for everything that is told of the same thing. */
-function placeOf(change: ServerChange): string {
+/** Changes with the same key replace each other while unread. */
+function keyOf(change: ServerChange): string {
   if (change.kind === 'resource') return `resource ${change.uri}`
   return change.kind === 'task' ? `task ${change.task.taskId}` : change.kind
 }
@@ -149,7 +149,7 @@ function createMailbox(): Mailbox {
       if (waiting.size >= MAX_WAITING) {
         waiting.clear()
         waiting.set('gap', { kind: 'gap' })
-      } else waiting.set(placeOf(change), change)
+      } else waiting.set(keyOf(change), change)
     },
     end(error) {
       ended ??= error === undefined ? {} : { error }

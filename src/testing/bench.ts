@@ -1,6 +1,6 @@
 /**
- * A test bench: makes instances of your server that share a key and, unless told otherwise, a store in memory, with a clock you turn, in
- * development mode, and calls their tools through the same bytes a client would send.
+ * A test bench: creates instances of your server in development mode, which share a key, a clock under your control and a
+ * store in memory, and calls their tools with the same bytes as a client.
  */
 
 import type { LogEvent } from '../carry/host.ts'
@@ -15,19 +15,19 @@ import { createTestCall, type TestCall } from './call.ts'
 import { exchange, type Message, PRINCIPAL_HEADER, type Sent, toRound } from './exchange.ts'
 import { createTestTask, type TestTask } from './task.ts'
 
-/** What a bench hands to your server: spread it over your own options. */
+/** What a bench passes to your server: spread it over your own options. */
 export interface BenchOptions
   extends Required<Pick<ServerOptions, 'keys' | 'now' | 'dev' | 'log' | 'authenticate'>>,
     Pick<ServerOptions, 'store'> {}
 
 export interface BenchSetup {
-  /** `false` leaves the store out, so that limits show as they do on a server without one. Default: a store in memory. */
+  /** `false` omits the store, to test the limits of a server without one. Default: a store in memory. */
   store?: false
 }
 
 export interface CallOptions {
   principal?: Principal
-  /** What the client declares. Default: it can be asked anything. */
+  /** What the client declares. Default: every kind of question. */
   capabilities?: ClientCapabilities
 }
 
@@ -38,11 +38,11 @@ export interface TestBench {
   prompt(name: string, args?: Record<string, string>, options?: CallOptions): TestCall
   resource(uri: string, options?: CallOptions): TestCall
   readonly clock: { now: number; advance(ms: number): void }
-  /** Everything that was logged, by all instances. */
+  /** The log events of all instances. */
   readonly events: LogEvent[]
-  /** The instance that takes the next request. */
+  /** The instance that receives the next request. */
   readonly server: Server
-  /** The next request reaches a new instance, as after a restart or behind a balancer. */
+  /** Sends the next request to a new instance, as after a restart or behind a load balancer. */
   otherInstance(): void
 }
 

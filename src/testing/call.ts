@@ -1,25 +1,37 @@
-/**
- * One call, round by round. It holds what a client would hold: the request, the state, the open questions.
- */
+/** One call, round by round. It holds what a client would hold: the request, the state, the open questions. */
 
 import type { FlowMethod, Principal } from '../protocol/call.ts'
 import type { ClientCapabilities, InputRequest, InputRequests } from '../protocol/wire.ts'
 import type { Sent, TestRound } from './exchange.ts'
 
+type Refusal = { readonly action: 'decline' | 'cancel' }
+
+/** The user says no. */
+export const decline: Refusal = { action: 'decline' }
+/** The user dismisses the question. */
+export const cancel: Refusal = { action: 'cancel' }
+
+/** Content to accept with, a refusal, or a function of the question. */
+export type ScriptedAnswer =
+  | Readonly<Record<string, unknown>>
+  | ((question: InputRequest) => Readonly<Record<string, unknown>>)
+/** Answers by the key of their question. */
+export type Script = Readonly<Record<string, ScriptedAnswer>>
+
 export interface TestCall {
   /** Sends the next request, with these answers to the open questions. */
   next(answers?: Script): Promise<TestRound>
-  /** Sends the next request and loses its reply: the call stands where it stood. */
+  /** Sends the next request and loses its response: the call stays where it was. */
   loseReply(answers?: Script): Promise<void>
   /** Runs to the end. An answer that is missing or never used is an error. */
   run(script?: Script): Promise<TestRound>
-  /** The next request reaches an instance that has seen nothing of this call. */
+  /** Sends the next request to an instance that has seen nothing of this call. */
   otherInstance(): TestCall
-  /** From now on somebody else sends the requests. */
+  /** Sends the following requests as another principal. */
   as(principal: Principal | undefined): TestCall
   /** Rounds so far. */
   readonly rounds: number
-  /** What the client holds; may be replaced, by a forged one say. */
+  /** The `requestState` that the client holds. May be replaced, for example by a forged one. */
   state: string | undefined
 }
 
@@ -80,7 +92,7 @@ export function createTestCall(options: TestCallOptions): TestCall {
   return call
 }
 
-/** An answer to a question that was not asked goes out as a form's would. */
+/** An answer to a question that was not asked is sent like that of a form. */
 export function questionFor(questions: InputRequests, key: string): InputRequest {
   const unasked = { mode: 'form', message: '', requestedSchema: {} } as const
   const asked = Object.hasOwn(questions, key) ? questions[key] : undefined
@@ -105,23 +117,7 @@ async function runScript(call: TestCall, script: Script): Promise<TestRound> {
   return round
 }
 
-/*
- * Answers by key: content to accept with, a refusal, or a function that looks at the question first.
- */
-
-type Refusal = { readonly action: 'decline' | 'cancel' }
-
-/** The user says no. */
-export const decline: Refusal = { action: 'decline' }
-/** The user dismisses the question. */
-export const cancel: Refusal = { action: 'cancel' }
-
-export type ScriptedAnswer =
-  | Readonly<Record<string, unknown>>
-  | ((question: InputRequest) => Readonly<Record<string, unknown>>)
-export type Script = Readonly<Record<string, ScriptedAnswer>>
-
-/** The bare result object for a question. Content of a form becomes an accept; anything else goes as it is. */
+/** The response to a question. The content of a form becomes an accept; anything else is sent unchanged. */
 export function toResponse(
   request: InputRequest,
   scripted: ScriptedAnswer,

@@ -1,4 +1,4 @@
-/** One request as a client sends it, and what its response says. */
+/** One request as a client sends it, and its response. */
 
 import type { Principal } from '../protocol/call.ts'
 import { encodeHeaderValue } from '../protocol/common/headers.ts'
@@ -32,7 +32,7 @@ export async function exchange(server: Server, sent: Sent, id: number): Promise<
   const body = await response.text()
   const message: Message = JSON.parse(isStream(response) ? lastData(body) : body)
   if (!message.error && !message.result)
-    throw new Error(`The server answered ${response.status} without a result.`)
+    throw new Error(`The server responded with status ${response.status} and no result.`)
   return message
 }
 

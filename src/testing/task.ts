@@ -1,6 +1,6 @@
 /**
- * One call of a client that can follow a task: rounds first where the tool asks in rounds, then the task, looked at until it
- * asks or has ended. Whether it became a task, `taskId` tells.
+ * One call of a client that can follow a task: rounds where the tool asks before it, then the task, polled until it asks or
+ * has ended. `taskId` shows whether it became a task.
  */
 
 import type { Principal } from '../protocol/call.ts'
@@ -11,18 +11,18 @@ import { type Message, type Sent, type TestRound, toRound } from './exchange.ts'
 export type TaskRound = TestRound | { readonly kind: 'cancelled' }
 
 export interface TestTask {
-  /** Begins, or answers the open questions; gives what the call then asks or ends with. */
+  /** Begins the call or answers its open questions. Returns what it asks next or ends with. */
   next(answers?: Script): Promise<TaskRound>
   /** Runs to the end. An answer that is missing or never used is an error. */
   run(script?: Script): Promise<TaskRound>
   cancel(): Promise<void>
-  /** Stops the instance and goes on with a new one, as after a restart; the store stays. */
+  /** Stops the instance and continues with a new one, as after a restart; the store stays. */
   restart(): Promise<TestTask>
-  /** From now on somebody else sends the requests. */
+  /** Sends the following requests as another principal. */
   as(principal: Principal | undefined): TestTask
-  /** Undefined as long as the call is no task. */
+  /** Undefined while the call is not a task. */
   readonly taskId: string | undefined
-  /** What `ctx.status` said, as far as it was seen. */
+  /** The messages of `ctx.status` that a poll saw. */
   readonly messages: readonly string[]
 }
 
@@ -35,8 +35,8 @@ export interface TestTaskOptions {
 }
 
 const MAX_ROUNDS = 32
-const LOOK_MS = 2
-const PATIENCE_MS = 10_000
+const POLL_MS = 2
+const TIMEOUT_MS = 10_000
 
 export function createTestTask(options: TestTaskOptions): TestTask {
   const { capabilities } = options
@@ -55,11 +55,11 @@ export function createTestTask(options: TestTaskOptions): TestTask {
     })
     if (message.result?.resultType !== 'task') return toRound(message)
     taskId = String(message.result.taskId)
-    return look(send, taskId, messages)
+    return poll(send, taskId, messages)
   }
   const answerTask = async (id: string, inputResponses: object | undefined): Promise<TaskRound> => {
     const { error } = inputResponses ? await send('tasks/update', { taskId: id, inputResponses }) : {}
-    return error ? toRound({ error }) : look(send, id, messages)
+    return error ? toRound({ error }) : poll(send, id, messages)
   }
 
   const task: TestTask = {
@@ -81,7 +81,7 @@ export function createTestTask(options: TestTaskOptions): TestTask {
     },
     run: (script = {}) => runScript(task, script),
     async cancel() {
-      if (taskId === undefined) throw new Error('The call is no task yet.')
+      if (taskId === undefined) throw new Error('The call is not a task yet.')
       const { error } = await send('tasks/cancel', { taskId })
       if (error) throw new Error(error.message)
     },
@@ -99,17 +99,17 @@ export function createTestTask(options: TestTaskOptions): TestTask {
 
 type Send = (method: string, params: Sent['params']) => Promise<Message>
 
-/** Work is done in real time, whatever the bench's clock says. */
-async function look(send: Send, taskId: string, messages: string[]): Promise<TaskRound> {
-  for (let i = 0; i < PATIENCE_MS / LOOK_MS; i++) {
+/** Polls in real time, whatever the clock of the bench says. */
+async function poll(send: Send, taskId: string, messages: string[]): Promise<TaskRound> {
+  for (let i = 0; i < TIMEOUT_MS / POLL_MS; i++) {
     const { result = {}, error } = await send('tasks/get', { taskId })
     if (error) return toRound({ error })
     const text = result.statusMessage
     if (typeof text === 'string' && text !== messages.at(-1)) messages.push(text)
     if (result.status !== 'working') return toTaskRound(result)
-    await new Promise((resolve) => setTimeout(resolve, LOOK_MS))
+    await new Promise((resolve) => setTimeout(resolve, POLL_MS))
   }
-  throw new Error(`The task still works after ${PATIENCE_MS} ms.`)
+  throw new Error(`The task is still working after ${TIMEOUT_MS} ms.`)
 }
 
 function toTaskRound(result: Readonly<Record<string, unknown>>): TaskRound {
@@ -128,7 +128,7 @@ async function runScript(task: TestTask, script: Script): Promise<TaskRound> {
     if (rounds >= MAX_ROUNDS) throw new Error(`The task did not end within ${MAX_ROUNDS} rounds.`)
     const answers: Record<string, Script[string]> = {}
     for (const key of Object.keys(round.questions)) {
-      // A task never uses a key twice: what is asked again is called `key~2`.
+      // A task never uses a key twice: a question that is asked again has the key `key~2`.
       const name = Object.hasOwn(script, key) ? key : key.replace(/~\d+$/, '')
       const answer = Object.hasOwn(script, name) ? script[name] : undefined
       if (answer === undefined) throw new Error(`The script has no answer to "${key}".`)

@@ -1,11 +1,13 @@
 /**
- * What an older server sends by itself: requests and notifications, on the stream of a call, on the stream of the session,
- * or on the one line of a process.
+ * The requests and notifications of an older server, on the stream of a call, on the stream of the session, or on the
+ * stdout of a process.
  *
- * 1. A question of a task is answered for the call that follows it; another for the call on whose stream it came; elsewhere,
- * for the call that began last. Outside any call nobody is asked: only fixed roots are given. 2. No more than `maxQuestions` requests are worked on at once; the
- * rest is dropped. 3. A question that cannot be answered is refused and ends its call. 4. A question that the server
- * takes back is dropped, and its call goes on. 5. Every response has exactly the `state` of its request, refusals too.
+ * inbox 1: A question of a task belongs to the call that follows the task; any other to the call on whose stream it arrived,
+ *   or else to the latest call. Outside of calls nobody is asked: only fixed roots are returned.
+ * inbox 2: At most `maxQuestions` requests are handled at once; the rest is dropped.
+ * inbox 3: A question that cannot be answered is refused and ends its call.
+ * inbox 4: A question that the server cancels is dropped, and its call continues.
+ * inbox 5: Every response has exactly the `state` of its request, refusals included.
  */
 
 import { RondoError } from '../../errors.ts'
@@ -28,19 +30,19 @@ export type Asker = (question: InputRequest, signal: AbortSignal) => Promise<Inp
 /** A request of ours that waits for its response. */
 export interface Flight {
   readonly leg: Leg
-  /** The task that it is about. */
+  /** The task it is about. */
   readonly task?: string
   readonly onQuestion?: Asker
   readonly onNotification?: (message: Message) => void
 }
 
 export interface Inbox {
-  /** Registers a request; gives the function that ends it. */
+  /** Registers a request. Returns the function that removes it. */
   enter(flight: Flight): () => void
-  takeRequest(message: Message, flight?: Flight): void
-  /** `told`: the requests that are to hear of it; all that wait, unless given. */
-  takeNotification(message: Message, told?: Iterable<Flight>): void
-  /** Calls back for every change; gives the function that stops it. */
+  handleRequest(message: Message, flight?: Flight): void
+  /** `receivers` are the requests that get it. Default: all that wait. */
+  handleNotification(message: Message, receivers?: Iterable<Flight>): void
+  /** Calls `listener` for every change. Returns the function that removes it. */
   onChange(listener: (notice: Notice) => void): () => void
 }
 
@@ -61,29 +63,29 @@ export function createInbox(link: SessionLink, roots: ListRootsResult | undefine
       listeners.add(listener)
       return () => void listeners.delete(listener)
     },
-    takeRequest(message, flight) {
+    handleRequest(message, flight) {
       const id = message.id as RequestId
       if (open.size >= link.limits.maxQuestions || open.has(id)) {
         return link.onWarning(
-          `The server sends too many requests at once; ${String(message.method)} is dropped`,
+          `The server sends too many requests at once; ${String(message.method)} was dropped`,
         )
       }
       const controller = new AbortController()
       open.set(id, controller)
       const asked = followerOf(flights, message) ?? flight ?? [...flights].findLast((one) => one.onQuestion)
-      work(message, asked, controller.signal, roots)
-        .then((reply) => (controller.signal.aborted ? undefined : link.tell(encodeAnswer(message, reply))))
+      respond(message, asked, controller.signal, roots)
+        .then((reply) => (controller.signal.aborted ? undefined : link.post(encodeAnswer(message, reply))))
         .catch((error: unknown) =>
-          link.onWarning(`A request of the server was not answered: ${String(error)}`),
+          link.onWarning(`The response to a request of the server could not be sent: ${String(error)}`),
         )
         .finally(() => open.delete(id))
     },
-    takeNotification(message, told = flights) {
+    handleNotification(message, receivers = flights) {
       if (message.method === 'notifications/cancelled') {
         const { requestId } = isRecord(message.params) ? message.params : {}
-        return open.get(requestId as RequestId)?.abort(TAKEN_BACK)
+        return open.get(requestId as RequestId)?.abort(CANCELLED)
       }
-      for (const one of told) one.onNotification?.(message)
+      for (const one of receivers) one.onNotification?.(message)
       const notice = decodeNotification(message)
       if (notice !== undefined) for (const listener of listeners) listener(notice)
     },
@@ -97,10 +99,9 @@ function followerOf(flights: Iterable<Flight>, { params }: Message): Flight | un
     : [...flights].findLast((one) => one.task === task && one.onQuestion !== undefined)
 }
 
-const TAKEN_BACK = new RondoError('INPUT_ABORTED', 'The server took its question back')
+const CANCELLED = new RondoError('INPUT_ABORTED', 'The server cancelled its question')
 
-/** Gives the result or the error to send. */
-async function work(
+async function respond(
   message: Message,
   flight: Flight | undefined,
   signal: AbortSignal,
@@ -112,22 +113,22 @@ async function work(
   const asker = flight?.onQuestion
   if (flight === undefined || asker === undefined) {
     if (question.method === 'roots/list' && roots) return { result: roots }
-    return refusal(REFUSED, 'Nobody can be asked outside of a call')
+    return refusal(REFUSED, 'This client answers questions only during a call')
   }
-  const goOn = flight.leg.pause()
+  const resume = flight.leg.pause()
   try {
     const answer = await asker(question, AbortSignal.any([flight.leg.signal, signal]))
     return { result: aboutTask(answer, relatedTaskOf(message.params)) }
   } catch (error) {
-    // The call ends with the error that its caller would get for a round.
+    // The call ends with the error that a round would end with.
     if (!signal.aborted) flight.leg.abort(error)
-    return refusal(REFUSED, 'This client does not answer the question')
+    return refusal(REFUSED, 'This client does not answer this question')
   } finally {
-    goOn()
+    resume()
   }
 }
 
-/** What belongs to a task says so, in either direction. */
+/** A response about a task names the task, as its request does. */
 function aboutTask(answer: InputResponse, task: string | undefined): object {
   return task === undefined ? answer : { ...answer, _meta: { ...metaOf(answer), ...relatedTask(task) } }
 }

@@ -1,4 +1,4 @@
-/** Sends one request in a session, with everything the server may send before its response. */
+/** Requests and streams of a session with an older server: sending, resuming broken streams, the stream of the session. */
 
 import { RondoError } from '../../errors.ts'
 import { type Clock, sleep } from '../../lib/clock.ts'
@@ -9,15 +9,76 @@ import { decodeOutcome } from '../../protocol/rev-2025-11-25/decode-response.ts'
 import { headersOf } from '../../protocol/rev-2025-11-25/encode-request.ts'
 import type { Limits } from '../flow-options.ts'
 import { type HeaderSource, openLeg, PeerError, requestHeaders } from '../peer.ts'
-import type { AnswerHead, Outgoing, StreamMark, Transport } from '../transport/transport.ts'
+import type { Outgoing, ResponseHead, StreamMark, Transport } from '../transport/transport.ts'
 import type { Flight, Inbox } from './inbox.ts'
 
 type Fields = Readonly<Record<string, unknown>>
 
-/** Instead of a response: the server does not know the session and has not looked at the request. */
+export interface SessionLinkOptions {
+  readonly transport: Transport
+  readonly clock: Clock
+  readonly limits: Limits
+  readonly headers?: HeaderSource
+  readonly onWarning: (text: string) => void
+}
+
+export interface SessionLink extends SessionLinkOptions {
+  version: string
+  /** `Mcp-Session-Id`, where the server sent one. */
+  id: string | undefined
+  /** Counts the sessions on this link, since a server may drop one. */
+  epoch: number
+  /** Aborted when the client is closed. */
+  readonly signal: AbortSignal
+  close(): void
+  headersFor(own?: Readonly<Record<string, string>>): Promise<Readonly<Record<string, string>>>
+  /** Sends what has no response: a notification, a response of ours, a DELETE. */
+  post(body: string, how?: Pick<Outgoing, 'verb'> & { readonly timeoutMs?: number }): Promise<void>
+}
+
+const SESSION_ID = /^[\x21-\x7e]{1,1024}$/
+
+export function createLink(options: SessionLinkOptions, version: string): SessionLink {
+  const closing = new AbortController()
+  const link: SessionLink = {
+    ...options,
+    version,
+    id: undefined,
+    epoch: 0,
+    signal: closing.signal,
+    close: () => closing.abort(new RondoError('PEER_GONE', 'This client was closed')),
+    headersFor: (own = headersOf(link.version)) =>
+      requestHeaders(link.id === undefined ? own : { ...own, 'Mcp-Session-Id': link.id }, options.headers),
+    async post(body, { verb, timeoutMs = options.limits.timeoutMs } = {}) {
+      const leg = openLeg(options.clock, { timeoutMs })
+      try {
+        await options.transport.exchange({
+          id: 'post',
+          body,
+          verb,
+          oneWay: true,
+          headers: await link.headersFor(),
+          signal: leg.signal,
+          maxBytes: options.limits.maxResponseBytes,
+        })
+      } finally {
+        leg.end()
+      }
+    },
+  }
+  return link
+}
+
+export function sessionIn({ session }: ResponseHead): string | undefined {
+  if (session === null || session === undefined) return undefined
+  if (SESSION_ID.test(session)) return session
+  throw new RondoError('PEER_ANSWER', 'The server sent a session id that is not valid in a header')
+}
+
+/** Instead of a response: the server does not know the session and has not handled the request. */
 export const FORGOTTEN: unique symbol = Symbol('forgotten')
 
-/** Sends a request of ours. Gives the response as it came. */
+/** Sends a request and returns its response unchecked, or FORGOTTEN. */
 export async function sendOnce(
   link: SessionLink,
   inbox: Inbox,
@@ -27,13 +88,13 @@ export async function sendOnce(
   const leave = inbox.enter(flight)
   const had = link.id
   let status = 0
-  // Hanging up does not cancel here; the transport of a process says so by itself.
+  // In a session, hanging up does not cancel. The transport of a process sends the notification by itself.
   const cancel = () => {
-    if (outgoing.cancel !== undefined && !link.signal.aborted) link.tell(outgoing.cancel).catch(() => {})
+    if (outgoing.cancel !== undefined && !link.signal.aborted) link.post(outgoing.cancel).catch(() => {})
   }
   if (link.transport.kind !== 'stdio') outgoing.signal.addEventListener('abort', cancel, { once: true })
   try {
-    const message = await followAnswer(link, {
+    const message = await followStream(link, {
       ...outgoing,
       headers: await link.headersFor(outgoing.headers),
       onHead(head) {
@@ -41,8 +102,8 @@ export async function sendOnce(
       },
       onNotification: link.transport.listen
         ? flight.onNotification
-        : (notification) => inbox.takeNotification(notification, [flight]),
-      onRequest: (question) => inbox.takeRequest(question, flight),
+        : (notification) => inbox.handleNotification(notification, [flight]),
+      onRequest: (question) => inbox.handleRequest(question, flight),
     })
     return had !== undefined && status === 404 && !isUnknownMethod(message) ? FORGOTTEN : message
   } catch (error) {
@@ -55,12 +116,12 @@ export async function sendOnce(
   }
 }
 
-/** The other reason for a 404. */
+/** The other reason for status 404. */
 function isUnknownMethod(message: unknown): boolean {
   return isRecord(message) && isRecord(message.error) && message.error.code === -32601
 }
 
-/** A request of the session itself: gives the result. */
+/** Sends a request of the session itself and returns its result. */
 export async function request(
   link: SessionLink,
   inbox: Inbox,
@@ -86,25 +147,22 @@ export async function request(
     const outcome = decodeOutcome(message)
     if (outcome.kind === 'error') throw new PeerError(outcome.error)
     if (outcome.kind === 'complete') return outcome.result
-    throw new RondoError('PEER_ANSWER', `The answer to ${method} is not valid`)
+    throw new RondoError('PEER_ANSWER', `The response to ${method} is not valid`)
   } finally {
     leg.end()
   }
 }
-
-/*
- * Sends a request and follows its answer to the end. A stream that breaks, or that the server closes before the response,
- * is taken up again where it stood if its events have ids: the call goes on at the server meanwhile.
- *
- * Bounded: a few attempts in a row that bring nothing, some in all, and the time of the request.
- */
 
 const MAX_FAILURES = 5
 const MAX_ATTEMPTS = 100
 const FIRST_WAIT_MS = 250
 const LONGEST_WAIT_MS = 30_000
 
-async function followAnswer(link: SessionLink, outgoing: Outgoing): Promise<unknown> {
+/**
+ * Sends a request and reads its stream to the response. A stream that breaks, or that the server closes before, is resumed
+ * if its events have ids, since the call continues at the server. Bounded by failed attempts, attempts, and the time.
+ */
+async function followStream(link: SessionLink, outgoing: Outgoing): Promise<unknown> {
   let mark: StreamMark = {}
   let failures = 0
   const watched: Outgoing = {
@@ -124,11 +182,17 @@ async function followAnswer(link: SessionLink, outgoing: Outgoing): Promise<unkn
       if (!broken || mark.id === undefined || failures > MAX_FAILURES || attempt >= MAX_ATTEMPTS) throw error
     }
     await sleep(link.clock, waitBefore(mark, failures), outgoing.signal)
-    next = { ...watched, verb: 'GET', body: '', headers: await streamHeaders(link, mark), onHead: resumed }
+    next = {
+      ...watched,
+      verb: 'GET',
+      body: '',
+      headers: await streamHeaders(link, mark),
+      onHead: assertResumed,
+    }
   }
 }
 
-/** As long as the server asks for; otherwise longer each time. */
+/** As long as the server asks for, or with exponential backoff. */
 function waitBefore({ retryMs }: StreamMark, failures: number): number {
   return Math.min(LONGEST_WAIT_MS, retryMs ?? FIRST_WAIT_MS * 2 ** Math.max(0, failures - 1))
 }
@@ -141,22 +205,20 @@ async function streamHeaders(
   return { ...headers, Accept: 'text/event-stream', ...(id !== undefined && { 'Last-Event-ID': id }) }
 }
 
-function resumed({ status }: { readonly status: number }): void {
+function assertResumed({ status }: { readonly status: number }): void {
   if (status === 200) return
-  throw new RondoError('PEER_HTTP', `The stream cannot be taken up again (HTTP status ${status})`, {
+  throw new RondoError('PEER_HTTP', `The stream cannot be resumed (HTTP status ${status})`, {
     data: { status },
   })
 }
 
-/*
- * The stream on which an older server sends what belongs to no call. Many servers have none (405); then there is nothing to
- * do. One that breaks is taken up again, not for ever.
- */
-
-/** A stream that held this long was a good one. */
+/** A stream that lasted this long resets the count of failures. */
 const GOOD_MS = 5_000
 
-/** Ends when there is no stream, when it fails too often, or when `signal` is aborted. `onGap`: something may be lost. */
+/**
+ * Keeps the stream open on which an older server sends what belongs to no call. Many servers have none (405). Resolves when
+ * there is no stream, when it fails too often, or when `signal` is aborted. `onGap`: changes may have been missed.
+ */
 export async function keepServerStream(
   link: SessionLink,
   inbox: Inbox,
@@ -178,90 +240,24 @@ export async function keepServerStream(
         onMark(one) {
           mark = { ...mark, ...one }
         },
-        onRequest: (message) => inbox.takeRequest(message),
-        onNotification: (message) => inbox.takeNotification(message),
+        onRequest: (message) => inbox.handleRequest(message),
+        onNotification: (message) => inbox.handleNotification(message),
       })
       return
     } catch (error) {
       if (signal.aborted) return
-      if (!(error instanceof RondoError) || error.code !== 'PEER_GONE') return explain(link, error)
+      if (!(error instanceof RondoError) || error.code !== 'PEER_GONE') return warnUnlessAbsent(link, error)
     }
     if (link.clock.now() - begunAt >= GOOD_MS) failures = 0
     await sleep(link.clock, waitBefore(mark, failures + 1), signal).catch(() => {})
     if (signal.aborted) return
     if (mark.id === undefined) onGap()
   }
-  link.onWarning('The stream of the server breaks again and again and is given up')
+  link.onWarning('The stream of the session broke too often and is no longer opened')
 }
 
-function explain(link: SessionLink, error: unknown): void {
+function warnUnlessAbsent(link: SessionLink, error: unknown): void {
   const status = error instanceof RondoError && isRecord(error.data) ? error.data.status : undefined
   if (status === 405 || status === 404 || status === 400) return
-  link.onWarning(`The server has no usable stream: ${String(error)}`)
-}
-
-/*
- * What a session with an older server knows: its id, its version, and how to send something there. The id is the
- * server's own; it goes into a header, so only what may stand in one is taken.
- */
-
-export interface SessionLinkOptions {
-  readonly transport: Transport
-  readonly clock: Clock
-  readonly limits: Limits
-  readonly headers?: HeaderSource
-  readonly onWarning: (text: string) => void
-}
-
-export interface SessionLink extends SessionLinkOptions {
-  version: string
-  /** `Mcp-Session-Id`, where the server gave one. */
-  id: string | undefined
-  /** Counts the sessions on this link: a server may forget one. */
-  epoch: number
-  /** Aborted when the client is closed. */
-  readonly signal: AbortSignal
-  close(): void
-  headersFor(own?: Readonly<Record<string, string>>): Promise<Readonly<Record<string, string>>>
-  /** Sends what gets no answer: a notification, an answer of ours, a farewell. */
-  tell(body: string, how?: Pick<Outgoing, 'verb'> & { readonly timeoutMs?: number }): Promise<void>
-}
-
-const SESSION_ID = /^[\x21-\x7e]{1,1024}$/
-
-export function createLink(options: SessionLinkOptions, version: string): SessionLink {
-  const closing = new AbortController()
-  const link: SessionLink = {
-    ...options,
-    version,
-    id: undefined,
-    epoch: 0,
-    signal: closing.signal,
-    close: () => closing.abort(new RondoError('PEER_GONE', 'This client was closed')),
-    headersFor: (own = headersOf(link.version)) =>
-      requestHeaders(link.id === undefined ? own : { ...own, 'Mcp-Session-Id': link.id }, options.headers),
-    async tell(body, { verb, timeoutMs = options.limits.timeoutMs } = {}) {
-      const leg = openLeg(options.clock, { timeoutMs })
-      try {
-        await options.transport.exchange({
-          id: 'told',
-          body,
-          verb,
-          oneWay: true,
-          headers: await link.headersFor(),
-          signal: leg.signal,
-          maxBytes: options.limits.maxResponseBytes,
-        })
-      } finally {
-        leg.end()
-      }
-    },
-  }
-  return link
-}
-
-export function sessionIn({ session }: AnswerHead): string | undefined {
-  if (session === null || session === undefined) return undefined
-  if (SESSION_ID.test(session)) return session
-  throw new RondoError('PEER_ANSWER', 'The session id of the server cannot stand in a header')
+  link.onWarning(`The stream of the session failed: ${String(error)}`)
 }

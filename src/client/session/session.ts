@@ -1,8 +1,8 @@
 /**
- * A session with a server of 2025-11-25 or older, or of the draft: handshake, requests, the server's own requests, goodbye.
+ * A session with a server of 2025-11-25 or older, or of the draft: handshake, requests, the server's own requests, DELETE.
  *
- * A server may forget a session (404). It has then not looked at the request that it refused: a new session is opened, once,
- * and the request sent again. A call that was already at work is lost and says so.
+ * A server may drop a session (404) and has then not handled the request: a new session is opened and the request sent
+ * once more. A call that was already running is lost, and fails.
  */
 
 import { RondoError } from '../../errors.ts'
@@ -33,7 +33,15 @@ export interface OlderSession extends Required<Channel> {
   readonly version: string
 }
 
-const GOODBYE_MS = 2_000
+export interface Handshake extends Introduction {
+  /** The versions that this client accepts. */
+  readonly accepts: readonly string[]
+  readonly timeoutMs?: number
+  readonly signal?: AbortSignal
+  nextId(): RequestId
+}
+
+const DELETE_MS = 2_000
 
 export async function openSession(
   options: SessionLinkOptions,
@@ -43,9 +51,9 @@ export async function openSession(
   const link = createLink(options, hand.version)
   const inbox = createInbox(link, roots)
   link.transport.listen?.((message) => {
-    // Notifications for requests in flight are handed to them by the transport.
-    if (message.id === undefined) inbox.takeNotification(message, [])
-    else inbox.takeRequest(message)
+    // The transport passes notifications to the requests in flight itself.
+    if (message.id === undefined) inbox.handleNotification(message, [])
+    else inbox.handleRequest(message)
   })
   return createSession(link, inbox, hand, await shakeHands(link, inbox, hand))
 }
@@ -54,7 +62,7 @@ function createSession(link: SessionLink, inbox: Inbox, hand: Handshake, first: 
   let discovery = first
   const gaps = new Set<() => void>()
   const onGap = () => {
-    for (const lose of gaps) lose()
+    for (const report of gaps) report()
   }
   const ask = (method: string, params: Readonly<Record<string, unknown>>) =>
     request(link, inbox, hand.nextId(), method, params)
@@ -64,12 +72,12 @@ function createSession(link: SessionLink, inbox: Inbox, hand: Handshake, first: 
     await ask('logging/setLevel', { level: wanted }).catch((error) => link.onWarning(String(error)))
   })
   let stream = openStream(link, inbox, onGap)
-  const renew = sharing(async () => {
+  const renew = shareRun(async () => {
     stream.abort()
     link.id = undefined
     discovery = await shakeHands(link, inbox, { ...hand, accepts: [link.version], signal: undefined })
-    level.forget()
-    watches.forget()
+    level.reset()
+    watches.reset()
     onGap()
     stream = openStream(link, inbox, onGap)
   })
@@ -87,7 +95,8 @@ function createSession(link: SessionLink, inbox: Inbox, hand: Handshake, first: 
       if (response !== FORGOTTEN) return response
       if (link.epoch === epoch) await renew()
       const second = await sendOnce(link, inbox, outgoing, flight)
-      if (second === FORGOTTEN) throw new RondoError('PEER_GONE', 'The server forgets every session at once')
+      if (second === FORGOTTEN)
+        throw new RondoError('PEER_GONE', 'The server dropped the session twice in a row')
       return second
     },
     follow: (flight) => inbox.enter(flight),
@@ -97,14 +106,14 @@ function createSession(link: SessionLink, inbox: Inbox, hand: Handshake, first: 
       stream.abort()
       link.close()
       if (link.id === undefined) return
-      // A server need not let a client end its session; it will do so itself.
-      await link.tell('', { verb: 'DELETE', timeoutMs: GOODBYE_MS }).catch(() => {})
+      // A server may refuse this, and ends the session itself later.
+      await link.post('', { verb: 'DELETE', timeoutMs: DELETE_MS }).catch(() => {})
     },
   }
 }
 
-/** Whoever calls while it runs waits for the same run. */
-function sharing(run: () => Promise<void>): () => Promise<void> {
+/** Calls during a run wait for that run. */
+function shareRun(run: () => Promise<void>): () => Promise<void> {
   let running: Promise<void> | undefined
   return () => {
     running ??= run().finally(() => {
@@ -123,32 +132,22 @@ function openStream(link: SessionLink, inbox: Inbox, onGap: () => void): AbortCo
   return stop
 }
 
-/* `initialize` and `notifications/initialized`: agrees on a version and opens a session where the server has any. */
-
-export interface Handshake extends Introduction {
-  /** The versions that are taken. */
-  readonly accepts: readonly string[]
-  readonly timeoutMs?: number
-  readonly signal?: AbortSignal
-  nextId(): RequestId
-}
-
-/** Leaves version and session in the link. */
+/** Sends `initialize` and `notifications/initialized`. Sets version, session id and epoch of the link. */
 async function shakeHands(link: SessionLink, inbox: Inbox, hand: Handshake): Promise<Discovery> {
   const { message, session } = await introduce(link, inbox, hand)
   const outcome = decodeOutcome(message)
   if (outcome.kind === 'error') throw new PeerError(outcome.error)
   const discovery = outcome.kind === 'complete' ? decodeInitialize(outcome.result) : undefined
-  if (discovery === undefined) throw new RondoError('PEER_ANSWER', 'The answer to initialize is not valid')
+  if (discovery === undefined) throw new RondoError('PEER_ANSWER', 'The response to initialize is not valid')
   const [version = ''] = discovery.supportedVersions
   if (!hand.accepts.includes(version)) {
     const ours = hand.accepts.join(', ')
-    throw new RondoError('PEER_ERA', `The server wants to speak ${version}; this client was to speak ${ours}`)
+    throw new RondoError('PEER_ERA', `The server speaks ${version}; this client accepts ${ours}`)
   }
   link.version = version
   link.id = session
   link.epoch += 1
-  await link.tell(encodeMessage(undefined, 'notifications/initialized'))
+  await link.post(encodeMessage(undefined, 'notifications/initialized'))
   return discovery
 }
 
@@ -172,8 +171,8 @@ async function introduce(
       onHead(head) {
         session = sessionIn(head)
       },
-      onRequest: (request) => inbox.takeRequest(request),
-      onNotification: (notification) => inbox.takeNotification(notification),
+      onRequest: (request) => inbox.handleRequest(request),
+      onNotification: (notification) => inbox.handleNotification(notification),
     })
     return { message, session }
   } finally {
@@ -181,15 +180,11 @@ async function introduce(
   }
 }
 
-/*
- * How much an older server logs is one setting for the whole session. It is lowered when a call wants to hear more; what a
- * call did not ask for is filtered where the notification arrives.
- */
-
-export interface LogLevelSetting {
+/** The log level of the whole session, lowered when a call wants more. Notifications are filtered for each call. */
+interface LogLevelSetting {
   ensure(level: LogLevel | undefined): Promise<void>
-  /** A new session knows nothing of it. */
-  forget(): void
+  /** For a new session. */
+  reset(): void
 }
 
 function createLogLevel(set: (level: LogLevel) => Promise<void>): LogLevelSetting {
@@ -200,7 +195,7 @@ function createLogLevel(set: (level: LogLevel) => Promise<void>): LogLevelSettin
       known = LOG_LEVELS.indexOf(level)
       await set(level)
     },
-    forget() {
+    reset() {
       known = LOG_LEVELS.length
     },
   }

@@ -1,14 +1,14 @@
 /**
- * HTTP by a web-standard `fetch`: for runtimes without `node:http`, for a caller's own `fetch`, and for a server object
- * in memory, which has a `fetch` of its own and needs no socket.
+ * HTTP over a web-standard `fetch`: for runtimes without `node:http`, for a caller's own `fetch`, and for a server object in
+ * memory, which has a `fetch` of its own.
  */
 
 import { RondoError } from '../../errors.ts'
 import { orAbort } from '../../lib/clock.ts'
-import { createAnswerReader } from './answer-reader.ts'
-import type { AnswerHead, Outgoing, Transport } from './transport.ts'
+import { createResponseReader } from './response-reader.ts'
+import type { Outgoing, ResponseHead, Transport } from './transport.ts'
 
-/** Anything that answers a request: the platform's `fetch`, or a server object's. */
+/** The platform's `fetch`, or one with the same contract. */
 export type FetchLike = (request: Request) => Promise<Response>
 
 export function createFetchTransport(
@@ -34,20 +34,20 @@ async function exchange(fetch: FetchLike, url: URL, outgoing: Outgoing): Promise
   )
   const chunks = response.body?.getReader()
   try {
-    const reader = createAnswerReader(headOf(response), outgoing)
-    while (reader.answer === undefined) {
+    const reader = createResponseReader(headOf(response), outgoing)
+    while (reader.response === undefined) {
       const read = chunks && (await inTime(chunks.read(), signal))
       if (read === undefined || read.done) reader.end()
       else reader.push(read.value)
     }
-    return reader.answer
+    return reader.response
   } finally {
-    // What is left is not wanted; on an aborted or failed stream there is nothing to cancel any more.
+    // Drops the rest. An aborted or failed stream cannot be cancelled.
     chunks?.cancel().catch(() => {})
   }
 }
 
-function headOf({ status, headers }: Response): AnswerHead {
+function headOf({ status, headers }: Response): ResponseHead {
   return {
     status,
     contentType: headers.get('content-type'),
@@ -57,7 +57,7 @@ function headOf({ status, headers }: Response): AnswerHead {
   }
 }
 
-/** A server in memory may not watch the signal, so it is watched here. */
+/** Rejects when the signal is aborted, which a server in memory may ignore. */
 async function inTime<T>(work: Promise<T>, signal: AbortSignal): Promise<T> {
   try {
     return await orAbort(work, signal)

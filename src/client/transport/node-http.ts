@@ -1,6 +1,6 @@
 /**
- * HTTP on Node, without `fetch`: half the CPU of a call. One keep-alive agent per transport; redirects are not followed,
- * since they would carry credentials to whoever is named there.
+ * HTTP over `node:http`, which needs half the CPU time of `fetch`. One keep-alive agent per transport. Redirects are not
+ * followed, since they would send credentials to another host.
  */
 
 import {
@@ -11,12 +11,12 @@ import {
 } from 'node:http'
 import { Agent as HttpsAgent, request as httpsRequest } from 'node:https'
 import { RondoError } from '../../errors.ts'
-import { type AnswerReader, createAnswerReader } from './answer-reader.ts'
-import type { AnswerHead, Outgoing, Transport } from './transport.ts'
+import { createResponseReader, type ResponseReader } from './response-reader.ts'
+import type { Outgoing, ResponseHead, Transport } from './transport.ts'
 
-/** Idle sockets are given up before a Node server does so after 5 s: a request must not meet a socket that just closes. */
+/** Idle sockets are closed before a Node server closes them after 5 s, so that no request meets a closing socket. */
 const IDLE_MS = 4_000
-/** How long a stream may stay open after its response, before the socket is given up. */
+/** How long a stream may stay open after its response before its socket is destroyed. */
 const LINGER_MS = 1_000
 
 export function createNodeHttpTransport(url: URL): Transport {
@@ -61,7 +61,7 @@ function post(
     }
     signal.addEventListener('abort', abort)
     request.on('error', (error: NodeJS.ErrnoException) => {
-      // An idle socket that the server closed just now: nothing was read from it, but it may have been written to.
+      // The server closed an idle socket just now. Nothing was read from it, but the request may have been sent.
       const stale = request.reusedSocket && (error.code === 'ECONNRESET' || error.code === 'EPIPE')
       if (stale && again && outgoing.repeatable && !signal.aborted) {
         signal.removeEventListener('abort', abort)
@@ -69,33 +69,35 @@ function post(
       } else fail(error)
     })
     request.on('response', (response) => {
-      readResponse(response, outgoing, fail, (answer) => {
+      readResponse(response, outgoing, fail, (message) => {
         signal.removeEventListener('abort', abort)
-        resolve(answer)
+        resolve(message)
       })
     })
-    // A server that switches protocols closes the request without a response and without an error.
-    request.on('close', () => fail(new RondoError('PEER_GONE', 'The request was closed before its answer')))
+    // A server that switches protocols closes the request with neither a response nor an error.
+    request.on('close', () =>
+      fail(new RondoError('PEER_GONE', 'The connection was closed before the response')),
+    )
     request.end(outgoing.body === '' ? undefined : outgoing.body)
   })
 }
 
-/** Nothing thrown here or in what it calls leaves it: an event listener has no caller, so it would end the process. */
+/** Never throws: in an event listener an exception would end the process. */
 function readResponse(
   response: IncomingMessage,
   outgoing: Outgoing,
   fail: (error: unknown) => void,
-  done: (answer: unknown) => void,
+  done: (message: unknown) => void,
 ): void {
-  let reader: AnswerReader | undefined
+  let reader: ResponseReader | undefined
   let over = false
   const step = (run: () => void): void => {
     if (over) return
     try {
       run()
-      if (reader?.answer === undefined) return
+      if (reader?.response === undefined) return
       over = true
-      done(reader.answer)
+      done(reader.response)
     } catch (error) {
       over = true
       fail(error)
@@ -103,23 +105,23 @@ function readResponse(
   }
   const lose = () =>
     step(() => {
-      throw new RondoError('PEER_GONE', 'The connection was lost before the answer was complete')
+      throw new RondoError('PEER_GONE', 'The connection was lost before the response was complete')
     })
   response.on('error', lose)
   response.on('close', lose)
   response.on('data', (chunk: Buffer) => {
     if (over) return
     step(() => reader?.push(chunk))
-    if (over) cutOffIfOpen(response)
+    if (over) destroyIfOpen(response)
   })
   response.on('end', () => step(() => reader?.end()))
   step(() => {
-    reader = createAnswerReader(headOf(response), outgoing)
+    reader = createResponseReader(headOf(response), outgoing)
   })
-  if (over) cutOffIfOpen(response)
+  if (over) destroyIfOpen(response)
 }
 
-function headOf({ headers, statusCode = 0 }: IncomingMessage): AnswerHead {
+function headOf({ headers, statusCode = 0 }: IncomingMessage): ResponseHead {
   return {
     status: statusCode,
     contentType: headers['content-type'],
@@ -129,8 +131,8 @@ function headOf({ headers, statusCode = 0 }: IncomingMessage): AnswerHead {
   }
 }
 
-/** The socket goes back to the agent when the server ends the stream; one that does not is cut off. */
-function cutOffIfOpen(response: IncomingMessage): void {
+/** The socket returns to the agent when the server ends the stream; otherwise it is destroyed after a while. */
+function destroyIfOpen(response: IncomingMessage): void {
   const timer = setTimeout(() => response.destroy(), LINGER_MS).unref()
   response.on('close', () => clearTimeout(timer))
 }

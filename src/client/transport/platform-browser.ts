@@ -1,4 +1,4 @@
-/** What `platform.ts` is in a browser: `fetch`, and no processes. `scripts/bundle.js` puts it in place. */
+/** Replaces `platform.ts` in the browser build (`scripts/bundle.js`): `fetch`, and no processes. */
 
 import { createFetchTransport } from './fetch.ts'
 import type * as Platform from './platform.ts'
@@ -7,5 +7,5 @@ export const openPlatformHttp: typeof Platform.openPlatformHttp = async (url) =>
   createFetchTransport((request) => fetch(request), url)
 
 export const openProcess: typeof Platform.openProcess = async () => {
-  throw new TypeError('A browser cannot start a process: connect to a URL')
+  throw new TypeError('A browser cannot start a process; connect to a URL')
 }

@@ -1,13 +1,10 @@
-/**
- * The transports that need more than `fetch`, loaded only when they are used. In the build for browsers
- * `platform-browser.ts` takes the place of this file.
- */
+/** The transports that need more than `fetch`, loaded on first use. The browser build uses `platform-browser.ts` instead. */
 
 import { createFetchTransport } from './fetch.ts'
 import type { ProcessOptions, StdioTarget } from './stdio.ts'
 import type { Transport } from './transport.ts'
 
-/** HTTP as this platform does it best. */
+/** Opens the fastest HTTP transport of this platform. */
 export async function openPlatformHttp(url: URL): Promise<Transport> {
   // Other runtimes load this file too.
   if (globalThis.process?.versions?.node === undefined) {
@@ -17,7 +14,7 @@ export async function openPlatformHttp(url: URL): Promise<Transport> {
   return createNodeHttpTransport(url)
 }
 
-/** A server as a child process. */
+/** Starts a server as a child process. */
 export async function openProcess(target: StdioTarget, options: ProcessOptions): Promise<Transport> {
   const { createStdioTransport } = await import('./stdio.ts')
   return createStdioTransport(target, options)

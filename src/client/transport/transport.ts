@@ -1,6 +1,6 @@
 /**
- * The port through which our client's messages leave and answers come back. A transport moves messages; what they mean
- * is the dialect's business, how long they may take and whether they are tried again is the peer's.
+ * The port that carries the client's messages to a server. A transport moves messages; the dialect interprets them, and the
+ * peer decides how long they may take and whether they are retried.
  */
 
 import type { TurnBuffer } from '../../drafts/turns/client.ts'
@@ -8,19 +8,19 @@ import type { RequestId } from '../../protocol/call.ts'
 
 type Message = Readonly<Record<string, unknown>>
 
-/** What an HTTP answer says before its body. */
-export interface AnswerHead {
+/** Status and headers of an HTTP response. */
+export interface ResponseHead {
   readonly status: number
   readonly contentType: string | null | undefined
-  /** `WWW-Authenticate`, for whoever knows how to log in. */
+  /** `WWW-Authenticate`. */
   readonly challenge?: string | null
-  /** `Retry-After`: with status 503 it says that nothing was done and when to come back. */
+  /** `Retry-After`: with status 503 nothing was done, and this is when to retry. */
   readonly retryAfter?: string | null
   /** `Mcp-Session-Id`. */
   readonly session?: string | null
 }
 
-/** Where a stream stands: the id of its last event, and how long the server wants us to wait before we come back. */
+/** The position in a stream: the id of its last event, and how long to wait before resuming. */
 export interface StreamMark {
   readonly id?: string
   readonly retryMs?: number
@@ -28,46 +28,46 @@ export interface StreamMark {
 
 export interface Outgoing {
   readonly id: RequestId
-  /** One JSON-RPC message; nothing where the verb has no body. */
+  /** One JSON-RPC message; empty for verbs without a body. */
   readonly body: string
-  /** How it is sent over HTTP. Default POST. */
+  /** The HTTP method. Default POST. */
   readonly verb?: 'POST' | 'GET' | 'DELETE'
-  /** No answer is expected, only a sign that it arrived: a notification, an answer of ours. */
+  /** No response is expected, only an acknowledgement: for notifications and our own responses. */
   readonly oneWay?: boolean
-  /** Sent over HTTP; other transports do not look at them. */
+  /** Sent over HTTP; other transports ignore them. */
   readonly headers: Readonly<Record<string, string>>
-  /** Aborting it cancels the request: HTTP hangs up, stdio says so. `exchange` then rejects with its reason. */
+  /** Cancels the request: HTTP hangs up, stdio sends `cancel`. `exchange` then rejects with the signal's reason. */
   readonly signal: AbortSignal
-  /** Bytes of the whole answer; of each message, if the answer is `endless`. */
+  /** The limit for the whole response; for each message, if the response is `endless`. */
   readonly maxBytes: number
-  /** A subscription: the answer is a stream that lives as long as anyone listens. */
+  /** A subscription: the response is a stream without an end. */
   readonly endless?: boolean
-  /** Nothing changes on the server if it gets this twice. */
+  /** The request is idempotent. */
   readonly repeatable?: boolean
   /** The message that cancels this request, for transports that cannot hang up. */
   readonly cancel?: string
-  /** Gets the notifications that belong to this request, before the answer. */
+  /** Receives the notifications of this request, before its response. */
   readonly onNotification?: (message: Message) => void
-  /** Takes the server's requests, in revisions where it may send any. Without it they make the answer invalid. */
+  /** Receives the server's requests, in revisions that allow them. Without it they make the response invalid. */
   readonly onRequest?: (message: Message) => void
-  /** The stream may end with questions that are to be answered in a request of their own; they are put by here. */
+  /** Collects the questions of a stream that may end with them, to be answered in a request of their own. */
   readonly turns?: TurnBuffer
-  readonly onHead?: (head: AnswerHead) => void
+  readonly onHead?: (head: ResponseHead) => void
   readonly onMark?: (mark: StreamMark) => void
 }
 
 export interface Transport {
   readonly kind: 'http' | 'stdio' | 'memory'
-  /** Where the messages go, fit to show and to store: no credentials. */
+  /** Where the messages go, for display and storage: without credentials. */
   readonly target: string
-  /** Gives the JSON-RPC response as it came, not yet checked beyond its id. */
+  /** Sends a message and returns the JSON-RPC response, of which only the id was checked. */
   exchange(outgoing: Outgoing): Promise<unknown>
-  /** Where all requests share one line: hands over the server's requests and notifications. */
+  /** Where all requests share one stream: passes on the server's requests and notifications. */
   listen?(onMessage: (message: Message) => void): void
   close(): Promise<void>
 }
 
-/** Runs a function of somebody else: what it throws, or what the promise it returns rejects with, goes to `report`. */
+/** Runs a caller's function. What it throws or rejects with goes to `report`. */
 export async function guard(run: () => unknown, report: (error: unknown) => void = () => {}): Promise<void> {
   try {
     await run()

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { parseChallenges } from './answer-reader.ts'
+import { parseChallenges } from './response-reader.ts'
 
 describe('the challenges of a server', () => {
   it.each([

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import { createTurnBuffer } from '../../drafts/turns/client.ts'
-import { createAnswerReader } from './answer-reader.ts'
+import { createResponseReader } from './response-reader.ts'
 
 const utf8 = (text: string) => new TextEncoder().encode(text)
 const response = (id: unknown = 1) => JSON.stringify({ jsonrpc: '2.0', id, result: { text: 'grüße 🙂' } })
@@ -9,10 +9,10 @@ const json = { status: 200, contentType: 'application/json; charset=utf-8' }
 const stream = { status: 200, contentType: 'text/event-stream' }
 
 function read(head: typeof json, chunks: readonly Uint8Array[], more: object = {}) {
-  const reader = createAnswerReader(head, { ...request, ...more })
+  const reader = createResponseReader(head, { ...request, ...more })
   for (const chunk of chunks) reader.push(chunk)
   reader.end()
-  return reader.answer
+  return reader.response
 }
 
 const bytewise = (text: string) => [...utf8(text)].map((byte) => Uint8Array.of(byte))
@@ -108,7 +108,7 @@ describe('the answer to a POST', () => {
 function costOf(pieces: readonly Uint8Array[]): number {
   const once = () => {
     const before = process.cpuUsage()
-    const reader = createAnswerReader(stream, { ...request, maxBytes: 64 * 1_048_576 })
+    const reader = createResponseReader(stream, { ...request, maxBytes: 64 * 1_048_576 })
     for (const piece of pieces) reader.push(piece)
     const { user, system } = process.cpuUsage(before)
     return user + system
@@ -143,9 +143,13 @@ describe('a stream that is cut into small pieces', () => {
 describe('the marks of a turn', () => {
   const ask = (id: string) => `id: ${id}\ndata: {"jsonrpc":"2.0","id":"${id}","method":"ping"}\n\n`
   const turn = (pieces: readonly string[]) => {
-    const reader = createAnswerReader(stream, { ...request, turns: createTurnBuffer(), onRequest: () => {} })
+    const reader = createResponseReader(stream, {
+      ...request,
+      turns: createTurnBuffer(),
+      onRequest: () => {},
+    })
     for (const piece of pieces) reader.push(utf8(piece))
-    return reader.answer
+    return reader.response
   }
 
   it.each([
