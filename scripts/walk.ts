@@ -24,6 +24,7 @@ const HELP = `Usage: npm run walk -- [options]
 
   --carrier token|task|push  what carries the journal between the two legs (token)
   --json                     print JSON instead of a table
+  --update                   write the table of the token carrier into ARCHITECTURE.md
   --help                     this text`
 
 /** What a reader opens, in this order; everything else on the path is a leaf. */
@@ -55,6 +56,20 @@ interface ScriptCoverage {
   readonly functions: readonly {
     readonly ranges: readonly { startOffset: number; endOffset: number; count: number }[]
   }[]
+}
+
+const MARKED = /(<!-- walk -->\n)[\s\S]*?(<!-- \/walk -->)/
+
+/** Replaces the block between the two `walk` comments of ARCHITECTURE.md. */
+function updateDocs(table: string): void {
+  const page = readFileSync('ARCHITECTURE.md', 'utf8')
+  if (!MARKED.test(page))
+    throw new Error('ARCHITECTURE.md has no block between <!-- walk --> and <!-- /walk -->.')
+  const block = `\`\`\`text\n${table}\n\`\`\`\n`
+  writeFileSync(
+    'ARCHITECTURE.md',
+    page.replace(MARKED, (_, open, close) => open + block + close),
+  )
 }
 
 /** Compiles `src` file by file, beside a link to the installed packages. */
@@ -230,6 +245,7 @@ if (process.argv[1] === fileURLToPath(import.meta.url)) {
     options: {
       carrier: { type: 'string', default: 'token' },
       json: { type: 'boolean', default: false },
+      update: { type: 'boolean', default: false },
       help: { type: 'boolean', default: false },
     },
   })
@@ -238,6 +254,8 @@ if (process.argv[1] === fileURLToPath(import.meta.url)) {
   else if (carrier === undefined) {
     console.error(`Unknown carrier "${values.carrier}": use one of ${CARRIERS.join(', ')}.`)
     process.exitCode = 2
+  } else if (values.update) {
+    updateDocs(toTable(await walk('token')))
   } else {
     const files = await walk(carrier)
     console.log(values.json ? JSON.stringify(files, null, 2) : toTable(files))

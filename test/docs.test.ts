@@ -76,6 +76,14 @@ describe('the documentation', () => {
     expect(documented).toEqual(DEFAULT_LIMITS)
   })
 
+  it('shows the walk of a call, through files that exist', () => {
+    const block =
+      /<!-- walk -->\n```text\n([\s\S]*?)```\n<!-- \/walk -->/.exec(page('ARCHITECTURE.md'))?.[1] ?? ''
+    const walked = Array.from(block.matchAll(/^[* ] (\S+\.ts) /gm), ([, path]) => `src/${path}`)
+    expect(walked.length).toBeGreaterThan(10)
+    expect(walked.filter((path) => !files.has(path))).toEqual([])
+  })
+
   it('names a test for each threat', () => {
     const { checked, problems } = checkThreats(files, 'SECURITY.md')
     expect(problems).toEqual([])
