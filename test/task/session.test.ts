@@ -165,15 +165,14 @@ describe('a task of 2025-11-25', () => {
     })
   })
 
-  it('is not there for clients that take turns: a wish for one is not heard', async () => {
+  it('F5 is there for clients that take turns, as for any other session', async () => {
     const connect = await start()
     const experimental = { 'multi-turn-sse': {}, 'request-state': {} }
     const client = await connect('ada', { capabilities: { elicitation: {}, experimental } })
     expect(capabilitiesOf(client).experimental).toBeDefined()
-    expect(capabilitiesOf(client).tasks).toBeUndefined()
-    expect(resultOf(await client.call('tools/call', { name: 'fails', task: { ttl: 1000 } }))).toMatchObject({
-      isError: true,
-    })
-    expect(errorOf(await client.call('tasks/list'))?.code).toBe(-32601)
+    expect(capabilitiesOf(client).tasks).toBeDefined()
+    const { taskId } = await create(client, 'only')
+    await until(client, taskId, 'completed')
+    expect(resultOf(await client.call('tasks/list')).tasks).toEqual([expect.objectContaining({ taskId })])
   })
 })

@@ -211,6 +211,8 @@ function explain(error: unknown): string {
     case 'ENOTFOUND':
       return 'The host name of the PostgreSQL server is unknown. Correct it in connectionString or PGHOST'
     default:
+      if (message.startsWith('SASL: '))
+        return 'PostgreSQL requires a password. Set it in connectionString or PGPASSWORD'
       return isTransient(error)
         ? 'PostgreSQL could not be reached, or closed the connection'
         : 'PostgreSQL could not complete the operation'
