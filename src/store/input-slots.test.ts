@@ -15,8 +15,8 @@ const key = fc
   .filter(isStorable)
 const texts = fc.array(fc.tuple(key, fc.base64String())).map((pairs) => new Map(pairs))
 
-describe('questions and answers', () => {
-  it('E3 are each answered at most once, and only where somebody asked', () => {
+describe('input slots', () => {
+  it('E3 take one answer each, and only to an open request', () => {
     fc.assert(
       fc.property(texts, fc.array(texts), (requests, deliveries) => {
         fc.pre(requests.size > 0)
@@ -42,13 +42,13 @@ describe('questions and answers', () => {
     expect(openSlots(answered, new Map([['b', '2']]))).toHaveLength(2)
   })
 
-  it('refuse to wait for nothing, and keys that no database keeps', () => {
+  it('refuse an empty list of requests, and keys that no database can store', () => {
     expect(() => openSlots([], new Map())).toThrow(/nothing/)
     for (const odd of ['a\0', '\ud800', '\udc00b'])
       expect(() => openSlots([], new Map([[odd, '']]))).toThrow(/NUL/)
   })
 
-  it('count answers that were there already, byte for byte, as taken', () => {
+  it('count an answer that is already stored with the same bytes as taken', () => {
     const slots = openSlots([], new Map([['a', '1']]))
     const mine = new Map([['a', 'x']])
     const once = answerSlots(slots, mine)
@@ -56,7 +56,7 @@ describe('questions and answers', () => {
     expect(answerSlots(once.slots, new Map([['a', 'y']]))).toMatchObject({ taken: 0, changed: false })
   })
 
-  it('survive being written down', () => {
+  it('survive encoding and decoding', () => {
     fc.assert(
       fc.property(texts, texts, (requests, answers) => {
         fc.pre(requests.size > 0)
@@ -75,7 +75,7 @@ describe('questions and answers', () => {
   })
 })
 
-it('text that databases keep is well-formed and has no NUL', () => {
+it('storable text is well-formed and has no NUL', () => {
   fc.assert(fc.property(fc.string({ unit: 'binary' }), (text) => isStorable(text) === !text.includes('\0')))
   for (const text of ['', 'a', '😀', 'a\uD83D\uDE00b']) expect(isStorable(text)).toBe(true)
   for (const text of ['\0', '\uD83D', '\uDE00', '\uDE00\uD83D', 'a\uD83Db'])

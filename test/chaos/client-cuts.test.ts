@@ -124,7 +124,7 @@ async function measure(): Promise<number> {
 }
 
 describe('kill -9 of the command', () => {
-  it(`C11 loses no call and does nothing twice (${CALLS} calls)`, async () => {
+  it(`C11 loses no call and applies no effect twice (${CALLS} calls)`, async () => {
     const typical = await measure()
     const results = new Map<number, Through>()
     let next = 0

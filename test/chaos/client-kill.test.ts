@@ -76,7 +76,7 @@ async function callThrough(order: number): Promise<string[]> {
 }
 
 describe('kill -9 of the client', () => {
-  it(`C11 loses no call and does nothing twice (${CALLS} calls)`, async () => {
+  it(`C11 loses no call and applies no effect twice (${CALLS} calls)`, async () => {
     const cuts = new Map<string, number>()
     let next = 0
     const worker = async () => {

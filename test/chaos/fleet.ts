@@ -1,5 +1,5 @@
 /**
- * A few server processes behind a list that a balancer reads, and the means to hurt them.
+ * A few server processes, listed for a load balancer, and the means to kill them.
  */
 
 import { type ChildProcess, fork } from 'node:child_process'

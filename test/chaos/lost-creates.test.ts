@@ -1,5 +1,5 @@
 /**
- * Tasks whose creating replies get lost while instances are killed (R6, E9): every order is reserved and charged once. The
+ * Tasks whose creating responses get lost while instances are killed (R6, E9): every order is reserved and charged once. The
  * long form runs with `npm run test:chaos`, a short one with every `npm test`. Instances run the build.
  */
 
@@ -78,7 +78,7 @@ async function placeAll(env: Record<string, string>, kills: number) {
   return report
 }
 
-it(`R6 E9 no effect is doubled, whichever reply gets lost (${ORDERS} orders, ${KILLS} kills)`, {
+it(`R6 E9 no effect runs twice, whichever response gets lost (${ORDERS} orders, ${KILLS} kills)`, {
   timeout: TIMEOUT,
 }, async () => {
   const report = await placeAll({}, KILLS)
@@ -88,7 +88,7 @@ it(`R6 E9 no effect is doubled, whichever reply gets lost (${ORDERS} orders, ${K
   expect(report.kills).toBe(KILLS)
 })
 
-it('control: where every task counts as known, lost replies double effects', {
+it('control: if every task counts as known, effects run twice after lost responses', {
   timeout: TIMEOUT,
 }, async () => {
   const report = await placeAll({ TRUSTING: '1' }, 0)

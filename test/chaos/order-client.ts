@@ -1,5 +1,5 @@
 /**
- * A client that orders: repeats a request whose reply got lost, answers what it is asked, and counts its rounds.
+ * A client that orders: repeats a request whose response got lost, answers questions, and counts its rounds.
  */
 
 import { type Agent, request } from 'node:http'

@@ -97,7 +97,7 @@ function killer(total: number): { done: () => void; finished(): Promise<void> } 
 }
 
 describe('kill -9 behind a round robin', () => {
-  it(`B2 B11 R6 loses nothing, gets nothing wrong, applies nothing twice (${FLOWS} flows, ${KILLS} kills)`, async () => {
+  it(`B2 B11 R6 loses no flow, mixes up no result and applies no effect twice (${FLOWS} flows, ${KILLS} kills)`, async () => {
     const before = fleet.kills
     const attempts = downstream.attempts
     const kill = killer(FLOWS)

@@ -51,7 +51,7 @@ describePostgres('tasks on PostgreSQL', () => {
     })
   }
 
-  it('E9 P16 F3 loses nothing, finishes nothing twice and applies no effect twice, whatever crashes', {
+  it('E9 P16 F3 loses no task, finishes none twice and applies no effect twice, whatever crashes', {
     timeout: TIMEOUT,
   }, async () => {
     const report = await run(LONG ? { tasks: 600, kills: 10, freezes: 8, crashes: 5 } : {})
@@ -79,7 +79,9 @@ describePostgres('tasks on PostgreSQL', () => {
   }
   const breaking = (breaks: number) => ({ breakConnections, breaks, kills: 0, freezes: 0, crashes: 0 })
 
-  it('E9 R11 no worker ends because the database ends its connections', { timeout: TIMEOUT }, async () => {
+  it('E9 R11 no worker process ends when the database terminates its connections', {
+    timeout: TIMEOUT,
+  }, async () => {
     const report = await run({ workers: 3, ...breaking(LONG ? 120 : 12), tasks: LONG ? 1200 : 120 })
     console.log(report)
     expect(report.deaths).toBe(0)
@@ -99,7 +101,7 @@ describePostgres('tasks on PostgreSQL', () => {
     },
   )
 
-  it('P16 shows the fault when the fence is taken out', { timeout: TIMEOUT }, async () => {
+  it('P16 control: detects the damage when the fence is removed', { timeout: TIMEOUT }, async () => {
     const freezes = LONG ? 6 : 1
     const report = await run({
       fenced: false,

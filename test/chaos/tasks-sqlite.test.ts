@@ -38,7 +38,7 @@ const run = (changes: Partial<ChaosOptions>) => {
   })
 }
 
-it('E9 P16 loses nothing, finishes nothing twice and applies no effect twice, whoever is killed', {
+it('E9 P16 loses no task, finishes none twice and applies no effect twice, whichever worker is killed', {
   timeout: TIMEOUT,
 }, async () => {
   const report = await run(LONG ? { tasks: 5_400, kills: 20, freezes: 3 } : {})
@@ -57,7 +57,7 @@ it('E9 P16 loses nothing, finishes nothing twice and applies no effect twice, wh
   connection.close()
 })
 
-it('P16 shows the fault when the fence is taken out', { timeout: TIMEOUT }, async () => {
+it('P16 control: detects the damage when the fence is removed', { timeout: TIMEOUT }, async () => {
   const freezes = LONG ? 6 : 1
   const report = await run({ fenced: false, kills: 0, tasks: LONG ? 300 : 40, freezes, patienceMs: 20_000 })
   console.log(report)

@@ -49,7 +49,7 @@ async function placeAll(url: URL, from: number, count: number, atOnce = AT_ONCE)
 }
 
 describe('turns behind a round robin', () => {
-  it(`F2 F5 B2 loses none of ${FLOWS} flows of three turns and applies nothing twice`, async () => {
+  it(`F2 F5 B2 loses none of ${FLOWS} flows of three turns and applies no effect twice`, async () => {
     const { lost, placed } = await placeAll(balancer.url, 0, FLOWS)
     console.log(
       `turns: ${JSON.stringify({ flows: placed.length, lost: lost.length, counts: balancer.counts })}`,

@@ -59,7 +59,7 @@ const answering: ConnectOptions = {
 describe.each(['listening', 'polling'] as const)('a client that follows by %s', (how) => {
   const tasks = how === 'polling' ? 'poll' : true
 
-  it('C6 E3 E4 takes a task with two questions to its result', async () => {
+  it('C6 E3 E4 completes a task with two questions', async () => {
     const server = start()
     const client = await connect(server, { ...answering, tasks })
     const told: string[] = []
@@ -86,7 +86,7 @@ describe.each(['listening', 'polling'] as const)('a client that follows by %s', 
 })
 
 describe('a task in hand', () => {
-  it('C11 E9 is begun here and finished there, at another instance of the server', async () => {
+  it('C11 E9 is started at one instance of the server and finished at another', async () => {
     const store = createMemoryStore()
     const first = await connect(start({ store }))
     const begun = await first.start({ method: 'tools/call', name: 'greet' })
@@ -128,7 +128,7 @@ describe('a task in hand', () => {
     expect(Object.keys(inputRequests ?? {})).toEqual(['sure'])
   })
 
-  it('E1 is not made for a client that does not want tasks', async () => {
+  it('E1 is not created for a client that does not declare tasks', async () => {
     const client = await connect(start(), { ...answering, tasks: false })
     await expect(client.callTool('greet')).rejects.toMatchObject({ peer: { code: -32021 } })
     expect(await client.callTool('later')).toMatchObject({ content: [{ text: 'Later FIRST' }] })

@@ -1,4 +1,4 @@
-/** Our client follows tasks as the accepted proposal has them (`DRAFT-2026-v1`): it asks for them itself. */
+/** Our client follows tasks as the accepted proposal has them (`DRAFT-2026-v1`): it requests them itself. */
 
 import { createServer, type Server } from 'rondo'
 import {

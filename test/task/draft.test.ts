@@ -141,7 +141,7 @@ describe('the echo example of the proposal', () => {
     })
   })
 
-  it('D6 acknowledges answers that do not help; the task goes on asking', async () => {
+  it('D6 acknowledges answers that do not fit; the task keeps asking', async () => {
     const client = await connect(start())
     const { taskId } = await create(client)
     await until(client, taskId, 'input_required')
@@ -157,7 +157,7 @@ describe('the echo example of the proposal', () => {
     }
   })
 
-  it('D6 refuses answers to a task that asks nothing', async () => {
+  it('D6 refuses answers to a task that has no open question', async () => {
     const client = await connect(start())
     const { taskId } = await create(client, 'waits')
     const refused = await client.call('tasks/input_response', {
@@ -169,7 +169,7 @@ describe('the echo example of the proposal', () => {
     await client.call('tasks/cancel', { taskId })
   })
 
-  it('D7 lets tasks/result wait until the task asks, and again until it ends', async () => {
+  it('D7 tasks/result waits until the task asks, and again until it ends', async () => {
     const client = await connect(start())
     const { taskId } = await create(client)
     expect(resultOf(await client.call('tasks/result', { taskId })).resultType).toBe('input_required')
@@ -179,7 +179,7 @@ describe('the echo example of the proposal', () => {
     })
   })
 
-  it('D8 ends a task by tasks/cancel, also one that asks', async () => {
+  it('D8 tasks/cancel ends a task, even one with an open question', async () => {
     const client = await connect(start())
     for (const name of ['echo', 'waits']) {
       const { taskId } = await create(client, name)
@@ -189,7 +189,7 @@ describe('the echo example of the proposal', () => {
     expect(codeOf(await client.call('tasks/get', { taskId: 'AAAAAAAAAAAAAAAAAAAAAA' }))).toBe(-32602)
   })
 
-  it('D9 begins with rounds and becomes a task', async () => {
+  it('D9 starts with rounds and becomes a task', async () => {
     const client = await connect(start())
     const asked = resultOf(await client.call('tools/call', { name: 'later', task: { ttl: 60_000 } }))
     expect(asked).toMatchObject({ resultType: 'input_required', inputRequests: { name: {} } })
@@ -206,7 +206,7 @@ describe('the echo example of the proposal', () => {
     })
   })
 
-  it('takes rounds where no task is asked for', async () => {
+  it('uses rounds if the client does not request a task', async () => {
     const client = await connect(start())
     expect(resultOf(await client.call('tools/call', { name: 'echo' })).resultType).toBe('input_required')
   })
@@ -226,7 +226,7 @@ describe('2025-11-25', () => {
     expect(client.asked.map(({ method }) => method)).toEqual(['elicitation/create'])
   })
 
-  it('says which tools may be tasks', async () => {
+  it('declares which tools may be tasks', async () => {
     const client = await connect(start(), '2025-11-25')
     const { tools } = resultOf(await client.call('tools/list')) as {
       tools: { name: string; execution: object }[]
@@ -237,14 +237,14 @@ describe('2025-11-25', () => {
 })
 
 describe('waiting for a result', () => {
-  it('D7 E6 of what could never be a task is refused like that of an unknown one', async () => {
+  it('D7 E6 is refused for a malformed id as for an unknown one', async () => {
     const client = await connect(start())
     const unknown = await client.call('tasks/result', { taskId: 'A'.repeat(22) })
     expect(codeOf(unknown)).toBe(-32602)
     expect((await client.call('tasks/result', { taskId: 'nonsense' })).error).toEqual(unknown.error)
   })
 
-  it('D7 leaves nothing behind: nobody looks at the store for a client that has its answer', async () => {
+  it('D7 stops polling the store once the client has its result', async () => {
     const store = createMemoryStore()
     const { onHint } = store.tasks
     let listening = 0

@@ -123,8 +123,8 @@ async function loseOne(caller: Caller, store: Store): Promise<string> {
   return lost
 }
 
-describe.each(dialects)('a creating reply that gets lost: %s', (_name, connect) => {
-  it('I5 R6 pays once: the task that nobody knows has no effect', async () => {
+describe.each(dialects)('a lost response to the creating request: %s', (_name, connect) => {
+  it('I5 R6 pays once: a task whose id nobody knows runs no effect', async () => {
     const world: World = { paid: new Set(), steps: 0 }
     const store = createMemoryStore()
     const caller = await connect(world, store)
@@ -137,7 +137,7 @@ describe.each(dialects)('a creating reply that gets lost: %s', (_name, connect) 
     expect(world.paid.size).toBe(2)
   })
 
-  it('control: pays twice where tasks count as known', async () => {
+  it('control: pays twice if tasks count as known', async () => {
     const world: World = { paid: new Set(), steps: 0 }
     const store = trusting()
     await loseOne(await connect(world, store), store)

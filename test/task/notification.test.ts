@@ -1,11 +1,11 @@
-/** Tasks that are told of instead of looked at. */
+/** Tasks whose changes are announced instead of polled. */
 
 import { describe, expect, it } from 'vitest'
 import { create, EXTENSION, start } from '../support/published-tasks.ts'
 import { send } from '../support/task-client.ts'
 
 describe('notifications', () => {
-  it('E4 tells of a task through subscriptions/listen, to its owner', async () => {
+  it('E4 reports changes of a task through subscriptions/listen, to its owner alone', async () => {
     const server = start()
     const taskId = await create(server, 'asks')
     const stop = new AbortController()

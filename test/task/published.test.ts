@@ -42,7 +42,7 @@ describe('creation', () => {
     })
   })
 
-  it('has the flat form the extension wants', async () => {
+  it('returns the flat form that the extension defines', async () => {
     const { result = {} } = await send(start(), 'tools/call', { name: 'always' })
     expect(Object.keys(result).sort()).toEqual(
       [
@@ -63,14 +63,14 @@ describe('creation', () => {
     })
   })
 
-  it('says at definition that a task needs a store', () => {
+  it('throws at definition if a task has no store', () => {
     const server = createServer({ name: 'no store', version: '1', keys, log: 'off' })
     expect(() => server.tool('always', { task: 'always' }, () => '')).toThrow(/store/)
   })
 })
 
 describe('following', () => {
-  it('E3 inlines questions, takes partial answers, ignores unknown keys, and ends with the result', async () => {
+  it('E3 inlines questions, accepts partial answers, ignores unknown keys, and ends with the result', async () => {
     const server = start()
     const taskId = await create(server, 'asks')
     const asking = await settled(server, taskId)
@@ -105,7 +105,7 @@ describe('following', () => {
     expect(await settled(server, taskId)).toMatchObject({ result: { content: [{ text: 'xx' }] } })
   })
 
-  it('E3 E6 T17 answers unknown, foreign and malformed ids alike', async () => {
+  it('E3 E6 T17 rejects unknown, foreign and malformed ids with the same error', async () => {
     const server = start({ authenticate: ({ headers }) => ({ subject: headers('x-user') ?? 'nobody' }) })
     const { result } = await send(
       server,
@@ -197,13 +197,13 @@ describe('becoming a task in the middle', () => {
     },
   )
 
-  it('R9 takes what a piece may hold', async () => {
+  it('R9 accepts a piece of exactly the maximum size', async () => {
     const server = start({ tasks: { maxPieceBytes: 4_096 } })
     server.tool('fits', { task: 'always' }, async (_args, ctx) => ctx.step('some', () => 'x'.repeat(2_000)))
     expect(await settled(server, await create(server, 'fits'))).toMatchObject({ status: 'completed' })
   })
 
-  it('D9 asks in rounds first, then goes on as a task with what it has', async () => {
+  it('D9 asks in rounds first, then continues as a task with its journal', async () => {
     const server = start()
     const first = await send(server, 'tools/call', { name: 'later' })
     expect(first.result).toMatchObject({ resultType: 'input_required', inputRequests: { name: {} } })
@@ -222,7 +222,7 @@ describe('becoming a task in the middle', () => {
     })
   })
 
-  it('D9 simply goes on in rounds for a client that cannot follow a task', async () => {
+  it('D9 continues in rounds for a client that cannot follow a task', async () => {
     const server = start()
     const options = { capabilities: FORM_ONLY }
     const first = await send(server, 'tools/call', { name: 'later' }, options)

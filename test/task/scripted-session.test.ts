@@ -6,7 +6,7 @@ import { ADA, type Stream, scriptSession, textOf } from '../support/scripted-ses
 
 const mode = '2025-11-25'
 
-describe('a server whose tasks are none', () => {
+describe('a server that sends malformed tasks', () => {
   const good = {
     taskId: 't1',
     status: 'completed',
@@ -49,7 +49,7 @@ describe('a server whose tasks are none', () => {
   })
 })
 
-describe('a server that pushes the questions of a task where nobody waits', () => {
+describe('a server that pushes the questions of a task on an unrelated stream', () => {
   it('C5 F1 is answered for the call that follows the task, with the task named', async () => {
     const RELATED = 'io.modelcontextprotocol/related-task'
     const _meta = { [RELATED]: { taskId: 't1' } }

@@ -1,4 +1,4 @@
-/** Our client follows tasks of 2025-11-25: it asks for them, looks, waits for the result, and is asked meanwhile. */
+/** Our client follows tasks of 2025-11-25: it requests them, polls, waits for the result, and is asked meanwhile. */
 
 import {
   type ConnectOptions,

@@ -23,7 +23,7 @@ async function list(client: OlderClient, cursor?: string) {
 }
 
 describe('tasks/list', () => {
-  it('is declared to callers that can be told apart, and to no others', async () => {
+  it('is declared to authenticated callers only', async () => {
     const connect = await start()
     const requests = { tools: { call: {} } }
     expect(capabilitiesOf(await connect('ada')).tasks).toEqual({ list: {}, cancel: {}, requests })
@@ -35,7 +35,7 @@ describe('tasks/list', () => {
     expect(errorOf(await earlier.call('tasks/list'))?.code).toBe(-32601)
   })
 
-  it('is not declared where there is no store', async () => {
+  it('is not declared without a store', async () => {
     const server = createServer({ name: 'plain', version: '1', keys, log: 'off' })
     server.tool('never', {}, () => 'at once')
     servers.push(server)
@@ -77,7 +77,7 @@ describe('tasks/list', () => {
     expect((await list(ada)).tasks).toEqual([])
   })
 
-  it('T17 goes on where a page ended, for the caller it was given to and nobody else', async () => {
+  it('T17 accepts a cursor only from the caller that received it', async () => {
     const connect = await start({ pageSize: 2 })
     const ada = await connect('ada')
     const bob = await connect('bob')

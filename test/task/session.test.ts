@@ -25,7 +25,7 @@ describe('a task of 2025-11-25', () => {
     expect(client.asked[0]?.params).toMatchObject({ mode: 'form', message: 'Name?' })
   })
 
-  it('B17 D6 asks again, saying what was wrong, where an answer does not fit', async () => {
+  it('B17 D6 asks again, saying what was wrong, if an answer does not fit', async () => {
     const given = [{ nobody: 1 }, { name: 'Ada' }]
     const connect = await start()
     const client = await connect('ada', { answer: () => ({ action: 'accept', content: given.shift() }) })
@@ -39,7 +39,7 @@ describe('a task of 2025-11-25', () => {
     ])
   })
 
-  it('B18 goes on after a decline, and goes on waiting where its question was answered with an error', async () => {
+  it('B18 continues after a decline, and keeps waiting after an error response to its question', async () => {
     const answers: unknown[] = [
       { error: { code: -1, message: 'The window was closed' } },
       { action: 'decline' },
@@ -55,7 +55,7 @@ describe('a task of 2025-11-25', () => {
     expect(JSON.stringify(result.content)).toContain('declined')
   })
 
-  it('D8 takes its question back when it is cancelled meanwhile', async () => {
+  it('D8 withdraws its pushed question when it is cancelled', async () => {
     const connect = await start()
     const client = await connect('ada')
     const { taskId } = await create(client)
@@ -67,7 +67,7 @@ describe('a task of 2025-11-25', () => {
     expect(withdrawn?.params).toMatchObject({ requestId: client.asked[0]?.id })
   })
 
-  it('D8 refuses to cancel what has ended', async () => {
+  it('D8 cannot be cancelled after it has ended', async () => {
     const connect = await start()
     const client = await connect('ada')
     const { taskId } = await create(client, 'only')
@@ -76,7 +76,7 @@ describe('a task of 2025-11-25', () => {
     expect(resultOf(await client.call('tasks/get', { taskId })).status).toBe('completed')
   })
 
-  it('D2 has failed, and says why, where its tool did; the result is what the call would have given', async () => {
+  it('D2 fails if its tool fails, with the result that the call would have returned', async () => {
     const connect = await start()
     const client = await connect('ada')
     const { taskId } = await create(client, 'fails')
@@ -88,7 +88,7 @@ describe('a task of 2025-11-25', () => {
     })
   })
 
-  it('D2 has failed with the error that the call would have given', async () => {
+  it('D2 fails with the error that the call would have returned', async () => {
     const connect = await start()
     const client = await connect('ada')
     const { taskId } = await create(client, 'breaks')
@@ -97,7 +97,7 @@ describe('a task of 2025-11-25', () => {
     expect(error).toMatchObject({ code: -32603, message: statusMessage })
   })
 
-  it('says what to send instead where its client cannot be asked', async () => {
+  it('says what to send instead if its client cannot be asked', async () => {
     const connect = await start()
     const client = await connect('ada', { capabilities: {} })
     const { taskId } = await create(client)
@@ -106,7 +106,7 @@ describe('a task of 2025-11-25', () => {
     expect(JSON.stringify(result.content)).toContain('argument \\"name\\"')
   })
 
-  it('F1 shows that it is alive while its result is waited for, to a client that asked for progress', async () => {
+  it('F1 sends progress while tasks/result waits, to a client that asked for it', async () => {
     const connect = await start({ sessions: { signMs: 50 } })
     const client = await connect('ada')
     const { taskId } = await create(client, 'waits')
@@ -127,7 +127,7 @@ describe('a task of 2025-11-25', () => {
     await Promise.all(waiting)
   })
 
-  it('goes on elsewhere when its server ends: who waits for it is told to come again', async () => {
+  it('continues on another server when its own stops, and waiting clients are told to retry', async () => {
     const store = createMemoryStore()
     const connect = await start({ store })
     const client = await connect('ada')
@@ -143,7 +143,7 @@ describe('a task of 2025-11-25', () => {
     await until(other, busy.taskId, 'completed')
   })
 
-  it('does not push its question where nobody could answer it: the task goes on waiting', async () => {
+  it('does not push its question where there is no session, and keeps waiting', async () => {
     const store = createMemoryStore()
     const asked = await (await start({ store }))('ada')
     const { taskId } = await create(asked)
@@ -155,7 +155,7 @@ describe('a task of 2025-11-25', () => {
     await until(asked, taskId, 'input_required')
   })
 
-  it('D1 is refused, or demanded, as the tool says of itself', async () => {
+  it('D1 is refused or required as the tool declares', async () => {
     const connect = await start()
     const client = await connect('ada')
     expect(errorOf(await client.call('tools/call', { name: 'only' }))?.code).toBe(-32601)

@@ -45,7 +45,7 @@ const call = (server: Server, name: string, requestState: string, inputResponses
   send(server, 'tools/call', { name, requestState, inputResponses }, ROUNDS_ONLY)
 
 describe('single use', () => {
-  it('B8 takes a state once: the same request gets the same reply, any other is refused', async () => {
+  it('B8 accepts a state once: the same request gets the same response, any other is refused', async () => {
     const ran: string[] = []
     const server = start(ran)
     const state = await begin(server, 'redeem')
@@ -57,7 +57,7 @@ describe('single use', () => {
     expect(ran).toEqual(['redeem'])
   })
 
-  it('B8 P13 lets one of many at once through, on instances that share the store', async () => {
+  it('B8 P13 processes one of many concurrent requests, on instances that share the store', async () => {
     const ran: string[] = []
     const store = createMemoryStore()
     const [a, b] = [start(ran, { store }), start(ran, { store })]
@@ -69,7 +69,7 @@ describe('single use', () => {
     expect(ran).toEqual(['redeem'])
   })
 
-  it('B8 control: without it the same state redeems twice', async () => {
+  it('B8 control: without single use, the same state is accepted twice', async () => {
     const ran: string[] = []
     const server = createServer({ name: 'often', version: '1', keys, log: 'off' })
     server.tool('redeem', {}, async (_args, ctx) => {
@@ -112,7 +112,7 @@ describe('single use', () => {
     expect(ran).toEqual([])
   })
 
-  it('B8 runs an effect of single use once, though its reply was lost', async () => {
+  it('B8 runs an effect of single use once, even if its response was lost', async () => {
     const ran: string[] = []
     const server = start(ran)
     const state = await begin(server, 'charge')
@@ -123,7 +123,7 @@ describe('single use', () => {
     expect(ran).toEqual(['charge'])
   })
 
-  it('B8 runs an effect of single use once, though it takes longer than a lease', async () => {
+  it('B8 runs an effect of single use once, even if it takes longer than a lease', async () => {
     const store = createMemoryStore()
     let running = 0
     let most = 0
@@ -159,7 +159,7 @@ describe('single use', () => {
     expect(most).toBe(1)
   })
 
-  it('B8 E9 waits until it can tell whether an effect ran, where a worker died in the middle of it', async () => {
+  it('B8 E9 waits for the slot of an effect whose worker died in the middle of it', async () => {
     const now = createTime()
     const store = createMemoryStore({ now })
     const attempts: string[] = []
@@ -191,7 +191,7 @@ describe('single use', () => {
     await takesOver.close()
   })
 
-  it('B8 needs a store, and says so when the tool is declared', async () => {
+  it('B8 throws at definition if there is no store', async () => {
     const server = createServer({ name: 'no store', version: '1', keys, log: 'off', dev: true })
     expect(() => server.tool('redeem', { once: true }, () => '')).toThrow(/needs a store/)
     server.tool('charge', {}, async (_args, ctx) => {
@@ -226,7 +226,7 @@ describe('a journal too large for its token', () => {
     return server
   }
 
-  it('P14 goes into the store; the token stays small and any instance goes on', async () => {
+  it('P14 goes into the store; the token stays small and any instance can continue', async () => {
     const store = createMemoryStore()
     const state = await begin(big({ store }), 'big')
     expect(state.length).toBeLessThanOrEqual(2048)
@@ -235,12 +235,12 @@ describe('a journal too large for its token', () => {
     })
   })
 
-  it('is refused like any state that does not open where the store has not got it', async () => {
+  it('is refused like any invalid state if the store does not have it', async () => {
     const state = await begin(big(), 'big')
     expect((await call(big(), 'big', state, yes)).error).toEqual(REFUSED)
   })
 
-  it('is an error where there is no store', async () => {
+  it('is an error without a store', async () => {
     const { error } = await send(big({ store: undefined }), 'tools/call', { name: 'big' }, ROUNDS_ONLY)
     expect(error).toMatchObject({ code: -32603, message: 'This call remembers more than the server allows' })
   })

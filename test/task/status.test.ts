@@ -1,4 +1,4 @@
-/** What `ctx.status` tells whoever follows a task: each thing once, however often the handler runs. */
+/** What `ctx.status` reports to the client of a task: each status once, however often the handler runs. */
 
 import { createServer } from 'rondo'
 import { expect, it } from 'vitest'
@@ -44,7 +44,7 @@ function start() {
   return { server, told: () => told, runs: () => runs }
 }
 
-it('tells each thing once, over turns that were held, parked and resumed', async () => {
+it('reports each status once, over turns that were held, parked and resumed', async () => {
   const { server, told, runs } = start()
   const created = await send(server, 'tools/call', { name: 'report', arguments: {} })
   const taskId = String(created.result?.taskId)

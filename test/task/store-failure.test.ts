@@ -1,4 +1,4 @@
-/** A store that fails while a request is answered: the client hears that it may come back, the operator why. */
+/** A store that fails during a request: the client is told to retry, and the log says why. */
 
 import { createServer, type LogEvent, RondoError } from 'rondo'
 import { expect, it } from 'vitest'
@@ -41,14 +41,14 @@ it.each([
     (store: Store) => ({ ...store, tasks: { ...store.tasks, create: fails } }),
   ],
   ['tools/call', { name: 'pay' }, (store: Store) => ({ ...store, once: { ...store.once, epoch: fails } })],
-])('R11 is logged with its cause: %s %j', async (method, params, broken) => {
+])('R11 a store that fails is logged with its cause: %s %j', async (method, params, broken) => {
   const { server, faults } = start(broken)
   expect((await send(server, method, params)).error).toMatchObject({ code: -32000 })
   expect(faults()).toEqual([expect.objectContaining(down)])
   await server.close()
 })
 
-it('R11 is logged where an effect of single use cannot be looked up', async () => {
+it('R11 a store that fails during an effect of single use is logged', async () => {
   const { server, faults } = start((store) => ({ ...store, once: { ...store.once, claim: fails } }))
   const asked = await send(server, 'tools/call', { name: 'pay' })
   expect(faults()).toEqual([])

@@ -25,7 +25,7 @@ describe('leases', () => {
     expect(kinds()).not.toContain('lost')
   })
 
-  it('E9 that cannot be renewed end the turn by our own clock, before another worker may start', async () => {
+  it('E9 that cannot be renewed end the turn by our own clock, before another worker can start', async () => {
     const fail = async () => Promise.reject(new Error('no database'))
     const engine = engineOn({}, broken({ renew: fail, held: fail }))
     const held = heldTurn()
@@ -41,7 +41,7 @@ describe('leases', () => {
     expect(events).toContainEqual({ kind: 'lost', id: held.turns[0]?.task.id, reason: 'lease ran out' })
   })
 
-  it('give the place of a handler that ignores its signal to another after a grace', async () => {
+  it('free the slot of a handler that ignores its signal after a grace period', async () => {
     const engine = engineOn()
     const held = heldTurn()
     await engine.serve(held.run, { concurrency: 1 })
@@ -57,7 +57,7 @@ describe('leases', () => {
 })
 
 describe('turns', () => {
-  it('run at most as many at a time as allowed, and the rest after them', async () => {
+  it('run up to the concurrency limit, and the rest after them', async () => {
     const engine = engineOn()
     const held = heldTurn()
     await engine.serve(held.run, { concurrency: 3 })
@@ -70,7 +70,7 @@ describe('turns', () => {
     expect(held.turns).toHaveLength(5)
   })
 
-  it('write entries in order, and those that wait for the same write together', async () => {
+  it('append entries in order, and share a write between entries that wait', async () => {
     const batches: (readonly string[])[] = []
     const engine = engineOn(
       {},
@@ -93,7 +93,7 @@ describe('turns', () => {
     expect((await engine.get(id, alice))?.result).toBe('1,2,3,4')
   })
 
-  it('end when an entry could not be written: nothing is built on what may not be there', async () => {
+  it('end when an entry could not be written', async () => {
     let appends = 0
     const append: Store['tasks']['append'] = async () => {
       appends++
@@ -129,7 +129,7 @@ describe('turns', () => {
     })
   })
 
-  it('that park on nothing, or on a used key, have failed', async () => {
+  it('fail if they park on nothing or on a used key', async () => {
     const engine = engineOn({ maxFailures: 1 })
     await engine.serve(async ({ task }) => ({
       kind: 'park',
@@ -144,7 +144,7 @@ describe('turns', () => {
     expect((await engine.get(used.id, alice))?.status).toBe('failed')
   })
 
-  it('D2 tell their status', async () => {
+  it('D2 set the status message', async () => {
     const engine = engineOn()
     const held = heldTurn()
     await engine.serve(held.run)
@@ -156,7 +156,7 @@ describe('turns', () => {
 })
 
 describe('failures', () => {
-  it('are tried again after growing pauses, and forgotten when something was recorded', async () => {
+  it('are retried with exponential backoff, and reset when an entry is recorded', async () => {
     const engine = engineOn({ maxFailures: 3, pollMs: 10 })
     const at: number[] = []
     await engine.serve(async (turn) => {
@@ -174,7 +174,7 @@ describe('failures', () => {
     expect(events.filter(({ kind }) => kind === 'gave-up')).toHaveLength(1)
   })
 
-  it('of the process count too: a task that kills every worker ends as failed', async () => {
+  it('of the process count too: a task that kills every worker fails', async () => {
     const engine = engineOn({ maxFailures: 3 })
     const { id } = await engine.create(newTask())
     for (let i = 0; i < 3; i++) {
@@ -212,7 +212,7 @@ describe('create', () => {
 })
 
 describe('ids and keys from outside', () => {
-  it('E6 of a form that no task has are unknown, without a look into the store', async () => {
+  it('E6 that cannot be task ids are unknown without a query', async () => {
     const touched = async () => Promise.reject(new Error('asked the store'))
     const engine = engineOn({}, broken({ get: touched, deliver: touched, cancel: touched }))
     for (const id of ['', 'x', `${'x'.repeat(22)}\0`, '../../etc', 'x'.repeat(65)]) {
@@ -222,7 +222,7 @@ describe('ids and keys from outside', () => {
     }
   })
 
-  it('E3 that no store could hold are ignored like other unknown keys', async () => {
+  it('E3 that no store can hold are ignored like other unknown keys', async () => {
     const engine = engineOn()
     await engine.serve(async () => ({ kind: 'park', inputs: inputs('a') }))
     const { id } = await engine.create(newTask())

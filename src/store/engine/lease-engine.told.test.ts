@@ -27,7 +27,7 @@ describe('messages of a turn', () => {
     return { slow, written, goOn: () => waiting.shift()?.() }
   }
 
-  it('are written one at a time, the newest last, and those in between never', async () => {
+  it('are written one at a time; only the newest of those that wait is written', async () => {
     const { slow, written, goOn } = slowly()
     const engine = engineOn({}, slow)
     const held = heldTurn()
@@ -43,7 +43,7 @@ describe('messages of a turn', () => {
     expect(await engine.get(id, alice)).toMatchObject({ message: '4' })
   })
 
-  it('are there before the turn ends', async () => {
+  it('are written before the turn ends', async () => {
     const { slow, goOn } = slowly()
     const engine = engineOn({}, slow)
     await engine.serve(async (turn) => {
@@ -59,7 +59,7 @@ describe('messages of a turn', () => {
     expect(kinds()).not.toContain('lost')
   })
 
-  it('that could not be written take nothing away from the turn', async () => {
+  it('that could not be written do not end the turn', async () => {
     const engine = engineOn({}, broken({ status: async () => Promise.reject(new Error('no database')) }))
     await engine.serve(async (turn) => {
       await turn.status('lost').catch(() => {})
@@ -73,7 +73,7 @@ describe('messages of a turn', () => {
 })
 
 describe('watching', () => {
-  it('E4 tells the view as it is, then each change, then that the task is gone', async () => {
+  it('E4 reports the current view, then each change, then that the task is gone', async () => {
     const engine = engineOn()
     const held = heldTurn()
     await engine.serve(held.run)
@@ -89,7 +89,7 @@ describe('watching', () => {
     expect(seen.map((view) => view?.status)).toEqual(['working', 'input_required', undefined])
   })
 
-  it('E4 misses nothing that happens while it looks for the first time', async () => {
+  it('E4 misses no change during its first read', async () => {
     const gates: (() => void)[] = []
     const slow = broken({
       async get(...given) {
@@ -115,7 +115,7 @@ describe('watching', () => {
     expect(seen.at(-1)).toBe('cancelled')
   })
 
-  it('costs nothing once nobody watches', async () => {
+  it('stops polling when no task is watched', async () => {
     let asked = 0
     const revisions: Store['tasks']['revisions'] = (ids) => {
       asked++
@@ -134,7 +134,7 @@ describe('watching', () => {
 })
 
 describe('an operator', () => {
-  it('hears about queue, sweep and errors of the store', async () => {
+  it('receives events for queue, sweep and store errors', async () => {
     const engine = engineOn({ statsMs: 1000, sweepMs: 1000 })
     const held = heldTurn()
     await engine.serve(held.run, { concurrency: 1 })
@@ -147,7 +147,7 @@ describe('an operator', () => {
 })
 
 describe('stop', () => {
-  it('takes no more work, waits for turns to hand back, and may be called twice', async () => {
+  it('claims no more tasks, waits for running turns, and may be called twice', async () => {
     const engine = engineOn()
     const held = heldTurn()
     const serving = await engine.serve(held.run)
@@ -168,7 +168,7 @@ describe('stop', () => {
     expect(held.turns).toHaveLength(1)
   })
 
-  it('hands back what is being created for it at that moment', async () => {
+  it('releases a task that is being created for it at that moment', async () => {
     const gates: (() => void)[] = []
     const slow = broken({
       async create(...given) {

@@ -49,14 +49,14 @@ describePostgres('PostgreSQL as a store', () => {
   }
 
   describe('migration', () => {
-    it('is done once when many begin together', async () => {
+    it('runs once when many stores start together', async () => {
       const stores = Array.from({ length: 8 }, () => database.open())
       await Promise.all(stores.map((store) => store.ready()))
       await stores[3]?.tasks.create(newTask(), 10)
       expect(await ask(`SELECT value FROM ${schema}.meta WHERE key = 'version'`)).toEqual([{ value: '4' }])
     })
 
-    it('takes tables of the first version further', async () => {
+    it('upgrades tables of the first version', async () => {
       const first = database.open()
       const task = newTask()
       await first.tasks.create(task, 10)
@@ -92,7 +92,7 @@ describePostgres('PostgreSQL as a store', () => {
       await ask(`DROP OWNED BY ${role}; DROP ROLE ${role}`)
     })
 
-    it('says so where a role may not make the tables', async () => {
+    it('reports a role that may not create the tables', async () => {
       const role = `other_${schema}`
       await ask(`CREATE ROLE ${role} LOGIN`)
       const connectionString = server.connectionString.replace('rondo@', `${role}@`)
@@ -102,12 +102,12 @@ describePostgres('PostgreSQL as a store', () => {
       await ask(`DROP ROLE ${role}`)
     })
 
-    it.each(['Rondo', 'a b', "x'; DROP TABLE y; --", ''])('takes no schema called %j', (name) => {
+    it.each(['Rondo', 'a b', "x'; DROP TABLE y; --", ''])('refuses the schema name %j', (name) => {
       expect(() => createPostgresStore({ schema: name })).toThrow(TypeError)
     })
   })
 
-  it('works behind a pooler that gives every statement another connection', async () => {
+  it('works behind a pooler that runs every statement on another connection', async () => {
     const pool = new pg.Pool({ connectionString: server.connectionString, max: 4, maxUses: 1 })
     const store = createPostgresStore({ pool, schema, listen: false, pollMs: 30 })
     const engine = createLeaseEngine(store)
@@ -129,7 +129,7 @@ describePostgres('PostgreSQL as a store', () => {
     await pool.end()
   })
 
-  it('E9 finds its lease again when the reply to the answer that resumed a task got lost', async () => {
+  it('E9 finds its lease again after the response to the resuming write was lost', async () => {
     const pool = new pg.Pool({ connectionString: server.connectionString, max: 5 })
     let lost = 0
     const lossy: PgPool = {
@@ -182,17 +182,17 @@ describePostgres('PostgreSQL as a store', () => {
       return unheard
     }
 
-    it('R11 is always heard, so that it cannot end the process', async () => {
+    it('R11 always has an error listener, so it cannot end the process', async () => {
       expect(await countUnheard((pool) => pool)).toBe(0)
     })
 
-    it('control: is not heard by a store that does not listen to every connection', async () => {
+    it('control: ends the process of a store that does not listen to every connection', async () => {
       expect(await countUnheard(unguard)).toBeGreaterThan(0)
     })
   })
 
   describe('a crash of the server', () => {
-    it('is survived: what was acknowledged is there, and what runs goes on', async () => {
+    it('loses nothing that was acknowledged, and running turns continue', async () => {
       const store = database.open()
       const engine = createLeaseEngine(store, { leaseMs: 1_000, pollMs: 50 })
       const serving = await engine.serve(async (turn) => {
@@ -212,7 +212,7 @@ describePostgres('PostgreSQL as a store', () => {
       await serving.stop()
     })
 
-    it('ends in an error when it lasts', async () => {
+    it('ends in an error if the server does not come back', async () => {
       const connectionString = 'postgres://rondo@127.0.0.1:1/postgres'
       const store = createPostgresStore({ connectionString, retryMs: 300 })
       await expect(store.tasks.create(newTask(), 10)).rejects.toMatchObject({ code: 'STORE_UNAVAILABLE' })
@@ -220,7 +220,7 @@ describePostgres('PostgreSQL as a store', () => {
     })
   })
 
-  it('B8 notices another life of the database: its epoch changes, and what was handed out before is refused', async () => {
+  it('B8 starts a new epoch after a restore, and refuses what was handed out before', async () => {
     const store = database.open()
     const epoch = await store.once.epoch()
     const slot = { flow: 'f', round: 1, digest: 'd', epoch, expiresAt: Date.now() + 60_000 }
@@ -247,7 +247,7 @@ describePostgres('PostgreSQL as a store', () => {
       return performance.now() - began
     }
 
-    it('does not wait for a worker, and tells everybody whose statement was not begun', async () => {
+    it('does not wait for a worker, and rejects every statement that has not begun', async () => {
       const store = database.open()
       const engine = createLeaseEngine(store, { maxOpenTasks: 1_000 })
       const serving = await engine.serve(
@@ -265,7 +265,7 @@ describePostgres('PostgreSQL as a store', () => {
       await expect(store.tasks.stats()).rejects.toThrow(/closed/)
     })
 
-    it('takes a few seconds at most where the database does not answer any more', async () => {
+    it('takes a few seconds at most when the database no longer responds', async () => {
       const wire = await startWire(server.connectionString)
       const store = createPostgresStore({ connectionString: wire.connectionString, schema })
       await store.ready()
@@ -278,13 +278,13 @@ describePostgres('PostgreSQL as a store', () => {
     })
   })
 
-  it('needs a second connection where one listens', () => {
+  it('needs at least two connections if one of them listens', () => {
     expect(() => createPostgresStore({ maxConnections: 1 })).toThrow(/at least 2/)
     expect(() => createPostgresStore({ maxConnections: 1, listen: false })).not.toThrow()
   })
 
   describe('hints', () => {
-    it('wake workers and watchers elsewhere long before they would poll', async () => {
+    it('wake workers and watchers in other processes long before they would poll', async () => {
       const slow = { pollMs: 600_000 }
       const [here, there] = [
         createLeaseEngine(database.open(), slow),

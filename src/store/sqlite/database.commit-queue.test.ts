@@ -36,7 +36,7 @@ const put = (id: string) => {
 const count = () => Number(connection.prepare('SELECT count(*) AS n FROM blob').get()?.n)
 
 describe('group commit', () => {
-  it('puts the writes of one moment into one transaction, and those of the next into another', async () => {
+  it('puts the writes of one turn of the event loop into one transaction', async () => {
     await Promise.all(Array.from({ length: 100 }, (_, i) => queue.write(put(`${i}`))))
     expect(commits).toBe(1)
     await queue.write(put('later'))
@@ -44,12 +44,12 @@ describe('group commit', () => {
     expect(count()).toBe(101)
   })
 
-  it('bounds a transaction, so that it does not hold up everything else', async () => {
+  it('limits the size of a transaction', async () => {
     await Promise.all(Array.from({ length: 600 }, (_, i) => queue.write(put(`${i}`))))
     expect(commits).toBe(3)
   })
 
-  it('fails only the write at fault, and resolves the others after their commit', async () => {
+  it('fails only the faulty write, and resolves the others after their commit', async () => {
     const broken = () => {
       put('half')()
       throw new TypeError('broken')
@@ -64,14 +64,14 @@ describe('group commit', () => {
     expect(count()).toBe(2)
   })
 
-  it('fails the second of two writes that cannot both be', async () => {
+  it('fails the second of two writes that conflict', async () => {
     const results = await Promise.allSettled([queue.write(put('same')), queue.write(put('same'))])
     expect(results.map(({ status }) => status)).toEqual(['fulfilled', 'rejected'])
     expect((results[1] as PromiseRejectedResult).reason).toMatchObject({ code: 'STORE_UNAVAILABLE' })
   })
 })
 
-it('closes although one write is always followed by another, and after what was taken', async () => {
+it('closes after the queued writes, even if each write is followed by another', async () => {
   let ended = 0
   const busy = async (name: string) => {
     for (let i = 0; ; i++) await queue.write(put(`${name} ${i}`))
@@ -107,7 +107,7 @@ describe('a file that another process holds', () => {
     expect(await read).toBeLessThanOrEqual(1)
   })
 
-  it('comes in between writes that are tried one by one: what was committed is not done again', async () => {
+  it('does not make writes run twice when it is locked between them', async () => {
     let letGo = () => {}
     let runs = 0
     const exec = (sql: string) => {
@@ -132,7 +132,7 @@ describe('a file that another process holds', () => {
     expect(count()).toBe(2)
   })
 
-  it('is not held by us afterwards: a look that was refused keeps no lock', async () => {
+  it('is not kept locked by a read that failed', async () => {
     // With a write-ahead log no look is ever refused.
     connection.exec('PRAGMA journal_mode = PERSIST')
     queue = createCommitQueue(counted, 50)
@@ -146,7 +146,7 @@ describe('a file that another process holds', () => {
     hold()()
   })
 
-  it('is given up after the time allowed, and used again when it is free', async () => {
+  it('fails a write after the time allowed, and is used again when it is free', async () => {
     queue = createCommitQueue(counted, 50)
     const letGo = hold()
     await expect(queue.write(put('a'))).rejects.toMatchObject({ code: 'STORE_UNAVAILABLE' })
@@ -155,7 +155,7 @@ describe('a file that another process holds', () => {
   })
 })
 
-it('a full disk fails the write, loses nothing that was acknowledged, and is over when there is space', async () => {
+it('a full disk fails the write and loses nothing acknowledged; writes succeed again when there is space', async () => {
   const limit = (pages: number) => connection.prepare(`PRAGMA max_page_count = ${pages}`).get()
   const store = createStoreOn(() => connection, {})
   const acknowledged: string[] = []

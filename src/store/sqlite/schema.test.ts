@@ -21,7 +21,7 @@ const epochOf = async (path = file) => {
   return epoch
 }
 
-it('leaves no file behind if it is never used, and makes one that only its user can read', async () => {
+it('creates no file before it is used, and one that only its user can read', async () => {
   const store = createSqliteStore({ file })
   await expect(stat(file)).rejects.toThrow(/ENOENT/)
   await store.ready()
@@ -30,7 +30,7 @@ it('leaves no file behind if it is never used, and makes one that only its user 
   await expect(store.ready()).rejects.toThrow(/closed/)
 })
 
-it('opened only to look, needs a file that is there and writes nothing to it', async () => {
+it('opened for reading only, needs an existing file and writes nothing to it', async () => {
   const none = createSqliteStore({ file, readOnly: true })
   await expect(none.tasks.stats()).rejects.toMatchObject({ code: 'STORE_SCHEMA' })
   await none.close()
@@ -55,7 +55,7 @@ it('syncs every commit, and uses a write-ahead log only where SQLite resets it s
   expect(journal_mode === 'wal').toBe(isSafe)
 })
 
-it('B8 keeps its epoch over restarts and gets another when the file was emptied or put back from a copy', async () => {
+it('B8 keeps its epoch over restarts, and gets a new one when the file was emptied or restored from a copy', async () => {
   const epoch = await epochOf()
   expect(await epochOf()).toBe(epoch)
   const copy = join(folder, 'copy.db')
@@ -67,7 +67,7 @@ it('B8 keeps its epoch over restarts and gets another when the file was emptied 
   expect([epoch, restored]).not.toContain(await epochOf())
 })
 
-it('takes a file of the first version further, and looks up the tasks of one owner by index', async () => {
+it('upgrades a file of the first version, and finds the tasks of one owner by index', async () => {
   const store = createSqliteStore({ file })
   const task = newTask()
   await store.tasks.create(task, 10)

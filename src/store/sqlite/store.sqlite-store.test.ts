@@ -5,6 +5,9 @@ import { createSqliteStore } from './store.ts'
 
 describeStoreContract({ name: 'SQLite', processes: true, create: createSqliteDatabase }, 30)
 
-it.each([{}, { file: '' }, { path: 'tasks.db' }])('wants the path of a file, and says how: %j', (options) => {
-  expect(() => createSqliteStore(options as never)).toThrow(/createSqliteStore\({ file:/)
-})
+it.each([{}, { file: '' }, { path: 'tasks.db' }])(
+  'requires the path of a file, and says how to pass it: %j',
+  (options) => {
+    expect(() => createSqliteStore(options as never)).toThrow(/createSqliteStore\({ file:/)
+  },
+)

@@ -7,7 +7,7 @@ import { createLeaseEngine } from '../engine/lease-engine.ts'
 import type { Serving, TurnOutcome } from '../task-engine.ts'
 
 it.runIf(existsSync('/proc/self/stat'))(
-  'E9 takes over from a process that was killed at once, without waiting for its lease',
+  'E9 takes over at once from a process that was killed, without waiting for its lease',
   async () => {
     const database = await createSqliteDatabase()
     const engine = createLeaseEngine(database.open())
@@ -29,7 +29,7 @@ it.runIf(existsSync('/proc/self/stat'))(
   },
 )
 
-it('F6 counts no failure where a task is taken from a worker that lives, by one whose clock is ahead', async () => {
+it('F6 counts no failure when a worker whose clock is ahead takes a task from one that is alive', async () => {
   const database = await createSqliteDatabase()
   const servings: Serving[] = []
   onTestFinished(async () => {

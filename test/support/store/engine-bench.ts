@@ -1,4 +1,4 @@
-/** An engine over the store in memory, by a clock that is turned by hand. */
+/** An engine over the in-memory store, with a manual clock. */
 
 import { createLeaseEngine, type LeaseEngineOptions } from '../../../src/store/engine/lease-engine.ts'
 import { createMemoryStore } from '../../../src/store/memory/store.ts'

@@ -6,7 +6,7 @@ export interface EngineClock extends StoreClock {
   pass(ms: number): Promise<void>
 }
 
-/** A clock that a test turns by hand, for an engine over the store in memory. */
+/** A manual clock for an engine over the in-memory store. */
 export function createEngineClock(): EngineClock {
   const manual = createManualClock()
   return {

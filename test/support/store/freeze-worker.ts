@@ -2,8 +2,8 @@ import type { Database } from './store-harness.ts'
 import type { WorkerProcess } from './worker-process.ts'
 
 /**
- * Freezes a worker at a moment when it holds no lock of the database: one that is frozen while it writes keeps a SQLite
- * file to itself, so that nobody could take over.
+ * Freezes a worker while it holds no lock of the database: one that is frozen during a write keeps a SQLite file locked, so
+ * that no other worker could take over.
  */
 export async function freezeWorker(worker: WorkerProcess, database: Database): Promise<void> {
   const probe = database.open()

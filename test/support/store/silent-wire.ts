@@ -1,6 +1,6 @@
 import { connect, createServer, type Socket } from 'node:net'
 
-/** A way to a database that can go silent: connections stay open, and nothing comes through any more. */
+/** A proxy to a database that can go silent: connections stay open, but nothing passes any more. */
 export interface Wire {
   readonly connectionString: string
   cut(): void

@@ -1,8 +1,8 @@
 /**
- * Many tasks on workers that are killed and frozen, over a database that may crash: who creates, answers and counts.
+ * Many tasks on workers that are killed and frozen, over a database that may crash: creates and answers them, and counts.
  *
- * Tasks are created and answered through the workers, so that who does it may die too: one counts as created when a worker
- * said so, and one whose worker died first is created again under the same id. Everything that happened is drawn from a seed.
+ * Tasks are created and answered through the workers, which may die meanwhile: a task counts as created when a worker
+ * confirmed it, and is created again under the same id if its worker died first. All events are drawn from a seed.
  */
 
 import type { Store } from '../../../src/store/store.ts'

@@ -1,8 +1,8 @@
 /**
  * Kills workers, freezes them, and crashes the database, spread over the time in which tasks are created.
  *
- * Who is frozen is in the middle of a step, and wakes up when somebody else has finished that task: so each time there is
- * a worker that goes on with what is no longer its own.
+ * A worker is frozen in the middle of a step and wakes up when another worker has finished that task, so each time there
+ * is a worker that continues without its lease.
  */
 
 import type { Store } from '../../../src/store/store.ts'

@@ -1,7 +1,6 @@
 /**
- * Stores whose fence has been taken out, to show that it is the fence which keeps late writes away: the same SQL with
- * the one condition replaced by one that is always true, and with a journal that lets itself be overwritten. And one
- * whose connections have no listener.
+ * Stores without the fence, to show that it is the fence that keeps late writes out: the same SQL with that condition
+ * replaced by one that is always true, and a journal that can be overwritten. And one whose connections have no listener.
  */
 
 import pg from 'pg'

@@ -1,4 +1,4 @@
-/** What a task of the crash tests does, and what its worker and the test say to each other. */
+/** What a task of the crash tests does, and the messages between its worker and the test. */
 
 import type { StoreAddress } from './store-harness.ts'
 
