@@ -27,7 +27,10 @@ describe('notifications', () => {
             notifications: { taskIds: [taskId] },
             _meta: {
               'io.modelcontextprotocol/protocolVersion': '2026-07-28',
-              'io.modelcontextprotocol/clientCapabilities': { extensions: { [EXTENSION]: {} } },
+              'io.modelcontextprotocol/clientCapabilities': {
+                elicitation: {},
+                extensions: { [EXTENSION]: {} },
+              },
             },
           },
         }),
