@@ -1,31 +1,136 @@
 /** Rondo: MCP tools that stop in the middle, ask the user, and go on. */
 
-export type { FlowLimits, LogEvent } from './carry/host.ts'
-export { type ErrorCode, InputCancelled, InputDeclined, RondoError, ToolError } from './errors.ts'
-export type { Principal } from './protocol/call.ts'
 export type {
+  ContinuationEvent,
+  FaultEvent,
+  FlowLimits,
+  LogEvent,
+  RoundEvent,
+  StateRefusedEvent,
+  WarningEvent,
+} from './carry/host.ts'
+export type { ContinuationMode, Finding, StoredLimits } from './carry/migration.ts'
+export type { TurnsOptions } from './drafts/turns/turn-state.ts'
+export type { StateForm } from './drafts/turns/wire.ts'
+export {
+  type ErrorCode,
+  InputCancelled,
+  InputDeclined,
+  RondoError,
+  type RondoErrorOptions,
+  ToolError,
+} from './errors.ts'
+export type { AskEntryKind } from './journal/journal.ts'
+export type { Every } from './lib/clock.ts'
+export type { FlowMethod, Listing, Principal } from './protocol/call.ts'
+export type { AskKind } from './protocol/task.ts'
+export type {
+  Annotations,
+  ClientCapabilities,
   ContentBlock,
+  CreateMessageResult,
+  ElicitContent,
+  ElicitFormParams,
   ElicitResult,
+  ElicitUrlParams,
+  InputRequest,
   InputRequests,
+  InputResponse,
   InputResponses,
+  JsonSchema,
+  ListRootsResult,
+  LogLevel,
   PromptMessage,
   ResourceContents,
+  Root,
+  SamplingParams,
 } from './protocol/wire.ts'
+export type { MoveReason, ReplayLimits } from './replay/run-state.ts'
 export type { KeySource } from './seal/key-holder.ts'
-export { generateKey, type KeyRing, parseKeys } from './seal/key-ring.ts'
-export { keysFromEnv, keysFromFile, keysFromFunction } from './seal/key-source.ts'
-export type { Authenticate } from './serve/http/admission.ts'
-export type { Listening } from './serve/http/listen.ts'
-export type { Change, ChangeBus } from './serve/http/subscription.ts'
-export type { ServerOptions } from './serve/options.ts'
-export { createServer, type Server } from './serve/server.ts'
-export type { EngineEvent } from './store/task-engine.ts'
-export type { Context, Outcome, Question, Schema } from './tool/context.ts'
+export { generateKey, type KeyRing, parseKeys, type RingKey } from './seal/key-ring.ts'
+export { keysFromEnv, keysFromFile, keysFromFunction, type RefreshOptions } from './seal/key-source.ts'
+export type { StateLimits } from './seal/state.ts'
 export type {
+  AdmissionOptions,
+  AllowListOptions,
+  Authenticate,
+  AuthRefusal,
+  AuthRequest,
+} from './serve/http/admission.ts'
+export type { HttpOptions } from './serve/http/exchange.ts'
+export type { FetchHandler, FetchOptions } from './serve/http/fetch.ts'
+export type { Listening, ListenOptions } from './serve/http/listen.ts'
+export type { NodeHandler, NodeHandlerOptions } from './serve/http/node.ts'
+export type { Change, ChangeBus } from './serve/http/subscription.ts'
+export type { Era, ServerOptions, TaskOptions } from './serve/options.ts'
+export { createServer, type Server } from './serve/server.ts'
+export type { SessionOptions } from './serve/session/options.ts'
+export type { StdioOptions } from './serve/stdio/stdio.ts'
+export type { InputSlot } from './store/input-slots.ts'
+export type { BlobStore, OnceAttempt, OnceClaim, OnceSlot, OnceStore, Store } from './store/store.ts'
+export type {
+  Cancellation,
+  Delivery,
+  EngineEvent,
+  LossReason,
+  NewTask,
+  OnEngineEvent,
+  Sealed,
+  TaskHead,
+  TaskOwner,
+  TaskStatus,
+  TaskView,
+} from './store/task-engine.ts'
+export type {
+  Creation,
+  Ending,
+  Fence,
+  Handover,
+  Hint,
+  Lease,
+  OperatorTasks,
+  OwnerTasks,
+  Taker,
+  TaskQuery,
+  TaskStats,
+  TaskStore,
+  TaskSummary,
+  WorkerTasks,
+} from './store/task-store.ts'
+export type {
+  ConfirmOptions,
+  Context,
+  EffectInfo,
+  EffectOptions,
+  Infer,
+  Jsonable,
+  Outcome,
+  Question,
+  ReturnsJson,
+  Schema,
+  StandardSchema,
+  StepInfo,
+} from './tool/context.ts'
+export type {
+  ArgumentName,
+  CachePolicy,
+  Completer,
+  Described,
   PromptDefinition,
+  PromptHandler,
   ResourceDefinition,
+  ResourceHandler,
+  ResourceValue,
+  Returned,
+  StructuredValue,
   TemplateDefinition,
+  TemplateHandler,
+  ToolAnnotations,
   ToolDefinition,
+  ToolHandler,
   ToolResult,
 } from './tool/definition.ts'
+export type { Declarations } from './tool/registry.ts'
 export { type InputRequired, inputRequired } from './tool/result.ts'
+export type { TextBounds } from './tool/schema/judge.ts'
+export type { TemplateParams, VariableName } from './tool/uri-template.ts'

@@ -2,13 +2,18 @@
 
 export type { LogEvent } from './carry/host.ts'
 export { InputCancelled, InputDeclined, RondoError, ToolError } from './errors.ts'
-export type { CallbackOptions, RondoOptions, SdkContext } from './mount/mount.ts'
+export type { VerifyState } from './mount/call.ts'
+export type { FindPrincipal } from './mount/flow.ts'
 export {
   type ArgsCallback,
+  type CallbackOptions,
   createRondo,
   type ReadCallback,
   type Rondo,
+  type RondoOptions,
+  type SdkContext,
 } from './mount/mount.ts'
 export type { Principal } from './protocol/call.ts'
 export { generateKey } from './seal/key-ring.ts'
 export { keysFromEnv, keysFromFile, keysFromFunction } from './seal/key-source.ts'
+export type { HostOptions } from './serve/host.ts'

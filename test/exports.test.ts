@@ -8,6 +8,7 @@ import { resolve } from 'node:path'
 import { pathToFileURL } from 'node:url'
 import { describe, expect, it } from 'vitest'
 import { readSubpaths } from './support/package-exports.ts'
+import { findUnnamedTypes } from './support/public-types.ts'
 import { type ExportedNames, readExports } from './support/scan-imports.ts'
 
 const listed = JSON.parse(readFileSync('test/exports.json', 'utf8')) as Record<string, ExportedNames>
@@ -33,6 +34,34 @@ describe('the exports of the package', () => {
       expect(Object.keys(module).sort()).toEqual(listed[name]?.values)
     },
   )
+})
+
+describe('the types in public signatures', () => {
+  /** The client and the forms run in a browser, where `rondo` does not. */
+  const besideOf = (source: string): string => (/client|forms/.test(source) ? source : 'src/index.ts')
+
+  it.each(subpaths)('$name exports every type by name, or rondo does', ({ source }) => {
+    const { unnamed, seen } = findUnnamedTypes(source, besideOf(source))
+    expect(unnamed).toEqual([])
+    expect(seen).toBeGreaterThan(0)
+  })
+
+  it('are found where they are not exported, also behind a type that a file keeps to itself', () => {
+    const files: Record<string, string> = {
+      'in.ts': "export { make, type Made } from './a.ts'",
+      'a.ts': `import type { Far } from './b.ts'
+        type Own<T> = T | Far | Near
+        export interface Near { x: Promise<string> }
+        export interface Made extends Base { own: Own<Made> }
+        export interface Base {}
+        export function make(given: Given): Made { const inside: Inside = given; return inside as never }
+        export type Given = 1
+        export type Inside = 1`,
+      'b.ts': 'export type Far = 1',
+    }
+    const { unnamed } = findUnnamedTypes('in.ts', 'in.ts', (file) => files[file] ?? '')
+    expect(unnamed).toEqual(['Base (a.ts)', 'Far (b.ts)', 'Given (a.ts)', 'Near (a.ts)'])
+  })
 })
 
 describe('the reader of exports', () => {

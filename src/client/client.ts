@@ -4,7 +4,7 @@
 
 import { RondoError } from '../errors.ts'
 import { displayText } from '../form/clean-text.ts'
-import type { CompleteCall, ListenFilter } from '../protocol/call.ts'
+import type { CompleteRef, ListenFilter } from '../protocol/call.ts'
 import type {
   CallToolResult,
   Completion,
@@ -76,8 +76,8 @@ export type RoundResult<R extends FlowRequest = FlowRequest> =
     }
 
 export interface CompleteRequest {
-  readonly ref: CompleteCall['ref']
-  readonly argument: CompleteCall['argument']
+  readonly ref: CompleteRef
+  readonly argument: { readonly name: string; readonly value: string }
   /** Arguments whose values are already known. */
   readonly known?: Readonly<Record<string, string>>
 }

@@ -46,7 +46,8 @@ export function createFlow(options: RondoOptions, keys: KeyHolder, tools: TaskTo
   const principalOf = findPrincipalOf(options.principal)
   const warned = new WeakSet<Definition>()
   const warnOfRounds = (definition: Definition, name: string): void => {
-    if (definition.options.task === undefined || warned.has(definition)) return
+    const { task = 'never' } = definition.options
+    if (task === 'never' || warned.has(definition)) return
     warned.add(definition)
     const message =
       `The tool "${name}" has the option "task" and runs in rounds alone. To let it become a task, give its server to ` +

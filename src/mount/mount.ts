@@ -196,10 +196,11 @@ export interface CallbackOptions {
   /** Each state of a call is taken once; the same request again gets the same reply. Needs a store. */
   once?: boolean
   /**
-   * Lets calls become tasks on a server that was given to `rondo.tasks`. `background`: from `ctx.background()` on. `auto`:
-   * from the start, where the client can follow one. `always`: only as a task. Default: rounds alone. Needs a store.
+   * On a server that was passed to `rondo.tasks`. `auto`: a task where the client can follow one, rounds elsewhere. `always`:
+   * only as a task. Default: rounds, and a task only from `ctx.background()` on or where the call outgrows its rounds;
+   * `never` rules that out too.
    */
-  task?: 'background' | 'auto' | 'always'
+  task?: 'never' | 'auto' | 'always'
   /** How long a task of this tool lives. */
   taskTtlMs?: number
   /** How often clients should look at a task of this tool. */

@@ -73,7 +73,7 @@ function toTarget(
     method,
     name,
     version: options.version,
-    task: termsOf(options),
+    task: method === 'tools/call' ? termsOf(options) : { mode: 'never' },
     once: options.once,
     fail: (message) =>
       method === 'tools/call'
@@ -83,8 +83,7 @@ function toTarget(
 }
 
 function termsOf({ task, taskTtlMs, taskPollMs }: CallbackOptions): TaskTerms {
-  const mode = task === 'background' ? 'late' : (task ?? 'never')
-  return { mode, ttlMs: taskTtlMs, pollMs: taskPollMs }
+  return { mode: task ?? 'late', ttlMs: taskTtlMs, pollMs: taskPollMs }
 }
 
 /** Runs the author's handler. A `ProtocolError` was written for the client to read. */

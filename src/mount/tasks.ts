@@ -2,8 +2,8 @@
  * Tasks on an official server: the methods with which clients follow them, and the tools a worker has to find by name.
  *
  * A task runs outside of any request. A worker must therefore know its tool from the registration, and the tool must not
- * belong to a request: a callback with the option `task` is made once, outside of the function that builds servers, or
- * what it closes over could be somebody else's.
+ * belong to a request: unless it has `task: 'never'`, a callback is made once, outside of the function that builds servers,
+ * or what it closes over could be somebody else's.
  */
 
 import type { McpServer, RegisteredTool, ServerContext, StandardSchemaV1 } from '@modelcontextprotocol/server'
@@ -50,7 +50,7 @@ type Register = (name: string, config: unknown, callback: object) => RegisteredT
 
 export function assertTerms({ once, task, taskTtlMs, taskPollMs }: CallbackOptions, hasStore: boolean): void {
   assertTaskTimes({ ttl: ['taskTtlMs', taskTtlMs], poll: ['taskPollMs', taskPollMs] })
-  if (hasStore || (once !== true && task === undefined)) return
+  if (hasStore || (once !== true && (task === undefined || task === 'never'))) return
   throw misuse(`The option "${once ? 'once' : 'task'}" needs a store: createRondo({ …, store })`)
 }
 
@@ -64,7 +64,7 @@ export function createTaskTools(): TaskTools {
     if (before && before.definition !== definition) {
       throw misuse(
         `The tool "${name}" may become a task and was made twice. Call rondo.tool once, outside of the function that builds ` +
-          'servers: a task outlives the request for which a server is built.',
+          'servers: a task outlives the request for which a server is built. Or give it the option task: "never".',
       )
     }
     tools.set(name, { definition, registered })
@@ -88,7 +88,7 @@ export function createTaskTools(): TaskTools {
       const registering: Register = (name, config, callback) => {
         const registered = register(name, config, callback)
         const definition = definitions.get(callback)
-        if (definition?.options.task !== undefined) {
+        if (definition && definition.options.task !== 'never') {
           logged('A tool cannot be registered', () => note(name, definition, registered))
         }
         return registered

@@ -46,11 +46,13 @@ export interface DiscoverCall extends Envelope {
   readonly kind: 'discover'
 }
 
+export type CompleteRef =
+  | { readonly kind: 'prompt'; readonly name: string }
+  | { readonly kind: 'template'; readonly uri: string }
+
 export interface CompleteCall extends Envelope {
   readonly kind: 'complete'
-  readonly ref:
-    | { readonly kind: 'prompt'; readonly name: string }
-    | { readonly kind: 'template'; readonly uri: string }
+  readonly ref: CompleteRef
   readonly argument: { readonly name: string; readonly value: string }
   readonly context: Readonly<Record<string, string>>
 }

@@ -11,7 +11,7 @@ import type { KeyRing } from '../seal/key-ring.ts'
 import { STATE_LIMITS } from '../seal/state.ts'
 import type { Store } from '../store/store.ts'
 import type { OnEngineEvent } from '../store/task-engine.ts'
-import type { CacheHint } from '../tool/definition.ts'
+import type { CachePolicy } from '../tool/definition.ts'
 import { TEXT_BOUNDS } from '../tool/schema/judge.ts'
 import type { HttpOptions } from './http/exchange.ts'
 import type { FetchOptions } from './http/fetch.ts'
@@ -49,7 +49,7 @@ export interface ServerOptions extends Omit<HttpOptions, 'onError' | 'every' | '
   /** Entries on one page of a list. Default: 1000. */
   pageSize?: number
   /** How long clients may keep lists. Default: a minute; `public` unless callers are authenticated. */
-  listCache?: CacheHint
+  listCache?: CachePolicy
   /**
    * Which clients are served: those of 2026-07-28, those of 2025-11-25 and older, those of the draft in between.
    * Default: all of them.

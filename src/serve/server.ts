@@ -5,7 +5,7 @@
 import { createEvery } from '../lib/clock.ts'
 import type { Listing } from '../protocol/call.ts'
 import type { Codec } from '../protocol/codec.ts'
-import { createRegistry, type Registry } from '../tool/registry.ts'
+import { createRegistry, type Declarations, type Registry } from '../tool/registry.ts'
 import { onRejections, onSignals } from './drain.ts'
 import { assertInterval } from './heartbeat.ts'
 import { createHost, KNOWN_CODECS, type OpenHost } from './host.ts'
@@ -20,17 +20,7 @@ import { createOlder } from './session/older.ts'
 import { type StdioOptions, serveStdio } from './stdio/stdio.ts'
 import { createTaskWork } from './task-work.ts'
 
-export interface Server {
-  /** Declares a tool. Its handler may ask in the middle. */
-  readonly tool: Registry['tool']
-  /** Declares a prompt. */
-  readonly prompt: Registry['prompt']
-  /** Declares a resource with a fixed URI. */
-  readonly resource: Registry['resource']
-  /** Declares resources by a URI template (RFC 6570). */
-  readonly template: Registry['template']
-  /** Takes back a declaration. */
-  remove(listing: Listing, name: string): boolean
+export interface Server extends Declarations {
   /** Tells subscribers that a resource has new content. */
   updated(uri: string): void
   /** The web-standard entrance: for Hono, Workers, Deno, Bun, Next.js. */
@@ -77,7 +67,7 @@ function toService(
 function declaring(
   registry: Registry,
   changed: (listing: Listing) => void,
-): Pick<Server, 'tool' | 'prompt' | 'resource' | 'template' | 'remove'> {
+): Declarations {
   return {
     tool(name, definition, handler) {
       registry.tool(name, definition, handler)

@@ -24,7 +24,7 @@ import { SERVER_INFO } from '../protocol/common/meta-key.ts'
 import type { Reply } from '../protocol/reply.ts'
 import { TASKS_EXTENSION, type TaskState } from '../protocol/task.ts'
 import type { ClientCapabilities } from '../protocol/wire.ts'
-import type { CacheHint } from '../tool/definition.ts'
+import type { CachePolicy } from '../tool/definition.ts'
 import { type Catalog, createCatalog, type Registry } from '../tool/registry.ts'
 import type { Change, ChangeBus } from './http/subscription.ts'
 import type { Older } from './session/older.ts'
@@ -35,7 +35,7 @@ export interface ServiceOptions {
   readonly serverInfo: Service['serverInfo']
   readonly instructions?: string
   readonly pageSize: number
-  readonly listCache: CacheHint
+  readonly listCache: CachePolicy
   readonly changes: ChangeBus
   readonly slow: SlowWatch
   readonly codecs: Codecs

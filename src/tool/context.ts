@@ -89,6 +89,22 @@ export interface EffectOptions {
   once?: boolean
 }
 
+/**
+ * `T` where its values survive JSON. A `Date`, a `Map`, a `bigint`, a function or a class with methods does not: the journal
+ * would return something else. Values of type `unknown` are checked at run time.
+ */
+export type Jsonable<T> = unknown extends T
+  ? T
+  : // biome-ignore lint/suspicious/noConfusingVoidType: the result of a function that returns nothing
+    T extends string | number | boolean | null | undefined | void
+    ? T
+    : T extends bigint | symbol | ((...args: never) => unknown)
+      ? never
+      : { [K in keyof T]: Jsonable<T[K]> }
+
+/** Refuses a function whose result does not survive JSON. */
+export type ReturnsJson<T> = [T] extends [Jsonable<T>] ? unknown : { readonly 'Return plain JSON': never }
+
 export interface StepInfo {
   readonly signal: AbortSignal
 }
@@ -108,9 +124,13 @@ export interface Context {
   roots(key?: string): Promise<readonly Root[]>
 
   /** Runs `fn` once per flow and remembers what it gave (JSON). It may run again after a crash. */
-  step<T>(key: string, fn: (info: StepInfo) => T | Promise<T>): Promise<T>
+  step<T>(key: string, fn: ((info: StepInfo) => T | Promise<T>) & ReturnsJson<T>): Promise<T>
   /** A step that changes the world. `fn` gets an idempotency key that is the same in every attempt. */
-  effect<T>(key: string, fn: (info: EffectInfo) => T | Promise<T>, options?: EffectOptions): Promise<T>
+  effect<T>(
+    key: string,
+    fn: ((info: EffectInfo) => T | Promise<T>) & ReturnsJson<T>,
+    options?: EffectOptions,
+  ): Promise<T>
   /** A place where the call may be moved to another instance. Steps and asks are such places already. */
   checkpoint(): Promise<void>
   /** From here on, go on as a task where the client can follow one; elsewhere simply go on. */

@@ -2,9 +2,11 @@
  * What an author declares: tools, prompts, resources and resource templates.
  */
 
+import type { StandardSchemaV1 } from '@standard-schema/spec'
 import type { ContentBlock, PromptMessage, ResourceContents } from '../protocol/wire.ts'
 import type { Context, Infer, Schema } from './context.ts'
 import type { InputRequired } from './result.ts'
+import type { TemplateParams, VariableName } from './uri-template.ts'
 
 export interface Described {
   title?: string
@@ -54,15 +56,28 @@ export interface ToolResult {
   _meta?: Readonly<Record<string, unknown>>
 }
 
-type Returned<T> = T | InputRequired | Promise<T | InputRequired>
+/** What a handler returns: the value, or `inputRequired(…)`, or a promise of either. */
+export type Returned<T> = T | InputRequired | Promise<T | InputRequired>
 
-export type ToolHandler<I extends Schema | undefined, O extends Schema | undefined> = (
+/** An object or a list that becomes the structured content of a result: not a promise, not a function. */
+export type StructuredValue = object & {
+  readonly then?: undefined
+  readonly bind?: undefined
+  /** The manual form goes through `inputRequired()`, which seals it. */
+  readonly resultType?: 'complete'
+}
+
+export type ToolHandler<
+  I extends Schema | undefined = undefined,
+  O extends Schema | undefined = undefined,
+> = (
   args: I extends Schema ? Infer<I> : Record<string, unknown>,
   ctx: Context,
 ) => Returned<
   O extends Schema
     ? Infer<O> | ToolResult
-    : string | readonly ContentBlock[] | ToolResult | object | undefined
+    : // biome-ignore lint/suspicious/noConfusingVoidType: a handler may return nothing
+      string | readonly ContentBlock[] | ToolResult | StructuredValue | undefined | void
 >
 
 export type Completer = (
@@ -74,17 +89,20 @@ export interface PromptDefinition<I extends Schema | undefined = undefined> exte
   /** The arguments: an object of strings. */
   input?: I
   /** Suggests values for an argument while it is typed. */
-  complete?: Readonly<Record<string, Completer>>
+  complete?: Readonly<Partial<Record<ArgumentName<I>, Completer>>>
 }
 
-export type PromptHandler<I extends Schema | undefined> = (
+/** The names of the arguments of a schema; any name for plain JSON Schema. */
+export type ArgumentName<I> = I extends StandardSchemaV1<infer In, infer _Out> ? keyof In & string : string
+
+export type PromptHandler<I extends Schema | undefined = undefined> = (
   args: I extends Schema ? Infer<I, Record<string, string>> : Record<string, string>,
   ctx: Context,
 ) => Returned<
   string | readonly PromptMessage[] | { description?: string; messages: readonly PromptMessage[] }
 >
 
-export interface CacheHint {
+export interface CachePolicy {
   /** How long a client may keep the result, in ms. */
   ttlMs: number
   /** `public` only if every caller may see it. */
@@ -96,19 +114,20 @@ export interface ResourceDefinition extends Described {
   mimeType?: string
   size?: number
   annotations?: { audience?: readonly ('user' | 'assistant')[]; priority?: number; lastModified?: string }
-  cache?: CacheHint
+  cache?: CachePolicy
 }
 
-export interface TemplateDefinition extends Omit<ResourceDefinition, 'size'> {
-  complete?: Readonly<Record<string, Completer>>
+export interface TemplateDefinition<T extends string = string> extends Omit<ResourceDefinition, 'size'> {
+  /** Suggests values for a variable while it is typed. */
+  complete?: Readonly<Partial<Record<VariableName<T>, Completer>>>
 }
 
 export type ResourceValue = string | Uint8Array | ResourceContents | readonly ResourceContents[]
 
 export type ResourceHandler = (uri: string, ctx: Context) => Returned<ResourceValue>
 
-export type TemplateHandler = (
-  params: Readonly<Record<string, string>>,
+export type TemplateHandler<T extends string = string> = (
+  params: TemplateParams<T>,
   ctx: Context,
   uri: string,
 ) => Returned<ResourceValue>

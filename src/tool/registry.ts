@@ -3,12 +3,12 @@
  */
 
 import { misuse, RondoError } from '../errors.ts'
-import type { CompleteCall, FlowMethod, Listing } from '../protocol/call.ts'
+import type { CompleteRef, FlowMethod, Listing } from '../protocol/call.ts'
 import { type ParamHeader, scanParamHeaders } from '../protocol/common/headers.ts'
 import type { JsonSchema } from '../protocol/wire.ts'
 import type { Schema } from './context.ts'
 import type {
-  CacheHint,
+  CachePolicy,
   Completer,
   Described,
   PromptDefinition,
@@ -34,28 +34,41 @@ interface Template {
   match(uri: string): Target | undefined
 }
 
-export interface Registry {
-  tool<I extends Schema | undefined, O extends Schema | undefined>(
+/** What a server offers is declared with these. */
+export interface Declarations {
+  /** Declares a tool. Its handler may ask in the middle. */
+  tool<I extends Schema | undefined = undefined, O extends Schema | undefined = undefined>(
     name: string,
     definition: ToolDefinition<I, O>,
     handler: ToolHandler<I, O>,
   ): void
-  prompt<I extends Schema | undefined>(
+  /** Declares a prompt. */
+  prompt<I extends Schema | undefined = undefined>(
     name: string,
     definition: PromptDefinition<I>,
     handler: PromptHandler<I>,
   ): void
+  /** Declares a resource with a fixed URI. */
   resource(uri: string, definition: ResourceDefinition, handler: ResourceHandler): void
-  template(uriTemplate: string, definition: TemplateDefinition, handler: TemplateHandler): void
+  /** Declares resources by a URI template (RFC 6570). */
+  template<const T extends string>(
+    uriTemplate: T,
+    definition: TemplateDefinition<T>,
+    handler: TemplateHandler<T>,
+  ): void
+  /** Removes a declaration; false if there was none. */
   remove(listing: Listing, name: string): boolean
+}
+
+export interface Registry extends Declarations {
   find(method: FlowMethod, target: string): Target | undefined
   rows(listing: Listing): readonly Row[]
-  completer(ref: CompleteCall['ref'], argument: string): Completer | undefined
+  completer(ref: CompleteRef, argument: string): Completer | undefined
   paramHeaders(tool: string): readonly ParamHeader[]
 }
 
 const TOOL_NAME = /^[A-Za-z0-9_.-]{1,128}$/
-const DEFAULT_CACHE: CacheHint = { ttlMs: 0, scope: 'private' }
+const DEFAULT_CACHE: CachePolicy = { ttlMs: 0, scope: 'private' }
 const NO_HEADERS: readonly ParamHeader[] = []
 
 function assertNew(kind: string, name: string, taken: ReadonlyMap<string, unknown>): void {

@@ -1,4 +1,5 @@
 import { describe, expect, it } from 'vitest'
+import { createRegistry } from './registry.ts'
 import { inputRequired, isInputRequired } from './result.ts'
 
 describe('inputRequired', () => {
@@ -22,5 +23,21 @@ describe('inputRequired', () => {
     [{ requestState: 5 }, /must be a string: use JSON.stringify/],
   ])('says what to do about %j', (needs, advice) => {
     expect(() => inputRequired(needs as never)).toThrow(advice)
+  })
+})
+
+describe('a literal { resultType: "input_required" }', () => {
+  const literal = { resultType: 'input_required', requestState: 'x' }
+  const registry = createRegistry()
+  registry.tool('tool', {}, (() => literal) as never)
+  registry.prompt('prompt', {}, (() => literal) as never)
+  registry.resource('a://b', { name: 'resource' }, (() => literal) as never)
+
+  it.each([
+    ['tools/call', 'tool'],
+    ['prompts/get', 'prompt'],
+    ['resources/read', 'a://b'],
+  ] as const)('is refused by %s with a sentence that names inputRequired()', (method, name) => {
+    expect(() => registry.find(method, name)?.finish(literal)).toThrow(/Return inputRequired\(\{/)
   })
 })

@@ -49,7 +49,16 @@ async function checkedResult(output: Compiled, value: Record<string, unknown>): 
   }
 }
 
+/** Refuses the wire form of a result that asks: written by hand, its state would not be sealed. */
+export function assertNoLiteral(value: unknown): void {
+  if (!isObject(value) || value.resultType !== 'input_required') return
+  throw misuse(
+    "The handler returned a literal { resultType: 'input_required' }. Return inputRequired({ inputRequests, requestState }) from rondo instead.",
+  )
+}
+
 export function toToolResult(value: unknown, output: Compiled | undefined): Finished | Promise<Finished> {
+  assertNoLiteral(value)
   if (output)
     return isObject(value) && isResult(value) ? checkedResult(output, value) : structured(output, value)
   if (value === undefined) return { content: [] }

@@ -6,8 +6,8 @@ import { misuse, RondoError } from '../errors.ts'
 import type { FlowMethod } from '../protocol/call.ts'
 import type { ResourceContents } from '../protocol/wire.ts'
 import type { Context } from './context.ts'
-import type { CacheHint } from './definition.ts'
-import { errorResult, toToolResult } from './result.ts'
+import type { CachePolicy } from './definition.ts'
+import { assertNoLiteral, errorResult, toToolResult } from './result.ts'
 import type { Compiled, Problem } from './schema/schema.ts'
 
 export type Prepared =
@@ -114,6 +114,7 @@ export function promptTarget(
 }
 
 function toPromptResult(value: unknown, description: string | undefined): Finished {
+  assertNoLiteral(value)
   const common = description === undefined ? {} : { description }
   if (typeof value === 'string') {
     return { ...common, messages: [{ role: 'user', content: { type: 'text', text: value } }] }
@@ -127,7 +128,7 @@ export function resourceTarget(
   uri: string,
   handler: AnyHandler,
   args: unknown,
-  { version, mimeType, cache }: { version?: string; mimeType?: string; cache: CacheHint },
+  { version, mimeType, cache }: { version?: string; mimeType?: string; cache: CachePolicy },
 ): Target {
   return {
     method: 'resources/read',
@@ -145,6 +146,7 @@ export function resourceTarget(
 }
 
 function toContents(value: unknown, uri: string, mimeType: string | undefined): readonly ResourceContents[] {
+  assertNoLiteral(value)
   const common = mimeType === undefined ? { uri } : { uri, mimeType }
   if (typeof value === 'string') return [{ ...common, text: value }]
   if (value instanceof Uint8Array) return [{ ...common, blob: toBase64(value) }]

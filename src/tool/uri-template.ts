@@ -11,6 +11,29 @@ export interface UriTemplate {
   expand(values: Readonly<Record<string, string | undefined>>): string
 }
 
+type Operator = '' | '+' | '#' | '/' | '.' | '?' | '&'
+
+type Expression<T extends string> = T extends `${string}{${infer E}}${infer Rest}`
+  ? E | Expression<Rest>
+  : never
+type NameList<E extends string> = E extends `${Exclude<Operator, ''>}${infer List}` ? List : E
+type NameIn<List extends string> = List extends `${infer Name},${infer Rest}` ? Name | NameIn<Rest> : List
+type FirstName<List extends string> = List extends `${infer Name},${string}` ? Name : List
+/** Variables that a URI of the template always has. */
+type AlwaysThere<E extends string> = E extends `${Exclude<Operator, '' | '+'>}${string}`
+  ? never
+  : FirstName<NameList<E>>
+
+/** The names of the variables of a template, read from its text; any name where the text is not known at compile time. */
+export type VariableName<T extends string> = string extends T ? string : NameIn<NameList<Expression<T>>>
+
+/** The values a handler receives. Variables in a query, path or list extension may be missing from the URI. */
+export type TemplateParams<T extends string> = string extends T
+  ? Readonly<Record<string, string>>
+  : { readonly [K in AlwaysThere<Expression<T>>]: string } & {
+      readonly [K in Exclude<VariableName<T>, AlwaysThere<Expression<T>>>]?: string
+    }
+
 export function parseTemplate(template: string): UriTemplate {
   const parts = readTemplate(template)
   return {
@@ -56,9 +79,7 @@ function encodeValue(text: string): string {
  * variables with nothing between them) is refused here, with every error of syntax, as a TypeError.
  */
 
-type Operator = '' | '+' | '#' | '/' | '.' | '?' | '&'
-
-export type TemplatePart =
+type TemplatePart =
   | { readonly kind: 'literal'; readonly text: string }
   | { readonly kind: 'expression'; readonly operator: Operator; readonly names: readonly string[] }
 

@@ -66,21 +66,20 @@ describe('Express behind bearer tokens', () => {
     log: 'off',
     store: createMemoryStore(),
   })
-  const report = rondo.tool(
-    async (_args, ctx) => {
-      const sure = await ctx.confirm('sure', 'Make it?')
-      await ctx.background()
-      return text(`${ctx.principal?.subject}: ${sure}`)
-    },
-    { task: 'background' },
-  )
+  const report = rondo.tool(async (_args, ctx) => {
+    const sure = await ctx.confirm('sure', 'Make it?')
+    await ctx.background()
+    return text(`${ctx.principal?.subject}: ${sure}`)
+  })
   const build = () => {
     const server = rondo.tasks(new McpServer({ name: 'bank', version: '1.0.0' }))
     server.registerTool(
       'transfer',
       { inputSchema: z.object({ to: z.string() }) },
-      rondo.tool(async ({ to }, ctx) =>
-        text(`${ctx.principal?.subject} to ${to}: ${await ctx.confirm('sure', `Send to ${to}?`)}`),
+      rondo.tool(
+        async ({ to }, ctx) =>
+          text(`${ctx.principal?.subject} to ${to}: ${await ctx.confirm('sure', `Send to ${to}?`)}`),
+        { task: 'never' },
       ),
     )
     server.registerTool('report', {}, report)

@@ -146,15 +146,12 @@ describe('a task', () => {
   it('begins where the handler says so, and has the journal of its rounds', async () => {
     const rondo = makeRondo()
     const steps: string[] = []
-    const report = rondo.tool(
-      async (_args, ctx) => {
-        await ctx.step('begin', () => void steps.push('begin'))
-        await ctx.background()
-        await ctx.step('go on', () => void steps.push('go on'))
-        return text('done')
-      },
-      { task: 'background' },
-    )
+    const report = rondo.tool(async (_args, ctx) => {
+      await ctx.step('begin', () => void steps.push('begin'))
+      await ctx.background()
+      await ctx.step('go on', () => void steps.push('go on'))
+      return text('done')
+    })
     const server = serve(rondo, (mcp) => mcp.registerTool('report', {}, report))
     const created = await send(server, 'tools/call', { name: 'report' })
     expect(created.result).toMatchObject({ resultType: 'task' })

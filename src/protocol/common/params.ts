@@ -7,6 +7,7 @@ import { RondoError } from '../../errors.ts'
 import { isRecord } from '../../lib/narrow.ts'
 import type {
   CompleteCall,
+  CompleteRef,
   Envelope,
   FlowCall,
   FlowMethod,
@@ -80,7 +81,7 @@ export function readComplete(envelope: Envelope, params: Params): CompleteCall {
   }
 }
 
-function readRef(ref: unknown): CompleteCall['ref'] {
+function readRef(ref: unknown): CompleteRef {
   if (isRecord(ref)) {
     if (ref.type === 'ref/prompt') return { kind: 'prompt', name: readString(ref.name, 'params.ref.name') }
     if (ref.type === 'ref/resource') return { kind: 'template', uri: readString(ref.uri, 'params.ref.uri') }
