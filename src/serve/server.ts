@@ -64,10 +64,7 @@ function toService(
 }
 
 /** Declaring is done through the registry; lists are made anew and subscribers hear of it. */
-function declaring(
-  registry: Registry,
-  changed: (listing: Listing) => void,
-): Declarations {
+function declaring(registry: Registry, changed: (listing: Listing) => void): Declarations {
   return {
     tool(name, definition, handler) {
       registry.tool(name, definition, handler)
