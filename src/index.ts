@@ -83,7 +83,6 @@ export type {
 } from './store/task-engine.ts'
 export type {
   Creation,
-  Ending,
   Fence,
   Handover,
   Hint,
@@ -91,6 +90,7 @@ export type {
   OperatorTasks,
   OwnerTasks,
   Taker,
+  TaskEnding,
   TaskQuery,
   TaskStats,
   TaskStore,
