@@ -107,6 +107,7 @@ export function createServerWith(codecs: readonly Codec[], options: ServerOption
     store: options.store !== undefined,
     bounds: host.limits,
     dropUnknownArguments: options.dropUnknownArguments,
+    warn: options.dev ? (message) => host.log({ event: 'warning', message }) : undefined,
   })
   const work = createTaskWork(host, ({ call }) => registry.find(call.method, call.target), options)
   const onError = (error: unknown): void =>

@@ -21,6 +21,7 @@ import type {
   ToolHandler,
 } from './definition.ts'
 import { TEXT_BOUNDS, type TextBounds } from './schema/judge.ts'
+import { warnOfPatterns } from './schema/pattern-warning.ts'
 import { type Compiled, compileSchema, droppingUnknown } from './schema/schema.ts'
 import { promptTarget, resourceTarget, type Target, toolTarget } from './target.ts'
 import { parseTemplate } from './uri-template.ts'
@@ -105,6 +106,8 @@ export interface RegistryOptions {
   readonly store?: boolean
   readonly bounds?: TextBounds
   readonly dropUnknownArguments?: boolean
+  /** Development mode: where to say that a pattern may take exponential time. */
+  readonly warn?: (message: string) => void
 }
 
 function assertFlag(name: string, value: unknown): void {
@@ -128,6 +131,7 @@ export function createRegistry({
   store = false,
   bounds = TEXT_BOUNDS,
   dropUnknownArguments = false,
+  warn,
 }: RegistryOptions = {}): Registry {
   assertFlag('dropUnknownArguments', dropUnknownArguments)
   const compileInput = (schema: Schema | undefined, drops = dropUnknownArguments): Compiled | undefined => {
@@ -154,6 +158,7 @@ export function createRegistry({
       assertTaskTimes({ ttl: ['taskTtlMs', taskTtlMs], poll: ['taskPollMs', taskPollMs] })
       assertFlag(`dropUnknownArguments of tool "${name}"`, definition.dropUnknownArguments)
       const input = compileInput(definition.input, definition.dropUnknownArguments)
+      if (warn && input) warnOfPatterns(`The input schema of tool "${name}"`, input.json, warn)
       const output = definition.output ? compileSchema(definition.output, 'output', bounds) : undefined
       const target = toolTarget(name, handler as never, {
         version: definition.version,

@@ -7,19 +7,12 @@
  */
 
 import { misuse } from '../../errors.ts'
-import { findPatternDanger } from '../../lib/pattern-danger.ts'
 import type { JsonSchema } from '../../protocol/wire.ts'
 import type { Schema, StandardSchema } from '../context.ts'
 import { findTarget, TEXT_BOUNDS, type TextBounds } from './judge.ts'
+import { listPatterns } from './pattern-warning.ts'
 import { boundValue, compilePlainSchema, findLongText } from './plain.ts'
-import {
-  formatPath,
-  isObject,
-  listSubschemas,
-  MAX_PROBLEMS,
-  type Problem,
-  type Result,
-} from './subschemas.ts'
+import { formatPath, isObject, MAX_PROBLEMS, type Problem, type Result } from './subschemas.ts'
 
 export type { Problem, Result }
 
@@ -40,7 +33,7 @@ export function compileSchema(schema: Schema, role: SchemaRole, bounds: TextBoun
   if (role === 'input' && json.type !== 'object') {
     throw misuse(`${what} must describe an object ("type": "object"): arguments are sent by name`)
   }
-  assertSafePatterns(json, what)
+  assertPatterns(json, what)
   const check = isStandardSchema(schema)
     ? (value: unknown) => validateStandard(schema, value)
     : compilePlainSchema(json, what, bounds)
@@ -171,14 +164,22 @@ function copyJson(schema: unknown, what: string): JsonSchema {
   }
 }
 
-/** Whoever runs the pattern in the end, this library or the author's, a hostile value must not hold it up (T11). */
-function assertSafePatterns(json: JsonSchema, what: string): void {
-  for (const schema of listSubschemas(json)) {
-    const keys = isObject(schema.patternProperties) ? Object.keys(schema.patternProperties) : []
-    for (const pattern of [schema.pattern, ...keys]) {
-      if (typeof pattern !== 'string') continue
-      const danger = findPatternDanger(pattern)
-      if (danger !== undefined) throw misuse(`${what} has the pattern ${pattern}, which ${danger}`)
-    }
+function assertPatterns(json: JsonSchema, what: string): void {
+  for (const pattern of listPatterns(json)) {
+    if (pattern.length > MAX_PATTERN)
+      throw misuse(`${what} has a pattern that is longer than ${MAX_PATTERN} characters`)
+    if (!compiles(pattern, 'u') && !compiles(pattern, ''))
+      throw misuse(`${what} has the pattern ${pattern}, which is not a regular expression`)
+  }
+}
+
+const MAX_PATTERN = 4_000
+
+function compiles(pattern: string, flags: string): boolean {
+  try {
+    new RegExp(pattern, flags)
+    return true
+  } catch {
+    return false
   }
 }
