@@ -9,7 +9,7 @@ export type {
   StateRefusedEvent,
   WarningEvent,
 } from './carry/host.ts'
-export type { ContinuationMode, Finding, StoredLimits } from './carry/migration.ts'
+export type { Finding, MigrationMode, StoredLimits } from './carry/migration.ts'
 export type { TurnsOptions } from './drafts/turns/turn-state.ts'
 export type { StateForm } from './drafts/turns/wire.ts'
 export {
