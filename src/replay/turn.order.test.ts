@@ -163,14 +163,14 @@ describe('laws of replay', () => {
   })
 })
 
-describe('T1 results in order', () => {
+describe('turn 1: results in order', () => {
   /** A question whose answer is checked when the gate opens. */
   const checkedBehind = (gate: Promise<unknown>) => ({
     message: 'Say something',
     schema: z.object({ value: z.string().refine(() => gate.then(() => true)) }),
   })
 
-  it('T1 takes the answers of a request in the order of their questions, however long each is checked', async () => {
+  it('turn 1: takes the answers of a request in the order of their questions, however long each is checked', async () => {
     const gate = deferredPromise()
     const seen: string[] = []
     const flow = replayFlow((ctx) =>
@@ -191,7 +191,7 @@ describe('T1 results in order', () => {
     expect(seen).toEqual(['slow', 'fast', 'plain', 'work begins'])
   })
 
-  it('T1 hands over no recorded result before an earlier one that is still being read', async () => {
+  it('turn 1: hands over no recorded result before an earlier one that is still being read', async () => {
     const gates = [deferredPromise(), deferredPromise()]
     gates[0]?.resolve()
     let run = 0

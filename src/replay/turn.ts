@@ -2,10 +2,10 @@
  * One run of a handler, seen as a sequence of moments. A moment ends when the handler has nothing left to do; then, and
  * only then, one thing happens: one result is handed over, or new work begins, or the run is suspended.
  *
- * T1 Results reach the handler one at a time, in journal order: a replay settles promises as the first run did.
- * T2 New work begins only when every result that is known and was asked for has been handed over (R5 sees the whole moment).
- * T3 A run is suspended only when no work is running, so what ran is remembered (R7).
- * T4 A suspended run is dropped: its promises never settle (R8).
+ * turn 1: Results reach the handler one at a time, in journal order: a replay settles promises as the first run did.
+ * turn 2: New work begins only when every result that is known and was asked for has been handed over (R5 sees the whole moment).
+ * turn 3: A run is suspended only when no work is running, so what ran is remembered (R7).
+ * turn 4: A suspended run is dropped: its promises never settle (R8).
  *
  * It does not know what a question or a step is; `ask.ts` and `work.ts` do.
  */

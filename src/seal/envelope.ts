@@ -7,10 +7,10 @@
  *   HKDF-SHA-256(ring key, salt, info = context)  →  AES key 32 · nonce 12 · commitment 32
  *   AES-256-GCM(AES key, nonce, aad = context)    →  ciphertext of the padded data, tag
  *
- * E1 Every token has its own AES key and nonce: a nonce is never used twice, however many tokens a ring key seals.
- * E2 The commitment fixes the key: no token opens under two keys, and a wrong key shows before anything is decrypted.
- * E3 One token is one string: another spelling of the same bytes is refused.
- * E4 Opening never throws and never says more than one word.
+ * envelope 1: Every token has its own AES key and nonce: a nonce is never used twice, however many tokens a ring key seals.
+ * envelope 2: The commitment fixes the key: no token opens under two keys, and a wrong key shows before anything is decrypted.
+ * envelope 3: One token is one string: another spelling of the same bytes is refused.
+ * envelope 4: Opening never throws and never says more than one word.
  *
  * What the data means, and who may use it when, is `state.ts`.
  */
