@@ -17,7 +17,7 @@ const yes = { action: 'accept', content: { x: 'y' } } as const
 const request = { method: 'tools/call', name: 'book', arguments: { id: 1 } } as const
 
 describe('driving a call by hand', () => {
-  it('C10 gives the result where nothing is asked', async () => {
+  it('C10 returns the result where nothing is asked', async () => {
     const client = await connect(scriptServer(said('done')))
     expect(await client.start(request)).toEqual({
       status: 'complete',
@@ -26,7 +26,7 @@ describe('driving a call by hand', () => {
     })
   })
 
-  it('C10 C11 gives a pending call as plain JSON, which another client resumes', async () => {
+  it('C10 C11 returns a pending call as plain JSON, which another client resumes', async () => {
     const clock = createManualClock(5_000)
     const server = scriptServer(asking({ a: question, b: question }, 'state'), said('done'))
     const client = await connect(server, { clock, createId: () => 'call-1' })
@@ -126,7 +126,7 @@ describe('driving a call by hand', () => {
   it.each([
     ['of another server', { server: { target: 'memory:', name: 'other' } }],
     ['of another revision', { protocolVersion: '2099-01-01' }],
-    ['that was given up', { abandoned: true as const }],
+    ['that was abandoned', { abandoned: true as const }],
   ])('C11 does not resume a call %s', async (_which, change) => {
     const server = scriptServer(asking({ a: question }, 's'))
     const client = await connect(server)

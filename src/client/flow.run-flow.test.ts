@@ -232,7 +232,7 @@ describe('what a server says while it works', () => {
 describe('one round at a time', () => {
   const request = { method: 'tools/call', name: 'book', arguments: { id: 1 } } as const
 
-  it('C10 sends exactly the state and the responses it is given, and gives back what came', async () => {
+  it('C10 sends exactly the state and the responses it is passed, and returns what came back', async () => {
     const server = scriptServer(asking({ a: question }, ''), asking({ b: question }), said('done'))
     const client = await connect(server, { maxRounds: 0 })
     expect(await client.round(request)).toEqual({

@@ -37,14 +37,14 @@ describe('the steps of a call', () => {
     expect(legOf(full)).toMatchObject({ inputResponses: { a: accept, b: { roots: [] } } })
   })
 
-  it('C2 sends no state where the last round gave none', () => {
+  it('C2 sends no state where the last round had none', () => {
     const first = ask(begun, { questions: {}, state: 's1', now: 2_000, tookMs: 5 }, limits)
     const second = ask(first, { questions, now: 3_000, tookMs: 5 }, limits)
     const leg = legOf(answer(answer(second, 'a', accept), 'b', { roots: [] }))
     expect(leg).not.toHaveProperty('requestState')
   })
 
-  it('C2 gives every state back as it was', () => {
+  it('C2 returns every state unchanged', () => {
     fc.assert(
       fc.property(fc.string({ unit: 'binary' }), (state) => {
         const asked = ask(begun, { questions: {}, state, now: 2_000, tookMs: 0 }, limits)
@@ -92,7 +92,7 @@ describe('the steps of a call', () => {
     expect(deadlineOf(asked, { deadlineMs: 1_000, countHumanTime: true }, muchLater)).toBe(2_000)
   })
 
-  it('C11 gives a call that survives being written down, at every point', () => {
+  it('C11 returns a call that survives JSON at every point', () => {
     const asked = ask(begun, { questions, state: 's', now: 2_000, tookMs: 5 }, limits)
     for (const call of [begun, asked, answer(asked, 'a', accept), abandon(asked)]) {
       expect(parsePending(JSON.stringify(call))).toEqual(call)
@@ -119,7 +119,7 @@ describe('answers to a pending call', () => {
     expect(asked.answers).toEqual({})
   })
 
-  it('are not taken once the call was given up', () => {
+  it('are refused once the call was abandoned', () => {
     const given = abandon(asked)
     expect(given).not.toHaveProperty('state')
     expect(() => answer(given, 'a', accept)).toThrowError(/INPUT_PENDING/)

@@ -15,7 +15,7 @@ const question = formQuestion('Which?', 'x')
 describe('time', () => {
   const never = () => new Promise<never>(() => {})
 
-  it('C12 gives up a leg that takes too long', async () => {
+  it('C12 aborts a request that takes too long', async () => {
     const clock = createManualClock()
     const client = await connect(scriptServer(never), { clock, timeoutMs: 500 })
     const call = client.callTool('t')

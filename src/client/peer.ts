@@ -67,7 +67,7 @@ export interface PeerOptions {
 }
 
 /** How requests reach the server: each on its own, or in a session. */
-export interface Channel {
+export interface PeerChannel {
   /** Sends a request and returns its response. */
   exchange(outgoing: Outgoing, flight: Flight & { readonly logLevel?: LogLevel }): Promise<unknown>
   /** Reports changes until the signal is aborted or some may have been missed. Absent where a subscription is a request. */
@@ -82,7 +82,7 @@ export interface Channel {
 export interface Peer extends PeerOptions {
   dialect: Dialect
   transport: Transport
-  channel: Channel
+  channel: PeerChannel
   /** Aborted when this client is closed. */
   readonly closed: AbortSignal
   /** Returns an id that was never used on this connection. */

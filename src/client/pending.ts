@@ -51,7 +51,7 @@ export type FlowResult<R extends FlowRequest = FlowRequest> = FlowResults[R['met
 export interface PendingServer {
   /** Where it was reached: a URL or a command line. For people and for reconnecting; never compared. */
   readonly target: string
-  /** The name it gave itself. A call is not resumed at a server of another name. */
+  /** Its own name. A call is not resumed at a server of another name. */
   readonly name?: string
   readonly version?: string
 }

@@ -90,7 +90,7 @@ describe('the cache', () => {
     expect(server.seen).toHaveLength(4)
   })
 
-  it('never gives one login what another was told', async () => {
+  it('never returns to one login what another may see', async () => {
     let token = 'alice'
     const server = scriptServer({ ...contents, cacheScope: 'private' })
     const client = await connect(server, { headers: () => ({ Authorization: token }) })

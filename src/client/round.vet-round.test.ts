@@ -57,7 +57,7 @@ describe('looking at a round', () => {
     )
   })
 
-  it('C14 T22 refuses a URL that is not safe, and gives the others as they will be opened', () => {
+  it('C14 T22 refuses a URL that is not safe, and returns the others as they will be opened', () => {
     expect(() => vetRound({ questions: { a: url('http://example.com') } }, LIMITS, all)).toThrowError(
       /PEER_LINK/,
     )

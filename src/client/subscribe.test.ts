@@ -58,7 +58,7 @@ async function collect(changes: AsyncIterable<ServerChange>): Promise<ServerChan
 }
 
 describe('a subscription', () => {
-  it('gives the changes until the server ends it', async () => {
+  it('reports changes until the server ends it', async () => {
     const server = scriptServer(
       streaming((line) => {
         line.send(toolsChanged)
@@ -154,7 +154,7 @@ describe('a subscription', () => {
     expect(server.seen[0]?.signal.aborted).toBe(true)
   })
 
-  it('C12 gives up a server that does not even begin', async () => {
+  it('C12 times out at a server that never accepts the subscription', async () => {
     const clock = createManualClock()
     const client = await connect(
       scriptServer(() => new Promise(() => {})),

@@ -15,7 +15,7 @@ import {
   type Introduction,
 } from '../../protocol/rev-2025-11-25/encode-request.ts'
 import { type Discovery, type ListRootsResult, LOG_LEVELS, type LogLevel } from '../../protocol/wire.ts'
-import { type Channel, openLeg, PeerError, requestHeaders } from '../peer.ts'
+import { openLeg, type PeerChannel, PeerError, requestHeaders } from '../peer.ts'
 import { createInbox, type Inbox } from './inbox.ts'
 import {
   createLink,
@@ -29,7 +29,7 @@ import {
 } from './send.ts'
 import { createWatches, listen } from './watch.ts'
 
-export interface OlderSession extends Required<Channel> {
+export interface OlderSession extends Required<PeerChannel> {
   readonly version: string
 }
 

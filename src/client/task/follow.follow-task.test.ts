@@ -123,7 +123,7 @@ describe('looking', () => {
     expect(looks).toEqual([50, 100, 150])
   })
 
-  it('lives through a server that is gone for a while, and gives up on one that stays away', async () => {
+  it('survives a server that is away for a while, and fails for one that stays away', async () => {
     const gone = () => new Response('', { status: 503, headers: { 'Retry-After': '60' } })
     const clock = createManualClock()
     const client = await connect(taskServer(gone, gone, completed('done')), polling({ clock }))
