@@ -88,6 +88,16 @@ describe('a tree that breaks a rule is reported', () => {
       { 'protocol/common/a.ts': from('../rev-1/b.ts'), 'protocol/rev-1/b.ts': leaf },
       /knows revisions through protocol\/codec\.ts alone/,
     ],
+    [
+      'carry imports drafts',
+      { 'carry/a.ts': from('../drafts/b.ts'), 'drafts/b.ts': leaf },
+      /carry\/ may not import drafts/,
+    ],
+    [
+      'a file that attaches nothing imports drafts',
+      { 'serve/session/a.ts': from('../../drafts/b.ts'), 'drafts/b.ts': leaf },
+      /serve\/session\/a\.ts: is no file that attaches drafts/,
+    ],
     ['form imports lib', { 'form/a.ts': from('../lib/b.ts'), 'lib/b.ts': leaf }, /form\/ may not import lib/],
     ['lib imports errors', { 'lib/a.ts': from('../errors.ts'), 'errors.ts': leaf }, /lib\/ is a leaf/],
     [

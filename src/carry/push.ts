@@ -14,7 +14,6 @@
  * that comes back to this process leaves no trace in the store.
  */
 
-import { echoesState, type State } from '../drafts/turns/wire.ts'
 import { RondoError } from '../errors.ts'
 import type { FlowCall, Line } from '../protocol/call.ts'
 import type { Reply } from '../protocol/reply.ts'
@@ -61,7 +60,10 @@ export type Asked =
 export interface Handed {
   /** The id of the request. */
   readonly id: string
-  readonly state: State
+  /** The request, with what its response is to bring back. */
+  attach(json: string): string
+  /** False if the response brought something else back. */
+  accepts(state: unknown): boolean
 }
 
 /** Seals what happened so far together with the questions. Nothing where it is too large for a state. */
@@ -121,7 +123,7 @@ export async function runPushed(
 ): Promise<Reply> {
   const { host, target, call, line } = request
   const steady = steadyLine(line, call.progressToken, from?.told)
-  const mayHand = line.portable && echoesState(call.capabilities) && !(target.once && host.store)
+  const mayHand = line.portable && !(target.once && host.store)
   const asking: Asking = { line, steady, hand: mayHand ? hand : undefined }
   let { capabilities } = call
   let next: Next = from

@@ -3,7 +3,6 @@
  * adds what that revision wants on every result (`resultType`, `serverInfo`).
  */
 
-import type { Turn } from '../drafts/turns/wire.ts'
 import type { RondoError } from '../errors.ts'
 import type { ListenFilter } from './call.ts'
 import type { TaskState } from './task.ts'
@@ -18,8 +17,6 @@ export type Reply =
       readonly inputRequests?: InputRequests
       readonly requestState?: string
       readonly _meta?: Readonly<Record<string, unknown>>
-      /** The questions as a turn, for a client that takes them so. */
-      readonly turn?: Turn
     }
   /** The call goes on as a task. */
   | { readonly kind: 'task_created'; readonly task: TaskState }

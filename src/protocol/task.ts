@@ -92,6 +92,28 @@ export function withoutMethods(
   }
 }
 
+/** The part of a client's capabilities that a session has to remember: what may be asked, and how. `experimental` names what else. */
+export function rememberedCapabilities(
+  given: ClientCapabilities,
+  experimental: readonly string[] = [],
+): ClientCapabilities {
+  const parts: Readonly<Record<string, readonly string[]>> = {
+    elicitation: ['form', 'url'],
+    sampling: ['tools', 'context'],
+    roots: [],
+    experimental,
+  }
+  const kept: Record<string, unknown> = {}
+  for (const [name, members] of Object.entries(parts)) {
+    const declared = given[name]
+    if (!isObject(declared)) continue
+    kept[name] = Object.fromEntries(
+      members.filter((member) => isObject(declared[member])).map((member) => [member, {}]),
+    )
+  }
+  return kept
+}
+
 /** `elicitation.form`, as people and models may read it. */
 export function nameCapabilities(missing: ClientCapabilities): string {
   return Object.entries(missing)

@@ -2,6 +2,7 @@
  * `createServer`: what is declared, what carries it, and the entrances, put together.
  */
 
+import { attachTurns } from '../drafts/turns/serve.ts'
 import { createEvery } from '../lib/clock.ts'
 import type { Listing } from '../protocol/call.ts'
 import type { Codec } from '../protocol/codec.ts'
@@ -54,11 +55,12 @@ function toService(
   assertInterval('slowCallMs', options.slowCallMs, 0)
   const every = createEvery((error) => host.log({ event: 'warning', message: 'A timer failed', error }))
   const slow = { slowCallMs: options.slowCallMs ?? SLOW_CALL_MS, every, log: host.log }
+  const attach = options.turns === false ? undefined : attachTurns(options.turns)
   const shared = { host, registry, serverInfo, instructions, pageSize, changes, slow, codecs: host.codecs }
   return createService({
     ...shared,
     listCache: options.listCache ?? { ttlMs: 60_000, scope },
-    older: createOlder({ ...shared, sessions: options.sessions || {}, turns: options.turns }),
+    older: createOlder({ ...shared, sessions: options.sessions || {}, attach }),
     drain,
   })
 }

@@ -10,19 +10,7 @@ export type SourceTree = ReadonlyMap<string, string>
 
 /** What a folder may import besides itself and `errors.ts`. `entry` are the files at the top of `src`. */
 const ARROWS: Readonly<Record<string, readonly string[]>> = {
-  mount: [
-    'drafts',
-    'serve',
-    'carry',
-    'replay',
-    'seal',
-    'store',
-    'tool',
-    'journal',
-    'protocol',
-    'form',
-    'lib',
-  ],
+  mount: ['serve', 'carry', 'replay', 'seal', 'store', 'tool', 'journal', 'protocol', 'form', 'lib'],
   drafts: [
     'client',
     'serve',
@@ -37,17 +25,16 @@ const ARROWS: Readonly<Record<string, readonly string[]>> = {
     'lib',
   ],
   serve: ['drafts', 'carry', 'replay', 'seal', 'store', 'tool', 'journal', 'protocol', 'form', 'lib'],
-  carry: ['drafts', 'replay', 'seal', 'store', 'tool', 'journal', 'protocol', 'form', 'lib'],
+  carry: ['replay', 'seal', 'store', 'tool', 'journal', 'protocol', 'form', 'lib'],
   replay: ['tool', 'journal', 'protocol', 'form', 'lib'],
   seal: ['tool', 'journal', 'protocol', 'lib'],
   store: ['tool', 'journal', 'protocol', 'lib'],
   tool: ['protocol', 'form', 'lib'],
   journal: ['protocol', 'lib'],
-  protocol: ['drafts', 'lib'],
+  protocol: ['lib'],
   client: ['drafts', 'protocol', 'form', 'lib'],
   cli: ['drafts', 'client', 'serve', 'seal', 'journal', 'protocol', 'form', 'lib', 'entry'],
   testing: [
-    'drafts',
     'serve',
     'carry',
     'replay',
@@ -124,6 +111,23 @@ function checkRevision(path: string, target: string): string[] {
     : [`${path}: knows revisions through ${CODEC_LIST} alone, but imports ${target}`]
 }
 
+/** The only files that know of drafts, each with what it attaches. Whoever deletes `drafts/` edits these and no other. */
+const ATTACHES_DRAFTS: Readonly<Record<string, string>> = {
+  'serve/host.ts': 'the codec of DRAFT-2026-v1, in the list of a server',
+  'serve/server.ts': 'turns, as the hook of sessions',
+  'serve/options.ts': 'the type of the public option `turns`',
+  'client/dialect.ts': 'the dialects of both drafts',
+  'client/transport/transport.ts': 'the type of what buffers a turn',
+  'client/negotiate.ts': 'what a client declares to take part',
+  'cli/doctor/older.ts': 'the version that is examined',
+  'cli/command/doctor.ts': 'the version that is examined',
+}
+
+function checkDraft(path: string, target: string): string[] {
+  if (folderOf(target) !== 'drafts' || ['drafts', 'entry'].includes(folderOf(path))) return []
+  return Object.hasOwn(ATTACHES_DRAFTS, path) ? [] : [`${path}: is no file that attaches drafts (${target})`]
+}
+
 function checkArrow(path: string, target: string): string[] {
   const from = folderOf(path)
   const to = folderOf(target)
@@ -155,7 +159,9 @@ function checkImports(tree: SourceTree, scans: ReadonlyMap<string, Scan>) {
       else {
         // Types may refer to each other: nothing of that is left at run time.
         if (!typeOnly) targets.push(target)
-        problems.push(...checkArrow(path, target), ...checkRevision(path, target))
+        const arrow = checkArrow(path, target)
+        problems.push(...arrow, ...checkRevision(path, target))
+        if (arrow.length === 0) problems.push(...checkDraft(path, target))
       }
     }
     graph.set(path, targets)

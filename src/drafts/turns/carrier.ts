@@ -38,7 +38,6 @@ import type { InputRequests } from '../../protocol/wire.ts'
 import { openSession, sealSession } from '../../seal/session-id.ts'
 import { type Claims, principalTag, requestDigest, type TurnClaims } from '../../seal/state.ts'
 import { unknownTarget } from '../../serve/service.ts'
-import type { TurnsService } from '../../serve/session/older.ts'
 import type { Registry } from '../../tool/registry.ts'
 import type { Target } from '../../tool/target.ts'
 import {
@@ -49,9 +48,9 @@ import {
   type TurnMemory,
   type TurnsOptions,
 } from './turn-state.ts'
-import { echoesState, type Turn, type TurnAnswers, toEventId } from './wire.ts'
+import { echoesState, type Turn, type TurnAnswers, toEventId, toHanded } from './wire.ts'
 
-export type TurnOutcome =
+export type TurnEnd =
   | { readonly kind: 'turn'; readonly turn: Turn }
   /** The answer of a task's question, which goes on by itself: nothing follows. */
   | { readonly kind: 'taken' }
@@ -78,9 +77,9 @@ export interface Turns {
     principal: Principal | undefined,
     line: Line,
     session?: string,
-  ): Promise<TurnOutcome>
+  ): Promise<TurnEnd>
   /** The answers of a turn. Never rejects. */
-  resume(answers: TurnAnswers, peer: TurnPeer): Promise<TurnOutcome>
+  resume(answers: TurnAnswers, peer: TurnPeer): Promise<TurnEnd>
   /** For questions that are pushed. */
   readonly hand: Hand
   /** For the questions of a task, each of which can be answered by itself. */
@@ -167,7 +166,7 @@ async function goOn(
   parts: Parts,
   { claims, answers, failed: error, unable, echoed }: OpenedTurn,
   { facts, takesTurns, principal, line: lineOf }: TurnPeer,
-): Promise<TurnOutcome> {
+): Promise<TurnEnd> {
   const { host } = parts
   const { requestId, target: name, args, progressToken, told } = claims.turn
   const method = claims.method as FlowMethod
@@ -196,8 +195,9 @@ async function goOn(
     const round: Round = { ...start, host, began: host.platform.now() }
     return toReplyOf(start, concludeRefused(round, undefined, failed))
   }
-  const hand: Hand = (round, sealed, questions, last) =>
+  const handAll: Hand = (round, sealed, questions, last) =>
     handQuestions(parts, sealed, toRequest(parts, round.call, last), questions)
+  const hand = echoesState(call.capabilities) ? handAll : undefined
   const from = { beginning, answers, told }
   return toReplyOf(start, await runPushed({ host, target, call, principal, line }, { hand, from }))
 }
@@ -214,7 +214,10 @@ function toRequest({ host }: Parts, call: FlowCall, told: number | undefined): O
   }
 }
 
-async function run(parts: Parts, { told, failed, remembers, ...start }: Start): Promise<TurnOutcome> {
+/** Where a reply holds its turn, also in the record of a round that counts once. It never goes out like this. */
+const TURN = 'rondo/turn'
+
+async function run(parts: Parts, { told, failed, remembers, ...start }: Start): Promise<TurnEnd> {
   const { memory, options } = parts
   const { call } = start
   const host = outlivesUs(parts, call) ? parts.host : staying(parts.host)
@@ -227,13 +230,12 @@ async function run(parts: Parts, { told, failed, remembers, ...start }: Start): 
     const { turn, bytes, keyId, tokens } = kept
     // What is in a store needs no memory, and a client that echoes needs neither.
     if (!host.states.stores && !(echoes && !remembers)) memory.remember(turn.id, tokens, claims.roundExpires)
-    return { kind: 'kept', reply: { kind: 'input_required', turn }, bytes, keyId }
+    return { kind: 'kept', reply: { kind: 'input_required', _meta: { [TURN]: turn } }, bytes, keyId }
   }
   const round: Round = { ...start, host, line, keep, began: host.platform.now() }
   const reply = failed ? concludeRefused(round, undefined, failed) : await runOpened(round)
-  return reply.kind === 'input_required' && reply.turn
-    ? { kind: 'turn', turn: reply.turn }
-    : toReplyOf(start, reply)
+  const turn = reply.kind === 'input_required' ? (reply._meta?.[TURN] as Turn | undefined) : undefined
+  return turn ? { kind: 'turn', turn } : toReplyOf(start, reply)
 }
 
 async function handQuestions(
@@ -247,7 +249,7 @@ async function handQuestions(
   if (kept.kind === 'too-large') return undefined
   const handed = Object.keys(questions).map((key, index) => {
     const state = kept.turn.requests[index]?.state
-    return state === undefined ? [] : [[key, { id: toEventId(kept.turn.id, index + 1), state }] as const]
+    return state === undefined ? [] : [[key, toHanded(toEventId(kept.turn.id, index + 1), state)] as const]
   })
   return Object.fromEntries(handed.flat())
 }
@@ -284,13 +286,13 @@ async function answerTask(
   { host }: Parts,
   { claims, answers }: OpenedTurn,
   { principal }: TurnPeer,
-): Promise<TurnOutcome> {
+): Promise<TurnEnd> {
   if (!host.tasks) throw new RondoError('PEER_TASK')
   await deliverAnswers(host, host.tasks, claims.turn.target, principal, answers)
   return { kind: 'taken' }
 }
 
-function toReplyOf({ call, target }: Pick<Start, 'call' | 'target'>, reply: Reply): TurnOutcome {
+function toReplyOf({ call, target }: Pick<Start, 'call' | 'target'>, reply: Reply): TurnEnd {
   return { kind: 'reply', id: call.id, reply, target }
 }
 
@@ -302,8 +304,8 @@ function staying(host: FlowHost): FlowHost {
 async function guarded(
   { host }: Parts,
   id: RequestId | null,
-  work: () => Promise<TurnOutcome>,
-): Promise<TurnOutcome> {
+  work: () => Promise<TurnEnd>,
+): Promise<TurnEnd> {
   try {
     return await work()
   } catch (error) {
@@ -312,7 +314,7 @@ async function guarded(
   }
 }
 
-function toReply(id: RequestId | null, error: RondoError): TurnOutcome {
+function toReply(id: RequestId | null, error: RondoError): TurnEnd {
   return { kind: 'reply', id, reply: { kind: 'error', error } }
 }
 
@@ -353,6 +355,23 @@ function growingLine(line: Line, before: number | undefined): GrowingLine {
 
 /* What serves clients that take their questions in turns: the carrier, and sessions that are sealed into their ids. */
 
+/** Serves clients of the two drafts: their sessions, questions in turns, and states. Nothing here rejects but for keys that do not load. */
+export interface TurnsService {
+  sealSession(facts: PeerFacts, principal: Principal | undefined): Promise<string>
+  /** Undefined for a session that is not this principal's. */
+  openSession(id: string, principal: Principal | undefined): Promise<PeerFacts | undefined>
+  begin(
+    call: FlowCall,
+    principal: Principal | undefined,
+    line: Line,
+    session: string,
+    unaskable?: string,
+  ): Promise<TurnEnd>
+  resume(answers: TurnAnswers, peer: TurnPeer, unaskable?: string): Promise<TurnEnd>
+  readonly hand: Turns['hand']
+  readonly handTask: Turns['handTask']
+}
+
 /** `mismatch` says why a call cannot be made as its client wants it, with a task or without. */
 export function createTurnsService(
   host: FlowHost,
@@ -387,7 +406,7 @@ export function createTurnsService(
 }
 
 /** Who cannot be asked reads why in a result, as all clients of this era do. */
-function readable(outcome: TurnOutcome, unaskable: string | undefined): TurnOutcome {
+function readable(outcome: TurnEnd, unaskable: string | undefined): TurnEnd {
   if (outcome.kind !== 'reply' || outcome.reply.kind !== 'error' || !outcome.target) return outcome
   const { error } = outcome.reply
   if (error.code !== 'PEER_CAPABILITY') return outcome

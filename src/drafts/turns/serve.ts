@@ -13,15 +13,17 @@ import { negotiate, type SessionMessage } from '../../protocol/codec.ts'
 import { VERSIONS } from '../../protocol/rev-2025-11-25/codec.ts'
 import { decode } from '../../protocol/rev-2025-11-25/decode.ts'
 import { encodeError, encodeReply } from '../../protocol/rev-2025-11-25/encode.ts'
+import { rememberedCapabilities } from '../../protocol/task.ts'
 import { isSealedSession } from '../../seal/session-id.ts'
 import { principalTag } from '../../seal/state.ts'
 import { startBeating } from '../../serve/heartbeat.ts'
 import { JSON_HEADERS, readsStreams } from '../../serve/http/line.ts'
 import { isInitialize } from '../../serve/message.ts'
 import type { SessionLine } from '../../serve/session/line.ts'
-import type { TurnsService } from '../../serve/session/older.ts'
+import type { AttachDraft } from '../../serve/session/older.ts'
 import {
   ACCEPTED,
+  type CallEnding,
   deliver,
   type Posted,
   type PostOptions,
@@ -30,19 +32,37 @@ import {
 } from '../../serve/session/post.ts'
 import { costOf, type Session } from '../../serve/session/session.ts'
 import type { SessionStream } from '../../serve/session/stream.ts'
-import type { TurnPeer } from './carrier.ts'
+import { createTurnsService, type TurnEnd, type TurnPeer, type TurnsService } from './carrier.ts'
+import type { TurnsOptions } from './turn-state.ts'
 import {
   decodeAnswers,
+  EXPERIMENTAL,
   echoesState,
   encodeTurn,
   readEventId,
-  rememberedCapabilities,
   type TurnAnswers,
   takesTurns,
 } from './wire.ts'
 
+/** The hook by which a server serves both drafts. */
+export function attachTurns(turnsOptions?: TurnsOptions): AttachDraft {
+  return (host, registry, mismatch) => {
+    const turns = createTurnsService(host, registry, mismatch, turnsOptions)
+    return {
+      experimental: EXPERIMENTAL,
+      takes: isOfDrafts,
+      post: (options, posted) => serveDrafts(options, turns, posted),
+      open: (options, request) => openSealed(options, turns, request),
+      awaits: ({ portable, facts }, eventId) =>
+        portable && !takesTurns(facts.capabilities) ? readEventId(eventId)?.turn : undefined,
+      hand: ({ capabilities }) => (echoesState(capabilities) ? turns.hand : undefined),
+      handTask: ({ capabilities }) => (echoesState(capabilities) ? turns.handTask : undefined),
+    }
+  }
+}
+
 /** This instance's part of a sealed session; nothing for one that is not this principal's. */
-export async function openSealed(
+async function openSealed(
   { older, sessions, shareOf }: PostOptions,
   turns: TurnsService,
   { headers, principal, outlet }: Pick<Posted, 'headers' | 'principal' | 'outlet'>,
@@ -57,7 +77,7 @@ export async function openSealed(
 }
 
 /** Rejects with what is wrong with the request as a whole. */
-export async function serveDrafts(options: PostOptions, turns: TurnsService, posted: Posted): Promise<void> {
+async function serveDrafts(options: PostOptions, turns: TurnsService, posted: Posted): Promise<void> {
   const { message, headers, principal } = posted
   if (isInitialize(message)) return greetDrafts(options, turns, posted)
   const session = await openSealed(options, turns, posted)
@@ -72,9 +92,15 @@ export async function serveDrafts(options: PostOptions, turns: TurnsService, pos
   const { protocolVersion } = session.facts
   const why = unaskable(options.older.codecs.session(protocolVersion), headers)
   const begin = takesTurns(session.facts.capabilities)
-    ? (...[call, line]: Parameters<BeginTurn>) => turns.begin(call, principal, line, session.id, why)
+    ? async (...[call, line]: Parameters<BeginTurn>) =>
+        toEnding(await turns.begin(call, principal, line, session.id, why), protocolVersion)
     : undefined
   deliver(options, session, protocolVersion, [decoded], posted, begin)
+}
+
+function toEnding(outcome: TurnEnd, protocolVersion: string): CallEnding {
+  if (outcome.kind === 'turn') return { kind: 'events', events: encodeTurn(outcome.turn, protocolVersion) }
+  return outcome.kind === 'reply' ? outcome.reply : outcome
 }
 
 /** Without a session there is nobody to remember a level, and none was offered. */
@@ -205,7 +231,7 @@ function responseOf(
 const INFO_BYTES = 200
 
 /** True if the message begins such a session, or belongs to one. */
-export function isOfDrafts({ older, sessions }: PostOptions, { message, headers }: Posted): boolean {
+function isOfDrafts({ older, sessions }: PostOptions, { message, headers }: Posted): boolean {
   if (!isInitialize(message)) return isSealedSession(headers['mcp-session-id'])
   const { requested, capabilities } = readInitialize(older, message)
   // Who takes no turns waits for its answers, which needs a session.
@@ -220,7 +246,7 @@ async function greetDrafts(
 ): Promise<void> {
   const { id, requested, capabilities: declared, clientInfo } = readInitialize(older, message)
   const protocolVersion = negotiate(requested, older.versions)
-  const capabilities = rememberedCapabilities(declared)
+  const capabilities = rememberedCapabilities(declared, EXPERIMENTAL)
   const facts = { protocolVersion, capabilities, clientInfo: fitting(clientInfo) }
   const session = await turns.sealSession(facts, principal)
   const known = principal !== undefined

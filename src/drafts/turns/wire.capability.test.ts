@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest'
-import { echoesState, rememberedCapabilities, takesTurns } from './wire.ts'
+import { rememberedCapabilities } from '../../protocol/task.ts'
+import { EXPERIMENTAL, echoesState, takesTurns } from './wire.ts'
 
 describe('what a client declares', () => {
   it('F5 takes part only where it says so', () => {
@@ -18,7 +19,7 @@ describe('what a client declares', () => {
       experimental: { 'multi-turn-sse': { a: 1 }, other: {} },
       tasks: { list: {} },
     }
-    expect(rememberedCapabilities(declared)).toEqual({
+    expect(rememberedCapabilities(declared, EXPERIMENTAL)).toEqual({
       elicitation: { form: {}, url: {} },
       sampling: {},
       roots: {},

@@ -14,6 +14,7 @@
  * T is the turn: short, random, and of no use without the state, or without the memory of the instance that drew it.
  */
 
+import type { Handed } from '../../carry/push.ts'
 import { RondoError } from '../../errors.ts'
 import { isRecord } from '../../lib/narrow.ts'
 import type { PeerAnswer } from '../../protocol/call.ts'
@@ -21,6 +22,7 @@ import { ANSWER_LIMITS } from '../../protocol/common/params.ts'
 import { readAnswer } from '../../protocol/rev-2025-11-25/decode.ts'
 import { encodeRequest } from '../../protocol/rev-2025-11-25/encode.ts'
 import type { ClientCapabilities, InputRequest } from '../../protocol/wire.ts'
+import type { WholeEvent } from '../../serve/session/stream.ts'
 
 /** What a client echoes exactly as it came. */
 export type State = string | Readonly<Record<string, unknown>>
@@ -80,6 +82,8 @@ export function fromState(state: State): string | undefined {
 
 const MULTI_TURN = 'multi-turn-sse'
 const REQUEST_STATE = 'request-state'
+/** The names of both drafts among the experimental capabilities. */
+export const EXPERIMENTAL: readonly string[] = [MULTI_TURN, REQUEST_STATE]
 
 /** Whoever declares it, client or server: answers are buffered and come together. */
 export function takesTurns(capabilities: ClientCapabilities): boolean {
@@ -98,25 +102,6 @@ export function experimentalOf(turns: boolean): Readonly<Record<string, object>>
 
 function declares({ experimental }: ClientCapabilities, name: string): boolean {
   return isRecord(experimental) && isRecord(experimental[name])
-}
-
-/** The part of a client's capabilities that a session has to remember: what may be asked, and how. */
-export function rememberedCapabilities(given: ClientCapabilities): ClientCapabilities {
-  const parts: Readonly<Record<string, readonly string[]>> = {
-    elicitation: ['form', 'url'],
-    sampling: ['tools', 'context'],
-    roots: [],
-    experimental: [MULTI_TURN, REQUEST_STATE],
-  }
-  const kept: Record<string, unknown> = {}
-  for (const [name, members] of Object.entries(parts)) {
-    const declared = given[name]
-    if (!isRecord(declared)) continue
-    kept[name] = Object.fromEntries(
-      members.filter((member) => isRecord(declared[member])).map((member) => [member, {}]),
-    )
-  }
-  return kept
 }
 
 /*
@@ -171,13 +156,7 @@ function invalid(detail: string): RondoError {
  * wrote gets into a field of an event but by JSON.stringify, which leaves no line break (T15).
  */
 
-export interface TurnEvent {
-  readonly id: string
-  /** The whole event. */
-  readonly text: string
-}
-
-export function encodeTurn({ id, requests }: Turn, protocolVersion: string): readonly TurnEvent[] {
+export function encodeTurn({ id, requests }: Turn, protocolVersion: string): readonly WholeEvent[] {
   const questions = requests.map(({ request, state }, index) => {
     const requestId = toEventId(id, index + 1)
     const json = withState(requestText(requestId, request, protocolVersion), state)
@@ -190,7 +169,7 @@ export function encodeTurn({ id, requests }: Turn, protocolVersion: string): rea
   ]
 }
 
-function mark(event: string, id: string): TurnEvent {
+function mark(event: string, id: string): WholeEvent {
   return { id, text: `event: ${event}\nid: ${id}\n\n` }
 }
 
@@ -199,7 +178,16 @@ function requestText(id: string, request: TurnRequest, protocolVersion: string):
   return encodeRequest(id, request, protocolVersion, id)
 }
 
+/** A question that goes out with its state, which its response brings back. */
+export function toHanded(id: string, state: State): Handed {
+  return {
+    id,
+    attach: (json) => withState(json, state),
+    accepts: (other) => fromState(other as State) === fromState(state),
+  }
+}
+
 /** Beside the id, where every request has room for it: a ping has no params. */
-export function withState(json: string, state: State | undefined): string {
+function withState(json: string, state: State | undefined): string {
   return state === undefined ? json : `${json.slice(0, -1)},"state":${JSON.stringify(state)}}`
 }

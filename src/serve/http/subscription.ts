@@ -7,13 +7,12 @@
  * caller, than the limits say, and none keeps more bytes than it may (T18).
  */
 
-import { rememberedCapabilities } from '../../drafts/turns/wire.ts'
 import { RondoError } from '../../errors.ts'
 import type { ListenCall, ListenFilter, Principal, RequestId } from '../../protocol/call.ts'
 import { encodeNotification } from '../../protocol/common/json-rpc.ts'
 import { SUBSCRIPTION_ID } from '../../protocol/common/meta-key.ts'
 import { toTaskResult } from '../../protocol/common/task-shape.ts'
-import type { TaskState } from '../../protocol/task.ts'
+import { rememberedCapabilities, type TaskState } from '../../protocol/task.ts'
 import type { ClientCapabilities } from '../../protocol/wire.ts'
 import { NOBODY } from '../limits.ts'
 import type { Service } from '../service.ts'

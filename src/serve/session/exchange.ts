@@ -3,8 +3,6 @@
  * DELETE for the end of a session.
  */
 
-import { isOfDrafts, openSealed, serveDrafts } from '../../drafts/turns/serve.ts'
-import { readEventId, takesTurns } from '../../drafts/turns/wire.ts'
 import { RondoError } from '../../errors.ts'
 import type { Principal, RequestId } from '../../protocol/call.ts'
 import { type RequestHeaders, versionHeader } from '../../protocol/common/headers.ts'
@@ -38,9 +36,9 @@ export function createSessionExchange(options: PostOptions): SessionExchange {
     post(message, headers, principal, outlet) {
       const posted = { message, headers, principal, outlet }
       guarded(outlet, idOf(message), () => {
-        const { turns } = options.older
-        if (turns === undefined || !isOfDrafts(options, posted)) return servePost(options, posted)
-        later(outlet, () => serveDrafts(options, turns, posted))
+        const { draft } = options.older
+        if (!draft?.takes(options, posted)) return servePost(options, posted)
+        later(outlet, () => draft.post(options, posted))
       })
     },
     bare(method, headers, principal, outlet) {
@@ -51,14 +49,14 @@ export function createSessionExchange(options: PostOptions): SessionExchange {
         outlet.send({ status: 200, headers: {}, body: '' })
       }
       guarded(outlet, null, () => {
-        const { turns } = options.older
+        const { draft } = options.older
         const id = headers['mcp-session-id'] ?? ''
-        if (!turns || !isSealedSession(id)) return serve(sessions.find(id, principalTag(principal)))
+        if (!draft || !isSealedSession(id)) return serve(sessions.find(id, principalTag(principal)))
         if (!options.sessions) {
           return outlet.send(refusal(new RondoError('PEER_HTTP_METHOD'), null, { Allow: 'POST' }))
         }
         later(outlet, async () => {
-          const session = await openSealed(options, turns, { headers, principal, outlet })
+          const session = await draft.open(options, { headers, principal, outlet })
           // A stream of one request alone would hear of nothing.
           if (session && session !== sessions.find(id, session.owner)) throw new RondoError('LIMIT_SESSIONS')
           serve(session)
@@ -95,8 +93,7 @@ function serveGet(
   }
   if (session.resumeStream(last, outlet)) return
   // The event of a question that another instance asked: what follows its answer may come here.
-  const { capabilities } = session.facts
-  const turn = session.portable && !takesTurns(capabilities) ? readEventId(last)?.turn : undefined
-  if (turn === undefined) throw new RondoError('PEER_EVENT')
-  session.awaitAnswer(turn, outlet, stream)
+  const awaited = older.draft?.awaits(session, last)
+  if (awaited === undefined) throw new RondoError('PEER_EVENT')
+  session.awaitAnswer(awaited, outlet, stream)
 }

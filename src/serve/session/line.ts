@@ -9,7 +9,6 @@
  */
 
 import type { Asked, AskingLine, AskOptions, Handed, Resting } from '../../carry/push.ts'
-import { withState } from '../../drafts/turns/wire.ts'
 import { RondoError } from '../../errors.ts'
 import type { PeerAnswer } from '../../protocol/call.ts'
 import type { SessionDialect } from '../../protocol/codec.ts'
@@ -143,7 +142,7 @@ export class SessionLine implements AskingLine {
         open.set(id, key)
         const json = this.#dialect.encodeRequest(id, request, this.#desk.randomId(), task)
         if (held !== undefined) this.#handed.add(id)
-        this.#channel.send(withState(json, held?.state), false, held?.id)
+        this.#channel.send(held ? held.attach(json) : json, false, held?.id)
       }
       signal?.addEventListener('abort', () => this.refuse(new RondoError('INPUT_TIMEOUT')), { once: true })
     })

@@ -7,18 +7,11 @@ import type { FlowHost } from '../../carry/host.ts'
 import { type AskingLine, type Hand, runPushed } from '../../carry/push.ts'
 import { concludeUnaskable } from '../../carry/round.ts'
 import { runRound } from '../../carry/token.ts'
-import {
-  createTurnsService,
-  type TurnOutcome,
-  type TurnPeer,
-  type Turns,
-} from '../../drafts/turns/carrier.ts'
-import type { TurnsOptions } from '../../drafts/turns/turn-state.ts'
-import type { TurnAnswers } from '../../drafts/turns/wire.ts'
 import { RondoError } from '../../errors.ts'
-import type { FlowCall, Line, Listing, OlderCall, PeerFacts, Principal } from '../../protocol/call.ts'
+import type { FlowCall, Listing, OlderCall, Principal, TaskCall } from '../../protocol/call.ts'
 import type { Codecs, SessionDialect } from '../../protocol/codec.ts'
 import type { OlderReply, Reply } from '../../protocol/reply.ts'
+import type { InputRequests } from '../../protocol/wire.ts'
 import { createCatalog, type Registry } from '../../tool/registry.ts'
 import type { Target } from '../../tool/target.ts'
 import type { ChangeBus } from '../http/subscription.ts'
@@ -32,6 +25,8 @@ import {
   watchSlow,
 } from '../service.ts'
 import { resolveSessions, type SessionOptions } from './options.ts'
+import type { Posted, PostOptions } from './post.ts'
+import type { Session } from './session.ts'
 import { createSessionTable, type SessionTable } from './table.ts'
 import { answerTaskCall } from './task-call.ts'
 
@@ -45,8 +40,8 @@ interface OlderOptions {
   readonly slow: SlowWatch
   readonly codecs: Codecs
   readonly sessions: SessionOptions
-  /** False closes the drafts in which questions come in turns. */
-  readonly turns?: TurnsOptions | false
+  /** Attaches a draft. */
+  readonly attach?: AttachDraft
 }
 
 /** Each is opened to be shown, so a page is short. */
@@ -66,27 +61,21 @@ export function createOlder(options: OlderOptions): Older | undefined {
     changes,
   )
   const catalog = createCatalog(olderRows(registry), { pageSize, stamp: {} })
-  const turns =
-    options.turns === false
-      ? undefined
-      : createTurnsService(
-          host,
-          registry,
-          (target, call) => taskMismatch(host, codecs.session(call.protocolVersion), target, call),
-          options.turns,
-        )
+  const draft = options.attach?.(host, registry, (target, call) =>
+    taskMismatch(host, codecs.session(call.protocolVersion), target, call),
+  )
   return {
     codecs,
     versions,
     sessions,
-    turns,
+    draft,
     greet: (protocolVersion, greeting) => greet(options, protocolVersion, greeting),
     async answer(call, principal, line, unaskable) {
       if (call.kind === 'list') return answerList(catalog, call.listing, call.cursor, host.log)
       if (call.kind === 'complete') return answerComplete(registry, call, host.log)
       if (call.kind === 'task' || call.kind === 'tasks') {
         const shown = Math.min(pageSize, TASKS_PER_PAGE)
-        const hand = turns?.handTask
+        const hand = call.kind === 'task' ? draft?.handTask(call) : undefined
         return answerTaskCall(host, call, principal, line, {
           dialect: codecs.session(call.protocolVersion),
           pageSize: shown,
@@ -94,7 +83,7 @@ export function createOlder(options: OlderOptions): Older | undefined {
           hand,
         })
       }
-      const means = { dialect: codecs.session(call.protocolVersion), unaskable, hand: turns?.hand }
+      const means = { dialect: codecs.session(call.protocolVersion), unaskable, hand: draft?.hand(call) }
       const flow = answerFlow(host, registry, call, principal, line, means)
       return watchSlow(options.slow, call, line, flow)
     },
@@ -194,22 +183,36 @@ function greet(
  * The seam between the entrances and what serves clients of earlier eras; the counterpart of `Service`.
  */
 
-/** Serves clients of the two drafts: their sessions, questions in turns, and states. Nothing here rejects but for keys that do not load. */
-export interface TurnsService {
-  sealSession(facts: PeerFacts, principal: Principal | undefined): Promise<string>
-  /** Undefined for a session that is not this principal's. */
-  openSession(id: string, principal: Principal | undefined): Promise<PeerFacts | undefined>
-  begin(
-    call: FlowCall,
-    principal: Principal | undefined,
-    line: Line,
-    session: string,
-    unaskable?: string,
-  ): Promise<TurnOutcome>
-  resume(answers: TurnAnswers, peer: TurnPeer, unaskable?: string): Promise<TurnOutcome>
-  readonly hand: Turns['hand']
-  readonly handTask: Turns['handTask']
+/** What a draft adds to sessions over HTTP. Its sessions are sealed into their ids, so every instance knows them. */
+export interface SessionDraft {
+  /** The names by which clients declare it among their experimental capabilities. */
+  readonly experimental: readonly string[]
+  /** True if the message begins a session of the draft, or belongs to one. */
+  takes(options: PostOptions, posted: Posted): boolean
+  /** Serves such a message. Rejects with what is wrong with the request as a whole. */
+  post(options: PostOptions, posted: Posted): Promise<void>
+  /** This instance's part of a session; undefined for a session that is not this principal's. */
+  open(
+    options: PostOptions,
+    request: Pick<Posted, 'headers' | 'principal' | 'outlet'>,
+  ): Promise<Session | undefined>
+  /** What a client waits for that resumes a stream of another instance after this event; see `Session.awaitAnswer`. */
+  awaits(session: Session, eventId: string): string | undefined
+  /** Lets any instance take the responses, where the client of the call brings back what it needs. */
+  hand(call: FlowCall): Hand | undefined
+  handTask(
+    call: TaskCall,
+  ):
+    | ((call: TaskCall, principal: Principal | undefined, questions: InputRequests) => ReturnType<Hand>)
+    | undefined
 }
+
+/** `mismatch` says why a call cannot be made as its client wants it, with a task or without. */
+export type AttachDraft = (
+  host: FlowHost,
+  registry: Registry,
+  mismatch: (target: Target, call: FlowCall) => string | undefined,
+) => SessionDraft
 
 /** What `initialize` offers depends on it. */
 export interface Greeting {
@@ -235,8 +238,7 @@ export interface Older {
     line: AskingLine,
     unaskable?: string,
   ): Promise<OlderReply>
-  /** Absent where the drafts are closed. */
-  readonly turns?: TurnsService
+  readonly draft?: SessionDraft
   /** Something was declared or removed. */
   changed(listing: Listing): void
 }

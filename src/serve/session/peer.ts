@@ -80,7 +80,7 @@ export class SessionPeer {
     const call = readInitialize(older, message)
     const protocolVersion = negotiate(call.requested, older.versions)
     this.end()
-    this.#session = older.sessions.open(factsOf(call, protocolVersion), principalTag(principal))
+    this.#session = older.sessions.open(factsOf(older, call, protocolVersion), principalTag(principal))
     this.#session.general = this.#channel
     const result = older.greet(protocolVersion, { session: true, known: true, tasks: true })
     output.write(older.codecs.session(protocolVersion).encodeReply(call.id, { kind: 'complete', result }))

@@ -5,8 +5,6 @@
  * nobody can be asked, nothing is watched. X3 The version of a request is the one its header names, else the session's.
  */
 
-import type { TurnOutcome } from '../../drafts/turns/carrier.ts'
-import { encodeTurn, rememberedCapabilities, type TurnEvent } from '../../drafts/turns/wire.ts'
 import { RondoError } from '../../errors.ts'
 import type {
   FlowCall,
@@ -21,6 +19,7 @@ import type {
 import { negotiate, type SessionDialect, type SessionMessage } from '../../protocol/codec.ts'
 import { type RequestHeaders, versionHeader } from '../../protocol/common/headers.ts'
 import type { OlderReply } from '../../protocol/reply.ts'
+import { rememberedCapabilities } from '../../protocol/task.ts'
 import { principalTag } from '../../seal/state.ts'
 import { type BeatOptions, startBeating } from '../heartbeat.ts'
 import { type HttpAnswer, JSON_HEADERS, type Outlet, readsStreams, type StreamOptions } from '../http/line.ts'
@@ -30,6 +29,7 @@ import { finishOnce, type InFlight, internalError, type Service } from '../servi
 import type { Channel } from './line.ts'
 import type { Older } from './older.ts'
 import { costOf, type Session } from './session.ts'
+import type { WholeEvent } from './stream.ts'
 
 export interface PostOptions {
   readonly older: Older
@@ -89,7 +89,7 @@ function greet(
   const headers: Record<string, string> = { ...JSON_HEADERS }
   if (sessions) {
     const share = shareOf(principal, read, outlet)
-    const facts = factsOf(call, protocolVersion)
+    const facts = factsOf(older, call, protocolVersion)
     headers['Mcp-Session-Id'] = older.sessions.open(facts, principalTag(principal), share).id
   }
   const known = principal !== undefined
@@ -111,9 +111,13 @@ const MAX_DECLARED = 2_048
 const MAX_NAME = 128
 
 /** What a session keeps of `initialize`: no more than is needed, however much was sent. */
-export function factsOf({ capabilities, clientInfo }: InitializeCall, protocolVersion: string): PeerFacts {
+export function factsOf(
+  { draft }: Older,
+  { capabilities, clientInfo }: InitializeCall,
+  protocolVersion: string,
+): PeerFacts {
   const small = JSON.stringify(capabilities).length <= MAX_DECLARED
-  const kept = small ? capabilities : rememberedCapabilities(capabilities)
+  const kept = small ? capabilities : rememberedCapabilities(capabilities, draft?.experimental)
   const info = Object.entries(clientInfo ?? {}).map(([name, text]) => [name, text.slice(0, MAX_NAME)])
   // Copied, because a part of a text would keep all of it.
   const copy = JSON.parse(JSON.stringify({ kept, info: Object.fromEntries(info) }))
@@ -203,7 +207,7 @@ export interface Way {
   /** The response, or undefined where none is sent. */
   respond(json: string | undefined): void
   /** Questions that end the stream. */
-  endWith?(events: readonly TurnEvent[]): void
+  endWith?(events: readonly WholeEvent[]): void
 }
 
 export interface TakeContext {
@@ -217,12 +221,15 @@ export interface TakeContext {
   readonly unaskable?: string
   readonly beats: BeatOptions
   /** Serves the calls of a client that takes its questions in turns. */
-  begin?(call: FlowCall, line: Line): Promise<TurnOutcome>
+  begin?(call: FlowCall, line: Line): Promise<CallEnding>
   onError(error: unknown): void
 }
 
-/** How a call ends: with a response, with questions, or with neither. */
-type Ending = OlderReply | Exclude<TurnOutcome, { kind: 'reply' }>
+/** How a call ends: with a response, with events that end its stream, or with neither. */
+export type CallEnding =
+  | OlderReply
+  | { readonly kind: 'events'; readonly events: readonly WholeEvent[] }
+  | { readonly kind: 'taken' }
 
 const EMPTY: OlderReply = { kind: 'complete', result: {} }
 
@@ -280,7 +287,7 @@ function takeCall(
   // Whoever cancels waits for nothing more, also where the handler does.
   const stopListening = line.onClose(() => way.respond(undefined))
   const stopBeating = startBeating(context.beats, () => line.beat(call.progressToken))
-  const finish = (ending: Ending): void => {
+  const finish = (ending: CallEnding): void => {
     const send = line.closed ? undefined : toSending(ending)
     session.finish(call.id, line)
     stopListening()
@@ -288,23 +295,19 @@ function takeCall(
     send?.()
     context.inFlight.leave()
   }
-  const toSending = (ending: Ending): (() => void) => {
+  const toSending = (ending: CallEnding): (() => void) => {
     if (ending.kind === 'taken') return () => way.respond(undefined)
-    if (ending.kind === 'turn') {
-      const events = encodeTurn(ending.turn, call.protocolVersion)
-      return () => way.endWith?.(events)
-    }
+    if (ending.kind === 'events') return () => way.endWith?.(ending.events)
     const json = encodeReply(call.id, ending)
     return () => way.respond(json)
   }
-  const answer = async (): Promise<Ending> => {
+  const answer = async (): Promise<CallEnding> => {
     if (call.kind !== 'flow' || !context.begin)
       return context.older.answer(call, principal, line, context.unaskable)
-    const outcome = await context.begin(call, line)
-    return outcome.kind === 'reply' ? outcome.reply : outcome
+    return context.begin(call, line)
   }
   const { onError } = context
-  const done = (ending: Ending): void => finishOnce<Ending>(ending, finish, onError)
+  const done = (ending: CallEnding): void => finishOnce<CallEnding>(ending, finish, onError)
   answer().then(done, (error) => done(internalError(error, onError)))
 }
 

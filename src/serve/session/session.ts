@@ -8,7 +8,6 @@
 
 import { randomInt } from 'node:crypto'
 import type { Handed } from '../../carry/push.ts'
-import { fromState, type State } from '../../drafts/turns/wire.ts'
 import { RondoError } from '../../errors.ts'
 import type { PeerAnswer, PeerFacts, RequestId } from '../../protocol/call.ts'
 import type { SessionDialect } from '../../protocol/codec.ts'
@@ -82,7 +81,7 @@ export class Session implements Desk {
   readonly #keeper: Keeper
   readonly #onParked: SessionPlace['onParked']
   readonly #calls = new Map<RequestId, SessionLine>()
-  readonly #questions = new Map<string, { take(answer: PeerAnswer): void; readonly state?: State }>()
+  readonly #questions = new Map<string, { take(answer: PeerAnswer): void; readonly handed?: Handed }>()
   readonly #streams = new Map<number, SessionStream>()
   readonly #awaited = new Map<string, SessionStream>()
   #general: Channel | undefined
@@ -134,7 +133,7 @@ export class Session implements Desk {
   expect(take: (answer: PeerAnswer) => void, handed?: Handed): string {
     this.#lastQuestion += 1
     const id = handed?.id ?? `ask-${this.#lastQuestion}`
-    this.#questions.set(id, { take, state: handed?.state })
+    this.#questions.set(id, { take, handed })
     return id
   }
 
@@ -152,11 +151,7 @@ export class Session implements Desk {
   answer(id: RequestId, answer: PeerAnswer, state?: unknown): boolean {
     const question = typeof id === 'string' ? this.#questions.get(id) : undefined
     if (question === undefined) return true
-    const isOther =
-      state !== undefined &&
-      question.state !== undefined &&
-      fromState(state as State) !== fromState(question.state)
-    if (isOther) return false
+    if (state !== undefined && question.handed?.accepts(state) === false) return false
     question.take(answer)
     return true
   }

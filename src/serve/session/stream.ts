@@ -7,7 +7,6 @@
  * time, for a client that missed its end.
  */
 
-import type { TurnEvent } from '../../drafts/turns/wire.ts'
 import {
   JSON_HEADERS,
   type Outlet,
@@ -36,6 +35,13 @@ export interface StreamSetup {
   onOpen(stream: SessionStream): void
   /** The client has gone for good. */
   onLost(): void
+}
+
+/** An event that has an id of its own. */
+export interface WholeEvent {
+  readonly id: string
+  /** All of it, with the blank line at its end. */
+  readonly text: string
 }
 
 export class SessionStream implements Channel {
@@ -101,7 +107,7 @@ export class SessionStream implements Channel {
   }
 
   /** Events that stand for the response; they end the stream. */
-  endWith(events: readonly TurnEvent[]): void {
+  endWith(events: readonly WholeEvent[]): void {
     if (!this.open) return
     if (this.#openedAt === undefined && this.#outlet !== undefined) this.#begin(this.#outlet)
     for (const { id, text } of events) this.#outlet?.write(this.#log.appendWhole(id, text))

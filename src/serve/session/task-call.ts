@@ -6,13 +6,12 @@
 import type { FlowHost, TaskHost } from '../../carry/host.ts'
 import { type AskingLine, type SteadyLine, steadyLine } from '../../carry/push.ts'
 import { type AskNow, answerTask, awaitTask, listTasks, respondToTask } from '../../carry/task/call.ts'
-import { echoesState } from '../../drafts/turns/wire.ts'
 import { RondoError } from '../../errors.ts'
 import type { Principal, TaskCall, TaskListCall } from '../../protocol/call.ts'
 import type { SessionDialect } from '../../protocol/codec.ts'
 import type { OlderReply } from '../../protocol/reply.ts'
 import { toErrorReply } from '../service.ts'
-import type { TurnsService } from './older.ts'
+import type { SessionDraft } from './older.ts'
 
 export interface TaskCallOptions {
   readonly dialect: SessionDialect
@@ -21,7 +20,7 @@ export interface TaskCallOptions {
   /** Why nobody can be asked, where the client's capabilities are not the reason. */
   readonly unaskable?: string
   /** Lets any instance take the answers of clients that echo states. */
-  readonly hand?: TurnsService['handTask']
+  readonly hand?: ReturnType<SessionDraft['handTask']>
 }
 
 export async function answerTaskCall(
@@ -86,14 +85,13 @@ function askerOf(
   steady: SteadyLine,
   { hand }: TaskCallOptions,
 ): AskNow {
-  const { taskId, capabilities } = call
+  const { taskId } = call
   return async (questions, signal) => {
-    const mayHand = line.portable && echoesState(capabilities)
     const asked = await line.ask(questions, {
       timeoutMs: ANSWER_TIMEOUT_MS,
       alive: () => steady.sign('Waiting for an answer'),
       task: taskId,
-      handed: mayHand ? await hand?.(call, principal, questions) : undefined,
+      handed: line.portable ? await hand?.(call, principal, questions) : undefined,
       signal,
     })
     if (asked.kind === 'answers') return asked.answers
