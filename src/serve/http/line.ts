@@ -8,7 +8,7 @@ import type { RondoError } from '../../errors.ts'
 import type { Line, RequestId } from '../../protocol/call.ts'
 import type { RequestHeaders } from '../../protocol/common/headers.ts'
 import { encodeError, encodeNotification } from '../../protocol/common/json-rpc.ts'
-import { type BeatOptions, Pulse, startBeating } from '../heartbeat.ts'
+import { type BeatOptions, Pulse } from '../heartbeat.ts'
 
 export interface StreamOptions extends BeatOptions {
   readonly keepAliveMs: number
@@ -23,7 +23,8 @@ export class HttpLine implements Line {
   readonly #options: StreamOptions
   #stopKeepAlive: (() => void) | undefined = undefined
   #finished = false
-  readonly #pulse = new Pulse()
+  /** Created when something is said. */
+  #pulse: Pulse | undefined
   readonly #stopBeating: () => void
   /** Beats are progress where the request has one. */
   readonly #progressToken: string | number | undefined
@@ -38,7 +39,12 @@ export class HttpLine implements Line {
     this.#headers = headers
     this.#options = options
     this.#progressToken = progressToken
-    this.#stopBeating = startBeating(options, () => this.#beat())
+    this.#stopBeating =
+      options.heartbeatMs === 0
+        ? () => {}
+        : options.every(options.heartbeatMs, () => {
+            if (!this.#beat()) this.#stopBeating()
+          })
   }
 
   get closed(): boolean {
@@ -56,6 +62,7 @@ export class HttpLine implements Line {
     // Progress and logs may be left out for a client that cannot read a stream, or does not.
     if (this.#finished || outlet.gone || outlet.backlog > this.#options.maxBacklog) return
     if (!this.#stream()) return
+    this.#pulse ??= new Pulse()
     outlet.write(toEvent(encodeNotification(method, this.#pulse.say(method, params))))
   }
 
@@ -71,6 +78,7 @@ export class HttpLine implements Line {
   #beat(): boolean {
     const outlet = this.#outlet
     if (this.#finished || outlet.gone || outlet.ended) return false
+    this.#pulse ??= new Pulse()
     if (!this.#pulse.isQuiet() || outlet.backlog > this.#options.maxBacklog) return true
     if (!this.#stream()) return false
     const progressToken = this.#progressToken
