@@ -147,7 +147,7 @@ export interface FlowHost {
   readonly states: StateCarrier
   /** Where calls go that outlive their requests. Absent where there is no store. */
   readonly tasks?: TaskHost
-  /** How long a worker that gives no sign of life keeps what it holds in the store. */
+  /** How long a worker without a heartbeat keeps its leases in the store. */
   readonly leaseMs: number
   /** Keeps single-use records, and journals too large for a token. */
   readonly store?: Pick<Store, 'once' | 'blobs'>

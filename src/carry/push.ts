@@ -53,7 +53,7 @@ export type Asked =
   | { readonly kind: 'answers'; readonly answers: Readonly<Record<string, unknown>> }
   /** No answers will come, or the client must not be asked now. `unable`: the key of a question whose method it does not know. */
   | { readonly kind: 'refused'; readonly error: RondoError; readonly unable?: string }
-  /** The client has cancelled or is gone: nobody reads what the call would give. */
+  /** The client has cancelled or is gone: nobody reads the result of the call. */
   | { readonly kind: 'gone' }
 
 /** A question in the client's hands, with all that is needed to go on from its answer. */

@@ -196,7 +196,7 @@ function spillPlace({ audience }: FlowHost, id: string): string {
   return JSON.stringify(['spill', id, audience])
 }
 
-/** Puts the journal away until `expiresAt`; gives the one that stands for it in the token. */
+/** Stores the journal until `expiresAt`; returns the one that stands for it in the token. */
 export async function spill(
   host: FlowHost,
   blobs: BlobStore,

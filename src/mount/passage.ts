@@ -44,7 +44,7 @@ export interface Passage {
   readonly request: FlowRequest
   /** Where the callback is looked up. Absent if the method has a handler that is not the official one. */
   readonly registry?: Registry
-  /** How the request ends, throwing or not, whatever is made of what the callback gives. */
+  /** How the request ends, throwing or not, whatever becomes of the value that the callback returns. */
   ending?: () => unknown
   /** Hears of a result that the official server does not take. */
   refused?: (error: unknown) => void

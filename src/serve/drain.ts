@@ -49,7 +49,7 @@ export interface SignalSource {
 }
 
 export interface SignalHub {
-  /** Has `stop` called on the first signal; gives what takes it back. */
+  /** Calls `stop` on the first signal; returns a function that removes the listener. */
   add(stop: Stop): () => void
 }
 
@@ -87,7 +87,7 @@ export function createSignalHub(source: SignalSource): SignalHub {
 
 let hub: SignalHub | undefined
 
-/** Has `stop` called when this process is told to end; gives what takes it back. */
+/** Calls `stop` when this process is told to end; returns a function that undoes this. */
 export function onSignals(stop: Stop): () => void {
   hub ??= createSignalHub(process)
   return hub.add(stop)
@@ -99,7 +99,7 @@ function tellHearers(reason: unknown): void {
   for (const hear of hearers) hear(reason)
 }
 
-/** Hears of rejections that nobody handles, which then do not end the process; gives what takes it back. */
+/** Receives unhandled rejections, which then do not end the process; returns a function that undoes this. */
 export function onRejections(hear: (reason: unknown) => void): () => void {
   if (hearers.size === 0) process.on('unhandledRejection', tellHearers)
   hearers.add(hear)

@@ -89,7 +89,7 @@ export interface TaskOptions {
   maxOpen?: number
   /** Hears of the queue, of leases that were lost, of turns that threw. */
   onEvent?: OnEngineEvent
-  /** How long a task stays with a worker that gives no sign of life. Default: 15 s. */
+  /** How long a task stays with a worker that sends no heartbeat. Default: 15 s. */
   leaseMs?: number
 }
 

@@ -162,7 +162,7 @@ function describe(
  * the service, and turns the `Reply` into bytes; it knows nothing of tools, journals or seals.
  */
 
-/** Tells of tasks as they change; gives what ends it. */
+/** Reports tasks as they change; returns a function that ends this. */
 export type WatchTasks = (
   taskIds: readonly string[],
   principal: Principal | undefined,

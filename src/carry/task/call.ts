@@ -207,7 +207,7 @@ function openCursor({ keys }: FlowHost, owner: TaskOwner, cursor: string): TaskP
 
 type Answers = Readonly<Record<string, unknown>>
 
-/** Gets the answers to questions from the client on the line, until `signal` fires; gives an error where none will come. */
+/** Gets the answers to questions from the client on the line, until `signal` fires; returns an error if none will come. */
 export type AskNow = (questions: InputRequests, signal: AbortSignal) => Promise<Answers | RondoError>
 
 export interface AwaitOptions {

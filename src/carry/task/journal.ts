@@ -1,5 +1,5 @@
 /**
- * A task's journal in the database: one record per entry, and one each time it stops. Folding them gives the journal
+ * A task's journal in the database: one record per entry, and one each time it stops. Folding them yields the journal
  * that replay runs against, and what was asked last.
  *
  * A wire key is used once in the life of a task, so a question that is asked again goes out under a new one.

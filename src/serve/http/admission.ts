@@ -179,7 +179,7 @@ export function createCrossOrigin(names: (origin: string) => boolean): CrossOrig
 }
 
 /*
- * Who calls. The author's hook sees the request's headers and gives a principal, nobody, or a refusal; what it saw
+ * Who calls. The author's hook sees the request's headers and returns a principal, nothing, or a refusal; what it saw
  * goes no further (T3: the bearer token ends here). A hook that throws, or never settles, refuses, and says nothing about
  * why. Whatever it returns is checked here, so that nothing behind this file meets a principal or a header it cannot use.
  */

@@ -108,7 +108,7 @@ export class HttpLine implements Line {
   }
 }
 
-/** Begins the stream and its keep-alive; gives what stops the keep-alive. */
+/** Opens the stream and starts its keep-alive; returns a function that stops the keep-alive. */
 export function openStream(outlet: Outlet, options: StreamOptions): () => void {
   outlet.open(SSE_HEADERS)
   const stop = options.every(options.keepAliveMs, () => outlet.write(SSE_COMMENT))
@@ -174,7 +174,7 @@ export interface Outlet {
   readonly address: string | undefined
   /** Bytes that were written and that the client has not taken yet. */
   readonly backlog: number
-  /** Calls `listener` when the client goes before the end; gives a function that stops listening. */
+  /** Calls `listener` when the client goes before the end; returns a function that stops listening. */
   onGone(listener: () => void): () => void
 }
 

@@ -28,7 +28,7 @@ interface SubscriptionSink {
 }
 
 export interface Subscriptions {
-  /** Begins a subscription; gives what ends it when the client goes. Throws when there are too many. */
+  /** Starts a subscription; returns a function that ends it when the client goes. Throws if there are too many. */
   open(call: ListenCall, subscriber: Subscriber, sink: SubscriptionSink): () => void
   /** Ends all of them, each with its result. */
   endAll(): void
