@@ -15,7 +15,7 @@ import { responseFor } from './given-answers.ts'
 import type { Io } from './io.ts'
 
 /** Sees the call after every answer. */
-export type Save = (pending: PendingCall) => void
+type Save = (pending: PendingCall) => void
 
 /** A question for which the server holds its call. */
 export interface WaitingQuestion extends Asking {
@@ -71,7 +71,7 @@ export function answerFrom(answers: Readonly<Record<string, unknown>>, partial: 
       if (missing.length === 0) return now
       if (partial) return undefined
       const again = missing.filter((key) => Object.hasOwn(answers, key))
-      const why = again.length > 0 ? ' (asked again: the first answer was not taken)' : ''
+      const why = again.length > 0 ? ' (asked again: the server did not accept the first answer)' : ''
       throw new CommandError('answers', `No answer for ${missing.map((key) => `"${key}"`).join(', ')}${why}`)
     },
     async answerNow({ key, question }) {
@@ -134,5 +134,5 @@ export function answerAtTerminal(io: Io): Answerer {
 /** Only forms and URLs can be dismissed; the call ends with any other question that is. */
 function cancelOf(key: string, { method }: InputRequest): InputResponse {
   if (method === 'elicitation/create') return { action: 'cancel' }
-  throw new CommandError('interrupted', `The question "${key}" was dismissed`)
+  throw new CommandError('interrupted', `The question "${key}" was cancelled`)
 }

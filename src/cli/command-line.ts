@@ -1,4 +1,7 @@
-/** Reads a command line by a table of options. What is wrong with it is said in one sentence. */
+/**
+ * What a command is: its name, its options, what it does, and how it exits. Parses a command line by its table of options,
+ * and maps errors to exit codes. `main.ts` has the table of all commands.
+ */
 
 import { parseArgs } from 'node:util'
 import { type ErrorCode, RondoError } from '../errors.ts'
@@ -13,7 +16,7 @@ export interface Options {
   number(name: string): number | undefined
 }
 
-export interface ReadLine {
+interface ReadLine {
   readonly words: readonly string[]
   readonly rest: readonly string[] | undefined
   readonly options: Options
@@ -30,7 +33,7 @@ export function readLine(args: readonly string[], table: OptionTable): ReadLine 
   }
 }
 
-/** Ids of tasks are random and may begin with a dash; no option is so long. */
+/** Task ids are random and may begin with a dash; no option is that long. */
 const ID = /^-[\w-]{20,}$/
 const MASK = '\0'
 const mask = (word: string): string => (ID.test(word) ? `${MASK}${word}` : word)
@@ -67,8 +70,6 @@ function readOptions(values: Readonly<Record<string, unknown>>): Options {
   }
 }
 
-/* What one command is: its words, its options, what it does. The table of all commands is in `main.ts`. */
-
 export interface Invocation {
   readonly io: Io
   /** The words after the command, without options. */
@@ -89,21 +90,18 @@ export interface Command {
   run(invocation: Invocation): Promise<Exit>
 }
 
-/* The options of a command: read by `read-line.ts`, printed by `help.ts`. */
-
 interface OptionRow {
   readonly type: 'boolean' | 'string'
   readonly multiple?: boolean
   readonly short?: string
-  /** What stands for the value in the help. */
+  /** The placeholder of the value in the help. */
   readonly value?: string
   readonly help: string
 }
 
 export type OptionTable = Readonly<Record<string, OptionRow>>
 
-/* Ends a command with a sentence for the person who typed it, and the exit that fits. */
-
+/** Ends a command with a sentence for the user and an exit code. */
 export class CommandError extends Error {
   readonly exit: Exit
 
@@ -118,10 +116,10 @@ export function usageError(message: string): CommandError {
   return new CommandError('usage', message)
 }
 
-/** Somebody named a tool that is not among these. */
+/** The server has no tool of this name. */
 export function noTool(name: string, tools: readonly { readonly name: string }[]): CommandError {
   return usageError(
-    `There is no tool "${name}" here${suggest(
+    `The server has no tool "${name}"${suggest(
       name,
       tools.map((tool) => tool.name),
     )}`,
@@ -142,7 +140,7 @@ const EXIT_BY_CODE: Partial<Record<ErrorCode, Exit>> = {
   INPUT_MISSING: 'answers',
 }
 
-/** The exit that fits whatever was thrown. */
+/** The exit for whatever was thrown. */
 export function exitOf(error: unknown): Exit {
   if (error instanceof CommandError) return error.exit
   if (!(error instanceof RondoError)) return 'fault'
@@ -151,29 +149,29 @@ export function exitOf(error: unknown): Exit {
   return error.code.startsWith('LIMIT_CLIENT_') ? 'refused' : 'server'
 }
 
-/** The message; where a server wants to know who is there, also how to tell it. */
+/** The message; if the server requires credentials, also how to pass them. */
 export function sayError(error: Error): string {
   if (!(error instanceof RondoError) || error.code !== 'PEER_HTTP' || !isRecord(error.data))
     return error.message
   const { status } = error.data
-  return status === 401 || status === 403 ? `${error.message}. Give credentials with --header` : error.message
+  return status === 401 || status === 403 ? `${error.message}. Pass credentials with --header` : error.message
 }
 
 const SHOWN = 12
 
-/** What was meant, if a name is near; else what there is. */
+/** The nearest name, if there is one; else the names there are. */
 export function suggest(name: string, names: readonly string[]): string {
   const near = names
     .map((one) => ({ one, distance: distanceOf(name.toLowerCase(), one.toLowerCase()) }))
     .filter(({ distance }) => distance <= Math.max(1, Math.floor(name.length / 3)))
     .sort((a, b) => a.distance - b.distance)
   if (near[0] !== undefined) return `. Did you mean "${near[0].one}"?`
-  if (names.length === 0) return '; there are none'
+  if (names.length === 0) return '; there are no others'
   const more = names.length > SHOWN ? ` and ${names.length - SHOWN} more` : ''
-  return `; there are ${names.slice(0, SHOWN).join(', ')}${more}`
+  return `. Choose from ${names.slice(0, SHOWN).join(', ')}${more}`
 }
 
-/** How many letters have to be added, left out, changed or swapped with the next. Names are compared up to 64 letters. */
+/** Edit distance with transpositions, over the first 64 characters. */
 function distanceOf(from: string, to: string): number {
   const [a, b] = [from.slice(0, 64), to.slice(0, 64)]
   const rows: number[][] = [Array.from({ length: b.length + 1 }, (_, j) => j)]
@@ -190,29 +188,29 @@ function distanceOf(from: string, to: string): number {
   return at(a.length, b.length)
 }
 
-/* What the command ends with. Scripts rely on the numbers; help and docs/reference/cli.md print this table. */
+/** Scripts rely on the codes; the help and docs/reference/cli.md print this table. */
 
 export const EXITS = {
   done: { code: 0, meaning: 'done' },
-  failed: { code: 1, meaning: 'the tool answered with an error, or a check found a fault' },
-  usage: { code: 2, meaning: 'the command line is wrong; nothing was called' },
+  failed: { code: 1, meaning: 'the tool returned an error, or a check failed' },
+  usage: { code: 2, meaning: 'the command line is invalid; nothing was called' },
   pending: {
     code: 3,
-    meaning: 'the call is pending under the printed id: the server asks something, or works on a task',
+    meaning: 'the call is pending under the printed id: the server asks a question, or runs a task',
   },
-  answers: { code: 4, meaning: 'an answer is missing, was not used, or does not fit its question' },
-  server: { code: 5, meaning: 'the server answered with a protocol error, or with something invalid' },
-  unreachable: { code: 6, meaning: 'the server cannot be reached, or took too long' },
+  answers: { code: 4, meaning: 'an answer is missing, unused, or invalid' },
+  server: { code: 5, meaning: 'the server returned a protocol error or an invalid response' },
+  unreachable: { code: 6, meaning: 'the server cannot be reached, or timed out' },
   refused: {
     code: 7,
-    meaning: 'this side refused: a limit, a policy, an unsafe URL, a kind it cannot answer',
+    meaning: 'the command refused: a limit, a policy, an unsafe URL, or a question it cannot answer',
   },
   stored: {
     code: 8,
-    meaning: 'there is no such pending call, task or store, or it is in use, or it cannot be read',
+    meaning: 'the pending call, task or store does not exist, is in use, or cannot be read',
   },
-  fault: { code: 70, meaning: 'a fault of this program' },
-  interrupted: { code: 130, meaning: 'interrupted by Ctrl-C; at a question it means cancel' },
+  fault: { code: 70, meaning: 'internal error' },
+  interrupted: { code: 130, meaning: 'interrupted; Ctrl-C at a question also cancels the question' },
 } as const
 
 export type Exit = keyof typeof EXITS

@@ -23,11 +23,11 @@ export const CONNECT_OPTIONS: OptionTable = {
     type: 'string',
     multiple: true,
     value: 'NAME[=VALUE]',
-    help: 'gives a variable to the started command; never stored',
+    help: 'passes a variable to the started command; never stored',
   },
-  revision: { type: 'string', value: 'VERSION', help: 'speaks this revision; found out unless given' },
-  timeout: { type: 'string', value: 'SECONDS', help: 'for one request without progress (120)' },
-  'server-log': { type: 'boolean', help: 'shows what the server logs, on stderr' },
+  revision: { type: 'string', value: 'VERSION', help: 'speaks this revision; detected unless set' },
+  timeout: { type: 'string', value: 'SECONDS', help: 'timeout of one request without progress (120)' },
+  'server-log': { type: 'boolean', help: 'shows the server’s log on stderr' },
 }
 
 export interface Connection {
@@ -38,7 +38,7 @@ export interface Connection {
 
 const KEPT_LINES = 20
 
-export interface ConnectionExtra {
+interface ConnectionExtra {
   /** Go on top of those of the options. */
   readonly headers?: readonly string[]
   /** Whether calls may go on as tasks; yes unless false. */
@@ -142,7 +142,7 @@ function readEnv(io: Io, entries: readonly string[]): Record<string, string> {
       const at = entry.indexOf('=')
       const name = at < 0 ? entry : entry.slice(0, at)
       const value = at < 0 ? io.env[name] : entry.slice(at + 1)
-      if (name === '' || value === undefined) throw usageError(`--env ${entry}: the variable is not set`)
+      if (name === '' || value === undefined) throw usageError(`--env ${entry}: the variable has no value`)
       return [name, value]
     }),
   )
@@ -195,7 +195,7 @@ function loaderArgs(path: string, runner: URL): string[] {
     const loader = tryResolve(from, 'tsx')
     if (loader !== undefined) return ['--import', pathToFileURL(loader).href]
   }
-  throw usageError(`${path} is TypeScript: install tsx beside it, or use a Node that strips types`)
+  throw usageError(`${path} is TypeScript. Install tsx beside it, or use a Node version that strips types`)
 }
 
 function stripsTypes(): boolean {

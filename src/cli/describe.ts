@@ -33,11 +33,9 @@ export function sayPending(pending: PendingCall): string {
   const round = pending.round > 0 ? `, round ${pending.round}` : ''
   const head = `${who}, for ${sayRequest(pending.request)}${round}`
   const lines = open.flatMap(([key, question]) => ['', ...sayQuestion(key, question)])
-  const given = answered.length === 0 ? [] : ['', `answered already: ${answered.map(oneLine).join(', ')}`]
+  const given = answered.length === 0 ? [] : ['', `already answered: ${answered.map(oneLine).join(', ')}`]
   const task =
-    pending.task === undefined
-      ? []
-      : ['', `The server works on it as the task ${oneLine(pending.task.taskId)}.`]
+    pending.task === undefined ? [] : ['', `The server runs it as the task ${oneLine(pending.task.taskId)}.`]
   return [head, ...lines, ...given, ...task, '', ...sayNext(pending, open)].join('\n')
 }
 
@@ -64,11 +62,11 @@ function sayQuestion(key: string, question: InputRequest): string[] {
 
 function sayNext({ id, task }: PendingCall, open: readonly [string, InputRequest][]): string[] {
   const isTask = task !== undefined
-  if (open.length === 0 && !isTask) return [`go on:    rondo resume ${id}`]
+  if (open.length === 0 && !isTask) return [`resume:   rondo resume ${id}`]
   if (open.length === 0)
     return [
       `wait:     rondo resume ${id}`,
-      `look:     rondo task get ${id}`,
+      `show:     rondo task get ${id}`,
       `cancel:   rondo task cancel ${id}`,
     ]
   const words = open.map(([key, question]) => exampleWord(oneLine(key), question))
@@ -76,7 +74,7 @@ function sayNext({ id, task }: PendingCall, open: readonly [string, InputRequest
     `answer:   rondo answer ${id} ${words.join(' ')}`,
     `decline:  rondo answer ${id} --decline`,
     `ask me:   rondo resume ${id}`,
-    `give up:  rondo abandon ${id}`,
+    `abandon:  rondo abandon ${id}`,
   ]
 }
 
@@ -97,17 +95,17 @@ export function exampleWord(key: string, question: InputRequest): string {
 /** A task asks, and nobody is there to be asked. */
 export function sayHidden({ id, protocolVersion }: PendingCall): string {
   const how = `rondo resume ${id}, at a terminal or with --answers`
-  return `The task asks. In ${protocolVersion} only those see its questions who answer at once: ${how}`
+  return `The task asks a question. In ${protocolVersion} it is sent only to a client that waits for the result: ${how}`
 }
 
 /** A call that did not end: how to go on with it. */
 export function sayKept({ id, task }: PendingCall): string {
   if (task === undefined) return `The call is kept: rondo resume ${id}`
   return [
-    `The server goes on with the task ${oneLine(task.taskId)}.`,
-    `wait for it:  rondo resume ${id}`,
-    `look at it:   rondo task get ${id}`,
-    `end it:       rondo task cancel ${id}`,
+    `The server continues to run the task ${oneLine(task.taskId)}.`,
+    `wait:     rondo resume ${id}`,
+    `show:     rondo task get ${id}`,
+    `cancel:   rondo task cancel ${id}`,
   ].join('\n')
 }
 
@@ -189,7 +187,7 @@ export function sayTask({ state, pending, name, isKept, problem }: ShownTask, no
   return [
     `task ${oneLine(state.taskId)}`,
     formatTable(rows.map(([label, text = '']) => [`  ${label}`, text])),
-    ...(problem === undefined ? [] : ['', `Its questions are not shown: ${oneLine(problem)}`]),
+    ...(problem === undefined ? [] : ['', `The questions are not shown: ${oneLine(problem)}`]),
     ...asked,
     ...(open.length > 0 ? ['', `answer:   rondo task answer ${oneLine(name)} ${words.join(' ')}`] : []),
     ...(isEnded(state)

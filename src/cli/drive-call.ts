@@ -18,7 +18,7 @@ import { CommandError, type Exit } from './command-line.ts'
 import { messageOf, sayHidden, sayKept } from './describe.ts'
 import { type Io, tell } from './io.ts'
 import type { PendingStore } from './pending-store.ts'
-import { type Ending, printComplete, printPending } from './print-result.ts'
+import { type CallEnding, printComplete, printPending } from './print-result.ts'
 import { type NamedTarget, sayTarget } from './target.ts'
 
 /** The call as it is in its file. */
@@ -26,7 +26,7 @@ export interface Standing {
   kept?: PendingCall
 }
 
-export interface CallSession {
+interface CallSession {
   readonly io: Io
   readonly client: Client
   readonly store: PendingStore
@@ -127,7 +127,7 @@ async function leaveTask({ io, client, json }: CallSession, pending: PendingCall
   return printPending(io, json, hold.kept ?? pending)
 }
 
-function endingOf({ client, answerer, unanswered }: CallSession): Ending {
+function endingOf({ client, answerer, unanswered }: CallSession): CallEnding {
   const { protocolVersion } = client
   const [unused, interrupted] = [answerer.unused?.() ?? [], answerer.interrupted === true]
   return { unused, unanswered, protocolVersion, interrupted }
@@ -162,7 +162,7 @@ function createHold(session: CallSession, begun: PendingCall | undefined): Hold 
 
 /* Shows how a task stands while a call waits for it, and notices where waiting is of no use. */
 
-export interface TaskWatch {
+interface TaskWatch {
   onTask(task: TaskState): void
   /** It failed or was cancelled: there is nothing to go on with. */
   readonly ended: boolean
@@ -199,13 +199,13 @@ export function markDelivered(pending: PendingCall): PendingCall {
  * the server goes on and nothing hangs, and is remembered: the command ends with an error then.
  */
 
-export interface PushedAnswers {
+interface PushedAnswers {
   readonly answers: Answers
   /** What was asked and cancelled, because nobody could answer it. */
   readonly unanswered: readonly string[]
 }
 
-export interface Answering {
+interface Answering {
   readonly answerer: Answerer
   readonly target: NamedTarget
   /** What the server may ask. */
@@ -233,7 +233,7 @@ export function createPushedAnswers(io: Io, answering: Answering): PushedAnswers
     if (question.method === 'elicitation/create') return { action: 'cancel' }
     throw new CommandError(
       'answers',
-      `Nobody answers "${key}" (${question.method}), and the server waits for it`,
+      `No answer for "${key}" (${question.method}), and the server waits for it`,
     )
   }
   return {

@@ -64,11 +64,11 @@ describe('answers on a command line', () => {
     [['other.name=x'], { a: name, b: name }, /no question/],
     [['who.nam=Ada'], { who: name }, /no field nam/],
     [['a.count=x'], { a: two }, /whole number/],
-    [['a=5'], { a: two }, /neither/],
+    [['a=5'], { a: two }, /expected accept/],
     [['who=accept'], { who: name }, /required/],
     [['page=yes'], { page }, /result object/],
     [['page=5', 'x'], { page }, /not name=value|result object/],
-    [['who:={'], { who: name }, /not JSON/],
+    [['who:={'], { who: name }, /not valid JSON/],
     [['m=hello'], { m: model }, /result object/],
   ])('%j is refused', (words, questions, sentence) => {
     expect(() => read(words, questions as InputRequests)).toThrow(sentence)

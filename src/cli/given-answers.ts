@@ -10,8 +10,8 @@ import { CommandError, type Options, type OptionTable, usageError } from './comm
 import { splitWord } from './typed-args.ts'
 
 export const NO_OPTIONS: OptionTable = {
-  decline: { type: 'boolean', help: 'says no: to the keys named, or to all that is open' },
-  cancel: { type: 'boolean', help: 'dismisses: the keys named, or all that is open' },
+  decline: { type: 'boolean', help: 'declines the named questions, or all open ones' },
+  cancel: { type: 'boolean', help: 'cancels the named questions, or all open ones' },
 }
 
 /** Whether the line has answers at all. */
@@ -22,7 +22,7 @@ export function hasAnswers(options: Options, words: readonly string[]): boolean 
 /** The call with the answers of the line. */
 export function addGiven(options: Options, words: readonly string[], pending: PendingCall): PendingCall {
   const [decline, cancel] = [options.flag('decline'), options.flag('cancel')]
-  if (decline && cancel) throw usageError('--decline and --cancel are two different answers')
+  if (decline && cancel) throw usageError('Use either --decline or --cancel, not both')
   const given = decline || cancel ? noTo(pending, words, decline) : readAnswerWords(words, pending)
   return [...given].reduce((now, [key, response]) => answer(now, key, response), pending)
 }
@@ -32,10 +32,7 @@ function noTo(pending: PendingCall, words: readonly string[], decline: boolean):
   return new Map(
     readKeys(words, pending).map((key) => {
       if (pending.questions[key]?.method === 'elicitation/create') return [key, { action }]
-      throw new CommandError(
-        'answers',
-        `"${key}" is no form and no URL: it cannot be declined, only answered`,
-      )
+      throw new CommandError('answers', `"${key}" is neither a form nor a URL, so it cannot be declined`)
     }),
   )
 }
@@ -79,7 +76,7 @@ function place(
   if (only !== undefined && others.length === 0) return { key: only[0], field: name }
   throw new CommandError(
     'answers',
-    `"${name}" is no question of this call; it asks ${keys.join(', ') || 'nothing'}`,
+    `This call has no question "${name}"; its questions are ${keys.join(', ') || 'all answered'}`,
   )
 }
 
@@ -108,7 +105,7 @@ function parseJson(name: string, text: string): unknown {
   try {
     return JSON.parse(text)
   } catch {
-    throw usageError(`The value of ${name} is not JSON: ${text}`)
+    throw usageError(`The value of ${name} is not valid JSON: ${text}`)
   }
 }
 
@@ -124,7 +121,7 @@ export function responseFor(key: string, question: InputRequest, value: unknown)
   if (params.mode === 'url') return value === 'accept' ? { action: 'accept' } : whole(key, question, value)
   if (isResult(value) && value.action !== 'accept') return whole(key, question, value)
   const content = isResult(value) ? value.content : value === 'accept' ? {} : value
-  if (!isRecord(content)) throw misfit(key, 'it is neither accept, decline, cancel nor an object')
+  if (!isRecord(content)) throw misfit(key, 'expected accept, decline, cancel or an object')
   return { action: 'accept', content: checkContent(key, params, content) }
 }
 
@@ -153,7 +150,7 @@ function checkContent(
   const strange = Object.keys(content).filter((name) => !names.includes(name))
   if (strange.length > 0) {
     const list = names.length === 0 ? 'it has no fields' : `its fields are ${names.join(', ')}`
-    throw misfit(key, `it has no field ${strange.join(', ')}; ${list}`)
+    throw misfit(key, `the form has no field ${strange.join(', ')}; ${list}`)
   }
   const checked = checkForm(fields, content)
   if (checked.ok) return checked.content as ElicitContent
@@ -161,5 +158,5 @@ function checkContent(
 }
 
 function misfit(key: string, problem: string): CommandError {
-  return new CommandError('answers', `The answer to "${key}" does not fit: ${problem}`)
+  return new CommandError('answers', `Invalid answer to "${key}": ${problem}`)
 }

@@ -103,7 +103,7 @@ export const SEAL_OPTIONS: OptionTable = {
   'seal-key': {
     type: 'string',
     value: 'FILE',
-    help: 'seals pending calls at rest with the key in FILE (else RONDO_SEAL_KEY)',
+    help: 'encrypts stored pending calls with the key in FILE (else RONDO_SEAL_KEY)',
   },
 }
 
@@ -111,13 +111,13 @@ export function readSealKey(io: Io, options: Options): Uint8Array | undefined {
   const file = options.text('seal-key')
   const text = file === undefined ? io.env.RONDO_SEAL_KEY : readKeyFile(resolve(io.cwd, file))
   if (text === undefined || text.trim() === '') {
-    if (file !== undefined) throw usageError(`${file} holds no key`)
+    if (file !== undefined) throw usageError(`${file} contains no key`)
     return undefined
   }
   const bytes = Buffer.from(text.trim(), 'base64')
   const name = file === undefined ? 'RONDO_SEAL_KEY' : file
   if (bytes.byteLength !== 32) {
-    throw usageError(`${name} must hold 32 bytes in base64, as "openssl rand -base64 32" makes them`)
+    throw usageError(`${name} must contain 32 bytes in base64; create them with "openssl rand -base64 32"`)
   }
   return bytes
 }
@@ -126,6 +126,6 @@ function readKeyFile(path: string): string {
   try {
     return readFileSync(path, 'utf8')
   } catch (error) {
-    throw usageError(`The key cannot be read: ${(error as Error).message}`)
+    throw usageError(`Cannot read the key: ${(error as Error).message}`)
   }
 }

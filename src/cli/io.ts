@@ -1,10 +1,8 @@
 /**
- * The ends of the command: what it reads, where it writes, what it knows of its surroundings. Results go to `stdout`,
- * everything said to a person goes to `stderr`.
+ * What the command reads, where it writes, and its environment. Results go to `stdout`, everything else to `stderr`.
  *
- * Whatever is written here onto a terminal is cleaned here, whoever wrote it: it has line breaks and no other control
- * character. Into a pipe results go as they are. Where a line break of a server could pass for one of ours, the caller
- * puts foreign words into one line.
+ * Text for a terminal is cleaned here, whoever wrote it: it keeps line breaks and loses all other control characters. Into
+ * a pipe, results are written unchanged. Where a line break of a server could pass for one of ours, the caller joins lines.
  */
 
 import { displayText, escapeUnsafe, oneLine } from '../form/clean-text.ts'
@@ -13,7 +11,7 @@ export interface Io {
   readonly stdin: NodeJS.ReadStream
   readonly stdout: NodeJS.WriteStream
   readonly stderr: NodeJS.WriteStream
-  /** The moving line at the bottom of stderr. */
+  /** The progress line at the bottom of stderr. */
   readonly status: StatusLine
   readonly env: Readonly<Record<string, string | undefined>>
   readonly cwd: string
@@ -22,12 +20,12 @@ export interface Io {
   readonly signal: AbortSignal
 }
 
-/** Somebody can be asked: they see the questions (stderr) and can type (stdin). Results may still go to a pipe. */
+/** Whether a person can be asked: stderr and stdin are terminals. Results may still go to a pipe. */
 export function canAsk({ stdin, stderr, env }: Io): boolean {
   return stdin.isTTY === true && stderr.isTTY === true && env.TERM !== 'dumb'
 }
 
-/** `mark` comes first, and is ours: it may have colours. */
+/** `mark` is printed first and not cleaned: it may have colours. */
 export function print(io: Io, text: string, mark = ''): void {
   io.status.hide()
   io.stdout.write(`${mark}${io.stdout.isTTY ? terminalText(text) : text}\n`)
@@ -37,13 +35,13 @@ export function printJson(io: Io, value: unknown): void {
   print(io, sayJson(value, io.stdout))
 }
 
-/** The value as JSON. For a terminal, what it would obey is escaped, and the JSON says the same. */
+/** The value as JSON. For a terminal, control characters are escaped, which does not change the JSON value. */
 export function sayJson(value: unknown, { isTTY }: { readonly isTTY?: boolean }, indent = 2): string {
   const json = JSON.stringify(value, undefined, indent)
   return isTTY ? escapeUnsafe(json) : json
 }
 
-/** Something for the person, beside the result. */
+/** Prints a message on stderr. */
 export function tell(io: Io, text: string): void {
   io.status.hide()
   io.stderr.write(`${terminalText(text)}\n`)
@@ -75,16 +73,14 @@ export async function readStdin({ stdin }: Io): Promise<string> {
   return Buffer.concat(chunks).toString('utf8')
 }
 
-/*
- * One line on stderr that moves while the server works: a spinner, or a bar where the server reports progress. Drawn on a
- * terminal only. Unlike the spinner of @clack/prompts it leaves stdin alone, so that Ctrl-C stays a signal.
+/**
+ * One animated line on stderr: a spinner, or a bar if the server reports progress. Drawn on a terminal only. Unlike the spinner of @clack/prompts it leaves stdin alone, so that Ctrl-C stays a signal.
  */
-
 export interface StatusLine {
-  /** Shows that something goes on. */
+  /** Shows the line. */
   start(text: string): void
   progress(value: number, total?: number, message?: string): void
-  /** Takes the line away so that something else can be written; the next tick draws it again. */
+  /** Erases the line so that something else can be written; the next tick draws it again. */
   hide(): void
   stop(): void
 }
@@ -135,8 +131,7 @@ export function drawBar(value: number, total: number): string {
   return `${'█'.repeat(full)}${'░'.repeat(BAR_WIDTH - full)} ${value}/${total}`
 }
 
-/* Rows with columns of even width, one line each. The last column is not padded; `width` cuts lines that would wrap. */
-
+/** Rows with aligned columns, one line each. The last column is not padded; `width` truncates lines that would wrap. */
 export function formatTable(
   cells: readonly (readonly string[])[],
   width: number = Number.POSITIVE_INFINITY,
@@ -163,14 +158,10 @@ function cut(line: string, width: number): string {
   return letters.length <= width ? line : `${letters.slice(0, Math.max(1, width - 1)).join('')}…`
 }
 
-/*
- * One word as a shell takes it. Names that a server chose stand in commands which people copy: they must not be able to
- * mean more than a word there.
- */
-
-/** Letters and marks that no shell gives a meaning to; `…` stands for what the person fills in. */
+/** Characters without a meaning in any shell; `…` is what the user fills in. */
 const PLAIN = /^[\p{L}\p{N}@%+=:,./_…-]+$/u
 
+/** Quotes a word for a shell: users copy commands that contain names chosen by a server. */
 export function shellWord(text: string): string {
   return PLAIN.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`
 }

@@ -44,15 +44,15 @@ function listensAlready(): boolean {
 
 function listening(path: string): string {
   return [
-    `${path} listens by itself and exports no server.`,
-    'Either run it yourself and give this command the URL it serves: rondo tools http://127.0.0.1:3000/mcp',
-    'or leave listening to this command: write "export default server" in place of "server.listen()".',
+    `${path} starts listening itself and exports no server.`,
+    'Either run it yourself and pass its URL to this command: rondo tools http://127.0.0.1:3000/mcp',
+    'or let this command listen: write "export default server" instead of "server.listen()".',
   ].join('\n')
 }
 
 function exportsNone(path: string): string {
   return [
     `${path} exports no server. Write "export default server", or export a function that returns one.`,
-    'A file that serves stdio by itself is run as a command: rondo tools -- node file.js',
+    'If the file serves stdio itself, run it as a command: rondo tools -- node file.js',
   ].join('\n')
 }

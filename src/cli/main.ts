@@ -1,6 +1,6 @@
 /**
- * The `rondo` command: finds the command, reads its line, runs it, and turns whatever is thrown into one sentence and an
- * exit code.
+ * The `rondo` command: finds the subcommand, parses its arguments, runs it, and turns whatever is thrown into one sentence
+ * and an exit code. The help is built from the tables of commands, options and exit codes.
  */
 
 import { createRequire } from 'node:module'
@@ -49,7 +49,7 @@ export const COMMANDS: readonly Command[] = [
   playCommand,
 ]
 
-/** Gives the exit code. */
+/** Returns the exit code. */
 export async function main(args: readonly string[], io: Io): Promise<number> {
   try {
     return EXITS[await dispatch(args, io)].code
@@ -83,7 +83,7 @@ function find(name: string): Command {
   const command = COMMANDS.find((one) => one.name === name)
   if (command === undefined)
     throw usageError(
-      `There is no command "${name}"${suggest(
+      `Unknown command "${name}"${suggest(
         name,
         COMMANDS.map((one) => one.name),
       )}`,
@@ -114,13 +114,11 @@ function errorJson(error: unknown, exit: Exit): Record<string, unknown> {
   }
 }
 
-/* The help, made from the tables of commands, options and exit codes. */
-
 function helpOf(commands: readonly Command[]): string {
   return [
-    'rondo: calls MCP servers whose tools ask back, and examines them',
+    'rondo: call and examine MCP servers whose tools ask questions',
     '',
-    'Usage: rondo <command> [words] [options]',
+    'Usage: rondo <command> [arguments] [options]',
     '',
     formatTable(commands.map(({ name, usage, summary }) => [`  ${name} ${usage}`, summary])),
     '',
@@ -129,7 +127,7 @@ function helpOf(commands: readonly Command[]): string {
     '  rondo call ./server.ts resolve_bug id=7',
     '  rondo call greet name=Ada -- npx my-server --flag',
     '',
-    'Results go to stdout, questions and messages to stderr. "rondo help <command>" has the options of a command.',
+    'Results go to stdout, questions and messages to stderr. "rondo help <command>" lists the options of a command.',
     '',
     'Exit codes:',
     exitTable(),
@@ -164,8 +162,6 @@ function exitTable(): string {
     Object.values(EXITS).map(({ code, meaning }) => [`  ${String(code).padStart(3)}`, meaning]),
   )
 }
-
-/* The version of this package, as its package.json has it. */
 
 const { version } = createRequire(import.meta.url)('rondo/package.json') as { version: string }
 

@@ -55,7 +55,7 @@ describe('pending calls', () => {
     store.save(call('abcxyz'))
     expect(store.find('abcd')).toBe('abcdef')
     expect(store.find('abcxyz')).toBe('abcxyz')
-    expect(() => store.find('abc')).toThrow(/Several/)
+    expect(() => store.find('abc')).toThrow(/More than one/)
     for (const start of ['a', 'zzz', '', '../abcdef'])
       expect(() => store.find(start)).toThrow(/No pending call/)
   })

@@ -70,7 +70,9 @@ export function createPendingStore(home: string, key?: Uint8Array): PendingStore
       const many = found.length > 1 && start.length >= 3
       throw new CommandError(
         'stored',
-        many ? `Several ids begin with ${start}` : `No pending call has the id ${start}`,
+        many
+          ? `More than one pending call has an id that begins with ${start}`
+          : `No pending call has the id ${start}`,
       )
     },
     list: () =>
@@ -94,7 +96,7 @@ function readNames(folder: string): string[] {
     return readdirSync(folder).flatMap((name) => (name.endsWith('.json') ? [name.slice(0, -5)] : []))
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code === 'ENOENT') return []
-    throw new CommandError('stored', `The pending calls cannot be read: ${(error as Error).message}`)
+    throw new CommandError('stored', `Cannot read the pending calls: ${(error as Error).message}`)
   }
 }
 
@@ -105,7 +107,7 @@ function readText(path: string, id: string): string {
     const gone = (error as NodeJS.ErrnoException).code === 'ENOENT'
     throw new CommandError(
       'stored',
-      gone ? `No pending call has the id ${id}` : `${path} cannot be read: ${(error as Error).message}`,
+      gone ? `No pending call has the id ${id}` : `Cannot read ${path}: ${(error as Error).message}`,
     )
   }
 }
@@ -114,7 +116,7 @@ function readCall(text: string, id: string, key: Uint8Array | undefined): Stored
   const record = parseJson(text)
   const target = isRecord(record) && record.version === 1 ? parseTarget(record.target) : undefined
   if (!isRecord(record) || target === undefined)
-    throw new CommandError('stored', `The file of ${id} is damaged`)
+    throw new CommandError('stored', `The file of the pending call ${id} is damaged`)
   const pending = openBody(record, id, key)
   if (pending.id !== id) throw new CommandError('stored', `The file of ${id} belongs to another call`)
   const listed: unknown[] = Array.isArray(record.accepts) ? record.accepts : []
@@ -127,7 +129,10 @@ function readCall(text: string, id: string, key: Uint8Array | undefined): Stored
 function openBody(record: Record<string, unknown>, id: string, key: Uint8Array | undefined): PendingCall {
   if (typeof record.sealed !== 'string') return parsePending(record.pending)
   if (key === undefined) {
-    throw new CommandError('stored', `${id} is sealed: give its key with --seal-key or RONDO_SEAL_KEY`)
+    throw new CommandError(
+      'stored',
+      `The pending call ${id} is encrypted. Pass its key with --seal-key or RONDO_SEAL_KEY`,
+    )
   }
   return openPending(record.sealed, key)
 }
@@ -157,7 +162,10 @@ function takeLock(path: string, what: string): () => void {
       if (tryLink(own, path)) return () => tryUnlink(path)
       const holder = readHolder(path)
       if (holder !== undefined && isAlive(holder)) {
-        throw new CommandError('stored', `${what} is in use by process ${holder}. If not, remove ${path}`)
+        throw new CommandError(
+          'stored',
+          `${what} is in use by process ${holder}. If that process is not rondo, remove ${path}`,
+        )
       }
       tryUnlink(path)
     }

@@ -10,7 +10,7 @@ import { sayPending } from './describe.ts'
 import { type Io, print, printJson, sayJson, tell } from './io.ts'
 
 /** How a printed call ended beside its result. */
-export interface Ending {
+export interface CallEnding {
   /** Keys of answers that nobody asked for. */
   readonly unused: readonly string[]
   /** Questions that were cancelled, because the server waited for answers that nobody had. */
@@ -26,7 +26,7 @@ export function printComplete(
   json: boolean,
   request: FlowRequest,
   { result, rounds }: Complete,
-  ending: Ending,
+  ending: CallEnding,
 ): Exit {
   const { unused, unanswered } = ending
   if (json) {
@@ -41,16 +41,16 @@ export function printComplete(
   return 'isError' in result && result.isError === true ? 'failed' : 'done'
 }
 
-function problemsOf({ unused, unanswered, protocolVersion }: Ending): string[] {
+function problemsOf({ unused, unanswered, protocolVersion }: CallEnding): string[] {
   const list = (words: readonly string[]): string => words.map((word) => `"${oneLine(word)}"`).join(', ')
   return [
     ...(unanswered.length > 0
       ? [
-          `No answer for ${list(unanswered)}. In ${protocolVersion} the server waits for it, so the call cannot be kept ` +
-            'for later: the server was told that the question is cancelled. Give --answers, or call at a terminal',
+          `No answer for ${list(unanswered)}. In ${protocolVersion} the server waits for answers, so the call cannot be kept ` +
+            'for later, and the question was cancelled. Pass --answers, or run the command at a terminal',
         ]
       : []),
-    ...(unused.length > 0 ? [`Nobody asked for ${list(unused)}`] : []),
+    ...(unused.length > 0 ? [`Unused answers: ${list(unused)}`] : []),
   ]
 }
 
@@ -84,7 +84,7 @@ export function printResult(io: Io, request: FlowRequest, result: FlowResult): E
 }
 
 function printTool(io: Io, { content, structuredContent, isError }: CallToolResult): Exit {
-  if (isError === true) tell(io, 'The tool answered with an error:')
+  if (isError === true) tell(io, 'The tool returned an error:')
   for (const block of content) print(io, sayBlock(block))
   if (content.length === 0 && structuredContent !== undefined) {
     print(io, sayJson(structuredContent, io.stdout))

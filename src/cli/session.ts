@@ -15,41 +15,44 @@ import { type NamedTarget, readTarget } from './target.ts'
 import { readJsonObject } from './typed-args.ts'
 
 export const JSON_OPTION: OptionTable = {
-  json: { type: 'boolean', help: 'prints JSON on stdout, for other programs' },
+  json: { type: 'boolean', help: 'prints one JSON document on stdout' },
 }
 
 /** How questions are answered without a person. */
 export const SCRIPT_OPTIONS: OptionTable = {
-  answers: { type: 'string', value: 'FILE|-', help: 'answers by key, as a JSON object; asks nobody' },
+  answers: { type: 'string', value: 'FILE|-', help: 'answers by key, as a JSON object; does not ask' },
   root: {
     type: 'string',
     multiple: true,
     value: 'FOLDER',
-    help: 'a folder to tell a server that asks for roots',
+    help: 'a folder to send to a server that asks for roots',
   },
-  'allow-secrets': { type: 'boolean', help: 'lets forms ask for what looks like a secret' },
+  'allow-secrets': { type: 'boolean', help: 'allows forms that ask for what looks like a secret' },
 }
 
 export const SERVER_OPTION: OptionTable = {
-  server: { type: 'string', value: 'SERVER', help: 'where the service is now, if not where the call began' },
+  server: { type: 'string', value: 'SERVER', help: 'the server to use, if not the one where the call began' },
 }
 
 export const CALL_OPTIONS: OptionTable = {
   ...JSON_OPTION,
-  detach: { type: 'boolean', help: 'asks nobody and waits for no task: such a call becomes pending' },
+  detach: {
+    type: 'boolean',
+    help: 'does not ask and does not wait for a task; the call becomes pending instead',
+  },
   ...SCRIPT_OPTIONS,
   deadline: {
     type: 'string',
     value: 'SECONDS',
-    help: 'for the whole call, without the time you think (600)',
+    help: 'timeout of the whole call, without the time you take to answer (600)',
   },
   'max-rounds': { type: 'string', value: 'N', help: 'how often the server may ask (10)' },
   'task-ttl': {
     type: 'string',
     value: 'SECONDS',
-    help: 'asks for a task that is kept so long, where clients ask for tasks',
+    help: 'requests a task with this lifetime, where clients request tasks',
   },
-  sampling: { type: 'boolean', help: 'lets the server ask for a model; you type its reply' },
+  sampling: { type: 'boolean', help: 'lets the server request sampling; you type the completion' },
   ...SEAL_OPTIONS,
   ...CONNECT_OPTIONS,
 }
@@ -70,7 +73,7 @@ export function openStore({ io, options }: Invocation): PendingStore {
   return createPendingStore(homeOf(io), readSealKey(io, options))
 }
 
-export interface Session extends Connection {
+export interface CallDriver extends Connection {
   /** Begins a call, or goes on with a stored one. */
   drive(request: FlowRequest, stored?: PendingCall): Promise<Exit>
 }
@@ -80,7 +83,7 @@ export async function openSession(
   invocation: Invocation,
   target: NamedTarget,
   stored?: StoredCall,
-): Promise<Session> {
+): Promise<CallDriver> {
   const { io, options } = invocation
   const store = openStore(invocation)
   const answerer = await chooseAnswerer(invocation)

@@ -16,7 +16,7 @@ describe('a quoted command', () => {
   ])('%j', (text, words) => expect(splitCommand(text)).toEqual(words))
 
   it.each([`'a`, `"a`, 'a\\'])('%j has no end', (text) =>
-    expect(() => splitCommand(text)).toThrow(/without its end/),
+    expect(() => splitCommand(text)).toThrow(/unclosed quote/),
   )
 
   it('gives back any words that were put in single quotes', () => {

@@ -23,10 +23,10 @@ describe('what names a server', () => {
   it.each([
     [[], undefined, /Name a server/],
     [['x'], [], /No command/],
-    [['http://'], undefined, /not a URL/],
+    [['http://'], undefined, /Invalid URL/],
     [['http://ada:pw@example.org/'], undefined, /--header/],
-    [['ftp://example.org'], undefined, /not by ftp/],
-    [['./nowhere.ts'], undefined, /no file/],
+    [['ftp://example.org'], undefined, /https, not ftp/],
+    [['./nowhere.ts'], undefined, /No such file/],
     [[''], undefined, /empty/],
   ])('%j %j is refused', (words, rest, sentence) => {
     expect(() => takeTarget(words, rest, cwd)).toThrow(sentence)

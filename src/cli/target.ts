@@ -41,19 +41,19 @@ export function takeTarget(
 /** The target in one word. */
 export function readTarget(text: string, cwd: string): NamedTarget {
   if (/^https?:\/\//i.test(text)) {
-    if (!URL.canParse(text)) throw usageError(`This is not a URL: ${text}`)
-    if (new URL(text).username !== '') throw usageError('Give credentials by --header, not in the URL')
+    if (!URL.canParse(text)) throw usageError(`Invalid URL: ${text}`)
+    if (new URL(text).username !== '') throw usageError('Pass credentials with --header, not in the URL')
     return { kind: 'url', url: text }
   }
   if (/^[a-z][a-z0-9+.-]*:\/\//i.test(text)) {
-    throw usageError(`A server is reached by http or https, not by ${text.split(':')[0]}`)
+    throw usageError(`A server URL must use http or https, not ${text.split(':')[0]}`)
   }
   const path = resolve(cwd, text)
   const isFile = existsSync(path) && statSync(path).isFile()
   if (isFile && SCRIPT.test(text)) return { kind: 'file', path }
   const [command, ...args] = splitCommand(text)
-  if (command === undefined) throw usageError('The name of the server is empty')
-  if (args.length === 0 && SCRIPT.test(command)) throw usageError(`There is no file ${path}`)
+  if (command === undefined) throw usageError('The server must not be empty')
+  if (args.length === 0 && SCRIPT.test(command)) throw usageError(`No such file: ${path}`)
   return { kind: 'command', command, args, cwd }
 }
 
@@ -93,7 +93,7 @@ export function splitCommand(text: string): string[] {
   PART.lastIndex = 0
   while (PART.lastIndex < text.length) {
     const part = PART.exec(text)
-    if (part === null) throw usageError(`The command has a quote or backslash without its end: ${text}`)
+    if (part === null) throw usageError(`The command has an unclosed quote or a trailing backslash: ${text}`)
     const [whole, single, double, escaped, plain] = part
     const piece = single ?? double?.replace(/\\(["\\$`])/g, '$1') ?? escaped ?? plain
     if (piece !== undefined) word = (word ?? '') + piece

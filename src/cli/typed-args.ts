@@ -138,18 +138,19 @@ function tryConvert(type: string, name: string, text: string, schema: JsonSchema
 function checkNames(args: Args, schema: JsonSchema): void {
   const { properties, required, additionalProperties } = resolveRef(schema, schema)
   const known = isRecord(properties) ? Object.keys(properties) : []
-  const list = known.length === 0 ? 'it takes none' : `it takes ${known.join(', ')}`
+  const list = known.length === 0 ? 'it takes no arguments' : `its arguments are ${known.join(', ')}`
   const strange = Object.keys(args).filter((name) => !known.includes(name))
   if (strange.length > 0 && additionalProperties === false) {
-    throw usageError(`The tool takes no argument ${strange.join(', ')}; ${list}`)
+    throw usageError(`The tool has no argument ${strange.join(', ')}; ${list}`)
   }
   const missing = Array.isArray(required) ? required.filter((name) => !Object.hasOwn(args, String(name))) : []
-  if (missing.length > 0) throw usageError(`Missing: ${missing.map((name) => `${name}=…`).join(' ')}`)
+  if (missing.length > 0)
+    throw usageError(`Missing required arguments: ${missing.map((name) => `${name}=…`).join(' ')}`)
 }
 
 function parseJson(name: string, text: string): unknown {
   const value = tryJson(text)
-  if (value === undefined) throw usageError(`The value of ${name} is not JSON: ${text}`)
+  if (value === undefined) throw usageError(`The value of ${name} is not valid JSON: ${text}`)
   return value
 }
 
@@ -168,7 +169,7 @@ export async function readJsonObject(io: Io, option: string, name: string): Prom
   const text = name === '-' ? await readStdin(io) : readText(io, option, name)
   const value = parse(text)
   if (!isRecord(value))
-    throw usageError(`${option}: ${name === '-' ? 'stdin' : name} must hold a JSON object`)
+    throw usageError(`${option}: ${name === '-' ? 'stdin' : name} must contain a JSON object`)
   return value
 }
 

@@ -39,7 +39,7 @@ describe('--answers', () => {
   it('ends with 4 where one was not used, after the result', async () => {
     const ran = await script(['choose'], { who: { name: 'Ada' }, why: { reason: 'x' } })
     expect(ran).toMatchObject({ code: EXITS.answers.code, stdout: 'hello Ada\n' })
-    expect(ran.stderr).toContain('Nobody asked for "why"')
+    expect(ran.stderr).toContain('Unused answers: "why"')
   })
 
   it('ends with 4 where one does not fit, or names a field that is not there', async () => {

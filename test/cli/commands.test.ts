@@ -70,9 +70,9 @@ describe('a list and a call', () => {
 
 describe('a name that is not there', () => {
   it.each([
-    [['tols', 'x'], 'There is no command "tols". Did you mean "tools"?'],
-    [['help', 'docter'], 'There is no command "docter". Did you mean "doctor"?'],
-    [['frobnicate'], 'There is no command "frobnicate"; there are tools, prompts,'],
+    [['tols', 'x'], 'Unknown command "tols". Did you mean "tools"?'],
+    [['help', 'docter'], 'Unknown command "docter". Did you mean "doctor"?'],
+    [['frobnicate'], 'Unknown command "frobnicate". Choose from tools, prompts,'],
   ])('%j', async (words, said) => {
     const { code, stderr } = await home.run(words)
     expect(stderr).toContain(said)
@@ -81,10 +81,10 @@ describe('a name that is not there', () => {
 
   it('of a tool is followed by what was meant, or by what there is', async () => {
     expect((await home.run(['call', desk.url, 'seet'])).stderr).toContain(
-      'There is no tool "seet" here. Did you mean "seat"?',
+      'The server has no tool "seet". Did you mean "seat"?',
     )
     expect((await home.run(['call', desk.url, 'zzzzzz'])).stderr).toMatch(
-      /no tool "zzzzzz" here; there are echo, .* and \d+ more/,
+      /no tool "zzzzzz"\. Choose from echo, .* and \d+ more/,
     )
   })
 })
@@ -96,7 +96,7 @@ describe('a form with one field', () => {
     expect(stdout).toContain('    seat=  Seat: one of window, aisle\n')
     expect(stdout).toContain(`answer:   rondo answer ${id} seat=…`)
     const { code, stderr } = await home.run(['answer', id, 'seat=middle'])
-    expect(stderr).toBe('rondo: The answer to "seat" does not fit: Seat must be one of: window, aisle\n')
+    expect(stderr).toBe('rondo: Invalid answer to "seat": Seat must be one of: window, aisle\n')
     expect(code).toBe(EXITS.answers.code)
     expect((await home.run(['answer', id, 'seat=aisle'])).stdout).toBe('seat: aisle\n')
   })
@@ -164,7 +164,7 @@ describe('a server', () => {
     const file = await home.run(['tools', './nowhere.ts'])
     expect(file).toMatchObject({
       code: EXITS.usage.code,
-      stderr: expect.stringContaining('There is no file'),
+      stderr: expect.stringContaining('No such file'),
     })
   })
 
@@ -200,11 +200,11 @@ describe('arguments', () => {
 
   it.each([
     [['text=a', 'whole=x'], 'whole must be integer'],
-    [['whole=1'], 'Missing: text=…'],
+    [['whole=1'], 'Missing required arguments: text=…'],
     [['text=a', 'other=1'], 'no argument other'],
     [['text=a', 'yes=maybe'], 'yes must be boolean'],
     [['text'], 'not name=value'],
-    [['text:=nope'], 'not JSON'],
+    [['text:=nope'], 'not valid JSON'],
   ])('%j are refused before anything is called', async (words, sentence) => {
     const { code, stderr, stdout } = await call(...words)
     expect(stderr).toContain(sentence)

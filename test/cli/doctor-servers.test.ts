@@ -270,7 +270,7 @@ describe('a broken server', () => {
     const { of, code } = await examine(url, '--tool', 'ask')
     expect(of('call-result')).toMatchObject({
       verdict: 'fail',
-      detail: expect.stringContaining('no resultType, although it asks'),
+      detail: expect.stringContaining('no resultType but asks'),
       advice: expect.stringContaining('"input_required" where it asks'),
     })
     expect(of('state')).toMatchObject({ verdict: 'fail' })
@@ -327,7 +327,7 @@ describe('a broken server', () => {
       return params.inputResponses === undefined ? asking(question) : asking(question, '{"stage":"asked"}')
     }
     const { of } = await examine(await listen(careless(answer)), '--tool', 'ask')
-    expect(of('state')).toMatchObject({ verdict: 'pass', detail: 'comes with round 2' })
+    expect(of('state')).toMatchObject({ verdict: 'pass', detail: 'first appears in round 2' })
     expect(of('state-tampered')).toMatchObject({ verdict: 'fail' })
   })
 
@@ -345,7 +345,10 @@ describe('a broken server', () => {
     const { of } = await examine(url, ...ASK, '--other-tool', 'close', '--other-tool-arg', 'id=7')
     expect(of('state-tool')).toMatchObject({ verdict: 'fail' })
     const bare = await home.run(['doctor', url, ...ASK, '--other-tool', 'close'])
-    expect(bare).toMatchObject({ code: 2, stderr: expect.stringContaining('Missing: id=…') })
+    expect(bare).toMatchObject({
+      code: 2,
+      stderr: expect.stringContaining('Missing required arguments: id=…'),
+    })
   })
 
   it('whose tasks can be guessed, and read by anybody, is found out', async () => {

@@ -127,7 +127,9 @@ describe('an endpoint of an older era, or of none', () => {
     const command = ['--', process.execPath, '--import', resolve('node_modules/tsx/dist/loader.mjs')]
     const script = resolve('test/support/v1-stdio.ts')
     const { code, stdout } = await home.run(['doctor', ...command, script])
-    expect(stdout).toMatch(/^pass {2}version-negotiation +an unknown version is answered with 2025-11-25$/m)
+    expect(stdout).toMatch(
+      /^pass {2}version-negotiation +for an unknown version the server offers 2025-11-25$/m,
+    )
     expect(stdout).toMatch(/^7 pass, 1 warn, 0 fail, 1 skip$/m)
     expect(code).toBe(0)
   })
@@ -242,7 +244,7 @@ describe('our own server', () => {
   it('prints a table for people, and says what it could not check', async () => {
     const { code, stdout } = await home.run(['doctor', listening.url])
     expect(stdout).toMatch(/^pass {2}era +speaks 2026-07-28$/m)
-    expect(stdout).toMatch(/^skip {2}state +no tool to examine\n +→ Name a tool that asks/m)
+    expect(stdout).toMatch(/^skip {2}state +no tool that asks was found\n +→ Name a tool that asks/m)
     expect(stdout).toMatch(/^\d+ pass, 0 warn, 0 fail, 1 skip$/m)
     expect(code).toBe(0)
   })

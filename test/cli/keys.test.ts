@@ -121,6 +121,6 @@ describe('rondo state', () => {
   it('says so where a state of others can be read by anybody', async () => {
     const ran = await home.run(['state', '-'], { input: '{"step":2}\n' })
     expect(ran.code).toBe(1)
-    expect(ran.stdout).toContain('anybody can read it')
+    expect(ran.stdout).toContain('anyone can read it')
   })
 })

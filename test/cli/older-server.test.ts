@@ -95,7 +95,7 @@ describe('a question that a server waits for, at a terminal', () => {
   it('C5 a model is played and folders are told', async () => {
     const terminal = open('call', v1.url, 'ask_model', '--sampling', '--root', 'src')
     await terminal.see('user: An idea?')
-    await terminal.see('The reply')
+    await terminal.see('The completion')
     terminal.press('tea', enter)
     const { code, stdout } = await terminal.end()
     expect(JSON.parse(stdout)).toMatchObject({
@@ -184,13 +184,13 @@ describe('a question that a server waits for, with --answers', () => {
     const ran = await call({ who: { name: 'Ada' } }, v1.url, 'greet')
     expect(ran).toMatchObject({ code: EXITS.answers.code, stdout: 'nobody (cancel)\n' })
     expect(ran.stderr).toContain('No answer for "Who are you?"')
-    expect(ran.stderr).toContain('Nobody asked for "who"')
+    expect(ran.stderr).toContain('Unused answers: "who"')
   })
 
   it('with an answer that does not fit ends the call, and the server is told', async () => {
     const ran = await call({ 'Who are you?': { nam: 'Ada' } }, v1.url, 'greet')
     expect(ran).toMatchObject({ code: EXITS.answers.code, stdout: '' })
-    expect(ran.stderr).toContain('it has no field nam')
+    expect(ran.stderr).toContain('the form has no field nam')
     await expect.poll(() => v1.seen).toContain('POST notifications/cancelled')
   })
 })
@@ -203,9 +203,9 @@ describe('a question that a server waits for, with nobody to answer', () => {
     const ran = await home.run(['call', v1.url, 'greet', ...words])
     expect(ran).toMatchObject({ code: EXITS.answers.code, stdout: 'nobody (cancel)\n' })
     expect(ran.stderr).toContain(
-      'In 2025-11-25 the server waits for it, so the call cannot be kept for later',
+      'In 2025-11-25 the server waits for answers, so the call cannot be kept for later',
     )
-    expect(ran.stderr).toContain('the server was told')
+    expect(ran.stderr).toContain('the question was cancelled')
     expect((await home.run(['pending'])).stdout).toBe('')
   })
 
@@ -220,7 +220,7 @@ describe('a question that a server waits for, with nobody to answer', () => {
   it('a model cannot be cancelled: the call ends', async () => {
     const ran = await home.run(['call', v1.url, 'ask_model', '--sampling'])
     expect(ran).toMatchObject({ code: EXITS.answers.code, stdout: '' })
-    expect(ran.stderr).toContain('Nobody answers "question-1" (sampling/createMessage)')
+    expect(ran.stderr).toContain('No answer for "question-1" (sampling/createMessage)')
   })
 })
 

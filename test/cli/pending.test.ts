@@ -184,7 +184,7 @@ describe('a pending call', () => {
     const id = String(value.id)
     const stored = readFileSync(join(home.path, 'pending', `${id}.json`), 'utf8')
     expect(stored).not.toMatch(/letters|Delete|r1\./)
-    expect((await home.run(['pending'])).stdout).toContain('is sealed')
+    expect((await home.run(['pending'])).stdout).toContain('is encrypted')
     expect(await home.run(['answer', id, 'sure.confirm=yes'])).toMatchObject({ code: EXITS.stored.code })
     const env = { RONDO_SEAL_KEY: randomBytes(32).toString('base64') }
     expect(await home.run(['answer', id, 'sure.confirm=yes'], { env })).toMatchObject({

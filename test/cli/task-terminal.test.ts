@@ -27,7 +27,7 @@ describe('at a terminal', () => {
     terminal.press(ctrlC)
     const { code, stdout, screen } = await terminal.end()
     expect([code, stdout]).toEqual([130, ''])
-    expect(screen).toContain('The server goes on with the task')
+    expect(screen).toContain('The server continues to run the task')
     const id = /rondo resume (\S+)/.exec(screen)?.[1] ?? ''
     expect((await see('working', id)).task.statusMessage).toBe('month 1 of 2')
 

@@ -81,14 +81,12 @@ describe.each([
   it('that nobody knows is said in one sentence', async () => {
     const kept = await home.run(['task', 'get', 'nosuchtask'])
     expect(kept).toMatchObject({ code: EXITS.stored.code, stdout: '' })
-    expect(kept.stderr).toMatch(
-      /^rondo: No call that is kept here [^\n]* rondo task get <server> <taskId>\n$/,
-    )
+    expect(kept.stderr).toMatch(/^rondo: No pending call [^\n]* rondo task get <server> <taskId>\n$/)
     for (const action of ['get', 'answer', 'cancel']) {
       const words = action === 'answer' ? ['who.name=Ada'] : []
       const ran = await home.run(['task', action, desk.url, 'nosuchtask', ...words, ...revision])
       expect(ran).toMatchObject({ code: EXITS.stored.code, stdout: '' })
-      expect(ran.stderr).toMatch(/^rondo: "tasks" knows no task nosuchtask: [^\n]*\n$/)
+      expect(ran.stderr).toMatch(/^rondo: "tasks" has no task nosuchtask: [^\n]*\n$/)
     }
   })
 })
@@ -100,7 +98,7 @@ describe('a task', () => {
     expect(await home.run(['task', 'get', id])).toMatchObject({ code: EXITS.failed.code })
     const ran = await home.run(['task', 'answer', id, 'who.name=Ada'])
     expect(ran).toMatchObject({ code: EXITS.answers.code, stdout: '' })
-    expect(ran.stderr).toContain('The task asks nothing now: it is completed')
+    expect(ran.stderr).toContain('The task has no open questions; its status is completed')
   })
 
   it('that was cancelled elsewhere ends its call, which is not kept any longer', async () => {

@@ -70,7 +70,7 @@ function describeOperator(open: () => Promise<{ database: Database; words: strin
     const second = (await json('--limit', '3', '--after', String(first.next))).value
     expect(idsIn(second)).toEqual([ids.done])
     expect(second.next).toBeUndefined()
-    expect((await list('--limit', '1')).stderr).toMatch(/^There are more: --after \d+\.\S+\n$/)
+    expect((await list('--limit', '1')).stderr).toMatch(/^For the next page: --after \d+\.\S+\n$/)
     expect(idsIn((await json('--status', 'input_required')).value)).toEqual([ids.parked])
     expect(await list('--status', 'failed')).toMatchObject({ code: 0, stdout: '' })
   })
@@ -84,7 +84,7 @@ function describeOperator(open: () => Promise<{ database: Database; words: strin
     expect((await json(ids.due)).value.task).toMatchObject({ id: ids.due })
     const none = await list('nosuchtask')
     expect(none).toMatchObject({ code: EXITS.stored.code, stdout: '' })
-    expect(none.stderr).toContain('No task nosuchtask is in')
+    expect(none.stderr).toContain('has no task nosuchtask')
   })
 
   it('counts what is due, running and parked', async () => {
@@ -140,7 +140,7 @@ describe('a SQLite file', () => {
     const file = join(folder, 'deep', 'none.db')
     const ran = await home.run(['tasks', file])
     expect(ran).toMatchObject({ code: EXITS.stored.code, stdout: '' })
-    expect(ran.stderr).toBe(`rondo: There is no file ${file}\n`)
+    expect(ran.stderr).toBe(`rondo: No such file: ${file}\n`)
     expect(existsSync(join(folder, 'deep'))).toBe(false)
   })
 

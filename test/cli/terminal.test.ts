@@ -257,7 +257,7 @@ describe('a server that writes to the terminal', () => {
     await terminal.see('server error: "66mlogged\\nFORGED"')
     await terminal.see('What do you want to do?')
     terminal.press(enter)
-    await terminal.see('The suggested answer cannot be shown as it is')
+    await terminal.see('The suggested answer contains characters that cannot be shown')
     terminal.press(ctrlC)
     const { drawn } = await terminal.end()
     // biome-ignore lint/suspicious/noControlCharactersInRegex: they are what is looked for.
@@ -286,7 +286,7 @@ describe('later', () => {
     const { code, stdout } = await terminal.end()
     expect(code).toBe(3)
     const id = /^pending (\S+)$/m.exec(stdout)?.[1] ?? ''
-    expect(stdout).toContain('answered already: left')
+    expect(stdout).toContain('already answered: left')
 
     const again = open('resume', id)
     await again.see('question 1 of 1, round 1')

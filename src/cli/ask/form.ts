@@ -50,7 +50,7 @@ export async function askForm(
 }
 
 function waysOut(canKeep: boolean): Choice<'decline' | 'later'>[] {
-  return [{ value: 'decline', label: 'Decline', hint: 'say no' }, ...laterChoice(canKeep)]
+  return [{ value: 'decline', label: 'Decline', hint: 'refuse to answer' }, ...laterChoice(canKeep)]
 }
 
 function leave(way: 'decline' | 'later'): Given {
@@ -154,13 +154,13 @@ function accept(values: Values): Given {
  * for again with the reason. A yes is never what Enter alone gives: the cursor stands elsewhere, whatever the default says.
  */
 
-export interface Filled {
+interface Filled {
   /** Undefined leaves the field out. */
   readonly value: FieldValue | undefined
 }
 
 /** One of the ways out of the question was chosen instead. */
-export interface Left<W> {
+interface Left<W> {
   readonly value?: undefined
   readonly way: W
 }
@@ -204,7 +204,7 @@ function shownStart(terminal: Terminal, start: FieldValue | undefined): string {
   if (start === undefined) return ''
   const text = String(start)
   if (displayText(text) === text && !/[\n\t]/.test(text)) return text
-  terminal.say('The suggested answer cannot be shown as it is, and was left out.', 'warn')
+  terminal.say('The suggested answer contains characters that cannot be shown, and was left out.', 'warn')
   return ''
 }
 

@@ -9,7 +9,9 @@ import { sayRequest, sayServer } from '../describe.ts'
 import { askForm, type Given, laterChoice } from './form.ts'
 import type { Choice, Terminal } from './terminal.ts'
 
-export type Reply = { readonly kind: 'answer'; readonly response: InputResponse } | { readonly kind: 'later' }
+export type QuestionReply =
+  | { readonly kind: 'answer'; readonly response: InputResponse }
+  | { readonly kind: 'later' }
 
 /** Who asks, and what for. */
 export interface Asking extends Pick<PendingCall, 'server' | 'request' | 'round'> {
@@ -17,7 +19,7 @@ export interface Asking extends Pick<PendingCall, 'server' | 'request' | 'round'
   readonly canKeep: boolean
 }
 
-export interface Place {
+interface Place {
   /** This is question `index` of `count` in its round, counted from 1. */
   readonly index: number
   readonly count: number
@@ -28,7 +30,7 @@ export async function askQuestion(
   { server, request, round, canKeep }: Asking,
   question: InputRequest,
   { index, count }: Place,
-): Promise<Reply> {
+): Promise<QuestionReply> {
   const waits = canKeep ? '' : '; the server waits for the answer'
   const place = `question ${index} of ${count}, round ${round}${waits}`
   terminal.say(`${sayServer(server)} asks, for ${sayRequest(request)}\n${place}`, 'info')
@@ -44,7 +46,7 @@ export async function askQuestion(
     case 'sampling/createMessage':
       return askSampling(terminal, question.params)
     case 'roots/list':
-      terminal.say('The server wants to know your folders. Give them with --root; none are told now.', 'warn')
+      terminal.say('The server asks for your folders. Pass them with --root; none were sent now.', 'warn')
       return { kind: 'answer', response: { roots: [] } }
   }
 }
@@ -55,11 +57,11 @@ async function askSampling(
   terminal: Terminal,
   params: SamplingParams,
 ): Promise<{ readonly kind: 'answer'; readonly response: InputResponse }> {
-  terminal.say(`The server wants a model to answer (at most ${params.maxTokens} tokens).`)
+  terminal.say(`The server requests a completion by a model (at most ${params.maxTokens} tokens).`)
   for (const message of params.messages) terminal.say(sayMessage(message))
   const check = (input: string) =>
-    input.trim() === '' ? 'Type the reply; Ctrl-C dismisses the question' : undefined
-  const text = await terminal.line('The reply, typed by you in place of a model', '', check)
+    input.trim() === '' ? 'Type the completion; Ctrl-C cancels the question' : undefined
+  const text = await terminal.line('The completion, typed by you instead of a model', '', check)
   const content = { type: 'text', text }
   return { kind: 'answer', response: { role: 'assistant', content, model: 'a person at a terminal' } }
 }
@@ -78,21 +80,22 @@ function sayMessage(message: unknown): string {
 
 const WARNINGS = {
   'not-encrypted': 'The connection is not encrypted.',
-  'look-alike-letters': 'The name has letters that can look like others. Compare it with what you expect.',
-  'bare-address': 'The host is a bare address, not a name.',
+  'look-alike-letters':
+    'The host name has letters that look like others. Compare it with the name you expect.',
+  'bare-address': 'The host is an IP address, not a name.',
 } as const
 
 async function askUrl(terminal: Terminal, { url }: ElicitUrlParams, canKeep: boolean): Promise<Given> {
   const link = inspectLink(url)
   if (link === undefined) {
-    terminal.say('The server wants a URL opened that is not safe to open. It was declined.', 'error')
+    terminal.say('The server asks to open a URL that is not safe to open. It was declined.', 'error')
     return { kind: 'answer', response: { action: 'decline' } }
   }
   terminal.say(`${link.url}\nhost: ${link.host}`)
   for (const warning of link.warnings) terminal.say(WARNINGS[warning], 'warn')
   const choices: Choice<'decline' | 'accept' | 'later'>[] = [
     { value: 'decline', label: 'Decline' },
-    { value: 'accept', label: 'I agree to open it', hint: 'open it yourself, then go on here' },
+    { value: 'accept', label: 'I agree to open it', hint: 'open it yourself, then continue here' },
     ...laterChoice(canKeep),
   ]
   const way = await terminal.choose('Do you want to open this address in your browser?', choices, 'decline')

@@ -1,6 +1,6 @@
 /**
- * Prompts in the terminal: drawn on stderr, read from stdin. Ctrl-C, Escape, Ctrl-D and a terminal that goes away all
- * dismiss the prompt; what that means is the caller's business. Whatever is drawn is cleaned here, whoever wrote it.
+ * Prompts in the terminal: drawn on stderr, read from stdin. Ctrl-C, Escape, Ctrl-D and a closed terminal dismiss the
+ * prompt; the caller decides what that means. A signal ends it. All text is cleaned here, whoever wrote it.
  */
 
 import { isCancel, log, multiselect, S_BAR, select, text, updateSettings } from '@clack/prompts'
@@ -22,9 +22,9 @@ export interface Choice<T> {
 }
 
 export interface Terminal {
-  /** Something to read, with a mark that tells it from the prompts. */
+  /** Prints a message, marked so that it differs from the prompts. */
   say(words: string, kind?: 'info' | 'warn' | 'error' | 'plain'): void
-  /** `check` gives what is wrong with the input, or undefined. */
+  /** `check` returns what is wrong with the input, or undefined. */
   line(message: string, start: string, check: (input: string) => string | undefined): Promise<string>
   choose<T>(message: string, choices: readonly Choice<T>[], start: T): Promise<T>
   pick(message: string, choices: readonly Choice<string>[], start: readonly string[]): Promise<string[]>

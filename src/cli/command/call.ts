@@ -10,12 +10,12 @@ export const callCommand: Command = {
   usage: '<server> <tool> [name=value …]',
   summary: 'calls a tool; asks you what the server asks',
   details: [
-    'Values are read as the tool wants them: a number where it takes a number. name:=json gives a value as JSON, a.b=1',
-    'reaches into an object. Without a terminal, or with --detach, a call that needs input becomes pending: its id is',
-    'printed, and "rondo answer" or "rondo resume" goes on with it, later, in another process.',
+    'Values are converted to the types in the tool’s schema. name:=json passes a value as JSON, and a.b=1 sets a property',
+    'of an object. Without a terminal, or with --detach, a call that needs input becomes pending: its id is printed, and',
+    '"rondo answer" or "rondo resume" continues it later, in another process.',
   ],
   options: {
-    args: { type: 'string', value: 'FILE|-', help: 'arguments as a JSON object; name=value goes on top' },
+    args: { type: 'string', value: 'FILE|-', help: 'arguments as a JSON object; name=value overrides them' },
     ...CALL_OPTIONS,
   },
   async run(invocation) {

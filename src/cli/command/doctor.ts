@@ -19,11 +19,11 @@ import { type NamedTarget, takeTarget } from '../target.ts'
 export const doctorCommand: Command = {
   name: 'doctor',
   usage: '<server> [--tool NAME name=value …]',
-  summary: 'examines a server: protocol, and what can be done to its state',
+  summary: 'examines a server: its protocol, and how it protects its state',
   details: [
-    'The state is examined on a tool that asks. Calls are made with it, also with other arguments, and every question is',
-    'declined: use a test system. Where the first question comes without a state, it is answered with values made up by',
-    'its schema, and the next one is declined. Without --tool, tools that say they only read are tried.',
+    'To examine the state, it needs a tool that asks. The tool is called several times, also with other arguments, and',
+    'every question is declined, so use a test system. If the first question comes without a state, it is answered with',
+    'made-up values that match its schema, and the next one is declined. Without --tool, read-only tools are tried.',
   ],
   options: {
     tool: { type: 'string', value: 'NAME', help: 'a tool that asks; its arguments follow the server' },
@@ -41,8 +41,12 @@ export const doctorCommand: Command = {
       help: 'arguments for that other tool',
     },
     'other-header': { type: 'string', multiple: true, value: 'NAME:VALUE', help: 'headers of another user' },
-    wait: { type: 'string', value: 'SECONDS', help: 'uses a state this old, to see whether it expired' },
-    strict: { type: 'boolean', help: 'counts a warning as a fault' },
+    wait: {
+      type: 'string',
+      value: 'SECONDS',
+      help: 'sends a state after this time, to see whether it has expired',
+    },
+    strict: { type: 'boolean', help: 'treats a warning as a failure' },
     ...JSON_OPTION,
     ...CONNECT_OPTIONS,
   },
@@ -50,7 +54,7 @@ export const doctorCommand: Command = {
     const { io, options } = invocation
     const { target, words } = takeTarget(invocation.words, invocation.rest, io.cwd)
     if (words.length > 0 && options.text('tool') === undefined)
-      throw usageError(`Whose arguments? Give --tool NAME`)
+      throw usageError(`Name the tool that these arguments are for: --tool NAME`)
     const findings = await examine(invocation, target, words)
     printFindings(io, findings, options.flag('json'))
     const bad = options.flag('strict') ? ['fail', 'warn'] : ['fail']
@@ -101,7 +105,8 @@ async function meet({ io, options }: Invocation, target: NamedTarget): Promise<C
     const isThere =
       error instanceof RondoError && error.code.startsWith('PEER_') && error.code !== 'PEER_GONE'
     if (io.signal.aborted || !isThere) throw error
-    if (error.code === 'PEER_HTTP') return fail('era', sayError(error), 'Give what it wants with --header.')
+    if (error.code === 'PEER_HTTP')
+      return fail('era', sayError(error), 'Pass the credentials it requires with --header.')
     return fail('era', error.message, `Serve revision ${EXAMINED}.`)
   }
 }
@@ -111,7 +116,7 @@ async function examineOlder(call: ExaminedCall): Promise<readonly Finding[]> {
   const { invocation, target, client } = call
   const { signal } = invocation.io
   const { protocolVersion: version } = client
-  const better = `Serve ${EXAMINED} too: calls can wait there without a session.`
+  const better = `Serve ${EXAMINED} too: there a call can wait without a session.`
   const found = checkIdentity(client).map((finding) =>
     finding.id === 'era' && invocation.options.text('revision') === undefined
       ? warn('era', `speaks ${version}, not ${EXAMINED}`, better)
@@ -124,7 +129,7 @@ async function examineOlder(call: ExaminedCall): Promise<readonly Finding[]> {
     )),
     ...(version === DRAFT_VERSION
       ? await attempt('state', signal, () => examineState(call))
-      : [skip('state', `servers of ${version} give no state away`)]),
+      : [skip('state', `servers of ${version} send no state`)]),
   ]
 }
 

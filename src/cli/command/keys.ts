@@ -26,28 +26,28 @@ export const KEYS_OPTION: OptionTable = {
 export const keysCommand: Command = {
   name: 'keys',
   usage: 'new | check | rotate learn|mint|drop',
-  summary: 'makes, checks and rotates the keys of a server',
+  summary: 'creates, checks and rotates the keys of a server',
   details: [
     'new             prints a key for RONDO_KEYS',
-    'check           says which keys there are and which one seals; never shows them',
-    'rotate learn    adds a new key at the end: every instance can open what it will seal',
-    'rotate mint     moves the last key to the front: it seals from now on',
-    'rotate drop     keeps the first key alone, once the longest lifetime of a flow or a task has passed',
+    'check           lists the names of the keys and which one seals; never prints secrets',
+    'rotate learn    adds a new key at the end, so that every instance can open what it will seal',
+    'rotate mint     moves the last key to the front, so that it seals from now on',
+    'rotate drop     keeps only the first key; run it once the longest lifetime of a flow or a task has passed',
   ],
   options: {
-    name: { type: 'string', value: 'NAME', help: 'the name of the new key; random unless given' },
+    name: { type: 'string', value: 'NAME', help: 'the name of the new key; random unless set' },
     ...KEYS_OPTION,
-    write: { type: 'boolean', help: 'rotate: replaces the file of --keys instead of printing' },
+    write: { type: 'boolean', help: 'rotate: rewrites the file of --keys instead of printing' },
     ...JSON_OPTION,
   },
   async run(invocation) {
     const [action, step, ...others] = invocation.words
-    if (others.length > 0) throw usageError(`"${others[0]}" is one word too many`)
+    if (others.length > 0) throw usageError(`"${others[0]}" is an unexpected argument`)
     if (action === 'rotate') return rotate(invocation, step)
-    if (step !== undefined) throw usageError(`"${step}" is one word too many`)
+    if (step !== undefined) throw usageError(`"${step}" is an unexpected argument`)
     if (action === 'new') return makeKey(invocation)
     if (action === 'check') return check(invocation)
-    throw usageError('Say what to do: keys new, keys check, or keys rotate learn|mint|drop')
+    throw usageError('Name the action: keys new, keys check, or keys rotate learn|mint|drop')
   },
 }
 
@@ -90,7 +90,7 @@ function rotate({ io, options }: Invocation, step: string | undefined): Exit {
   const ring = readRing(next.join(','))
   const file = options.text('keys')
   if (options.flag('write')) {
-    if (file === undefined) throw usageError('--write replaces a file: name it with --keys')
+    if (file === undefined) throw usageError('--write rewrites a file; name it with --keys')
     writeFile(resolve(io.cwd, file), `${next.join('\n')}\n`)
   } else if (!options.flag('json')) print(io, next.join(','))
   if (options.flag('json')) {
@@ -103,8 +103,8 @@ function rotate({ io, options }: Invocation, step: string | undefined): Exit {
 
 const NEXT = {
   learn: 'Roll this out to every instance, then: rondo keys rotate mint',
-  mint: 'Roll this out; when the longest lifetime of a flow or a task (a day by default) has passed: rondo keys rotate drop',
-  drop: 'Roll this out. States sealed with the keys that are gone no longer open.',
+  mint: 'Roll this out. Once the longest lifetime of a flow or a task (a day by default) has passed: rondo keys rotate drop',
+  drop: 'Roll this out. States sealed with the removed keys no longer open.',
 }
 
 function nextRing(entries: readonly string[], step: string | undefined, name: string | undefined): string[] {
@@ -114,13 +114,13 @@ function nextRing(entries: readonly string[], step: string | undefined, name: st
       return [...entries, newKey(name)]
     case 'mint':
       if (last === undefined || entries.length < 2)
-        throw usageError('There is one key only: rotate learn first')
+        throw usageError('There is only one key. Run "rondo keys rotate learn" first')
       return [last, ...entries.slice(0, -1)]
     case 'drop':
-      if (entries.length < 2) throw usageError('There is one key only: nothing to drop')
+      if (entries.length < 2) throw usageError('There is only one key; nothing to drop')
       return entries.slice(0, 1)
   }
-  throw usageError('Say which step: keys rotate learn, mint or drop')
+  throw usageError('Name the step: keys rotate learn, mint or drop')
 }
 
 export function readKeysText(io: Io, options: Options): string {
@@ -128,7 +128,7 @@ export function readKeysText(io: Io, options: Options): string {
   const text = file === undefined ? io.env.RONDO_KEYS : readFile(resolve(io.cwd, file))
   if (text === undefined || text.trim() === '') {
     throw usageError(
-      file === undefined ? 'Name a file with --keys, or set RONDO_KEYS' : `${file} holds no key`,
+      file === undefined ? 'Name a file with --keys, or set RONDO_KEYS' : `${file} contains no key`,
     )
   }
   return text
@@ -138,6 +138,6 @@ function readFile(path: string): string {
   try {
     return readFileSync(path, 'utf8')
   } catch (error) {
-    throw usageError(`The keys cannot be read: ${(error as Error).message}`)
+    throw usageError(`Cannot read the keys: ${(error as Error).message}`)
   }
 }

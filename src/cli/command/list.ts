@@ -29,7 +29,7 @@ function listCommand(
     options: { ...JSON_OPTION, ...CONNECT_OPTIONS },
     async run({ io, words: given, rest, options }) {
       const { target, words } = takeTarget(given, rest, io.cwd)
-      if (words.length > 0) throw usageError(`"${words[0]}" is one word too many`)
+      if (words.length > 0) throw usageError(`"${words[0]}" is an unexpected argument`)
       const { client, close } = await openConnection(io, target, options, { answers: UNASKED })
       try {
         const { json, rows } = await list(client, io.signal)

@@ -41,7 +41,7 @@ function listAll(invocation: Invocation): Exit {
     printJson(io, { pending: listed.map(toJson) })
     return 'done'
   }
-  if (listed.length === 0) tell(io, `No call is pending in ${store.folder}.`)
+  if (listed.length === 0) tell(io, `No pending calls in ${store.folder}.`)
   else print(io, formatTable(listed.map((one) => toRow(one, io.now()))))
   return 'done'
 }
@@ -67,15 +67,15 @@ function toRow({ id, call, problem }: Listed, now: number): string[] {
 export const answerCommand: Command = {
   name: 'answer',
   usage: '<id> [key.field=value …]',
-  summary: 'answers a pending call, and goes on with it',
+  summary: 'answers a pending call and continues it',
   details: [
-    'key.field=value fills in a field of a form. field=value is enough where one question is open, key=value where the',
-    'form has one field. key=accept agrees to open a URL, or approves a form without fields; key=decline says no.',
-    'key:=json gives a whole result. Nothing is sent while a question is open.',
+    'key.field=value fills in a field of a form. field=value is enough if only one question is open, key=value if the',
+    'form has one field. key=accept agrees to open a URL, or approves a form without fields; key=decline declines.',
+    'key:=json passes a whole result object. Nothing is sent while a question is open.',
   ],
   options: {
     ...NO_OPTIONS,
-    hold: { type: 'boolean', help: 'keeps the answers and sends nothing yet' },
+    hold: { type: 'boolean', help: 'stores the answers without sending them' },
     ...RESUME_OPTIONS,
   },
   async run(invocation) {
@@ -88,7 +88,7 @@ export const answerCommand: Command = {
     try {
       const call = store.load(id)
       if (!hasAnswers(options, words))
-        throw usageError('Give answers as key.field=value, or --decline, or --cancel')
+        throw usageError('Pass answers as key.field=value, or use --decline or --cancel')
       const pending = addGiven(options, words, call.pending)
       store.save({ ...call, pending })
       const open = openQuestions(pending).length
@@ -110,7 +110,7 @@ export const answerCommand: Command = {
 export const resumeCommand: Command = {
   name: 'resume',
   usage: '<id>',
-  summary: 'goes on with a pending call; asks you what is open',
+  summary: 'continues a pending call; asks you the open questions',
   options: RESUME_OPTIONS,
   async run(invocation) {
     const [start, ...others] = invocation.words
@@ -142,9 +142,9 @@ export const resumeCommand: Command = {
 export const abandonCommand: Command = {
   name: 'abandon',
   usage: '<id> [id …]',
-  summary: 'gives pending calls up; a task is cancelled',
+  summary: 'abandons pending calls; a task is cancelled',
   options: {
-    keep: { type: 'boolean', help: 'lets the server go on with a task' },
+    keep: { type: 'boolean', help: 'does not cancel the task' },
     ...JSON_OPTION,
     ...SEAL_OPTIONS,
     ...CONNECT_OPTIONS,
@@ -165,7 +165,7 @@ export const abandonCommand: Command = {
       }
     }
     if (options.flag('json')) printJson(io, { abandoned: ids })
-    else tell(io, `Given up: ${ids.join(', ')}`)
+    else tell(io, `Abandoned: ${ids.join(', ')}`)
     return 'done'
   },
 }

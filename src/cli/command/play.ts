@@ -19,7 +19,7 @@ export const playCommand: Command = {
   usage: '<file>',
   summary: 'serves a file that exports a server, and reloads it on change',
   options: {
-    port: { type: 'string', value: 'N', help: 'the port (3000); 0 takes a free one' },
+    port: { type: 'string', value: 'N', help: 'the port (3000); 0 picks a free one' },
     host: { type: 'string', value: 'ADDRESS', help: 'the address to listen on (127.0.0.1)' },
     'no-watch': { type: 'boolean', help: 'does not reload' },
     ...JSON_OPTION,
@@ -28,7 +28,7 @@ export const playCommand: Command = {
     const [file, ...others] = words
     if (file === undefined || others.length > 0) throw usageError('Name one file that exports a server')
     const path = resolve(io.cwd, file)
-    if (!isFile(path)) throw usageError(`There is no file ${path}`)
+    if (!isFile(path)) throw usageError(`No such file: ${path}`)
     const player = createPlayer({
       ...{ io, path, json: options.flag('json') },
       host: options.text('host') ?? '127.0.0.1',
@@ -63,7 +63,7 @@ function isFile(path: string): boolean {
  * it. Changes that come while one is starting lead to one more start, not to many.
  */
 
-export interface PlayerOptions {
+interface PlayerOptions {
   readonly io: Io
   readonly path: string
   readonly host: string
@@ -73,7 +73,7 @@ export interface PlayerOptions {
   readonly env: Readonly<Record<string, string>>
 }
 
-export interface Player {
+interface Player {
   /** True if the file could not be served. */
   start(): Promise<boolean>
   reload(): void
@@ -106,13 +106,13 @@ function createPlayer(options: PlayerOptions): Player {
     if (report.kind === 'failed') {
       // What the file began before it failed may go on: a port that it opened, a timer.
       await end()
-      tell(io, `${options.path} cannot be served:\n${report.message}`)
+      tell(io, `Cannot serve ${options.path}:\n${report.message}`)
       return true
     }
     started.once('exit', (code, signal) => {
       if (child !== started) return
       child = undefined
-      tell(io, `The server of ${options.path} ended by itself (${signal ?? `exit code ${code}`}).`)
+      tell(io, `The server of ${options.path} exited (${signal ?? `exit code ${code}`}).`)
     })
     port = report.port
     if (options.json) printJson(io, { url: report.url, file: options.path })
@@ -134,7 +134,7 @@ function createPlayer(options: PlayerOptions): Player {
       void inTurn(async () => {
         waiting = false
         if (stopped) return
-        tell(io, 'A file changed.')
+        tell(io, 'A file changed; reloading.')
         await end()
         await start()
       })
@@ -166,7 +166,7 @@ async function firstReport(child: ChildProcess): Promise<ServeReport> {
     return await Promise.race([
       once(child, 'message', { signal }).then(([report]) => report as ServeReport),
       once(child, 'exit', { signal }).then(([code, by]): ServeReport => {
-        return { kind: 'failed', message: `The process ended (${by ?? `exit code ${code}`})` }
+        return { kind: 'failed', message: `The process exited (${by ?? `exit code ${code}`})` }
       }),
     ])
   } catch (error) {

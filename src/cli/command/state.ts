@@ -16,16 +16,16 @@ import { KEYS_OPTION, readKeysText } from './keys.ts'
 export const stateCommand: Command = {
   name: 'state',
   usage: '<token|-> --audience NAME',
-  summary: 'shows what is inside a requestState, given the server’s keys',
+  summary: 'shows the contents of a requestState, given the server’s keys',
   details: [
     'The audience is the name of the server, unless it sets another. "-" reads the state from stdin. Without --keys and',
-    'RONDO_KEYS, it takes the key that the command keeps for servers that it runs from a file.',
+    'RONDO_KEYS, the command uses the key that it keeps for servers it runs from a file.',
   ],
   options: {
     audience: { type: 'string', value: 'NAME', help: 'the service the state was sealed for' },
     ...KEYS_OPTION,
     content: { type: 'boolean', help: 'shows answers and results as well' },
-    pending: { type: 'string', value: 'ID', help: 'takes the state of a pending call' },
+    pending: { type: 'string', value: 'ID', help: 'uses the state of a pending call' },
     ...JSON_OPTION,
     ...SEAL_OPTIONS,
   },
@@ -34,7 +34,7 @@ export const stateCommand: Command = {
     const token = await readToken(invocation)
     if (!token.startsWith('r1.')) return showForeign(invocation, token)
     const audience = options.text('audience')
-    if (audience === undefined) throw usageError('Name the service the state was sealed for: --audience NAME')
+    if (audience === undefined) throw usageError('Name the service that sealed the state: --audience NAME')
     const claims = open(keysOf(invocation), audience, token)
     const shown = describe(claims, options.flag('content'), io.now())
     if (options.flag('json')) printJson(io, shown)
@@ -56,31 +56,31 @@ async function readToken(invocation: Invocation): Promise<string> {
   if (id !== undefined) {
     const store = openStore(invocation)
     const { state } = store.load(store.find(id)).pending
-    if (state === undefined) throw new CommandError('stored', 'The server gave no state with this call')
+    if (state === undefined) throw new CommandError('stored', 'This call has no state')
     return state
   }
   const [token, ...others] = words
   if (token === undefined || others.length > 0)
-    throw usageError('Give one requestState, "-" for stdin, or --pending ID')
+    throw usageError('Pass one requestState, "-" for stdin, or --pending ID')
   return token === '-' ? (await readStdin(io)).trim() : token
 }
 
 function showForeign({ io, options }: Invocation, token: string): Exit {
   const readable = readState(token)
   if (readable === undefined)
-    throw new CommandError('failed', 'This is no state of Rondo, and nothing in it can be read')
+    throw new CommandError('failed', 'This state is not Rondo’s, and nothing in it is readable')
   if (options.flag('json')) printJson(io, { readable: readable.how, value: readable.value })
-  else print(io, `no state of Rondo, and anybody can read it:\n${sayJson(readable.value, io.stdout)}`)
+  else print(io, `This state is not Rondo’s, and anyone can read it:\n${sayJson(readable.value, io.stdout)}`)
   return 'failed'
 }
 
 const REASONS = {
   size: 'it is too long',
-  encoding: 'it is damaged: not one whole token',
+  encoding: 'it is not a complete token',
   key: 'none of these keys sealed it',
-  commitment: 'it was changed, or sealed for another audience, or with another secret under this name',
-  tag: 'it was changed',
-  shape: 'another version of Rondo made it',
+  commitment: 'it was modified, or sealed for another audience, or with another secret of the same key name',
+  tag: 'it was modified',
+  shape: 'it was sealed by another version of Rondo',
 } as const
 
 function open(keys: string, audience: string, token: string): Claims & { readonly key: string } {

@@ -34,11 +34,11 @@ import { type NamedTarget, sayTarget, takeTarget } from '../target.ts'
 export const taskCommand: Command = {
   name: 'task',
   usage: 'get|answer|cancel <id> | <server> <taskId>',
-  summary: 'looks at a task, answers what it asks, or cancels it',
+  summary: 'shows a task, answers its questions, or cancels it',
   details: [
-    'A call that is kept here knows its server: its id, or that of its task, is enough. "get" ends as the call would: 0',
-    'when it is done, 3 while it goes on. "answer" takes key.field=value as "rondo answer" does, --answers, or asks you;',
-    'it does not wait for what comes then.',
+    'For a pending call of your own, its id or the id of its task is enough. "get" exits as the call would: 0 if it is',
+    'done, 3 while it is in progress. "answer" takes key.field=value as "rondo answer" does, or --answers, or asks you;',
+    'it sends the answers and does not wait.',
   ],
   options: {
     ...NO_OPTIONS,
@@ -51,10 +51,11 @@ export const taskCommand: Command = {
   async run(invocation) {
     const [action = '', ...words] = invocation.words
     const act = Object.hasOwn(ACTIONS, action) ? ACTIONS[action] : undefined
-    if (act === undefined) throw usageError('Say what to do with the task: rondo task get, answer or cancel')
+    if (act === undefined)
+      throw usageError('Name the action: rondo task get, rondo task answer or rondo task cancel')
     const found = findTask(invocation, action, words)
     if (action !== 'answer' && found.words.length > 0) {
-      throw usageError(`"${found.words[0]}" is one word too many`)
+      throw usageError(`"${found.words[0]}" is an unexpected argument`)
     }
     const store = openStore(invocation)
     const id = found.call?.pending.id
@@ -115,7 +116,7 @@ async function look({ task, show }: Work): Promise<Exit> {
 
 async function cancel({ io, task, found, show, ...invocation }: Work): Promise<Exit> {
   const before = await task.look()
-  if (isEnded(before.state)) tell(io, 'The task had ended before.')
+  if (isEnded(before.state)) tell(io, 'The task had already ended.')
   else await task.cancel()
   show(await task.look())
   if (found.call) openStore({ io, ...invocation }).remove(found.call.pending.id)
@@ -127,7 +128,7 @@ async function answer(work: Work): Promise<Exit> {
   const { state, pending, problem } = await task.look()
   if (problem !== undefined) throw new CommandError('refused', problem)
   if (Object.keys(pending.questions).length === 0) {
-    throw new CommandError('answers', `The task asks nothing now: it is ${state.status}`)
+    throw new CommandError('answers', `The task has no open questions; its status is ${state.status}`)
   }
   const answerer = await chooseAnswerer(work)
   const given = hasAnswers(work.options, found.words)
@@ -144,7 +145,7 @@ async function answer(work: Work): Promise<Exit> {
   tell(io, `Answered: ${Object.keys(given.answers).map(oneLine).join(', ')}`)
   show(await task.look())
   const unused = answerer.unused?.() ?? []
-  if (unused.length > 0) tell(io, `rondo: Nobody asked for ${unused.map((key) => `"${key}"`).join(', ')}`)
+  if (unused.length > 0) tell(io, `rondo: Unused answers: ${unused.map((key) => `"${key}"`).join(', ')}`)
   if (answerer.interrupted) return 'interrupted'
   return unused.length > 0 ? 'answers' : 'done'
 }
@@ -159,13 +160,13 @@ function keep({ found, ...invocation }: Work, given: PendingCall): void {
 
 /* One task at its server: looks at it, with its questions vetted as those of any round are (T22). */
 
-export interface OpenTask {
+interface OpenTask {
   look(): Promise<ShownTask>
   answer(answers: InputResponses): Promise<void>
   cancel(): Promise<void>
 }
 
-export interface TaskView {
+interface TaskView {
   readonly client: Client
   readonly signal: AbortSignal
   readonly now: () => number
@@ -228,8 +229,8 @@ const UNKNOWN_TASK = -32602
 function explain(error: unknown, { taskId }: FoundTask, { server }: Client): unknown {
   if (!(error instanceof PeerError) || error.peer.code !== UNKNOWN_TASK) return error
   const who = server.name === undefined ? 'The server' : `"${server.name}"`
-  const why = "it never had it, it is somebody else's, or its time is over"
-  return new CommandError('stored', `${who} knows no task ${taskId}: ${why}`, { cause: error })
+  const why = 'it never existed, belongs to another user, or has expired'
+  return new CommandError('stored', `${who} has no task ${taskId}: ${why}`, { cause: error })
 }
 
 /*
@@ -237,7 +238,7 @@ function explain(error: unknown, { taskId }: FoundTask, { server }: Client): unk
  * is enough; any other task is named after its server.
  */
 
-export interface FoundTask {
+interface FoundTask {
   readonly taskId: string
   readonly target: NamedTarget
   /** The call that became this task, if it is kept here. */
@@ -261,10 +262,7 @@ function findTask(invocation: Invocation, action: string, words: readonly string
     if (id !== undefined) return fromStore(invocation, store.load(id), others)
     if (others.length === 0) {
       const how = `Name its server first: rondo task ${action} <server> <taskId>`
-      throw new CommandError(
-        'stored',
-        `No call that is kept here is, or has become, the task ${first}. ${how}`,
-      )
+      throw new CommandError('stored', `No pending call belongs to the task ${first}. ${how}`)
     }
   }
   const { target, words: left } = takeTarget(words, rest, io.cwd)
@@ -284,7 +282,7 @@ function lookUp(store: PendingStore, name: string, starts: boolean): string | un
 function fromStore(invocation: Invocation, call: StoredCall, words: readonly string[]): FoundTask {
   const { id, task } = call.pending
   if (task === undefined) {
-    throw new CommandError('stored', `The call ${id} is not a task. "rondo resume ${id}" goes on with it`)
+    throw new CommandError('stored', `The call ${id} is not a task. To continue it: rondo resume ${id}`)
   }
   return { taskId: task.taskId, target: targetOf(invocation, call.target), call, words }
 }

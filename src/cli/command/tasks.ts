@@ -24,14 +24,18 @@ export const tasksCommand: Command = {
   usage: '<store> [taskId]',
   summary: 'lists the tasks of a store for its operator, or shows one',
   details: [
-    'A store is a SQLite file or a postgres:// URL. What PostgreSQL needs besides, such as PGPASSWORD, comes from the',
-    'environment. Content is sealed and not shown. The newest come first; a file that is no store is left alone.',
+    'A store is a SQLite file or a postgres:// URL. What the URL omits, such as PGPASSWORD, is taken from the environment.',
+    'The newest tasks come first. Sealed content is not shown, and nothing is changed.',
   ],
   options: {
-    status: { type: 'string', value: 'STATUS', help: `only those: ${STATUSES.join(', ')}` },
-    limit: { type: 'string', value: 'N', help: `how many (${DEFAULT_LIMIT})` },
-    after: { type: 'string', value: 'PLACE', help: 'goes on after a page, with the place it ended with' },
-    stats: { type: 'boolean', help: 'counts instead: due, running, parked' },
+    status: { type: 'string', value: 'STATUS', help: `only tasks with this status: ${STATUSES.join(', ')}` },
+    limit: { type: 'string', value: 'N', help: `number of tasks (${DEFAULT_LIMIT})` },
+    after: {
+      type: 'string',
+      value: 'PLACE',
+      help: 'continues after a page, with the value printed at its end',
+    },
+    stats: { type: 'boolean', help: 'prints counts instead: due, running, parked' },
     schema: { type: 'string', value: 'NAME', help: 'the schema in PostgreSQL (rondo)' },
     ...JSON_OPTION,
   },
@@ -39,7 +43,7 @@ export const tasksCommand: Command = {
     const { io, options } = invocation
     const [word, id, ...others] = invocation.words
     if (word === undefined) throw usageError('Name a store: a SQLite file, or a postgres:// URL')
-    if (others.length > 0) throw usageError(`"${others[0]}" is one word too many`)
+    if (others.length > 0) throw usageError(`"${others[0]}" is an unexpected argument`)
     const query = readQuery(invocation)
     const named = await openTaskStore(word, io.cwd, options.text('schema') ?? 'rondo')
     try {
@@ -81,7 +85,7 @@ const placeOf = ({ createdAt, id }: StoredTask): string => `${createdAt}.${id}`
 function readPlace(text: string): Query['after'] {
   const [, time, id] = /^(\d{1,16})\.(.+)$/s.exec(text) ?? []
   if (time === undefined || id === undefined)
-    throw usageError('--after takes the place that a page ended with')
+    throw usageError('--after takes the value printed at the end of a page')
   return { createdAt: Number(time), id }
 }
 
@@ -94,15 +98,15 @@ async function listTasks(
   const tasks = found.slice(0, query.limit)
   const last = found.length > tasks.length ? tasks.at(-1) : undefined
   if (options.flag('json')) printJson(io, { tasks, ...(last && { next: placeOf(last) }) })
-  else if (tasks.length === 0) tell(io, `No such task is in ${name}.`)
+  else if (tasks.length === 0) tell(io, `${name} has no such tasks.`)
   else print(io, tableOf(tasks, io.now(), io.stdout.isTTY ? io.stdout.columns : undefined))
-  if (last && !options.flag('json')) tell(io, `There are more: --after ${placeOf(last)}`)
+  if (last && !options.flag('json')) tell(io, `For the next page: --after ${placeOf(last)}`)
   return 'done'
 }
 
 async function showTask({ io, options }: Invocation, { store, name }: NamedStore, id: string): Promise<Exit> {
   const [task] = await store.tasks.list({ id, limit: 1 })
-  if (task === undefined) throw new CommandError('stored', `No task ${id} is in ${name}, or it has expired`)
+  if (task === undefined) throw new CommandError('stored', `${name} has no task ${id}, or it has expired`)
   if (options.flag('json')) printJson(io, { task })
   else print(io, sayStoredTask(task, io.now()))
   return 'done'
@@ -120,7 +124,7 @@ async function showStats({ io, options }: Invocation, { store }: NamedStore): Pr
  * up to date or claimed. A password is never part of what is said.
  */
 
-export interface NamedStore {
+interface NamedStore {
   /** For people. */
   readonly name: string
   readonly store: Store
@@ -138,7 +142,7 @@ async function openTaskStore(word: string, cwd: string, schema: string): Promise
     throw usageError(`A store is a file or a postgres:// URL, not ${word.split(':')[0]}`)
   }
   const file = resolve(cwd, word)
-  if (!existsSync(file)) throw new CommandError('stored', `There is no file ${file}`)
+  if (!existsSync(file)) throw new CommandError('stored', `No such file: ${file}`)
   if (!statSync(file).isFile()) throw new CommandError('stored', `${file} is not a file`)
   const { createSqliteStore } = await import('../../sqlite.ts')
   const store = createSqliteStore({ file, readOnly: true, busyMs: PATIENCE_MS })
@@ -175,14 +179,14 @@ function explain(error: unknown, name: string, hide = (text: string): string => 
   const { code } = error as { code?: unknown }
   const why = cause instanceof Error ? `: ${hide(cause.message)}` : ''
   const plain = message.replace(/^\[\w+\] /, '')
-  if (code === 'STORE_UNAVAILABLE') return new CommandError('unreachable', `${name} cannot be read${why}`)
+  if (code === 'STORE_UNAVAILABLE') return new CommandError('unreachable', `Cannot read ${name}${why}`)
   return code === 'STORE_SCHEMA' ? new CommandError('stored', `${hide(plain)}${why}`) : error
 }
 
 /* A task as an operator sees it: nothing that is sealed, and no more than tags of whose it is. */
 
-export type StoredTask = Awaited<ReturnType<TaskStore['list']>>[number]
-export type StoreStats = Awaited<ReturnType<TaskStore['stats']>>
+type StoredTask = Awaited<ReturnType<TaskStore['list']>>[number]
+type StoreStats = Awaited<ReturnType<TaskStore['stats']>>
 
 const TAG_LENGTH = 9
 const HEAD = ['task', 'status', 'age', 'expires', 'failures', 'entries', 'worker', 'open', 'owner']

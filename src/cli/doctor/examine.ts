@@ -37,7 +37,7 @@ export async function examineState({
   const tools = await listTools(invocation, client)
   const tool = await chooseTool(invocation, client, tools)
   if (tool === undefined)
-    return [skip('state', 'no tool to examine', 'Name a tool that asks: --tool NAME name=value')]
+    return [skip('state', 'no tool that asks was found', 'Name a tool that asks: --tool NAME name=value')]
   const args = readArgs(words, tool.inputSchema)
   const request: ToolRequest = { method: 'tools/call', name: tool.name, arguments: args }
   const others = options.list('other')
@@ -105,7 +105,7 @@ function findOther({ options }: Invocation, tools: readonly Tool[], own: Tool): 
   const name = options.text('other-tool')
   const words = options.list('other-tool-arg')
   if (name === undefined) {
-    if (words.length > 0) throw usageError('Whose arguments? Give --other-tool NAME')
+    if (words.length > 0) throw usageError('Name the tool that these arguments are for: --other-tool NAME')
     const tool = tools.find((one) => one !== own && isHarmless(one))
     return tool && requestOf(tool)
   }

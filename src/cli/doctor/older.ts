@@ -5,11 +5,11 @@
 
 import { DRAFT_VERSION } from '../../drafts/draft-2026-v1/codec.ts'
 import { isRecord } from '../../lib/narrow.ts'
-import type { Probe, Reply } from './probe.ts'
+import type { Probe, ProbeReply } from './probe.ts'
 import { CLIENT_INFO, checkOrigin, checkTools, errorOf, expectError } from './protocol.ts'
 import { type Finding, fail, pass, skip, warn } from './report.ts'
 
-export interface OlderExam {
+interface OlderExam {
   /** The version both sides speak. */
   readonly version: string
   /** A connection of its own. */
@@ -38,29 +38,29 @@ export async function checkOlder({ version, open }: OlderExam): Promise<Finding[
   }
 }
 
-function introduce(probe: Probe, protocolVersion: string): Promise<Reply> {
+function introduce(probe: Probe, protocolVersion: string): Promise<ProbeReply> {
   const params = { protocolVersion, capabilities: {}, clientInfo: CLIENT_INFO }
   return probe.send({ method: 'initialize', params })
 }
 
-function hold(probe: Probe, version: string, { headers = {} }: Reply): Held {
+function hold(probe: Probe, version: string, { headers = {} }: ProbeReply): Held {
   const id = headers['mcp-session-id']
   const session = typeof id === 'string' ? id : undefined
   const named = version >= '2025-06-18' ? { 'MCP-Protocol-Version': version } : {}
   return { probe, version, session, headers: { ...named, ...(session && { 'Mcp-Session-Id': session }) } }
 }
 
-function resultOf({ message }: Reply): Readonly<Record<string, unknown>> | undefined {
+function resultOf({ message }: ProbeReply): Readonly<Record<string, unknown>> | undefined {
   return isRecord(message?.result) ? message.result : undefined
 }
 
-function checkHandshake(reply: Reply, version: string): Finding {
+function checkHandshake(reply: ProbeReply, version: string): Finding {
   const result = resultOf(reply)
   if (result?.protocolVersion === version && isRecord(result.serverInfo) && isRecord(result.capabilities)) {
     return pass('handshake', `initialize agrees on ${version}`)
   }
-  const advice = 'Answer initialize with protocolVersion, capabilities and serverInfo.'
-  return fail('handshake', `initialize in ${version} gets ${sayReply(reply)}`, advice)
+  const advice = 'Return protocolVersion, capabilities and serverInfo from initialize.'
+  return fail('handshake', `initialize in ${version} returns ${sayReply(reply)}`, advice)
 }
 
 /** A version that nobody knows is answered with one that the server does know. */
@@ -73,11 +73,11 @@ async function checkNegotiation(open: () => Probe): Promise<Finding> {
     if (typeof offered === 'string' && offered !== unknown) {
       const { session, headers } = hold(probe, offered, reply)
       if (session !== undefined) await probe.visit('DELETE', headers)
-      return pass('version-negotiation', `an unknown version is answered with ${offered}`)
+      return pass('version-negotiation', `for an unknown version the server offers ${offered}`)
     }
-    const advice = 'Answer initialize with a version that you speak; the client decides.'
+    const advice = 'Return a version that the server speaks from initialize; the client decides.'
     if (offered === unknown) return fail('version-negotiation', `the server agrees to ${unknown}`, advice)
-    return warn('version-negotiation', `an unknown version gets ${sayReply(reply)}`, advice)
+    return warn('version-negotiation', `an unknown version returns ${sayReply(reply)}`, advice)
   } finally {
     await probe.close()
   }
@@ -90,10 +90,10 @@ async function checkRequests({ probe, headers }: Held): Promise<Finding[]> {
   const { tools } = resultOf(list) ?? {}
   return [
     resultOf(ping) === undefined
-      ? fail('ping', `ping gets ${sayReply(ping)}`, 'Answer ping with an empty result.')
-      : pass('ping', 'is answered'),
+      ? fail('ping', `ping returns ${sayReply(ping)}`, 'Return an empty result from ping.')
+      : pass('ping', 'works'),
     expectError('unknown-method', 'an unknown method', { ...unknown, status: undefined }, -32601, 200),
-    Array.isArray(tools) ? checkTools(tools) : skip('tools', `tools/list gets ${sayReply(list)}`),
+    Array.isArray(tools) ? checkTools(tools) : skip('tools', `tools/list returns ${sayReply(list)}`),
   ]
 }
 
@@ -113,7 +113,7 @@ async function checkHttp(held: Held): Promise<Finding[]> {
 
 async function checkSession({ probe, headers, session, version }: Held): Promise<Finding[]> {
   if (session === undefined) return [skip('session', 'the server has no sessions')]
-  const ping = (id: string | undefined): Promise<Reply> =>
+  const ping = (id: string | undefined): Promise<ProbeReply> =>
     probe.send({ method: 'ping' }, { ...headers, 'Mcp-Session-Id': id })
   const findings = [
     expectStatus('session', 'a wrong session id', await ping(`${session}0`), 404),
@@ -124,18 +124,18 @@ async function checkSession({ probe, headers, session, version }: Held): Promise
   ]
   const { status } = await probe.visit('DELETE', headers)
   if (status === 405) return [...findings, pass('session-end', 'DELETE is refused with 405')]
-  const after = expectStatus('session-end', 'a session that was ended by DELETE', await ping(session), 404)
+  const after = expectStatus('session-end', 'a session ended by DELETE', await ping(session), 404)
   return [...findings, after]
 }
 
-function expectStatus(id: string, what: string, reply: Reply, status: number): Finding {
+function expectStatus(id: string, what: string, reply: ProbeReply, status: number): Finding {
   if (reply.status === status) return pass(id, `${what} is refused with ${status}`)
-  return warn(id, `${what} gets ${sayReply(reply)}`, `Answer with HTTP ${status}.`)
+  return warn(id, `${what} returns ${sayReply(reply)}`, `Respond with HTTP ${status}.`)
 }
 
-function sayReply(reply: Reply): string {
+function sayReply(reply: ProbeReply): string {
   const error = errorOf(reply)
   if (reply.problem !== undefined) return reply.problem
   if (error !== undefined) return `error ${String(error.code)}${reply.status ? `, HTTP ${reply.status}` : ''}`
-  return reply.status === undefined ? 'no such answer' : `HTTP ${reply.status}`
+  return reply.status === undefined ? 'no usable response' : `HTTP ${reply.status}`
 }

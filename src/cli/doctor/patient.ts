@@ -13,13 +13,13 @@ import { readForm } from '../../form/form.ts'
 import { checkForm } from '../../form/judge.ts'
 import type { ElicitContent } from '../../protocol/wire.ts'
 
-export type Asked = PendingCall<ToolRequest>
+export type AskedRound = PendingCall<ToolRequest>
 
-export type Outcome =
+export type AttackOutcome =
   | { readonly kind: 'refused'; readonly code: number; readonly message: string }
   | { readonly kind: 'complete'; readonly result: string; readonly isError: boolean }
   /** `again`: it asks what it asked in the first round. */
-  | { readonly kind: 'asks'; readonly again: boolean; readonly pending: Asked }
+  | { readonly kind: 'asks'; readonly again: boolean; readonly pending: AskedRound }
   /** No answer that the protocol knows. */
   | { readonly kind: 'broken'; readonly message: string }
 
@@ -32,7 +32,7 @@ export interface Patient {
 const ACCEPTS = ['form', 'url'] as const
 
 /** The first round that has a state. Where there is none, the reason is returned as a sentence. */
-export async function begin({ client, signal }: Patient, request: ToolRequest): Promise<Asked | string> {
+export async function begin({ client, signal }: Patient, request: ToolRequest): Promise<AskedRound | string> {
   const options = { accepts: ACCEPTS, signal }
   try {
     const first = await client.start(request, options)
@@ -41,7 +41,7 @@ export async function begin({ client, signal }: Patient, request: ToolRequest): 
     const answered = makeUpAnswers(first.pending)
     const second = answered && (await client.resume(answered, {}, options))
     const isRound = second?.status === 'input_required' && second.pending.state !== undefined
-    return isRound ? second.pending : `${request.name} asks, but gives no requestState`
+    return isRound ? second.pending : `${request.name} asks, but sends no requestState`
   } catch (error) {
     if (!(error instanceof PeerError)) throw error
     return `${request.name} could not be called: ${error.message}`
@@ -49,7 +49,7 @@ export async function begin({ client, signal }: Patient, request: ToolRequest): 
 }
 
 /** The call with an answer to every question; undefined where none can be made up. */
-function makeUpAnswers(pending: Asked): Asked | undefined {
+function makeUpAnswers(pending: AskedRound): AskedRound | undefined {
   let now = pending
   for (const [key, { method, params }] of openQuestions(pending)) {
     if (method !== 'elicitation/create') return undefined
@@ -94,9 +94,9 @@ function makeUp({ type, options = [], limits, format, default: start }: Field): 
 /** Sends a call on with a no to all its questions. */
 export async function sendNo(
   { client, signal }: Patient,
-  pending: Asked,
+  pending: AskedRound,
   action: 'decline' | 'cancel' = 'decline',
-): Promise<Outcome> {
+): Promise<AttackOutcome> {
   const keys = openQuestions(pending).map(([key]) => key)
   const answered = keys.reduce((now, key) => answer(now, key, { action }), pending)
   try {
@@ -119,6 +119,6 @@ function resultText(result: object): string {
   return JSON.stringify({ ...result, _meta: undefined })
 }
 
-function sameQuestions(one: Asked, other: Asked): boolean {
+function sameQuestions(one: AskedRound, other: AskedRound): boolean {
   return Object.keys(one.questions).sort().join('\n') === Object.keys(other.questions).sort().join('\n')
 }

@@ -5,7 +5,7 @@ import { request as httpsRequest } from 'node:https'
 import { createStdioTransport, type StdioTarget } from '../../client/transport/stdio.ts'
 import { isRecord } from '../../lib/narrow.ts'
 
-export interface Reply {
+export interface ProbeReply {
   /** HTTP only. */
   readonly status?: number
   readonly headers?: IncomingHttpHeaders
@@ -18,11 +18,11 @@ export interface Reply {
 export interface Probe {
   readonly kind: 'http' | 'stdio'
   /** Sends one JSON-RPC request; over HTTP with these headers besides those of the protocol. */
-  send(message: ProbeRequest, headers?: ProbeHeaders): Promise<Reply>
+  send(message: ProbeRequest, headers?: ProbeHeaders): Promise<ProbeReply>
   /** Sends a notification, to which no answer belongs. */
   tell(message: ProbeRequest, headers?: ProbeHeaders): Promise<void>
   /** HTTP only: a request with another method and no body. */
-  visit(method: string, headers?: ProbeHeaders): Promise<Reply>
+  visit(method: string, headers?: ProbeHeaders): Promise<ProbeReply>
   close(): Promise<void>
 }
 
@@ -40,7 +40,7 @@ const MAX_BYTES = 4_194_304
 export function probeHttp(url: string, own: Readonly<Record<string, string>>): Probe {
   const target = new URL(url)
   const begin = target.protocol === 'https:' ? httpsRequest : httpRequest
-  const exchange = (options: RequestOptions, body?: string): Promise<Reply> =>
+  const exchange = (options: RequestOptions, body?: string): Promise<ProbeReply> =>
     new Promise((resolve) => {
       const fail = (error: Error): void => resolve({ problem: error.message })
       const request = begin(target, { ...options, timeout: TIMEOUT_MS, agent: false }, (response) => {
@@ -58,10 +58,10 @@ export function probeHttp(url: string, own: Readonly<Record<string, string>>): P
         })
         response.on('end', done).on('error', fail).on('close', done)
       })
-      request.on('error', fail).on('timeout', () => request.destroy(new Error('no answer in time')))
+      request.on('error', fail).on('timeout', () => request.destroy(new Error('timed out')))
       request.end(body)
     })
-  const post = (message: object, headers: ProbeHeaders): Promise<Reply> => {
+  const post = (message: object, headers: ProbeHeaders): Promise<ProbeReply> => {
     const body = JSON.stringify(message)
     const all = {
       'Content-Type': 'application/json',
@@ -105,9 +105,9 @@ export function probeStdio(target: StdioTarget): Probe {
       const signal = AbortSignal.timeout(TIMEOUT_MS)
       try {
         const message = await transport.exchange({ id, body, headers: {}, signal, maxBytes: MAX_BYTES })
-        return isRecord(message) ? { message } : { problem: 'the answer is no message' }
+        return isRecord(message) ? { message } : { problem: 'the response is not a JSON-RPC message' }
       } catch (error) {
-        return { problem: signal.aborted ? 'no answer in time' : (error as Error).message }
+        return { problem: signal.aborted ? 'timed out' : (error as Error).message }
       }
     },
     async tell({ method, params }) {
@@ -117,7 +117,7 @@ export function probeStdio(target: StdioTarget): Probe {
         .exchange({ id: 0, body, headers: {}, signal, maxBytes: MAX_BYTES, oneWay: true })
         .catch(() => {})
     },
-    visit: async () => ({ problem: 'there are no methods over stdio' }),
+    visit: async () => ({ problem: 'stdio has no HTTP methods' }),
     close: () => transport.close(),
   }
 }

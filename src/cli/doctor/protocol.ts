@@ -4,7 +4,7 @@ import type { Client } from '../../client/client.ts'
 import type { ToolRequest } from '../../client/pending.ts'
 import { isRecord } from '../../lib/narrow.ts'
 import { encodeHeaderValue, scanParamHeaders } from '../../protocol/common/headers.ts'
-import type { Probe, ProbeRequest, Reply } from './probe.ts'
+import type { Probe, ProbeReply, ProbeRequest } from './probe.ts'
 import { type Finding, fail, pass, skip, warn } from './report.ts'
 
 const VERSION = '2026-07-28'
@@ -62,7 +62,11 @@ async function checkVersion(probe: Probe): Promise<Finding> {
   const data = isRecord(error?.data) ? error.data : {}
   if (finding.verdict !== 'pass' || (Array.isArray(data.supported) && data.requested === version))
     return finding
-  return warn('unknown-version', 'the error names no versions', 'Give data.supported and data.requested.')
+  return warn(
+    'unknown-version',
+    'the error does not list the supported versions',
+    'Send data.supported and data.requested.',
+  )
 }
 
 async function checkHeader(probe: Probe): Promise<Finding> {
@@ -74,9 +78,12 @@ async function checkGet(probe: Probe): Promise<Finding> {
   const { status, problem } = await probe.visit('GET')
   if (status === 405) return pass('http-get', 'GET is refused with 405')
   if (status === 400 && (await hasSessions(probe))) {
-    return pass('http-get', 'GET is for the sessions of older revisions, and refused with 400 without one')
+    return pass(
+      'http-get',
+      'GET belongs to the sessions of older revisions, and is refused with 400 without one',
+    )
   }
-  return warn('http-get', `GET gets ${status ?? problem}`, 'Answer methods other than POST with 405.')
+  return warn('http-get', `GET returns ${status ?? problem}`, 'Respond to methods other than POST with 405.')
 }
 
 /** The endpoint serves older revisions too, to which GET and session ids belong. */
@@ -99,34 +106,41 @@ export async function checkOrigin(
   own: Readonly<Record<string, string | undefined>>,
 ): Promise<Finding> {
   const plain = await probe.send(request, own)
-  if (!isServed(plain)) return skip('foreign-origin', `${request.method} is refused without any Origin too`)
+  if (!isServed(plain)) return skip('foreign-origin', `${request.method} is refused even without an Origin`)
   const foreign = await probe.send(request, { ...own, Origin: 'https://evil.example' })
-  if (foreign.status === undefined) return skip('foreign-origin', foreign.problem ?? 'no answer')
+  if (foreign.status === undefined) return skip('foreign-origin', foreign.problem ?? 'no response')
   if (!isServed(foreign)) return pass('foreign-origin', `a foreign Origin is refused with ${foreign.status}`)
   return fail(
     'foreign-origin',
-    'a request of a foreign page is served',
-    'Check Origin and answer others with 403.',
+    'a request from a foreign page is served',
+    'Check Origin, and refuse others with 403.',
   )
 }
 
-function isServed(reply: Reply): boolean {
+function isServed(reply: ProbeReply): boolean {
   const { status, message } = reply
   return status !== undefined && status < 400 && message !== undefined && errorOf(reply) === undefined
 }
 
-export function errorOf({ message }: Reply): Readonly<Record<string, unknown>> | undefined {
+export function errorOf({ message }: ProbeReply): Readonly<Record<string, unknown>> | undefined {
   return isRecord(message?.error) ? message.error : undefined
 }
 
 /** `status` counts where the reply has one. */
-export function expectError(id: string, what: string, reply: Reply, code: number, status: number): Finding {
+export function expectError(
+  id: string,
+  what: string,
+  reply: ProbeReply,
+  code: number,
+  status: number,
+): Finding {
   const error = errorOf(reply)
-  if (reply.problem !== undefined) return warn(id, `${what}: ${reply.problem}`, `Answer with error ${code}.`)
-  if (error === undefined) return fail(id, `${what} is not refused`, `Answer with error ${code}.`)
-  if (error.code !== code) return warn(id, `${what} gets ${error.code}`, `Answer with error ${code}.`)
+  if (reply.problem !== undefined) return warn(id, `${what}: ${reply.problem}`, `Respond with error ${code}.`)
+  if (error === undefined) return fail(id, `${what} is not refused`, `Respond with error ${code}.`)
+  if (error.code !== code)
+    return warn(id, `${what} returns error ${error.code}`, `Respond with error ${code}.`)
   if (reply.status !== undefined && reply.status !== status) {
-    return warn(id, `${what} gets HTTP ${reply.status}`, `Answer with HTTP ${status}.`)
+    return warn(id, `${what} returns HTTP ${reply.status}`, `Respond with HTTP ${status}.`)
   }
   return pass(id, `${what} is refused with ${code}`)
 }
@@ -140,8 +154,8 @@ export function checkIdentity({ server, protocolVersion }: Client): Finding[] {
     pass('era', `speaks ${protocolVersion}`),
     pass('capabilities', kinds),
     named
-      ? pass('identity', `calls itself "${server.name}" ${server.version}`)
-      : warn('identity', 'does not say its name', 'Put serverInfo into _meta of every result.'),
+      ? pass('identity', `its name is "${server.name}" ${server.version}`)
+      : warn('identity', 'sends no name', 'Send serverInfo in _meta of every result.'),
   ]
 }
 
@@ -154,7 +168,7 @@ export async function checkLists({ server }: Client, probe: Probe): Promise<Find
     const detail = asks
       ? 'tools/list asks for input, which only tools/call, prompts/get and resources/read may do'
       : `tools/list returns no list${problem ? `: ${problem}` : ''}`
-    return [fail('tools', detail, 'Answer with { tools: […] }.')]
+    return [fail('tools', detail, 'Return { tools: […] }.')]
   }
   return [checkResult(result), checkTools(result.tools)]
 }
@@ -170,10 +184,10 @@ export async function checkCall(probe: Probe, { name, arguments: args }: ToolReq
   const result = message?.result
   if (!isRecord(result)) return []
   const { resultType, inputRequests, requestState } = result
-  if (typeof resultType === 'string') return [pass('call-result', `${name} answers with ${resultType}`)]
+  if (typeof resultType === 'string') return [pass('call-result', `${name} returns ${resultType}`)]
   const asks = inputRequests !== undefined || requestState !== undefined
-  const detail = `the result of ${name} has no resultType${asks ? ', although it asks for input' : ''}`
-  const advice = 'Put resultType into every result: "complete", or "input_required" where it asks.'
+  const detail = `the result of ${name} has no resultType${asks ? ' but asks for input' : ''}`
+  const advice = 'Send resultType in every result: "complete", or "input_required" where it asks.'
   return [(asks ? fail : warn)('call-result', detail, advice)]
 }
 
@@ -187,29 +201,29 @@ function checkResult({ resultType, ttlMs, cacheScope }: Readonly<Record<string, 
   return warn(
     'results',
     `tools/list lacks ${lacks.join(', ')}`,
-    'Add them: clients need them to read and to cache.',
+    'Add them: clients need them to read and cache the list.',
   )
 }
 
 export function checkTools(tools: readonly unknown[]): Finding {
   const names = tools.map((tool) => (isRecord(tool) ? String(tool.name) : ''))
   const problems = tools.flatMap((tool, i) => problemsOf(tool, names.indexOf(names[i] ?? '') !== i))
-  if (problems.length === 0) return pass('tools', `${tools.length} tools, names and schemas are fine`)
-  return warn('tools', problems.join('; '), 'Clients leave such tools out, or cannot tell them apart.')
+  if (problems.length === 0) return pass('tools', `${tools.length} tools with valid names and schemas`)
+  return warn('tools', problems.join('; '), 'Clients ignore such tools, or cannot tell them apart.')
 }
 
 function problemsOf(tool: unknown, repeated: boolean): string[] {
-  if (!isRecord(tool)) return ['an entry is no tool']
+  if (!isRecord(tool)) return ['an entry is not a tool']
   const { name, inputSchema } = tool
   const scan = isRecord(inputSchema) ? scanParamHeaders(inputSchema) : undefined
   return [
     ...(/^[A-Za-z0-9_.-]{1,128}$/.test(String(name))
       ? []
       : [`the name ${JSON.stringify(name)} is not portable`]),
-    ...(repeated ? [`${String(name)} is there twice`] : []),
+    ...(repeated ? [`${String(name)} is listed twice`] : []),
     ...(isRecord(inputSchema) && inputSchema.type === 'object'
       ? []
-      : [`${String(name)}: inputSchema is no object`]),
+      : [`${String(name)}: inputSchema is not of type object`]),
     ...(scan?.kind === 'bad' ? [`${String(name)}: ${scan.problem}`] : []),
   ]
 }

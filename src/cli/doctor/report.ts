@@ -4,7 +4,7 @@ import { RondoError } from '../../errors.ts'
 import { oneLine } from '../../form/clean-text.ts'
 import { type Io, print, printJson } from '../io.ts'
 
-export type Verdict = 'pass' | 'warn' | 'fail' | 'skip'
+type Verdict = 'pass' | 'warn' | 'fail' | 'skip'
 
 export interface Finding {
   /** Stable, for scripts. */
@@ -42,7 +42,7 @@ export async function attempt(
     return [await check()].flat()
   } catch (error) {
     if (signal.aborted || !(error instanceof RondoError)) throw error
-    return [fail(id, error.message, 'Answer every request in time, and as the revision says.')]
+    return [fail(id, error.message, 'Respond to every request in time and as the revision requires.')]
   }
 }
 

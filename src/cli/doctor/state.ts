@@ -8,7 +8,7 @@ import type { Client } from '../../client/client.ts'
 import type { ToolRequest } from '../../client/pending.ts'
 import { sleep, systemClock } from '../../lib/clock.ts'
 import type { Tool } from '../../protocol/wire.ts'
-import { type Asked, begin, type Outcome, type Patient, sendNo } from './patient.ts'
+import { type AskedRound, type AttackOutcome, begin, type Patient, sendNo } from './patient.ts'
 import { attempt, type Finding, fail, pass, skip, warn } from './report.ts'
 import { expiryOf, forgeries, readState, respellings, varyArguments } from './tamper.ts'
 
@@ -18,19 +18,19 @@ export async function checkState(given: StateExam): Promise<Finding[]> {
   const first = await begin(given, given.request)
   if (typeof first === 'string') {
     return [
-      skip('state', first, 'Name a tool that asks, with arguments for which it does: --tool NAME name=value'),
+      skip('state', first, 'Name a tool that asks, and arguments that make it ask: --tool NAME name=value'),
     ]
   }
   const honest = await sendNo(given, first)
   if (honest.kind === 'refused' || honest.kind === 'broken') {
-    const advice = 'Let a declined question end the call with a result, not with an error.'
+    const advice = 'End a declined call with a result, not with an error.'
     return [
-      warn('state-no', `a no ends in an error: ${honest.message}`, advice),
-      skip('state', 'an honest answer cannot be told from an attack'),
+      warn('state-no', `declining leads to an error: ${honest.message}`, advice),
+      skip('state', 'an honest response cannot be told from an attack'),
     ]
   }
   const exam: Exam = { ...given, first, honest, seen: [] }
-  const findings: Finding[] = first.round > 1 ? [pass('state', `comes with round ${first.round}`)] : []
+  const findings: Finding[] = first.round > 1 ? [pass('state', `first appears in round ${first.round}`)] : []
   for (const [id, check] of CHECKS) findings.push(...(await attempt(id, exam.signal, () => check(exam))))
   const refusals = judgeRefusals(exam.seen)
   return refusals === undefined ? findings : [...findings, refusals]
@@ -56,9 +56,9 @@ async function checkNo(exam: Exam): Promise<Finding> {
     times += 1
     outcome = await sendNo(exam, outcome.pending)
   }
-  if (times === 0) return pass('state-no', 'a no is taken as one')
-  const detail = `a no is asked again${times > 1 ? `, and again (${times} times)` : ''}`
-  const advice = 'End the call when the user declined; do not ask the same again.'
+  if (times === 0) return pass('state-no', 'a declined question is not asked again')
+  const detail = `a declined question is asked again${times > 1 ? ` (${times} times)` : ''}`
+  const advice = 'End the call when the user declines; do not repeat the question.'
   return times > 1 ? fail('state-no', detail, advice) : warn('state-no', detail, advice)
 }
 
@@ -66,28 +66,28 @@ async function checkTampered(exam: Exam): Promise<Finding[]> {
   const { honest } = exam
   const first = await freshRound(exam)
   const state = first.state ?? ''
-  const tryAll = async (states: readonly string[]): Promise<Outcome[]> => {
-    const outcomes: Outcome[] = []
+  const tryAll = async (states: readonly string[]): Promise<AttackOutcome[]> => {
+    const outcomes: AttackOutcome[] = []
     for (const one of states) outcomes.push(await attack(exam, { ...first, state: one }))
     return outcomes
   }
   const changed = judge(
     {
       id: 'state-tampered',
-      tried: 'changed state',
-      fault: 'a changed state is taken as genuine',
-      advice: 'Seal or sign the state, and refuse what does not verify.',
+      tried: 'modified state',
+      fault: 'a modified state is accepted',
+      advice: 'Seal or sign the state, and refuse one that does not verify.',
     },
     await tryAll(forgeries(state, readState(state))),
     honest,
   )
-  if (changed.verdict === 'fail') return [changed, skip('state-spelling', 'not protected at all')]
+  if (changed.verdict === 'fail') return [changed, skip('state-spelling', 'the state is not protected')]
   const spelling = judge(
     {
       id: 'state-spelling',
-      tried: 'the same state spelt differently',
-      fault: 'other spellings of a state are taken as genuine',
-      advice: 'Decode strictly: compare the state with what encoding its content again returns.',
+      tried: 'the same state in another encoding',
+      fault: 'another encoding of the same state is accepted',
+      advice: 'Decode strictly: encode the content again and compare it with the state.',
       taken: 'warn',
     },
     await tryAll(respellings(state, readState(state))),
@@ -101,7 +101,7 @@ async function checkArguments(exam: Exam): Promise<Finding> {
   const args = request.arguments ?? {}
   const variants = otherArguments ? [otherArguments] : varyArguments(args, tool.inputSchema)
   if (variants.length === 0)
-    return skip('state-arguments', `${tool.name} takes no arguments that can be varied`)
+    return skip('state-arguments', `${tool.name} has no arguments that can be varied`)
   for (const variant of variants) {
     const other = { ...request, arguments: variant }
     // Refused by itself, it would prove nothing.
@@ -110,12 +110,16 @@ async function checkArguments(exam: Exam): Promise<Finding> {
     const notes = {
       id: 'state-arguments',
       tried: 'state used with other arguments',
-      fault: 'a state works for other arguments than it was made for',
-      advice: 'Bind the state to a digest of the arguments: what was confirmed is what is done.',
+      fault: 'a state is accepted with other arguments than it was issued for',
+      advice: 'Bind the state to a digest of the arguments, so that only what was confirmed is done.',
     }
     return judge(notes, [outcome], exam.honest)
   }
-  return skip('state-arguments', 'no other arguments lead to a question', 'Give some: --other name=value')
+  return skip(
+    'state-arguments',
+    'no other arguments make the tool ask',
+    'Pass some that do: --other name=value',
+  )
 }
 
 async function checkOtherTool(exam: Exam): Promise<Finding> {
@@ -129,7 +133,7 @@ async function checkOtherTool(exam: Exam): Promise<Finding> {
   const notes = {
     id: 'state-tool',
     tried: 'state used with another tool',
-    fault: `a state of ${exam.request.name} works for ${otherTool.name}`,
+    fault: `a state of ${exam.request.name} is accepted by ${otherTool.name}`,
     advice: 'Bind the state to the method and the name of the tool.',
   }
   return judge(notes, [await attack(exam, forged)], exam.honest)
@@ -140,14 +144,14 @@ async function checkOtherUser(exam: Exam): Promise<Finding> {
   if (otherUser === undefined) {
     return skip(
       'state-user',
-      'no second user was given',
-      'Give the header of one: --other-header "Name: value"',
+      'no second user was named',
+      'Pass the header of one: --other-header "Name: value"',
     )
   }
   const notes = {
     id: 'state-user',
     tried: 'state used by another user',
-    fault: 'a state of one user works for another',
+    fault: 'a state of one user is accepted from another',
     advice: 'Bind the state to the authenticated principal.',
   }
   return judge(
@@ -161,8 +165,8 @@ async function checkHuge(exam: Exam): Promise<Finding> {
   const outcome = await sendNo(exam, { ...exam.first, state: 'A'.repeat(HUGE) })
   const alive = typeof (await begin(exam, exam.request)) !== 'string'
   const detail = `a state of ${HUGE / 1024} KiB`
-  const advice = 'Bound the size of what is read and decoded.'
-  if (!alive) return fail('state-size', `${detail} stops the server`, advice)
+  const advice = 'Limit the size of what is read and decoded.'
+  if (!alive) return fail('state-size', `the server stops working after ${detail}`, advice)
   if (isTaken(outcome, exam.honest)) return warn('state-size', `${detail} is not refused`, advice)
   return pass('state-size', `${detail} is refused`)
 }
@@ -172,17 +176,17 @@ async function checkHuge(exam: Exam): Promise<Finding> {
 const HOW = {
   json: 'it is plain JSON',
   base64: 'it is JSON in base64',
-  part: 'one part of it is JSON in base64, signed perhaps, but not encrypted',
+  part: 'one part of it is JSON in base64, perhaps signed, but not encrypted',
   text: 'it is plain text',
 } as const
 
 function checkReadable({ first }: Exam): Finding {
   const readable = readState(first.state ?? '')
-  if (readable === undefined) return pass('state-readable', 'nothing in it can be read')
+  if (readable === undefined) return pass('state-readable', 'its content is not readable')
   return warn(
     'state-readable',
-    `anybody who holds the state can read it: ${HOW[readable.how]}`,
-    'Encrypt the state, or keep out of it what the client should not know.',
+    `anyone who holds the state can read it: ${HOW[readable.how]}`,
+    'Encrypt the state, or leave out what the client must not know.',
   )
 }
 
@@ -192,21 +196,21 @@ async function checkReplay(exam: Exam): Promise<Finding> {
   if (typeof asked === 'string') return skip('state-replay', asked)
   const first = await sendNo(exam, asked)
   const second = await sendNo(exam, asked)
-  if (second.kind === 'refused') return pass('state-replay', 'a state counts once')
+  if (second.kind === 'refused') return pass('state-replay', 'a state is accepted once')
   if (second.kind === 'broken') {
     return warn(
       'state-replay',
       `the second time: ${second.message}`,
-      'Answer a repeated request like the first.',
+      'Return the same result for a repeated request.',
     )
   }
   if (answerOf(first) === answerOf(second))
-    return pass('state-replay', 'sent twice, it gives the same answer')
-  const advice = 'Make a repeated request give the same answer, or let a state count once.'
-  return warn('state-replay', 'sent twice, it gives another answer', advice)
+    return pass('state-replay', 'sent twice, it leads to the same result')
+  const advice = 'Return the same result for a repeated request, or accept a state only once.'
+  return warn('state-replay', 'sent twice, it leads to different results', advice)
 }
 
-function answerOf(outcome: Outcome): string {
+function answerOf(outcome: AttackOutcome): string {
   if (outcome.kind === 'complete') return outcome.result
   return outcome.kind === 'asks' ? JSON.stringify(outcome.pending.questions) : outcome.kind
 }
@@ -218,13 +222,13 @@ async function checkExpiry(exam: Exam): Promise<Finding> {
   if (waitMs !== undefined) return waitAndSend(exam, waitMs, signal)
   const readable = readState(first.state ?? '')
   if (readable === undefined) {
-    return skip('state-expiry', 'nothing can be seen from outside', 'See it expire: --wait SECONDS')
+    return skip('state-expiry', 'the lifetime is not visible', 'To see the state expire: --wait SECONDS')
   }
   const ends = expiryOf(readable.value)
-  const advice = 'Give the state a time to live, minutes or hours, and refuse it afterwards.'
-  if (ends === undefined) return warn('state-expiry', 'nothing in the state says when it ends', advice)
+  const advice = 'Let the state expire after minutes or hours.'
+  if (ends === undefined) return warn('state-expiry', 'the state has no expiry time', advice)
   const left = ends - now()
-  const detail = `it says that it ends in ${Math.round(left / 1000)} s`
+  const detail = `the state expires in ${Math.round(left / 1000)} s`
   return left > DAY_MS ? warn('state-expiry', detail, advice) : pass('state-expiry', detail)
 }
 
@@ -235,8 +239,8 @@ async function waitAndSend(exam: Exam, waitMs: number, signal: AbortSignal): Pro
   const notes = {
     id: 'state-expiry',
     tried: `a state ${waitMs / 1000} s old`,
-    fault: `a state that is ${waitMs / 1000} s old is still taken`,
-    advice: 'Give the state a time to live shorter than this, if this is too long for your users.',
+    fault: `a state is still accepted after ${waitMs / 1000} s`,
+    advice: 'If this is too long for your users, let the state expire sooner.',
     taken: 'warn',
   } as const
   return judge(notes, [await attack(exam, asked)], exam.honest)
@@ -244,7 +248,7 @@ async function waitAndSend(exam: Exam, waitMs: number, signal: AbortSignal): Pro
 
 /* Judges the answers to a group of attacks on the state: each must be refused, and in the same words. */
 
-export interface AttackNotes {
+interface AttackNotes {
   readonly id: string
   /** What was tried, as in "other arguments". */
   readonly tried: string
@@ -256,18 +260,18 @@ export interface AttackNotes {
 }
 
 /** The server went on from the state it was given. `honest` is what it does with a genuine one. */
-function isTaken(outcome: Outcome, honest: Outcome): boolean {
+function isTaken(outcome: AttackOutcome, honest: AttackOutcome): boolean {
   if (outcome.kind === 'asks') return !outcome.again || (honest.kind === 'asks' && honest.again)
   return outcome.kind === 'complete' && !isStumble(outcome, honest)
 }
 
 /** The tool failed over the state: refused after a fashion, but by chance. */
-function isStumble(outcome: Outcome, honest: Outcome): boolean {
+function isStumble(outcome: AttackOutcome, honest: AttackOutcome): boolean {
   if (outcome.kind !== 'complete' || !outcome.isError) return false
   return honest.kind !== 'complete' || outcome.result !== honest.result
 }
 
-function judge(notes: AttackNotes, outcomes: readonly Outcome[], honest: Outcome): Finding {
+function judge(notes: AttackNotes, outcomes: readonly AttackOutcome[], honest: AttackOutcome): Finding {
   const { id, tried, fault, advice } = notes
   const taken = outcomes.filter((outcome) => isTaken(outcome, honest)).length
   if (taken > 0) {
@@ -276,35 +280,31 @@ function judge(notes: AttackNotes, outcomes: readonly Outcome[], honest: Outcome
   }
   const broken = outcomes.find((outcome) => outcome.kind === 'broken')
   if (broken !== undefined || outcomes.some((outcome) => isStumble(outcome, honest))) {
-    const detail = `${tried}: ${broken?.message ?? 'the tool fails over it'}`
-    return warn(id, detail, 'Answer a state that is not valid with a JSON-RPC error.')
+    const detail = `${tried}: ${broken?.message ?? 'the tool failed'}`
+    return warn(id, detail, 'Refuse an invalid state with a JSON-RPC error.')
   }
   if (outcomes.some((outcome) => outcome.kind === 'asks')) {
-    return warn(
-      id,
-      `${tried}: not refused, the call began anew`,
-      'Refuse a state that is not valid with an error.',
-    )
+    return warn(id, `${tried}: not refused; the call started over`, 'Refuse an invalid state with an error.')
   }
   return pass(id, `${tried}: refused${outcomes.length > 1 ? ` (${outcomes.length} tries)` : ''}`)
 }
 
 /** Refusals that differ tell an attacker which check a state has passed. */
-function judgeRefusals(outcomes: readonly Outcome[]): Finding | undefined {
+function judgeRefusals(outcomes: readonly AttackOutcome[]): Finding | undefined {
   const refusals = outcomes.filter((outcome) => outcome.kind === 'refused')
   if (refusals.length < 2) return undefined
   const texts = new Set(refusals.map(({ code, message }) => `${code} ${message}`))
-  if (texts.size === 1) return pass('state-errors', `all refusals read the same: ${[...texts][0]}`)
+  if (texts.size === 1) return pass('state-errors', `all refusals are alike: ${[...texts][0]}`)
   return warn(
     'state-errors',
     `refusals differ: ${[...texts].join(' / ')}`,
-    'Use one error for every reason, and keep the reason in your log.',
+    'Use one error for every reason, and write the reason to your log only.',
   )
 }
 
 /* An examination of the state under way: what is examined, what an honest client sees, what attacks led to. */
 
-export interface StateExam extends Patient {
+interface StateExam extends Patient {
   readonly tool: Tool
   /** Other arguments for the same tool; made up from the schema unless given. */
   readonly otherArguments?: Readonly<Record<string, unknown>>
@@ -317,23 +317,23 @@ export interface StateExam extends Patient {
   readonly now: () => number
 }
 
-export interface Exam extends StateExam {
+interface Exam extends StateExam {
   /** A first round. */
-  readonly first: Asked
+  readonly first: AskedRound
   /** What an honest no leads to. */
-  readonly honest: Outcome
+  readonly honest: AttackOutcome
   /** Every answer to an attack. */
-  readonly seen: Outcome[]
+  readonly seen: AttackOutcome[]
 }
 
 /** A first round whose state nobody has used yet: one that counts once would be refused for the wrong reason. */
-async function freshRound(exam: Exam): Promise<Asked> {
+async function freshRound(exam: Exam): Promise<AskedRound> {
   const asked = await begin(exam, exam.request)
   return typeof asked === 'string' ? exam.first : asked
 }
 
 /** Sends one forged call and remembers the answer. */
-async function attack(exam: Exam, forged: Asked, patient: Patient = exam): Promise<Outcome> {
+async function attack(exam: Exam, forged: AskedRound, patient: Patient = exam): Promise<AttackOutcome> {
   const outcome = await sendNo(patient, forged)
   exam.seen.push(outcome)
   return outcome

@@ -28,7 +28,7 @@ export async function examineTasks(call: ExaminedCall): Promise<Finding[]> {
     const unknown = await attempt('task-unknown', io.signal, () => checkUnknown(owner.client, io.signal))
     const name = options.text('tool')
     if (name === undefined) {
-      return [...unknown, skip('task', 'no tool was named', 'Name one that becomes a task: --tool NAME')]
+      return [...unknown, skip('task', 'no tool was named', 'Name a tool that becomes a task: --tool NAME')]
     }
     const taskId = await makeTask(owner.client, name, call)
     if (taskId === undefined) return [...unknown, skip('task', `${name} does not become a task`)]
@@ -42,13 +42,9 @@ export async function examineTasks(call: ExaminedCall): Promise<Finding[]> {
 async function checkUnknown(client: Client, signal: AbortSignal): Promise<Finding> {
   const refused = await refusalOf(client.task(crypto.randomUUID()).get({ signal }))
   if (refused?.peer.code === UNKNOWN_TASK)
-    return pass('task-unknown', `a task that nobody made gets ${UNKNOWN_TASK}`)
-  const detail = `a task that nobody made gets ${refused === undefined ? 'a result' : refused.peer.code}`
-  return (refused === undefined ? fail : warn)(
-    'task-unknown',
-    detail,
-    `Answer with error ${UNKNOWN_TASK}: there is no such task.`,
-  )
+    return pass('task-unknown', `an unknown task is refused with ${UNKNOWN_TASK}`)
+  const detail = `an unknown task returns ${refused === undefined ? 'a result' : `error ${refused.peer.code}`}`
+  return (refused === undefined ? fail : warn)('task-unknown', detail, `Respond with error ${UNKNOWN_TASK}.`)
 }
 
 /** The error that the server answered with; undefined if it answered with a result. */
@@ -79,9 +75,9 @@ const MIN_ID = 16
 
 function checkId(taskId: string): Finding {
   if (taskId.length >= MIN_ID && !/^\d+$/.test(taskId)) {
-    return pass('task-id', `a task's id has ${taskId.length} characters`)
+    return pass('task-id', `the id of a task has ${taskId.length} characters`)
   }
-  const advice = 'Draw ids of tasks at random, 128 bits or more: whoever knows one may be able to use it.'
+  const advice = 'Use random ids of 128 bits or more: who knows the id of a task may be able to use it.'
   return warn('task-id', 'the id of a task can be guessed', advice)
 }
 
@@ -92,14 +88,15 @@ async function checkOther(
   signal: AbortSignal,
 ): Promise<Finding> {
   if (headers.length === 0) {
-    const advice = 'Give the header of one: --other-header "Name: value"'
-    return skip('task-user', 'no second user was given', advice)
+    const advice = 'Pass the header of one: --other-header "Name: value"'
+    return skip('task-user', 'no second user was named', advice)
   }
   const { client, close } = await open(headers)
   try {
     const refused = await refusalOf(client.task(taskId).get({ signal }))
-    if (refused !== undefined) return pass('task-user', `another user's task gets ${refused.peer.code}`)
-    const advice = 'Bind a task to the authenticated principal that made it.'
+    if (refused !== undefined)
+      return pass('task-user', `a task of another user is refused with ${refused.peer.code}`)
+    const advice = 'Bind a task to the authenticated principal that created it.'
     return fail('task-user', 'a task of one user can be read by another', advice)
   } finally {
     await close()
@@ -110,13 +107,13 @@ async function checkCancel(client: Client, taskId: string, signal: AbortSignal):
   const task = client.task(taskId)
   const refused = await refusalOf(task.cancel({ signal }))
   if (refused !== undefined) {
-    const detail = `tasks/cancel gets ${refused.peer.code} ${refused.peer.message}`
+    const detail = `tasks/cancel returns error ${refused.peer.code} ${refused.peer.message}`
     return warn(
       'task-cancel',
       detail,
-      'Take tasks/cancel for every task of its owner, also for one that has ended.',
+      'Accept tasks/cancel for every task of its owner, even one that has ended.',
     )
   }
   const { status } = await task.get({ signal })
-  return pass('task-cancel', `after tasks/cancel it is ${status}`)
+  return pass('task-cancel', `after tasks/cancel the task is ${status}`)
 }
