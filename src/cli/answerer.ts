@@ -1,6 +1,6 @@
 /**
  * Who answers the questions of a round: a person at the terminal, a file of answers, or nobody now. Each takes a pending
- * call and gives it back with answers, or says that they come later.
+ * call and returns it with answers, or undefined if they come later.
  *
  * Servers of older revisions wait while they ask, so nothing can be left for later there: `answerNow` is for those.
  */
@@ -46,12 +46,10 @@ export const answerLater: Answerer = {
   answerNow: async () => undefined,
 }
 
-/*
- * Answers from a file, each used once. They are found by the key of the question or by its whole message: older servers give
- * their questions no keys. Where such a server waits, `question-1`, `question-2` … in the order of asking are keys too.
+/**
+ * Answers from a file, each used once, found by the key of the question or by its whole message. Older servers send no keys;
+ * there `question-1`, `question-2` … count the questions. `partial` leaves missing answers for later instead of failing.
  */
-
-/** `partial` leaves what is missing for later instead of failing. */
 export function answerFrom(answers: Readonly<Record<string, unknown>>, partial: boolean): Answerer {
   const unused = new Set(Object.keys(answers))
   const take = (key: string, question: InputRequest): string | undefined =>
@@ -81,8 +79,7 @@ export function answerFrom(answers: Readonly<Record<string, unknown>>, partial: 
   }
 }
 
-/* A person at the terminal answers, one question at a time. A dismissed one cancels what else is asked in the call. */
-
+/** Asks one question at a time. Dismissing one cancels all that follow in the call. */
 export function answerAtTerminal(io: Io): Answerer {
   const terminal = createTerminal(io)
   let interrupted = false

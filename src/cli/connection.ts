@@ -1,4 +1,4 @@
-/** From a named target and the options of the command line to a client. */
+/** Connects a client to the server that the command line names. */
 
 import { createRequire } from 'node:module'
 import { basename, resolve } from 'node:path'
@@ -32,7 +32,7 @@ export const CONNECT_OPTIONS: OptionTable = {
 
 export interface Connection {
   readonly client: Client
-  /** Lets go of the server; a process that was started ends. */
+  /** Disconnects, and ends a process that was started. */
   close(): Promise<void>
 }
 
@@ -41,7 +41,7 @@ const KEPT_LINES = 20
 interface ConnectionExtra {
   /** Go on top of those of the options. */
   readonly headers?: readonly string[]
-  /** Whether calls may go on as tasks; yes unless false. */
+  /** Whether calls may become tasks. Default: true. */
   readonly tasks?: boolean
   /** The revision to speak; found out unless given. */
   readonly mode?: Mode
@@ -154,8 +154,6 @@ function randomName(): string {
   return Array.from(crypto.getRandomValues(new Uint8Array(10)), (byte) => letters[byte % 32]).join('')
 }
 
-/* Answers `roots/list` with the folders of `--root`, without asking anybody. Without one, nothing is answered. */
-
 export function rootsOf({ cwd }: Io, folders: readonly string[]): Root[] {
   return folders.map((folder) => {
     const path = resolve(cwd, folder)
@@ -163,6 +161,7 @@ export function rootsOf({ cwd }: Io, folders: readonly string[]): Root[] {
   })
 }
 
+/** Answers `roots/list` with the folders of `--root`. */
 function answerRoots(io: Io, folders: readonly string[]): RoundPolicy {
   const roots = rootsOf(io, folders)
   return ({ questions }) => {
@@ -172,17 +171,15 @@ function answerRoots(io: Io, folders: readonly string[]): RoundPolicy {
   }
 }
 
-/*
- * The command that runs a file which exports a server, in a process of its own (`serve-file.ts`). Files in TypeScript
- * need a Node that strips types, or `tsx` installed beside them.
- */
-
 /** Within the package: as built, or as written where this file is. */
 const RUNNER = import.meta.url.endsWith('.ts') ? 'src/cli/serve-file.ts' : 'dist/cli/serve-file.js'
 
 const TYPESCRIPT = /\.[cm]?ts$/
 
-/** Arguments for `process.execPath`. */
+/**
+ * Arguments for `process.execPath` that run a file which exports a server (`serve-file.ts`). TypeScript needs a Node that
+ * strips types, or `tsx` installed beside the file.
+ */
 export function scriptArgs(path: string, entrance: readonly string[]): string[] {
   const runner = new URL(RUNNER, pathToFileURL(createRequire(import.meta.url).resolve('rondo/package.json')))
   return [...loaderArgs(path, runner), fileURLToPath(runner), path, ...entrance]

@@ -98,7 +98,7 @@ export function sayHidden({ id, protocolVersion }: PendingCall): string {
   return `The task asks a question. In ${protocolVersion} it is sent only to a client that waits for the result: ${how}`
 }
 
-/** A call that did not end: how to go on with it. */
+/** How to resume a call that did not end. */
 export function sayKept({ id, task }: PendingCall): string {
   if (task === undefined) return `The call is kept: rondo resume ${id}`
   return [
@@ -109,8 +109,6 @@ export function sayKept({ id, task }: PendingCall): string {
   ].join('\n')
 }
 
-/* What a field takes, in a few words: for a prompt, for the list of a pending call. */
-
 const FORMAT_WORDS = {
   email: 'an e-mail address',
   uri: 'a URL',
@@ -118,6 +116,7 @@ const FORMAT_WORDS = {
   'date-time': 'a date and time like 2026-07-28T09:30:00Z',
 } as const
 
+/** What a field accepts, in a few words. */
 export function describeField(field: Field): string {
   return field.required ? kindOfField(field) : `${kindOfField(field)}, optional`
 }
@@ -156,8 +155,7 @@ function listOptions({ options = [] }: Field): string {
   return more > 0 ? `${shown.join(', ')} and ${more} more` : shown.join(', ')
 }
 
-/* A task as its owner sees it, in words and as JSON. What the server wrote is cleaned before it gets here. */
-
+/** A task as its owner sees it. */
 export interface ShownTask {
   readonly state: TaskState
   /** The call, with the questions that are open. */

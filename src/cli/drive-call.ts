@@ -2,7 +2,7 @@
  * Drives one call from the command line to its end, or to where it has to wait: sends, has questions answered, keeps the
  * call in its file whenever it changed, and takes the file away when the result was printed.
  *
- * A process that dies at any point leaves the last state in the file; another goes on from there (C11).
+ * A process that dies at any point leaves the last state in the file, and another process resumes from there (C11).
  */
 
 import type { Client, DriveOptions } from '../client/client.ts'
@@ -51,7 +51,7 @@ interface Hold {
   release(): void
 }
 
-/** Begins a call, or goes on with one from the store, which the caller has claimed. */
+/** Starts a call, or resumes one from the store, which the caller has claimed. */
 export async function driveCall(
   session: CallSession,
   request: FlowRequest,
@@ -160,16 +160,15 @@ function createHold(session: CallSession, begun: PendingCall | undefined): Hold 
   }
 }
 
-/* Shows how a task stands while a call waits for it, and notices where waiting is of no use. */
-
 interface TaskWatch {
   onTask(task: TaskState): void
-  /** It failed or was cancelled: there is nothing to go on with. */
+  /** It failed or was cancelled. */
   readonly ended: boolean
-  /** Fires where the task asks what only those see who answer at once, and nobody does. */
+  /** Aborted if the task has questions that only a waiting client sees, and nobody can answer. */
   readonly stop: AbortSignal
 }
 
+/** Shows the status of a task while a call waits for it. */
 function watchTask(io: Io, answerer: Answerer): TaskWatch {
   const stop = new AbortController()
   let ended = false
@@ -187,17 +186,11 @@ function watchTask(io: Io, answerer: Answerer): TaskWatch {
   }
 }
 
-/* A call whose task has been told its answers: nobody is asked for them again, unless the revision asks a key twice. */
-
+/** Marks the answers as delivered to the task, so that they are not asked for again. */
 export function markDelivered(pending: PendingCall): PendingCall {
   const { task, protocolVersion } = pending
   return task === undefined ? pending : delivered(pending, task, protocolVersion === '2026-07-28')
 }
-
-/*
- * Answers for servers of older revisions, which ask while a call waits. What nobody can answer there is cancelled, so that
- * the server goes on and nothing hangs, and is remembered: the command ends with an error then.
- */
 
 interface PushedAnswers {
   readonly answers: Answers
@@ -211,10 +204,14 @@ interface Answering {
   /** What the server may ask. */
   readonly kinds: readonly QuestionKind[]
   readonly roots: readonly Root[]
-  /** The call goes on as a task. */
+  /** Whether the call has become a task. */
   readonly isTask: () => boolean
 }
 
+/**
+ * Answers servers of older revisions, which ask while a call waits. A question that nobody can answer is cancelled, so that
+ * nothing hangs, and recorded: the command then exits with an error.
+ */
 export function createPushedAnswers(io: Io, answering: Answering): PushedAnswers {
   const { answerer, target, kinds, roots, isTask } = answering
   const unanswered: string[] = []

@@ -37,11 +37,10 @@ function noTo(pending: PendingCall, words: readonly string[], decline: boolean):
   )
 }
 
-/*
- * Reads answers from a command line: `key.field=value`, `key=accept|decline|cancel`, `key:=json`. Where one question is
- * open, `field=value` is enough; where a form has one field, `key=value`.
+/**
+ * Parses `key.field=value`, `key=accept|decline|cancel` and `key:=json`. `field=value` is enough if one question is open,
+ * `key=value` if its form has one field.
  */
-
 export function readAnswerWords(words: readonly string[], pending: PendingCall): Map<string, InputResponse> {
   const given = new Map<string, unknown>()
   for (const word of words) {
@@ -109,11 +108,10 @@ function parseJson(name: string, text: string): unknown {
   }
 }
 
-/*
- * Turns what somebody wrote down as an answer into the response the protocol wants, checked against its question. An
- * answer is `"accept"`, `"decline"`, `"cancel"`, the content of a form, or a whole result object.
+/**
+ * The response for an answer, validated against its question. An answer is `"accept"`, `"decline"`, `"cancel"`, the content
+ * of a form, or a whole result object.
  */
-
 export function responseFor(key: string, question: InputRequest, value: unknown): InputResponse {
   if (question.method !== 'elicitation/create') return whole(key, question, value)
   if (value === 'decline' || value === 'cancel') return { action: value }

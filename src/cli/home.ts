@@ -29,10 +29,9 @@ export function makeFolder(path: string): void {
   mkdirSync(path, { recursive: true, mode: 0o700 })
 }
 
-/* Writes a file that only its owner can read, whole or not at all: a crash leaves the old one or the new one. */
-
 let count = 0
 
+/** Writes a file that only its owner can read, atomically: a crash leaves the old file or the new one. */
 export function writeFile(path: string, text: string): void {
   count += 1
   const fresh = `${path}.${process.pid}-${count}.new`
@@ -60,12 +59,10 @@ export function tryUnlink(path: string): void {
   }
 }
 
-/*
- * Keys for servers that the command runs itself, where `RONDO_KEYS` is not set: made once and kept, so that a call which
- * is pending today can be resumed tomorrow, and `rondo play` can reload without losing one. For one machine only.
+/**
+ * The environment of a server that the command runs from a file. Without `RONDO_KEYS` it gets a key that is created once and
+ * kept on this machine, so that pending calls survive a restart and a reload.
  */
-
-/** The environment of a server from a file: this process's own, and keys. */
 export function serverEnv(io: Pick<Io, 'env' | 'cwd'>): Record<string, string> {
   const given = Object.entries(io.env).filter((entry): entry is [string, string] => entry[1] !== undefined)
   const env = Object.fromEntries(given)
@@ -83,7 +80,7 @@ function localKeys(home: string): string {
   return keys
 }
 
-/** The keys that were made up before; undefined if none were. */
+/** The kept keys; undefined if there are none. */
 export function keptKeys(home: string): string | undefined {
   const kept = tryRead(join(home, 'keys'))?.trim()
   return kept === '' ? undefined : kept
@@ -97,8 +94,6 @@ function tryRead(path: string): string | undefined {
   }
 }
 
-/* The key that seals pending calls at rest: 32 bytes in base64, from a file or the environment. */
-
 export const SEAL_OPTIONS: OptionTable = {
   'seal-key': {
     type: 'string',
@@ -107,6 +102,7 @@ export const SEAL_OPTIONS: OptionTable = {
   },
 }
 
+/** The key that encrypts stored pending calls: 32 bytes in base64, from a file or the environment. */
 export function readSealKey(io: Io, options: Options): Uint8Array | undefined {
   const file = options.text('seal-key')
   const text = file === undefined ? io.env.RONDO_SEAL_KEY : readKeyFile(resolve(io.cwd, file))

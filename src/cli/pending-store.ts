@@ -44,7 +44,7 @@ export interface PendingStore {
   find(start: string): string
   list(): Listed[]
   remove(id: string): void
-  /** Nobody else drives this call until the claim is let go. */
+  /** Claims the call for this process; returns the function that releases it. */
   claim(id: string): () => void
 }
 
@@ -145,14 +145,12 @@ function parseJson(text: string): unknown {
   }
 }
 
-/*
- * A lock between processes of one machine: a file with the number of the process that holds it. A holder that died, by
- * kill -9 say, has lost it.
- */
-
 const TRIES = 3
 
-/** Gives the function that lets go. Throws if another process that is alive has it. */
+/**
+ * Takes a lock between processes: a file with the id of its holder, void once the holder is dead. Returns the function that
+ * releases it; throws if a live process holds it.
+ */
 function takeLock(path: string, what: string): () => void {
   // Linked and not created in place, so that a lock always names its holder.
   const own = `${path}.${process.pid}`

@@ -66,8 +66,7 @@ export function pendingJson({ state, ...pending }: PendingCall): Record<string, 
   return { ...pending, stateBytes: state === undefined ? 0 : Buffer.byteLength(state) }
 }
 
-/* Results as text: what a person wants to read, without the wrapping. `--json` has all of it. */
-
+/** Prints a result as text; `--json` prints all of it. */
 export function printResult(io: Io, request: FlowRequest, result: FlowResult): Exit {
   switch (request.method) {
     case 'tools/call':

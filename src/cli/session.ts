@@ -1,4 +1,4 @@
-/** What all commands that drive a call have in common: their options, the connection, the store, who answers. */
+/** What commands that drive a call share: options, connection, store, and who answers. */
 
 import type { DriveOptions } from '../client/client.ts'
 import type { FlowRequest, PendingCall } from '../client/pending.ts'
@@ -57,13 +57,13 @@ export const CALL_OPTIONS: OptionTable = {
   ...CONNECT_OPTIONS,
 }
 
-/** For commands that go on with a stored call. */
+/** For commands that resume a stored call. */
 export const RESUME_OPTIONS: OptionTable = {
   ...SERVER_OPTION,
   ...CALL_OPTIONS,
 }
 
-/** Where a stored call goes on. */
+/** The server at which a stored call resumes. */
 export function targetOf({ io, options }: Invocation, stored: NamedTarget): NamedTarget {
   const given = options.text('server')
   return given === undefined ? stored : readTarget(given, io.cwd)
@@ -74,7 +74,7 @@ export function openStore({ io, options }: Invocation): PendingStore {
 }
 
 export interface CallDriver extends Connection {
-  /** Begins a call, or goes on with a stored one. */
+  /** Starts a call, or resumes a stored one. */
   drive(request: FlowRequest, stored?: PendingCall): Promise<Exit>
 }
 

@@ -80,13 +80,12 @@ export function parseTarget(value: unknown): NamedTarget | undefined {
   return isList ? { kind, command, args, cwd } : undefined
 }
 
-/*
- * Cuts a quoted command into its words, as a shell would where nothing is to be expanded: single and double quotes, and a
- * backslash before what should stand for itself. No shell runs; `$HOME`, `*` and `;` mean nothing here.
- */
-
 const PART = /\s+|'([^']*)'|"((?:[^"\\]|\\[\s\S])*)"|\\([\s\S])|([^\s'"\\]+)/y
 
+/**
+ * Splits a quoted command into words: single quotes, double quotes and backslashes work as in a shell. No shell runs, and
+ * nothing is expanded.
+ */
 export function splitCommand(text: string): string[] {
   const words: string[] = []
   let word: string | undefined

@@ -162,9 +162,7 @@ function tryJson(text: string): unknown {
   }
 }
 
-/* Reads JSON from a file, or from stdin where the name is `-`. */
-
-/** The JSON object in the file that an option names. */
+/** The JSON object in the file that an option names; `-` is stdin. */
 export async function readJsonObject(io: Io, option: string, name: string): Promise<Record<string, unknown>> {
   const text = name === '-' ? await readStdin(io) : readText(io, option, name)
   const value = parse(text)

@@ -81,7 +81,7 @@ describe('a server that signs with the official codec and binds nothing', () => 
       'fail state-arguments',
       'fail state-tool',
     ])
-    expect(found.find(({ id }) => id === 'state-readable')?.detail).toContain('signed perhaps')
+    expect(found.find(({ id }) => id === 'state-readable')?.detail).toContain('perhaps signed')
     expect(found.find(({ id }) => id === 'state-expiry')).toMatchObject({ verdict: 'pass' })
     expect(code).toBe(1)
   })

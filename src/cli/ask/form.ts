@@ -149,11 +149,6 @@ function accept(values: Values): Given {
   return { kind: 'answer', response: { action: 'accept', content } as ElicitResult }
 }
 
-/*
- * Asks for one field of a form, in the way its kind is best asked. What was typed is checked by `rondo/forms`, and asked
- * for again with the reason. A yes is never what Enter alone gives: the cursor stands elsewhere, whatever the default says.
- */
-
 interface Filled {
   /** Undefined leaves the field out. */
   readonly value: FieldValue | undefined
@@ -165,7 +160,10 @@ interface Left<W> {
   readonly way: W
 }
 
-/** `start` is the default, or what was given before. `ways` are offered beside the options of a choice. */
+/**
+ * Asks for one field, and again with the reason if the input is invalid. `start` is the default or the previous value.
+ * `ways` are offered beside the options of a choice.
+ */
 function askField<W>(
   terminal: Terminal,
   field: Field,

@@ -51,8 +51,7 @@ export async function askQuestion(
   }
 }
 
-/* Lets a person play the model: shows the messages that a server wants answered, and takes a line as the reply. */
-
+/** Shows the messages of a sampling request, and lets the user type the completion. */
 async function askSampling(
   terminal: Terminal,
   params: SamplingParams,
@@ -73,11 +72,6 @@ function sayMessage(message: unknown): string {
   return `${String(role)}: ${text}`
 }
 
-/*
- * Asks for consent to open a URL. Shows all of it and its host apart, warns where a person should look twice, and never
- * opens or fetches anything: whoever agrees opens it themselves. The cursor starts on the no.
- */
-
 const WARNINGS = {
   'not-encrypted': 'The connection is not encrypted.',
   'look-alike-letters':
@@ -85,6 +79,10 @@ const WARNINGS = {
   'bare-address': 'The host is an IP address, not a name.',
 } as const
 
+/**
+ * Asks for consent to open a URL. Shows the whole URL and its host, with warnings, and never opens or fetches it: the user
+ * does. The cursor starts on "Decline".
+ */
 async function askUrl(terminal: Terminal, { url }: ElicitUrlParams, canKeep: boolean): Promise<Given> {
   const link = inspectLink(url)
   if (link === undefined) {

@@ -1,4 +1,4 @@
-/** `rondo call`: calls a tool and has its questions answered. */
+/** `rondo call`, `rondo prompt` and `rondo read`: make a request and answer the questions of the server. */
 
 import { type Command, noTool, usageError } from '../command-line.ts'
 import { CALL_OPTIONS, openSession } from '../session.ts'
@@ -38,8 +38,6 @@ export const callCommand: Command = {
   },
 }
 
-/* `rondo prompt`: gets a prompt, and has its questions answered. */
-
 export const promptCommand: Command = {
   name: 'prompt',
   usage: '<server> <prompt> [name=value …]',
@@ -63,8 +61,6 @@ export const promptCommand: Command = {
     }
   },
 }
-
-/* `rondo read`: reads a resource, and has its questions answered. */
 
 export const readCommand: Command = {
   name: 'read',

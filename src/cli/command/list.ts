@@ -46,8 +46,8 @@ function listCommand(
 }
 
 /**
- * Declares what a call declares, since a server may hide the tools that a client cannot use. A list is nothing to be asked
- * about: whoever asks all the same is told that it was dismissed.
+ * Declares the capabilities that a call declares, since a server may hide tools that a client cannot use. Questions are
+ * cancelled: a list has none.
  */
 const UNASKED: Answers = { elicitation: async () => ({ action: 'cancel' }) }
 

@@ -1,4 +1,4 @@
-/** `rondo pending`: the calls that wait for an answer. */
+/** `rondo pending`, `answer`, `resume` and `abandon`: the calls that wait for an answer. */
 
 import { PeerError } from '../../client/peer.ts'
 import { openQuestions } from '../../client/pending.ts'
@@ -62,8 +62,6 @@ function toRow({ id, call, problem }: Listed, now: number): string[] {
   return [id, sayAge(now - pending.askedAt), name, state, sayTarget(target)]
 }
 
-/* `rondo answer`: answers a pending call from the command line, and goes on once nothing is open. */
-
 export const answerCommand: Command = {
   name: 'answer',
   usage: '<id> [key.field=value …]',
@@ -105,8 +103,6 @@ export const answerCommand: Command = {
   },
 }
 
-/* `rondo resume`: goes on with a pending call, asking what is still open. */
-
 export const resumeCommand: Command = {
   name: 'resume',
   usage: '<id>',
@@ -134,11 +130,7 @@ export const resumeCommand: Command = {
   },
 }
 
-/*
- * `rondo abandon`: gives pending calls up. Between rounds the server holds nothing and is not told; a task it works on is
- * cancelled.
- */
-
+/** Between rounds the server holds nothing, so only a task has to be cancelled. */
 export const abandonCommand: Command = {
   name: 'abandon',
   usage: '<id> [id …]',

@@ -58,11 +58,6 @@ function isFile(path: string): boolean {
   }
 }
 
-/*
- * Runs a file's server in a process of its own, one at a time: the old one has let go of the port before the new one takes
- * it. Changes that come while one is starting lead to one more start, not to many.
- */
-
 interface PlayerOptions {
   readonly io: Io
   readonly path: string
@@ -83,6 +78,10 @@ interface Player {
 /** Longer than a server takes to drain. */
 const STOP_MS = 12_000
 
+/**
+ * Runs the server in a process of its own, one at a time: the old process has released the port before the new one starts.
+ * Changes during a start lead to one more start.
+ */
 function createPlayer(options: PlayerOptions): Player {
   const { io, host } = options
   let { port } = options
@@ -104,7 +103,7 @@ function createPlayer(options: PlayerOptions): Player {
     // Stopped meanwhile; whoever stops it waits for its end.
     if (child !== started) return false
     if (report.kind === 'failed') {
-      // What the file began before it failed may go on: a port that it opened, a timer.
+      // The file may have opened a port or started a timer before it failed.
       await end()
       tell(io, `Cannot serve ${options.path}:\n${report.message}`)
       return true
@@ -185,11 +184,10 @@ async function stopChild(child: ChildProcess): Promise<void> {
   clearTimeout(kill)
 }
 
-/* Tells when a source file beside the given one changed, a moment after the last change. */
-
 const SOURCES = /\.(?:[cm]?[jt]s|[jt]sx|json)$/
 const SETTLE_MS = 120
 
+/** Calls `changed` shortly after the last change of a source file beside the given one. */
 function watchSources(path: string, changed: () => void): () => void {
   let timer: NodeJS.Timeout | undefined
   const watcher = watch(dirname(path), { recursive: true }, (_event, name) => {

@@ -1,4 +1,4 @@
-/** `rondo task`: looks at a task of a server, answers it, cancels it. Waiting for it is the business of `rondo resume`. */
+/** `rondo task`: shows, answers or cancels a task of a server. `rondo resume` waits for one. */
 
 import type { Client } from '../../client/client.ts'
 import { LIMITS } from '../../client/flow-options.ts'
@@ -59,7 +59,7 @@ export const taskCommand: Command = {
     }
     const store = openStore(invocation)
     const id = found.call?.pending.id
-    // Looking takes nothing away from whoever goes on with the call now.
+    // Showing a task does not disturb a process that drives the call.
     const release = id === undefined || action === 'get' ? () => {} : store.claim(id)
     try {
       return await withTask(invocation, found, act)
@@ -150,15 +150,13 @@ async function answer(work: Work): Promise<Exit> {
   return unused.length > 0 ? 'answers' : 'done'
 }
 
-/** Whoever goes on with the call need not answer again. */
+/** Records the answers, so that `rondo resume` does not ask again. */
 function keep({ found, ...invocation }: Work, given: PendingCall): void {
   const { call } = found
   if (call === undefined) return
   const pending = markDelivered({ ...call.pending, answers: given.answers })
   openStore(invocation).save({ ...call, pending })
 }
-
-/* One task at its server: looks at it, with its questions vetted as those of any round are (T22). */
 
 interface OpenTask {
   look(): Promise<ShownTask>
@@ -173,6 +171,7 @@ interface TaskView {
   readonly policies: readonly RoundPolicy[]
 }
 
+/** A task at its server. Its questions are vetted like those of any round (T22). */
 function openTask(found: FoundTask, { client, signal, now, policies }: TaskView): OpenTask {
   const { taskId, call } = found
   const handle = client.task(taskId)
@@ -233,11 +232,7 @@ function explain(error: unknown, { taskId }: FoundTask, { server }: Client): unk
   return new CommandError('stored', `${who} has no task ${taskId}: ${why}`, { cause: error })
 }
 
-/*
- * Which task a person means, and where it is. A call that is kept here knows its server, so its own id or that of its task
- * is enough; any other task is named after its server.
- */
-
+/** The task that the user named. A pending call knows its server; any other task is named after its server. */
 interface FoundTask {
   readonly taskId: string
   readonly target: NamedTarget

@@ -119,11 +119,6 @@ async function showStats({ io, options }: Invocation, { store }: NamedStore): Pr
   return 'done'
 }
 
-/*
- * Opens a store of tasks to look at it: a SQLite file or a PostgreSQL database, which must be there. Nothing is made, brought
- * up to date or claimed. A password is never part of what is said.
- */
-
 interface NamedStore {
   /** For people. */
   readonly name: string
@@ -136,6 +131,9 @@ const POSTGRES = /^postgres(ql)?:\/\//i
 /** A person waits. */
 const PATIENCE_MS = 2_000
 
+/**
+ * Opens an existing store read-only: nothing is created, migrated or claimed. A password never appears in a message.
+ */
 async function openTaskStore(word: string, cwd: string, schema: string): Promise<NamedStore> {
   if (POSTGRES.test(word)) return openPostgres(word, schema)
   if (/^[a-z][a-z0-9+.-]+:\/\//i.test(word)) {
@@ -182,8 +180,6 @@ function explain(error: unknown, name: string, hide = (text: string): string => 
   if (code === 'STORE_UNAVAILABLE') return new CommandError('unreachable', `Cannot read ${name}${why}`)
   return code === 'STORE_SCHEMA' ? new CommandError('stored', `${hide(plain)}${why}`) : error
 }
-
-/* A task as an operator sees it: nothing that is sealed, and no more than tags of whose it is. */
 
 type StoredTask = Awaited<ReturnType<TaskStore['list']>>[number]
 type StoreStats = Awaited<ReturnType<TaskStore['stats']>>

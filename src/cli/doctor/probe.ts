@@ -1,4 +1,4 @@
-/** Sends messages to a server exactly as they are, right or wrong, and gives what comes back. */
+/** Sends messages to a server unchanged, valid or not, and returns what comes back. */
 
 import { request as httpRequest, type IncomingHttpHeaders, type RequestOptions } from 'node:http'
 import { request as httpsRequest } from 'node:https'

@@ -1,4 +1,4 @@
-/** Sends what the protocol says must be refused, and looks at how it is. */
+/** Checks how the server refuses invalid requests, and what it says about itself: discovery and lists. */
 
 import type { Client } from '../../client/client.ts'
 import type { ToolRequest } from '../../client/pending.ts'
@@ -56,7 +56,7 @@ async function checkVersion(probe: Probe): Promise<Finding> {
   const version = '1999-01-01'
   const reply = await probe.send(proper('tools/list', version), headersOf('tools/list', version))
   const finding = expectError('unknown-version', 'an unknown version', reply, -32022, 400)
-  // A process that goes on in the revision of its first request serves its one client all the same.
+  // A process that keeps the revision of its first request still serves its one client.
   if (finding.verdict === 'fail' && probe.kind === 'stdio') return { ...finding, verdict: 'warn' }
   const error = errorOf(reply)
   const data = isRecord(error?.data) ? error.data : {}
@@ -144,8 +144,6 @@ export function expectError(
   }
   return pass(id, `${what} is refused with ${code}`)
 }
-
-/* Looks at what the server says of itself: discovery, and its lists. */
 
 export function checkIdentity({ server, protocolVersion }: Client): Finding[] {
   const kinds = Object.keys(server.capabilities).join(', ') || 'none'

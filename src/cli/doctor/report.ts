@@ -32,7 +32,7 @@ export function skip(id: string, detail: string, advice?: string): Finding {
   return { id, verdict: 'skip', detail, ...(advice !== undefined && { advice }) }
 }
 
-/** What stops a check is a finding too, and the examination goes on. */
+/** An error that stops a check is a finding too, and the examination continues. */
 export async function attempt(
   id: string,
   signal: AbortSignal,
@@ -46,11 +46,10 @@ export async function attempt(
   }
 }
 
-/* The findings as a table, each with its line of advice, and a count at the end. */
-
 const COLOURS: Record<Verdict, number> = { pass: 32, warn: 33, fail: 31, skip: 90 }
 const ORDER: readonly Verdict[] = ['pass', 'warn', 'fail', 'skip']
 
+/** Prints a table of findings, each with its advice, and the counts. */
 export function printFindings(io: Io, findings: readonly Finding[], json: boolean): void {
   const counts = Object.fromEntries(
     ORDER.map((verdict) => [verdict, findings.filter((one) => one.verdict === verdict).length]),

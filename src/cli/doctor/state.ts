@@ -171,8 +171,6 @@ async function checkHuge(exam: Exam): Promise<Finding> {
   return pass('state-size', `${detail} is refused`)
 }
 
-/* What a state shows to its holder, and how long and how often it can be used. */
-
 const HOW = {
   json: 'it is plain JSON',
   base64: 'it is JSON in base64',
@@ -246,8 +244,6 @@ async function waitAndSend(exam: Exam, waitMs: number, signal: AbortSignal): Pro
   return judge(notes, [await attack(exam, asked)], exam.honest)
 }
 
-/* Judges the answers to a group of attacks on the state: each must be refused, and in the same words. */
-
 interface AttackNotes {
   readonly id: string
   /** What was tried, as in "other arguments". */
@@ -271,6 +267,7 @@ function isStumble(outcome: AttackOutcome, honest: AttackOutcome): boolean {
   return honest.kind !== 'complete' || outcome.result !== honest.result
 }
 
+/** Judges a group of attacks on the state: each must be refused. */
 function judge(notes: AttackNotes, outcomes: readonly AttackOutcome[], honest: AttackOutcome): Finding {
   const { id, tried, fault, advice } = notes
   const taken = outcomes.filter((outcome) => isTaken(outcome, honest)).length
@@ -301,8 +298,6 @@ function judgeRefusals(outcomes: readonly AttackOutcome[]): Finding | undefined 
     'Use one error for every reason, and write the reason to your log only.',
   )
 }
-
-/* An examination of the state under way: what is examined, what an honest client sees, what attacks led to. */
 
 interface StateExam extends Patient {
   readonly tool: Tool

@@ -102,12 +102,10 @@ function unique(state: string, others: readonly string[]): string[] {
   return [...new Set(others)].filter((one) => one !== state)
 }
 
-/*
- * What anybody who holds a `requestState` can read in it: JSON, JSON in base64, JSON in one part of several with dots
- * between them (signed, perhaps), or plain text. A state that shows none of these may still be readable in a way that is
- * not looked for here.
+/**
+ * What the holder of a `requestState` can read in it: JSON, JSON in base64, JSON in one of several parts separated by dots
+ * (perhaps signed), or plain text. Other readable encodings are not detected.
  */
-
 export interface Readable {
   readonly how: 'json' | 'base64' | 'part' | 'text'
   readonly value: unknown
@@ -174,12 +172,11 @@ export function expiryOf(value: unknown): number | undefined {
   return undefined
 }
 
-/* Other arguments for the same tool, likely to be valid: one value changed at a time, by the schema. */
-
 type Args = Readonly<Record<string, unknown>>
 
 const MAX_VARIANTS = 4
 
+/** Other arguments for the same tool, likely to be valid: one value changed at a time, by the schema. */
 export function varyArguments(args: Args, schema: JsonSchema): Args[] {
   const { properties } = schema
   if (!isRecord(properties)) return []
