@@ -10,7 +10,7 @@ import { isObject, listSubschemas } from './subschemas.ts'
 const TIMEOUT_MS = 500
 
 /** The regular expressions in a schema; with `own`, without those that a library wrote for a format. */
-export function listPatterns(json: JsonSchema, { own = false } = {}): string[] {
+export function listPatterns(json: JsonSchema, { own = false }: { own?: boolean } = {}): string[] {
   return listSubschemas(json).flatMap(({ pattern, patternProperties, format }) => [
     ...(typeof pattern === 'string' && !(own && format !== undefined) ? [pattern] : []),
     ...(isObject(patternProperties) ? Object.keys(patternProperties) : []),
