@@ -99,7 +99,7 @@ export interface TaskTurn {
 }
 
 /** How a turn ends. A turn that throws is retried later, a limited number of times. */
-export type TurnOutcome =
+export type TaskTurnOutcome =
   | { readonly kind: 'park'; readonly inputs: ReadonlyMap<string, Sealed> }
   | { readonly kind: 'complete'; readonly result: Sealed }
   | { readonly kind: 'fail'; readonly error: Sealed }
@@ -108,7 +108,7 @@ export type TurnOutcome =
   /** Releases the task, which is due again as soon as the owner has shown that it knows the id. */
   | { readonly kind: 'hold' }
 
-export type RunTurn = (turn: TaskTurn) => Promise<TurnOutcome>
+export type RunTurn = (turn: TaskTurn) => Promise<TaskTurnOutcome>
 
 export interface ServeOptions {
   /** The number of turns that run concurrently in this process. */

@@ -12,7 +12,7 @@ import type { Line } from '../../protocol/call.ts'
 import type { Reply } from '../../protocol/reply.ts'
 import type { ReplayInput } from '../../replay/replay.ts'
 import type { Incoming, RunReport } from '../../replay/run-state.ts'
-import type { RunTurn, TaskHead, TaskTurn, TurnOutcome } from '../../store/task-engine.ts'
+import type { RunTurn, TaskHead, TaskTurn, TaskTurnOutcome } from '../../store/task-engine.ts'
 import type { Target } from '../../tool/target.ts'
 import type { FlowHost, TaskHost } from '../host.ts'
 import {
@@ -68,7 +68,7 @@ function assertOwner(host: FlowHost, { id, owner }: TaskHead, { principal }: Tas
 /** Long enough that somebody else gets it first. */
 const ELSEWHERE_MS = 10_000
 
-function leaveToOthers(host: FlowHost, { call }: TaskPlan): TurnOutcome {
+function leaveToOthers(host: FlowHost, { call }: TaskPlan): TaskTurnOutcome {
   host.log({ event: 'warning', message: `A task waits for an instance that has the tool "${call.target}"` })
   return { kind: 'release', delayMs: ELSEWHERE_MS }
 }
@@ -77,7 +77,7 @@ function unknownTool({ call }: TaskPlan): RondoError {
   return new RondoError('PEER_PARAMS', `Unknown tool: ${call.target}`)
 }
 
-async function runTurn(work: Work): Promise<TurnOutcome> {
+async function runTurn(work: Work): Promise<TaskTurnOutcome> {
   const { round, turn } = work
   const end = await runOnce(round, {
     adapt: (input) => adapt(work, input),
@@ -87,7 +87,7 @@ async function runTurn(work: Work): Promise<TurnOutcome> {
 }
 
 /** What cannot be kept ends the task: another turn would not do better. A store that failed might. */
-async function settle(work: Work, end: RoundEnd): Promise<TurnOutcome> {
+async function settle(work: Work, end: RoundEnd): Promise<TaskTurnOutcome> {
   try {
     return await toOutcome(work, end)
   } catch (error) {
@@ -99,7 +99,7 @@ async function settle(work: Work, end: RoundEnd): Promise<TurnOutcome> {
   }
 }
 
-async function toOutcome(work: Work, end: RoundEnd): Promise<TurnOutcome> {
+async function toOutcome(work: Work, end: RoundEnd): Promise<TaskTurnOutcome> {
   switch (end.kind) {
     case 'abandoned':
       return { kind: 'release' }
@@ -116,7 +116,7 @@ async function toOutcome(work: Work, end: RoundEnd): Promise<TurnOutcome> {
 }
 
 /** Keeps the journal in the store and the questions with it. */
-async function keep(work: Work, pause: Pause): Promise<TurnOutcome> {
+async function keep(work: Work, pause: Pause): Promise<TaskTurnOutcome> {
   const { host, round, turn, folded } = work
   const { report, facts, asked, inputRequests, journal } = pause
   const isManual = report.ending.kind === 'returned'
@@ -151,7 +151,7 @@ function rest({ host, turn }: Work): Promise<void> {
 const UNCERTAIN_MS = 5_000
 
 /** A lease that was lost is no failure of the task: somebody else has it. Nor is a store that cannot tell now. */
-function refused(work: Work, report: RunReport | undefined, error: RondoError): TurnOutcome {
+function refused(work: Work, report: RunReport | undefined, error: RondoError): TaskTurnOutcome {
   if (error.code === 'STORE_LEASE_LOST') return { kind: 'release' }
   if (error.code === 'STORE_UNAVAILABLE' || error.code === 'STORE_BUSY')
     return { kind: 'release', delayMs: UNCERTAIN_MS }
@@ -161,7 +161,7 @@ function refused(work: Work, report: RunReport | undefined, error: RondoError): 
 const AGAIN_MS = 250
 
 /** What the call would have answered is what the task ends with. A tool's own failure is a result (E8). */
-function ended(work: Work, reply: Reply): TurnOutcome {
+function ended(work: Work, reply: Reply): TaskTurnOutcome {
   const { host, turn, round } = work
   const { task } = turn
   if (reply.kind === 'error') {
@@ -174,7 +174,7 @@ function ended(work: Work, reply: Reply): TurnOutcome {
   return { kind: 'complete', result: sealPiece(host, task, 'result', reply.result) }
 }
 
-function failed(host: FlowHost, task: TaskHead, error: RondoError): TurnOutcome {
+function failed(host: FlowHost, task: TaskHead, error: RondoError): TaskTurnOutcome {
   const { rpc: code, sentence: message, data } = error
   return { kind: 'fail', error: sealPiece(host, task, 'error', { code, message, data }) }
 }

@@ -8,11 +8,11 @@
 
 import { RondoError } from '../../errors.ts'
 import { givenAnswers, openSlots } from '../input-slots.ts'
-import type { LossReason, RunTurn, Sealed, TaskTurn, TurnOutcome } from '../task-engine.ts'
+import type { LossReason, RunTurn, Sealed, TaskTurn, TaskTurnOutcome } from '../task-engine.ts'
 import type { Lease, TaskStore } from '../task-store.ts'
 
 export type TurnEnd =
-  | { readonly kind: TurnOutcome['kind'] }
+  | { readonly kind: TaskTurnOutcome['kind'] }
   | { readonly kind: 'lost'; readonly reason: LossReason }
   | { readonly kind: 'retry' | 'gave-up'; readonly failures: number; readonly error?: unknown }
 
@@ -102,7 +102,7 @@ export function runTurn(store: TaskStore, lease: Lease, run: RunTurn, options: T
 function prepareOutcome(
   store: TaskStore,
   { fence, slots }: Lease,
-  outcome: TurnOutcome,
+  outcome: TaskTurnOutcome,
 ): () => Promise<boolean> {
   if (outcome.kind === 'release') return () => store.release(fence, outcome.delayMs ?? 0, false)
   if (outcome.kind === 'hold') return () => store.hold(fence)

@@ -18,11 +18,11 @@ import {
 import { unguard } from '../../../test/support/store/unfenced-store.ts'
 import { createLeaseEngine } from '../engine/lease-engine.ts'
 import { openSlots } from '../input-slots.ts'
-import type { RunTurn, TurnOutcome } from '../task-engine.ts'
+import type { RunTurn, TaskTurnOutcome } from '../task-engine.ts'
 import type { PgPool } from './driver.ts'
 import { createPostgresStore } from './store.ts'
 
-const complete = (result: string): TurnOutcome => ({ kind: 'complete', result })
+const complete = (result: string): TaskTurnOutcome => ({ kind: 'complete', result })
 
 describePostgres('PostgreSQL as a store', () => {
   let server: TestPostgres

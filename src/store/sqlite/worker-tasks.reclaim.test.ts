@@ -4,7 +4,7 @@ import { createSqliteDatabase } from '../../../test/support/store/sqlite-databas
 import { alice, newTask, until } from '../../../test/support/store/store-harness.ts'
 import { createDownstream, startWorker } from '../../../test/support/store/worker-process.ts'
 import { createLeaseEngine } from '../engine/lease-engine.ts'
-import type { Serving, TurnOutcome } from '../task-engine.ts'
+import type { Serving, TaskTurnOutcome } from '../task-engine.ts'
 
 it.runIf(existsSync('/proc/self/stat'))(
   'E9 takes over at once from a process that was killed, without waiting for its lease',
@@ -38,7 +38,7 @@ it('F6 counts no failure when a worker whose clock is ahead takes a task from on
   })
   let began = 0
   let lost = 0
-  let finish: ((outcome: TurnOutcome) => void) | undefined
+  let finish: ((outcome: TaskTurnOutcome) => void) | undefined
   /** Each one's clock is a minute ahead of the one before, so that each takes the task from the one before. */
   const hire = async (minutes: number) => {
     const store = database.open(() => Date.now() + minutes * 60_000)

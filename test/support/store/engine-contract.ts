@@ -9,8 +9,8 @@ import type {
   Serving,
   TaskEngine,
   TaskTurn,
+  TaskTurnOutcome,
   TaskView,
-  TurnOutcome,
 } from '../../../src/store/task-engine.ts'
 import {
   alice,
@@ -23,7 +23,7 @@ import {
   until,
 } from './store-harness.ts'
 
-const complete = (result: string): TurnOutcome => ({ kind: 'complete', result })
+const complete = (result: string): TaskTurnOutcome => ({ kind: 'complete', result })
 
 /** Steps, then a question, then a step: what a handler with one `ask` does. */
 const greet: RunTurn = async (turn) => {
