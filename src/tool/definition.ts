@@ -2,9 +2,8 @@
  * What an author declares: tools, prompts, resources and resource templates.
  */
 
-import type { StandardSchemaV1 } from '@standard-schema/spec'
 import type { ContentBlock, PromptMessage, ResourceContents } from '../protocol/wire.ts'
-import type { Context, Infer, Schema } from './context.ts'
+import type { Context, Infer, Schema, StandardSchema } from './context.ts'
 import type { InputRequired } from './result.ts'
 import type { TemplateParams, VariableName } from './uri-template.ts'
 
@@ -93,7 +92,7 @@ export interface PromptDefinition<I extends Schema | undefined = undefined> exte
 }
 
 /** The names of the arguments of a schema; any name for plain JSON Schema. */
-export type ArgumentName<I> = I extends StandardSchemaV1<infer In, infer _Out> ? keyof In & string : string
+export type ArgumentName<I> = I extends StandardSchema<infer In, infer _Out> ? keyof In & string : string
 
 export type PromptHandler<I extends Schema | undefined = undefined> = (
   args: I extends Schema ? Infer<I, Record<string, string>> : Record<string, string>,
