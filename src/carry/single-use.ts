@@ -14,6 +14,7 @@ import { canonicalJson } from '../lib/canonical-json.ts'
 import { repeat, type StoreClock, storeClock } from '../lib/clock.ts'
 import type { FlowCall } from '../protocol/call.ts'
 import type { Reply } from '../protocol/reply.ts'
+import { notJson, whyNotJson } from '../replay/work.ts'
 import { openEnvelope, sealEnvelope } from '../seal/envelope.ts'
 import { LEASE_MS } from '../store/engine/lease-engine.ts'
 import type { BlobStore, OnceAttempt, OnceClaim, OnceSlot, OnceStore } from '../store/store.ts'
@@ -61,11 +62,19 @@ export async function effectOnce(
 ): Promise<unknown> {
   const { flow } = beginning
   const slot = toSlot(beginning, branch === '' ? `${flow}/${key}` : `${flow}@${branch}/${key}`, 0, 'effect')
-  const work = async () => sealJson(host, slot, { value: await run() })
+  const work = async () => {
+    const value = await run()
+    const why = whyNotJson(value)
+    // A result that cannot be recorded fills the slot all the same: the effect has run, and must not run again.
+    return sealJson(host, slot, why === undefined ? { value } : { why })
+  }
   const claim = await workOnce(once, slot, work, { waitMs, holdMs: holdOf(host) })
   switch (claim.kind) {
-    case 'stored':
-      return openJson<{ value?: unknown }>(host, slot, claim.response).value
+    case 'stored': {
+      const { value, why } = openJson<{ value?: unknown; why?: string }>(host, slot, claim.response)
+      if (why !== undefined) throw notJson('effect', key, why)
+      return value
+    }
     case 'busy':
       throw busy('This call is at work elsewhere, or its worker died', claim.retryMs)
     case 'refused':

@@ -14,6 +14,20 @@ import { InputCancelled, InputDeclined } from '../errors.ts'
 import { idle } from '../lib/clock.ts'
 
 describe('asking', () => {
+  it('refuses a message that is not a string before anybody is asked', async () => {
+    const questions: Handler[] = [
+      (ctx) => ctx.ask('q', { ...textQuestion(), message: 5 as never }),
+      (ctx) => ctx.confirm('q', undefined as never),
+      (ctx) => ctx.visit('q', { message: {} as never, url: 'https://example.com/' }),
+    ]
+    for (const question of questions) {
+      const { ending } = await replayFlow(question).round()
+      expect(ending.kind === 'threw' && String(ending.error)).toMatch(
+        /message of a question must be a string/,
+      )
+    }
+  })
+
   it('R8 suspends at a question and goes on with the answer', async () => {
     const flow = replayFlow(async (ctx) => `Hello ${(await ctx.ask('name', textQuestion())).value}`)
     expect(askedKeys(await flow.round())).toEqual(['name'])

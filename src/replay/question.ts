@@ -71,11 +71,17 @@ function insteadOf(orArgument: FormQuestion['orArgument']): string | undefined {
   return `Ask the user, then call again with the argument${plural} ${names.join(', ')}.`
 }
 
+function assertMessage(message: unknown): asserts message is string {
+  if (typeof message !== 'string')
+    throw misuse('The message of a question must be a string: the person who is asked reads it.')
+}
+
 export function formQuestion(
   { message, schema, allowSecretLike, orArgument }: FormQuestion,
   bounds?: TextBounds,
 ): Question {
   const form = compileForm(schema, { allowSecretLike })
+  assertMessage(message)
   return {
     kind: 'form',
     unasked: true,
@@ -91,6 +97,7 @@ export function formQuestion(
 }
 
 export function confirmQuestion(message: string, { label = 'Yes, go ahead' }: ConfirmOptions = {}): Question {
+  assertMessage(message)
   return {
     kind: 'confirm',
     unasked: false,
@@ -131,6 +138,7 @@ function checkedUrl(text: string): string {
 }
 
 export function urlQuestion({ message, url }: { message: string; url: string }): Question {
+  assertMessage(message)
   return {
     kind: 'url',
     unasked: false,

@@ -5,7 +5,7 @@
  * also on the run that did the work, what it gets has been through the journal's form.
  */
 
-import { RondoError, ToolError } from '../errors.ts'
+import { type ErrorCode, RondoError, ToolError } from '../errors.ts'
 import type { Failure, WorkEntry, WorkEntryKind } from '../journal/journal.ts'
 import { isThenable } from '../lib/narrow.ts'
 import type { Mark } from './operation.ts'
@@ -58,7 +58,7 @@ function begin(run: RunState, kind: WorkEntryKind, key: string, fn: () => unknow
   }
   const done = (value: unknown): void => finish(toEntry(run, kind, key, value))
   const failed = (thrown: unknown): void =>
-    isUncertain(thrown)
+    endsTheCall(thrown)
       ? finish(thrown)
       : finish({ kind, key, at: run.platform.now(), failure: toFailure(thrown) }, thrown)
   const mark: Mark = { run, label: `${kind} "${key}"` }
@@ -72,23 +72,32 @@ function begin(run: RunState, kind: WorkEntryKind, key: string, fn: () => unknow
   }
 }
 
-/** Nobody can tell now whether the work was done: that is no outcome to remember. */
-function isUncertain(thrown: unknown): thrown is RondoError {
-  return isA(RondoError, thrown) && (thrown.code === 'STORE_UNAVAILABLE' || thrown.code === 'STORE_BUSY')
+const NOT_RECORDED: readonly ErrorCode[] = ['STORE_UNAVAILABLE', 'STORE_BUSY', 'REPLAY_NOT_JSON']
+
+/** Nobody can tell now whether the work was done, or its result cannot be recorded: neither is an outcome of the work. */
+function endsTheCall(thrown: unknown): thrown is RondoError {
+  return isA(RondoError, thrown) && NOT_RECORDED.includes(thrown.code)
 }
 
 function toEntry(run: RunState, kind: WorkEntryKind, key: string, value: unknown): WorkEntry | RondoError {
   const at = run.platform.now()
   if (value === undefined) return { kind, key, at }
-  let found: string | undefined
+  const found = whyNotJson(value)
+  return found === undefined ? { kind, key, at, value: copyJson(value) } : notJson(kind, key, found)
+}
+
+/** Why a result cannot be recorded; undefined if it can. */
+export function whyNotJson(value: unknown): string | undefined {
   try {
-    found = findNonJson(value)
-    if (found === undefined) return { kind, key, at, value: copyJson(value) }
+    return value === undefined ? undefined : findNonJson(value)
   } catch {
     // A getter, or a proxy that was revoked.
-    found = 'reading it throws'
+    return 'reading it throws'
   }
-  const detail = `What the ${kind} "${key}" gave cannot be remembered: ${found}. Return plain JSON from it.`
+}
+
+export function notJson(kind: WorkEntryKind, key: string, why: string): RondoError {
+  const detail = `The result of the ${kind} "${key}" cannot be recorded: ${why}. Return plain JSON from it.`
   return new RondoError('REPLAY_NOT_JSON', detail)
 }
 

@@ -76,10 +76,8 @@ describe('Express behind bearer tokens', () => {
     server.registerTool(
       'transfer',
       { inputSchema: z.object({ to: z.string() }) },
-      rondo.tool(
-        async ({ to }, ctx) =>
-          text(`${ctx.principal?.subject} to ${to}: ${await ctx.confirm('sure', `Send to ${to}?`)}`),
-        { task: 'never' },
+      rondo.tool(async ({ to }, ctx) =>
+        text(`${ctx.principal?.subject} to ${to}: ${await ctx.confirm('sure', `Send to ${to}?`)}`),
       ),
     )
     server.registerTool('report', {}, report)

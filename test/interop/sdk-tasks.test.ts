@@ -256,6 +256,23 @@ describe('a server', () => {
     ])
   })
 
+  it('keeps a tool in rounds that is created for each server and does not mention tasks', async () => {
+    const rondo = makeRondo()
+    const server = serve(rondo, (mcp) =>
+      mcp.registerTool(
+        'closure',
+        {},
+        rondo.tool(async (_args, ctx) => {
+          await ctx.background()
+          return text('done')
+        }),
+      ),
+    )
+    await send(server, 'tools/list', {})
+    const { result } = await send(server, 'tools/call', { name: 'closure', arguments: {} })
+    expect(result).toMatchObject({ content: [{ type: 'text', text: 'done' }] })
+  })
+
   it('needs a store for tasks and for single use', () => {
     const rondo = makeRondo({ store: undefined })
     expect(() => rondo.tasks(new McpServer({ name: 'tasks', version: '1.0.0' }))).toThrow(/need a store/)

@@ -69,6 +69,49 @@ describe('single use', () => {
     expect(ran).toEqual(['redeem'])
   })
 
+  it('B8 ends the call where the result of an effect is not JSON, and does not run the effect again', async () => {
+    for (const result of [new Date(0), 1n, { n: Number.NaN }]) {
+      const ran: string[] = []
+      const server = start([])
+      server.tool('odd', {}, async (_args, ctx) => {
+        await ctx.confirm('sure', 'Charge?')
+        const charge = () => {
+          ran.push('odd')
+          return result as never
+        }
+        await ctx.effect('odd', charge, { once: true })
+        return 'done'
+      })
+      const state = await begin(server, 'odd')
+      for (let attempt = 1; attempt <= 2; attempt++) {
+        const { error, result: reply } = await call(server, 'odd', state, yes)
+        expect(reply).toBeUndefined()
+        expect(error?.message).toBe((await call(server, 'odd', state, yes)).error?.message)
+      }
+      expect(ran).toEqual(['odd'])
+    }
+  })
+
+  it('B8 releases the slot of an effect that failed, so that the next request can try again at once', async () => {
+    const server = start([])
+    let failing = true
+    server.tool('flaky', {}, async (_args, ctx) => {
+      await ctx.confirm('sure', 'Charge?')
+      return ctx.effect(
+        'pay',
+        () => {
+          if (failing) throw new Error('the provider is away')
+          return 'paid'
+        },
+        { once: true },
+      )
+    })
+    const state = await begin(server, 'flaky')
+    expect((await call(server, 'flaky', state, yes)).result).toMatchObject({ isError: true })
+    failing = false
+    expect((await call(server, 'flaky', state, yes)).result).toMatchObject({ content: [{ text: 'paid' }] })
+  })
+
   it('B8 control: without single use, the same state is accepted twice', async () => {
     const ran: string[] = []
     const server = createServer({ name: 'often', version: '1', keys, log: 'off' })
