@@ -30,7 +30,7 @@ describe.each([
     expect(cancelled).toMatchObject({ code: 0, value: { task: { taskId, status: 'cancelled' } } })
     expect(home.files()).toEqual([])
     const again = await home.run(['task', 'cancel', desk.url, taskId, ...revision])
-    expect(again).toMatchObject({ code: 0, stderr: 'The task had ended before.\n' })
+    expect(again).toMatchObject({ code: 0, stderr: 'The task had already ended.\n' })
   })
 
   it('of somebody else is answered by its server and id, question by question', async () => {
@@ -139,7 +139,7 @@ describe('a task', () => {
     expect(stdout).toContain('page  Connect\n    https://example.com/connect')
     const login = await detach('login')
     await see('input_required', login.id)
-    expect((await home.run(['task', 'get', login.id])).stdout).toContain('Its questions are not shown')
+    expect((await home.run(['task', 'get', login.id])).stdout).toContain('The questions are not shown')
     expect(await home.run(['task', 'answer', login.id, 'password=x'])).toMatchObject({
       code: EXITS.refused.code,
       stdout: '',
