@@ -73,7 +73,7 @@ function startFetch(headers: Record<string, string> = {}, meta: Record<string, u
 }
 
 describe('a call that works in silence', () => {
-  it('H2 begins a stream with its first heartbeat, and ends it with the response', async () => {
+  it('beat 2 begins a stream with its first heartbeat, and ends it with the response', async () => {
     const { began, beat, end, answered, running } = startFetch()
     await began
     beat()
@@ -87,7 +87,7 @@ describe('a call that works in silence', () => {
     expect(running()).toBe(0)
   })
 
-  it('H2 H3 is heard as progress where the client asked for it, and so is the handler afterwards', async () => {
+  it('beat 2 beat 3 is heard as progress where the client asked for it, and so is the handler afterwards', async () => {
     const { began, beat, end, answered } = startFetch({}, { _meta: { progressToken: 'p' } })
     const line = await began
     beat()
@@ -110,7 +110,7 @@ describe('a call that works in silence', () => {
     expect(messages[2]).toMatchObject({ params: { message: 'first' } })
   })
 
-  it('H1 has no heartbeat while it says something by itself', async () => {
+  it('beat 1 has no heartbeat while it says something by itself', async () => {
     const { began, beat, end, answered } = startFetch()
     const line = await began
     for (let i = 0; i < 3; i++) {
@@ -197,7 +197,7 @@ describe('a silent call of a session', () => {
     return { stream, timers, release: () => released.resolve() }
   }
 
-  it('H2 begins its stream with the first heartbeat', async () => {
+  it('beat 2 begins its stream with the first heartbeat', async () => {
     const { stream, timers, release } = await begin({})
     expect(stream.response.headers.get('content-type')).toBe('text/event-stream')
     release()
@@ -205,7 +205,7 @@ describe('a silent call of a session', () => {
     expect(timers.running()).toBe(0)
   })
 
-  it('H2 is heard as progress where the client asked for it', async () => {
+  it('beat 2 is heard as progress where the client asked for it', async () => {
     const { stream, release } = await begin({ _meta: { progressToken: 'p' } })
     expect(await stream.next()).toMatchObject({ method: 'notifications/progress', params: { progress: 0 } })
     expect(await stream.next()).toMatchObject({ params: { progressToken: 'p', progress: 1e-6 } })
@@ -214,7 +214,7 @@ describe('a silent call of a session', () => {
   })
 })
 
-it('H3 progress of any size keeps growing', () => {
+it('beat 3 progress of any size keeps growing', () => {
   for (const start of [0, -5, 1e9, 1e15, 0.1]) {
     const pulse = new Pulse()
     let last = pulse.say('notifications/progress', { progress: start }).progress as number

@@ -2,8 +2,8 @@
  * A call that works in silence shows that it is alive: hosts and proxies give up on a request of which they hear nothing
  * for a minute, and some do even before the first byte.
  *
- * H1 A beat is due only after a whole interval without anything else. H2 It is progress where the client gave a token,
- * since that starts the clocks of clients anew, and a comment of the stream otherwise. H3 Progress only grows: a beat is a
+ * beat 1 A beat is due only after a whole interval without anything else. beat 2 It is progress where the client gave a token,
+ * since that starts the clocks of clients anew, and a comment of the stream otherwise. beat 3 Progress only grows: a beat is a
  * hair more than the last, and what the handler reports later still counts.
  */
 

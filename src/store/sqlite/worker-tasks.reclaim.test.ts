@@ -29,7 +29,7 @@ it.runIf(existsSync('/proc/self/stat'))(
   },
 )
 
-it('F6 counts no failure when a worker whose clock is ahead takes a task from one that is alive', async () => {
+it('counts no failure when a worker whose clock is ahead takes a task from one that is alive', async () => {
   const database = await createSqliteDatabase()
   const servings: Serving[] = []
   onTestFinished(async () => {
