@@ -108,7 +108,7 @@ const GONE: Reply = { kind: 'error', error: new RondoError('PEER_REQUEST', 'The 
 
 export interface PushOptions {
   readonly hand?: Hand
-  /** Where the call goes on, if another instance began it. */
+  /** Where the call continues, if another instance began it. */
   readonly from?: {
     readonly beginning: Beginning
     readonly answers: FlowCall['inputResponses']
@@ -208,7 +208,7 @@ async function keep(round: Round, pause: Pause, { line, steady, hand }: Asking):
   if (outcome.kind === 'gone') return { kind: 'end', reply: GONE }
   const unable = outcome.unable === undefined ? undefined : questions[outcome.unable]
   if (unable !== undefined) {
-    // It declared what it does not implement: the handler goes on as for a client that cannot be asked.
+    // It declared what it does not implement: the handler continues as for a client that cannot be asked.
     const capabilities = withoutMethods(round.call.capabilities, [unable.method])
     return { kind: 'run', beginning: next, capabilities }
   }

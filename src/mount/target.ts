@@ -83,7 +83,8 @@ function toTarget(
 }
 
 function termsOf({ task, taskTtlMs, taskPollMs }: CallbackOptions): TaskTerms {
-  return { mode: task ?? 'late', ttlMs: taskTtlMs, pollMs: taskPollMs }
+  const mode = task === 'background' ? 'late' : (task ?? 'never')
+  return { mode, ttlMs: taskTtlMs, pollMs: taskPollMs }
 }
 
 /** Runs the author's handler. A `ProtocolError` was written for the client to read. */

@@ -2,8 +2,8 @@
  * Tasks on an official server: the methods with which clients follow them, and the tools a worker has to find by name.
  *
  * A task runs outside of any request. A worker must therefore know its tool from the registration, and the tool must not
- * belong to a request, or what it closes over could be somebody else's. A callback that is created for each server is
- * therefore refused if it has the option `task`, and otherwise stays in rounds.
+ * belong to a request, or what it closes over could be somebody else's. So only a tool that has the option `task` may
+ * become one, and it is refused when a second server registers another callback under its name.
  */
 
 import type { McpServer, RegisteredTool, ServerContext, StandardSchemaV1 } from '@modelcontextprotocol/server'
@@ -58,17 +58,13 @@ export function createTaskTools(): TaskTools {
   const definitions = new WeakMap<object, Definition>()
   const tools = new Map<string, TaskTool>()
   const servers = new WeakSet<object>()
-  /** Tools that are created for each server: no worker may run one, so they stay in rounds. */
-  const perServer = new Set<string>()
 
   const note = (name: string, definition: Definition, registered: RegisteredTool): void => {
     const before = tools.get(name)
     if (before && before.definition !== definition) {
-      if (before.definition.options.task === undefined && definition.options.task === undefined)
-        return void perServer.add(name)
       throw misuse(
         `The tool "${name}" may become a task and was created twice. Call rondo.tool once, outside of the function that builds ` +
-          'servers: a task outlives the request for which a server is built. Or give it the option task: "never".',
+          'servers: a task outlives the request for which a server is built. Or leave its option "task" out.',
       )
     }
     tools.set(name, { definition, registered })
@@ -92,7 +88,7 @@ export function createTaskTools(): TaskTools {
       const registering: Register = (name, config, callback) => {
         const registered = register(name, config, callback)
         const definition = definitions.get(callback)
-        if (definition && definition.options.task !== 'never') {
+        if (definition && (definition.options.task ?? 'never') !== 'never') {
           logged('A tool cannot be registered', () => note(name, definition, registered))
         }
         return registered
@@ -100,8 +96,7 @@ export function createTaskTools(): TaskTools {
       server.registerTool = registering as typeof server.registerTool
       return server
     },
-    find: (name) => (perServer.has(name) ? undefined : tools.get(name)),
-    mayLeave: (server, name, definition) =>
-      servers.has(server) && !perServer.has(name) && tools.get(name)?.definition === definition,
+    find: (name) => tools.get(name),
+    mayLeave: (server, name, definition) => servers.has(server) && tools.get(name)?.definition === definition,
   }
 }

@@ -66,11 +66,14 @@ describe('Express behind bearer tokens', () => {
     log: 'off',
     store: createMemoryStore(),
   })
-  const report = rondo.tool(async (_args, ctx) => {
-    const sure = await ctx.confirm('sure', 'Make it?')
-    await ctx.background()
-    return text(`${ctx.principal?.subject}: ${sure}`)
-  })
+  const report = rondo.tool(
+    async (_args, ctx) => {
+      const sure = await ctx.confirm('sure', 'Make it?')
+      await ctx.background()
+      return text(`${ctx.principal?.subject}: ${sure}`)
+    },
+    { task: 'background' },
+  )
   const build = () => {
     const server = rondo.tasks(new McpServer({ name: 'bank', version: '1.0.0' }))
     server.registerTool(

@@ -218,7 +218,7 @@ export interface AwaitOptions {
 
 const UNKNOWN_OLDER: OlderReply = { kind: 'error', error: new RondoError('PEER_TASK') }
 
-/** Waits until the task has ended or asks; with `ask` it goes on after the answers. */
+/** Waits until the task has ended or asks; with `ask`, continues after the answers. */
 export async function awaitTask(
   host: FlowHost,
   tasks: TaskHost,

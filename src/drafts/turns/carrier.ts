@@ -5,14 +5,14 @@
  * for clients that bring no state back.
  *
  * A client that echoes states and takes no turns keeps its stream, and is asked by the push carrier. Only an answer that
- * does not reach the process that asked comes here, with the state of its question, and the call goes on from it.
+ * does not reach the process that asked comes here, with the state of its question, and the call resumes from it.
  *
  * R6 The flow's id is in the client's hands before the first effect, on a ping if there is nothing to ask. A client
  * without states is like one of the push carrier: its flow lives and dies with this process, and an effect runs at once.
  */
 
 import type { FlowHost } from '../../carry/host.ts'
-import { type AskingLine, type Hand, runPushed } from '../../carry/push.ts'
+import { type AskingLine, type Hand, runPushed, steadyLine } from '../../carry/push.ts'
 import {
   type Beginning,
   concludeRefused,
@@ -52,7 +52,7 @@ import { echoesState, type Turn, type TurnAnswers, toEventId, toHanded } from '.
 
 export type TurnEnd =
   | { readonly kind: 'turn'; readonly turn: Turn }
-  /** The answer of a task's question, which goes on by itself: nothing follows. */
+  /** The answer to a task's question: the task resumes by itself, and nothing follows here. */
   | { readonly kind: 'taken' }
   /** `id` is that of the request that began the call; null where the answers led to none. */
   | { readonly kind: 'reply'; readonly id: RequestId | null; readonly reply: Reply; readonly target?: Target }
@@ -221,7 +221,7 @@ async function run(parts: Parts, { told, failed, remembers, ...start }: Start): 
   const { memory, options } = parts
   const { call } = start
   const host = outlivesUs(parts, call) ? parts.host : staying(parts.host)
-  const line = growingLine(start.line, told)
+  const line = steadyLine(start.line, undefined, told)
   const keep: Keep = async (_round, claims, inputRequests) => {
     const echoes = echoesState(call.capabilities)
     const request = toRequest(parts, call, line.told)
@@ -320,37 +320,6 @@ function toReply(id: RequestId | null, error: RondoError): TurnEnd {
 
 function toError(error: unknown): RondoError {
   return error instanceof RondoError ? error : new RondoError('SERVER_INTERNAL', undefined, { cause: error })
-}
-
-/*
- * One request over several streams: the client sees a single call, and every run of its handler tells its past again.
- * Progress that is not more than what was told before is left out.
- */
-
-export interface GrowingLine extends Line {
-  /** The most that was told so far. */
-  readonly told: number | undefined
-}
-
-function growingLine(line: Line, before: number | undefined): GrowingLine {
-  let told = before
-  return {
-    get told() {
-      return told
-    },
-    get closed() {
-      return line.closed
-    },
-    onClose: (listener) => line.onClose(listener),
-    notify(method, params) {
-      if (method === 'notifications/progress') {
-        const progress = params.progress as number
-        if (told !== undefined && !(progress > told)) return
-        told = progress
-      }
-      line.notify(method, params)
-    },
-  }
 }
 
 /* What serves clients that take their questions in turns: the carrier, and sessions that are sealed into their ids. */
