@@ -20,13 +20,13 @@ export function createConnections() {
 /** URL mode: the user signs in on a page of yours. Accepting means "I will open it", not "I have signed in". */
 export function calendar(connections = createConnections(), options?: Partial<ServerOptions>) {
   const server = createServer({ name: 'calendar', version: '1.0.0', ...options })
-  server.tool('next_meeting', { description: 'Tell the next meeting' }, async (_args, ctx) => {
+  server.tool('next_meeting', { description: 'Show the next meeting' }, async (_args, ctx) => {
     const user = ctx.principal?.subject ?? 'anonymous'
     if (!(await ctx.step('already connected', () => connections.has(user)))) {
       const link = ctx.uuid('link')
       await ctx.step('offer', () => connections.offer(link, user))
       await ctx.visit('connect', {
-        message: 'Connect your calendar account to go on.',
+        message: 'Connect your calendar account to continue.',
         url: `https://calendar.example/connect/${link}`,
       })
       if (!(await ctx.step('connected now', () => connections.has(user)))) {
