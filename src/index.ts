@@ -23,7 +23,7 @@ export {
 export type { AskEntryKind } from './journal/journal.ts'
 export type { Every } from './lib/clock.ts'
 export type { FlowMethod, Listing, Principal } from './protocol/call.ts'
-export type { AskKind } from './protocol/task.ts'
+export type { AskKind } from './protocol/common/request.ts'
 export type {
   Annotations,
   ClientCapabilities,
@@ -46,7 +46,7 @@ export type {
   SamplingParams,
 } from './protocol/wire.ts'
 export type { MoveReason, ReplayLimits } from './replay/run-state.ts'
-export type { KeySource } from './seal/key-holder.ts'
+export type { KeySource } from './seal/key-ring.ts'
 export { generateKey, type KeyRing, parseKeys, type RingKey } from './seal/key-ring.ts'
 export { keysFromEnv, keysFromFile, keysFromFunction, type RefreshOptions } from './seal/key-source.ts'
 export type { StateLimits } from './seal/state.ts'

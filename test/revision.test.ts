@@ -129,8 +129,9 @@ describe('a revision that is only in the list', () => {
   it('leaves the published revisions as they are', () => {
     const codecs = createCodecs([...CODECS, TOY, TOY_SESSION])
     expect(codecs.requestVersions).toEqual(['2026-07-28', VERSION])
-    expect(codecs.request('2026-07-28')).toBe(CODECS[0])
-    expect(codecs.request('unknown')).toBe(CODECS[0])
+    expect(codecs.requests.get('2026-07-28')).toBe(CODECS[0])
+    expect(codecs.requests.get('unknown')).toBeUndefined()
+    expect(codecs.newest).toBe(CODECS[0])
     expect(codecs.sessionVersions.at(-1)).toBe('2024-01-01')
   })
 })

@@ -16,8 +16,8 @@
 
 import { RondoError } from '../errors.ts'
 import type { FlowCall, Line } from '../protocol/call.ts'
+import { withoutMethods } from '../protocol/common/request.ts'
 import type { Reply } from '../protocol/reply.ts'
-import { withoutMethods } from '../protocol/task.ts'
 import type { ClientCapabilities, InputRequests } from '../protocol/wire.ts'
 import { FOREGROUND } from '../replay/context.ts'
 import type { ReplayInput } from '../replay/replay.ts'

@@ -20,8 +20,8 @@ import {
 } from '@modelcontextprotocol/server'
 import { misuse, type RondoError } from '../errors.ts'
 import type { FlowMethod } from '../protocol/call.ts'
-import { toTaskHead, toTaskResult } from '../protocol/common/task-shape.ts'
 import type { Reply } from '../protocol/reply.ts'
+import { toTaskHead, toTaskResult } from '../protocol/task.ts'
 import { errorResult } from '../tool/result.ts'
 
 const PASSAGE: unique symbol = Symbol('rondo.passage')

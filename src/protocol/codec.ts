@@ -9,7 +9,7 @@
 import type { RondoError } from '../errors.ts'
 import type { Call, OlderCall, PeerAnswer, PeerFacts, RequestId, SessionCall } from './call.ts'
 import type { ParamHeader, RequestHeaders } from './common/headers.ts'
-import type { AnswerLimits } from './common/params.ts'
+import type { AnswerLimits } from './common/request.ts'
 import type { OlderReply, Reply } from './reply.ts'
 import { REV_2025_11_25 } from './rev-2025-11-25/codec.ts'
 import { REV_2026_07_28 } from './rev-2026-07-28/codec.ts'
@@ -96,8 +96,10 @@ export interface Codecs {
   readonly sessionVersions: readonly string[]
   /** Those of `sessionVersions` that are drafts. */
   readonly draftVersions: readonly string[]
-  /** The codec of a version; that of the newest for a version that is not known, which it refuses. */
-  request(version: unknown): RequestCodec
+  /** The codec of each version. */
+  readonly requests: ReadonlyMap<unknown, RequestCodec>
+  /** For a version that is not known, which it refuses. */
+  readonly newest: RequestCodec
   session(version: string): SessionDialect
   /** True for a version that begins with `initialize`, be it served or not. */
   opensSession(version: string): boolean
@@ -111,9 +113,6 @@ export function createCodecs(codecs: readonly Codec[] = CODECS, eras?: readonly 
   const served = (some: readonly Codec[]): readonly string[] =>
     some.filter(isOpen).flatMap(({ versions }) => versions)
   const [newest = REV_2026_07_28] = requests
-  const byVersion = new Map<unknown, RequestCodec>(
-    requests.flatMap((codec) => codec.versions.map((version) => [version, codec] as const)),
-  )
   const dialects = new Map(
     sessions.flatMap((codec) => codec.versions.map((version) => [version, codec.dialect(version)] as const)),
   )
@@ -121,7 +120,10 @@ export function createCodecs(codecs: readonly Codec[] = CODECS, eras?: readonly 
     requestVersions: served(requests),
     sessionVersions: served(sessions),
     draftVersions: served(sessions.filter(({ draft }) => draft)),
-    request: (version) => byVersion.get(version) ?? newest,
+    requests: new Map(
+      requests.flatMap((codec) => codec.versions.map((version) => [version, codec] as const)),
+    ),
+    newest,
     session: (version) => dialects.get(version) ?? REV_2025_11_25.dialect(version),
     opensSession: (version) => dialects.has(version),
   }

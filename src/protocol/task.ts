@@ -1,8 +1,11 @@
 /**
- * A task as clients see it, whatever the dialect.
+ * A task as clients see it, and as it is written. At 2026-07-28 a task is flat with times as text: one just created is a
+ * head without content, one polled later has its input requests, result or error inline. Up to 2025-11-25 messages name
+ * their task in `_meta`.
  */
 
-import type { ClientCapabilities, InputRequest, InputRequests } from './wire.ts'
+import { isRecord } from '../lib/narrow.ts'
+import type { InputRequests } from './wire.ts'
 
 /** The published extension that carries tasks at 2026-07-28. */
 export const TASKS_EXTENSION = 'io.modelcontextprotocol/tasks'
@@ -26,108 +29,36 @@ export interface TaskState {
   readonly error?: { readonly code: number; readonly message: string; readonly data?: unknown }
 }
 
-/** True if the client said, with this request, that it can follow a task. */
-export function followsTasks({ extensions }: ClientCapabilities): boolean {
-  return (
-    typeof extensions === 'object' &&
-    extensions !== null &&
-    Object.hasOwn(extensions, TASKS_EXTENSION) &&
-    typeof extensions[TASKS_EXTENSION] === 'object'
-  )
-}
-
-/*
- * What a client declared that it can be asked. Read from the request at hand, never from an earlier one.
- */
-
-export type AskKind = 'form' | 'url' | 'sampling' | 'roots'
-
-function isObject(value: unknown): value is Record<string, unknown> {
-  return typeof value === 'object' && value !== null && !Array.isArray(value)
-}
-
-/** True if the client can be asked this. A bare `elicitation: {}` means forms only. */
-export function supports(capabilities: ClientCapabilities, kind: AskKind): boolean {
-  const { elicitation, sampling, roots } = capabilities
-  switch (kind) {
-    case 'form':
-      return isObject(elicitation) && (isObject(elicitation.form) || !isObject(elicitation.url))
-    case 'url':
-      return isObject(elicitation) && isObject(elicitation.url)
-    case 'sampling':
-      return isObject(sampling)
-    case 'roots':
-      return isObject(roots)
-  }
-}
-
-const REQUIRED: Readonly<Record<AskKind, ClientCapabilities>> = {
-  form: { elicitation: { form: {} } },
-  url: { elicitation: { url: {} } },
-  sampling: { sampling: {} },
-  roots: { roots: {} },
-}
-
-/** The kind of a question on the wire. */
-function kindOf(request: InputRequest): AskKind {
-  if (request.method === 'sampling/createMessage') return 'sampling'
-  if (request.method === 'roots/list') return 'roots'
-  return request.params.mode === 'url' ? 'url' : 'form'
-}
-
-const CAPABILITY_OF: Readonly<Record<InputRequest['method'], keyof ClientCapabilities>> = {
-  'elicitation/create': 'elicitation',
-  'sampling/createMessage': 'sampling',
-  'roots/list': 'roots',
-}
-
-/** What is left of the capabilities of a client that does not know these methods after all. */
-export function withoutMethods(
-  capabilities: ClientCapabilities,
-  methods: readonly InputRequest['method'][] = Object.keys(CAPABILITY_OF) as InputRequest['method'][],
-): ClientCapabilities {
+export function toTaskHead(task: TaskState): Readonly<Record<string, unknown>> {
+  const { taskId, status, statusMessage, createdAt, lastUpdatedAt, ttlMs, pollIntervalMs } = task
   return {
-    ...capabilities,
-    ...Object.fromEntries(methods.map((method) => [CAPABILITY_OF[method], undefined])),
+    taskId,
+    status,
+    statusMessage,
+    createdAt: new Date(createdAt).toISOString(),
+    lastUpdatedAt: new Date(lastUpdatedAt).toISOString(),
+    ttlMs,
+    pollIntervalMs,
   }
 }
 
-/** The part of a client's capabilities that a session has to remember: what may be asked, and how. `experimental` names what else. */
-export function rememberedCapabilities(
-  given: ClientCapabilities,
-  experimental: readonly string[] = [],
-): ClientCapabilities {
-  const parts: Readonly<Record<string, readonly string[]>> = {
-    elicitation: ['form', 'url'],
-    sampling: ['tools', 'context'],
-    roots: [],
-    experimental,
-  }
-  const kept: Record<string, unknown> = {}
-  for (const [name, members] of Object.entries(parts)) {
-    const declared = given[name]
-    if (!isObject(declared)) continue
-    kept[name] = Object.fromEntries(
-      members.filter((member) => isObject(declared[member])).map((member) => [member, {}]),
-    )
-  }
-  return kept
+export function toTaskResult(task: TaskState): Readonly<Record<string, unknown>> {
+  const { inputRequests, result, error } = task
+  // Requesters in the field parse the inner result like any other, so it says of itself what it is.
+  const inner = result === undefined ? undefined : { resultType: 'complete', ...result }
+  return { ...toTaskHead(task), inputRequests, result: inner, error }
 }
 
-/** `elicitation.form`, as people and models may read it. */
-export function nameCapabilities(missing: ClientCapabilities): string {
-  return Object.entries(missing)
-    .map(([name, parts]) => [name, ...Object.keys(parts as object)].join('.'))
-    .join(', ')
+/** Says to which task a result belongs. */
+export const RELATED_TASK = 'io.modelcontextprotocol/related-task'
+
+export function relatedTask(taskId: string): Readonly<Record<string, unknown>> {
+  return { [RELATED_TASK]: { taskId } }
 }
 
-/** What the client would have to declare for this question, or undefined if it has. */
-export function missingCapability(
-  capabilities: ClientCapabilities,
-  request: InputRequest,
-): ClientCapabilities | undefined {
-  const kind = kindOf(request)
-  if (!supports(capabilities, kind)) return REQUIRED[kind]
-  const wantsTools = request.method === 'sampling/createMessage' && request.params.tools !== undefined
-  return wantsTools && !isObject(capabilities.sampling?.tools) ? { sampling: { tools: {} } } : undefined
+/** The task that a message says it belongs to. */
+export function relatedTaskOf(fields: unknown): string | undefined {
+  const meta = isRecord(fields) ? fields._meta : undefined
+  const related = isRecord(meta) ? meta[RELATED_TASK] : undefined
+  return isRecord(related) && typeof related.taskId === 'string' ? related.taskId : undefined
 }

@@ -4,7 +4,7 @@
 
 import { InputCancelled, InputDeclined, misuse } from '../errors.ts'
 import type { Line, Principal } from '../protocol/call.ts'
-import { supports } from '../protocol/task.ts'
+import { supports } from '../protocol/common/request.ts'
 import { type InputResponses, LOG_LEVELS, type LogLevel, type Root } from '../protocol/wire.ts'
 import type { Context, EffectInfo, Outcome, Question, StepInfo } from '../tool/context.ts'
 import { ask } from './ask.ts'

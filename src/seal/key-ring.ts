@@ -1,16 +1,20 @@
 /**
- * The keys a fleet seals with: the first one mints, all of them open.
+ * The keys in use: the ring that a fleet seals with, and the holder that keeps it current. The first key of a ring mints,
+ * all of them open.
  *
- * A key is written `name:secret`, the secret in base64 (32 bytes or more), several keys separated by commas or white
+ * A key is written `name:secret`, the secret in base64 (32 bytes or more); several keys are separated by commas or white
  * space. The name is for people and logs; a token carries the first 4 bytes of the name's SHA-256 instead. A name stands
- * for one secret for ever: a new secret needs a new name.
+ * for one secret for ever: a new secret needs a new name. No message of this file contains any part of a key.
  *
  * Rotation, each step rolled out to every instance before the next:
  *   learn  old,new   everyone can open what the new key will seal
- *   mint   new,old   new tokens use the new key, open flows go on
+ *   mint   new,old   new tokens use the new key, open flows continue
  *   drop   new       once no flow and no task can be left that began before the last instance minted with the new key
  *
- * No message of this file contains any part of what was given as a key.
+ * holder 1: `ring` is a plain read once the holder is ready. A refresh runs beside the requests and never blocks them.
+ * holder 2: A refresh that fails keeps the current ring and is reported.
+ * holder 3: There is one load at a time.
+ * holder 4: A first load that fails is retried by the next `ready()`.
  */
 
 import { createSecretKey, hash, type KeyObject, randomBytes } from 'node:crypto'
@@ -101,4 +105,97 @@ function decodeBase64(text: string): Buffer | undefined {
     .replaceAll('/', '_')
   const bytes = Buffer.from(bare, 'base64url')
   return bytes.toString('base64url') === bare ? bytes : undefined
+}
+
+/** Where keys come from. */
+export interface KeySource {
+  load(): KeyRing | Promise<KeyRing>
+  /** Reload after this many ms. Without it the first ring stays. */
+  readonly refreshMs?: number
+}
+
+export interface KeyHolder {
+  /** Undefined if the ring is loaded; otherwise a promise that resolves when it is. */
+  ready(): Promise<void> | undefined
+  /** The current ring. Throws before the holder is ready. */
+  readonly ring: KeyRing
+  /** Stops the refreshing. The ring stays. */
+  close(): void
+}
+
+/** Calls `task` once after `ms`, without keeping the process alive. Returns a function that cancels it. */
+export type Schedule = (task: () => void, ms: number) => () => void
+
+export interface KeyHolderOptions {
+  /** Called for every refresh that fails. */
+  onError?: (error: unknown) => void
+  schedule?: Schedule
+}
+
+/** The longest delay of a timer; a longer one would fire at once. */
+const MAX_DELAY_MS = 2 ** 31 - 1
+
+export function createKeyHolder(source: KeySource, options: KeyHolderOptions = {}): KeyHolder {
+  const { onError = () => {}, schedule = unrefTimer } = options
+  let ring: KeyRing | undefined
+  let loading: Promise<void> | undefined
+  let cancel: (() => void) | undefined
+  let closed = false
+
+  function adopt(loaded: unknown): void {
+    if (!isKeyRing(loaded)) throw misuse('load() of a key source must return a key ring')
+    ring = loaded
+    plan()
+  }
+
+  function plan(): void {
+    if (closed || source.refreshMs === undefined) return
+    cancel = schedule(() => void refresh(), Math.min(source.refreshMs, MAX_DELAY_MS))
+  }
+
+  async function refresh(): Promise<void> {
+    try {
+      adopt(await source.load())
+    } catch (error) {
+      plan()
+      onError(error)
+    }
+  }
+
+  function load(): Promise<void> | undefined {
+    try {
+      const loaded = source.load()
+      if (isKeyRing(loaded)) return void adopt(loaded)
+      loading = Promise.resolve(loaded)
+        .then(adopt)
+        .finally(() => {
+          loading = undefined
+        })
+      return loading
+    } catch (error) {
+      return Promise.reject(error)
+    }
+  }
+
+  return {
+    ready: () => (ring === undefined ? (loading ?? load()) : undefined),
+    get ring() {
+      if (ring === undefined) throw misuse('The keys are not loaded yet: await ready() first')
+      return ring
+    },
+    close() {
+      closed = true
+      cancel?.()
+    },
+  }
+}
+
+function isKeyRing(value: unknown): value is KeyRing {
+  return typeof value === 'object' && value !== null && 'kind' in value && value.kind === 'key-ring'
+}
+
+function unrefTimer(task: () => void, ms: number): () => void {
+  const timer = setTimeout(task, ms)
+  timer.unref()
+  return () => clearTimeout(timer)
 }

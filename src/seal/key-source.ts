@@ -8,8 +8,15 @@
 
 import { readFile } from 'node:fs/promises'
 import { misuse } from '../errors.ts'
-import { createKeyHolder, type KeyHolder, type KeyHolderOptions, type KeySource } from './key-holder.ts'
-import { generateKey, type KeyRing, parseKeys } from './key-ring.ts'
+import {
+  createKeyHolder,
+  generateKey,
+  type KeyHolder,
+  type KeyHolderOptions,
+  type KeyRing,
+  type KeySource,
+  parseKeys,
+} from './key-ring.ts'
 
 const HOW_TO_SET = [
   'Make a key:   echo "key1:$(openssl rand -base64 32)"',

@@ -29,7 +29,8 @@ export function readMessage(
   if (parsed.kind === 'ok') {
     const { value } = parsed
     if (isOlder?.(value, headers)) return { kind: 'older', message: value }
-    return service.codecs.request(claimOf(value)).decode(value, headers, service)
+    const { requests, newest } = service.codecs
+    return (requests.get(claimOf(value)) ?? newest).decode(value, headers, service)
   }
   return { kind: 'refused', id: null, error: new RondoError(codeOf(parsed.reason), parsed.detail) }
 }

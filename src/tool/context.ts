@@ -3,7 +3,7 @@
  */
 
 import type { Principal } from '../protocol/call.ts'
-import type { AskKind } from '../protocol/task.ts'
+import type { AskKind } from '../protocol/common/request.ts'
 import type {
   ClientCapabilities,
   CreateMessageResult,

@@ -5,8 +5,9 @@
 
 import { RondoError } from '../../errors.ts'
 import type { Journal } from '../../journal/journal.ts'
+import { nameCapabilities } from '../../protocol/common/request.ts'
 import type { Reply } from '../../protocol/reply.ts'
-import { nameCapabilities, TASKS_EXTENSION } from '../../protocol/task.ts'
+import { TASKS_EXTENSION } from '../../protocol/task.ts'
 import { createTaskId } from '../../store/task-engine.ts'
 import type { Target } from '../../tool/target.ts'
 import type { TaskHost } from '../host.ts'

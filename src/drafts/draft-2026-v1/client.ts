@@ -8,7 +8,6 @@ import type { DecodedResponse } from '../../protocol/common/decode-result.ts'
 import { type EncodedRequest, methodOf as laterMethod, paramsOf } from '../../protocol/common/encode-call.ts'
 import { encodeMessage } from '../../protocol/common/json-rpc.ts'
 import { CLIENT_CAPABILITIES } from '../../protocol/common/meta-key.ts'
-import { RELATED_TASK } from '../../protocol/common/task-shape.ts'
 import { decodeWithTasks } from '../../protocol/rev-2025-11-25/decode-response.ts'
 import {
   headersOf,
@@ -18,6 +17,7 @@ import {
   withMeta,
 } from '../../protocol/rev-2025-11-25/encode-request.ts'
 import { decodeResponse as decodeLater } from '../../protocol/rev-2026-07-28/decode-response.ts'
+import { RELATED_TASK } from '../../protocol/task.ts'
 
 export function encodeRequest(call: Call): EncodedRequest {
   if (call.kind === 'task') return encodeTask(call)

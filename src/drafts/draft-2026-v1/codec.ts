@@ -8,8 +8,7 @@ import { isRecord } from '../../lib/narrow.ts'
 import type { Envelope, PeerFacts, RequestId, TaskCall } from '../../protocol/call.ts'
 import type { SessionCodec, SessionMessage } from '../../protocol/codec.ts'
 import { CLIENT_CAPABILITIES } from '../../protocol/common/meta-key.ts'
-import { ANSWER_LIMITS, readAnswers, readFlow, readTarget } from '../../protocol/common/params.ts'
-import { relatedTaskOf } from '../../protocol/common/task-shape.ts'
+import { ANSWER_LIMITS, readAnswers, readFlow, readTarget } from '../../protocol/common/request.ts'
 import type { OlderReply } from '../../protocol/reply.ts'
 import { REV_2025_11_25 } from '../../protocol/rev-2025-11-25/codec.ts'
 import {
@@ -21,6 +20,7 @@ import {
   withTaskWish,
 } from '../../protocol/rev-2025-11-25/decode.ts'
 import { completeText, encodeError, encodeWireError } from '../../protocol/rev-2025-11-25/encode.ts'
+import { relatedTaskOf } from '../../protocol/task.ts'
 import type { ClientCapabilities } from '../../protocol/wire.ts'
 
 /** The label under which the accepted proposal for multi round-trip requests travelled before it was published. */

@@ -32,8 +32,8 @@ import type {
   RequestId,
   TaskCall,
 } from '../../protocol/call.ts'
+import { withoutMethods } from '../../protocol/common/request.ts'
 import type { Reply } from '../../protocol/reply.ts'
-import { withoutMethods } from '../../protocol/task.ts'
 import type { InputRequests } from '../../protocol/wire.ts'
 import { openSession, sealSession } from '../../seal/session-id.ts'
 import { type Claims, principalTag, requestDigest, type TurnClaims } from '../../seal/state.ts'

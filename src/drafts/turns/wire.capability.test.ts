@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { rememberedCapabilities } from '../../protocol/task.ts'
+import { rememberedCapabilities } from '../../protocol/common/request.ts'
 import { EXPERIMENTAL, echoesState, takesTurns } from './wire.ts'
 
 describe('what a client declares', () => {

@@ -8,6 +8,7 @@
  */
 
 import { RondoError } from '../../errors.ts'
+import type { Reply } from '../reply.ts'
 
 /** The headers of a request, by their lower-case names. */
 export type RequestHeaders = Readonly<Record<string, string | undefined>>
@@ -77,6 +78,11 @@ function valueAt(root: unknown, path: readonly string[]): unknown {
     node = (node as Record<string, unknown>)[key]
   }
   return node
+}
+
+/** The HTTP status of a reply that is sent as one JSON body. */
+export function statusOf(reply: Reply): number {
+  return reply.kind === 'error' ? reply.error.http : 200
 }
 
 /*

@@ -3,18 +3,8 @@
  */
 
 import type { RondoError } from '../../errors.ts'
-import { isRecord } from '../../lib/narrow.ts'
 import type { RequestId } from '../call.ts'
-import type { Reply, WireError } from '../reply.ts'
-
-export function isRequestId(value: unknown): value is RequestId {
-  return typeof value === 'string' || Number.isSafeInteger(value)
-}
-
-/** The id of a request, whatever else is wrong with it. */
-export function idOf(message: unknown): RequestId | null {
-  return isRecord(message) && message.method !== undefined && isRequestId(message.id) ? message.id : null
-}
+import type { WireError } from '../reply.ts'
 
 /** `result` is JSON already. */
 export function responseText(id: RequestId, result: string): string {
@@ -46,11 +36,6 @@ export function encodeMessage(
     method,
     ...(!empty && { params }),
   })
-}
-
-/** The HTTP status of a reply that is sent as one JSON body. */
-export function statusOf(reply: Reply): number {
-  return reply.kind === 'error' ? reply.error.http : 200
 }
 
 function idText(id: RequestId | null): string {

@@ -21,18 +21,18 @@ import type {
   TaskListCall,
 } from '../call.ts'
 import type { SessionMessage } from '../codec.ts'
-import { isRequestId } from '../common/json-rpc.ts'
 import {
   ANSWER_LIMITS,
   type AnswerLimits,
+  isRequestId,
   readAnswers,
   readComplete,
   readFlow,
   readList,
   readTarget,
   readTrace,
-} from '../common/params.ts'
-import { RELATED_TASK } from '../common/task-shape.ts'
+} from '../common/request.ts'
+import { RELATED_TASK } from '../task.ts'
 import { LOG_LEVELS } from '../wire.ts'
 
 type Params = Readonly<Record<string, unknown>>

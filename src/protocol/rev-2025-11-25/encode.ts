@@ -10,9 +10,9 @@ import { RondoError } from '../../errors.ts'
 import { isRecord } from '../../lib/narrow.ts'
 import type { RequestId } from '../call.ts'
 import { errorText, responseText } from '../common/json-rpc.ts'
-import { relatedTask } from '../common/task-shape.ts'
 import type { OlderReply, WireError } from '../reply.ts'
 import type { TaskState } from '../task.ts'
+import { relatedTask } from '../task.ts'
 import type { ElicitFormParams, InputRequest, JsonSchema } from '../wire.ts'
 
 type Result = Readonly<Record<string, unknown>>

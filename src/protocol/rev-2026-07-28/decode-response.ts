@@ -16,7 +16,7 @@ import {
   decodeTask,
   invalid,
 } from '../common/decode-result.ts'
-import { followsTasks } from '../task.ts'
+import { followsTasks } from '../common/request.ts'
 
 export function decodeResponse(call: Call, message: unknown): DecodedResponse {
   if (!isRecord(message) || message.jsonrpc !== '2.0') return invalid('it is not a JSON-RPC message')

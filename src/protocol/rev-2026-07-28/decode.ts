@@ -17,10 +17,10 @@ import {
   type RequestHeaders,
   versionHeader,
 } from '../common/headers.ts'
-import { isRequestId } from '../common/json-rpc.ts'
 import { CLIENT_CAPABILITIES, CLIENT_INFO, LOG_LEVEL, PROTOCOL_VERSION } from '../common/meta-key.ts'
 import {
   ANSWER_LIMITS,
+  isRequestId,
   readComplete,
   readFlow,
   readList,
@@ -29,7 +29,7 @@ import {
   readTask,
   readTrace,
   type TaskMethod,
-} from '../common/params.ts'
+} from '../common/request.ts'
 import { type ClientCapabilities, LOG_LEVELS, type LogLevel } from '../wire.ts'
 
 type Params = Readonly<Record<string, unknown>>

@@ -1,6 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import { RondoError } from '../../errors.ts'
-import { encodeError, encodeNotification, statusOf } from '../common/json-rpc.ts'
+import { statusOf } from '../common/headers.ts'
+import { encodeError, encodeNotification } from '../common/json-rpc.ts'
 import type { Reply } from '../reply.ts'
 import { encodeReply, serializeResult } from './encode.ts'
 

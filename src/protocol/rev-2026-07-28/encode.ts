@@ -8,10 +8,10 @@
 import { RondoError } from '../../errors.ts'
 import type { RequestId } from '../call.ts'
 import type { EncodeContext } from '../codec.ts'
-import { encodeError, responseText } from '../common/json-rpc.ts'
+import { encodeError } from '../common/json-rpc.ts'
 import { SERVER_INFO } from '../common/meta-key.ts'
-import { toTaskHead, toTaskResult } from '../common/task-shape.ts'
 import type { Reply } from '../reply.ts'
+import { toTaskHead, toTaskResult } from '../task.ts'
 
 const stamps = new WeakMap<EncodeContext, string>()
 
@@ -19,7 +19,7 @@ const stamps = new WeakMap<EncodeContext, string>()
 export function encodeReply(id: RequestId, reply: Reply, service: EncodeContext): string {
   if (reply.kind === 'error') return encodeError(id, reply.error)
   try {
-    return responseText(id, resultText(reply, service))
+    return `{"jsonrpc":"2.0","id":${JSON.stringify(id)},"result":${resultText(reply, service)}}`
   } catch (error) {
     return encodeError(id, new RondoError('SERVER_INTERNAL', 'The result is not JSON', { cause: error }))
   }

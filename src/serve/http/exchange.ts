@@ -11,7 +11,7 @@ import { createEvery, type Every } from '../../lib/clock.ts'
 import type { Call, ListenCall, Principal } from '../../protocol/call.ts'
 import type { RequestMessage } from '../../protocol/codec.ts'
 import type { RequestHeaders } from '../../protocol/common/headers.ts'
-import { statusOf } from '../../protocol/common/json-rpc.ts'
+import { statusOf } from '../../protocol/common/headers.ts'
 import { assertInterval, HEARTBEAT_MS } from '../heartbeat.ts'
 import { createShares, type ShareOf } from '../limits.ts'
 import { createOlderTest, type IsOlder, type OlderMessage, readMessage, readParsed } from '../message.ts'
@@ -214,7 +214,8 @@ function serveCall(
   { service, inFlight, stream, onError }: CallContext,
 ): void {
   const line = new HttpLine(outlet, headers, stream, call.progressToken)
-  const codec = service.codecs.request(call.protocolVersion)
+  const { requests, newest } = service.codecs
+  const codec = requests.get(call.protocolVersion) ?? newest
   inFlight.enter()
   settle(service, call, principal, line, onError, (reply) => {
     line.finish(statusOf(reply), codec.encodeReply(call.id, reply, service))

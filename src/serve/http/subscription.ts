@@ -11,8 +11,8 @@ import { RondoError } from '../../errors.ts'
 import type { ListenCall, ListenFilter, Principal, RequestId } from '../../protocol/call.ts'
 import { encodeNotification } from '../../protocol/common/json-rpc.ts'
 import { SUBSCRIPTION_ID } from '../../protocol/common/meta-key.ts'
-import { toTaskResult } from '../../protocol/common/task-shape.ts'
-import { rememberedCapabilities, type TaskState } from '../../protocol/task.ts'
+import { rememberedCapabilities } from '../../protocol/common/request.ts'
+import { type TaskState, toTaskResult } from '../../protocol/task.ts'
 import type { ClientCapabilities } from '../../protocol/wire.ts'
 import { NOBODY } from '../limits.ts'
 import type { Service } from '../service.ts'
@@ -186,7 +186,8 @@ function toNotification(change: Change, _meta: Readonly<Record<string, RequestId
 }
 
 function farewell(id: RequestId, version: string, service: Service): string {
-  const codec = service.codecs.request(version)
+  const { requests, newest } = service.codecs
+  const codec = requests.get(version) ?? newest
   return codec.encodeReply(id, { kind: 'complete', result: { _meta: { [SUBSCRIPTION_ID]: id } } }, service)
 }
 

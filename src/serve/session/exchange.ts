@@ -6,7 +6,7 @@
 import { RondoError } from '../../errors.ts'
 import type { Principal, RequestId } from '../../protocol/call.ts'
 import { type RequestHeaders, versionHeader } from '../../protocol/common/headers.ts'
-import { idOf } from '../../protocol/common/json-rpc.ts'
+import { idOf } from '../../protocol/common/request.ts'
 import { isSealedSession } from '../../seal/session-id.ts'
 import { principalTag } from '../../seal/state.ts'
 import { type Outlet, refusal } from '../http/line.ts'

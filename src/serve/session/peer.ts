@@ -6,7 +6,7 @@
 import { RondoError } from '../../errors.ts'
 import type { Principal } from '../../protocol/call.ts'
 import { negotiate } from '../../protocol/codec.ts'
-import { idOf } from '../../protocol/common/json-rpc.ts'
+import { idOf } from '../../protocol/common/request.ts'
 import { principalTag } from '../../seal/state.ts'
 import type { BeatOptions } from '../heartbeat.ts'
 import { claimOf, isInitialize } from '../message.ts'

@@ -103,7 +103,8 @@ export class StdioPeer {
   #run(call: Exclude<Call, ListenCall>): void {
     const { principal, onError } = this.#options
     const line = new StdioLine(this.#output)
-    const codec = this.#service.codecs.request(call.protocolVersion)
+    const { requests, newest } = this.#service.codecs
+    const codec = requests.get(call.protocolVersion) ?? newest
     this.#open.set(call.id, () => line.cancel())
     this.#inFlight.enter()
     const { progressToken } = call

@@ -1,6 +1,13 @@
 /**
- * The parameters of each method, narrowed from JSON. Every function takes the envelope that was read before and
- * gives the whole call, or throws what is wrong.
+ * What a request says, in every revision: its id, the parameters of its method narrowed from JSON, and what its client
+ * declares that it can be asked. A reader of parameters takes the envelope that was read before and returns the whole
+ * call, or throws what is wrong.
+ *
+ * `inputResponses` is an object that maps each key to a result object; anything else is refused (B14). It becomes a map
+ * without a prototype, so that no key, whatever its name, reaches more than itself. Only shape and size are checked here
+ * (T7); whether a key was asked for and whether its response fits is decided later.
+ *
+ * Capabilities are read from the request at hand, never from an earlier one.
  */
 
 import { RondoError } from '../../errors.ts'
@@ -15,13 +22,35 @@ import type {
   ListenCall,
   ListenFilter,
   Listing,
+  RequestId,
   TaskCall,
 } from '../call.ts'
-import { followsTasks, nameCapabilities, TASKS_EXTENSION } from '../task.ts'
+import { TASKS_EXTENSION } from '../task.ts'
+import type { ClientCapabilities, InputRequest } from '../wire.ts'
 
 type Params = Readonly<Record<string, unknown>>
 
+export interface AnswerLimits {
+  /** Responses in one request. */
+  readonly count: number
+  /** Characters of one response: names, strings and numbers, roughly as in its JSON. */
+  readonly size: number
+}
+
+export const ANSWER_LIMITS: AnswerLimits = { count: 128, size: 65_536 }
+
+export type AskKind = 'form' | 'url' | 'sampling' | 'roots'
+
 const NO_ARGS: Params = Object.freeze({})
+
+export function isRequestId(value: unknown): value is RequestId {
+  return typeof value === 'string' || Number.isSafeInteger(value)
+}
+
+/** The id of a request, even if the rest of it is malformed. */
+export function idOf(message: unknown): RequestId | null {
+  return isRecord(message) && message.method !== undefined && isRequestId(message.id) ? message.id : null
+}
 
 export function readFlow(
   envelope: Envelope,
@@ -45,7 +74,7 @@ export function readFlow(
   }
 }
 
-/** What the call is for: the name of the tool or prompt, the URI of the resource. */
+/** The name of the tool or prompt, or the URI of the resource. */
 export function readTarget(method: FlowMethod, params: Params): string {
   const field = method === 'resources/read' ? 'uri' : 'name'
   return readString(params[field], `params.${field}`)
@@ -131,7 +160,7 @@ const TASK_ACTIONS: Readonly<Record<TaskMethod, TaskCall['action']>> = {
   'tasks/cancel': 'cancel',
 }
 
-/** Refused before anything is looked up, to clients that did not say they follow tasks. */
+/** Refuses a client that did not declare tasks, before anything is looked up. */
 export function readTask(
   envelope: Envelope,
   method: TaskMethod,
@@ -174,41 +203,28 @@ function invalid(detail: string): RondoError {
   return new RondoError('PEER_PARAMS', detail)
 }
 
-/*
- * `inputResponses` of a request: an object that maps each key to a result object, anything else is refused (B14).
- *
- * The answers come out in a map without a prototype, so that no key, whatever its name, reaches more than itself.
- * Whether a key was asked for and whether the answer fits is decided later; here only shape and size count (T7).
- */
-
-export interface AnswerLimits {
-  /** Answers in one request. */
-  readonly count: number
-  /** Characters of one answer: names, strings and numbers, roughly as in its JSON. */
-  readonly size: number
-}
-
-export const ANSWER_LIMITS: AnswerLimits = { count: 128, size: 65_536 }
-
 export function readAnswers(value: unknown, limits: AnswerLimits): Readonly<Record<string, unknown>> {
   if (!isRecord(value)) throw new RondoError('INPUT_MALFORMED')
   const keys = Object.keys(value)
   if (keys.length > limits.count) {
-    throw new RondoError('INPUT_MALFORMED', `inputResponses has more than ${limits.count} answers`)
+    throw new RondoError('INPUT_MALFORMED', `inputResponses has more than ${limits.count} entries`)
   }
   const answers: Record<string, unknown> = Object.create(null)
   for (const key of keys) {
     const answer = value[key]
     if (!isRecord(answer)) throw new RondoError('INPUT_MALFORMED')
     if (remaining(answer, limits.size) < 0) {
-      throw new RondoError('INPUT_MALFORMED', `An answer is larger than ${limits.size} characters`)
+      throw new RondoError(
+        'INPUT_MALFORMED',
+        `An entry of inputResponses is larger than ${limits.size} characters`,
+      )
     }
     answers[key] = answer
   }
   return answers
 }
 
-/** What is left of `budget` after `value`; below zero it stops looking. */
+/** What is left of `budget` after `value`; stops once it is below zero. */
 function remaining(value: unknown, budget: number): number {
   if (typeof value === 'string') return budget - value.length - 2
   if (typeof value !== 'object' || value === null) return budget - 8
@@ -222,4 +238,99 @@ function remaining(value: unknown, budget: number): number {
     left = remaining((value as Record<string, unknown>)[key], left - key.length - 4)
   }
   return left
+}
+
+/** True if the request declares that its client can follow a task. */
+export function followsTasks({ extensions }: ClientCapabilities): boolean {
+  return (
+    typeof extensions === 'object' &&
+    extensions !== null &&
+    Object.hasOwn(extensions, TASKS_EXTENSION) &&
+    typeof extensions[TASKS_EXTENSION] === 'object'
+  )
+}
+
+/** True if the client can be asked this. A bare `elicitation: {}` means forms only. */
+export function supports(capabilities: ClientCapabilities, kind: AskKind): boolean {
+  const { elicitation, sampling, roots } = capabilities
+  switch (kind) {
+    case 'form':
+      return isRecord(elicitation) && (isRecord(elicitation.form) || !isRecord(elicitation.url))
+    case 'url':
+      return isRecord(elicitation) && isRecord(elicitation.url)
+    case 'sampling':
+      return isRecord(sampling)
+    case 'roots':
+      return isRecord(roots)
+  }
+}
+
+const REQUIRED: Readonly<Record<AskKind, ClientCapabilities>> = {
+  form: { elicitation: { form: {} } },
+  url: { elicitation: { url: {} } },
+  sampling: { sampling: {} },
+  roots: { roots: {} },
+}
+
+function kindOf(request: InputRequest): AskKind {
+  if (request.method === 'sampling/createMessage') return 'sampling'
+  if (request.method === 'roots/list') return 'roots'
+  return request.params.mode === 'url' ? 'url' : 'form'
+}
+
+const CAPABILITY_OF: Readonly<Record<InputRequest['method'], keyof ClientCapabilities>> = {
+  'elicitation/create': 'elicitation',
+  'sampling/createMessage': 'sampling',
+  'roots/list': 'roots',
+}
+
+/** The capabilities of a client that turned out not to implement these methods. */
+export function withoutMethods(
+  capabilities: ClientCapabilities,
+  methods: readonly InputRequest['method'][] = Object.keys(CAPABILITY_OF) as InputRequest['method'][],
+): ClientCapabilities {
+  return {
+    ...capabilities,
+    ...Object.fromEntries(methods.map((method) => [CAPABILITY_OF[method], undefined])),
+  }
+}
+
+/** The part of a client's capabilities that a session has to remember: what may be asked, and how. `experimental` lists more. */
+export function rememberedCapabilities(
+  given: ClientCapabilities,
+  experimental: readonly string[] = [],
+): ClientCapabilities {
+  const parts: Readonly<Record<string, readonly string[]>> = {
+    elicitation: ['form', 'url'],
+    sampling: ['tools', 'context'],
+    roots: [],
+    experimental,
+  }
+  const kept: Record<string, unknown> = {}
+  for (const [name, members] of Object.entries(parts)) {
+    const declared = given[name]
+    if (!isRecord(declared)) continue
+    kept[name] = Object.fromEntries(
+      members.filter((member) => isRecord(declared[member])).map((member) => [member, {}]),
+    )
+  }
+  return kept
+}
+
+/** For people and models to read: `elicitation.form`. */
+export function nameCapabilities(missing: ClientCapabilities): string {
+  return Object.entries(missing)
+    .map(([name, parts]) => [name, ...Object.keys(parts as object)].join('.'))
+    .join(', ')
+}
+
+/** What the client would have to declare for this input request; undefined if it has. */
+export function missingCapability(
+  capabilities: ClientCapabilities,
+  request: InputRequest,
+): ClientCapabilities | undefined {
+  const kind = kindOf(request)
+  if (!supports(capabilities, kind)) return REQUIRED[kind]
+  const wantsTools = request.method === 'sampling/createMessage' && request.params.tools !== undefined
+  return wantsTools && !isRecord(capabilities.sampling?.tools) ? { sampling: { tools: {} } } : undefined
 }

@@ -1,7 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import { ringOf } from '../../test/support/seal-fixtures.ts'
-import { createKeyHolder, type Schedule } from './key-holder.ts'
-import type { KeyRing } from './key-ring.ts'
+import { createKeyHolder, type KeyRing, type Schedule } from './key-ring.ts'
 
 /** A timer that the test fires itself. */
 function handTimer() {
@@ -31,7 +30,7 @@ function handSource(refreshMs?: number) {
 }
 
 describe('createKeyHolder', () => {
-  it('is ready at once when the source is', () => {
+  it('is ready at once when the source loads synchronously', () => {
     const ring = ringOf('a')
     const holder = createKeyHolder({ load: () => ring })
     expect(() => holder.ring).toThrow(/await ready/)
@@ -39,7 +38,7 @@ describe('createKeyHolder', () => {
     expect(holder.ring).toBe(ring)
   })
 
-  it('waits for the first ring only, and loads it once for all who wait', async () => {
+  it('waits for the first ring only, and loads it once for all callers', async () => {
     const source = handSource()
     const holder = createKeyHolder(source)
     const waiting = [holder.ready(), holder.ready()]
@@ -51,7 +50,7 @@ describe('createKeyHolder', () => {
     expect(holder.ring.names).toEqual(['a'])
   })
 
-  it('tries again after a first load that failed, in either way of failing', async () => {
+  it('retries a first load that failed, whether it threw or rejected', async () => {
     let attempt = 0
     const holder = createKeyHolder({
       load() {
@@ -74,7 +73,7 @@ describe('createKeyHolder', () => {
     },
   )
 
-  it('B9 refreshes beside the requests: the old ring serves until the new one is there', async () => {
+  it('B9 refreshes without blocking requests: the old ring serves until the new one is loaded', async () => {
     const timer = handTimer()
     const source = handSource(1_000)
     const holder = createKeyHolder(source, { schedule: timer.schedule })
@@ -92,7 +91,7 @@ describe('createKeyHolder', () => {
     expect(timer.planned).toHaveLength(2)
   })
 
-  it('B9 keeps the ring it has when a refresh fails, reports it, and tries again later', async () => {
+  it('B9 keeps the current ring when a refresh fails, reports the error, and retries later', async () => {
     const timer = handTimer()
     const errors: unknown[] = []
     const results = [() => ringOf('old'), fail, () => 'nonsense' as unknown as KeyRing, () => ringOf('new')]
@@ -106,11 +105,14 @@ describe('createKeyHolder', () => {
       await turn()
       expect(holder.ring.names).toEqual(names)
     }
-    expect(errors.map(String)).toEqual(['Error: kms is down', 'TypeError: A key source must give a key ring'])
+    expect(errors.map(String)).toEqual([
+      'Error: kms is down',
+      'TypeError: load() of a key source must return a key ring',
+    ])
     expect(timer.planned).toHaveLength(4)
   })
 
-  it('plans nothing after close, and calls off what was planned', async () => {
+  it('schedules nothing after close, and cancels what was scheduled', async () => {
     const timer = handTimer()
     const holder = createKeyHolder({ load: () => ringOf('a'), refreshMs: 5 }, { schedule: timer.schedule })
     holder.ready()
@@ -122,7 +124,7 @@ describe('createKeyHolder', () => {
     expect(holder.ring.names).toEqual(['a'])
   })
 
-  it('never asks a timer for more than it can count', () => {
+  it('never passes a timer a delay that overflows', () => {
     const timer = handTimer()
     const source = { load: () => ringOf('a'), refreshMs: Number.POSITIVE_INFINITY }
     createKeyHolder(source, { schedule: timer.schedule }).ready()
