@@ -19,17 +19,11 @@ import { principalTag } from '../../seal/state.ts'
 import { startBeating } from '../../serve/heartbeat.ts'
 import { JSON_HEADERS, readsStreams } from '../../serve/http/line.ts'
 import { isInitialize } from '../../serve/message.ts'
+import type { CallEnding } from '../../serve/session/dispatch.ts'
+import { readInitialize } from '../../serve/session/initialize.ts'
 import type { SessionLine } from '../../serve/session/line.ts'
 import type { AttachDraft } from '../../serve/session/older.ts'
-import {
-  ACCEPTED,
-  type CallEnding,
-  deliver,
-  type Posted,
-  type PostOptions,
-  readInitialize,
-  unaskable,
-} from '../../serve/session/post.ts'
+import { ACCEPTED, deliver, type Posted, type PostOptions, unaskable } from '../../serve/session/post.ts'
 import { costOf, type Session } from '../../serve/session/session.ts'
 import type { SessionStream } from '../../serve/session/stream.ts'
 import { createTurnsService, type TurnEnd, type TurnPeer, type TurnsService } from './carrier.ts'

@@ -16,7 +16,7 @@ import { type TaskState, toTaskResult } from '../../protocol/task.ts'
 import type { ClientCapabilities } from '../../protocol/wire.ts'
 import { NOBODY } from '../limits.ts'
 import type { Service } from '../service.ts'
-import { createTally } from '../session/options.ts'
+import { createOwnerTally } from '../session/options.ts'
 import { costOf } from '../session/session.ts'
 import { type Outlet, openStream, refusal, type StreamOptions, toEvent } from './line.ts'
 
@@ -54,7 +54,7 @@ export function createSubscriptions(service: Service, limits: SubscriptionLimits
     maxSubscriptionBytes: maxBytes = 65_536,
   } = limits
   const enders = new Set<() => void>()
-  const byShare = createTally()
+  const byShare = createOwnerTally()
 
   const admit = (share: string, id: RequestId, filter: ListenFilter): void => {
     const full = enders.size >= max || (share !== NOBODY && byShare.of(share) >= perCaller)

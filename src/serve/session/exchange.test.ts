@@ -17,7 +17,7 @@ const resume = (client: OlderClient, stream: OpenStream, from = stream.ids.at(-1
   client.get({ 'last-event-id': from ?? '' })
 
 describe('the stream of a call', () => {
-  it('F1 goes on where it was lost: a client that comes back has the rest of it', async () => {
+  it('F1 resumes where it was lost, and sends the rest to a client that reconnects', async () => {
     const { connect, runs } = await startOlder()
     const client = await connect()
     const stream = await client.post(ASK)
@@ -30,7 +30,7 @@ describe('the stream of a call', () => {
     expect(runs()).toBe(2)
   })
 
-  it('F1 asks again whom it asked in vain: a question that was not received comes with the rest', async () => {
+  it('F1 sends a question again that was not received, when the client resumes', async () => {
     const { connect } = await startOlder()
     const client = await connect()
     const stream = await client.post(ASK)
@@ -43,7 +43,7 @@ describe('the stream of a call', () => {
     expect(await rest.next()).toMatchObject({ id: 7, result: {} })
   })
 
-  it('begins with an id and a time to come back, and can be resumed after its end', async () => {
+  it('begins with an event id and a retry time, and can be resumed after its end', async () => {
     const { connect } = await startOlder()
     const client = await connect()
     const stream = await client.post(ASK)
@@ -56,7 +56,7 @@ describe('the stream of a call', () => {
     expect(await again.next()).toMatchObject({ id: 7 })
   })
 
-  it('begins without such an event for a client that would not understand it', async () => {
+  it('begins without a priming event for a client whose version does not know it', async () => {
     const { connect } = await startOlder()
     const client = await connect({ version: '2025-06-18' })
     const stream = await client.post(ASK)
@@ -65,17 +65,20 @@ describe('the stream of a call', () => {
     expect(stream.ids).toHaveLength(stream.messages.length)
   })
 
-  it.each(['', 'x', '1-99', '99-1', '1-1-1', '-1-1'])('T15 cannot be resumed after %j', async (last) => {
-    const { connect } = await startOlder()
-    const client = await connect()
-    const stream = await client.post(ASK)
-    await question(stream)
-    const refused = await client.get({ 'last-event-id': last })
-    expect(refused.status).toBe(400)
-    expect(await refused.next()).toMatchObject({ error: { code: -32000 } })
-  })
+  it.each(['', 'x', '1-99', '99-1', '1-1-1', '-1-1'])(
+    'T15 cannot be resumed after the event id %j',
+    async (last) => {
+      const { connect } = await startOlder()
+      const client = await connect()
+      const stream = await client.post(ASK)
+      await question(stream)
+      const refused = await client.get({ 'last-event-id': last })
+      expect(refused.status).toBe(400)
+      expect(await refused.next()).toMatchObject({ error: { code: -32000 } })
+    },
+  )
 
-  it('R9 is given up when nobody comes back in time, and its call is cancelled', async () => {
+  it('R9 is abandoned when nobody resumes it in time, and its call is cancelled', async () => {
     const { connect, aborted } = await startOlder({ sessions: { resumeMs: 60 } })
     const client = await connect()
     const stream = await client.post({ ...ASK, params: { name: 'wait' } })
@@ -86,7 +89,7 @@ describe('the stream of a call', () => {
     expect((await client.call('ping')).result).toEqual({})
   })
 
-  it('F1 ends early where the operator says so, and the client comes back for the rest', async () => {
+  it('F1 ends early if the operator set streamMs, and the client resumes it for the rest', async () => {
     const { connect } = await startOlder({ sessions: { streamMs: 60 } })
     const client = await connect()
     const stream = await client.post(ASK)
@@ -100,7 +103,7 @@ describe('the stream of a call', () => {
 
 describe("the session's own stream", () => {
   it.each(['2024-11-05', '2025-03-26', '2025-06-18', '2025-11-25'])(
-    'sends its headers at once, at %s too, where no event opens it',
+    'sends its headers at once, even at %s, where no event opens it',
     async (version) => {
       const { connect } = await startOlder({ keepAliveMs: 3_600_000 })
       const client = await connect({ version })
@@ -110,7 +113,7 @@ describe("the session's own stream", () => {
     },
   )
 
-  it('tells of lists that change and of resources that are watched, of no others', async () => {
+  it('reports changed lists and subscribed resources, and nothing else', async () => {
     const { connect, server } = await startOlder()
     const client = await connect()
     const stream = await client.get()
@@ -131,7 +134,7 @@ describe("the session's own stream", () => {
     expect(await stream.next()).toMatchObject({ method: 'notifications/prompts/list_changed' })
   })
 
-  it('goes on where it was lost', async () => {
+  it('resumes where it was lost', async () => {
     const { connect, server } = await startOlder()
     const client = await connect()
     const stream = await client.get()
@@ -143,7 +146,7 @@ describe("the session's own stream", () => {
     expect(await rest.next()).toMatchObject({ method: 'notifications/prompts/list_changed' })
   })
 
-  it('is one: a second takes the place of the first', async () => {
+  it('exists once: a second one replaces the first', async () => {
     const { connect, server } = await startOlder()
     const client = await connect()
     const first = await client.get()
@@ -168,7 +171,7 @@ describe("the session's own stream", () => {
 })
 
 describe('over HTTP', () => {
-  it('GET and DELETE without a session, and other methods, are not for this endpoint', async () => {
+  it('refuses GET and DELETE without a session, and all other methods', async () => {
     const { url } = await startOlder()
     for (const method of ['GET', 'DELETE', 'PUT']) {
       const response = await fetch(url, { method })
@@ -177,13 +180,13 @@ describe('over HTTP', () => {
     }
   })
 
-  it('T12 a foreign origin reaches no session', async () => {
+  it('T12 refuses a foreign origin before it looks for a session', async () => {
     const { connect } = await startOlder()
     const client = await connect()
     expect((await client.get({ origin: 'https://evil.example.com' })).status).toBe(403)
   })
 
-  it('ends a session that nobody uses', async () => {
+  it('ends an idle session', async () => {
     let now = Date.now()
     const { connect } = await startOlder({ now: () => now, sessions: { idleMs: 200, maxSessions: 1 } })
     const client = await connect()

@@ -1,6 +1,6 @@
 /**
- * HTTP for clients of earlier eras: POST for messages, GET for the session's own stream or the rest of a lost one,
- * DELETE for the end of a session.
+ * HTTP for clients of earlier eras: POST sends messages, GET opens the session's own stream or resumes a lost one, DELETE
+ * ends the session.
  */
 
 import { RondoError } from '../../errors.ts'
@@ -57,7 +57,7 @@ export function createSessionExchange(options: PostOptions): SessionExchange {
         }
         later(outlet, async () => {
           const session = await draft.open(options, { headers, principal, outlet })
-          // A stream of one request alone would hear of nothing.
+          // A temporary session receives no notifications, so its stream would stay silent.
           if (session && session !== sessions.find(id, session.owner)) throw new RondoError('LIMIT_SESSIONS')
           serve(session)
         })
@@ -92,7 +92,7 @@ function serveGet(
     return
   }
   if (session.resumeStream(last, outlet)) return
-  // The event of a question that another instance asked: what follows its answer may come here.
+  // The event is a question of another instance; what follows its answer may be sent here.
   const awaited = older.draft?.awaits(session, last)
   if (awaited === undefined) throw new RondoError('PEER_EVENT')
   session.awaitAnswer(awaited, outlet, stream)

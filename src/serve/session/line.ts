@@ -2,10 +2,13 @@
  * The line of one call of a session: notifications and questions go out on the call's own channel; answers come back
  * through the session.
  *
- * Q1 All questions of a round are sent before any answer is awaited. Q2 The call waits until every one is answered, one
- * is answered with an error, time is up, the client cancels, or the server ends. Q3 Whatever ends the waiting, the
- * client is told of questions that no longer need an answer. Q4 A call that waits counts as parked, and only then.
- * Q5 A question in the client's hands outlives this process: where the server ends, its stream ends and nothing is said.
+ * line 1  All questions of a round are sent before any answer is awaited.
+ * line 2  The call waits until every question is answered, one is answered with an error, time runs out, the client
+ *         cancels, or the server stops.
+ * line 3  When the waiting ends early, the client is told which questions no longer need an answer.
+ * line 4  A call counts as parked while it waits, and only then.
+ * line 5  A question that went out with its sealed state outlives this process: when the server stops, the stream just
+ *         ends, and the question stays valid.
  */
 
 import type { Asked, AskingLine, AskOptions, Handed, Resting } from '../../carry/push.ts'
@@ -16,30 +19,43 @@ import { encodeNotification } from '../../protocol/common/json-rpc.ts'
 import type { InputRequests } from '../../protocol/wire.ts'
 import { Pulse } from '../heartbeat.ts'
 
+/** Carries messages to the client of a session: the stream of one call, the session's own stream, or stdout. */
+export interface Channel {
+  /**
+   * Sends one message. A `droppable` one (progress, logs) may be skipped if the client does not read. `eventId` is the id
+   * of its event, if every instance has to recognise it.
+   */
+  send(json: string, droppable: boolean, eventId?: string): void
+  /** Sends a heartbeat, if the channel has one that is not a message. */
+  beat?(): void
+  /** True if requests to the client can be sent here. */
+  readonly open: boolean
+}
+
 /** What a line needs of its session. */
 export interface Desk {
-  /** Has the answer to a question handed to `take`; gives the id of the question. */
+  /** Registers a question, whose answer goes to `take`, and returns its id. */
   expect(take: (answer: PeerAnswer) => void, handed?: Handed): string
   forget(id: string): void
-  /** Counts the call as parked, with what it keeps. False if there are too many, or no room. */
+  /** Counts the call as parked, with the bytes that it keeps. Returns false if there are too many, or no room. */
   park(bytes: number): boolean
   unpark(bytes: number): void
   readonly now: () => number
   readonly signMs: number
   readonly randomId: () => string
-  /** Every instance knows the session. */
+  /** True if every instance knows the session. */
   readonly portable: boolean
 }
 
 interface Waiting {
-  /** Keys of the questions that are open, by id. */
+  /** The keys of the open questions, by request id. */
   readonly open: Map<string, string>
   readonly answers: Record<string, unknown>
   readonly until: number
   readonly bytes: number
-  /** All questions are in the client's hands. */
+  /** True if all questions went out with their sealed state. */
   readonly handed: boolean
-  nextSign: number
+  nextBeatAt: number
   alive(): void
   resolve(asked: Asked): void
 }
@@ -55,10 +71,10 @@ export class SessionLine implements AskingLine {
   readonly #listeners = new Set<() => void>()
   readonly #handed = new Set<string>()
   #waiting: Waiting | undefined
-  #resting: (Resting & { nextSign: number }) | undefined
+  #resting: (Resting & { nextBeatAt: number }) | undefined
   #closed = false
 
-  /** `size` says what the request holds while it waits. */
+  /** `size` returns the bytes that the request keeps while it waits. */
   constructor(
     desk: Desk,
     channel: Channel,
@@ -79,7 +95,7 @@ export class SessionLine implements AskingLine {
     return this.#desk.portable
   }
 
-  /** True if this call asked the question, be it answered or not. */
+  /** True if this call asked the question, whether or not it has been answered. */
   asked(id: string): boolean {
     return this.#handed.has(id)
   }
@@ -89,7 +105,7 @@ export class SessionLine implements AskingLine {
   }
 
   onClose(listener: () => void): () => void {
-    // One function may listen twice and leave once.
+    // Wrapped, so that a function that was added twice can be removed once.
     const entry = (): void => listener()
     if (this.#closed) listener()
     else this.#listeners.add(entry)
@@ -103,7 +119,7 @@ export class SessionLine implements AskingLine {
     this.#channel.send(encodeNotification(method, this.#pulse.say(method, params)), true)
   }
 
-  /** Shows that the call is alive, if it has been silent. False when there is nothing more to show. */
+  /** Sends a heartbeat if the call has been silent. Returns false after the call has ended. */
   beat(progressToken: string | number | undefined): boolean {
     if (this.#closed) return false
     if (!this.#pulse.isQuiet()) return true
@@ -132,7 +148,7 @@ export class SessionLine implements AskingLine {
         until: now + timeoutMs,
         bytes,
         handed: keys.every((key) => Object.hasOwn(handed, key)),
-        nextSign: now + this.#desk.signMs,
+        nextBeatAt: now + this.#desk.signMs,
         alive,
         resolve,
       }
@@ -149,14 +165,14 @@ export class SessionLine implements AskingLine {
   }
 
   rest({ alive, refuse }: Resting): () => void {
-    const resting = { alive, refuse, nextSign: this.#desk.now() + this.#desk.signMs }
+    const resting = { alive, refuse, nextBeatAt: this.#desk.now() + this.#desk.signMs }
     this.#resting = resting
     return () => {
       if (this.#resting === resting) this.#resting = undefined
     }
   }
 
-  /** The client has cancelled, or is gone. */
+  /** Ends the call, because the client cancelled it or is gone. */
   cancel(): void {
     if (this.#closed) return
     this.#stopWaiting({ kind: 'gone' })
@@ -170,12 +186,12 @@ export class SessionLine implements AskingLine {
     for (const listener of listeners) listener()
   }
 
-  /** Ends the waiting, if the call waits, for a reason of ours. */
+  /** Ends the waiting with an error, if the call waits for an answer. */
   refuse(error: RondoError): void {
     this.#stopWaiting({ kind: 'refused', error })
   }
 
-  /** The server ends: nothing is waited for any longer. */
+  /** Ends all waiting, because the server stops. */
   endWaiting(error: RondoError): void {
     if (this.#waiting?.handed) {
       this.#stopWaiting({ kind: 'gone' }, true)
@@ -189,10 +205,10 @@ export class SessionLine implements AskingLine {
     if (this.#waiting !== undefined && now >= this.#waiting.until) {
       return this.refuse(new RondoError('INPUT_TIMEOUT'))
     }
-    const one = this.#waiting ?? this.#resting
-    if (this.#closed || one === undefined || now < one.nextSign) return
-    one.nextSign = now + this.#desk.signMs
-    one.alive()
+    const current = this.#waiting ?? this.#resting
+    if (this.#closed || current === undefined || now < current.nextBeatAt) return
+    current.nextBeatAt = now + this.#desk.signMs
+    current.alive()
   }
 
   #take(id: string, answer: PeerAnswer): void {
@@ -219,22 +235,9 @@ export class SessionLine implements AskingLine {
     for (const requestId of waiting.open.keys()) {
       this.#desk.forget(requestId)
       if (silently) continue
-      const params = { requestId, reason: 'No answer is needed any more' }
+      const params = { requestId, reason: 'An answer is no longer needed' }
       this.#channel.send(encodeNotification('notifications/cancelled', params), false)
     }
     waiting.resolve(asked)
   }
-}
-
-/** Where messages to a client of a session go: the stream of one call, the session's own stream, or stdout. */
-export interface Channel {
-  /**
-   * Sends one message. One that is `droppable` (progress, logs) may be left out for a client that does not read. `eventId`
-   * names its event where any instance must know the name.
-   */
-  send(json: string, droppable: boolean, eventId?: string): void
-  /** Shows that something is still going on, where that takes no message. */
-  beat?(): void
-  /** True if requests to the client can be sent here. */
-  readonly open: boolean
 }

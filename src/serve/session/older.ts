@@ -1,6 +1,7 @@
 /**
- * What is served to clients of earlier eras: the same tools through the same registry. Up to 2025-11-25 questions are
- * pushed; in the draft they come in rounds. Who cannot be asked reads why in a result.
+ * The service for clients of earlier eras: the same tools through the same registry. Up to 2025-11-25 questions are pushed
+ * on the stream of the call; in the draft they come in rounds. If a client cannot be asked, its call ends with an `isError`
+ * result that says why.
  */
 
 import type { FlowHost } from '../../carry/host.ts'
@@ -18,44 +19,90 @@ import type { ChangeBus } from '../http/subscription.ts'
 import {
   answerComplete,
   answerList,
-  type Service,
   type SlowWatch,
   toErrorReply,
   unknownTarget,
   watchSlow,
 } from '../service.ts'
+import { type Greeting, type GreetOptions, greet } from './initialize.ts'
 import { resolveSessions, type SessionOptions } from './options.ts'
 import type { Posted, PostOptions } from './post.ts'
 import type { Session } from './session.ts'
 import { createSessionTable, type SessionTable } from './table.ts'
 import { answerTaskCall } from './task-call.ts'
 
-interface OlderOptions {
-  readonly host: FlowHost
-  readonly registry: Registry
-  readonly serverInfo: Service['serverInfo']
-  readonly instructions?: string
+/** What a draft adds to sessions over HTTP. Its session ids contain the sealed session, so every instance knows it. */
+export interface SessionDraft {
+  /** Names of the experimental capabilities with which clients declare the draft. */
+  readonly experimental: readonly string[]
+  /** True if the message begins a session of the draft, or belongs to one. */
+  takes(options: PostOptions, posted: Posted): boolean
+  /** Serves such a message. Rejects if the request as a whole is wrong. */
+  post(options: PostOptions, posted: Posted): Promise<void>
+  /** Opens this instance's part of a session; undefined if the session belongs to another principal. */
+  open(
+    options: PostOptions,
+    request: Pick<Posted, 'headers' | 'principal' | 'outlet'>,
+  ): Promise<Session | undefined>
+  /** The turn that a client waits for when it resumes another instance's stream after this event; see `Session.awaitAnswer`. */
+  awaits(session: Session, eventId: string): string | undefined
+  /** Seals the call into its questions, so that any instance can accept the responses; undefined if the client does not echo states. */
+  hand(call: FlowCall): Hand | undefined
+  /** The same for the questions of a task. */
+  handTask(
+    call: TaskCall,
+  ):
+    | ((call: TaskCall, principal: Principal | undefined, questions: InputRequests) => ReturnType<Hand>)
+    | undefined
+}
+
+/** `mismatch` says why a call cannot run the way its client asked for, with a task or without. */
+export type AttachDraft = (
+  host: FlowHost,
+  registry: Registry,
+  mismatch: (target: Target, call: FlowCall) => string | undefined,
+) => SessionDraft
+
+/** What serves older clients, as the entrances see it; the counterpart of `Service`. */
+export interface Older {
+  readonly codecs: Codecs
+  /** The versions that `initialize` may agree on, the preferred one first. */
+  readonly versions: readonly string[]
+  readonly sessions: SessionTable
+  /** The result of `initialize`. */
+  greet(protocolVersion: string, greeting: Greeting): Readonly<Record<string, unknown>>
+  /** Never rejects. `unaskable` says why nobody can be asked, unless the reason is missing capabilities. */
+  answer(
+    call: OlderCall,
+    principal: Principal | undefined,
+    line: AskingLine,
+    unaskable?: string,
+  ): Promise<OlderReply>
+  readonly draft?: SessionDraft
+  /** Called when something was declared or removed. */
+  changed(listing: Listing): void
+}
+
+interface OlderOptions extends GreetOptions {
   readonly pageSize: number
   readonly changes: ChangeBus
   readonly slow: SlowWatch
-  readonly codecs: Codecs
   readonly sessions: SessionOptions
-  /** Attaches a draft. */
   readonly attach?: AttachDraft
 }
 
-/** Each is opened to be shown, so a page is short. */
+/** Pages of tasks are short, because every task on them has to be unsealed. */
 const TASKS_PER_PAGE = 50
 
 const TASK_SUPPORT = { never: 'forbidden', late: 'forbidden', auto: 'optional', always: 'required' } as const
 
-/** Nothing where all earlier eras are closed. */
+/** Returns undefined if the server accepts no earlier era. */
 export function createOlder(options: OlderOptions): Older | undefined {
   const { host, registry, pageSize, changes, codecs } = options
   const versions = codecs.sessionVersions
   if (versions.length === 0) return undefined
   const onError = (error: unknown): void =>
-    host.log({ event: 'warning', message: 'A session could not be swept', error })
+    host.log({ event: 'warning', message: 'Sweeping a session failed', error })
   const sessions = createSessionTable(
     resolveSessions(options.sessions, { ...host.platform, onError }),
     changes,
@@ -91,9 +138,10 @@ export function createOlder(options: OlderOptions): Older | undefined {
   }
 }
 
-/** How a client can be asked. */
+/** How the client of a call can be asked. */
 interface Means {
   readonly dialect: SessionDialect
+  /** Why it cannot be asked, if so. */
   readonly unaskable?: string
   readonly hand?: Hand
 }
@@ -122,8 +170,8 @@ async function answerFlow(
 }
 
 /**
- * What tools say of themselves in `execution.taskSupport` binds since there are tasks. In the draft a tool that begins in
- * rounds may become a task later (D9), so there the wish alone is no mistake.
+ * Where the version has tasks, `execution.taskSupport` of a tool is binding. In the draft a tool that begins in rounds may
+ * become a task later (D9), so there `task` is not an error.
  */
 function taskMismatch(
   { tasks }: FlowHost,
@@ -132,12 +180,13 @@ function taskMismatch(
   call: FlowCall,
 ): string | undefined {
   if (!tasks || call.method !== 'tools/call' || !dialect.tasks) return undefined
-  if (task.mode === 'always' && !call.task) return `"${name}" runs only as a task: call it with \`task\``
+  if (task.mode === 'always' && !call.task)
+    return `"${name}" runs only as a task: send the call with \`task\``
   if (TASK_SUPPORT[task.mode] !== 'forbidden' || !call.task || dialect.rounds) return undefined
-  return `"${name}" does not run as a task: call it without \`task\``
+  return `"${name}" does not run as a task: send the call without \`task\``
 }
 
-/** Rows as they were: a tool's output is an object, or it is not described. */
+/** Rows in the form of earlier eras, which describe the output of a tool only if it is an object. */
 function olderRows(registry: Registry): Pick<Registry, 'rows'> {
   return {
     rows: (listing) =>
@@ -150,95 +199,4 @@ function olderRows(registry: Registry): Pick<Registry, 'rows'> {
         return mode === undefined ? plain : { ...plain, execution: { taskSupport: TASK_SUPPORT[mode] } }
       }),
   }
-}
-
-function greet(
-  { host, registry, serverInfo, instructions, codecs }: OlderOptions,
-  protocolVersion: string,
-  { session, known, tasks }: Greeting,
-): Readonly<Record<string, unknown>> {
-  const changes = session ? { listChanged: true } : {}
-  const rows = (listing: 'tools' | 'prompts' | 'resources' | 'templates'): number =>
-    registry.rows(listing).length
-  const reads = rows('resources') + rows('templates') > 0
-  return {
-    protocolVersion,
-    capabilities: {
-      tools: rows('tools') > 0 ? changes : undefined,
-      prompts: rows('prompts') > 0 ? changes : undefined,
-      resources: reads ? { ...changes, ...(session ? { subscribe: true } : {}) } : undefined,
-      completions: rows('prompts') + rows('templates') > 0 ? {} : undefined,
-      logging: {},
-      tasks:
-        host.tasks && tasks && codecs.session(protocolVersion).tasks
-          ? { list: known ? {} : undefined, cancel: {}, requests: { tools: { call: {} } } }
-          : undefined,
-    },
-    serverInfo,
-    instructions,
-  }
-}
-
-/*
- * The seam between the entrances and what serves clients of earlier eras; the counterpart of `Service`.
- */
-
-/** What a draft adds to sessions over HTTP. Its sessions are sealed into their ids, so every instance knows them. */
-export interface SessionDraft {
-  /** The names by which clients declare it among their experimental capabilities. */
-  readonly experimental: readonly string[]
-  /** True if the message begins a session of the draft, or belongs to one. */
-  takes(options: PostOptions, posted: Posted): boolean
-  /** Serves such a message. Rejects with what is wrong with the request as a whole. */
-  post(options: PostOptions, posted: Posted): Promise<void>
-  /** This instance's part of a session; undefined for a session that is not this principal's. */
-  open(
-    options: PostOptions,
-    request: Pick<Posted, 'headers' | 'principal' | 'outlet'>,
-  ): Promise<Session | undefined>
-  /** What a client waits for that resumes a stream of another instance after this event; see `Session.awaitAnswer`. */
-  awaits(session: Session, eventId: string): string | undefined
-  /** Lets any instance take the responses, where the client of the call brings back what it needs. */
-  hand(call: FlowCall): Hand | undefined
-  handTask(
-    call: TaskCall,
-  ):
-    | ((call: TaskCall, principal: Principal | undefined, questions: InputRequests) => ReturnType<Hand>)
-    | undefined
-}
-
-/** `mismatch` says why a call cannot be made as its client wants it, with a task or without. */
-export type AttachDraft = (
-  host: FlowHost,
-  registry: Registry,
-  mismatch: (target: Target, call: FlowCall) => string | undefined,
-) => SessionDraft
-
-/** What `initialize` offers depends on it. */
-export interface Greeting {
-  /** Without a session nothing is told that no request asked for. */
-  readonly session: boolean
-  /** The caller can be told from all others: it is authenticated, or the one client of this process. */
-  readonly known: boolean
-  /** Its tasks are served. */
-  readonly tasks: boolean
-}
-
-export interface Older {
-  readonly codecs: Codecs
-  /** What `initialize` may agree on, the preferred one first. */
-  readonly versions: readonly string[]
-  readonly sessions: SessionTable
-  /** The result of `initialize`. */
-  greet(protocolVersion: string, greeting: Greeting): Readonly<Record<string, unknown>>
-  /** Never rejects. `unaskable` says why nobody can be asked, where the client's capabilities are not the reason. */
-  answer(
-    call: OlderCall,
-    principal: Principal | undefined,
-    line: AskingLine,
-    unaskable?: string,
-  ): Promise<OlderReply>
-  readonly draft?: SessionDraft
-  /** Something was declared or removed. */
-  changed(listing: Listing): void
 }

@@ -1,4 +1,4 @@
-/** What can be told about sessions: clients of revisions up to 2025-11-25 have one each. */
+/** Options and limits of sessions. Every client of a revision up to 2025-11-25 has one session. */
 
 import { misuse } from '../../errors.ts'
 import { createEvery, type Every } from '../../lib/clock.ts'
@@ -8,36 +8,36 @@ export interface SessionOptions {
   maxSessions?: number
   /** Sessions that one authenticated caller may have open at once. Default: 100. */
   maxSessionsPerPrincipal?: number
-  /** Sessions that callers without a name may have open from one address; beyond, the oldest unused one is evicted. Default: 1,000. */
+  /** Sessions that anonymous callers may have open from one address; the oldest unused one is evicted first. Default: 1,000. */
   maxSessionsPerAddress?: number
-  /** Bytes that all sessions together keep: what clients declared, watch, may come back for, and wait with. Default: 64 MiB. */
+  /** Bytes that all sessions together may keep: capabilities, subscriptions, events to resume from, waiting calls. Default: 64 MiB. */
   maxKeptBytes?: number
-  /** The same for one caller: an authenticated one, or an address. Default: 16 MiB. */
+  /** The same for one caller: a principal, or an address. Default: 16 MiB. */
   maxKeptBytesPerCaller?: number
-  /** A session without requests, streams and calls ends after this time. Default: 30 minutes. */
+  /** A session without requests, streams or calls ends after this time. Default: 30 minutes. */
   idleMs?: number
   /** Calls that may wait for an answer at once, in all sessions together. Default: 10,000. */
   maxParked?: number
   /** Calls of one authenticated caller that may wait for an answer at once, in all its sessions. Default: 100. */
   maxParkedPerPrincipal?: number
-  /** Calls from one address, of callers without a name, that may wait for an answer at once. Default: 1,000. */
+  /** Calls of anonymous callers from one address that may wait for an answer at once. Default: 1,000. */
   maxParkedPerAddress?: number
   /** Calls of one session that may wait for an answer at once. Default: 16. */
   maxParkedPerSession?: number
-  /** How often a call that waits tells its client that it lives, where the client asked for progress. Default: 20 s. */
+  /** How often a waiting call sends a heartbeat, if the client asked for progress. Default: 20 s. */
   signMs?: number
-  /** How long a client may take to come back to a stream it lost, before its calls are cancelled; 0: none. Default: 1 minute. */
+  /** How long a client may take to resume a lost stream before its calls are cancelled; 0 turns resumption off. Default: 1 minute. */
   resumeMs?: number
-  /** Bytes of each stream that are kept for a client that comes back. Default: 256 KiB. */
+  /** Bytes of each stream that are kept for resumption. Default: 256 KiB. */
   maxReplayBytes?: number
-  /** Ends the stream of a call after this time; the client comes back for the rest. Default: never. */
+  /** Ends the stream of a call after this time; the client resumes it for the rest. Default: never. */
   streamMs?: number
 }
 
 export interface SessionSettings extends Required<SessionOptions> {
-  /** Resources one session may watch. */
+  /** Resources that one session may subscribe to. */
   readonly maxWatched: number
-  /** What clients are told to wait before they come back to a stream. */
+  /** How long clients are told to wait before they resume a stream. */
   readonly retryMs: number
   readonly now: () => number
   readonly randomId: () => string
@@ -66,7 +66,7 @@ const DEFAULTS: Required<SessionOptions> = {
 
 interface World extends Pick<SessionSettings, 'now' | 'randomId'> {
   readonly every?: Every
-  /** Hears of what a sweep throws. */
+  /** Called with what a sweep throws. */
   onError?(error: unknown): void
 }
 
@@ -85,19 +85,19 @@ export function resolveSessions(given: SessionOptions, world: World): SessionSet
   return { ...known, maxWatched: 1_000, retryMs: 1_000, now, randomId, every, onError }
 }
 
-/** How often to look at everything that ends by time: often enough for the shortest of these times. */
+/** How often to sweep: often enough for the shortest of these times. */
 export function sweepMs({ idleMs, resumeMs, signMs, streamMs }: SessionSettings): number {
   return Math.max(50, Math.min(5_000, Math.min(idleMs, resumeMs, signMs, streamMs) / 4))
 }
 
-/** Adds amounts up by owner, and forgets owners that have none. */
-export interface Tally {
+/** Sums amounts by owner, and forgets owners whose sum is zero. */
+export interface OwnerTally {
   readonly total: number
   of(owner: string): number
   add(owner: string, change: number): void
 }
 
-export function createTally(): Tally {
+export function createOwnerTally(): OwnerTally {
   const amounts = new Map<string, number>()
   let total = 0
   return {
@@ -114,12 +114,12 @@ export function createTally(): Tally {
   }
 }
 
-/** Bytes that somebody may keep for a while, out of a limited supply. */
+/** A memory budget: bytes are taken before something is kept, and given back afterwards. */
 export interface Keeper {
-  /** False if there is no room. */
+  /** Returns false if there is no room. */
   take(bytes: number): boolean
   give(bytes: number): void
 }
 
-/** For what is gone by itself, with its request. */
+/** For what ends with its request and need not be counted. */
 export const UNCOUNTED: Keeper = { take: () => true, give: () => {} }

@@ -64,7 +64,7 @@ const answer = (id: unknown, name = 'Ada') => ({
 })
 
 describe('an older client over stdio', () => {
-  it('F1 is asked in the middle of its call', async () => {
+  it('F1 is asked in the middle of its call over stdio', async () => {
     const { send, next } = start()
     send(initialize('2025-06-18'))
     expect(await next()).toMatchObject({ id: 0, result: { protocolVersion: '2025-06-18' } })
@@ -76,7 +76,7 @@ describe('an older client over stdio', () => {
     expect(await next()).toMatchObject({ id: 1, result: { content: [{ text: 'Hello Ada' }] } })
   })
 
-  it('F1 keeps calls that wait side by side apart', async () => {
+  it('F1 can have several waiting calls, and each gets its own answer', async () => {
     const { send, next } = start()
     send(initialize('2025-11-25'))
     await next()
@@ -90,7 +90,7 @@ describe('an older client over stdio', () => {
     expect(texts).toEqual({ 1: 'Hello name 2', 2: 'Hello name 1', 3: 'Hello name 0' })
   })
 
-  it('hears of changes, and cancels', async () => {
+  it('receives change notifications, and can cancel a call', async () => {
     const { server, send, next } = start()
     send(initialize('2025-11-25'))
     await next()
@@ -104,7 +104,7 @@ describe('an older client over stdio', () => {
     expect(await next()).toEqual({ jsonrpc: '2.0', id: 2, result: {} })
   })
 
-  it('is answered in batches where these exist', async () => {
+  it('gets batched responses if its version has batches', async () => {
     const { send, next } = start()
     const pings = [1, 2].map((id) => ({ jsonrpc: '2.0', id, method: 'ping' }))
     send(initialize('2024-11-05'))
@@ -120,7 +120,7 @@ describe('an older client over stdio', () => {
     expect(await next()).toMatchObject({ id: null, error: { code: -32600 } })
   })
 
-  it('F1 shares its process with requests of 2026-07-28, before initialize and after it', async () => {
+  it('F1 can also send requests of 2026-07-28 to the same process, before and after initialize', async () => {
     const { send, next } = start()
     const _meta = {
       'io.modelcontextprotocol/protocolVersion': '2026-07-28',
@@ -138,7 +138,7 @@ describe('an older client over stdio', () => {
     expect(await next()).toMatchObject({ id: 2, result: { resultType: 'input_required' } })
   })
 
-  it('is asked in rounds in the draft, agreed on or claimed', async () => {
+  it('is asked in rounds if it uses the draft, agreed in initialize or claimed per message', async () => {
     const { send, next } = start()
     const claimed = {
       'io.modelcontextprotocol/protocolVersion': 'DRAFT-2026-v1',
@@ -152,13 +152,13 @@ describe('an older client over stdio', () => {
     expect(await next()).toMatchObject({ id: 2, result: { resultType: 'input_required' } })
   })
 
-  it('is refused where its era is closed', async () => {
+  it('is refused if the server does not accept its era', async () => {
     const { send, next } = start({ eras: ['2026-07-28'] })
     send(initialize('2025-11-25'))
     expect(await next()).toMatchObject({ id: 0, error: { code: -32022 } })
   })
 
-  it('B11 leaves nothing behind: when its input ends, so does the call that waits', async () => {
+  it('B11 leaves nothing behind: a waiting call ends when stdin ends', async () => {
     const { send, next, input, done } = start()
     send(initialize('2025-11-25'))
     await next()
@@ -168,7 +168,7 @@ describe('an older client over stdio', () => {
     await done
   })
 
-  it('answers what is broken, with its id where there is one', async () => {
+  it('gets an error for a broken message, with the id of the message if it has one', async () => {
     const { send, next } = start()
     send({ jsonrpc: '2.0', id: 5, method: 'initialize', params: {} })
     expect(await next()).toMatchObject({ id: 5, error: { code: -32602 } })

@@ -1,6 +1,6 @@
 /**
- * The one session of a client over stdio. It begins with `initialize`; from then on every message that claims no newer
- * version belongs to it.
+ * The one session of a client over stdio. It begins with `initialize`; after that, every message that does not claim a
+ * newer version belongs to it.
  */
 
 import { RondoError } from '../../errors.ts'
@@ -12,9 +12,10 @@ import type { BeatOptions } from '../heartbeat.ts'
 import { claimOf, isInitialize } from '../message.ts'
 import { type InFlight, internalError, type Service } from '../service.ts'
 import type { StdioOutput } from '../stdio/peer.ts'
+import { dispatch, isRequest, messagesOf, type ReplyPath } from './dispatch.ts'
+import { factsOf, readInitialize } from './initialize.ts'
 import type { Channel } from './line.ts'
 import type { Older } from './older.ts'
-import { factsOf, isRequest, readInitialize, takeMessage, type Way } from './post.ts'
 import type { Session } from './session.ts'
 
 export interface SessionPeerOptions {
@@ -26,8 +27,6 @@ export interface SessionPeerOptions {
   readonly service: Pick<Service, 'state'>
   onError(error: unknown): void
 }
-
-const MAX_BATCH = 64
 
 export class SessionPeer {
   readonly #options: SessionPeerOptions
@@ -57,14 +56,14 @@ export class SessionPeer {
     const { older, output } = this.#options
     try {
       if (isInitialize(message)) this.#greet(message)
-      else this.#take(message)
+      else this.#dispatch(message)
     } catch (error) {
       const known = error instanceof RondoError ? error : internalError(error, this.#options.onError).error
       output.write(older.codecs.session('').encodeError(idOf(message), known))
     }
   }
 
-  /** Nobody will answer what is open. */
+  /** Ends the waiting of all calls, because the server stops. */
   refuseWaiting(): void {
     this.#session?.refuseWaiting(new RondoError('SERVER_DRAINING'))
   }
@@ -86,31 +85,28 @@ export class SessionPeer {
     output.write(older.codecs.session(protocolVersion).encodeReply(call.id, { kind: 'complete', result }))
   }
 
-  #take(message: unknown): void {
+  #dispatch(message: unknown): void {
     const { older, principal, inFlight, service, beats, onError } = this.#options
     const claim = claimOf(message) as string | undefined
-    const session = this.#session ?? this.#passing(claim ?? '')
+    const session = this.#session ?? this.#transient(claim ?? '')
     const version = claim ?? session.facts.protocolVersion
     const dialect = older.codecs.session(version)
-    const messages = Array.isArray(message) ? message : [message]
-    if (Array.isArray(message) && (!dialect.batches || message.length > MAX_BATCH)) {
-      throw new RondoError('PEER_REQUEST', 'Batches are not served: send one message')
-    }
+    const messages = messagesOf(message, dialect)
     session.touch()
     const peer = { ...session.facts, protocolVersion: version, logLevel: session.level }
     const decoded = messages.map((one) => dialect.decode(one, peer))
-    const way = this.#wayBack(Array.isArray(message), decoded.filter(isRequest).length)
+    const path = this.#replyPath(Array.isArray(message), decoded.filter(isRequest).length)
     const context = { older, inFlight, known: true, draining: service.state.draining, beats, onError }
-    for (const one of decoded) takeMessage(context, session, version, one, principal, way)
+    for (const one of decoded) dispatch(context, session, version, one, principal, path)
   }
 
-  /** For a message of the draft that comes without a session. */
-  #passing(protocolVersion: string): Session {
+  /** A session for one message of the draft, which may come without one. */
+  #transient(protocolVersion: string): Session {
     const { older, principal } = this.#options
     return older.sessions.transient({ protocolVersion, capabilities: {} }, principalTag(principal))
   }
 
-  #wayBack(batch: boolean, responses: number): Way {
+  #replyPath(batch: boolean, responses: number): ReplyPath {
     const { output } = this.#options
     const collected: string[] = []
     let left = responses

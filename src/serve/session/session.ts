@@ -1,9 +1,9 @@
 /**
- * One client of an earlier era: what it said when it came, what it wants to hear, what it was asked, and its streams.
- * Everything here is gone when the session ends; nothing of it is needed by any other.
+ * One client of an earlier era: what it declared in `initialize`, what it subscribed to, the questions that it was asked,
+ * and its streams. All of this is gone when the session ends, and no other session depends on it.
  *
- * A session that is sealed into its id is the same on every instance, each of which has its own part here: the calls and
- * streams that it serves. Such a part is made when it is needed and dropped when nothing is in it.
+ * A session that is sealed into its id exists on every instance, and each has its own part of it here: the calls and
+ * streams that it serves. Such a part is created on demand and dropped when it is empty.
  */
 
 import { randomInt } from 'node:crypto'
@@ -17,47 +17,48 @@ import { isSealedSession } from '../../seal/session-id.ts'
 import { principalTag } from '../../seal/state.ts'
 import type { Outlet, StreamOptions } from '../http/line.ts'
 import type { Change } from '../http/subscription.ts'
+import { readEventId } from './event-log.ts'
 import { type Channel, type Desk, SessionLine } from './line.ts'
-import type { Keeper, SessionSettings, Tally } from './options.ts'
-import { readEventId, SessionStream, type StreamSetup } from './stream.ts'
+import type { Keeper, OwnerTally, SessionSettings } from './options.ts'
+import { SessionStream, type StreamSetup } from './stream.ts'
 
-/** True if the tag stands for somebody. Callers without a name share one tag and nothing else. */
-export function isNamed(owner: string): boolean {
-  return owner !== ANONYMOUS
-}
-
-const ANONYMOUS = principalTag(undefined)
-
-/** Where a session stands among all others. */
+/** What a session shares with others: limits, counters and the memory budget. */
 export interface SessionPlace {
-  /** Whose part of the limits it uses: its owner's, or that of the address of a caller without a name. */
+  /** Whose share of the limits it uses: its owner's, or that of an anonymous caller's address. */
   readonly share: string
   readonly settings: SessionSettings
-  readonly parked: Tally
+  readonly parked: OwnerTally
   readonly keeper: Keeper
-  /** A call waits from now on, and somebody must look at the clock. */
+  /** Called when a call begins to wait, so that its deadline is watched. */
   onParked?(session: Session): void
 }
 
 const DEFAULT_LEVEL: LogLevel = 'info'
-/** Streams are numbered from somewhere up to here, which leaves nine digits for their numbers. */
+/** The first stream number of a portable session is random up to here, which keeps numbers within nine digits. */
 const MAX_FIRST_STREAM = 900_000_000
 
-/** What of a stream its session does not know by itself. */
-export type StreamWish = Pick<StreamSetup, 'primed' | 'streams' | 'responses' | 'batch' | 'onLost'>
+/** What the caller of `openStream` decides about a stream. */
+type StreamRequest = Pick<StreamSetup, 'primed' | 'streams' | 'responses' | 'batch' | 'onLost'>
 
-/** Streams of a session that are kept for a client that comes back; beyond, the oldest that is over goes. */
+/** Streams that a session keeps for resumption; the oldest finished one is evicted first. */
 const MAX_STREAMS = 64
 
 /** Longer than any URI that is in use. */
 const MAX_URI = 8_192
 
-/** What keeping a text costs, with what holds it. */
+const ANONYMOUS = principalTag(undefined)
+
+/** True if the tag is that of an authenticated caller. All anonymous callers share one tag. */
+export function isNamed(owner: string): boolean {
+  return owner !== ANONYMOUS
+}
+
+/** Roughly the bytes of memory that a string takes, with the entry that holds it. */
 export function costOf(text: string): number {
   return 64 + 2 * text.length
 }
 
-/** The limit for a caller with a name, or for an address; none where neither is known, and all of them are one share. */
+/** The limit for an authenticated caller or for an address. No limit if neither is known, since then all callers share one tally. */
 export function shareLimit(
   { owner, share }: Pick<Session, 'owner' | 'share'>,
   perPrincipal: number,
@@ -72,12 +73,12 @@ export class Session implements Desk {
   readonly facts: PeerFacts
   /** The principal's tag: nobody else may use the session. */
   readonly owner: string
-  /** What the client wants to hear of the log. */
+  /** The least level of log messages that the client asked for. */
   level: LogLevel = DEFAULT_LEVEL
   readonly share: string
   readonly #watched = new Set<string>()
   readonly #settings: SessionSettings
-  readonly #parkedByAll: Tally
+  readonly #parkedByAll: OwnerTally
   readonly #keeper: Keeper
   readonly #onParked: SessionPlace['onParked']
   readonly #calls = new Map<RequestId, SessionLine>()
@@ -105,7 +106,7 @@ export class Session implements Desk {
     this.share = share
     this.#onParked = onParked
     this.#seenAt = settings.now()
-    // Another instance has streams of the same session, and none may be taken for one of ours.
+    // Other instances have streams of the same session, and theirs must not be mistaken for ours.
     if (this.portable) this.#lastStream = randomInt(MAX_FIRST_STREAM)
   }
 
@@ -125,7 +126,7 @@ export class Session implements Desk {
     return this.#settings.randomId
   }
 
-  /** The client has sent something. */
+  /** Records that the client has sent something. */
   touch(): void {
     this.#seenAt = this.#settings.now()
   }
@@ -141,13 +142,13 @@ export class Session implements Desk {
     this.#questions.delete(id)
   }
 
-  /** True if a call that runs here asked the question, be it answered or not. */
+  /** True if a call that runs on this instance asked the question, whether or not it has been answered. */
   asked(id: RequestId): boolean {
     if (typeof id !== 'string') return false
     return this.#questions.has(id) || [...this.#calls.values()].some((line) => line.asked(id))
   }
 
-  /** False for a state that is not the one its question had. */
+  /** Delivers an answer. Returns false if its state is not the one that the question was sent with. */
   answer(id: RequestId, answer: PeerAnswer, state?: unknown): boolean {
     const question = typeof id === 'string' ? this.#questions.get(id) : undefined
     if (question === undefined) return true
@@ -174,7 +175,7 @@ export class Session implements Desk {
     this.#keeper.give(bytes)
   }
 
-  /** Nothing runs, nothing is open: its client would notice its end by its next request at the earliest. */
+  /** True if no call runs and no stream is attached: the client would not notice the end before its next request. */
   get unused(): boolean {
     if (this.#calls.size > 0) return false
     const general = this.#general
@@ -182,15 +183,16 @@ export class Session implements Desk {
     return ![...this.#streams.values()].some((stream) => stream.attached)
   }
 
-  /** The line of a new call. Refuses an id that is in use. */
+  /** Returns the line of a new call. Throws if the id is in use. */
   begin(id: RequestId, channel: Channel, dialect: SessionDialect, size?: () => number): SessionLine {
-    if (this.#calls.has(id)) throw new RondoError('PEER_REQUEST', 'A request with this id is still open')
+    if (this.#calls.has(id))
+      throw new RondoError('PEER_REQUEST', 'Another request with this id is still open')
     const line = new SessionLine(this, channel, dialect, size)
     this.#calls.set(id, line)
     return line
   }
 
-  /** The line of a call that goes on here. A client that sends its answers again takes it over. */
+  /** Returns the line of a call that continues here. It replaces the line of an earlier attempt. */
   resume(id: RequestId, channel: Channel, dialect: SessionDialect, size?: () => number): SessionLine {
     this.#calls.get(id)?.cancel()
     this.#calls.delete(id)
@@ -202,7 +204,7 @@ export class Session implements Desk {
     this.touch()
   }
 
-  /** The client cancels a call, or can no longer be reached for it. */
+  /** Cancels a call, because the client asked for it or can no longer be reached. */
   cancel(id: RequestId): void {
     this.#calls.get(id)?.cancel()
   }
@@ -224,12 +226,12 @@ export class Session implements Desk {
     if (this.#watched.delete(uri)) this.#keeper.give(costOf(uri))
   }
 
-  /** A stream over HTTP. One without responses becomes the session's own; a former one ends. */
-  openStream(wish: StreamWish, outlet: Outlet, http: StreamOptions): SessionStream {
+  /** Opens a stream over HTTP. One without responses becomes the session's own and replaces the former one. */
+  openStream(request: StreamRequest, outlet: Outlet, http: StreamOptions): SessionStream {
     this.#lastStream += 1
     const onOpen = (stream: SessionStream): void => this.#keep(stream)
     const setup = {
-      ...wish,
+      ...request,
       number: this.#lastStream,
       settings: this.#settings,
       keeper: this.#keeper,
@@ -237,7 +239,7 @@ export class Session implements Desk {
       onOpen,
     }
     const stream = new SessionStream(setup, outlet)
-    if (wish.responses === 0) {
+    if (request.responses === 0) {
       const former = this.#general
       if (former instanceof SessionStream) this.#drop(former)
       this.#general = stream
@@ -245,7 +247,7 @@ export class Session implements Desk {
     return stream
   }
 
-  /** Sends the rest of the stream after an event. False if there is no such event, or what followed is gone. */
+  /** Sends the rest of a stream after an event. Returns false if the event is unknown, or what followed is lost. */
   resumeStream(eventId: string, outlet: Outlet): boolean {
     const numbered = readEventId(eventId)
     if (numbered) return this.#streams.get(numbered.stream)?.resume(outlet, numbered.number) ?? false
@@ -256,27 +258,27 @@ export class Session implements Desk {
     return false
   }
 
-  /** A client that lost the stream of a question waits here for what follows its answer. */
+  /** Opens a stream on which a client that lost the stream of a question waits for what follows its answer. */
   awaitAnswer(turn: string, outlet: Outlet, http: StreamOptions): void {
-    const wish = { primed: false, streams: true, responses: 1, batch: false }
-    const stream = this.openStream({ ...wish, onLost: () => this.#awaited.delete(turn) }, outlet, http)
+    const request = { primed: false, streams: true, responses: 1, batch: false }
+    const stream = this.openStream({ ...request, onLost: () => this.#awaited.delete(turn) }, outlet, http)
     this.#awaited.set(turn, stream)
     stream.beat()
   }
 
-  /** The stream on which a client waits for what follows the answers of a turn. */
+  /** Takes the stream that `awaitAnswer` opened for a turn, if its client is still connected. */
   awaited(turn: string): SessionStream | undefined {
     const stream = this.#awaited.get(turn)
     this.#awaited.delete(turn)
     return stream?.attached ? stream : undefined
   }
 
-  /** Where messages go that belong to no call. */
+  /** The channel for messages that belong to no call. */
   set general(channel: Channel) {
     this.#general = channel
   }
 
-  tell(change: Change): void {
+  notify(change: Change): void {
     if (change.kind === 'resource') {
       if (!this.#watched.has(change.uri)) return
       this.#general?.send(encodeNotification('notifications/resources/updated', { uri: change.uri }), false)
@@ -285,18 +287,18 @@ export class Session implements Desk {
     }
   }
 
-  /** Looks at the clock. True if the session has been idle for too long. */
+  /** Ends what is due at this time. Returns true if the session itself has been idle for too long. */
   sweep(now: number): boolean {
     for (const line of this.#calls.values()) line.sweep(now)
     for (const stream of [...this.#streams.values()]) if (stream.sweep(now)) this.#drop(stream)
     const attached = [...this.#streams.values()].some((stream) => stream.attached)
     if (attached || this.#calls.size > 0) this.#seenAt = now
-    if (this.portable && this.#isBare) return true
+    if (this.portable && this.#isEmpty) return true
     return now - this.#seenAt >= this.#settings.idleMs
   }
 
-  /** Nothing is here that another request could need. */
-  get #isBare(): boolean {
+  /** True if this part of the session holds nothing that another request could need. */
+  get #isEmpty(): boolean {
     return (
       this.#calls.size === 0 &&
       this.#streams.size === 0 &&
@@ -305,7 +307,7 @@ export class Session implements Desk {
     )
   }
 
-  /** Calls that wait are told that nobody will answer them here. */
+  /** Ends the waiting of all calls with this error. */
   refuseWaiting(error: RondoError): void {
     for (const line of this.#calls.values()) line.endWaiting(error)
   }
@@ -321,8 +323,8 @@ export class Session implements Desk {
 
   #keep(stream: SessionStream): void {
     if (this.#streams.size >= MAX_STREAMS) {
-      const over = [...this.#streams.values()].find(({ ended }) => ended)
-      if (over) this.#drop(over)
+      const finished = [...this.#streams.values()].find(({ ended }) => ended)
+      if (finished) this.#drop(finished)
     }
     this.#streams.set(stream.number, stream)
   }

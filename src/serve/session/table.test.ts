@@ -15,8 +15,8 @@ function start(options: SessionOptions = {}) {
   return createSessionTable(resolveSessions(options, world), createChangeBus())
 }
 
-describe('T18 sessions of callers without a name', () => {
-  it('are a share for each address: the oldest unused one of that address makes room', () => {
+describe('T18 sessions of anonymous callers', () => {
+  it('are limited per address: the oldest unused one of that address is evicted', () => {
     const table = start({ maxSessionsPerAddress: 2 })
     const other = table.open(FACTS, ANONYMOUS, at(1))
     const [first, second, third] = [1, 2, 3].map(() => table.open(FACTS, ANONYMOUS, at(2)))
@@ -26,7 +26,7 @@ describe('T18 sessions of callers without a name', () => {
     expect(table.find(third?.id ?? '', ANONYMOUS)).toBe(third)
   })
 
-  it('give way in the order in which they were used last', () => {
+  it('are evicted in the order of their last use', () => {
     const table = start({ maxSessions: 2 })
     const [a, b] = [table.open(FACTS, ANONYMOUS, at(1)), table.open(FACTS, ANONYMOUS, at(2))]
     table.find(a.id, ANONYMOUS)
@@ -35,7 +35,7 @@ describe('T18 sessions of callers without a name', () => {
     expect(table.find(b.id, ANONYMOUS)).toBeUndefined()
   })
 
-  it('stay where a call runs or a client is on the line', () => {
+  it('are not evicted while a call runs or a stream is attached', () => {
     const table = start({ maxSessions: 2 })
     table
       .open(FACTS, ANONYMOUS)
@@ -44,7 +44,7 @@ describe('T18 sessions of callers without a name', () => {
     expect(() => table.open(FACTS, ANONYMOUS)).toThrow('[LIMIT_SESSIONS]')
   })
 
-  it('never make room at the cost of a caller with a name', () => {
+  it('never evict a session of an authenticated caller', () => {
     const table = start({ maxSessions: 1, maxSessionsPerPrincipal: 1 })
     const named = table.open(FACTS, 'named')
     expect(() => table.open(FACTS, ANONYMOUS, at(1))).toThrow('[LIMIT_SESSIONS]')
@@ -53,8 +53,8 @@ describe('T18 sessions of callers without a name', () => {
   })
 })
 
-describe('I3 what sessions keep', () => {
-  it('is limited in bytes: what is watched, per caller and in all', () => {
+describe('I3 the memory that sessions keep', () => {
+  it('is limited in bytes for subscriptions, per caller and in total', () => {
     const table = start({ maxKeptBytes: 100_000, maxKeptBytesPerCaller: 50_000 })
     const watchAll = (share: string) => {
       const session = table.open(FACTS, ANONYMOUS, share)
@@ -73,12 +73,12 @@ describe('I3 what sessions keep', () => {
     expect(table.keptBytes).toBeLessThanOrEqual(100_000)
   })
 
-  it('refuses a URI that is longer than any in use', () => {
+  it('does not accept a subscription to a URI that is too long', () => {
     const session = start().open(FACTS, ANONYMOUS)
     expect(() => session.watch('x'.repeat(8_193))).toThrow('at most 8192')
   })
 
-  it('lets older sessions go for what a new one declares', () => {
+  it('evicts older sessions to make room for what a new one declares', () => {
     const table = start({ maxKeptBytes: 20_000 })
     const facts = { ...FACTS, capabilities: { experimental: { big: { text: 'x'.repeat(1_000) } } } }
     for (let i = 0; i < 50; i++) table.open(facts, ANONYMOUS, at(i))
@@ -86,7 +86,7 @@ describe('I3 what sessions keep', () => {
     expect(table.keptBytes).toBeLessThanOrEqual(20_000)
   })
 
-  it('is given back to the byte, whatever happened in between', () => {
+  it('is given back to the last byte, whatever happened in between', () => {
     const act = fc.record({
       kind: fc.constantFrom('open', 'watch', 'unwatch', 'park', 'unpark', 'end'),
       which: fc.nat(3),

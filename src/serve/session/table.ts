@@ -1,31 +1,31 @@
 /**
- * All sessions of a server, found by id. One timer looks at everything in them that ends by time; it runs only while
- * there is a session.
+ * All sessions of a server, found by id. One timer sweeps everything in them that ends by time; it runs only while there
+ * is a session.
  */
 
 import { RondoError } from '../../errors.ts'
 import { idle } from '../../lib/clock.ts'
 import type { PeerFacts } from '../../protocol/call.ts'
 import type { ChangeBus } from '../http/subscription.ts'
-import { createTally, type Keeper, type SessionSettings, sweepMs, UNCOUNTED } from './options.ts'
+import { createOwnerTally, type Keeper, type SessionSettings, sweepMs, UNCOUNTED } from './options.ts'
 import { costOf, isNamed, Session, shareLimit } from './session.ts'
 
 export interface SessionTable {
   /**
-   * Begins a session. Where there are too many, the oldest unused one of a caller without a name makes room; throws where
-   * there is none. `share` is whose part of the limits it uses, if not its owner's.
+   * Begins a session. If there are too many, the oldest unused one of an anonymous caller is evicted; throws if there is
+   * none. `share` is whose share of the limits it uses, if not its owner's.
    */
   open(facts: PeerFacts, owner: string, share?: string): Session
-  /** A session for one request: nobody finds it again. */
+  /** Creates a session for one request, which `find` does not know. */
   transient(facts: PeerFacts, owner: string, id?: string): Session
-  /** This instance's part of a session that is sealed into its id. Where there are too many, one for this request alone. */
+  /** This instance's part of a session that is sealed into its id. If there are too many sessions, one for this request alone. */
   adopt(id: string, facts: PeerFacts, owner: string, share?: string): Session
-  /** The owner's session. Another's is as unknown as one that never was. */
+  /** The owner's session. Another caller's session is unknown, as if it did not exist. */
   find(id: string, owner: string): Session | undefined
   end(session: Session): void
-  /** Calls that wait for an answer get a refusal; then nothing of any session is left. */
+  /** Refuses all calls that wait for an answer, then ends every session. */
   endAll(): Promise<void>
-  /** Looks at the clock. */
+  /** Ends what is due now. */
   sweep(): void
   readonly size: number
   /** Bytes that are kept for clients. */
@@ -34,32 +34,32 @@ export interface SessionTable {
   readonly parked: number
 }
 
-/** A session itself, before anything is kept for it. */
+/** What an empty session is counted as. */
 const SESSION_BYTES = 2_048
 
 export function createSessionTable(settings: SessionSettings, changes: ChangeBus): SessionTable {
-  /** The one that was used last is last. */
+  /** The most recently used is last. */
   const sessions = new Map<string, Session>()
-  const kept = createTally()
-  const leavers = new Map<Session, () => void>()
-  /** Sessions for one request whose call waits. */
-  const passing = new Set<Session>()
-  const parked = createTally()
-  const open = createTally()
+  const kept = createOwnerTally()
+  const unsubscribes = new Map<Session, () => void>()
+  /** Sessions of single requests whose call waits. */
+  const transients = new Set<Session>()
+  const parked = createOwnerTally()
+  const open = createOwnerTally()
   let stopSweeping: (() => void) | undefined
 
   const end = (session: Session): void => {
     if (!sessions.delete(session.id)) return
     open.add(session.share, -1)
-    leavers.get(session)?.()
-    leavers.delete(session)
+    unsubscribes.get(session)?.()
+    unsubscribes.delete(session)
     session.end()
     keeperOf(session).give(costOfFacts(session.facts))
-    rest()
+    stopIfEmpty()
   }
 
-  const rest = (): void => {
-    if (sessions.size > 0 || passing.size > 0) return
+  const stopIfEmpty = (): void => {
+    if (sessions.size > 0 || transients.size > 0) return
     stopSweeping?.()
     stopSweeping = undefined
   }
@@ -77,7 +77,7 @@ export function createSessionTable(settings: SessionSettings, changes: ChangeBus
     }
   }
 
-  /** Ends the oldest session that nobody with a name has and nobody uses. */
+  /** Ends the oldest unused session of an anonymous caller. */
   const evict = (share?: string): boolean => {
     for (const session of sessions.values()) {
       if (isNamed(session.owner) || !session.unused) continue
@@ -99,11 +99,11 @@ export function createSessionTable(settings: SessionSettings, changes: ChangeBus
 
   const sweep = (): void => {
     const now = settings.now()
-    for (const session of [...sessions.values(), ...passing]) {
-      // A session that cannot be swept must not keep the others from it.
+    for (const session of [...sessions.values(), ...transients]) {
+      // One session that fails must not stop the sweep of the others.
       try {
         if (!session.sweep(now)) continue
-        if (passing.delete(session)) rest()
+        if (transients.delete(session)) stopIfEmpty()
         else end(session)
       } catch (error) {
         settings.onError(error)
@@ -111,7 +111,7 @@ export function createSessionTable(settings: SessionSettings, changes: ChangeBus
     }
   }
 
-  /** Nothing where there is no room. */
+  /** Returns undefined if there is no room. */
   const enroll = (
     id: string,
     facts: PeerFacts,
@@ -123,9 +123,9 @@ export function createSessionTable(settings: SessionSettings, changes: ChangeBus
     const session = new Session(id, facts, owner, { share, settings, parked, keeper })
     sessions.set(id, session)
     open.add(share, 1)
-    leavers.set(
+    unsubscribes.set(
       session,
-      changes.subscribe((change) => session.tell(change)),
+      changes.subscribe((change) => session.notify(change)),
     )
     beginSweeping()
     return session
@@ -144,7 +144,7 @@ export function createSessionTable(settings: SessionSettings, changes: ChangeBus
   }
 
   const onParked = (session: Session): void => {
-    passing.add(session)
+    transients.add(session)
     beginSweeping()
   }
 
@@ -169,7 +169,7 @@ export function createSessionTable(settings: SessionSettings, changes: ChangeBus
     find,
     end,
     async endAll() {
-      for (const session of [...sessions.values(), ...passing]) {
+      for (const session of [...sessions.values(), ...transients]) {
         session.refuseWaiting(new RondoError('SERVER_DRAINING'))
       }
       await new Promise<void>((resolve) => idle(resolve))

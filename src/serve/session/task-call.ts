@@ -1,6 +1,6 @@
 /**
- * What clients of earlier eras do with their tasks. In the draft questions are the answer of `tasks/result`; at 2025-11-25
- * they are pushed while it waits, and say of which task they are.
+ * The task methods of older clients. In the draft, `tasks/result` returns the open questions; at 2025-11-25 they are
+ * pushed while it waits, marked with their task.
  */
 
 import type { FlowHost, TaskHost } from '../../carry/host.ts'
@@ -13,13 +13,13 @@ import type { OlderReply } from '../../protocol/reply.ts'
 import { toErrorReply } from '../service.ts'
 import type { SessionDraft } from './older.ts'
 
-export interface TaskCallOptions {
+interface TaskCallOptions {
   readonly dialect: SessionDialect
-  /** Tasks on a page of a list. */
+  /** Tasks per page of a list. */
   readonly pageSize: number
-  /** Why nobody can be asked, where the client's capabilities are not the reason. */
+  /** Why nobody can be asked, unless the reason is missing capabilities. */
   readonly unaskable?: string
-  /** Lets any instance take the answers of clients that echo states. */
+  /** Seals the questions, so that any instance can accept the answers of a client that echoes states. */
   readonly hand?: ReturnType<SessionDraft['handTask']>
 }
 
@@ -49,7 +49,7 @@ export async function answerTaskCall(
   }
 }
 
-/** While the client waits it hears that the task is alive, if it asked for progress, and when this server ends. */
+/** While it waits, the client gets heartbeats, if it asked for progress, and an error if this server stops. */
 async function resultOf(
   host: FlowHost,
   tasks: TaskHost,
@@ -60,22 +60,22 @@ async function resultOf(
 ): Promise<OlderReply> {
   const { unaskable } = options
   const steady = steadyLine(line, call.progressToken)
-  let goOn = () => {}
-  const ended = new Promise<OlderReply>((resolve) => {
-    goOn = line.rest({
-      alive: () => steady.sign('The task is at work'),
+  let stopResting = () => {}
+  const stopped = new Promise<OlderReply>((resolve) => {
+    stopResting = line.rest({
+      alive: () => steady.sign('The task is working'),
       refuse: (error) => resolve({ kind: 'error', error }),
     })
   })
   try {
     const ask = options.dialect.rounds ? undefined : askerOf(call, principal, line, steady, options)
-    return await Promise.race([awaitTask(host, tasks, call, principal, line, { ask, unaskable }), ended])
+    return await Promise.race([awaitTask(host, tasks, call, principal, line, { ask, unaskable }), stopped])
   } finally {
-    goOn()
+    stopResting()
   }
 }
 
-/** The task keeps its question when nobody answers here; the client may come back for it. */
+/** After this time the task still has its question, and the client may call `tasks/result` again. */
 const ANSWER_TIMEOUT_MS = 24 * 60 * 60_000
 
 function askerOf(
@@ -99,7 +99,7 @@ function askerOf(
   }
 }
 
-/** These dialects answer a cancellation with the task, and refuse it where there is nothing left to cancel. */
+/** In these dialects the result of a cancellation is the task, and a task that has ended cannot be cancelled. */
 async function cancelTask(
   host: FlowHost,
   tasks: TaskHost,
@@ -111,7 +111,7 @@ async function cancelTask(
   if (before.kind === 'task' && before.task.status !== 'working' && before.task.status !== 'input_required') {
     return {
       kind: 'error',
-      error: new RondoError('PEER_TASK', `The task cannot be cancelled: it is ${before.task.status}`),
+      error: new RondoError('PEER_TASK', `The task cannot be cancelled: its status is ${before.task.status}`),
     }
   }
   const reply = await answerTask(host, tasks, call, principal)

@@ -9,7 +9,7 @@ const call = (name: string, id = 7, more: object = {}) => ({
   params: { name, arguments: {}, ...more },
 })
 
-describe('beginning', () => {
+describe('the beginning of a session', () => {
   it.each([
     ['2025-11-25', '2025-11-25'],
     ['2025-06-18', '2025-06-18'],
@@ -18,7 +18,7 @@ describe('beginning', () => {
     ['DRAFT-2026-v1', 'DRAFT-2026-v1'],
     ['2026-07-28', '2025-11-25'],
     ['1999-01-01', '2025-11-25'],
-  ])('F1 asked for %s, agrees on %s', async (version, agreed) => {
+  ])('F1 a client that asks for version %s gets %s', async (version, agreed) => {
     const { connect } = await startOlder()
     const { initialized, sessionId } = await connect({ version })
     expect(initialized.result).toMatchObject({
@@ -46,7 +46,7 @@ describe('beginning', () => {
     expect(await next()).toMatchObject({ id: 1, error: { code: -32602 } })
   })
 
-  it('R9 refuses one session more than allowed, and has room again when one ends', async () => {
+  it('R9 refuses one session more than allowed, and accepts one again after another ended', async () => {
     const { connect } = await startOlder({
       sessions: { maxSessions: 1 },
       authenticate: () => ({ subject: 'ada' }),
@@ -57,7 +57,7 @@ describe('beginning', () => {
     await expect(connect()).resolves.toMatchObject({ initialized: { result: {} } })
   })
 
-  it('R9 T18 leaves room for others when one caller has all the sessions it may have', async () => {
+  it('R9 T18 leaves room for other callers when one has used up its sessions', async () => {
     const { connect } = await startOlder({
       sessions: { maxSessionsPerPrincipal: 2 },
       authenticate: ({ headers }) => {
@@ -75,7 +75,7 @@ describe('beginning', () => {
     expect((await as('ada')).initialized).toHaveProperty('result')
   })
 
-  it('F1 closes an era', async () => {
+  it('F1 refuses the versions of an era that the server does not accept', async () => {
     const modern = await startOlder({ eras: ['2026-07-28'] })
     expect((await modern.connect()).initialized).toMatchObject({ error: { code: -32022 } })
     const older = await startOlder({ eras: ['2025-11-25'] })
@@ -93,7 +93,7 @@ describe('beginning', () => {
     expect(await next()).toMatchObject({ error: { code: -32022, data: { supported: VERSIONS } } })
   })
 
-  it('takes no era that is none', async () => {
+  it('refuses an unknown era in the options', async () => {
     await expect(startOlder({ eras: [] })).rejects.toThrow(TypeError)
     await expect(startOlder({ eras: ['2020-01-01' as never] })).rejects.toThrow(TypeError)
     await expect(startOlder({ sessions: { maxSession: 1 } as never })).rejects.toThrow(TypeError)
@@ -102,7 +102,7 @@ describe('beginning', () => {
 })
 
 describe('a request of a session', () => {
-  it('F1 has results without what came later', async () => {
+  it('F1 gets results without fields of later versions', async () => {
     const { connect } = await startOlder()
     const client = await connect()
     const tools = await client.call('tools/list')
@@ -114,7 +114,7 @@ describe('a request of a session', () => {
     expect((await client.call('ping')).result).toEqual({})
   })
 
-  it('has structured output only where it is an object', async () => {
+  it('gets structured output only if it is an object', async () => {
     const { connect } = await startOlder()
     const client = await connect()
     const { tools } = (await client.call('tools/list')).result as {
@@ -138,7 +138,7 @@ describe('a request of a session', () => {
     expect(await next()).toMatchObject({ id: 7, error: { code } })
   })
 
-  it('refuses what is no message', async () => {
+  it('is refused if it is not a JSON-RPC message', async () => {
     const { connect } = await startOlder()
     const client = await connect()
     for (const body of [7, { jsonrpc: '1.0', id: null }, { jsonrpc: '2.0', id: {}, method: 'ping' }]) {
@@ -148,7 +148,7 @@ describe('a request of a session', () => {
     }
   })
 
-  it('T1 is for its owner alone: another caller finds no session', async () => {
+  it('T1 works for its owner only: another caller does not find the session', async () => {
     const { connect } = await startOlder({
       authenticate: ({ headers }) => ({ subject: headers('authorization') ?? '?' }),
     })
@@ -160,7 +160,7 @@ describe('a request of a session', () => {
     expect((await alice.call('ping')).result).toEqual({})
   })
 
-  it('finds no session that is unknown, and asks for one where there is none', async () => {
+  it('gets 404 for an unknown session, and for one that has ended', async () => {
     const { connect } = await startOlder()
     const client = await connect()
     expect((await client.post(call('plain'), { 'mcp-session-id': 'unknown' })).status).toBe(404)
@@ -169,7 +169,7 @@ describe('a request of a session', () => {
     expect((await client.remove()).status).toBe(404)
   })
 
-  it('is told to initialize where it brings no session', async () => {
+  it('is told to initialize if it names no session', async () => {
     const { url } = await startOlder()
     const headers = { 'content-type': 'application/json', 'mcp-protocol-version': '2025-11-25' }
     const response = await fetch(url, { method: 'POST', headers, body: JSON.stringify(call('plain')) })
@@ -177,7 +177,7 @@ describe('a request of a session', () => {
     expect(await response.json()).toMatchObject({ id: 7, error: { code: -32000 } })
   })
 
-  it('refuses an id that is in use', async () => {
+  it('is refused if its id is in use', async () => {
     const { connect } = await startOlder()
     const client = await connect()
     const open = await client.post(call('wait'))
@@ -197,7 +197,7 @@ describe('batches', () => {
     { jsonrpc: '2.0', id: null, method: 'ping' },
   ]
 
-  it.each(['2025-03-26', '2024-11-05'])('are answered together at %s', async (version) => {
+  it.each(['2025-03-26', '2024-11-05'])('get one response at version %s', async (version) => {
     const { connect } = await startOlder()
     const { response, next, messages } = await (await connect({ version })).post(batch)
     expect(response.headers.get('content-type')).toBe('application/json')
@@ -205,7 +205,7 @@ describe('batches', () => {
     expect(messages.map(({ id }) => id).sort()).toEqual([1, 2, 3, null])
   })
 
-  it('F1 are answered on a stream where one of them asks', async () => {
+  it('F1 are answered on a stream if one of their calls asks a question', async () => {
     const { connect } = await startOlder()
     const client = await connect({ version: '2025-03-26' })
     const stream = await client.post([call('ask', 1), call('plain', 2, { arguments: { n: 2 } })])
@@ -222,7 +222,7 @@ describe('batches', () => {
     })
   })
 
-  it('are refused where they do not exist', async () => {
+  it('are refused in versions that have none', async () => {
     const { connect } = await startOlder()
     for (const version of ['2025-11-25', '2025-06-18', 'DRAFT-2026-v1']) {
       expect((await (await connect({ version })).post(batch)).status).toBe(400)
@@ -236,7 +236,7 @@ describe('batches', () => {
 
 describe('without sessions', () => {
   it.each([['switched off', { sessions: false as const }]])(
-    '%s, F1 everything is served but nobody is asked',
+    'F1 with sessions %s, everything is served but nobody is asked',
     async (_, options) => {
       const { connect, runs } = await startOlder(options)
       const client = await connect()
@@ -260,7 +260,7 @@ describe('without sessions', () => {
     },
   )
 
-  it('a connection that is lost ends the call: there is nothing to come back to', async () => {
+  it('a lost connection ends the call, because there is nothing to resume', async () => {
     const { connect, aborted } = await startOlder({ sessions: false })
     const stream = await (await connect()).post(call('wait'))
     await stream.next()
@@ -269,14 +269,14 @@ describe('without sessions', () => {
     await aborted
   })
 
-  it('F1 a client that reads no streams is not asked', async () => {
+  it('F1 a client that accepts no streams is not asked', async () => {
     const { connect } = await startOlder()
     const client = await connect({ headers: { accept: 'application/json' } })
     const asked = await client.call('tools/call', { name: 'ask' })
     expect(JSON.stringify(asked.result)).toMatch(/does not accept text\/event-stream/)
   })
 
-  it('F1 a client without the capability is told what is missing, and what to send instead', async () => {
+  it('F1 a client without the capability is told which one is missing and what to send instead', async () => {
     const { connect } = await startOlder()
     const client = await connect({ capabilities: {} })
     const asked = await client.call('tools/call', { name: 'ask' })

@@ -1,12 +1,12 @@
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import { EventLog, readEventId } from './stream.ts'
+import { EventLog, readEventId } from './event-log.ts'
 
 const idsOf = (events: readonly string[] | undefined): (string | undefined)[] | undefined =>
   events?.map((event) => /^id: (\S+)\n/.exec(event)?.[1])
 
-describe('the events that are kept', () => {
-  it('L1 have ids that grow and that say which stream they are of', () => {
+describe('the event log', () => {
+  it('log 1: gives events growing ids that name their stream', () => {
     const log = new EventLog(3, 10_000)
     expect(log.append('{"a":1}', false)).toBe('id: 3-1\nevent: message\ndata: {"a":1}\n\n')
     log.append('{}', true)
@@ -16,7 +16,7 @@ describe('the events that are kept', () => {
     expect(log.prime(500)).toBe('id: 3-2\nretry: 500\ndata: \n\n')
   })
 
-  it('L2 L3 give way in order: progress and logs first, then what a client must not miss', () => {
+  it('log 2, log 3: evicts progress and logs first, then what a client must not miss', () => {
     const size = new EventLog(1, 10_000).append('{"n":1}', false).length
     const log = new EventLog(1, 3 * size)
     for (const droppable of [false, true, false]) log.append('{"n":1}', droppable)
@@ -27,7 +27,7 @@ describe('the events that are kept', () => {
     expect(idsOf(log.after(1))).toEqual(['1-3', '1-4', '1-5'])
   })
 
-  it('L2 L3 R9 stay within their bytes, but for a single one, and a client never misses one unnoticed', () => {
+  it('R9 stays within its bytes except for a single event, and a client never misses one unnoticed (log 2, log 3)', () => {
     const events = fc.array(fc.record({ text: fc.string({ maxLength: 50 }), droppable: fc.boolean() }), {
       minLength: 1,
       maxLength: 40,
@@ -46,16 +46,19 @@ describe('the events that are kept', () => {
     )
   })
 
-  it('T15 are one line each, whatever is in them', () => {
+  it('T15 writes every event as one line of data, whatever is in it', () => {
     const event = new EventLog(1, 1_000).append('{"a":\n"b"}\r\n', false)
     expect(event).toBe('id: 1-1\nevent: message\ndata: {"a": "b"} \n\n')
   })
 
-  it.each(['', '1', '1-', '-1', '1-x', '1-1\n', '1-1-1', '9999999999-1', ' 1-1'])('know no id %j', (id) => {
-    expect(readEventId(id)).toBeUndefined()
-  })
+  it.each(['', '1', '1-', '-1', '1-x', '1-1\n', '1-1-1', '9999999999-1', ' 1-1'])(
+    'does not recognise the id %j',
+    (id) => {
+      expect(readEventId(id)).toBeUndefined()
+    },
+  )
 
-  it('are found by their ids', () => {
+  it('finds events by their own ids', () => {
     expect(readEventId('12-345')).toEqual({ stream: 12, number: 345 })
   })
 })

@@ -20,7 +20,7 @@ const question = (stream: OpenStream) => until(stream, ({ method }) => method ==
 const response = (stream: OpenStream) => until(stream, ({ method }) => method === undefined)
 
 describe('a call that waits', () => {
-  it('F1 goes on with the answer, once, and hears of no other', async () => {
+  it('F1 continues with the first answer and ignores every later one', async () => {
     const { connect, runs } = await startOlder()
     const client = await connect()
     const stream = await client.post(ask(1))
@@ -38,7 +38,7 @@ describe('a call that waits', () => {
     expect(runs()).toBe(2)
   })
 
-  it("T1 does not hear another session's answer", async () => {
+  it('T1 ignores an answer that comes from another session', async () => {
     const { connect } = await startOlder()
     const [alice, eve] = [await connect(), await connect()]
     const stream = await alice.post(ask(1))
@@ -48,7 +48,7 @@ describe('a call that waits', () => {
     expect((await response(stream)).result).toMatchObject({ content: [{ text: 'Hello Ada' }] })
   })
 
-  it('B17 asks again what was wrong, as often as elsewhere', async () => {
+  it('B17 asks again after an invalid answer, as often as other carriers do', async () => {
     const { connect } = await startOlder()
     const client = await connect({ answer: () => ({ action: 'accept', content: { name: 7 } }) })
     const { result } = await client.call('tools/call', { name: 'ask' })
@@ -57,7 +57,7 @@ describe('a call that waits', () => {
     expect(client.asked[1]?.params.message).not.toBe(client.asked[0]?.params.message)
   })
 
-  it('F1 ends with a result that quotes the error, where the client answers with one', async () => {
+  it('F1 ends with a result that quotes the error if the client answers with one', async () => {
     const { connect } = await startOlder()
     const client = await connect({ answer: () => ({ error: { code: -1, message: 'User rejected it' } }) })
     const { result } = await client.call('tools/call', { name: 'ask' })
@@ -65,7 +65,7 @@ describe('a call that waits', () => {
     expect(result).toEqual({ content: [{ type: 'text', text }], isError: true })
   })
 
-  it('F1 tells what to do where the client does not know the method that it declared', async () => {
+  it('F1 says what to do if the client declared a capability but does not know its method', async () => {
     const { connect, runs } = await startOlder()
     const answer = () => ({ error: { code: -32601, message: 'Method not found' } })
     const client = await connect({ answer })
@@ -78,7 +78,7 @@ describe('a call that waits', () => {
     expect([client.asked.length, runs()]).toEqual([1, 2])
   })
 
-  it.each([7, null, [], 'text'])('T7 takes %j for no answer', async (answer) => {
+  it.each([7, null, [], 'text'])('T7 does not accept %j as an answer', async (answer) => {
     const { connect } = await startOlder()
     const client = await connect()
     const stream = await client.post(ask(1))
@@ -87,7 +87,7 @@ describe('a call that waits', () => {
     expect((await response(stream)).result).toMatchObject({ isError: true })
   })
 
-  it('is cancelled by its client: the question is void, and nothing more is said', async () => {
+  it('can be cancelled by its client: the question is withdrawn, and no response follows', async () => {
     const { connect, aborted, runs } = await startOlder()
     const client = await connect()
     const stream = await client.post(ask(1))
@@ -104,7 +104,7 @@ describe('a call that waits', () => {
     expect(runs()).toBe(1)
   })
 
-  it('ends for a client that cancels, also where its handler does not', async () => {
+  it('ends for a client that cancels even if its handler keeps running', async () => {
     const { connect, server } = await startOlder()
     let release = (): void => {}
     server.tool('deaf', {}, async (_args, ctx) => {
@@ -123,7 +123,7 @@ describe('a call that waits', () => {
     expect((await client.call('ping')).result).toEqual({})
   })
 
-  it('R9 ends when nobody answers in time', async () => {
+  it('R9 ends with an error when nobody answers in time', async () => {
     const { connect } = await startOlder({ limits: { roundTtlMs: 60 }, sessions: { signMs: 60 } })
     const client = await connect()
     const stream = await client.post(ask(1))
@@ -138,7 +138,7 @@ describe('a call that waits', () => {
     })
   })
 
-  it('F1 shows signs of life to a client that asked for progress, and progress only grows', async () => {
+  it('F1 sends heartbeats to a client that asked for progress, and the progress only grows', async () => {
     const { connect } = await startOlder({ sessions: { signMs: 60 } })
     const client = await connect()
     const stream = await client.post(ask(1, { progressToken: 'p' }))
@@ -155,7 +155,7 @@ describe('a call that waits', () => {
     expect(numbers).toEqual([...new Set(numbers)].sort((a, b) => a - b))
   })
 
-  it('R9 is refused where too many wait already, in its session or in all', async () => {
+  it('R9 is refused if too many calls already wait, in its session or in all sessions', async () => {
     const { connect } = await startOlder({ sessions: { maxParkedPerSession: 1, maxParked: 2 } })
     const [one, two, three] = [await connect(), await connect(), await connect()]
     const refused = { isError: true, content: [{ text: expect.stringContaining('Too many calls wait') }] }
@@ -169,7 +169,7 @@ describe('a call that waits', () => {
     await question(await three.post(ask(2)))
   })
 
-  it('R9 T18 is refused where its caller has too many that wait, in whatever session; others go on', async () => {
+  it('R9 T18 is refused if its caller has too many waiting calls in all its sessions; other callers are not affected', async () => {
     const { connect } = await startOlder({
       sessions: { maxParkedPerPrincipal: 1 },
       authenticate: ({ headers }) => {
@@ -197,7 +197,7 @@ describe('a call that waits', () => {
     await question(await two.post(ask(2)))
   })
 
-  it('is told when the server ends, after it had its time', async () => {
+  it('ends with an error when the server stops and the drain time is over', async () => {
     const { connect, server } = await startOlder()
     const client = await connect()
     const stream = await client.post(ask(1))
@@ -207,7 +207,7 @@ describe('a call that waits', () => {
     expect(await stream.next()).toBeUndefined()
   })
 
-  it('may still be answered while the server drains; new calls are refused', async () => {
+  it('can still be answered while the server drains, when new calls are refused', async () => {
     const { connect, server } = await startOlder()
     const client = await connect()
     const stream = await client.post(ask(1))

@@ -1,0 +1,154 @@
+/**
+ * Dispatches one decoded message of a session, over HTTP and stdio alike: a request gets its response, a response
+ * reaches the question that it answers, and a cancellation reaches its call.
+ */
+
+import { RondoError } from '../../errors.ts'
+import type { FlowCall, Line, OlderCall, Principal, RequestId, SessionCall } from '../../protocol/call.ts'
+import type { SessionDialect, SessionMessage } from '../../protocol/codec.ts'
+import type { OlderReply } from '../../protocol/reply.ts'
+import { type BeatOptions, startBeating } from '../heartbeat.ts'
+import { finishOnce, type InFlight, internalError } from '../service.ts'
+import type { Channel } from './line.ts'
+import type { Older } from './older.ts'
+import { costOf, type Session } from './session.ts'
+import type { WholeEvent } from './stream.ts'
+
+/** Where the response to a message goes. */
+export interface ReplyPath {
+  readonly channel: Channel
+  /** Sends the response; undefined if there is none to send. */
+  respond(json: string | undefined): void
+  /** Ends the stream with questions instead of a response. */
+  endWith?(events: readonly WholeEvent[]): void
+}
+
+export interface DispatchContext {
+  readonly older: Older
+  readonly inFlight: InFlight
+  /** True if the caller can be told apart from all others. */
+  readonly known: boolean
+  /** True while new calls are refused. */
+  readonly draining: boolean
+  /** Why nobody can be asked here, if so. */
+  readonly unaskable?: string
+  readonly beats: BeatOptions
+  /** Serves the calls of a client that takes its questions in turns. */
+  begin?(call: FlowCall, line: Line): Promise<CallEnding>
+  onError(error: unknown): void
+}
+
+/** How a call ends: with a response, with events that end its stream, or with nothing. */
+export type CallEnding =
+  | OlderReply
+  | { readonly kind: 'events'; readonly events: readonly WholeEvent[] }
+  | { readonly kind: 'taken' }
+
+const MAX_BATCH = 64
+const EMPTY: OlderReply = { kind: 'complete', result: {} }
+
+/** True for a request: then `path.respond` is called exactly once, sooner or later. */
+export function isRequest({ kind }: SessionMessage): boolean {
+  return kind === 'call' || kind === 'session' || kind === 'refused'
+}
+
+/** The messages of a body, which may be a batch where the version has batches. */
+export function messagesOf(body: unknown, { batches }: SessionDialect): readonly unknown[] {
+  if (!Array.isArray(body)) return [body]
+  if (!batches) throw new RondoError('PEER_REQUEST', 'This protocol version has no batches: send one message')
+  if (body.length > MAX_BATCH) {
+    throw new RondoError('PEER_REQUEST', `A batch may contain at most ${MAX_BATCH} messages`)
+  }
+  return body
+}
+
+export function dispatch(
+  context: DispatchContext,
+  session: Session,
+  protocolVersion: string,
+  decoded: SessionMessage,
+  principal: Principal | undefined,
+  path: ReplyPath,
+): void {
+  const dialect = context.older.codecs.session(protocolVersion)
+  switch (decoded.kind) {
+    case 'call':
+      return dispatchCall(context, session, decoded.call, principal, path)
+    case 'session':
+      return path.respond(dialect.encodeReply(decoded.call.id, applySessionCall(session, decoded.call)))
+    case 'refused':
+      return path.respond(dialect.encodeError(decoded.id, decoded.error))
+    case 'answer':
+      session.answer(decoded.id, decoded.answer, decoded.state)
+      return
+    case 'notification':
+      if (decoded.method === 'notifications/cancelled') session.cancel(decoded.params.requestId as RequestId)
+  }
+}
+
+function dispatchCall(
+  context: DispatchContext,
+  session: Session,
+  call: OlderCall,
+  principal: Principal | undefined,
+  path: ReplyPath,
+): void {
+  const dialect = context.older.codecs.session(call.protocolVersion)
+  const { encodeReply } = dialect
+  const refuse = (error: RondoError): void => path.respond(encodeReply(call.id, { kind: 'error', error }))
+  if (context.draining) return refuse(new RondoError('SERVER_DRAINING'))
+  // All anonymous callers have the same owner: a list would show each of them the tasks of all others.
+  if (call.kind === 'tasks' && !context.known) return refuse(new RondoError('PEER_METHOD'))
+  let line: ReturnType<Session['begin']>
+  try {
+    line = session.begin(call.id, path.channel, dialect, () => sizeOf(call))
+  } catch (error) {
+    if (error instanceof RondoError) return refuse(error)
+    throw error
+  }
+  context.inFlight.enter()
+  // A client that cancels is not kept waiting, even if the handler ignores its signal.
+  const stopListening = line.onClose(() => path.respond(undefined))
+  const stopBeating = startBeating(context.beats, () => line.beat(call.progressToken))
+  const finish = (ending: CallEnding): void => {
+    const send = line.closed ? undefined : toSending(ending)
+    session.finish(call.id, line)
+    stopListening()
+    stopBeating()
+    send?.()
+    context.inFlight.leave()
+  }
+  const toSending = (ending: CallEnding): (() => void) => {
+    if (ending.kind === 'taken') return () => path.respond(undefined)
+    if (ending.kind === 'events') return () => path.endWith?.(ending.events)
+    const json = encodeReply(call.id, ending)
+    return () => path.respond(json)
+  }
+  const answer = async (): Promise<CallEnding> => {
+    if (call.kind !== 'flow' || !context.begin)
+      return context.older.answer(call, principal, line, context.unaskable)
+    return context.begin(call, line)
+  }
+  const { onError } = context
+  const done = (ending: CallEnding): void => finishOnce<CallEnding>(ending, finish, onError)
+  answer().then(done, (error) => done(internalError(error, onError)))
+}
+
+/** Roughly what a call keeps in memory while it waits; measured only then. */
+function sizeOf(call: OlderCall): number {
+  return call.kind === 'flow' ? costOf(JSON.stringify(call.args)) : 0
+}
+
+function applySessionCall(session: Session, call: SessionCall): OlderReply {
+  try {
+    if (call.kind === 'level') session.level = call.level
+    else if (call.kind === 'watch') session.watch(call.uri)
+    else if (call.kind === 'unwatch') session.unwatch(call.uri)
+    else if (call.kind === 'initialize')
+      throw new RondoError('PEER_REQUEST', 'initialize must be the first message, and not part of a batch')
+    return EMPTY
+  } catch (error) {
+    if (error instanceof RondoError) return { kind: 'error', error }
+    throw error
+  }
+}
