@@ -131,6 +131,6 @@ export type {
   ToolResult,
 } from './tool/definition.ts'
 export type { Declarations } from './tool/registry.ts'
-export { type InputRequired, inputRequired } from './tool/result.ts'
 export type { TextBounds } from './tool/schema/judge.ts'
+export { type InputRequired, inputRequired } from './tool/target.ts'
 export type { TemplateParams, VariableName } from './tool/uri-template.ts'

@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest'
 import { z } from 'zod'
 import { startOlder } from '../../test/support/older-server.ts'
 import { createMemoryStore } from '../store/memory/store.ts'
-import { inputRequired } from '../tool/result.ts'
+import { inputRequired } from '../tool/target.ts'
 
 const text = (value: string) => ({ content: [{ type: 'text', text: value }] })
 const accept = (content: object) => ({ action: 'accept', content })

@@ -145,7 +145,8 @@ function isOption(field: Field, value: unknown): boolean {
   return field.options?.some((option) => option.value === value) ?? false
 }
 
-function countCharacters(text: string): number {
+/** Characters as a reader counts them, not UTF-16 units. */
+export function countCharacters(text: string): number {
   let length = 0
   for (const _ of text) length++
   return length

@@ -22,7 +22,7 @@ import { misuse, type RondoError } from '../errors.ts'
 import type { FlowMethod } from '../protocol/call.ts'
 import type { Reply } from '../protocol/reply.ts'
 import { toTaskHead, toTaskResult } from '../protocol/task.ts'
-import { errorResult } from '../tool/result.ts'
+import { errorResult } from '../tool/target.ts'
 
 const PASSAGE: unique symbol = Symbol('rondo.passage')
 const METHODS: readonly FlowMethod[] = ['tools/call', 'prompts/get', 'resources/read']

@@ -4,7 +4,7 @@
 
 import type { ContentBlock, PromptMessage, ResourceContents } from '../protocol/wire.ts'
 import type { Context, Infer, Schema, StandardSchema } from './context.ts'
-import type { InputRequired } from './result.ts'
+import type { InputRequired } from './target.ts'
 import type { TemplateParams, VariableName } from './uri-template.ts'
 
 export interface Described {

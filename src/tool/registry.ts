@@ -21,7 +21,7 @@ import type {
   ToolHandler,
 } from './definition.ts'
 import { TEXT_BOUNDS, type TextBounds } from './schema/judge.ts'
-import { warnOfPatterns } from './schema/pattern-warning.ts'
+import { warnOfPatterns } from './schema/pattern.ts'
 import { type Compiled, compileSchema, droppingUnknown } from './schema/schema.ts'
 import { promptTarget, resourceTarget, type Target, toolTarget } from './target.ts'
 import { parseTemplate } from './uri-template.ts'

@@ -1,25 +1,30 @@
 /**
- * What a call runs: a tool, a prompt or a resource, compiled once. A carrier needs no more than this to run it.
+ * What a call runs: a tool, a prompt or a resource, with its schemas compiled once. A carrier needs nothing else to run it:
+ * `prepare` checks the arguments, and `finish` turns what the handler returned into the result of the method.
+ *
+ * In the manual form a handler returns `inputRequired(…)` instead of awaiting a question, and reads `ctx.inputResponses` and
+ * `ctx.requestState` itself in the next round. Its `requestState` is sealed like any journal.
  */
 
 import { misuse, RondoError } from '../errors.ts'
+import { isRecord } from '../lib/narrow.ts'
 import type { FlowMethod } from '../protocol/call.ts'
-import type { ResourceContents } from '../protocol/wire.ts'
+import type { InputRequests, ResourceContents } from '../protocol/wire.ts'
 import type { Context } from './context.ts'
 import type { CachePolicy } from './definition.ts'
-import { assertNoLiteral, errorResult, toToolResult } from './result.ts'
-import type { Compiled, Problem } from './schema/schema.ts'
+import type { Problem } from './schema/judge.ts'
+import type { Compiled } from './schema/schema.ts'
 
 export type Prepared =
   | { readonly kind: 'ready'; run(ctx: Context): unknown }
-  /** The arguments do not fit. */
+  /** The arguments do not fit the schema. */
   | { readonly kind: 'refused'; readonly problem: string }
 
 export type Finished = Readonly<Record<string, unknown>>
 
-/** Whether and how a call may go on as a task. */
+/** Whether and how a call may continue as a task. */
 export interface TaskTerms {
-  /** `late`: where the handler asks for it or the call outgrows its rounds. */
+  /** `late`: once the handler asks for it, or the call outgrows its rounds. */
   readonly mode: 'never' | 'late' | 'auto' | 'always'
   readonly ttlMs?: number
   readonly pollMs?: number
@@ -32,41 +37,16 @@ export interface Target {
   readonly name: string
   readonly version?: string
   readonly task: TaskTerms
-  /** Each state of a call is used once (B8). */
+  /** Each state of a call may be used once (B8). */
   readonly once?: boolean
   prepare(args: Readonly<Record<string, unknown>>): Prepared | Promise<Prepared>
-  /** Makes a result of what the handler returned. Throws if it is none. */
+  /** Makes a result of what the handler returned. Throws a TypeError if that is not possible. */
   finish(value: unknown): Finished | Promise<Finished>
-  /** A failure that the caller may read: a result where the method has a form for it, else an error. */
+  /** A failure that the caller may read: an `isError` result for a tool, an error for the other methods. */
   fail(message: string): { readonly result: Finished } | { readonly error: RondoError }
 }
 
-/*
- * Turns definitions and handlers into targets: schemas compiled once, results brought into form.
- */
-
 type AnyHandler = (args: never, ctx: Context, uri: string) => unknown
-
-function describe(problems: readonly Problem[]): string {
-  return problems.map(({ path, message }) => (path === '' ? message : `${path}: ${message}`)).join('; ')
-}
-
-/** Runs `args` through the schema; stays synchronous where the schema does. */
-function prepare(
-  input: Compiled | undefined,
-  args: unknown,
-  ready: (args: unknown) => Prepared,
-): Prepared | Promise<Prepared> {
-  if (!input) return ready(args)
-  const settle = (result: Awaited<ReturnType<Compiled['validate']>>): Prepared =>
-    result.ok ? ready(result.value) : { kind: 'refused', problem: describe(result.problems) }
-  const result = input.validate(args)
-  return result instanceof Promise ? result.then(settle) : settle(result)
-}
-
-function ready(handler: AnyHandler, uri = ''): (args: unknown) => Prepared {
-  return (args) => ({ kind: 'ready', run: (ctx) => handler(args as never, ctx, uri) })
-}
 
 interface ToolParts {
   readonly version?: string
@@ -93,10 +73,6 @@ export function toolTarget(
   }
 }
 
-function failHandler(message: string): { error: RondoError } {
-  return { error: new RondoError('SERVER_HANDLER', message) }
-}
-
 export function promptTarget(
   name: string,
   handler: AnyHandler,
@@ -111,17 +87,6 @@ export function promptTarget(
     finish: (value) => toPromptResult(value, description),
     fail: failHandler,
   }
-}
-
-function toPromptResult(value: unknown, description: string | undefined): Finished {
-  assertNoLiteral(value)
-  const common = description === undefined ? {} : { description }
-  if (typeof value === 'string') {
-    return { ...common, messages: [{ role: 'user', content: { type: 'text', text: value } }] }
-  }
-  if (Array.isArray(value)) return { ...common, messages: value }
-  if (typeof value === 'object' && value !== null && 'messages' in value) return { ...common, ...value }
-  throw misuse('A prompt returns a string, a list of messages, or { description, messages }.')
 }
 
 export function resourceTarget(
@@ -145,6 +110,90 @@ export function resourceTarget(
   }
 }
 
+function failHandler(message: string): { error: RondoError } {
+  return { error: new RondoError('SERVER_HANDLER', message) }
+}
+
+/** Validates the arguments; stays synchronous where the schema does. */
+function prepare(
+  input: Compiled | undefined,
+  args: unknown,
+  ready: (args: unknown) => Prepared,
+): Prepared | Promise<Prepared> {
+  if (!input) return ready(args)
+  const settle = (result: Awaited<ReturnType<Compiled['validate']>>): Prepared =>
+    result.ok ? ready(result.value) : { kind: 'refused', problem: describe(result.problems) }
+  const result = input.validate(args)
+  return result instanceof Promise ? result.then(settle) : settle(result)
+}
+
+function ready(handler: AnyHandler, uri = ''): (args: unknown) => Prepared {
+  return (args) => ({ kind: 'ready', run: (ctx) => handler(args as never, ctx, uri) })
+}
+
+function describe(problems: readonly Problem[]): string {
+  return problems.map(({ path, message }) => (path === '' ? message : `${path}: ${message}`)).join('; ')
+}
+
+export function errorResult(message: string): Finished {
+  return { content: [text(message)], isError: true }
+}
+
+function toToolResult(value: unknown, output: Compiled | undefined): Finished | Promise<Finished> {
+  assertNoLiteral(value)
+  if (output)
+    return isRecord(value) && isResult(value) ? checkedResult(output, value) : structured(output, value)
+  if (value === undefined) return { content: [] }
+  if (typeof value === 'string') return { content: [text(value)] }
+  if (Array.isArray(value) && isContent(value)) return { content: value }
+  if (isRecord(value) && isResult(value)) return { content: [], ...value }
+  if (isRecord(value) || Array.isArray(value)) {
+    return { content: [text(JSON.stringify(value))], structuredContent: value }
+  }
+  throw misuse(
+    `A tool returns a string, content blocks, a result or an object; this one returned a ${typeof value}.`,
+  )
+}
+
+/** True if the handler built the whole result by hand. */
+function isResult(value: Record<string, unknown>): boolean {
+  return Array.isArray(value.content) || value.isError === true || 'structuredContent' in value
+}
+
+function isContent(value: readonly unknown[]): boolean {
+  return value.every((item) => isRecord(item) && typeof item.type === 'string')
+}
+
+async function checkedResult(output: Compiled, value: Record<string, unknown>): Promise<Finished> {
+  if (value.isError === true) return { content: [], ...value }
+  return {
+    ...value,
+    ...(await structured(output, value.structuredContent)),
+    ...(value.content ? { content: value.content } : {}),
+  }
+}
+
+async function structured(output: Compiled, value: unknown): Promise<Finished> {
+  const checked = await output.validate(value)
+  if (checked.ok) return { content: [text(JSON.stringify(checked.value))], structuredContent: checked.value }
+  throw new TypeError(
+    `The handler returned a value that does not match the tool's output schema: ${describe(checked.problems)}`,
+  )
+}
+
+function text(value: string): { type: 'text'; text: string } {
+  return { type: 'text', text: value }
+}
+
+function toPromptResult(value: unknown, description: string | undefined): Finished {
+  assertNoLiteral(value)
+  const common = description === undefined ? {} : { description }
+  if (typeof value === 'string') return { ...common, messages: [{ role: 'user', content: text(value) }] }
+  if (Array.isArray(value)) return { ...common, messages: value }
+  if (typeof value === 'object' && value !== null && 'messages' in value) return { ...common, ...value }
+  throw misuse('A prompt returns a string, a list of messages, or { description, messages }.')
+}
+
 function toContents(value: unknown, uri: string, mimeType: string | undefined): readonly ResourceContents[] {
   assertNoLiteral(value)
   const common = mimeType === undefined ? { uri } : { uri, mimeType }
@@ -164,4 +213,55 @@ function toBase64(bytes: Uint8Array): string {
   for (let i = 0; i < bytes.length; i += 0x8000)
     binary += String.fromCharCode(...bytes.subarray(i, i + 0x8000))
   return btoa(binary)
+}
+
+/** Refuses the wire form of a result that asks: written by hand, its state would not be sealed. */
+function assertNoLiteral(value: unknown): void {
+  if (!isRecord(value) || value.resultType !== 'input_required') return
+  throw misuse(
+    "The handler returned a literal { resultType: 'input_required' }. Return inputRequired({ inputRequests, requestState }) from rondo instead.",
+  )
+}
+
+const MANUAL: unique symbol = Symbol('rondo.input-required')
+
+export interface InputRequired {
+  readonly [MANUAL]: true
+  readonly inputRequests?: InputRequests
+  readonly requestState?: string
+}
+
+/** Ends this round by hand: with input requests, with a state of your own, or with both. */
+export function inputRequired(needs: {
+  inputRequests?: InputRequests
+  requestState?: string
+}): InputRequired {
+  const { inputRequests, requestState } = needs
+  if (inputRequests === undefined && requestState === undefined) {
+    throw misuse('inputRequired() takes inputRequests, requestState, or both.')
+  }
+  if (inputRequests !== undefined && Object.keys(inputRequests).length === 0) {
+    throw misuse('The inputRequests of inputRequired() are empty: leave them out, or add a request.')
+  }
+  for (const [key, request] of Object.entries(inputRequests ?? {})) {
+    if (isRequest(request)) continue
+    throw misuse(
+      `"${key}" in the inputRequests of inputRequired() is not an input request. It takes a method, one of ${METHODS.join(', ')}, and its params.`,
+    )
+  }
+  if (requestState !== undefined && typeof requestState !== 'string') {
+    throw misuse('The requestState of inputRequired() must be a string: use JSON.stringify.')
+  }
+  return { [MANUAL]: true, inputRequests, requestState }
+}
+
+const METHODS: readonly unknown[] = ['elicitation/create', 'sampling/createMessage', 'roots/list']
+
+function isRequest(value: unknown): boolean {
+  if (!isRecord(value) || !METHODS.includes(value.method)) return false
+  return isRecord(value.params) || (value.method === 'roots/list' && value.params === undefined)
+}
+
+export function isInputRequired(value: unknown): value is InputRequired {
+  return typeof value === 'object' && value !== null && MANUAL in value
 }

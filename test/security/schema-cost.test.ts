@@ -10,6 +10,7 @@ import { describe, expect, it } from 'vitest'
 import { z } from 'zod'
 import { createServer } from '../../src/index.ts'
 import type { Schema } from '../../src/tool/context.ts'
+import { boundValue } from '../../src/tool/schema/bound.ts'
 import { compileForm } from '../../src/tool/schema/form.ts'
 import { compileSchema } from '../../src/tool/schema/schema.ts'
 import { callTool } from '../support/echo-service.ts'
@@ -198,6 +199,15 @@ describe('T11 a pattern of polynomial time', () => {
     expect(await form.validate({ a: 'ab cd ef' })).toMatchObject({ ok: true })
     expect(runs).toBe(1)
   })
+})
+
+it('T11 walks the schema of a library only where it has a pattern or a reference', () => {
+  expect(
+    boundValue({ anyOf: [{ type: 'string', maxLength: 5 }, { items: { type: 'null' } }] }),
+  ).toBeUndefined()
+  expect(boundValue({ anyOf: [{ not: { pattern: 'a' } }] })).toBeTypeOf('function')
+  expect(boundValue({ patternProperties: { a: true } })).toBeTypeOf('function')
+  expect(boundValue({ $defs: { a: { $ref: '#' } } })).toBeTypeOf('function')
 })
 
 describe('T11 at a server', () => {

@@ -3,6 +3,8 @@
  */
 
 import { RondoError } from '../../errors.ts'
+import { readForm } from '../../form/form.ts'
+import { judgeContent } from '../../form/judge.ts'
 import { isRecord } from '../../lib/narrow.ts'
 import type { Line, Principal, TaskCall, TaskListCall } from '../../protocol/call.ts'
 import { missingCapability, nameCapabilities } from '../../protocol/common/request.ts'
@@ -11,7 +13,6 @@ import { relatedTask, type TaskState } from '../../protocol/task.ts'
 import type { ClientCapabilities, InputRequest, InputRequests } from '../../protocol/wire.ts'
 import { openEnvelope, sealEnvelope } from '../../seal/envelope.ts'
 import type { TaskOwner, TaskPage, TaskView } from '../../store/task-engine.ts'
-import { answerFits } from '../../tool/result.ts'
 import type { FlowHost, TaskHost } from '../host.ts'
 import { openPiece, ownerOf, type Piece, type PieceOf, sealPiece } from './journal.ts'
 
@@ -342,6 +343,18 @@ export async function respondToTask(
   })
   await deliverAnswers(host, tasks, taskId, principal, Object.fromEntries(useful))
   return { kind: 'complete', result: { _meta: relatedTask(taskId) } }
+}
+
+/** Whether a response is of any use, as far as the request itself says; an author's own schema may ask for more. */
+function answerFits(request: InputRequest, answer: unknown): boolean {
+  if (!isRecord(answer)) return false
+  if (request.method === 'roots/list') return Array.isArray(answer.roots)
+  if (request.method === 'sampling/createMessage') return typeof answer.role === 'string'
+  const { action, content } = answer
+  if (action === 'decline' || action === 'cancel') return true
+  if (action !== 'accept') return false
+  const { params } = request
+  return params.mode === 'url' || judgeContent(readForm(params.requestedSchema).fields, content).ok
 }
 
 function sealAnswers(host: FlowHost, of: PieceOf, answers: Answers): Map<string, string> {

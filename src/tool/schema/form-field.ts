@@ -9,8 +9,8 @@
 
 import { misuse } from '../../errors.ts'
 import { isFieldFormat } from '../../form/field.ts'
+import { isRecord } from '../../lib/narrow.ts'
 import type { JsonSchema } from '../../protocol/wire.ts'
-import { isObject } from './subschemas.ts'
 
 export interface FormField {
   readonly json: JsonSchema
@@ -80,7 +80,7 @@ function simplify(source: FieldSource): Simple {
       isNullSchema,
     )
     schema =
-      others.length === 1 && isObject(others[0]) ? { ...others[0], ...rest } : { ...rest, anyOf: others }
+      others.length === 1 && isRecord(others[0]) ? { ...others[0], ...rest } : { ...rest, anyOf: others }
   } else if (Array.isArray(values)) {
     schema = { ...schema, enum: without(values, (one) => one === null) }
   }
@@ -92,19 +92,19 @@ function simplify(source: FieldSource): Simple {
 }
 
 function isNullSchema(schema: unknown): boolean {
-  return isObject(schema) && (schema.type === 'null' || schema.const === null)
+  return isRecord(schema) && (schema.type === 'null' || schema.const === null)
 }
 
 function followReference(source: FieldSource, schema: unknown): JsonSchema {
   let place = schema
   for (let i = 0; i < MAX_REFERENCES; i++) {
-    if (!isObject(place)) throw refuse(source, 'it has no schema')
+    if (!isRecord(place)) throw refuse(source, 'it has no schema')
     const { $ref, ...rest } = place
     if ($ref === undefined || source.strict) return place
     const [, group = '', name = ''] = /^#\/(\$defs|definitions)\/([^/]+)$/.exec(String($ref)) ?? []
     const definitions = source.root[group]
-    const target = isObject(definitions) && Object.hasOwn(definitions, name) ? definitions[name] : undefined
-    place = isObject(target) ? { ...target, ...rest } : target
+    const target = isRecord(definitions) && Object.hasOwn(definitions, name) ? definitions[name] : undefined
+    place = isRecord(target) ? { ...target, ...rest } : target
   }
   throw refuse(source, 'its references go in a circle')
 }
@@ -194,7 +194,7 @@ function fromAlternatives(
 }
 
 function toChoices(source: FieldSource, schema: JsonSchema): Shape {
-  const items = isObject(schema.items)
+  const items = isRecord(schema.items)
     ? toChoice(source, followReference(source, schema.items), 'anyOf')
     : undefined
   if (items?.kind !== 'choice') throw refuse(source, 'it is a list, but not of fixed choices')

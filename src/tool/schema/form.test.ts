@@ -6,7 +6,7 @@ import * as z from 'zod'
 import { hasAnEnd } from '../../../test/support/has-an-end.ts'
 import type { Schema } from '../context.ts'
 import { compileForm } from './form.ts'
-import type { Result } from './schema.ts'
+import type { Result } from './judge.ts'
 
 /** The same form in every library, and what the client is sent for it. */
 const wire = {

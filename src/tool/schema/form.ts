@@ -12,13 +12,13 @@ import type { Field, FieldValue } from '../../form/field.ts'
 import { readForm } from '../../form/form.ts'
 import { judgeContent } from '../../form/judge.ts'
 import { findSecret } from '../../form/secret-like.ts'
+import { isRecord } from '../../lib/narrow.ts'
 import type { JsonSchema } from '../../protocol/wire.ts'
 import type { Schema } from '../context.ts'
+import { boundValue } from './bound.ts'
 import { refuse, toFormField } from './form-field.ts'
-import type { TextBounds } from './judge.ts'
-import { boundValue } from './plain.ts'
-import { isStandardSchema, toJsonSchema, validateStandard } from './schema.ts'
-import { formatPath, isObject, type Problem, type Result } from './subschemas.ts'
+import { formatPath, type Problem, type Result, TEXT_BOUNDS, type TextBounds } from './judge.ts'
+import { findLongText, isStandardSchema, toJsonSchema, validateStandard } from './schema.ts'
 
 export interface FormOptions {
   /** Why a field that looks like a secret is none. */
@@ -46,8 +46,8 @@ interface FormShape {
   readonly fields: readonly Field[]
   /** Required fields that may be null. */
   readonly nullable: readonly string[]
-  /** What in an answer must not reach the schema's own code. */
-  findExcess(answer: unknown, bounds?: TextBounds): Problem | undefined
+  /** Finds what in an answer must not reach the schema's own code, where its JSON has patterns or references. */
+  readonly findExcess: ((answer: unknown, bounds: TextBounds) => Problem | undefined) | undefined
 }
 
 /**
@@ -93,7 +93,7 @@ function findShape(root: JsonSchema, strict: boolean, allowSecrets: boolean): Fo
 
 function toForm(root: JsonSchema, strict: boolean): { json: JsonSchema; nullable: string[] } {
   if (root.type !== 'object') throw misuse('The schema of a question must describe an object of fields')
-  const properties = isObject(root.properties) ? Object.entries(root.properties) : []
+  const properties = isRecord(root.properties) ? Object.entries(root.properties) : []
   if (properties.length === 0) {
     throw misuse(
       'The schema of the question has no fields, and many clients cannot show an empty form: use ctx.confirm to ask for a yes or no',
@@ -124,9 +124,9 @@ function validate(
   schema: Schema,
   { fields, nullable, findExcess }: FormShape,
   answer: unknown,
-  bounds?: TextBounds,
+  bounds: TextBounds = TEXT_BOUNDS,
 ): FormResult | Promise<FormResult> {
-  const excess = findExcess(answer, bounds)
+  const excess = findLongText(answer, bounds) ?? findExcess?.(answer, bounds)
   if (excess !== undefined) return withTitles(fields, [excess])
   const judged = judgeContent(fields, answer)
   if (!judged.ok) {

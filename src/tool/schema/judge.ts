@@ -1,17 +1,34 @@
 /**
- * Judges values by JSON Schema 2020-12, 2019-09 and draft 7. The schema is compiled into nodes once; the time a judgement takes is
- * bounded by the size of the schema times the size of the value, whoever wrote the value (T11):
+ * The validator of plain JSON Schema: 2020-12, 2019-09 and draft 7. A schema is compiled into nodes once. The time that a
+ * validation takes is bounded by the size of the schema times the size of the value, whoever wrote the value (T11):
  *
- * 1. What a reference leads to is judged once per value. Without that, alternatives that refer to each other (the
- *    schema of an expression) multiply with every level of the value.
- * 2. A text longer than the bound is refused before a pattern sees it. `uniqueItems` compares canonical texts in a set.
- * 3. A verdict holds ten faults at most, with paths relative to its place.
+ * 1. The target of a reference is judged once per value. Without that, alternatives that refer to each other (the schema of
+ *    an expression) multiply with every level of the value.
+ * 2. A text longer than the limit is refused before a pattern sees it. `uniqueItems` compares canonical texts in a set.
+ * 3. A verdict holds at most ten faults, with paths relative to its place.
  */
 
+import { misuse } from '../../errors.ts'
 import { FORMATS } from '../../form/field.ts'
+import { countCharacters } from '../../form/judge.ts'
 import { canonicalJson } from '../../lib/canonical-json.ts'
+import { isRecord } from '../../lib/narrow.ts'
 import type { JsonSchema } from '../../protocol/wire.ts'
-import { isObject, listSubschemas, MAX_PROBLEMS } from './subschemas.ts'
+import { assertReferences, findTarget, listSubschemas } from './subschemas.ts'
+
+/** What is wrong with a value, and where: `items[0].name`, or an empty path for the value as a whole. */
+export interface Problem {
+  readonly path: string
+  readonly message: string
+}
+
+/** The value as the handler receives it, or what is wrong with it. */
+export type Result<T = unknown> =
+  | { readonly ok: true; readonly value: T }
+  | { readonly ok: false; readonly problems: readonly Problem[] }
+
+/** More would help nobody, and a hostile value can have any number of them. */
+export const MAX_PROBLEMS = 10
 
 export interface TextBounds {
   /** Characters of one text in arguments or in an answer. */
@@ -22,7 +39,7 @@ export interface TextBounds {
 
 export const TEXT_BOUNDS: TextBounds = { maxTextLength: 1_048_576, maxPatternText: 1_000 }
 
-export interface Fault {
+interface Fault {
   readonly path: readonly PropertyKey[]
   readonly message: string
 }
@@ -51,6 +68,65 @@ export interface SchemaNode {
   tests: readonly Test[]
   /** Has schemas inside, so that a verdict on it is worth remembering. */
   composite: boolean
+}
+
+const DIALECTS = [
+  undefined,
+  'https://json-schema.org/draft/2020-12/schema',
+  'https://json-schema.org/draft/2019-09/schema',
+  'http://json-schema.org/draft-07/schema',
+]
+
+/** `what` begins the messages of the TypeErrors. */
+export function compilePlainSchema(
+  json: JsonSchema,
+  what: string,
+  bounds: TextBounds = TEXT_BOUNDS,
+): (value: unknown) => Result {
+  const dialect = typeof json.$schema === 'string' ? json.$schema.replace(/#$/, '') : json.$schema
+  if (!DIALECTS.some((known) => known === dialect)) {
+    const known = DIALECTS.filter(Boolean).join(', ')
+    throw misuse(`${what} is in the dialect ${String(json.$schema)}; known are ${known}`)
+  }
+  assertReferences(json, what)
+  const root = createCompiler(json)(json)
+  const tracksSeen = listSubschemas(json).some(
+    (schema) => 'unevaluatedProperties' in schema || 'unevaluatedItems' in schema,
+  )
+  const check = (value: unknown): Result => {
+    const { faults } = judge(root, value, { bounds, tracksSeen, known: new Map(), steps: 0 })
+    return faults.length === 0 ? { ok: true, value } : { ok: false, problems: toProblems(faults) }
+  }
+  return (value) => {
+    try {
+      return check(value)
+    } catch {
+      // There is undefined in it, say: what a handler returns is judged as it would be sent.
+    }
+    try {
+      return check(JSON.parse(JSON.stringify(value)))
+    } catch {
+      // A cycle, or a reference in the schema that refers only to itself.
+      return {
+        ok: false,
+        problems: [{ path: '', message: 'The value cannot be checked: is it plain JSON?' }],
+      }
+    }
+  }
+}
+
+export function toProblems(faults: readonly Fault[]): Problem[] {
+  return faults.map(({ path, message }) => ({ path: formatPath(path), message }))
+}
+
+/** `['items', 0, 'first name']` as `items[0]["first name"]`. */
+export function formatPath(path: readonly PropertyKey[]): string {
+  return path.reduce<string>((text, part) => {
+    const name = String(part).slice(0, 100)
+    if (/^[0-9]+$/.test(name)) return `${text}[${name}]`
+    if (!/^[\w$-]+$/.test(name)) return `${text}[${JSON.stringify(name)}]`
+    return text === '' ? name : `${text}.${name}`
+  }, '')
 }
 
 export function judge(node: SchemaNode, value: unknown, run: Run): Verdict {
@@ -116,7 +192,7 @@ export function createCompiler(
   const nodes = new Map<JsonSchema, SchemaNode>()
   const compile: Compile = (schema) => {
     if (schema === false) return never
-    if (!isObject(schema)) return ALWAYS
+    if (!isRecord(schema)) return ALWAYS
     const known = nodes.get(schema)
     if (known !== undefined) return known
     const node: SchemaNode = { tests: [], composite: listSubschemas(schema).length > 1 || '$ref' in schema }
@@ -152,11 +228,6 @@ function referenceTests(root: JsonSchema, { $ref }: JsonSchema, compile: Compile
       addSame(verdict, judgeOnce(node, value, run))
     },
   ]
-}
-
-export function findTarget(root: JsonSchema, $ref: string): unknown {
-  const anchored = listSubschemas(root).find(({ $anchor }) => $anchor !== undefined && $ref === `#${$anchor}`)
-  return anchored ?? resolve(root, $ref)
 }
 
 type JsonType = 'null' | 'boolean' | 'number' | 'string' | 'array' | 'object'
@@ -242,12 +313,6 @@ function textTests(schema: JsonSchema): Test[] {
       if (isFormat?.(value) === false) fail(verdict, `The text does not match the format "${format}"`)
     },
   ]
-}
-
-export function countCharacters(text: string): number {
-  let length = 0
-  for (const _ of text) length++
-  return length
 }
 
 /** Formats that are checked; any other only describes. Each takes time in proportion to the text. */
@@ -355,7 +420,7 @@ function alternatives(
 }
 
 export function entriesOf(value: unknown): [string, unknown][] {
-  return isObject(value) ? Object.entries(value) : []
+  return isRecord(value) ? Object.entries(value) : []
 }
 
 /** `patternProperties`, each with whether a name belongs to it. */
@@ -370,7 +435,7 @@ export function objectTests(schema: JsonSchema, compile: Compile): Test[] {
   const tests: Test[] = []
   const add = (test: (value: Record<string, unknown>, verdict: Verdict, run: Run) => void): void => {
     tests.push((value, verdict, run) => {
-      if (isObject(value)) test(value, verdict, run)
+      if (isRecord(value)) test(value, verdict, run)
     })
   }
   const { required, minProperties, maxProperties, propertyNames, additionalProperties: others } = schema
@@ -519,30 +584,7 @@ function unevaluatedTests({ unevaluatedProperties, unevaluatedItems }: JsonSchem
       }
     })
   }
-  add(unevaluatedProperties, isObject)
+  add(unevaluatedProperties, isRecord)
   add(unevaluatedItems, Array.isArray)
   return tests
-}
-
-function resolve(root: JsonSchema, pointer: string): unknown {
-  if (!pointer.startsWith('#')) return undefined
-  const names = pointer.split('/').slice(1)
-  if (names.length === 0) return pointer === '#' ? root : undefined
-  return names.reduce<unknown>((place, name) => {
-    const key = unescapeName(name)
-    if (typeof place !== 'object' || place === null || !Object.hasOwn(place, key)) return undefined
-    return (place as Record<string, unknown>)[key]
-  }, root)
-}
-
-function unescapeName(name: string): string {
-  return decode(name).replaceAll('~1', '/').replaceAll('~0', '~')
-}
-
-function decode(text: string): string {
-  try {
-    return decodeURIComponent(text)
-  } catch {
-    return text
-  }
 }

@@ -1,23 +1,30 @@
 /**
- * One way to use any schema an author may bring: what clients are told (`json`) and how values are checked (`validate`).
+ * Reads a schema from an author, once, when something is defined: what clients are told (`json`) and how values are checked
+ * (`validate`). Every fault of the schema is a TypeError then.
  *
- * A Standard Schema (zod, valibot, arktype) tells its own JSON Schema and checks with its own code; plain JSON Schema is
- * checked by plain-schema.ts. Compiling happens once, when something is defined, and every fault of the schema
- * is a TypeError there. A check that can be done at once is not made asynchronous.
+ * A Standard Schema (zod, valibot, arktype) tells its own JSON Schema and validates with its own code; judge.ts validates
+ * plain JSON Schema. A check that can be done synchronously is not made asynchronous.
  */
 
 import { misuse } from '../../errors.ts'
+import { isRecord } from '../../lib/narrow.ts'
 import type { JsonSchema } from '../../protocol/wire.ts'
 import type { Schema, StandardSchema } from '../context.ts'
-import { findTarget, TEXT_BOUNDS, type TextBounds } from './judge.ts'
-import { listPatterns } from './pattern-warning.ts'
-import { boundValue, compilePlainSchema, findLongText } from './plain.ts'
-import { formatPath, isObject, MAX_PROBLEMS, type Problem, type Result } from './subschemas.ts'
+import { boundValue } from './bound.ts'
+import {
+  compilePlainSchema,
+  formatPath,
+  MAX_PROBLEMS,
+  type Problem,
+  type Result,
+  TEXT_BOUNDS,
+  type TextBounds,
+} from './judge.ts'
+import { assertPatterns } from './pattern.ts'
+import { findTarget } from './subschemas.ts'
 
-export type { Problem, Result }
-
-/** `input`: what a caller sends. `output`: what a handler gives and a caller gets. */
-export type SchemaRole = 'input' | 'output'
+/** `input`: what a caller sends. `output`: what a handler returns and a caller receives. */
+type SchemaRole = 'input' | 'output'
 
 export interface Compiled {
   readonly json: JsonSchema
@@ -31,29 +38,49 @@ export function compileSchema(schema: Schema, role: SchemaRole, bounds: TextBoun
   const what = `The ${role} schema`
   const json = toJsonSchema(schema, role, what)
   if (role === 'input' && json.type !== 'object') {
-    throw misuse(`${what} must describe an object ("type": "object"): arguments are sent by name`)
+    throw misuse(`${what} must describe an object ("type": "object"): arguments have names`)
   }
   assertPatterns(json, what)
   const check = isStandardSchema(schema)
     ? (value: unknown) => validateStandard(schema, value)
     : compilePlainSchema(json, what, bounds)
-  // What a handler returns is its author's; what a caller sends is bounded before anybody's code judges it (T11).
+  // What a handler returns is its author's own; what a caller sends is bounded before any code judges it (T11).
   if (role === 'output') return { json, validate: check }
   const findExcess = isStandardSchema(schema)
     ? boundValue(json, { remembers: remembersVerdicts(schema) })
-    : findLongText
+    : undefined
   return {
     json,
     validate(value) {
-      const excess = findExcess(value, bounds)
+      const excess = findLongText(value, bounds) ?? findExcess?.(value, bounds)
       return excess === undefined ? check(value) : { ok: false, problems: [excess] }
     },
   }
 }
 
+/** The first text that is too long for any check. */
+export function findLongText(value: unknown, { maxTextLength }: TextBounds): Problem | undefined {
+  const todo: { value: unknown; path: readonly PropertyKey[] }[] = [{ value, path: [] }]
+  for (let next = todo.pop(); next !== undefined; next = todo.pop()) {
+    const { value: here, path } = next
+    if (typeof here === 'string' && here.length > maxTextLength) {
+      return { path: formatPath(path), message: `The text is longer than ${maxTextLength} characters` }
+    }
+    if (typeof here !== 'object' || here === null || path.length > MAX_TEXT_DEPTH) continue
+    for (const [name, inner] of Object.entries(here)) {
+      if (typeof inner === 'object' || typeof inner === 'string')
+        todo.push({ value: inner, path: [...path, name] })
+    }
+  }
+  return undefined
+}
+
+/** Deeper than guarded input goes. */
+const MAX_TEXT_DEPTH = 100
+
 /**
- * The same schema for hosts that add arguments of their own: what it does not name is dropped before it is checked. A schema
- * that takes further names by design keeps them.
+ * The same schema for hosts that add arguments of their own: properties that it does not name are dropped before it is
+ * checked. A schema that accepts further names keeps them.
  */
 export function droppingUnknown({ json, validate }: Compiled): Compiled {
   const parts = sameObject(json, json)
@@ -63,38 +90,38 @@ export function droppingUnknown({ json, validate }: Compiled): Compiled {
   )
   if (takesMore) return { json, validate }
   const names = new Set(
-    parts.flatMap(({ properties }) => (isObject(properties) ? Object.keys(properties) : [])),
+    parts.flatMap(({ properties }) => (isRecord(properties) ? Object.keys(properties) : [])),
   )
   return {
     json,
     validate(value) {
-      if (!isObject(value)) return validate(value)
+      if (!isRecord(value)) return validate(value)
       return validate(Object.fromEntries(Object.entries(value).filter(([name]) => names.has(name))))
     },
   }
 }
 
-/** The schema and those within it that are about the same object. */
+/** The schema and those inside it that apply to the same object. */
 function sameObject(root: JsonSchema, schema: unknown, depth = 0): JsonSchema[] {
-  if (!isObject(schema) || depth > MAX_PARTS_DEPTH) return []
+  if (!isRecord(schema) || depth > MAX_PARTS_DEPTH) return []
   const { allOf, anyOf, oneOf, if: condition, then, else: otherwise, $ref, dependentSchemas } = schema
   const inner = [allOf, anyOf, oneOf].flatMap((list) => (Array.isArray(list) ? list : []))
   if (typeof $ref === 'string') inner.push(findTarget(root, $ref))
-  if (isObject(dependentSchemas)) inner.push(...Object.values(dependentSchemas))
+  if (isRecord(dependentSchemas)) inner.push(...Object.values(dependentSchemas))
   const all = [...inner, condition, then, otherwise]
   return [schema, ...all.flatMap((one) => sameObject(root, one, depth + 1))]
 }
 
 const MAX_PARTS_DEPTH = 16
 
-/** From 4.5 on, zod judges a recursive schema once per value. */
+/** Since 4.5, zod validates a recursive schema once per value. */
 function remembersVerdicts(schema: StandardSchema): boolean {
   const { _zod } = schema as { _zod?: { version?: { major?: number; minor?: number } } }
   const { major = 0, minor = 0 } = _zod?.version ?? {}
   return major > 4 || (major === 4 && minor >= 5)
 }
 
-/** A copy of the JSON Schema that is told to clients. */
+/** A copy of the JSON Schema as clients see it. */
 export function toJsonSchema(schema: Schema, role: SchemaRole, what: string): JsonSchema {
   if (!isStandardSchema(schema)) return copyJson(schema, what)
   const { $schema: _, ...json } = copyJson(convertStandard(schema, role, what), what)
@@ -102,8 +129,8 @@ export function toJsonSchema(schema: Schema, role: SchemaRole, what: string): Js
 }
 
 export function isStandardSchema(schema: unknown): schema is StandardSchema {
-  const isHolder = typeof schema === 'function' || isObject(schema)
-  return isHolder && isObject((schema as unknown as Record<string, unknown>)['~standard'])
+  const isHolder = typeof schema === 'function' || isRecord(schema)
+  return isHolder && isRecord((schema as unknown as Record<string, unknown>)['~standard'])
 }
 
 /** Runs the schema's own check. */
@@ -126,13 +153,15 @@ function fromStandard(outcome: StandardOutcome): Result {
 function convertStandard(schema: StandardSchema, role: SchemaRole, what: string): unknown {
   const { vendor, jsonSchema } = schema['~standard'] as Partial<StandardSchema['~standard']>
   if (typeof jsonSchema?.[role] !== 'function') {
-    throw misuse(`${what} is a ${vendor} schema that cannot tell its JSON Schema: ${adviseVendor(vendor)}`)
+    throw misuse(
+      `${what} is a ${vendor} schema that cannot be converted to JSON Schema: ${adviseVendor(vendor)}`,
+    )
   }
   try {
     return jsonSchema[role](TARGET)
   } catch (cause) {
     const reason = cause instanceof Error ? cause.message : String(cause)
-    throw misuse(`${what} cannot be written as JSON Schema, so clients could not be told it: ${reason}`, {
+    throw misuse(`${what} cannot be written as JSON Schema, which clients need: ${reason}`, {
       cause,
     })
   }
@@ -141,45 +170,25 @@ function convertStandard(schema: StandardSchema, role: SchemaRole, what: string)
 function adviseVendor(vendor: string | undefined): string {
   switch (vendor) {
     case 'zod':
-      return 'zod does from 4.2 on, please upgrade (and import from "zod", not "zod/v3" or "zod/mini")'
+      return 'upgrade to zod 4.2 or later (and import from "zod", not "zod/v3" or "zod/mini")'
     case 'valibot':
-      return 'wrap it with toStandardJsonSchema() of the package @valibot/to-json-schema'
+      return 'wrap it with toStandardJsonSchema() from the package @valibot/to-json-schema'
     case 'arktype':
-      return 'arktype does from 2.1.28 on, please upgrade'
+      return 'upgrade to arktype 2.1.28 or later'
     default:
-      return 'see if the library has a converter to "Standard JSON Schema", or give plain JSON Schema'
+      return 'use its converter to "Standard JSON Schema", if it has one, or pass plain JSON Schema'
   }
 }
 
 function copyJson(schema: unknown, what: string): JsonSchema {
-  if (!isObject(schema)) {
+  if (!isRecord(schema)) {
     throw misuse(`${what} must be a Standard Schema (zod, valibot, arktype) or a JSON Schema object`)
   }
   try {
     return JSON.parse(JSON.stringify(schema)) as JsonSchema
   } catch (cause) {
-    throw misuse(`${what} is not plain JSON (is it recursive by reference? use $defs and $ref)`, {
+    throw misuse(`${what} is not plain JSON. If it contains itself, use $defs and $ref`, {
       cause,
     })
-  }
-}
-
-function assertPatterns(json: JsonSchema, what: string): void {
-  for (const pattern of listPatterns(json)) {
-    if (pattern.length > MAX_PATTERN)
-      throw misuse(`${what} has a pattern that is longer than ${MAX_PATTERN} characters`)
-    if (!compiles(pattern, 'u') && !compiles(pattern, ''))
-      throw misuse(`${what} has the pattern ${pattern}, which is not a regular expression`)
-  }
-}
-
-const MAX_PATTERN = 4_000
-
-function compiles(pattern: string, flags: string): boolean {
-  try {
-    new RegExp(pattern, flags)
-    return true
-  } catch {
-    return false
   }
 }

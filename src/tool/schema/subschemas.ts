@@ -1,9 +1,11 @@
 /**
- * Where a JSON Schema has schemas inside. One table for everything that walks a schema, so that a keyword is either
- * known to all of it or to none.
+ * The structure of a JSON Schema: which schemas it has inside, and what its references lead to. One table of keywords serves
+ * everything that walks a schema, so that a keyword is known either everywhere or nowhere. References stay within the
+ * schema: nothing is ever fetched.
  */
 
 import { misuse } from '../../errors.ts'
+import { isRecord } from '../../lib/narrow.ts'
 import type { JsonSchema } from '../../protocol/wire.ts'
 
 /** Keywords whose value is a schema. `items` may also be a list (draft 7). */
@@ -34,54 +36,70 @@ const MAP = new Set([
 
 const MAX_SCHEMA_DEPTH = 64
 
-export function isObject(value: unknown): value is Record<string, unknown> {
-  return typeof value === 'object' && value !== null && !Array.isArray(value)
-}
-
-/** The value of one keyword with every schema in it replaced by what `change` makes of it; anything else stays. */
-function mapKeyword(keyword: string, value: unknown, change: (schema: JsonSchema) => unknown): unknown {
-  const one = (inner: unknown): unknown => (isObject(inner) ? change(inner) : inner)
-  if (Array.isArray(value)) return LIST.has(keyword) ? value.map(one) : value
-  if (!isObject(value)) return value
-  if (ONE.has(keyword)) return change(value)
-  if (!MAP.has(keyword)) return value
-  return Object.fromEntries(Object.entries(value).map(([name, inner]) => [name, one(inner)]))
-}
-
-/** The schema itself and every schema inside it. Nesting past the limit is a TypeError: nobody writes it by hand. */
+/** The schema itself and every schema inside it. Deeper nesting than the limit is a TypeError. */
 export function listSubschemas(schema: JsonSchema, depth = 0): JsonSchema[] {
   if (depth > MAX_SCHEMA_DEPTH) throw misuse(`A schema may nest at most ${MAX_SCHEMA_DEPTH} levels`)
-  const found: JsonSchema[] = [schema]
-  for (const [keyword, value] of Object.entries(schema)) {
-    mapKeyword(keyword, value, (inner) => {
-      found.push(...listSubschemas(inner, depth + 1))
-      return inner
-    })
+  const inner = Object.entries(schema).flatMap(([keyword, value]) => schemasOf(keyword, value))
+  return [schema, ...inner.flatMap((one) => listSubschemas(one, depth + 1))]
+}
+
+function schemasOf(keyword: string, value: unknown): JsonSchema[] {
+  if (Array.isArray(value)) return LIST.has(keyword) ? value.filter(isRecord) : []
+  if (!isRecord(value)) return []
+  if (ONE.has(keyword)) return [value]
+  return MAP.has(keyword) ? Object.values(value).filter(isRecord) : []
+}
+
+/** The schema that a reference names by anchor or JSON pointer; undefined if there is none. */
+export function findTarget(root: JsonSchema, $ref: string): unknown {
+  const anchored = listSubschemas(root).find(
+    ({ $anchor, $dynamicAnchor }) =>
+      ($anchor !== undefined && $ref === `#${$anchor}`) ||
+      ($dynamicAnchor !== undefined && $ref === `#${$dynamicAnchor}`),
+  )
+  return anchored ?? resolve(root, $ref)
+}
+
+function resolve(root: JsonSchema, pointer: string): unknown {
+  if (!pointer.startsWith('#')) return undefined
+  const names = pointer.split('/').slice(1)
+  if (names.length === 0) return pointer === '#' ? root : undefined
+  return names.reduce<unknown>((place, name) => {
+    const key = decode(name).replaceAll('~1', '/').replaceAll('~0', '~')
+    if (typeof place !== 'object' || place === null || !Object.hasOwn(place, key)) return undefined
+    return (place as Record<string, unknown>)[key]
+  }, root)
+}
+
+function decode(text: string): string {
+  try {
+    return decodeURIComponent(text)
+  } catch {
+    return text
   }
-  return found
 }
 
-/* What a check says: the value as the handler sees it, or what is wrong with it. */
-
-/** What is wrong with a value, and where: `items[0].name`, or an empty path for the value as a whole. */
-export interface Problem {
-  readonly path: string
-  readonly message: string
-}
-
-export type Result<T = unknown> =
-  | { readonly ok: true; readonly value: T }
-  | { readonly ok: false; readonly problems: readonly Problem[] }
-
-/** More would help nobody, and a hostile value can have as many as it likes. */
-export const MAX_PROBLEMS = 10
-
-/** `['items', 0, 'first name']` as `items[0]["first name"]`. */
-export function formatPath(path: readonly PropertyKey[]): string {
-  return path.reduce<string>((text, part) => {
-    const name = String(part).slice(0, 100)
-    if (/^[0-9]+$/.test(name)) return `${text}[${name}]`
-    if (!/^[\w$-]+$/.test(name)) return `${text}[${JSON.stringify(name)}]`
-    return text === '' ? name : `${text}.${name}`
-  }, '')
+/** Refuses references that the validator does not follow. `what` begins the message. */
+export function assertReferences(json: JsonSchema, what: string): void {
+  const all = listSubschemas(json)
+  for (const schema of all) {
+    if ('$dynamicRef' in schema || '$recursiveRef' in schema) {
+      throw misuse(`${what} uses $dynamicRef or $recursiveRef, which are not supported: use $ref`)
+    }
+    if (schema !== json && '$id' in schema) {
+      throw misuse(`${what} has a schema with its own $id inside, which is not supported: use $defs and $ref`)
+    }
+  }
+  for (const { $ref } of all) {
+    if ($ref === undefined) continue
+    if (typeof $ref !== 'string' || !$ref.startsWith('#')) {
+      throw misuse(
+        `${what} refers to ${String($ref)}: only references within the schema are followed, nothing is fetched. Put it under $defs and refer to "#/$defs/…"`,
+      )
+    }
+    const target = findTarget(json, $ref)
+    if (typeof target !== 'boolean' && !all.some((schema) => schema === target)) {
+      throw misuse(`${what} refers to ${$ref}, where there is no schema`)
+    }
+  }
 }

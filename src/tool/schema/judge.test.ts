@@ -3,7 +3,7 @@ import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { hasAnEnd } from '../../../test/support/has-an-end.ts'
 import type { JsonSchema } from '../../protocol/wire.ts'
-import { compilePlainSchema } from './plain.ts'
+import { compilePlainSchema } from './judge.ts'
 
 const compile = (schema: JsonSchema) => compilePlainSchema(schema, 'The input schema')
 const fits = (schema: JsonSchema, value: unknown): boolean => compile(schema)(value).ok

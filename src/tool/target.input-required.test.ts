@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import { createRegistry } from './registry.ts'
-import { inputRequired, isInputRequired } from './result.ts'
+import { inputRequired, isInputRequired } from './target.ts'
 
 describe('inputRequired', () => {
   const form = { method: 'elicitation/create', params: { message: '?', requestedSchema: {} } }
@@ -15,9 +15,9 @@ describe('inputRequired', () => {
 
   it.each([
     [{}, /takes inputRequests, requestState, or both/],
-    [{ inputRequests: {} }, /leave it out, or ask something/],
-    [{ inputRequests: { a: 5 } }, /"a" of inputRequired\(\) is no request/],
-    [{ inputRequests: { a: null } }, /"a" of inputRequired\(\) is no request/],
+    [{ inputRequests: {} }, /leave them out, or add a request/],
+    [{ inputRequests: { a: 5 } }, /"a" in the inputRequests of inputRequired\(\) is not an input request/],
+    [{ inputRequests: { a: null } }, /"a" in the inputRequests of inputRequired\(\) is not an input request/],
     [{ inputRequests: { a: { method: 'elicitation/create' } } }, /and its params/],
     [{ inputRequests: { a: { method: 'tools/call', params: {} } } }, /one of elicitation\/create/],
     [{ requestState: 5 }, /must be a string: use JSON.stringify/],
