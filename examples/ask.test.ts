@@ -7,7 +7,7 @@ import { generateKey } from 'rondo'
 import { describe, expect, it } from 'vitest'
 
 describe('01 ask', () => {
-  it('B2 runs as it stands in the README: asks, is killed, and goes on in another process', async () => {
+  it('B2 the program of the README asks, is killed, and continues in another process', async () => {
     const keys = generateKey('readme')
     const first = await startExample('01-ask.ts', keys)
     const asked = await post(first.url, {})

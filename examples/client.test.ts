@@ -14,7 +14,7 @@ const options = { keys: generateKey('k1'), log: 'off' } as const
 const say = (value: string) => ({ action: 'accept', content: { resolution: value } }) as const
 
 describe('calling', () => {
-  it('C6 asks a person and gives the result', async () => {
+  it('C6 asks a person and returns the result', async () => {
     const items = new Map<number, WorkItem>()
     const asked: string[] = []
     const result = await resolveBug(workItems(items, options), 4522, async (question) => {
@@ -28,7 +28,7 @@ describe('calling', () => {
     expect(items.get(4522)).toEqual({ state: 'Resolved', resolution: 'Fixed' })
   })
 
-  it('changes nothing where the person walked away', async () => {
+  it('changes nothing if the person cancels', async () => {
     const items = new Map<number, WorkItem>()
     const result = await resolveBug(workItems(items, options), 4522, async () => undefined)
     expect(result.isError).toBe(true)
@@ -47,7 +47,7 @@ describe('showing a form', () => {
   }
   const update = { workItemId: 4522, fields: { 'System.State': 'Resolved' } }
 
-  it('draws it again with what was wrong, and sends what fits', async () => {
+  it('shows the form again with what was wrong, and sends the valid content', async () => {
     const items = new Map<number, WorkItem>()
     const { drawn, answers } = typing({ resolution: 'Gone' }, { resolution: 'Fixed' })
     const client = await connect(workItems(items, options), { answers })
@@ -57,7 +57,7 @@ describe('showing a form', () => {
     expect(items.get(4522)).toEqual({ state: 'Resolved', resolution: 'Fixed' })
   })
 
-  it('tells the server a no', async () => {
+  it('tells the server that the person declined', async () => {
     const { answers } = typing('decline')
     const client = await connect(workItems(new Map(), options), { answers })
     expect(await client.callTool('update_work_item', update)).toMatchObject({ isError: true })
@@ -65,7 +65,7 @@ describe('showing a form', () => {
 })
 
 describe('suspending', () => {
-  it('C11 goes on in another process, at another instance', async () => {
+  it('C11 resumes a stored call in another process, at another instance', async () => {
     const items = new Map<number, WorkItem>()
     const stored = new Map<string, string>()
     const shelf = {
@@ -110,14 +110,14 @@ describe('policies', () => {
   }
   const form = () => ({ action: 'accept', content: { colour: 'red' } }) as const
 
-  it('C13 let an honest question pass and write it down', async () => {
+  it('C13 policies pass a harmless question and log it', async () => {
     const lines: string[] = []
     const client = await connectCarefully(asking('colour'), form, (line) => lines.push(line))
     expect((await client.callTool('ask')).content).toMatchObject([{ text: 'thanks' }])
     expect(lines).toEqual(['shop tools/call round 1: q'])
   })
 
-  it('C13 refuse a secret in a form, and a link to nowhere', async () => {
+  it('C13 policies refuse a secret in a form, and a link to a host that is not allowed', async () => {
     const client = await connectCarefully(asking('password'), form, () => {})
     await expect(client.callTool('ask')).rejects.toThrowError(RondoError)
     await expect(client.callTool('ask')).rejects.toMatchObject({ code: 'INPUT_REFUSED' })
@@ -126,8 +126,8 @@ describe('policies', () => {
   })
 })
 
-describe('rounds in the hands of the caller', () => {
-  it('C10 take the state and the responses as they are', async () => {
+describe('rounds driven by the caller', () => {
+  it('C10 client.round sends the state and the responses unchanged', async () => {
     const server = createServer({ name: 'cloud', version: '1.0.0', ...options })
     const input = z.object({ name: z.string() })
     server.tool('provision', { input }, async ({ name }, ctx) => {

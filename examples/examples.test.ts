@@ -34,7 +34,7 @@ describe('02 parallel questions', () => {
 })
 
 describe('03 steps and effects', () => {
-  it('charges once though the reply was lost', async () => {
+  it('charges once, although the reply was lost', async () => {
     const provider = createProvider()
     const call = createBench((options) => shop(provider, options)).tool('buy', { item: 'tea' })
     await call.next()
@@ -53,7 +53,7 @@ describe('04 prompts and resources that ask', () => {
     expect(textOf(done)).toBe('Summarise in a terse tone: Buy milk')
   })
 
-  it('asks before a resource is read', async () => {
+  it('asks before it returns a resource', async () => {
     const bench = createBench(notebook)
     const done = await bench.resource('notes://tuesday/text').run({ read: { confirm: true } })
     expect(textOf(done)).toBe('Call Ada')
@@ -72,19 +72,19 @@ describe('05 URL mode', () => {
     return { call, connections, mode, link: url.replace('https://calendar.example/connect/', '') }
   }
 
-  it('goes on once the page has done its part', async () => {
+  it('continues once the account is connected', async () => {
     const { call, connections, mode, link } = await begin('ada')
     expect(mode).toBe('url')
     expect(connections.open(link, 'ada')).toBe(true)
     expect(textOf(await call.next({ connect: {} }))).toBe('Your next meeting is at ten.')
   })
 
-  it('does not take consent to open for completion', async () => {
+  it('does not treat consent to open the page as completion', async () => {
     const { call } = await begin('bob')
     expect(await call.next({ connect: {} })).toMatchObject({ result: { isError: true } })
   })
 
-  it('T4 connects nobody who was sent the link of another, and takes each link once', async () => {
+  it('T4 refuses a link that belongs to another user, and accepts each link once', async () => {
     const { call, connections, link } = await begin('ada')
     expect(link).not.toContain('ada')
     expect(connections.open(link, 'mallory')).toBe(false)
@@ -96,7 +96,7 @@ describe('05 URL mode', () => {
 })
 
 describe('06 rolling upgrade', () => {
-  it('B19 keeps the answer it still wants, ignores the other, asks only the new one', async () => {
+  it('B19 keeps the answer that it still needs, ignores the other, and asks only what is new', async () => {
     let make = releaseOne
     const call = createBench((options) => make(options)).tool('link_accounts')
     expect(keysOf(await call.next())).toEqual(['github_login', 'google_login'])
@@ -112,7 +112,7 @@ describe('06 rolling upgrade', () => {
 })
 
 describe('07 load shedding', () => {
-  it('B20 hands its work over as state alone, and the other instance does not repeat it', async () => {
+  it('B20 hands its work over as a state alone, and the next instance does not repeat it', async () => {
     const ran: string[] = []
     let instances = 0
     const bench = createBench((options) => {
@@ -190,14 +190,14 @@ describe('08 custom rules', () => {
 })
 
 describe('09 manual form', () => {
-  it('seals the state all the same', async () => {
+  it('seals the state of a manual handler', async () => {
     const call = createBench(provisioner).tool('provision')
     const asked = await call.next()
     expect(asked).toMatchObject({ state: expect.stringMatching(/^r1\./) })
     expect(textOf(await call.otherInstance().next({ region: { region: 'eu' } }))).toBe('Provisioned in eu.')
   })
 
-  it('does not take an answer that came before the question', async () => {
+  it('ignores a response that came before its question', async () => {
     expect(
       keysOf(
         await createBench(provisioner)
@@ -209,7 +209,7 @@ describe('09 manual form', () => {
 })
 
 describe('10 valibot and 11 arktype', () => {
-  it('takes valibot schemas for arguments and questions', async () => {
+  it('accepts valibot schemas for arguments and questions', async () => {
     expect(
       textOf(
         await createBench(greeter)
@@ -219,7 +219,7 @@ describe('10 valibot and 11 arktype', () => {
     ).toBe('Hello, Ada!')
   })
 
-  it('takes arktype schemas for arguments, questions and results', async () => {
+  it('accepts arktype schemas for arguments, questions and results', async () => {
     const call = createBench(exporter).tool('export_table', { table: 'users' })
     await call.next()
     expect(keysOf(await call.next({ limit: { rows: 5000 } }))).toEqual(['limit'])
@@ -233,14 +233,14 @@ describe('10 valibot and 11 arktype', () => {
 })
 
 describe('12 tasks', () => {
-  it('runs in rounds for a client that cannot follow a task', async () => {
+  it('runs in rounds for a client that does not support tasks', async () => {
     const done = await createBench(reports)
       .tool('report', { year: 2026 })
       .run({ format: { format: 'pdf' }, sure: { confirm: true } })
     expect(textOf(done)).toBe('Published the pdf report of 2026.')
   })
 
-  it('goes on as a task for one that can', async () => {
+  it('continues as a task for a client that supports tasks', async () => {
     const server = reports({ store: createMemoryStore(), keys: generateKey(), log: 'off' })
     const first = await send(server, 'tools/call', { name: 'report', arguments: { year: 2026 } })
     const second = await send(server, 'tools/call', {

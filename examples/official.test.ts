@@ -33,7 +33,7 @@ describe.each([
   ['by hand', byHand],
   ['with Rondo', withRondo],
 ])('booking a table %s', (_name, serve) => {
-  it('asks twice and books', async () => {
+  it('asks twice and books one table', async () => {
     const tables = createTables()
     const fetch = serve(tables)
     const transport = new StreamableHTTPClientTransport(new URL('http://127.0.0.1/mcp'), {
@@ -46,7 +46,7 @@ describe.each([
   })
 })
 
-describe('a reply that was lost', () => {
+describe('a lost reply', () => {
   async function loseTheLast(serve: (tables: ReturnType<typeof createTables>) => Fetch) {
     const tables = createTables()
     const round = createBench(() => ({ fetch: serve(tables) }) as Server).tool('book_table', {
@@ -59,8 +59,8 @@ describe('a reply that was lost', () => {
     return tables.booked.size
   }
 
-  it('books two tables by hand', async () => expect(await loseTheLast(byHand)).toBe(2))
-  it('R7 books one with Rondo', async () => expect(await loseTheLast(withRondo)).toBe(1))
+  it('books two tables if the tool is written by hand', async () => expect(await loseTheLast(byHand)).toBe(2))
+  it('R7 books one table with Rondo', async () => expect(await loseTheLast(withRondo)).toBe(1))
 })
 
 describe('a report that becomes a task', () => {
@@ -92,7 +92,7 @@ describe('the entrances of the official packages', () => {
     ],
   ]
 
-  it.each(entrances)('%s takes the rounds', async (_name, listen) => {
+  it.each(entrances)('%s serves both rounds of a call', async (_name, listen) => {
     const server = await new Promise<HttpServer>((resolve) => {
       const listening = listen(() => resolve(listening))
     })

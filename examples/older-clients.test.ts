@@ -13,7 +13,7 @@ const bucket = { name: 'create_bucket', arguments: { name: 'photos' } }
 const eu = { action: 'accept', content: { region: 'eu' } }
 
 describe('13 or argument', () => {
-  it('asks a client of 2026-07-28 in a round, or is told in the arguments', async () => {
+  it('asks a client of 2026-07-28 in a round, unless the argument is there', async () => {
     const bench = createBench((given) => provider(given))
     const asked = await bench.tool('create_bucket', { name: 'photos' }).run({ region: { region: 'eu' } })
     expect(asked).toMatchObject({ text: 'Created photos in eu' })
@@ -21,13 +21,13 @@ describe('13 or argument', () => {
     expect(told).toMatchObject({ text: 'Created photos in us' })
   })
 
-  it('B10 is the error of 2026-07-28 for a client that cannot be asked there', async () => {
+  it('B10 returns -32021 to a client of 2026-07-28 that cannot be asked', async () => {
     const bench = createBench((given) => provider(given))
     const round = await bench.tool('create_bucket', { name: 'photos' }, { capabilities: {} }).next()
     expect(round).toMatchObject({ code: -32021, data: { requiredCapabilities: { elicitation: {} } } })
   })
 
-  it('F1 asks an older client by a push, and tells one that cannot be asked what to send', async () => {
+  it('F1 pushes the question to an older client, and tells one that cannot be asked what to send', async () => {
     const server = provider(options)
     const { url } = await server.listen({ port: 0, signals: false })
     const asked = await connectOlder(url, { capabilities: { elicitation: {} }, answer: () => eu })
@@ -43,8 +43,8 @@ describe('13 or argument', () => {
   })
 })
 
-describe('older clients of a mount', () => {
-  it('F1 have no session in `server.fetch`, and cannot be asked', async () => {
+describe('older clients of a server inside a framework', () => {
+  it('F1 have no session with `server.fetch`, and cannot be asked', async () => {
     const server = provider(options)
     const client = await connectOlder(
       'http://127.0.0.1/mcp',
@@ -58,7 +58,7 @@ describe('older clients of a mount', () => {
     expect(JSON.stringify(refused.result)).toMatch(/keeps no session/)
   })
 
-  it('F1 have one where `sessions` is given, inside Hono', async () => {
+  it('F1 have a session inside Hono if `sessions` is set', async () => {
     const server = provider({ ...options, sessions: {} })
     const app = new Hono()
     app.all('/mcp', (c) => server.fetch(c.req.raw))
@@ -79,7 +79,7 @@ describe('older clients of a mount', () => {
     await server.close()
   })
 
-  it('F1 have one inside Express', async () => {
+  it('F1 have a session inside Express', async () => {
     const http = createExpressApp(options).listen(0, '127.0.0.1')
     await once(http, 'listening')
     const client = await connectOlder(`http://127.0.0.1:${(http.address() as AddressInfo).port}/mcp`)

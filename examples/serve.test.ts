@@ -6,7 +6,7 @@ import { describe, expect, it } from 'vitest'
 import { createApp as createExpressApp } from './serve-express.ts'
 import { createApp as createHonoApp } from './serve-hono.ts'
 
-describe('mounts', () => {
+describe('frameworks', () => {
   const hello = {
     method: 'POST',
     headers: {

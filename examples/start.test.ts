@@ -53,7 +53,7 @@ async function run(command: string): Promise<Record<string, unknown>> {
   return ((await response.json()) as { result: Record<string, unknown> }).result
 }
 
-it('E9 shows requests that work, and keeps tasks when the process is killed', async () => {
+it('E9 npm start prints requests that work, and keeps its tasks when the process is killed', async () => {
   const { text } = await start()
   const commands = text.split('\n').filter((line) => line.startsWith('curl'))
   expect(commands).toHaveLength(4)

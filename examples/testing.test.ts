@@ -15,7 +15,7 @@ it('charges once, though the reply was lost and the instance restarted', async (
   expect(provider.charges.size).toBe(1)
 })
 
-it('charges nothing on a no', async () => {
+it('charges nothing if the user declines', async () => {
   const provider = createProvider()
   const bench = createBench((options) => shop(provider, options))
   const done = await bench.tool('buy', { item: 'tea' }).run({ pay: decline })

@@ -28,12 +28,12 @@ function readTree(root: string): SourceTree {
 const tree = readTree('src')
 
 describe('the source tree', () => {
-  it('was read', () => {
+  it('contains the files that the checks expect', () => {
     expect(tree.size).toBeGreaterThan(5)
     expect([...tree.values()].flatMap((text) => scanImports(text).imports).length).toBeGreaterThan(5)
   })
 
-  it('T24 keeps the rules', () => {
+  it('T24 follows the rules of ARCHITECTURE.md', () => {
     const long = [...tree].filter(([path, text]) => !isTest(path) && countLines(text) > LONG_LINES)
     if (long.length > 0) {
       console.log(
@@ -84,7 +84,7 @@ describe('a tree that breaks a rule is reported', () => {
       /knows revisions through protocol\/codec\.ts alone/,
     ],
     [
-      'what revisions share imports one',
+      'the common folder imports a revision',
       { 'protocol/common/a.ts': from('../rev-1/b.ts'), 'protocol/rev-1/b.ts': leaf },
       /knows revisions through protocol\/codec\.ts alone/,
     ],
@@ -94,7 +94,7 @@ describe('a tree that breaks a rule is reported', () => {
       /carry\/ may not import drafts/,
     ],
     [
-      'a file that attaches nothing imports drafts',
+      'a file that is not allowed to attach drafts imports them',
       { 'serve/session/a.ts': from('../../drafts/b.ts'), 'drafts/b.ts': leaf },
       /serve\/session\/a\.ts: is no file that attaches drafts/,
     ],
@@ -146,17 +146,21 @@ describe('a tree that breaks a rule is reported', () => {
       { 'lib/a.ts': "export * from './b.ts'\nexport type { Y } from './b.ts'\n", 'lib/b.ts': leaf },
       /is a barrel/,
     ],
-    ['a drawer', { 'lib/utils.ts': leaf }, /names a drawer/],
-    ['a drawer folder', { 'serve/core/a.ts': leaf }, /names a drawer/],
+    ['a file named utils', { 'lib/utils.ts': leaf }, /names a drawer/],
+    ['a folder named core', { 'serve/core/a.ts': leaf }, /names a drawer/],
     ['a file name in camel case', { 'lib/fooBar.ts': leaf }, /not kebab-case/],
-    ['a silenced compiler', { 'lib/a.ts': `// @ts-ignore\n${leaf}` }, /switches the compiler off/],
+    [
+      'a file that switches the compiler off',
+      { 'lib/a.ts': `// @ts-ignore\n${leaf}` },
+      /switches the compiler off/,
+    ],
   ]
   it.each(cases)('%s', (_name, files, problem) => {
     const problems = checkArchitecture(new Map(Object.entries(files)))
     expect(problems).toEqual([expect.stringMatching(problem)])
   })
 
-  it('and one that keeps them all is not', () => {
+  it('reports nothing for a tree that follows all rules', () => {
     const files = {
       'index.ts': "export { x } from './serve/a.ts'\n",
       'errors.ts': leaf,
@@ -172,7 +176,7 @@ describe('a tree that breaks a rule is reported', () => {
 describe('the scan for imports', () => {
   const sources = (text: string) => scanImports(text).imports.map((one) => one.from)
 
-  it('finds every form', () => {
+  it('finds every form of import', () => {
     const text = [
       "import a from 'a'",
       "import b, { c as d, type E } from 'b'",

@@ -18,7 +18,7 @@ import { openSqlite } from '../src/store/sqlite/driver.ts'
 const SERVERS = { rondo: startRondo, official: startOfficial, bare: startBare }
 
 describe.each(Object.entries(SERVERS))('the bench of %s', (_name, start) => {
-  it('gets the expected answer on every leg, and stops at one that belongs to another request', async () => {
+  it('checks the response of every leg, and stops at one that belongs to another request', async () => {
     const { url, close } = await start(20)
     try {
       const legs = await prepareLegs(url)
@@ -33,7 +33,7 @@ describe.each(Object.entries(SERVERS))('the bench of %s', (_name, start) => {
   })
 })
 
-describe('the bench of tasks', () => {
+describe('the task bench', () => {
   /** What rows look like, without what differs from one to the next. */
   const SHAPES = `SELECT DISTINCT status, tenant, length(id) AS id, length(principal) AS principal, length(head) AS head,
     length(inputs) AS inputs, length(outcome) AS outcome, message, poll_ms, expires_at - created_at AS ttl, revision,
@@ -70,7 +70,7 @@ describe('the bench of tasks', () => {
 })
 
 describe('the figures of the bench', () => {
-  it('are medians', () => {
+  it('the figures are medians', () => {
     expect(median([9, 1, 2])).toBe(2)
     expect(median([4, 1, 2, 9])).toBe(3)
     expect(medianRatio([2, 8, 30], [1, 2, 3])).toBe(4)

@@ -135,7 +135,7 @@ describe.each([
   ['webpack', withWebpack],
 ])('the client bundled by %s for a browser', (_name, bundle) => {
   it(
-    'has nothing of Node in it, and calls a server that asks',
+    'imports no Node module, and calls a server that asks',
     async () => {
       const text = await bundle()
       expect(nodeModules(text)).toEqual([])
@@ -158,7 +158,7 @@ describe.each([
   )
 })
 
-it('finds modules of Node where there are any', async () => {
+it('control: finds Node modules in a bundle that has some', async () => {
   const { outputFiles } = await esbuild({
     entryPoints: [resolve('dist/client.js')],
     logLevel: 'silent',
@@ -171,7 +171,7 @@ it('finds modules of Node where there are any', async () => {
 })
 
 describe('the client on Node', () => {
-  it('loads no module of Node before it is used', () => {
+  it('loads no Node module before the client is used', () => {
     const seen = new Map<string, readonly string[]>()
     const walk = (file: string): void => {
       if (seen.has(file)) return

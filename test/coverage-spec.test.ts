@@ -53,7 +53,7 @@ function lineOf(out: string, id: string): string {
 }
 
 describe('coverage:spec', () => {
-  it('passes when each done id has a passing test, and counts the tests', () => {
+  it('passes if each id that is done has a passing test, and counts the tests', () => {
     const tests = report([{ title: 'B7 refuses other arguments' }, { title: 'B3 B7 refuses garbage' }])
     const { status, out, err } = run(withDone('B7', 'B3'), tests)
     expect(err).toBe('')
@@ -64,7 +64,7 @@ describe('coverage:spec', () => {
     expect(out).toContain('2 tests in the report')
   })
 
-  it('finds ids in parentheses, in the titles around a test, and among other letters', () => {
+  it('finds ids in parentheses, in the titles of describe blocks, and among ids of other kinds', () => {
     const tests = report([
       { title: 'refuses other arguments (B7)' },
       { title: 'is small', under: ['R9 the limits'] },
@@ -75,7 +75,7 @@ describe('coverage:spec', () => {
     expect(lineOf(out, 'R9')).toContain('done with 1 passing test')
   })
 
-  it('says that an open id has tests already', () => {
+  it('reports an open id that has tests', () => {
     const { status, out } = run(OPEN_LIST, report([{ title: 'B7 refuses other arguments' }]))
     expect(status).toBe(0)
     expect(lineOf(out, 'B7')).toContain('open but has tests')
@@ -105,7 +105,7 @@ describe('coverage:spec', () => {
       'failing test',
     ],
     ['a missing report', OPEN_LIST, undefined, 'Run the tests first'],
-    ['a report that is no JSON', OPEN_LIST, 'x', 'cannot be read'],
+    ['a report that is not JSON', OPEN_LIST, 'x', 'cannot be read'],
     ['a report without tests', OPEN_LIST, report([]), 'saw no test'],
     [
       'a report with skipped tests only',
@@ -115,7 +115,7 @@ describe('coverage:spec', () => {
     ],
     ['a repeated id', `${OPEN_LIST}\n| B7 | again | open |\n`, one, 'has B7 twice'],
     ['an unknown id', `${OPEN_LIST}\n| B22 | new | open |\n`, one, 'unknown id: B22'],
-    ['a lacking id', OPEN_LIST.replace(/^\| B7 .*\n/m, ''), one, 'lacks B7'],
+    ['a missing id', OPEN_LIST.replace(/^\| B7 .*\n/m, ''), one, 'lacks B7'],
     ['an unknown state', OPEN_LIST.replace(/^(\| B7 .*\| )open/m, '$1almost'), one, 'write done or open'],
     ['an unknown id in a test', OPEN_LIST, report([{ title: 'B22 flies' }]), 'does not exist: B22'],
   ]

@@ -109,7 +109,7 @@ describe('the packed package', () => {
   `
 
   it.skipIf(Number(process.versions.node.split('.')[0]) >= 22)(
-    'says at start which package SQLite needs on this Node',
+    'names the package that SQLite needs on this version of Node at startup',
     () => {
       const folder = bareProject()
       const store = `import { createSqliteStore } from 'rondo/sqlite'
@@ -120,7 +120,7 @@ describe('the packed package', () => {
     },
   )
 
-  it('says at start which package PostgreSQL needs', () => {
+  it('names the package that PostgreSQL needs at startup', () => {
     const folder = bareProject()
     const store = `import { createPostgresStore } from 'rondo/postgres'
       const store = createPostgresStore({ connectionString: 'postgres://127.0.0.1:1/none' })`
@@ -129,7 +129,7 @@ describe('the packed package', () => {
     rmSync(folder, { recursive: true })
   })
 
-  it('holds what was built and no tests, sources or reports', () => {
+  it('contains the build, and no tests, sources or reports', () => {
     expect(packed.files).toEqual(
       expect.arrayContaining(['package.json', 'README.md', 'LICENSE', 'dist/index.js', 'dist/index.d.ts']),
     )
@@ -140,7 +140,7 @@ describe('the packed package', () => {
     expect(readdirSync(join(project, 'node_modules/rondo'))).toContain('dist')
   })
 
-  it('is installed with at most one other package', () => {
+  it('installs at most one other package', () => {
     const manifest = JSON.parse(readFileSync(join(project, 'node_modules/rondo/package.json'), 'utf8'))
     const names = Object.keys({ ...manifest.dependencies, ...manifest.optionalDependencies })
     expect([...installedWith(names)]).toEqual(['eventsource-parser'])
@@ -151,7 +151,7 @@ describe('the packed package', () => {
     expect(installedWith(['@clack/prompts']).size).toBe(6)
   })
 
-  it('imports no package that is not installed with it or an optional peer', () => {
+  it('imports only packages that are installed with it, or optional peers', () => {
     const home = join(project, 'node_modules/rondo')
     const manifest = JSON.parse(readFileSync(join(home, 'package.json'), 'utf8'))
     const known = Object.keys({ ...manifest.dependencies, ...manifest.peerDependencies })
@@ -167,7 +167,7 @@ describe('the packed package', () => {
     expect([...names].filter((name) => !known.includes(name))).toEqual([])
   })
 
-  it('has the licences of the packages bundled into the command', () => {
+  it('contains the licences of the packages bundled into the command', () => {
     const notices = readFileSync(join(project, 'node_modules/rondo/dist/THIRD-PARTY-NOTICES.txt'), 'utf8')
     for (const name of installedWith(['@clack/prompts'])) {
       expect(notices).toMatch(new RegExp(`^${name} [\\d.]+ \\(MIT\\)\n\n`, 'm'))
@@ -186,7 +186,7 @@ describe('the packed package', () => {
     expect(status).toBe(0)
   })
 
-  it('has a command that runs', () => {
+  it('has a command that can be run', () => {
     const { bin: commands } = JSON.parse(readFileSync('package.json', 'utf8')) as { bin: { rondo: string } }
     const { status, output } = run(process.execPath, [`node_modules/rondo/${commands.rondo}`, 'help'])
     expect(output).toContain('Usage: rondo <command>')
@@ -223,13 +223,13 @@ describe('a consumer in TypeScript', () => {
     })
   `
 
-  it('gets the types of arguments and answers', () => {
+  it('gets typed arguments and answers', () => {
     const { status, output } = tsc(program('string'))
     expect(output).toBe('')
     expect(status).toBe(0)
   })
 
-  it('gets the types of arguments in an official server', { timeout: 600_000 }, () => {
+  it('gets typed arguments in an official server', { timeout: 600_000 }, () => {
     const { status, output } = tsc(`
       import { McpServer } from '@modelcontextprotocol/server'
       import { createRondo } from 'rondo/sdk'
@@ -259,13 +259,13 @@ describe('a consumer in TypeScript', () => {
     return run(bin('tsc'), [...flags.split(' '), ...own, 'strict.ts'])
   }
 
-  it('needs no types of Node for the client and the forms, and no library beyond ES2022 and DOM', () => {
+  it('needs no Node types for the client and the forms, and no library beyond ES2022 and DOM', () => {
     expect(strictly('ES2022,DOM', '', 'rondo/client', 'rondo/forms')).toEqual({ status: 0, output: '' })
     const without = strictly('ES2022', '', 'rondo/client')
     expect(without.output).toContain("Cannot find name 'AbortSignal'")
   })
 
-  it('needs no library beyond ES2022 with the types of Node', () => {
+  it('needs no library beyond ES2022 and the Node types', () => {
     const specifiers = [
       'rondo',
       'rondo/client',
@@ -277,7 +277,7 @@ describe('a consumer in TypeScript', () => {
     expect(strictly('ES2022', 'node', ...specifiers)).toEqual({ status: 0, output: '' })
   })
 
-  it('is told when an answer is used as something else', () => {
+  it('gets a compile error if an answer is used as another type', () => {
     const { status, output } = tsc(program('number'))
     expect(output).toContain("Type 'string' is not assignable to type 'number'")
     expect(status).not.toBe(0)

@@ -21,13 +21,13 @@ const files = readRepository()
 const page = (path: string): string => files.get(path) ?? ''
 
 describe('the documentation', () => {
-  it('has links that lead somewhere', () => {
+  it('has no broken links', () => {
     const { checked, problems } = checkLinks(files)
     expect(problems).toEqual([])
     expect(checked).toBeGreaterThan(10)
   })
 
-  it('shows code that is in the examples', () => {
+  it('shows the code of the examples unchanged', () => {
     const { checked, problems } = checkExamples(files)
     expect(problems).toEqual([])
     expect(checked).toBeGreaterThan(0)
@@ -49,7 +49,7 @@ describe('the documentation', () => {
     expect(wrong).toEqual([])
   })
 
-  it('has each option of the source, and no other', () => {
+  it('documents every option in the source, and no other', () => {
     const types = readOptionTables(page('docs/reference/options.md')).flatMap((table) => table.types)
     expect(types).toEqual(
       expect.arrayContaining(['ServerOptions', 'ListenOptions', 'serve/StdioOptions', 'FlowLimits']),
@@ -57,26 +57,26 @@ describe('the documentation', () => {
     expect(checkOptions(files, 'docs/reference/options.md')).toEqual([])
   })
 
-  it('has each member of each log event', () => {
+  it('documents every member of every log event', () => {
     const types = readOptionTables(page('docs/reference/log.md')).flatMap((table) => table.types)
     expect(types).toEqual(expect.arrayContaining(['RoundEvent', 'StateRefusedEvent', 'FaultEvent']))
     expect(checkOptions(files, 'docs/reference/log.md')).toEqual([])
   })
 
-  it('has each member of what a handler is given', () => {
+  it('documents every member of the context', () => {
     const types = readOptionTables(page('docs/reference/context.md')).flatMap((table) => table.types)
     expect(types).toEqual(['Context', 'tool/Question'])
     expect(checkOptions(files, 'docs/reference/context.md')).toEqual([])
   })
 
-  it('has the limits as they are', () => {
+  it('documents the default of every limit', () => {
     const tables = readOptionTables(page('docs/reference/options.md'))
     const rows = tables.find((table) => table.types.includes('FlowLimits'))?.rows ?? []
     const documented = Object.fromEntries(rows.map(({ name, initial }) => [name, readQuantity(initial)]))
     expect(documented).toEqual(DEFAULT_LIMITS)
   })
 
-  it('shows the walk of a call, through files that exist', () => {
+  it('shows the walk of a call through files that exist', () => {
     const block =
       /<!-- walk -->\n```text\n([\s\S]*?)```\n<!-- \/walk -->/.exec(page('ARCHITECTURE.md'))?.[1] ?? ''
     const walked = Array.from(block.matchAll(/^[* ] (\S+\.ts) /gm), ([, path]) => `src/${path}`)
@@ -84,7 +84,7 @@ describe('the documentation', () => {
     expect(walked.filter((path) => !files.has(path))).toEqual([])
   })
 
-  it('names a test for each threat', () => {
+  it('names a test for every threat', () => {
     const { checked, problems } = checkThreats(files, 'SECURITY.md')
     expect(problems).toEqual([])
     expect(checked).toBeGreaterThan(15)
@@ -102,7 +102,7 @@ describe('the documentation', () => {
   })
 })
 
-describe('a page that lies is reported', () => {
+describe('a wrong page is reported', () => {
   const links = (text: string) =>
     checkLinks(
       new Map([
@@ -207,8 +207,8 @@ describe('an option that is not documented, or does not exist, is reported', () 
   ])('%j', ([types = '', ...names], problems) => expect(check(types, ...names)).toEqual(problems))
 })
 
-describe('what the checks read', () => {
-  it('anchors as the usual hosts make them', () => {
+describe('what the checkers parse', () => {
+  it('anchors, as GitHub generates them', () => {
     const anchors = readAnchors(
       '# One, `two`\n## What it is\n## What it is\n```\n# not one\n```\n### STATE_INVALID\n',
     )

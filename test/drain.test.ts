@@ -36,18 +36,15 @@ async function begin(port: number) {
 }
 
 describe('a process that is told to stop', () => {
-  it.each(['SIGTERM', 'SIGINT'] as const)(
-    'finishes what is in flight after %s, then ends',
-    async (signal) => {
-      const { child, port, exited } = await start()
-      const response = await begin(port)
-      child.kill(signal)
-      await expect.poll(async () => (await sendTo(port, 'echo')).status).toBe(503)
-      child.send('release')
-      expect(messagesOf(await response.text()).at(-1)).toHaveProperty('result')
-      expect(await exited).toBe(0)
-    },
-  )
+  it.each(['SIGTERM', 'SIGINT'] as const)('finishes calls in flight after %s, then ends', async (signal) => {
+    const { child, port, exited } = await start()
+    const response = await begin(port)
+    child.kill(signal)
+    await expect.poll(async () => (await sendTo(port, 'echo')).status).toBe(503)
+    child.send('release')
+    expect(messagesOf(await response.text()).at(-1)).toHaveProperty('result')
+    expect(await exited).toBe(0)
+  })
 
   it('ends at once on the second signal', async () => {
     const { child, port, exited } = await start()
@@ -59,7 +56,7 @@ describe('a process that is told to stop', () => {
     await expect(response.text()).rejects.toThrow()
   })
 
-  it('E9 hands its tasks back after SIGTERM: another takes them at once, and no failure is counted', async () => {
+  it('E9 releases its tasks after SIGTERM: another process claims them at once, and no failure is counted', async () => {
     const database = await createSqliteDatabase()
     try {
       const { child, port, exited } = await start('task-process.ts', database.file)

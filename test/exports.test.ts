@@ -15,18 +15,18 @@ const listed = JSON.parse(readFileSync('test/exports.json', 'utf8')) as Record<s
 const subpaths = readSubpaths()
 
 describe('the exports of the package', () => {
-  it('are those of the list', () => {
+  it('match test/exports.json', () => {
     expect(subpaths.length).toBeGreaterThan(0)
     expect(subpaths.map(({ name }) => name).sort()).toEqual(Object.keys(listed).sort())
   })
 
-  it.each(subpaths)('$name has an entry file and its names are the listed ones', ({ name, source }) => {
+  it.each(subpaths)('$name has an entry file that exports the listed names', ({ name, source }) => {
     expect(existsSync(source)).toBe(true)
     expect(readExports(readFileSync(source, 'utf8'))).toEqual(listed[name])
   })
 
   it.each(subpaths)(
-    '$name can be imported as it was built, and gives the listed values',
+    '$name can be imported from the build, and exports the listed values',
     async ({ name, built, types }) => {
       expect(existsSync(built), `${built} is missing: npm run build`).toBe(true)
       expect(existsSync(types)).toBe(true)
@@ -40,13 +40,13 @@ describe('the types in public signatures', () => {
   /** The client and the forms run in a browser, where `rondo` does not. */
   const besideOf = (source: string): string => (/client|forms/.test(source) ? source : 'src/index.ts')
 
-  it.each(subpaths)('$name exports every type by name, or rondo does', ({ source }) => {
+  it.each(subpaths)('$name or rondo exports every type by name', ({ source }) => {
     const { unnamed, seen } = findUnnamedTypes(source, besideOf(source))
     expect(unnamed).toEqual([])
     expect(seen).toBeGreaterThan(0)
   })
 
-  it('are found where they are not exported, also behind a type that a file keeps to itself', () => {
+  it('control: reports types that are not exported, even behind a private type', () => {
     const files: Record<string, string> = {
       'in.ts': "export { make, type Made } from './a.ts'",
       'a.ts': `import type { Far } from './b.ts'
@@ -82,7 +82,7 @@ describe('the reader of exports', () => {
     })
   })
 
-  it('refuses a file that exports names it does not say', () => {
+  it('refuses a file with `export *`', () => {
     expect(() => readExports("export * from './x.ts'")).toThrow(TypeError)
   })
 })

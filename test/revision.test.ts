@@ -94,14 +94,14 @@ function start() {
   return { server, post }
 }
 
-describe('a revision that is only in the list', () => {
+describe('a revision registered from outside src/', () => {
   const call = (params: object) => ({
     method: 'toy/call',
     id: 1,
     params: { ...params, _meta: { [META]: VERSION } },
   })
 
-  it('serves a call that asks, and its retry', async () => {
+  it('serves a call that asks, and its retry, in the new revision', async () => {
     const { server, post } = start()
     const first = await post(call({ tool: 'greet', with: {} }))
     expect(first.json).toEqual({ toy: 1, asks: ['name'], resume: expect.any(String) })
@@ -111,7 +111,7 @@ describe('a revision that is only in the list', () => {
     await server.close()
   })
 
-  it('serves a call in a session', async () => {
+  it('serves a call in a session of the new revision', async () => {
     const { server, post } = start()
     const hello = { protocolVersion: '2024-01-01', capabilities: {}, clientInfo: { name: 'c', version: '1' } }
     const opened = await post({ jsonrpc: '2.0', id: 1, method: 'initialize', params: hello })
@@ -126,7 +126,7 @@ describe('a revision that is only in the list', () => {
     await server.close()
   })
 
-  it('leaves the published revisions as they are', () => {
+  it('does not change the published revisions', () => {
     const codecs = createCodecs([...CODECS, TOY, TOY_SESSION])
     expect(codecs.requestVersions).toEqual(['2026-07-28', VERSION])
     expect(codecs.requests.get('2026-07-28')).toBe(CODECS[0])

@@ -1,5 +1,5 @@
 /**
- * Cuts the command off (F12): `rondo call`, `rondo answer` and `rondo resume` are killed by kill -9 at random moments, and
+ * Cuts the command off: `rondo call`, `rondo answer` and `rondo resume` are killed by kill -9 at random moments, and
  * the next process goes on from the file of the pending call, at another instance. The long form runs with
  * `npm run test:chaos`. Needs the build.
  */

@@ -1,5 +1,5 @@
 /**
- * Kills the client (F12): a call is cut off by kill -9 at a random point of a random round, and another process goes on
+ * Kills the client: a call is cut off by kill -9 at a random point of a random round, and another process goes on
  * from the file, at another instance of the server. The long form runs with `npm run test:chaos`.
  */
 

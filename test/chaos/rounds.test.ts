@@ -1,5 +1,5 @@
 /**
- * Rounds on a fleet that is being killed (F1, F2), re-keyed (F7) and re-deployed (F8). The long form runs with
+ * Rounds on a fleet whose instances are killed, whose keys are rotated and whose release changes. The long form runs with
  * `npm run test:chaos`, a short one with every `npm test`.
  */
 
@@ -114,7 +114,7 @@ describe('kill -9 behind a round robin', () => {
   })
 
   it.runIf(LONG)(
-    'control: without the checkpoint before the first effect the same run applies some twice',
+    'control: without the checkpoint before the first effect, some effects are applied twice',
     async () => {
       const kill = killer(FLOWS)
       const outcome = await placeAll('order_unsafe', 1_000_000, FLOWS, kill.done)
@@ -150,7 +150,7 @@ describe('a fleet that changes under load', () => {
     return outcome
   }
 
-  it('B9 fails no round while keys are rotated: learn, mint, drop', async () => {
+  it('B9 no round fails while keys are rotated: learn, mint, drop', async () => {
     const fresh = generateKey('fresh')
     const rotated = await rolling(
       [{ RONDO_KEYS: `${keys},${fresh}` }, { RONDO_KEYS: `${fresh},${keys}` }],
@@ -161,7 +161,7 @@ describe('a fleet that changes under load', () => {
     expect(dropped).toMatchObject({ lost: [], wrong: 0, doubled: 0 })
   })
 
-  it('B19 fails no round while a new release is rolled out and back', async () => {
+  it('B19 no round fails while a new release is rolled out and back', async () => {
     const releases = ['2', '1'].map((RELEASE) => ({ RELEASE }))
     const outcome = await rolling(releases, 3_000_000)
     expect(outcome).toMatchObject({ lost: [], wrong: 0, doubled: 0 })

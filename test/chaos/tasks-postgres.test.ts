@@ -1,5 +1,5 @@
 /**
- * Tasks on PostgreSQL while workers are killed and frozen and the database itself crashes (F3). The long form runs with
+ * Tasks on PostgreSQL while workers are killed and frozen and the database itself crashes. The long form runs with
  * `npm run test:chaos`, a short one with every `npm test`.
  */
 
@@ -51,7 +51,7 @@ describePostgres('tasks on PostgreSQL', () => {
     })
   }
 
-  it('E9 P16 F3 loses no task, finishes none twice and applies no effect twice, whatever crashes', {
+  it('E9 P16 loses no task, finishes none twice and applies no effect twice, whatever crashes', {
     timeout: TIMEOUT,
   }, async () => {
     const report = await run(LONG ? { tasks: 600, kills: 10, freezes: 8, crashes: 5 } : {})
@@ -92,7 +92,7 @@ describePostgres('tasks on PostgreSQL', () => {
   })
 
   it.runIf(LONG)(
-    'control: without a listener on every connection some workers end',
+    'control: without an error listener on every connection, some workers end',
     { timeout: TIMEOUT },
     async () => {
       const report = await run({ workers: 3, ...breaking(120), tasks: 1200, guarded: false })
@@ -101,7 +101,7 @@ describePostgres('tasks on PostgreSQL', () => {
     },
   )
 
-  it('P16 control: detects the damage when the fence is removed', { timeout: TIMEOUT }, async () => {
+  it('P16 control: reports damage when the fence is removed', { timeout: TIMEOUT }, async () => {
     const freezes = LONG ? 6 : 1
     const report = await run({
       fenced: false,

@@ -57,7 +57,7 @@ it('E9 P16 loses no task, finishes none twice and applies no effect twice, which
   connection.close()
 })
 
-it('P16 control: detects the damage when the fence is removed', { timeout: TIMEOUT }, async () => {
+it('P16 control: reports damage when the fence is removed', { timeout: TIMEOUT }, async () => {
   const freezes = LONG ? 6 : 1
   const report = await run({ fenced: false, kills: 0, tasks: LONG ? 300 : 40, freezes, patienceMs: 20_000 })
   console.log(report)

@@ -66,7 +66,7 @@ describe('turns behind a round robin', () => {
     expect(Math.max(...counts) - Math.min(...counts)).toBeLessThanOrEqual(1)
   })
 
-  it('control: the same orders are lost on instances that do not share the key', async () => {
+  it('control: flows are lost on instances that do not share a key', async () => {
     const loners = await Promise.all(
       Array.from({ length: INSTANCES }, (_, i) =>
         startFleet(1, { DOWNSTREAM: downstream.url, RONDO_KEYS: generateKey(`loner${i}`) }),

@@ -9,7 +9,7 @@ const check = (status: 'SUCCESS' | 'FAILURE' | 'WARNING' | 'SKIPPED' | 'INFO', i
   status,
 })
 
-describe('the runner of the official suite', () => {
+describe('the runner of the official conformance suite', () => {
   it('finds the scenarios of the revision', () => {
     const scenarios = readServerScenarios()
     expect(scenarios.length).toBe(50)
@@ -34,7 +34,7 @@ describe('the runner of the official suite', () => {
 
   const nobody = new URL('http://127.0.0.1:9/mcp')
 
-  it('refuses to begin where nothing listens', async () => {
+  it('fails if no server is listening', async () => {
     await expect(probe(nobody)).rejects.toThrow('nothing answers')
   })
 

@@ -54,10 +54,10 @@ describe.each(MODES)('continuation %s', (continuation) => {
   })
 })
 
-describe('a fleet that changes its mode', () => {
+describe('a fleet that changes its continuation mode', () => {
   const scenario = scenarios.find(({ name }) => name === 'three rounds') as Scenario
 
-  it('F4 takes an open call from stored to dual to sealed first to sealed', async () => {
+  it('F4 an open call survives the way from stored to dual to sealed-first to sealed', async () => {
     const blobs = createMemoryBlobs()
     const modes = [...MODES]
     let mode = modes.shift()
@@ -77,7 +77,7 @@ describe('a fleet that changes its mode', () => {
     expect(on.events.filter(({ event }) => event === 'continuation')).toEqual([])
   })
 
-  it('F4 takes calls that are open from any mode to any other, forwards and backwards', async () => {
+  it('F4 open calls survive a change from any mode to any other, in both directions', async () => {
     for (const from of MODES) {
       for (const to of MODES) {
         const store = { ...createMemoryStore(), blobs: createMemoryBlobs() }
@@ -92,7 +92,7 @@ describe('a fleet that changes its mode', () => {
     }
   })
 
-  it('B4 refuses in every mode what no mode handed out', async () => {
+  it('B4 every mode refuses a state that no mode issued', async () => {
     for (const continuation of MODES) {
       const store = { ...createMemoryStore(), blobs: createMemoryBlobs() }
       const on = bench(scenario, createWorld(), () => ({ continuation, store }))
@@ -113,7 +113,7 @@ describe('a fleet that changes its mode', () => {
     }
   })
 
-  it('F4 keeps calls whose key is gone, except where states are sealed and nothing else', async () => {
+  it('F4 calls survive the loss of their key, except in the mode sealed', async () => {
     for (const continuation of MODES) {
       const store = { ...createMemoryStore(), blobs: createMemoryBlobs() }
       const on = bench(scenario, createWorld(), () => ({ continuation, store, keys: generateKey() }))
@@ -126,7 +126,7 @@ describe('a fleet that changes its mode', () => {
     }
   })
 
-  it('F4 says at once what is missing', () => {
+  it('F4 createServer refuses an unknown mode, and a mode without its store', () => {
     const make = (options: object) => () => createServer({ name: 'a', version: '1', ...options })
     expect(make({ continuation: 'dual' })).toThrow(/needs a store/)
     expect(make({ continuation: 'both' })).toThrow(/one of stored, dual, sealed-first, sealed/)

@@ -5,7 +5,7 @@ import { declaring, postDraft } from '../support/draft-client.ts'
 import { connectOlder } from '../support/older-client.ts'
 import { call, getWeather, githubLogin, REPORT, stateOf, weather } from '../support/weather.ts'
 
-describe('the dialect', () => {
+describe('DRAFT-2026-v1', () => {
   const other = (method: string, params: object = {}) => ({ jsonrpc: '2.0', id: 1, method, params })
 
   it.each([
@@ -21,16 +21,19 @@ describe('the dialect', () => {
     ['logging/setLevel', { level: 'info' }],
     ['prompts/get', { name: 'brief' }],
     ['resources/read', { uri: 'notes://today' }],
-  ])('A4 A6 %s is complete at once, whatever answers and state it brings', async (method, params) => {
-    const more =
-      method.endsWith('/get') || method.endsWith('/read') ? {} : { inputResponses: 7, requestState: 7 }
-    const { message } = await postDraft(weather(), other(method, { ...params, ...more }))
-    expect(message).toMatchObject({ id: 1, result: { resultType: 'complete' } })
-    expect(message.result).not.toHaveProperty('ttlMs')
-    expect(message.result).not.toHaveProperty('_meta')
-  })
+  ])(
+    'A4 A6 %s returns a complete result, whatever responses and state the request carries',
+    async (method, params) => {
+      const more =
+        method.endsWith('/get') || method.endsWith('/read') ? {} : { inputResponses: 7, requestState: 7 }
+      const { message } = await postDraft(weather(), other(method, { ...params, ...more }))
+      expect(message).toMatchObject({ id: 1, result: { resultType: 'complete' } })
+      expect(message.result).not.toHaveProperty('ttlMs')
+      expect(message.result).not.toHaveProperty('_meta')
+    },
+  )
 
-  it('B4 refuses a state that was changed, and B7 one of another call', async () => {
+  it('B4 B7 refuses an altered state, and one of another call', async () => {
     const asked = await postDraft(weather(), getWeather(1))
     const state = stateOf(asked.message)
     const refused = { error: { code: -32602, message: 'Invalid or expired requestState' } }
@@ -40,7 +43,7 @@ describe('the dialect', () => {
     expect((await postDraft(weather(), moved)).message).toMatchObject(refused)
   })
 
-  it('R1 a state of the draft opens in no other revision', async () => {
+  it('R1 refuses a state of the draft in another revision', async () => {
     const asked = await postDraft(weather(), getWeather(1))
     const modern = getWeather(2, { requestState: stateOf(asked.message) })
     const claim = { 'io.modelcontextprotocol/protocolVersion': '2026-07-28' }
@@ -55,7 +58,7 @@ describe('the dialect', () => {
     expect(message).toMatchObject({ error: { code: -32602, message: 'Invalid or expired requestState' } })
   })
 
-  it('B10 a client that did not say what it can be asked is told so in a result', async () => {
+  it('B10 tells a client without capabilities in a result what it would have to declare', async () => {
     const silent = {
       jsonrpc: '2.0',
       id: 1,
@@ -67,7 +70,7 @@ describe('the dialect', () => {
     expect(JSON.stringify(message)).toContain('elicitation.form')
   })
 
-  it('is agreed on by initialize: then the session knows what the client can be asked, unless a request says otherwise', async () => {
+  it('takes capabilities from initialize, unless a request declares others', async () => {
     const server = weather()
     const { url } = await server.listen({ port: 0, signals: false })
     const client = await connectOlder(url, { version: 'DRAFT-2026-v1', capabilities: { elicitation: {} } })
@@ -81,7 +84,7 @@ describe('the dialect', () => {
     await server.close()
   })
 
-  it('F1 is chosen request by request: the same session is asked by a push where the header says so', async () => {
+  it('F1 pushes the question if the header of a request names 2025-11-25, in the same session', async () => {
     const server = weather()
     const { url } = await server.listen({ port: 0, signals: false })
     const client = await connectOlder(url, { version: 'DRAFT-2026-v1', capabilities: { elicitation: {} } })

@@ -8,7 +8,7 @@ import { postDraft } from '../support/draft-client.ts'
 import { call, getWeather, githubLogin, options, REPORT, stateOf, weather } from '../support/weather.ts'
 
 describe('get_weather', () => {
-  it('A3 A5 B1 asks for the login, and completes when the call comes again with it', async () => {
+  it('A3 A5 B1 asks for the login, and completes when the call is retried with it', async () => {
     const asked = await postDraft(weather(), getWeather(2))
     expect(asked).toEqual({
       status: 200,
@@ -35,7 +35,7 @@ describe('get_weather', () => {
     })
   })
 
-  it('B15 B16 error handling: information nobody asked for is ignored, and what is missing is asked for again', async () => {
+  it('B15 B16 ignores responses that nobody requested, and asks again for missing ones', async () => {
     const content = { not_requested_param_name: 'Information the server did not request' }
     const inputResponses = { not_requested_info: { action: 'accept', content } }
     const { message } = await postDraft(weather(), getWeather(3, { inputResponses }))
@@ -46,7 +46,7 @@ describe('get_weather', () => {
     })
   })
 
-  it('B14 error handling: answers that are none are a protocol error', async () => {
+  it('B14 returns a protocol error for malformed responses', async () => {
     for (const inputResponses of [[], 7, { github_login: 'octocat' }]) {
       const { message, status } = await postDraft(weather(), getWeather(3, { inputResponses }))
       expect(status).toBe(200)
@@ -55,7 +55,7 @@ describe('get_weather', () => {
   })
 })
 
-describe('the map of requests and the map of responses', () => {
+describe('inputRequests and inputResponses', () => {
   const capital = {
     messages: [{ role: 'user', content: { type: 'text', text: 'What is the capital of France?' } }],
     modelPreferences: {
@@ -76,7 +76,7 @@ describe('the map of requests and the map of responses', () => {
     },
   }
 
-  it('A1 A2 are as printed: a form and a sampling request under keys of the server, bare results under the same', async () => {
+  it("A1 A2 match the proposal: a form and a sampling request under the server's keys, bare results under the same keys", async () => {
     const both = (): Server => {
       const server = createServer({ name: 'both', version: '1.0.0', ...options })
       server.tool('both', {}, async (_args, ctx) => {

@@ -21,33 +21,39 @@ const levelsOf = (messages: readonly { method?: string; params?: unknown }[]): u
     method === 'notifications/message' ? [(params as { level: string }).level] : [],
   )
 
-it.each([...LEVELS.entries()])('at 2026-07-28, from level %i (%s) on', async (least, level) => {
-  const server = createServer({ name: 'talk', version: '1.0.0', keys: generateKey(), log: 'off' })
-  onTestFinished(() => server.close())
-  talks(server)
-  const tell = async (meta: Record<string, unknown>) => {
-    const { headers, message } = callTool('talk', {}, { _meta: meta })
-    const body = JSON.stringify(message)
-    const response = await server.fetch(
-      new Request('http://localhost/mcp', { method: 'POST', headers, body }),
-    )
-    const text = await response.text()
-    return response.headers.get('content-type') === 'text/event-stream' ? levelsOf(messagesOf(text)) : []
-  }
-  expect(await tell({ 'io.modelcontextprotocol/logLevel': level })).toEqual(LEVELS.slice(least))
-  expect(await tell({})).toEqual([])
-})
+it.each([...LEVELS.entries()])(
+  'ctx.log sends messages from level %i (%s) on, as a 2026-07-28 request asks',
+  async (least, level) => {
+    const server = createServer({ name: 'talk', version: '1.0.0', keys: generateKey(), log: 'off' })
+    onTestFinished(() => server.close())
+    talks(server)
+    const tell = async (meta: Record<string, unknown>) => {
+      const { headers, message } = callTool('talk', {}, { _meta: meta })
+      const body = JSON.stringify(message)
+      const response = await server.fetch(
+        new Request('http://localhost/mcp', { method: 'POST', headers, body }),
+      )
+      const text = await response.text()
+      return response.headers.get('content-type') === 'text/event-stream' ? levelsOf(messagesOf(text)) : []
+    }
+    expect(await tell({ 'io.modelcontextprotocol/logLevel': level })).toEqual(LEVELS.slice(least))
+    expect(await tell({})).toEqual([])
+  },
+)
 
-it.each([...LEVELS.entries()])('in a session, after logging/setLevel %i (%s)', async (least, level) => {
-  const { connect, server } = await startOlder()
-  talks(server)
-  const client = await connect()
-  const tell = async (id: number) => {
-    const stream = await client.post({ jsonrpc: '2.0', id, method: 'tools/call', params: { name: 'talk' } })
-    while (await stream.next());
-    return levelsOf(stream.messages as never)
-  }
-  expect(await tell(10)).toEqual(LEVELS.slice(1))
-  await client.call('logging/setLevel', { level })
-  expect(await tell(11)).toEqual(LEVELS.slice(least))
-})
+it.each([...LEVELS.entries()])(
+  'ctx.log sends messages from level %i (%s) on, after logging/setLevel in a session',
+  async (least, level) => {
+    const { connect, server } = await startOlder()
+    talks(server)
+    const client = await connect()
+    const tell = async (id: number) => {
+      const stream = await client.post({ jsonrpc: '2.0', id, method: 'tools/call', params: { name: 'talk' } })
+      while (await stream.next());
+      return levelsOf(stream.messages as never)
+    }
+    expect(await tell(10)).toEqual(LEVELS.slice(1))
+    await client.call('logging/setLevel', { level })
+    expect(await tell(11)).toEqual(LEVELS.slice(least))
+  },
+)

@@ -54,7 +54,7 @@ const tools = scenarios.filter(({ method }) => method === 'tools/call')
 
 describe.each(['2025-11-25', 'DRAFT-2026-v1'] as const)('tasks of %s', (mode) => {
   it.each(tools)(
-    'F1 D10 R10 P20 give the result and the effect keys of the rounds: $name',
+    'F1 D10 R10 P20 have the result and the effect keys of the rounds: $name',
     async (scenario) => {
       const world = createWorld()
       const client = await connect(await serve(scenario, world), { mode, answers: answersOf(scenario) })

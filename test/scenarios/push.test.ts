@@ -77,7 +77,7 @@ describe.each(scenarios)('push: $name', (scenario) => {
     expect(world.effects).toEqual(await effectsUnderToken(scenario, randomId))
   })
 
-  it('R10 replays the same way twice', async () => {
+  it('R10 replays identically in development mode', async () => {
     const world = createWorld()
     const { response } = await runPushed(scenario, world, '2025-11-25', true)
     check(scenario, world, response)

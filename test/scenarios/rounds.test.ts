@@ -47,8 +47,8 @@ async function startOf(
   return { call, first: await next(call) }
 }
 
-describe('what goes out', () => {
-  it('A1 A3 is a map from keys to requests of the four kinds, and a state', async () => {
+describe('an input_required result', () => {
+  it('A1 A3 contains a map from keys to requests of the four kinds, and a state', async () => {
     const { first } = await startOf(async (ctx) => {
       const messages = [{ role: 'user', content: { type: 'text', text: 'Hello' } }]
       await Promise.all([
@@ -85,12 +85,12 @@ describe('what goes out', () => {
     })
   })
 
-  it('A3 is a state alone where nothing is asked', async () => {
+  it('A3 contains a state alone if nothing is asked', async () => {
     const { first } = await startOf((ctx) => ctx.effect('save', () => 'saved'))
     expect(first).toEqual({ kind: 'input_required', questions: {}, state: expect.any(String) })
   })
 
-  it('B10 is the missing capability where the client did not declare what would be asked', async () => {
+  it('B10 is replaced by the missing-capability error if the client did not declare the kind', async () => {
     const cases: [string, Record<string, object>, Handler, object][] = [
       ['form', {}, (ctx) => value(ctx, 'a'), { elicitation: { form: {} } }],
       [
@@ -121,7 +121,7 @@ describe('what goes out', () => {
   })
 })
 
-describe('what is asked when', () => {
+describe('a flow', () => {
   it('B12 B13 asks in as many rounds as it needs, each question once, on instances that share nothing', async () => {
     const names = ['one', 'two', 'three', 'four', 'five']
     const { call, first } = await startOf(async (ctx) => {
@@ -134,13 +134,13 @@ describe('what is asked when', () => {
     expect(asked).toEqual([['one'], ['two'], ['three'], ['four'], ['five'], ['complete']])
   })
 
-  it('B13 has all the answers at the end, though the client sent each only once', async () => {
+  it('B13 has all answers at the end, although the client sent each only once', async () => {
     const { call } = await startOf(async (ctx) => `${await value(ctx, 'a')} ${await value(ctx, 'b')}`)
     await next(call, { a: { value: 'first' } })
     expect(await next(call, { b: { value: 'second' } })).toMatchObject({ text: 'first second' })
   })
 
-  it('B16 asks again for the answer that is missing, and only for that', async () => {
+  it('B16 asks again only for the answer that is missing', async () => {
     const both: Handler = async (ctx) => (await Promise.all([value(ctx, 'a'), value(ctx, 'b')])).join(' ')
     const { call, first } = await startOf(both)
     expect(questionsOf(first)).toEqual(['a', 'b'])
@@ -149,14 +149,14 @@ describe('what is asked when', () => {
     expect(await next(call, { b: { value: 'there' } })).toMatchObject({ text: 'here there' })
   })
 
-  it('B15 is not moved by answers that nobody asked for', async () => {
+  it('B15 ignores responses that nobody requested', async () => {
     const { call } = await startOf((ctx) => value(ctx, 'a'))
     expect(await next(call, { a: { value: 'mine' }, b: { value: 'foreign' } })).toMatchObject({
       text: 'mine',
     })
   })
 
-  it('B17 says what was wrong with an answer and takes the next one', async () => {
+  it('B17 says what was wrong with an answer, and accepts the next one', async () => {
     const { call } = await startOf((ctx) => value(ctx, 'a'))
     const again = await next(call, { a: { value: 'x' } })
     expect(again).toMatchObject({
@@ -165,7 +165,7 @@ describe('what is asked when', () => {
     expect(await next(call, { a: { value: 'xyz' } })).toMatchObject({ text: 'xyz' })
   })
 
-  it('B11 holds nothing of a call while it waits: the retry may never come', async () => {
+  it('B11 leaves nothing in memory while the call waits', async () => {
     const contexts: WeakRef<Context>[] = []
     const held: Context[] = []
     const bench = benchOf((ctx) => {
@@ -191,12 +191,12 @@ async function collectGarbage(): Promise<void> {
   }
 }
 
-describe('where it ends', () => {
+describe('a flow without end', () => {
   const endless: Handler = async (ctx) => {
     for (let i = 0; ; i++) await value(ctx, `q${i}`)
   }
 
-  it('B12 R9 T19 at its last round', async () => {
+  it('B12 R9 T19 ends after its last round', async () => {
     const { call } = await startOf(endless, { maxRounds: 3 })
     expect(questionsOf(await next(call, { q0: { value: 'xx' } }))).toEqual(['q1'])
     expect(questionsOf(await next(call, { q1: { value: 'xx' } }))).toEqual(['q2'])
@@ -232,14 +232,14 @@ describe('where it ends', () => {
       },
       'remembers more',
     ],
-  ])('R9 T19 at its bound of %s', async (_name, limits, handler, message) => {
+  ])('R9 T19 ends at its limit on %s', async (_name, limits, handler, message) => {
     const within = await startOf(handler)
     expect(within.first.kind).not.toBe('error')
     const { first } = await startOf(handler, limits)
     expect(first).toMatchObject({ kind: 'error', code: -32603, message: expect.stringContaining(message) })
   })
 
-  it('R9 T19 after as many answers that do not fit as it asks for again', async () => {
+  it('R9 T19 ends after too many invalid answers to one question', async () => {
     const { call } = await startOf((ctx) => value(ctx, 'a'), { maxReasks: 1 })
     expect(questionsOf(await next(call, { a: { value: 'x' } }))).toEqual(['a'])
     expect(await next(call, { a: { value: 'x' } })).toMatchObject({
@@ -248,7 +248,7 @@ describe('where it ends', () => {
     })
   })
 
-  it('R9 when a round, or the flow, has taken too long', async () => {
+  it('R9 ends when the lifetime of a round, or of the flow, has passed', async () => {
     const bench = benchOf(endless, { roundTtlMs: 1_000, flowTtlMs: 2_500 })
     const late = bench.tool('go')
     await next(late)

@@ -50,7 +50,7 @@ const WAYS: [string, ConnectOptions, Partial<ServerOptions>, FlowOptions][] = [
 ]
 
 describe('single use', () => {
-  it.each(WAYS)('B8 R10 holds under %s', async (_name, client, server, call) => {
+  it.each(WAYS)('B8 R10 works under %s', async (_name, client, server, call) => {
     const ran: string[] = []
     const connected = await connect(await serve(ran, server), { answers, ...client })
     closing.push(() => connected.close())
@@ -58,7 +58,7 @@ describe('single use', () => {
     expect(ran).toEqual(['reserve', 'pay'])
   })
 
-  it('B8 R10 F2 holds in turns for a client without states, on the instance that asked', async () => {
+  it('B8 R10 F2 works in turns for a client without states, on the instance that asked', async () => {
     const ran: string[] = []
     const url = await serve(ran, {})
     const client = await connectTurns(fetch, url, { state: false })

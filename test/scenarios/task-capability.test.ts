@@ -48,7 +48,7 @@ const CASES = [
 
 describe('the input requests of a task', () => {
   it.each(CASES)(
-    'B10 E3 at 2026-07-28 to a request that declares %s',
+    'B10 E3 are filtered in 2026-07-28 for a request that declares %s',
     async (_name, declared, keys, missing) => {
       const server = make()
       const created = await send(server, 'tools/call', { name: 'both', arguments: {} })
@@ -63,7 +63,7 @@ describe('the input requests of a task', () => {
   )
 
   it.each(CASES)(
-    'B10 D3 in the draft to a request that declares %s',
+    'B10 D3 are filtered in the draft for a request that declares %s',
     async (_name, declared, keys, missing) => {
       const server = make()
       const request = (id: number, method: string, params: object) => ({ jsonrpc: '2.0', id, method, params })
@@ -81,7 +81,7 @@ describe('the input requests of a task', () => {
   )
 
   it.each(CASES)(
-    'B10 F1 at 2025-11-25 to a session that declares %s',
+    'B10 F1 are filtered in 2025-11-25 for a session that declares %s',
     async (_name, declared, keys, missing) => {
       const server = make()
       const url = 'http://127.0.0.1/mcp'
@@ -104,7 +104,7 @@ describe('the input requests of a task', () => {
     },
   )
 
-  it('B10 E4 in notifications to a listener that declares less', async () => {
+  it('B10 E4 are filtered in notifications to a subscriber that declares less', async () => {
     const server = make()
     const created = await send(server, 'tools/call', { name: 'both', arguments: {} })
     const taskId = String(created.result?.taskId)

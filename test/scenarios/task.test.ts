@@ -51,7 +51,7 @@ function describeTasks(create: () => Promise<Pick<Database, 'open' | 'close'>>):
     await database.close()
   })
 
-  it.each(tools)('R10 P20 gives the result and the effect keys of the rounds: $name', async (scenario) => {
+  it.each(tools)('R10 P20 has the result and the effect keys of the rounds: $name', async (scenario) => {
     const world = createWorld()
     const server = instance(scenario, world, database.open())
     const created = await send(server, 'tools/call', { name: scenario.target, arguments: scenario.args })
@@ -66,7 +66,7 @@ function describeTasks(create: () => Promise<Pick<Database, 'open' | 'close'>>):
     expect(world.effects.map(({ name }) => name)).toEqual(scenario.effects)
   })
 
-  it.each(tools)('E2 E9 goes on in another instance after a restart: $name', async (scenario) => {
+  it.each(tools)('E2 E9 continues on another instance after a restart: $name', async (scenario) => {
     const world = createWorld()
     const first = instance(scenario, world, database.open())
     const created = await send(first, 'tools/call', { name: scenario.target, arguments: scenario.args })

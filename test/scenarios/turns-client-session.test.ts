@@ -50,7 +50,7 @@ describe.each([
   ['by default', {}],
   ['with turns: false', { turns: false }],
 ] as const)('our client at 2025-11-25, %s,', (_how, options) => {
-  it('hears what a call logs, before and after its question', async () => {
+  it('receives the log messages of a call, before and after its question', async () => {
     const { url } = await serve()
     const client = await open(url, options)
     const logged: unknown[] = []
@@ -59,7 +59,7 @@ describe.each([
     expect(new Set(logged)).toEqual(new Set(['before the question', 'after the question']))
   })
 
-  it('C6 F5 has a call run as a task where it asks for one, and where the tool is nothing else', async () => {
+  it('C6 F5 follows a call as a task if it requests one, or if the tool runs only as one', async () => {
     const { url } = await serve()
     const client = await open(url, options)
     for (const [name, more] of [
@@ -73,7 +73,7 @@ describe.each([
     }
   })
 
-  it('is told of changes', async () => {
+  it('receives change notifications', async () => {
     const { server, url } = await serve()
     const client = await open(url, options)
     const filter = { toolsListChanged: true, resourceSubscriptions: ['desk://report'] }
@@ -131,7 +131,7 @@ async function cutting(url: string): Promise<{ url: string; resumed: (string | u
 it.each([
   ['in turns', {}],
   ['while questions are pushed', { turns: false }],
-] as const)('F5 a stream that breaks is resumed %s, and the call goes on', async (_how, options) => {
+] as const)('F5 our client resumes a broken stream %s, and the call continues', async (_how, options) => {
   const { url } = await serve()
   const proxy = await cutting(url)
   const client = await open(proxy.url, options)

@@ -68,7 +68,7 @@ describe.each(scenarios)('our client in turns: $name', (scenario) => {
     await client.close()
   })
 
-  it('C11 F5 is written down at every question and finished by another client', async () => {
+  it('C11 F5 is stored at every question and finished by another client', async () => {
     const world = createWorld()
     const { method, target, args } = scenario
     const request = (

@@ -18,8 +18,8 @@ import {
   value,
 } from '../support/turns-wire.ts'
 
-describe('beside the good path', () => {
-  it('ends the call as a tool error when a question is answered with an error', async () => {
+describe('a call in turns', () => {
+  it('ends as a tool error if the response to a question is an error', async () => {
     const client = await connect(() => make())
     const turn = await client.request(...call('ask'))
     const [response] = responsesTo(turn, [{}])
@@ -30,7 +30,7 @@ describe('beside the good path', () => {
     expect(textOf(got)).toBe('The client did not answer "name": User rejected')
   })
 
-  it('B10 tells what to do where the client does not know the method that it declared', async () => {
+  it('B10 says what to do if the client does not know a method that it declared', async () => {
     const client = await connect(() => make())
     const turn = await client.request(...call('ask'))
     const [response] = responsesTo(turn, [{}])
@@ -43,14 +43,14 @@ describe('beside the good path', () => {
     )
   })
 
-  it('B10 says what is missing to a client that cannot be asked, or reads no streams', async () => {
+  it('B10 names the missing capability to a client that cannot be asked or reads no streams', async () => {
     const mute = await connect(() => make(), { capabilities: {} })
     expect(textOf(await mute.request(...call('ask')))).toMatch(/elicitation/)
     const deaf = await connect(() => make(), { headers: { accept: 'application/json' } })
     expect(textOf(await deaf.request(...call('ask')))).toMatch(/text\/event-stream/)
   })
 
-  it('B20 hands a call over in the middle on a ping that carries the state', async () => {
+  it('B20 is handed over with a ping that carries the state', async () => {
     let busy = true
     const server = () => {
       const made = make({ shed: () => busy })
@@ -70,7 +70,7 @@ describe('beside the good path', () => {
     expect(textOf(await client.answer(turn, [{}]))).toBe('1,2')
   })
 
-  it('B8 F2 lets a turn that counts once be answered once, and gives its repetition the same', async () => {
+  it('B8 F2 accepts a single-use turn once, and repeats the same reply', async () => {
     const store = createMemoryStore()
     const server = () => {
       const made = make({ store })
@@ -89,7 +89,7 @@ describe('beside the good path', () => {
     expect(textOf(await client.answer(next, [accept({ value: 'Ada' })]))).toBe('true Ada')
   })
 
-  it('P14 F2 puts a journal into the store that is too large for a state', async () => {
+  it('P14 F2 stores a journal that is too large for a state', async () => {
     const store = createMemoryStore()
     const server = () => {
       const made = make({ store, limits: { maxBytes: 2048 } })
@@ -106,7 +106,7 @@ describe('beside the good path', () => {
     expect(textOf(await client.answer(turn, [accept({ value: 'Ada' })]))).toBe('5000 Ada')
   })
 
-  it('B20 sends the client elsewhere while it shuts down', async () => {
+  it('B20 sends the client to another instance while this one shuts down', async () => {
     const leaving = make({ sessions: {} })
     let at = leaving
     const client = await connect(() => at)
@@ -117,13 +117,13 @@ describe('beside the good path', () => {
     expect(textOf(await client.answer(turn, [accept({ value: 'Ada' })]))).toBe('Hello Ada')
   })
 
-  it('R9 ends a flow that has had its rounds', async () => {
+  it('R9 ends at the limit on rounds', async () => {
     const client = await connect(() => make({ limits: { maxRounds: 1 } }))
     const turn = await client.request(...call('ask'))
     expect(errorOf(await client.answer(turn, [accept({ value: 'Ada' })]))).toMatchObject({ code: -32603 })
   })
 
-  it('says that a tool is gone which asked before', async () => {
+  it('reports that the tool that asked no longer exists', async () => {
     let server = make()
     const client = await connect(() => server)
     const turn = await client.request(...call('ask'))
@@ -133,7 +133,7 @@ describe('beside the good path', () => {
     })
   })
 
-  it('answers what is no message of a turn with an error, and goes on', async () => {
+  it('returns an error for a malformed message of a turn, and keeps serving', async () => {
     const server = make()
     const client = await connect(() => server)
     expect(errorOf(await client.request(...call('nothing')))).toMatchObject({ code: -32602 })

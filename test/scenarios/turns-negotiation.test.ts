@@ -24,8 +24,8 @@ import {
   value,
 } from '../support/turns-wire.ts'
 
-describe('what is negotiated', () => {
-  it('F5 F2 is declared back, in a session that any instance knows', async () => {
+describe('negotiating turns', () => {
+  it('F5 F2 declares the capabilities back, in a session that any instance knows', async () => {
     const client = await connect(() => make())
     expect(client.greeting.capabilities).toEqual({
       tools: {},
@@ -39,7 +39,7 @@ describe('what is negotiated', () => {
     })
   })
 
-  it('F5 pushes the question as ever to a client that did not negotiate turns', async () => {
+  it('F5 pushes the question to a client that did not negotiate turns', async () => {
     for (const [server, options] of [
       [make({ sessions: {} }), { turns: false, state: false }],
       [make({ sessions: {}, turns: false }), {}],
@@ -81,7 +81,7 @@ describe('what is negotiated', () => {
     }
   })
 
-  it('F2 sends no state to a client that did not ask for it, and remembers on this instance', async () => {
+  it('F2 sends no state to a client that did not declare it, and keeps the turn in memory', async () => {
     const server = make()
     let at = server
     const client = await connect(() => at, { state: false })
@@ -95,7 +95,7 @@ describe('what is negotiated', () => {
     expect(textOf(await client.answer(turn, [accept({ value: 'Ada' })]))).toBe('Hello Ada')
   })
 
-  it('F2 falls back to its memory for a client that declares states and does not echo them', async () => {
+  it('F2 falls back to its memory for a client that declares states but does not echo them', async () => {
     const server = make({ turns: { state: 'per-request' } })
     const client = await connect(() => server)
     for (const keep of [0, 1]) {
@@ -107,7 +107,7 @@ describe('what is negotiated', () => {
     }
   })
 
-  it('F2 R9 remembers no more than it may', async () => {
+  it('F2 R9 keeps no more in memory than the limit allows', async () => {
     const server = make({ limits: { maxRememberedBytes: 0 } })
     const client = await connect(() => server, { state: false })
     const turn = await client.request(...call('ask'))
@@ -116,7 +116,7 @@ describe('what is negotiated', () => {
 
   describe.each(['stored', 'dual', 'sealed-first'] as const)('with continuation %s', (continuation) => {
     it.each(['shared', 'per-request'] as const)(
-      'F2 F4 finds a turn in the store, on any instance, if its %s states do not come back',
+      'F2 F4 finds a turn in the store, on any instance, if its %s states are not echoed',
       async (state) => {
         const events: string[] = []
         const options: Partial<ServerOptions> = {
@@ -139,7 +139,7 @@ describe('what is negotiated', () => {
       },
     )
 
-    it('B5 F4 finds it for nobody else, and not after its time', async () => {
+    it('B5 F4 finds a turn for nobody but its principal, and not after it has expired', async () => {
       let now = Date.now()
       const options: Partial<ServerOptions> = {
         continuation,
@@ -160,7 +160,7 @@ describe('what is negotiated', () => {
   })
 })
 
-describe('what is remembered', () => {
+describe('the memory kept for turns', () => {
   const PLAIN = 'the plain text of an answer'
 
   async function remembering(capabilities: ClientCapabilities, echo: boolean) {
@@ -204,7 +204,7 @@ describe('what is remembered', () => {
 
   const asked = { elicitation: { form: {} }, experimental: { 'multi-turn-sse': {}, 'request-state': {} } }
 
-  it('B2 B11 is nothing for a client that echoes, from its first echo on', async () => {
+  it('B2 B11 is empty for a client that echoes, from its first echo on', async () => {
     const { held, after } = await remembering(asked, true)
     expect(held).toHaveLength(100)
     expect(held[0]).toBeGreaterThan(0)
@@ -212,7 +212,7 @@ describe('what is remembered', () => {
     expect(after).toBe(0)
   })
 
-  it('R9 grows for a client that does not, whatever it declared', async () => {
+  it('R9 grows for a client that does not echo, whatever it declared', async () => {
     for (const capabilities of [asked, { ...asked, experimental: { 'multi-turn-sse': {} } }]) {
       const { held } = await remembering(capabilities, false)
       expect(held.every((bytes, i) => i === 0 || bytes > (held[i - 1] ?? 0))).toBe(true)

@@ -62,7 +62,7 @@ async function responseIn(stream: OpenStream, id: unknown): Promise<Message> {
 }
 
 describe('a session in turns', () => {
-  it('F5 is offered what any session is', async () => {
+  it('F5 has every capability of other sessions', async () => {
     const server = make()
     const plain = await connect(server, { elicitation: {} })
     const turns = await connect(server)
@@ -74,7 +74,7 @@ describe('a session in turns', () => {
     expect(rest).toMatchObject({ logging: {}, tasks: {}, resources: { subscribe: true, listChanged: true } })
   })
 
-  it('F5 hears of the log what it wants to hear', async () => {
+  it('F5 receives log messages at the level that it sets', async () => {
     const client = await connect(make())
     const quiet = await client.post(callOf('ask'))
     await turnOf(quiet)
@@ -87,7 +87,7 @@ describe('a session in turns', () => {
     expect(await responseIn(ended, 'c')).toMatchObject({ result: { content: [{ text: 'Hello Ada' }] } })
   })
 
-  it('F5 has a stream of its own, with what it watches and with lists that change', async () => {
+  it('F5 has its own stream, with resource updates and list changes', async () => {
     const server = make()
     const client = await connect(server)
     const stream = await client.get()
@@ -104,7 +104,7 @@ describe('a session in turns', () => {
     expect(await stream.next()).toBeUndefined()
   })
 
-  it('F5 D1 has tasks, and is asked by them', async () => {
+  it('F5 D1 supports tasks, and receives their questions', async () => {
     const client = await connect(make())
     const refused = await client.call('tools/call', { name: 'only', arguments: {} })
     expect(refused).toMatchObject({ error: { code: -32601 } })
@@ -121,7 +121,7 @@ describe('a session in turns', () => {
     expect(await client.call('tasks/get', { taskId })).toMatchObject({ result: { status: 'completed' } })
   })
 
-  it('F5 D1 asks for a task in turns where there is no session, if states are echoed', async () => {
+  it('F5 D1 receives the questions of a task in turns if sessions are off and states are echoed', async () => {
     const server = make({ sessions: undefined })
     for (const [experimental, can] of [
       [TURNS.experimental, true],
@@ -146,7 +146,7 @@ describe('a session in turns', () => {
     }
   })
 
-  it('F5 comes back to a stream that it lost, in the middle of a turn too', async () => {
+  it('F5 resumes a lost stream, even in the middle of a turn', async () => {
     const client = await connect(make())
     const first = await client.post(callOf('ask'))
     const { asked, last } = await turnOf(first)
@@ -160,7 +160,7 @@ describe('a session in turns', () => {
     expect((await client.get({ 'last-event-id': 'elsewhere_1' })).status).toBe(400)
   })
 
-  it('F5 can be cancelled by name, also after its first turn', async () => {
+  it('F5 can cancel a call by its id, even after the first turn', async () => {
     const server = make()
     let aborted = false
     server.tool('wait', {}, async (_args, ctx) => {
@@ -179,7 +179,7 @@ describe('a session in turns', () => {
     await expect.poll(() => aborted).toBe(true)
   })
 
-  it('R9 holds nothing for a session that has nothing open', async () => {
+  it('R9 occupies no memory while nothing is open', async () => {
     const server = make({ sessions: { maxSessions: 1, idleMs: 3_600_000 } })
     for (let i = 0; i < 3; i++) {
       const client = await connect(server)

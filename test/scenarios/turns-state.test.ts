@@ -61,14 +61,14 @@ const textOf = (message: Message | undefined): unknown =>
   (message?.result as { content: { text: string }[] } | undefined)?.content[0]?.text
 
 describe('a state without turns', () => {
-  it('F2 is declared back, in a session that any instance knows and that lacks nothing', async () => {
+  it('F2 is declared back, in a session that any instance knows and that has every other feature', async () => {
     const { client } = await fleet([make()])
     expect(client.initialized.result).toMatchObject({
       capabilities: { tools: { listChanged: true }, logging: {}, experimental: { 'request-state': {} } },
     })
   })
 
-  it('F2 goes with the question, and the answer reaches the call that waits, as in any session', async () => {
+  it('F2 travels with the question, and the response reaches the waiting call', async () => {
     const { client } = await fleet([make()])
     const stream = await client.post(callOf('ask'))
     const asked = await question(stream)
@@ -78,7 +78,7 @@ describe('a state without turns', () => {
     expect(await stream.next()).toBeUndefined()
   })
 
-  it('F2 lets another instance take the answer: its POST is answered with the result of the call', async () => {
+  it('F2 lets another instance accept the response: the reply to that POST is the result of the call', async () => {
     const { at } = await fleet([make(), make()])
     const stream = await at(0).post(callOf('ask'))
     const asked = await question(stream)
@@ -88,7 +88,7 @@ describe('a state without turns', () => {
     await stream.drop()
   })
 
-  it('F2 B21 plays the tracker with custom rules, each answer to another instance', async () => {
+  it('F2 B21 plays the tracker with custom rules, each response on another instance', async () => {
     const items = new Map<number, WorkItem>()
     const servers = [0, 1, 2].map(() => {
       const server = workItems(items, { keys, log: 'off', sessions: {} })
@@ -109,7 +109,7 @@ describe('a state without turns', () => {
     expect(items.get(4522)).toMatchObject({})
   })
 
-  it('F2 R10 asks several questions one after the other, so that no two instances go on from one round', async () => {
+  it('F2 R10 sends several questions one after the other, so that no two instances continue one round', async () => {
     const { at } = await fleet([make(), make(), make()])
     const left = await question(await at(0).post(callOf('both')))
     expect(left.params).toMatchObject({ message: 'Left?' })
@@ -118,7 +118,7 @@ describe('a state without turns', () => {
     expect(textOf(await (await at(2).post(echo(right, { value: 'R' }))).next())).toBe('LR')
   })
 
-  it('F3 travels as an object where the server says so', async () => {
+  it('F3 travels as an object if the server is configured so', async () => {
     const options = { turns: { form: 'object' } } as const
     const { at } = await fleet([make(options), make(options)])
     const asked = await question(await at(0).post(callOf('ask')))
@@ -126,7 +126,7 @@ describe('a state without turns', () => {
     expect(textOf(await (await at(1).post(echo(asked, { value: 'Ada' }))).next())).toBe('Hello Ada')
   })
 
-  it('F2 tells of progress where it stopped', async () => {
+  it('F2 lets another instance continue the progress where it stopped', async () => {
     const { at } = await fleet([make(), make()])
     const request = callOf('counts')
     const params = { ...(request.params as object), _meta: { progressToken: 'p' } }
@@ -140,7 +140,7 @@ describe('a state without turns', () => {
     expect(told).toEqual([1, 2, 3])
   })
 
-  it('R7 keeps the keys of effects when the answer comes twice, to one instance or to two', async () => {
+  it('R7 keeps the effect keys when the response arrives twice, at one instance or at two', async () => {
     const used: string[] = []
     const server = () => {
       const made = make()
@@ -161,7 +161,7 @@ describe('a state without turns', () => {
     expect(new Set(used).size).toBe(1)
   })
 
-  it('F2 takes an answer twice that the waiting call has taken: a lost 202 starts nothing anew', async () => {
+  it('F2 acknowledges a repeated response to a waiting call: a lost 202 starts nothing again', async () => {
     let release = (): void => {}
     let runs = 0
     const server = make({ dev: false })
@@ -182,7 +182,7 @@ describe('a state without turns', () => {
     expect(textOf(await stream.next())).toBe('done')
   })
 
-  it('F2 outlives the process that asked: a server that ends leaves its questions to the others', async () => {
+  it('F2 outlives the process that asked: other instances accept the responses', async () => {
     const leaving = make()
     const { at } = await fleet([leaving, make()])
     const stream = await at(0).post(callOf('ask'))
@@ -192,7 +192,7 @@ describe('a state without turns', () => {
     expect(textOf(await (await at(1).post(echo(asked, { value: 'Ada' }))).next())).toBe('Hello Ada')
   })
 
-  it('F2 lets a client come back to its stream at another instance, and sends the rest there', async () => {
+  it('F2 lets a client resume its stream at another instance, which sends the rest there', async () => {
     const leaving = make()
     const { at } = await fleet([leaving, make()])
     const stream = await at(0).post(callOf('ask'))
@@ -208,7 +208,7 @@ describe('a state without turns', () => {
     expect(await rest.next()).toBeUndefined()
   })
 
-  it('F2 does without where a client does not echo: the instance that asked takes the answer', async () => {
+  it('F2 is not needed if a client does not echo: the instance that asked accepts the response', async () => {
     const { client } = await fleet([make()])
     const stream = await client.post(callOf('ask'))
     const { id } = await question(stream)
@@ -217,7 +217,7 @@ describe('a state without turns', () => {
   })
 
   it.each(['stored', 'dual', 'sealed-first'] as const)(
-    'F2 F4 finds the question in the store, with continuation %s, where its state does not come back',
+    'F2 F4 finds the question in the store, with continuation %s, if its state is not echoed',
     async (continuation) => {
       const options = { continuation, store: createMemoryStore() }
       const { at } = await fleet([make(options), make(options)])
@@ -227,7 +227,7 @@ describe('a state without turns', () => {
     },
   )
 
-  it('B4 refuses a state that is not the one of its question, also where the call waits', async () => {
+  it('B4 is refused if it belongs to another question, even where the call waits', async () => {
     const { at } = await fleet([make(), make()])
     const [first, second] = [await at(0).post(callOf('ask', {}, 1)), await at(0).post(callOf('ask', {}, 2))]
     const [one, two] = [await question(first), await question(second)]
@@ -243,7 +243,7 @@ describe('a state without turns', () => {
     await second.drop()
   })
 
-  it('B5 T1 refuses the state of another principal, and its session', async () => {
+  it('B5 T1 is refused for another principal, and so is the session', async () => {
     const options: Partial<ServerOptions> = {
       authenticate: ({ headers }) => ({ subject: headers('x-user') ?? 'nobody' }),
     }
@@ -261,7 +261,7 @@ describe('a state without turns', () => {
     expect((await eve.get(inHerSession)).status).toBe(404)
   })
 
-  it('B8 goes without a state where an answer must count once', async () => {
+  it('B8 is omitted for a tool of single use', async () => {
     const server = make({ store: createMemoryStore() })
     server.tool('once', { once: true }, async (_args, ctx) => {
       const { value: name } = await ctx.ask('name', { message: 'Name?', schema: value })
@@ -282,8 +282,8 @@ describe('a state without turns', () => {
   })
 })
 
-describe('the question of a task', () => {
-  it('F2 has a state too, and its answer is taken by any instance', async () => {
+describe("the state of a task's question", () => {
+  it('F2 lets any instance accept the response', async () => {
     const store = createMemoryStore()
     const server = () => {
       const made = createServer({

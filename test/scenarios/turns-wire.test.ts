@@ -65,7 +65,7 @@ describe('the published examples', () => {
     expect(items.get(4522)).toMatchObject({ resolution: 'Duplicate', duplicateOf: 4301 })
   })
 
-  it('F5 asks between two events without data, ends the stream, and answers the POST on another instance', async () => {
+  it('F5 asks between two events without data, ends the stream, and replies to the POST on another instance', async () => {
     const client = await connect(() => make())
     const turn = await client.request(...call('ask'))
     if (turn.kind !== 'turn') throw new Error('expected a turn')
@@ -82,7 +82,7 @@ describe('the published examples', () => {
     expect(textOf(done)).toBe('Hello Ada')
   })
 
-  it('F5 answers the POST with a stream where there is something to tell first; progress only grows', async () => {
+  it('F5 replies to the POST with a stream if there is progress to report; progress only increases', async () => {
     const client = await connect(() => make())
     const params = { name: 'counts', arguments: {}, _meta: { progressToken: 'p' } }
     const turn = await client.request('tools/call', params)
@@ -95,8 +95,8 @@ describe('the published examples', () => {
   })
 })
 
-describe('shared and single states', () => {
-  it('F3 gives every question of a turn the same state, or each its own', async () => {
+describe('shared states and states per request', () => {
+  it('F3 sends one state for all questions of a turn, or one for each', async () => {
     for (const [state, count] of [
       ['shared', 1],
       ['per-request', 2],
@@ -107,7 +107,7 @@ describe('shared and single states', () => {
     }
   })
 
-  it('F3 lets a state count for its own question alone', async () => {
+  it('F3 accepts a state only for its own question', async () => {
     const client = await connect(() => make({ turns: { state: 'per-request' } }))
     const turn = await client.request(...call('both'))
     const [left, right] = responsesTo(turn, [accept({ value: 'L' }), accept({ value: 'R' })])
@@ -121,7 +121,7 @@ describe('shared and single states', () => {
   })
 
   it.each(['shared', 'per-request'] as const)(
-    'F3 B16 asks again what was left out, and only that: %s',
+    'F3 B16 asks again only for what was left out: %s',
     async (state) => {
       const client = await connect(() => make({ turns: { state } }))
       const turn = await client.request(...call('both'))

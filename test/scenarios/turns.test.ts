@@ -102,7 +102,7 @@ describe.each(scenarios)('turns: $name', (scenario) => {
     expect(world.effects).toEqual(await effectsUnderToken(scenario, randomId))
   })
 
-  it('F4 R10 runs to its result for a client that has no states, through the store', async () => {
+  it('F4 R10 runs to its result through the store for a client without states', async () => {
     const world = createWorld()
     const store = createMemoryStore()
     const server = { continuation: 'stored', store } as const

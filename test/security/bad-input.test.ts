@@ -5,7 +5,7 @@ import { errorOf, expectServing, startEcho } from '../support/echo-listening.ts'
 import { callTool } from '../support/echo-service.ts'
 import { post } from '../support/post.ts'
 
-describe('bad inputs, after each of which the server goes on', () => {
+describe('bad input is refused, and the server keeps serving', () => {
   const good = callTool('echo')
   const json = { 'content-type': 'application/json' }
   const withText = (params: string) =>
@@ -16,18 +16,18 @@ describe('bad inputs, after each of which the server goes on', () => {
     ['an empty body', good.headers, '', 400, -32700],
     ['another content type', { ...good.headers, 'content-type': 'text/plain' }, '{}', 415, -32000],
     ['T8 a depth of 100,000', json, `${'['.repeat(100_000)}${']'.repeat(100_000)}`, 400, -32600],
-    ['T10 a key that is there twice', good.headers, withText('"name":"other"'), 400, -32600],
+    ['T10 a duplicate key', good.headers, withText('"name":"other"'), 400, -32600],
     [
-      'T9 __proto__ among the answers',
+      'T9 __proto__ as a key of inputResponses',
       good.headers,
       withText('"inputResponses":{"__proto__":{}}'),
       400,
       -32600,
     ],
-    ['B14 an array of answers', good.headers, withText('"inputResponses":[]'), 200, -32602],
-    ['a number as state', good.headers, withText('"requestState":7'), 200, -32602],
+    ['B14 inputResponses as an array', good.headers, withText('"inputResponses":[]'), 200, -32602],
+    ['a number as requestState', good.headers, withText('"requestState":7'), 200, -32602],
     [
-      'T13 another name in the header',
+      'T13 a header that names another tool',
       { ...good.headers, 'mcp-name': 'other' },
       JSON.stringify(good.message),
       400,
@@ -43,7 +43,7 @@ describe('bad inputs, after each of which the server goes on', () => {
     await expectServing(port)
   })
 
-  it('a body of 10 MB, with and without its length', async () => {
+  it('a body of 10 MB, with and without Content-Length', async () => {
     const { port } = await startEcho()
     const body = JSON.stringify(callTool('echo', { a: 'x'.repeat(10_000_000) }).message)
     const declared = await post(port, { headers: good.headers, body })
@@ -67,7 +67,7 @@ describe('bad inputs, after each of which the server goes on', () => {
 })
 
 describe('garbage on the socket', () => {
-  it('does not keep the server from serving', async () => {
+  it('does not stop the server', async () => {
     const { port } = await startEcho()
     await fc.assert(
       fc.asyncProperty(
@@ -92,7 +92,7 @@ describe('garbage on the socket', () => {
 })
 
 describe('two Host headers', () => {
-  it('T12 are refused, whichever of them would be allowed', async () => {
+  it('T12 are refused, whichever of them is allowed', async () => {
     const { port } = await startEcho()
     const { headers, message } = callTool('echo')
     const body = JSON.stringify(message)
@@ -117,7 +117,7 @@ describe('two Host headers', () => {
 })
 
 describe('slow clients', () => {
-  it('T20 cuts off a body that does not come', async () => {
+  it('T20 are disconnected if the body does not arrive', async () => {
     const { port } = await startEcho({ requestTimeoutMs: 200, headersTimeoutMs: 200 })
     const socket = connect(port, '127.0.0.1')
     socket.write('POST /mcp HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n')
@@ -128,7 +128,7 @@ describe('slow clients', () => {
     await expectServing(port)
   })
 
-  it('T20 cuts off headers that do not come', async () => {
+  it('T20 are disconnected if the headers do not arrive', async () => {
     const { port } = await startEcho({ requestTimeoutMs: 1000, headersTimeoutMs: 200 })
     const socket = connect(port, '127.0.0.1')
     socket.write('POST /mcp HTTP/1.1\r\nhost: loc')

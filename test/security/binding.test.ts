@@ -92,7 +92,7 @@ async function present(call: TestCall, state: string): Promise<TestRound> {
 }
 
 describe.each(servers)('binding matrix of %s', (_name, bank, refusal) => {
-  it('control: goes on where nothing was changed', async () => {
+  it('control: an unchanged state is accepted', async () => {
     const { bench, state } = await capture(bank)
     const round = await present(bench.tool('transfer', { to: 'bob' }, { principal: alice }), state)
     expect(round).toMatchObject({ kind: 'complete', text: 'sent to bob' })
@@ -100,7 +100,7 @@ describe.each(servers)('binding matrix of %s', (_name, bank, refusal) => {
 
   const others: [string, (bench: TestBench) => TestCall][] = [
     ['B7 other arguments', (b) => b.tool('transfer', { to: 'mallory' }, { principal: alice })],
-    ['B7 an argument more', (b) => b.tool('transfer', { to: 'bob', amount: 1 }, { principal: alice })],
+    ['B7 an additional argument', (b) => b.tool('transfer', { to: 'bob', amount: 1 }, { principal: alice })],
     ['B7 another tool', (b) => b.tool('transfer_all', { to: 'bob' }, { principal: alice })],
     ['B7 another method of the same name', (b) => b.prompt('transfer', { to: 'bob' }, { principal: alice })],
     [
@@ -123,14 +123,14 @@ describe.each(servers)('binding matrix of %s', (_name, bank, refusal) => {
     expect(bench.events.at(-1)).toMatchObject({ event: 'state_refused' })
   })
 
-  it('B5 a state of nobody is refused to somebody', async () => {
+  it('B5 a state of an unauthenticated caller is refused for an authenticated one', async () => {
     const { bench } = await capture(bank)
     const call = bench.tool('transfer', { to: 'bob' })
     await call.next()
     expect(await present(call.as(alice), call.state ?? '')).toEqual(refusal)
   })
 
-  it('B6 refused after its time, in the round and in the flow', async () => {
+  it('B6 a state is refused after the lifetime of its round or its flow', async () => {
     const { bench, state } = await capture(bank, { limits: { roundTtlMs: 1000 } })
     bench.clock.advance(999)
     const call = bench.tool('transfer', { to: 'bob' }, { principal: alice })
@@ -139,7 +139,7 @@ describe.each(servers)('binding matrix of %s', (_name, bank, refusal) => {
     expect(await present(call, state)).toEqual(refusal)
   })
 
-  it('B6 a flow ends at its lifetime though every round was in time', async () => {
+  it('B6 a flow ends at its lifetime, although every round was in time', async () => {
     const limits = { roundTtlMs: 1000, flowTtlMs: 1500 }
     const bench = createBench((options) => bank(options, { limits }))
     const call = bench.tool('two')
@@ -171,7 +171,7 @@ describe.each(servers)('binding matrix of %s', (_name, bank, refusal) => {
     expect(await present(thief, original.state ?? '')).toEqual(refusal)
   })
 
-  it('B4 P17 every way to fail gives the same bytes', async () => {
+  it('B4 P17 every failure returns the same bytes', async () => {
     const { bench, state } = await capture(bank)
     const seen = new Set<string>()
     const last = state.at(-1) === 'A' ? 'B' : 'A'
@@ -196,7 +196,7 @@ describe.each(servers)('binding matrix of %s', (_name, bank, refusal) => {
     expect([...seen]).toEqual([JSON.stringify(refusal)])
   })
 
-  it('B9 a key that was rotated goes on opening what it sealed until it is dropped', async () => {
+  it('B9 a rotated key opens what it sealed until it is dropped', async () => {
     const [old, fresh] = [generateKey('old'), generateKey('fresh')]
     let keys = old
     const bench = createBench((options) => bank(options, { keys }))
@@ -231,7 +231,7 @@ describe('arguments that the schema does not name', () => {
   const args = { to: 'bob', _host: 'cli' }
   const yes = { sure: { confirm: true } }
 
-  it('are refused by a strict schema, and dropped where the server is told to', async () => {
+  it('are refused by a strict schema, and dropped with dropUnknownArguments', async () => {
     expect(await bench().tool('transfer', args).next()).toMatchObject({ result: { isError: true } })
     const call = bench(true).tool('transfer', args)
     await call.next()
@@ -239,7 +239,7 @@ describe('arguments that the schema does not name', () => {
     expect(await bench(true).tool('exact', args).next()).toMatchObject({ result: { isError: true } })
   })
 
-  it('B7 still bind the state: it is for the arguments as they were sent', async () => {
+  it('B7 still bind the state, which is sealed for the arguments as the client sent them', async () => {
     const same = bench(true)
     const call = same.tool('transfer', args)
     await call.next()

@@ -130,8 +130,8 @@ async function driveAll({ server }: Scene): Promise<string[]> {
   return bodies
 }
 
-describe('secrets stay inside', () => {
-  it('T3 T16 in responses, tokens and logs, however a call ends', async () => {
+describe('secrets never leave the server', () => {
+  it('T3 T16 in responses, tokens or logs, however a call ends', async () => {
     const scene = stage()
     const bodies = await driveAll(scene)
     expect(bodies.filter((body) => body.includes('"requestState":"r1.')).length).toBeGreaterThanOrEqual(8)
@@ -157,7 +157,7 @@ describe('secrets stay inside', () => {
   })
 })
 
-describe('an answer counts for its own kind of question', () => {
+describe('a response counts only for its own kind of question', () => {
   const { server } = stage()
   const args = { arguments: { secret: 'x', end: 'return' } }
 
@@ -167,14 +167,14 @@ describe('an answer counts for its own kind of question', () => {
     ['without an action', { content: { word: 'word' } }],
     ['with an unknown action', { action: 'agree', content: { word: 'word' } }],
     ['whose action is inherited in form only', { __proto__: null, content: { word: 'word' } }],
-  ])('T6 so that a result %s does not answer a form', async (_name, result) => {
+  ])('T6 a result %s is not accepted for a form', async (_name, result) => {
     const first = await call(server, args)
     const next = await call(server, { ...args, requestState: first.state, inputResponses: { word: result } })
     expect(next.text).not.toContain('Done.')
     expect(next.text).toMatch(/"input_required"|"code":-32602/)
   })
 
-  it('control: a proper answer does', async () => {
+  it('control: a result of a form is accepted', async () => {
     const first = await call(server, args)
     const next = await call(server, { ...args, requestState: first.state, inputResponses: accept('word') })
     expect(next.text).toContain('Done.')

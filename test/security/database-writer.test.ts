@@ -99,8 +99,8 @@ async function begin(server: Server): Promise<string> {
   return taskId
 }
 
-describe('I7 an answer', () => {
-  it('T17 that is copied to another question does not count', async () => {
+describe('I7 write access to the database', () => {
+  it('T17 an answer copied to another question does not count', async () => {
     const server = start()
     const id = await begin(server)
     const harmless = readSlots(id).find(([key]) => key === 'look')?.[2] ?? null
@@ -111,7 +111,7 @@ describe('I7 an answer', () => {
     expect((await get(server, id)).result?.status).not.toBe('completed')
   })
 
-  it('control: that was given to this question counts, though it was put there in the same way', async () => {
+  it('control: an answer given to this question counts, although it was written in the same way', async () => {
     const server = start()
     const id = await begin(server)
     await server.close()
@@ -124,7 +124,7 @@ describe('I7 an answer', () => {
   })
 })
 
-it('T17 a question that is put in the place of another is not shown', async () => {
+it('T17 a question moved into the place of another is not shown', async () => {
   const server = start()
   const { result } = await send(server, 'tools/call', { name: 'clean' })
   const id = String(result?.taskId)
@@ -142,7 +142,7 @@ it('T17 a question that is put in the place of another is not shown', async () =
   expect(shown.error).toMatchObject({ code: -32603 })
 })
 
-describe('I7 another owner', () => {
+describe('I7 a row with another owner', () => {
   const tagOf = async (server: Server, user: string): Promise<string> => {
     const { result } = await send(server, 'tools/call', { name: 'clean' }, asUser(user))
     return String(write('SELECT principal FROM task WHERE id = ?', String(result?.taskId))[0]?.principal)
@@ -150,7 +150,7 @@ describe('I7 another owner', () => {
   const give = (id: string, tag: string) =>
     write('UPDATE task SET principal = ? WHERE id = ? RETURNING id', tag, id)
 
-  it('T17 in a row can neither read the task nor answer it', async () => {
+  it('T17 lets that owner neither read the task nor answer it', async () => {
     const server = start()
     const id = await begin(server)
     const [alice, mallory] = [await tagOf(server, 'alice'), await tagOf(server, 'mallory')]
@@ -171,7 +171,7 @@ describe('I7 another owner', () => {
     expect(deleted).toBe(0)
   })
 
-  it('T17 in the row of a task that has ended cannot read its result; its own can', async () => {
+  it('T17 does not let that owner read the result of an ended task; the real owner can', async () => {
     const server = start()
     const id = await begin(server)
     await send(server, 'tasks/update', { taskId: id, inputResponses: { delete: YES } })
@@ -185,7 +185,7 @@ describe('I7 another owner', () => {
   })
 })
 
-it('T17 a service does not see the tasks of another that shares its database and keys', async () => {
+it('T17 a service does not see the tasks of another service with the same database and keys', async () => {
   const server = start()
   const id = await begin(server)
   const other = start({ name: 'other' })

@@ -38,8 +38,8 @@ async function declineSecond({ call }: Awaited<ReturnType<typeof start>>, tool: 
   return call(tool, { requestState, inputResponses: { b: { action: 'decline' } } })
 }
 
-describe('R11 a client answers where the author does not await yet', () => {
-  it.each(['unguarded', 'guarded'])('asks on, in a process that is %s', async (guard) => {
+describe('R11 a response to a question that the author has not awaited yet', () => {
+  it.each(['unguarded', 'guarded'])('does not end a process that is %s', async (guard) => {
     const server = await start(guard)
     const second = await declineSecond(server, 'ours')
     expect(Object.keys(second.result?.inputRequests ?? {})).toEqual(['a'])
@@ -52,27 +52,27 @@ describe('R11 a client answers where the author does not await yet', () => {
     expect(server.warnings).toEqual([])
   })
 
-  it('ends a call whose step failed unseen, and not the process', async () => {
+  it('a step that failed without being awaited ends the call, not the process', async () => {
     const server = await start('unguarded')
     expect(await server.call('step')).toHaveProperty('error')
     expect(await server.call('hello')).toHaveProperty('result')
   })
 
-  it("logs a rejection of the author's own promise, and serves on", async () => {
+  it("a rejection of the author's own promise is logged, and the server keeps serving", async () => {
     const server = await start('guarded')
     await declineSecond(server, 'theirs')
     expect(await server.call('hello')).toHaveProperty('result')
     await expect.poll(() => server.warnings).toEqual([expect.stringContaining('await every promise')])
   })
 
-  it('ends the process where nobody guards it (negative control)', async () => {
+  it('control: ends the process if nothing listens for unhandled rejections', async () => {
     const server = await start('unguarded')
     await declineSecond(server, 'theirs').catch(() => {})
     expect(await server.exited).toBe(1)
   })
 })
 
-describe('I2 R11 a call ends, whatever its author does inside a step or in a clean-up', () => {
+describe('I2 R11 a call ends, whatever its author does inside a step or a cleanup', () => {
   const QUESTION = { message: 'Say', schema: { type: 'object', properties: {} } }
   const forever = () => new Promise<never>(() => {})
   const handlers: Record<string, (ctx: Context) => unknown> = {
@@ -106,7 +106,7 @@ describe('I2 R11 a call ends, whatever its author does inside a step or in a cle
     expect(codes).toContainEqual(expect.stringMatching(/^(REPLAY_NESTED|LIMIT_DEFER)$/))
   })
 
-  it('still waits where the limit is far away (negative control)', async () => {
+  it('control: a cleanup that never settles keeps the call waiting under a distant limit', async () => {
     let over = false
     call(() => {}, 1e9).ended.then(() => {
       over = true

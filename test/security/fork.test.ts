@@ -64,21 +64,21 @@ async function fork(bench: TestBench): Promise<void> {
   expect(await other.next({ ship: { confirm: true } })).toMatchObject({ text: 'Shipped.' })
 }
 
-describe('I4 R7 a fork pays for what it gets', () => {
-  it.each([false, true])('charges each branch under a key of its own (once: %s)', async (once) => {
+describe('I4 R7 each branch of a forked state pays for itself', () => {
+  it.each([false, true])('charges each branch under its own key (once: %s)', async (once) => {
     const { bench, provider, shipped } = openShop({ once })
     await fork(bench)
     expect([...provider.charges.values()]).toEqual([1, 1000])
     expect(shipped).toEqual([{ qty: 1000, paid: 1000 }])
   })
 
-  it('gets a thousand for the price of one under a key that ignores the answers (negative control)', async () => {
+  it('control: with a key that ignores the answers, a thousand items cost as much as one', async () => {
     const { bench, shipped } = openShop({ keyOf: ofTheFlow })
     await fork(bench)
     expect(shipped).toEqual([{ qty: 1000, paid: 1 }])
   })
 
-  it('still charges once where the same answers come twice', async () => {
+  it('charges once if the same answers arrive twice', async () => {
     const { bench, provider } = openShop({})
     const call = bench.tool('order')
     await call.next()
@@ -87,7 +87,7 @@ describe('I4 R7 a fork pays for what it gets', () => {
     expect([...provider.charges.values()]).toEqual([5])
   })
 
-  it('B8 is refused on a tool that takes each state once', async () => {
+  it('B8 refuses the second branch on a tool with once', async () => {
     const bench = createBench((options) => {
       const server = createServer({ name: 'shop', version: '1', ...options })
       server.tool('order', { once: true }, async (_args, ctx) => {

@@ -68,20 +68,20 @@ async function attacked(attack: Attack, options: ConnectOptions = {}): Promise<u
 const question = formQuestion('?', 'x')
 const gaveIn = { content: [{ text: 'gave in' }] }
 
-describe('a server that', () => {
-  it('C8 asks for ever is answered ten times', async () => {
+describe('a hostile server', () => {
+  it('C8 is answered ten times if it never stops asking', async () => {
     const round = () => asking({ a: question }, 's')
     expect(await attacked(asks(round, 12))).toBe('LIMIT_CLIENT_ROUNDS')
     expect(await attacked(asks(round, 12), { maxRounds: 12 })).toMatchObject(gaveIn)
   })
 
-  it('sends a huge state is not served by us', async () => {
+  it('is refused if it sends a huge state', async () => {
     const round = () => asking({ a: question }, 'x'.repeat(2_000_000))
     expect(await attacked(asks(round))).toBe('LIMIT_CLIENT_STATE')
     expect(await attacked(asks(round), { maxStateBytes: 2_000_000 })).toMatchObject(gaveIn)
   })
 
-  it('asks a thousand questions at once is not answered', async () => {
+  it('is refused if it asks a thousand questions at once', async () => {
     const many = Object.fromEntries(Array.from({ length: 1_000 }, (_, i) => [`q${i}`, question]))
     expect(await attacked(asks(() => asking(many)))).toBe('LIMIT_CLIENT_QUESTIONS')
     const patient = { maxQuestions: 1_000, maxQuestionSize: 10_000_000 }
@@ -93,7 +93,7 @@ describe('a server that', () => {
     ).toMatchObject(gaveIn)
   })
 
-  it('sends a giant schema does not get it to anybody', async () => {
+  it('is refused if it sends a giant schema, before anybody sees it', async () => {
     const giant = formQuestion('?', ...Array.from({ length: 20_000 }, (_, i) => `field${i}`))
     expect(await attacked(asks(() => asking({ a: giant })))).toBe('LIMIT_CLIENT_QUESTIONS')
     expect(
@@ -104,7 +104,7 @@ describe('a server that', () => {
     ).toMatchObject(gaveIn)
   })
 
-  it('nests a schema a hundred thousand deep ends the call, not the process', async () => {
+  it('ends the call, not the process, with a schema nested a hundred thousand levels deep', async () => {
     const deep = `${'{"not":'.repeat(100_000)}{}${'}'.repeat(100_000)}`
     const attack: Attack = ({ id }, response) => {
       const params = `{"mode":"form","message":"m","requestedSchema":${deep}}`
@@ -117,7 +117,7 @@ describe('a server that', () => {
   })
 
   it.each(['javascript:alert(1)', 'file:///etc/passwd', 'http://example.com/', 'https://good.com@evil.com/'])(
-    'C14 wants %s opened does not reach a person',
+    'C14 cannot make anybody see the link %s',
     async (url) => {
       const asked: string[] = []
       const elicitation = (params: { message: string }): ElicitResult => {
@@ -146,7 +146,7 @@ describe('a server that', () => {
     },
   )
 
-  it('C2 paints the terminal is shown without its paint, and gets its state back as it was', async () => {
+  it('C2 cannot control the terminal, and gets its state back unchanged', async () => {
     const shown: string[] = []
     const states: unknown[] = []
     const state = '\u001b]0;title\u0007 \u202e'
@@ -164,7 +164,7 @@ describe('a server that', () => {
     expect(states).toEqual([undefined, state])
   })
 
-  it('never stops talking is cut off', async () => {
+  it('is disconnected if it never stops sending', async () => {
     const attack: Attack = (_message, response) => {
       response.setHeader('Content-Type', 'application/json')
       const flood = () => {
@@ -176,7 +176,7 @@ describe('a server that', () => {
     expect(await attacked(attack, { maxResponseBytes: 1_000_000 })).toBe('LIMIT_CLIENT_BYTES')
   })
 
-  it('never stops sending comments is cut off', async () => {
+  it('is disconnected if it never stops sending comments', async () => {
     const attack: Attack = (_message, response) => {
       response.setHeader('Content-Type', 'text/event-stream')
       const flood = () => {
@@ -188,11 +188,11 @@ describe('a server that', () => {
     expect(await attacked(attack, { maxResponseBytes: 1_000_000 })).toBe('LIMIT_CLIENT_BYTES')
   })
 
-  it('C12 never answers is given up', async () => {
+  it('C12 times out if it never responds', async () => {
     expect(await attacked(() => {}, { timeoutMs: 50 })).toBe('LIMIT_CLIENT_TIMEOUT')
   })
 
-  it('C12 reports progress for ever reaches the deadline', async () => {
+  it('C12 reaches the deadline if it reports progress for ever', async () => {
     const attack: Attack = ({ params }, response) => {
       const { progressToken } = params._meta as { progressToken: number }
       response.setHeader('Content-Type', 'text/event-stream')
@@ -211,7 +211,7 @@ describe('a server that', () => {
     await client.close()
   })
 
-  it('hangs up in the middle is reported as gone', async () => {
+  it('is reported as gone if it closes the connection in the middle', async () => {
     const attack: Attack = (_message, response) => {
       response.setHeader('Content-Type', 'application/json')
       response.write('{"jsonrpc"', () => response.destroy())
@@ -220,7 +220,7 @@ describe('a server that', () => {
     expect(await attacked((_message, response) => response.destroy())).toBe('PEER_GONE')
   })
 
-  it('switches to another protocol, or speaks none, is reported as gone', async () => {
+  it('is reported as gone if it switches to another protocol, or speaks none', async () => {
     const raw =
       (text: string): Attack =>
       (_message, response) =>
@@ -231,7 +231,7 @@ describe('a server that', () => {
     }
   })
 
-  it('T3 redirects does not get our credentials sent elsewhere', async () => {
+  it('T3 cannot redirect our credentials elsewhere', async () => {
     let reached = 0
     const elsewhere = await hostile(() => void reached++)
     const attack: Attack = (_message, response) => response.writeHead(307, { Location: elsewhere }).end()
@@ -240,14 +240,14 @@ describe('a server that', () => {
     expect(reached).toBe(0)
   })
 
-  it('answers with a compressed bomb is not unpacked', async () => {
+  it('cannot make the client decompress a bomb', async () => {
     const bomb = gzipSync(Buffer.alloc(50_000_000, ' '))
     const attack: Attack = (_message, response) =>
       response.writeHead(200, { 'Content-Type': 'application/json', 'Content-Encoding': 'gzip' }).end(bomb)
     expect(await attacked(attack)).toBe('PEER_ANSWER')
   })
 
-  it('keeps the stream open after its answer does not keep us', async () => {
+  it('cannot hold the client by keeping the stream open after the result', async () => {
     const attack: Attack = ({ id }, response) => {
       response.setHeader('Content-Type', 'text/event-stream')
       response.write(`data: ${JSON.stringify({ jsonrpc: '2.0', id, result: said('done') })}\n\n`)
@@ -256,13 +256,13 @@ describe('a server that', () => {
   })
 
   it.each([
-    ['answers somebody else', { id: 'x' }],
-    ['forgets the id', { id: undefined }],
-    ['speaks another protocol', { jsonrpc: '1.0' }],
-    ['invents a result type', { result: { resultType: 'surprise', content: [] } }],
-    ['asks without a question', { result: { resultType: 'input_required' } }],
-    ['asks what no client knows', { result: asking({ a: { method: 'eval', params: {} } }) }],
-  ])('%s is not believed', async (_what, change) => {
+    ['has another id', { id: 'x' }],
+    ['has no id', { id: undefined }],
+    ['names another protocol', { jsonrpc: '1.0' }],
+    ['has an unknown result type', { result: { resultType: 'surprise', content: [] } }],
+    ['asks without a question or a state', { result: { resultType: 'input_required' } }],
+    ['requests an unknown kind of input', { result: asking({ a: { method: 'eval', params: {} } }) }],
+  ])('is refused if its response %s', async (_what, change) => {
     const attack: Attack = ({ id }, response) =>
       void response
         .setHeader('Content-Type', 'application/json')
@@ -302,22 +302,25 @@ const EVENTS = { 'Content-Type': 'text/event-stream' }
 describe.each([
   ['node:http', undefined],
   ['fetch', fetch],
-])('an older server, over %s, that', (_name, transport) => {
-  it.each([404, 405, 500])('T22 breaks its stream and answers %d when it is resumed', async (status) => {
-    const url = await hostileOlder((request, response) => {
-      if (request.method === 'GET') response.writeHead(status).end('no')
-      else response.writeHead(200, EVENTS).end('id: e1\nretry: 1\ndata:\n\n')
-    })
-    await using client = await connect(url, { fetch: transport })
-    await expect(client.callTool('t')).rejects.toMatchObject({ code: 'PEER_HTTP', data: { status } })
-    // The client is as good as before.
-    await expect(client.callTool('t')).rejects.toMatchObject({ code: 'PEER_HTTP' })
-  })
+])('a hostile older server, over %s,', (_name, transport) => {
+  it.each([404, 405, 500])(
+    'T22 fails only the call if it breaks its stream and returns %d on resumption',
+    async (status) => {
+      const url = await hostileOlder((request, response) => {
+        if (request.method === 'GET') response.writeHead(status).end('no')
+        else response.writeHead(200, EVENTS).end('id: e1\nretry: 1\ndata:\n\n')
+      })
+      await using client = await connect(url, { fetch: transport })
+      await expect(client.callTool('t')).rejects.toMatchObject({ code: 'PEER_HTTP', data: { status } })
+      // The client is as good as before.
+      await expect(client.callTool('t')).rejects.toMatchObject({ code: 'PEER_HTTP' })
+    },
+  )
 
   it.each([
     ['with a blank', 'a b'],
     ['of 1,025 characters', 'x'.repeat(1_025)],
-  ])('T22 gives a session id %s is refused', async (_what, session) => {
+  ])('T22 is refused if it sends a session id %s', async (_what, session) => {
     const url = await hostileOlder(() => {}, session)
     await expect(connect(url, { fetch: transport })).rejects.toMatchObject({ code: 'PEER_ERA' })
     await expect(connect(url, { fetch: transport, mode: '2025-11-25' })).rejects.toMatchObject({
@@ -328,7 +331,7 @@ describe.each([
     expect(await client.callTool('t')).toMatchObject({ content: [{ text: 'x' }] })
   })
 
-  it('T22 names an event that cannot stand in a header is not resumed there', async () => {
+  it('T22 is not resumed at an event id that no header can carry', async () => {
     const asked: unknown[] = []
     const url = await hostileOlder((request, response) => {
       asked.push(request.headers['last-event-id'])
@@ -340,8 +343,8 @@ describe.each([
   })
 })
 
-describe('a client whose server', () => {
-  it('is restarted while a pushed call waits fails the call and lives', async () => {
+describe('a restarted server', () => {
+  it('fails the pushed call that waits, and the client stays usable', async () => {
     const start = async (port: number): Promise<Server> => {
       const desk = createRondo({ name: 'desk', version: '1.0.0', log: 'off' })
       desk.tool('t', {}, async (_args, ctx) => ((await ctx.confirm('sure', 'Sure?')) ? 'yes' : 'no'))
@@ -374,7 +377,7 @@ describe('a client whose server', () => {
 })
 
 describe('callbacks of the caller', () => {
-  it('that throw or reject end neither the call nor the process', async () => {
+  it('end neither the call nor the process if they throw or reject', async () => {
     const note = { jsonrpc: '2.0', method: 'notifications/progress' }
     const attack: Attack = ({ id, params }, response) => {
       const { progressToken } = params._meta as { progressToken: number }

@@ -77,7 +77,7 @@ async function listenAll({ child, port }: Target, count: number, size: number): 
 }
 
 describe('I3 a process with a small heap', () => {
-  it('T18 outlives floods of initialize with large capabilities', async () => {
+  it('T18 survives floods of initialize with large capabilities', async () => {
     const target = await start()
     const capabilities = { experimental: { flood: { text: 'x'.repeat(MEGABYTE) } }, elicitation: {} }
     const ids = new Set<string | undefined>()
@@ -86,19 +86,19 @@ describe('I3 a process with a small heap', () => {
     expect(await serves(target)).toBe(true)
   })
 
-  it('T18 outlives floods of subscriptions that name much', async () => {
+  it('T18 survives floods of large subscriptions', async () => {
     const target = await start()
     await listenAll(target, FLOOD, MEGABYTE)
     expect(await serves(target)).toBe(true)
   })
 
-  it('T18 outlives subscriptions as large and as many as it takes', async () => {
+  it('T18 survives as many subscriptions of the maximum size as it accepts', async () => {
     const target = await start()
     await listenAll(target, 300, 28_000)
     expect(await serves(target)).toBe(true)
   })
 
-  it('is ended by the same subscriptions where the limits are lifted (negative control)', async () => {
+  it('control: runs out of memory with the same subscriptions and without the limits', async () => {
     const target = await start({ maxSubscriptionBytes: 'Infinity', maxSubscriptionsPerCaller: 'Infinity' })
     const ended = once(target.child, 'exit')
     await listenAll(target, FLOOD, MEGABYTE)
@@ -106,7 +106,7 @@ describe('I3 a process with a small heap', () => {
     expect(await serves(target)).toBe(false)
   })
 
-  it('T18 outlives sessions that watch long URIs', async () => {
+  it('T18 survives sessions that watch long URIs', async () => {
     const target = await start()
     const agent = new Agent({ keepAlive: true, maxSockets: 4 })
     onTestFinished(() => agent.destroy())

@@ -65,7 +65,7 @@ async function states(): Promise<string[]> {
   return ['r1.', 'h1.', 'r1.e30', 'h1.e30', 'anything', sealed]
 }
 
-describe('T25 the tool of the guide, beside tools of ours', () => {
+describe('T25 the hand-written tool of the guide, beside tools of Rondo', () => {
   /** The callback of the guide's example as it is, on a server that has a tool of ours as well. */
   function withGuideTool(tables: ReturnType<typeof createTables>): Build {
     const { _registeredTools: tools } = buildByHand(tables, KEY) as unknown as {
@@ -94,7 +94,7 @@ describe('T25 the tool of the guide, beside tools of ours', () => {
     return { replies, booked, honestly: tables.booked.size - booked }
   }
 
-  it('books for nobody whose state its own check refuses', async () => {
+  it('books nothing for a state that its own check refuses', async () => {
     const { replies, booked, honestly } = await book()
     for (const { error } of replies) {
       expect(error).toMatchObject({ code: -32602, data: { reason: 'invalid_request_state' } })
@@ -102,7 +102,7 @@ describe('T25 the tool of the guide, beside tools of ours', () => {
     expect({ booked, honestly }).toEqual({ booked: 0, honestly: 1 })
   })
 
-  it('control: a check that trusts prefixes books', async () => {
+  it('control: books with a check that trusts prefixes', async () => {
     expect((await book(trustingPrefixes)).booked).toBeGreaterThan(0)
   })
 })
@@ -141,7 +141,7 @@ const byHandTemplate = (trust: Trust) => async (uri: URL, _variables: unknown, c
 
 const places: Place[] = [
   {
-    name: 'a tool whose name was ours',
+    name: "a tool under a name that was Rondo's before",
     ...toolCall,
     build(server, trust) {
       server.registerTool('mine', {}, ourTool()).remove()
@@ -149,13 +149,13 @@ const places: Place[] = [
     },
   },
   {
-    name: 'a tool whose callback was ours',
+    name: "a tool whose callback was Rondo's before",
     ...toolCall,
     build: (server, trust) =>
       server.registerTool('mine', {}, ourTool()).update({ callback: byHandTool(trust) as never }),
   },
   {
-    name: 'a tool at the name that one of ours gave up',
+    name: 'a tool under a name that a tool of Rondo released',
     ...toolCall,
     build(server, trust) {
       server.registerTool('mine', {}, ourTool()).update({ name: 'yours' })
@@ -163,7 +163,7 @@ const places: Place[] = [
     },
   },
   {
-    name: 'a tool that calls one of ours when it is done',
+    name: 'a tool that calls a callback of Rondo at its end',
     ...toolCall,
     build(server, trust) {
       const ours = ourTool()
@@ -174,7 +174,7 @@ const places: Place[] = [
     },
   },
   {
-    name: 'a tool of a handler that is not the official one',
+    name: 'a tool called by a handler that is not the official one',
     ...toolCall,
     build(server, trust) {
       server.registerTool('mine', {}, ourTool())
@@ -190,7 +190,7 @@ const places: Place[] = [
     build: (server, trust) => void server.registerPrompt('mine', {}, byHandPrompt(trust)),
   },
   {
-    name: 'a prompt that has the name of a tool of ours',
+    name: 'a prompt with the name of a tool of Rondo',
     ...promptGet,
     build(server, trust) {
       server.registerTool('mine', {}, ourTool())
@@ -198,13 +198,13 @@ const places: Place[] = [
     },
   },
   {
-    name: 'a prompt whose callback was ours',
+    name: "a prompt whose callback was Rondo's before",
     ...promptGet,
     build: (server, trust) =>
       server.registerPrompt('mine', {}, ourPrompt()).update({ callback: byHandPrompt(trust) as never }),
   },
   {
-    name: 'a prompt whose handler was replaced behind our back',
+    name: 'a prompt whose handler was replaced directly',
     ...promptGet,
     build(server, trust) {
       const handler = (_args: unknown, ctx: ServerContext) => byHandPrompt(trust)(ctx)
@@ -217,7 +217,7 @@ const places: Place[] = [
     build: (server, trust) => void server.registerResource('mine', 'mine://day', {}, byHandRead(trust)),
   },
   {
-    name: 'a resource that a template of ours would match as well',
+    name: 'a resource that a template of Rondo also matches',
     ...read,
     build(server, trust) {
       server.registerResource('ours', template(), {}, ourResource())
@@ -225,7 +225,7 @@ const places: Place[] = [
     },
   },
   {
-    name: 'a resource whose callback was ours',
+    name: "a resource whose callback was Rondo's before",
     ...read,
     build: (server, trust) =>
       server
@@ -238,7 +238,7 @@ const places: Place[] = [
     build: (server, trust) => void server.registerResource('mine', template(), {}, byHandTemplate(trust)),
   },
   {
-    name: 'a template in front of one of ours',
+    name: 'a template registered before one of Rondo',
     ...read,
     build(server, trust) {
       server.registerResource('mine', template(), {}, byHandTemplate(trust))
@@ -265,17 +265,17 @@ describe.each(places)('T25 $name', ({ method, params, build }) => {
     return { byState, honestly: trusted - byState }
   }
 
-  it('is entered with states of its own check only', async () => {
+  it('runs only with states that its own check accepts', async () => {
     expect(await attack()).toEqual({ byState: 0, honestly: 1 })
   })
 
-  it('control: a check that trusts prefixes lets them in', async () => {
+  it('control: runs with other states if the check trusts prefixes', async () => {
     expect((await attack(trustingPrefixes)).byState).toBeGreaterThan(0)
   })
 })
 
 describe('T25 a server that was not mounted', () => {
-  it('has its own check for every state', async () => {
+  it('passes every state to its own check', async () => {
     let entered = 0
     const build: Build = (server) => {
       server.registerTool('mine', {}, () => {
@@ -297,7 +297,7 @@ describe('T25 a server that was not mounted', () => {
   })
 })
 
-describe('states of ours, on a server that checks its own', () => {
+describe("Rondo's states, on a server that checks its own", () => {
   const day = z.object({ day: z.string().optional() })
   const ours: Place[] = [
     { name: 'a tool', ...toolCall, build: (server) => void server.registerTool('mine', {}, ourTool()) },
@@ -314,7 +314,7 @@ describe('states of ours, on a server that checks its own', () => {
       },
     },
     {
-      name: 'a tool that was renamed and given another schema',
+      name: 'a tool that was renamed and has another schema',
       ...toolCall,
       build: (server) =>
         server.registerTool('other', {}, ourTool()).update({ name: 'mine', paramsSchema: day as never }),
@@ -336,7 +336,7 @@ describe('states of ours, on a server that checks its own', () => {
     },
   ]
 
-  it.each(ours)('$name opens them itself, and none of theirs', async ({ method, params, build }) => {
+  it.each(ours)("$name opens its own states, and none of the server's", async ({ method, params, build }) => {
     const fetch = serve((server) => build(server, () => {}))
     const first = await send(fetch, method, params)
     expect(first.result).toMatchObject({ resultType: 'input_required' })
@@ -351,7 +351,7 @@ describe('states of ours, on a server that checks its own', () => {
   })
 })
 
-describe('T1 a principal that names nobody', () => {
+describe('T1 a principal without a subject', () => {
   const nobodies = [{ subject: '' }, { subject: undefined }, { subject: 5 }, {}, [], 'alice']
 
   /** What handlers see of the caller, in a call that ends at once and in one that asks. */
@@ -380,11 +380,11 @@ describe('T1 a principal that names nobody', () => {
     return { seen, code: error?.code, logged: events.filter(({ event }) => event === 'warning').length }
   }
 
-  it.each(nobodies)('is refused before a handler sees it: %j', async (principal) => {
+  it.each(nobodies)('is refused before a handler runs: %j', async (principal) => {
     expect(await seenBy(principal)).toEqual({ seen: [], code: -32603, logged: 1 })
   })
 
-  it('control: one that names somebody is seen, and so is nobody at all', async () => {
+  it('control: a principal with a subject reaches the handler, and so does an unauthenticated call', async () => {
     const alice = { subject: 'alice' }
     expect(await seenBy(alice)).toEqual({ seen: [alice], code: undefined, logged: 0 })
     expect(await seenBy(undefined)).toEqual({ seen: [undefined], code: undefined, logged: 0 })
@@ -433,13 +433,13 @@ describe('T6 an older connection', () => {
     return reply
   }
 
-  it('gets nothing for claims that only a request of the new revision can make', async () => {
+  it('gains nothing from claims that only a 2026-07-28 request can make', async () => {
     expect(await call('2025-11-25')).toMatchObject({
       result: { isError: true, content: [{ text: expect.stringContaining('cannot be asked') }] },
     })
   })
 
-  it('control: a request of the new revision does', async () => {
+  it('control: a 2026-07-28 request with the same claims does', async () => {
     expect(await call('2026-07-28')).toMatchObject({ result: { resultType: 'task' } })
   })
 })

@@ -89,7 +89,7 @@ describe('the length of a token', () => {
   const fillers = Array.from({ length: 12 }, () => draw(2 * BUCKET, FILLER_CHARACTERS))
   const secret = draw(8, GUESSES)
 
-  it('T21 B3 leaves the same room for every guess at a secret', () => {
+  it('T21 B3 is the same for every guess at a secret', () => {
     for (let position = 0; position < secret.length; position++) {
       const weights = weigh(lengthOracle(secret), secret.slice(0, position), fillers.slice(0, 2))
       expect(Math.min(...weights.values()), note).toBeGreaterThan(0)
@@ -98,7 +98,7 @@ describe('the length of a token', () => {
     }
   })
 
-  it('T21 would find the secret if tokens were compressed', () => {
+  it('T21 control: reveals the secret if tokens are compressed', () => {
     const found = [...secret].filter((character, position) => {
       const weights = weigh(deflatingOracle(secret), secret.slice(0, position), fillers)
       return best(weights) === character
@@ -106,7 +106,7 @@ describe('the length of a token', () => {
     expect(found.length, note).toBeGreaterThanOrEqual(4)
   })
 
-  it('T21 depends on the number of bytes alone', () => {
+  it('T21 depends only on the number of plaintext bytes', () => {
     const lengths = Array.from({ length: 200 }, () =>
       lengthOracle(draw(64, GUESSES))(draw(300, FILLER_CHARACTERS)),
     )

@@ -25,7 +25,7 @@ async function expectServing(client: OlderClient): Promise<void> {
 }
 
 describe('a session', () => {
-  it('T1 T17 has an id of 128 bits that is never used twice', async () => {
+  it('T1 T17 has an id of 128 random bits that is never used twice', async () => {
     const { connect } = await startOlder()
     const ids = new Set<string>()
     for (let i = 0; i < 50; i++) ids.add((await connect()).sessionId ?? '')
@@ -33,7 +33,7 @@ describe('a session', () => {
     for (const id of ids) expect(Buffer.from(id, 'base64url').length).toBe(16)
   })
 
-  it('T1 answers alike to a foreign id and to one that never was', async () => {
+  it('T1 looks the same to others as one that never existed', async () => {
     const { connect } = await startOlder({
       authenticate: ({ headers }) => ({ subject: headers('authorization') ?? 'nobody' }),
     })
@@ -49,7 +49,7 @@ describe('a session', () => {
     await expectServing(alice)
   })
 
-  it('T1 gives its streams to nobody else', async () => {
+  it('T1 does not send its streams to anybody else', async () => {
     const { connect } = await startOlder()
     const [alice, eve] = [await connect(), await connect()]
     const stream = await alice.post(call('ask'))
@@ -58,7 +58,7 @@ describe('a session', () => {
     expect(stolen.status).toBe(400)
   })
 
-  it('T14 keeps two hundred clients apart', async () => {
+  it('T14 is kept apart from two hundred others', async () => {
     const { connect } = await startOlder()
     const canary = (i: number) => `canary-${i}`
     const texts = await Promise.all(
@@ -72,7 +72,7 @@ describe('a session', () => {
     expect(texts).toEqual(Array.from({ length: 200 }, (_, i) => `Hello ${canary(i)}`))
   })
 
-  it('T18 floods of initialize evict what nobody uses, and nobody is refused', async () => {
+  it('T18 is evicted in a flood of initialize only if it is unused, and nobody is refused', async () => {
     const { connect } = await startOlder({ sessions: { maxSessions: 20 } })
     const first = await connect()
     const stream = await first.post(call('ask'))
@@ -84,7 +84,7 @@ describe('a session', () => {
     await expectServing(await connect())
   })
 
-  it('T18 takes no session from a caller with a name, and refuses where nobody can make room', async () => {
+  it('T18 of an authenticated caller is never evicted; initialize is refused if there is no room', async () => {
     const { connect } = await startOlder({
       sessions: { maxSessions: 20 },
       authenticate: ({ headers }) => {
@@ -100,7 +100,7 @@ describe('a session', () => {
     for (const client of named) await expectServing(client)
   })
 
-  it('T8 T9 T10 takes no junk, and goes on', async () => {
+  it('T8 T9 T10 refuses malformed messages, and keeps serving', async () => {
     const { connect, url } = await startOlder()
     const client = await connect()
     const headers = {
@@ -130,7 +130,7 @@ describe('a session', () => {
     await expectServing(client)
   })
 
-  it('T7 holds nothing of a huge answer', async () => {
+  it('T7 keeps nothing of a huge response', async () => {
     const { connect } = await startOlder()
     const client = await connect()
     const stream = await client.post(call('ask'))
@@ -140,7 +140,7 @@ describe('a session', () => {
     await expectServing(client)
   })
 
-  it('T20 cuts off a client that does not read, keeps what matters, and goes on', async () => {
+  it('T20 disconnects a client that does not read, keeps what matters, and keeps serving', async () => {
     const { connect, server, url } = await startOlder({ maxBacklogBytes: 1_000 })
     const client = await connect()
     const headers = { accept: 'text/event-stream', 'mcp-session-id': client.sessionId ?? '' }

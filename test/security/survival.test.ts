@@ -36,10 +36,10 @@ const INITIALIZE = {
 
 const HOOK_ATTACKS: readonly [string, object][] = [
   ['an empty subject', { sub: '' }],
-  ['a subject that is no text', { sub: { a: 1 } }],
+  ['a subject that is not a string', { sub: { a: 1 } }],
   ['a line break in a challenge', { iss: 'https://a\r\nSet-Cookie: b=c' }],
   ['a character beyond latin1 in a challenge', { iss: 'https://ключ.example' }],
-  ['a body that is no text', { body: { error: 'invalid_token' } }],
+  ['a body that is not a string', { body: { error: 'invalid_token' } }],
   ['a hook that throws', { fault: 'throw' }],
 ]
 
@@ -70,8 +70,8 @@ async function serves({ child, port }: Target): Promise<boolean> {
   return child.exitCode === null && posted?.text.includes('still here') === true
 }
 
-describe('I1 R11 a process whose hooks pass on what callers write', () => {
-  it.each(HOOK_ATTACKS)('refuses and goes on after %s', async (_, payload) => {
+describe('I1 R11 a process whose hooks pass on what callers send', () => {
+  it.each(HOOK_ATTACKS)('refuses %s and keeps serving', async (_, payload) => {
     const target = await start()
     const echo = callTool('echo')
     expect(await send(target.port, bearer(payload), INITIALIZE)).toBe(401)
@@ -79,7 +79,7 @@ describe('I1 R11 a process whose hooks pass on what callers write', () => {
     expect(await serves(target)).toBe(true)
   })
 
-  it('is ended by these requests where nothing is checked (negative control)', async () => {
+  it('control: ends with these requests if nothing is checked', async () => {
     const fatal: boolean[] = []
     for (const [, payload] of HOOK_ATTACKS) {
       const target = await start({ WEAK: '1' })
@@ -94,7 +94,7 @@ describe('I1 R11 a process whose hooks pass on what callers write', () => {
 
 describe('I1 R11 a process whose handlers and log fail', () => {
   it.each(['bigint', 'toJSON'])(
-    'answers a result that cannot be encoded (%s), in every era',
+    'returns an error for a result that cannot be encoded (%s), in every era',
     async (name) => {
       const target = await start()
       const { headers, message } = callTool(name)
@@ -113,7 +113,7 @@ describe('I1 R11 a process whose handlers and log fail', () => {
     },
   )
 
-  it('goes on after a client that leaves in the middle of a call', async () => {
+  it('keeps serving after a client leaves in the middle of a call', async () => {
     const target = await start()
     const { headers, message } = callTool('leave')
     const req = httpRequest({ port: target.port, path: '/mcp', method: 'POST', headers })

@@ -74,7 +74,7 @@ function reasons(): unknown[] {
 }
 
 describe('the state of a turn', () => {
-  it('control: goes on where nothing was changed, also in another session of the same principal', async () => {
+  it('control: is accepted unchanged, even in another session of the same principal', async () => {
     const client = await connect(alice)
     const turn = await client.request(...transfer('bob'))
     for (const one of [client, await connect(alice)]) {
@@ -84,7 +84,7 @@ describe('the state of a turn', () => {
     }
   })
 
-  it('F2 B4 is refused when one bit of it is changed, wherever', async () => {
+  it('F2 B4 is refused if any one bit is changed', async () => {
     const client = await connect(alice)
     const turn = await client.request(...transfer('bob'))
     const state = stateOf(turn)
@@ -102,7 +102,7 @@ describe('the state of a turn', () => {
     expect(await present(client, turn, state)).toMatchObject({ message: { result: {} } })
   })
 
-  it('F2 B4 P17 is refused alike in every other form', async () => {
+  it('F2 B4 P17 is refused in every other form, with the same error', async () => {
     const client = await connect(alice)
     const turn = await client.request(...transfer('bob'))
     const state = stateOf(turn)
@@ -118,7 +118,7 @@ describe('the state of a turn', () => {
     ['another issuer', { ...alice, issuer: 'https://evil.example' }],
     ['another client', { ...alice, client: 'other' }],
     ['nobody', undefined],
-  ])('F2 B5 T1 is refused to %s', async (_who, thief) => {
+  ])('F2 B5 T1 is refused for %s', async (_who, thief) => {
     const turn = await (await connect(alice)).request(...transfer('bob'))
     events.splice(0)
     expect(errorOf(await present(await connect(thief), turn, stateOf(turn)))).toEqual(REFUSAL)
@@ -148,7 +148,7 @@ describe('the state of a turn', () => {
     expect(await client.post(responsesTo(one, [YES]), own)).toMatchObject({ message: { result: {} } })
   })
 
-  it('F2 B6 is refused after its time', async () => {
+  it('F2 B6 is refused after it has expired', async () => {
     const make = () => bank({ limits: { roundTtlMs: 1000 } })
     const client = await connect(alice, make)
     const turn = await client.request(...transfer('bob'))
@@ -158,7 +158,7 @@ describe('the state of a turn', () => {
     expect(errorOf(await present(client, turn, stateOf(turn)))).toEqual(REFUSAL)
   })
 
-  it('F2 B7 is no requestState, and a requestState is no state', async () => {
+  it('F2 B7 is refused as a requestState, and a requestState is refused as a state', async () => {
     const client = await connect(alice)
     const turn = await client.request(...transfer('bob'))
     const meta = {
@@ -193,8 +193,8 @@ describe('the state of a turn', () => {
   })
 })
 
-describe('what an instance remembers', () => {
-  it('F2 B5 is given to nobody but the principal that was asked', async () => {
+describe('what an instance keeps in memory', () => {
+  it('F2 B5 is used only for the principal that was asked', async () => {
     const server = bank()
     const same = () => server
     const turn = await (await connect(alice, same)).request(...transfer('bob'))
@@ -210,7 +210,7 @@ describe('what an instance remembers', () => {
 })
 
 describe('a sealed session', () => {
-  it('is unknown to another principal, and when anything of it is changed', async () => {
+  it('is refused for another principal, and if any part of its id is changed', async () => {
     const client = await connect(alice)
     const session = client.session ?? ''
     const eve = await connect({ ...alice, subject: 'eve' })
@@ -228,7 +228,7 @@ describe('a sealed session', () => {
     expect(await client.post(ping)).toMatchObject({ status: 200 })
   })
 
-  it('fits a header, however much a client says of itself', async () => {
+  it('fits into a header, however much the client declares', async () => {
     const long = '\u0001'.repeat(10_000)
     const server = bank()
     const experimental = { 'multi-turn-sse': {}, 'request-state': {} }

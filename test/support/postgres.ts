@@ -8,7 +8,7 @@ export function describePostgres(name: string, body: () => void): void {
   if (hasPostgres) return void describe(name, body)
   if (process.env.CI === 'true') {
     describe(name, () => {
-      it('finds PostgreSQL', () => {
+      it('PostgreSQL can be started', () => {
         throw new Error('PostgreSQL is missing, and CI=true: run scripts/ensure-postgres.sh')
       })
     })

@@ -37,7 +37,7 @@ describe('the round robin', () => {
     expect(proxy.counts).toEqual([2, 2])
   })
 
-  it('answers 502 for a target that is gone, and goes on', async () => {
+  it('returns 502 for a target that is gone, and keeps serving', async () => {
     const gone = new URL('http://127.0.0.1:1')
     const proxy = await startRoundRobin([gone, await startTarget('b')])
     closers.push(proxy.close)

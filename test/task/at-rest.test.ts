@@ -6,7 +6,7 @@ import { createMemoryStore } from '../../src/store/memory/store.ts'
 import { start } from '../support/published-tasks.ts'
 import { follow, send } from '../support/task-client.ts'
 
-describe('at rest', () => {
+describe('tasks at rest', () => {
   it('a reader of the store finds ids, status, keys and times, and no content', async () => {
     const store = createMemoryStore()
     const written: string[] = []

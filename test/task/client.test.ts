@@ -85,8 +85,8 @@ describe.each(['listening', 'polling'] as const)('a client that follows by %s', 
   })
 })
 
-describe('a task in hand', () => {
-  it('C11 E9 is started at one instance of the server and finished at another', async () => {
+describe('a task of our client', () => {
+  it('C11 E9 is started at one instance and finished at another', async () => {
     const store = createMemoryStore()
     const first = await connect(start({ store }))
     const begun = await first.start({ method: 'tools/call', name: 'greet' })
@@ -101,7 +101,7 @@ describe('a task in hand', () => {
     await second.close()
   })
 
-  it('E3 shows its questions to a client that knows its id alone, and takes their answers', async () => {
+  it('E3 can be read and answered by a client that knows only its id', async () => {
     const client = await connect(start())
     const begun = await client.start({ method: 'tools/call', name: 'greet' })
     const task = client.task((begun.status === 'task' && begun.pending.task?.taskId) || '')
@@ -113,7 +113,7 @@ describe('a task in hand', () => {
     await client.close()
   })
 
-  it('R3 takes what came along unasked for a plain question, and for no confirmation', async () => {
+  it('R3 accepts an unsolicited response for a plain question, and never for a confirmation', async () => {
     const server = start()
     server.tool('both', { task: 'always' }, async (_args, ctx) => {
       const { value } = await ctx.ask('first', { message: 'First?', schema: text })

@@ -18,7 +18,7 @@ describePostgres('clocks that disagree', () => {
   })
   afterAll(() => postgres.stop())
 
-  it('E9 lose no task and fail none, even if they differ by more than the TTL of a task', async () => {
+  it('E9 different clocks lose no task and fail none, even if they differ by more than the TTL of a task', async () => {
     const database = createPostgresDatabase(postgres)
     const events: EngineEvent[] = []
     const start = (skew: number): Server => {

@@ -38,7 +38,7 @@ function release(tools: readonly string[], options: Partial<ServerOptions>) {
 }
 
 describe('a task whose tool this instance does not have', () => {
-  it('E9 waits for an instance that has it, however often one that has not takes it', async () => {
+  it('E9 waits for an instance that has the tool, however often one without it claims the task', async () => {
     const now = createTime()
     const store = createMemoryStore({ now })
     const old = release(['other'], { store, now })
@@ -57,7 +57,7 @@ describe('a task whose tool this instance does not have', () => {
     expect(await settled(server, taskId)).toMatchObject({ result: { content: [{ text: 'by fresh' }] } })
   })
 
-  it('ends, and says why, when the tool did not come back for a quarter of an hour', async () => {
+  it('fails with a reason if no instance has had the tool for a quarter of an hour', async () => {
     const now = createTime()
     const store = createMemoryStore({ now })
     const gone = release(['removed'], { store, now, tasks: { concurrency: 0 } })

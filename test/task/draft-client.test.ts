@@ -52,7 +52,7 @@ async function open(options: ConnectOptions = {}) {
 }
 
 describe('a client in the draft', () => {
-  it('D10 asks for a task, looks at its pace, answers, and gives the result: one call', async () => {
+  it('D10 requests a task, polls at its interval, answers, and returns the result in one call', async () => {
     const client = await open()
     expect(client.protocolVersion).toBe('DRAFT-2026-v1')
     const seen: string[] = []
@@ -73,7 +73,7 @@ describe('a client in the draft', () => {
     })
   })
 
-  it('D10 has rounds where it does not ask for a task', async () => {
+  it('D10 uses rounds if it does not request a task', async () => {
     const client = await open()
     let followed = 0
     const result = await client.callTool('echo', {}, { onTask: () => void followed++ })
@@ -81,13 +81,13 @@ describe('a client in the draft', () => {
     expect(followed).toBe(0)
   })
 
-  it('D1 D10 asks for a task by itself where the tool is listed as one', async () => {
+  it('D1 D10 requests a task automatically if the tool is listed as one', async () => {
     const client = await open()
     await client.listTools()
     expect(await client.callTool('only')).toMatchObject({ content: [{ text: 'as a task' }] })
   })
 
-  it('D6 D10 puts a question again whose answer did not help', async () => {
+  it('D6 D10 asks a question again if its answer was not accepted', async () => {
     let times = 0
     const clumsy: FormHandler = (params, info) => {
       if (info.key === 'sure') return form(params, info)
@@ -107,7 +107,7 @@ describe('a client in the draft', () => {
     expect(await client.task(taskId).get()).toMatchObject({ status: 'cancelled' })
   })
 
-  it('C11 D10 is kept as JSON and finished later; answers that were delivered already do no harm', async () => {
+  it('C11 D10 stores a call as JSON and finishes it later; answers that were already delivered have no effect', async () => {
     const client = await open()
     const begun = await client.start({ method: 'tools/call', name: 'echo' }, { taskTtlMs: 60_000 })
     if (begun.status !== 'task') throw new Error(begun.status)

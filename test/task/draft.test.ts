@@ -141,7 +141,7 @@ describe('the echo example of the proposal', () => {
     })
   })
 
-  it('D6 acknowledges answers that do not fit; the task keeps asking', async () => {
+  it('D6 acknowledges invalid answers, and the task keeps asking', async () => {
     const client = await connect(start())
     const { taskId } = await create(client)
     await until(client, taskId, 'input_required')

@@ -32,7 +32,7 @@ function start(limits: object): { server: Server; turns: number[] } {
   return { server, turns }
 }
 
-it('R9 C9 a task that asks only to run again runs at the pace of a client, and not for ever', async () => {
+it('R9 C9 a task that only asks to run again is paced like a client, and limited', async () => {
   const { server, turns } = start({ maxEntries: 4 })
   const { result } = await send(server, 'tools/call', { name: 'again' })
   expect(await settled(server, String(result?.taskId))).toMatchObject({

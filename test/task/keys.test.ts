@@ -45,7 +45,7 @@ async function begin(server: Server): Promise<string> {
 
 const sure = { sure: { confirm: true } }
 
-it('B9 a task that waits is finished after the key that sealed it is used no more', async () => {
+it('B9 a waiting task can be finished after its key no longer seals', async () => {
   const store = createMemoryStore()
   const taskId = await begin(start(A, { store }))
   await servers.pop()?.close()
@@ -67,7 +67,7 @@ describe('a key that was dropped too early', () => {
     return { lost, kept: await begin(server), server, logged }
   }
 
-  it('loses the task: the client hears of an internal error, the operator why', async () => {
+  it('loses the task: the client gets an internal error, and the log has the reason', async () => {
     const { lost, server, logged } = await drop()
     expect((await send(server, 'tasks/get', { taskId: lost })).error).toEqual({
       code: -32603,
@@ -80,7 +80,7 @@ describe('a key that was dropped too early', () => {
     expect((await send(server, 'tasks/get', { taskId: lost })).result).toMatchObject({ status: 'cancelled' })
   })
 
-  it('E4 keeps nobody from hearing of other tasks', async () => {
+  it('E4 does not stop notifications of other tasks', async () => {
     const { lost, kept, server } = await drop()
     const { url } = await server.listen({ port: 0, signals: false })
     const client = await connect(url)
@@ -97,7 +97,7 @@ describe('a key that was dropped too early', () => {
     expect(seen.at(-1)).toBe('kept completed')
   })
 
-  it('keeps nobody from listing other tasks', async () => {
+  it('does not stop other tasks from being listed', async () => {
     const { kept, server } = await drop()
     const { url } = await server.listen({ port: 0, signals: false })
     const client = await connectOlder(url)

@@ -58,8 +58,8 @@ async function begin(server: Server, name: string, args: object): Promise<string
   return String(result.taskId)
 }
 
-describe('as large as rounds can be', () => {
-  it.each(['result', 'step'])('R10 ends as it should with a %s of two megabytes', async (name) => {
+describe('a task with large values', () => {
+  it.each(['result', 'step'])('R10 completes with a %s of two megabytes', async (name) => {
     const ran: string[] = []
     const server = start(ran)
     const ended = await follow(server, await begin(server, name, { bytes: 2_000_000 }), sure)
@@ -68,7 +68,7 @@ describe('as large as rounds can be', () => {
     expect(ran).toHaveLength(name === 'step' ? 1 : 0)
   })
 
-  it('R10 takes arguments as large as a body may be', async () => {
+  it('R10 accepts arguments of the maximum body size', async () => {
     const server = start([])
     const ended = await follow(
       server,
@@ -79,18 +79,21 @@ describe('as large as rounds can be', () => {
   })
 })
 
-describe('past the limit of a piece', () => {
+describe('a task beyond its limits', () => {
   const tasks = { maxPieceBytes: 4_096 }
 
-  it.each(['result', 'step', 'question'])('R9 fails, and says so, for a %s', async (name) => {
-    const ran: string[] = []
-    const server = start(ran, tasks)
-    const ended = await settled(server, await begin(server, name, { bytes: 20_000 }))
-    expect(ended).toMatchObject({ status: 'failed', error: TOO_LARGE })
-    expect(ran.length).toBeLessThanOrEqual(1)
-  })
+  it.each(['result', 'step', 'question'])(
+    'R9 fails with a reason for a %s that is too large',
+    async (name) => {
+      const ran: string[] = []
+      const server = start(ran, tasks)
+      const ended = await settled(server, await begin(server, name, { bytes: 20_000 }))
+      expect(ended).toMatchObject({ status: 'failed', error: TOO_LARGE })
+      expect(ran.length).toBeLessThanOrEqual(1)
+    },
+  )
 
-  it('R9 refuses the call whose arguments are too large, before there is a task', async () => {
+  it('R9 refuses a call with arguments that are too large before a task is created', async () => {
     const { error } = await send(start([], tasks), 'tools/call', {
       name: 'echo',
       arguments: { bytes: 0, text: 'x'.repeat(20_000) },
@@ -98,7 +101,7 @@ describe('past the limit of a piece', () => {
     expect(error).toEqual(TOO_LARGE)
   })
 
-  it('cuts a message for people instead of failing for it', async () => {
+  it('truncates a status message instead of failing', async () => {
     const server = start([], tasks)
     const asking = await settled(server, await begin(server, 'status', { bytes: 20_000 }))
     expect(asking.status).toBe('input_required')
@@ -106,13 +109,13 @@ describe('past the limit of a piece', () => {
   })
 })
 
-it('R9 T18 fails, and says so, past the limit of a journal', async () => {
+it('R9 T18 fails with a reason if the journal is too large', async () => {
   const server = start([], { maxJournalBytes: 4_096 })
   const ended = await settled(server, await begin(server, 'step', { bytes: 20_000 }))
   expect(ended).toMatchObject({ status: 'failed', error: TOO_LARGE })
 })
 
-it('R10 fails with a result that is no JSON, as rounds do, and runs nothing again for it', async () => {
+it('R10 fails on a result that is not JSON, as rounds do, and runs nothing again', async () => {
   let runs = 0
   const server = start([])
   server.tool('number', { task: 'auto' }, () => {

@@ -123,7 +123,7 @@ async function loseOne(caller: Caller, store: Store): Promise<string> {
   return lost
 }
 
-describe.each(dialects)('a lost response to the creating request: %s', (_name, connect) => {
+describe.each(dialects)('a lost response to the request that creates a task: %s', (_name, connect) => {
   it('I5 R6 pays once: a task whose id nobody knows runs no effect', async () => {
     const world: World = { paid: new Set(), steps: 0 }
     const store = createMemoryStore()
@@ -148,7 +148,7 @@ describe.each(dialects)('a lost response to the creating request: %s', (_name, c
 describe('a task', () => {
   const yes = { sure: { action: 'accept', content: { confirm: true } } }
 
-  it('R6 asks before its owner is heard of; the answer shows that it is known', async () => {
+  it('R6 asks before its owner has named it; the answer names it', async () => {
     const world: World = { paid: new Set(), steps: 0 }
     const store = createMemoryStore()
     const server = start(world, store)
@@ -163,7 +163,7 @@ describe('a task', () => {
     expect(await store.tasks.list({ id: lost })).toMatchObject([{ status: 'input_required' }])
   })
 
-  it('R6 of a call that came with a state of ours need not wait: it has the same keys every time', async () => {
+  it('R6 of a call that arrived with a requestState need not wait: it has the same keys every time', async () => {
     const world: World = { paid: new Set(), steps: 0 }
     const store = createMemoryStore()
     const server = start(world, store)

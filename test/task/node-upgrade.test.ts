@@ -19,7 +19,7 @@ const isOld = process.versions.node.startsWith('20.')
 if (isOld && NEWER === undefined)
   console.warn('\n*** SKIPPED, no newer Node here: run npm run test:nodes ***\n')
 
-describe.runIf(isOld && NEWER !== undefined)('a file that Node 20 and a newer one share', () => {
+describe.runIf(isOld && NEWER !== undefined)('a file that Node 20 and a newer version share', () => {
   let database: Awaited<ReturnType<typeof createSqliteDatabase>>
   let store: Store
   const workers: WorkerProcess[] = []
@@ -53,7 +53,7 @@ describe.runIf(isOld && NEWER !== undefined)('a file that Node 20 and a newer on
     await until('the end', () => isDone(id))
   }
 
-  it('E9 keeps the journal that Node 20 made it with, and both work on it', async () => {
+  it('E9 keeps the journal mode that Node 20 created it with, and both versions work on it', async () => {
     await store.ready()
     const newer = await hire()
     await finish(newer)
@@ -67,7 +67,7 @@ describe.runIf(isOld && NEWER !== undefined)('a file that Node 20 and a newer on
     expect(hasLog()).toBe(false)
   })
 
-  it('is refused by Node 20 at once while a newer one has it with its log, and taken when that has ended', async () => {
+  it('is refused by Node 20 while a newer version has it open with a write-ahead log, and accepted afterwards', async () => {
     const newer = await hire()
     await newer.create(createTaskId(), { steps: 1, stepMs: 1 })
     expect(hasLog()).toBe(true)

@@ -77,13 +77,13 @@ describePostgres('a PostgreSQL store that is set up wrongly', () => {
       () => as('guest'),
       /permission denied for database postgres\. Grant the role the right/,
     ],
-  ])('R11 is named in the log: %s', async (_what, connectionString, message) => {
+  ])('R11 is reported in the log with what to do: %s', async (_what, connectionString, message) => {
     const messages = await messagesOf({ connectionString: connectionString() })
     expect(messages.length).toBeGreaterThan(0)
     for (const each of messages) expect(each).toMatch(message)
   })
 
-  it('R11 is named in the log: a role that may not use a table', async () => {
+  it('R11 is reported in the log with what to do: a role that may not use a table', async () => {
     const owner = createPostgresStore({ connectionString: server.connectionString, schema: 'shared' })
     await owner.ready()
     await owner.close()

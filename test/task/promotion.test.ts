@@ -72,8 +72,8 @@ async function promote(server: Server, params: Record<string, unknown>): Promise
   return String(result.taskId)
 }
 
-describe('the request that makes a task of a call', () => {
-  it('D9 B13 may bring answers, which are not asked for again', async () => {
+describe('the request that turns a call into a task', () => {
+  it('D9 B13 may carry answers, which are not asked for again', async () => {
     const server = start()
     const requestState = await begin(server, 'greet')
     const inputResponses = { who: accept({ name: 'Ada' }) }
@@ -84,7 +84,7 @@ describe('the request that makes a task of a call', () => {
     expect(ended).toMatchObject({ result: { content: [{ text: 'Ada, 36' }] } })
   })
 
-  it('D9 B17 may bring an answer that does not fit: what was wrong is said in the task', async () => {
+  it('D9 B17 may carry an invalid answer: the task says what was wrong', async () => {
     const server = start()
     const requestState = await begin(server, 'greet')
     const inputResponses = { who: accept({ name: 'Ada' }), age: accept({ age: 3 }) }
@@ -123,7 +123,7 @@ describe('the request that makes a task of a call', () => {
     expect(await settled(server, taskId)).toMatchObject({ result: { content: [{ text }] } })
   })
 
-  it('R3 R10 may be the first one and bring answers that nobody asked for yet', async () => {
+  it('R3 R10 may be the first one and carry unsolicited responses', async () => {
     const server = start()
     const inputResponses = { who: accept({ name: 'Ada' }), age: accept({ age: 36 }) }
     const rounds = await send(server, 'tools/call', { name: 'greet', inputResponses }, ROUNDS_ONLY)
@@ -133,7 +133,7 @@ describe('the request that makes a task of a call', () => {
   })
 })
 
-it('D9 B17 a call with too many rounds takes what was wrong with the last answer along', async () => {
+it('D9 B17 carries what was wrong with the last answer if the call has used up its rounds', async () => {
   const server = start({ limits: { promoteRounds: 2 } })
   server.tool('rounds', {}, async (_args, ctx) => {
     const { age: years } = await ctx.ask('age', { message: 'How old?', schema: age })
@@ -149,7 +149,7 @@ it('D9 B17 a call with too many rounds takes what was wrong with the last answer
   expect(JSON.stringify(asking.inputRequests)).toContain(WRONG)
 })
 
-it('D9 a call whose client has gone becomes no task: nobody would know of it', async () => {
+it('D9 creates no task if its client has disconnected: nobody would know the id', async () => {
   const store = createMemoryStore()
   const logged: LogEvent[] = []
   const server = start({ store, limits: { promoteRounds: 1 }, log: (event) => logged.push(event) })
@@ -167,7 +167,7 @@ it('D9 a call whose client has gone becomes no task: nobody would know of it', a
   expect(await store.tasks.list({})).toEqual([])
 })
 
-it('T18 a caller with too many open tasks goes on in rounds, as long as there are any', async () => {
+it('T18 continues in rounds, as long as there are any, for a caller with too many open tasks', async () => {
   const server = start({ limits: { promoteRounds: 2 }, tasks: { maxOpen: 1 } })
   await promote(server, { name: 'greet' })
   server.tool('rounds', {}, async (_args, ctx) => {
@@ -185,7 +185,7 @@ it('T18 a caller with too many open tasks goes on in rounds, as long as there ar
   expect((await send(server, 'tools/call', { name: 'greet' })).error?.code).toBe(-32000)
 })
 
-it('a tool that never runs as a task stays in rounds, however many and whatever its handler asks for', async () => {
+it('never comes for a tool with task: never, whatever its handler does', async () => {
   const server = start({ limits: { promoteRounds: 1 } })
   const ask = async (_args: unknown, ctx: Context): Promise<string> => {
     await ctx.background()

@@ -63,7 +63,7 @@ describe('creation', () => {
     })
   })
 
-  it('throws at definition if a task has no store', () => {
+  it('throws at definition time if a task has no store', () => {
     const server = createServer({ name: 'no store', version: '1', keys, log: 'off' })
     expect(() => server.tool('always', { task: 'always' }, () => '')).toThrow(/store/)
   })
@@ -142,7 +142,7 @@ describe('following', () => {
     expect(reply.error?.code).toBe(-32020)
   })
 
-  it('E7 has no tasks/result and no tasks/list, and refuses task methods to those who do not follow tasks', async () => {
+  it('E7 has no tasks/result and no tasks/list, and refuses task methods to clients without the extension', async () => {
     const server = start()
     const taskId = await create(server, 'auto')
     for (const method of ['tasks/result', 'tasks/list', 'tasks/input_response']) {
@@ -153,7 +153,7 @@ describe('following', () => {
     )
   })
 
-  it("E8 ends a tool's own failure as completed, and a fault of the runtime as failed", async () => {
+  it('E8 ends as completed if the tool fails, and as failed if the runtime does', async () => {
     const server = start()
     expect(await settled(server, await create(server, 'fails'))).toMatchObject({
       status: 'completed',
@@ -222,7 +222,7 @@ describe('becoming a task in the middle', () => {
     })
   })
 
-  it('D9 continues in rounds for a client that cannot follow a task', async () => {
+  it('D9 continues in rounds for a client that does not support tasks', async () => {
     const server = start()
     const options = { capabilities: FORM_ONLY }
     const first = await send(server, 'tools/call', { name: 'later' }, options)
@@ -257,7 +257,7 @@ describe('becoming a task in the middle', () => {
     expect(alone.result).toMatchObject({ resultType: 'input_required' })
   })
 
-  it('promotes a flow that takes longer than its round may', async () => {
+  it('promotes a flow whose round takes longer than maxRoundMs', async () => {
     const clock = { now: Date.now() }
     const server = start({ maxRoundMs: 100, now: () => clock.now })
     server.tool('slow', {}, async (_args, ctx) => {

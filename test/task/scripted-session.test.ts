@@ -18,13 +18,13 @@ describe('a server that sends malformed tasks', () => {
   const result = { content: [{ type: 'text', text: 'done' }] }
 
   it.each([
-    ['control: nothing is wrong', { task: good }, good, result, undefined],
+    ['control: a valid one is accepted', { task: good }, good, result, undefined],
     ['a task without an id', { task: { ...good, taskId: '' } }, good, result, 'PEER_ANSWER'],
     ['a task without a time', { task: { ...good, createdAt: 'soon' } }, good, result, 'PEER_ANSWER'],
     ['a task of another id', { task: good }, { ...good, taskId: 't2' }, result, 'PEER_ANSWER'],
-    ['a status nobody knows', { task: good }, { ...good, status: 'bored' }, result, 'PEER_ANSWER'],
-    ['a result that is none', { task: good }, good, { content: 'done' }, 'PEER_ANSWER'],
-    ['a task of a task', { task: good }, good, { task: good }, 'PEER_ANSWER'],
+    ['an unknown status', { task: good }, { ...good, status: 'bored' }, result, 'PEER_ANSWER'],
+    ['a result that is not a result', { task: good }, good, { content: 'done' }, 'PEER_ANSWER'],
+    ['a task instead of a result', { task: good }, good, { task: good }, 'PEER_ANSWER'],
   ])('T22 %s', async (_name, created, seen, end, code) => {
     const execution = { taskSupport: 'required' }
     const server = scriptSession({
@@ -50,7 +50,7 @@ describe('a server that sends malformed tasks', () => {
 })
 
 describe('a server that pushes the questions of a task on an unrelated stream', () => {
-  it('C5 F1 is answered for the call that follows the task, with the task named', async () => {
+  it('C5 F1 gets the answers of the call that follows the task, with the task named', async () => {
     const RELATED = 'io.modelcontextprotocol/related-task'
     const _meta = { [RELATED]: { taskId: 't1' } }
     let own: Stream | undefined

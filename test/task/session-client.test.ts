@@ -55,7 +55,7 @@ describe.each([
   ['HTTP', () => serve()],
   ['stdio', async () => stdio],
 ] as const)('a client of 2025-11-25 over %s', (_name, target) => {
-  it('C5 D10 F1 asks for a task, looks at it, answers what is pushed, and gives the result: one call', async () => {
+  it('C5 D10 F1 requests a task, polls it, answers what is pushed, and returns the result in one call', async () => {
     const client = await open(await target())
     const seen: string[] = []
     const onTask = ({ status }: TaskState) => void seen.push(status)
@@ -65,7 +65,7 @@ describe.each([
     expect(seen.at(-1)).toBe('completed')
   })
 
-  it('C5 answers sampling and roots of a task, each with its handler', async () => {
+  it('C5 answers the sampling and roots requests of a task with their handlers', async () => {
     const client = await open(await target())
     await client.listTools()
     expect(JSON.parse(textOf(await client.callTool('consult')))).toEqual({
@@ -96,12 +96,12 @@ describe.each([
 })
 
 describe('a client of 2025-11-25', () => {
-  it('D1 finds out by itself that a tool runs only as a task', async () => {
+  it('D1 detects that a tool runs only as a task', async () => {
     const client = await open(await serve())
     expect(textOf(await client.callTool('only'))).toBe('as a task')
   })
 
-  it('asks for no task where the tool does not run as one, and for none where the server has none', async () => {
+  it('requests no task for a tool that cannot run as one, or from a server without tasks', async () => {
     const client = await open(await serve())
     expect(textOf(await client.callTool('never', {}, { taskTtlMs }))).toBe('at once')
     const plain = scriptSession({ version: mode, capabilities: { tools: {} } })
@@ -111,7 +111,7 @@ describe('a client of 2025-11-25', () => {
     expect(message.params).toEqual({ name: 'any', arguments: {} })
   })
 
-  it('gives the result of a tool that failed, as the call would have', async () => {
+  it('returns the result of a failed tool, as the call would have', async () => {
     const client = await open(await serve())
     expect(await client.callTool('fails', {}, { taskTtlMs })).toMatchObject({
       isError: true,
@@ -119,7 +119,7 @@ describe('a client of 2025-11-25', () => {
     })
   })
 
-  it('C11 is kept as JSON and finished in another session', async () => {
+  it('C11 stores a call as JSON and finishes it in another session', async () => {
     const url = await serve()
     const first = await open(url)
     const begun = await first.start({ method: 'tools/call', name: 'greet' }, { taskTtlMs })
@@ -130,7 +130,7 @@ describe('a client of 2025-11-25', () => {
     expect(textOf(await second.finish(parsePending(stored)))).toBe('Hello Ada, true')
   })
 
-  it('C7 fails clearly where nobody can answer, and leaves a task that was only waited for alone', async () => {
+  it('C7 fails clearly if there is no handler, and does not cancel a task that it only waited for', async () => {
     const url = await serve()
     const client = await open(url, { answers: {} })
     const { elicitation: _, ...others } = answers
@@ -161,7 +161,7 @@ describe('a client of 2025-11-25', () => {
     })
   })
 
-  it('says how a task is answered that asks', async () => {
+  it('says how to answer a task that asks', async () => {
     const client = await open(await serve())
     const begun = await client.start({ method: 'tools/call', name: 'greet' }, { taskTtlMs })
     const task = client.task((begun.status === 'task' && begun.pending.task?.taskId) || '')
@@ -170,7 +170,7 @@ describe('a client of 2025-11-25', () => {
     await task.cancel()
   })
 
-  it('looks no more often than the server wants, and goes on looking where the wait is cut', async () => {
+  it('polls no more often than the server allows, and keeps polling if the wait is interrupted', async () => {
     const heard: string[] = []
     const statuses = ['working', 'input_required', 'working', 'completed']
     const task = (status: string | undefined) => ({

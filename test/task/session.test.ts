@@ -25,7 +25,7 @@ describe('a task of 2025-11-25', () => {
     expect(client.asked[0]?.params).toMatchObject({ mode: 'form', message: 'Name?' })
   })
 
-  it('B17 D6 asks again, saying what was wrong, if an answer does not fit', async () => {
+  it('B17 D6 asks again, saying what was wrong, if an answer is invalid', async () => {
     const given = [{ nobody: 1 }, { name: 'Ada' }]
     const connect = await start()
     const client = await connect('ada', { answer: () => ({ action: 'accept', content: given.shift() }) })
@@ -143,7 +143,7 @@ describe('a task of 2025-11-25', () => {
     await until(other, busy.taskId, 'completed')
   })
 
-  it('does not push its question where there is no session, and keeps waiting', async () => {
+  it('does not push its question if there is no session, and keeps waiting', async () => {
     const store = createMemoryStore()
     const asked = await (await start({ store }))('ada')
     const { taskId } = await create(asked)
@@ -165,7 +165,7 @@ describe('a task of 2025-11-25', () => {
     })
   })
 
-  it('F5 is there for clients that take turns, as for any other session', async () => {
+  it('F5 works for clients that take turns, as in any other session', async () => {
     const connect = await start()
     const experimental = { 'multi-turn-sse': {}, 'request-state': {} }
     const client = await connect('ada', { capabilities: { elicitation: {}, experimental } })

@@ -69,7 +69,7 @@ describe('single use', () => {
     expect(ran).toEqual(['redeem'])
   })
 
-  it('B8 ends the call where the result of an effect is not JSON, and does not run the effect again', async () => {
+  it('B8 ends the call if the result of an effect is not JSON, and does not run the effect again', async () => {
     for (const result of [new Date(0), 1n, { n: Number.NaN }]) {
       const ran: string[] = []
       const server = start([])
@@ -155,7 +155,7 @@ describe('single use', () => {
     expect(ran).toEqual([])
   })
 
-  it('B8 runs an effect of single use once, even if its response was lost', async () => {
+  it('B8 runs a single-use effect once, even if its response was lost', async () => {
     const ran: string[] = []
     const server = start(ran)
     const state = await begin(server, 'charge')
@@ -166,7 +166,7 @@ describe('single use', () => {
     expect(ran).toEqual(['charge'])
   })
 
-  it('B8 runs an effect of single use once, even if it takes longer than a lease', async () => {
+  it('B8 runs a single-use effect once, even if it takes longer than a lease', async () => {
     const store = createMemoryStore()
     let running = 0
     let most = 0
@@ -234,7 +234,7 @@ describe('single use', () => {
     await takesOver.close()
   })
 
-  it('B8 throws at definition if there is no store', async () => {
+  it('B8 throws at definition time if there is no store', async () => {
     const server = createServer({ name: 'no store', version: '1', keys, log: 'off', dev: true })
     expect(() => server.tool('redeem', { once: true }, () => '')).toThrow(/needs a store/)
     server.tool('charge', {}, async (_args, ctx) => {

@@ -44,7 +44,7 @@ function start() {
   return { server, told: () => told, runs: () => runs }
 }
 
-it('reports each status once, over turns that were held, parked and resumed', async () => {
+it('a task reports each status message once, over turns that were held, parked and resumed', async () => {
   const { server, told, runs } = start()
   const created = await send(server, 'tools/call', { name: 'report', arguments: {} })
   const taskId = String(created.result?.taskId)

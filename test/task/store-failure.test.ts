@@ -41,14 +41,14 @@ it.each([
     (store: Store) => ({ ...store, tasks: { ...store.tasks, create: fails } }),
   ],
   ['tools/call', { name: 'pay' }, (store: Store) => ({ ...store, once: { ...store.once, epoch: fails } })],
-])('R11 a store that fails is logged with its cause: %s %j', async (method, params, broken) => {
+])('R11 a store failure is logged with its cause: %s %j', async (method, params, broken) => {
   const { server, faults } = start(broken)
   expect((await send(server, method, params)).error).toMatchObject({ code: -32000 })
   expect(faults()).toEqual([expect.objectContaining(down)])
   await server.close()
 })
 
-it('R11 a store that fails during an effect of single use is logged', async () => {
+it('R11 a store failure during a single-use effect is logged', async () => {
   const { server, faults } = start((store) => ({ ...store, once: { ...store.once, claim: fails } }))
   const asked = await send(server, 'tools/call', { name: 'pay' })
   expect(faults()).toEqual([])

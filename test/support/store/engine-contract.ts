@@ -74,7 +74,7 @@ export function describeEngineContract(harness: StoreHarness): void {
     })
 
   it.each(['get', 'watch', 'deliver'] as const)(
-    'R6 holds a task back until its owner names it, with %s, and goes on from its journal',
+    'R6 holds a task until its owner names it, with %s, and continues from its journal',
     async (contact) => {
       const engine = engineOn()
       let held = 0
@@ -104,7 +104,7 @@ export function describeEngineContract(harness: StoreHarness): void {
     },
   )
 
-  it('D5 runs a task, parks it on a question, and goes on where it stopped', async () => {
+  it('D5 runs a task, parks it at a question, and continues where it stopped', async () => {
     const engine = engineOn()
     await serve(engine, greet)
     const { id } = await engine.create(newTask())
@@ -113,7 +113,7 @@ export function describeEngineContract(harness: StoreHarness): void {
     expect(await ended(engine, id)).toMatchObject({ status: 'completed', result: 'hello Ada' })
   })
 
-  it('finishes tasks whose answers come as soon as the question is seen', async () => {
+  it('finishes tasks whose answers arrive as soon as the question is visible', async () => {
     const engine = engineOn()
     await serve(engine, greet)
     const tasks = Array.from({ length: 60 }, () => newTask())
@@ -127,7 +127,7 @@ export function describeEngineContract(harness: StoreHarness): void {
     )
   })
 
-  it('restart with parked tasks: another process answers and finishes them, with newer code', async () => {
+  it('another process finishes parked tasks after a restart, with newer code', async () => {
     const before = engineOn()
     const serving = await serve(before, greet)
     const { id } = await before.create(newTask())
@@ -142,7 +142,7 @@ export function describeEngineContract(harness: StoreHarness): void {
     expect((await ended(after, id)).result).toBe('v2 looked up Ada')
   })
 
-  it('E9 takes over from a worker that went silent, from its journal', async () => {
+  it('E9 continues the task of a worker without a heartbeat from its journal', async () => {
     const silent = handle()
     const engine = engineOn()
     const { id } = await engine.create(newTask())
@@ -158,7 +158,7 @@ export function describeEngineContract(harness: StoreHarness): void {
     expect(seen).toEqual([['looked up']])
   })
 
-  it('aborts a running turn within about a second when its task is cancelled elsewhere', async () => {
+  it('aborts a running turn within about a second after its task is cancelled elsewhere', async () => {
     const engine = engineOn({ leaseMs: 60_000 })
     let turn: TaskTurn | undefined
     let abortedAt: number | undefined
@@ -181,7 +181,7 @@ export function describeEngineContract(harness: StoreHarness): void {
     expect((await engine.get(id, alice))?.status).toBe('cancelled')
   })
 
-  it('poison: a task whose turns always throw is given up, and says nothing of why', async () => {
+  it('fails a task whose turns always throw, without revealing why', async () => {
     const events: EngineEvent[] = []
     const engine = engineOn({ maxFailures: 3, backoffMs: () => 5, onEvent: (event) => events.push(event) })
     let turns = 0
@@ -195,7 +195,7 @@ export function describeEngineContract(harness: StoreHarness): void {
     expect(events.filter(({ kind }) => kind === 'gave-up')).toEqual([{ kind: 'gave-up', id, failures: 3 }])
   })
 
-  it('two workers share the work', async () => {
+  it('two workers share the tasks', async () => {
     const engines = [engineOn(), engineOn()]
     const counts = [0, 0]
     await Promise.all(
@@ -219,7 +219,7 @@ export function describeEngineContract(harness: StoreHarness): void {
     expect(Math.min(...counts)).toBeGreaterThan(8)
   })
 
-  it('hands back on stop: another worker goes on at once and no failure is counted', async () => {
+  it('releases tasks on stop: another worker continues at once, and no failure is counted', async () => {
     const [first, second] = [engineOn({ leaseMs: 60_000 }), engineOn()]
     let running = false
     const serving = await serve(first, async (turn) => {
@@ -235,7 +235,7 @@ export function describeEngineContract(harness: StoreHarness): void {
     expect((await ended(second, id)).result).toBe('half 0')
   })
 
-  it('takes the task away from a turn that does not hand back in time', async () => {
+  it('releases the task of a turn that does not end in time', async () => {
     const engine = engineOn({ leaseMs: 60_000 })
     let reason: unknown
     const serving = await engine.serve(
@@ -253,7 +253,7 @@ export function describeEngineContract(harness: StoreHarness): void {
     expect((await ended(engine, id)).result).toBe('failures 0')
   })
 
-  it('E4 watchers elsewhere see each status, in order, and the last one', async () => {
+  it('E4 watchers in other processes see every status in order, including the last', async () => {
     const engine = engineOn()
     await serve(engine, greet)
     const watching = engineOn()
@@ -269,7 +269,7 @@ export function describeEngineContract(harness: StoreHarness): void {
     expect(seen.at(-1)).toMatchObject({ status: 'completed', result: 'hello Ada' })
   })
 
-  it('E6 tells a watcher nothing of a task that is not its own', async () => {
+  it('E6 a watcher sees nothing of a task of another owner', async () => {
     const engine = engineOn()
     const { id } = await engine.create(newTask())
     const seen: unknown[] = []

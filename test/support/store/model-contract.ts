@@ -73,7 +73,7 @@ interface Run {
 }
 
 export function describeModelContract(harness: StoreHarness, runs: number): void {
-  it('P15 P16 behaves like the plainest store, step by step', async () => {
+  it('P15 P16 behaves like the in-memory model, step by step', async () => {
     let compared = 0
     const property = fc.asyncProperty(fc.array(step, { minLength: 10, maxLength: 60 }), async (steps) => {
       const database = await harness.create()

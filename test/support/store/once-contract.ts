@@ -24,7 +24,7 @@ export function describeOnceContract(harness: StoreHarness): void {
   const attempt = (claimant = 'one') => ({ claimant, holdMs: 5_000 })
 
   describe('single use', () => {
-    it('P13 B8 has one winner among 200 claims at once', async () => {
+    it('P13 B8 has one winner among 200 concurrent claims', async () => {
       for (const round of [1, 2, 3]) {
         const claims = await Promise.all(
           Array.from({ length: 200 }, (_, i) =>
@@ -36,7 +36,7 @@ export function describeOnceContract(harness: StoreHarness): void {
       }
     })
 
-    it('P13 B8 has one winner among 200 different requests, and refuses the others for good', async () => {
+    it('P13 B8 has one winner among 200 different requests, and refuses all others permanently', async () => {
       const claims = await Promise.all(
         Array.from({ length: 200 }, (_, i) =>
           (i % 2 ? store : other).once.claim({ ...slot, digest: `digest ${i}` }, attempt(`claimant ${i}`)),
@@ -46,7 +46,7 @@ export function describeOnceContract(harness: StoreHarness): void {
       expect(claims.filter((claim) => claim.kind === 'refused' && claim.reason === 'used')).toHaveLength(199)
     })
 
-    it('P13 gives everybody the bytes that were stored first', async () => {
+    it('P13 returns the bytes that were stored first to everybody', async () => {
       await store.once.claim(slot, attempt())
       const stored = await Promise.all(
         Array.from({ length: 20 }, (_, i) => (i % 2 ? store : other).once.settle(slot, `response ${i}`)),
@@ -55,7 +55,7 @@ export function describeOnceContract(harness: StoreHarness): void {
       expect(await other.once.claim(slot, attempt('later'))).toEqual({ kind: 'stored', response: stored[0] })
     })
 
-    it('B8 gives the same request the stored response and refuses any other', async () => {
+    it('B8 returns the stored response to the same request, and refuses any other', async () => {
       expect(await store.once.claim(slot, attempt('first'))).toEqual({ kind: 'first' })
       expect(await other.once.claim(slot, attempt('second'))).toEqual({ kind: 'busy', retryMs: 5_000 })
       expect(await store.once.settle(slot, 'response')).toBe('response')
@@ -66,7 +66,7 @@ export function describeOnceContract(harness: StoreHarness): void {
       expect(await other.once.claim({ ...slot, flow: 'other' }, attempt())).toEqual({ kind: 'first' })
     })
 
-    it('lets a claim be repeated by its claimant, and followed by the same request when it was held too long', async () => {
+    it('lets the claimant repeat its claim, and the same request take over an expired hold', async () => {
       await store.once.claim(slot, attempt('first'))
       expect(await other.once.claim(slot, attempt('first'))).toEqual({ kind: 'first' })
       now.pass(4_999)
@@ -78,7 +78,7 @@ export function describeOnceContract(harness: StoreHarness): void {
       expect(await store.once.claim(slot, attempt('third'))).toEqual({ kind: 'busy', retryMs: 5_000 })
     })
 
-    it('refuses a claim after its expiry, whether or not the record is still there', async () => {
+    it('refuses a claim after its expiry, whether or not the record still exists', async () => {
       await store.once.claim(slot, attempt())
       await store.once.settle(slot, 'response')
       now.pass(60_000)
@@ -88,7 +88,7 @@ export function describeOnceContract(harness: StoreHarness): void {
       expect(await store.once.settle(slot, 'too late')).toBe('too late')
     })
 
-    it('B8 refuses what was handed out in another life of the store', async () => {
+    it('B8 refuses a state of another epoch of the store', async () => {
       expect(await other.once.epoch()).toBe(slot.epoch)
       const next = await store.once.renewEpoch()
       expect(next).not.toBe(slot.epoch)
@@ -98,7 +98,7 @@ export function describeOnceContract(harness: StoreHarness): void {
       expect(await other.once.claim({ ...slot, epoch: next }, attempt())).toEqual({ kind: 'first' })
     })
 
-    it('B8 waits a moment for the response of the same request', async () => {
+    it('B8 waits briefly for the response to the same request', async () => {
       await store.once.claim(slot, attempt())
       const never = () => Promise.reject(new Error('this was to be done by the first'))
       const waiting = workOnce(other.once, slot, never, { waitMs: 10_000 })
@@ -112,7 +112,7 @@ export function describeOnceContract(harness: StoreHarness): void {
       })
     })
 
-    it('I6 B8 keeps a slot for as long as the work takes, and for the length of a hold after its worker died', async () => {
+    it('I6 B8 keeps a slot for as long as the work takes, and for one hold after its worker died', async () => {
       const clock = createManualClock(now())
       const here = database.open(clock.now)
       const there = database.address ? database.open(clock.now) : here
@@ -140,13 +140,13 @@ export function describeOnceContract(harness: StoreHarness): void {
       expect(await again()).toEqual({ kind: 'stored', response: 'response' })
     })
 
-    it('B8 lets go of a slot at once where the work failed', async () => {
+    it('B8 releases a slot at once if the work failed', async () => {
       const fails = () => Promise.reject(new Error('it failed'))
       await expect(workOnce(store.once, slot, fails)).rejects.toThrow('it failed')
       expect(await other.once.claim(slot, attempt('second'))).toEqual({ kind: 'first' })
     })
 
-    it('renews only for the claimant that has the slot, and not once there is a response', async () => {
+    it('renews a slot only for its claimant, and not after there is a response', async () => {
       await store.once.claim(slot, attempt('first'))
       expect(await other.once.renew(slot, attempt('second'))).toBe(false)
       now.pass(4_000)
@@ -172,7 +172,7 @@ export function describeOnceContract(harness: StoreHarness): void {
       expect(await store.sweep(10)).toBe(1)
     })
 
-    it('never changes one', async () => {
+    it('never changes a blob', async () => {
       await store.blobs.put('id', 'first', now() + 1000)
       await other.blobs.put('id', 'second', now() + 9000)
       expect(await store.blobs.get('id')).toBe('first')

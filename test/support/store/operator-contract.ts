@@ -26,7 +26,7 @@ export function describeOperatorContract(harness: StoreHarness): void {
   })
   afterEach(() => database.close())
 
-  it('counts what is due, running and parked', async () => {
+  it('counts due, running and parked tasks', async () => {
     const parked = await claimNew(store)
     await store.tasks.park(parked.fence, openSlots([], inputs('a')))
     await claimNew(store)
@@ -36,7 +36,7 @@ export function describeOperatorContract(harness: StoreHarness): void {
     expect(await store.tasks.stats()).toEqual({ due: 2, oldestDueMs: 700, running: 1, parked: 1 })
   })
 
-  it('lists tasks, newest first, page by page, without anything sealed', async () => {
+  it('lists tasks newest first, page by page, without sealed values', async () => {
     const secret = 'SEALED'
     const { fence } = await claimNew(store, { head: secret, message: secret, journal: [secret, secret] })
     await store.tasks.park(fence, openSlots([], new Map([['name', secret]])))
@@ -64,7 +64,7 @@ export function describeOperatorContract(harness: StoreHarness): void {
     ])
   })
 
-  it('E6 lists the tasks of one owner alone, page by page, ended ones too and expired ones not', async () => {
+  it('E6 lists only the tasks of one owner, page by page, including ended but not expired ones', async () => {
     const mine: string[] = []
     for (let i = 0; i < 5; i++) {
       await store.tasks.create(newTask({ owner: bob }), 10)
@@ -90,7 +90,7 @@ export function describeOperatorContract(harness: StoreHarness): void {
     expect(await store.tasks.list({ owner: alice })).toEqual([])
   })
 
-  it('lists the tasks of one owner in order although they began at the same moment', async () => {
+  it('lists the tasks of one owner in a stable order, even if they began at the same moment', async () => {
     const ids = new Set<string>()
     for (let i = 0; i < 7; i++) {
       const task = newTask()
@@ -103,7 +103,7 @@ export function describeOperatorContract(harness: StoreHarness): void {
     expect(new Set([...first, ...second].map(({ id }) => id))).toEqual(ids)
   })
 
-  it('deletes expired tasks in batches and leaves the others', async () => {
+  it('deletes expired tasks in batches, and no others', async () => {
     const kept = await claimNew(store, { ttlMs: 10_000, journal: ['kept'] })
     for (let i = 0; i < 7; i++) await store.tasks.create(newTask({ ttlMs: 1000, journal: ['gone'] }), 100)
     now.pass(1000)

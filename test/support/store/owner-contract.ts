@@ -57,7 +57,7 @@ export function describeOwnerContract(harness: StoreHarness): void {
       })
     })
 
-    it('gives the same task for the same id, and refuses the id of another owner', async () => {
+    it('returns the same task for the same id, and refuses the id of another owner', async () => {
       const task = newTask()
       const first = await store.tasks.create(task, 10)
       expect(await other.tasks.create({ ...task, head: 'another' }, 10)).toEqual(first)
@@ -88,7 +88,7 @@ export function describeOwnerContract(harness: StoreHarness): void {
       expect(await store.tasks.revisions([id])).toEqual(new Map())
     })
 
-    it('T18 limits the open tasks of one owner and leaves others alone', async () => {
+    it('T18 limits the open tasks of one owner without affecting others', async () => {
       const first = newTask()
       await store.tasks.create(first, 2)
       await store.tasks.create(newTask({ ttlMs: 1000 }), 2)
@@ -101,7 +101,7 @@ export function describeOwnerContract(harness: StoreHarness): void {
       expect((await store.tasks.create(newTask(), 2)).kind).toBe('created')
     })
 
-    it('T18 keeps the limit when many are created at once', async () => {
+    it('T18 enforces the limit if many tasks are created at once', async () => {
       const creations = await Promise.all(
         Array.from({ length: 60 }, (_, i) => (i % 2 ? store : other).tasks.create(newTask(), 5)),
       )
@@ -109,7 +109,7 @@ export function describeOwnerContract(harness: StoreHarness): void {
       expect(created).toBe(5)
     })
 
-    it('keeps text as it is, whatever it looks like', async () => {
+    it('stores any text unchanged', async () => {
       const odd = ['__proto__', 'constructor', '1', '0', 'ключ 🔑', `it's "quoted" \\ $1 ?`]
       const { fence } = await claimNew(store, { head: odd.join() })
       await store.tasks.append(fence, 0, odd)
@@ -126,7 +126,7 @@ export function describeOwnerContract(harness: StoreHarness): void {
   })
 
   describe('answers', () => {
-    it('D6 E3 takes partial answers and shows only the keys that are still open', async () => {
+    it('D6 E3 accepts partial answers, and shows only the keys that are still open', async () => {
       const id = await park('a', 'b')
       expect(await other.tasks.deliver(id, alice, answers({ a: '1' }))).toMatchObject({ kind: 'partial' })
       const view = await store.tasks.get(id, alice)
@@ -142,7 +142,7 @@ export function describeOwnerContract(harness: StoreHarness): void {
       ])
     })
 
-    it('E3 ignores unknown keys and keeps the first answer to each', async () => {
+    it('E3 ignores unknown keys, and keeps the first answer to each key', async () => {
       const id = await park('a', 'b')
       expect(await store.tasks.deliver(id, alice, answers({ c: 'x', constructor: 'y' }))).toMatchObject({
         kind: 'partial',
@@ -158,7 +158,7 @@ export function describeOwnerContract(harness: StoreHarness): void {
       expect(await store.tasks.deliver(id, alice, answers({ a: 'late' }))).toMatchObject({ kind: 'idle' })
     })
 
-    it('has no use for answers to a task that does not wait', async () => {
+    it('ignores answers to a task that does not wait', async () => {
       const { fence } = await claimNew(store)
       expect(await store.tasks.deliver(fence.id, alice, answers({ a: '1' }))).toMatchObject({ kind: 'idle' })
       await store.tasks.settle(fence, { kind: 'complete', result: 'r' })
@@ -168,7 +168,7 @@ export function describeOwnerContract(harness: StoreHarness): void {
   })
 
   describe('endings', () => {
-    it('D8 cancels a task that waits and one that runs, and nothing twice', async () => {
+    it('D8 cancels a waiting or a running task, and none twice', async () => {
       const id = await park('a')
       expect(await other.tasks.cancel(id, alice)).toBe('cancelled')
       expect(await store.tasks.cancel(id, alice)).toBe('ended')
@@ -181,7 +181,7 @@ export function describeOwnerContract(harness: StoreHarness): void {
       expect(await store.tasks.get(fence.id, alice)).toMatchObject({ status: 'cancelled', result: undefined })
     })
 
-    it('P15 raises the revision with every visible change and with no other', async () => {
+    it('P15 increments the revision with every visible change, and with no other', async () => {
       const { fence } = await claimNew(store)
       const revision = async () => (await other.tasks.revisions([fence.id])).get(fence.id)
       expect(await revision()).toBe(1)

@@ -75,7 +75,7 @@ export function describeProcessContract(harness: StoreHarness): void {
     return { id, view, finding: await audit.read() }
   }
 
-  it('E9 kill -9 in the middle of a step: another worker goes on from the journal', async () => {
+  it('E9 after kill -9 in the middle of a step, another worker continues from the journal', async () => {
     const first = await start()
     const { id, made } = create({ steps: 3, stepMs: 50 })
     const began = first.began(id, 1)
@@ -93,7 +93,7 @@ export function describeProcessContract(harness: StoreHarness): void {
   })
 
   describe('a frozen worker', () => {
-    it('E9 P16 is fenced: what it does after its lease has no effect', async () => {
+    it('E9 P16 is fenced: its writes after the lease have no effect', async () => {
       const { id, view, finding } = await freeze(true)
       expect(view.status).toBe('completed')
       expect(finding.endings.get(id)).toBe(1)
@@ -101,13 +101,13 @@ export function describeProcessContract(harness: StoreHarness): void {
       expect(downstream.applied.size).toBe(3)
     })
 
-    it('P16 would do harm if the store did not fence it', async () => {
+    it('P16 control: does damage if the store does not fence it', async () => {
       const { id, finding } = await freeze(false)
       expect(finding.stale + finding.rewritten + (finding.endings.get(id) ?? 0) - 1).toBeGreaterThan(0)
     })
   })
 
-  it('E9 a task that kills every process ends as failed, and the workers live on', async () => {
+  it('E9 a task that kills every process ends as failed, and the workers survive', async () => {
     const { id, made } = create({ steps: 1, stepMs: 1, poison: true })
     await made
     for (let deaths = 0; deaths < 3; deaths++) await (await start()).ended

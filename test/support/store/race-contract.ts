@@ -28,7 +28,7 @@ export function describeRaceContract(harness: StoreHarness): void {
   })
   afterEach(() => database.close())
 
-  it('deliver racing park: an answer lands or does nothing, and a task that got it is due', async () => {
+  it('deliver races park: an answer is recorded or has no effect, and a task that received it is due', async () => {
     for (let i = 0; i < ROUNDS; i++) {
       const { fence } = await claimNew(store)
       const given = answers({ a: '1' })
@@ -45,7 +45,7 @@ export function describeRaceContract(harness: StoreHarness): void {
     }
   })
 
-  it('answers racing each other: one wins each key, and the task is resumed once', async () => {
+  it('deliver races deliver: one answer wins each key, and the task is resumed once', async () => {
     for (let i = 0; i < ROUNDS; i++) {
       const { fence } = await claimNew(store)
       const keys = ['a', 'b', 'c']
@@ -62,7 +62,7 @@ export function describeRaceContract(harness: StoreHarness): void {
     }
   })
 
-  it('P15 cancel racing completion: one of them wins, and the task stays as it ended', async () => {
+  it('P15 cancel races complete: one of them wins, and the task keeps that ending', async () => {
     const seen = new Set<string>()
     for (let i = 0; i < ROUNDS; i++) {
       const { fence } = await claimNew(store)
@@ -78,7 +78,7 @@ export function describeRaceContract(harness: StoreHarness): void {
     expect(seen.size).toBeGreaterThan(0)
   })
 
-  it('deliver racing expiry: an answer that was not taken changed nothing, and nobody runs an expired task', async () => {
+  it('deliver races expiry: a refused answer changes nothing, and nobody runs an expired task', async () => {
     for (let i = 0; i < ROUNDS; i++) {
       const { fence } = await claimNew(store, { ttlMs: 1000 })
       await store.tasks.park(fence, openSlots([], inputs('a', 'b')))
@@ -96,7 +96,7 @@ export function describeRaceContract(harness: StoreHarness): void {
     }
   })
 
-  it('P16 a stale append racing a take-over is in the journal of the next turn, or nowhere', async () => {
+  it('P16 append races takeover: a stale entry is in the journal of the next turn, or nowhere', async () => {
     for (let i = 0; i < ROUNDS; i++) {
       const { fence } = await claimNew(store, {}, 1000)
       now.pass(1000)

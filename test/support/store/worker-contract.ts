@@ -33,10 +33,10 @@ export function describeWorkerContract(harness: StoreHarness): void {
 
   const claimOne = async (from: Store) => (await from.tasks.claim('second', LEASE, 1))[0]
 
-  describe('a task whose owner may not know it', () => {
+  describe('a task whose owner may not know its id', () => {
     const taker = { worker: 'taker', leaseMs: LEASE }
 
-    it('R6 is not due while it is held, and due once its owner is known to have its id', async () => {
+    it('R6 is not due while it is held, and due once its owner has named it', async () => {
       const { fence, task } = await claimNew(store, { known: false }, LEASE)
       expect(task.known).toBe(false)
       await store.tasks.append(fence, 0, ['step'])
@@ -57,7 +57,7 @@ export function describeWorkerContract(harness: StoreHarness): void {
       expect(await claimOne(other)).toBeUndefined()
     })
 
-    it('R6 is due at once when it is held after its owner was heard of', async () => {
+    it('R6 is due at once if its owner named it before it was held', async () => {
       const { fence } = await claimNew(store, { known: false }, LEASE)
       await other.tasks.confirm(fence.id, alice)
       expect(await claimOne(other)).toBeUndefined()
@@ -66,7 +66,7 @@ export function describeWorkerContract(harness: StoreHarness): void {
       expect(await store.tasks.hold(fence)).toBe(false)
     })
 
-    it('R6 is known with the answer that resumes it, and from the beginning unless it is said', async () => {
+    it('R6 counts as known after an answer, and from its creation unless created as unknown', async () => {
       const creation = await store.tasks.create(newTask({ known: false }), 10, taker)
       if (creation.kind !== 'created' || !creation.lease) throw new Error('no lease')
       const { fence, task } = creation.lease
@@ -77,7 +77,7 @@ export function describeWorkerContract(harness: StoreHarness): void {
       expect((await claimNew(store)).task.known).toBe(true)
     })
 
-    it('R6 stays as it ended or as it waits when its owner is heard of', async () => {
+    it('R6 keeps its status if its owner names it while it waits or after it has ended', async () => {
       const { fence } = await claimNew(store, { known: false }, LEASE)
       await store.tasks.park(fence, openSlots([], inputs('a')))
       await store.tasks.confirm(fence.id, alice)
@@ -90,7 +90,7 @@ export function describeWorkerContract(harness: StoreHarness): void {
   })
 
   describe('leases', () => {
-    it('gives a task to one worker at a time, and to the next when the lease is over', async () => {
+    it('assigns a task to one worker at a time, and to the next when the lease has expired', async () => {
       const { fence } = await claimNew(store, {}, LEASE)
       now.pass(LEASE - 1)
       expect(await claimOne(other)).toBeUndefined()
@@ -98,7 +98,7 @@ export function describeWorkerContract(harness: StoreHarness): void {
       expect((await claimOne(other))?.fence).toEqual({ id: fence.id, epoch: fence.epoch + 1 })
     })
 
-    it('claims a task with the write that creates it, for the worker that is named', async () => {
+    it('claims a task for the named worker in the write that creates it', async () => {
       const task = newTask({ journal: ['before'] })
       const taker = { worker: 'taker', leaseMs: LEASE }
       const creation = await store.tasks.create(task, 10, taker)
@@ -117,7 +117,7 @@ export function describeWorkerContract(harness: StoreHarness): void {
       expect(await store.tasks.settle(fence, { kind: 'complete', result: 'stale' })).toBe(false)
     })
 
-    it('claims a task with the answer that resumes it, for the worker that is named', async () => {
+    it('claims a task for the named worker in the answer that resumes it', async () => {
       const { fence } = await claimNew(store, {}, LEASE)
       await store.tasks.append(fence, 0, ['before'])
       await store.tasks.park(fence, openSlots([], inputs('a', 'b')))
@@ -140,7 +140,7 @@ export function describeWorkerContract(harness: StoreHarness): void {
       expect(await claimOne(store)).toMatchObject({ journal: ['before', 'more'], task: { failures: 1 } })
     })
 
-    it('keeps a renewed lease', async () => {
+    it('keeps a task with a worker that renews its lease', async () => {
       const { fence } = await claimNew(store, {}, LEASE)
       now.pass(LEASE - 1)
       expect(await store.tasks.renew([fence], LEASE)).toEqual(new Set([fence.id]))
@@ -166,7 +166,7 @@ export function describeWorkerContract(harness: StoreHarness): void {
       if (taken) expect(await other.tasks.append(taken.fence, 1, ['next'])).toBe(true)
     })
 
-    it('P16 refuses the writes of a worker that let go, before anybody else came', async () => {
+    it('P16 refuses the writes of a worker that released the task, even before another claims it', async () => {
       const released = await claimNew(store)
       await store.tasks.release(released.fence, 0, false)
       expect(await store.tasks.append(released.fence, 0, ['stale'])).toBe(false)
@@ -180,7 +180,7 @@ export function describeWorkerContract(harness: StoreHarness): void {
       expect(again?.fence.epoch).toBeGreaterThan(parked.fence.epoch)
     })
 
-    it('refuses writes to a task that has expired, and never gives it out', async () => {
+    it('refuses writes to an expired task, and never lets it be claimed', async () => {
       const { fence } = await claimNew(store, { ttlMs: 1000 }, 500)
       now.pass(1000)
       expect(await store.tasks.append(fence, 0, ['late'])).toBe(false)
@@ -189,7 +189,7 @@ export function describeWorkerContract(harness: StoreHarness): void {
       expect(await claimOne(other)).toBeUndefined()
     })
 
-    it('shares tasks between workers without giving one out twice', async () => {
+    it('shares tasks between workers without assigning one twice', async () => {
       const ids = Array.from({ length: 120 }, () => newTask())
       await Promise.all(ids.map((task) => store.tasks.create(task, 1000)))
       const rounds = Array.from({ length: 40 }, (_, i) =>
@@ -202,7 +202,7 @@ export function describeWorkerContract(harness: StoreHarness): void {
       expect(all.sort()).toEqual(ids.map(({ id }) => id).sort())
     })
 
-    it('gives out what has waited longest', async () => {
+    it('assigns the task that has been due longest', async () => {
       const tasks = [newTask(), newTask(), newTask()]
       for (const task of tasks) {
         await store.tasks.create(task, 10)
@@ -215,7 +215,7 @@ export function describeWorkerContract(harness: StoreHarness): void {
   })
 
   describe('failures', () => {
-    it('counts workers that vanished, not those that handed back', async () => {
+    it('counts a failure for a worker that vanished, not for one that released its task', async () => {
       const { fence, task } = await claimNew(store, {}, LEASE)
       expect(task.failures).toBe(0)
       await store.tasks.release(fence, 0, false)
@@ -227,7 +227,7 @@ export function describeWorkerContract(harness: StoreHarness): void {
       expect((await claimOne(store))?.task.failures).toBe(2)
     })
 
-    it('counts turns that threw, and makes them due after the pause', async () => {
+    it('counts turns that threw, and makes the task due after a pause', async () => {
       const { fence } = await claimNew(store)
       expect(await store.tasks.release(fence, 500, true)).toBe(true)
       expect(await claimOne(store)).toBeUndefined()
@@ -235,7 +235,7 @@ export function describeWorkerContract(harness: StoreHarness): void {
       expect((await claimOne(store))?.task.failures).toBe(1)
     })
 
-    it('forgets failures when something was recorded, or when the task waits for input', async () => {
+    it('resets the failure count when something is recorded, or the task waits for input', async () => {
       await claimNew(store, {}, LEASE)
       now.pass(LEASE)
       const second = await claimOne(store)
@@ -251,7 +251,7 @@ export function describeWorkerContract(harness: StoreHarness): void {
   })
 
   describe('journals', () => {
-    it('D9 begin with what the flow did before, and keep their order', async () => {
+    it('D9 begin with the entries of the rounds before, and keep their order', async () => {
       const { fence, journal } = await claimNew(store, { journal: ['before 1', 'before 2'] })
       expect(journal).toEqual(['before 1', 'before 2'])
       await store.tasks.append(fence, 2, ['3', '4'])
@@ -272,7 +272,7 @@ export function describeWorkerContract(harness: StoreHarness): void {
       expect(journal?.[2000]?.length).toBe(2_000_000)
     })
 
-    it('refuse an entry at a place that is taken', async () => {
+    it('refuse an entry at an index that is taken', async () => {
       const { fence } = await claimNew(store)
       await store.tasks.append(fence, 0, ['first'])
       await expect(store.tasks.append(fence, 0, ['other'])).rejects.toThrow()
@@ -282,7 +282,7 @@ export function describeWorkerContract(harness: StoreHarness): void {
   })
 
   describe('hints', () => {
-    it('tell of due tasks and visible changes', async () => {
+    it('report due tasks and visible changes', async () => {
       const hints: Hint[] = []
       const stop = store.tasks.onHint((hint) => hints.push(hint))
       const heard = (hint: Hint) =>
