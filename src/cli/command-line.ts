@@ -5,7 +5,7 @@
 
 import { parseArgs } from 'node:util'
 import { type ErrorCode, RondoError } from '../errors.ts'
-import { isRecord } from '../lib/narrow.ts'
+import { isRecord } from '../lib/json.ts'
 import type { Io } from './io.ts'
 
 export interface Options {

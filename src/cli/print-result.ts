@@ -3,7 +3,7 @@
 import type { DriveResult } from '../client/flow-options.ts'
 import { type FlowRequest, type FlowResult, openQuestions, type PendingCall } from '../client/pending.ts'
 import { oneLine } from '../form/clean-text.ts'
-import { isRecord } from '../lib/narrow.ts'
+import { isRecord } from '../lib/json.ts'
 import type { CallToolResult, GetPromptResult, ReadResourceResult } from '../protocol/wire.ts'
 import type { Exit } from './command-line.ts'
 import { sayPending } from './describe.ts'

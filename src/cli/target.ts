@@ -5,7 +5,7 @@
 
 import { existsSync, statSync } from 'node:fs'
 import { resolve } from 'node:path'
-import { isRecord } from '../lib/narrow.ts'
+import { isRecord } from '../lib/json.ts'
 import { usageError } from './command-line.ts'
 
 export type NamedTarget =

@@ -6,7 +6,7 @@
 
 import { readFileSync } from 'node:fs'
 import { resolve } from 'node:path'
-import { isRecord } from '../lib/narrow.ts'
+import { isRecord } from '../lib/json.ts'
 import type { JsonSchema } from '../protocol/wire.ts'
 import { usageError } from './command-line.ts'
 import { type Io, readStdin } from './io.ts'

@@ -16,7 +16,7 @@ import {
   legId,
   type TurnBuffer,
 } from '../drafts/turns/client.ts'
-import { isRecord } from '../lib/narrow.ts'
+import { isRecord } from '../lib/json.ts'
 import type { Call, Listing, RequestId } from '../protocol/call.ts'
 import { decodeNotification, subscriptionOf } from '../protocol/common/decode-notification.ts'
 import { decodeCompletion, decodeDiscovery, decodePage } from '../protocol/common/decode-result.ts'

@@ -8,7 +8,7 @@
 
 import { experimentalOf } from '../drafts/turns/wire.ts'
 import { RondoError } from '../errors.ts'
-import { isRecord } from '../lib/narrow.ts'
+import { isRecord } from '../lib/json.ts'
 import type { Received, WireError } from '../protocol/reply.ts'
 import type { ClientCapabilities, Discovery, ListRootsResult } from '../protocol/wire.ts'
 import { chooseDialect, DIALECTS, type Revision, SESSION_VERSIONS, sessionDialect } from './dialect.ts'

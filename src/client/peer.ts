@@ -11,7 +11,7 @@
 import { RondoError } from '../errors.ts'
 import { displayText } from '../form/clean-text.ts'
 import { type Clock, sleep } from '../lib/clock.ts'
-import { isRecord } from '../lib/narrow.ts'
+import { isRecord } from '../lib/json.ts'
 import type { Call, Envelope, ListenFilter, RequestId } from '../protocol/call.ts'
 import type { ParamHeader } from '../protocol/common/headers.ts'
 import type { Notice, Received, WireError } from '../protocol/reply.ts'

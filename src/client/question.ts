@@ -4,7 +4,7 @@
  * form that shows it and to the server, which asks again. A kind without a handler is not declared as a capability (C5).
  */
 
-import { isRecord } from '../lib/narrow.ts'
+import { isRecord } from '../lib/json.ts'
 import type {
   ClientCapabilities,
   CreateMessageResult,

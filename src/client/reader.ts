@@ -2,7 +2,7 @@
 
 import { RondoError } from '../errors.ts'
 import type { Clock } from '../lib/clock.ts'
-import { isRecord } from '../lib/narrow.ts'
+import { isRecord } from '../lib/json.ts'
 import type { Listing } from '../protocol/call.ts'
 import { type ParamHeader, scanParamHeaders } from '../protocol/common/headers.ts'
 import type { CacheHint, Completion, Discovery, Page, Tool } from '../protocol/wire.ts'

@@ -3,7 +3,7 @@
 import { RondoError } from '../errors.ts'
 import { displayText } from '../form/clean-text.ts'
 import { orAbort } from '../lib/clock.ts'
-import { isRecord } from '../lib/narrow.ts'
+import { isRecord } from '../lib/json.ts'
 import type { InputRequest, InputRequests, InputResponse, JsonSchema } from '../protocol/wire.ts'
 import type { Driving, Flows, Limits } from './flow-options.ts'
 import { type AskedRound, ask } from './operation.ts'

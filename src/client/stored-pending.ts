@@ -7,7 +7,7 @@
  */
 
 import { RondoError } from '../errors.ts'
-import { isRecord } from '../lib/narrow.ts'
+import { isRecord } from '../lib/json.ts'
 import { decodeQuestions } from '../protocol/common/decode-result.ts'
 import type { InputRequests, InputResponse, InputResponses } from '../protocol/wire.ts'
 import type { FlowRequest, PendingCall, PendingServer, PendingTask } from './pending.ts'

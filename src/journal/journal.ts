@@ -1,19 +1,19 @@
 /**
- * The record of a flow: what was answered, what steps gave, in the order it happened.
+ * The journal of a flow: the answers and results that its handler received, in that order. Plain JSON; it never runs
+ * anything and never decides, `replay/` does. `narrowJournal` reads it from parsed JSON; a `JournalRecord` is the journal
+ * while a handler runs against it.
  *
- * The journal is plain JSON. It never runs anything and never decides: `replay/` does. Entries are found by name;
- * their order is the order in which results reached the handler.
- *
- * J1 A name stands for one entry. J2 An entry, once written, is never changed. J3 Order is kept.
+ * journal 1: A key names one entry. journal 2: An entry is never changed; the answer to a question that was reworded is
+ * invalidated, not overwritten. journal 3: Entries keep their order.
  */
 
-import { isCount, isRecord, isText, isTime, toMap } from '../lib/narrow.ts'
+import { isCount, isRecord, isText, isTime, toMap } from '../lib/json.ts'
 
 export type AskEntryKind = 'form' | 'confirm' | 'url' | 'sampling' | 'roots'
 export type WorkEntryKind = 'step' | 'effect'
 export type EntryKind = AskEntryKind | WorkEntryKind
 
-/** A failed step, in the only form in which it can be handed back: what the handler sees is the same on every replay. */
+/** A failed step or effect. The handler gets its error from this on every run, the one that failed included. */
 export interface Failure {
   readonly name: string
   readonly message: string
@@ -41,11 +41,11 @@ export type WorkEntry = {
 
 export type Entry = AskEntry | WorkEntry
 
-/** Questions that had to be asked again, by key. */
+/** How often, and why, a question was asked again. */
 export interface Reask {
-  /** Times the answer did not fit. */
+  /** Invalid answers. */
   readonly misfits?: number
-  /** Times the question was not the one that had been shown. */
+  /** Times the question differed from the one that had been shown. */
   readonly changes?: number
   /** What was wrong with the last answer. */
   readonly problem?: string
@@ -54,27 +54,24 @@ export interface Reask {
 export interface Journal {
   /** When the flow began, ms since the epoch. */
   readonly startedAt: number
-  /** Random bytes (base64url) from which everything of this flow that must not change is derived. */
+  /** Random bytes (base64url) from which the flow's ids, random numbers and idempotency keys are derived. */
   readonly seed: string
   readonly entries: readonly Entry[]
   readonly reasks: Readonly<Record<string, Reask>>
-  /** Rounds that were spent on moving the call (state alone), so that a client's patience is not used up. */
+  /** Rounds spent on moving the call (state alone). They are limited, because a client limits its rounds. */
   readonly moves: number
-  /** The manual form's own state. */
+  /** The state of the manual form. */
   readonly manual?: string
-  /** The life of the store under which a flow of single use began. */
+  /** The epoch of the store in which a single-use flow began. */
   readonly epoch?: string
-  /** Where the journal is, if it was too large for its token. */
+  /** Where the journal is stored if it was too large for its token. */
   readonly spilled?: string
 }
-
-/*
- * From parsed JSON to a `Journal`, or undefined. Members this version does not know are kept as they are.
- */
 
 const ASK_KINDS: ReadonlySet<unknown> = new Set<AskEntryKind>(['form', 'confirm', 'url', 'sampling', 'roots'])
 const WORK_KINDS: ReadonlySet<unknown> = new Set<WorkEntryKind>(['step', 'effect'])
 
+/** Returns undefined if the value is not a journal. Members that this version does not know are preserved. */
 export function narrowJournal(value: unknown): Journal | undefined {
   if (!isRecord(value)) return undefined
   const { startedAt, seed, entries, moves, manual } = value
@@ -107,4 +104,79 @@ function isReask(value: unknown): value is Reask {
   if (misfits !== undefined && !isCount(misfits)) return false
   if (changes !== undefined && !isCount(changes)) return false
   return problem === undefined || isText(problem)
+}
+
+export interface Found {
+  readonly entry: Entry
+  readonly index: number
+}
+
+/** A journal while a handler runs against it. */
+export interface JournalRecord {
+  find(key: string): Found | undefined
+  append(entry: Entry): number
+  invalidate(key: string): void
+  reask(key: string): Reask
+  noteMisfit(key: string, problem: string): number
+  noteChange(key: string): number
+  /** Notes that this run has reached the entry. */
+  reach(key: string): void
+  /** A recorded effect that this run has not reached yet (R5). */
+  unreachedEffect(): string | undefined
+  size(): number
+  toJournal(): Journal
+}
+
+export function createRecord(journal: Journal): JournalRecord {
+  const entries: (Entry | undefined)[] = [...journal.entries]
+  const byKey = new Map<string, number>()
+  const unreached = new Set<string>()
+  for (const [index, entry] of journal.entries.entries()) {
+    byKey.set(entry.key, index)
+    if (entry.kind === 'effect') unreached.add(entry.key)
+  }
+  let reasks: Map<string, Reask> | undefined
+
+  const reaskMap = (): Map<string, Reask> => {
+    reasks ??= new Map(Object.entries(journal.reasks))
+    return reasks
+  }
+
+  return {
+    find(key) {
+      const index = byKey.get(key)
+      const entry = index === undefined ? undefined : entries[index]
+      return index === undefined || entry === undefined ? undefined : { entry, index }
+    },
+    append(entry) {
+      byKey.set(entry.key, entries.length)
+      return entries.push(entry) - 1
+    },
+    invalidate(key) {
+      const index = byKey.get(key)
+      if (index !== undefined) entries[index] = undefined
+      byKey.delete(key)
+    },
+    reask: (key) => reaskMap().get(key) ?? {},
+    noteMisfit(key, problem) {
+      const before = reaskMap().get(key)
+      const misfits = (before?.misfits ?? 0) + 1
+      reaskMap().set(key, { ...before, misfits, problem })
+      return misfits
+    },
+    noteChange(key) {
+      const before = reaskMap().get(key)
+      const changes = (before?.changes ?? 0) + 1
+      reaskMap().set(key, { ...before, changes })
+      return changes
+    },
+    reach: (key) => void unreached.delete(key),
+    unreachedEffect: () => unreached.values().next().value,
+    size: () => byKey.size,
+    toJournal: () => ({
+      ...journal,
+      entries: entries.filter((entry) => entry !== undefined),
+      reasks: reasks ? Object.fromEntries(reasks) : journal.reasks,
+    }),
+  }
 }

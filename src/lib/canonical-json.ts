@@ -1,12 +1,12 @@
 /**
- * One text per JSON value: equal values give equal text, whatever order their keys came in.
+ * One text per JSON value: equal values have equal text, whatever the order of their keys.
  *
  * The form is RFC 8785: no white space, keys sorted by UTF-16 code units, numbers and strings as JSON.stringify writes
- * them. Where the RFC gives up this goes on: a lone surrogate is written as its escape, so every string JSON can carry
- * has a text, and no two share one. -0 is 0. Members that are undefined are left out.
+ * them. Unlike the RFC, it accepts lone surrogates and writes them as escapes, so every string that JSON can carry has a
+ * text, and no two share one. -0 is 0. Members that are undefined are omitted.
  *
- * It walks with its own stack, so depth costs memory and never overflows. What is not JSON (NaN, a Date, a Map, a
- * function, a cycle) is a TypeError: two different values must never meet in one digest by accident.
+ * It uses a stack of its own, so depth costs memory and never overflows. What is not JSON (NaN, a Date, a Map, a
+ * function, a cycle) is a TypeError: two different values must not have the same digest by accident.
  */
 
 import { hash } from 'node:crypto'
@@ -43,7 +43,7 @@ export function canonicalJson(value: unknown): string {
   return text
 }
 
-/** The whole text of a leaf, or the opening bracket of a container whose frame it pushes. */
+/** Returns the whole text of a leaf, or the opening bracket of a container, whose frame it pushes. */
 function enter(value: unknown, frames: Frame[]): string {
   switch (typeof value) {
     case 'string':
@@ -60,7 +60,7 @@ function enter(value: unknown, frames: Frame[]): string {
   }
 }
 
-/** Printable ASCII but for the quote and the backslash: what JSON writes as it is. */
+/** Printable ASCII except the quote and the backslash: what JSON does not escape. */
 const PLAIN = /^[ !#-[\]-~]*$/
 
 function quote(text: string): string {
@@ -90,16 +90,15 @@ function sortedKeys(members: Readonly<Record<string, unknown>>): readonly string
   return isSorted ? keys : keys.sort()
 }
 
-/** True for literals and null-prototype objects, also those of another realm. */
+/** True for object literals and null-prototype objects, including those of another realm. */
 function isPlain(value: object): boolean {
   const prototype: unknown = Object.getPrototypeOf(value)
   return prototype === null || Object.getPrototypeOf(prototype) === null
 }
 
 /**
- * SHA-256 of a text, whole, as 43 characters of base64url.
- *
- * Made for the output of `canonicalJson`, which has no lone surrogates: in UTF-8 they would all look alike.
+ * Returns the SHA-256 of a text as 43 characters of base64url. Use it on the output of `canonicalJson`, which has no lone
+ * surrogates: in UTF-8 they would all be the same.
  */
 export function digest(text: string): string {
   return hash('sha256', text, 'base64url')

@@ -1,9 +1,12 @@
-/** Time as our client uses it; injected, so that tests own it. */
+/**
+ * Time: clocks that are passed as parameters so that tests control them, timers, and waiting for promises with a signal.
+ */
 
+/** The clock of the client. */
 export interface Clock {
   /** Milliseconds since the epoch. */
   now(): number
-  /** Calls `run` once after `ms`; gives a function that prevents it. */
+  /** Calls `run` once after `ms`; returns a function that cancels it. */
   after(ms: number, run: () => void): () => void
 }
 
@@ -31,16 +34,15 @@ export function sleep(clock: Clock, ms: number, signal?: AbortSignal): Promise<v
   })
 }
 
-/* Time as the engine needs it, so that tests can turn it by hand. */
-
+/** The clock of the store and its engine. */
 export interface StoreClock {
-  /** Ms since the epoch. */
+  /** Milliseconds since the epoch. */
   now(): number
-  /** Ms that never step back, from an arbitrary start. */
+  /** Monotonic milliseconds from an arbitrary start. */
   elapsed(): number
-  /** Calls `fn` once, `ms` from now; gives a function that prevents it. */
+  /** Calls `fn` once after `ms`; returns a function that cancels it. */
   after(ms: number, fn: () => void): () => void
-  /** The same, for what is no reason to keep the process alive. */
+  /** Like `after`, but does not keep the process alive. */
   idly(ms: number, fn: () => void): () => void
 }
 
@@ -57,7 +59,7 @@ export const storeClock: StoreClock = {
   },
 }
 
-/** Calls `fn` again and again, `ms()` after each call has ended, until stopped. `fn` must not reject. */
+/** Calls `fn` repeatedly, `ms()` after each call has settled; returns a function that stops it. `fn` must not reject. */
 export function repeat(clock: StoreClock, ms: () => number, fn: () => Promise<void> | void): () => void {
   let stopped = false
   let cancel = () => {}
@@ -74,10 +76,10 @@ export function repeat(clock: StoreClock, ms: () => number, fn: () => Promise<vo
   }
 }
 
-/** Calls `tick` every `ms` until the function it gives is called. */
+/** Calls `tick` every `ms` until the function it returns is called. */
 export type Every = (ms: number, tick: () => void) => () => void
 
-/** A tick that throws is told to `onError`, and the next one comes all the same. */
+/** Reports a tick that throws to `onError`; the next one runs anyway. */
 export function createEvery(onError: (error: unknown) => void): Every {
   return (ms, tick) => {
     const guarded = (): void => {
@@ -94,14 +96,21 @@ export function createEvery(onError: (error: unknown) => void): Every {
   }
 }
 
-/*
- * Calls a function when the running code has nothing left to do at this moment: every promise reaction that could run
- * has run. A macrotask does that; microtasks would run in between the author's own.
+/**
+ * Calls a function when the running code has nothing left to do: every promise reaction that could run has run. A
+ * macrotask does that; a microtask would run between those of the author.
  */
-
 export type Idle = (fn: () => void) => void
 
-function channelIdle(): Idle {
+let channel: Idle | undefined
+
+/** Created on first use: a page that only loads the client may have no `MessageChannel`. */
+const channelIdle: Idle = (fn) => {
+  channel ??= createChannelIdle()
+  channel(fn)
+}
+
+function createChannelIdle(): Idle {
   const { port1, port2 } = new MessageChannel()
   const queue: (() => void)[] = []
   port1.onmessage = () => queue.shift()?.()
@@ -111,16 +120,11 @@ function channelIdle(): Idle {
   }
 }
 
-let channel: Idle | undefined
+/** Taken once: a test that replaces the global timers must not stop the runtime. */
+export const idle: Idle =
+  typeof globalThis.setImmediate === 'function' ? globalThis.setImmediate : channelIdle
 
-export const idle: Idle = (fn) => {
-  if (typeof globalThis.setImmediate === 'function') return void globalThis.setImmediate(fn)
-  // Made when it is first needed: a page that only loads the client may have no channels.
-  channel ??= channelIdle()
-  channel(fn)
-}
-
-/** What `work` gives, or the signal's reason as soon as it is aborted; work that does not watch the signal is left alone. */
+/** Settles like `work`, or rejects with the signal's reason as soon as it is aborted. The work itself is not stopped. */
 export function orAbort<T>(work: Promise<T>, signal: AbortSignal): Promise<T> {
   return new Promise((resolve, reject) => {
     const abort = () => reject(signal.reason)

@@ -1,9 +1,9 @@
 /**
- * Cuts a byte stream into lines, holding at most `maxBytes` of an unfinished one. A longer line is reported once and skipped
- * to its end, so that one flood does not end the connection.
+ * Splits a byte stream into lines and buffers at most `maxBytes` of an unfinished one. A longer line is reported once and
+ * skipped, so that it does not end the connection.
  */
 
-/** The bytes of a line without its end. */
+/** The bytes of a line without its newline. */
 export type InputLine = Buffer | 'too-long'
 
 const NEWLINE = 0x0a

@@ -5,7 +5,7 @@
 
 import { type InputRequiredResult, ProtocolError, type ServerContext } from '@modelcontextprotocol/server'
 import { misuse, RondoError, ToolError } from '../errors.ts'
-import { isRecord } from '../lib/narrow.ts'
+import { isRecord } from '../lib/json.ts'
 import type { InputRequests } from '../protocol/wire.ts'
 import type { Context } from '../tool/context.ts'
 import type { Result } from '../tool/schema/judge.ts'

@@ -4,7 +4,7 @@
  * their task in `_meta`.
  */
 
-import { isRecord } from '../lib/narrow.ts'
+import { isRecord } from '../lib/json.ts'
 import type { InputRequests } from './wire.ts'
 
 /** The published extension that carries tasks at 2026-07-28. */

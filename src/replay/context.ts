@@ -1,5 +1,6 @@
 /**
- * The `ctx` a handler gets: each call is a thin name for a question, a piece of work, or a fact of the request.
+ * The `ctx` of a handler. Its members are thin: a question (`ask.ts`), a step or an effect (`work.ts`), a value derived
+ * from the flow's seed and so the same on every replay, a notification, or a fact about the request.
  */
 
 import { InputCancelled, InputDeclined, misuse } from '../errors.ts'
@@ -8,26 +9,24 @@ import { supports } from '../protocol/common/request.ts'
 import { type InputResponses, LOG_LEVELS, type LogLevel, type Root } from '../protocol/wire.ts'
 import type { Context, EffectInfo, Outcome, Question, StepInfo } from '../tool/context.ts'
 import { ask } from './ask.ts'
-import { branchOf, drawFraction, drawUuid, effectKey } from './draw.ts'
-import { operate, throwIfNested } from './operation.ts'
 import { confirmQuestion, formQuestion, rootsQuestion, samplingQuestion, urlQuestion } from './question.ts'
-import { noteNews, type RunState } from './run-state.ts'
+import { noteNews, operate, type RunState, throwIfNested, toHex } from './run-state.ts'
 import type { Work } from './turn.ts'
-import { work } from './work.ts'
+import { branchOf, effectKey, work } from './work.ts'
 
-/** How a run stands to tasks. */
+/** What a run can do about tasks. */
 export interface Background {
-  /** This run can leave its request and go on as a task. */
+  /** This run can leave its request and continue as a task. */
   readonly possible: boolean
-  /** Tells whoever follows the task how it goes. */
+  /** Sets the status message of the task. */
   tell(message: string): void
 }
 
-/** Rounds, where nothing can be told and nothing be left. */
+/** A run that has no task and cannot become one. */
 export const FOREGROUND: Background = { possible: false, tell: () => {} }
 export const CAN_LEAVE: Background = { possible: true, tell: () => {} }
 
-/** What the request says about itself, for the handler to read. */
+/** What the handler can learn about its request, and how it reaches the client. */
 export interface Scene {
   readonly flow: string
   readonly round: number
@@ -38,7 +37,7 @@ export interface Scene {
   readonly progressToken?: string | number
   readonly logLevel?: LogLevel
   readonly background: Background
-  /** Runs an effect unless the store has its result. `branch` is what the client had said when it was called. */
+  /** Runs an effect unless the store has its result. `branch` identifies what the client had answered when it was called. */
   once?(key: string, branch: string, act: () => unknown): Promise<unknown>
   readonly inputResponses: InputResponses | undefined
   readonly requestState: string | undefined
@@ -51,8 +50,8 @@ export function createContext(run: RunState, scene: Scene, deferred: Deferred[])
 }
 
 /**
- * A class, because `signal` is made when somebody looks at it, and a getter in an object literal would give every `ctx`
- * a shape of its own, which costs more than the rest of a run. Functions are bound: an author may take `ctx` apart.
+ * A class, because `signal` is created when it is first read, and a getter in an object literal would make the shape of
+ * every `ctx` unique, which costs more than the rest of a run. Functions are bound: an author may destructure `ctx`.
  */
 class RunContext implements Context {
   readonly #run: RunState
@@ -106,7 +105,7 @@ class RunContext implements Context {
     )
   readonly effect: Context['effect'] = (key, fn, { once } = {}) =>
     this.#operate('effect', key, async () => {
-      // As it is now: an answer that comes before the effect begins, or while it runs, must not change its key.
+      // Computed now: an answer that arrives before the effect begins, or while it runs, must not change its key.
       const branch = this.#run.record.find(key) ? '' : branchOf(this.#run)
       const act = (): unknown => fn(new EffectWorkInfo(this.#run, effectKey(this.#run, key, branch)))
       const fenced = once ? () => onceOf(this.#scene)(key, branch, act) : act
@@ -124,9 +123,9 @@ class RunContext implements Context {
   readonly random: Context['random'] = (name) => drawFraction(this.#run, name)
 
   readonly progress: Context['progress'] = (progress, total, message) =>
-    tellProgress(this.#run, this.#scene, { progress, total, message })
+    sendProgress(this.#run, this.#scene, { progress, total, message })
   readonly log: Context['log'] = (level, data, logger) => {
-    if (isNews(this.#run)) tellLog(this.#scene, level, data, logger)
+    if (isNews(this.#run)) sendLog(this.#scene, level, data, logger)
   }
   readonly defer: Context['defer'] = (fn) => {
     if (!this.#run.turn.ended()) this.#deferred.push(fn)
@@ -138,21 +137,21 @@ class RunContext implements Context {
     return this.#run.signal()
   }
 
-  /** Reading either is being told: it counts for the keys of effects, and what is said then is news. */
+  /** Reading either counts as receiving client input: it enters the keys of effects, and what follows is news. */
   get inputResponses(): Context['inputResponses'] {
     const { inputResponses } = this.#scene
-    for (const [key, answer] of Object.entries(inputResponses ?? {})) this.#give(`manual:${key}`, answer)
+    for (const [key, answer] of Object.entries(inputResponses ?? {})) this.#receive(`manual:${key}`, answer)
     return inputResponses
   }
   get requestState(): string | undefined {
     const { requestState } = this.#scene
-    if (requestState !== undefined) this.#give('state', requestState)
+    if (requestState !== undefined) this.#receive('state', requestState)
     return requestState
   }
 
-  #give(name: string, answer: unknown): void {
+  #receive(name: string, answer: unknown): void {
     noteNews(this.#run)
-    if (!this.#run.given.has(name)) this.#run.given.set(name, { answer })
+    if (!this.#run.received.has(name)) this.#run.received.set(name, { answer })
   }
 
   #operate<T>(kind: string, key: string, begin: () => Promise<T>): Promise<T> {
@@ -163,7 +162,7 @@ class RunContext implements Context {
     return ask(this.#run, key, formQuestion(question, this.#run.limits)) as Promise<Outcome<unknown>>
   }
 
-  /** A place to stop at, which otherwise lets through. */
+  /** A point where the run may stop; otherwise it continues at once. */
   #pass(name: string, { leaving }: Pick<Work, 'leaving'>): Promise<void> {
     const key = `ctx.${name}()`
     return operate(
@@ -177,7 +176,7 @@ class RunContext implements Context {
   }
 }
 
-/** What a step is told. */
+/** What the function of a step receives. */
 class WorkInfo implements StepInfo {
   readonly #run: RunState
 
@@ -190,7 +189,7 @@ class WorkInfo implements StepInfo {
   }
 }
 
-/** What an effect is told: also its idempotency key. */
+/** What the function of an effect receives: its idempotency key too. */
 class EffectWorkInfo extends WorkInfo implements EffectInfo {
   readonly key: string
 
@@ -200,7 +199,7 @@ class EffectWorkInfo extends WorkInfo implements EffectInfo {
   }
 }
 
-/** The content of an accepted question; a decline or a cancel throws. */
+/** Returns the content of an accepted question; a decline or a cancel throws. */
 function contentOf<T>(key: string, outcome: Outcome<T>): T {
   if (outcome.action === 'decline') throw new InputDeclined(key)
   if (outcome.action === 'cancel') throw new InputCancelled(key)
@@ -209,26 +208,46 @@ function contentOf<T>(key: string, outcome: Outcome<T>): T {
 
 function onceOf({ once }: Scene): NonNullable<Scene['once']> {
   if (once) return once
-  throw misuse('An effect with { once: true } needs a store: createServer({ store }).')
+  throw misuse('An effect with { once: true } needs a store. Pass one: createServer({ store }).')
 }
 
-/** False while the handler only comes back to where an earlier run has been: what it says was said then. */
+/** False while the handler repeats what an earlier run did: what it reports was reported then. */
 function isNews({ tally }: RunState): boolean {
   return tally.past === 0
 }
 
-function tellProgress(
+function sendProgress(
   run: RunState,
   { line, progressToken }: Scene,
   { progress, total, message }: { progress: number; total?: number; message?: string },
 ): void {
-  // The wire wants it strictly growing; a replayed handler reports its past again, and nobody wants to hear it twice.
+  // The protocol requires progress to increase. This also drops what a replayed handler reports a second time.
   if (progressToken === undefined || run.turn.ended() || !(progress > run.tally.progress)) return
   run.tally.progress = progress
   line.notify('notifications/progress', { progressToken, progress, total, message })
 }
 
-function tellLog({ line, logLevel }: Scene, level: LogLevel, data: unknown, logger?: string): void {
+function sendLog({ line, logLevel }: Scene, level: LogLevel, data: unknown, logger?: string): void {
   if (logLevel === undefined || LOG_LEVELS.indexOf(level) < LOG_LEVELS.indexOf(logLevel)) return
   line.notify('notifications/message', { level, data, logger })
+}
+
+/** Returns a UUID of version 4. */
+function drawUuid(run: RunState, name: string | undefined): string {
+  const hex = toHex(draw(run, 'uuid', name))
+  const variant = ((Number.parseInt(hex[16] ?? '0', 16) & 3) | 8).toString(16)
+  return `${hex.slice(0, 8)}-${hex.slice(8, 12)}-4${hex.slice(13, 16)}-${variant}${hex.slice(17, 20)}-${hex.slice(20, 32)}`
+}
+
+/** Returns a number in [0, 1). */
+function drawFraction(run: RunState, name: string | undefined): number {
+  const bytes = draw(run, 'random', name)
+  const view = new DataView(bytes.buffer, bytes.byteOffset)
+  return (view.getUint32(0) * 2 ** 21 + (view.getUint32(4) >>> 11)) / 2 ** 53
+}
+
+/** Returns the bytes of a named value, or of the nth unnamed one of this run. */
+function draw(run: RunState, kind: string, name: string | undefined): Uint8Array {
+  const label = name === undefined ? `#${run.tally.drawn++}` : `:${name}`
+  return run.platform.derive(run.seed, kind + label)
 }

@@ -1,85 +1,42 @@
 /**
- * A question: what goes to the client, and how its answer is read. Knows nothing of rounds or journals.
+ * A question: its request to the client, its text, how an answer to it is read, and what is said about it to a client that
+ * cannot show it. Knows nothing of rounds or journals; `ask.ts` takes a question through a run.
  */
 
-import { misuse } from '../errors.ts'
+import { misuse, RondoError } from '../errors.ts'
+import { cleanText } from '../form/clean-text.ts'
+import { describeFields } from '../form/field.ts'
+import { readForm } from '../form/form.ts'
 import type { AskEntryKind } from '../journal/journal.ts'
-import type { InputRequest, SamplingParams } from '../protocol/wire.ts'
-import type { ConfirmOptions, Question as FormQuestion, Outcome } from '../tool/context.ts'
+import { canonicalJson } from '../lib/canonical-json.ts'
+import { isRecord } from '../lib/json.ts'
+import { nameCapabilities } from '../protocol/common/request.ts'
+import type { ClientCapabilities, InputRequest, JsonSchema, SamplingParams } from '../protocol/wire.ts'
+import type { ConfirmOptions, Outcome, Question } from '../tool/context.ts'
 import { compileForm, type FormResult } from '../tool/schema/form.ts'
 import type { TextBounds } from '../tool/schema/judge.ts'
+import { type RunState, toHex } from './run-state.ts'
 
 export type Reading =
-  /** `answer` is what is recorded, where that is not the answer as it came: the same in another spelling. */
+  /** `answer` is what is recorded if it differs from the answer as received: the same answer, normalized. */
   | { readonly ok: true; readonly value: unknown; readonly answer?: unknown }
-  /** `empty`: accepted, and none of the fields that are required is filled in. */
+  /** `empty`: accepted without any content. */
   | { readonly ok: false; readonly problem: string; readonly empty?: boolean }
 
-export interface Question {
+export interface Ask {
   readonly kind: AskEntryKind
   readonly request: InputRequest
-  /** May be answered by a client that was never shown it: an answer is then no more than an argument. */
+  /** Accepts an answer from a client that was never shown the question: such an answer is no more than an argument. */
   readonly unasked: boolean
-  /** What a client that cannot be asked may do instead, in one sentence. */
+  /** What a client that cannot be asked can do instead, in one sentence. */
   readonly instead?: string
   read(answer: unknown): Reading | Promise<Reading>
 }
 
-function misfit(problem: string): Reading {
-  return { ok: false, problem }
-}
-
-function isObject(value: unknown): value is Record<string, unknown> {
-  return typeof value === 'object' && value !== null && !Array.isArray(value)
-}
-
-/**
- * Reads an `ElicitResult`; `accept` reads the content of an accepted one. Only what the handler sees is recorded: whatever
- * else a client adds (`_meta`, a member nobody asked for) must not make another branch of the same answer (R7).
- */
-function readElicit(
-  answer: unknown,
-  accept: (content: unknown) => Reading | Promise<Reading>,
-): Reading | Promise<Reading> {
-  const action = isObject(answer) ? answer.action : undefined
-  if (action === 'decline' || action === 'cancel')
-    return { ok: true, value: { action } satisfies Outcome<never>, answer: { action } }
-  if (action === 'accept') return accept((answer as Record<string, unknown>).content)
-  return misfit('The answer must accept, decline or cancel.')
-}
-
-function accepted(content: unknown, answer?: unknown): Reading {
-  return { ok: true, value: { action: 'accept', content } satisfies Outcome<unknown>, answer }
-}
-
-function isEmpty(content: unknown): boolean {
-  return content === undefined || content === null || (isObject(content) && Object.keys(content).length === 0)
-}
-
-/** Reads the content of a form. What is recorded is the content that was asked for, with choices by their values. */
-function readForm(content: unknown, result: FormResult): Reading {
-  if (result.ok) return accepted(result.value, { action: 'accept', content: result.content })
-  const problem = result.problems.map(({ message }) => message).join(' ')
-  return { ok: false, problem, empty: isEmpty(content) }
-}
-
-/** Names the arguments that make a question unnecessary. */
-function insteadOf(orArgument: FormQuestion['orArgument']): string | undefined {
-  if (orArgument === undefined) return undefined
-  const names = (typeof orArgument === 'string' ? [orArgument] : orArgument).map((name) => `"${name}"`)
-  const plural = names.length > 1 ? 's' : ''
-  return `Ask the user, then call again with the argument${plural} ${names.join(', ')}.`
-}
-
-function assertMessage(message: unknown): asserts message is string {
-  if (typeof message !== 'string')
-    throw misuse('The message of a question must be a string: the person who is asked reads it.')
-}
-
 export function formQuestion(
-  { message, schema, allowSecretLike, orArgument }: FormQuestion,
+  { message, schema, allowSecretLike, orArgument }: Question,
   bounds?: TextBounds,
-): Question {
+): Ask {
   const form = compileForm(schema, { allowSecretLike })
   assertMessage(message)
   return {
@@ -90,13 +47,13 @@ export function formQuestion(
     read: (answer) =>
       readElicit(answer, (content) => {
         const result = form.validate(content, bounds)
-        if (result instanceof Promise) return result.then((settled) => readForm(content, settled))
-        return readForm(content, result)
+        if (result instanceof Promise) return result.then((settled) => readContent(content, settled))
+        return readContent(content, result)
       }),
   }
 }
 
-export function confirmQuestion(message: string, { label = 'Yes, go ahead' }: ConfirmOptions = {}): Question {
+export function confirmQuestion(message: string, { label = 'Yes, go ahead' }: ConfirmOptions = {}): Ask {
   assertMessage(message)
   return {
     kind: 'confirm',
@@ -115,29 +72,14 @@ export function confirmQuestion(message: string, { label = 'Yes, go ahead' }: Co
     },
     read: (answer) =>
       readElicit(answer, (content) =>
-        isObject(content) && typeof content.confirm === 'boolean'
+        isRecord(content) && typeof content.confirm === 'boolean'
           ? accepted(content.confirm, { action: 'accept', content: { confirm: content.confirm } })
           : { ok: false, problem: 'Answer yes or no.', empty: isEmpty(content) },
       ),
   }
 }
 
-const LOOPBACK = new Set(['localhost', '127.0.0.1', '[::1]'])
-
-/** Refuses what no client should be asked to open: other schemes, plain http beyond this machine, credentials. */
-function checkedUrl(text: string): string {
-  const url = URL.canParse(text) ? new URL(text) : undefined
-  const secure = url?.protocol === 'https:' || (url?.protocol === 'http:' && LOOPBACK.has(url.hostname))
-  if (!url || !secure) {
-    throw misuse('ctx.visit takes an https URL, or http on loopback.')
-  }
-  if (url.username !== '' || url.password !== '') {
-    throw misuse('ctx.visit takes a URL without a user name or password in it.')
-  }
-  return text
-}
-
-export function urlQuestion({ message, url }: { message: string; url: string }): Question {
+export function urlQuestion({ message, url }: { message: string; url: string }): Ask {
   assertMessage(message)
   return {
     kind: 'url',
@@ -147,31 +89,174 @@ export function urlQuestion({ message, url }: { message: string; url: string }):
   }
 }
 
-export function samplingQuestion(params: SamplingParams): Question {
+export function samplingQuestion(params: SamplingParams): Ask {
   return {
     kind: 'sampling',
     unasked: false,
     request: { method: 'sampling/createMessage', params },
     read: (answer) =>
-      isObject(answer) &&
+      isRecord(answer) &&
       typeof answer.role === 'string' &&
       typeof answer.content === 'object' &&
       answer.content !== null
         ? { ok: true, value: answer }
-        : misfit('The answer must be a message with a role and content.'),
+        : misfit('The response must be a message with a role and content.'),
   }
 }
 
-export function rootsQuestion(): Question {
+export function rootsQuestion(): Ask {
   return {
     kind: 'roots',
     unasked: false,
     request: { method: 'roots/list' },
     read: (answer) =>
-      isObject(answer) &&
+      isRecord(answer) &&
       Array.isArray(answer.roots) &&
-      answer.roots.every((root) => isObject(root) && typeof root.uri === 'string')
+      answer.roots.every((root) => isRecord(root) && typeof root.uri === 'string')
         ? { ok: true, value: answer.roots, answer: { roots: answer.roots } }
-        : misfit('The answer must be a list of roots.'),
+        : misfit('The response must be a list of roots.'),
   }
+}
+
+/** Names the arguments that make the question unnecessary. */
+function insteadOf(orArgument: Question['orArgument']): string | undefined {
+  if (orArgument === undefined) return undefined
+  const names = (typeof orArgument === 'string' ? [orArgument] : orArgument).map((name) => `"${name}"`)
+  const plural = names.length > 1 ? 's' : ''
+  return `Ask the user, then call again with the argument${plural} ${names.join(', ')}.`
+}
+
+function assertMessage(message: unknown): asserts message is string {
+  if (typeof message !== 'string')
+    throw misuse('The message of a question must be a string, because a person reads it.')
+}
+
+const LOOPBACK = new Set(['localhost', '127.0.0.1', '[::1]'])
+
+/** Refuses URLs that no client should be asked to open: other schemes, plain http to another machine, credentials. */
+function checkedUrl(text: string): string {
+  const url = URL.canParse(text) ? new URL(text) : undefined
+  const secure = url?.protocol === 'https:' || (url?.protocol === 'http:' && LOOPBACK.has(url.hostname))
+  if (!url || !secure) {
+    throw misuse('ctx.visit accepts only https URLs, and http URLs on loopback.')
+  }
+  if (url.username !== '' || url.password !== '') {
+    throw misuse('ctx.visit does not accept a URL that contains a user name or password.')
+  }
+  return text
+}
+
+/**
+ * Reads an `ElicitResult`; `accept` reads the content of an accepted one. Only what the handler sees is recorded: anything
+ * else that a client adds (`_meta`, unknown members) must not turn the same answer into another branch (R7).
+ */
+function readElicit(
+  answer: unknown,
+  accept: (content: unknown) => Reading | Promise<Reading>,
+): Reading | Promise<Reading> {
+  const action = isRecord(answer) ? answer.action : undefined
+  if (action === 'decline' || action === 'cancel')
+    return { ok: true, value: { action } satisfies Outcome<never>, answer: { action } }
+  if (action === 'accept') return accept((answer as Record<string, unknown>).content)
+  return misfit('The response must accept, decline or cancel.')
+}
+
+function accepted(content: unknown, answer?: unknown): Reading {
+  return { ok: true, value: { action: 'accept', content } satisfies Outcome<unknown>, answer }
+}
+
+/** Some hosts send this for a form that they cannot show: a yes to its message, and nothing else. */
+function isEmpty(content: unknown): boolean {
+  return content === undefined || content === null || (isRecord(content) && Object.keys(content).length === 0)
+}
+
+/** Records the content that was asked for, with choices by their values. */
+function readContent(content: unknown, result: FormResult): Reading {
+  if (result.ok) return accepted(result.value, { action: 'accept', content: result.content })
+  const problem = result.problems.map(({ message }) => message).join(' ')
+  return { ok: false, problem, empty: isEmpty(content) }
+}
+
+function misfit(problem: string): Reading {
+  return { ok: false, problem }
+}
+
+/** Forms are canonicalized once; only the message changes between rounds. */
+const formTexts = new WeakMap<JsonSchema, string>()
+
+/** The canonical text of a question. Its digest is sealed under the question's key (R3). */
+export function questionText({ kind, request }: Ask): string {
+  if (request.method !== 'elicitation/create' || request.params.mode !== 'form') {
+    return canonicalJson([kind, request])
+  }
+  const { message, requestedSchema } = request.params
+  return `["${kind}",{"method":"${request.method}","params":{"message":${JSON.stringify(message)},"mode":"form","requestedSchema":${formText(requestedSchema)}}}]`
+}
+
+function formText(schema: JsonSchema): string {
+  let text = formTexts.get(schema)
+  if (text === undefined) {
+    text = canonicalJson(schema)
+    formTexts.set(schema, text)
+  }
+  return text
+}
+
+/** The request with the problem of the last answer in front of its message. The digest does not include the problem. */
+export function withProblem(request: InputRequest, problem: string): InputRequest {
+  if (request.method !== 'elicitation/create') return request
+  return { ...request, params: { ...request.params, message: `${problem}\n\n${request.params.message}` } }
+}
+
+/** Adds the id of a page to visit: unguessable, the same on every replay, and not part of the question's text. */
+export function withElicitationId(
+  { platform, seed }: Pick<RunState, 'platform' | 'seed'>,
+  key: string,
+  request: InputRequest,
+): InputRequest {
+  if (request.method !== 'elicitation/create' || request.params.mode !== 'url') return request
+  const elicitationId = toHex(platform.derive(seed, `elicitation:${key}`)).slice(0, 32)
+  return { ...request, params: { elicitationId, ...request.params } }
+}
+
+/** A question that the client cannot show. */
+export interface Unasked {
+  readonly request: InputRequest
+  readonly instead?: string
+  /** Whether an effect of this flow has run; undefined if there is no record of effects. */
+  readonly acted?: keyof typeof DONE
+}
+
+const DONE = {
+  no: 'Nothing was done.',
+  perhaps: 'Some of the work of this call may be done already.',
+  yes: 'Some of the work of this call is done already.',
+}
+
+const MAX_MESSAGE = 500
+const MAX_FIELDS = 800
+
+/** The client lacks a capability that the question needs. */
+export function unaskable(missing: ClientCapabilities, unasked: Unasked): RondoError {
+  const why = `This client cannot be asked: it lacks the capability ${nameCapabilities(missing)}.`
+  const detail = `${why} ${describeUnasked(unasked)}`
+  return new RondoError('PEER_CAPABILITY', detail, { data: { requiredCapabilities: missing } })
+}
+
+/** The question, what was done, and what to do, for a model to pass on to its user. Bounded, without control characters. */
+export function describeUnasked({ request, instead, acted }: Unasked): string {
+  const advice = instead ?? 'No argument can stand in for the answer: use a client that can be asked.'
+  return [describeRequest(request), ...(acted === undefined ? [] : [DONE[acted]]), advice].join(' ')
+}
+
+function describeRequest(request: InputRequest): string {
+  if (request.method === 'sampling/createMessage')
+    return 'The tool needs a completion from the client’s model.'
+  if (request.method === 'roots/list') return 'The tool needs to know the roots of the client.'
+  const { params } = request
+  const message = cleanText(params.message, MAX_MESSAGE)
+  // The link is for the user alone: whoever opens it acts as the user.
+  if (params.mode === 'url') return `The tool wants the user to open a page: "${message}"`
+  const fields = cleanText(describeFields(readForm(params.requestedSchema).fields), MAX_FIELDS)
+  return `The tool asks the user: "${message}" The answer has ${fields}.`
 }

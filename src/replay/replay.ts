@@ -1,25 +1,25 @@
 /**
- * Runs a handler against a journal until it ends or has to wait. No I/O: clock, digests, idle moments and the line to
- * the client are handed in.
+ * Runs a handler against a journal until it ends or has to wait. Does no I/O: clock, digests, idle moments and the line to
+ * the client are parameters.
  *
  * R8 A suspended handler is dropped: `ctx.signal` fires, `ctx.defer` functions run, its `catch` and `finally` do not.
  */
 
 import { RondoError } from '../errors.ts'
-import type { Entry, Journal } from '../journal/journal.ts'
-import { isThenable } from '../lib/narrow.ts'
+import { createRecord, type Entry, type Journal } from '../journal/journal.ts'
+import { isThenable } from '../lib/json.ts'
 import type { Context } from '../tool/context.ts'
 import { createContext, type Deferred, type Scene } from './context.ts'
-import { type Mark, notAwaited } from './operation.ts'
-import { createRecord } from './record.ts'
-import type {
-  Ending,
-  Incoming,
-  MoveReason,
-  Platform,
-  ReplayLimits,
-  RunReport,
-  RunState,
+import {
+  type Ending,
+  type Incoming,
+  type Mark,
+  type MoveReason,
+  notAwaited,
+  type Platform,
+  type ReplayLimits,
+  type RunReport,
+  type RunState,
 } from './run-state.ts'
 import { createTurn } from './turn.ts'
 
@@ -30,16 +30,33 @@ export interface ReplayInput {
   readonly scene: Scene
   readonly platform: Platform
   readonly limits: ReplayLimits
-  /** Why this instance wants to let go of the call now; `executed` counts the work done in this round. */
+  /** Why this instance wants to release the call now, if it does; `executed` counts the work done in this round. */
   mayMove(executed: number): MoveReason | undefined
-  /** The flow's id is in the client's hands (R6). Default: if the request came with a state. */
+  /** The client holds the flow's id (R6). Default: if the request came with a state. */
   readonly anchored?: boolean
   /** Nothing new may run. */
   readonly frozen?: boolean
   /** Makes an entry durable before the handler sees its result. */
   persist?(entry: Entry): Promise<void>
-  /** A clean-up function failed. */
+  /** A function passed to `ctx.defer` failed. */
   onDeferError?(error: unknown): void
+}
+
+export async function replay(input: ReplayInput): Promise<RunReport> {
+  const signal = lazySignal(input.scene)
+  const deferred: Deferred[] = []
+  const run = createRun(input, signal)
+  start(run, input.handler, createContext(run, input.scene, deferred))
+  const ending = await run.turn.ending
+  signal.abort()
+  if (deferred.length > 0) await runDeferred(run, deferred, input.onDeferError)
+  return {
+    ending: bounded(ending, input.limits),
+    journal: run.record.toJournal(),
+    operations: run.operations,
+    replayed: run.tally.replayed,
+    executed: run.tally.executed,
+  }
 }
 
 interface Signal {
@@ -47,7 +64,7 @@ interface Signal {
   abort(): void
 }
 
-/** An `AbortSignal` that costs nothing until somebody looks at it. */
+/** An `AbortSignal` that costs nothing until it is read. */
 function lazySignal(scene: Scene): Signal {
   let controller: AbortController | undefined
   let stop: (() => void) | undefined
@@ -90,7 +107,7 @@ function createRun(input: ReplayInput, signal: Signal): RunState {
     names: new Map(),
     operations: [],
     floating: new Set(),
-    given: new Map(),
+    received: new Map(),
     tally,
     signal: signal.get,
   }
@@ -113,19 +130,19 @@ function start(run: RunState, handler: ReplayInput['handler'], ctx: Context): vo
   }
 }
 
-/** The last registered first, each when the one before it is over. The call waits for them, but not for ever. */
+/** Runs the last registered first, each after the one before it has settled. The call waits for them, but not forever. */
 function runDeferred(
   run: RunState,
   deferred: Deferred[],
   onError: (error: unknown) => void = () => {},
 ): Promise<void> {
   const { maxDeferMs } = run.limits
-  const mark: Mark = { run, label: 'function given to ctx.defer' }
+  const mark: Mark = { run, label: 'function passed to ctx.defer' }
   const report = (error: unknown): void => {
     try {
       onError(error)
     } catch {
-      // There is nobody left to tell.
+      // There is nobody left to report to.
     }
   }
   const one = async (fn: Deferred): Promise<void> => {
@@ -140,7 +157,7 @@ function runDeferred(
   }
   return new Promise((resolve) => {
     const cancel = run.platform.after(maxDeferMs, () => {
-      const detail = `A function given to ctx.defer has not settled within ${maxDeferMs} ms (limits.maxDeferMs). The call goes on without it.`
+      const detail = `A function passed to ctx.defer has not settled within ${maxDeferMs} ms (limits.maxDeferMs). The call continues without it.`
       report(new RondoError('LIMIT_DEFER', detail))
       for (const fn of deferred.splice(0).reverse()) void one(fn)
       resolve()
@@ -154,23 +171,6 @@ function runDeferred(
 
 function bounded(ending: Ending, { maxQuestions }: ReplayLimits): Ending {
   if (ending.kind !== 'asking' || ending.questions.size <= maxQuestions) return ending
-  const detail = `${ending.questions.size} questions are open at once; ${maxQuestions} are allowed (limits.maxQuestions).`
+  const detail = `${ending.questions.size} questions are open at once; at most ${maxQuestions} may be (limits.maxQuestions).`
   return { kind: 'refused', error: new RondoError('LIMIT_QUESTIONS', detail) }
-}
-
-export async function replay(input: ReplayInput): Promise<RunReport> {
-  const signal = lazySignal(input.scene)
-  const deferred: Deferred[] = []
-  const run = createRun(input, signal)
-  start(run, input.handler, createContext(run, input.scene, deferred))
-  const ending = await run.turn.ending
-  signal.abort()
-  if (deferred.length > 0) await runDeferred(run, deferred, input.onDeferError)
-  return {
-    ending: bounded(ending, input.limits),
-    journal: run.record.toJournal(),
-    operations: run.operations,
-    replayed: run.tally.replayed,
-    executed: run.tally.executed,
-  }
 }

@@ -1,13 +1,18 @@
 /**
- * What the parts of one run share: the turn, the record, the names used so far, and what was handed in.
+ * The state of one run, and what every operation of `ctx` does with it: take a name, hand out a promise, append an entry.
+ *
+ * operation 1: A promise that we hand out never becomes an unhandled rejection: a client chooses its answers, and must not
+ * choose whether the process lives. Promises that an author derives from it are the author's (decision 0012).
+ * operation 2: A handler that returns while an unobserved operation is open or has failed ends with an error that names it.
+ * operation 3: An operation inside a step, an effect or a deferred function is refused at once: the outer one would wait
+ * for the inner one, which cannot begin before the outer one has settled.
  */
 
 import { misuse, RondoError } from '../errors.ts'
-import type { AskEntryKind, Entry, EntryKind, Journal } from '../journal/journal.ts'
+import type { AskEntryKind, Entry, EntryKind, Journal, JournalRecord } from '../journal/journal.ts'
 import type { Idle } from '../lib/clock.ts'
 import type { ClientCapabilities, InputRequest } from '../protocol/wire.ts'
 import type { TextBounds } from '../tool/schema/judge.ts'
-import type { JournalRecord } from './record.ts'
 import type { Turn } from './turn.ts'
 
 export interface ReplayLimits extends TextBounds {
@@ -15,25 +20,25 @@ export interface ReplayLimits extends TextBounds {
   readonly maxEntries: number
   /** Questions that may be open at once. */
   readonly maxQuestions: number
-  /** Times a question is asked again because its answer did not fit, or because it was reworded. */
+  /** Times a question is asked again because its answer was invalid, or because it was reworded. */
   readonly maxReasks: number
-  /** How long the functions given to `ctx.defer` may keep the call waiting, all together, in ms. */
+  /** How long the functions passed to `ctx.defer` may delay the end of the call, all together, in ms. */
   readonly maxDeferMs: number
 }
 
-/** What replay needs of the world; it imports none of it. */
+/** What replay needs of its environment; it imports none of it. */
 export interface Platform {
   now(): number
   idle: Idle
   digest(text: string): string
-  /** Bytes that depend on the flow's seed and the label alone. */
+  /** Returns bytes that depend on the flow's seed and the label alone. */
   derive(seed: string, label: string): Uint8Array
-  /** Calls `fn` after so many real milliseconds, unless the function it returns is called before. */
+  /** Calls `fn` after `ms` of real time, unless the function it returns is called first. */
   after(ms: number, fn: () => void): () => void
   readonly scope: Scope
 }
 
-/** Knows, in whatever is called from `fn`, now or later, that it is. */
+/** In whatever `fn` calls, now or later, `current` returns its mark. */
 export interface Scope {
   within<T>(mark: object, fn: () => T): T
   current(): object | undefined
@@ -41,31 +46,16 @@ export interface Scope {
 
 /** What came with the request. */
 export interface Incoming {
-  /** A sealed journal came with it: the flow's id is in the client's hands. */
+  /** A sealed journal came with it: the client holds the flow's id. */
   readonly anchored: boolean
   /** Digests of the questions that were shown, by key. */
   readonly asked: Readonly<Record<string, string>>
   readonly answers: Readonly<Record<string, unknown>> | undefined
-  /** The answers came with the first request, before anybody was asked. */
+  /** The answers came with the first request, before anything was asked. */
   readonly unasked?: boolean
-  /** The run before this one came as far as it could: what it said up to there need not be said again. */
+  /** An earlier run came as far as it could: what it reported up to there is not reported again. */
   readonly resumed?: boolean
   readonly capabilities: ClientCapabilities
-}
-
-/** An operation whose promise nobody has looked at yet. */
-export interface Floating {
-  readonly label: string
-  failed?: { readonly error: unknown }
-}
-
-export interface Tally {
-  replayed: number
-  executed: number
-  drawn: number
-  progress: number
-  /** Results of the journal that were not handed over yet: until none is left, an earlier run has been here before. */
-  past: number
 }
 
 export interface RunState {
@@ -80,28 +70,75 @@ export interface RunState {
   readonly operations: Operation[]
   readonly floating: Set<Floating>
   readonly tally: Tally
-  /** What the client said of which the handler knows by now (R7). */
-  readonly given: Map<string, { readonly answer: unknown; digest?: string }>
-  /** The last answer that is being read; those that came with the request are taken in the order of their questions. */
+  /** What the client sent and the handler has received so far (R7). */
+  readonly received: Map<string, { readonly answer: unknown; digest?: string }>
+  /** The last answer that is being read; answers of one request are read in the order of their questions. */
   reading?: Promise<void>
   readonly seed: string
-  /** Makes an entry durable; the handler sees its result only afterwards. Absent where the journal travels at the end. */
+  /** Makes an entry durable before the handler sees its result. Absent if the journal is kept when the run ends. */
   persist?(entry: Entry): Promise<void>
   signal(): AbortSignal
 }
 
-const FORBIDDEN = new Set(['__proto__', 'constructor', 'prototype'])
-
-function assertName(key: unknown): asserts key is string {
-  if (typeof key !== 'string' || key === '' || key.length > 128 || FORBIDDEN.has(key)) {
-    throw misuse(
-      `The name of an ask or a step is a string of 1 to 128 characters; got ${JSON.stringify(key)}. ` +
-        'Names find answers and results again on the next round.',
-    )
-  }
+/** An operation whose promise nothing has observed yet. */
+interface Floating {
+  readonly label: string
+  failed?: { readonly error: unknown }
 }
 
-/** Takes a name for one use in this run (R4). False if the run has just been ended because of it. */
+interface Tally {
+  replayed: number
+  executed: number
+  drawn: number
+  progress: number
+  /** Recorded results that were not delivered yet. While there are any, an earlier run has been here before. */
+  past: number
+}
+
+/** What is running where an operation is called. */
+export interface Mark {
+  readonly run: RunState
+  readonly label: string
+}
+
+export interface OpenQuestion {
+  readonly kind: AskEntryKind
+  /** What goes out; after an invalid answer its message says what was wrong. */
+  readonly request: InputRequest
+  /** Digest of the question as the author wrote it. */
+  readonly digest: string
+}
+
+/** Why a call continues elsewhere: before an effect (R6), or because this instance wants to release it. */
+export type MoveReason = 'effect' | 'drain' | 'shed' | 'time'
+
+/** How a run ends. Waiting for input is an outcome, not an error (R8). */
+export type Ending =
+  | { readonly kind: 'returned'; readonly value: unknown }
+  | { readonly kind: 'threw'; readonly error: unknown }
+  | { readonly kind: 'asking'; readonly questions: ReadonlyMap<string, OpenQuestion> }
+  | { readonly kind: 'moved'; readonly reason: MoveReason }
+  /** The handler asked to continue as a task, and can. */
+  | { readonly kind: 'background' }
+  /** The call cannot continue. The handler's `catch` never sees this. */
+  | { readonly kind: 'refused'; readonly error: RondoError }
+
+/** One operation of the handler; development mode compares their sequence. */
+export interface Operation {
+  readonly kind: string
+  readonly key: string
+  readonly question?: string
+}
+
+export interface RunReport {
+  readonly ending: Ending
+  readonly journal: Journal
+  readonly operations: readonly Operation[]
+  readonly replayed: number
+  readonly executed: number
+}
+
+/** Takes a name for one use in this run (R4). Returns false if that ended the run. */
 export function takeName(run: RunState, key: string, kind: EntryKind, question?: string): boolean {
   assertName(key)
   if (run.turn.ended()) return false
@@ -110,7 +147,7 @@ export function takeName(run: RunState, key: string, kind: EntryKind, question?:
   if (before !== undefined) {
     const detail =
       `The name "${key}" is used twice in one run (${before}, then ${kind}). ` +
-      `Give each its own name; in a loop put the item into it, like \`${key}:\${id}\`.`
+      `Use a different name for each; in a loop, include the item, like \`${key}:\${id}\`.`
     run.turn.refuse(new RondoError('REPLAY_NAME_REUSED', detail))
     return false
   }
@@ -119,17 +156,28 @@ export function takeName(run: RunState, key: string, kind: EntryKind, question?:
   if (recorded !== undefined && recorded !== kind) {
     const detail =
       `"${key}" was recorded as ${recorded} and is now used as ${kind}. ` +
-      'A new version of a tool needs a new name for a new kind of operation.'
+      'If a new version of a tool changes the kind of an operation, it must change its name too.'
     run.turn.refuse(new RondoError('REPLAY_KIND_CHANGED', detail))
     return false
   }
   return true
 }
 
-/** Appends to the journal within its bound (R9), durably where there is a place for it, and hands over the index. */
+const FORBIDDEN = new Set(['__proto__', 'constructor', 'prototype'])
+
+function assertName(key: unknown): asserts key is string {
+  if (typeof key !== 'string' || key === '' || key.length > 128 || FORBIDDEN.has(key)) {
+    throw misuse(
+      `The name of an ask or a step must be a string of 1 to 128 characters; got ${JSON.stringify(key)}. ` +
+        'The next round finds answers and results by their names.',
+    )
+  }
+}
+
+/** Appends to the journal within its limit (R9), durably if the run can persist, and then calls `then` with the index. */
 export function append(run: RunState, entry: Entry, then: (index: number) => void): void {
   if (run.record.size() >= run.limits.maxEntries) {
-    const detail = `The journal holds ${run.limits.maxEntries} entries; "${entry.key}" would be one more (limits.maxEntries).`
+    const detail = `The journal is full: "${entry.key}" would exceed its ${run.limits.maxEntries} entries (limits.maxEntries).`
     return run.turn.refuse(new RondoError('LIMIT_ENTRIES', detail))
   }
   const index = run.record.append(entry)
@@ -152,7 +200,7 @@ export function append(run: RunState, entry: Entry, then: (index: number) => voi
     .catch(failed)
 }
 
-/** Something recorded was handed over. */
+/** A recorded result was delivered. */
 export function noteReplayed({ tally }: RunState): void {
   if (tally.past > 0) tally.past -= 1
 }
@@ -162,42 +210,66 @@ export function noteNews({ tally }: RunState): void {
   tally.past = 0
 }
 
-/*
- * How one run of a handler ends. Waiting for input is an outcome, not an error (R8).
- */
+/** Notes when it is observed: `await`, `Promise.all` and the like call `then`. Promises derived from it are ordinary ones. */
+class HandedPromise<T> extends Promise<T> {
+  onObserved?: () => void
 
-export interface OpenQuestion {
-  readonly kind: AskEntryKind
-  /** What goes out; after a misfit its message says what was wrong. */
-  readonly request: InputRequest
-  /** Digest of the question as the author wrote it. */
-  readonly digest: string
+  static override get [Symbol.species](): PromiseConstructor {
+    return Promise
+  }
+
+  // biome-ignore lint/suspicious/noThenProperty: a promise has one.
+  override then<A = T, B = never>(
+    onFulfilled?: ((value: T) => A | PromiseLike<A>) | null,
+    onRejected?: ((reason: unknown) => B | PromiseLike<B>) | null,
+  ): Promise<A | B> {
+    this.onObserved?.()
+    return super.then(onFulfilled, onRejected)
+  }
 }
 
-/** Why a call goes on elsewhere: before an effect (R6), or because this instance wants to let go of it. */
-export type MoveReason = 'effect' | 'drain' | 'shed' | 'time'
-
-export type Ending =
-  | { readonly kind: 'returned'; readonly value: unknown }
-  | { readonly kind: 'threw'; readonly error: unknown }
-  | { readonly kind: 'asking'; readonly questions: ReadonlyMap<string, OpenQuestion> }
-  | { readonly kind: 'moved'; readonly reason: MoveReason }
-  /** The handler wants to go on as a task, and can. */
-  | { readonly kind: 'background' }
-  /** The call cannot go on. The handler's `catch` never sees this. */
-  | { readonly kind: 'refused'; readonly error: RondoError }
-
-/** One thing the handler did, in the order it did them; what development mode compares. */
-export interface Operation {
-  readonly kind: string
-  readonly key: string
-  readonly question?: string
+/** Returns the promise of the operation that `begin` starts. */
+export function operate<T>(run: RunState, label: string, begin: () => Promise<T>): Promise<T> {
+  const nested = nestedError(run, label)
+  if (nested) run.turn.refuse(nested)
+  const handed = new HandedPromise<T>((resolve, reject) => (nested ? reject(nested) : resolve(begin())))
+  const floating: Floating = { label }
+  run.floating.add(floating)
+  handed.then(
+    () => run.floating.delete(floating),
+    (error) => {
+      floating.failed = { error }
+    },
+  )
+  handed.onObserved = () => run.floating.delete(floating)
+  return handed
 }
 
-export interface RunReport {
-  readonly ending: Ending
-  readonly journal: Journal
-  readonly operations: readonly Operation[]
-  readonly replayed: number
-  readonly executed: number
+/** For calls that return no promise. */
+export function throwIfNested(run: RunState, label: string): void {
+  const error = nestedError(run, label)
+  if (error) throw error
+}
+
+function nestedError(run: RunState, label: string): RondoError | undefined {
+  const outer = run.platform.scope.current() as Mark | undefined
+  if (outer?.run !== run) return undefined
+  const detail =
+    `The ${label} was called inside the ${outer.label}. The code in there runs once and is not replayed, so it cannot ` +
+    `use ctx: call the ${label} in the handler itself, before or after.`
+  return new RondoError('REPLAY_NESTED', detail)
+}
+
+/** Why the handler must not return yet, if so: an operation that nothing has observed. */
+export function notAwaited({ floating }: RunState): RondoError | undefined {
+  const [first] = floating
+  if (!first) return undefined
+  const { label, failed } = first
+  const what = failed ? 'had failed without being awaited' : 'was still open'
+  const detail = `The handler returned while the ${label} ${what}. Await it, and everything else it starts.`
+  return new RondoError('REPLAY_NOT_AWAITED', detail, { cause: failed?.error })
+}
+
+export function toHex(bytes: Uint8Array): string {
+  return Array.from(bytes, (byte) => byte.toString(16).padStart(2, '0')).join('')
 }

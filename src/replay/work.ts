@@ -1,18 +1,19 @@
 /**
- * A step's or an effect's way through a run: recorded result, or run it and record what it gave.
+ * The way of a step or an effect through a run: resolve with the recorded result, or run the function and record its result.
+ * Also the keys of effects, and what makes a result or an error recordable.
  *
- * R5 No new effect while a recorded one has not been reached. R7 The recorded outcome is the only one the handler sees:
- * also on the run that did the work, what it gets has been through the journal's form.
+ * R5 No new effect runs while a recorded one has not been reached. R7 The handler sees only recorded outcomes: even the run
+ * that did the work receives a result or an error that was built from its entry.
  */
 
 import { type ErrorCode, RondoError, ToolError } from '../errors.ts'
 import type { Failure, WorkEntry, WorkEntryKind } from '../journal/journal.ts'
-import { isThenable } from '../lib/narrow.ts'
-import type { Mark } from './operation.ts'
-import { append, noteNews, noteReplayed, type RunState, takeName } from './run-state.ts'
+import { canonicalJson } from '../lib/canonical-json.ts'
+import { isThenable } from '../lib/json.ts'
+import { append, type Mark, noteNews, noteReplayed, type RunState, takeName, toHex } from './run-state.ts'
 
 interface Settlers {
-  handed(run: RunState): void
+  delivered(run: RunState): void
   resolve(value: unknown): void
   reject(error: Error): void
 }
@@ -24,14 +25,14 @@ export function work(run: RunState, kind: WorkEntryKind, key: string, fn: () => 
     if (found) {
       run.record.reach(key)
       run.tally.replayed += 1
-      const settlers = { resolve, reject, handed: noteReplayed }
-      return handOver(run, found.index, found.entry as WorkEntry, settlers)
+      const settlers = { resolve, reject, delivered: noteReplayed }
+      return deliver(run, found.index, found.entry as WorkEntry, settlers)
     }
     run.turn.enqueue({
       key,
       strict: kind === 'effect',
       check: kind === 'effect' ? () => diverged(run, key) : undefined,
-      begin: () => begin(run, kind, key, fn, { resolve, reject, handed: noteNews }),
+      begin: () => begin(run, kind, key, fn, { resolve, reject, delivered: noteNews }),
     })
   })
 }
@@ -40,8 +41,8 @@ function diverged(run: RunState, key: string): RondoError | undefined {
   const unreached = run.record.unreachedEffect()
   if (unreached === undefined) return undefined
   const detail =
-    `The effect "${key}" is new, and the effect "${unreached}", which already ran in this flow, was not reached before it. ` +
-    'The tool has changed under an open call: keep the order of effects, or let open calls end first.'
+    `The effect "${key}" is new, but this run has not reached the effect "${unreached}", which already ran in this flow. ` +
+    'The tool has changed while a call was open: keep the order of effects, or let open calls end first.'
   return new RondoError('REPLAY_DIVERGED', detail)
 }
 
@@ -52,13 +53,13 @@ function begin(run: RunState, kind: WorkEntryKind, key: string, fn: () => unknow
   const finish = (entry: WorkEntry | RondoError, thrown?: unknown): void => {
     if (!run.turn.ended()) {
       if (entry instanceof RondoError) run.turn.refuse(entry)
-      else append(run, entry, (index) => handOver(run, index, entry, settlers, thrown))
+      else append(run, entry, (index) => deliver(run, index, entry, settlers, thrown))
     }
     settled()
   }
   const done = (value: unknown): void => finish(toEntry(run, kind, key, value))
   const failed = (thrown: unknown): void =>
-    endsTheCall(thrown)
+    endsCall(thrown)
       ? finish(thrown)
       : finish({ kind, key, at: run.platform.now(), failure: toFailure(thrown) }, thrown)
   const mark: Mark = { run, label: `${kind} "${key}"` }
@@ -74,8 +75,8 @@ function begin(run: RunState, kind: WorkEntryKind, key: string, fn: () => unknow
 
 const NOT_RECORDED: readonly ErrorCode[] = ['STORE_UNAVAILABLE', 'STORE_BUSY', 'REPLAY_NOT_JSON']
 
-/** Nobody can tell now whether the work was done, or its result cannot be recorded: neither is an outcome of the work. */
-function endsTheCall(thrown: unknown): thrown is RondoError {
+/** It is unknown whether the work was done, or its result cannot be recorded: neither is an outcome of the work. */
+function endsCall(thrown: unknown): thrown is RondoError {
   return isA(RondoError, thrown) && NOT_RECORDED.includes(thrown.code)
 }
 
@@ -86,7 +87,7 @@ function toEntry(run: RunState, kind: WorkEntryKind, key: string, value: unknown
   return found === undefined ? { kind, key, at, value: copyJson(value) } : notJson(kind, key, found)
 }
 
-/** Why a result cannot be recorded; undefined if it can. */
+/** Returns why a result cannot be recorded, or undefined if it can. */
 export function whyNotJson(value: unknown): string | undefined {
   try {
     return value === undefined ? undefined : findNonJson(value)
@@ -101,26 +102,41 @@ export function notJson(kind: WorkEntryKind, key: string, why: string): RondoErr
   return new RondoError('REPLAY_NOT_JSON', detail)
 }
 
-function handOver(
+function deliver(
   run: RunState,
   index: number,
   entry: WorkEntry,
-  { resolve, reject, handed }: Settlers,
+  { resolve, reject, delivered }: Settlers,
   thrown?: unknown,
 ): void {
   run.turn.deliver(index, entry.at, () => {
-    handed(run)
+    delivered(run)
     if ('failure' in entry) reject(fromFailure(entry.failure, thrown))
     else resolve(copyJson(entry.value))
   })
 }
 
-/*
- * A failed step, there and back. What the handler catches is built from the record also on the run in which the step
- * really failed: live and replayed runs see the same error.
+/**
+ * Returns the idempotency key of an effect. `branch` is what `branchOf` returned when the handler called it: a client that
+ * redeems one state twice with different answers gets two keys.
  */
+export function effectKey(run: RunState, name: string, branch: string): string {
+  const label = branch === '' ? `effect:${name}` : `effect@${branch}:${name}`
+  return toHex(run.platform.derive(run.seed, label)).slice(0, 32)
+}
 
-/** Whatever was thrown, the record of it is text: what could not be read back would take the whole flow with it. */
+/** Returns a digest of what the handler has received from the client so far, in any order; empty if that is nothing. */
+export function branchOf({ received, platform }: RunState): string {
+  if (received.size === 0) return ''
+  const parts: [string, string][] = []
+  for (const [name, item] of received) {
+    item.digest ??= platform.digest(canonicalJson(item.answer))
+    parts.push([name, item.digest])
+  }
+  return platform.digest(canonicalJson(parts.sort(([a], [b]) => (a < b ? -1 : 1))))
+}
+
+/** Records whatever was thrown as text: an entry that could not be read back would end the whole flow. */
 function toFailure(thrown: unknown): Failure {
   if (!isA(Error, thrown)) return { name: 'Error', message: toText(() => thrown) }
   const code = read(() => ('code' in thrown ? thrown.code : undefined))
@@ -132,7 +148,7 @@ function toFailure(thrown: unknown): Failure {
   }
 }
 
-/** `instanceof` for whatever an author throws: on a proxy it may throw itself. */
+/** `instanceof` for anything an author throws: on a proxy, `instanceof` itself may throw. */
 function isA<T>(kind: new (...params: never[]) => T, thrown: unknown): thrown is T {
   return read(() => thrown instanceof kind) === true
 }
@@ -151,10 +167,10 @@ function toText(get: () => unknown): string {
   return typeof text === 'string' ? text : 'unknown'
 }
 
-/** What was thrown in this process, by the error that the handler got in its place. */
+/** What a step threw, by the error that the handler received in its place. */
 const origins = new WeakMap<Error, Error>()
 
-/** `thrown`: what the step threw, if it was in this run. The handler does not see it; the log does. */
+/** `thrown` is what the step threw, if it failed in this run. The handler does not see it; the log does. */
 function fromFailure(failure: Failure, thrown?: unknown): Error {
   const error = failure.open ? new ToolError(failure.message) : new Error(failure.message)
   error.name = failure.name
@@ -162,31 +178,17 @@ function fromFailure(failure: Failure, thrown?: unknown): Error {
   return failure.code === undefined ? error : Object.assign(error, { code: failure.code })
 }
 
-/** The error as its author threw it, where that was in this run of the handler. */
+/** Returns the error as its author threw it, if that was in this process; otherwise the error itself. */
 export function originOf(error: unknown): unknown {
   return error instanceof Error ? (origins.get(error) ?? error) : error
 }
 
-/*
- * What a step gives must survive the journal. A value that JSON would silently change (a Date, a Map, a NaN) is refused
- * on the first run, where the author sees it, and not on the second, where the user would.
- */
-
 const MAX_DEPTH = 64
 
-function describe(value: unknown): string {
-  if (typeof value === 'number') return String(value)
-  if (typeof value !== 'object' || value === null) return `a ${typeof value}`
-  const name: unknown = value.constructor?.name
-  return typeof name === 'string' && name !== '' ? `a ${name}` : 'an object of a class'
-}
-
-function isPlain(value: object): boolean {
-  const proto = Object.getPrototypeOf(value)
-  return proto === Object.prototype || proto === null
-}
-
-/** Where and what in `value` would not come back from JSON as it was; undefined if all of it does. */
+/**
+ * Returns where `value` contains something that JSON would silently change (a Date, a Map, a NaN), and what. It is refused
+ * on the first run, where the author sees it, and not on a replay, where the user would.
+ */
 function findNonJson(value: unknown, path = '', depth = 0): string | undefined {
   if (value === null || typeof value === 'string' || typeof value === 'boolean') return undefined
   if (typeof value === 'number' && Number.isFinite(value)) return undefined
@@ -209,7 +211,19 @@ function findNonJson(value: unknown, path = '', depth = 0): string | undefined {
   return undefined
 }
 
-/** A copy that shares nothing with the original: what a handler does to it does not reach the journal. */
+function describe(value: unknown): string {
+  if (typeof value === 'number') return String(value)
+  if (typeof value !== 'object' || value === null) return `a ${typeof value}`
+  const name: unknown = value.constructor?.name
+  return typeof name === 'string' && name !== '' ? `a ${name}` : 'an object of a class'
+}
+
+function isPlain(value: object): boolean {
+  const proto = Object.getPrototypeOf(value)
+  return proto === Object.prototype || proto === null
+}
+
+/** Returns a copy that shares nothing with the original, so that a handler cannot change the journal. */
 export function copyJson<T>(value: T): T {
   return typeof value === 'object' && value !== null ? JSON.parse(JSON.stringify(value)) : value
 }

@@ -7,7 +7,7 @@
  * is refused to anybody but the principal it was made for. It ends with the key that sealed it.
  */
 
-import { isRecord, isText } from '../lib/narrow.ts'
+import { isRecord, isText } from '../lib/json.ts'
 import type { PeerFacts } from '../protocol/call.ts'
 import { openEnvelope, sealEnvelope } from './envelope.ts'
 import type { KeyRing } from './key-ring.ts'

@@ -7,7 +7,7 @@
 
 import type { LogEvent } from '../carry/host.ts'
 import { isOurs, RondoError } from '../errors.ts'
-import { isThenable } from '../lib/narrow.ts'
+import { isThenable } from '../lib/json.ts'
 
 export type Log = (event: LogEvent) => void
 

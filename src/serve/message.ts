@@ -4,8 +4,7 @@
  */
 
 import { RondoError } from '../errors.ts'
-import { parseGuarded } from '../lib/json-guard.ts'
-import { isRecord } from '../lib/narrow.ts'
+import { isRecord, parseGuarded } from '../lib/json.ts'
 import type { RequestMessage } from '../protocol/codec.ts'
 import { type RequestHeaders, versionHeader } from '../protocol/common/headers.ts'
 import { PROTOCOL_VERSION } from '../protocol/common/meta-key.ts'

@@ -7,7 +7,7 @@ import { answerTask, watchTasks } from '../carry/task/call.ts'
 import { runRound } from '../carry/token.ts'
 import { isStoreFault, RondoError } from '../errors.ts'
 import type { Every } from '../lib/clock.ts'
-import { isThenable } from '../lib/narrow.ts'
+import { isThenable } from '../lib/json.ts'
 import type {
   Call,
   CompleteCall,

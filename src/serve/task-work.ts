@@ -5,7 +5,7 @@
 
 import type { FlowHost, TaskHost } from '../carry/host.ts'
 import { createRunTurn, type FindTarget } from '../carry/task/turn.ts'
-import { isThenable } from '../lib/narrow.ts'
+import { isThenable } from '../lib/json.ts'
 import { createLeaseEngine } from '../store/engine/lease-engine.ts'
 import type { EngineEvent, OnEngineEvent, Serving } from '../store/task-engine.ts'
 import { assertTaskTimes } from '../tool/registry.ts'

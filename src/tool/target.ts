@@ -7,7 +7,7 @@
  */
 
 import { misuse, RondoError } from '../errors.ts'
-import { isRecord } from '../lib/narrow.ts'
+import { isRecord } from '../lib/json.ts'
 import type { FlowMethod } from '../protocol/call.ts'
 import type { InputRequests, ResourceContents } from '../protocol/wire.ts'
 import type { Context } from './context.ts'

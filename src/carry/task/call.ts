@@ -5,7 +5,7 @@
 import { RondoError } from '../../errors.ts'
 import { readForm } from '../../form/form.ts'
 import { judgeContent } from '../../form/judge.ts'
-import { isRecord } from '../../lib/narrow.ts'
+import { isRecord } from '../../lib/json.ts'
 import type { Line, Principal, TaskCall, TaskListCall } from '../../protocol/call.ts'
 import { missingCapability, nameCapabilities } from '../../protocol/common/request.ts'
 import type { OlderReply, Reply } from '../../protocol/reply.ts'

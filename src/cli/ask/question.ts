@@ -3,7 +3,7 @@
 import type { PendingCall } from '../../client/pending.ts'
 import { inspectLink } from '../../client/round.ts'
 import { readForm } from '../../form/form.ts'
-import { isRecord } from '../../lib/narrow.ts'
+import { isRecord } from '../../lib/json.ts'
 import type { ElicitUrlParams, InputRequest, InputResponse, SamplingParams } from '../../protocol/wire.ts'
 import { sayRequest, sayServer } from '../describe.ts'
 import { askForm, type Given, laterChoice } from './form.ts'

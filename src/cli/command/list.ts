@@ -3,7 +3,7 @@
 import type { Client } from '../../client/client.ts'
 import type { Answers } from '../../client/question.ts'
 import { oneLine } from '../../form/clean-text.ts'
-import { isRecord } from '../../lib/narrow.ts'
+import { isRecord } from '../../lib/json.ts'
 import type { Prompt, Tool } from '../../protocol/wire.ts'
 import { type Command, usageError } from '../command-line.ts'
 import { CONNECT_OPTIONS, openConnection } from '../connection.ts'

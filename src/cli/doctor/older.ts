@@ -4,7 +4,7 @@
  */
 
 import { DRAFT_VERSION } from '../../drafts/draft-2026-v1/codec.ts'
-import { isRecord } from '../../lib/narrow.ts'
+import { isRecord } from '../../lib/json.ts'
 import type { Probe, ProbeReply } from './probe.ts'
 import { CLIENT_INFO, checkOrigin, checkTools, errorOf, expectError } from './protocol.ts'
 import { type Finding, fail, pass, skip, warn } from './report.ts'

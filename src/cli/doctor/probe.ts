@@ -3,7 +3,7 @@
 import { request as httpRequest, type IncomingHttpHeaders, type RequestOptions } from 'node:http'
 import { request as httpsRequest } from 'node:https'
 import { createStdioTransport, type StdioTarget } from '../../client/transport/stdio.ts'
-import { isRecord } from '../../lib/narrow.ts'
+import { isRecord } from '../../lib/json.ts'
 
 export interface ProbeReply {
   /** HTTP only. */

@@ -2,7 +2,7 @@
 
 import type { Client } from '../../client/client.ts'
 import type { ToolRequest } from '../../client/pending.ts'
-import { isRecord } from '../../lib/narrow.ts'
+import { isRecord } from '../../lib/json.ts'
 import { encodeHeaderValue, scanParamHeaders } from '../../protocol/common/headers.ts'
 import type { Probe, ProbeReply, ProbeRequest } from './probe.ts'
 import { type Finding, fail, pass, skip, warn } from './report.ts'

@@ -4,7 +4,7 @@
  * to JSON, are of the second kind: what the state says is what it said.
  */
 
-import { isRecord } from '../../lib/narrow.ts'
+import { isRecord } from '../../lib/json.ts'
 import type { JsonSchema } from '../../protocol/wire.ts'
 
 const MAX_LEAVES = 6

@@ -11,7 +11,7 @@
  */
 
 import { RondoError } from '../../errors.ts'
-import { isRecord } from '../../lib/narrow.ts'
+import { isRecord } from '../../lib/json.ts'
 import type { RequestId } from '../../protocol/call.ts'
 import { decodeNotification } from '../../protocol/common/decode-notification.ts'
 import { decodeQuestion } from '../../protocol/common/decode-result.ts'

@@ -2,7 +2,7 @@
 
 import { RondoError } from '../../errors.ts'
 import { type Clock, sleep } from '../../lib/clock.ts'
-import { isRecord } from '../../lib/narrow.ts'
+import { isRecord } from '../../lib/json.ts'
 import type { RequestId } from '../../protocol/call.ts'
 import { encodeMessage } from '../../protocol/common/json-rpc.ts'
 import { decodeOutcome } from '../../protocol/rev-2025-11-25/decode-response.ts'

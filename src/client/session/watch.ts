@@ -4,7 +4,7 @@
  */
 
 import { RondoError } from '../../errors.ts'
-import { isRecord } from '../../lib/narrow.ts'
+import { isRecord } from '../../lib/json.ts'
 import type { ListenFilter } from '../../protocol/call.ts'
 import type { Notice } from '../../protocol/reply.ts'
 import type { SendOptions } from '../peer.ts'

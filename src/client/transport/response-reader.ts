@@ -16,7 +16,7 @@
 import { createParser } from 'eventsource-parser'
 import { RondoError } from '../../errors.ts'
 import { cleanText } from '../../form/clean-text.ts'
-import { isRecord } from '../../lib/narrow.ts'
+import { isRecord } from '../../lib/json.ts'
 import type { Outgoing, ResponseHead } from './transport.ts'
 
 export interface ResponseReader {

@@ -8,8 +8,8 @@
 
 import { type ChildProcess, spawn } from 'node:child_process'
 import { RondoError } from '../../errors.ts'
+import { isRecord } from '../../lib/json.ts'
 import { createLineReader } from '../../lib/lines.ts'
-import { isRecord } from '../../lib/narrow.ts'
 import type { RequestId } from '../../protocol/call.ts'
 import { guard, type Outgoing, type Transport } from './transport.ts'
 

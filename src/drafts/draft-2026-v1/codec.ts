@@ -4,7 +4,7 @@
  */
 
 import { RondoError } from '../../errors.ts'
-import { isRecord } from '../../lib/narrow.ts'
+import { isRecord } from '../../lib/json.ts'
 import type { Envelope, PeerFacts, RequestId, TaskCall } from '../../protocol/call.ts'
 import type { SessionCodec, SessionMessage } from '../../protocol/codec.ts'
 import { CLIENT_CAPABILITIES } from '../../protocol/common/meta-key.ts'

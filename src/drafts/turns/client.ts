@@ -8,10 +8,9 @@
  */
 
 import { RondoError } from '../../errors.ts'
-import { isRecord } from '../../lib/narrow.ts'
+import { isRecord } from '../../lib/json.ts'
 import type { Call, FlowCall, RequestId } from '../../protocol/call.ts'
-import type { DecodedResponse } from '../../protocol/common/decode-result.ts'
-import { decodeQuestion } from '../../protocol/common/decode-result.ts'
+import { type DecodedResponse, decodeQuestion } from '../../protocol/common/decode-result.ts'
 import type { EncodedRequest } from '../../protocol/common/encode-call.ts'
 import { decodeResponse as decodeOlder } from '../../protocol/rev-2025-11-25/decode-response.ts'
 import { headersOf, encodeRequest as olderRequest } from '../../protocol/rev-2025-11-25/encode-request.ts'

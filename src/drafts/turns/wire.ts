@@ -16,7 +16,7 @@
 
 import type { Handed } from '../../carry/push.ts'
 import { RondoError } from '../../errors.ts'
-import { isRecord } from '../../lib/narrow.ts'
+import { isRecord } from '../../lib/json.ts'
 import type { PeerAnswer } from '../../protocol/call.ts'
 import { ANSWER_LIMITS } from '../../protocol/common/request.ts'
 import { readAnswer } from '../../protocol/rev-2025-11-25/decode.ts'

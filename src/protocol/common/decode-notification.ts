@@ -3,7 +3,7 @@
  * know or that lacks a field: a notification has no response, so there is nobody to complain to.
  */
 
-import { isRecord } from '../../lib/narrow.ts'
+import { isRecord } from '../../lib/json.ts'
 import type { ListenFilter } from '../call.ts'
 import type { Notice } from '../reply.ts'
 import { LOG_LEVELS } from '../wire.ts'

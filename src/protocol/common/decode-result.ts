@@ -3,7 +3,7 @@
  * field is missing or has another type; what a server adds is kept.
  */
 
-import { isRecord } from '../../lib/narrow.ts'
+import { isRecord } from '../../lib/json.ts'
 import type { Call, FlowMethod, Listing } from '../call.ts'
 import type { Received } from '../reply.ts'
 import type { TaskState } from '../task.ts'

@@ -11,7 +11,7 @@
  */
 
 import { RondoError } from '../../errors.ts'
-import { isRecord } from '../../lib/narrow.ts'
+import { isRecord } from '../../lib/json.ts'
 import type {
   CompleteCall,
   CompleteRef,

@@ -4,7 +4,7 @@
  * of 2025-11-25: a round without a state, after which the request is sent as it was.
  */
 
-import { isRecord } from '../../lib/narrow.ts'
+import { isRecord } from '../../lib/json.ts'
 import type { Call, FlowCall, TaskCall } from '../call.ts'
 import {
   type DecodedResponse,

@@ -4,7 +4,7 @@
  */
 
 import { RondoError } from '../../errors.ts'
-import { isRecord } from '../../lib/narrow.ts'
+import { isRecord } from '../../lib/json.ts'
 import type { Call, Envelope, RequestId } from '../call.ts'
 import { type EncodedRequest, methodOf, paramsOf } from '../common/encode-call.ts'
 import { encodeMessage } from '../common/json-rpc.ts'

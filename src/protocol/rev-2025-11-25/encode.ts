@@ -7,7 +7,7 @@
  */
 
 import { RondoError } from '../../errors.ts'
-import { isRecord } from '../../lib/narrow.ts'
+import { isRecord } from '../../lib/json.ts'
 import type { RequestId } from '../call.ts'
 import { errorText, responseText } from '../common/json-rpc.ts'
 import type { OlderReply, WireError } from '../reply.ts'

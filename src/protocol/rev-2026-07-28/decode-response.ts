@@ -6,7 +6,7 @@
  * state, and the state is a string. A task is valid for tool calls that said they can follow one, and nowhere else.
  */
 
-import { isRecord } from '../../lib/narrow.ts'
+import { isRecord } from '../../lib/json.ts'
 import type { Call } from '../call.ts'
 import {
   type DecodedResponse,

@@ -7,7 +7,7 @@
  */
 
 import { RondoError } from '../../errors.ts'
-import { isRecord } from '../../lib/narrow.ts'
+import { isRecord } from '../../lib/json.ts'
 import type { Call, Envelope, FlowMethod, RequestId } from '../call.ts'
 import type { DecodeContext, RequestMessage } from '../codec.ts'
 import {

@@ -3,7 +3,7 @@
  */
 
 import { misuse, RondoError } from '../../errors.ts'
-import { isRecord, isThenable } from '../../lib/narrow.ts'
+import { isRecord, isThenable } from '../../lib/json.ts'
 import type { Principal } from '../../protocol/call.ts'
 import type { RequestHeaders } from '../../protocol/common/headers.ts'
 import { encodeError } from '../../protocol/common/json-rpc.ts'

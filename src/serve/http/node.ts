@@ -9,7 +9,7 @@
 import { isUtf8 } from 'node:buffer'
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import { RondoError } from '../../errors.ts'
-import { isThenable } from '../../lib/narrow.ts'
+import { isThenable } from '../../lib/json.ts'
 import type { RequestHeaders } from '../../protocol/common/headers.ts'
 import type { Exchange, HttpRequest } from './exchange.ts'
 import { type HttpAnswer, type HttpHeaders, JSON_HEADERS, type Outlet, refusal } from './line.ts'

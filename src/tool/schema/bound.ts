@@ -5,7 +5,7 @@
  */
 
 import { countCharacters } from '../../form/judge.ts'
-import { isRecord } from '../../lib/narrow.ts'
+import { isRecord } from '../../lib/json.ts'
 import type { JsonSchema } from '../../protocol/wire.ts'
 import {
   ALWAYS,

@@ -9,7 +9,7 @@
 
 import { misuse } from '../../errors.ts'
 import { isFieldFormat } from '../../form/field.ts'
-import { isRecord } from '../../lib/narrow.ts'
+import { isRecord } from '../../lib/json.ts'
 import type { JsonSchema } from '../../protocol/wire.ts'
 
 export interface FormField {

@@ -5,7 +5,7 @@
  */
 
 import { misuse } from '../../errors.ts'
-import { isRecord } from '../../lib/narrow.ts'
+import { isRecord } from '../../lib/json.ts'
 import type { JsonSchema } from '../../protocol/wire.ts'
 import { listSubschemas } from './subschemas.ts'
 

@@ -7,7 +7,7 @@
  */
 
 import { misuse } from '../../errors.ts'
-import { isRecord } from '../../lib/narrow.ts'
+import { isRecord } from '../../lib/json.ts'
 import type { JsonSchema } from '../../protocol/wire.ts'
 import type { Schema, StandardSchema } from '../context.ts'
 import { boundValue } from './bound.ts'

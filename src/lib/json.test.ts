@@ -1,7 +1,7 @@
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { hasAnEnd } from '../../test/support/has-an-end.ts'
-import { type Guarded, JSON_LIMITS, parseGuarded } from './json-guard.ts'
+import { type Guarded, JSON_LIMITS, parseGuarded } from './json.ts'
 
 const reasonOf = (result: Guarded): string => (result.kind === 'ok' ? 'ok' : result.reason)
 

@@ -124,7 +124,7 @@ describe('what nobody awaits', () => {
       return 'fine'
     }).round()
     expect(refusal(report)).toBe('REPLAY_NOT_AWAITED')
-    expect(messageOf(report)).toContain('the step "audit" has failed')
+    expect(messageOf(report)).toContain('the step "audit" had failed')
     expect(report.ending.kind === 'refused' && report.ending.error.cause).toMatchObject({
       message: 'no disk',
     })
@@ -137,7 +137,7 @@ describe('what nobody awaits', () => {
       return 'fine'
     })
     expect(askedKeys(await flow.round())).toEqual(['q'])
-    expect(messageOf(await flow.round({ q: accept({ value: '' }) }))).toContain('the step "audit" has failed')
+    expect(messageOf(await flow.round({ q: accept({ value: '' }) }))).toContain('the step "audit" had failed')
   })
 
   it('names work that still runs when the handler returns, and waits for it', async () => {

@@ -1,13 +1,10 @@
 /**
- * Looks at a JSON text once before `JSON.parse` does, so that what is parsed is small in every dimension and means
- * the same to every reader (T8, T9, T10).
+ * Reads untrusted JSON: scans a text before `JSON.parse` sees it, and narrows values of unknown shape.
  *
- * 1. Containers nest at most `depth` deep; the text has at most `keys` keys in all; no string is longer than `string`.
- * 2. No object has one key twice. Keys are compared as they read after their escapes are resolved.
- * 3. No key is `__proto__`, `constructor` or `prototype`, however it is written.
- *
- * The pass follows brackets, commas and strings only: on a text that is not JSON it may say anything but 'ok', and
- * `JSON.parse` has the last word. It never throws and never recurses.
+ * What passes is bounded and means the same to every parser (T8, T9, T10): limited depth, number of keys and length of
+ * strings; no duplicate key in an object, compared after escapes are resolved; no key `__proto__`, `constructor` or
+ * `prototype`, however it is escaped. The scan follows only brackets, commas and strings, and `JSON.parse` has the last
+ * word on syntax. It never throws and never recurses.
  */
 
 export interface JsonLimits {
@@ -43,7 +40,7 @@ const CLOSE_OBJECT = 125
 
 const FORBIDDEN = new Set(['__proto__', 'constructor', 'prototype'])
 
-/** Up to here the keys of an object are compared one by one; from here on they are in a set. */
+/** Objects with more keys than this keep them in a set; in smaller ones, keys are compared one by one. */
 const FEW_KEYS = 12
 
 export function parseGuarded(text: string, limits: Partial<JsonLimits> = {}): Guarded {
@@ -63,16 +60,17 @@ function scan(text: string, limits: JsonLimits): Refused | undefined {
   let keys = 0
   for (let i = 0; i < length; i++) {
     const c = text.charCodeAt(i)
-    // Blanks, digits and colons: most of what is outside strings.
+    // White space, digits and colons: most of what is outside strings.
     if (c < QUOTE || (c > COMMA && c < OPEN_ARRAY)) continue
     if (c === QUOTE) {
       const end = endOfString(text, i + 1)
       if (end < 0) return NOT_JSON
-      if (end - i - 1 > limits.string) return refuse('string', `A string is longer than ${limits.string}`)
+      if (end - i - 1 > limits.string)
+        return refuse('string', `A string is longer than ${limits.string} characters`)
       if (keyIsNext) {
         keyIsNext = false
-        if (++keys > limits.keys) return refuse('keys', `There are more than ${limits.keys} keys`)
-        if (end - i - 1 > limits.key) return refuse('string', `A key is longer than ${limits.key}`)
+        if (++keys > limits.keys) return refuse('keys', `The text has more than ${limits.keys} keys`)
+        if (end - i - 1 > limits.key) return refuse('string', `A key is longer than ${limits.key} characters`)
         const refusal = open.key(i, end)
         if (refusal !== undefined) return refusal
       }
@@ -81,7 +79,8 @@ function scan(text: string, limits: JsonLimits): Refused | undefined {
       keyIsNext = open.inObject()
     } else if (c === OPEN_OBJECT || c === OPEN_ARRAY) {
       keyIsNext = c === OPEN_OBJECT
-      if (open.push(keyIsNext) > limits.depth) return refuse('depth', `It nests deeper than ${limits.depth}`)
+      if (open.push(keyIsNext) > limits.depth)
+        return refuse('depth', `The text nests deeper than ${limits.depth} levels`)
     } else if (c === CLOSE_OBJECT || c === CLOSE_ARRAY) {
       open.pop()
       keyIsNext = false
@@ -91,8 +90,8 @@ function scan(text: string, limits: JsonLimits): Refused | undefined {
 }
 
 /**
- * The containers that are open, and the keys of each. The keys lie on one stack, as a hash and a place in the text:
- * those of a child are gone before its parent gets another, so an object allocates nothing until it has many.
+ * The open containers and their keys. All keys are on one stack, as a hash and a position in the text: the keys of a child
+ * are popped before its parent gets another, so an object allocates nothing until it has many keys.
  */
 function openContainers(text: string) {
   const hashes: number[] = []
@@ -145,12 +144,12 @@ function openContainers(text: string) {
         if (hash === ESCAPED) hash = hashKey(key.replaceAll('\\', '/'), 0, key.length)
       }
       if (!isRepeated(hash, from, to)) return undefined
-      return refuse('duplicate', `The key ${show(readKey(text, from, to))} is there twice in one object`)
+      return refuse('duplicate', `The key ${show(readKey(text, from, to))} occurs twice in one object`)
     },
   }
 }
 
-/** The index of the closing quote, or -1. Runs of backslashes between quotes do not overlap, so this stays linear. */
+/** Returns the index of the closing quote, or -1. Linear, because runs of backslashes between quotes do not overlap. */
 function endOfString(text: string, start: number): number {
   let end = text.indexOf('"', start)
   while (end > start && text.charCodeAt(end - 1) === BACKSLASH) {
@@ -164,7 +163,7 @@ function endOfString(text: string, start: number): number {
 
 const ESCAPED = -1
 
-/** A small hash of the key, or ESCAPED if it must be read before it can be compared. */
+/** Returns a small hash of the key, or ESCAPED if its escapes must be resolved before it can be compared. */
 function hashKey(text: string, from: number, to: number): number {
   let hash = 0
   for (let i = from; i < to; i++) {
@@ -179,7 +178,7 @@ function readKeyAt(text: string, from: number): string {
   return readKey(text, from, endOfString(text, from + 1))
 }
 
-/** A key with a bad escape is left as it is written: `JSON.parse` will refuse the text. */
+/** Returns a key with a bad escape as written: `JSON.parse` will reject the text. */
 function readKey(text: string, from: number, to: number): string {
   const raw = text.slice(from + 1, to)
   if (!raw.includes('\\')) return raw
@@ -196,7 +195,44 @@ function refuse(reason: JsonRefusal, detail: string): Refused {
 
 const NOT_JSON: Refused = { kind: 'refused', reason: 'syntax', detail: 'The text is not valid JSON' }
 
-/** A key in a message: escaped and short, since it may reach a log. */
+/** Escapes and shortens a key for a message, which may be logged. */
 function show(key: string): string {
   return JSON.stringify(key.length > 64 ? `${key.slice(0, 64)}…` : key)
+}
+
+/** True for what JSON calls an object: neither null nor an array. */
+export function isRecord(value: unknown): value is Record<string, unknown> {
+  return typeof value === 'object' && value !== null && !Array.isArray(value)
+}
+
+export function isThenable(value: unknown): value is PromiseLike<unknown> {
+  return typeof value === 'object' && value !== null && 'then' in value && typeof value.then === 'function'
+}
+
+export function isText(value: unknown): value is string {
+  return typeof value === 'string'
+}
+
+/** Milliseconds since the epoch. */
+export function isTime(value: unknown): value is number {
+  return typeof value === 'number' && Number.isFinite(value)
+}
+
+export function isCount(value: unknown): value is number {
+  return typeof value === 'number' && Number.isSafeInteger(value) && value >= 0
+}
+
+/** Returns a copy without a prototype, each value narrowed, or undefined if one of them does not fit. */
+export function toMap<T>(
+  value: unknown,
+  narrow: (member: unknown) => T | undefined,
+): Record<string, T> | undefined {
+  if (!isRecord(value)) return undefined
+  const map: Record<string, T> = Object.create(null)
+  for (const [key, member] of Object.entries(value)) {
+    const narrowed = narrow(member)
+    if (narrowed === undefined) return undefined
+    map[key] = narrowed
+  }
+  return map
 }

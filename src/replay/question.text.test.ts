@@ -2,8 +2,14 @@ import fc from 'fast-check'
 import { expect, it } from 'vitest'
 import { z } from 'zod'
 import { canonicalJson } from '../lib/canonical-json.ts'
-import { questionText } from './ask.ts'
-import { confirmQuestion, formQuestion, rootsQuestion, samplingQuestion, urlQuestion } from './question.ts'
+import {
+  confirmQuestion,
+  formQuestion,
+  questionText,
+  rootsQuestion,
+  samplingQuestion,
+  urlQuestion,
+} from './question.ts'
 
 const schema = z.object({ b: z.string().min(2), a: z.enum(['x', 'y']).optional() })
 
