@@ -23,7 +23,7 @@ export {
 export type { AskEntryKind } from './journal/journal.ts'
 export type { Every } from './lib/clock.ts'
 export type { FlowMethod, Listing, Principal } from './protocol/call.ts'
-export type { AskKind } from './protocol/common/request.ts'
+export type { QuestionKind } from './protocol/common/request.ts'
 export type {
   Annotations,
   ClientCapabilities,

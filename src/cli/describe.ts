@@ -1,10 +1,10 @@
 /** Calls and servers in words. What a server says of itself is marked as its own. */
 
 import { type FlowRequest, openQuestions, type PendingCall, type PendingServer } from '../client/pending.ts'
-import { kindOf } from '../client/question.ts'
 import { displayText, oneLine } from '../form/clean-text.ts'
 import type { Field } from '../form/field.ts'
 import { readForm } from '../form/form.ts'
+import { kindOf } from '../protocol/common/request.ts'
 import type { TaskState } from '../protocol/task.ts'
 import type { InputRequest } from '../protocol/wire.ts'
 import { formatTable, shellWord } from './io.ts'

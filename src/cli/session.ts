@@ -2,8 +2,8 @@
 
 import type { DriveOptions } from '../client/client.ts'
 import type { FlowRequest, PendingCall } from '../client/pending.ts'
-import type { QuestionKind } from '../client/question.ts'
 import { oneLine } from '../form/clean-text.ts'
+import type { QuestionKind } from '../protocol/common/request.ts'
 import { type Answerer, answerAtTerminal, answerFrom, answerLater } from './answerer.ts'
 import type { Exit, Invocation, OptionTable } from './command-line.ts'
 import { CONNECT_OPTIONS, type Connection, openConnection, rootsOf } from './connection.ts'

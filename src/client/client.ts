@@ -5,6 +5,7 @@
 import { RondoError } from '../errors.ts'
 import { displayText } from '../form/clean-text.ts'
 import type { CompleteRef, ListenFilter } from '../protocol/call.ts'
+import type { QuestionKind } from '../protocol/common/request.ts'
 import type {
   CallToolResult,
   Completion,
@@ -32,7 +33,7 @@ import {
   type ResourceRequest,
 } from './pending.ts'
 import type { RoundPolicy } from './policy.ts'
-import { type Answers, answerableKinds, capabilitiesFor, type QuestionKind } from './question.ts'
+import { type Answers, answerableKinds, capabilitiesFor } from './question.ts'
 import { type Cache, createReader, createToolBook } from './reader.ts'
 import { vetRound } from './round.ts'
 import { type ServerChange, type SubscribeOptions, type Subscription, subscribe } from './subscribe.ts'

@@ -1,13 +1,14 @@
 /** The options and limits of a call, and what the parts of its loop share. */
 
 import { displayText } from '../form/clean-text.ts'
+import type { QuestionKind } from '../protocol/common/request.ts'
 import type { Notice } from '../protocol/reply.ts'
 import { TASKS_EXTENSION, type TaskState } from '../protocol/task.ts'
 import type { ClientCapabilities, LogLevel } from '../protocol/wire.ts'
 import type { Peer, SendOptions } from './peer.ts'
 import type { FlowRequest, FlowResult, PendingCall } from './pending.ts'
 import type { RoundPolicy } from './policy.ts'
-import { type Answers, capabilitiesFor, type QuestionKind } from './question.ts'
+import { type Answers, capabilitiesFor } from './question.ts'
 import type { ToolBook } from './reader.ts'
 
 /** What `start` and `resume` return: the result, a call that waits for answers, or one that continues as a task. */

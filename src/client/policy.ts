@@ -6,9 +6,9 @@
 import { RondoError } from '../errors.ts'
 import { findSecret } from '../form/secret-like.ts'
 import { isRecord } from '../lib/json.ts'
+import { kindOf } from '../protocol/common/request.ts'
 import type { InputRequest, InputRequests, InputResponse, InputResponses } from '../protocol/wire.ts'
 import { answer, type FlowRequest, type PendingCall, type PendingServer } from './pending.ts'
-import { kindOf } from './question.ts'
 
 export interface PolicyRound {
   readonly server: PendingServer

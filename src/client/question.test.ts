@@ -1,6 +1,7 @@
 import { describe, expect, it } from 'vitest'
+import { kindOf, type QuestionKind } from '../protocol/common/request.ts'
 import type { InputRequest } from '../protocol/wire.ts'
-import { answerProblem, capabilitiesFor, kindOf, type QuestionKind } from './question.ts'
+import { answerProblem, capabilitiesFor } from './question.ts'
 
 const questions: Record<QuestionKind, InputRequest> = {
   form: { method: 'elicitation/create', params: { mode: 'form', message: '', requestedSchema: {} } },

@@ -5,6 +5,7 @@
  */
 
 import { isRecord } from '../lib/json.ts'
+import { kindOf, type QuestionKind } from '../protocol/common/request.ts'
 import type {
   ClientCapabilities,
   CreateMessageResult,
@@ -18,8 +19,6 @@ import type {
   SamplingParams,
 } from '../protocol/wire.ts'
 import type { FlowRequest, PendingServer } from './pending.ts'
-
-export type QuestionKind = 'form' | 'url' | 'sampling' | 'roots'
 
 export const QUESTION_KINDS: readonly QuestionKind[] = ['form', 'url', 'sampling', 'roots']
 
@@ -54,17 +53,6 @@ export interface Answers {
   readonly roots?: readonly Root[] | AnswerHandler<Readonly<Record<string, unknown>>, ListRootsResult>
   /** Calls the handlers for all questions of a round at once instead of one after another. */
   readonly together?: boolean
-}
-
-export function kindOf(question: InputRequest): QuestionKind {
-  switch (question.method) {
-    case 'elicitation/create':
-      return question.params.mode
-    case 'sampling/createMessage':
-      return 'sampling'
-    case 'roots/list':
-      return 'roots'
-  }
 }
 
 /** The capabilities that let a server ask exactly these kinds. */

@@ -4,19 +4,13 @@ import { RondoError } from '../errors.ts'
 import { displayText } from '../form/clean-text.ts'
 import { orAbort } from '../lib/clock.ts'
 import { isRecord } from '../lib/json.ts'
+import { kindOf, type QuestionKind } from '../protocol/common/request.ts'
 import type { InputRequest, InputRequests, InputResponse, JsonSchema } from '../protocol/wire.ts'
 import type { Driving, Flows, Limits } from './flow-options.ts'
 import { type AskedRound, ask } from './operation.ts'
 import { answer, type FlowRequest, openQuestions, type PendingCall } from './pending.ts'
 import { applyPolicies } from './policy.ts'
-import {
-  type Answers,
-  type AskInfo,
-  answerableKinds,
-  callHandler,
-  kindOf,
-  type QuestionKind,
-} from './question.ts'
+import { type Answers, type AskInfo, answerableKinds, callHandler } from './question.ts'
 import type { Asker } from './session/inbox.ts'
 
 export async function takeRound<R extends FlowRequest>(

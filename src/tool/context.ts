@@ -3,7 +3,7 @@
  */
 
 import type { Principal } from '../protocol/call.ts'
-import type { AskKind } from '../protocol/common/request.ts'
+import type { QuestionKind } from '../protocol/common/request.ts'
 import type {
   ClientCapabilities,
   CreateMessageResult,
@@ -169,7 +169,7 @@ export interface Context {
   /** The id of the flow: the same in every round, for logs and correlation. */
   readonly flow: string
   /** True if the client can be asked this. */
-  can(kind: AskKind): boolean
+  can(kind: QuestionKind): boolean
 
   /** The manual form: the answers as they came, and the string this handler returned as its state. */
   readonly inputResponses: InputResponses | undefined

@@ -39,7 +39,8 @@ export interface AnswerLimits {
 
 export const ANSWER_LIMITS: AnswerLimits = { count: 128, size: 65_536 }
 
-export type AskKind = 'form' | 'url' | 'sampling' | 'roots'
+/** What a client can be asked for: a form, a visit to a URL, a sample of its model, its roots. */
+export type QuestionKind = 'form' | 'url' | 'sampling' | 'roots'
 
 const NO_ARGS: Params = Object.freeze({})
 
@@ -251,7 +252,7 @@ export function followsTasks({ extensions }: ClientCapabilities): boolean {
 }
 
 /** True if the client can be asked this. A bare `elicitation: {}` means forms only. */
-export function supports(capabilities: ClientCapabilities, kind: AskKind): boolean {
+export function supports(capabilities: ClientCapabilities, kind: QuestionKind): boolean {
   const { elicitation, sampling, roots } = capabilities
   switch (kind) {
     case 'form':
@@ -265,14 +266,15 @@ export function supports(capabilities: ClientCapabilities, kind: AskKind): boole
   }
 }
 
-const REQUIRED: Readonly<Record<AskKind, ClientCapabilities>> = {
+const REQUIRED: Readonly<Record<QuestionKind, ClientCapabilities>> = {
   form: { elicitation: { form: {} } },
   url: { elicitation: { url: {} } },
   sampling: { sampling: {} },
   roots: { roots: {} },
 }
 
-function kindOf(request: InputRequest): AskKind {
+/** What kind of question an input request asks. */
+export function kindOf(request: InputRequest): QuestionKind {
   if (request.method === 'sampling/createMessage') return 'sampling'
   if (request.method === 'roots/list') return 'roots'
   return request.params.mode === 'url' ? 'url' : 'form'
