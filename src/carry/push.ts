@@ -22,16 +22,9 @@ import type { ClientCapabilities, InputRequests } from '../protocol/wire.ts'
 import { FOREGROUND } from '../replay/context.ts'
 import type { ReplayInput } from '../replay/replay.ts'
 import type { Claims } from '../seal/state.ts'
+import type { Carrier, Pause } from './carrier.ts'
 import type { FlowHost } from './host.ts'
-import {
-  type Beginning,
-  concludeRefused,
-  logRound,
-  type Pause,
-  type Round,
-  type RoundRequest,
-  runOnce,
-} from './round.ts'
+import { type Beginning, concludeRefused, logRound, type Round, type RoundRequest, runOnce } from './round.ts'
 import { effectOnce } from './single-use.ts'
 import { beginAtOnce } from './task/begin.ts'
 import { claimsOf, firstRound } from './token.ts'
@@ -94,15 +87,15 @@ export interface Resting {
 }
 
 /** What the next run starts from, or how the call ends. */
-type Next =
-  | {
-      readonly kind: 'run'
-      readonly beginning: Beginning
-      readonly answers?: FlowCall['inputResponses']
-      /** What the client turned out to be able to do. */
-      readonly capabilities?: ClientCapabilities
-    }
-  | { readonly kind: 'end'; readonly reply: Reply }
+type Next = NextRun | { readonly kind: 'end'; readonly reply: Reply }
+
+interface NextRun {
+  readonly kind: 'run'
+  readonly beginning: Beginning
+  readonly answers?: FlowCall['inputResponses']
+  /** What the client can do, as far as is known by now. */
+  readonly capabilities: ClientCapabilities
+}
 
 const GONE: Reply = { kind: 'error', error: new RondoError('PEER_REQUEST', 'The call was cancelled') }
 
@@ -116,63 +109,53 @@ export interface PushOptions {
   }
 }
 
+/** A call and how its questions reach the client. */
+interface Pushed {
+  readonly request: RoundRequest & { readonly line: AskingLine }
+  readonly steady: SteadyLine
+  readonly hand?: Hand
+}
+
+interface PushedRound extends Round {
+  readonly pushed: Pushed
+  readonly isFirst: boolean
+}
+
+const pushCarrier: Carrier<{ pushed: Pushed; next: NextRun; isFirst: boolean }, Next, PushedRound> = {
+  open({ pushed, next, isFirst }) {
+    const { request, steady: line } = pushed
+    const { beginning, answers: inputResponses, capabilities } = next
+    const call = { ...request.call, capabilities, inputResponses, requestState: undefined }
+    return { ...request, call, line, beginning, pushed, isFirst, began: request.host.platform.now() }
+  },
+  keep,
+  end: (_round, reply) => ({ kind: 'end', reply }),
+  begin: (round) => (round.isFirst ? beginAtOnce(round, false) : undefined) ?? refuseTooMany(round),
+  // The journal is in this process and nowhere else: there is no other instance to move the call to.
+  adapt: (round, input) => ({
+    ...input,
+    scene: { ...input.scene, background: FOREGROUND, once: onceHere(round) },
+    mayMove: () => undefined,
+  }),
+}
+
 /** Runs a call to its end. Rejects only with a `RondoError`. */
 export async function runPushed(
-  request: RoundRequest & { readonly line: AskingLine },
+  request: Pushed['request'],
   { hand, from }: PushOptions = {},
 ): Promise<Reply> {
   const { host, target, call, line } = request
   const steady = steadyLine(line, call.progressToken, from?.told)
   const mayHand = line.portable && !(target.once && host.store)
-  const asking: Asking = { line, steady, hand: mayHand ? hand : undefined }
-  let { capabilities } = call
+  const pushed: Pushed = { request, steady, hand: mayHand ? hand : undefined }
+  const { capabilities } = call
   let next: Next = from
-    ? { kind: 'run', beginning: from.beginning, answers: from.answers }
-    : { kind: 'run', beginning: { ...firstRound(host), anchored: true } }
+    ? { kind: 'run', beginning: from.beginning, answers: from.answers, capabilities }
+    : { kind: 'run', beginning: { ...firstRound(host), anchored: true }, capabilities }
   for (let isFirst = true; next.kind === 'run'; isFirst = false) {
-    capabilities = next.capabilities ?? capabilities
-    const round: Round = {
-      ...request,
-      call: { ...call, capabilities, inputResponses: next.answers, requestState: undefined },
-      line: steady,
-      beginning: next.beginning,
-      began: host.platform.now(),
-    }
-    next = await takeRound(round, asking, isFirst)
+    next = await runOnce(pushCarrier, await pushCarrier.open({ pushed, next, isFirst }))
   }
   return next.reply
-}
-
-/** How the questions of a call reach its client. */
-interface Asking {
-  readonly line: AskingLine
-  readonly steady: SteadyLine
-  readonly hand?: Hand
-}
-
-async function takeRound(round: Round, asking: Asking, isFirst: boolean): Promise<Next> {
-  const end = await runOnce(round, {
-    begin: () => (isFirst ? beginAtOnce(round, false) : undefined) ?? refuseTooMany(round),
-    // The journal is in this process and nowhere else: there is no other instance to move the call to.
-    adapt: (input) => ({
-      ...input,
-      scene: { ...input.scene, background: FOREGROUND, once: onceHere(round) },
-      mayMove: () => undefined,
-    }),
-  })
-  switch (end.kind) {
-    case 'replied':
-      return { kind: 'end', reply: end.reply }
-    case 'refused':
-      return { kind: 'end', reply: concludeRefused(round, end.report, end.error) }
-    case 'paused': {
-      const { outcome, asks } = end.facts
-      logRound(round, end.report, { outcome, asks })
-      return keep(round, end, asking)
-    }
-    default:
-      throw new RondoError('SERVER_INTERNAL', `A pushed call cannot end as ${end.kind}`)
-  }
 }
 
 /** A flow that only this process knows belongs to the epoch that the store has now. */
@@ -189,30 +172,32 @@ function onceHere(round: Round): ReplayInput['scene']['once'] {
 }
 
 /** Keeps the journal in memory until the client has answered. */
-async function keep(round: Round, pause: Pause, { line, steady, hand }: Asking): Promise<Next> {
+async function keep(round: PushedRound, pause: Pause): Promise<Next> {
   const { host, beginning } = round
+  const { request, steady, hand } = round.pushed
+  const { capabilities } = round.call
+  const { outcome, asks } = pause.facts
+  logRound(round, pause.report, { outcome, asks })
   const { journal, asked, inputRequests: questions } = hand ? await readyToHand(host, pause) : pause
   const next: Beginning = { ...beginning, round: beginning.round + 1, journal, asked }
-  if (questions === undefined) return { kind: 'run', beginning: next }
+  if (questions === undefined) return { kind: 'run', beginning: next, capabilities }
   const left = beginning.flowExpires - host.platform.now()
   const isOne = Object.keys(questions).length === 1
   const handed = isOne
     ? await hand?.(round, claimsOf(round, journal, asked), questions, steady.told)
     : undefined
-  const outcome = await line.ask(questions, {
+  const answered = await request.line.ask(questions, {
     timeoutMs: Math.min(host.limits.roundTtlMs, left),
     alive: () => steady.sign('Waiting for an answer'),
     handed,
   })
-  if (outcome.kind === 'answers') return { kind: 'run', beginning: next, answers: outcome.answers }
-  if (outcome.kind === 'gone') return { kind: 'end', reply: GONE }
-  const unable = outcome.unable === undefined ? undefined : questions[outcome.unable]
-  if (unable !== undefined) {
-    // It declared what it does not implement: the handler continues as for a client that cannot be asked.
-    const capabilities = withoutMethods(round.call.capabilities, [unable.method])
-    return { kind: 'run', beginning: next, capabilities }
-  }
-  return { kind: 'end', reply: concludeRefused(round, undefined, outcome.error) }
+  if (answered.kind === 'answers')
+    return { kind: 'run', beginning: next, answers: answered.answers, capabilities }
+  if (answered.kind === 'gone') return { kind: 'end', reply: GONE }
+  const unable = answered.unable === undefined ? undefined : questions[answered.unable]
+  if (unable === undefined) return { kind: 'end', reply: concludeRefused(round, undefined, answered.error) }
+  // It declared what it does not implement: the handler continues as for a client that cannot be asked.
+  return { kind: 'run', beginning: next, capabilities: withoutMethods(capabilities, [unable.method]) }
 }
 
 /** The first question alone, unless the manual form wants all of them, and the epoch that the flow belongs to from now on. */

@@ -1,26 +1,24 @@
 /**
  * One round of a call, whatever carries its journal: what it runs on, one run of the handler, how it ended, and its
- * line in the log. A carrier opens the journal before it (`Beginning`) and keeps what a `Pause` holds after it.
+ * line in the log. A `Carrier` opens the journal before the round and keeps it afterwards.
  */
 
-import { type ErrorCode, isStoreFault, RondoError, ToolError } from '../errors.ts'
+import { RondoError } from '../errors.ts'
 import type { Journal } from '../journal/journal.ts'
-import { canonicalJson } from '../lib/canonical-json.ts'
 import type { FlowCall, Line, Principal } from '../protocol/call.ts'
-import { followsTasks, missingCapability } from '../protocol/common/request.ts'
+import { followsTasks } from '../protocol/common/request.ts'
 import type { Reply } from '../protocol/reply.ts'
-import type { InputRequest, InputRequests, InputResponses } from '../protocol/wire.ts'
+import type { InputRequest, InputResponses } from '../protocol/wire.ts'
 import { CAN_LEAVE, FOREGROUND } from '../replay/context.ts'
-import { unaskable, withElicitationId } from '../replay/question.ts'
 import { type ReplayInput, replay } from '../replay/replay.ts'
 import type { MoveReason, OpenQuestion, RunReport } from '../replay/run-state.ts'
 import { verify } from '../replay/verify.ts'
-import { originOf } from '../replay/work.ts'
-import type { Claims } from '../seal/state.ts'
 import type { Context } from '../tool/context.ts'
-import type { Finished, Target } from '../tool/target.ts'
-import { type InputRequired, isInputRequired } from '../tool/target.ts'
+import { isInputRequired, type Target } from '../tool/target.ts'
+import type { Carrier, Pause } from './carrier.ts'
+import { type Failure, invalidArguments, refusal, thrown } from './failure.ts'
 import type { FlowHost, RoundEvent, TaskHost } from './host.ts'
+import { pauseManually } from './manual.ts'
 import { effectOnce } from './single-use.ts'
 
 export interface Round {
@@ -32,8 +30,6 @@ export interface Round {
   readonly beginning: Beginning
   /** When work on the request began, ms since the epoch. */
   readonly began: number
-  /** How the turns draft keeps it; by default it is sealed and sent to the client. */
-  readonly keep?: Keep
 }
 
 /** A request on its way into a round. */
@@ -51,82 +47,59 @@ export interface Beginning {
   readonly sealedVersion?: string
 }
 
-export type Kept =
-  | { readonly kind: 'kept'; readonly reply: Reply; readonly bytes: number; readonly keyId: string }
-  | { readonly kind: 'too-large'; readonly bytes: number }
-
-/** Puts the claims where the next round finds them; returns the reply to the client. */
-export type Keep = (
-  round: Round,
-  claims: Claims,
-  inputRequests: InputRequests | undefined,
-) => Kept | Promise<Kept>
-
-/** A run that stopped before its call was over: what the carrier keeps for the next one. */
-export interface Pause {
-  readonly kind: 'paused'
-  readonly report: RunReport
-  readonly journal: Journal
-  /** Digests of the open questions, by key. */
-  readonly asked: Readonly<Record<string, string>>
-  readonly inputRequests?: InputRequests
-  /** What the log says of it. */
-  readonly facts: Pick<RoundEvent, 'outcome' | 'asks' | 'moved'>
-}
-
-/** How one run ended. All but a pause and a refusal are logged. */
-export type RoundEnd =
-  | { readonly kind: 'replied'; readonly reply: Reply; readonly report?: RunReport }
-  | { readonly kind: 'refused'; readonly report: RunReport; readonly error: RondoError }
-  /** The handler continues in the background (`ctx.background`). */
-  | { readonly kind: 'background'; readonly report: RunReport }
-  | { readonly kind: 'abandoned' }
-  | Pause
-
-export interface RunOptions {
-  /** Called once the arguments are valid. A reply ends the round before the handler runs. */
-  begin?(): Reply | Promise<Reply> | undefined
-  /** What this carrier changes about the run. */
-  adapt?(input: ReplayInput): ReplayInput
-  /** True if the outcome of the run no longer counts. */
-  isAbandoned?(): boolean
-}
-
-/** Prepares the arguments, runs the handler once, checks the run in development, and says how it ended. */
-export async function runOnce(round: Round, options: RunOptions = {}): Promise<RoundEnd> {
+/** Prepares the arguments, runs the handler once, checks the run in development, and has the carrier end or keep it. */
+export async function runOnce<To, R extends Round>(carrier: Carrier<never, To, R>, round: R): Promise<To> {
   const { host, call, target } = round
   const preparing = target.prepare(call.args)
   const prepared = preparing instanceof Promise ? await preparing : preparing
   if (prepared.kind === 'refused') {
-    return { kind: 'replied', reply: concludeArguments(round, prepared.problem) }
+    return carrier.end(round, concludeFailure(round, undefined, invalidArguments(target, prepared.problem)))
   }
-  const early = options.begin?.()
-  if (early !== undefined) return { kind: 'replied', reply: await early }
+  const early = carrier.begin?.(round)
+  if (early !== undefined) return carrier.end(round, await early)
   const input = toReplayInput(round, prepared.run)
-  const adapted = options.adapt?.(input) ?? input
+  const adapted = carrier.adapt?.(round, input) ?? input
   const first = await replay(adapted)
   const report = host.dev ? await verify(adapted, first) : first
-  if (options.isAbandoned?.()) return { kind: 'abandoned' }
-  const { ending } = report
+  return carrier.abandon?.(round) ?? conclude(carrier, round, report)
+}
+
+/** Ends the round as its run ended. */
+function conclude<To, R extends Round>(
+  carrier: Carrier<never, To, R>,
+  round: R,
+  report: RunReport,
+): To | Promise<To> {
+  const { ending, journal } = report
+  const refuse = (error: RondoError): To | Promise<To> =>
+    carrier.refuse?.(round, error, report) ??
+    carrier.end(round, concludeRefused(round, report, error), report)
   switch (ending.kind) {
     case 'returned': {
-      if (isInputRequired(ending.value)) return pauseManually(round, report, ending.value)
-      const reply = concludeReturned(round, report, ending.value)
-      return { kind: 'replied', reply: reply instanceof Promise ? await reply : reply, report }
+      const { value } = ending
+      const pause = isInputRequired(value) ? pauseManually(round, report, value) : undefined
+      if (pause === undefined)
+        return concludeReturned(round, report, value).then((reply) => carrier.end(round, reply, report))
+      return pause instanceof RondoError ? refuse(pause) : carrier.keep(round, pause)
     }
     case 'threw':
-      return { kind: 'replied', reply: concludeThrew(round, report, ending.error), report }
+      return carrier.end(round, concludeThrew(round, report, ending.error), report)
     case 'refused':
-      return { kind: 'refused', report, error: ending.error }
+      return refuse(ending.error)
     case 'background':
-      return { kind: 'background', report }
+      if (!carrier.leave) throw new RondoError('SERVER_INTERNAL', 'This call cannot leave its request')
+      return carrier.leave(round, report)
     case 'moved': {
-      const journal = { ...report.journal, moves: report.journal.moves + 1 }
       const facts = { outcome: 'moved', moved: ending.reason } as const
-      return { kind: 'paused', report, journal, asked: {}, facts }
+      return carrier.keep(round, {
+        report,
+        journal: { ...journal, moves: journal.moves + 1 },
+        asked: {},
+        facts,
+      })
     }
     case 'asking':
-      return pauseAsking(report, ending.questions)
+      return carrier.keep(round, pauseAsking(report, ending.questions))
   }
 }
 
@@ -139,48 +112,7 @@ function pauseAsking(report: RunReport, questions: ReadonlyMap<string, OpenQuest
     inputRequests[key] = request
     asks.push({ key, kind })
   }
-  const { journal } = report
-  return {
-    kind: 'paused',
-    report,
-    journal,
-    asked,
-    inputRequests,
-    facts: { outcome: 'input_required', asks },
-  }
-}
-
-/** The manual form: its questions are checked like any others before they go out. */
-function pauseManually({ host, call }: Round, report: RunReport, needs: InputRequired): RoundEnd {
-  const { platform, limits } = host
-  const entries = Object.entries(needs.inputRequests ?? {})
-  if (entries.length > limits.maxQuestions) {
-    const detail = `${entries.length} questions at once; at most ${limits.maxQuestions} are allowed (limits.maxQuestions).`
-    return { kind: 'refused', report, error: new RondoError('LIMIT_QUESTIONS', detail) }
-  }
-  for (const [, request] of entries) {
-    const missing = missingCapability(call.capabilities, request)
-    if (missing) return { kind: 'refused', report, error: unaskable(missing, { request }) }
-  }
-  const asked = Object.fromEntries(
-    entries.map(([key, request]) => [key, platform.digest(canonicalJson(['manual', request]))]),
-  )
-  const journal = { ...report.journal, manual: needs.requestState }
-  const { seed } = journal
-  const outgoing = entries.map(
-    ([key, request]) => [key, withElicitationId({ platform, seed }, key, request)] as const,
-  )
-  return {
-    kind: 'paused',
-    report,
-    journal,
-    asked,
-    inputRequests: needs.inputRequests && Object.fromEntries(outgoing),
-    facts: {
-      outcome: 'input_required',
-      asks: entries.map(([key]) => ({ key, kind: 'manual' as const })),
-    },
-  }
+  return { report, journal: report.journal, asked, inputRequests, facts: { outcome: 'input_required', asks } }
 }
 
 function toReplayInput(round: Round, handler: (ctx: Context) => unknown): ReplayInput {
@@ -219,11 +151,7 @@ function toReplayInput(round: Round, handler: (ctx: Context) => unknown): Replay
 }
 
 /** Returns the task host if this call may continue as a task: there is one, the tool allows it, the client follows tasks. */
-export function taskHostFor({
-  host,
-  call,
-  target,
-}: Pick<Round, 'host' | 'call' | 'target'>): TaskHost | undefined {
+export function taskHostFor({ host, call, target }: Round): TaskHost | undefined {
   if (!host.tasks || target.task.mode === 'never' || call.method !== 'tools/call') return undefined
   return call.task !== undefined || followsTasks(call.capabilities) ? host.tasks : undefined
 }
@@ -270,67 +198,34 @@ export function logFault({ host, call, beginning }: Round, error: unknown): void
   host.log({ event: 'fault', flow: beginning.flow, round: beginning.round, method, target, error })
 }
 
-function concludeReturned(round: Round, report: RunReport, value: unknown): Reply | Promise<Reply> {
-  const completed = (result: Finished): Reply => {
-    logRound(round, report, { outcome: result.isError === true ? 'tool_error' : 'complete' })
-    return { kind: 'complete', result }
-  }
-  const failed = (error: unknown): Reply => concludeThrew(round, report, error)
+async function concludeReturned(round: Round, report: RunReport, value: unknown): Promise<Reply> {
   try {
     const finishing = round.target.finish(value)
-    return finishing instanceof Promise ? finishing.then(completed).catch(failed) : completed(finishing)
+    const result = finishing instanceof Promise ? await finishing : finishing
+    logRound(round, report, { outcome: result.isError === true ? 'tool_error' : 'complete' })
+    return { kind: 'complete', result }
   } catch (error) {
-    return failed(error)
+    return concludeThrew(round, report, error)
   }
 }
 
-/** The handler threw. A `ToolError` was written for the client to read; a `RondoError` ends the call as an error. */
 function concludeThrew(round: Round, report: RunReport, error: unknown): Reply {
-  const { host, target } = round
-  logRound(round, report, { outcome: 'tool_error' })
-  if (error instanceof ToolError) return toFailure(target, error.message)
-  if (error instanceof RondoError && error.rpc !== 0) return { kind: 'error', error }
-  logFault(round, originOf(error))
-  const detail = host.dev ? `: ${error instanceof Error ? error.message : String(error)}` : ''
-  return toFailure(target, `${target.name} failed${detail}`)
+  return concludeFailure(round, report, thrown(round.target, error, round.host.dev))
 }
 
-/** Errors that a model can act on: it reads them as a result of the tool. */
-const READ_AS_RESULT: ReadonlySet<ErrorCode> = new Set([
-  'INPUT_REJECTED',
-  'INPUT_FAILED',
-  'INPUT_TIMEOUT',
-  'LIMIT_PARKED',
-])
-
-/** The runtime refuses to continue. Answers that never arrive or never fit end a tool call as its own failure. */
+/** Returns the reply for an error with which the runtime refuses to continue, and logs it. */
 export function concludeRefused(round: Round, report: RunReport | undefined, error: RondoError): Reply {
-  const { host, target } = round
-  const authors = error.code.startsWith('REPLAY_')
-  logRound(round, report, { outcome: 'refused', code: error.code })
-  if (authors || isStoreFault(error)) logFault(round, error)
-  if (READ_AS_RESULT.has(error.code)) return toFailure(target, error.sentence)
-  return authors && host.dev ? toFailure(target, error.message) : { kind: 'error', error }
+  return concludeFailure(round, report, refusal(round.target, error, round.host.dev))
 }
 
-/** The arguments do not match the input schema: a model reads that as a result and corrects them. */
-function concludeArguments(round: Round, problem: string): Reply {
-  const { target } = round
-  logRound(round, undefined, { outcome: 'tool_error' })
-  if (target.method !== 'tools/call') return { kind: 'error', error: new RondoError('PEER_PARAMS', problem) }
-  return toFailure(target, `Invalid arguments for ${target.name}: ${problem}`)
-}
-
-/** A client of an earlier era that cannot be asked gets the reason as a result: its revision has no error for it. */
-export function concludeUnaskable(target: Target, error: RondoError, why?: string): Reply {
-  return toFailure(target, why === undefined ? error.sentence : `${error.sentence} ${why}`)
-}
-
-function toFailure(target: Target, message: string): Reply {
-  const failure = target.fail(message)
-  return 'result' in failure
-    ? { kind: 'complete', result: failure.result }
-    : { kind: 'error', error: failure.error }
+function concludeFailure(
+  round: Round,
+  report: RunReport | undefined,
+  { reply, fault, ...facts }: Failure,
+): Reply {
+  logRound(round, report, facts)
+  if (fault) logFault(round, fault.error)
+  return reply
 }
 
 /**

@@ -9,7 +9,6 @@
 
 import { randomBytes } from 'node:crypto'
 import { type ErrorCode, RondoError } from '../errors.ts'
-import { type Journal, narrowJournal } from '../journal/journal.ts'
 import { canonicalJson } from '../lib/canonical-json.ts'
 import { repeat, type StoreClock, storeClock } from '../lib/clock.ts'
 import type { FlowCall } from '../protocol/call.ts'
@@ -17,7 +16,7 @@ import type { Reply } from '../protocol/reply.ts'
 import { notJson, whyNotJson } from '../replay/work.ts'
 import { openEnvelope, sealEnvelope } from '../seal/envelope.ts'
 import { LEASE_MS } from '../store/engine/lease-engine.ts'
-import type { BlobStore, OnceAttempt, OnceClaim, OnceSlot, OnceStore } from '../store/store.ts'
+import type { OnceAttempt, OnceClaim, OnceSlot, OnceStore } from '../store/store.ts'
 import type { Sealed } from '../store/task-engine.ts'
 import type { FlowHost } from './host.ts'
 import type { Beginning } from './round.ts'
@@ -191,52 +190,4 @@ async function claimPatiently(
     if (claim.kind !== 'busy' || clock.elapsed() + pause > until) return claim
     await new Promise<void>((resolve) => void clock.after(pause, resolve))
   }
-}
-
-/*
- * A journal that is too large for a token goes into the store; the token carries its id instead. The token is bound and
- * expires as always, and the journal with it.
- */
-
-/** The largest journal that is put away. */
-const MAX_BYTES = 16 * 1024 * 1024
-
-function spillPlace({ audience }: FlowHost, id: string): string {
-  return JSON.stringify(['spill', id, audience])
-}
-
-/** Stores the journal until `expiresAt`; returns the one that stands for it in the token. */
-export async function spill(
-  host: FlowHost,
-  blobs: BlobStore,
-  journal: Journal,
-  expiresAt: number,
-): Promise<Journal> {
-  const id = host.platform.randomId()
-  const { token } = sealEnvelope(host.keys.ring, spillPlace(host, id), JSON.stringify(journal))
-  if (token.length > MAX_BYTES) {
-    throw new RondoError(
-      'LIMIT_STATE_BYTES',
-      `The journal has more than ${MAX_BYTES} bytes, too many to put away.`,
-    )
-  }
-  await blobs.put(id, token, expiresAt)
-  return { ...journal, entries: [], reasks: {}, manual: undefined, spilled: id }
-}
-
-/** The journal itself, where the token only names it. What is gone or does not open is a state that does not open. */
-export async function unspill(
-  host: FlowHost,
-  blobs: BlobStore | undefined,
-  journal: Journal,
-): Promise<Journal> {
-  const { spilled: id, moves } = journal
-  if (id === undefined) return journal
-  const sealed = await blobs?.get(id)
-  const opened =
-    sealed === undefined ? undefined : openEnvelope(host.keys.ring, spillPlace(host, id), sealed, MAX_BYTES)
-  const whole =
-    opened?.kind === 'open' ? narrowJournal(JSON.parse(opened.plaintext.toString('utf8'))) : undefined
-  if (!whole) throw new RondoError('STATE_INVALID', 'The journal that was put away is gone')
-  return { ...whole, moves }
 }

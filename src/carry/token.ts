@@ -10,7 +10,6 @@ import type { Journal } from '../journal/journal.ts'
 import type { FlowCall, Principal } from '../protocol/call.ts'
 import type { Reply } from '../protocol/reply.ts'
 import type { InputRequests } from '../protocol/wire.ts'
-import type { RunReport } from '../replay/run-state.ts'
 import {
   type Claims,
   openState,
@@ -19,22 +18,27 @@ import {
   type SealedState,
   sealState,
 } from '../seal/state.ts'
-import type { Store } from '../store/store.ts'
 import type { Target } from '../tool/target.ts'
+import type { Carrier, Pause } from './carrier.ts'
 import type { FlowHost, OpenedStored, StateCarrier } from './host.ts'
-import {
-  type Beginning,
-  concludeRefused,
-  type Kept,
-  logRound,
-  type Pause,
-  type Round,
-  type RoundRequest,
-  runOnce,
-  taskHostFor,
-} from './round.ts'
-import { answerOnce, spill, unspill } from './single-use.ts'
-import { beginAtOnce, beginTask } from './task/begin.ts'
+import { type Beginning, concludeRefused, logRound, type Round, type RoundRequest, runOnce } from './round.ts'
+import { answerOnce } from './single-use.ts'
+import { keepWithStore, unspill } from './spill.ts'
+import { beginAtOnce, continueAsTask } from './task/begin.ts'
+
+/** Where the claims of a round went. */
+export type Kept =
+  | { readonly kind: 'kept'; readonly reply: Reply; readonly bytes: number; readonly keyId: string }
+  | { readonly kind: 'too-large'; readonly bytes: number }
+  /** The call continues as a task. */
+  | { readonly kind: 'task'; readonly reply: Reply }
+
+/** Puts the claims where the next round finds them. */
+export type Seal = (
+  round: Round,
+  claims: Claims,
+  inputRequests: InputRequests | undefined,
+) => Kept | Promise<Kept>
 
 /** Sealed, in the client's hands, and nowhere else. */
 export const sealedStates: StateCarrier = {
@@ -44,47 +48,31 @@ export const sealedStates: StateCarrier = {
   keep: ({ keys, audience, limits }, claims) => sealState(keys.ring, audience, claims, limits),
 }
 
+export const tokenCarrier: Carrier<RoundRequest, Reply> = {
+  open,
+  keep: (round, pause) => keepSealed(round, pause, sealForClient),
+  end: (_round, reply) => reply,
+  leave: continueAsTask,
+  begin(round) {
+    const { mode } = round.target.task
+    return mode === 'auto' || mode === 'always' ? beginAtOnce(round, true) : undefined
+  },
+}
+
 /** Runs one round of a call. Rejects only with a `RondoError`. */
 export async function runRound(request: RoundRequest): Promise<Reply> {
-  const { host } = request
-  const loading = host.keys.ready()
+  const loading = request.host.keys.ready()
   if (loading) await loading
-  const began = host.platform.now()
-  const opening = open(request)
-  const beginning = opening instanceof Promise ? await opening : opening
-  return await runOpened({ ...request, beginning, began })
+  const opening = tokenCarrier.open(request)
+  return await runOpened(opening instanceof Promise ? await opening : opening, tokenCarrier)
 }
 
 /** Runs a round whose state has passed every check. */
-export async function runOpened(opened: Round): Promise<Reply> {
+export async function runOpened(opened: Round, carrier: Carrier<never, Reply>): Promise<Reply> {
   const { host, call, target } = opened
-  const round = opened.beginning.journal.spilled === undefined ? opened : await fetchJournal(opened)
-  if (!target.once || !host.store) return await runAndKeep(round)
-  return await answerOnce(host, host.store.once, call, round.beginning, () => runAndKeep(round))
-}
-
-async function fetchJournal(round: Round): Promise<Round> {
-  const { host, beginning } = round
-  const journal = await unspill(host, host.store?.blobs, beginning.journal)
-  return { ...round, beginning: { ...beginning, journal } }
-}
-
-async function runAndKeep(round: Round): Promise<Reply> {
-  const { mode } = round.target.task
-  const mayBegin = mode !== 'late' && mode !== 'never'
-  const end = await runOnce(round, mayBegin ? { begin: () => beginAtOnce(round, true) } : undefined)
-  switch (end.kind) {
-    case 'replied':
-      return end.reply
-    case 'refused':
-      return concludeRefused(round, end.report, end.error)
-    case 'background':
-      return await continueAsTask(round, end.report)
-    case 'paused':
-      return await (round.host.store ? keepWithStore(round, end, round.host.store) : keep(round, end))
-    case 'abandoned':
-      throw new RondoError('SERVER_INTERNAL')
-  }
+  const round = opened.beginning.journal.spilled === undefined ? opened : await unspill(opened)
+  if (!target.once || !host.store) return await runOnce(carrier, round)
+  return await answerOnce(host, host.store.once, call, round.beginning, () => runOnce(carrier, round))
 }
 
 const NOTHING_ASKED: Readonly<Record<string, string>> = {}
@@ -102,21 +90,26 @@ export function firstRound({ platform, limits }: FlowHost): Beginning {
 }
 
 /** Throws `STATE_INVALID` for every state that does not open, and `LIMIT_ROUNDS` if the flow has used up its rounds. */
-function open({ host, call, principal }: RoundRequest): Beginning | Promise<Beginning> {
-  if (call.requestState === undefined) return firstRound(host)
+function open(request: RoundRequest): Round | Promise<Round> {
+  const { host, call, principal } = request
+  const began = host.platform.now()
+  if (call.requestState === undefined) return { ...request, beginning: firstRound(host), began }
   const expected = {
-    now: host.platform.now(),
+    now: began,
     method: call.method,
     protocolVersion: call.protocolVersion,
     ...bind(call, principal),
   }
   const opening = host.states.open(host, call.requestState, expected)
-  return opening instanceof Promise
-    ? opening.then((opened) => beginFrom(host, call, opened))
-    : beginFrom(host, call, opening)
+  const toRound = (opened: OpenedStored): Round => ({
+    ...request,
+    beginning: resume(host, call, opened),
+    began,
+  })
+  return opening instanceof Promise ? opening.then(toRound) : toRound(opening)
 }
 
-function beginFrom(host: FlowHost, { method, target }: FlowCall, opened: OpenedStored): Beginning {
+function resume(host: FlowHost, { method, target }: FlowCall, opened: OpenedStored): Beginning {
   if (opened.kind === 'open') return nextRound(host, opened.claims)
   const { reason, keyId } = { keyId: undefined, ...opened }
   host.log({ event: 'state_refused', method, target, reason, keyId })
@@ -140,16 +133,21 @@ export function nextRound(host: FlowHost, claims: Claims): Beginning {
   }
 }
 
-/** Seals the journal and sends it to the client. */
-function keep(round: Round, pause: Pause): Reply | Promise<Reply> {
-  const kept = seal(round, pause)
-  return kept instanceof Promise ? kept.then((done) => reply(round, pause, done)) : reply(round, pause, kept)
+/** Has the journal sealed and returns the reply that carries it. `seal` is the way of the carrier. */
+export function keepSealed(round: Round, pause: Pause, seal: Seal): Reply | Promise<Reply> {
+  const { store } = round.host
+  const keep = (journal: Journal) => seal(round, claimsOf(round, journal, pause.asked), pause.inputRequests)
+  const keeping = store ? keepWithStore(round, pause, store, keep) : keep(pause.journal)
+  return keeping instanceof Promise
+    ? keeping.then((kept) => reply(round, pause, kept))
+    : reply(round, pause, keeping)
 }
 
-function seal(round: Round, { journal, asked, inputRequests }: Pause): Kept | Promise<Kept> {
-  const { host } = round
-  const claims = claimsOf(round, journal, asked)
-  if (round.keep) return round.keep(round, claims, inputRequests)
+function sealForClient(
+  { host }: Round,
+  claims: Claims,
+  inputRequests: InputRequests | undefined,
+): Kept | Promise<Kept> {
   const sealing = host.states.keep(host, claims)
   return sealing instanceof Promise
     ? sealing.then((sealed) => toKept(sealed, inputRequests))
@@ -164,6 +162,7 @@ function toKept(sealed: SealedState, inputRequests: InputRequests | undefined): 
 
 function reply(round: Round, { report, facts }: Pause, kept: Kept): Reply {
   const { host, target } = round
+  if (kept.kind === 'task') return kept.reply
   if (kept.kind === 'too-large') return concludeRefused(round, report, tooLarge(kept.bytes, host))
   const { bytes, keyId } = kept
   if (bytes > host.limits.warnBytes) warnSize(host, target, bytes)
@@ -209,51 +208,4 @@ function tooLarge(bytes: number, { limits }: FlowHost): RondoError {
 function warnSize(host: FlowHost, { name }: Target, bytes: number): void {
   const message = `requestState of ${name} has ${bytes} bytes; some proxies and clients refuse bodies of that size`
   host.log({ event: 'warning', message })
-}
-
-/**
- * With a store there are two more ways: a call that took long or many rounds, or whose journal no longer fits a token,
- * continues as a task if its client can follow one; otherwise the journal is stored and the token carries its id.
- */
-async function keepWithStore(
-  round: Round,
-  pause: Pause,
-  { once, blobs }: Pick<Store, 'once' | 'blobs'>,
-): Promise<Reply> {
-  const { host, beginning, line } = round
-  const { report, facts } = pause
-  const follows = taskHostFor(round) !== undefined
-  if (facts.moved === 'time' && follows) {
-    const task = await tryToContinueAsTask(round, report)
-    if (task) return task
-  }
-  // A client that has gone would never learn of the task.
-  const mayLeave = follows && pause.journal.manual === undefined && !line.closed
-  const isLate = beginning.round >= host.limits.promoteRounds
-  const promoted = mayLeave && isLate ? await tryToContinueAsTask(round, report) : undefined
-  if (promoted) return promoted
-  const journal = { ...pause.journal, epoch: pause.journal.epoch ?? (await once.epoch()) }
-  const kept = await seal(round, { ...pause, journal })
-  if (kept.kind === 'kept') return reply(round, pause, kept)
-  const task = mayLeave && !isLate ? await tryToContinueAsTask(round, report) : undefined
-  if (task) return task
-  const spilled = await spill(host, blobs, journal, beginning.flowExpires)
-  return reply(round, pause, await seal(round, { ...pause, journal: spilled }))
-}
-
-function continueAsTask(round: Round, { journal }: RunReport): Promise<Reply> {
-  const tasks = taskHostFor(round)
-  if (!tasks) throw new RondoError('SERVER_INTERNAL', 'This call cannot continue as a task')
-  // Answers are in the journal by now; the manual form reads them again from the request.
-  return beginTask(round, tasks, journal, journal.manual !== undefined)
-}
-
-/** Returns nothing if the caller has too many tasks: the call then continues in rounds. */
-async function tryToContinueAsTask(round: Round, report: RunReport): Promise<Reply | undefined> {
-  try {
-    return await continueAsTask(round, report)
-  } catch (error) {
-    if (error instanceof RondoError && error.code === 'LIMIT_TASKS') return undefined
-    throw error
-  }
 }

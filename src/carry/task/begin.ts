@@ -1,6 +1,6 @@
 /**
- * A call becomes a task: what it did so far moves from the token into the store, and a worker goes on from there.
- * Never back (D9).
+ * A call becomes a task: its journal moves from the token into the store, and a worker continues from there. A task never
+ * becomes a call again (D9).
  */
 
 import { RondoError } from '../../errors.ts'
@@ -8,6 +8,7 @@ import type { Journal } from '../../journal/journal.ts'
 import { nameCapabilities } from '../../protocol/common/request.ts'
 import type { Reply } from '../../protocol/reply.ts'
 import { TASKS_EXTENSION } from '../../protocol/task.ts'
+import type { RunReport } from '../../replay/run-state.ts'
 import { createTaskId } from '../../store/task-engine.ts'
 import type { Target } from '../../tool/target.ts'
 import type { TaskHost } from '../host.ts'
@@ -45,8 +46,16 @@ function broughtBy({ call, beginning }: Round): TaskPlan['brought'] {
   return answers && { answers: answers as Readonly<Record<string, unknown>>, asked, unasked: !anchored }
 }
 
-/** `brings`: the request's own responses are still to be used. */
-export async function beginTask(
+/** Continues a call as a task after a run. */
+export function continueAsTask(round: Round, { journal }: RunReport): Promise<Reply> {
+  const tasks = taskHostFor(round)
+  if (!tasks) throw new RondoError('SERVER_INTERNAL', 'This call cannot continue as a task')
+  // Answers are in the journal by now; the manual form reads them again from the request.
+  return beginTask(round, tasks, journal, journal.manual !== undefined)
+}
+
+/** `brings`: the request's own responses have not been used yet. */
+async function beginTask(
   round: Round,
   tasks: TaskHost,
   { entries, reasks, manual }: Journal,

@@ -14,17 +14,10 @@ import type { ReplayInput } from '../../replay/replay.ts'
 import type { Incoming, RunReport } from '../../replay/run-state.ts'
 import type { RunTurn, TaskHead, TaskTurn, TaskTurnOutcome } from '../../store/task-engine.ts'
 import type { Target } from '../../tool/target.ts'
+import type { Carrier, Pause } from '../carrier.ts'
+import { unaskableReply } from '../failure.ts'
 import type { FlowHost, TaskHost } from '../host.ts'
-import {
-  concludeRefused,
-  concludeUnaskable,
-  logFault,
-  logRound,
-  type Pause,
-  type Round,
-  type RoundEnd,
-  runOnce,
-} from '../round.ts'
+import { concludeRefused, logFault, logRound, type Round, runOnce } from '../round.ts'
 import { effectOnce } from '../single-use.ts'
 import {
   type Folded,
@@ -41,6 +34,31 @@ import {
 
 export type FindTarget = (plan: TaskPlan) => Target | undefined
 
+/** One turn of a task: a round whose journal is in the store. */
+interface TaskRun extends Round {
+  readonly tasks: TaskHost
+  readonly turn: TaskTurn
+  readonly plan: TaskPlan
+  readonly folded: Folded
+  /** Whether this turn reported a status to the owner. */
+  told: boolean
+}
+
+type Opening = Pick<TaskRun, 'host' | 'tasks' | 'turn' | 'plan' | 'target'>
+
+const taskCarrier: Carrier<Opening, TaskTurnOutcome, TaskRun> = {
+  open,
+  keep: (run, pause) => settle(run, pause.report, () => keep(run, pause)),
+  end: (run, reply, report) => settle(run, report, () => ended(run, reply)),
+  refuse: (run, error, report) => settle(run, report, () => refused(run, report, error)),
+  leave(run, report) {
+    logRound(run, report, { outcome: 'moved', moved: 'drain' })
+    return { kind: 'release' }
+  },
+  adapt,
+  abandon: ({ turn }) => (turn.signal.aborted ? { kind: 'release' } : undefined),
+}
+
 /** What the engine calls for each turn. */
 export function createRunTurn(host: FlowHost, tasks: TaskHost, find: FindTarget): RunTurn {
   const mayComeBack = createMissingTools(host.platform.now)
@@ -52,20 +70,20 @@ export function createRunTurn(host: FlowHost, tasks: TaskHost, find: FindTarget)
     const target = find(plan)
     if (!target)
       return mayComeBack(task.id) ? leaveToOthers(host, plan) : failed(host, task, unknownTool(plan))
-    return runTurn(toWork(host, tasks, turn, plan, target))
+    return runOnce(taskCarrier, await taskCarrier.open({ host, tasks, turn, plan, target }))
   }
 }
 
-/** Throws where the row names another owner than the one that began the task. */
+/** Throws if the row names an owner other than the one who began the task. */
 function assertOwner(host: FlowHost, { id, owner }: TaskHead, { principal }: TaskPlan): void {
   const began = ownerOf(host, principal)
   if (owner.principal === began.principal && owner.tenant === began.tenant) return
-  const message = `The task ${id} is not the task of the owner that its row names`
+  const message = `The task ${id} does not belong to the owner that its row names`
   host.log({ event: 'warning', message })
   throw new RondoError('SERVER_INTERNAL', message)
 }
 
-/** Long enough that somebody else gets it first. */
+/** Long enough that another instance claims the task first. */
 const ELSEWHERE_MS = 10_000
 
 function leaveToOthers(host: FlowHost, { call }: TaskPlan): TaskTurnOutcome {
@@ -77,55 +95,34 @@ function unknownTool({ call }: TaskPlan): RondoError {
   return new RondoError('PEER_PARAMS', `Unknown tool: ${call.target}`)
 }
 
-async function runTurn(work: Work): Promise<TaskTurnOutcome> {
-  const { round, turn } = work
-  const end = await runOnce(round, {
-    adapt: (input) => adapt(work, input),
-    isAbandoned: () => turn.signal.aborted,
-  })
-  return settle(work, end)
-}
-
-/** What cannot be kept ends the task: another turn would not do better. A store that failed might. */
-async function settle(work: Work, end: RoundEnd): Promise<TaskTurnOutcome> {
+/** What cannot be kept ends the task, because another turn would fail in the same way. If the store failed, the turn is retried. */
+async function settle(
+  run: TaskRun,
+  report: RunReport | undefined,
+  toOutcome: () => TaskTurnOutcome | Promise<TaskTurnOutcome>,
+): Promise<TaskTurnOutcome> {
   try {
-    return await toOutcome(work, end)
+    return await toOutcome()
   } catch (error) {
-    if (work.turn.signal.aborted) throw error
-    if (!(error instanceof RondoError)) logFault(work.round, error)
+    if (run.turn.signal.aborted) throw error
+    if (!(error instanceof RondoError)) logFault(run, error)
     const known = error instanceof RondoError ? error : new RondoError('SERVER_INTERNAL')
     if (known.code.startsWith('STORE_')) throw error
-    return refused(work, 'report' in end ? end.report : undefined, known)
+    return refused(run, report, known)
   }
 }
 
-async function toOutcome(work: Work, end: RoundEnd): Promise<TaskTurnOutcome> {
-  switch (end.kind) {
-    case 'abandoned':
-      return { kind: 'release' }
-    case 'replied':
-      return ended(work, end.reply)
-    case 'refused':
-      return refused(work, end.report, end.error)
-    case 'background':
-      logRound(work.round, end.report, { outcome: 'moved', moved: 'drain' })
-      return { kind: 'release' }
-    case 'paused':
-      return keep(work, end)
-  }
-}
-
-/** Keeps the journal in the store and the questions with it. */
-async function keep(work: Work, pause: Pause): Promise<TaskTurnOutcome> {
-  const { host, round, turn, folded } = work
+/** Keeps the journal in the store, and the open questions with it. */
+async function keep(run: TaskRun, pause: Pause): Promise<TaskTurnOutcome> {
+  const { host, turn, folded } = run
   const { report, facts, asked, inputRequests, journal } = pause
   const isManual = report.ending.kind === 'returned'
   if (isManual && folded.parks >= host.limits.maxEntries) {
-    return refused(work, report, new RondoError('LIMIT_ROUNDS'))
+    return refused(run, report, new RondoError('LIMIT_ROUNDS'))
   }
-  logRound(round, report, facts)
+  logRound(run, report, facts)
   if (facts.moved !== undefined) {
-    if (work.told) await rest(work)
+    if (run.told) await rest(run)
     return { kind: facts.moved === 'effect' ? 'hold' : 'release' }
   }
   const questions = Object.entries(inputRequests ?? {}).map(
@@ -133,7 +130,7 @@ async function keep(work: Work, pause: Pause): Promise<TaskTurnOutcome> {
   )
   const { inputs, record } = park(questions, journal, folded.entries, turn.answers)
   await turn.record(sealPiece(host, turn.task, 'record', record))
-  // State alone: nobody is to be asked, so the next turn is due by itself, at the pace of a client (C9).
+  // State alone: nobody is asked, so the next turn is due by itself, at the pace of a client (C9).
   if (questions.length === 0) return { kind: 'release', delayMs: AGAIN_MS }
   const sealed = Array.from(
     inputs,
@@ -143,7 +140,7 @@ async function keep(work: Work, pause: Pause): Promise<TaskTurnOutcome> {
 }
 
 /** Notes that this turn came to its end, so that the next one does not tell the owner the same again. */
-function rest({ host, turn }: Work): Promise<void> {
+function rest({ host, turn }: TaskRun): Promise<void> {
   return turn.record(sealPiece(host, turn.task, 'record', { rested: true } satisfies TaskRecord))
 }
 
@@ -151,24 +148,24 @@ function rest({ host, turn }: Work): Promise<void> {
 const UNCERTAIN_MS = 5_000
 
 /** A lease that was lost is no failure of the task: somebody else has it. Nor is a store that cannot tell now. */
-function refused(work: Work, report: RunReport | undefined, error: RondoError): TaskTurnOutcome {
+function refused(run: TaskRun, report: RunReport | undefined, error: RondoError): TaskTurnOutcome {
   if (error.code === 'STORE_LEASE_LOST') return { kind: 'release' }
   if (error.code === 'STORE_UNAVAILABLE' || error.code === 'STORE_BUSY')
     return { kind: 'release', delayMs: UNCERTAIN_MS }
-  return ended(work, concludeRefused(work.round, report, error))
+  return ended(run, concludeRefused(run, report, error))
 }
 
 const AGAIN_MS = 250
 
 /** What the call would have answered is what the task ends with. A tool's own failure is a result (E8). */
-function ended(work: Work, reply: Reply): TaskTurnOutcome {
-  const { host, turn, round } = work
-  const { task } = turn
+function ended(run: TaskRun, reply: Reply): TaskTurnOutcome {
+  const { host, call, target } = run
+  const { task } = run.turn
   if (reply.kind === 'error') {
     const { error } = reply
     // Clients of earlier eras read why they could not be asked in a result, whatever carries the call.
-    const readsWhy = error.code === 'PEER_CAPABILITY' && host.codecs.opensSession(round.call.protocolVersion)
-    return readsWhy ? ended(work, concludeUnaskable(round.target, error)) : failed(host, task, error)
+    const readsWhy = error.code === 'PEER_CAPABILITY' && host.codecs.opensSession(call.protocolVersion)
+    return readsWhy ? ended(run, unaskableReply(target, error)) : failed(host, task, error)
   }
   if (reply.kind !== 'complete') throw new Error(`A task cannot end as ${reply.kind}`)
   return { kind: 'complete', result: sealPiece(host, task, 'result', reply.result) }
@@ -179,41 +176,21 @@ function failed(host: FlowHost, task: TaskHead, error: RondoError): TaskTurnOutc
   return { kind: 'fail', error: sealPiece(host, task, 'error', { code, message, data }) }
 }
 
-/*
- * What a turn of a task starts from: the call that made the task, the journal in the store, and the answers that have come
- * since it was last worked on.
- */
-
-/** Everything about one turn that its parts need. */
-export interface Work {
-  readonly host: FlowHost
-  readonly tasks: TaskHost
-  readonly turn: TaskTurn
-  readonly plan: TaskPlan
-  readonly folded: Folded
-  readonly round: Round
-  /** Whether this turn told its owner how it goes. */
-  told: boolean
-}
-
-function toWork(host: FlowHost, tasks: TaskHost, turn: TaskTurn, plan: TaskPlan, target: Target): Work {
+/** Opens the journal in the store, with the call that made the task. */
+function open({ host, tasks, turn, plan, target }: Opening): TaskRun {
   const { task } = turn
+  const { flow, seed, startedAt, round, toolVersion, principal, epoch } = plan
   const records = turn.journal.map((sealed) => openPiece<TaskRecord>(host, tasks, task, 'record', sealed))
   const folded = foldRecords(records, plan.noted)
-  return { host, tasks, turn, plan, folded, round: toRound(host, turn, plan, target, folded), told: false }
-}
-
-function toRound(
-  host: FlowHost,
-  turn: TaskTurn,
-  plan: TaskPlan,
-  target: Target,
-  { entries, parked }: Folded,
-): Round {
-  const { flow, seed, startedAt, round, toolVersion, principal, epoch } = plan
+  const { entries, parked } = folded
   return {
     host,
-    call: toFlowCall(plan, turn.task.id),
+    tasks,
+    turn,
+    plan,
+    folded,
+    told: false,
+    call: toFlowCall(plan, task.id),
     target,
     principal,
     line: toLine(turn.signal),
@@ -222,7 +199,7 @@ function toRound(
       round,
       journal: { startedAt, seed, entries, reasks: parked.reasks, moves: 0, manual: parked.manual, epoch },
       asked: {},
-      flowExpires: turn.task.expiresAt,
+      flowExpires: task.expiresAt,
       anchored: true,
       sealedVersion: toolVersion,
     },
@@ -244,19 +221,19 @@ function toLine(signal: AbortSignal): Line {
   }
 }
 
-function adapt(work: Work, input: ReplayInput): ReplayInput {
-  const { host, turn, round } = work
-  const incoming = { ...input.incoming, ...incomingOf(work), resumed: work.folded.resting }
+function adapt(run: TaskRun, input: ReplayInput): ReplayInput {
+  const { host, turn } = run
+  const incoming = { ...input.incoming, ...incomingOf(run), resumed: run.folded.resting }
   const { store } = host
   // Waiting is left to the store, where it costs nothing.
   const once: ReplayInput['scene']['once'] =
-    store && ((key, branch, act) => effectOnce(round, store.once, { key, branch }, act, 0))
+    store && ((key, branch, act) => effectOnce(run, store.once, { key, branch }, act, 0))
   const inputResponses = incoming.answers as never
   return {
     ...input,
     incoming,
     anchored: turn.task.known,
-    scene: { ...input.scene, once, inputResponses, background: { possible: false, tell: tellerOf(work) } },
+    scene: { ...input.scene, once, inputResponses, background: { possible: false, tell: tellerOf(run) } },
     mayMove: () => (turn.draining.aborted || turn.signal.aborted ? 'drain' : undefined),
     persist: async (entry) =>
       turn.record(sealPiece(host, turn.task, 'record', { entry } satisfies TaskRecord)),
@@ -270,7 +247,7 @@ function incomingOf({
   turn,
   plan,
   folded,
-}: Work): Pick<Incoming, 'answers' | 'asked' | 'unasked'> {
+}: TaskRun): Pick<Incoming, 'answers' | 'asked' | 'unasked'> {
   if (folded.parks === 0 && plan.brought) return plan.brought
   const opened = new Map(
     Array.from(turn.answers, ([key, sealed]) => [
@@ -288,10 +265,10 @@ function shorten(message: string): string {
   return message.length > MAX_MESSAGE ? `${message.slice(0, MAX_MESSAGE)}…` : message
 }
 
-function tellerOf(work: Work): (message: string) => void {
-  const { host, turn } = work
+function tellerOf(run: TaskRun): (message: string) => void {
+  const { host, turn } = run
   return (message) => {
-    work.told = true
+    run.told = true
     const send = async () => turn.status(sealPiece(host, turn.task, 'message', shorten(message)))
     // A message that does not arrive changes nothing: whoever took the task tells the next one.
     send().catch(() => {})

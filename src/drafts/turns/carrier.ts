@@ -11,17 +11,13 @@
  * without states is like one of the push carrier: its flow lives and dies with this process, and an effect runs at once.
  */
 
+import type { Carrier } from '../../carry/carrier.ts'
+import { unaskableReply } from '../../carry/failure.ts'
 import type { FlowHost } from '../../carry/host.ts'
 import { type AskingLine, type Hand, runPushed, steadyLine } from '../../carry/push.ts'
-import {
-  type Beginning,
-  concludeRefused,
-  concludeUnaskable,
-  type Keep,
-  type Round,
-} from '../../carry/round.ts'
+import { type Beginning, concludeRefused, type Round } from '../../carry/round.ts'
 import { deliverAnswers } from '../../carry/task/call.ts'
-import { firstRound, nextRound, runOpened } from '../../carry/token.ts'
+import { firstRound, keepSealed, nextRound, runOpened, type Seal, tokenCarrier } from '../../carry/token.ts'
 import { isStoreFault, RondoError } from '../../errors.ts'
 import type {
   FlowCall,
@@ -222,7 +218,7 @@ async function run(parts: Parts, { told, failed, remembers, ...start }: Start): 
   const { call } = start
   const host = outlivesUs(parts, call) ? parts.host : staying(parts.host)
   const line = steadyLine(start.line, undefined, told)
-  const keep: Keep = async (_round, claims, inputRequests) => {
+  const seal: Seal = async (_round, claims, inputRequests) => {
     const echoes = echoesState(call.capabilities)
     const request = toRequest(parts, call, line.told)
     const kept = await keepTurn(host, claims, request, inputRequests, { ...options, echoes })
@@ -232,8 +228,13 @@ async function run(parts: Parts, { told, failed, remembers, ...start }: Start): 
     if (!host.states.stores && !(echoes && !remembers)) memory.remember(turn.id, tokens, claims.roundExpires)
     return { kind: 'kept', reply: { kind: 'input_required', _meta: { [TURN]: turn } }, bytes, keyId }
   }
-  const round: Round = { ...start, host, line, keep, began: host.platform.now() }
-  const reply = failed ? concludeRefused(round, undefined, failed) : await runOpened(round)
+  const carrier: Carrier<typeof start, Reply> = {
+    ...tokenCarrier,
+    open: (from) => ({ ...from, host, line, began: host.platform.now() }),
+    keep: (round, pause) => keepSealed(round, pause, seal),
+  }
+  const round = await carrier.open(start)
+  const reply = failed ? concludeRefused(round, undefined, failed) : await runOpened(round, carrier)
   const turn = reply.kind === 'input_required' ? (reply._meta?.[TURN] as Turn | undefined) : undefined
   return turn ? { kind: 'turn', turn } : toReplyOf(start, reply)
 }
@@ -379,5 +380,5 @@ function readable(outcome: TurnEnd, unaskable: string | undefined): TurnEnd {
   if (outcome.kind !== 'reply' || outcome.reply.kind !== 'error' || !outcome.target) return outcome
   const { error } = outcome.reply
   if (error.code !== 'PEER_CAPABILITY') return outcome
-  return { ...outcome, reply: concludeUnaskable(outcome.target, error, unaskable) }
+  return { ...outcome, reply: unaskableReply(outcome.target, error, unaskable) }
 }

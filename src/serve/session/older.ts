@@ -4,9 +4,9 @@
  * result that says why.
  */
 
+import { unaskableReply } from '../../carry/failure.ts'
 import type { FlowHost } from '../../carry/host.ts'
 import { type AskingLine, type Hand, runPushed } from '../../carry/push.ts'
-import { concludeUnaskable } from '../../carry/round.ts'
 import { runRound } from '../../carry/token.ts'
 import { RondoError } from '../../errors.ts'
 import type { FlowCall, Listing, OlderCall, Principal, TaskCall } from '../../protocol/call.ts'
@@ -163,7 +163,7 @@ async function answerFlow(
       ? await runRound({ host, target, call, principal, line })
       : await runPushed({ host, target, call, principal, line }, { hand })
     const cannotAsk = reply.kind === 'error' && reply.error.code === 'PEER_CAPABILITY'
-    return cannotAsk ? concludeUnaskable(target, reply.error, unaskable) : reply
+    return cannotAsk ? unaskableReply(target, reply.error, unaskable) : reply
   } catch (error) {
     return toErrorReply(error, host.log)
   }
