@@ -13,7 +13,7 @@ import type { Codecs } from '../protocol/codec.ts'
 import type { MoveReason, Platform, ReplayLimits, Scope } from '../replay/run-state.ts'
 import { drawBytes } from '../seal/envelope.ts'
 import type { KeyHolder, KeyRing } from '../seal/key-ring.ts'
-import type { Claims, Expected, ExpectedTurn, OpenedState, SealedState } from '../seal/state.ts'
+import type { Claims, Expected, ExpectedExtension, OpenedState, SealedState } from '../seal/state.ts'
 import type { Store } from '../store/store.ts'
 import type { TaskEngine } from '../store/task-engine.ts'
 import type { Finding, StoredLimits } from './migration.ts'
@@ -102,7 +102,7 @@ export interface StateCarrier {
   open(
     host: StateHost,
     state: unknown,
-    expected: Expected | ExpectedTurn,
+    expected: Expected | ExpectedExtension,
     names?: readonly string[],
   ): OpenedStored | Promise<OpenedStored>
   /** `name`: what the claims are filed under; by default the state itself. */

@@ -17,7 +17,7 @@ import { createKeyRing, type KeyRing } from '../seal/key-ring.ts'
 import {
   type Claims,
   type Expected,
-  type ExpectedTurn,
+  type ExpectedExtension,
   type OpenedState,
   openState,
   type SealedState,
@@ -108,7 +108,7 @@ async function openAny(
   modes: Modes,
   host: StateHost,
   state: unknown,
-  expected: Expected | ExpectedTurn,
+  expected: Expected | ExpectedExtension,
   names?: readonly string[],
 ): Promise<OpenedStored> {
   // A handle names its row itself.
@@ -127,7 +127,7 @@ async function getFirst(
   { blobs }: Modes,
   { audience, limits }: StateHost,
   names: readonly string[],
-  expected: Expected | ExpectedTurn,
+  expected: Expected | ExpectedExtension,
 ): Promise<OpenedStored> {
   for (const name of names) {
     const found = await getState(blobs, audience, name, expected, limits)
@@ -248,7 +248,7 @@ async function getState(
   blobs: BlobStore,
   audience: string,
   name: string,
-  expected: Expected | ExpectedTurn,
+  expected: Expected | ExpectedExtension,
   limits: StoredLimits,
 ): Promise<OpenedStored> {
   const sealed = await blobs.get(idOf(name))

@@ -1,15 +1,12 @@
 /**
- * The `requestState`: claims, sealed; and the checks that stand between a string from the network and a journal.
+ * The `requestState`: claims, sealed; and the checks between a string from the network and a journal.
  *
  * R1 A round runs only on a journal sealed by this service, for this principal, this request, in time. In order: size,
- * encoding, key, commitment, tag, shape, time, principal, method, request, protocol version. The audience needs no
- * check of its own, it is part of every key. Single use is the store's matter and comes after all of these. Where the
- * client comes back with answers alone, the request is in the state and the name of the turn is compared instead.
+ * encoding, key, commitment, tag, shape, time, principal, method, request, protocol version. The audience is part of every
+ * key; single use is checked afterwards, by the store. The client gets one sentence whatever failed (`refusalError`).
  *
- * Clocks differ. `issuedAt` may lie ahead by `clockSkewMs`; an expiry is taken as it stands, so a state never lives
- * longer than it should on an instance whose clock is right.
- *
- * The client hears one sentence whatever failed (`refusalError`); the word for the reason is for the log.
+ * Decoding trusts nothing: the bytes are authentic, but another version of this package may have written them. Claims
+ * with an unknown member are refused, since it may be a binding that this version would not check.
  */
 
 import { misuse, RondoError } from '../errors.ts'
@@ -23,7 +20,7 @@ import type { KeyRing } from './key-ring.ts'
 export interface StateLimits {
   /** The longest token, sealed or opened. */
   readonly maxBytes: number
-  /** Past this the caller should warn: proxies and clients begin to refuse. */
+  /** Beyond this the caller should warn: some proxies and clients refuse larger bodies. */
   readonly warnBytes: number
   /** How far ahead another instance's clock may be. */
   readonly clockSkewMs: number
@@ -35,6 +32,32 @@ export const STATE_LIMITS: StateLimits = {
   clockSkewMs: 5 * 60_000,
 }
 
+export interface Claims {
+  /** When this state was sealed, ms since the epoch. */
+  readonly issuedAt: number
+  /** The round is refused from this time on, ms since the epoch. */
+  readonly roundExpires: number
+  /** The whole flow is refused from this time on, whatever its rounds say. */
+  readonly flowExpires: number
+  readonly flow: string
+  readonly round: number
+  /** From `principalTag`. */
+  readonly principal: string
+  readonly method: string
+  /** From `requestDigest`. */
+  readonly request: string
+  readonly toolVersion?: string
+  readonly protocolVersion: string
+  /** Digests of the questions asked in this round, by key. */
+  readonly asked: Readonly<Record<string, string>>
+  readonly journal: Journal
+  /** Opaque here, and only in a state that does not come back with its request: whoever sealed it checks it. */
+  readonly extension?: unknown
+}
+
+/** The member of the encoded claims that holds the extension, and the reason for refusing one. */
+const EXTENSION = 'turn'
+
 /** What the request at hand says; a state must say the same. */
 export interface Expected {
   readonly now: number
@@ -45,8 +68,9 @@ export interface Expected {
 }
 
 /** The same for a client that does not repeat its request. */
-export interface ExpectedTurn extends Pick<Expected, 'now' | 'principal' | 'protocolVersion'> {
-  readonly turn: string
+export interface ExpectedExtension extends Pick<Expected, 'now' | 'principal' | 'protocolVersion'> {
+  /** True if the extension is well formed and belongs to the request at hand. */
+  accepts(extension: unknown): boolean
 }
 
 export type StateRefusal =
@@ -57,7 +81,7 @@ export type StateRefusal =
   | 'principal'
   | 'method'
   | 'request'
-  | 'turn'
+  | typeof EXTENSION
   | 'protocol'
 
 export type SealedState =
@@ -92,7 +116,7 @@ export function openState(
   ring: KeyRing,
   audience: string,
   token: unknown,
-  expected: Expected | ExpectedTurn,
+  expected: Expected | ExpectedExtension,
   limits: StateLimits = STATE_LIMITS,
 ): OpenedState {
   const envelope = openEnvelope(ring, audience, token, limits.maxBytes)
@@ -100,7 +124,7 @@ export function openState(
   const { keyId } = envelope
   const claims = decodeClaims(envelope.plaintext.toString('utf8'))
   if (claims === undefined) return { kind: 'refused', reason: 'shape', keyId }
-  const reason = claimsRefusal(claims, expected, limits)
+  const reason = timeRefusal(claims, expected.now, limits) ?? bindingRefusal(claims, expected)
   return reason === undefined ? { kind: 'open', claims, keyId } : { kind: 'refused', reason, keyId }
 }
 
@@ -110,16 +134,10 @@ export function refusalError({ reason, keyId }: RefusedState): RondoError {
   return new RondoError('STATE_INVALID', `requestState refused: ${reason}${key}`)
 }
 
-/** Why these claims do not belong to the request at hand, if so. */
-function claimsRefusal(
-  claims: Claims,
-  expected: Expected | ExpectedTurn,
-  limits: StateLimits,
-): StateRefusal | undefined {
-  return timeRefusal(claims, expected.now, limits) ?? bindingRefusal(claims, expected)
-}
-
-/** Written so that a clock that gives NaN refuses everything. */
+/**
+ * Clocks differ: `issuedAt` may lie ahead by `clockSkewMs`. An expiry is taken as it stands, so a state never lives
+ * longer than it should on an instance whose clock is right. A clock that returns NaN refuses everything.
+ */
 function timeRefusal(claims: Claims, now: number, limits: StateLimits): StateRefusal | undefined {
   if (!(claims.issuedAt <= now + limits.clockSkewMs)) return 'early'
   if (!(now < claims.flowExpires)) return 'flow-expired'
@@ -127,56 +145,20 @@ function timeRefusal(claims: Claims, now: number, limits: StateLimits): StateRef
   return undefined
 }
 
-function bindingRefusal(claims: Claims, expected: Expected | ExpectedTurn): StateRefusal | undefined {
+function bindingRefusal(claims: Claims, expected: Expected | ExpectedExtension): StateRefusal | undefined {
   if (claims.principal !== expected.principal) return 'principal'
-  const reason = 'turn' in expected ? turnRefusal(claims, expected.turn) : requestRefusal(claims, expected)
-  if (reason !== undefined) return reason
+  if ('accepts' in expected) {
+    if (claims.extension === undefined || !expected.accepts(claims.extension)) return EXTENSION
+  } else {
+    if (claims.method !== expected.method) return 'method'
+    if (claims.request !== expected.request) return 'request'
+    if (claims.extension !== undefined) return EXTENSION
+  }
   if (claims.protocolVersion !== expected.protocolVersion) return 'protocol'
   return undefined
 }
 
-function requestRefusal(claims: Claims, expected: Expected): StateRefusal | undefined {
-  if (claims.method !== expected.method) return 'method'
-  if (claims.request !== expected.request) return 'request'
-  return claims.turn === undefined ? undefined : 'turn'
-}
-
-function turnRefusal(claims: Claims, turn: string): StateRefusal | undefined {
-  return claims.turn?.id === turn ? undefined : 'turn'
-}
-
-/*
- * What is inside a `requestState`, and its JSON form.
- *
- * Decoding trusts nothing: the bytes are authentic, but they may come from another version of this package. A member
- * of the claims that is not known is refused, since it may be a binding this version would not check. Maps that are
- * keyed by names from elsewhere come back without a prototype.
- */
-
-export interface Claims {
-  /** When this state was sealed, ms since the epoch. */
-  readonly issuedAt: number
-  /** From this moment on, ms since the epoch, the round is refused. */
-  readonly roundExpires: number
-  /** From this moment on the whole flow is refused, whatever its rounds say. */
-  readonly flowExpires: number
-  readonly flow: string
-  readonly round: number
-  /** From `principalTag`. */
-  readonly principal: string
-  readonly method: string
-  /** From `requestDigest`. */
-  readonly request: string
-  readonly toolVersion?: string
-  readonly protocolVersion: string
-  /** Digests of the questions asked in this round, by key. */
-  readonly asked: Readonly<Record<string, string>>
-  readonly journal: Journal
-  /** Only in a state that does not come back with its request. */
-  readonly turn?: TurnClaims
-}
-
-const MEMBERS: ReadonlySet<string> = new Set<keyof Claims>([
+const MEMBERS: ReadonlySet<string> = new Set<Exclude<keyof Claims, 'extension'> | typeof EXTENSION>([
   'issuedAt',
   'roundExpires',
   'flowExpires',
@@ -189,11 +171,11 @@ const MEMBERS: ReadonlySet<string> = new Set<keyof Claims>([
   'protocolVersion',
   'asked',
   'journal',
-  'turn',
+  EXTENSION,
 ])
 
-export function encodeClaims(claims: Claims): string {
-  return JSON.stringify(claims)
+export function encodeClaims({ extension, ...claims }: Claims): string {
+  return JSON.stringify(extension === undefined ? claims : { ...claims, [EXTENSION]: extension })
 }
 
 export function decodeClaims(text: string): Claims | undefined {
@@ -218,8 +200,7 @@ function narrowClaims(value: Record<string, unknown>): Claims | undefined {
   const asked = toMap(value.asked, (digest) => (isText(digest) ? digest : undefined))
   const journal = narrowJournal(value.journal)
   if (asked === undefined || journal === undefined) return undefined
-  const turn = value.turn === undefined ? undefined : narrowTurn(value.turn)
-  if (value.turn !== undefined && turn === undefined) return undefined
+  const extension = value[EXTENSION]
   return {
     issuedAt,
     roundExpires,
@@ -233,79 +214,34 @@ function narrowClaims(value: Record<string, unknown>): Claims | undefined {
     protocolVersion,
     asked,
     journal,
-    ...(turn === undefined ? {} : { turn }),
+    ...(extension === undefined ? {} : { extension }),
   }
 }
 
-/*
- * What a state is bound to, as short texts that are equal exactly when the things are equal.
- *
- * Both are digests of canonical JSON arrays: the brackets and quotes keep the parts apart, so no subject can be chosen
- * that looks like another issuer's. `claims` of a principal are not part of its tag: they may change between rounds.
- */
-
-/** Shorter than any digest, so that nobody's tag equals it. */
+/** Shorter than any digest, so no tag equals it. */
 const ANONYMOUS = 'anonymous'
 
 /**
- * Names the caller. Absent is a caller of its own: what was sealed for it opens for nobody else, and the reverse.
- * A principal without a subject is refused here: everybody behind one OAuth client would share it.
+ * Names the caller. An anonymous one has a name too: what is sealed for it opens for no one else, and the reverse. The
+ * brackets and quotes of JSON keep the parts apart, so no subject looks like another issuer's; `claims` may change between
+ * rounds and are no part. A principal without a subject is refused: everybody behind one OAuth client would share it.
  */
 export function principalTag(principal: Principal | undefined): string {
   if (principal === undefined) return ANONYMOUS
   const { issuer, subject, client } = principal
   if (typeof subject !== 'string' || subject === '') {
     throw misuse(
-      'A principal needs a subject. Give the user or service the request acts for, or undefined for anonymous',
+      'A principal needs a subject: the user or service that the request acts for. For an anonymous caller, return undefined',
     )
   }
   return digest(canonicalJson([issuer ?? null, subject, client ?? null]))
 }
 
-/** Names the request. Absent arguments are the same as none. */
+/** Names the request. Absent arguments equal empty ones. */
 export function requestDigest(
   method: string,
   target: string,
   args: Readonly<Record<string, unknown>> | undefined,
 ): string {
   return digest(canonicalJson([method, target, args ?? {}]))
-}
-
-/*
- * What a state carries besides its claims where the client comes back with answers alone: the request they are for.
- */
-
-export interface TurnClaims {
-  /** Names the turn; what the client brings back beside the state names the same. */
-  readonly id: string
-  readonly requestId: string | number
-  readonly target: string
-  readonly args: Readonly<Record<string, unknown>>
-  readonly progressToken?: string | number
-  /** The last progress that was told under that token. */
-  readonly told?: number
-  /** The questions of the turn in the order in which they went out; those of `asked` are among them. */
-  readonly keys: readonly string[]
-}
-
-function narrowTurn(value: unknown): TurnClaims | undefined {
-  if (!isRecord(value)) return undefined
-  const { id, requestId, target, args, progressToken, told, keys } = value
-  if (!isText(id) || !isId(requestId) || !isText(target) || !isRecord(args)) return undefined
-  if (progressToken !== undefined && !isId(progressToken)) return undefined
-  if (told !== undefined && !Number.isFinite(told)) return undefined
-  if (!Array.isArray(keys) || !keys.every(isText)) return undefined
-  return {
-    id,
-    requestId,
-    target,
-    args,
-    ...(progressToken === undefined ? {} : { progressToken }),
-    ...(told === undefined ? {} : { told: told as number }),
-    keys,
-  }
-}
-
-function isId(value: unknown): value is string | number {
-  return isText(value) || Number.isSafeInteger(value)
 }

@@ -4,13 +4,7 @@ import { createHash } from 'node:crypto'
 import fc from 'fast-check'
 import type { Entry, Journal, Reask } from '../../src/journal/journal.ts'
 import { createKeyRing, type KeyRing } from '../../src/seal/key-ring.ts'
-import {
-  type Claims,
-  type Expected,
-  type ExpectedTurn,
-  principalTag,
-  requestDigest,
-} from '../../src/seal/state.ts'
+import { type Claims, type Expected, principalTag, requestDigest } from '../../src/seal/state.ts'
 
 export const AUDIENCE = 'https://tracker.example/mcp'
 export const NOW = 1_800_000_000_000
@@ -55,28 +49,10 @@ export const sampleClaims: Claims = {
   journal: sampleJournal,
 }
 
-/** The same flow for a client that does not repeat its request. */
-export const turnClaims: Claims = {
-  ...sampleClaims,
-  protocolVersion: '2025-11-25',
-  turn: {
-    id: 'dHVybi1pZA',
-    requestId: 7,
-    target: 'update_work_item',
-    args: { workItemId: 4522 },
-    keys: ['duplicate_of'],
-  },
-}
-
 /** The request that `claims` were sealed for, one second later. */
 export function expectedFor(claims: Claims): Expected {
   const { principal, method, request, protocolVersion } = claims
   return { now: claims.issuedAt + 1_000, principal, method, request, protocolVersion }
-}
-
-/** The answers that belong to `claims`, one second later. */
-export function expectedTurnFor({ issuedAt, principal, protocolVersion, turn }: Claims): ExpectedTurn {
-  return { now: issuedAt + 1_000, principal, protocolVersion, turn: turn?.id ?? '' }
 }
 
 /** JSON as it comes out of a parser: any string, no -0. */

@@ -1,18 +1,17 @@
 /**
  * The turns carrier: the questions of a round go out on the call's own stream, each with the sealed journal as its
- * `state`, and the stream ends. The answers come in a request of their own, on any instance, which opens the state and
- * answers with what would have come on the stream. Nothing is kept here but a bounded memory of what was asked, sealed,
- * for clients that bring no state back.
+ * `state`, and the stream ends. The responses come in a request of their own, to any instance, which opens the state and
+ * replies with what would have followed on the stream. An instance keeps only a bounded memory of what it asked, sealed,
+ * for clients that do not echo the state.
  *
- * A client that echoes states and takes no turns keeps its stream, and is asked by the push carrier. Only an answer that
+ * A client that echoes states but takes no turns keeps its stream and is asked by the push carrier. Only a response that
  * does not reach the process that asked comes here, with the state of its question, and the call resumes from it.
  *
- * R6 The flow's id is in the client's hands before the first effect, on a ping if there is nothing to ask. A client
- * without states is like one of the push carrier: its flow lives and dies with this process, and an effect runs at once.
+ * R6 The client holds the flow's id before the first effect, through a ping if there is nothing to ask. For a client
+ * without states the flow lives and dies with this process, as under the push carrier, and an effect runs at once.
  */
 
 import type { Carrier } from '../../carry/carrier.ts'
-import { unaskableReply } from '../../carry/failure.ts'
 import type { FlowHost } from '../../carry/host.ts'
 import { type AskingLine, type Hand, runPushed, steadyLine } from '../../carry/push.ts'
 import { type Beginning, concludeRefused, type Round } from '../../carry/round.ts'
@@ -31,37 +30,28 @@ import type {
 import { withoutMethods } from '../../protocol/common/request.ts'
 import type { Reply } from '../../protocol/reply.ts'
 import type { InputRequests } from '../../protocol/wire.ts'
-import { openSession, sealSession } from '../../seal/session-id.ts'
-import { type Claims, principalTag, requestDigest, type TurnClaims } from '../../seal/state.ts'
-import { unknownTarget } from '../../serve/service.ts'
-import type { Registry } from '../../tool/registry.ts'
+import { type Claims, principalTag, requestDigest } from '../../seal/state.ts'
 import type { Target } from '../../tool/target.ts'
-import {
-  createTurnMemory,
-  keepTurn,
-  type OpenedTurn,
-  openTurn,
-  type TurnMemory,
-  type TurnsOptions,
-} from './turn-state.ts'
-import { echoesState, type Turn, type TurnAnswers, toEventId, toHanded } from './wire.ts'
+import { createTurnMemory, type TurnMemory } from './memory.ts'
+import { keepTurn, type OpenedTurn, openTurn, type TurnClaims, type TurnsOptions } from './turn-state.ts'
+import { echoesState, type TurnAnswers, type TurnRequests, toEventId, toHanded } from './wire.ts'
 
-export type TurnEnd =
-  | { readonly kind: 'turn'; readonly turn: Turn }
-  /** The answer to a task's question: the task resumes by itself, and nothing follows here. */
+export type TurnOutcome =
+  | { readonly kind: 'turn'; readonly turn: TurnRequests }
+  /** The response to a task's question was delivered: the task resumes by itself, and nothing follows here. */
   | { readonly kind: 'taken' }
-  /** `id` is that of the request that began the call; null where the answers led to none. */
+  /** `id` is that of the request that began the call; null if the responses lead to no call. */
   | { readonly kind: 'reply'; readonly id: RequestId | null; readonly reply: Reply; readonly target?: Target }
 
-/** Who answers, as its session knows it. */
+/** The client that responds, as its session knows it. */
 export interface TurnPeer {
   readonly facts: PeerFacts
   /** Questions end its streams. */
   readonly takesTurns: boolean
   readonly principal: Principal | undefined
-  /** Names its session, whatever instance serves it. */
+  /** Names its session on every instance. */
   readonly session?: string
-  /** The line of the call that the answers belong to. */
+  /** The line of the call that the responses belong to. */
   line(id: RequestId, progressToken: RequestId | undefined): AskingLine
 }
 
@@ -73,14 +63,14 @@ export interface Turns {
     principal: Principal | undefined,
     line: Line,
     session?: string,
-  ): Promise<TurnEnd>
-  /** The answers of a turn. Never rejects. */
-  resume(answers: TurnAnswers, peer: TurnPeer): Promise<TurnEnd>
+  ): Promise<TurnOutcome>
+  /** The responses of a turn. Never rejects. */
+  resume(answers: TurnAnswers, peer: TurnPeer): Promise<TurnOutcome>
   /** For questions that are pushed. */
   readonly hand: Hand
-  /** For the questions of a task, each of which can be answered by itself. */
+  /** For the questions of a task, each of which can be answered on its own. */
   handTask(call: TaskCall, principal: Principal | undefined, questions: InputRequests): ReturnType<Hand>
-  /** Bytes held for clients that do not echo. */
+  /** Bytes held for clients that do not echo the state. */
   readonly remembered: number
 }
 
@@ -106,11 +96,10 @@ export function createTurns(host: FlowHost, find: Parts['find'], options: TurnsO
       const opened = await open(parts, answers, peer).catch(toError)
       if (opened instanceof RondoError) return toReply(null, opened)
       if (opened.claims.method === TASK) return guarded(parts, null, () => answerTask(parts, opened, peer))
-      const { requestId } = opened.claims.turn
-      return guarded(parts, requestId, () => goOn(parts, opened, peer))
+      return guarded(parts, opened.request.requestId, () => continueCall(parts, opened, peer))
     },
-    hand: (round, claims, questions, told) =>
-      handQuestions(parts, claims, toRequest(parts, round.call, told), questions),
+    hand: (round, claims, questions, progress) =>
+      handQuestions(parts, claims, toRequest(parts, round.call, progress), questions),
     handTask: (call, principal, questions) => handTask(parts, call, principal, questions),
     get remembered() {
       return memory.bytes
@@ -136,16 +125,16 @@ async function open(parts: Parts, answers: TurnAnswers, peer: TurnPeer): Promise
   throw new RondoError('STATE_INVALID')
 }
 
-/** What a round runs on, before it is known how it is kept. */
+/** What a round runs on. */
 interface Start extends Pick<Round, 'target' | 'call' | 'principal' | 'line' | 'beginning'> {
-  /** The last progress that was told in an earlier turn. */
-  readonly told?: number
+  /** The last progress that was reported in an earlier turn. */
+  readonly progress?: number
   readonly failed?: RondoError
-  /** The client has not shown that it echoes. */
+  /** The client has not echoed a state yet. */
   readonly remembers: boolean
 }
 
-/** A flow that stays here is of the life that the store has now; any other learns it when it is first let go. */
+/** A flow that stays here belongs to the current epoch of the store; any other learns its epoch when it first leaves. */
 async function begin(parts: Parts, call: FlowCall): Promise<Beginning> {
   const first = firstRound(parts.host)
   if (outlivesUs(parts, call)) return first
@@ -153,24 +142,24 @@ async function begin(parts: Parts, call: FlowCall): Promise<Beginning> {
   return { ...first, anchored: true, journal: { ...first.journal, epoch } }
 }
 
-/** True if the flow can go on without this process. */
+/** True if the flow can continue without this process. */
 function outlivesUs({ host }: Parts, { capabilities }: FlowCall): boolean {
   return echoesState(capabilities) || host.states.stores
 }
 
-async function goOn(
+async function continueCall(
   parts: Parts,
-  { claims, answers, failed: error, unable, echoed }: OpenedTurn,
+  { claims, request, answers, failed: error, unable, echoed }: OpenedTurn,
   { facts, takesTurns, principal, line: lineOf }: TurnPeer,
-): Promise<TurnEnd> {
+): Promise<TurnOutcome> {
   const { host } = parts
-  const { requestId, target: name, args, progressToken, told } = claims.turn
+  const { requestId, target: name, args, progressToken, told: progress } = request
   const method = claims.method as FlowMethod
   const target = parts.find(method, name)
   if (!target) throw new RondoError('REPLAY_DIVERGED', `"${name}" is no longer declared.`)
   const call: FlowCall = {
     ...facts,
-    // Which kind of question it was is not in the state; who declares what it does not know is asked nothing more.
+    // The state does not say which method failed; a client that declares what it does not implement is asked no more.
     capabilities: unable ? withoutMethods(facts.capabilities) : facts.capabilities,
     kind: 'flow',
     id: requestId,
@@ -178,14 +167,14 @@ async function goOn(
     target: name,
     args,
     inputResponses: answers,
-    // What tells this request from any other of the flow, where it may count only once.
-    requestState: claims.turn.id,
+    // Distinguishes this request from the others of the flow, where it may count only once.
+    requestState: request.id,
     progressToken,
   }
   const beginning = nextRound(host, claims)
   const line = lineOf(requestId, progressToken)
   const failed = unable ? undefined : error
-  const start = { target, call, principal, line, beginning, told, failed, remembers: !echoed }
+  const start = { target, call, principal, line, beginning, progress, failed, remembers: !echoed }
   if (takesTurns) return run(parts, start)
   if (failed) {
     const round: Round = { ...start, host, began: host.platform.now() }
@@ -194,37 +183,36 @@ async function goOn(
   const handAll: Hand = (round, sealed, questions, last) =>
     handQuestions(parts, sealed, toRequest(parts, round.call, last), questions)
   const hand = echoesState(call.capabilities) ? handAll : undefined
-  const from = { beginning, answers, told }
+  const from = { beginning, answers, told: progress }
   return toReplyOf(start, await runPushed({ host, target, call, principal, line }, { hand, from }))
 }
 
-/** A turn's request as its state holds it. */
-function toRequest({ host }: Parts, call: FlowCall, told: number | undefined): Omit<TurnClaims, 'keys'> {
+function toRequest({ host }: Parts, call: FlowCall, progress: number | undefined): Omit<TurnClaims, 'keys'> {
   return {
     id: host.platform.randomId(),
     requestId: call.id,
     target: call.target,
     args: call.args,
     ...(call.progressToken === undefined ? {} : { progressToken: call.progressToken }),
-    ...(told === undefined ? {} : { told }),
+    ...(progress === undefined ? {} : { told: progress }),
   }
 }
 
-/** Where a reply holds its turn, also in the record of a round that counts once. It never goes out like this. */
+/** Where a reply holds its turn, also in the record of a round that counts once. It is never sent. */
 const TURN = 'rondo/turn'
 
-async function run(parts: Parts, { told, failed, remembers, ...start }: Start): Promise<TurnEnd> {
+async function run(parts: Parts, { progress, failed, remembers, ...start }: Start): Promise<TurnOutcome> {
   const { memory, options } = parts
   const { call } = start
-  const host = outlivesUs(parts, call) ? parts.host : staying(parts.host)
-  const line = steadyLine(start.line, undefined, told)
+  const host = outlivesUs(parts, call) ? parts.host : pinned(parts.host)
+  const line = steadyLine(start.line, undefined, progress)
   const seal: Seal = async (_round, claims, inputRequests) => {
     const echoes = echoesState(call.capabilities)
     const request = toRequest(parts, call, line.told)
     const kept = await keepTurn(host, claims, request, inputRequests, { ...options, echoes })
     if (kept.kind === 'too-large') return kept
     const { turn, bytes, keyId, tokens } = kept
-    // What is in a store needs no memory, and a client that echoes needs neither.
+    // A stored state needs no memory, and a client that echoes needs neither.
     if (!host.states.stores && !(echoes && !remembers)) memory.remember(turn.id, tokens, claims.roundExpires)
     return { kind: 'kept', reply: { kind: 'input_required', _meta: { [TURN]: turn } }, bytes, keyId }
   }
@@ -235,7 +223,7 @@ async function run(parts: Parts, { told, failed, remembers, ...start }: Start): 
   }
   const round = await carrier.open(start)
   const reply = failed ? concludeRefused(round, undefined, failed) : await runOpened(round, carrier)
-  const turn = reply.kind === 'input_required' ? (reply._meta?.[TURN] as Turn | undefined) : undefined
+  const turn = reply.kind === 'input_required' ? (reply._meta?.[TURN] as TurnRequests | undefined) : undefined
   return turn ? { kind: 'turn', turn } : toReplyOf(start, reply)
 }
 
@@ -257,7 +245,7 @@ async function handQuestions(
 
 const TASK = 'tasks/result'
 
-/** The state of a task's question says which; everything else of the task is in the store. */
+/** The state of a task's question names the task; everything else of it is in the store. */
 async function handTask(
   parts: Parts,
   { id, taskId, protocolVersion }: TaskCall,
@@ -285,28 +273,28 @@ async function handTask(
 
 async function answerTask(
   { host }: Parts,
-  { claims, answers }: OpenedTurn,
+  { request, answers }: OpenedTurn,
   { principal }: TurnPeer,
-): Promise<TurnEnd> {
+): Promise<TurnOutcome> {
   if (!host.tasks) throw new RondoError('PEER_TASK')
-  await deliverAnswers(host, host.tasks, claims.turn.target, principal, answers)
+  await deliverAnswers(host, host.tasks, request.target, principal, answers)
   return { kind: 'taken' }
 }
 
-function toReplyOf({ call, target }: Pick<Start, 'call' | 'target'>, reply: Reply): TurnEnd {
+function toReplyOf({ call, target }: Pick<Start, 'call' | 'target'>, reply: Reply): TurnOutcome {
   return { kind: 'reply', id: call.id, reply, target }
 }
 
-/** A host that lets go of nothing: there is no other instance to take the call. */
-function staying(host: FlowHost): FlowHost {
+/** A host that never moves a call: no other instance could continue it. */
+function pinned(host: FlowHost): FlowHost {
   return { ...host, draining: false, overloaded: () => false, maxRoundMs: Number.POSITIVE_INFINITY }
 }
 
 async function guarded(
   { host }: Parts,
   id: RequestId | null,
-  work: () => Promise<TurnEnd>,
-): Promise<TurnEnd> {
+  work: () => Promise<TurnOutcome>,
+): Promise<TurnOutcome> {
   try {
     return await work()
   } catch (error) {
@@ -315,70 +303,10 @@ async function guarded(
   }
 }
 
-function toReply(id: RequestId | null, error: RondoError): TurnEnd {
+function toReply(id: RequestId | null, error: RondoError): TurnOutcome {
   return { kind: 'reply', id, reply: { kind: 'error', error } }
 }
 
 function toError(error: unknown): RondoError {
   return error instanceof RondoError ? error : new RondoError('SERVER_INTERNAL', undefined, { cause: error })
-}
-
-/* What serves clients that take their questions in turns: the carrier, and sessions that are sealed into their ids. */
-
-/** Serves clients of the two drafts: their sessions, questions in turns, and states. Nothing here rejects but for keys that do not load. */
-export interface TurnsService {
-  sealSession(facts: PeerFacts, principal: Principal | undefined): Promise<string>
-  /** Undefined for a session that is not this principal's. */
-  openSession(id: string, principal: Principal | undefined): Promise<PeerFacts | undefined>
-  begin(
-    call: FlowCall,
-    principal: Principal | undefined,
-    line: Line,
-    session: string,
-    unaskable?: string,
-  ): Promise<TurnEnd>
-  resume(answers: TurnAnswers, peer: TurnPeer, unaskable?: string): Promise<TurnEnd>
-  readonly hand: Turns['hand']
-  readonly handTask: Turns['handTask']
-}
-
-/** `mismatch` says why a call cannot be made as its client wants it, with a task or without. */
-export function createTurnsService(
-  host: FlowHost,
-  registry: Registry,
-  mismatch: (target: Target, call: FlowCall) => string | undefined,
-  options?: TurnsOptions,
-): TurnsService {
-  const turns = createTurns(host, registry.find, options)
-  const { audience, keys } = host
-  return {
-    async sealSession(facts, principal) {
-      await keys.ready()
-      return sealSession(keys.ring, audience, principalTag(principal), facts)
-    },
-    async openSession(id, principal) {
-      await keys.ready()
-      return openSession(keys.ring, audience, principalTag(principal), id)
-    },
-    async begin(call, principal, line, session, unaskable) {
-      const { id } = call
-      const target = registry.find(call.method, call.target)
-      if (!target) return { kind: 'reply', id, reply: unknownTarget(call) }
-      const why = mismatch(target, call)
-      if (why !== undefined)
-        return { kind: 'reply', id, reply: { kind: 'error', error: new RondoError('PEER_METHOD', why) } }
-      return readable(await turns.begin(target, call, principal, line, session), unaskable)
-    },
-    resume: async (answers, peer, unaskable) => readable(await turns.resume(answers, peer), unaskable),
-    hand: turns.hand,
-    handTask: turns.handTask,
-  }
-}
-
-/** Who cannot be asked reads why in a result, as all clients of this era do. */
-function readable(outcome: TurnEnd, unaskable: string | undefined): TurnEnd {
-  if (outcome.kind !== 'reply' || outcome.reply.kind !== 'error' || !outcome.target) return outcome
-  const { error } = outcome.reply
-  if (error.code !== 'PEER_CAPABILITY') return outcome
-  return { ...outcome, reply: unaskableReply(outcome.target, error, unaskable) }
 }

@@ -1,10 +1,13 @@
 /**
- * A turn as a client has it: the requests as they came between the two marks of the stream, and the id of the last event.
+ * The client side of turns. A turn is the requests between the two marks of a stream, and the id of the last event. To the
+ * rest of the client it is a round like any other: `AskedTurn` takes the place of a response, and no text of a server can
+ * be mistaken for one.
  *
- * `AskedTurn` stands where a response would. No text of a server can be taken for one.
+ * Between two legs of a call, a turn is kept as a note in the place of `requestState`: the ids of the requests, the states
+ * to echo, and the id under which the call began. So a call in turns can be stored and resumed like any other.
  *
- * Between two legs of a call a turn is kept as a note, a text in the place of `requestState`: what to answer to, what to
- * echo, and under which id the call began. So a call in turns can be written down and taken up like any other.
+ * The first leg is a request of 2025-11-25. Each later one is a JSON array of responses, each with exactly the state of its
+ * request, and the id of the last event. Pings ask nobody and are answered here.
  */
 
 import { RondoError } from '../../errors.ts'
@@ -41,7 +44,7 @@ export interface TurnNote {
   readonly last: string
   readonly requests: readonly {
     readonly id: RequestId
-    /** Exactly what the request had; absent where it had none. */
+    /** Exactly what the request had; absent if it had none. */
     readonly state?: unknown
     /** Answered without asking anybody. */
     readonly ping?: true
@@ -52,7 +55,7 @@ function toNote(note: TurnNote): string {
   return JSON.stringify(note)
 }
 
-/** Throws if the text is no note of ours. */
+/** Throws if the text is not a note. */
 export function readNote(text: string): TurnNote {
   let value: unknown
   try {
@@ -63,13 +66,11 @@ export function readNote(text: string): TurnNote {
   if (isRecord(value) && typeof value.last === 'string' && Array.isArray(value.requests)) {
     return value as unknown as TurnNote
   }
-  throw new RondoError('INPUT_PENDING', 'The call was not made in turns, which this server takes')
+  throw new RondoError(
+    'INPUT_PENDING',
+    'The pending call was not made in turns, but this server asks in turns',
+  )
 }
-
-/*
- * A leg of a call in turns: the first is a request of 2025-11-25; each later one is a JSON array of responses, each with
- * exactly the state that its request had, and the id of the last event.
- */
 
 export function encodeRequest(call: Call): EncodedRequest {
   if (call.kind !== 'flow' || call.requestState === undefined) return olderRequest(call)
@@ -85,19 +86,14 @@ export function encodeRequest(call: Call): EncodedRequest {
   return { body: JSON.stringify(responses), headers }
 }
 
-/** The id under which the response will come, where that is not the leg's own. */
+/** The id that the response will have, if it is not the leg's own. */
 export function legId(
   call: Pick<Call, 'kind'> & Partial<Pick<FlowCall, 'requestState'>>,
 ): RequestId | undefined {
   return call.kind === 'flow' && call.requestState !== undefined ? readNote(call.requestState).id : undefined
 }
 
-/*
- * What ended a leg of a call in turns: a response of 2025-11-25, or a turn, which to the rest of the client is a round
- * like any other. Questions go by the ids of their requests; pings ask nobody.
- */
-
-/** It goes into a header. */
+/** It becomes a header. */
 const EVENT_ID = /^[\x21-\x7e]{1,256}$/
 
 export function decodeResponse(call: Call, message: unknown): DecodedResponse {
@@ -106,7 +102,7 @@ export function decodeResponse(call: Call, message: unknown): DecodedResponse {
 }
 
 function decodeTurn({ id }: Call, { requests, last }: AskedTurn): DecodedResponse {
-  if (!EVENT_ID.test(last)) return invalid('the id of its last event cannot stand in a header')
+  if (!EVENT_ID.test(last)) return invalid('the id of its last event is not a valid header value')
   const questions = new Map<string, InputRequest>()
   const noted: TurnNote['requests'][number][] = []
   for (const { id: requestId, method, params, state } of requests) {
@@ -114,8 +110,9 @@ function decodeTurn({ id }: Call, { requests, last }: AskedTurn): DecodedRespons
       return invalid('a question has no id')
     const ping = method === 'ping'
     const question = ping ? undefined : decodeQuestion({ method, params })
-    if (question === undefined && !ping) return invalid('a question is none that a client knows')
-    if (questions.has(String(requestId))) return invalid('two questions have one id')
+    if (question === undefined && !ping)
+      return invalid('a question has a method or parameters that this client does not know')
+    if (questions.has(String(requestId))) return invalid('two questions have the same id')
     if (question !== undefined) questions.set(String(requestId), question)
     noted.push({
       id: requestId as string | number,
@@ -130,14 +127,6 @@ function decodeTurn({ id }: Call, { requests, last }: AskedTurn): DecodedRespons
 function invalid(problem: string): DecodedResponse {
   return { kind: 'invalid', problem }
 }
-
-/*
- * The part of a stream between `buffer_input` and `input_required`: requests are put by instead of being answered at once,
- * and at the end they are the turn. One buffer serves one request, also where its stream broke in between and was resumed.
- *
- * The two marks are events without data, which every parser that keeps to the HTML standard drops. So before a text is
- * parsed, each mark in it is given an empty line of data.
- */
 
 interface StreamEvent {
   readonly event?: string
@@ -164,7 +153,7 @@ export function createTurnBuffer(): TurnBuffer {
       return event === 'input_required' && held ? askedTurn([...held.values()], id) : undefined
     },
     take(request) {
-      // A resumed stream may repeat a request; one that was there before it is the same.
+      // A resumed stream may repeat a request.
       if (held !== undefined && !held.has(request.id)) held.set(request.id, request)
       return held !== undefined
     },
@@ -173,10 +162,13 @@ export function createTurnBuffer(): TurnBuffer {
 
 const MARK = /^event: ?(?:buffer_input|input_required)$/
 const DATA = /^data(?::|$)/
-/** More than any line that matters here. */
+/** Longer than any line that matters here. */
 const LONGEST = 32
 
-/** Reads each character once and keeps no more than the beginning of a line. */
+/**
+ * Parsers drop events without data, as the HTML standard requires, and both marks are such events. So each mark gets an
+ * empty data line before the text is parsed. Reads each character once and keeps at most the beginning of a line.
+ */
 function createMarkFilter(): (text: string) => string {
   let begun = ''
   let isMark = false

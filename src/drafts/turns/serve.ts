@@ -1,24 +1,28 @@
 /**
- * POSTs of clients of the two drafts. Their session is sealed into its id, so every instance knows it, and each has its own
- * part of it: the calls and streams that it serves, what the client wants to hear from it.
+ * POSTs of clients of the two drafts. Their session is sealed into its id, so every instance knows it. Each instance has its
+ * own part of it: the calls and streams that it serves, and the notifications that the client wants from it.
  *
- * X1 A session is that of its principal; to anybody else it is unknown. X2 Responses to a turn are answered with the
- * result or with the next questions, never with 202. X3 A response to a question that this instance asked reaches the call
- * that waits, and is accepted; one to a question that another asked brings its state, and the call goes on here.
+ * draft 1: A session belongs to its principal; to anybody else it is unknown.
+ * draft 2: Responses to a turn are answered with the result or the next questions, never with 202.
+ * draft 3: A response to a question of this instance reaches the call that waits, and is accepted. One to a question of
+ * another instance brings its state, and the call resumes here.
  */
 
+import { unaskableReply } from '../../carry/failure.ts'
+import type { FlowHost } from '../../carry/host.ts'
 import { RondoError } from '../../errors.ts'
-import type { PeerFacts } from '../../protocol/call.ts'
+import type { FlowCall, Line, PeerFacts, Principal } from '../../protocol/call.ts'
 import { negotiate, type SessionMessage } from '../../protocol/codec.ts'
 import { rememberedCapabilities } from '../../protocol/common/request.ts'
 import { VERSIONS } from '../../protocol/rev-2025-11-25/codec.ts'
 import { decode } from '../../protocol/rev-2025-11-25/decode.ts'
 import { encodeError, encodeReply } from '../../protocol/rev-2025-11-25/encode.ts'
-import { isSealedSession } from '../../seal/session-id.ts'
+import { isSealedSession, openSession, sealSession } from '../../seal/session-id.ts'
 import { principalTag } from '../../seal/state.ts'
 import { startBeating } from '../../serve/heartbeat.ts'
 import { JSON_HEADERS, readsStreams } from '../../serve/http/line.ts'
 import { isInitialize } from '../../serve/message.ts'
+import { unknownTarget } from '../../serve/service.ts'
 import type { CallEnding } from '../../serve/session/dispatch.ts'
 import { readInitialize } from '../../serve/session/initialize.ts'
 import type { SessionLine } from '../../serve/session/line.ts'
@@ -26,7 +30,9 @@ import type { AttachDraft } from '../../serve/session/older.ts'
 import { ACCEPTED, deliver, type Posted, type PostOptions, unaskable } from '../../serve/session/post.ts'
 import { costOf, type Session } from '../../serve/session/session.ts'
 import type { SessionStream } from '../../serve/session/stream.ts'
-import { createTurnsService, type TurnEnd, type TurnPeer, type TurnsService } from './carrier.ts'
+import type { Registry } from '../../tool/registry.ts'
+import type { Target } from '../../tool/target.ts'
+import { createTurns, type TurnOutcome, type TurnPeer, type Turns } from './carrier.ts'
 import type { TurnsOptions } from './turn-state.ts'
 import {
   decodeAnswers,
@@ -55,7 +61,65 @@ export function attachTurns(turnsOptions?: TurnsOptions): AttachDraft {
   }
 }
 
-/** This instance's part of a sealed session; nothing for one that is not this principal's. */
+/** The turns carrier, and sessions that are sealed into their ids. Rejects only if the keys do not load. */
+interface TurnsService {
+  sealSession(facts: PeerFacts, principal: Principal | undefined): Promise<string>
+  /** Undefined if the session is not this principal's. */
+  openSession(id: string, principal: Principal | undefined): Promise<PeerFacts | undefined>
+  begin(
+    call: FlowCall,
+    principal: Principal | undefined,
+    line: Line,
+    session: string,
+    unaskable?: string,
+  ): Promise<TurnOutcome>
+  resume(answers: TurnAnswers, peer: TurnPeer, unaskable?: string): Promise<TurnOutcome>
+  readonly hand: Turns['hand']
+  readonly handTask: Turns['handTask']
+}
+
+/** `mismatch` returns why a call cannot be made the way its client wants it, with a task or without. */
+function createTurnsService(
+  host: FlowHost,
+  registry: Registry,
+  mismatch: (target: Target, call: FlowCall) => string | undefined,
+  options?: TurnsOptions,
+): TurnsService {
+  const turns = createTurns(host, registry.find, options)
+  const { audience, keys } = host
+  return {
+    async sealSession(facts, principal) {
+      await keys.ready()
+      return sealSession(keys.ring, audience, principalTag(principal), facts)
+    },
+    async openSession(id, principal) {
+      await keys.ready()
+      return openSession(keys.ring, audience, principalTag(principal), id)
+    },
+    async begin(call, principal, line, session, unaskable) {
+      const { id } = call
+      const target = registry.find(call.method, call.target)
+      if (!target) return { kind: 'reply', id, reply: unknownTarget(call) }
+      const why = mismatch(target, call)
+      if (why !== undefined)
+        return { kind: 'reply', id, reply: { kind: 'error', error: new RondoError('PEER_METHOD', why) } }
+      return readable(await turns.begin(target, call, principal, line, session), unaskable)
+    },
+    resume: async (answers, peer, unaskable) => readable(await turns.resume(answers, peer), unaskable),
+    hand: turns.hand,
+    handTask: turns.handTask,
+  }
+}
+
+/** A client that cannot be asked gets the reason as an `isError` result, like all clients of this era. */
+function readable(outcome: TurnOutcome, unaskable: string | undefined): TurnOutcome {
+  if (outcome.kind !== 'reply' || outcome.reply.kind !== 'error' || !outcome.target) return outcome
+  const { error } = outcome.reply
+  if (error.code !== 'PEER_CAPABILITY') return outcome
+  return { ...outcome, reply: unaskableReply(outcome.target, error, unaskable) }
+}
+
+/** This instance's part of a sealed session; undefined if the session is not this principal's. */
 async function openSealed(
   { older, sessions, shareOf }: PostOptions,
   turns: TurnsService,
@@ -92,12 +156,12 @@ async function serveDrafts(options: PostOptions, turns: TurnsService, posted: Po
   deliver(options, session, protocolVersion, [decoded], posted, begin)
 }
 
-function toEnding(outcome: TurnEnd, protocolVersion: string): CallEnding {
+function toEnding(outcome: TurnOutcome, protocolVersion: string): CallEnding {
   if (outcome.kind === 'turn') return { kind: 'events', events: encodeTurn(outcome.turn, protocolVersion) }
   return outcome.kind === 'reply' ? outcome.reply : outcome
 }
 
-/** Without a session there is nobody to remember a level, and none was offered. */
+/** Without a session no level can be remembered, and none was offered. */
 function withoutLevel(decoded: SessionMessage): SessionMessage {
   if (decoded.kind !== 'session' || decoded.call.kind !== 'level') return decoded
   return { kind: 'refused', id: decoded.call.id, error: new RondoError('PEER_METHOD') }
@@ -125,7 +189,7 @@ function peerOf(
   return { ...facts, capabilities, ...(sessions && { logLevel: level }) }
 }
 
-/** The questions of a task are pushed, and their answers find it by a session or by their state. */
+/** The questions of a task are pushed; their responses find the task by a session or by their state. */
 function mayAsk(sessions: boolean, { capabilities }: PeerFacts, message: unknown): boolean {
   const { method } = message as { readonly method?: unknown }
   return method !== 'tasks/result' || sessions || echoesState(capabilities)
@@ -145,12 +209,12 @@ async function takeAnswer(
   const last = headers['last-event-id']
   const isOfTurn = takesTurns(session.facts.capabilities) && state === undefined
   if (last !== undefined || isOfTurn) return resume(served, decodeAnswers(message, last))
-  // Nobody asked this, or nobody waits any more: as in any session, that is no mistake of the client.
+  // The question is unknown or no longer open. As in any session, that is not an error.
   if (readEventId(id) === undefined) return outlet.send(ACCEPTED)
   return resume(served, decodeAnswers(message, id as string))
 }
 
-/** Goes on from the answers to what some instance asked. */
+/** Continues from the responses to the questions of any instance. */
 async function resume(
   { options, turns, session, posted, peer }: Served,
   answers: TurnAnswers,
@@ -219,16 +283,14 @@ function responseOf(
   return encodeError(null, reply.kind === 'error' ? reply.error : new RondoError('SERVER_INTERNAL'))
 }
 
-/* How a session begins that is sealed into its id: who gets one, and what it is told. */
-
-/** Bytes of what a client calls itself: with it, an id stays below the 1024 that some clients take. */
+/** Bytes of a client's name and version. With it, an id stays below the 1024 bytes that some clients allow. */
 const INFO_BYTES = 200
 
-/** True if the message begins such a session, or belongs to one. */
+/** True if the message begins a session that is sealed into its id, or belongs to one. */
 function isOfDrafts({ older, sessions }: PostOptions, { message, headers }: Posted): boolean {
   if (!isInitialize(message)) return isSealedSession(headers['mcp-session-id'])
   const { requested, capabilities } = readInitialize(older, message)
-  // Who takes no turns waits for its answers, which needs a session.
+  // A client that takes no turns waits for its result, which needs a session.
   const takesPart = takesTurns(capabilities) || (sessions && echoesState(capabilities))
   return takesPart && VERSIONS.includes(negotiate(requested, older.versions))
 }
@@ -245,7 +307,7 @@ async function greetDrafts(
   const session = await turns.sealSession(facts, principal)
   const known = principal !== undefined
   const greeting = older.greet(protocolVersion, { session: sessions, known, tasks: true })
-  // A level that a client sets would have to be remembered.
+  // Without a session the server cannot remember a log level.
   const { logging, ...offered } = greeting.capabilities as Readonly<Record<string, unknown>>
   const { experimental } = capabilities
   const result = {
@@ -259,7 +321,7 @@ async function greetDrafts(
   })
 }
 
-/** It is for logs and handlers only, so a long one is left out. */
+/** It is for logs and handlers only, so a long one is shortened or left out. */
 function fitting(info: PeerFacts['clientInfo']): PeerFacts['clientInfo'] {
   const size = Buffer.byteLength(JSON.stringify(info ?? {}))
   if (size <= INFO_BYTES) return info

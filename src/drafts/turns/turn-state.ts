@@ -1,35 +1,69 @@
 /**
- * The answers of a turn, and the journal they belong to.
+ * The state of a turn: the journal, sealed together with the request that the responses belong to, since the client does
+ * not repeat it. It is the extension of the claims.
  *
  * R1 Nothing runs unless every state that came passes every check: sealed by this service, for this principal, in time,
- * and for the turn that the client names. An answer counts only if the state it came with asked for it. One that came
- * without any state finds its turn in the memory of this instance, or in the store, and passes the same checks.
+ * and for the turn that the client names. A response counts only if the state it came with asked for it. The turn of a
+ * response without a state is looked up in this instance's memory, or in the store, and passes the same checks.
+ *
+ * F3 With `shared`, every question of the turn has the same state; with `per-request`, each has its own, which holds the
+ * whole journal and counts for its question alone. If there is no question to carry the state, a ping does.
  */
 
-import { hash } from 'node:crypto'
 import type { FlowHost, OpenedStored } from '../../carry/host.ts'
 import { toHandle } from '../../carry/migration.ts'
 import { RondoError } from '../../errors.ts'
+import { isRecord, isText } from '../../lib/json.ts'
+import { isRequestId } from '../../protocol/common/request.ts'
 import type { InputRequests } from '../../protocol/wire.ts'
+import { type Claims, type ExpectedExtension, openState, type SealedState } from '../../seal/state.ts'
+import type { TurnMemory } from './memory.ts'
 import {
-  type Claims,
-  type ExpectedTurn,
-  openState,
-  type SealedState,
-  type TurnClaims,
-} from '../../seal/state.ts'
-import { fromState, type StateForm, type Turn, type TurnAnswer, type TurnAnswers, toState } from './wire.ts'
+  fromState,
+  type StateForm,
+  type TurnAnswer,
+  type TurnAnswers,
+  type TurnRequests,
+  toState,
+} from './wire.ts'
+
+export interface TurnsOptions {
+  /** One state for all questions of a turn, or one for each. Default: `shared`. */
+  state?: 'shared' | 'per-request'
+  /** How a state travels. Default: `string`. */
+  form?: StateForm
+}
+
+/** The request that a turn belongs to, as the state holds it. */
+export interface TurnClaims {
+  /** Names the turn; the client names it beside the state. */
+  readonly id: string
+  readonly requestId: string | number
+  readonly target: string
+  readonly args: Readonly<Record<string, unknown>>
+  readonly progressToken?: string | number
+  /** The last progress that was reported under that token. */
+  readonly told?: number
+  /** The questions of the turn in the order in which they went out; those of `asked` are among them. */
+  readonly keys: readonly string[]
+}
+
+/** What the request at hand says; the state of its turn must say the same. */
+export interface ExpectedTurn extends Omit<ExpectedExtension, 'accepts'> {
+  readonly turn: string
+}
 
 export interface OpenedTurn {
   readonly kind: 'open'
-  readonly claims: Claims & { readonly turn: TurnClaims }
-  /** Answers by the keys of their questions. */
+  readonly claims: Claims
+  readonly request: TurnClaims
+  /** Responses by the keys of their questions. */
   readonly answers: Readonly<Record<string, unknown>>
-  /** A question was answered with an error. */
+  /** A response was an error. */
   readonly failed?: RondoError
-  /** The error says that the client does not know the method after all. */
+  /** The error says that the client does not implement the method. */
   readonly unable?: boolean
-  /** Every answer brought its state. */
+  /** Every response brought its state. */
   readonly echoed: boolean
 }
 
@@ -39,7 +73,7 @@ export interface RefusedTurn {
   readonly keyId?: string
 }
 
-/** The states of a POST, opened once each, by what they hold. */
+/** The states of a POST, opened once each, by their sealed text. */
 type Opened = ReadonlyMap<string | undefined, Claims>
 
 export async function openTurn(
@@ -51,8 +85,33 @@ export async function openTurn(
   const opened = await openStates(host, memory, answers, expected)
   if (!(opened instanceof Map)) return opened as RefusedTurn
   const [first] = opened.values()
-  if (first?.turn === undefined) return { kind: 'refused', reason: 'missing' }
-  return assign({ ...first, turn: first.turn, asked: unite(opened.values()) }, answers, opened)
+  const request = readTurnClaims(first?.extension)
+  if (!first || !request) return { kind: 'refused', reason: 'missing' }
+  return assign({ ...first, asked: unite(opened.values()) }, request, answers, opened)
+}
+
+/** Undefined for the extension of a state that is not a turn's. */
+function readTurnClaims(value: unknown): TurnClaims | undefined {
+  if (!isRecord(value)) return undefined
+  const { id, requestId, target, args, progressToken, told, keys } = value
+  if (!isText(id) || !isRequestId(requestId) || !isText(target) || !isRecord(args)) return undefined
+  if (progressToken !== undefined && !isRequestId(progressToken)) return undefined
+  if (told !== undefined && !Number.isFinite(told)) return undefined
+  if (!Array.isArray(keys) || !keys.every(isText)) return undefined
+  return {
+    id,
+    requestId,
+    target,
+    args,
+    ...(progressToken === undefined ? {} : { progressToken }),
+    ...(told === undefined ? {} : { told: told as number }),
+    keys,
+  }
+}
+
+/** What the seal compares. */
+function toExpected({ turn, ...expected }: ExpectedTurn): ExpectedExtension {
+  return { ...expected, accepts: (extension) => readTurnClaims(extension)?.id === turn }
 }
 
 async function openStates(
@@ -67,7 +126,9 @@ async function openStates(
     const sealed = fromState(state)
     if (sealed === undefined) return { kind: 'refused', reason: 'encoding' }
     if (opened.has(sealed)) continue
-    const result = await host.states.open(host, sealed, expected, namesOf(expected.turn, index))
+    // A state counts for its whole turn, or for the one question it went out with.
+    const names = [turnName(expected.turn), turnName(expected.turn, index)]
+    const result = await host.states.open(host, sealed, toExpected(expected), names)
     if (result.kind === 'refused') return result
     opened.set(sealed, result.claims)
   }
@@ -79,12 +140,7 @@ async function openStates(
   return opened
 }
 
-/** A state stands for its whole turn, or for the one question it went out with. */
-function namesOf(turn: string, index: number): readonly string[] {
-  return [turnName(turn), turnName(turn, index)]
-}
-
-/** For answers that came without a state: what was kept of their turn here, or in the store. */
+/** For responses without a state: what this instance or the store kept of their turn. */
 async function recall(
   host: FlowHost,
   memory: TurnMemory,
@@ -95,7 +151,7 @@ async function recall(
   const remembered = memory.recall(expected.turn)
   const found =
     remembered.length > 0
-      ? remembered.map((token) => openState(keys.ring, audience, token, expected, limits))
+      ? remembered.map((token) => openState(keys.ring, audience, token, toExpected(expected), limits))
       : await findStored(host, answers, expected)
   const open = found.filter((one) => one.kind === 'open')
   const [first] = open
@@ -110,11 +166,10 @@ async function findStored(
   expected: ExpectedTurn,
 ): Promise<readonly OpenedStored[]> {
   if (!host.states.stores) return []
-  const whole = await host.states.open(host, undefined, expected, [turnName(expected.turn)])
+  const find = async (name: string) => host.states.open(host, undefined, toExpected(expected), [name])
+  const whole = await find(turnName(expected.turn))
   if (whole.kind === 'open' || whole.reason !== 'missing') return [whole]
-  return Promise.all(
-    answers.map(({ index }) => host.states.open(host, undefined, expected, [turnName(expected.turn, index)])),
-  )
+  return Promise.all(answers.map(({ index }) => find(turnName(expected.turn, index))))
 }
 
 function unite(opened: Iterable<Claims>): Claims['asked'] {
@@ -122,7 +177,8 @@ function unite(opened: Iterable<Claims>): Claims['asked'] {
 }
 
 function assign(
-  claims: OpenedTurn['claims'],
+  claims: Claims,
+  request: TurnClaims,
   given: readonly TurnAnswer[],
   opened: Opened,
 ): OpenedTurn | RefusedTurn {
@@ -130,7 +186,7 @@ function assign(
   let failed: RondoError | undefined
   let unable = false
   for (const { index, state, answer } of given) {
-    const key = claims.turn.keys[index]
+    const key = request.keys[index]
     // The response to a ping, which only carried the state.
     if (key === undefined) continue
     const own = opened.get(state === undefined ? undefined : fromState(state)) ?? claims
@@ -141,7 +197,8 @@ function assign(
       unable ||= answer.code === METHOD_NOT_FOUND
     }
   }
-  return { kind: 'open', claims, answers, ...(failed && { failed, unable }), echoed: !opened.has(undefined) }
+  const echoed = !opened.has(undefined)
+  return { kind: 'open', claims, request, answers, ...(failed && { failed, unable }), echoed }
 }
 
 const METHOD_NOT_FOUND = -32601
@@ -150,25 +207,11 @@ function toFailure(key: string, { code, message }: { code: number; message: stri
   return new RondoError('INPUT_FAILED', `The client did not answer "${key}": ${message || `error ${code}`}`)
 }
 
-/*
- * Ends a round as a turn: seals the journal together with the request, and puts the state on the questions.
- *
- * F3 With `shared` every question of the turn has the same state; with `per-request` each has its own, which holds the
- * whole journal and counts for its question alone. Without a question to put it on, the state goes on a ping.
- */
-
-export interface TurnsOptions {
-  /** One state for all questions of a turn, or one for each. Default: `shared`. */
-  state?: 'shared' | 'per-request'
-  /** How a state travels. Default: `string`. */
-  form?: StateForm
-}
-
 export type KeptTurn =
   | {
       readonly kind: 'kept'
-      readonly turn: Turn
-      /** Every state of the turn, as it went out or would have. */
+      readonly turn: TurnRequests
+      /** Every state of the turn, also those that the client does not get. */
       readonly tokens: readonly string[]
       readonly bytes: number
       readonly keyId: string
@@ -177,6 +220,7 @@ export type KeptTurn =
 
 const PING = { method: 'ping' } as const
 
+/** Ends a round as a turn: seals the journal together with the request, and attaches the state to the questions. */
 export async function keepTurn(
   host: FlowHost,
   plain: Claims,
@@ -185,8 +229,7 @@ export async function keepTurn(
   options: Required<TurnsOptions> & { readonly echoes: boolean },
 ): Promise<KeptTurn> {
   const entries = Object.entries(inputRequests ?? {})
-  const claims = { ...plain, turn: { ...request, keys: entries.map(([key]) => key) } }
-  const sealed = await sealStates(host, claims, options)
+  const sealed = await sealStates(host, plain, { ...request, keys: entries.map(([key]) => key) }, options)
   const [first] = sealed
   const refused = sealed.find((state) => state.kind === 'too-large')
   if (refused !== undefined || first?.kind !== 'sealed')
@@ -194,7 +237,7 @@ export async function keepTurn(
   const tokens = sealed.flatMap((state) => (state.kind === 'sealed' ? [state.token] : []))
   const states = tokens.map((token) => (options.echoes ? toState(token, options.form) : undefined))
   const requests = entries.length > 0 ? entries.map(([, one]) => one) : [PING]
-  const turn: Turn = {
+  const turn: TurnRequests = {
     id: request.id,
     requests: requests.map((one, index) => {
       const state = states[index] ?? states[0]
@@ -204,100 +247,22 @@ export async function keepTurn(
   return { kind: 'kept', turn, tokens, bytes: first.bytes, keyId: first.keyId }
 }
 
-/** One state, or one for each question. What is stored is found by the name of the turn, also if no state comes back. */
+/** One state, or one for each question. A stored state is filed under the name of its turn, so it is found without the state. */
 async function sealStates(
   host: FlowHost,
-  claims: Claims & { turn: TurnClaims },
+  plain: Claims,
+  turn: TurnClaims,
   { state, echoes }: Required<TurnsOptions> & { readonly echoes: boolean },
 ): Promise<readonly SealedState[]> {
-  const { id, keys } = claims.turn
+  const { id, keys } = turn
+  const claims: Claims = { ...plain, extension: turn }
   if (!echoes || state === 'shared' || keys.length < 2)
     return [await host.states.keep(host, claims, turnName(id))]
   const alone = keys.map((key) => ({ ...claims, asked: { [key]: claims.asked[key] ?? '' } }))
   return Promise.all(alone.map((one, index) => host.states.keep(host, one, turnName(id, index))))
 }
 
-/** What the stored state of a turn is filed under, or that of one of its questions where each has its own. */
+/** The name under which the state of a turn is stored, or that of one question where each has its own. */
 function turnName(turn: string, index?: number): string {
   return toHandle(index === undefined ? turn : `${turn}_${index + 1}`)
-}
-
-/*
- * What this instance remembers for clients that do not bring their state back: the states of a turn, sealed as they went
- * out, by the turn's id. Whoever asks for a turn passes the same checks as with a state.
- *
- * T1 Bounded in bytes: where there are too many, the oldest is forgotten. T2 Nothing is remembered for a client that has
- * shown that it echoes, and what was remembered of a turn is forgotten when its state comes back.
- */
-
-export interface TurnMemory {
-  /** `until` is when the turn ends, ms since the epoch. */
-  remember(turn: string, states: readonly string[], until: number): void
-  /** The states of a turn, or nothing. */
-  recall(turn: string): readonly string[]
-  /** The state of a turn came back from the client of this session. */
-  sawEcho(turn: string, session: string | undefined): void
-  /** True if the client of this session has brought a state back before. */
-  echoes(session: string | undefined): boolean
-  /** Held for turns. */
-  readonly bytes: number
-}
-
-interface Remembered {
-  readonly states: readonly string[]
-  readonly until: number
-  readonly bytes: number
-}
-
-/** What an entry costs beside its states. */
-const OVERHEAD = 256
-/** Sessions of which it is known that they echo; 64 bytes or so each. */
-const MAX_ECHOING = 10_000
-
-export function createTurnMemory(maxBytes: number, now: () => number): TurnMemory {
-  // In the order in which they came; as all live equally long at most, the first to end are at the front.
-  const turns = new Map<string, Remembered>()
-  const echoing = new Set<string>()
-  let held = 0
-
-  const forget = (turn: string): void => {
-    held -= turns.get(turn)?.bytes ?? 0
-    turns.delete(turn)
-  }
-
-  const makeRoom = (): void => {
-    for (const [turn, { until }] of turns) {
-      if (held <= maxBytes && until > now()) return
-      forget(turn)
-    }
-  }
-
-  return {
-    remember(turn, states, until) {
-      const bytes = states.reduce((sum, { length }) => sum + length, OVERHEAD)
-      if (bytes > maxBytes) return
-      forget(turn)
-      turns.set(turn, { states, until, bytes })
-      held += bytes
-      makeRoom()
-    },
-    recall: (turn) => turns.get(turn)?.states ?? [],
-    sawEcho(turn, session) {
-      forget(turn)
-      if (session === undefined) return
-      const name = nameOf(session)
-      echoing.delete(name)
-      echoing.add(name)
-      const [oldest] = echoing
-      if (echoing.size > MAX_ECHOING && oldest !== undefined) echoing.delete(oldest)
-    },
-    echoes: (session) => session !== undefined && echoing.has(nameOf(session)),
-    get bytes() {
-      return held
-    },
-  }
-}
-
-function nameOf(session: string): string {
-  return hash('sha256', session, 'base64url')
 }

@@ -2,14 +2,14 @@ import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { readEvents } from '../../../test/support/turns-client.ts'
 import type { InputRequest } from '../../protocol/wire.ts'
-import { encodeTurn, type Turn } from './wire.ts'
+import { encodeTurn, type TurnRequests } from './wire.ts'
 
 const question: InputRequest = {
   method: 'elicitation/create',
   params: { mode: 'form', message: 'How was this bug resolved?', requestedSchema: { type: 'object' } },
 }
 
-const textOf = (turn: Turn): string =>
+const textOf = (turn: TurnRequests): string =>
   encodeTurn(turn, '2025-11-25')
     .map(({ text }) => text)
     .join('')

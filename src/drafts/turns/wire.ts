@@ -1,17 +1,19 @@
 /**
- * The shapes of the two drafts that this folder speaks, both negotiated by `initialize` as experimental capabilities:
+ * The wire format of the two drafts, both negotiated by `initialize` as experimental capabilities:
  *
- *   multi-turn-sse   questions end the stream of a call, their answers come in one POST, and that POST is answered
- *                    with what would have come on the stream; as often as it takes
- *   request-state    a question has a `state` beside its `id`, and its answer brings the same back
+ *   multi-turn-sse   questions end the stream of a call; their responses come in one POST, and the reply to that POST is
+ *                    what would have followed on the stream; any number of times
+ *   request-state    a question has a `state` beside its `id`, and its response echoes it
  *
  * A stream that asks:            id: T_0   event: buffer_input
  *                                id: T_1   event: message   data: the first question, its id T_1
  *                                id: T_2   event: message   data: the second, its id T_2
  *                                id: T_3   event: input_required
- * The POST that answers:         Last-Event-ID: T_3, and [ response to T_1, response to T_2 ]
+ * The POST that responds:        Last-Event-ID: T_3, and [ response to T_1, response to T_2 ]
  *
- * T is the turn: short, random, and of no use without the state, or without the memory of the instance that drew it.
+ * T is the turn: short, random, and useless without the state, or the memory of the instance that drew it. The events
+ * around the questions have an id and no data, as in the draft. Text of tools and clients gets into an event only through
+ * JSON.stringify, which leaves no line break (T15).
  */
 
 import type { Handed } from '../../carry/push.ts'
@@ -24,19 +26,19 @@ import { encodeRequest } from '../../protocol/rev-2025-11-25/encode.ts'
 import type { ClientCapabilities, InputRequest } from '../../protocol/wire.ts'
 import type { WholeEvent } from '../../serve/session/stream.ts'
 
-/** What a client echoes exactly as it came. */
+/** What a client echoes unchanged: a string or an object, opaque to it. */
 export type State = string | Readonly<Record<string, unknown>>
 
-/** Where there is nothing to ask and the call is to go on elsewhere, a ping carries the state. */
+/** A ping carries the state if there is nothing to ask and the call is to continue elsewhere. */
 export type TurnRequest = InputRequest | { readonly method: 'ping' }
 
-export interface Turn {
+export interface TurnRequests {
   readonly id: string
   readonly requests: readonly { readonly request: TurnRequest; readonly state?: State }[]
 }
 
 export interface TurnAnswer {
-  /** Which of the turn's requests it answers, from 0. */
+  /** The index of the turn's request that it responds to. */
   readonly index: number
   readonly state?: State
   readonly answer: PeerAnswer
@@ -49,21 +51,16 @@ export interface TurnAnswers {
 
 const EVENT_ID = /^([A-Za-z0-9_-]{1,60})_(\d{1,3})$/
 
-/** Event `number` of a turn; the request of that number has the same id. */
+/** The id of event `number` of a turn, and of the request in it. */
 export function toEventId(turn: string, number: number): string {
   return `${turn}_${number}`
 }
 
-/** Undefined for an id that is none of ours. */
+/** Undefined for an id that this server did not issue. */
 export function readEventId(id: unknown): { readonly turn: string; readonly number: number } | undefined {
   const match = typeof id === 'string' ? EVENT_ID.exec(id) : null
   return match ? { turn: match[1] as string, number: Number(match[2]) } : undefined
 }
-
-/*
- * The sealed state as the drafts let it travel: a string, or an object. To a client it is opaque either way, and it
- * comes back exactly as it went: an object with a member more is not the one we gave.
- */
 
 export type StateForm = 'string' | 'object'
 
@@ -71,31 +68,29 @@ export function toState(sealed: string, form: StateForm): State {
   return form === 'string' ? sealed : { sealed }
 }
 
-/** What was sealed; undefined for a state that is none of ours. */
+/** The sealed text; undefined for a state that this server did not issue, such as an object with an additional member. */
 export function fromState(state: State): string | undefined {
   if (!isRecord(state)) return state
   const { sealed, ...rest } = state
   return typeof sealed === 'string' && Object.keys(rest).length === 0 ? sealed : undefined
 }
 
-/* What a client declares to take part in the drafts, and what a server declares back. */
-
 const MULTI_TURN = 'multi-turn-sse'
 const REQUEST_STATE = 'request-state'
-/** The names of both drafts among the experimental capabilities. */
+/** The names of both drafts among the experimental capabilities, of clients and servers. */
 export const EXPERIMENTAL: readonly string[] = [MULTI_TURN, REQUEST_STATE]
 
-/** Whoever declares it, client or server: answers are buffered and come together. */
+/** True if the client buffers its responses and sends them together. */
 export function takesTurns(capabilities: ClientCapabilities): boolean {
   return declares(capabilities, MULTI_TURN)
 }
 
-/** The client echoes `state`. */
+/** True if the client echoes `state`. */
 export function echoesState(capabilities: ClientCapabilities): boolean {
   return declares(capabilities, REQUEST_STATE)
 }
 
-/** What a client declares that echoes `state`, and that takes questions in turns if it says so. */
+/** What a client declares that echoes `state` and, with `turns`, takes questions in turns. */
 export function experimentalOf(turns: boolean): Readonly<Record<string, object>> {
   return { ...(turns && { [MULTI_TURN]: {} }), [REQUEST_STATE]: {} }
 }
@@ -104,20 +99,19 @@ function declares({ experimental }: ClientCapabilities, name: string): boolean {
   return isRecord(experimental) && isRecord(experimental[name])
 }
 
-/*
- * The POST that answers a turn: a JSON array of responses, and the id of the event that ended the turn. Shape and size
- * count here; whose answers they are, and to what, the state tells.
+/**
+ * Reads the responses to a turn: a JSON array, and the id of the event that ended the turn. Throws what is wrong. Only
+ * shape and size are checked here; whose responses they are, and to what, is in the state.
  */
-
-/** Throws what is wrong with it. */
 export function decodeAnswers(message: unknown, lastEventId: string | undefined): TurnAnswers {
   const messages = Array.isArray(message) ? message : [message]
   if (messages.length > ANSWER_LIMITS.count) {
-    throw new RondoError('INPUT_MALFORMED', `There are more than ${ANSWER_LIMITS.count} answers`)
+    throw new RondoError('INPUT_MALFORMED', `The array has more than ${ANSWER_LIMITS.count} responses`)
   }
-  if (lastEventId === undefined) throw invalid('Answers need the Last-Event-ID header')
+  if (lastEventId === undefined)
+    throw invalid('The Last-Event-ID header is missing: it names the turn that these responses belong to')
   const event = readEventId(lastEventId)
-  // An id we never gave is as good as one that is over: nothing tells the two apart.
+  // An id that was never issued looks the same as one that has expired.
   if (event === undefined) throw new RondoError('STATE_INVALID')
   const answers = messages.map((one) => readOne(one, event.turn))
   if (new Set(answers.map(({ index }) => index)).size < answers.length) {
@@ -128,11 +122,11 @@ export function decodeAnswers(message: unknown, lastEventId: string | undefined)
 
 function readOne(message: unknown, turn: string): TurnAnswer {
   if (!isRecord(message) || message.jsonrpc !== '2.0' || message.method !== undefined) {
-    throw invalid('A response of the array is none')
+    throw invalid('An element of the array is not a JSON-RPC response')
   }
   const { id, state } = message
   if (state !== undefined && typeof state !== 'string' && !isRecord(state)) {
-    throw invalid('state is a string or an object')
+    throw invalid('state must be a string or an object')
   }
   const event = readEventId(id)
   // A response to a question of another turn.
@@ -149,14 +143,8 @@ function invalid(detail: string): RondoError {
   return new RondoError('PEER_REQUEST', detail)
 }
 
-/*
- * A turn becomes the events that end a stream.
- *
- * The two events around the questions have an id and no data, as the draft has them. Nothing that a tool or a client
- * wrote gets into a field of an event but by JSON.stringify, which leaves no line break (T15).
- */
-
-export function encodeTurn({ id, requests }: Turn, protocolVersion: string): readonly WholeEvent[] {
+/** The events that end a stream with questions. */
+export function encodeTurn({ id, requests }: TurnRequests, protocolVersion: string): readonly WholeEvent[] {
   const questions = requests.map(({ request, state }, index) => {
     const requestId = toEventId(id, index + 1)
     const json = withState(requestText(requestId, request, protocolVersion), state)
@@ -178,7 +166,7 @@ function requestText(id: string, request: TurnRequest, protocolVersion: string):
   return encodeRequest(id, request, protocolVersion, id)
 }
 
-/** A question that goes out with its state, which its response brings back. */
+/** A question that is pushed with its state, which its response echoes. */
 export function toHanded(id: string, state: State): Handed {
   return {
     id,
@@ -187,7 +175,7 @@ export function toHanded(id: string, state: State): Handed {
   }
 }
 
-/** Beside the id, where every request has room for it: a ping has no params. */
+/** Puts the state beside the id, where a ping has room for it too: it has no params. */
 function withState(json: string, state: State | undefined): string {
   return state === undefined ? json : `${json.slice(0, -1)},"state":${JSON.stringify(state)}}`
 }
