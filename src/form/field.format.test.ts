@@ -4,7 +4,16 @@ import { FORMATS, isFieldFormat } from './field.ts'
 
 const table: Record<keyof typeof FORMATS, { fit: string[]; misfit: string[] }> = {
   email: {
-    fit: ['a@b', 'ada.l+x@example.org', 'ada@sub.example.co.uk', 'jörg@exämple.de', "o'neil@example.org"],
+    fit: [
+      'a@b',
+      'ada.l+x@example.org',
+      'ada@sub.example.co.uk',
+      'jörg@exämple.de',
+      "o'neil@example.org",
+      '"ada l@x"@example.org',
+      'ada@[192.0.2.1]',
+      'ada@[IPv6:2001:db8::1]',
+    ],
     misfit: [
       '',
       'ada',
@@ -18,6 +27,11 @@ const table: Record<keyof typeof FORMATS, { fit: string[]; misfit: string[] }> =
       'a@b..c',
       'a@b.c.',
       '<a@b.c>',
+      '"a@b.c',
+      '"a"b"@c.d',
+      'a@[192.0.2.256]',
+      'a@[2001:db8::1]',
+      'a@[IPv6:1::2::3]',
       `${'a'.repeat(65)}@b.c`,
     ],
   },
@@ -28,6 +42,7 @@ const table: Record<keyof typeof FORMATS, { fit: string[]; misfit: string[] }> =
       'mailto:a@b.c',
       'urn:isbn:1',
       'file:///tmp/x',
+      'http://user:pw@[2001:db8::1]:80/a%20b',
     ],
     misfit: [
       '',
@@ -38,6 +53,12 @@ const table: Record<keyof typeof FORMATS, { fit: string[]; misfit: string[] }> =
       'http://[::1',
       '1http://a',
       'https://a/<b>',
+      'mailto:',
+      'https://a/®',
+      'https://a/%6G',
+      'https://a/%',
+      'https://a/[b]',
+      'https://[@a/b',
     ],
   },
   date: {
@@ -60,6 +81,8 @@ const table: Record<keyof typeof FORMATS, { fit: string[]; misfit: string[] }> =
       '2026-07-28t09:30:00z',
       '2026-07-28T09:30:00.123+02:00',
       '2026-12-31T23:59:60Z',
+      '2027-01-01T00:59:60+01:00',
+      '2026-12-31T15:29:60-08:30',
     ],
     misfit: [
       '',
@@ -71,6 +94,9 @@ const table: Record<keyof typeof FORMATS, { fit: string[]; misfit: string[] }> =
       '2026-02-30T09:30:00Z',
       '2026-07-28T09:60:00Z',
       '2026-07-28T09:30:00+24:00',
+      '2026-12-31T23:58:60Z',
+      '2026-12-31T23:59:60+01:00',
+      '2026-12-31T23:59:61Z',
     ],
   },
 }

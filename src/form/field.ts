@@ -60,13 +60,28 @@ function isEmail(text: string): boolean {
   const name = text.slice(0, at)
   const host = text.slice(at + 1)
   if (at < 1 || name.length > 64 || host.length > 253) return false
-  const isPart = (part: string): boolean => part !== '' && /^[^\s@"(),:;<>[\]\\]+$/.test(part)
+  const isAtom = (part: string): boolean => /^[^\s@"(),:;<>[\]\\]+$/.test(part)
   const isLabel = (part: string): boolean => /^[\p{L}\p{M}\p{N}-]+$/u.test(part) && !/^-|-$/.test(part)
-  return name.split('.').every(isPart) && host.split('.').every(isLabel)
+  const isName = name.split('.').every(isAtom) || /^"(?:[^"\\\p{Cc}]|\\\P{Cc})*"$/u.test(name)
+  return isName && (host.split('.').every(isLabel) || isAddressLiteral(host))
 }
 
+/** `[192.0.2.1]` or `[IPv6:2001:db8::1]`. */
+function isAddressLiteral(host: string): boolean {
+  const [, ipv4, ipv6] = /^\[(?:(\d{1,3}(?:\.\d{1,3}){3})|IPv6:([0-9a-f:.]{2,45}))\]$/i.exec(host) ?? []
+  if (ipv6 !== undefined) return isUrl(`http://[${ipv6}]/`)
+  return ipv4?.split('.').every((part) => Number(part) <= 255) ?? false
+}
+
+/** RFC 3986: ASCII, complete triplets, brackets only around an IPv6 host. What no URL parser takes is refused, too. */
+const URI =
+  /^[a-z][a-z0-9+.-]*:(?=.)(?:\/\/(?:[\w.~!$&'()*+,;=:%-]*@)?\[[\w:.]+\])?(?:[\w.~:/?#@!$&'()*+,;=-]|%[0-9a-f]{2})*$/i
+
 function isUri(text: string): boolean {
-  if (!/^[a-z][a-z0-9+.-]*:[^\s<>"{}|\\^`]+$/i.test(text)) return false
+  return URI.test(text) && isUrl(text)
+}
+
+function isUrl(text: string): boolean {
   try {
     new URL(text)
     return true
@@ -85,19 +100,24 @@ function isDate(text: string): boolean {
 }
 
 function isDateTime(text: string): boolean {
-  const found = /^(.{10})[Tt](\d{2}):(\d{2}):(\d{2})(?:\.\d{1,18})?(?:[Zz]|[+-](\d{2}):(\d{2}))$/.exec(text)
-  if (found === null || !isDate(found[1] ?? '')) return false
-  const [hour, minute, second, zoneHour, zoneMinute] = found.slice(2).map((part) => Number(part ?? 0))
-  const within = (value: number | undefined, max: number): boolean => (value ?? 0) <= max
-  // A minute may have a second 60: a leap second.
+  const found = /^(.{10})[Tt](\d{2}):(\d{2}):(\d{2})(?:\.\d{1,18})?(?:[Zz]|([+-])(\d{2}):(\d{2}))$/.exec(text)
+  const [, date = '', hour, minute, second, sign, zoneHour = 0, zoneMinute = 0] = found ?? []
+  if (!isDate(date)) return false
+  const within = (value: unknown, max: number): boolean => Number(value) <= max
+  const offset = (Number(zoneHour) * 60 + Number(zoneMinute)) * (sign === '-' ? -1 : 1)
+  // A leap second is the last of a day in UTC.
+  const isLastMinute = (Number(hour) * 60 + Number(minute) - offset + DAY) % DAY === DAY - 1
   return (
     within(hour, 23) &&
     within(minute, 59) &&
-    within(second, 60) &&
+    within(second, isLastMinute ? 60 : 59) &&
     within(zoneHour, 23) &&
     within(zoneMinute, 59)
   )
 }
+
+/** Minutes of a day. */
+const DAY = 1_440
 
 /* Fields in words, for whoever has to answer without seeing the form: a model, or a person who reads a refusal. */
 

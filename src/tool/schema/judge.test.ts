@@ -59,7 +59,18 @@ describe('plain JSON Schema', () => {
     ['a text that is no IPv6 address', { format: 'ipv6' }, '1::2::3', false],
     ['a time', { format: 'time' }, '24:00:00Z', false],
     ['a host name', { format: 'hostname' }, 'a-.example', false],
+    ['an internationalized host name', { format: 'hostname' }, 'xn--mnchen-3ya.example', true],
+    ['a host name that decodes to nothing', { format: 'hostname' }, 'xn--X', false],
+    ['a leap second', { format: 'time' }, '23:59:60Z', true],
+    ['a leap second in the middle of a day', { format: 'time' }, '12:00:60Z', false],
     ['an exact multiple of a fraction', { multipleOf: 0.01 }, 19.99, true],
+    ['a multiple whose quotient overflows', { multipleOf: 0.5 }, 1e308, true],
+    [
+      '$dynamicAnchor, as a plain anchor',
+      { $defs: { n: { $dynamicAnchor: 'num', type: 'null' } }, $ref: '#num' },
+      1,
+      false,
+    ],
     ['a property called format', { properties: { format: { type: 'string' } } }, { format: 1 }, false],
     ['keywords nobody knows', { 'x-id': { id: 5, $ref: 'http://x' }, type: 'number' }, 1, true],
     [

@@ -331,7 +331,9 @@ function isIpv4(text: string): boolean {
 }
 
 function isLabel(text: string): boolean {
-  return /^[a-z0-9-]{1,63}$/i.test(text) && !text.startsWith('-') && !text.endsWith('-')
+  if (!/^[a-z0-9-]{1,63}$/i.test(text) || text.startsWith('-') || text.endsWith('-')) return false
+  // The platform knows which internationalized labels exist.
+  return !/^xn--/i.test(text) || URL.canParse(`http://${text}/`)
 }
 
 function numberTests({
@@ -367,6 +369,7 @@ function numberTests({
 function isMultiple(value: number, of: number): boolean {
   if (!(of > 0) || !Number.isFinite(value)) return false
   const quotient = value / of
+  if (!Number.isFinite(quotient)) return value % of === 0
   const tolerance = Math.min(1e-6, Math.abs(quotient) * 2 ** -50)
   return Math.abs(quotient - Math.round(quotient)) <= tolerance
 }
