@@ -9,7 +9,7 @@
  * function, a cycle) is a TypeError: two different values must not have the same digest by accident.
  */
 
-import { hash } from 'node:crypto'
+import { createHmac, hash } from 'node:crypto'
 
 /** Deeper than any guarded input; reached only by a cycle. */
 const MAX_DEPTH = 100_000
@@ -102,4 +102,9 @@ function isPlain(value: object): boolean {
  */
 export function digest(text: string): string {
   return hash('sha256', text, 'base64url')
+}
+
+/** HMAC-SHA-256 of a label: bytes that depend on the seed and the label alone. */
+export function derive(seed: string, label: string): Uint8Array {
+  return createHmac('sha256', seed).update(label).digest()
 }

@@ -20,6 +20,7 @@ import {
   type ReplayLimits,
   type RunReport,
   type RunState,
+  runMarked,
 } from './run-state.ts'
 import { createTurn } from './turn.ts'
 
@@ -147,7 +148,7 @@ function runDeferred(
   }
   const one = async (fn: Deferred): Promise<void> => {
     try {
-      await run.platform.scope.within(mark, fn)
+      await runMarked(mark, fn)
     } catch (error) {
       report(error)
     }

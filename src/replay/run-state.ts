@@ -11,6 +11,7 @@
 import { misuse, RondoError } from '../errors.ts'
 import type { AskEntryKind, Entry, EntryKind, Journal, JournalRecord } from '../journal/journal.ts'
 import type { Idle } from '../lib/clock.ts'
+import { isThenable } from '../lib/json.ts'
 import type { ClientCapabilities, InputRequest } from '../protocol/wire.ts'
 import type { TextBounds } from '../tool/schema/judge.ts'
 import type { Turn } from './turn.ts'
@@ -38,10 +39,15 @@ export interface Platform {
   readonly scope: Scope
 }
 
-/** In whatever `fn` calls, now or later, `current` returns its mark. */
+/** Tells which work the running code belongs to. `storage` is an `AsyncLocalStorage`. */
 export interface Scope {
-  within<T>(mark: object, fn: () => T): T
-  current(): object | undefined
+  readonly storage: {
+    run<T>(mark: object, fn: () => T): T
+    getStore(): object | undefined
+    disable(): void
+  }
+  /** How much work is running. */
+  running: number
 }
 
 /** What came with the request. */
@@ -252,12 +258,37 @@ export function throwIfNested(run: RunState, label: string): void {
 }
 
 function nestedError(run: RunState, label: string): RondoError | undefined {
-  const outer = run.platform.scope.current() as Mark | undefined
+  const outer = run.platform.scope.storage.getStore() as Mark | undefined
   if (outer?.run !== run) return undefined
   const detail =
     `The ${label} was called inside the ${outer.label}. The code in there runs once and is not replayed, so it cannot ` +
     `use ctx: call the ${label} in the handler itself, before or after.`
   return new RondoError('REPLAY_NESTED', detail)
+}
+
+/**
+ * Runs `fn`, and refuses operations in whatever it calls. An enabled storage slows down every promise of the process, so
+ * it is disabled when no work is running.
+ */
+export function runMarked<T>(mark: Mark, fn: () => T): T {
+  const { scope } = mark.run.platform
+  const leave = (): void => {
+    scope.running -= 1
+    if (scope.running === 0) scope.storage.disable()
+  }
+  scope.running += 1
+  let isPending = false
+  try {
+    const value: unknown = scope.storage.run(mark, fn)
+    if (!isThenable(value)) return value as T
+    isPending = true
+    // Calls `then` of the author's thenable once: some do their work each time.
+    const promise = Promise.resolve(value)
+    promise.then(leave, leave)
+    return promise as T
+  } finally {
+    if (!isPending) leave()
+  }
 }
 
 /** Why the handler must not return yet, if so: an operation that nothing has observed. */

@@ -10,7 +10,16 @@ import { type ErrorCode, RondoError, ToolError } from '../errors.ts'
 import type { Failure, WorkEntry, WorkEntryKind } from '../journal/journal.ts'
 import { canonicalJson } from '../lib/canonical-json.ts'
 import { isThenable } from '../lib/json.ts'
-import { append, type Mark, noteNews, noteReplayed, type RunState, takeName, toHex } from './run-state.ts'
+import {
+  append,
+  type Mark,
+  noteNews,
+  noteReplayed,
+  type RunState,
+  runMarked,
+  takeName,
+  toHex,
+} from './run-state.ts'
 
 interface Settlers {
   delivered(run: RunState): void
@@ -64,7 +73,7 @@ function begin(run: RunState, kind: WorkEntryKind, key: string, fn: () => unknow
       : finish({ kind, key, at: run.platform.now(), failure: toFailure(thrown) }, thrown)
   const mark: Mark = { run, label: `${kind} "${key}"` }
   try {
-    const value = run.platform.scope.within(mark, fn)
+    const value = runMarked(mark, fn)
     // A promise of our own settles once, whatever the author's thenable does.
     if (isThenable(value)) Promise.resolve(value).then(done, failed)
     else done(value)

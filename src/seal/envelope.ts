@@ -218,3 +218,8 @@ export function drawBytes(size: number): Buffer {
   taken += size
   return bytes
 }
+
+/** Returns an id that nobody can guess. */
+export function drawId(): string {
+  return drawBytes(16).toString('base64url')
+}

@@ -2,12 +2,17 @@
  * The host of calls, made from options: what a server of ours and a mount in another one have in common.
  */
 
-import { createPlatform, type FlowHost, type FlowPlatform, type StateCarrier } from '../carry/host.ts'
+import { AsyncLocalStorage } from 'node:async_hooks'
+import type { FlowHost, FlowPlatform, StateCarrier } from '../carry/host.ts'
 import { createMigration, type MigrationMode, sealedWithHandles } from '../carry/migration.ts'
 import { sealedStates } from '../carry/token.ts'
 import { DRAFT_2026_V1 } from '../drafts/draft-2026-v1/codec.ts'
 import { misuse } from '../errors.ts'
+import { derive, digest } from '../lib/canonical-json.ts'
+import { idle } from '../lib/clock.ts'
 import { CODECS, type Codec, createCodecs } from '../protocol/codec.ts'
+import type { Scope } from '../replay/run-state.ts'
+import { drawId } from '../seal/envelope.ts'
 import type { KeyHolder } from '../seal/key-ring.ts'
 import { resolveKeys } from '../seal/key-source.ts'
 import { LEASE_MS } from '../store/engine/lease-engine.ts'
@@ -79,6 +84,33 @@ export function createHost(
     },
   }
   return host
+}
+
+// Captured here: a test that replaces the global timers must not stop the timers of the runtime.
+const { setTimeout, clearTimeout } = globalThis
+
+/** Beyond this a timer fires at once. */
+const MAX_DELAY_MS = 2 ** 31 - 1
+
+const scope: Scope = { storage: new AsyncLocalStorage<object>(), running: 0 }
+
+/** What replay needs of its environment, on Node and on runtimes that have its crypto. */
+function createPlatform({
+  now = Date.now,
+  randomId = drawId,
+}: Pick<HostOptions, 'now' | 'randomId'>): FlowPlatform {
+  return {
+    now,
+    randomId,
+    idle,
+    digest,
+    derive,
+    after(ms, fn) {
+      const timer = setTimeout(fn, Math.min(ms, MAX_DELAY_MS))
+      return () => clearTimeout(timer)
+    },
+    scope,
+  }
 }
 
 const MODES: readonly MigrationMode[] = ['stored', 'dual', 'sealed-first', 'sealed']

@@ -2,13 +2,13 @@
  * A flow without seal or socket: each `round` hands the journal of the last one to the next, as a carrier would.
  */
 
-import { createHash, createHmac } from 'node:crypto'
-import { after, scope } from '../../src/carry/host.ts'
+import { AsyncLocalStorage } from 'node:async_hooks'
 import type { Journal } from '../../src/journal/journal.ts'
+import { derive, digest } from '../../src/lib/canonical-json.ts'
 import { idle } from '../../src/lib/clock.ts'
 import type { ClientCapabilities } from '../../src/protocol/wire.ts'
 import { type ReplayInput, replay } from '../../src/replay/replay.ts'
-import type { MoveReason, ReplayLimits, RunReport } from '../../src/replay/run-state.ts'
+import type { MoveReason, ReplayLimits, RunReport, Scope } from '../../src/replay/run-state.ts'
 import { verify } from '../../src/replay/verify.ts'
 import type { Context } from '../../src/tool/context.ts'
 import { TEXT_BOUNDS } from '../../src/tool/schema/judge.ts'
@@ -51,6 +51,8 @@ const LIMITS: ReplayLimits = {
   maxDeferMs: 10_000,
   ...TEXT_BOUNDS,
 }
+
+const scope: Scope = { storage: new AsyncLocalStorage<object>(), running: 0 }
 
 export function replayFlow(handler: Handler, options: FlowOptions = {}): ReplayFlow {
   const clock = { now: 1_000_000 }
@@ -100,9 +102,12 @@ export function replayFlow(handler: Handler, options: FlowOptions = {}): ReplayF
         platform: {
           now: () => clock.now,
           idle,
-          digest: (text) => createHash('sha256').update(text).digest('base64url'),
-          derive: (seed, label) => createHmac('sha256', seed).update(label).digest(),
-          after,
+          digest,
+          derive,
+          after(ms, fn) {
+            const timer = setTimeout(fn, ms)
+            return () => clearTimeout(timer)
+          },
           scope,
         },
         limits: { ...LIMITS, ...options.limits },
