@@ -147,7 +147,7 @@ describe('a call whose questions are pushed', () => {
     })
     const client = await connect()
     const { result } = await client.call('tools/call', { name: 'fickle' })
-    expect(JSON.stringify(result)).toContain('did not do the same')
+    expect(JSON.stringify(result)).toContain('behaved differently')
     expect(client.asked).toEqual([])
   })
 })

@@ -7,7 +7,7 @@ const work = { kind: 'step', key: 'k', at: 1 }
 const failure = { name: 'Error', message: 'm' }
 
 describe('narrowJournal', () => {
-  it('takes a journal as it is, members of a later version included', () => {
+  it('accepts a journal unchanged, including members of a later version', () => {
     expect(narrowJournal(sampleJournal)).toEqual(sampleJournal)
     const later = { ...sampleJournal, manual: 'm', later: { a: 1 } }
     expect(narrowJournal(later)).toEqual(later)
@@ -15,16 +15,16 @@ describe('narrowJournal', () => {
 
   it.each([
     ['an answered question', ask],
-    ['a step that gave nothing', work],
-    ['an effect that gave null', { ...work, kind: 'effect', value: null }],
+    ['a step without a result', work],
+    ['an effect that returned null', { ...work, kind: 'effect', value: null }],
     ['a failed step', { ...work, failure }],
     ['a failure meant for the client', { ...work, failure: { ...failure, code: 'E', open: true } }],
-  ])('takes %s', (_name, entry) => {
+  ])('accepts %s', (_name, entry) => {
     expect(narrowJournal({ ...sampleJournal, entries: [entry] })?.entries).toEqual([entry])
   })
 
   it.each([
-    ['a text', 'x'],
+    ['a string', 'x'],
     ['an unknown kind', { ...ask, kind: 'push' }],
     ['the name of a prototype member as kind', { ...ask, kind: 'constructor' }],
     ['no key', { ...ask, key: undefined }],
@@ -33,25 +33,25 @@ describe('narrowJournal', () => {
     ['a question without an answer', { kind: 'url', key: 'k', at: 1, question: 'q' }],
     ['a value and a failure', { ...work, value: 1, failure }],
     ['a failure without a message', { ...work, failure: { name: 'Error' } }],
-    ['a failure that is half open', { ...work, failure: { ...failure, open: false } }],
-    ['a failure whose code is a list', { ...work, failure: { ...failure, code: [] } }],
-  ])('refuses an entry that is or has %s', (_name, entry) => {
+    ['a failure whose open is false', { ...work, failure: { ...failure, open: false } }],
+    ['a failure whose code is an array', { ...work, failure: { ...failure, code: [] } }],
+  ])('rejects an entry that is or has %s', (_name, entry) => {
     expect(narrowJournal({ ...sampleJournal, entries: [entry] })).toBeUndefined()
   })
 
   it.each([
-    ['a journal that is a list', []],
-    ['entries that are a map', { ...sampleJournal, entries: {} }],
-    ['a start that is a text', { ...sampleJournal, startedAt: '1' }],
+    ['a journal that is an array', []],
+    ['entries that are an object', { ...sampleJournal, entries: {} }],
+    ['a start that is a string', { ...sampleJournal, startedAt: '1' }],
     ['no seed', { ...sampleJournal, seed: undefined }],
-    ['moves below zero', { ...sampleJournal, moves: -1 }],
-    ['a manual state that is a map', { ...sampleJournal, manual: {} }],
+    ['negative moves', { ...sampleJournal, moves: -1 }],
+    ['a manual state that is an object', { ...sampleJournal, manual: {} }],
     ['no reasks', { ...sampleJournal, reasks: undefined }],
     ['a reask that is a number', { ...sampleJournal, reasks: { a: 1 } }],
-    ['misfits that are no count', { ...sampleJournal, reasks: { a: { misfits: 0.5 } } }],
-    ['changes that are a text', { ...sampleJournal, reasks: { a: { changes: '1' } } }],
+    ['misfits that are a fraction', { ...sampleJournal, reasks: { a: { misfits: 0.5 } } }],
+    ['changes that are a string', { ...sampleJournal, reasks: { a: { changes: '1' } } }],
     ['a problem that is a number', { ...sampleJournal, reasks: { a: { problem: 1 } } }],
-  ])('refuses %s', (_name, journal) => {
+  ])('rejects %s', (_name, journal) => {
     expect(narrowJournal(journal)).toBeUndefined()
   })
 })

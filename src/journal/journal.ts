@@ -29,7 +29,7 @@ export type AskEntry = {
   readonly at: number
   /** Digest of the question that was answered. */
   readonly question: string
-  /** The bare result object, as the client sent it. */
+  /** The result object that the client sent, reduced to what the handler sees. */
   readonly answer: unknown
 }
 

@@ -21,7 +21,7 @@ describe('canonicalJson', () => {
     [{ b: 1, a: { d: 2, c: 3 } }, '{"a":{"c":3,"d":2},"b":1}'],
     [{ a: undefined, b: 1 }, '{"b":1}'],
     [JSON.parse('{"__proto__":1,"constructor":2}'), '{"__proto__":1,"constructor":2}'],
-  ])('writes %j in its one form', (value, text) => {
+  ])('writes %j in canonical form', (value, text) => {
     expect(canonicalJson(value)).toBe(text)
   })
 
@@ -41,7 +41,7 @@ describe('canonicalJson', () => {
     )
   })
 
-  it('P5 gives equal digests to equal values and different ones to different values', () => {
+  it('P5 has equal digests for equal values and different ones for different values', () => {
     fc.assert(
       fc.property(json, json, (a, b) => {
         const shuffled: unknown = JSON.parse(JSON.stringify(a), reverseKeys)
@@ -53,7 +53,7 @@ describe('canonicalJson', () => {
     )
   })
 
-  it('takes any depth, where JSON.stringify overflows', () => {
+  it('accepts a depth at which JSON.stringify overflows', () => {
     const depth = 50_000
     let deep: unknown = []
     for (let level = 1; level < depth; level++) deep = [deep]
@@ -72,7 +72,7 @@ describe('canonicalJson', () => {
     ['a Date', new Date(0)],
     ['a Map', new Map([['a', 1]])],
     ['a cycle', cycle()],
-  ])('refuses %s, which is not JSON', (_name, value) => {
+  ])('rejects %s, which is not JSON', (_name, value) => {
     expect(() => canonicalJson(value)).toThrow(TypeError)
   })
 })

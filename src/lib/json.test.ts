@@ -5,15 +5,15 @@ import { type Guarded, JSON_LIMITS, parseGuarded } from './json.ts'
 
 const reasonOf = (result: Guarded): string => (result.kind === 'ok' ? 'ok' : result.reason)
 
-/** A JSON value whose objects are lists of entries, so that it can hold one key twice. */
+/** A JSON value whose objects are lists of entries, so that it can contain a key twice. */
 type Tree =
   | { kind: 'leaf'; value: string | number | boolean | null }
   | { kind: 'array'; items: Tree[] }
   | { kind: 'object'; entries: [string, Tree][] }
 
 /**
- * No backslash alone: the JSON.parse of Node 24 and later takes any other key of one escaped character for it, where it has
- * seen an object with that key before, so that two readings of one text may differ.
+ * No single backslash: JSON.parse of Node 24 and later confuses it with any other key of one escaped character if it has
+ * seen an object with that key before, so two parses of one text may differ.
  */
 const KEYS = ['a', 'b', 'ab', '', 'é', '"', '\\\\', 'a\\', '\u0000', '😀', 'k'.repeat(9), 'k'.repeat(11)]
 const ROGUE_KEYS = ['__proto__', 'constructor', 'prototype']
@@ -44,7 +44,7 @@ const { tree } = fc.letrec<{ tree: Tree }>((tie) => ({
   ),
 }))
 
-/** Writes a tree with random blanks and with any character escaped or not. */
+/** Writes a tree with random white space and with random characters escaped. */
 function write(node: Tree, coin: () => number): string {
   const blank = () => ['', ' ', '\n\t', '\r '][coin() % 4] ?? ''
   const text = (value: string) =>
@@ -91,7 +91,7 @@ function measure(node: Tree): { depth: number; keys: number; twice: boolean; rog
 const coins = fc.infiniteStream(fc.nat(1000)).map((stream) => () => stream.next().value as number)
 
 describe('the laws of the guard', () => {
-  it('P18 lets through exactly what is within the limits and has no key twice', () => {
+  it('P18 accepts exactly what is within the limits and has no duplicate or forbidden key', () => {
     const seen = new Map<string, number>()
     fc.assert(
       fc.property(tree, coins, fc.nat({ max: 6 }), fc.nat({ max: 60 }), (node, coin, depth, keys) => {
@@ -142,7 +142,7 @@ describe('the laws of the guard', () => {
     )
   })
 
-  it('P19 gives no value that changes a prototype when it is merged', () => {
+  it('P19 returns no value that changes a prototype when it is merged', () => {
     const merged = (text: string) => {
       const result = parseGuarded(text)
       if (result.kind === 'refused') return undefined
@@ -155,7 +155,7 @@ describe('the laws of the guard', () => {
         if (copy !== undefined) expect(Object.getPrototypeOf(copy)).toBe(Object.prototype)
       }),
     )
-    // The same merge without the guard does change it.
+    // Negative control: the same merge without the guard changes it.
     const hostile = '{"__proto__":{"action":"accept"}}'
     expect((Object.assign({}, JSON.parse(hostile)) as { action?: string }).action).toBe('accept')
     expect(merged(hostile)).toBeUndefined()
@@ -186,21 +186,21 @@ describe('the limits of the guard', () => {
     ['T10 a key twice within an array', '[{"a":1},{"a":1,"a":2}]', 'duplicate'],
     ['T10 one key in two objects', '[{"a":1},{"a":{"a":2}}]', 'ok'],
     ['T10 keys that differ in case or escapes only', '{"a":1,"A":2,"\\\\u0061":3,"a/":4,"a\\\\":5}', 'ok'],
-    ['T10 strings that are no keys', '{"a":["a","a","__proto__"],"b":"a"}', 'ok'],
+    ['T10 strings that are not keys', '{"a":["a","a","__proto__"],"b":"a"}', 'ok'],
     ['T9 __proto__', '{"x":{"__proto__":{}}}', 'forbidden-key'],
     ['T9 __proto__ escaped', '{"\\u005f_proto__":1}', 'forbidden-key'],
     ['T9 constructor', '[{"constructor":1}]', 'forbidden-key'],
     ['T9 constructor escaped', '{"constr\\u0075ctor":1}', 'forbidden-key'],
     ['T9 prototype', '{"prototype":1}', 'forbidden-key'],
     [
-      'T9 words that only look like them',
+      'T9 keys that only look forbidden',
       '{"__proto_":1,"Constructor":1,"prototypes":1,"proto_type":1}',
       'ok',
     ],
-    ['text that is no JSON', '{"a":', 'syntax'],
-    ['a string without end', '["a', 'syntax'],
+    ['a text that is not JSON', '{"a":', 'syntax'],
+    ['a string without its closing quote', '["a', 'syntax'],
     ['a bad escape in a key', '{"\\x":1}', 'syntax'],
-    ['too many brackets closed', ']]]}}', 'syntax'],
+    ['too many closing brackets', ']]]}}', 'syntax'],
     ['an empty text', '', 'syntax'],
     ['a byte order mark', '\ufeff{}', 'syntax'],
     ['a bare value', '"a"', 'ok'],
@@ -209,11 +209,11 @@ describe('the limits of the guard', () => {
     expect(reasonOf(parseGuarded(text))).toBe(reason)
   })
 
-  it('takes something that is not a string for a syntax error', () => {
+  it('reports a value that is not a string as a syntax error', () => {
     expect(reasonOf(parseGuarded(undefined as unknown as string))).toBe('syntax')
   })
 
-  it('names a repeated key escaped and shortened', () => {
+  it('names a duplicate key, escaped and shortened', () => {
     const key = `${'\n'.repeat(3)}${'x'.repeat(300)}`
     const result = parseGuarded(`{${JSON.stringify(key)}:1,${JSON.stringify(key)}:2}`)
     expect(result).toEqual({
@@ -225,7 +225,7 @@ describe('the limits of the guard', () => {
   })
 })
 
-describe('hostile input of megabytes', () => {
+describe('hostile input of several megabytes', () => {
   const hostile: [string, string, string][] = [
     ['T8 a depth bomb of 4 MB', '['.repeat(4e6), 'depth'],
     ['T8 200,000 keys', `{${Array.from({ length: 2e5 }, (_, i) => `"${i}":1`).join()}}`, 'keys'],

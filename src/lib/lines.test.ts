@@ -25,7 +25,7 @@ describe('the line reader', () => {
     )
   })
 
-  it('T22 skips a line that is too long to its end, and reports it once', () => {
+  it('T22 skips a line that is too long, and reports it once', () => {
     const chunks = ['ok\n', ...Array<string>(50).fill('x'.repeat(100)), 'end\nfine\n\n  \n'].map((text) =>
       Buffer.from(text),
     )

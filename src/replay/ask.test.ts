@@ -28,13 +28,13 @@ describe('asking', () => {
     }
   })
 
-  it('R8 suspends at a question and goes on with the answer', async () => {
+  it('R8 suspends at a question and resumes with the answer', async () => {
     const flow = replayFlow(async (ctx) => `Hello ${(await ctx.ask('name', textQuestion())).value}`)
     expect(askedKeys(await flow.round())).toEqual(['name'])
     expect(returned(await flow.round({ name: accept({ value: 'Ada' }) }))).toBe('Hello Ada')
   })
 
-  it('sends the questions of one moment in one round, nested and beside steps', async () => {
+  it('sends the questions of one moment in one round, including nested ones and those beside steps', async () => {
     const ran: string[] = []
     const flow = replayFlow(async (ctx) => {
       const inner = async () => {
@@ -58,7 +58,7 @@ describe('asking', () => {
     expect(ran).toEqual(['count'])
   })
 
-  it('finishes and remembers a step that runs while a question is open', async () => {
+  it('finishes and records a step that runs while a question is open', async () => {
     const gate = deferredPromise()
     let runs = 0
     const flow = replayFlow(async (ctx) => {
@@ -80,7 +80,7 @@ describe('asking', () => {
     expect(runs).toBe(1)
   })
 
-  it('B18 tells decline, cancel and a missing answer apart', async () => {
+  it('B18 distinguishes a decline, a cancel and a missing answer', async () => {
     const flow = () => replayFlow(async (ctx) => (await ctx.elicit('q', textQuestion())).action)
     for (const action of ['decline', 'cancel']) {
       const one = flow()
@@ -92,7 +92,7 @@ describe('asking', () => {
     expect(askedKeys(await missing.round({}))).toEqual(['q'])
   })
 
-  it('B18 throws a decline and a cancel at the author, who may catch them, and never asks again', async () => {
+  it('B18 throws a decline or a cancel in the handler, which may catch it, and does not ask again', async () => {
     for (const [action, kind] of [
       ['decline', InputDeclined],
       ['cancel', InputCancelled],
@@ -104,7 +104,7 @@ describe('asking', () => {
     }
   })
 
-  it('remembers a decline: the next round does not ask again', async () => {
+  it('records a decline: the next round does not ask again', async () => {
     const flow = replayFlow(async (ctx) => {
       const first = await ctx.elicit('first', textQuestion())
       const second = await ctx.ask('second', textQuestion())
@@ -115,26 +115,26 @@ describe('asking', () => {
     expect(returned(await flow.round({ second: accept({ value: 'x' }) }))).toBe('decline x')
   })
 
-  it('B17 asks again and says what was wrong, three times, and then gives up', async () => {
+  it('B17 asks again three times, saying what was wrong, and then refuses the call', async () => {
     const flow = replayFlow(async (ctx) => (await ctx.ask('q', textQuestion('Your name?'))).value)
     await flow.round()
     for (let i = 0; i < 3; i++) {
       const { ending } = await flow.round({ q: accept({ value: 5 }) })
-      if (ending.kind !== 'asking') throw new Error('should ask again')
+      if (ending.kind !== 'asking') throw new Error('expected the question again')
       const request = ending.questions.get('q')?.request
       expect(request?.method === 'elicitation/create' && request.params.message).toMatch(/.+\n\nYour name\?$/)
     }
     expect(refusal(await flow.round({ q: accept({ value: 5 }) }))).toBe('INPUT_REJECTED')
   })
 
-  it('takes a good answer after a bad one', async () => {
+  it('accepts a valid answer after an invalid one', async () => {
     const flow = replayFlow(async (ctx) => (await ctx.ask('q', textQuestion())).value)
     await flow.round()
     await flow.round({ q: accept({ value: 5 }) })
     expect(returned(await flow.round({ q: accept({ value: 'five' }) }))).toBe('five')
   })
 
-  it('B15 P12 ignores answers to what was not asked', async () => {
+  it('B15 P12 ignores answers to questions that were not asked', async () => {
     const flow = replayFlow(async (ctx) => {
       const a = await ctx.ask('a', textQuestion())
       const b = await ctx.ask('b', textQuestion())
@@ -150,7 +150,7 @@ describe('asking', () => {
     expect(returned(await flow.round({ b: accept({ value: '2' }) }))).toBe('12')
   })
 
-  it('B10 ends the call where the client cannot be asked, past any catch of the author', async () => {
+  it('B10 ends the call if the client cannot be asked, and no catch of the handler sees it', async () => {
     const kinds: [string, (ctx: Parameters<Parameters<typeof replayFlow>[0]>[0]) => Promise<unknown>][] = [
       ['form', (ctx) => ctx.ask('q', textQuestion())],
       ['confirm', (ctx) => ctx.confirm('q', 'Delete?')],
@@ -159,7 +159,7 @@ describe('asking', () => {
       ['roots', (ctx) => ctx.roots()],
     ]
     for (const [name, asks] of kinds) {
-      const flow = replayFlow((ctx) => asks(ctx).catch(() => 'went on unconfirmed'), { capabilities: {} })
+      const flow = replayFlow((ctx) => asks(ctx).catch(() => 'continued unconfirmed'), { capabilities: {} })
       expect([name, refusal(await flow.round())]).toEqual([name, 'PEER_CAPABILITY'])
     }
     const formOnly = replayFlow((ctx) => ctx.visit('q', { message: 'Open', url: 'https://example.com/' }), {
@@ -185,7 +185,7 @@ describe('asking', () => {
     ).toEqual(['q'])
   })
 
-  it('asks a model and for roots, and checks the shape of what comes back', async () => {
+  it('asks for a completion and for roots, and checks the shape of the responses', async () => {
     const flow = replayFlow(async (ctx) => {
       const [message, roots] = await Promise.all([
         ctx.sample('capital', { messages: [], maxTokens: 10 }),
@@ -205,7 +205,7 @@ describe('asking', () => {
 })
 
 describe('R3 asked and answered', () => {
-  it('R3 takes an answer without any state for a plain ask that it fits, never for a confirmation', async () => {
+  it('R3 accepts a valid answer without any state for a plain ask, but never for a confirmation', async () => {
     const plain = replayFlow(async (ctx) => (await ctx.ask('q', textQuestion())).value)
     expect(returned(await plain.round({ q: accept({ value: 'early' }) }))).toBe('early')
     const confirm = replayFlow((ctx) => ctx.confirm('q', 'Delete everything?'))
@@ -230,7 +230,7 @@ describe('R3 asked and answered', () => {
     expect(askedKeys(await odd.round({ q: accept({}) }))).toEqual(['q'])
   })
 
-  it('R3 asks a reworded question again instead of taking the old answer for it', async () => {
+  it('R3 asks a reworded question again instead of using the answer to the old one', async () => {
     const confirm = (what: string) => (ctx: Parameters<Parameters<typeof replayFlow>[0]>[0]) =>
       ctx.confirm('sure', `Delete ${what}?`)
     const flow = replayFlow(confirm('a file'))
@@ -239,7 +239,7 @@ describe('R3 asked and answered', () => {
     expect(askedKeys(reworded)).toEqual(['sure'])
   })
 
-  it('R3 voids a recorded answer whose question was reworded since', async () => {
+  it('R3 invalidates a recorded answer whose question has been reworded', async () => {
     const version = (wording: string) => async (ctx: Parameters<Parameters<typeof replayFlow>[0]>[0]) => {
       const sure = await ctx.confirm('sure', wording)
       const name = await ctx.ask('name', textQuestion())
@@ -253,7 +253,7 @@ describe('R3 asked and answered', () => {
     expect(next.journal.entries).toEqual([])
   })
 
-  it('R3 fails after three times when the question changes on every replay', async () => {
+  it('R3 fails after three attempts if the question changes on every replay', async () => {
     let n = 0
     const flow = replayFlow((ctx) => ctx.ask('q', textQuestion(`It is ${n++} o'clock. Go on?`)))
     await flow.round()
@@ -264,7 +264,7 @@ describe('R3 asked and answered', () => {
   })
 })
 
-describe('a client that does not show the question', () => {
+describe('a client that cannot show the question', () => {
   const schema = {
     type: 'object',
     properties: {
@@ -280,35 +280,38 @@ describe('a client that does not show the question', () => {
     required: ['region'],
   }
   const region = { message: 'Where should it\u001b[2J live?', schema, orArgument: 'region' }
-  const told = async (handler: Handler, options: FlowOptions = { capabilities: {} }): Promise<string> => {
+  const sentenceOf = async (
+    handler: Handler,
+    options: FlowOptions = { capabilities: {} },
+  ): Promise<string> => {
     const { ending } = await replayFlow(handler, options).round()
     return ending.kind === 'refused' ? ending.error.sentence : ''
   }
 
-  it('B10 is told the question, its choices, that nothing was done, and what to do', async () => {
-    expect(await told((ctx) => ctx.ask('region', region))).toBe(
+  it('B10 reads the question, its choices, that nothing was done, and what to do', async () => {
+    expect(await sentenceOf((ctx) => ctx.ask('region', region))).toBe(
       'This client cannot be asked: it lacks the capability elicitation.form. ' +
         'The tool asks the user: "Where should it[2J live?" ' +
         'The answer has region: one of eu (Europe), us; note (optional): a text. ' +
         'Nothing was done. Ask the user, then call again with the argument "region".',
     )
-    expect(await told((ctx) => ctx.confirm('sure', 'Delete it?'))).toBe(
+    expect(await sentenceOf((ctx) => ctx.confirm('sure', 'Delete it?'))).toBe(
       'This client cannot be asked: it lacks the capability elicitation.form. ' +
         'The tool asks the user: "Delete it?" The answer has confirm: yes or no. ' +
         'Nothing was done. No argument can stand in for the answer: use a client that can be asked.',
     )
   })
 
-  it('T4 is not told the link, which is for its user alone', async () => {
+  it('T4 does not see the link, which is for its user alone', async () => {
     const page = { message: 'Sign in', url: 'https://example.com/secret-handle' }
-    const text = await told((ctx) => ctx.visit('page', page))
+    const text = await sentenceOf((ctx) => ctx.visit('page', page))
     expect(text).toMatch(
       /elicitation\.url.*The tool wants the user to open a page: "Sign in" Nothing was done\./,
     )
     expect(text).not.toContain('secret-handle')
   })
 
-  it('is told of the work that an effect has done, in this round or in one before', async () => {
+  it('reads that an effect has run, in this round or in an earlier one', async () => {
     const handler: Handler = async (ctx) => {
       await ctx.effect('pay', () => 'paid')
       if (ctx.round === 1 && ctx.can('form')) await ctx.ask('first', textQuestion())
@@ -316,31 +319,34 @@ describe('a client that does not show the question', () => {
     }
     const options = { capabilities: {}, anchored: true }
     const done = /Some of the work of this call is done already\. Ask the user/
-    expect(await told(handler, options)).toMatch(done)
+    expect(await sentenceOf(handler, options)).toMatch(done)
     const both: Handler = (ctx) => Promise.all([ctx.effect('pay', () => 1), ctx.ask('region', region)])
-    expect(await told(both, options)).toMatch(
+    expect(await sentenceOf(both, options)).toMatch(
       /Some of the work of this call may be done already\. Ask the user/,
     )
     const entry = { kind: 'effect' as const, key: 'pay', at: 1, result: 'paid' }
     expect(
-      await told((ctx) => ctx.ask('region', region), { ...options, journal: { entries: [entry as never] } }),
+      await sentenceOf((ctx) => ctx.ask('region', region), {
+        ...options,
+        journal: { entries: [entry as never] },
+      }),
     ).toMatch(done)
   })
 
-  it('gets a text of bounded length', async () => {
+  it('reads a text of limited length', async () => {
     const properties = Object.fromEntries(
       Array.from({ length: 150 }, (_, i) => [
         `${i}`.repeat(50),
         { type: 'string', enum: ['x'.repeat(900), 'y'] },
       ]),
     )
-    const text = await told((ctx) =>
+    const text = await sentenceOf((ctx) =>
       ctx.ask('a', { message: 'm'.repeat(9999), schema: { type: 'object', properties } }),
     )
     expect(text.length).toBeLessThan(2000)
   })
 
-  it('B17 is asked twice where it accepts without filling in the form, and told so', async () => {
+  it('B17 is asked twice if it accepts without filling in the form, and then reads why the call ended', async () => {
     for (const answer of [{ action: 'accept' }, { action: 'accept', content: {} }]) {
       const flow = replayFlow((ctx) => ctx.ask('region', region))
       await flow.round()
@@ -359,14 +365,14 @@ describe('a client that does not show the question', () => {
     }
   })
 
-  it('R3 never takes an empty accept for a yes', async () => {
+  it('R3 never treats an empty accept as a yes', async () => {
     const flow = replayFlow((ctx) => ctx.confirm('sure', 'Delete it?'))
     await flow.round()
     await flow.round({ sure: { action: 'accept', content: {} } })
     expect(refusal(await flow.round({ sure: { action: 'accept', content: {} } }))).toBe('INPUT_REJECTED')
   })
 
-  it('is asked on where it fills in something, if only the wrong thing', async () => {
+  it('is asked again if it fills in something, even something invalid', async () => {
     const flow = replayFlow((ctx) => ctx.ask('region', region))
     await flow.round()
     await flow.round({ region: { action: 'accept', content: {} } })
@@ -376,7 +382,7 @@ describe('a client that does not show the question', () => {
   })
 })
 
-it('R2 records a choice by its value, whatever spelling it came in', async () => {
+it('R2 records a choice by its value, however the client spelled it', async () => {
   const schema = {
     type: 'object',
     properties: {
@@ -408,14 +414,14 @@ it('R2 records a choice by its value, whatever spelling it came in', async () =>
   )
 })
 
-it('R3 names a page to visit the same way in every run of a flow, and in no digest', async () => {
+it('R3 derives the id of a page to visit from the flow, and keeps it out of the digest', async () => {
   const visit: Handler = (ctx) => ctx.visit('page', { message: 'Sign in', url: 'https://example.com/' })
   const ask = async (options?: FlowOptions) => {
     const flow = replayFlow(visit, options)
     const { ending } = await flow.round()
     const again = await flow.round()
     expect(again.ending).toEqual(ending)
-    if (ending.kind !== 'asking') throw new Error('it asks')
+    if (ending.kind !== 'asking') throw new Error('expected a question')
     const { request, digest } = ending.questions.get('page') ?? {}
     const params = request?.params as { elicitationId?: string } | undefined
     return { digest, id: params?.elicitationId }

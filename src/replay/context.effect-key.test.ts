@@ -1,6 +1,6 @@
 /**
- * The key of an effect is the same in every attempt of a history, whatever crashes and whenever answers come, and another
- * one on other answers (R7, R10).
+ * The key of an effect is the same in every attempt of a flow, whatever crashes and whenever answers arrive, and differs
+ * if the answers differ (R7, R10).
  */
 
 import fc from 'fast-check'
@@ -35,7 +35,7 @@ const program: fc.Arbitrary<Program> = fc.array(
 const pause = (turns: number): Promise<void> =>
   turns === 0 ? Promise.resolve() : new Promise<void>((resolve) => idle(() => pause(turns - 1).then(resolve)))
 
-/** Goes round and round, so that no two attempts take equally long. */
+/** Cycles through the items, so that no two attempts take equally long. */
 function stream<T>(items: readonly T[]): () => T {
   let next = 0
   return () => items[next++ % items.length] as T
@@ -44,18 +44,18 @@ function stream<T>(items: readonly T[]): () => T {
 interface Attempt {
   readonly name: string
   readonly key: string
-  /** The answers that the handler had when the effect began, which is later than when it called it. */
+  /** The answers that the handler had received when the effect began, which is later than when it was called. */
   readonly begun: string
 }
 
 interface World {
   attempts: Attempt[]
   delay(): number
-  /** Something happens at which a process may die: then it never resolves. */
+  /** An event at which the process may die; then the promise never resolves. */
   tick(): Promise<void>
 }
 
-/** Checked at leisure: its answers are read later than those of others. */
+/** Validates slowly: its answers are read later than those of others. */
 const slowly = (delay: () => number) => ({
   message: 'Say something',
   schema: z.object({ value: z.string().refine(() => pause(delay()).then(() => true)) }),
@@ -89,7 +89,7 @@ function toHandler(branches: Program, world: World): Handler {
 
 interface Chances {
   readonly delays: readonly number[]
-  /** Which of the open questions are answered by the next turn. */
+  /** Which of the open questions are answered before the next turn. */
   readonly arrivals: readonly boolean[]
   /** After how many events of a turn its process dies. */
   readonly crashes: readonly number[]
@@ -101,10 +101,10 @@ const chances: fc.Arbitrary<Chances> = fc.record({
   crashes: fc.array(fc.nat({ max: 6 }), { maxLength: 6 }),
 })
 
-/** No crash, and whatever is asked is answered at once. */
+/** No crash, and every question is answered at once. */
 const SMOOTH: Chances = { delays: [0], arrivals: [true], crashes: [] }
 
-/** `task`: each entry is durable before its result is seen. `token`: the round is kept at its end, and repeated whole. */
+/** `task`: each entry is durable before its result is delivered. `token`: a round is kept when it ends, or repeated as a whole. */
 type Carrier = 'task' | 'token'
 
 async function live(
@@ -150,7 +150,7 @@ async function live(
     ])
     attempts.push(...own)
     if (outcome === 'died') {
-      // Under the token carrier the same request comes again; in a task further answers may have come meanwhile.
+      // With the token carrier the same request comes again; in a task, more answers may have arrived meanwhile.
       if (carrier === 'task') arrive()
       continue
     }
@@ -175,9 +175,9 @@ function byName(attempts: readonly Attempt[], of: 'key' | 'begun'): Map<string, 
   return found
 }
 
-describe('R7 one key for each effect', () => {
+describe('R7 one key per effect', () => {
   it.each(['task', 'token'] as const)(
-    'R7 keeps it over crashes and whenever answers come, under the %s carrier',
+    'R7 keeps the key across crashes and whenever answers arrive, with the %s carrier',
     async (carrier) => {
       let repeated = 0
       let ambiguous = 0
@@ -192,12 +192,12 @@ describe('R7 one key for each effect', () => {
         { numRuns: 400 },
       )
       expect(repeated).toBeGreaterThan(50)
-      // Negative control: a key from what was known when the effect began would not have stayed the same in a task.
+      // Negative control: in a task, a key derived when the effect begins would not have stayed the same.
       if (carrier === 'task') expect(ambiguous).toBeGreaterThan(0)
     },
   )
 
-  it('R10 does not depend on the order in which the answers came', async () => {
+  it('R10 derives a key that does not depend on the order of the answers', async () => {
     const handler: Handler = async (ctx) => {
       await Promise.all([ctx.ask('a', textQuestion()), ctx.ask('b', textQuestion())])
       return ctx.effect('pay', ({ key }) => key)
@@ -217,7 +217,7 @@ describe('R7 one key for each effect', () => {
     expect(await keyAfter({ a }, { b })).toBe(key)
   })
 
-  it('R10 has the same key under every carrier', async () => {
+  it('R10 derives the same key with every carrier', async () => {
     await fc.assert(
       fc.asyncProperty(program, async (branches) => {
         const keys = async (carrier: Carrier) => byName(await live(carrier, branches, SMOOTH), 'key')
@@ -241,7 +241,7 @@ describe('R7 another key in another branch', () => {
     return returned(await flow.round({ qty: answer }))
   }
 
-  it('R7 tells answers apart, also a no from a dismissal, and leaves alone what came before them', async () => {
+  it('R7 derives another key for each answer, a decline and a cancel included, and leaves earlier effects alone', async () => {
     const answers = [
       accept({ value: '1' }),
       accept({ value: '1000' }),
@@ -254,13 +254,13 @@ describe('R7 another key in another branch', () => {
     expect(await keysOn(answers[0])).toEqual(keys[0])
   })
 
-  it('R7 has the key of a flow without answers where none was given', async () => {
+  it('R7 derives the key from flow and name alone if there was no answer', async () => {
     const flow = replayFlow((ctx) => ctx.effect('hold', ({ key }) => key), { anchored: true })
     // HMAC-SHA-256 of "effect:hold" under "seed": the derivation of every version so far.
     expect(returned(await flow.round())).toBe('c623455c11f8db36762ab1261b6b9fb2')
   })
 
-  it('R7 counts no step: its result may differ when a lost round runs again', async () => {
+  it('R7 leaves steps out of the key: a result may differ when a lost round runs again', async () => {
     const withStep =
       (value: number): Handler =>
       async (ctx) => {
@@ -271,7 +271,7 @@ describe('R7 another key in another branch', () => {
     expect(await keysOn(answer, withStep(1))).toEqual(await keysOn(answer, withStep(2)))
   })
 
-  it('R7 counts what a handler in the manual form reads, and only if it reads it', async () => {
+  it('R7 includes what a handler in the manual form reads, and only if it reads it', async () => {
     const keyOf = async (handler: Handler, inputResponses: object | undefined, requestState?: string) =>
       returned(
         await replayFlow(handler, { anchored: true }).round(undefined, {
@@ -281,20 +281,20 @@ describe('R7 another key in another branch', () => {
     const keyIn = ({ key }: { key: string }) => key
     const charge = (ctx: Context) => ctx.effect('charge', keyIn)
     const reads: Handler = (ctx) => ctx.inputResponses !== null && charge(ctx)
-    const takesApart: Handler = ({ inputResponses, ...ctx }) =>
+    const destructures: Handler = ({ inputResponses, ...ctx }) =>
       inputResponses !== null && ctx.effect('charge', keyIn)
     const readsState: Handler = (ctx) => ctx.requestState !== null && charge(ctx)
     const one = { qty: accept({ value: '1' }) }
     const many = { qty: accept({ value: '1000' }) }
     expect(await keyOf(reads, one)).not.toBe(await keyOf(reads, many))
-    expect(await keyOf(takesApart, one)).toBe(await keyOf(reads, one))
+    expect(await keyOf(destructures, one)).toBe(await keyOf(reads, one))
     expect(await keyOf(readsState, {}, 'qty=1')).not.toBe(await keyOf(readsState, {}, 'qty=1000'))
     expect(await keyOf(charge, one)).toBe(await keyOf(charge, many))
     expect(await keyOf(reads, undefined)).toBe(await keyOf(charge, one))
   })
 })
 
-describe('R7 the same answer in another spelling', () => {
+describe('R7 the same answer with other members', () => {
   const noise = { _meta: { sentAt: 1 }, extra: 'x' }
   const page = { message: 'Open', url: 'https://example.com/' }
   const yes = { action: 'accept', content: { confirm: true } }
@@ -326,7 +326,7 @@ describe('R7 the same answer in another spelling', () => {
       { action: 'accept', content: { extra: 1 } },
     ],
     ['roots', (ctx) => ctx.roots('q'), { roots: [{ uri: 'file:///a' }] }, { roots: [{ uri: 'file:///a' }] }],
-  ])('R7 is one branch: %s', async (_name, question, plain, padded) => {
+  ])('R7 derives the same key: %s', async (_name, question, plain, padded) => {
     const keyAfter = async (answer: object): Promise<unknown> => {
       const flow = replayFlow(async (ctx) => {
         await question(ctx)

@@ -13,7 +13,7 @@ import {
 import { idle } from '../lib/clock.ts'
 
 describe('R2 recorded wins', () => {
-  it('R2 never replaces a recorded answer by a later one', async () => {
+  it('R2 never replaces a recorded answer with a later one', async () => {
     const flow = replayFlow(async (ctx) => {
       const a = await ctx.ask('a', textQuestion())
       const b = await ctx.ask('b', textQuestion())
@@ -25,7 +25,7 @@ describe('R2 recorded wins', () => {
     expect(returned(last)).toBe('first!')
   })
 
-  it('R2 hands back a recorded result without running the step', async () => {
+  it('R2 returns a recorded result without running the step', async () => {
     let runs = 0
     const flow = replayFlow(async (ctx) => {
       const n = await ctx.step('n', () => {
@@ -43,7 +43,7 @@ describe('R2 recorded wins', () => {
 })
 
 describe('R8 suspension is not an exception', () => {
-  it('R8 reaches no catch and no finally, fires the signal, and runs what was deferred, last first', async () => {
+  it('R8 runs no catch and no finally, fires the signal, and runs deferred functions, last first', async () => {
     const seen: string[] = []
     let signal: AbortSignal | undefined
     const flow = replayFlow(async (ctx) => {
@@ -64,7 +64,7 @@ describe('R8 suspension is not an exception', () => {
     expect(signal?.aborted).toBe(true)
   })
 
-  it('R8 has fired the signal also for who looks at it first when the run is over', async () => {
+  it('R8 has fired the signal even if it is first read after the run ended', async () => {
     let late: boolean | undefined
     const flow = replayFlow(async (ctx) => {
       ctx.defer(() => {
@@ -76,7 +76,7 @@ describe('R8 suspension is not an exception', () => {
     expect(late).toBe(true)
   })
 
-  it('R8 calls a handler that returns with an open question faulty', async () => {
+  it('R8 refuses a handler that returns while a question is open', async () => {
     const flow = replayFlow((ctx) => {
       void ctx.ask('forgotten', textQuestion())
       return 'done'
@@ -86,7 +86,7 @@ describe('R8 suspension is not an exception', () => {
     expect(report.ending.kind === 'refused' && report.ending.error.message).toContain('"forgotten"')
   })
 
-  it('R8 does not lose an effect that nobody awaited', async () => {
+  it('R8 refuses a handler that does not await an effect', async () => {
     const flow = replayFlow(
       (ctx) => {
         void ctx.effect('save', () => 1)
@@ -97,7 +97,7 @@ describe('R8 suspension is not an exception', () => {
     expect(refusal(await flow.round())).toBe('REPLAY_NOT_AWAITED')
   })
 
-  it('R8 lets a failure beside an open question end the call', async () => {
+  it('R8 ends the call if a step fails beside an open question', async () => {
     const flow = replayFlow((ctx) =>
       Promise.all([
         ctx.ask('q', textQuestion()),
@@ -130,7 +130,7 @@ describe('R8 suspension is not an exception', () => {
     expect(finished).toBe(true)
   })
 
-  it('reports a clean-up that fails and runs the others', async () => {
+  it('runs the other deferred functions if one fails', async () => {
     const seen: string[] = []
     const flow = replayFlow((ctx) => {
       ctx.defer(() => void seen.push('first'))
@@ -145,7 +145,7 @@ describe('R8 suspension is not an exception', () => {
 })
 
 describe('what is the same on every replay', () => {
-  it('gives the same time, ids and random numbers on every round', async () => {
+  it('returns the same time, ids and random numbers in every round', async () => {
     const seen: unknown[][] = []
     const flow = replayFlow(async (ctx) => {
       const row: unknown[] = [ctx.now(), ctx.uuid(), ctx.random(), ctx.uuid('named')]
@@ -167,7 +167,7 @@ describe('what is the same on every replay', () => {
     expect(seen[0]?.[2]).toBeLessThan(1)
   })
 
-  it('reports progress only upwards', async () => {
+  it('reports progress only if it increases', async () => {
     const flow = replayFlow(
       (ctx) => {
         for (const n of [0, 50, 50, 20, 100]) ctx.progress(n, 100)
@@ -179,8 +179,8 @@ describe('what is the same on every replay', () => {
   })
 })
 
-describe('what was said already', () => {
-  const said = ({ notified }: ReplayFlow) => notified.map(({ params }) => params.message ?? params.data)
+describe('status and log messages', () => {
+  const sent = ({ notified }: ReplayFlow) => notified.map(({ params }) => params.message ?? params.data)
   const months: Handler = async (ctx) => {
     for (const month of [1, 2]) {
       ctx.status(`month ${month}`)
@@ -197,31 +197,31 @@ describe('what was said already', () => {
   }
   const everything = { scene: { logLevel: 'debug' as const } }
 
-  it('is not said again by a replay, whatever stands between', async () => {
+  it('are not repeated by a replay', async () => {
     const flow = replayFlow(months)
     const all = ['month 1', 'in 1', 'month 2', 'in 2', 'asking']
     await flow.round(undefined, everything)
-    expect(said(flow)).toEqual(all)
+    expect(sent(flow)).toEqual(all)
     await flow.round({}, everything)
-    expect(said(flow)).toEqual(all)
+    expect(sent(flow)).toEqual(all)
     all.push('month 3', 'month 4')
     await flow.round({ q: accept({ value: '' }) }, everything)
-    expect(said(flow)).toEqual(all)
+    expect(sent(flow)).toEqual(all)
     all.push('done')
     await flow.round({ r: accept({ value: '' }) }, everything)
-    expect(said(flow)).toEqual(all)
+    expect(sent(flow)).toEqual(all)
   })
 
-  it('is said from the first new thing on where a process died before it came to a stop', async () => {
+  it('are sent from the first new operation on if the process died in the middle of a run', async () => {
     const first = replayFlow(months)
     await first.round(undefined, everything)
     const entries = first.journal.entries.slice(0, 1)
     const flow = replayFlow(months, { journal: { entries }, anchored: true })
     await flow.round(undefined, everything)
-    expect(said(flow)).toEqual(['month 2', 'in 2', 'asking'])
+    expect(sent(flow)).toEqual(['month 2', 'in 2', 'asking'])
   })
 
-  it('is said by a handler in the manual form once it has read what came', async () => {
+  it('are sent by a handler in the manual form once it has read the responses', async () => {
     const flow = replayFlow((ctx) => {
       ctx.log('info', 'begin')
       if (ctx.inputResponses?.q) ctx.log('info', 'answered')
@@ -229,6 +229,6 @@ describe('what was said already', () => {
     await flow.round(undefined, everything)
     const scene = { ...everything.scene, inputResponses: { q: accept({}) } as never }
     await flow.round(undefined, { scene })
-    expect(said(flow)).toEqual(['begin', 'answered'])
+    expect(sent(flow)).toEqual(['begin', 'answered'])
   })
 })

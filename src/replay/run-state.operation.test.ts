@@ -24,7 +24,7 @@ function settled(): Promise<void> {
   return new Promise((resolve) => idle(() => idle(resolve)))
 }
 
-/** Takes the place of the listeners of the test runner, so that a rejection is counted here and ends nothing. */
+/** Replaces the listeners of the test runner, so that a rejection is counted here and does not fail the run. */
 function countUnhandled(): { readonly reasons: unknown[]; restore(): void } {
   const reasons: unknown[] = []
   const before = process.listeners('unhandledRejection')
@@ -46,7 +46,7 @@ describe('R11 nothing ends the process', () => {
   })
   afterEach(() => unhandled.restore())
 
-  it('R11 keeps a refusal that the handler does not await yet until it does', async () => {
+  it('R11 keeps a decline until the handler awaits the question', async () => {
     const seen: unknown[] = []
     const flow = replayFlow(async (ctx) => {
       const a = ctx.ask('a', textQuestion())
@@ -65,7 +65,7 @@ describe('R11 nothing ends the process', () => {
     expect(unhandled.reasons).toEqual([])
   })
 
-  it('R11 hands out no promise that can become an unhandled rejection', async () => {
+  it('R11 returns no promise that can become an unhandled rejection', async () => {
     const operations: Record<string, Handler> = {
       ask: (ctx) => ctx.ask('x', textQuestion()),
       visit: (ctx) => ctx.visit('x', { message: 'm', url: 'https://example.com/' }),
@@ -75,9 +75,9 @@ describe('R11 nothing ends the process', () => {
           throw new Error('no disk')
         }),
       once: (ctx) => ctx.effect('x', () => 1, { once: true }),
-      'a name that is none': (ctx) => ctx.step('', () => 1),
-      'a schema that is none': (ctx) => ctx.ask('x', { message: 'm', schema: 5 as never }),
-      'a URL that is none': (ctx) => ctx.visit('x', { message: 'm', url: 'javascript:1' }),
+      'an invalid name': (ctx) => ctx.step('', () => 1),
+      'an invalid schema': (ctx) => ctx.ask('x', { message: 'm', schema: 5 as never }),
+      'an invalid URL': (ctx) => ctx.visit('x', { message: 'm', url: 'javascript:1' }),
       nested: (ctx) =>
         ctx.step('outer', async () => {
           void ctx.step('x', () => 1)
@@ -111,13 +111,13 @@ describe('R11 nothing ends the process', () => {
   })
 })
 
-describe('what nobody awaits', () => {
+describe('an operation that is not awaited', () => {
   const failing: Handler = (ctx) =>
     ctx.step('audit', () => {
       throw new Error('no disk')
     })
 
-  it('ends the call with an error that names an operation which failed unseen', async () => {
+  it('ends the call with an error that names the failed operation', async () => {
     const report = await replayFlow(async (ctx) => {
       void failing(ctx)
       await ctx.step('other', () => 1)
@@ -130,7 +130,7 @@ describe('what nobody awaits', () => {
     })
   })
 
-  it('ends it the same way when the failure is replayed', async () => {
+  it('ends the call the same way when its failure is replayed', async () => {
     const flow = replayFlow(async (ctx) => {
       void failing(ctx)
       await ctx.ask('q', textQuestion())
@@ -140,7 +140,7 @@ describe('what nobody awaits', () => {
     expect(messageOf(await flow.round({ q: accept({ value: '' }) }))).toContain('the step "audit" had failed')
   })
 
-  it('names work that still runs when the handler returns, and waits for it', async () => {
+  it('is named and waited for if it still runs when the handler returns', async () => {
     const gate = deferredPromise()
     let finished = false
     const round = replayFlow(async (ctx) => {
@@ -158,8 +158,8 @@ describe('what nobody awaits', () => {
     expect(finished).toBe(true)
   })
 
-  it('lets a failure go that somebody looked at', async () => {
-    const looks: Handler[] = [
+  it('is ignored if something observed its failure', async () => {
+    const observers: Handler[] = [
       (ctx) => Promise.resolve(failing(ctx)).catch(() => 'fine'),
       async (ctx) => {
         await Promise.allSettled([failing(ctx)])
@@ -167,10 +167,10 @@ describe('what nobody awaits', () => {
       },
       (ctx) => Promise.race([failing(ctx), ctx.step('other', () => 1)]).catch(() => 'fine'),
     ]
-    for (const look of looks) expect(returned(await replayFlow(look).round())).toBe('fine')
+    for (const observe of observers) expect(returned(await replayFlow(observe).round())).toBe('fine')
   })
 
-  it('lets what the handler throws win', async () => {
+  it('is ignored if the handler throws', async () => {
     const { ending } = await replayFlow(async (ctx) => {
       void failing(ctx)
       await ctx.step('other', () => 1)
@@ -179,7 +179,7 @@ describe('what nobody awaits', () => {
     expect(ending.kind === 'threw' && String(ending.error)).toBe('Error: mine')
   })
 
-  it('gives promises that behave like promises', async () => {
+  it('returns a promise that behaves like any other', async () => {
     const seen: unknown[] = []
     const report = await replayFlow(async (ctx) => {
       const step = ctx.step('s', () => 1)
@@ -192,7 +192,7 @@ describe('what nobody awaits', () => {
   })
 })
 
-describe('operations inside others', () => {
+describe('nested operations', () => {
   const inner: Record<string, Handler> = {
     'question "in"': (ctx) => ctx.ask('in', textQuestion()),
     'step "in"': (ctx) => ctx.step('in', () => 1),
@@ -220,7 +220,7 @@ describe('operations inside others', () => {
     }
   }
 
-  it('refuses also where the step catches the error', async () => {
+  it('refuses even if the step catches the error', async () => {
     const report = await replayFlow((ctx) =>
       ctx.step('out', async () => {
         await ctx.confirm('in', 'Sure?').catch(() => {})
@@ -229,14 +229,14 @@ describe('operations inside others', () => {
     expect(refusal(report)).toBe('REPLAY_NESTED')
   })
 
-  it('lets other branches go on while a step runs', async () => {
+  it('lets other branches continue while a step runs', async () => {
     const gate = deferredPromise()
     const flow = replayFlow(async (ctx) => {
       const [slow, value] = await Promise.all([
         ctx.step('slow', () => gate.promise.then(() => 'slow')),
         (async () => {
           await ctx.step('quick', () => 1)
-          // The step opens the gate, and what waits behind it is still the handler's own.
+          // The step opens the gate; what waits behind it still belongs to the handler.
           await ctx.step('open', () => gate.resolve())
           await gate.promise
           await ctx.step('after', () => 1)
@@ -257,7 +257,7 @@ describe('operations inside others', () => {
 })
 
 describe('ctx.defer', () => {
-  it('reports an operation in it, and the call ends', async () => {
+  it('reports an operation in a deferred function, and the call still ends', async () => {
     for (const inside of [
       (ctx: Parameters<Handler>[0]) => ctx.effect('late', () => 1),
       (ctx: Parameters<Handler>[0]) => ctx.ask('late', textQuestion()),
@@ -275,7 +275,7 @@ describe('ctx.defer', () => {
     }
   })
 
-  it('R9 waits for it only so long, says so, and still runs the others', async () => {
+  it('R9 waits for deferred functions up to a limit, reports it, and still runs the others', async () => {
     const ran: string[] = []
     const flow = replayFlow(
       (ctx) => {

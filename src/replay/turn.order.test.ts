@@ -48,7 +48,7 @@ interface Trace {
   ran: string[]
 }
 
-/** `race` waits for the losers as well: work that nobody awaits is another matter. */
+/** `race` waits for the losers too: work that is not awaited is tested elsewhere. */
 async function combine(
   kind: 'all' | 'race' | 'settled' | 'seq',
   runs: (() => Promise<unknown>)[],
@@ -88,7 +88,7 @@ function interpret(ctx: Context, node: Program, name: string, trace: Trace): Pro
   })
 }
 
-/** Runs to the end, answering everything, cut where `cut` says; gives the last round's trace and everything that ran. */
+/** Runs to the end, answering everything and moving the call where `cut` says; returns the last trace and all that ran. */
 async function drive(node: Program, cut: (executed: number, round: number) => boolean, anchored: boolean) {
   const ran: string[] = []
   let last: Trace = { seen: [], ran: [] }
@@ -112,7 +112,7 @@ async function drive(node: Program, cut: (executed: number, round: number) => bo
 }
 
 describe('laws of replay', () => {
-  it('P8 a replay of a full journal runs nothing and gives the same result in the same order', async () => {
+  it('P8 a replay of a full journal runs nothing and returns the same result in the same order', async () => {
     await fc.assert(
       fc.asyncProperty(program, async (node) => {
         const live = await drive(node, () => false, true)
@@ -127,7 +127,7 @@ describe('laws of replay', () => {
     )
   })
 
-  it('P9 P11 however it is cut into rounds, every piece of work runs once and the handler sees one order', async () => {
+  it('P9 P11 however a flow is cut into rounds, all work runs once and the handler sees one order', async () => {
     await fc.assert(
       fc.asyncProperty(program, fc.integer({ min: 1, max: 3 }), async (node, every) => {
         const cut = await drive(node, (executed) => executed >= every, true)
@@ -145,7 +145,7 @@ describe('laws of replay', () => {
     )
   })
 
-  it('P10 a program that lost an effect runs no new one', async () => {
+  it('P10 a program that lost an effect runs no new effect', async () => {
     await fc.assert(
       fc.asyncProperty(program, async (node) => {
         const live = await drive(node, () => false, true)
@@ -164,13 +164,13 @@ describe('laws of replay', () => {
 })
 
 describe('turn 1: results in order', () => {
-  /** A question whose answer is checked when the gate opens. */
+  /** A question whose answer is validated when the gate opens. */
   const checkedBehind = (gate: Promise<unknown>) => ({
     message: 'Say something',
     schema: z.object({ value: z.string().refine(() => gate.then(() => true)) }),
   })
 
-  it('turn 1: takes the answers of a request in the order of their questions, however long each is checked', async () => {
+  it('turn 1: delivers the answers of a request in the order of their questions, however long each validation takes', async () => {
     const gate = deferredPromise()
     const seen: string[] = []
     const flow = replayFlow((ctx) =>
@@ -191,7 +191,7 @@ describe('turn 1: results in order', () => {
     expect(seen).toEqual(['slow', 'fast', 'plain', 'work begins'])
   })
 
-  it('turn 1: hands over no recorded result before an earlier one that is still being read', async () => {
+  it('turn 1: delivers no recorded result before an earlier one that is still being read', async () => {
     const gates = [deferredPromise(), deferredPromise()]
     gates[0]?.resolve()
     let run = 0

@@ -1,10 +1,10 @@
 /**
  * One run of a handler, seen as a sequence of moments. A moment ends when the handler has nothing left to do; then, and
- * only then, one thing happens: one result is handed over, or new work begins, or the run is suspended.
+ * only then, one thing happens: one result is delivered, or new work begins, or the run is suspended.
  *
  * turn 1: Results reach the handler one at a time, in journal order: a replay settles promises as the first run did.
- * turn 2: New work begins only when every result that is known and was asked for has been handed over (R5 sees the whole moment).
- * turn 3: A run is suspended only when no work is running, so what ran is remembered (R7).
+ * turn 2: New work begins only when every known result that the handler waits for was delivered (R5 sees the whole moment).
+ * turn 3: A run is suspended only when no work is running, so that all work is recorded (R7).
  * turn 4: A suspended run is dropped: its promises never settle (R8).
  *
  * It does not know what a question or a step is; `ask.ts` and `work.ts` do.
@@ -22,11 +22,11 @@ interface Delivery {
 
 export interface Work {
   readonly key: string
-  /** Changes nothing and records nothing: a mere place to stop. */
+  /** Changes nothing and records nothing: only a point where the run may stop. */
   readonly passing?: true
-  /** Ends the run here, to go on as a task. */
+  /** Ends the run here, to continue as a task. */
   readonly leaving?: true
-  /** Must not begin before the flow's id is out of our hands (R6). */
+  /** Must not begin before the client holds the flow's id (R6). */
   readonly strict: boolean
   /** Why this must not begin now, if so. */
   check?(): RondoError | undefined
@@ -34,16 +34,16 @@ export interface Work {
 }
 
 export interface Turn {
-  /** A result is known: hand it over when its place in the journal comes. */
+  /** A result is known: calls `hand` when its place in the journal is due. */
   deliver(index: number, at: number, hand: () => void): void
   /**
-   * The result at this place is still being read or written: until the given function is called, nothing behind it is
-   * handed over and no new work begins.
+   * The result at this place is still being read or written: until the returned function is called, nothing after it is
+   * delivered and no new work begins.
    */
   hold(index: number): () => void
-  /** Work that is not in the journal: begin it when the moment is over. */
+  /** Work that is not in the journal begins when the moment ends. */
   enqueue(work: Work): void
-  /** Something runs whose result the run waits for; call the given function when it has settled. */
+  /** Something runs whose result the run waits for; call the returned function when it has settled. */
   busy(): () => void
   /** A question without an answer. */
   open(key: string, question: OpenQuestion): void
@@ -51,7 +51,7 @@ export interface Turn {
   refuse(error: RondoError): void
   returned(value: unknown): void
   ended(): boolean
-  /** The time of the last thing that was handed over. */
+  /** The time of the last delivered result. */
   now(): number
   readonly ending: Promise<Ending>
 }
@@ -59,11 +59,11 @@ export interface Turn {
 export interface TurnOptions {
   readonly startedAt: number
   readonly idle: Idle
-  /** The flow's id is in the client's hands. */
+  /** The client holds the flow's id. */
   readonly anchored: boolean
-  /** Nothing new may run: the run ends where it would. */
+  /** Nothing new may run: the run ends where new work would begin. */
   readonly frozen?: boolean
-  /** Why this instance wants to let go of the call now, if it does. */
+  /** Why this instance wants to release the call now, if it does. */
   mayMove(): MoveReason | undefined
 }
 

@@ -17,7 +17,7 @@ async function difference(handler: Handler, answers?: Record<string, unknown>): 
 }
 
 describe('development mode', () => {
-  it('lets a handler pass that replays', async () => {
+  it('accepts a deterministic handler', async () => {
     const flow = replayFlow(
       async (ctx) => {
         await ctx.checkpoint()
@@ -33,7 +33,7 @@ describe('development mode', () => {
     expect(returned(await flow.round({ q: accept({ value: 'yes' }) }))).toHaveLength(3)
   })
 
-  it('tells nobody anything from the second run', async () => {
+  it('sends nothing to the client from the second run', async () => {
     const flow = replayFlow(
       async (ctx) => {
         ctx.status('half way')
@@ -46,31 +46,31 @@ describe('development mode', () => {
     expect(flow.notified.map(({ method }) => method)).toEqual(['status', 'notifications/progress'])
   })
 
-  it('names both operations where the second run does another thing', async () => {
+  it('names both operations if the second run does something else', async () => {
     let n = 0
     expect(await difference((ctx) => ctx.step(n++ === 0 ? 'first' : 'second', () => 1))).toContain(
       'operation 1 was step "first" and then step "second"',
     )
   })
 
-  it('finds a question that is worded by the clock', async () => {
+  it('finds a question whose message changes', async () => {
     let n = 0
     expect(await difference((ctx) => ctx.ask('q', textQuestion(`It is ${n++}`)))).toContain(
-      'form "q" with another wording',
+      'form "q" with other wording',
     )
   })
 
-  it('finds a clock in every round, because time passes between the runs', async () => {
+  it('finds a clock in a message every time, because time passes between the runs', async () => {
     for (let i = 0; i < 20; i++) {
       expect(await difference((ctx) => ctx.ask('q', textQuestion(`It is ${Date.now()}`)))).toContain(
-        'form "q" with another wording',
+        'form "q" with other wording',
       )
     }
   })
 
-  it('finds a result that is not the same', async () => {
+  it('finds a result that differs', async () => {
     let n = 0
-    expect(await difference(() => n++)).toContain('different content')
+    expect(await difference(() => n++)).toContain('the content differs')
   })
 
   it('finds a branch on the outside world that leads to a question', async () => {
@@ -90,7 +90,7 @@ describe('development mode', () => {
     expect(runs).toBe(1)
   })
 
-  it('lets a call go that was handed back in the middle', async () => {
+  it('accepts a call that was moved in the middle', async () => {
     const flow = replayFlow(
       async (ctx) => {
         for (const name of ['a', 'b', 'c']) {

@@ -1,7 +1,7 @@
 /**
- * Development mode: the round is run a second time against the journal the first run left, with nothing new allowed to
- * run. A handler that replays does the same operations in the same order and ends the same way; the first difference
- * is an error that names both operations.
+ * Development mode runs every round a second time, against the journal of the first run, and lets nothing new run. A
+ * deterministic handler performs the same operations in the same order and ends the same way; the first difference is an
+ * error that names both operations.
  */
 
 import { RondoError } from '../errors.ts'
@@ -12,13 +12,13 @@ import type { Ending, Operation, RunReport } from './run-state.ts'
 
 const SILENT: Line = { notify: () => {}, closed: false, onClose: () => () => {} }
 
-/** Real time that passes before the second run, so that a clock which the handler reads by itself is seen to move. */
-const PASSING_MS = 4
+/** Real time between the two runs, so that a handler that reads the clock itself sees another time. */
+const PAUSE_MS = 4
 
-/** The first report, or a refusal if a second run of the same round differs from it. */
+/** Returns the first report, or a refusal if a second run of the same round differs from it. */
 export async function verify(input: ReplayInput, first: RunReport): Promise<RunReport> {
   if (first.ending.kind === 'refused') return first
-  await new Promise<void>((resolve) => input.platform.after(PASSING_MS, resolve))
+  await new Promise<void>((resolve) => input.platform.after(PAUSE_MS, resolve))
   const second = await replay({
     ...input,
     journal: first.journal,
@@ -32,12 +32,12 @@ export async function verify(input: ReplayInput, first: RunReport): Promise<RunR
     : (compareOperations(first, second) ?? compareEndings(first.ending, second.ending))
   if (difference === undefined) return first
   const detail =
-    `Run twice against the same journal, the handler did not do the same: ${difference}. ` +
-    'Take clocks, random values, and reads of the outside world into ctx.step, ctx.now, ctx.uuid or ctx.random.'
+    `The handler behaved differently when it ran again against the same journal: ${difference}. ` +
+    'Use ctx.now, ctx.uuid and ctx.random for time and random values, and ctx.step for everything else from outside.'
   return { ...first, ending: { kind: 'refused', error: new RondoError('REPLAY_UNSTABLE', detail) } }
 }
 
-/** Let go in the middle by the operator's wish: the second run, which nobody stops, may come further. */
+/** The instance released the call before it could finish: the second run, which is not stopped, may get further. */
 function wasMoved(ending: Ending): boolean {
   return ending.kind === 'moved' && ending.reason !== 'effect'
 }
@@ -51,16 +51,16 @@ function compareOperations(first: RunReport, second: RunReport): string | undefi
   for (let i = 0; i < length; i++) {
     const [a, b] = [first.operations[i], second.operations[i]]
     if (a?.key === b?.key && a?.kind === b?.kind && a?.question === b?.question) continue
-    const reworded = a?.key === b?.key && a?.kind === b?.kind ? ' with another wording' : ''
+    const reworded = a?.key === b?.key && a?.kind === b?.kind ? ' with other wording' : ''
     return `operation ${i + 1} was ${label(a)} and then ${label(b)}${reworded}`
   }
   return undefined
 }
 
 function compareEndings(first: Ending, second: Ending): string | undefined {
-  if (first.kind !== second.kind) return `it ended as ${describe(first)} and then as ${describe(second)}`
+  if (first.kind !== second.kind) return `it ended with ${describe(first)} and then with ${describe(second)}`
   const [a, b] = [fingerprint(first), fingerprint(second)]
-  return a === b ? undefined : `it ended as ${describe(first)} both times, but with different content`
+  return a === b ? undefined : `it ended with ${describe(first)} both times, but the content differs`
 }
 
 function describe(ending: Ending): string {
@@ -72,11 +72,11 @@ function describe(ending: Ending): string {
     case 'asking':
       return `a question (${[...ending.questions.keys()].join(', ')})`
     case 'moved':
-      return 'a hand-over'
+      return 'a move to another instance'
     case 'background':
       return 'a task'
     case 'refused':
-      return ending.error.message
+      return `a refusal (${ending.error.message})`
   }
 }
 

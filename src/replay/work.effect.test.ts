@@ -39,7 +39,7 @@ describe('R5 effects are strict', () => {
     expect(ran).toEqual([])
   })
 
-  it('R5 sees the whole moment: an effect reached beside the new one counts as reached', async () => {
+  it('R5 looks at the whole moment: an effect reached beside the new one counts as reached', async () => {
     const ran: string[] = []
     const flow = replayFlow(version1, { anchored: true })
     await flow.round()
@@ -61,7 +61,7 @@ describe('R5 effects are strict', () => {
     expect(ran).toEqual(['audit'])
   })
 
-  it('P10 an unreached step is no reason to stop', async () => {
+  it('P10 lets new effects run if only a step was not reached', async () => {
     const flow = replayFlow(async (ctx) => {
       await ctx.step('old', () => 1)
       await ctx.ask('q', textQuestion())
@@ -73,7 +73,7 @@ describe('R5 effects are strict', () => {
 })
 
 describe('R6 checkpoint before effect', () => {
-  it('R6 answers a first round with the state alone, and runs the effect on the retry', async () => {
+  it('R6 ends the first round with the state alone, and runs the effect on the retry', async () => {
     const keys: string[] = []
     const flow = replayFlow((ctx) =>
       ctx.effect('charge', ({ key }) => {
@@ -87,7 +87,7 @@ describe('R6 checkpoint before effect', () => {
     expect(keys).toHaveLength(1)
   })
 
-  it('R6 spends no round on it when a question goes out anyway', async () => {
+  it('R6 needs no extra round if a question goes out anyway', async () => {
     let ran = 0
     const flow = replayFlow(async (ctx) => {
       await Promise.all([ctx.ask('q', textQuestion()), ctx.effect('e', () => void ran++)])
@@ -99,7 +99,7 @@ describe('R6 checkpoint before effect', () => {
     expect(ran).toBe(1)
   })
 
-  it('R6 remembers the steps before the effect', async () => {
+  it('R6 records the steps before the effect', async () => {
     let steps = 0
     const flow = replayFlow(async (ctx) => {
       const n = await ctx.step('look', () => ++steps)

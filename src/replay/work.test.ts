@@ -15,14 +15,14 @@ import type { RunReport } from './run-state.ts'
 import { originOf } from './work.ts'
 
 function fail(): never {
-  throw new Error('not to be read')
+  throw new Error('unreadable')
 }
 
 function messageOf({ ending }: RunReport): string {
   return ending.kind === 'refused' ? ending.error.message : ending.kind
 }
 
-describe('R4 by name', () => {
+describe('R4 names', () => {
   it('R4 finds answers and results by name when the code is reordered', async () => {
     const before: Handler = async (ctx) => {
       const a = await ctx.step('a', () => 'A')
@@ -56,7 +56,7 @@ describe('R4 by name', () => {
     }
   })
 
-  it('R4 refuses a name whose kind has changed', async () => {
+  it('R4 refuses a name that was recorded for another kind of operation', async () => {
     const flow = replayFlow(async (ctx) => {
       await ctx.step('x', () => 1)
       await ctx.ask('q', textQuestion())
@@ -66,7 +66,7 @@ describe('R4 by name', () => {
     expect(refusal(report)).toBe('REPLAY_KIND_CHANGED')
   })
 
-  it('refuses names that cannot be names', async () => {
+  it('refuses invalid names', async () => {
     for (const name of ['', '__proto__', 'constructor', 'x'.repeat(129), 5 as never]) {
       const { ending } = await replayFlow((ctx) => ctx.step(name, () => 1)).round()
       expect(ending.kind === 'threw' && ending.error).toBeInstanceOf(TypeError)
@@ -74,8 +74,8 @@ describe('R4 by name', () => {
   })
 })
 
-describe('R7 at least once, under one key', () => {
-  it('R7 meets the same key when a round is repeated because its reply was lost', async () => {
+describe('R7 at least once, with one key', () => {
+  it('R7 uses the same key when a round is repeated because its response was lost', async () => {
     const keys: string[] = []
     const flow = replayFlow(
       async (ctx) => {
@@ -94,7 +94,7 @@ describe('R7 at least once, under one key', () => {
     expect(keys[0]).not.toBe(keys[1])
   })
 
-  it('R7 has another key in another flow', async () => {
+  it('R7 uses another key in another flow', async () => {
     const keyOf = async (seed: string) =>
       returned(
         await replayFlow((ctx) => ctx.effect('e', ({ key }) => key), {
@@ -106,7 +106,7 @@ describe('R7 at least once, under one key', () => {
     expect(await keyOf('one')).toBe(await keyOf('one'))
   })
 
-  it('R7 gives the handler the same failure live and replayed', async () => {
+  it('R7 throws the same error in the handler on the first run and on a replay', async () => {
     class DiskFull extends Error {
       override name = 'DiskFull'
       code = 'ENOSPC'
@@ -133,7 +133,7 @@ describe('R7 at least once, under one key', () => {
     expect(seen[1]).toEqual(seen[0])
   })
 
-  it('keeps a ToolError of a step a ToolError', async () => {
+  it('rethrows a ToolError of a step as a ToolError', async () => {
     const flow = replayFlow((ctx) =>
       ctx.step('s', async () => {
         throw new ToolError('out of stock')
@@ -143,7 +143,7 @@ describe('R7 at least once, under one key', () => {
     expect(ending.kind === 'threw' && ending.error).toBeInstanceOf(ToolError)
   })
 
-  it('refuses results that JSON would change, and names the place', async () => {
+  it('refuses results that JSON would change, and says where', async () => {
     const bad: [unknown, string][] = [
       [new Date(0), 'the value itself is a Date'],
       [{ when: { at: new Date(0) } }, 'when.at is a Date'],
@@ -159,7 +159,7 @@ describe('R7 at least once, under one key', () => {
     }
   })
 
-  it('keeps undefined, null and nested JSON as they are', async () => {
+  it('returns undefined, null and nested JSON unchanged', async () => {
     for (const value of [undefined, null, 0, '', false, [], {}, { a: [{ b: null }] }]) {
       const flow = replayFlow(async (ctx) => {
         const got = await ctx.step('s', () => value)
@@ -173,7 +173,7 @@ describe('R7 at least once, under one key', () => {
 })
 
 describe('R7 what a step throws', () => {
-  /** As it comes back from a state or a store. */
+  /** As read back from a state or a store. */
   const throughJson = (report: RunReport): Failure => {
     const journal = narrowJournal(JSON.parse(JSON.stringify(report.journal)))
     if (!journal) throw new Error('the journal cannot be read back')
@@ -188,7 +188,7 @@ describe('R7 what a step throws', () => {
     ['a message that is an object', odd({ message: { text: 'no' } }), { message: '[object Object]' }],
     ['a message that is missing', odd({ message: undefined }), { message: 'undefined' }],
     ['a name that is a number', odd({ name: 5 }), { name: '5' }],
-    ['a code that is no number', odd({ code: Number.NaN }), { message: 'm' }],
+    ['a code that is NaN', odd({ code: Number.NaN }), { message: 'm' }],
     [
       'a message that throws',
       Object.defineProperty(new Error('m'), 'message', { get: fail }),
@@ -197,7 +197,7 @@ describe('R7 what a step throws', () => {
     ['an object without a text', Object.create(null), { message: 'unknown' }],
     ['a symbol', Symbol('why'), { message: 'Symbol(why)' }],
     ['nothing', undefined, { message: 'undefined' }],
-  ])('R7 remembers %s as text, and the flow goes on', async (_what, thrown, expected) => {
+  ])('R7 records %s as text, and the flow continues', async (_what, thrown, expected) => {
     const flow = replayFlow(async (ctx) => {
       await ctx.step('s', () => Promise.reject(thrown)).catch(() => {})
       await ctx.ask('q', textQuestion())
@@ -207,7 +207,7 @@ describe('R7 what a step throws', () => {
     expect(returned(await flow.round({ q: accept({ value: '' }) }))).toBe('done')
   })
 
-  it('R7 takes the first word of a thenable that settles twice', async () => {
+  it('R7 uses the first result of a thenable that settles twice', async () => {
     const twice = {
       // biome-ignore lint/suspicious/noThenProperty: it is what is tested.
       then(done: (value: unknown) => void, failed: (error: unknown) => void) {
@@ -226,7 +226,7 @@ describe('R7 what a step throws', () => {
     expect(returned(await replayFlow(() => twice).round())).toBe('first')
   })
 
-  it('R7 asks a lazy thenable once', async () => {
+  it('R7 calls `then` of a lazy thenable once', async () => {
     let queries = 0
     const lazy = {
       // biome-ignore lint/suspicious/noThenProperty: it is what is tested.
@@ -239,7 +239,7 @@ describe('R7 what a step throws', () => {
     expect(queries).toBe(1)
   })
 
-  it('keeps what was thrown for the log, and shows the handler the recorded form alone', async () => {
+  it('keeps the thrown error for the log, and shows the handler only the recorded form', async () => {
     const thrown = new Error('no disk', { cause: 'secret' })
     const flow = replayFlow(
       async (ctx) => {
@@ -261,7 +261,7 @@ describe('R7 what a step throws', () => {
     expect(ending.kind === 'threw' && originOf(ending.error)).toMatchObject({ message: 'no disk' })
   })
 
-  it('R9 remembers a value of 64 levels and refuses one of 65', async () => {
+  it('R9 records a value of 64 levels and refuses one of 65', async () => {
     const nested = (levels: number): unknown => (levels === 0 ? 'leaf' : [nested(levels - 1)])
     const flow = (levels: number) => replayFlow((ctx) => ctx.step('s', () => nested(levels))).round()
     expect(returned(await flow(64))).toEqual(nested(64))
@@ -274,19 +274,19 @@ describe('R7 what a step throws', () => {
 describe('ctx.background', () => {
   const handler: Handler = async (ctx) => {
     await ctx.background()
-    return 'through'
+    return 'continued'
   }
 
-  it('lets through, in the first round, where the call cannot leave', async () => {
-    expect(returned(await replayFlow(handler).round())).toBe('through')
+  it('continues at once if the call cannot become a task', async () => {
+    expect(returned(await replayFlow(handler).round())).toBe('continued')
   })
 
-  it('leaves in the first round: a place to leave is no effect and needs no state in the hands of the client', async () => {
+  it('leaves in the first round: unlike an effect, it does not need a client that holds a state', async () => {
     const leaving = { scene: { background: { possible: true, tell: () => {} } } }
     expect((await replayFlow(handler).round(undefined, leaving)).ending).toEqual({ kind: 'background' })
   })
 
-  it('leaves only when the work beside it is remembered', async () => {
+  it('leaves only when the work beside it is recorded', async () => {
     const gate = deferredPromise()
     const flow = replayFlow((ctx) =>
       Promise.all([ctx.background(), ctx.step('s', () => gate.promise.then(() => 1))]),
@@ -299,8 +299,8 @@ describe('ctx.background', () => {
   })
 })
 
-describe('R9 bounded', () => {
-  it('R9 bounds the entries of a journal', async () => {
+describe('R9 limits', () => {
+  it('R9 limits the entries of a journal', async () => {
     const report = await replayFlow(
       async (ctx) => {
         for (let i = 0; i < 10; i++) await ctx.step(`s${i}`, () => i)
@@ -310,7 +310,7 @@ describe('R9 bounded', () => {
     expect(refusal(report)).toBe('LIMIT_ENTRIES')
   })
 
-  it('R9 bounds the questions of a round', async () => {
+  it('R9 limits the questions of a round', async () => {
     const report = await replayFlow(
       (ctx) => Promise.all(Array.from({ length: 4 }, (_, i) => ctx.ask(`q${i}`, textQuestion()))),
       { limits: { maxQuestions: 3 } },
@@ -327,7 +327,7 @@ describe('moving a call', () => {
       return 'done'
     }
 
-  it('B20 hands the call back at its next step and does not repeat what was done', async () => {
+  it('B20 releases the call at its next step and does not repeat what was done', async () => {
     const ran: string[] = []
     const flow = replayFlow(threeSteps(ran))
     const first = await flow.round(undefined, { mayMove: (executed) => (executed >= 2 ? 'shed' : undefined) })
@@ -336,7 +336,7 @@ describe('moving a call', () => {
     expect(ran).toEqual(['a', 'b', 'c'])
   })
 
-  it('finishes what runs before it hands the call back', async () => {
+  it('finishes running work before it releases the call', async () => {
     const gate = deferredPromise()
     const ran: string[] = []
     const flow = replayFlow(async (ctx) => {
@@ -360,22 +360,22 @@ describe('moving a call', () => {
     expect(ran).toEqual(['quick', 'slow', 'next'])
   })
 
-  it('is a place to stop at a checkpoint too, which otherwise lets through', async () => {
+  it('may release the call at a checkpoint, which otherwise does nothing', async () => {
     const handler: Handler = async (ctx) => {
       await ctx.checkpoint()
-      return 'through'
+      return 'continued'
     }
-    expect(returned(await replayFlow(handler).round())).toBe('through')
+    expect(returned(await replayFlow(handler).round())).toBe('continued')
     expect((await replayFlow(handler).round(undefined, { mayMove: () => 'drain' })).ending.kind).toBe('moved')
   })
 
-  it('asks in the same round when there is a question anyway', async () => {
+  it('asks in the same round if there is a question anyway', async () => {
     const flow = replayFlow((ctx) => Promise.all([ctx.ask('q', textQuestion()), ctx.step('s', () => 1)]))
     expect(askedKeys(await flow.round(undefined, { mayMove: () => 'drain' }))).toEqual(['q'])
   })
 })
 
-describe('R11 what cannot even be looked at', () => {
+describe('R11 values that cannot be inspected', () => {
   const revoked = (): object => {
     const { proxy, revoke } = Proxy.revocable({}, {})
     revoke()
@@ -391,7 +391,7 @@ describe('R11 what cannot even be looked at', () => {
     ['at once', unreadable],
     ['in a promise', async () => unreadable()],
     ['through a proxy that throws', async () => new Proxy([], { get: (_, key) => key !== 'then' && fail() })],
-  ])('R11 ends the call where the result of a step throws when it is read, %s', async (_when, fn) => {
+  ])('R11 ends the call if the result of a step throws when it is read, %s', async (_when, fn) => {
     for (const kind of ['step', 'effect'] as const) {
       const flow = replayFlow(async (ctx) => {
         await ctx.ask('q', textQuestion())
@@ -412,7 +412,7 @@ describe('R11 what cannot even be looked at', () => {
       },
     ],
     ['rejects with', () => Promise.reject(revoked())],
-  ])('R11 records a failure where a step %s what no instanceof can tell', async (_how, fn) => {
+  ])('R11 records a failure if a step %s a value on which instanceof throws', async (_how, fn) => {
     const report = await replayFlow(async (ctx) => {
       try {
         await ctx.step('work', fn as never)

@@ -1,5 +1,5 @@
 /**
- * A flow without seal or socket: each `round` hands the journal of the last one to the next, as a carrier would.
+ * A flow without seal or socket: each `round` passes the journal of the last one to the next, as a carrier would.
  */
 
 import { AsyncLocalStorage } from 'node:async_hooks'
@@ -29,7 +29,7 @@ export interface RoundOptions {
   handler?: Handler
   mayMove?: (executed: number) => MoveReason | undefined
   persist?: ReplayInput['persist']
-  /** What the scene has besides. */
+  /** Replaces members of the scene. */
   scene?: Partial<ReplayInput['scene']>
 }
 
@@ -38,7 +38,7 @@ export interface ReplayFlow {
   journal: Journal
   asked: Record<string, string>
   readonly clock: { now: number }
-  /** What was reported of `ctx.defer`. */
+  /** Errors of functions passed to `ctx.defer`. */
   readonly faults: unknown[]
   readonly notified: { method: string; params: Record<string, unknown> }[]
 }
@@ -131,19 +131,19 @@ export function replayFlow(handler: Handler, options: FlowOptions = {}): ReplayF
   return flow
 }
 
-/** The keys that a report asks for; fails if it asks nothing. */
+/** Returns the keys of the open questions; fails if there are none. */
 export function askedKeys({ ending }: RunReport): string[] {
   if (ending.kind !== 'asking') throw new Error(`expected questions, got ${JSON.stringify(ending)}`)
   return [...ending.questions.keys()]
 }
 
-/** What the handler returned; fails if it did not. */
+/** Returns what the handler returned; fails if it did not return. */
 export function returned({ ending }: RunReport): unknown {
   if (ending.kind !== 'returned') throw new Error(`expected a result, got ${describe(ending)}`)
   return ending.value
 }
 
-/** The code of the refusal; fails if there was none. */
+/** Returns the code of the refusal; fails if there was none. */
 export function refusal({ ending }: RunReport): string {
   if (ending.kind !== 'refused') throw new Error(`expected a refusal, got ${describe(ending)}`)
   return ending.error.code
@@ -171,7 +171,7 @@ export function textQuestion(message = 'Say something'): {
   }
 }
 
-/** A promise to be settled by hand. */
+/** A promise that the test settles. */
 export function deferredPromise<T = void>(): {
   promise: Promise<T>
   resolve(value: T): void
