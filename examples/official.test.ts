@@ -7,7 +7,7 @@ import { StreamableHTTPClientTransport } from '@modelcontextprotocol/client'
 import { createMcpHandler } from '@modelcontextprotocol/server'
 import { generateKey, type Server } from 'rondo'
 import { createBench } from 'rondo/testing'
-import { describe, expect, it } from 'vitest'
+import { afterAll, describe, expect, it } from 'vitest'
 import { createMemoryStore } from '../src/store/memory/store.ts'
 import { connectOfficial } from '../test/support/official-client.ts'
 import { send, settled } from '../test/support/task-client.ts'
@@ -64,19 +64,31 @@ describe('a lost reply', () => {
 })
 
 describe('a report that becomes a task', () => {
-  it('asks in a round and ends as a task', async () => {
-    const { build, rondo } = createReports({ ...options, store: createMemoryStore() })
-    const { fetch } = createMcpHandler(build)
-    const params = { name: 'report', arguments: { year: 2026 } }
-    const asked = await send({ fetch }, 'tools/call', params)
+  const { build, rondo } = createReports({ ...options, store: createMemoryStore() })
+  const { fetch } = createMcpHandler(build)
+  const params = { name: 'report', arguments: { year: 2026 } }
+  const inputResponses = { sure: { action: 'accept', content: { confirm: true } } }
+  const made = { content: [{ text: 'The report of 2026 has 12 pages.' }] }
+
+  afterAll(() => rondo.close())
+
+  it('asks and ends as a task if the client supports tasks', async () => {
+    const created = await send({ fetch }, 'tools/call', params)
+    expect(created.result).toMatchObject({ resultType: 'task' })
+    const taskId = String(created.result?.taskId)
+    const asking = { status: 'input_required', inputRequests: { sure: {} } }
+    expect(await settled({ fetch }, taskId)).toMatchObject(asking)
+    await send({ fetch }, 'tasks/update', { taskId, inputResponses })
+    expect(await settled({ fetch }, taskId)).toMatchObject({ status: 'completed', result: made })
+  })
+
+  it('asks and ends in rounds if the client does not support tasks', async () => {
+    const plain = { capabilities: { elicitation: { form: {} } } }
+    const asked = await send({ fetch }, 'tools/call', params, plain)
     expect(asked.result).toMatchObject({ resultType: 'input_required', inputRequests: { sure: {} } })
     const { requestState } = asked.result as { requestState: string }
-    const inputResponses = { sure: { action: 'accept', content: { confirm: true } } }
-    const created = await send({ fetch }, 'tools/call', { ...params, inputResponses, requestState })
-    expect(created.result).toMatchObject({ resultType: 'task' })
-    const ended = await settled({ fetch }, String(created.result?.taskId))
-    expect(ended).toMatchObject({ result: { content: [{ text: 'The report of 2026 has 12 pages.' }] } })
-    await rondo.close()
+    const ended = await send({ fetch }, 'tools/call', { ...params, inputResponses, requestState }, plain)
+    expect(ended.result).toMatchObject(made)
   })
 })
 

@@ -196,11 +196,11 @@ export interface CallbackOptions {
   /** Each state of a call is taken once; the same request again gets the same reply. Needs a store. */
   once?: boolean
   /**
-   * On a server that was passed to `rondo.tasks`. `background`: rounds, and a task from `ctx.background()` on or where the call
-   * outgrows its rounds. `auto`: a task where the client can follow one, rounds elsewhere. `always`: only as a task. Default
-   * `never`: a tool is often created for each request, and a task outlives the request. Needs a store.
+   * On a server that was passed to `rondo.tasks`. `auto`: a task if the client can follow one, rounds otherwise. `always`: only
+   * a task. Default: `never`, even after `ctx.background()`, because a tool is often created for each request, and a task
+   * outlives the request. Needs a store.
    */
-  task?: 'never' | 'background' | 'auto' | 'always'
+  task?: 'never' | 'auto' | 'always'
   /** How long a task of this tool lives. */
   taskTtlMs?: number
   /** How often clients should look at a task of this tool. */

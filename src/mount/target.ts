@@ -74,7 +74,7 @@ function toTarget(
     method,
     name,
     version: options.version,
-    task: method === 'tools/call' ? termsOf(options) : { mode: 'never' },
+    task: method === 'tools/call' ? toTerms(options) : { mode: 'never' },
     once: options.once,
     fail: (message) =>
       method === 'tools/call'
@@ -83,8 +83,7 @@ function toTarget(
   }
 }
 
-function termsOf({ task, taskTtlMs, taskPollMs }: CallbackOptions): TaskTerms {
-  const mode = task === 'background' ? 'late' : (task ?? 'never')
+function toTerms({ task: mode = 'never', taskTtlMs, taskPollMs }: CallbackOptions): TaskTerms {
   return { mode, ttlMs: taskTtlMs, pollMs: taskPollMs }
 }
 

@@ -72,7 +72,7 @@ describe('Express behind bearer tokens', () => {
       await ctx.background()
       return text(`${ctx.principal?.subject}: ${sure}`)
     },
-    { task: 'background' },
+    { task: 'auto' },
   )
   const build = () => {
     const server = rondo.tasks(new McpServer({ name: 'bank', version: '1.0.0' }))

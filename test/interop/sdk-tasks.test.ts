@@ -143,7 +143,7 @@ describe('a task', () => {
     expect(await settled(server, taskId)).toMatchObject({ status: 'input_required' })
   })
 
-  it('begins where the handler says so, and has the journal of its rounds', async () => {
+  it('runs a handler that calls ctx.background() as a task from its first request on', async () => {
     const rondo = makeRondo()
     const steps: string[] = []
     const report = rondo.tool(
@@ -153,7 +153,7 @@ describe('a task', () => {
         await ctx.step('go on', () => void steps.push('go on'))
         return text('done')
       },
-      { task: 'background' },
+      { task: 'auto' },
     )
     const server = serve(rondo, (mcp) => mcp.registerTool('report', {}, report))
     const created = await send(server, 'tools/call', { name: 'report' })
