@@ -1,9 +1,9 @@
-/** What a bench is: one file in this folder that measures something and gives tables. */
+/** The interface of a bench: one file in this folder that measures something and returns tables. */
 
 export interface Settings {
-  /** Fewer requests and rounds: a look, not a figure. */
+  /** Fewer requests and rounds: a quick check, not a measurement. */
   readonly quick: boolean
-  /** Says what is going on. */
+  /** Reports progress. */
   progress(text: string): void
 }
 

@@ -3,7 +3,7 @@
  * tools registered.
  *
  * Rondo, the official server and a bare one each run in a process of their own. They take turns, round by round, on the
- * same requests, after a warm-up that all of them get; what is counted is the CPU time of the server's process.
+ * same requests, after a warm-up of each. The bench counts the CPU time of the server process.
  */
 
 import type { Report, RunBench, Settings, Table } from './bench.ts'
@@ -30,7 +30,7 @@ interface Subject {
   readonly exchanges: Readonly<Record<Leg, (index: number) => Exchange>>
 }
 
-/** CPU of one request in microseconds, one figure for each round. */
+/** CPU time of one request in microseconds, one figure per round. */
 type Costs = Record<ServerName, number[]>
 
 interface Measured {
@@ -86,7 +86,7 @@ async function costOf({ server, exchanges }: Subject, leg: Leg, requests: number
   return ((await server.usage()).cpuMicros - before) / requests
 }
 
-/** Nobody is always first. */
+/** Rotates the order, so that no subject always goes first. */
 function rotated<T>(list: readonly T[], by: number): readonly T[] {
   const first = by % list.length
   return [...list.slice(first), ...list.slice(0, first)]

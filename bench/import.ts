@@ -1,4 +1,4 @@
-/** What importing costs before anything is served: CPU time and memory of fresh processes, one after the other. */
+/** The cost of importing: CPU time and memory of fresh processes, one after the other. */
 
 import { spawnSync } from 'node:child_process'
 import type { Report, RunBench } from './bench.ts'

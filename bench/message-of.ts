@@ -1,6 +1,6 @@
 import type { ChildProcess } from 'node:child_process'
 
-/** The next message of this kind from a process that the bench started; rejects if it ends before. */
+/** The next message of this kind from a process that the bench started; rejects if the process ends first. */
 export function messageOf<M extends { readonly kind: string }>(
   child: ChildProcess,
   kind: M['kind'],

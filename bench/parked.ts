@@ -1,6 +1,6 @@
 /**
- * What a question costs a server while nobody answers it: memory per parked question, for clients of 2026-07-28 (rounds,
- * and tasks) and of 2025-11-25 (a session each, and an open stream), and what is left when the clients have gone.
+ * The cost of a question while nobody answers it: memory per parked question, for clients of 2026-07-28 (rounds,
+ * and tasks) and of 2025-11-25 (a session each, and an open stream), and what remains after the clients have gone.
  */
 
 import { Agent, type ClientRequest, type IncomingMessage, request } from 'node:http'
@@ -95,7 +95,7 @@ async function parkAll(
   }
 }
 
-/** The heap when it no longer shrinks; a server may take its time to notice that clients have gone. */
+/** The heap size once it no longer shrinks; a server may need some time to notice that clients have gone. */
 async function settled(child: Pick<ServerProcess, 'usage'>): Promise<number> {
   let last = (await child.usage()).heapBytes
   for (let look = 0; look < 10; look++) {
@@ -110,7 +110,7 @@ async function settled(child: Pick<ServerProcess, 'usage'>): Promise<number> {
 interface Sent {
   readonly message: object
   readonly headers?: Readonly<Record<string, string>>
-  /** Keep the response open, on a connection of its own. */
+  /** Keeps the response open, on its own connection. */
   readonly held?: ClientRequest[]
 }
 
@@ -134,13 +134,13 @@ function send(url: URL, { message, headers, held }: Sent): Promise<IncomingMessa
   })
 }
 
-/** Reads until `text` has come, and gives what was read; a response that is not held is read to its end. */
+/** Reads until `text` has arrived, and returns what was read; a response that is not kept open is read to its end. */
 function until(response: IncomingMessage, text: string, whole: boolean): Promise<string> {
   return new Promise((resolve, reject) => {
     let read = ''
     const check = (): void => {
       if (read.includes(text)) resolve(read)
-      else reject(new Error(`Not what was asked for: ${response.statusCode} ${read.slice(0, 300)}`))
+      else reject(new Error(`Unexpected response: ${response.statusCode} ${read.slice(0, 300)}`))
     }
     response.on('data', (chunk: Buffer) => {
       read += chunk.toString()
@@ -191,7 +191,7 @@ async function asTask(url: URL, id: number): Promise<void> {
     if (seen.includes('"input_required"')) return
     await new Promise((resolve) => setTimeout(resolve, 2))
   }
-  throw new Error('The task did not come to its question')
+  throw new Error('The task did not reach its question')
 }
 
 async function pushed(url: URL, id: number, held: ClientRequest[]): Promise<void> {

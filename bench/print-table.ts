@@ -1,6 +1,6 @@
 import type { Table } from './bench.ts'
 
-/** The table as Markdown, columns aligned, so that it reads in a terminal and goes into a page as it is. */
+/** The table as Markdown, with aligned columns, so that it is readable in a terminal and can be pasted into a page. */
 export function printTable({ title, columns, rows }: Table): string {
   const widths = columns.map((name, column) =>
     Math.max(name.length, ...rows.map((row) => (row[column] ?? '').length)),

@@ -1,6 +1,6 @@
 /**
- * `npm run bench`: measures, prints tables. Figures of one run belong together; those of two runs do not, since
- * machines differ from minute to minute.
+ * `npm run bench`: measures and prints tables. Compare figures only within one run: machines vary from minute to
+ * minute.
  */
 
 import { cpus } from 'node:os'
@@ -20,9 +20,9 @@ const BENCHES: Readonly<Record<string, () => Promise<{ run: RunBench }>>> = {
 
 const HELP = `Usage: npm run bench -- [options] [name …]
 
-  ${Object.keys(BENCHES).join(', ')}: what to measure; everything unless named
+  ${Object.keys(BENCHES).join(', ')}: what to measure (all)
 
-  --quick   fewer requests and rounds: a look, not a figure
+  --quick   fewer requests and rounds: a quick check, not a measurement
   --json    every figure as JSON on stdout, instead of tables
   --help    this text`
 
@@ -38,7 +38,7 @@ const { values, positionals } = parseArgs({
 async function main(): Promise<void> {
   const names = positionals.length > 0 ? positionals : Object.keys(BENCHES)
   const unknown = names.find((name) => !Object.hasOwn(BENCHES, name))
-  if (unknown !== undefined) throw new TypeError(`There is no bench "${unknown}".\n\n${HELP}`)
+  if (unknown !== undefined) throw new TypeError(`Unknown bench "${unknown}".\n\n${HELP}`)
   const machine = { date: new Date().toISOString(), node: process.version, cpu: cpus()[0]?.model }
   const reports: Record<string, Report> = {}
   for (const name of names) {
@@ -57,7 +57,7 @@ async function main(): Promise<void> {
   }
 }
 
-/** One line that is written over, on a terminal; nothing in a pipe. */
+/** One line that is overwritten on a terminal; nothing in a pipe. */
 function progress(text: string): void {
   if (process.stderr.isTTY) process.stderr.write(`\r\u001b[2K${text}`)
 }

@@ -1,4 +1,4 @@
-/** Medians, since one busy moment of the machine must not move a figure, and texts of figures. */
+/** Medians, so that one busy moment of the machine does not distort a figure, and formatting of figures. */
 
 export function median(values: readonly number[]): number {
   const sorted = [...values].sort((a, b) => a - b)
@@ -7,7 +7,7 @@ export function median(values: readonly number[]): number {
   return sorted.length % 2 === 1 ? high : (low + high) / 2
 }
 
-/** Rounds lie side by side in time, so their ratios are steadier than the ratio of two medians. */
+/** The subjects of one round run close together in time, so their ratios are steadier than the ratio of two medians. */
 export function medianRatio(values: readonly number[], bases: readonly number[]): number {
   return median(values.map((value, round) => value / (bases[round] ?? Number.NaN)))
 }

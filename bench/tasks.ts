@@ -1,8 +1,8 @@
 /**
- * What tasks cost on SQLite and PostgreSQL: created and completed, parked and resumed, looked at, through the real engine
- * and store, beside the same rows written by hand with the bare driver; by one process and by two.
+ * What tasks cost on SQLite and PostgreSQL: created and completed, parked and resumed, read, through the real engine
+ * and store, compared with the same rows written by hand with the bare driver; by one process and by two.
  *
- * Everybody takes turns, round by round. Commits are durable everywhere. What a hundred thousand parked tasks cost, and
+ * The subjects take turns, round by round. Commits are durable everywhere. What a hundred thousand parked tasks cost, and
  * the whole server in front of them, have tables of their own.
  */
 
@@ -84,7 +84,7 @@ async function measure(
   return { database: databases.name, processes, rates }
 }
 
-/** Nobody is always first. */
+/** Rotates the order, so that no subject always goes first. */
 function rotated<T>(list: readonly T[], by: number): readonly T[] {
   const first = by % list.length
   return [...list.slice(first), ...list.slice(0, first)]

@@ -1,6 +1,6 @@
 import { type CallToolResult, type ConnectTarget, connect } from 'rondo/client'
 
-/** A person who can be asked: resolves with a line of text, or with nothing if the person walked away. */
+/** A person who can be asked: resolves with a line of text, or with `undefined` if nobody answers. */
 export type Person = (question: string, signal: AbortSignal) => Promise<string | undefined>
 
 /** Resolves a bug and asks a person whatever the server wants to know. */

@@ -2,7 +2,7 @@ import type { CallToolResult, Client, InputRequest, InputResponse } from 'rondo/
 
 /** Stands for your user interface; this one knows the answer. */
 function fulfil(question: InputRequest): InputResponse {
-  if (question.method !== 'elicitation/create') throw new Error(`Nobody here answers ${question.method}`)
+  if (question.method !== 'elicitation/create') throw new Error(`No answer to ${question.method}`)
   return { action: 'accept', content: { region: 'eu-west-1' } }
 }
 

@@ -1,7 +1,7 @@
 /**
- * Makes the JavaScript of the package: one file for each entrance, and shared chunks for what several of them use, so that
- * an error thrown in one is an instance of the class another exports. Not minified: what is installed can be read.
- * docs/decisions/0009 says why files are put together at all.
+ * Builds the JavaScript of the package: one file per entry, and shared chunks for what several of them use, so that
+ * an error thrown in one is an instance of the class that another exports. Not minified: what is installed can be read.
+ * docs/decisions/0009 says why files are bundled at all.
  *
  * Packages that only the command needs are bundled into it, so that a server does not install them. Their licences are
  * copied into dist/THIRD-PARTY-NOTICES.txt. Every other package is imported from where it is installed.
@@ -19,7 +19,7 @@ const entrances = [
   './dist/cli/serve-file.js',
 ]
 
-/** In browsers the client has `fetch` and nothing of Node. */
+/** In browsers the client has `fetch` and no Node modules. */
 const forBrowsers = {
   name: 'for-browsers',
   setup({ onResolve }) {

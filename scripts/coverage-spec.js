@@ -1,13 +1,13 @@
 #!/usr/bin/env node
 /**
- * Compares docs/reference/requirements.md with the last test report and says which requirement has a passing test.
+ * Compares docs/reference/requirements.md with the last test report and prints which requirement has a passing test.
  *
- * An id counts as quoted by a test when a title (of the test or of a `describe` around it) begins with it, or has it
- * in parentheses: `B7 refuses …`, `B3 B4 refuses …`, `refuses … (B7)`. Only ids of the known sections are looked at;
- * laws (P1) and threats (T8) may stand among them.
+ * A test quotes an id if a title (of the test or of a `describe` around it) begins with it, or contains it in
+ * parentheses: `B7 refuses …`, `B3 B4 refuses …`, `refuses … (B7)`. Only ids of the known sections count; laws (P1) and
+ * threats (T8) may be among them.
  *
- * Exit code 1: an id is `done` without a passing test (or with a failing one), the list lacks, repeats or invents an
- * id, a test quotes an id that does not exist, or there is no report, or it saw no test.
+ * Exit code 1: an id is `done` without a passing test (or with a failing one), the list lacks or repeats an id or has an
+ * unknown one, a test quotes an unknown id, or the report is missing or contains no test.
  */
 
 import { readFileSync } from 'node:fs'
@@ -17,7 +17,7 @@ const HELP = `Usage: npm run coverage:spec -- [options]
 
   --report FILE  the JSON report of a test run (test-report.json)
   --list FILE    the list of requirements (docs/reference/requirements.md)
-  --quiet        only totals and problems
+  --quiet        print only totals and problems
   --help         this text
 
 "vitest run" writes the report for whatever it ran: run all tests first ("npm test" does).`
@@ -34,7 +34,7 @@ function expectedIds() {
   )
 }
 
-/** Sections of the list, in its order, and what is wrong with it. */
+/** The sections of the list, in order, and the problems found in it. */
 function readList(markdown) {
   const known = new Set(expectedIds())
   const sections = []
@@ -56,7 +56,7 @@ function readList(markdown) {
   return { sections: sections.filter((section) => section.rows.length > 0), problems }
 }
 
-/** The ids that one title quotes, of any letter. */
+/** The ids that one title quotes, of any section. */
 function idsInTitle(title) {
   const runs = [RUN_AT_START.exec(title)?.[0], ...[...title.matchAll(RUN_IN_PARENTHESES)].map((m) => m[1])]
   return runs.flatMap((run) => run?.match(/[A-Z]\d+/g) ?? [])
@@ -93,10 +93,10 @@ function judge(row, count) {
   return { mark: `done with ${tests}` }
 }
 
-/** Everything that is printed, and everything that is wrong. */
+/** What to print, and the problems found. */
 function compare(list, report) {
   const problems = [...list.problems]
-  if (report.total === 0) problems.push('the report saw no test')
+  if (report.total === 0) problems.push('the report contains no test')
   const known = new Set(expectedIds())
   for (const id of report.counts.keys()) {
     if (id[0] in SECTIONS && !known.has(id)) problems.push(`a test quotes an id that does not exist: ${id}`)

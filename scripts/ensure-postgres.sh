@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Sees to it that the PostgreSQL tests can run: installs Debian's package if it is missing and this user may.
-# Where it cannot, it says so loudly and the tests are skipped; with CI=true that is a failure.
+# Makes PostgreSQL available to the tests: installs Debian's package if it is missing and this user is root.
+# If that fails, it prints a warning and the tests are skipped; with CI=true that is a failure.
 set -uo pipefail
 
 has_postgres() {
@@ -12,7 +12,7 @@ has_postgres && exit 0
 if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
   echo 'PostgreSQL is missing: installing it for the tests'
   export DEBIAN_FRONTEND=noninteractive
-  # The package would start a server of its own; the tests bring theirs.
+  # Keeps the package from starting a server of its own; the tests start theirs.
   mkdir -p /etc/postgresql-common
   [ -e /etc/postgresql-common/createcluster.conf ] ||
     echo 'create_main_cluster = false' >/etc/postgresql-common/createcluster.conf

@@ -1,6 +1,6 @@
 /**
- * Prints what each entry file exports, or writes it to test/exports.json with --update. The list is what reviewers see
- * when the public interface changes.
+ * Prints what each entry file exports, or writes it to test/exports.json with --update. Reviewers see a changed
+ * public interface as a change of that list.
  */
 
 import { readFileSync, writeFileSync } from 'node:fs'

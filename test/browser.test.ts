@@ -1,6 +1,5 @@
 /**
- * The client where there is `fetch` and nothing of Node: what bundlers make of it for a browser, run without Node's globals.
- * Needs the build.
+ * The client without Node: bundled for a browser, and run without Node's globals. Needs the build.
  */
 
 import {
@@ -88,7 +87,7 @@ function withWebpack(): Promise<string> {
       output: { path, filename: 'page.js' },
       optimization: { minimize: false },
     })
-    if (!compiler) return fail(new Error('webpack made no compiler'))
+    if (!compiler) return fail(new Error('webpack returned no compiler'))
     compiler.run((error, stats) => {
       if (error) return fail(error)
       if (stats?.hasErrors()) return fail(new Error(stats.toString({ errors: true })))
@@ -126,7 +125,7 @@ function open(bundle: string): Page {
   return (context as { page: Page }).page
 }
 
-/** Modules of Node that a bundle would load. */
+/** Node modules that a bundle would load. */
 const nodeModules = (text: string) => text.match(/(?:from|import|require)\s*\(?\s*["']node:\w+["']/g) ?? []
 
 describe.each([

@@ -1,4 +1,4 @@
-/** The checker of the requirements list, run as a command on made-up lists and reports. */
+/** `npm run coverage:spec` on invented lists and reports. */
 
 import { spawnSync } from 'node:child_process'
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
@@ -106,12 +106,12 @@ describe('coverage:spec', () => {
     ],
     ['a missing report', OPEN_LIST, undefined, 'Run the tests first'],
     ['a report that is not JSON', OPEN_LIST, 'x', 'cannot be read'],
-    ['a report without tests', OPEN_LIST, report([]), 'saw no test'],
+    ['a report without tests', OPEN_LIST, report([]), 'contains no test'],
     [
       'a report with skipped tests only',
       OPEN_LIST,
       report([{ title: 'x', status: 'skipped' }]),
-      'saw no test',
+      'contains no test',
     ],
     ['a repeated id', `${OPEN_LIST}\n| B7 | again | open |\n`, one, 'has B7 twice'],
     ['an unknown id', `${OPEN_LIST}\n| B22 | new | open |\n`, one, 'unknown id: B22'],

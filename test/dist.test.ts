@@ -1,6 +1,6 @@
 /**
- * The package as users get it: packed, unpacked into an empty project, imported, type-checked against, and looked at by
- * the two linters for packages. Needs the build (`npm test` makes it first) and no network.
+ * The package as users get it: packed, unpacked into an empty project, imported, type-checked against, and checked by
+ * two package linters. Needs the build (`npm test` builds first) and no network.
  */
 
 import { execFileSync, spawnSync } from 'node:child_process'
@@ -25,7 +25,7 @@ const project = join(scratch, 'project')
 const packed = { tarball: '', files: [] as string[] }
 const bin = (name: string): string => resolve('node_modules/.bin', name)
 
-/** Puts an installed package into a scratch project. */
+/** Copies an installed package into a scratch project. */
 function link(name: string, folder = project): void {
   const at = join(folder, 'node_modules', name)
   mkdirSync(dirname(at), { recursive: true })
@@ -79,7 +79,7 @@ function installedWith(names: readonly string[], found = new Set<string>()): Set
   return found
 }
 
-/** A project with nothing but the package and what it depends on; returns its folder. */
+/** Creates a project with only the package and its dependencies; returns its folder. */
 function bareProject(): string {
   const folder = join(scratch, 'bare')
   cpSync(join(project, 'node_modules/rondo'), join(folder, 'node_modules/rondo'), { recursive: true })
@@ -147,7 +147,7 @@ describe('the packed package', () => {
     for (const name of Object.keys(manifest.peerDependencies)) {
       expect(manifest.peerDependenciesMeta[name]).toEqual({ optional: true })
     }
-    // Negative control: what is bundled into the command would bring five more.
+    // Negative control: the packages bundled into the command would add five more.
     expect(installedWith(['@clack/prompts']).size).toBe(6)
   })
 
@@ -248,7 +248,7 @@ describe('a consumer in TypeScript', () => {
     expect(status).toBe(0)
   })
 
-  /** Checks our declarations too, with no more than is said. */
+  /** Checks the declarations of the package too, with only the given libraries. */
   const strictly = (libraries: string, types: string, ...specifiers: string[]) => {
     const lines = specifiers.map(
       (name, at) => `import * as m${at} from '${name}'; export const x${at} = m${at}`,
@@ -289,7 +289,7 @@ describe('the linters for packages', () => {
   const attw = (tarball: string) =>
     run(bin('attw'), [tarball, '--profile', 'esm-only', '--format', 'ascii', '--no-emoji', '--no-color'])
 
-  /** The same package, but its main types lead nowhere. */
+  /** The same package, but its main types file does not exist. */
   const packBroken = (): string => {
     const folder = join(scratch, 'broken')
     cpSync(join(project, 'node_modules/rondo'), folder, { recursive: true })

@@ -1,4 +1,4 @@
-/** Keeps the documentation true; each check is first shown to catch a page that lies. */
+/** Keeps the documentation true. Each check is shown to report a wrong page. */
 
 import { describe, expect, it } from 'vitest'
 import { ERRORS } from '../src/errors.ts'
@@ -117,11 +117,11 @@ describe('a wrong page is reported', () => {
     ['[x](./b.md#one-two)', []],
     ['[x](../c/d.ts) [y](../c/) [z](https://example.com/b.md)', []],
     ['```\n[x](nowhere.md)\n```\n`[x](nowhere.md)`', []],
-    ['[x](nowhere.md)', ['docs/a.md: nowhere.md leads nowhere']],
+    ['[x](nowhere.md)', ['docs/a.md: nowhere.md does not exist']],
     ['[x](b.md#three)', ['docs/a.md: b.md#three has no such heading']],
     ['[x](#three)', ['docs/a.md: #three has no such heading']],
-    ['[x]: nowhere.md', ['docs/a.md: nowhere.md leads nowhere']],
-    ['<img src="nowhere.svg">', ['docs/a.md: nowhere.svg leads nowhere']],
+    ['[x]: nowhere.md', ['docs/a.md: nowhere.md does not exist']],
+    ['<img src="nowhere.svg">', ['docs/a.md: nowhere.svg does not exist']],
   ])('link %j', (text, problems) => expect(links(text)).toEqual(problems))
 
   const example =

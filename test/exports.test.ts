@@ -1,6 +1,6 @@
 /**
- * What the package exports is written down in exports.json, so that a change of the interface is a change of that file.
- * Needs the build (`npm test` makes it first).
+ * exports.json lists what the package exports, so that a change of the interface is a change of that file. Needs the
+ * build (`npm test` builds first).
  */
 
 import { existsSync, readFileSync } from 'node:fs'

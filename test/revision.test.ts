@@ -53,7 +53,7 @@ const TOY: RequestCodec = {
 
 const older = CODECS.find((codec) => codec.kind === 'session') as SessionCodec
 
-/** Like 2025-11-25, and says so in every result. */
+/** Like 2025-11-25, and names the revision in every result. */
 const TOY_SESSION: SessionCodec = {
   kind: 'session',
   versions: ['2024-01-01'],

@@ -1,6 +1,6 @@
 /**
  * One client under test, in a process of its own: `child KIND URL QUESTIONS CALLS`. Warms up, calls one after the other, checks
- * every result, and tells what a call cost this process.
+ * every result, and reports what a call cost this process.
  */
 
 import { Client, StreamableHTTPClientTransport } from '@modelcontextprotocol/client'
@@ -31,7 +31,7 @@ async function official(url: string, name: string): Promise<Call> {
   return async () => textOf(await client.callTool({ name, arguments: {} }))
 }
 
-/** The same legs with nothing but `fetch` and JSON. */
+/** The same legs with only `fetch` and JSON. */
 async function raw(url: string, name: string): Promise<Call> {
   const _meta = {
     'io.modelcontextprotocol/protocolVersion': VERSION,
@@ -75,7 +75,7 @@ async function repeat(call: Call, times: number, wanted: string): Promise<void> 
 const [kind = '', url = '', questions = '0', calls = '100'] = process.argv.slice(2)
 const makers: Readonly<Record<string, typeof raw>> = { rondo, official, fetch: raw }
 const call = await makers[kind]?.(url, `ask${questions}`)
-if (call === undefined) throw new Error(`There is no client "${kind}"`)
+if (call === undefined) throw new Error(`Unknown client "${kind}"`)
 const wanted = 'yes'.repeat(Number(questions)) || 'nothing asked'
 await repeat(call, Math.ceil(Number(calls) / 2), wanted)
 const before = { cpu: process.cpuUsage(), wall: performance.now() }

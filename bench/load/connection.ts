@@ -1,8 +1,8 @@
 /**
- * One kept-alive HTTP connection that sends a request and reads the response, as cheaply as it can be done: a client
- * that costs more than the server would leave the server waiting, and measure itself.
+ * One kept-alive HTTP connection that sends a request and reads the response, as cheaply as possible: a client
+ * that costs more than the server would keep the server waiting, and measure itself.
  *
- * It reads what these servers send: a status line, headers, a body with a length or in chunks.
+ * It parses only what these servers send: a status line, headers, a body with a length or in chunks.
  */
 
 import { connect, type Socket } from 'node:net'
@@ -71,7 +71,7 @@ function speak(socket: Socket): Connection {
   }
 }
 
-/** The response, if all of it is there. */
+/** The response, if it is complete. */
 function readResponse(text: string): Response | undefined {
   const end = text.indexOf('\r\n\r\n')
   if (end < 0) return undefined

@@ -1,11 +1,11 @@
-/** Sends requests over many connections at once and has every response looked at. */
+/** Sends requests over many connections at once and checks every response. */
 
 import { type Connection, openConnection, type Response } from './connection.ts'
 
 export interface Exchange {
   /** The whole request as it goes onto the wire. */
   readonly request: string
-  /** Throws if this is not the response. */
+  /** Throws if this is not the expected response. */
   check(response: Response): void
 }
 
@@ -13,8 +13,7 @@ const CONNECTIONS = 32
 
 /**
  * Opens connections, sends one request over each and then `count` more, the next one on a connection as soon as its last
- * one was answered. `begins` is awaited before these, when
- * everything is open and warm.
+ * one has a response. `begins` is awaited before these, when everything is open and warm.
  */
 export async function drive(
   url: URL,

@@ -1,9 +1,9 @@
-/** The whole of an MCP request of 2026-07-28 as it goes onto the wire. */
+/** A whole MCP request of 2026-07-28, as it is sent. */
 
 export interface Message {
   readonly id: number
   readonly method: string
-  /** What `Mcp-Name` says. */
+  /** The value of `Mcp-Name`. */
   readonly name: string
   readonly params: object
 }

@@ -1,9 +1,9 @@
 /**
- * The three requests of the core bench, and what each must be answered with:
+ * The three requests of the core bench, and the response that each must get:
  *
  *   plain    a call that completes at once
- *   asks     a first leg, answered with a question and a state
- *   answers  the second leg, which brings the answer and the state and completes
+ *   asks     a first leg, which gets a question and a state
+ *   answers  the second leg, which carries the answer and the state and completes
  */
 
 import { QUESTION_KEY, questionFor, resultFor, TOOL } from '../work.ts'
@@ -14,7 +14,7 @@ import { httpRequest } from './http-request.ts'
 export const LEGS = ['plain', 'asks', 'answers'] as const
 export type Leg = (typeof LEGS)[number]
 
-/** Different bugs, so that nobody answers from memory. */
+/** Different bugs, so that no server can use a cached response. */
 const BUGS = 64
 
 const ANSWER = { action: 'accept', content: { resolution: 'Fixed' } }
@@ -32,7 +32,7 @@ interface Result {
   readonly requestState?: string
 }
 
-/** Gives the exchanges of every leg. To have states for the last one, it walks through the first legs once. */
+/** Returns the exchanges of every leg. To get states for the last one, it runs the first legs once. */
 export async function prepareLegs(url: URL): Promise<Readonly<Record<Leg, (index: number) => Exchange>>> {
   const plain = bugs((id) => exchange(url, id, { arguments: { id, resolution: 'Fixed' } }, completes(id)))
   const asks = bugs((id) => exchange(url, id, { arguments: { id } }, questions(id)))
@@ -100,5 +100,5 @@ function questions(id: number): (result: Result) => string {
 }
 
 function unexpected(found: unknown): Error {
-  return new Error(`Not what was asked for: ${typeof found === 'string' ? found : JSON.stringify(found)}`)
+  return new Error(`Unexpected response: ${typeof found === 'string' ? found : JSON.stringify(found)}`)
 }

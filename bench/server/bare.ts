@@ -1,6 +1,6 @@
 /**
- * The floor: node:http, one JSON.parse, one JSON.stringify of an answer that has the bytes of Rondo's. It checks nothing,
- * and its state is a text as long as a sealed one.
+ * The lower bound: node:http, one JSON.parse, one JSON.stringify of a response with the same bytes as Rondo's. It checks
+ * nothing, and its state is a string as long as a sealed one.
  */
 
 import { createServer } from 'node:http'
@@ -46,7 +46,7 @@ function answer({ params }: Request): object {
   }
 }
 
-/** It has no tools, so their number means nothing to it. */
+/** It has no tools, so it ignores their number. */
 export const start: StartServer = () => {
   const server = createServer((req, res) => {
     const chunks: Buffer[] = []

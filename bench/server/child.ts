@@ -1,6 +1,5 @@
 /**
- * The process of one server under test: `child.js NAME TOOLS`. Tells its address, and what it has used whenever it is
- * asked to.
+ * The process of one server under test: `child.js NAME TOOLS`. Reports its address, and its resource usage on request.
  */
 
 import type { StartServer } from './start.ts'
@@ -11,7 +10,7 @@ export type ChildMessage =
       readonly kind: 'usage'
       readonly cpuMicros: number
       readonly rssBytes: number
-      /** Objects and buffers; only what is in use, where the process can collect its garbage. */
+      /** Objects and buffers; after a garbage collection, if the process can run one. */
       readonly heapBytes: number
     }
 
@@ -29,7 +28,7 @@ function tell(message: ChildMessage): void {
 
 const [name = '', tools = '1'] = process.argv.slice(2)
 const load = SERVERS[name]
-if (load === undefined) throw new TypeError(`There is no server "${name}" to bench`)
+if (load === undefined) throw new TypeError(`Unknown server "${name}"`)
 const { start } = await load()
 const { url } = await start(Number(tools))
 

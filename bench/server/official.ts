@@ -1,6 +1,6 @@
 /**
  * The official server through its own entrance for Node, put together as its README shows: guards for host and origin,
- * a factory that registers the tools. Its codec signs the state; that is all it does with it, there is nothing to bind.
+ * a factory that registers the tools. Its codec signs the state and does nothing else; there is nothing to bind.
  */
 
 import { createServer } from 'node:http'

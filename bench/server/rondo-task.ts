@@ -5,7 +5,7 @@ import { createSqliteStore } from 'rondo/sqlite'
 import { startWith } from './rondo.ts'
 import type { StartServer } from './start.ts'
 
-/** Tasks in a file that goes with the process. */
+/** Tasks in a file that is deleted with the process. */
 export const start: StartServer = (tools) => {
   const folder = mkdtempSync(join(tmpdir(), 'rondo-bench-'))
   process.once('exit', () => rmSync(folder, { recursive: true, force: true }))

@@ -13,7 +13,7 @@ import type { Started, StartServer } from './start.ts'
 
 export const start: StartServer = (tools) => startWith(tools, {}, 'never')
 
-/** The same tools, as tasks where there is a store and the client can follow one. */
+/** The same tools, as tasks if there is a store and the client supports tasks. */
 export async function startWith(
   tools: number,
   options: Partial<ServerOptions>,

@@ -1,4 +1,4 @@
-/** Starts a server under test in a process of its own, on a core of its own where the system can do that. */
+/** Starts a server under test in its own process, and on its own core if the system supports that. */
 
 import { spawn, spawnSync } from 'node:child_process'
 import { availableParallelism } from 'node:os'
@@ -13,7 +13,7 @@ export type SessionServerName = 'official-session' | 'rondo-task'
 export interface Usage {
   readonly cpuMicros: number
   readonly rssBytes: number
-  /** Objects and buffers; only what is in use, where the process can collect its garbage. */
+  /** Objects and buffers; after a garbage collection, if the process can run one. */
   readonly heapBytes: number
 }
 
@@ -33,7 +33,7 @@ const CHILD = fileURLToPath(new URL('./child.js', import.meta.url))
 
 const hasTaskset = availableParallelism() > 1 && spawnSync('taskset', ['-V']).status === 0
 
-/** Keeps this process, which makes the load, off the servers' core. Says whether it could. */
+/** Keeps this process, which generates the load, off the servers' core. Returns whether that worked. */
 export function pinLoad(): boolean {
   return hasTaskset && spawnSync('taskset', ['-a', '-cp', LOAD_CORE, String(process.pid)]).status === 0
 }

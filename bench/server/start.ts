@@ -1,4 +1,4 @@
-/** A server under test: listens on a free port of loopback. */
+/** A server under test, which listens on a free loopback port. */
 export interface Started {
   readonly url: URL
   close(): Promise<void>

@@ -1,6 +1,6 @@
 /**
  * The same rows in the same tables of PostgreSQL, written by hand with the bare driver: a statement and a commit for every
- * change, from as many clients at once, or one statement for the changes of as many tasks.
+ * change, from as many concurrent clients, or one statement for the changes of as many tasks.
  */
 
 import pg from 'pg'
@@ -20,10 +20,10 @@ import {
 const ASKED = JSON.stringify([[KEY, QUESTION, null]])
 const ANSWERED = JSON.stringify([[KEY, null, ANSWER]])
 
-/** As many as a store of ours opens by default. */
+/** As many as a store opens by default. */
 const CONNECTIONS = 10
 
-/** One change of some tasks. */
+/** One change of several tasks. */
 type Change = (tasks: readonly NewTask[]) => Promise<unknown>
 
 export async function openBarePostgres(
@@ -49,7 +49,7 @@ export async function openBarePostgres(
   }
   let next = 0
   const look = async (): Promise<number> => {
-    if ((await get(kept[next++ % KEPT] as NewTask)) !== ASKED) throw new Error('a row is not there')
+    if ((await get(kept[next++ % KEPT] as NewTask)) !== ASKED) throw new Error('A row is missing')
     return 1
   }
   return {

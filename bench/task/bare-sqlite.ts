@@ -1,6 +1,6 @@
 /**
  * The same rows in the same tables, written by hand with the bare driver: one commit for every change, or one for the
- * changes of as many tasks as there are clients. No claims, no fences, no promises: this is the limit, not a rival.
+ * changes of as many tasks as there are clients. No claims, no fences, no guarantees: an upper bound, not a competitor.
  */
 
 import type { SqliteConnection, SqlValue } from '../../src/store/sqlite/driver.ts'
@@ -42,7 +42,7 @@ export async function openBareSqlite(file: string, grouped: boolean): Promise<Su
   }
   let next = 0
   const look = (): number => {
-    if (get(kept[next++ % KEPT] as NewTask) !== ASKED) throw new Error('a row is not there')
+    if (get(kept[next++ % KEPT] as NewTask) !== ASKED) throw new Error('A row is missing')
     return 1
   }
   return {

@@ -1,4 +1,4 @@
-/** One process that works on a database: `child.js SUBJECT ADDRESS PROCESSES`. Does what it is told, and tells how much. */
+/** One process that works on a database: `child.js SUBJECT ADDRESS PROCESSES`. Runs the work it is told to, and reports how much it did. */
 
 import { openBarePostgres } from './bare-postgres.ts'
 import { openBareSqlite } from './bare-sqlite.ts'
@@ -9,7 +9,7 @@ export type ToChild =
   | { readonly kind: 'run'; readonly work: Work; readonly ms: number }
   | { readonly kind: 'settle' }
 
-/** What a child says when it is ready, and after everything it was told. */
+/** What a child sends when it is ready, and after each instruction. */
 export interface FromChild {
   readonly kind: 'done'
   readonly done?: Done

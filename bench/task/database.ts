@@ -1,4 +1,4 @@
-/** The databases that are measured: each subject gets one of its own, in the same folder or server. */
+/** The databases that are measured: each subject has its own, in the same folder or server. */
 
 import { randomBytes } from 'node:crypto'
 import { mkdtemp, rm } from 'node:fs/promises'
@@ -23,7 +23,7 @@ export async function openSqliteFiles(): Promise<Databases> {
   }
 }
 
-/** Undefined where PostgreSQL is not installed. */
+/** Undefined if PostgreSQL is not installed. */
 export async function openPostgresServer(): Promise<Databases | undefined> {
   if (!hasPostgres) {
     console.warn('\n*** NOT MEASURED: PostgreSQL is not installed. Run scripts/ensure-postgres.sh ***\n')

@@ -1,4 +1,4 @@
-/** Parks tasks, and tells what they cost this process and the database: `parked-child.js ADDRESS COUNT`. */
+/** Parks tasks, and reports what they cost this process and the database: `parked-child.js ADDRESS COUNT`. */
 
 import { statSync } from 'node:fs'
 import pg from 'pg'
@@ -18,7 +18,7 @@ export interface ParkedCost {
   readonly rowBytes: number
 }
 
-/** Enough for compilers and allocators to have settled. */
+/** Enough for compilers and allocators to settle. */
 const WARM_UP = 5_000
 
 const [address = '', count = '1000'] = process.argv.slice(2)
@@ -35,7 +35,7 @@ const engine = createLeaseEngine(store, {
 })
 const serving = await engine.serve(async () => ({ kind: 'park', inputs }), { concurrency: AT_ONCE })
 
-/** As many at a time as there are clients; the next one when one has parked. */
+/** As many at a time as there are clients; the next one starts when one has parked. */
 function park(count: number): Promise<void> {
   return new Promise((resolve) => {
     let begun = 0

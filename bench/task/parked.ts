@@ -1,4 +1,4 @@
-/** What tasks that wait for an answer cost: the memory of the process that parked them, and room in the database. */
+/** The cost of tasks that wait for an answer: memory of the process that parked them, and space in the database. */
 
 import { fork } from 'node:child_process'
 import { once } from 'node:events'

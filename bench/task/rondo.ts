@@ -1,7 +1,7 @@
 /**
- * The engine over a real store. A turn that ends is followed by what a client would do, in the process that ran it:
- * a question is answered, an ended task is followed by the next. So the processes together always have as many tasks
- * under way as they have clients, whoever runs them.
+ * The engine over a real store. When a turn ends, the process that ran it does what a client would: it answers the
+ * question, or starts the next task. So the processes together always have as many tasks in progress as they have
+ * clients, whichever process runs them.
  */
 
 import { createLeaseEngine } from '../../src/store/engine/lease-engine.ts'
@@ -65,7 +65,7 @@ export async function openRondo(address: StoreAddress, processes: number): Promi
   let next = 0
   const look = async (): Promise<number> => {
     const { id, owner } = kept[next++ % KEPT] as NewTask
-    if ((await engine.get(id, owner))?.inputs.get(KEY) !== QUESTION) throw new Error('a task is not there')
+    if ((await engine.get(id, owner))?.inputs.get(KEY) !== QUESTION) throw new Error('A task is missing')
     return 1
   }
   return {
@@ -81,7 +81,7 @@ export async function openRondo(address: StoreAddress, processes: number): Promi
   }
 }
 
-/** Other processes may run some of them, so the store is asked when all have parked. */
+/** Other processes may run some of them, so the store reports when all have parked. */
 async function keepSome({ tasks }: Store, create: (task: NewTask) => Promise<unknown>): Promise<NewTask[]> {
   const before = (await tasks.stats()).parked
   const kept = Array.from({ length: KEPT }, newTask)
@@ -90,12 +90,12 @@ async function keepSome({ tasks }: Store, create: (task: NewTask) => Promise<unk
   return kept
 }
 
-/** Nothing due, nothing running, and nothing parked but those that shall be. */
+/** Nothing due, nothing running, and nothing parked except the tasks that are kept. */
 export async function settle({ tasks }: Pick<Store, 'tasks'>, kept: number): Promise<void> {
   for (let look = 0; look < 1_000; look++) {
     const { due, running, parked } = await tasks.stats()
     if (due + running === 0 && parked === kept) return
     await new Promise((resolve) => setTimeout(resolve, 50))
   }
-  throw new Error('tasks are left that nobody runs')
+  throw new Error('Some tasks are still due or running')
 }

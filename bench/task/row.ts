@@ -1,4 +1,4 @@
-/** The rows everybody writes: texts as long as sealed ones are, and as hard to compress. */
+/** The rows that every subject writes: texts as long as sealed ones, and as hard to compress. */
 
 import { createHash } from 'node:crypto'
 import { createTaskId, type NewTask, type TaskOwner } from '../../src/store/task-engine.ts'
@@ -20,7 +20,7 @@ export const KEY = 'resolution'
 export const TTL_MS = 3_600_000
 export const POLL_MS = 1_000
 
-/** So many that nobody reaches the limit of open tasks. */
+/** So many that no owner reaches the limit on open tasks. */
 const OWNERS = Array.from(
   { length: 2_000 },
   (_, i): TaskOwner => ({ tenant: 'https://bench.example/mcp', principal: text(`owner ${i}`, 43) }),

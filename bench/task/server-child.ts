@@ -1,4 +1,4 @@
-/** A server with tasks in a process of its own: `server-child.js ADDRESS`. Tells its address, and when all tasks have ended. */
+/** A server with tasks in a process of its own: `server-child.js ADDRESS`. Reports its address, and when all tasks have ended. */
 
 import { createServer } from 'rondo'
 import { createPostgresStore } from 'rondo/postgres'
@@ -12,7 +12,7 @@ export interface Listening {
   readonly url: string
 }
 
-/** As many tasks have been completed as were asked about. */
+/** The number of completed tasks has reached the one that was asked about. */
 export interface Completed {
   readonly kind: 'completed'
 }
@@ -36,7 +36,7 @@ const server = createServer({
   log: 'off',
   store,
   tasks: {
-    // Everybody is the same caller here.
+    // All requests here come from one caller.
     maxOpen: Number.POSITIVE_INFINITY,
     concurrency: AT_ONCE,
     onEvent(event) {
@@ -51,7 +51,7 @@ const handle = ({ id }: { id: number }): string => resultFor(id, 'Fixed')
 server.tool(PLAIN_TOOL, describe, handle)
 server.tool(TASK_TOOL, { ...describe, task: 'always' }, handle)
 
-/** How many tasks shall have been completed since the beginning. */
+/** The number of completed tasks to wait for, since the beginning. */
 process.on('message', (count: number) => {
   wanted = count
   check()

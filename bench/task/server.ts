@@ -120,7 +120,7 @@ function getTask(url: URL, taskId: string, id: number): Exchange {
 
 function expect({ body }: Response, isRight: (result: Result) => boolean): void {
   const { result } = JSON.parse(body) as { result?: Result }
-  if (result === undefined || !isRight(result)) throw new Error(`Not what was asked for: ${body}`)
+  if (result === undefined || !isRight(result)) throw new Error(`Unexpected response: ${body}`)
 }
 
 export function serverTable(figures: readonly ServerFigures[]): Table {

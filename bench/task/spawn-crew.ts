@@ -9,7 +9,7 @@ import type { StoreAddress, SubjectName, Work } from './subject.ts'
 
 export interface Crew {
   readonly name: SubjectName
-  /** How often they did the work in a second, all together. */
+  /** How often all of them together did the work in a second. */
   rate(work: Work, ms: number): Promise<number>
   stop(): Promise<void>
 }
@@ -18,7 +18,7 @@ const CHILD = fileURLToPath(new URL('./child.js', import.meta.url))
 
 export async function spawnCrew(name: SubjectName, address: StoreAddress, processes: number): Promise<Crew> {
   const children: ChildProcess[] = []
-  // One after the other: the first makes the tables, and each brings its own rows.
+  // One after the other: the first creates the tables, and each adds its own rows.
   for (let i = 0; i < processes; i++) {
     const child = fork(CHILD, [name, JSON.stringify(address), String(processes)])
     await messageOf<FromChild>(child, 'done')

@@ -9,14 +9,14 @@ export type SubjectName = 'rondo' | 'bare' | 'grouped'
 /**
  *   complete  a task is created, run and completed
  *   resume    a task is created, parks with a question, is answered, run again and completed
- *   get       a parked task is looked at
+ *   get       a parked task is read
  */
 export type Work = 'complete' | 'resume' | 'get'
 
-/** As many clients at once as a process has, each with the next task when its last has ended. */
+/** Concurrent clients per process; each starts the next task when its last has ended. */
 export const AT_ONCE = 32
 
-/** Parked tasks that every process has from the beginning, to look at. */
+/** Parked tasks that every process has from the beginning, to be read. */
 export const KEPT = 1_000
 
 export interface Done {
@@ -27,7 +27,7 @@ export interface Done {
 export interface Subject {
   /** Does the work for `ms`, as often as it can. */
   run(work: Work, ms: number): Promise<Done>
-  /** Resolves when nothing is under way any more, in any of the processes. */
+  /** Resolves when nothing is in progress in any of the processes. */
   settle(): Promise<void>
   close(): Promise<void>
 }

@@ -1,6 +1,6 @@
 /**
- * Cuts the command off: `rondo call`, `rondo answer` and `rondo resume` are killed by kill -9 at random moments, and
- * the next process goes on from the file of the pending call, at another instance. The long form runs with
+ * Interrupts the command: `rondo call`, `rondo answer` and `rondo resume` are killed by kill -9 at random moments, and
+ * the next process continues from the file of the pending call, at another instance. The long form runs with
  * `npm run test:chaos`. Needs the build.
  */
 
@@ -17,11 +17,11 @@ import { type Downstream, startDownstream } from './downstream.ts'
 import { type Fleet, startFleet } from './fleet.ts'
 
 const LONG = process.env.RONDO_LONG !== undefined
-// Many processes, on a machine that may have much to do.
+// The tests start many processes, on a machine that may be busy.
 if (!LONG) vi.setConfig({ testTimeout: 600_000 })
 const CALLS = LONG ? 200 : 4
 const AT_ONCE = 2
-/** After this many cuts a call is left to come through. */
+/** After this many kills a call is left to finish. */
 const MAX_CUTS = 6
 const MAX_RUNS = 30
 
@@ -55,7 +55,7 @@ function readPending(home: string) {
   return parsePending((JSON.parse(readFileSync(join(pending, name), 'utf8')) as { pending: unknown }).pending)
 }
 
-/** What another process has to do now to go on. */
+/** What another process has to do next to continue. */
 function nextWords(home: string, order: number, server: string): string[] {
   const pending = readPending(home)
   if (pending === undefined) return ['call', server, 'order', `order=${order}`]
@@ -92,11 +92,11 @@ function run(home: string, words: readonly string[], cut: number | undefined): P
 
 interface Through {
   readonly text: string
-  /** The rounds in which it was cut off; 0 is before the first was stored. */
+  /** The rounds in which it was killed; 0 is before the first was stored. */
   readonly cuts: readonly number[]
 }
 
-/** Cuts a call off again and again until it comes through. `typical` is how long a process takes. */
+/** Kills a call again and again until it finishes. `typical` is how long a process takes. */
 async function callThrough(order: number, typical: number): Promise<Through> {
   const home = join(folder, `order-${order}`)
   const cuts: number[] = []
@@ -112,7 +112,7 @@ async function callThrough(order: number, typical: number): Promise<Through> {
   throw new Error(`order ${order} was lost`)
 }
 
-/** How long a process takes that is not cut off. */
+/** How long a process takes that is not killed. */
 async function measure(): Promise<number> {
   const began = performance.now()
   await run(

@@ -1,6 +1,6 @@
 /**
- * Kills the client: a call is cut off by kill -9 at a random point of a random round, and another process goes on
- * from the file, at another instance of the server. The long form runs with `npm run test:chaos`.
+ * Kills the client with kill -9 at a random point of a random round; another process continues the call from its file,
+ * at another instance of the server. The long form runs with `npm run test:chaos`.
  */
 
 import { fork } from 'node:child_process'
@@ -17,7 +17,7 @@ import { type Fleet, startFleet } from './fleet.ts'
 const LONG = process.env.RONDO_LONG !== undefined
 const CALLS = LONG ? 200 : 12
 const AT_ONCE = 4
-/** More than a call has points, so that every one of them is met. */
+/** More than a call has points, so that each of them is hit. */
 const MAX_CUTS = 12
 const SCRIPT = new URL('./order-caller.js', import.meta.url)
 
@@ -40,7 +40,7 @@ afterAll(async () => {
   rmSync(folder, { recursive: true, force: true })
 })
 
-/** Runs one process; kills it after `cut` messages. Gives where it was killed, or undefined if it came to its end. */
+/** Runs one process; kills it after `cut` messages. Returns where it was killed, or undefined if it finished. */
 async function runOnce(url: URL, file: string, order: number, cut: number): Promise<string | undefined> {
   const child = fork(SCRIPT, [url.href, file, String(order)], {
     execArgv: [],
@@ -60,13 +60,13 @@ async function runOnce(url: URL, file: string, order: number, cut: number): Prom
   return undefined
 }
 
-/** Cuts a call off again and again until it gets through; gives the points at which it was cut. */
+/** Kills a call again and again until it finishes; returns the points at which it was killed. */
 async function callThrough(order: number): Promise<string[]> {
   const file = join(folder, `order-${order}.json`)
   const cuts: string[] = []
   for (let attempt = 0; attempt < MAX_CUTS; attempt++) {
     const url = fleet.targets[attempt % fleet.targets.length]
-    if (url === undefined) throw new Error('There is no instance')
+    if (url === undefined) throw new Error('No instance is running')
     const cut = attempt === MAX_CUTS - 1 ? 0 : 1 + random.below(9)
     const killedAt = await runOnce(url, file, order, cut)
     if (existsSync(`${file}.result`)) return killedAt === undefined ? cuts : [...cuts, killedAt]

@@ -7,7 +7,7 @@ import type { AddressInfo } from 'node:net'
 
 export interface Downstream {
   readonly url: string
-  /** Requests that came in, applied or not. */
+  /** Requests received, applied or not. */
   readonly attempts: number
   /** What was applied to an order: one key is once, two keys are twice. */
   applied(order: number, effect: string): number

@@ -1,16 +1,16 @@
 /**
- * A few server processes, listed for a load balancer, and the means to kill them.
+ * A few server processes behind a load balancer, and functions to kill and replace them.
  */
 
 import { type ChildProcess, fork } from 'node:child_process'
 import { once } from 'node:events'
 
 export interface Fleet {
-  /** Where requests may go; instances come and go in place. */
+  /** Where requests may go; the list is updated in place. */
   readonly targets: URL[]
-  /** Kills one instance as a machine that loses power would, and starts another in its place. */
+  /** Kills one instance with kill -9, and starts another in its place. */
   kill(index: number): Promise<void>
-  /** Takes one instance out of the list, lets it drain, and starts another in its place; `env` holds from now on. */
+  /** Removes one instance from the list, lets it drain, and starts another in its place; `env` applies from now on. */
   replace(index: number, env?: Record<string, string>): Promise<void>
   readonly kills: number
   stop(): Promise<void>
@@ -28,7 +28,7 @@ async function start(env: Record<string, string>): Promise<{ child: ChildProcess
     Promise.reject(new Error('The server ended before it listened')),
   )
   const [message] = (await Promise.race([once(child, 'message'), died])) as [{ port: number }]
-  // From now on its end is what tests are about.
+  // From here on, tests expect it to end.
   died.catch(() => {})
   return { child, url: new URL(`http://127.0.0.1:${message.port}/mcp`) }
 }

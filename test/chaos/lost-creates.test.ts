@@ -1,5 +1,5 @@
 /**
- * Tasks whose creating responses get lost while instances are killed (R6, E9): every order is reserved and charged once. The
+ * Responses that create tasks get lost while instances are killed (R6, E9): every order is reserved and charged once. The
  * long form runs with `npm run test:chaos`, a short one with every `npm test`. Instances run the build.
  */
 

@@ -1,7 +1,7 @@
 /**
- * A client process that the chaos tests kill. Places one order and writes the call to a file whenever it changed; started
- * again with the same file, it goes on from there. Tells its parent where it is, and does not wait for an answer, so that
- * a kill lands wherever it lands.
+ * A client process that the chaos tests kill. Places one order and writes the call to a file whenever it changes; started
+ * again with the same file, it continues from there. Reports its position to its parent without waiting for a reply, so
+ * that a kill can hit any point.
  *
  * node order-caller.js URL FILE ORDER
  */
@@ -11,7 +11,7 @@ import { connect, parsePending } from '../../dist/client.js'
 
 const [url, file, order] = process.argv.slice(2)
 
-/** A file is there whole or not at all. */
+/** Writes the file completely or not at all. */
 function write(path, text) {
   writeFileSync(`${path}.new`, text)
   renameSync(`${path}.new`, path)

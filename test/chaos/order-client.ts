@@ -1,5 +1,5 @@
 /**
- * A client that orders: repeats a request whose response got lost, answers questions, and counts its rounds.
+ * A client that places orders: repeats requests whose response got lost, answers questions, and counts its rounds.
  */
 
 import { type Agent, request } from 'node:http'
@@ -68,7 +68,7 @@ function post(
   })
 }
 
-/** Sends until somebody answers: a dead or draining instance is the balancer's problem, not the user's. */
+/** Sends until an instance responds: a dead or draining instance is the balancer's problem, not the user's. */
 async function insist(
   send: () => Promise<{ status: number; text: string }>,
 ): Promise<{ reply: Reply; repeats: number }> {
@@ -77,7 +77,7 @@ async function insist(
     if (got && got.status !== 502 && got.status !== 503) return { reply: JSON.parse(got.text), repeats }
     await new Promise((resolve) => setTimeout(resolve, 10))
   }
-  throw new Error(`no answer after ${MAX_REPEATS} tries`)
+  throw new Error(`no response after ${MAX_REPEATS} tries`)
 }
 
 export async function placeOrder(url: URL, tool: string, order: number, agent: Agent): Promise<Order> {
@@ -100,8 +100,8 @@ export async function placeOrder(url: URL, tool: string, order: number, agent: A
 }
 
 /**
- * Orders as a task. The reply that creates it gets lost `lost` times, though it came; then the call is made again, and the
- * task that came of it followed.
+ * Orders as a task. The reply that creates it is discarded `lost` times; then the call is made again, and its task is
+ * followed.
  */
 export async function placeTask(
   url: URL,
@@ -137,5 +137,5 @@ export async function placeTask(
     } else if (status !== 'working') throw new Error(`order ${order}: the task is ${status}`)
     await new Promise((resolve) => setTimeout(resolve, 20))
   }
-  throw new Error(`order ${order}: not done after ${MAX_LOOKS} looks`)
+  throw new Error(`order ${order}: not done after ${MAX_LOOKS} polls`)
 }

@@ -1,6 +1,6 @@
 /**
- * One instance of the fleet that the chaos tests kill. Orders reserve, ask twice, and charge; what they do to the world
- * goes to the downstream at DOWNSTREAM, with the effect's key. `order_unsafe` does the same without the checkpoint
+ * One instance of the fleet that the chaos tests kill. Orders reserve, ask twice, and charge; their effects go to
+ * the downstream at DOWNSTREAM, with the effect's key. `order_unsafe` does the same without the checkpoint
  * before its first effect: the negative control. With STORE there is `order_task`, which does it as a task.
  */
 
@@ -10,7 +10,7 @@ import { createSqliteStore } from '../../dist/sqlite.js'
 
 const { DOWNSTREAM, RELEASE = '1', STORE, TRUSTING } = process.env
 
-/** With TRUSTING every task counts as known to its owner: the negative control for lost creating replies. */
+/** With TRUSTING every task counts as known to its owner: the negative control for lost replies that create tasks. */
 function openStore() {
   const store = createSqliteStore({ file: STORE })
   if (TRUSTING === undefined) return store

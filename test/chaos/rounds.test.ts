@@ -42,7 +42,7 @@ interface Outcome {
   readonly repeats: number
 }
 
-/** Places orders `from` on, `AT_ONCE` at a time, and says what came of them. */
+/** Places orders `from` on, `AT_ONCE` at a time, and returns their outcomes. */
 async function placeAll(
   tool: string,
   from: number,
@@ -78,7 +78,7 @@ async function placeAll(
   }
 }
 
-/** Kills instances one after the other, spread evenly over the orders that come in. */
+/** Kills instances one after the other, spread evenly over the orders. */
 function killer(total: number): { done: () => void; finished(): Promise<void> } {
   let finished = 0
   let killed = 0

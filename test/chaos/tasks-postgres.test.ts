@@ -60,14 +60,14 @@ describePostgres('tasks on PostgreSQL', () => {
     expect(report).toMatchObject({ wrong: 0, finishedTwice: 0, lateEntries: 0 })
     expect(report.effects).toBe(report.created * 3)
     expect(report.entries).toBe(report.created * 3)
-    // It was worth the trouble: things were tried again, under their old keys. A short run may end before that.
+    // Effects were retried under their old keys, so the faults mattered. A short run may end before that.
     expect(report.attempts).toBeGreaterThan(report.effects - (LONG ? 0 : 1))
     expect(report.trouble).toMatchObject(
       LONG ? { kills: 10, freezes: 8, crashes: 5 } : { kills: 1, freezes: 1, crashes: 1 },
     )
   })
 
-  /** Ends every connection that a store has just now. */
+  /** Terminates every connection that a store has open. */
   const breakConnections = async () => {
     const client = new pg.Client({ connectionString: server.connectionString })
     await client.connect()
@@ -112,7 +112,7 @@ describePostgres('tasks on PostgreSQL', () => {
       patienceMs: 20_000,
     })
     console.log(report)
-    // Every worker that was frozen went on with a task which another had finished.
+    // Every frozen worker continued a task that another had finished.
     expect(report.lateEntries).toBeGreaterThanOrEqual(freezes)
     expect(report.finishedTwice).toBeGreaterThanOrEqual(freezes)
   })

@@ -1,5 +1,5 @@
 /**
- * Tasks on SQLite while their workers are killed (fault 11: also in the middle of a commit). The long form runs with
+ * Tasks on SQLite while their workers are killed, also in the middle of a commit. The long form runs with
  * `npm run test:chaos`, a short one with every `npm test`.
  */
 
@@ -47,7 +47,7 @@ it('E9 P16 loses no task, finishes none twice and applies no effect twice, which
   expect(report).toMatchObject({ wrong: 0, finishedTwice: 0, lateEntries: 0 })
   expect(report.effects).toBe(report.created * 3)
   expect(report.entries).toBe(report.created * 3)
-  // It was worth the trouble: things were tried again, under their old keys. A short run may end before that.
+  // Effects were retried under their old keys, so the faults mattered. A short run may end before that.
   expect(report.attempts).toBeGreaterThan(report.effects - (LONG ? 0 : 1))
   expect(report.trouble).toMatchObject(
     LONG ? { kills: 20, freezes: 3, crashes: 0 } : { kills: 3, freezes: 0, crashes: 0 },
@@ -61,7 +61,7 @@ it('P16 control: reports damage when the fence is removed', { timeout: TIMEOUT }
   const freezes = LONG ? 6 : 1
   const report = await run({ fenced: false, kills: 0, tasks: LONG ? 300 : 40, freezes, patienceMs: 20_000 })
   console.log(report)
-  // Every worker that was frozen went on with a task which another had finished.
+  // Every frozen worker continued a task that another had finished.
   expect(report.lateEntries).toBeGreaterThanOrEqual(freezes)
   expect(report.finishedTwice).toBeGreaterThanOrEqual(freezes)
 })

@@ -60,7 +60,7 @@ describe('turns behind a round robin', () => {
     for (let order = 0; order < FLOWS; order++) {
       expect(['reserve', 'charge'].map((effect) => downstream.applied(order, effect))).toEqual([1, 1])
     }
-    // Six requests each: two to begin, one to call, three to answer.
+    // Six requests each: two to initialize, one to call, three to answer.
     const counts = [...balancer.counts]
     expect(counts.reduce((sum, count) => sum + count)).toBe(FLOWS * 6)
     expect(Math.max(...counts) - Math.min(...counts)).toBeLessThanOrEqual(1)
@@ -74,7 +74,7 @@ describe('turns behind a round robin', () => {
     )
     const other = await startRoundRobin(loners.flatMap(({ targets }) => targets))
     closing.push(() => other.close(), ...loners.map((loner) => () => loner.stop()))
-    // One at a time, so that no order meets the same instance all along by chance.
+    // One at a time, so that no order reaches the same instance every time by chance.
     const { lost, placed } = await placeAll(other.url, 1_000_000, 6, 1)
     expect(placed).toEqual([])
     expect(lost.length).toBe(6)

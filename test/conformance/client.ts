@@ -1,6 +1,6 @@
 /**
  * The client command of the official suite: started as `CMD <server-url>`, the scenario in the environment. Each scenario
- * is a short program over `rondo/client`; the suite's server watches what goes over the wire.
+ * is a short program that uses `rondo/client`; the suite's server checks what it receives.
  */
 
 import {
@@ -90,7 +90,7 @@ async function main(): Promise<void> {
   const url = process.argv[2]
   const scenario = Object.hasOwn(scenarios, name) ? scenarios[name] : undefined
   if (url === undefined || scenario === undefined) throw new Error(`No scenario "${name}" for "${url}"`)
-  // Says yes, and takes what a field offers.
+  // Accepts, with the default of each field.
   const yes = ({ requestedSchema }: ElicitFormParams): ElicitResult => ({
     action: 'accept',
     content: { confirmed: true, ...defaultsOf(requestedSchema) },

@@ -1,4 +1,4 @@
-/** Starts the fixture server in a process of its own and makes sure that it really answers. */
+/** Starts the fixture server in a separate process and makes sure that it responds. */
 
 import { type ChildProcess, spawn } from 'node:child_process'
 import { createInterface } from 'node:readline'
@@ -17,14 +17,14 @@ export interface Fixture {
 /** The URL is the first line that the process prints. */
 function readUrl(child: ChildProcess): Promise<URL> {
   return new Promise((resolve, reject) => {
-    const timer = setTimeout(() => reject(new Error('the fixture server did not start in time')), START_MS)
+    const timer = setTimeout(() => reject(new Error('The fixture server did not start in time')), START_MS)
     if (child.stdout) createInterface(child.stdout).once('line', (line) => resolve(new URL(line.trim())))
     child.once('exit', (code) => reject(new Error(`the fixture server ended with code ${code}`)))
     child.once('exit', () => clearTimeout(timer))
   })
 }
 
-/** Three scenarios of the suite pass even when nothing listens, so ask first. */
+/** Three scenarios of the suite pass even if nothing listens, so check first. */
 export async function probe(url: URL): Promise<void> {
   const _meta = {
     'io.modelcontextprotocol/protocolVersion': REVISION,
@@ -41,11 +41,11 @@ export async function probe(url: URL): Promise<void> {
     body: JSON.stringify({ jsonrpc: '2.0', id: 1, method: 'server/discover', params: { _meta } }),
     signal: AbortSignal.timeout(120_000),
   }).catch((error: Error) => {
-    throw new Error(`nothing answers at ${url}`, { cause: error })
+    throw new Error(`No server responds at ${url}`, { cause: error })
   })
   const text = await response.text()
   if (response.status !== 200 || !text.includes(REVISION)) {
-    throw new Error(`${url} does not answer server/discover: HTTP ${response.status} ${text.slice(0, 300)}`)
+    throw new Error(`${url} does not support server/discover: HTTP ${response.status} ${text.slice(0, 300)}`)
   }
 }
 

@@ -1,7 +1,7 @@
 /**
  * Preloaded (`node --import`) before the official conformance suite: it imports `globSync` from `fs`, which Node has
- * only since version 22. Names of a built-in module cannot be added later, so that the suite alone gets another `fs`.
- * The function is used by a command we never run; here it is there to be importable.
+ * only since version 22. Exports of a built-in module cannot be added later, so only the suite gets another `fs`.
+ * The function is used by a command that is never run here; it only has to be importable.
  */
 
 import fs from 'node:fs'

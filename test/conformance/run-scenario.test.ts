@@ -35,7 +35,7 @@ describe('the runner of the official conformance suite', () => {
   const nobody = new URL('http://127.0.0.1:9/mcp')
 
   it('fails if no server is listening', async () => {
-    await expect(probe(nobody)).rejects.toThrow('nothing answers')
+    await expect(probe(nobody)).rejects.toThrow('No server responds')
   })
 
   it('fails a scenario that the suite itself would pass with a warning', async () => {

@@ -1,5 +1,5 @@
 /**
- * Runs one scenario of the official suite in a process of its own, within a bounded time, and judges what it wrote.
+ * Runs one scenario of the official suite in a separate process, with a timeout, and evaluates its results.
  *
  * Stricter than the suite: a warning is a failure, and so is a scenario in which nothing succeeded.
  */
@@ -29,9 +29,9 @@ export interface Verdict {
   readonly scenario: string
   readonly kind: 'passed' | 'failed' | 'skipped'
   readonly succeeded: number
-  /** One line per check that failed or warned, or what kept the scenario from running. */
+  /** One line per check that failed or warned, or the reason why the scenario did not run. */
   readonly problems: readonly string[]
-  /** Warnings that were let through. */
+  /** Warnings that were allowed. */
   readonly allowed: readonly string[]
 }
 
@@ -39,7 +39,7 @@ export interface RunOptions {
   readonly timeoutMs?: number
   /** The revision at which the scenario is run. */
   readonly revision?: string
-  /** Warnings that are let through, by the id or name of the check. */
+  /** Warnings to allow, by the id or name of the check. */
   readonly allowWarnings?: readonly RegExp[]
 }
 
@@ -67,7 +67,7 @@ function commandLine(
   return ['--import', PRELOAD, SUITE_ENTRY, target.kind, ...what, ...how, '-o', output]
 }
 
-/** Runs the suite; gives what it printed, or undefined if it had to be stopped. */
+/** Runs the suite; returns what it printed, or undefined if it timed out. */
 function runSuite(args: readonly string[], timeoutMs: number): Promise<string | undefined> {
   return new Promise((resolve) => {
     const child = spawn(process.execPath, args, { cwd: ROOT, stdio: ['ignore', 'pipe', 'pipe'] })

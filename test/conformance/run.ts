@@ -1,8 +1,8 @@
 /**
  * `npm run conformance`: the official suite against the fixture server, or against our client.
  *
- * One process per scenario, warnings count as failures. What is known not to pass is shown as "not yet"; one of them that
- * passes makes the run fail, so that the list is kept short. Two instances follow each other's tasks only on a store that
+ * One process per scenario; warnings count as failures. Scenarios that are known to fail are shown as "not yet"; if one of
+ * them passes, the run fails, so that the list stays short. Two instances see each other's tasks only in a store that
  * they share.
  */
 
@@ -25,12 +25,12 @@ import { openSharedStore, STORES } from './shared-store.ts'
 
 const HELP = `Usage: npm run conformance -- [options]
 
-  --requirements R  the scenarios of revision R: 2026-07-28 (unless given) or 2025-11-25
+  --requirements R  the scenarios of revision R: 2026-07-28 (the default) or 2025-11-25
   --scenario NAME   only this scenario; may be repeated
   --two-instances   through a round robin over two processes that share a key
   --store KIND      the instances share a database: sqlite or postgres
   --client          the scenarios for clients, against test/conformance/client.ts
-  --url URL         a server that runs already, instead of the fixture
+  --url URL         a server that is already running, instead of the fixture
   --list            the names of the scenarios
   --verbose         every failed check in full
   --help            this text`
@@ -171,11 +171,11 @@ async function run(options: Options, scenarios: readonly string[]): Promise<numb
 async function main(): Promise<number> {
   const options = readOptions()
   if (!REVISIONS.includes(options.requirements)) {
-    console.error(`unknown revision: ${options.requirements} (there are ${REVISIONS.join(', ')})`)
+    console.error(`unknown revision: ${options.requirements} (use one of ${REVISIONS.join(', ')})`)
     return 2
   }
   if (options.store !== undefined && !STORES.includes(options.store)) {
-    console.error(`unknown store: ${options.store} (there are ${STORES.join(', ')})`)
+    console.error(`unknown store: ${options.store} (use one of ${STORES.join(', ')})`)
     return 2
   }
   const all = options.client

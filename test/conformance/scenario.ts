@@ -1,18 +1,18 @@
-/** Which scenarios of the official suite are run, and which of them are not expected to pass yet. */
+/** The scenarios of the official suite that are run, and those that are not expected to pass yet. */
 
 import { readFileSync } from 'node:fs'
 import { createRequire } from 'node:module'
 import { dirname, join } from 'node:path'
 
 export const REVISION = '2026-07-28'
-/** The revisions whose scenarios are run, against one and the same server. */
+/** The revisions whose scenarios are run, against the same server. */
 export const REVISIONS: readonly string[] = [REVISION, '2025-11-25']
 const suiteFolder = dirname(
   createRequire(import.meta.url).resolve('@modelcontextprotocol/conformance/package.json'),
 )
 export const SUITE_ENTRY: string = join(suiteFolder, 'dist/index.js')
 
-/** Scenarios that are known not to pass yet. One that begins to pass fails the run until it is taken off this list. */
+/** Scenarios that are known not to pass yet. If one of them passes, the run fails until it is removed from this list. */
 export const NOT_YET: ReadonlySet<string> = new Set([])
 
 /** The suite skips this one against every server. */
@@ -20,7 +20,7 @@ export const ALWAYS_SKIPPED: ReadonlySet<string> = new Set(['tasks-status-notifi
 
 /**
  * Two checks open a subscription with one request and trigger the change with another. Behind a round robin these
- * reach different instances, which do not tell each other unless they share a bus.
+ * reach different instances, which do not notify each other unless they share a bus.
  */
 export const TWO_INSTANCE_WARNINGS: readonly RegExp[] = [
   /^sep-2575-server-sends-(prompts|tools)-list-changed-on-subscription$/,

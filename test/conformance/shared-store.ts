@@ -1,4 +1,4 @@
-/** A database that the instances of the fixture share, made for one run and deleted after it. */
+/** A database that the instances of the fixture share, created for one run and deleted after it. */
 
 import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
@@ -8,7 +8,7 @@ import { startPostgres } from '../support/postgres-server.ts'
 export const STORES: readonly string[] = ['sqlite', 'postgres']
 
 export interface SharedStore {
-  /** What tells the fixture server where the database is. */
+  /** Environment variables that tell the fixture server where the database is. */
   readonly env: Readonly<Record<string, string>>
   close(): Promise<void>
 }

@@ -1,5 +1,5 @@
 /**
- * The way from stored to sealed state (F4): every scenario in every mode, each round on another instance, and a fleet
+ * Migration from stored to sealed state (F4): every scenario in every mode, each round on another instance, and a fleet
  * that changes its mode while calls are open.
  */
 
@@ -26,7 +26,7 @@ function begin(on: TestBench, { method, target, args }: Scenario): TestCall {
   return method === 'prompts/get' ? on.prompt(target) : on.resource(target)
 }
 
-/** To the end, each round on an instance that has seen nothing; `between` runs before each of them. */
+/** Runs a call to its end, each round on a new instance; `between` runs before each retry. */
 async function drive(call: TestCall, { script }: Scenario, between = () => {}): Promise<TestRound> {
   let round = await call.next()
   for (let i = 0; round.kind === 'input_required' && i < 20; i++) {

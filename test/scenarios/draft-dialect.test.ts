@@ -1,4 +1,4 @@
-/** What is particular to the wire of `DRAFT-2026-v1`, and how a session comes to speak it. */
+/** What is specific to the wire format of `DRAFT-2026-v1`, and how it is negotiated. */
 
 import { describe, expect, it } from 'vitest'
 import { declaring, postDraft } from '../support/draft-client.ts'

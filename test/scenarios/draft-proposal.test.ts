@@ -1,4 +1,4 @@
-/** The example messages of the accepted proposal, as they are printed there, on the wire of `DRAFT-2026-v1`. */
+/** The example messages of the accepted proposal, as printed there, in `DRAFT-2026-v1`. */
 
 import { createServer, type Server } from 'rondo'
 import { describe, expect, it } from 'vitest'

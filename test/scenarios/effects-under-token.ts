@@ -1,10 +1,10 @@
-/** What a scenario does to the world outside when its journal travels in the token: what every other carrier is held to. */
+/** The effects of a scenario under the token carrier: the reference for every other carrier. */
 
 import { createServer } from 'rondo'
 import { createBench } from 'rondo/testing'
 import { createWorld, type Scenario, type World } from './scenario.ts'
 
-/** `randomId` gives the flow its id, and with it the keys of its effects. */
+/** `randomId` generates the id of the flow, from which the effect keys are derived. */
 export async function effectsUnderToken(
   { method, target, args, script, declare }: Scenario,
   randomId: () => string,

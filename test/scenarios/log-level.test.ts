@@ -1,4 +1,4 @@
-/** What a handler logs reaches a client from the level that the client named, in every era, and nothing below it does. */
+/** Log messages of a handler reach the client from the level that it requested, in every era, and none below it. */
 
 import { createServer, generateKey, type Server } from 'rondo'
 import { expect, it, onTestFinished } from 'vitest'

@@ -1,6 +1,6 @@
 /**
- * Every tool of the scenarios as a task that our client asks for, at 2025-11-25 and in the draft: the same result and the same
- * effect keys as with any other carrier (R10).
+ * Every tool of the scenarios as a task that our client requests, in 2025-11-25 and in the draft: the same result and
+ * effect keys as under any other carrier (R10).
  */
 
 import { createServer, generateKey, type Server } from 'rondo'
@@ -37,7 +37,7 @@ async function serve(scenario: Scenario, world: World): Promise<string> {
   return (await server.listen({ port: 0, signals: false })).url
 }
 
-/** The script's answers in the order in which its questions are asked. */
+/** The answers of the script, in the order of its questions. */
 function answersOf({ script }: Scenario): ConnectOptions['answers'] {
   const all = Object.values(script)
   const forms = all.filter((one) => !('roots' in one) && !('model' in one))

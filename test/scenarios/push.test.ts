@@ -7,7 +7,7 @@ import { createWorld, type Scenario, scenarios, type World } from './scenario.ts
 
 const CAPABILITIES = { elicitation: { form: {}, url: {} }, sampling: {}, roots: {} }
 const VERSIONS = ['2025-11-25', '2025-06-18', '2025-03-26', '2024-11-05']
-/** The same seed for every flow: then keys can be compared over carriers. */
+/** The same seed for every flow, so that keys can be compared across carriers. */
 const randomId = () => 'the-same-for-every-flow'
 const keys = generateKey('scenarios')
 
@@ -20,7 +20,7 @@ afterEach(async () => {
 const paramsOf = ({ method, target, args }: Scenario): object =>
   method === 'resources/read' ? { uri: target } : { name: target, arguments: args ?? {} }
 
-/** Questions carry no key on this wire: they come in the order in which the server logs their keys. */
+/** Questions have no key in this revision: they arrive in the order in which the server logs their keys. */
 async function runPushed(scenario: Scenario, world: World, version: string, dev: boolean) {
   const order: string[] = []
   const log = (event: LogEvent) => {
@@ -37,7 +37,7 @@ async function runPushed(scenario: Scenario, world: World, version: string, dev:
     answer({ method, params }) {
       const key = order[answered++] ?? ''
       const scripted = scenario.script[key]
-      if (scripted === undefined) throw new Error(`nothing to answer "${key}" with`)
+      if (scripted === undefined) throw new Error(`The script has no answer to "${key}"`)
       return toResponse({ method, params } as never, scripted)
     },
   })

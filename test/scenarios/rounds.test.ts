@@ -1,6 +1,6 @@
 /**
- * What the server puts on the wire round by round, seen from a client: the shapes (A), what is asked when (B), and where
- * it ends (R9). Each round reaches an instance of its own.
+ * What a client receives round by round: the wire types (A), which questions are asked when (B), and where a flow ends
+ * (R9). Each round reaches another instance.
  */
 
 import { setFlagsFromString } from 'node:v8'
@@ -15,7 +15,7 @@ const value = async (ctx: Context, key: string) => (await ctx.ask(key, text(`Whi
 
 type Handler = (ctx: Context) => unknown
 
-/** A bench whose servers have the one tool `go`. */
+/** A bench whose servers have one tool, `go`. */
 function benchOf(handler: Handler, limits?: Partial<FlowLimits>): TestBench {
   return createBench((options) => {
     const server = createServer({
@@ -177,7 +177,7 @@ describe('a flow', () => {
     await collectGarbage()
     const alive = contexts.map((reference) => reference.deref() !== undefined)
     expect(alive.slice(0, 99).filter(Boolean).length).toBe(0)
-    // The control: those that are held on purpose are seen.
+    // Control: contexts that are held on purpose are found.
     expect(alive.slice(100).filter(Boolean).length).toBe(held.length)
   })
 })

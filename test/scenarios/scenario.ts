@@ -1,8 +1,8 @@
 /**
  * One list of flows that every carrier must run alike (R10): the same result, the same effects under the same keys.
  *
- * A scenario declares its handler on a server it is given and tells what a user would answer. It knows nothing of how
- * questions travel.
+ * A scenario declares its handler on a given server and says what the user answers. It does not know how questions
+ * travel.
  */
 
 import { inputRequired, type Server } from 'rondo'
@@ -10,7 +10,7 @@ import { cancel, decline, type Script } from 'rondo/testing'
 import { z } from 'zod'
 
 export interface World {
-  /** What reached the world outside, in order: the effect's name and its key. */
+  /** The effects that ran, in order: name and key. */
   readonly effects: { name: string; key: string }[]
   /** Steps that really ran. */
   readonly steps: string[]
@@ -25,9 +25,9 @@ export interface Scenario {
   /** The text of the final result. */
   readonly text: string
   readonly isError?: true
-  /** Returns our own manual form; on an official server that is the official package's. */
+  /** Uses Rondo's manual form; on an official server the official package has its own. */
   readonly manual?: true
-  /** Names of the effects that reach the world. */
+  /** Names of the effects that run. */
   readonly effects: readonly string[]
   declare(server: Server, world: World): void
 }

@@ -1,4 +1,4 @@
-/** A tool of single use with effects of single use, before and after its question: the same under every carrier (B8, R10). */
+/** A single-use tool with single-use effects, before and after its question: the same under every carrier (B8, R10). */
 
 import { createServer, generateKey, type ServerOptions } from 'rondo'
 import { type ConnectOptions, connect, type FlowOptions } from 'rondo/client'

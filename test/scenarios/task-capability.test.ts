@@ -1,4 +1,4 @@
-/** B10 for tasks: no request is handed an input request that it has not declared itself, whoever began the task. */
+/** B10 for tasks: no request receives an input request of a kind that it has not declared itself, whoever created the task. */
 
 import { createServer, generateKey, type Server } from 'rondo'
 import { describe, expect, it, onTestFinished } from 'vitest'
@@ -38,7 +38,7 @@ function make(): Server {
 const SENTENCE = (names: string): string =>
   `The task waits for input that needs ${names}, which this request does not declare.`
 
-/** What is shown to which capabilities, and what the others are told to declare. */
+/** Which questions are shown for which capabilities, and what the others are told to declare. */
 const CASES = [
   ['both', BOTH, ['name', 'page'], undefined],
   ['forms alone', FORM, ['name'], 'elicitation.url'],

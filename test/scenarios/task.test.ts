@@ -30,7 +30,7 @@ function instance(
     randomId,
     ...options,
   })
-  // The scenario's tool, run as a task whenever the client can follow one.
+  // The tool of the scenario, run as a task if the client supports tasks.
   const tool: Server['tool'] = (name, definition, handler) =>
     server.tool(name, { ...definition, task: 'auto' }, handler)
   scenario.declare({ ...server, tool }, world)

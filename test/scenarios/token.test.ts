@@ -20,7 +20,7 @@ function check(scenario: Scenario, world: World, round: TestRound): void {
   expect([...new Set(world.effects.map(({ name }) => name))]).toEqual(scenario.effects)
 }
 
-/** One round after the other, as `send` wants each of them sent. */
+/** Sends one round after the other with `send`. */
 async function drive(scenario: Scenario, call: TestCall, send: TestCall['next']): Promise<TestRound> {
   let round = await send()
   while (round.kind === 'input_required' && call.rounds < 20) {

@@ -1,6 +1,6 @@
 /**
- * Our client with its defaults at our own server of 2025-11-25, over sockets: multi-turn SSE changes how questions travel and
- * nothing else. With `turns: false` the same holds while questions are pushed.
+ * Our client with its defaults and our server of 2025-11-25, over sockets: multi-turn SSE changes how questions travel and
+ * nothing else. With `turns: false` the same is true while questions are pushed.
  */
 
 import { createServer as createHttpServer, request as httpRequest } from 'node:http'
@@ -93,7 +93,7 @@ describe.each([
   })
 })
 
-/** Passes everything on, and cuts the first stream of a call after its first event. */
+/** Forwards everything, and cuts the first stream of a call after its first event. */
 async function cutting(url: string): Promise<{ url: string; resumed: (string | undefined)[] }> {
   const { hostname, port, pathname } = new URL(url)
   const resumed: (string | undefined)[] = []

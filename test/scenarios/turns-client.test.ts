@@ -1,4 +1,4 @@
-/** Our own client and our own server, in turns: every scenario, each request on an instance that has seen nothing. */
+/** Our client and our server in turns: every scenario, each request on a new instance. */
 
 import { createServer, generateKey, type Server } from 'rondo'
 import { type Answers, type CallToolResult, type ConnectOptions, connect } from 'rondo/client'
@@ -14,12 +14,12 @@ function make(scenario: Scenario, world: World): Server {
   return server
 }
 
-/** The script's answers in the order in which its questions are asked. */
+/** The answers of the script, in the order of its questions. */
 function answersOf({ script }: Scenario): Answers {
   const left = Object.values(script)
   const next = (method: string) => (params: unknown) => {
     const answer = left.shift()
-    if (answer === undefined) throw new Error('the script has no more answers')
+    if (answer === undefined) throw new Error('The script has no more answers')
     return toResponse({ method, params } as never, answer) as never
   }
   return {

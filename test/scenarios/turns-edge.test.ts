@@ -1,4 +1,4 @@
-/** Turns beside the good path: errors, moves, single use, limits, and messages that are none of theirs. */
+/** Edge cases of turns: errors, moves, single use, limits, and malformed messages. */
 
 import { createServer } from 'rondo'
 import { describe, expect, it } from 'vitest'

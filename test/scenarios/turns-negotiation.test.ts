@@ -1,4 +1,4 @@
-/** Who is asked in turns, and what is done for clients that do not bring states back. */
+/** Which clients are asked in turns, and what happens for clients that do not echo states. */
 
 import type { ServerOptions } from 'rondo'
 import { describe, expect, it } from 'vitest'

@@ -1,4 +1,4 @@
-/** Multi-turn SSE changes how questions travel and nothing else: what a session has, a session in turns has too (F5). */
+/** Multi-turn SSE changes how questions travel and nothing else: a session in turns has every feature of a session (F5). */
 
 import { createServer, type Server, type ServerOptions } from 'rondo'
 import { describe, expect, it, onTestFinished } from 'vitest'
@@ -44,7 +44,7 @@ const callOf = (name: string, more: Message = {}): Message => ({
   params: { name, arguments: {}, ...more },
 })
 
-/** Reads to the end; gives the questions, and the id of the last event. */
+/** Reads to the end; returns the questions and the id of the last event. */
 async function turnOf(stream: OpenStream): Promise<{ asked: Message[]; last: string }> {
   while (await stream.next()) expect(stream.messages.length).toBeLessThan(20)
   const asked = stream.messages.filter(({ id, method }) => id !== undefined && method !== undefined)

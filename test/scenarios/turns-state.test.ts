@@ -1,6 +1,6 @@
 /**
- * `state` for a client that takes no turns, the main flow of its draft (F2): the question comes on the open stream of its
- * call with a sealed state, and any instance takes the answer.
+ * `state` for a client that takes no turns, the main flow of its draft (F2): the question arrives on the open stream of
+ * its call with a sealed state, and any instance accepts the response.
  */
 
 import { createServer, type Server, type ServerOptions } from 'rondo'
@@ -54,7 +54,7 @@ async function question(stream: OpenStream): Promise<Message> {
   for (let message = await stream.next(); message; message = await stream.next()) {
     if (message.method !== undefined && message.id !== undefined) return message
   }
-  throw new Error('nothing was asked')
+  throw new Error('The server asked nothing')
 }
 
 const textOf = (message: Message | undefined): unknown =>

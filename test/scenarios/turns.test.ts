@@ -1,4 +1,4 @@
-/** Every scenario in turns: the same result and the same effects as with any other carrier (R10). */
+/** Every scenario in turns: the same result and the same effects as under any other carrier (R10). */
 
 import { createServer, generateKey, type Server, type ServerOptions } from 'rondo'
 import { describe, expect, it } from 'vitest'
@@ -9,19 +9,19 @@ import { effectsUnderToken } from './effects-under-token.ts'
 import { createWorld, type Scenario, scenarios, type World } from './scenario.ts'
 
 const URL = 'http://127.0.0.1/mcp'
-/** The same seed for every flow: then keys can be compared over carriers. */
+/** The same seed for every flow, so that keys can be compared across carriers. */
 const randomId = () => 'the-same-for-every-flow'
 
 interface Setup {
   readonly server?: Partial<ServerOptions>
   readonly client?: TurnsClientOptions
-  /** Each request reaches an instance that has seen nothing. */
+  /** Each request reaches a new instance. */
   readonly fresh?: boolean
   /** Each POST is sent twice, and the first reply is lost. */
   readonly twice?: boolean
 }
 
-/** The script's answers in the order in which its questions are asked. */
+/** The answers of the script, in the order of its questions. */
 function answerer({ script }: Scenario): (requests: readonly Message[]) => Message[] {
   const left = Object.values(script)
   return (requests) =>

@@ -80,7 +80,7 @@ describe('garbage on the socket', () => {
           socket.end(bytes)
           let answer = ''
           for await (const chunk of socket.setEncoding('latin1')) answer += chunk
-          // Bytes that are no request at all may be cut off without an answer, never with a success.
+          // Bytes that are not a request may be disconnected without a response, but never get a success.
           if (framed) expect(answer).toMatch(/^HTTP\/1.1 400/)
           else expect(answer).not.toMatch(/^HTTP\/1.1 2/)
         },

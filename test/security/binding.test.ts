@@ -1,7 +1,7 @@
 /**
- * What a captured state is good for: nothing, except the call it was made for. Each row of the matrix is the same attack
- * with one thing changed; the control row changes nothing and goes through. Our own server and an official one with our
- * callbacks refuse alike.
+ * A captured state is useless except for the call that it was sealed for. Each row of the matrix is the same attack with
+ * one thing changed; the control row changes nothing and succeeds. Rondo's own server and an official one with Rondo's
+ * callbacks refuse in the same way.
  */
 
 import { createServer, generateKey, type Server, type ServerOptions } from 'rondo'
@@ -85,7 +85,7 @@ async function capture(make: Bank, overrides?: Overrides): Promise<Captured> {
   return { bench, state: call.state ?? '' }
 }
 
-/** Presents the state on a call as if its question had been shown there. */
+/** Sends the state with a call as if its question had been asked there. */
 async function present(call: TestCall, state: string): Promise<TestRound> {
   call.state = state
   return call.next({ sure: { confirm: true } })

@@ -1,6 +1,6 @@
 /**
- * Secrets are put in wherever a call can carry one, the call is driven through every way it can end, and then all that
- * left the server is searched: response bodies, the bytes of tokens, log lines.
+ * Secrets are planted wherever a call can carry one, the call is run to each of its possible ends, and then everything
+ * that left the server is searched: response bodies, the bytes of tokens, log lines.
  */
 
 import { createServer, type Server, ToolError } from 'rondo'
@@ -19,7 +19,7 @@ const CANARIES = {
 }
 type Canary = keyof typeof CANARIES
 
-/** The text itself, and every run of base64 in it as bytes: what is only encoded is not hidden. */
+/** The text itself, and every base64 sequence in it, decoded: encoding does not hide anything. */
 function findCanaries(text: string): Canary[] {
   const runs = text.match(/[A-Za-z0-9+/_-]{24,}/g) ?? []
   const decoded = runs.flatMap((run) =>
@@ -34,7 +34,7 @@ function findCanaries(text: string): Canary[] {
 interface Scene {
   readonly server: Server
   readonly lines: string[]
-  /** Messages of the errors the log was told of: the control shows that it could have printed them. */
+  /** Messages of the errors that the log received: the control shows that it could have printed them. */
   readonly told: string[]
 }
 
@@ -101,7 +101,7 @@ async function call(server: Server, params: Record<string, unknown>, bearer = CA
 
 const accept = (word: unknown) => ({ word: { action: 'accept', content: { word } } })
 
-/** Drives a call to each of its ends and gives all bodies. */
+/** Runs a call to each of its ends and returns all bodies. */
 async function driveAll({ server }: Scene): Promise<string[]> {
   const bodies: string[] = []
   for (const end of ['return', 'throw', 'refuse', 'diverge']) {
@@ -140,7 +140,7 @@ describe('secrets never leave the server', () => {
     expect(scene.lines.length).toBeGreaterThan(20)
     expect(scene.lines.flatMap(findCanaries)).toEqual([])
     expect(scene.lines.join('\n')).not.toMatch(/r1\.[\w-]{20}/)
-    // The control: the log was told of the errors that it does not print.
+    // Control: the log received the errors whose messages it does not print.
     expect(scene.told.flatMap(findCanaries)).toEqual(expect.arrayContaining(['thrown', 'bearer']))
   })
 

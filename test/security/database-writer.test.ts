@@ -1,6 +1,6 @@
 /**
- * Whoever can write to the database of tasks, but has no key: answers and questions that are moved, rows that are given
- * another owner. Each attack has a control: the same writes with what belongs there do count.
+ * An attacker who can write to the task database but has no key: answers and questions are moved, rows get another
+ * owner. Each attack has a control: the same writes with legitimate values count.
  */
 
 import { mkdtemp, rm } from 'node:fs/promises'
@@ -57,7 +57,7 @@ function start(options: Partial<ServerOptions> = {}): Server {
   return server
 }
 
-/** One statement of the intruder. */
+/** One statement of the attacker. */
 function write(sql: string, ...values: string[]): SqlRow[] {
   const connection = openSqlite(file)
   try {
@@ -75,7 +75,7 @@ type Slot = [key: string, request: string | null, answer: string | null]
 const readSlots = (id: string): Slot[] =>
   JSON.parse(String(write('SELECT inputs FROM task WHERE id = ?', id)[0]?.inputs))
 
-/** Makes the question "delete" answered, and the task due. */
+/** Marks the question "delete" as answered, and the task as due. */
 function answerDelete(id: string, answer: string | null): void {
   const slots = readSlots(id).map((slot) => (slot[0] === 'delete' ? [slot[0], null, answer] : slot))
   const set = "UPDATE task SET inputs = ?, status = 'working', due_at = 0 WHERE id = ? RETURNING id"
@@ -86,7 +86,7 @@ const asUser = (user: string) => ({ headers: { 'x-user': user } })
 const get = (server: Server, taskId: string, user = 'alice') =>
   send(server, 'tasks/get', { taskId }, asUser(user))
 
-/** A task of Alice that was told to look, and asks whether to delete. */
+/** A task of Alice: "look" is answered, and it asks whether to delete. */
 async function begin(server: Server): Promise<string> {
   const { result } = await send(server, 'tools/call', { name: 'clean' })
   const taskId = String(result?.taskId)
@@ -162,7 +162,7 @@ describe('I7 a row with another owner', () => {
     const answer = { taskId: id, inputResponses: { delete: YES } }
     await send(server, 'tasks/update', answer, asUser('mallory'))
     await until('the refusal', () => logged.some((line) => line.includes('not the task of the owner')))
-    // Put back, it has an answer that was not Alice's.
+    // With its owner restored, it has an answer that was not Alice's.
     give(id, alice)
     write('UPDATE task SET due_at = 0, worker = NULL WHERE id = ? RETURNING id', id)
     await until('the refusal', () =>

@@ -1,6 +1,6 @@
 /**
- * One state, redeemed twice with different answers: pay for one, abandon the call, and have the second branch find the
- * payment of the first (R7).
+ * One state, redeemed twice with different answers: the attacker pays for one item, abandons the call, and lets a second
+ * branch use the payment of the first (R7).
  */
 
 import { createServer } from 'rondo'
@@ -23,7 +23,7 @@ function createProvider() {
 }
 
 const ours: KeyOf = ({ key }) => key
-/** What a key was made of before: the flow and the name of the effect. */
+/** A weak key: derived from the flow and the name of the effect alone. */
 const ofTheFlow: KeyOf = ({ flow }) => `${flow}:charge`
 
 interface Shop {

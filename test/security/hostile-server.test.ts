@@ -1,6 +1,6 @@
 /**
- * T22: a malicious server against our client, over real sockets. Each limit is also shown to be what stops the attack: the
- * same server is harmless, and served to the end, by a client whose limit is out of the way.
+ * T22: a malicious server against our client, over real sockets. Each limit is shown to be what stops the attack: a
+ * client with a higher limit completes the same call.
  */
 
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
@@ -47,7 +47,7 @@ function reply(response: ServerResponse, id: number, result: object): void {
 const yes = (): ElicitResult => ({ action: 'accept', content: {} })
 const answering: ConnectOptions = { answers: { elicitation: yes } }
 
-/** Asks like this as often as it is let, and gives in after `rounds`. */
+/** Asks as often as the client allows, and completes after `rounds`. */
 const asks = (round: (turn: number) => object, rounds = 1): Attack => {
   let turn = 0
   return ({ id }, response) => {
@@ -277,7 +277,7 @@ type Older = (
   message: { id?: number; method?: string },
 ) => void
 
-/** A server of 2025-11-25 that goes by the book until `attack` gets the request. */
+/** A server of 2025-11-25 that follows the specification until `attack` receives the request. */
 async function hostileOlder(attack: Older, session = 's1'): Promise<string> {
   const server = createServer(async (request, response) => {
     let body = ''
@@ -312,7 +312,7 @@ describe.each([
       })
       await using client = await connect(url, { fetch: transport })
       await expect(client.callTool('t')).rejects.toMatchObject({ code: 'PEER_HTTP', data: { status } })
-      // The client is as good as before.
+      // The client is still usable.
       await expect(client.callTool('t')).rejects.toMatchObject({ code: 'PEER_HTTP' })
     },
   )

@@ -1,6 +1,6 @@
 /**
- * T18 I3: what callers without a name can make a server keep, sent until a process with a small heap would be dead. With
- * `RONDO_LONG` the flood is several times the heap of the attack that was seen in the field.
+ * T18 I3: what unauthenticated callers can make a server keep, sent until a process with a small heap would run out of
+ * memory. With `RONDO_LONG` the flood is several times larger.
  */
 
 import { type ChildProcess, fork } from 'node:child_process'
@@ -13,7 +13,7 @@ import { processFile } from '../support/process-file.ts'
 
 const LONG = process.env.RONDO_LONG === '1'
 const HEAP_MB = LONG ? 512 : 160
-/** Megabytes that are sent: more than the heap, if they were kept. */
+/** Megabytes to send: more than the heap could hold. */
 const FLOOD = LONG ? 2_000 : 260
 const MEGABYTE = 1_000_000
 
@@ -33,7 +33,7 @@ async function start(options: object = {}): Promise<Target> {
   return { child, port }
 }
 
-/** True if the process lives and answers. */
+/** True if the process is alive and responds. */
 async function serves({ child, port }: Target): Promise<boolean> {
   const echo = callTool('echo')
   const body = JSON.stringify(echo.message)
@@ -63,7 +63,7 @@ async function listenAll({ child, port }: Target, count: number, size: number): 
     )
     await new Promise<void>((resolve) => {
       const req = request({ port, host: '127.0.0.1', path: '/mcp', method: 'POST', headers, agent })
-      // Stays open, unless the server refuses it; its first bytes say that it was judged.
+      // Stays open unless the server refuses it; its first bytes show that the server has decided.
       req.on('response', (res) => {
         res.on('error', () => {})
         res.once('data', () => resolve())

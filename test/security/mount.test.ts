@@ -1,6 +1,6 @@
 /**
- * A mount beside tools that check their own states: no state gets past that check by how it begins, by the name it is
- * sent to, or by what was registered under that name before. The weakened check is the one that trusts a prefix.
+ * A mount beside tools that check their own states: no state gets past that check because of its prefix, the name it is
+ * sent to, or what was registered under that name before. The weakened check of the control trusts a prefix.
  */
 
 import {
@@ -56,7 +56,7 @@ const ourResource = () =>
 
 const inputResponses = { sure: { action: 'accept', content: { confirm: true } } }
 
-/** States that nobody but us could have made, if their beginning proved anything; the last one really is ours. */
+/** States that look like Rondo's by their prefix; the last one really is. */
 async function states(): Promise<string[]> {
   const fetch = serve((server) => void server.registerTool('ours', {}, ourTool()))
   const asked = await send(fetch, 'tools/call', { name: 'ours' })
@@ -66,7 +66,7 @@ async function states(): Promise<string[]> {
 }
 
 describe('T25 the hand-written tool of the guide, beside tools of Rondo', () => {
-  /** The callback of the guide's example as it is, on a server that has a tool of ours as well. */
+  /** The unchanged callback of the guide's example, on a server that also has a tool of Rondo. */
   function withGuideTool(tables: ReturnType<typeof createTables>): Build {
     const { _registeredTools: tools } = buildByHand(tables, KEY) as unknown as {
       _registeredTools: { book_table: { inputSchema: never; handler: never } }
@@ -107,7 +107,7 @@ describe('T25 the hand-written tool of the guide, beside tools of Rondo', () => 
   })
 })
 
-/** A callback that does what it is asked to, once it has a state. */
+/** A callback that acts as soon as it has a state. */
 type Trust = (ctx: ServerContext) => void
 
 interface Place {
@@ -248,7 +248,7 @@ const places: Place[] = [
 ]
 
 describe.each(places)('T25 $name', ({ method, params, build }) => {
-  /** How often the callback was entered with a state that it takes for checked. */
+  /** How often the callback ran with a state that it believes was checked. */
   async function attack(verify?: Verify) {
     let trusted = 0
     const trust: Trust = ({ mcpReq }) => {

@@ -1,5 +1,5 @@
 /**
- * Values that make a schema slow. Work is counted, not timed: every look at the value is.
+ * Values that make a schema slow. Work is counted, not timed: the tests count every access to the value.
  */
 
 import { randomBytes } from 'node:crypto'
@@ -47,7 +47,7 @@ const chain = (depth: number, end: number | string = 1): Chain => ({
   l: depth === 1 ? end : chain(depth - 1, end),
 })
 
-/** The value, and how often somebody looked into it. */
+/** The value, and how often it was accessed. */
 function counted(value: object): { value: object; looks: () => number } {
   let looks = 0
   const watch = <T>(part: T): T => {
@@ -109,7 +109,7 @@ describe('T11 a recursive union of a library', () => {
   })
 
   it('never receives a value that it would try in billions of ways', () => {
-    // The control: the library itself looks again in every alternative, at every level.
+    // Control: the library itself reads the value again in every alternative, at every level.
     const parse = (value: unknown): unknown => v.safeParse(schema, value)
     expect(looksOf(parse, 6, 1) / looksOf(parse, 3, 1)).toBeGreaterThan(16)
     expect(looksOf(validate, 60, 1) / looksOf(validate, 20, 1)).toBeLessThan(4)
@@ -148,7 +148,7 @@ describe('T11 a recursive union of a library', () => {
 })
 
 describe('T11 a pattern of polynomial time', () => {
-  // Minutes on 4 KiB without a bound.
+  // Takes minutes on 4 KiB without a limit.
   const pattern = /^[a-z]+ ?[a-z]+ ?[a-z]+$/
   const attack = `${'a'.repeat(4096)}!`
   let runs = 0

@@ -1,9 +1,9 @@
 /**
  * The length of a token says nothing about a secret inside it, even to someone who chooses what is sealed beside it.
  *
- * The attack is the one on compressed TLS: guess the next character of the secret, let the guess be sealed in the same
- * token, and see which guess makes it shortest, since a compressor writes a right guess as a repetition. Buckets alone
- * would not help: how much filler still fits into the bucket shows the length to the byte.
+ * The attack is the one on compressed TLS: guess the next character of the secret, have the guess sealed in the same
+ * token, and see which guess makes it shortest, because a compressor encodes a right guess as a repetition. Buckets alone
+ * would not help: the amount of filler that still fits into the bucket reveals the length to the byte.
  */
 
 import { deflateRawSync } from 'node:zlib'
@@ -52,7 +52,7 @@ function deflatingOracle(secret: string): Oracle {
   }
 }
 
-/** How many characters of the filler fit behind the text before the token grows. */
+/** How many characters of the filler fit after the text before the token grows. */
 function roomAfter(oracle: Oracle, chosen: string, filler: string): number {
   const start = oracle(chosen)
   let [fits, grows] = [0, filler.length]
@@ -64,7 +64,7 @@ function roomAfter(oracle: Oracle, chosen: string, filler: string): number {
   return fits
 }
 
-/** For each guess at the next character, the room it leaves, summed over the fillers. */
+/** For each guess at the next character, the room that it leaves, summed over the fillers. */
 function weigh(oracle: Oracle, known: string, fillers: readonly string[]): Map<string, number> {
   return new Map(
     GUESSES.map((guess) => {

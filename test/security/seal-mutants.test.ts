@@ -1,6 +1,6 @@
 /**
- * A token with any change at all is refused. The same search against two openers with one check taken out finds what
- * they let through, so a zero here means something.
+ * A token with any change at all is refused. The same search against two decoders with one check removed finds mutants
+ * that they accept, so a zero here means something.
  */
 
 import { createDecipheriv, createHash, hkdfSync } from 'node:crypto'
@@ -22,13 +22,13 @@ type Opener = (token: string) => boolean
 
 const opens: Opener = (token) => openEnvelope(ring, AUDIENCE, token, MAX_BYTES).kind === 'open'
 
-/** Decodes the way `Buffer` does, without a second look. */
+/** Decodes like `Buffer`, without comparing the encoding. */
 const opensLeniently: Opener = (token) => {
   const raw = Buffer.from(token.slice(3), 'base64url')
   return opens(`r1.${raw.toString('base64url')}`)
 }
 
-/** Decrypts and never asks for the tag. */
+/** Decrypts and never checks the tag. */
 const opensWithoutTag: Opener = (token) => {
   const raw = Buffer.from(token.slice(3), 'base64url')
   const key = raw.length >= 342 ? ring.find(raw.readUInt32BE(2)) : undefined
@@ -44,7 +44,7 @@ const opensWithoutTag: Opener = (token) => {
 
 interface Hunt {
   readonly tried: Readonly<Record<string, number>>
-  /** Mutants that opened, each with the way it was made. */
+  /** Mutants that opened, each with the mutation that made it. */
   readonly accepted: readonly string[]
 }
 

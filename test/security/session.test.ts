@@ -1,4 +1,4 @@
-/** Sessions under attack: foreign ids, foreign answers, floods, junk, clients that do not read. */
+/** Sessions under attack: foreign ids, foreign responses, floods, malformed messages, clients that do not read. */
 
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
@@ -16,7 +16,7 @@ async function question(stream: OpenStream): Promise<unknown> {
   for (let message = await stream.next(); message; message = await stream.next()) {
     if (message.method === 'elicitation/create') return message.id
   }
-  throw new Error('nothing was asked')
+  throw new Error('The server asked nothing')
 }
 
 async function expectServing(client: OlderClient): Promise<void> {

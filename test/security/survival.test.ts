@@ -43,7 +43,7 @@ const HOOK_ATTACKS: readonly [string, object][] = [
   ['a hook that throws', { fault: 'throw' }],
 ]
 
-/** Sends a request; a connection that is cut counts as no answer. */
+/** Sends a request; a closed connection counts as no response. */
 async function send(
   port: number,
   headers: Record<string, string>,
@@ -61,7 +61,7 @@ async function send(
   }
 }
 
-/** True if the process lives and answers. */
+/** True if the process is alive and responds. */
 async function serves({ child, port }: Target): Promise<boolean> {
   const echo = callTool('echo')
   const posted = await post(port, { headers: echo.headers, body: JSON.stringify(echo.message) }).catch(

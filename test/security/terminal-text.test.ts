@@ -1,6 +1,6 @@
 /**
- * T22: whatever a server says, the command writes to a terminal no control character but its own, and no line that a
- * server made up passes for one of the command's.
+ * T22: whatever a server sends, the command writes only its own control characters to a terminal, and no line of a server
+ * can pass for one of the command.
  */
 
 import { PassThrough } from 'node:stream'
@@ -17,12 +17,12 @@ import type { InputRequest } from '../../src/protocol/wire.ts'
 
 /** An SGR that the command itself never uses. */
 const FOREIGN_SGR = '\u001b[66m'
-// biome-ignore lint/suspicious/noControlCharactersInRegex: they are what is looked for.
+// biome-ignore lint/suspicious/noControlCharactersInRegex: the check searches for them.
 const OWN = /\u001b\[[\d;]*[A-HJKmsu]|\u001b\[\?25[hl]|\r/g
 const UNSAFE =
   /[^\P{Cc}\n]|[\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\u{e0000}-\u{e007f}]|\p{Cs}/u
 
-/** What is wrong with what was written to a terminal. */
+/** The problems in what was written to a terminal. */
 function faultOf(written: string): string | undefined {
   if (written.includes(FOREIGN_SGR)) return 'colours of a server'
   const found = UNSAFE.exec(written.replace(OWN, ''))
@@ -160,7 +160,7 @@ describe('I8 what the command writes to a terminal', () => {
             questionOf(words, type),
             { index: 1, count: 1 },
           ).catch(() => {})
-          // Enter through the prompts, then dismiss whatever is on the screen.
+          // Presses Enter through the prompts, then dismisses whatever is on the screen.
           for (const key of ['\r', '\r', '\r', '\r', '\u0003', '\u0003']) {
             screen.press(key)
             await new Promise((next) => setImmediate(next))

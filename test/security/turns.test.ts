@@ -1,6 +1,6 @@
 /**
- * What a captured state of a turn is good for: nothing, except its own turn. Each row is the same attack with one thing
- * changed; the control changes nothing and goes through.
+ * A captured state of a turn is useless except for its own turn. Each row is the same attack with one thing changed; the
+ * control changes nothing and succeeds.
  */
 
 import {
@@ -95,7 +95,8 @@ describe('the state of a turn', () => {
       const changed = Buffer.from(bytes)
       changed[bit >> 3] = (changed[bit >> 3] ?? 0) ^ (1 << (bit & 7))
       const got = await present(client, turn, `r1.${changed.toString('base64url')}`)
-      if (JSON.stringify(errorOf(got)) !== JSON.stringify(REFUSAL)) throw new Error(`bit ${bit} was taken`)
+      if (JSON.stringify(errorOf(got)) !== JSON.stringify(REFUSAL))
+        throw new Error(`A state with bit ${bit} flipped was accepted`)
       tried += 1
     }
     expect(tried).toBeGreaterThan(20)

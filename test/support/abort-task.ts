@@ -1,4 +1,4 @@
-/** Calls the tool `waits` and aborts the call as soon as it is a task; gives the task's id. */
+/** Calls the tool `waits` and aborts the call as soon as it is a task; returns the task's id. */
 
 import type { Client, FlowOptions } from 'rondo/client'
 import { expect } from 'vitest'

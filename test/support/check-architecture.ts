@@ -1,6 +1,6 @@
 /**
- * The rules of ARCHITECTURE.md ("Who may import whom") as a function of a source tree: paths below `src/` to texts.
- * Gives the problems found, one sentence each; the caller says which tree and asserts that there was one.
+ * The rules of ARCHITECTURE.md ("Who may import whom") as a function of a source tree (a map from paths below
+ * `src/` to texts). Returns the problems found, one sentence each; the caller asserts that the tree is not empty.
  */
 
 import { posix } from 'node:path'
@@ -77,7 +77,7 @@ function checkNames(path: string): string[] {
   const segments = path.replace(/\.(test\.)?ts$/, '').split('/')
   return segments.flatMap((segment) => {
     const name = segment.split('.')[0] ?? ''
-    if (FORBIDDEN_NAMES.test(name)) return [`${path}: "${name}" names a drawer, not a role`]
+    if (FORBIDDEN_NAMES.test(name)) return [`${path}: "${name}" says nothing about a role`]
     return segment.split('.').every((part) => KEBAB.test(part))
       ? []
       : [`${path}: "${segment}" is not kebab-case`]
@@ -97,21 +97,21 @@ function checkPackage(path: string, folder: string, from: string): string[] {
 
 /** The interface of a revision, and the list of them. */
 const CODEC_LIST = 'protocol/codec.ts'
-/** The client has a list of its own; a draft is written as the difference from a revision. */
+/** The client has its own list; a draft is written as the difference from a revision. */
 const SPEAKS_REVISIONS = new Set(['client', 'drafts'])
 const REVISION = /^protocol\/(rev-[^/]+)\//
 
-/** A revision is a folder that can be added or removed by itself; what two of them share is in `protocol/common`. */
+/** A revision is a folder that can be added or removed alone; what two of them share is in `protocol/common`. */
 function checkRevision(path: string, target: string): string[] {
   const [from, to] = [path, target].map((one) => REVISION.exec(one)?.[1])
   if (to === undefined || from === to) return []
   if (from !== undefined) return [`${path}: a revision may not import another (${target})`]
   return path === CODEC_LIST || SPEAKS_REVISIONS.has(folderOf(path))
     ? []
-    : [`${path}: knows revisions through ${CODEC_LIST} alone, but imports ${target}`]
+    : [`${path}: may know revisions only through ${CODEC_LIST}, but imports ${target}`]
 }
 
-/** The only files that know of drafts, each with what it attaches. Whoever deletes `drafts/` edits these and no other. */
+/** The only files that import drafts, each with what it attaches. To delete `drafts/`, edit these and no other. */
 const ATTACHES_DRAFTS: Readonly<Record<string, string>> = {
   'serve/host.ts': 'the codec of DRAFT-2026-v1, in the list of a server',
   'serve/server.ts': 'turns, as the hook of sessions',
@@ -125,18 +125,18 @@ const ATTACHES_DRAFTS: Readonly<Record<string, string>> = {
 
 function checkDraft(path: string, target: string): string[] {
   if (folderOf(target) !== 'drafts' || ['drafts', 'entry'].includes(folderOf(path))) return []
-  return Object.hasOwn(ATTACHES_DRAFTS, path) ? [] : [`${path}: is no file that attaches drafts (${target})`]
+  return Object.hasOwn(ATTACHES_DRAFTS, path) ? [] : [`${path}: may not attach drafts (${target})`]
 }
 
 function checkArrow(path: string, target: string): string[] {
   const from = folderOf(path)
   const to = folderOf(target)
   if (from === 'entry' || from === to) return []
-  if (from === 'errors') return [`${path}: the error table imports nothing, but imports ${target}`]
+  if (from === 'errors') return [`${path}: the error table may import nothing, but imports ${target}`]
   if (to === 'errors')
     return LEAVES.has(from) ? [`${path}: ${from}/ is a leaf and may not import ${target}`] : []
   const allowed = ARROWS[from]
-  if (allowed === undefined) return [`${path}: the folder ${from}/ has no place in the table of arrows`]
+  if (allowed === undefined) return [`${path}: the folder ${from}/ is not in the table of allowed imports`]
   return allowed.includes(to) ? [] : [`${path}: ${from}/ may not import ${to} (${target})`]
 }
 
@@ -155,9 +155,9 @@ function checkImports(tree: SourceTree, scans: ReadonlyMap<string, Scan>) {
         continue
       }
       const target = posix.join(posix.dirname(path), from)
-      if (!tree.has(target)) problems.push(`${path}: imports ${from}, which is not there`)
+      if (!tree.has(target)) problems.push(`${path}: imports ${from}, which does not exist`)
       else {
-        // Types may refer to each other: nothing of that is left at run time.
+        // Types may refer to each other: such imports do not exist at run time.
         if (!typeOnly) targets.push(target)
         const arrow = checkArrow(path, target)
         problems.push(...arrow, ...checkRevision(path, target))
@@ -169,7 +169,7 @@ function checkImports(tree: SourceTree, scans: ReadonlyMap<string, Scan>) {
   return { problems, graph }
 }
 
-/** One sentence per cycle, by depth-first search: a file met again while it is still open closes one. */
+/** One sentence per cycle, by depth-first search: a file that is reached again while it is still open closes one. */
 function findCycles(graph: ReadonlyMap<string, readonly string[]>): string[] {
   const done = new Set<string>()
   const open: string[] = []
@@ -187,7 +187,7 @@ function findCycles(graph: ReadonlyMap<string, readonly string[]>): string[] {
   return cycles
 }
 
-/** Tests may import what they like; names and texts are checked in tests too. */
+/** Tests may import anything; their names and texts are checked too. */
 export function checkArchitecture(tree: SourceTree): string[] {
   const problems = [...tree].flatMap(([path, text]) => [...checkNames(path), ...checkText(path, text)])
   const code = [...tree].filter(([path]) => !isTest(path))

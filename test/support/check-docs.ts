@@ -1,6 +1,6 @@
 /**
- * The rules that keep the documentation true, as functions of a set of files. Each gives its problems, one sentence
- * each; the tests assert beside it that there was something to look at.
+ * The rules that keep the documentation true, as functions of a set of files. Each returns its problems, one sentence
+ * each; the tests also assert that there was something to check.
  */
 
 import { posix } from 'node:path'
@@ -22,7 +22,7 @@ export function checkLinks(files: Files): { checked: number; problems: string[] 
       const [path = '', anchor] = decodeURI(link).split('#')
       const target = path === '' ? page : posix.join(posix.dirname(page), path).replace(/\/$/, '')
       const targetText = files.get(target)
-      if (targetText === undefined && !folders.has(target)) problems.push(`${page}: ${link} leads nowhere`)
+      if (targetText === undefined && !folders.has(target)) problems.push(`${page}: ${link} does not exist`)
       else if (anchor && !readAnchors(targetText ?? '').has(anchor))
         problems.push(`${page}: ${link} has no such heading`)
     }
@@ -81,7 +81,7 @@ export function checkExamples(files: Files): { checked: number; problems: string
 const MACHINE_PATH = /(?<![\w.:/~-])\/(?:work|home|root|Users|mnt)\/[\w.-]+|\b[A-Z]:\\Users\\/
 const REGISTRY_HOST = /\bregistry\.[a-z0-9-]+\.[a-z]+|\bverdaccio\b|\bartifactory\b|\bjfrog\b/i
 
-/** Pages and the lock file name no path of a machine and no host of a registry. */
+/** Pages and the lock file contain no path of a machine and no host name of a registry. */
 export function checkMachine(files: Files): string[] {
   const checked = [...files].filter(([path]) => isMarkdown(path) || path === 'package-lock.json')
   return checked.flatMap(([path, text]) =>
@@ -92,7 +92,7 @@ export function checkMachine(files: Files): string[] {
   )
 }
 
-/** Both lists hold the same names. */
+/** Both lists must contain the same names. */
 export function compareNames(what: string, inDocs: readonly string[], inCode: readonly string[]): string[] {
   const problems: string[] = []
   for (const name of inCode) if (!inDocs.includes(name)) problems.push(`${what} ${name} is not documented`)
@@ -123,7 +123,7 @@ export function readInterface(source: string, name: string): string[] | undefine
 
 interface OptionTable {
   readonly types: readonly string[]
-  /** Properties that are none of the reader's business. */
+  /** Properties that readers need not know. */
   readonly hidden: readonly string[]
   readonly rows: readonly { readonly name: string; readonly initial: string }[]
 }
@@ -178,7 +178,7 @@ function findInterface(files: Files, type: string): string[] | undefined {
   return undefined
 }
 
-/** Each row of the table of threats names tests, and one of them at least quotes its number. */
+/** Each row of the table of threats names tests, and at least one of them quotes its number. */
 export function checkThreats(files: Files, page: string): { checked: number; problems: string[] } {
   const rows = [...(files.get(page) ?? '').matchAll(/^\| (T\d+) .*\|(.*)\|$/gm)]
   const problems = rows.flatMap(([, number = '', cell = '']) => {

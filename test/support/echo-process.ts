@@ -1,10 +1,10 @@
-/** The echo service as a process of its own: tells its port to the parent, then serves until it is told to stop. */
+/** The echo service as a process of its own: sends its port to the parent, then serves until it is told to stop. */
 
 import { listen } from '../../src/serve/http/listen.ts'
 import { createEchoService } from './echo-service.ts'
 
 const service = createEchoService()
-// Something that would keep the process alive by itself.
+// Would keep the process alive by itself.
 setInterval(() => {}, 1_000_000)
 const { port } = await listen(service, { port: 0, graceMs: 120_000 })
 process.send?.({ port })

@@ -1,8 +1,8 @@
 /**
- * A small real service for the tests of the entrances: it answers every kind of call from the call itself.
+ * A small real service for the tests of the entrances: it replies to every kind of call from the call itself.
  *
- * Tools: `echo` gives its arguments back; `region` has a mirrored argument; `slow` notifies and waits until the test
- * lets it go; `ask` asks until it has an answer; `canary` gives what the service knows of the caller.
+ * Tools: `echo` returns its arguments; `region` has an argument mirrored in a header; `slow` notifies and waits until the
+ * test releases it; `ask` asks until it has an answer; `canary` returns what the service knows of the caller.
  */
 
 import { RondoError } from '../../src/errors.ts'
@@ -16,12 +16,12 @@ import type { Service } from '../../src/serve/service.ts'
 export const VERSION = '2026-07-28'
 
 export interface EchoService extends Service {
-  /** Tests put faults in their place. */
+  /** Tests replace them to inject faults. */
   answer: Service['answer']
   paramHeaders: Service['paramHeaders']
-  /** Every call that was answered, with the caller. */
+  /** Every call that was served, with its caller. */
   readonly seen: { readonly call: Call; readonly principal: Principal | undefined }[]
-  /** Lets the oldest `slow` call go on. */
+  /** Releases the oldest `slow` call. */
   release(): void
   /** Resolves when a `slow` call is waiting. */
   waiting(): Promise<Line>

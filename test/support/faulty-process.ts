@@ -1,4 +1,4 @@
-/** Tools whose authors forgot an `await`, as a process of its own. `rejections` as argument: whether it guards itself. */
+/** Tools whose authors forgot an `await`, as a process of its own. The argument `rejections` says whether it logs unhandled rejections. */
 
 import { type Context, createServer } from '../../src/index.ts'
 

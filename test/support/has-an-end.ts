@@ -1,6 +1,6 @@
 /**
- * Runs work on hostile input and fails if it grew out of hand. The bound is far above what linear work takes on the
- * slowest machine and far below what quadratic or exponential work takes on these inputs: it says nothing about speed.
+ * Runs work on hostile input and fails if it takes excessive time. The bound is far above what linear work takes on the
+ * slowest machine and far below what quadratic or exponential work takes on these inputs; it says nothing about speed.
  */
 
 const OUT_OF_HAND_MS = 5_000

@@ -1,8 +1,8 @@
-/** A server with defaults, or with the options in `OPTIONS`, in a process of its own whose heap a test makes small. */
+/** A server with defaults, or with the options in `OPTIONS`, in a separate process whose heap a test limits. */
 
 import { createServer, generateKey } from 'rondo'
 
-/** JSON has no infinity; a test that lifts a limit writes it as a text. */
+/** JSON has no infinity; a test that removes a limit writes it as a string. */
 const options = JSON.parse(process.env.OPTIONS ?? '{}', (_key, value) =>
   value === 'Infinity' ? Number.POSITIVE_INFINITY : value,
 )

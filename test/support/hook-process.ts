@@ -1,6 +1,6 @@
 /**
- * A server as its author may write it, mistakes included, in a process of its own: hooks that pass on what a caller
- * wrote, results that are no JSON, a log that fails. `WEAK=1` serves the same hook without any of our checks, to show that
+ * A server as its author may write it, mistakes included, in a separate process: hooks that pass on what a caller
+ * sent, results that are not JSON, a log that fails. `WEAK=1` serves the same hook without any of our checks, to show that
  * the attacks would end a process.
  */
 
@@ -35,7 +35,7 @@ async function start(): Promise<number> {
       throw new Error('shed failed')
     },
     log: async () => {
-      throw new Error('the log is away')
+      throw new Error('the log failed')
     },
   })
   server.tool('echo', {}, () => 'still here')

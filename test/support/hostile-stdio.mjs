@@ -1,4 +1,4 @@
-/** A server over stdio whose every word tries to steer the terminal it is shown on. */
+/** A server over stdio whose every text tries to control the terminal that shows it. */
 import { createInterface } from 'node:readline'
 
 const EVIL = '\u001b[66m\u009b66m\u202e\u0007'

@@ -3,9 +3,9 @@
 import type { Clock } from '../../src/client.ts'
 
 export interface ManualClock extends Clock {
-  /** Moves on; runs what is due, in order. */
+  /** Advances the clock; runs what is due, in order. */
   advance(ms: number): void
-  /** Waits until somebody asks for a timer of `ms`, then moves on by as much. */
+  /** Waits until a timer of `ms` is set, then advances the clock by as much. */
   elapse(ms: number): Promise<void>
   /** How many timers are set. */
   readonly open: number

@@ -3,7 +3,7 @@
 export interface Fence {
   readonly language: string
   readonly code: string
-  /** What an HTML comment on the line before says, e.g. `from examples/01-ask.ts`. */
+  /** The HTML comment on the line before, e.g. `from examples/01-ask.ts`. */
   readonly mark: string | undefined
 }
 
@@ -27,7 +27,7 @@ export function readFences(markdown: string): Fence[] {
   return fences
 }
 
-/** The text without code, in which links and headings are looked for. */
+/** The text without code, to be searched for links and headings. */
 function withoutCode(markdown: string): string {
   let fence: string | undefined
   const lines = markdown.split('\n').map((line) => {
@@ -44,7 +44,7 @@ export function readHeadings(markdown: string, level?: number): string[] {
   return [...withoutCode(markdown).matchAll(pattern)].map((match) => (match[1] ?? '').trim())
 }
 
-/** The anchors a page has on the usual hosts: heading texts in lower case, blanks as hyphens, repeats numbered. */
+/** The anchors of a page as GitHub generates them: heading texts in lower case, spaces as hyphens, duplicates numbered. */
 export function readAnchors(markdown: string): Set<string> {
   const anchors = new Set<string>()
   for (const heading of readHeadings(markdown)) {

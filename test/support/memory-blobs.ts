@@ -1,11 +1,11 @@
-/** The part of a store that keeps states, in memory, open to tests that look into it or break it. */
+/** The part of a store that keeps states, in memory, for tests that inspect it or make it fail. */
 
 import type { BlobStore } from '../../src/store/store.ts'
 
 export interface MemoryBlobs extends BlobStore {
   readonly rows: Map<string, { sealed: string; expiresAt: number }>
   reads: number
-  /** While set, every call rejects with it. */
+  /** If set, every call rejects with it. */
   broken: Error | undefined
 }
 

@@ -1,9 +1,9 @@
-/** Other versions of Node, as far as `scripts/test-nodes.js` has fetched them. */
+/** Other versions of Node that `scripts/test-nodes.js` has downloaded. */
 
 import { existsSync } from 'node:fs'
 import { resolve } from 'node:path'
 
-/** The program of a major version, if it is there. */
+/** The binary of a major version, if it exists. */
 export function findNode(major: number): string | undefined {
   const name = `node-${process.platform === 'win32' ? 'win' : process.platform}-${process.arch}`
   const program = process.platform === 'win32' ? 'node.exe' : 'node'

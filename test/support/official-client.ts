@@ -1,6 +1,6 @@
 /**
- * The official client with a user who answers from a script. It hands questions to its handlers without their keys, so
- * forms are answered in the order of the script; the last answer serves for whatever else is asked.
+ * The official client with a user who answers from a script. It passes questions to its handlers without their keys, so
+ * forms are answered in the order of the script; the last answer is used for all further questions.
  */
 
 import { Client, type ClientOptions, type Transport } from '@modelcontextprotocol/client'
@@ -18,7 +18,7 @@ export interface OfficialClient {
   readonly client: Client
   /** The messages of the questions that were asked, in order. */
   readonly asked: string[]
-  /** From now on the user answers from this script. */
+  /** Replaces the script that the user answers from. */
   answer(script: Script): void
   run(call: Call, script?: Script): Promise<Ended>
   close(): Promise<void>
@@ -27,7 +27,7 @@ export interface OfficialClient {
 const CAPABILITIES = { elicitation: { form: {}, url: {} }, sampling: {}, roots: {} }
 
 export const MODERN: ClientOptions = { versionNegotiation: { mode: { pin: '2026-07-28' } } }
-/** What a client does that was told nothing: it connects as clients did before there were rounds. */
+/** The default of the official client: it connects as clients did before there were rounds. */
 export const OLDER: ClientOptions = {}
 
 type Answer = Readonly<Record<string, unknown>>

@@ -1,6 +1,6 @@
 /**
  * A small client of revision 2025-11-25 and older over Streamable HTTP, written from the specification: it initializes,
- * reads JSON and streams, answers what it is asked while its calls are open, and can lose a stream and resume it.
+ * reads JSON and streams, answers questions while its calls are open, and can lose a stream and resume it.
  */
 
 import { createParser } from 'eventsource-parser'
@@ -17,7 +17,7 @@ export interface OlderClientOptions {
   readonly version?: string
   readonly capabilities?: Readonly<Record<string, unknown>>
   readonly headers?: Readonly<Record<string, string>>
-  /** What the client answers: a result, an error (`{ error }`), or nothing for as long as it likes. */
+  /** How the client responds: a result, an error (`{ error }`), or a promise that never settles. */
   answer?(asked: Asked): unknown
 }
 
@@ -30,7 +30,7 @@ export interface OpenStream {
   readonly messages: Message[]
   /** The next message, or undefined at the end. */
   next(): Promise<Message | undefined>
-  /** Loses the connection. */
+  /** Drops the connection. */
   drop(): Promise<void>
 }
 
@@ -40,7 +40,7 @@ export interface OlderClient {
   /** Everything the server sent on streams, in order. */
   readonly received: Message[]
   readonly asked: Asked[]
-  /** Calls, answers what it is asked meanwhile, and gives the response. */
+  /** Calls, answers the questions asked meanwhile, and returns the response. */
   call(method: string, params?: object): Promise<Message>
   notify(method: string, params?: object): Promise<Response>
   post(body: unknown, headers?: Record<string, string>): Promise<OpenStream>
@@ -51,7 +51,7 @@ export interface OlderClient {
 
 type Send = (request: Request) => Promise<Response>
 
-/** `send` reaches the server: `fetch` for one that listens, or a server's own `fetch`. */
+/** `send` sends a request to the server: `fetch` for one that listens, or a server's own `fetch`. */
 export async function connectOlder(
   url: string,
   options: OlderClientOptions = {},

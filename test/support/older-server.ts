@@ -1,4 +1,4 @@
-/** A server of ours on loopback for clients of earlier eras, with tools that ask, wait and tell; closed after the test. */
+/** A server of ours on loopback for clients of earlier eras, with tools that ask, wait and report; closed after the test. */
 
 import { createServer, generateKey, type LogEvent, type Server, type ServerOptions } from 'rondo'
 import { onTestFinished } from 'vitest'
@@ -11,7 +11,7 @@ export interface OlderServer {
   readonly events: LogEvent[]
   /** Resolves when the signal of a `wait` call fires. */
   readonly aborted: Promise<void>
-  /** Times that the handler of `ask` began. */
+  /** How often the handler of `ask` has started. */
   runs(): number
   connect(options?: OlderClientOptions): Promise<OlderClient>
 }

@@ -1,4 +1,4 @@
-/** A scenario on a server of ours, for others to be compared with. */
+/** A scenario on Rondo's own server, as the reference for others. */
 
 import { createServer } from 'rondo'
 import { createBench } from 'rondo/testing'

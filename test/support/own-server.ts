@@ -1,4 +1,4 @@
-/** Our own server with the tools of `official-server.ts`, written the way an author of ours would. */
+/** Our own server with the tools of `official-server.ts`, written as an author who uses Rondo would. */
 
 import { z } from 'zod'
 import { createServer, inputRequired, type Server } from '../../src/index.ts'

@@ -1,4 +1,4 @@
-/** One POST over loopback with full control of its headers, which `fetch` would not give. */
+/** One POST over loopback with full control of its headers, which `fetch` does not allow. */
 
 import { type IncomingHttpHeaders, request } from 'node:http'
 
@@ -13,7 +13,7 @@ export interface PostOptions {
   readonly path?: string
   readonly headers?: Record<string, string>
   readonly body?: string | Buffer
-  /** Do not say how long the body is. */
+  /** Send no Content-Length. */
   readonly chunked?: boolean
 }
 

@@ -36,7 +36,7 @@ const binaries = findBinaries()
 
 export const hasPostgres: boolean = binaries !== undefined
 
-/** PostgreSQL refuses to run as root, so somebody else has to. */
+/** PostgreSQL refuses to run as root, so another user has to run it. */
 function findUser(): { uid: number; gid: number } | undefined {
   if (process.getuid?.() !== 0) return undefined
   const names = ['postgres', 'nobody']

@@ -1,4 +1,4 @@
-/** Suites that need PostgreSQL. Where it is missing they are skipped and say so; with `CI=true` that is a failure. */
+/** Suites that need PostgreSQL. If it is missing, they are skipped with a warning; with `CI=true` that is a failure. */
 
 import { describe, it } from 'vitest'
 import { hasPostgres } from './postgres-server.ts'

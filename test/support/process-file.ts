@@ -1,6 +1,6 @@
 /**
- * Makes a program that tests start in a process of its own: one file of JavaScript from a TypeScript file and all it imports
- * of ours. Processes start in a fraction of the time that a loader for TypeScript takes.
+ * Builds a program that tests start as a separate process: one JavaScript file from a TypeScript file and the project
+ * files it imports. It starts in a fraction of the time that a TypeScript loader takes.
  */
 
 import { mkdirSync, renameSync, writeFileSync } from 'node:fs'
@@ -10,7 +10,7 @@ import { buildSync } from 'esbuild'
 const FOLDER = resolve('test/dist')
 const made = new Map<string, string>()
 
-/** The path of the program. `file` is as seen from the root of the project. */
+/** The path of the program. `file` is relative to the root of the project. */
 export function processFile(file: string): string {
   const known = made.get(file)
   if (known !== undefined) return known
@@ -27,7 +27,7 @@ export function processFile(file: string): string {
   })
   mkdirSync(FOLDER, { recursive: true })
   const path = resolve(FOLDER, basename(file).replace(/\.ts$/, '.js'))
-  // Another worker may be making the same: whoever reads finds one of them, whole.
+  // Another worker may be building the same file: a rename makes sure that readers see a complete one.
   const draft = `${path}.${process.pid}`
   writeFileSync(draft, outputFiles[0]?.contents ?? '')
   renameSync(draft, path)

@@ -1,6 +1,6 @@
 /**
- * Which types appear in the signatures that an entry file exports without being exported there themselves. A type that a
- * file keeps to itself is looked through; one that a file exports has a name that users must be able to import.
+ * Finds types that appear in the signatures of an entry file but are not exported there. A type that is private to its
+ * file is searched in turn; one that its file exports has a name that users must be able to import.
  */
 
 import { readFileSync } from 'node:fs'

@@ -1,4 +1,4 @@
-/** A server with tasks of 2026-07-28 for a client that follows them: tools that ask, fail, break and wait. Closed after each test. */
+/** A server with tasks of 2026-07-28, and tools that ask, fail, throw and wait. Closed after each test. */
 
 import { createServer, type Server, type ServerOptions, ToolError } from 'rondo'
 import { afterEach } from 'vitest'

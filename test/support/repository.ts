@@ -1,4 +1,4 @@
-/** The files of the repository as text, without what is installed, built or reported. */
+/** The files of the repository as text, without installed packages, builds and reports. */
 
 import { readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
@@ -7,7 +7,7 @@ const SKIP = new Set(['node_modules', 'dist', '.git', 'coverage', '.rondo', 'res
 const SKIP_FILE = /^test-report.*\.json$|\.tgz$|\.log$/
 const BINARY = /\.(png|jpe?g|gif|webp|ico|woff2?|wasm|pdf)$/
 
-/** Paths relative to `root`, with forward slashes, to their text. */
+/** A map from paths, relative to `root` and with forward slashes, to their text. */
 export function readRepository(root = '.'): Map<string, string> {
   const files = new Map<string, string>()
   const visit = (folder: string): void => {

@@ -1,6 +1,6 @@
 /**
- * A small reverse proxy that sends each request to the next target, whichever connection it came on: what a balancer
- * without sticky sessions does. Streams are passed through as they come; headers are kept, `Host` among them.
+ * A small reverse proxy that sends each request to the next target, whichever connection it came on, like a balancer
+ * without sticky sessions. Streams are passed through as they arrive; headers are kept, including `Host`.
  */
 
 import { createServer, type IncomingMessage, request, type Server, type ServerResponse } from 'node:http'
@@ -8,7 +8,7 @@ import type { AddressInfo } from 'node:net'
 
 export interface RoundRobin {
   readonly url: URL
-  /** How many requests each target got, in the order of the targets. */
+  /** The number of requests per target, in the order of the targets. */
   readonly counts: readonly number[]
   close(): Promise<void>
 }

@@ -1,4 +1,4 @@
-/** Runs the built `rondo` command without a terminal, with a home of its own. Needs the build. */
+/** Runs the built `rondo` command without a terminal, with its own home directory. Needs the build. */
 
 import { spawn } from 'node:child_process'
 import { mkdtempSync, rmSync } from 'node:fs'
@@ -17,12 +17,12 @@ export interface CliHome {
   readonly path: string
   readonly env: Record<string, string>
   run(args: readonly string[], options?: { input?: string; env?: Record<string, string> }): Promise<Ran>
-  /** As `run`, with `--json`; gives what was printed. */
+  /** Like `run`, with `--json`; returns what was printed. */
   json(args: readonly string[], options?: { input?: string }): Promise<Ran & { value: Printed }>
   remove(): void
 }
 
-/** What `--json` prints, as far as tests look into it. */
+/** What `--json` prints, as far as tests use it. */
 export interface Printed {
   readonly [name: string]: unknown
   readonly status?: string

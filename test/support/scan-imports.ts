@@ -1,11 +1,11 @@
-/** What a TypeScript source imports, re-exports and exports, as its syntax tree says. */
+/** What a TypeScript source imports, re-exports and exports, from its syntax tree. */
 
 import { parseSync, Visitor } from 'oxc-parser'
 
 export interface Import {
   readonly from: string
   readonly kind: 'import' | 're-export' | 'dynamic'
-  /** Only types are imported: nothing of it is left at run time. */
+  /** Only types are imported: the import does not exist at run time. */
   readonly typeOnly: boolean
 }
 
@@ -66,7 +66,7 @@ export function readExports(source: string): ExportedNames {
   const types = new Set<string>()
   for (const node of parse(source).body) {
     if (node.type === 'ExportAllDeclaration')
-      throw new TypeError('An entry file lists the names it exports: replace "export *".')
+      throw new TypeError('An entry file must list the names it exports: replace "export *".')
     if (node.type !== 'ExportNamedDeclaration') continue
     for (const { exported, exportKind } of node.specifiers) {
       const isType = node.exportKind === 'type' || exportKind === 'type'

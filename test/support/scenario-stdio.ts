@@ -1,4 +1,4 @@
-/** The scenarios on a server of ours over stdio, as a process of its own. Effects are told on standard error. */
+/** The scenarios on Rondo's own server over stdio, as a separate process. Effects are reported on standard error. */
 import { createServer } from 'rondo'
 import { createWorld, scenarios } from '../scenarios/scenario.ts'
 

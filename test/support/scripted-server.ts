@@ -1,6 +1,6 @@
 /**
- * A server in memory that says what a test tells it to, and remembers what it was asked. Unlike a real server it checks
- * nothing, so it can also say what no honest server would.
+ * A server in memory that sends what a test tells it to, and records what it receives. Unlike a real server it checks
+ * nothing, so it can also send what no honest server would.
  */
 
 import type { MemoryTarget } from '../../src/client.ts'
@@ -18,7 +18,7 @@ export interface Seen {
 export type Said = Readonly<Record<string, unknown>> | Response
 
 export interface ScriptedServer extends MemoryTarget {
-  /** Everything asked, without discovery. */
+  /** Every request except discovery. */
   readonly seen: readonly Seen[]
 }
 
@@ -53,7 +53,7 @@ export const asking = (inputRequests?: object, requestState?: string) => ({
   ...(requestState !== undefined && { requestState }),
 })
 
-/** Replies are taken in turn; a function decides for itself. The last one is repeated. */
+/** Replies are used in order; a function computes its reply. The last one is repeated. */
 export function scriptServer(
   ...script: (Said | ((seen: Seen, turn: number) => Said | Promise<Said>))[]
 ): ScriptedServer {

@@ -1,6 +1,6 @@
 /**
- * A server of an older era in memory that does what a test tells it to. It opens a session, remembers every message, and
- * gives the test the stream of each call to write on.
+ * A server of an older era in memory that does what a test tells it to. It opens a session, records every message, and
+ * lets the test write to the stream of each call.
  */
 
 import type { Answers, MemoryTarget } from '../../src/client.ts'
@@ -15,11 +15,11 @@ export interface Heard {
 
 /** The stream of one request. */
 export interface Stream {
-  /** The message that it answers. */
+  /** The message that this stream responds to. */
   readonly message: Fields
   readonly headers: Headers
   send(message: object, id?: string): void
-  /** Anything, such as `retry: 500`. */
+  /** Any text, such as `retry: 500`. */
   write(lines: string): void
   result(text: string): void
   end(): void
@@ -27,20 +27,20 @@ export interface Stream {
 
 export interface ScriptedSession extends MemoryTarget {
   readonly heard: readonly Heard[]
-  /** Waits for a message that was not waited for before. */
+  /** Waits for the next message that no earlier call returned. */
   next(wanted: (heard: Heard) => boolean): Promise<Heard>
 }
 
-/** Another response than the stream, or nothing. */
+/** A response to send instead of the stream, or nothing. */
 type Told = unknown
 
 export interface SessionScript {
   readonly version?: string
   readonly session?: string | null
   readonly capabilities?: Fields
-  /** Gets every request after the handshake. */
+  /** Receives every request after the handshake. */
   onCall?(stream: Stream): Told
-  /** Gets every GET; without it there is no such stream. */
+  /** Receives every GET; without it there is no such stream. */
   onGet?(stream: Stream): Told
   onDiscover?(id: unknown): Response
 }
@@ -127,5 +127,5 @@ async function stream(message: Fields, headers: Headers, run: (stream: Stream) =
 export const textOf = (result: { content: readonly unknown[] }): string =>
   (result.content[0] as { text: string }).text
 
-/** Fills in whatever it is asked. */
+/** Fills in every form. */
 export const ADA: Answers = { elicitation: { form: () => ({ action: 'accept', content: { name: 'Ada' } }) } }

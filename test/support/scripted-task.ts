@@ -1,4 +1,4 @@
-/** Tasks as a scripted server shows them, and a client that looks at them on a clock of the test's own. */
+/** Tasks of a scripted server, and a client that polls them on a clock of the test. */
 
 import type { ConnectOptions } from '../../src/client.ts'
 import type { ElicitResult } from '../../src/protocol/wire.ts'
@@ -35,7 +35,7 @@ export const EXTENSIONS = { 'io.modelcontextprotocol/tasks': {} }
 export const question = formQuestion('Which?', 'x')
 export const yes = (): ElicitResult => ({ action: 'accept', content: { x: 'y' } })
 
-/** A client that looks at its tasks and answers what they ask. */
+/** A client that polls its tasks and answers their questions. */
 export const polling = (more: ConnectOptions = {}): ConnectOptions => ({
   answers: { elicitation: { form: yes } },
   tasks: 'poll',
@@ -46,7 +46,7 @@ export const polling = (more: ConnectOptions = {}): ConnectOptions => ({
 export const methods = (seen: readonly Seen[]): string[] => seen.map(({ method }) => method)
 export const capabilities = ({ meta }: Seen): unknown => meta['io.modelcontextprotocol/clientCapabilities']
 
-/** A server whose tool call becomes a task; `states` are what it looks like, one look after the other. */
+/** A server whose tool call becomes a task; `states` are what successive polls return. */
 export function taskServer(...states: (Said | ((seen: Seen) => Said))[]): ScriptedServer {
   let look = 0
   return scriptServer((seen) => {
@@ -57,7 +57,7 @@ export function taskServer(...states: (Said | ((seen: Seen) => Said))[]): Script
   })
 }
 
-/** Lets a call run on a clock that jumps to whatever it waits for next. */
+/** Runs a call on a clock that jumps to the next timer. */
 export async function rush<T>(
   work: Promise<T>,
   clock: ReturnType<typeof createManualClock>,

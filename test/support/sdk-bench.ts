@@ -10,7 +10,7 @@ import type { BenchOptions } from 'rondo/testing'
 
 export type Register = (server: McpServer, rondo: Rondo) => void
 
-/** Serves what `register` declares; a new server is made for each request, as the official entrance wants it. */
+/** Serves what `register` declares; a new server is created for each request, as the official entrance requires. */
 export function mountedServer(
   { authenticate, ...options }: BenchOptions & RondoOptions,
   register: Register,
@@ -30,7 +30,7 @@ export function mountedServer(
   return { fetch } as Server
 }
 
-/** As a verifier of tokens leaves it. */
+/** As a token verifier sets it. */
 function toAuthInfo({ subject, issuer, client = '' }: Principal): AuthInfo {
   return { token: 'opaque', clientId: client, scopes: [], extra: { sub: subject, iss: issuer } }
 }

@@ -1,5 +1,5 @@
 /**
- * The scenarios on an official server: a declaration of ours becomes a registration there, with a callback of `rondo/sdk`.
+ * The scenarios on an official server: each declaration becomes a registration there, with a callback of `rondo/sdk`.
  */
 
 import {
@@ -22,7 +22,7 @@ const promptResult = (text: string): GetPromptResult => ({
 })
 const readResult = (uri: string, text: string): ReadResourceResult => ({ contents: [{ uri, text }] })
 
-/** Handlers of scenarios return texts; here each is put into the official result. */
+/** Handlers of scenarios return texts; here each is wrapped in an official result. */
 function declareOn(server: McpServer, rondo: Rondo): Declare {
   const declare = {
     tool(name: string, { input }: { input?: StandardSchemaWithJSON }, handler: AnyHandler) {
@@ -58,11 +58,11 @@ export const FIXED_IDS = { randomId: () => 'fixed-id-of-every-flow' }
 export interface SdkServers {
   readonly world: World
   readonly rondo: Rondo
-  /** A new server for each request or connection, as the official entrances want it. */
+  /** A new server for each request or connection, as the official entrances require. */
   factory(): McpServer
 }
 
-/** Declared in the constructor, its handlers are set before anything can be mounted. */
+/** Capabilities declared in the constructor: the handlers are set before anything can be mounted. */
 export const UP_FRONT: ServerOptions = { capabilities: { tools: {}, prompts: {}, resources: {} } }
 
 export function serveScenarios(

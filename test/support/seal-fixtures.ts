@@ -55,7 +55,7 @@ export function expectedFor(claims: Claims): Expected {
   return { now: claims.issuedAt + 1_000, principal, method, request, protocolVersion }
 }
 
-/** JSON as it comes out of a parser: any string, no -0. */
+/** JSON as a parser returns it: any string, no -0. */
 export const json: fc.Arbitrary<unknown> = fc
   .jsonValue({ stringUnit: 'binary', maxDepth: 4 })
   .map((value) => JSON.parse(JSON.stringify(value)))

@@ -1,4 +1,4 @@
-/** Numbers that follow from a seed, for tests that print it and can be run again. Not for secrets. */
+/** Random numbers from a seed, for tests that print it and can be repeated. Not for secrets. */
 
 export interface SeededRandom {
   /** A whole number from 0 up to, not including, `limit`. */
@@ -26,7 +26,7 @@ export function seededRandom(seed: number): SeededRandom {
   }
 }
 
-/** `RONDO_SEED` where given, so that a failure can be repeated; otherwise a new one. */
+/** `RONDO_SEED` if set, so that a failure can be repeated; otherwise a new seed. */
 export function testSeed(): number {
   const given = Number(process.env.RONDO_SEED)
   return Number.isSafeInteger(given) && given > 0 ? given : Math.floor(Math.random() * 2 ** 32)

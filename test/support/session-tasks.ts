@@ -1,4 +1,4 @@
-/** A server with tasks of 2025-11-25 whose users are told apart by a header, and how its tests look at them. Closed after each test. */
+/** A server with tasks of 2025-11-25 that identifies its users by a header, and helpers to follow the tasks. Closed after each test. */
 
 import { createServer, type Server, type ServerOptions, ToolError } from 'rondo'
 import { afterEach } from 'vitest'
@@ -8,7 +8,7 @@ import { connectOlder, type Message, type OlderClient, type OlderClientOptions }
 export const keys = 'k:MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE='
 export const RELATED = 'io.modelcontextprotocol/related-task'
 export const servers: Server[] = []
-/** Let calls of `gated` through. */
+/** Releases the calls of `gated`. */
 export const openings: (() => void)[] = []
 
 afterEach(async () => {

@@ -1,6 +1,6 @@
 /**
- * An older server over stdio that does not know what came after it: told `exit`, it ends at the first request that is no
- * handshake; told `silent`, it ignores such requests.
+ * An older server over stdio that does not know later revisions: with `exit` it ends at the first request that is not a
+ * handshake; with `silent` it ignores such requests.
  */
 import { createInterface } from 'node:readline'
 

@@ -22,7 +22,7 @@ const CAPABILITIES = {
 
 let lastId = 0
 
-/** Sends one request. `name` is what `Mcp-Name` says. */
+/** Sends one request. `name` is the value of `Mcp-Name`. */
 export async function send(
   server: Pick<Server, 'fetch'>,
   method: string,
@@ -54,7 +54,7 @@ export async function send(
   return readLast(await response.text())
 }
 
-/** The response itself, or the last message of a stream: a call that takes long gets a heartbeat, and with it a stream. */
+/** The response itself, or the last message of a stream: a long call gets a heartbeat, and so a stream. */
 export function readLast<T = Rpc>(body: string): T {
   const events = body.split('\n').filter((line) => line.startsWith('data: '))
   return JSON.parse(events.at(-1)?.slice('data: '.length) ?? body) as T
@@ -72,7 +72,7 @@ export async function settled(
     if (result.status !== 'working') return result
     await new Promise((resolve) => setTimeout(resolve, 2))
   }
-  throw new Error(`task ${taskId} still works after ${tries} looks`)
+  throw new Error(`Task ${taskId} is still working after ${tries} polls`)
 }
 
 /** Follows a task to its end, answering from the script; keys asked again (`name~2`) have the name's answer. */
@@ -88,12 +88,12 @@ export async function follow(
     const inputResponses = Object.fromEntries(
       Object.entries(requests).map(([key, request]) => {
         const answer = script[key.replace(/~\d+$/, '')]
-        if (answer === undefined) throw new Error(`the script has no answer to "${key}"`)
+        if (answer === undefined) throw new Error(`The script has no answer to "${key}"`)
         return [key, toResponse(request, answer)]
       }),
     )
     const { error } = await send(server, 'tasks/update', { taskId, inputResponses })
     if (error) throw new Error(`tasks/update: ${error.message}`)
   }
-  throw new Error('the task asks without end')
+  throw new Error('The task never stops asking')
 }

@@ -1,4 +1,4 @@
-/** A server for tests of the command line whose tools run as tasks. What they wait for, the test lets happen. */
+/** A server for tests of the command line whose tools run as tasks, and wait until the test releases them. */
 
 import { createServer, generateKey, type Listening, type Server } from '../../src/index.ts'
 import { createMemoryStore } from '../../src/store/memory/store.ts'
@@ -7,7 +7,7 @@ const NAME = { type: 'object', properties: { name: { type: 'string' } }, require
 
 export interface TaskDesk {
   readonly url: string
-  /** Lets every `report` that waits, now or later, go on. */
+  /** Releases every `report`, now and later. */
   open(): void
   close(): Promise<void>
 }

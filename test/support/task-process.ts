@@ -1,4 +1,4 @@
-/** A server as a process of its own, with tasks in the file that it is given. Tells its parent of each step it begins. */
+/** A server process with tasks in the given file. Reports each step that it begins to its parent. */
 
 import { createServer } from '../../src/index.ts'
 import { createSqliteStore } from '../../src/store/sqlite/store.ts'

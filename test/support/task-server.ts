@@ -1,4 +1,4 @@
-/** A server of ours with tools that may be tasks, only tasks, or none, for clients that ask for tasks themselves. */
+/** A server whose tools may, must or cannot run as tasks, for clients that request tasks themselves. */
 
 import { createServer, type Server, type ServerOptions, ToolError } from 'rondo'
 import { createMemoryStore } from '../../src/store/memory/store.ts'

@@ -1,6 +1,6 @@
 /**
- * The built `rondo` command in a real pseudo-terminal: what it draws, keys to press. Standard output goes to a file, so
- * that a test sees what is a result and what was only shown.
+ * The built `rondo` command in a real pseudo-terminal: what it draws, and keys to press. Standard output goes to a file,
+ * so that a test can tell results from what was only displayed.
  */
 
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs'
@@ -22,14 +22,14 @@ export const KEY = {
 interface Ended {
   readonly code: number
   readonly stdout: string
-  /** What was drawn, without what steers the terminal. */
+  /** What was drawn, without control sequences. */
   readonly screen: string
   /** What was drawn, as it was written. */
   readonly drawn: string
 }
 
 export interface TerminalSession {
-  /** Waits until this was drawn since the last time something was waited for. */
+  /** Waits until this is drawn, after whatever was waited for last. */
   see(text: string): Promise<void>
   press(...keys: string[]): void
   signal(name: 'SIGINT' | 'SIGTERM'): void
@@ -39,7 +39,7 @@ export interface TerminalSession {
 }
 
 const PATIENCE_MS = 120_000
-/** What was drawn last may arrive after the end of the process. */
+/** The last output may arrive after the process has ended. */
 const LAST_WORDS_MS = 2000
 
 export function openTerminal(args: readonly string[], env: Record<string, string>): TerminalSession {

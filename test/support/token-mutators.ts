@@ -1,4 +1,4 @@
-/** Ways to turn a genuine token into another string, from the crude to the sly. */
+/** Ways to turn a genuine token into another string, from crude to subtle. */
 
 import type { SeededRandom } from './seeded-random.ts'
 

@@ -1,7 +1,7 @@
 /**
- * A client that takes questions in turns, as the two drafts describe it: it buffers while a stream asks, does not come
- * back to a stream that ended with `input_required`, and POSTs its responses as one array with the id of the last event.
- * Every part of it can be bent, so that tests can send what no good client would.
+ * A client that takes questions in turns, as the two drafts describe it: it buffers while a stream asks, does not
+ * resume a stream that ended with `input_required`, and POSTs its responses as one array with the id of the last event.
+ * Every part of it can be overridden, so that tests can send what no correct client would.
  */
 
 export type Send = (request: Request) => Promise<Response>
@@ -13,7 +13,7 @@ export interface StreamEvent {
   readonly data?: string
 }
 
-/** What one POST gave: a response, or a turn to be answered. */
+/** The outcome of one POST: a response, or a turn to be answered. */
 export type Got =
   | { readonly kind: 'response'; readonly status: number; readonly message: Message; readonly raw: string }
   | { readonly kind: 'turn'; readonly events: readonly StreamEvent[]; readonly requests: readonly Message[] }
@@ -70,7 +70,7 @@ async function read(response: Response): Promise<Got> {
   return { kind: 'response', status, message: messages.at(-1) ?? {}, raw: text }
 }
 
-/** The array of responses to a turn, each with the state of its request, where that had one. */
+/** The array of responses to a turn, each with the state of its request, if that had one. */
 export function responsesTo(turn: Got, results: readonly Message[]): Message[] {
   if (turn.kind !== 'turn') throw new Error(`expected a turn, got ${JSON.stringify(turn)}`)
   return turn.requests.map(({ id, state }, index) => ({

@@ -33,7 +33,7 @@ export function make(options: Partial<ServerOptions> = {}): Server {
   return server
 }
 
-/** A client whose every request reaches the instance that `at` gives. */
+/** A client whose every request reaches the instance that `at` returns. */
 export function connect(
   at: () => Server,
   options?: Parameters<typeof connectTurns>[2],

@@ -1,4 +1,4 @@
-/** What tests of the built command share: hooks that give each test a home of its own, terminals, and servers to call. */
+/** What tests of the built command share: hooks that create a home directory for each test, terminals, and servers to call. */
 
 import { readdirSync } from 'node:fs'
 import { join } from 'node:path'
@@ -15,9 +15,9 @@ export interface UsedHome extends Omit<CliHome, 'remove'> {
   files(): string[]
 }
 
-/** The home of the test that runs; gone after it. */
+/** The home directory of the running test; deleted after it. */
 export function useCliHome(): UsedHome {
-  // Many processes, on a machine that may have much to do.
+  // The tests start many processes, on a machine that may be busy.
   vi.setConfig({ testTimeout: 300_000 })
   let home: CliHome
   beforeEach(() => {
@@ -50,7 +50,7 @@ export function useTerminal(home: Pick<CliHome, 'env'>): (...words: string[]) =>
   }
 }
 
-/** The desk, served to all tests of a file. */
+/** The desk server, shared by all tests of a file. */
 export function useDesk(keys: string = generateKey()): { readonly url: string } {
   const server = createDeskServer(keys)
   let url = ''
@@ -68,11 +68,11 @@ export function useDesk(keys: string = generateKey()): { readonly url: string } 
 interface UsedTasks extends Pick<TaskDesk, 'url' | 'open'> {
   /** Begins a task and leaves it to the server. */
   detach(tool: string, ...words: string[]): Promise<{ readonly id: string; readonly taskId: string }>
-  /** Looks until the task is there. */
+  /** Polls until the task exists. */
   see(status: string, ...words: string[]): Promise<Printed & { task: Printed }>
 }
 
-/** A server whose tools run as tasks, served to all tests of a file. */
+/** A server whose tools run as tasks, shared by all tests of a file. */
 export function useTaskDesk(home: UsedHome): UsedTasks {
   let desk: TaskDesk
   beforeAll(async () => {

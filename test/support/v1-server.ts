@@ -60,7 +60,7 @@ function registerPlainTools(server: McpServer): void {
   server.registerTool('cancelled', {}, async () => text(String(cancelled.count)))
 }
 
-/** How many calls of `hang` learnt that nobody waits for them any more. */
+/** How many calls of `hang` were aborted. */
 const cancelled = { count: 0 }
 
 function registerAskingTools(server: McpServer): void {
@@ -134,7 +134,7 @@ function registerOthers(server: McpServer): void {
 
 export interface V1Http {
   readonly url: string
-  /** Every message that came, as `POST initialize`, `GET`, `DELETE`. */
+  /** Every message received, as `POST initialize`, `GET`, `DELETE`. */
   readonly seen: string[]
   readonly sessions: ReadonlyMap<string, StreamableHTTPServerTransport>
   /** Forgets every session, as a restart does. */
@@ -142,7 +142,7 @@ export interface V1Http {
   close(): Promise<void>
 }
 
-/** One server object for each session, as the package wants it. */
+/** One server object for each session, as the package requires. */
 export async function serveV1(create: () => McpServer = createV1Server): Promise<V1Http> {
   const sessions = new Map<string, StreamableHTTPServerTransport>()
   const seen: string[] = []

@@ -1,6 +1,6 @@
 /**
- * Servers made with the official package that take care of everything but their state: one keeps it as plain JSON, one
- * signs it with the official codec and binds it to nothing. For the doctor to find out.
+ * Servers made with the official package that are correct except for their state: one keeps it as plain JSON, one signs
+ * it with the official codec and binds it to nothing. `rondo doctor` must find that.
  */
 
 import { createServer } from 'node:http'
@@ -25,7 +25,7 @@ interface State {
 
 export interface WeakOptions {
   readonly state: 'plain' | 'signed'
-  /** Asks again after a no. */
+  /** Asks again after a decline. */
   readonly insists?: boolean
   readonly ttlSeconds?: number
 }

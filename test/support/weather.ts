@@ -1,4 +1,4 @@
-/** The server and the messages of the accepted proposal’s examples. */
+/** The server and the messages of the examples in the accepted proposal. */
 
 import { createServer, generateKey, type Server } from 'rondo'
 import { z } from 'zod'

@@ -16,7 +16,7 @@ afterEach(async () => {
   await Promise.all(servers.splice(0).map((server) => server.close()))
 })
 
-/** A release with these tools, and how often its worker took a turn. */
+/** A release with these tools, and the number of turns of its worker. */
 function release(tools: readonly string[], options: Partial<ServerOptions>) {
   const turns: string[] = []
   const server = createServer({

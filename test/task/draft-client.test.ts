@@ -1,4 +1,4 @@
-/** Our client follows tasks as the accepted proposal has them (`DRAFT-2026-v1`): it requests them itself. */
+/** Our client follows tasks of the accepted proposal (`DRAFT-2026-v1`), which it requests itself. */
 
 import { createServer, type Server } from 'rondo'
 import {

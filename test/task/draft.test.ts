@@ -1,5 +1,5 @@
 /**
- * Tasks of the accepted proposal (`DRAFT-2026-v1`): the client asks for one, waits for its result, and answers in between.
+ * Tasks of the accepted proposal (`DRAFT-2026-v1`): the client requests one, waits for its result, and answers in between.
  */
 
 import { createServer, type Server, type ServerOptions } from 'rondo'
@@ -256,7 +256,7 @@ describe('waiting for a result', () => {
         stop()
       }
     }
-    // This instance works on nothing, so whoever listens waits for a result.
+    // This instance runs no tasks, so a client that listens waits for a result.
     const tasks = { ...store.tasks, onHint: counted }
     const client = await connect(start({ store: { ...store, tasks }, tasks: { concurrency: 0 } }))
     const worker = start({ store })

@@ -1,5 +1,5 @@
 /**
- * Tasks of tools that never come to an end by themselves (R9).
+ * Tasks of tools that never end by themselves (R9).
  */
 
 import { createServer, inputRequired, type Server } from 'rondo'

@@ -1,6 +1,6 @@
 /**
- * Keys that change while tasks wait (B9): learnt first, then used, and dropped when no task needs them any more. Whoever
- * drops one too early loses the tasks that were sealed with it, and nothing else.
+ * Keys are rotated while tasks wait (B9): a key is learned, then used, and dropped when no task needs it. Dropping one too
+ * early loses the tasks that were sealed with it, and nothing else.
  */
 
 import { createServer, type LogEvent, type Server, type ServerOptions } from 'rondo'
@@ -52,7 +52,7 @@ it('B9 a waiting task can be finished after its key no longer seals', async () =
   const ended = await follow(start(`${B},${A}`, { store }), taskId, sure)
   expect(ended).toMatchObject({ result: { content: [{ text: 'sure: true' }] } })
   await servers.pop()?.close()
-  // What it ended with is sealed with the new key alone.
+  // Its result is sealed with the new key alone.
   const left = await send(start(B, { store }), 'tasks/get', { taskId })
   expect(left.result).toMatchObject({ status: 'completed', result: { content: [{ text: 'sure: true' }] } })
 })

@@ -1,5 +1,5 @@
 /**
- * Tasks whose arguments, steps, questions or results are large: they work as rounds would, and past a limit they say so.
+ * Tasks whose arguments, steps, questions or results are large: they work like rounds, and fail with a reason beyond a limit.
  */
 
 import { createServer, type Server, type ServerOptions } from 'rondo'

@@ -1,6 +1,6 @@
 /**
  * A reply that creates a task gets lost, and its client calls again (R6): there are two tasks, and the client knows one of
- * them. In every dialect the other runs its steps and asks its questions, and has no effect.
+ * them. In every dialect the other one runs its steps and asks its questions, but runs no effect.
  */
 
 import { createMcpHandler, McpServer } from '@modelcontextprotocol/server'
@@ -56,7 +56,7 @@ function start(world: World, store: Store): Server {
 }
 
 interface Caller {
-  /** Calls the tool, and gives the id of the task that comes of it. */
+  /** Calls the tool, and returns the id of its task. */
   create(): Promise<string>
   /** Follows the task to its end. */
   finish(id: string): Promise<string>
@@ -112,7 +112,7 @@ function trusting(): Store {
   return { ...store, tasks: { ...store.tasks, create } }
 }
 
-/** Calls, loses the reply, calls again and follows; gives the task that nobody knows. */
+/** Calls, loses the reply, calls again and follows; returns the task that nobody knows. */
 async function loseOne(caller: Caller, store: Store): Promise<string> {
   const lost = await caller.create()
   await until(
@@ -132,7 +132,7 @@ describe.each(dialects)('a lost response to the request that creates a task: %s'
     expect(world.steps).toBe(2)
     expect(world.paid.size).toBe(1)
     expect(await store.tasks.list({ id: lost })).toMatchObject([{ status: 'working', dueAt: undefined }])
-    // It is not lost for good: whoever names it has it.
+    // It is not lost: it continues when its owner names it.
     expect(await caller.finish(lost)).toContain('paid')
     expect(world.paid.size).toBe(2)
   })

@@ -1,6 +1,6 @@
 /**
- * Two versions of Node, and so of SQLite, on one file: what a rolling upgrade of Node from 20 to 22 meets, and back. Needs
- * the other program: `npm run test:nodes` fetches it. Without it, and on a Node that has a newer SQLite, it is skipped.
+ * Two versions of Node, and so of SQLite, on one file, as in a rolling upgrade of Node from 20 to 22, and back. Needs the
+ * other binary: `npm run test:nodes` downloads it. Skipped without it, and on a Node version with a newer SQLite.
  */
 
 import { execFileSync } from 'node:child_process'
@@ -41,7 +41,7 @@ describe.runIf(isOld && NEWER !== undefined)('a file that Node 20 and a newer ve
     workers.push(worker)
     return worker
   }
-  /** Byte 18 of the file, read by a process of its own: closing the file here would drop the locks of this one. */
+  /** Byte 18 of the file, read by a separate process: closing the file here would drop the locks of this one. */
   const hasLog = (): boolean => {
     const read = `process.stdout.write(String(require('fs').readFileSync(process.argv[1])[18]))`
     return execFileSync(process.execPath, ['-e', read, database.file], { encoding: 'utf8' }) === '2'
@@ -61,7 +61,7 @@ describe.runIf(isOld && NEWER !== undefined)('a file that Node 20 and a newer ve
     await store.tasks.create(ours, 10)
     await until('the newer one to finish ours', () => isDone(ours.id))
     expect(hasLog()).toBe(false)
-    // After a restart of the newer one, and with only it left, it stays as it is.
+    // The file keeps its mode after the newer version restarts, even if no other process uses it.
     await workers.pop()?.stop()
     await finish(await hire())
     expect(hasLog()).toBe(false)
@@ -74,7 +74,7 @@ describe.runIf(isOld && NEWER !== undefined)('a file that Node 20 and a newer ve
     const refused = { code: 'STORE_SCHEMA', message: expect.stringContaining('Node 22.23') }
     await expect(store.ready()).rejects.toMatchObject(refused)
     await expect(store.tasks.create(newTask(), 10)).rejects.toMatchObject(refused)
-    // It did no harm to the other, and needs no restart.
+    // It did not disturb the other process, and needs no restart.
     await newer.create(createTaskId(), { steps: 1, stepMs: 1 })
     await workers.pop()?.stop()
     expect((await store.tasks.create(newTask(), 10)).kind).toBe('created')

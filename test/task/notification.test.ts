@@ -1,4 +1,4 @@
-/** Tasks whose changes are announced instead of polled. */
+/** Tasks whose changes are sent as notifications instead of polled. */
 
 import { describe, expect, it } from 'vitest'
 import { create, EXTENSION, start } from '../support/published-tasks.ts'

@@ -9,7 +9,7 @@ import { describePostgres } from '../support/postgres.ts'
 import { startPostgres, type TestPostgres } from '../support/postgres-server.ts'
 import { send } from '../support/task-client.ts'
 
-/** The messages of a server that is asked for a task which its store cannot create. */
+/** The log messages of a server whose store cannot create a task. */
 async function messagesOf(options: PostgresStoreOptions): Promise<string[]> {
   const lines: string[] = []
   const store = createPostgresStore({ retryMs: 200, listen: false, ...options })

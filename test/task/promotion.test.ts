@@ -1,5 +1,5 @@
 /**
- * A call that began in rounds and goes on as a task (D9): nothing that was said before is lost.
+ * A call that began in rounds and continues as a task (D9): nothing from the rounds is lost.
  */
 
 import {
@@ -21,7 +21,7 @@ const ROUNDS_ONLY = { capabilities: { elicitation: {} } }
 const servers: Server[] = []
 const accept = (content: object) => ({ action: 'accept', content })
 const age = z.object({ age: z.int().min(18) })
-/** What precedes a question that is asked again. */
+/** The text before a question that is asked again. */
 const WRONG = '\\n\\nHow old?'
 const name = z.object({ name: z.string() })
 

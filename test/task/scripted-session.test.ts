@@ -1,4 +1,4 @@
-/** Our client and the tasks of 2025-11-25 of servers that do not keep to the rules, or keep to them in their own way. */
+/** Our client and 2025-11-25 servers whose tasks break the specification, or follow it in an unusual way. */
 
 import { connect } from 'rondo/client'
 import { describe, expect, it } from 'vitest'
@@ -89,7 +89,7 @@ describe('a server that pushes the questions of a task on an unrelated stream', 
           return reply({ tools: [{ name: 'odd', inputSchema: { type: 'object' }, execution }] })
         }
         if (message.method === 'tools/call') {
-          // Between two looks.
+          // Between two polls.
           setTimeout(ask, 10)
           return reply({ task: task('working') })
         }

@@ -1,4 +1,4 @@
-/** Our client follows tasks of 2025-11-25: it requests them, polls, waits for the result, and is asked meanwhile. */
+/** Our client follows tasks of 2025-11-25: it requests them, polls, waits for the result, and answers meanwhile. */
 
 import {
   type ConnectOptions,
@@ -216,5 +216,5 @@ describe('a client of 2025-11-25', () => {
 })
 
 function fail(): never {
-  throw new Error('it did not become a task')
+  throw new Error('The call did not become a task')
 }

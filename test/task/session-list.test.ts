@@ -1,4 +1,4 @@
-/** Tasks of revision 2025-11-25 in lists: callers see what is their own, and nothing else. */
+/** `tasks/list` of 2025-11-25: callers see their own tasks, and no others. */
 
 import { createServer } from 'rondo'
 import { describe, expect, it } from 'vitest'

@@ -1,5 +1,5 @@
 /**
- * What a store adds to rounds: states that are taken once (B8), effects that are not repeated, journals too large to send.
+ * What a store adds to rounds: states that are accepted once (B8), effects that are not repeated, journals too large to send.
  */
 
 import { createServer, type Server, type ServerOptions } from 'rondo'
@@ -100,7 +100,7 @@ describe('single use', () => {
       return ctx.effect(
         'pay',
         () => {
-          if (failing) throw new Error('the provider is away')
+          if (failing) throw new Error('The provider is down')
           return 'paid'
         },
         { once: true },
@@ -188,7 +188,7 @@ describe('single use', () => {
     const state = await begin(a, 'slow')
     const first = call(a, 'slow', state, yes)
     await until('the effect', () => running === 1)
-    // It waits for longer than the slot is held without renewal, and is told to retry.
+    // It waits longer than the slot is held without renewal, and gets a retry-after error.
     const second = await call(b, 'slow', state, yes)
     expect(most).toBe(1)
     expect(second.error).toEqual({

@@ -8,7 +8,7 @@ import { send, settled } from '../support/task-client.ts'
 
 const QUESTION = { message: 'Go on?', schema: z.object({ value: z.string() }) }
 
-/** Counts what reaches the store. Messages are sealed there, so the handler says what it said. */
+/** Counts the messages that reach the store. They are sealed there, so the handler records what it reported. */
 function start() {
   const store = createMemoryStore()
   let told = 0
@@ -30,7 +30,7 @@ function start() {
   server.tool('report', { task: 'always' }, async (_args, ctx) => {
     runs += 1
     ctx.status('begins')
-    // Held until the owner has named the task, so the handler comes here again.
+    // Held until the owner has named the task, so the handler reaches this point again.
     await ctx.effect('reserve', () => 1)
     for (const month of [1, 2, 3]) {
       ctx.status(`month ${month}`)
@@ -50,7 +50,7 @@ it('a task reports each status message once, over turns that were held, parked a
   const taskId = String(created.result?.taskId)
   const asking = await settled(server, taskId)
   expect(asking).toMatchObject({ status: 'input_required', statusMessage: 'month 3' })
-  // The store may have been told fewer: of several at once, the last is enough.
+  // The store may have received fewer: of several at once, the last is enough.
   const before = told()
   expect(before).toBeLessThanOrEqual(4)
   await send(server, 'tasks/update', {

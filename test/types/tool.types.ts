@@ -177,7 +177,7 @@ export function tasks(): void {
   rondo.tool(() => ({ content: [] }), { task: 'background' })
 }
 
-/** Types with which code around a server is written. */
+/** Types for code around a server. */
 export interface Named {
   handler: ToolHandler
   typed: ToolHandler<typeof Input>

@@ -2,7 +2,7 @@ import type { StoreClock } from '../../../src/lib/clock.ts'
 import { createManualClock } from '../manual-clock.ts'
 
 export interface EngineClock extends StoreClock {
-  /** Moves on in small steps, and lets everything that becomes due run to its end. */
+  /** Advances in small steps, and lets everything that becomes due run to its end. */
   pass(ms: number): Promise<void>
 }
 
@@ -24,7 +24,7 @@ export function createEngineClock(): EngineClock {
   }
 }
 
-/** Everything here happens in microtasks; two turns of the loop are more than enough. */
+/** Everything here happens in microtasks; two turns of the event loop are more than enough. */
 async function settle(): Promise<void> {
   for (let i = 0; i < 2; i++) await new Promise((resolve) => setImmediate(resolve))
 }

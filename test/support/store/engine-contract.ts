@@ -1,4 +1,4 @@
-/** The lease engine over a real database and a real clock: turns, answers, take-overs, cancellation, watching. */
+/** The lease engine over a real database and a real clock: turns, answers, takeovers, cancellation, watching. */
 
 import { afterEach, beforeEach, expect, it } from 'vitest'
 import { createLeaseEngine, type LeaseEngineOptions } from '../../../src/store/engine/lease-engine.ts'
@@ -87,7 +87,7 @@ export function describeEngineContract(harness: StoreHarness): void {
       const task = newTask({ known: false })
       await engine.create(task)
       await until('the hold', async () => held === 1 && (await handle().tasks.stats()).parked === 1)
-      // A list names no task.
+      // Listing does not name a task.
       expect(await engine.list(alice, { limit: 10 })).toMatchObject([{ status: 'working', known: false }])
       await engine.get(task.id, bob)
       expect(await handle().tasks.stats()).toMatchObject({ due: 0, running: 0, parked: 1 })

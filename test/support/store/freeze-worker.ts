@@ -2,8 +2,8 @@ import type { Database } from './store-harness.ts'
 import type { WorkerProcess } from './worker-process.ts'
 
 /**
- * Freezes a worker while it holds no lock of the database: one that is frozen during a write keeps a SQLite file locked, so
- * that no other worker could take over.
+ * Freezes a worker while it holds no lock of the database: a worker that is frozen during a write keeps the SQLite file
+ * locked, and no other worker could take over.
  */
 export async function freezeWorker(worker: WorkerProcess, database: Database): Promise<void> {
   const probe = database.open()
@@ -16,5 +16,5 @@ export async function freezeWorker(worker: WorkerProcess, database: Database): P
     worker.signal('SIGCONT')
     await isFree.catch(() => {})
   }
-  throw new Error('the worker was writing each time')
+  throw new Error('The worker was writing at every attempt')
 }

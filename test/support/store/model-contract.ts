@@ -1,6 +1,6 @@
 /**
- * Any database against the plainest one: the same operations in the same order have the same outcomes and show the
- * same views (P15, P16). The sequences are drawn; a failure prints its seed.
+ * Compares a database with the in-memory model: the same operations in the same order have the same outcomes and show
+ * the same views (P15, P16). The sequences are random; a failure prints its seed.
  */
 
 import fc from 'fast-check'
@@ -131,7 +131,7 @@ async function apply(run: Run, one: Step, newId: string, ids: readonly string[])
   return [kind, lease && remember(run, [lease])]
 }
 
-/** In what order one claim gives its tasks is nobody's promise. */
+/** The order of tasks within one claim is not specified. */
 function remember(run: Run, claimed: readonly Lease[]): unknown {
   const leases = [...claimed].sort((a, b) => (a.fence.id < b.fence.id ? -1 : 1))
   for (const { fence, slots, journal } of leases) {

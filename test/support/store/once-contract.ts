@@ -100,7 +100,7 @@ export function describeOnceContract(harness: StoreHarness): void {
 
     it('B8 waits briefly for the response to the same request', async () => {
       await store.once.claim(slot, attempt())
-      const never = () => Promise.reject(new Error('this was to be done by the first'))
+      const never = () => Promise.reject(new Error('the first request should have done this'))
       const waiting = workOnce(other.once, slot, never, { waitMs: 10_000 })
       await store.once.settle(slot, 'response')
       expect(await waiting).toEqual({ kind: 'stored', response: 'response' })
@@ -128,7 +128,7 @@ export function describeOnceContract(harness: StoreHarness): void {
       await until('the effect', () => finish)
       for (let passed = 0; passed < 75_000; passed += 5_000) {
         await clock.elapse(5_000)
-        // It was renewed just now: as much is left of the hold as there was in the beginning.
+        // It was just renewed: the whole hold is left.
         const left = async () => {
           const claim = await again()
           return claim.kind === 'busy' && claim.retryMs

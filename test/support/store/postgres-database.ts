@@ -5,7 +5,7 @@ import type { Store } from '../../../src/store/store.ts'
 import type { TestPostgres } from '../postgres-server.ts'
 import type { Database } from './store-harness.ts'
 
-/** A schema of its own in a running server; dropped in the end. */
+/** A separate schema in a running server; dropped at the end. */
 export function createPostgresDatabase(server: TestPostgres, options: PostgresStoreOptions = {}): Database {
   const schema = `t_${randomBytes(6).toString('hex')}`
   const { connectionString } = server

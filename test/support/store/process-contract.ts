@@ -19,7 +19,8 @@ export function describeProcessContract(harness: StoreHarness): void {
   let workers: WorkerProcess[]
   beforeEach(async () => {
     database = await harness.create()
-    if (database.address === undefined) throw new Error('processes need a database that they can reach')
+    if (database.address === undefined)
+      throw new Error('Worker processes need a database that they can reach')
     const store = database.open()
     await store.ready()
     engine = createLeaseEngine(store)
@@ -69,7 +70,7 @@ export function describeProcessContract(harness: StoreHarness): void {
     const second = await start({ fenced })
     const view = await ended(id)
     first.signal('SIGCONT')
-    // The frozen one goes on with its step, and has time to do harm: it can still be told to stop afterwards.
+    // The frozen worker continues its step, and has time to do damage: it can still be stopped afterwards.
     await first.stop()
     await second.stop()
     return { id, view, finding: await audit.read() }

@@ -1,4 +1,4 @@
-/** What happens when two things happen at once: the database decides, once, and both sides learn the same. */
+/** Two operations at the same time: the database decides once, and both sides learn the same outcome. */
 
 import { afterEach, beforeEach, expect, it } from 'vitest'
 import { openSlots } from '../../../src/store/input-slots.ts'

@@ -1,10 +1,10 @@
 import { connect, createServer, type Socket } from 'node:net'
 
-/** A proxy to a database that can go silent: connections stay open, but nothing passes any more. */
+/** A proxy to a database that can go silent: connections stay open, but nothing passes. */
 export interface Wire {
   readonly connectionString: string
   cut(): void
-  /** Bytes that got lost since. */
+  /** Bytes lost since then. */
   readonly lost: number
   close(): void
 }

@@ -5,7 +5,7 @@ import { createSqliteStore } from '../../../src/store/sqlite/store.ts'
 import type { Store } from '../../../src/store/store.ts'
 import type { Database } from './store-harness.ts'
 
-/** A file of its own in a temporary folder; deleted in the end. */
+/** A separate file in a temporary folder; deleted at the end. */
 export async function createSqliteDatabase(): Promise<Database & { readonly file: string }> {
   const folder = await mkdtemp(join(tmpdir(), 'rondo-sqlite-'))
   const file = join(folder, 'tasks.db')

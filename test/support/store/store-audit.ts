@@ -1,6 +1,6 @@
 /**
- * Watches a database from inside, with triggers: every entry that is written and every ending. So a late write is seen
- * even if something overwrote it later.
+ * Audits a database from inside, with triggers: every entry that is written and every ending. So a late write is found
+ * even if it was overwritten later.
  */
 
 import pg from 'pg'
@@ -11,7 +11,7 @@ import type { Entry } from './worker-plan.ts'
 export interface Finding {
   /** How often each task ended. */
   readonly endings: ReadonlyMap<string, number>
-  /** Entries that a process wrote to a task which was not its own at that moment. */
+  /** Entries that a process wrote to a task that it did not hold at that moment. */
   readonly stale: number
   /** Places in a journal that were written more than once. */
   readonly rewritten: number

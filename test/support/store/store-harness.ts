@@ -1,4 +1,4 @@
-/** What the contract suite needs from a database, and the small things that its tests share. */
+/** What the contract suite needs from a database, and the helpers that its tests share. */
 
 import type { Store } from '../../../src/store/store.ts'
 import { createTaskId, type NewTask, type TaskOwner } from '../../../src/store/task-engine.ts'
@@ -11,9 +11,9 @@ export type StoreAddress =
 
 /** One database for one test; every handle that is opened on it is closed with it. */
 export interface Database {
-  /** Undefined where other processes cannot reach it. */
+  /** Undefined if other processes cannot reach it. */
   readonly address: StoreAddress | undefined
-  /** Opens a handle of its own. `now` is the clock that all handles of a test should share, where one is given. */
+  /** Opens a separate handle. `now`, if set, is the clock that all handles of a test share. */
   open(now?: () => number): Store
   close(): Promise<void>
 }
@@ -32,7 +32,7 @@ export function newTask(changes: Partial<NewTask> = {}): NewTask {
   return { id: createTaskId(), owner: alice, head: 'head', ttlMs: 3_600_000, pollMs: 1000, ...changes }
 }
 
-/** A clock that moves when told to. */
+/** A clock that the test advances. */
 export function createTime(start = 1_800_000_000_000) {
   let time = start
   const now = () => time
@@ -61,7 +61,7 @@ export const inputs = (...keys: string[]): ReadonlyMap<string, string> =>
 export const answers = (given: Record<string, string>): ReadonlyMap<string, string> =>
   new Map(Object.entries(given))
 
-/** Looks again and again until `look` gives something; fails after `ms`, naming what it waited for. */
+/** Polls until `look` returns something; fails after `ms` and names what it waited for. */
 export async function until<T>(
   what: string,
   look: () => T | Promise<T>,
@@ -71,7 +71,7 @@ export async function until<T>(
   for (;;) {
     const found = await look()
     if (found) return found as NonNullable<T>
-    if (performance.now() > end) throw new Error(`waited ${ms} ms in vain for: ${what}`)
+    if (performance.now() > end) throw new Error(`Timed out after ${ms} ms waiting for: ${what}`)
     await new Promise((resolve) => setTimeout(resolve, 5))
   }
 }

@@ -1,8 +1,8 @@
 /**
- * Many tasks on workers that are killed and frozen, over a database that may crash: creates and answers them, and counts.
+ * Many tasks on workers that are killed and frozen, over a database that may crash: creates and answers them, and counts the outcomes.
  *
  * Tasks are created and answered through the workers, which may die meanwhile: a task counts as created when a worker
- * confirmed it, and is created again under the same id if its worker died first. All events are drawn from a seed.
+ * confirmed it, and is created again under the same id if its worker died first. All random events derive from a seed.
  */
 
 import type { Store } from '../../../src/store/store.ts'
@@ -17,7 +17,7 @@ import { createDownstream } from './worker-process.ts'
 export interface ChaosOptions extends TroubleOptions {
   readonly workers: number
   readonly leaseMs: number
-  /** Turns of one worker at a time. Tasks that nobody gets to are not taken over either. */
+  /** Concurrent turns of one worker. Tasks that no worker has claimed cannot be taken over. */
   readonly concurrency: number
   readonly stepMs: number
   readonly fenced: boolean
@@ -28,7 +28,7 @@ export interface ChaosReport {
   readonly created: number
   /** Acknowledged, and not completed in the end. */
   readonly lost: readonly string[]
-  /** Completed with something else than what its effects gave. */
+  /** Completed with a result that differs from what its effects returned. */
   readonly wrong: number
   readonly finishedTwice: number
   /** Entries written by a worker that no longer held the task, or written over another. */
@@ -45,7 +45,7 @@ const STEPS = 3
 const AT_ONCE = 24
 const sleep = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms))
 
-/** Runs everything; resolves when all tasks have ended, or when nothing moved any more for too long. */
+/** Runs everything; resolves when all tasks have ended, or when nothing has changed for too long. */
 export async function runChaos(options: ChaosOptions): Promise<ChaosReport> {
   const { database, random, workers, leaseMs, concurrency, fenced, guarded } = options
   const { address } = database
@@ -54,7 +54,7 @@ export async function runChaos(options: ChaosOptions): Promise<ChaosReport> {
   if (address === undefined) throw new Error('no address')
   const audit = await startAudit(address)
   const downstream = createDownstream()
-  // Killed often without having recorded anything is bad luck here, not poison.
+  // Being killed repeatedly before anything is recorded is chance here, not the fault of the task.
   const settings = { address, leaseMs, concurrency, maxFailures: 50, fenced, guarded }
   const crew = await startCrew(workers, settings, downstream, random)
   const stopAnswers = answerQuestions(store, crew)
@@ -107,7 +107,7 @@ async function createTasks({ tasks, stepMs }: ChaosOptions, crew: Crew, created:
   await Promise.all(Array.from({ length: AT_ONCE }, client))
 }
 
-/** Has questions answered through the workers, again and again until they are, until told to stop. */
+/** Answers questions through the workers, repeating each until it is accepted, until told to stop. */
 function answerQuestions(store: Store, crew: Crew): () => Promise<void> {
   let stopped = false
   const loop = async () => {
@@ -127,7 +127,7 @@ function answerQuestions(store: Store, crew: Crew): () => Promise<void> {
 async function hasOpen(store: Store): Promise<boolean> {
   const [working] = await store.tasks.list({ status: 'working', limit: 1 })
   const [waiting] = await store.tasks.list({ status: 'input_required', limit: 1 })
-  // A task that was answered between the two looks is seen by neither.
+  // A task that was answered between the two queries appears in neither.
   const [again] = await store.tasks.list({ status: 'working', limit: 1 })
   return [working, waiting, again].some((task) => task !== undefined)
 }

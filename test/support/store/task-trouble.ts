@@ -23,7 +23,7 @@ export interface TroubleOptions {
   /** Crashes the database and starts it again. */
   readonly crashDatabase?: () => Promise<void>
   readonly crashes: number
-  /** Breaks connections to the database while it goes on; gives how many. */
+  /** Breaks connections to the running database; returns how many. */
   readonly breakConnections?: () => Promise<number>
   /** How often that is done. */
   readonly breaks?: number
@@ -38,7 +38,7 @@ export interface TroubleCount {
   broken: number
 }
 
-/** So long that it is surely frozen in the middle. */
+/** Long enough that the worker is frozen in the middle of it. */
 const STEP_MS = 300
 const CREATION_MS = 600_000
 const BEGAN = 'began'
@@ -94,14 +94,14 @@ async function freezeInStep(
     const began = worker.began(id, 0).then(() => BEGAN)
     await worker.create(id, plan)
     created.push(id)
-    // Where the worker has no place left, somebody else may take the task.
+    // If the worker is at its limit, another one may claim the task.
     const elsewhere = until('the end', () => isCompleted(store, id), 60_000).catch(() => false)
     if ((await Promise.race([began, elsewhere])) !== BEGAN) continue
     await freezeWorker(worker, database)
     if (!(await isCompleted(store, id))) return { worker, id }
     worker.signal('SIGCONT')
   }
-  throw new Error('no worker could be frozen in the middle of a step')
+  throw new Error('No worker could be frozen in the middle of a step')
 }
 
 async function isCompleted(store: Store, id: string): Promise<boolean> {

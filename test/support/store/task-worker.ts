@@ -1,6 +1,6 @@
 /**
- * A worker as a process of its own, to be killed and frozen by tests. Its effects are applied by the parent, which
- * stands for a service that honours idempotency keys.
+ * A worker process that tests kill and freeze. Its effects are applied by the parent, which acts as a service that
+ * honours idempotency keys.
  */
 
 import { type StoreClock, storeClock } from '../../../src/lib/clock.ts'
@@ -19,7 +19,7 @@ const sleep = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms))
 
 /**
  * A clock that does not notice when it was stopped, as in a virtual machine that was suspended: then only the store
- * stands between a late worker and the task.
+ * keeps a late worker from writing to the task.
  */
 function createBlindClock(): StoreClock {
   let last = performance.now()
@@ -85,7 +85,7 @@ process.on('message', async (message: ToWorker) => {
     await store.close()
     process.exit()
   }
-  // One that could not be written is sent again.
+  // A message that could not be written is sent again.
   if (message.kind === 'answer')
     await engine.deliver(message.id, alice, answers({ go: 'yes' })).catch(() => 'lost')
   if (message.kind === 'create') {

@@ -1,6 +1,6 @@
 /**
- * Stores without the fence, to show that it is the fence that keeps late writes out: the same SQL with that condition
- * replaced by one that is always true, and a journal that can be overwritten. And one whose connections have no listener.
+ * Stores without the fence, to show that the fence is what rejects late writes: the same SQL with that condition
+ * replaced by one that is always true, and a journal that can be overwritten. And a store whose connections have no error listener.
  */
 
 import pg from 'pg'
@@ -52,7 +52,7 @@ function openPostgres({ connectionString, schema }: StoreAddress & { kind: 'post
   return createPostgresStore({ pool: weak, schema })
 }
 
-/** A store that never hears of the connections of its pool, and so cannot listen to their errors. */
+/** A store that never sees the connections of its pool, and so cannot listen for their errors. */
 export function openUnguarded(address: StoreAddress): Store {
   if (address.kind !== 'postgres') throw new TypeError('Only PostgreSQL has connections that can break')
   const { connectionString, schema } = address

@@ -52,7 +52,7 @@ export function describeWorkerContract(harness: StoreHarness): void {
       expect(await store.tasks.get(fence.id, alice)).toMatchObject({ known: true })
       const next = await claimOne(store)
       expect(next).toMatchObject({ journal: ['step'], task: { id: fence.id, known: true, failures: 0 } })
-      // It changes nothing the second time: the lease stays as it is.
+      // The second time changes nothing: the lease stays as it is.
       await other.tasks.confirm(fence.id, alice)
       expect(await claimOne(other)).toBeUndefined()
     })

@@ -6,11 +6,11 @@ import type { WorkerOptions } from './worker-plan.ts'
 import { type Downstream, startWorker, type WorkerProcess } from './worker-process.ts'
 
 export interface Crew {
-  /** One that is alive. */
+  /** A worker that is alive. */
   pick(): Promise<WorkerProcess>
-  /** Lets all of them end what they do, also those that are late; kills who takes too long. */
+  /** Lets all workers finish, late ones included; kills those that take too long. */
   stop(): Promise<void>
-  /** Workers that ended by themselves. */
+  /** Workers that ended without being killed. */
   readonly deaths: number
 }
 

@@ -7,9 +7,9 @@ export interface Plan {
   readonly steps: number
   /** How long each step takes, before and after its effect. */
   readonly stepMs: number
-  /** Before this step it asks a question. */
+  /** The step before which it asks a question. */
   readonly askAt?: number
-  /** Kills its process with every attempt. */
+  /** Kills its process in every attempt. */
   readonly poison?: true
 }
 
@@ -18,7 +18,7 @@ export interface WorkerOptions {
   readonly leaseMs: number
   readonly concurrency: number
   readonly maxFailures: number
-  /** False: the store is weakened, so that it takes every write, whoever it comes from. */
+  /** False: the store is weakened and accepts every write, whoever sends it. */
   readonly fenced: boolean
   /** False: connections to PostgreSQL have no listener for errors of their own. */
   readonly guarded?: boolean
@@ -36,7 +36,7 @@ export type FromWorker =
   | { readonly kind: 'created'; readonly id: string }
   | { readonly kind: 'began'; readonly id: string; readonly step: number }
 
-/** One entry of the journal. `pid` is who wrote it. */
+/** One entry of the journal. `pid` is the process that wrote it. */
 export interface Entry {
   readonly step: number
   readonly value: number

@@ -1,4 +1,4 @@
-/** Starts workers as processes, and stands for the service that their effects reach. */
+/** Starts worker processes, and acts as the service that their effects call. */
 
 import { type ChildProcess, fork } from 'node:child_process'
 import { once } from 'node:events'
@@ -8,7 +8,7 @@ import type { FromWorker, Plan, ToWorker, WorkerOptions } from './worker-plan.ts
 /** A service that honours idempotency keys: the first call with a key takes effect, later ones get its outcome. */
 export interface Downstream {
   apply(key: string): number
-  /** What each key gave. */
+  /** The outcome of each key. */
   readonly applied: ReadonlyMap<string, number>
   readonly attempts: number
 }
@@ -32,11 +32,11 @@ export function createDownstream(): Downstream {
 
 export interface WorkerProcess {
   readonly pid: number
-  /** Resolves when the worker says that this step of this task has begun. */
+  /** Resolves when the worker reports that this step of this task has begun. */
   began(id: string, step: number): Promise<void>
-  /** Resolves when the worker has created the task; rejects if it ends before it could say so. */
+  /** Resolves when the worker has created the task; rejects if the worker ends first. */
   create(id: string, plan: Plan): Promise<void>
-  /** Has the worker answer the question of a task, if it lives. */
+  /** Lets the worker answer the question of a task, if it is alive. */
   answer(id: string): void
   signal(name: 'SIGKILL' | 'SIGSTOP' | 'SIGCONT'): void
   /** The signal that ended it, if one did. */
@@ -44,7 +44,7 @@ export interface WorkerProcess {
   stop(): Promise<void>
 }
 
-/** `node` is the program that runs it, if not the one that runs the tests. */
+/** `node` is the Node binary to use, if not the one that runs the tests. */
 export async function startWorker(
   options: WorkerOptions,
   downstream: Downstream,
@@ -72,7 +72,7 @@ export async function startWorker(
       listeners.add(listener)
       void ended.then(() => reject(new Error('the worker has ended')))
     })
-    // Who waits gets the error; a test that has ended meanwhile waits for nothing any more.
+    // Whoever waits gets the error; a test that has ended no longer waits.
     hearing.catch(() => {})
     return hearing
   }
@@ -96,7 +96,7 @@ export async function startWorker(
   }
 }
 
-/** A worker that was just killed cannot be told anything, and need not be. */
+/** A worker that was just killed cannot receive messages, and need not. */
 function tell(child: ChildProcess, message: ToWorker): void {
   if (child.connected) child.send(message, () => {})
 }
