@@ -10,6 +10,7 @@ export type {
   WarningEvent,
 } from './carry/host.ts'
 export type { Finding, MigrationMode, StoredLimits } from './carry/migration.ts'
+export type { DraftOptions } from './drafts/drafts.ts'
 export type { TurnsOptions } from './drafts/turns/turn-state.ts'
 export type { StateForm } from './drafts/turns/wire.ts'
 export {
@@ -57,12 +58,11 @@ export type {
   AuthRefusal,
   AuthRequest,
 } from './serve/http/admission.ts'
-export type { HttpOptions } from './serve/http/exchange.ts'
 export type { FetchHandler, FetchOptions } from './serve/http/fetch.ts'
 export type { Listening, ListenOptions } from './serve/http/listen.ts'
 export type { NodeHandler, NodeHandlerOptions } from './serve/http/node.ts'
 export type { Change, ChangeBus } from './serve/http/subscription.ts'
-export type { Era, ServerOptions, TaskOptions } from './serve/options.ts'
+export type { Era, HttpOptions, ServerOptions, TaskOptions } from './serve/options.ts'
 export { createServer, type Server } from './serve/server.ts'
 export type { SessionOptions } from './serve/session/options.ts'
 export type { StdioOptions } from './serve/stdio/stdio.ts'

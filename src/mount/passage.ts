@@ -242,11 +242,10 @@ const DROPPED: SdkResult = errorResult('')
 export function toResult(reply: Reply, passage?: Passage): SdkResult {
   switch (reply.kind) {
     case 'complete':
+    case 'cacheable':
       return reply.result
     case 'input_required':
       return toInputRequired(reply)
-    case 'serialized':
-      return JSON.parse(reply.json)
     case 'task':
       return toTaskResult(reply.task)
     case 'task_created':

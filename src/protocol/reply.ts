@@ -10,8 +10,12 @@ import type { InputRequests, LogLevel } from './wire.ts'
 
 export type Reply =
   | { readonly kind: 'complete'; readonly result: Readonly<Record<string, unknown>> }
-  /** A result that was serialised once and is sent as it is: lists, discovery. Holds every field of the result. */
-  | { readonly kind: 'serialized'; readonly json: string }
+  /** A complete result that many calls share, so that it is serialized once; clients may keep it as `cache` says. */
+  | {
+      readonly kind: 'cacheable'
+      readonly result: Readonly<Record<string, unknown>>
+      readonly cache?: { readonly ttlMs: number; readonly scope: 'public' | 'private' }
+    }
   | {
       readonly kind: 'input_required'
       readonly inputRequests?: InputRequests

@@ -4,27 +4,36 @@ import { startEcho } from '../../test/support/echo-listening.ts'
 import { callTool, createEchoService } from '../../test/support/echo-service.ts'
 import { startOlder } from '../../test/support/older-server.ts'
 import { messagesOf } from '../../test/support/post.ts'
+import type { LogEvent } from '../carry/host.ts'
 import type { Line } from '../protocol/call.ts'
 import type { Reply } from '../protocol/reply.ts'
-import { assertInterval, Pulse } from './heartbeat.ts'
+import { assertInterval, createWatch, Pulse, type WatchOptions } from './heartbeat.ts'
 import { createExchange } from './http/exchange.ts'
 import { createFetchHandler } from './http/fetch.ts'
+import { createInFlight } from './service.ts'
 import { serveStdio } from './stdio/stdio.ts'
 
-/** Timers that run when the test says so. */
+/** Timers that run when the test says so. A call is watched four times per interval, from the first tick that sees it. */
 function createTimers() {
   const ticks = new Map<number, Set<() => void>>()
+  let seen = false
+  const tick = () => {
+    for (const run of [...(ticks.get(1_250) ?? [])]) run()
+  }
   return {
     every(ms: number, tick: () => void) {
       const same = ticks.get(ms) ?? new Set()
       ticks.set(ms, same.add(tick))
       return () => void same.delete(tick)
     },
-    /** The heartbeats that are due after five seconds. */
+    tick,
+    /** Five seconds pass. */
     beat() {
-      for (const tick of [...(ticks.get(5_000) ?? [])]) tick()
+      if (!seen) tick()
+      seen = true
+      for (let i = 0; i < 4; i++) tick()
     },
-    running: () => ticks.get(5_000)?.size ?? 0,
+    running: () => ticks.get(1_250)?.size ?? 0,
   }
 }
 
@@ -41,13 +50,16 @@ function createSilence() {
   const service = createEchoService()
   const began = withResolvers<Line>()
   const ended = withResolvers<Reply>()
-  service.answer = (_call, _principal, line) => {
+  let calls = 0
+  service.handle = ({ line }) => {
+    calls += 1
     began.resolve(line)
     return ended.promise
   }
   return {
     service,
     began: began.promise,
+    calls: () => calls,
     end: () => ended.resolve({ kind: 'complete', result: { content: [] } }),
   }
 }
@@ -74,7 +86,7 @@ function startFetch(headers: Record<string, string> = {}, meta: Record<string, u
 
 describe('a call that works in silence', () => {
   it('beat 2 begins a stream with its first heartbeat, and ends it with the response', async () => {
-    const { began, beat, end, answered, running } = startFetch()
+    const { began, beat, end, answered } = startFetch()
     await began
     beat()
     const response = await answered
@@ -84,7 +96,6 @@ describe('a call that works in silence', () => {
     const text = await response.text()
     expect(text.match(/^: .*\n\n/gm)).toHaveLength(2)
     expect(messagesOf(text)).toMatchObject([{ result: {} }])
-    expect(running()).toBe(0)
   })
 
   it('beat 2 beat 3 is heard as progress where the client asked for it, and so is the handler afterwards', async () => {
@@ -136,7 +147,7 @@ describe('a call that works in silence', () => {
     const silence = createSilence()
     const timers = createTimers()
     const { service, port } = await startEcho({ every: timers.every })
-    service.answer = silence.service.answer
+    service.handle = silence.service.handle
     const { headers, message } = callTool('echo')
     const answered = fetch(`http://127.0.0.1:${port}/mcp`, {
       method: 'POST',
@@ -154,15 +165,13 @@ describe('a call that works in silence', () => {
 
   it('is heard over stdio where the client asked for progress, and only there', async () => {
     const timers = createTimers()
-    const { service, began, end } = createSilence()
+    const { service, calls, end } = createSilence()
     const [input, output] = [new PassThrough(), new PassThrough()]
     const { every } = timers
     const { done } = serveStdio(service, { input, output, signals: false, every })
     input.write(`${JSON.stringify(callTool('echo').message)}\n`)
-    await began
-    expect(timers.running()).toBe(0)
     input.write(`${JSON.stringify(callTool('echo', {}, { _meta: { progressToken: 7 } }).message)}\n`)
-    await expect.poll(timers.running, { timeout: 60_000 }).toBe(1)
+    await expect.poll(calls, { timeout: 60_000 }).toBe(2)
     timers.beat()
     timers.beat()
     end()
@@ -173,7 +182,6 @@ describe('a call that works in silence', () => {
     const messages = lines.map((line) => JSON.parse(line))
     expect(progressOf(messages)).toEqual([0, 1e-6])
     expect(messages.filter((message) => 'result' in message)).toHaveLength(2)
-    expect(timers.running()).toBe(0)
   })
 })
 
@@ -194,15 +202,14 @@ describe('a silent call of a session', () => {
     timers.beat()
     const stream = await posting
     timers.beat()
-    return { stream, timers, release: () => released.resolve() }
+    return { stream, release: () => released.resolve() }
   }
 
   it('beat 2 begins its stream with the first heartbeat', async () => {
-    const { stream, timers, release } = await begin({})
+    const { stream, release } = await begin({})
     expect(stream.response.headers.get('content-type')).toBe('text/event-stream')
     release()
     expect(await stream.next()).toMatchObject({ id: 7, result: { content: [{ text: 'done' }] } })
-    expect(timers.running()).toBe(0)
   })
 
   it('beat 2 is heard as progress where the client asked for it', async () => {
@@ -211,6 +218,146 @@ describe('a silent call of a session', () => {
     expect(await stream.next()).toMatchObject({ params: { progressToken: 'p', progress: 1e-6 } })
     release()
     expect(await stream.next()).toMatchObject({ id: 7 })
+  })
+})
+
+describe('the watch over calls in flight', () => {
+  function start(more: Partial<WatchOptions> = {}, isolated = false) {
+    const timers = createTimers()
+    const errors: unknown[] = []
+    const watch = createWatch({
+      heartbeatMs: 5_000,
+      every: timers.every,
+      onError: (error) => errors.push(error),
+      ...more,
+    })
+    const inFlight = createInFlight(watch, isolated)
+    const enter = (fault?: Error) => {
+      const beats: unknown[] = []
+      const active = {
+        call: { progressToken: 'p' },
+        line: {
+          beat(token: unknown) {
+            if (fault) throw fault
+            beats.push(token)
+          },
+        },
+      }
+      inFlight.enter(active)
+      return { active, beats }
+    }
+    return { ...timers, inFlight, enter, errors }
+  }
+
+  it('has one timer for all calls, and none once a tick finds no call', () => {
+    const { enter, inFlight, tick, running } = start()
+    expect(running()).toBe(0)
+    const calls = [enter(), enter(), enter()]
+    expect(running()).toBe(1)
+    for (const { active } of calls) inFlight.leave(active)
+    expect(running()).toBe(1)
+    const later = enter()
+    expect(running()).toBe(1)
+    inFlight.leave(later.active)
+    tick()
+    expect(running()).toBe(0)
+    enter()
+    expect(running()).toBe(1)
+  })
+
+  it('beat 1 beats after a whole interval of each call, however the calls overlap', () => {
+    const { enter, tick } = start()
+    const first = enter()
+    tick()
+    tick()
+    const second = enter()
+    for (let i = 0; i < 3; i++) tick()
+    expect([first.beats, second.beats]).toEqual([['p'], []])
+    tick()
+    tick()
+    expect([first.beats, second.beats]).toEqual([['p'], ['p']])
+  })
+
+  it('goes on with the other calls when the heartbeat of one throws', () => {
+    const fault = new Error('gone')
+    const { enter, beat, errors } = start()
+    enter(fault)
+    const other = enter()
+    beat()
+    expect(errors).toEqual([fault])
+    expect(other.beats).toEqual(['p'])
+  })
+
+  it('has a timer for each call of an entrance whose calls are isolated', () => {
+    const { enter, inFlight, beat, running } = start({}, true)
+    const [first, second] = [enter(), enter()]
+    expect(running()).toBe(2)
+    inFlight.leave(first.active)
+    beat()
+    expect(running()).toBe(1)
+    expect([first.beats, second.beats]).toEqual([[], ['p']])
+  })
+
+  it('has no timer if heartbeats and slow calls are off', () => {
+    const { enter, running } = start({ heartbeatMs: 0, slow: { slowCallMs: 0, log: () => {} } })
+    enter()
+    expect(running()).toBe(0)
+  })
+})
+
+describe('I2 a call that does not end', () => {
+  function start(slowCallMs = 60_000) {
+    const events: LogEvent[] = []
+    const ticks = new Set<() => void>()
+    const every = (ms: number, tick: () => void) => {
+      expect(ms).toBe(slowCallMs / 4)
+      ticks.add(tick)
+      return () => void ticks.delete(tick)
+    }
+    const slow = { slowCallMs, log: (event: LogEvent) => void events.push(event) }
+    const inFlight = createInFlight(createWatch({ heartbeatMs: 0, slow, every, onError: () => {} }))
+    const line = { waiting: false, beat: () => {} }
+    const active = { call: { method: 'tools/call', target: 'index' }, line }
+    inFlight.enter(active)
+    const tick = () => {
+      for (const run of [...ticks]) run()
+    }
+    tick()
+    const minute = () => {
+      for (let i = 0; i < 4; i++) tick()
+    }
+    return { events, ticks, line, minute, end: () => inFlight.leave(active) }
+  }
+
+  it('is logged once, and continues', () => {
+    const { events, minute } = start()
+    minute()
+    minute()
+    expect(events).toEqual([
+      {
+        event: 'warning',
+        message: 'A call of "index" (tools/call) is still running after 60 s and waits for no answer',
+      },
+    ])
+  })
+
+  it('is not logged while it waits for an answer', () => {
+    const { events, line, minute } = start()
+    line.waiting = true
+    minute()
+    expect(events).toEqual([])
+    line.waiting = false
+    minute()
+    expect(events).toHaveLength(1)
+  })
+
+  it('is not watched with 0, or after its end', () => {
+    expect(start(0).ticks.size).toBe(0)
+    const { events, ticks, end, minute } = start()
+    end()
+    minute()
+    expect(events).toEqual([])
+    expect(ticks.size).toBe(0)
   })
 })
 

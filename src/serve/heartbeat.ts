@@ -1,25 +1,104 @@
 /**
- * A call that works in silence shows that it is alive: hosts and proxies give up on a request of which they hear nothing
- * for a minute, and some do even before the first byte.
+ * Calls that take long: their heartbeat, and the log line of a slow one. Hosts and proxies give up on a request of which
+ * they hear nothing for a minute, some even before the first byte.
  *
- * beat 1 A beat is due only after a whole interval without anything else. beat 2 It is progress where the client gave a token,
- * since that starts the clocks of clients anew, and a comment of the stream otherwise. beat 3 Progress only grows: a beat is a
- * hair more than the last, and what the handler reports later still counts.
+ * beat 1 A heartbeat is due only after a whole interval without anything else. beat 2 It is progress if the client sent a
+ * token, since progress restarts the timeouts of clients, and a comment of the stream otherwise. beat 3 Progress only
+ * grows: a heartbeat is slightly above the last value, and what the handler reports later still counts.
+ *
+ * One timer watches all calls of an entrance. It ticks four times per interval and counts from the first tick that sees
+ * a call, so a call that ends quickly costs nothing, and a heartbeat is late by a quarter of its interval at most.
  */
 
+import type { WarningEvent } from '../carry/host.ts'
 import { justAbove } from '../carry/push.ts'
 import { misuse } from '../errors.ts'
 import type { Every } from '../lib/clock.ts'
 
-export interface BeatOptions {
+/** A call in flight, as far as the watch needs it. */
+export interface WatchedCall {
+  readonly call?: {
+    readonly progressToken?: string | number
+    readonly method?: string
+    readonly target?: string
+  }
+  readonly line?: WatchedLine
+}
+
+export interface WatchedLine {
+  /** Shows that the call is alive if it has been silent since the last beat. */
+  beat(progressToken: string | number | undefined): unknown
+  /** The call waits for the client's answer. */
+  readonly waiting?: boolean
+}
+
+/** Starts to watch; ends by itself, and then calls `onIdle`, as soon as there are no calls. */
+export type Watch = (calls: () => Iterable<WatchedCall>, onIdle?: () => void) => void
+
+export interface SlowCalls {
+  /** A call that has run this long is logged once, unless it waits for an answer; 0 for never. */
+  readonly slowCallMs: number
+  log(event: WarningEvent): void
+}
+
+export interface WatchOptions {
   /** How long a call may be silent before it shows that it is alive; 0 for never. */
   readonly heartbeatMs: number
+  readonly slow?: SlowCalls
   readonly every: Every
+  readonly onError: (error: unknown) => void
 }
 
 export const HEARTBEAT_MS = 5_000
 
-/** A timer takes no more, and would fire at once. */
+const TICKS = 4
+
+/** Returns nothing if there is nothing to watch for. */
+export function createWatch({ heartbeatMs, slow, every, onError }: WatchOptions): Watch | undefined {
+  const slowCallMs = slow?.slowCallMs ?? 0
+  const intervals = [heartbeatMs, slowCallMs].filter((ms) => ms > 0)
+  if (intervals.length === 0) return undefined
+  const tickMs = Math.min(...intervals) / TICKS
+  const logged = new WeakSet<WatchedCall>()
+  /** True if an interval of `ms` ends with this tick. */
+  const isDue = (age: number, ms: number): boolean =>
+    ms > 0 && Math.floor((age * tickMs) / ms) > Math.floor(((age - 1) * tickMs) / ms)
+
+  const check = (one: WatchedCall, age: number): void => {
+    const { call, line } = one
+    if (isDue(age, heartbeatMs)) line?.beat(call?.progressToken)
+    if (!isDue(age, slowCallMs) || call?.target === undefined || line?.waiting || logged.has(one)) return
+    logged.add(one)
+    const seconds = Math.round(slowCallMs / 1000)
+    slow?.log({
+      event: 'warning',
+      message: `A call of "${call.target}" (${call.method}) is still running after ${seconds} s and waits for no answer`,
+    })
+  }
+
+  return (calls, onIdle) => {
+    /** Ticks since a call was first seen. */
+    let ages = new Map<WatchedCall, number>()
+    const stop = every(tickMs, () => {
+      const next = new Map<WatchedCall, number>()
+      for (const one of calls()) {
+        const age = (ages.get(one) ?? -1) + 1
+        next.set(one, age)
+        try {
+          if (age > 0) check(one, age)
+        } catch (error) {
+          onError(error)
+        }
+      }
+      ages = next
+      if (next.size > 0) return
+      stop()
+      onIdle?.()
+    })
+  }
+}
+
+/** A longer timer would fire at once. */
 const MAX_INTERVAL = 2 ** 31 - 1
 
 export function assertInterval(name: string, value: unknown, least: 0 | 1): void {
@@ -28,38 +107,30 @@ export function assertInterval(name: string, value: unknown, least: 0 | 1): void
   throw misuse(`${name} must be a number of milliseconds from 1 to ${MAX_INTERVAL}${off}.`)
 }
 
-/** Calls `beat` at every interval until it returns false, or until the function this returns is called. */
-export function startBeating({ heartbeatMs, every }: BeatOptions, beat: () => boolean): () => void {
-  if (heartbeatMs === 0) return () => {}
-  const stop = every(heartbeatMs, () => {
-    if (!beat()) stop()
-  })
-  return stop
-}
-
-/** What one call has said so far, as far as its beats need it. */
+/** What one call has sent so far, as far as its heartbeat needs it. */
 export class Pulse {
   #spoke = false
   #progress: number | undefined
 
-  /** The call says something: the parameters as they go out. */
+  /** Records a notification of the call; returns its parameters as they are to be sent. */
   say(method: string, params: Record<string, unknown>): Record<string, unknown> {
     this.#spoke = true
     if (method !== 'notifications/progress') return params
-    const told = params.progress as number
-    const progress = this.#progress === undefined || told > this.#progress ? told : justAbove(this.#progress)
+    const reported = params.progress as number
+    const progress =
+      this.#progress === undefined || reported > this.#progress ? reported : justAbove(this.#progress)
     this.#progress = progress
-    return progress === told ? params : { ...params, progress }
+    return progress === reported ? params : { ...params, progress }
   }
 
-  /** True if nothing was said since it was asked last. */
+  /** True if nothing was said since this was last called. */
   isQuiet(): boolean {
     const quiet = !this.#spoke
     this.#spoke = false
     return quiet
   }
 
-  /** Progress that says no more than that the call is alive. */
+  /** Progress that says only that the call is alive. */
   beat(progressToken: string | number): Record<string, unknown> {
     this.#progress = this.#progress === undefined ? 0 : justAbove(this.#progress)
     return { progressToken, progress: this.#progress }

@@ -6,11 +6,10 @@ import { AsyncLocalStorage } from 'node:async_hooks'
 import type { FlowHost, FlowPlatform, StateCarrier } from '../carry/host.ts'
 import { createMigration, type MigrationMode, sealedWithHandles } from '../carry/migration.ts'
 import { sealedStates } from '../carry/token.ts'
-import { DRAFT_2026_V1 } from '../drafts/draft-2026-v1/codec.ts'
 import { misuse } from '../errors.ts'
 import { derive, digest } from '../lib/canonical-json.ts'
 import { idle } from '../lib/clock.ts'
-import { CODECS, type Codec, createCodecs } from '../protocol/codec.ts'
+import { type Codec, createCodecs } from '../protocol/codec.ts'
 import type { Scope } from '../replay/run-state.ts'
 import { drawId } from '../seal/envelope.ts'
 import type { KeyHolder } from '../seal/key-ring.ts'
@@ -18,11 +17,8 @@ import { resolveKeys } from '../seal/key-source.ts'
 import { LEASE_MS } from '../store/engine/lease-engine.ts'
 import { createOverload } from './limits.ts'
 import { createLog, type Log } from './log.ts'
-import { resolveEras, resolveLimits, type ServerOptions } from './options.ts'
+import { assertEras, REVISIONS, resolveLimits, type ServerOptions } from './options.ts'
 import { createTaskHost } from './task-work.ts'
-
-/** The revisions that a server speaks unless it is told otherwise. */
-export const KNOWN_CODECS: readonly Codec[] = [...CODECS, DRAFT_2026_V1]
 
 type Shared =
   | 'keys'
@@ -53,8 +49,9 @@ export interface OpenHost extends FlowHost {
 export function createHost(
   options: HostOptions,
   keys: KeyHolder = resolveKeys(options.keys),
-  codecs: readonly Codec[] = KNOWN_CODECS,
+  codecs: readonly Codec[] = REVISIONS.codecs,
 ): OpenHost {
+  assertEras(options.eras)
   const platform = createPlatform(options)
   const log = createLog(options.log, undefined, platform.now)
   const overload = createOverload(options.shed, platform.now, (error) =>
@@ -62,7 +59,7 @@ export function createHost(
   )
   const host = {
     audience: options.audience,
-    codecs: createCodecs(codecs, options.eras && resolveEras(options.eras)),
+    codecs: createCodecs(codecs, options.eras),
     keys,
     limits: resolveLimits(options.limits),
     platform,

@@ -7,7 +7,7 @@
 
 import type { LogEvent } from '../carry/host.ts'
 import { isOurs, RondoError } from '../errors.ts'
-import { isThenable } from '../lib/json.ts'
+import { quietly } from './service.ts'
 
 export type Log = (event: LogEvent) => void
 
@@ -19,8 +19,8 @@ const LEVELS: Readonly<Record<LogEvent['event'], string>> = {
   warning: 'warn',
 }
 
-/** How often a log function that keeps failing is reported. */
-const AGAIN_MS = 60_000
+/** A log function that keeps failing is reported this often. */
+const REPORT_MS = 60_000
 const MAX_CAUSES = 3
 
 export function createLog(
@@ -35,37 +35,17 @@ export function createLog(
       JSON.stringify({ time: new Date(now()).toISOString(), level: LEVELS[event.event], ...event, ...error }),
     )
   }
-  return typeof option === 'function' ? guarded(option, writeJson, now) : ignoreFailures(writeJson)
-}
-
-/** A function of the operator. */
-function guarded(log: (event: LogEvent) => unknown, writeJson: Log, now: () => number): Log {
+  if (option === 'json') return quietly(writeJson)
   let reportedAt: number | undefined
-  const report = ignoreFailures(writeJson)
-  const onFailure = (error: unknown): void => {
-    if (reportedAt !== undefined && now() - reportedAt < AGAIN_MS) return
+  return quietly(option, (error) => {
+    if (reportedAt !== undefined && now() - reportedAt < REPORT_MS) return
     reportedAt = now()
-    report({ event: 'warning', message: 'The log function threw or rejected; its event is lost', error })
-  }
-  return (event) => {
-    try {
-      const outcome = log(event)
-      if (isThenable(outcome)) Promise.resolve(outcome).catch(onFailure)
-    } catch (error) {
-      onFailure(error)
-    }
-  }
-}
-
-/** Whatever is thrown, by an error with a faulty getter for example, costs one line of the log. */
-function ignoreFailures(log: Log): Log {
-  return (event) => {
-    try {
-      log(event)
-    } catch {
-      // There is nowhere left to tell it.
-    }
-  }
+    quietly(writeJson)({
+      event: 'warning',
+      message: 'The log function threw or rejected; its event is lost',
+      error,
+    })
+  })
 }
 
 /** What we worded is told; what anybody else threw is named and located. */

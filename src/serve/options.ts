@@ -1,23 +1,56 @@
 /**
- * What a server can be told, with its defaults.
+ * The options of a server, their defaults and their checks. This is the only file of `serve/` that knows drafts.
  */
 
 import type { FlowLimits, LogEvent } from '../carry/host.ts'
 import type { MigrationMode } from '../carry/migration.ts'
-import type { TurnsOptions } from '../drafts/turns/turn-state.ts'
+import { DRAFTS, type DraftOptions } from '../drafts/drafts.ts'
 import { misuse } from '../errors.ts'
+import type { Every } from '../lib/clock.ts'
+import { CODECS, type Codec } from '../protocol/codec.ts'
 import type { KeyRing, KeySource } from '../seal/key-ring.ts'
 import { STATE_LIMITS } from '../seal/state.ts'
 import type { Store } from '../store/store.ts'
 import type { OnEngineEvent } from '../store/task-engine.ts'
 import type { CachePolicy } from '../tool/definition.ts'
 import { TEXT_BOUNDS } from '../tool/schema/judge.ts'
-import type { HttpOptions } from './http/exchange.ts'
+import { assertInterval } from './heartbeat.ts'
+import type { AdmissionOptions, Authenticate } from './http/admission.ts'
 import type { FetchOptions } from './http/fetch.ts'
 import type { ChangeBus } from './http/subscription.ts'
 import type { SessionOptions } from './session/options.ts'
 
-export interface ServerOptions extends Omit<HttpOptions, 'onError' | 'every' | 'stateless'>, FetchOptions {
+export interface HttpOptions extends AdmissionOptions {
+  /** Identifies the caller. Without it every caller is anonymous. */
+  authenticate?: Authenticate
+  /** Subscriptions that may be open at once. */
+  maxSubscriptions?: number
+  /** Subscriptions that one caller may have open: an authenticated one, or an address. */
+  maxSubscriptionsPerCaller?: number
+  /** Bytes of the URIs and task ids that one subscription may name. */
+  maxSubscriptionBytes?: number
+  /** The header in which your proxy sends the caller's address, such as `x-forwarded-for`. Only behind a proxy that sets it. */
+  addressHeader?: string
+  /** Interval of the keep-alive comments on an open stream. */
+  keepAliveMs?: number
+  /** How long a call may be silent before it sends a heartbeat; 0 for never. */
+  heartbeatMs?: number
+  /** Bytes that a client may leave unread before progress is dropped and a subscription is cut. */
+  maxBacklogBytes?: number
+  /** Receives errors that no client is told about. */
+  onError?: (error: unknown) => void
+  /** The timer of heartbeats and keep-alives. */
+  every?: Every
+  /** Clients of earlier eras get no session. */
+  stateless?: boolean
+  /** Calls share no timer: on some platforms a timer of one request may not write to another. */
+  isolated?: boolean
+}
+
+export interface ServerOptions
+  extends Omit<HttpOptions, 'onError' | 'every' | 'stateless' | 'isolated'>,
+    FetchOptions,
+    DraftOptions {
   /** The server's name; what clients show and, unless `audience` says otherwise, what states are sealed for. */
   name: string
   version: string
@@ -59,11 +92,6 @@ export interface ServerOptions extends Omit<HttpOptions, 'onError' | 'every' | '
    * where this is given: the platforms it is for share no memory between requests.
    */
   sessions?: SessionOptions | false
-  /**
-   * How questions go to clients that declare the experimental capabilities `multi-turn-sse` and `request-state`.
-   * `false`: these clients are served like any other of their revision.
-   */
-  turns?: TurnsOptions | false
   /** Carries list changes between instances. Default: within this process. */
   changes?: ChangeBus
   tasks?: TaskOptions
@@ -94,15 +122,20 @@ export interface TaskOptions {
 
 export type Era = '2026-07-28' | '2025-11-25' | 'DRAFT-2026-v1'
 
-const ERAS: readonly Era[] = ['2026-07-28', '2025-11-25', 'DRAFT-2026-v1']
+/** The revisions that a server speaks by default, and the hook by which drafts extend its sessions. */
+export const REVISIONS: Revisions = { codecs: [...CODECS, ...DRAFTS.codecs], attach: DRAFTS.attach }
 
-/** The eras that are open. Refuses an empty list and a name that is none. */
-export function resolveEras(given: readonly Era[] = ERAS): readonly Era[] {
-  const unknown = given.find((era) => !ERAS.includes(era))
-  if (unknown !== undefined || given.length === 0) {
-    throw misuse(`eras is a list of ${ERAS.join(', ')}; got ${JSON.stringify(given)}.`)
-  }
-  return given
+interface Revisions {
+  readonly codecs: readonly Codec[]
+  readonly attach: typeof DRAFTS.attach
+}
+
+/** An era is named after its newest version. */
+const ERAS: readonly (string | undefined)[] = REVISIONS.codecs.map(({ versions: [newest] }) => newest)
+
+export function assertEras(eras: readonly Era[] | undefined): void {
+  if (eras === undefined || (eras.length > 0 && eras.every((era) => ERAS.includes(era)))) return
+  throw misuse(`eras must be a non-empty list of ${ERAS.join(', ')}; got ${JSON.stringify(eras)}.`)
 }
 
 const MINUTE = 60_000
@@ -133,6 +166,28 @@ export function resolveLimits(given: Partial<FlowLimits> = {}): FlowLimits {
   }
   const set = Object.fromEntries(Object.entries(given).filter(([, value]) => value !== undefined))
   return { ...DEFAULT_LIMITS, ...set }
+}
+
+const COUNTS = [
+  'maxSubscriptions',
+  'maxSubscriptionsPerCaller',
+  'maxSubscriptionBytes',
+  'maxBacklogBytes',
+] as const
+
+export function assertHttpOptions(options: HttpOptions): void {
+  for (const name of COUNTS) {
+    const value: unknown = options[name]
+    if (value !== undefined && !(typeof value === 'number' && value >= 0)) {
+      throw misuse(`${name} must be a number of 0 or more.`)
+    }
+  }
+  assertInterval('keepAliveMs', options.keepAliveMs, 1)
+  assertInterval('heartbeatMs', options.heartbeatMs, 0)
+  const { addressHeader } = options
+  if (addressHeader !== undefined && !/^[\w-]+$/.test(addressHeader)) {
+    throw misuse('addressHeader must be the name of a header, such as x-forwarded-for.')
+  }
 }
 
 export function assertIdentity({ name, version }: ServerOptions): void {

@@ -2,20 +2,18 @@
  * `createServer`: what is declared, what carries it, and the entrances, put together.
  */
 
-import { attachTurns } from '../drafts/turns/serve.ts'
-import { createEvery } from '../lib/clock.ts'
 import type { Listing } from '../protocol/call.ts'
 import type { Codec } from '../protocol/codec.ts'
 import { createRegistry, type Declarations, type Registry } from '../tool/registry.ts'
 import { onRejections, onSignals } from './drain.ts'
 import { assertInterval } from './heartbeat.ts'
-import { createHost, KNOWN_CODECS, type OpenHost } from './host.ts'
+import { createHost, type OpenHost } from './host.ts'
 import { createExchange } from './http/exchange.ts'
 import { createFetchHandler, type FetchHandler } from './http/fetch.ts'
 import { type Listening, type ListenOptions, listen } from './http/listen.ts'
 import { createNodeHandler, type NodeHandler, type NodeHandlerOptions } from './http/node.ts'
 import { createChangeBus, guardedBus } from './http/subscription.ts'
-import { assertIdentity, type ServerOptions } from './options.ts'
+import { assertIdentity, REVISIONS, type ServerOptions } from './options.ts'
 import { createService, type OpenService } from './service.ts'
 import { createOlder } from './session/older.ts'
 import { type StdioOptions, serveStdio } from './stdio/stdio.ts'
@@ -53,14 +51,12 @@ function toService(
     host.log({ event: 'warning', message: 'A change could not be told to a subscriber', error }),
   )
   assertInterval('slowCallMs', options.slowCallMs, 0)
-  const every = createEvery((error) => host.log({ event: 'warning', message: 'A timer failed', error }))
-  const slow = { slowCallMs: options.slowCallMs ?? SLOW_CALL_MS, every, log: host.log }
-  const attach = options.turns === false ? undefined : attachTurns(options.turns)
-  const shared = { host, registry, serverInfo, instructions, pageSize, changes, slow, codecs: host.codecs }
+  const shared = { host, registry, serverInfo, instructions, pageSize, changes, codecs: host.codecs }
   return createService({
     ...shared,
     listCache: options.listCache ?? { ttlMs: 60_000, scope },
-    older: createOlder({ ...shared, sessions: options.sessions || {}, attach }),
+    older: createOlder({ ...shared, sessions: options.sessions || {}, attach: REVISIONS.attach(options) }),
+    slow: { slowCallMs: options.slowCallMs ?? SLOW_CALL_MS, log: host.log },
     drain,
   })
 }
@@ -98,7 +94,7 @@ function portOf(text: string | undefined): number | undefined {
 
 /** Makes a server. It serves nothing until `listen`, `stdio`, `fetch` or `nodeHandler` is used. */
 export function createServer(options: ServerOptions): Server {
-  return createServerWith(KNOWN_CODECS, options)
+  return createServerWith(REVISIONS.codecs, options)
 }
 
 /** A server that speaks these revisions, as far as `eras` leaves them open. */
@@ -122,7 +118,7 @@ export function createServerWith(codecs: readonly Codec[], options: ServerOption
   const http = { ...options, onError }
   const { sessions } = options
   const exchange = createExchange(service, { ...http, stateless: sessions === false })
-  const fetchExchange = createExchange(service, { ...http, stateless: !sessions })
+  const fetchExchange = createExchange(service, { ...http, stateless: !sessions, isolated: true })
   const fetch = createFetchHandler(fetchExchange, options)
   const open = new Set<Listening>()
   const hear = (error: unknown): void =>

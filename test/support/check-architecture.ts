@@ -113,9 +113,7 @@ function checkRevision(path: string, target: string): string[] {
 
 /** The only files that import drafts, each with what it attaches. To delete `drafts/`, edit these and no other. */
 const ATTACHES_DRAFTS: Readonly<Record<string, string>> = {
-  'serve/host.ts': 'the codec of DRAFT-2026-v1, in the list of a server',
-  'serve/server.ts': 'turns, as the hook of sessions',
-  'serve/options.ts': 'the type of the public option `turns`',
+  'serve/options.ts': 'the drafts of a server, with their options',
   'client/dialect.ts': 'the dialects of both drafts',
   'client/transport/transport.ts': 'the type of what buffers a turn',
   'client/negotiate.ts': 'what a client declares to take part',

@@ -9,7 +9,6 @@ import { RondoError } from '../../src/errors.ts'
 import type { Call, FlowCall, Line, ListenCall, Principal } from '../../src/protocol/call.ts'
 import { createCodecs } from '../../src/protocol/codec.ts'
 import type { Reply } from '../../src/protocol/reply.ts'
-import { serializeResult } from '../../src/protocol/rev-2026-07-28/encode.ts'
 import { createChangeBus } from '../../src/serve/http/subscription.ts'
 import type { Service } from '../../src/serve/service.ts'
 
@@ -17,7 +16,7 @@ export const VERSION = '2026-07-28'
 
 export interface EchoService extends Service {
   /** Tests replace them to inject faults. */
-  answer: Service['answer']
+  handle: Service['handle']
   paramHeaders: Service['paramHeaders']
   /** Every call that was served, with its caller. */
   readonly seen: { readonly call: Call; readonly principal: Principal | undefined }[]
@@ -51,10 +50,10 @@ export function createEchoService(): EchoService {
     changes: createChangeBus(),
     changeKinds: ['tools', 'prompts', 'resource'],
     seen: [],
-    answer(call, principal, line) {
+    handle({ call, principal, line }) {
       service.seen.push({ call, principal })
       if (call.kind === 'flow' && call.target === 'slow') return slow(call, line)
-      return answer(call, principal, service)
+      return reply(call, principal)
     },
     paramHeaders: (tool) =>
       tool === 'region'
@@ -76,14 +75,8 @@ export function createEchoService(): EchoService {
   return service
 }
 
-function answer(
-  call: Exclude<Call, ListenCall>,
-  principal: Principal | undefined,
-  service: Service,
-): Reply | Promise<Reply> {
-  if (call.kind !== 'flow') {
-    return { kind: 'serialized', json: serializeResult({ kind: call.kind, ttlMs: 0 }, service) }
-  }
+function reply(call: Exclude<Call, ListenCall>, principal: Principal | undefined): Reply | Promise<Reply> {
+  if (call.kind !== 'flow') return { kind: 'cacheable', result: { kind: call.kind, ttlMs: 0 } }
   switch (call.target) {
     case 'echo':
     case 'region':

@@ -13,15 +13,14 @@ import type { FlowHost } from '../../carry/host.ts'
 import { RondoError } from '../../errors.ts'
 import type { FlowCall, Line, PeerFacts, Principal } from '../../protocol/call.ts'
 import { negotiate, type SessionMessage } from '../../protocol/codec.ts'
-import { rememberedCapabilities } from '../../protocol/common/request.ts'
+import { isInitialize, rememberedCapabilities } from '../../protocol/common/request.ts'
 import { VERSIONS } from '../../protocol/rev-2025-11-25/codec.ts'
 import { decode } from '../../protocol/rev-2025-11-25/decode.ts'
 import { encodeError, encodeReply } from '../../protocol/rev-2025-11-25/encode.ts'
 import { isSealedSession, openSession, sealSession } from '../../seal/session-id.ts'
 import { principalTag } from '../../seal/state.ts'
-import { startBeating } from '../../serve/heartbeat.ts'
+import type { WatchedCall } from '../../serve/heartbeat.ts'
 import { JSON_HEADERS, readsStreams } from '../../serve/http/line.ts'
-import { isInitialize } from '../../serve/message.ts'
 import { unknownTarget } from '../../serve/service.ts'
 import type { CallEnding } from '../../serve/session/dispatch.ts'
 import { readInitialize } from '../../serve/session/initialize.ts'
@@ -225,6 +224,7 @@ async function resume(
   const dialect = older.codecs.session(protocolVersion)
   let line: SessionLine | undefined
   let finish = (): void => {}
+  const active: { -readonly [K in keyof WatchedCall]: WatchedCall[K] } = {}
   const wish = {
     primed: dialect.primesStreams,
     streams: readsStreams(headers.accept),
@@ -247,17 +247,15 @@ async function resume(
       const chosen = waiting ?? ownChannel()
       channel = chosen
       const begun = session.resume(id, chosen, dialect, size)
-      const stopBeating = startBeating(stream, () => begun.beat(progressToken))
-      finish = () => {
-        stopBeating()
-        session.finish(id, begun)
-      }
+      active.call = { progressToken }
+      active.line = begun
+      finish = () => session.finish(id, begun)
       begun.onClose(() => chosen.respond(undefined))
       line = begun
       return begun
     },
   }
-  inFlight.enter()
+  inFlight.enter(active)
   try {
     const outcome = await turns.resume(answers, caller, unaskable(dialect, headers))
     finish()
@@ -270,7 +268,7 @@ async function resume(
       )
   } finally {
     finish()
-    inFlight.leave()
+    inFlight.leave(active)
   }
 }
 

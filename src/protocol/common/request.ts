@@ -27,6 +27,7 @@ import type {
 } from '../call.ts'
 import { TASKS_EXTENSION } from '../task.ts'
 import type { ClientCapabilities, InputRequest } from '../wire.ts'
+import { PROTOCOL_VERSION } from './meta-key.ts'
 
 type Params = Readonly<Record<string, unknown>>
 
@@ -51,6 +52,17 @@ export function isRequestId(value: unknown): value is RequestId {
 /** The id of a request, even if the rest of it is malformed. */
 export function idOf(message: unknown): RequestId | null {
   return isRecord(message) && message.method !== undefined && isRequestId(message.id) ? message.id : null
+}
+
+/** The version that a message claims for itself, in `_meta`. */
+export function claimedVersion(message: unknown): unknown {
+  if (!isRecord(message) || !isRecord(message.params)) return undefined
+  const { _meta } = message.params
+  return isRecord(_meta) ? _meta[PROTOCOL_VERSION] : undefined
+}
+
+export function isInitialize(message: unknown): boolean {
+  return isRecord(message) && message.method === 'initialize'
 }
 
 export function readFlow(

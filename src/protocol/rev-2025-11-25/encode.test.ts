@@ -31,10 +31,12 @@ describe('encoding a reply for a session', () => {
     })
   })
 
-  it('sends text that was serialised before as it is', () => {
-    expect(encodeReply(1, { kind: 'serialized', json: '{"tools":[]}' }, '2025-11-25')).toBe(
-      '{"jsonrpc":"2.0","id":1,"result":{"tools":[]}}',
-    )
+  it('serializes a result that many calls share once', () => {
+    const result: Record<string, unknown> = { tools: [] }
+    const text = '{"jsonrpc":"2.0","id":1,"result":{"tools":[]}}'
+    expect(encodeReply(1, { kind: 'cacheable', result }, '2025-11-25')).toBe(text)
+    result.tools = [1]
+    expect(encodeReply(1, { kind: 'cacheable', result }, '2025-11-25')).toBe(text)
   })
 
   it('A6 never sends input_required, or what is no JSON', () => {

@@ -42,8 +42,8 @@ export function completeText(
   protocolVersion: string,
 ): string {
   switch (reply.kind) {
-    case 'serialized':
-      return reply.json
+    case 'cacheable':
+      return cacheableText(reply.result)
     case 'complete':
       return JSON.stringify(olderResult(reply.result, protocolVersion))
     case 'task_created':
@@ -53,6 +53,15 @@ export function completeText(
     case 'tasks':
       return JSON.stringify({ tasks: reply.tasks.map(toOlderTask), nextCursor: reply.nextCursor })
   }
+}
+
+/** By result. */
+const texts = new WeakMap<object, string>()
+
+function cacheableText(result: Result): string {
+  const text = texts.get(result) ?? JSON.stringify(result)
+  texts.set(result, text)
+  return text
 }
 
 /** A result without what came later. */

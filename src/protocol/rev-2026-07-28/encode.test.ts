@@ -3,7 +3,7 @@ import { RondoError } from '../../errors.ts'
 import { statusOf } from '../common/headers.ts'
 import { encodeError, encodeNotification } from '../common/json-rpc.ts'
 import type { Reply } from '../reply.ts'
-import { encodeReply, serializeResult } from './encode.ts'
+import { encodeReply } from './encode.ts'
 
 const service = { serverInfo: { name: 'sé"rver', version: '1' } }
 const STAMP = { 'io.modelcontextprotocol/serverInfo': service.serverInfo }
@@ -54,12 +54,19 @@ describe('encodeReply', () => {
     expect(encoded({ kind: 'input_required' }).error).toEqual({ code: -32603, message: 'Internal error' })
   })
 
-  it('sends a serialised result as it is', () => {
-    const json = serializeResult({ tools: [1.0, 'é'], ttlMs: 0 }, service)
-    expect(encodeReply('x', { kind: 'serialized', json }, service)).toBe(
-      `{"jsonrpc":"2.0","id":"x","result":${json}}`,
-    )
-    expect(JSON.parse(json)).toEqual({ resultType: 'complete', _meta: STAMP, tools: [1, 'é'], ttlMs: 0 })
+  it('serializes a result that many calls share once, and says how long clients may keep it', () => {
+    const result = { tools: [1.0, 'é'] }
+    const cache = { ttlMs: 0, scope: 'private' } as const
+    const first = encoded({ kind: 'cacheable', result, cache }).result
+    expect(first).toEqual({
+      resultType: 'complete',
+      _meta: STAMP,
+      tools: [1, 'é'],
+      ttlMs: 0,
+      cacheScope: 'private',
+    })
+    result.tools = []
+    expect(encoded({ kind: 'cacheable', result, cache }).result).toEqual(first)
   })
 
   it.each([0, -3, 'a"b\n', ''])('gives the id %j back', (id) => {

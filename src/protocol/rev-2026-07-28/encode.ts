@@ -1,8 +1,8 @@
 /**
  * A reply becomes the JSON text of a JSON-RPC response.
  *
- * Every result carries `resultType` and names the server in `_meta` (A4). The text is put together from the parts:
- * the server's name is serialised once per service, a result that was serialised before is taken as it is.
+ * Every result carries `resultType` and names the server in `_meta` (A4). The server's name is serialized once per
+ * service, and so is every result that many calls share.
  */
 
 import { RondoError } from '../../errors.ts'
@@ -14,6 +14,8 @@ import type { Reply } from '../reply.ts'
 import { toTaskHead, toTaskResult } from '../task.ts'
 
 const stamps = new WeakMap<EncodeContext, string>()
+/** By result. */
+const texts = new WeakMap<object, string>()
 
 /** The whole response. A reply that cannot be written as JSON becomes an internal error. */
 export function encodeReply(id: RequestId, reply: Reply, service: EncodeContext): string {
@@ -26,8 +28,8 @@ export function encodeReply(id: RequestId, reply: Reply, service: EncodeContext)
 }
 
 function resultText(reply: Exclude<Reply, { kind: 'error' }>, service: EncodeContext): string {
-  if (reply.kind === 'serialized') return reply.json
-  if (reply.kind === 'complete') return serializeResult(reply.result, service)
+  if (reply.kind === 'complete') return stamped('complete', reply.result, service)
+  if (reply.kind === 'cacheable') return cacheableText(reply, service)
   if (reply.kind === 'task_created') return stamped('task', toTaskHead(reply.task), service)
   if (reply.kind === 'task') return stamped('complete', toTaskResult(reply.task), service)
   const { inputRequests, requestState } = reply
@@ -37,9 +39,16 @@ function resultText(reply: Exclude<Reply, { kind: 'error' }>, service: EncodeCon
   return stamped('input_required', { inputRequests, requestState }, service)
 }
 
-/** The text of a complete result, for a reply of kind `serialized` that is sent many times. */
-export function serializeResult(result: Readonly<Record<string, unknown>>, service: EncodeContext): string {
-  return stamped('complete', result, service)
+function cacheableText(
+  { result, cache }: Extract<Reply, { kind: 'cacheable' }>,
+  service: EncodeContext,
+): string {
+  let text = texts.get(result)
+  if (text === undefined) {
+    text = stamped('complete', { ttlMs: cache?.ttlMs, cacheScope: cache?.scope, ...result }, service)
+    texts.set(result, text)
+  }
+  return text
 }
 
 function stamped(

@@ -35,7 +35,7 @@ describe('identify', () => {
     }))
     expect(who).toMatchObject({
       kind: 'refused',
-      answer: {
+      response: {
         status: 403,
         headers: { 'WWW-Authenticate': 'Bearer error="insufficient_scope"' },
         body: '{"error":"insufficient_scope"}',
@@ -60,7 +60,7 @@ describe('identify', () => {
     ['gives a subject that is no string', async () => ({ subject: 7 })],
   ])('refuses with 401 and no details when the hook %s', async (_, authenticate) => {
     const { who, faults } = await outcome(authenticate)
-    expect(who).toMatchObject({ kind: 'refused', answer: { status: 401 } })
+    expect(who).toMatchObject({ kind: 'refused', response: { status: 401 } })
     expect(JSON.stringify(who)).not.toContain('canary')
     expect(faults).toHaveLength(1)
   })
@@ -72,7 +72,7 @@ describe('identify', () => {
   ])('leaves out a header with %s, says so, and still refuses', async (_, value) => {
     const headers = { 'WWW-Authenticate': value, 'X-Kept': 'yes' }
     const { who, faults } = await outcome(() => ({ status: 401, headers }))
-    expect(who).toMatchObject({ kind: 'refused', answer: { status: 401, headers: { 'X-Kept': 'yes' } } })
+    expect(who).toMatchObject({ kind: 'refused', response: { status: 401, headers: { 'X-Kept': 'yes' } } })
     expect(JSON.stringify(who)).not.toContain('canary')
     expect(String(faults[0])).toContain('WWW-Authenticate')
     expect(String(faults[0])).not.toContain('canary')
@@ -87,7 +87,7 @@ describe('identify', () => {
     const { who, faults } = await outcome(() => ({ status: 403, ...given }))
     expect(who).toMatchObject({
       kind: 'refused',
-      answer: { status: 403, body: expect.stringContaining('-32000') },
+      response: { status: 403, body: expect.stringContaining('-32000') },
     })
     expect(faults).toHaveLength(1)
   })
@@ -96,7 +96,7 @@ describe('identify', () => {
     const faults: unknown[] = []
     const never = () => new Promise<undefined>(() => {})
     const who = await identify(never, request, (error) => faults.push(error), 10)
-    expect(who).toMatchObject({ kind: 'refused', answer: { status: 401 } })
+    expect(who).toMatchObject({ kind: 'refused', response: { status: 401 } })
     expect(String(faults[0])).toContain('did not settle')
   })
 })

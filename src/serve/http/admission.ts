@@ -8,15 +8,27 @@ import type { Principal } from '../../protocol/call.ts'
 import type { RequestHeaders } from '../../protocol/common/headers.ts'
 import { encodeError } from '../../protocol/common/json-rpc.ts'
 import { isSealedSession } from '../../seal/session-id.ts'
-import { type HttpAnswer, type HttpHeaders, refusal } from './line.ts'
+import { type HttpHeaders, type HttpResponse, refusal } from './line.ts'
 
 export interface AdmissionOptions extends AllowListOptions {
   /** What clients are told to wait, in seconds, while this instance shuts down. */
   retryAfterSeconds?: number
 }
 
-/** Gives what is wrong with the request, if anything, or what a browser wants to know before it sends one. */
-export type Admission = (method: string | undefined, headers: RequestHeaders) => HttpAnswer | undefined
+/**
+ * Returns the refusal of a request that is not admitted, or the response to a preflight. `raw` are the headers as they
+ * came, names and values in turn, if the entrance has them.
+ */
+export type Admission = (
+  method: string | undefined,
+  headers: RequestHeaders,
+  raw?: readonly string[],
+) => HttpResponse | undefined
+
+const TWO_HOSTS: HttpResponse = {
+  ...refusal(new RondoError('PEER_HOST', 'The request has more than one Host header')),
+  status: 400,
+}
 
 export function createAdmission(
   state: { readonly draining: boolean },
@@ -26,7 +38,8 @@ export function createAdmission(
   sessions = false,
 ): Admission {
   const wait = { 'Retry-After': String(options.retryAfterSeconds ?? 1) }
-  return (method, headers) => {
+  return (method, headers, raw) => {
+    if (raw !== undefined && hasTwoHosts(raw)) return TWO_HOSTS
     if (!allowed.host(headers.host ?? headers[':authority'])) return refusal(new RondoError('PEER_HOST'))
     if (!allowed.origin(headers.origin)) return refusal(new RondoError('PEER_ORIGIN'))
     const asked = method === 'OPTIONS' ? crossOrigin.preflight(headers) : undefined
@@ -41,6 +54,15 @@ export function createAdmission(
     if (!isJson(headers['content-type'])) return refusal(new RondoError('PEER_MEDIA_TYPE'))
     return undefined
   }
+}
+
+/** A proxy may have checked the one that Node does not show (RFC 9112, 3.2). */
+function hasTwoHosts(raw: readonly string[]): boolean {
+  let hosts = 0
+  for (let i = 0; i < raw.length; i += 2) {
+    if (raw[i]?.length === 4 && raw[i]?.toLowerCase() === 'host') hosts += 1
+  }
+  return hosts > 1
 }
 
 /** A session that lives here and nowhere else; one that is sealed into its id goes on elsewhere. */
@@ -144,7 +166,7 @@ export interface CrossOrigin {
   /** What every answer to this page carries. */
   headers(origin: string | undefined): HttpHeaders | undefined
   /** The answer to a browser that asks before it sends. */
-  preflight(headers: RequestHeaders): HttpAnswer | undefined
+  preflight(headers: RequestHeaders): HttpResponse | undefined
 }
 
 const METHODS = 'POST, GET, DELETE'
@@ -206,7 +228,7 @@ export type Authenticate = (request: AuthRequest) => Verdict | Promise<Verdict>
 
 export type Identified =
   | { readonly kind: 'known'; readonly principal: Principal | undefined }
-  | { readonly kind: 'refused'; readonly answer: HttpAnswer }
+  | { readonly kind: 'refused'; readonly response: HttpResponse }
 
 /** How long a hook may take. A hook that never settles would otherwise hold its request for ever. */
 export const HOOK_MS = 30_000
@@ -281,7 +303,7 @@ function refused(
   }
   return {
     kind: 'refused',
-    answer: {
+    response: {
       status,
       headers: { 'Content-Type': 'application/json', ...sendable(headers, onError) },
       body: written ?? encodeError(null, new RondoError(code)),

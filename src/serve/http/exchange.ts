@@ -1,27 +1,24 @@
 /**
- * One HTTP exchange, free of any runtime: `node.ts` and `fetch.ts` bring the bytes. What is of 2026-07-28 is served
- * here, what is of an earlier era in `session/`.
- *
- * The entrance calls `admit` before it reads a body, asks `identify` where there is one, collects the body and calls
- * `serve`, which answers through the outlet: JSON where nothing streams, events where something does.
+ * One HTTP exchange, independent of the runtime: `node.ts` and `fetch.ts` bring the bytes. An entrance calls `admit`
+ * before it reads a body, then `identify` if there is one, then `serve` with the body. The response goes to the outlet:
+ * JSON if nothing streams, events otherwise. Clients of earlier eras are recognized here and served in `session/`.
  */
 
-import { misuse, RondoError } from '../../errors.ts'
-import { createEvery, type Every } from '../../lib/clock.ts'
+import { RondoError } from '../../errors.ts'
+import { createEvery } from '../../lib/clock.ts'
+import { parseGuarded } from '../../lib/json.ts'
 import type { Call, ListenCall, Principal } from '../../protocol/call.ts'
 import type { RequestMessage } from '../../protocol/codec.ts'
-import type { RequestHeaders } from '../../protocol/common/headers.ts'
-import { statusOf } from '../../protocol/common/headers.ts'
-import { assertInterval, HEARTBEAT_MS } from '../heartbeat.ts'
+import { type RequestHeaders, statusOf, versionHeader } from '../../protocol/common/headers.ts'
+import { claimedVersion, isInitialize } from '../../protocol/common/request.ts'
+import { createWatch, HEARTBEAT_MS } from '../heartbeat.ts'
 import { createShares, type ShareOf } from '../limits.ts'
-import { createOlderTest, type IsOlder, type OlderMessage, readMessage, readParsed } from '../message.ts'
+import { assertHttpOptions, type HttpOptions } from '../options.ts'
 import { createInFlight, type InFlight, quietly, type Service, settle } from '../service.ts'
 import { createSessionExchange, type SessionExchange } from '../session/exchange.ts'
 import type { Older } from '../session/older.ts'
 import {
   type Admission,
-  type AdmissionOptions,
-  type Authenticate,
   type AuthRequest,
   type CrossOrigin,
   createAdmission,
@@ -30,33 +27,8 @@ import {
   type Identified,
   identify,
 } from './admission.ts'
-import { type HttpAnswer, HttpLine, type Outlet, refusal, type StreamOptions } from './line.ts'
+import { HttpLine, type HttpResponse, type Outlet, refusal, type StreamOptions } from './line.ts'
 import { createSubscriptions, serveListen } from './subscription.ts'
-
-export interface HttpOptions extends AdmissionOptions {
-  /** Says who calls. Without it everybody is anonymous. */
-  authenticate?: Authenticate
-  /** Subscriptions that may be open at once. */
-  maxSubscriptions?: number
-  /** Subscriptions of one caller: an authenticated one, or an address. */
-  maxSubscriptionsPerCaller?: number
-  /** Bytes of what one subscription names: URIs and ids of tasks. */
-  maxSubscriptionBytes?: number
-  /** The header in which your proxy tells the caller's address, such as `x-forwarded-for`. Only behind a proxy that sets it. */
-  addressHeader?: string
-  /** How often an open stream shows a sign of life. */
-  keepAliveMs?: number
-  /** How long a call may work in silence before it shows that it is alive; 0 for never. */
-  heartbeatMs?: number
-  /** Bytes a client may leave unread before progress is left out and a subscription is cut. */
-  maxBacklogBytes?: number
-  /** Hears of faults that no client is told about. */
-  onError?: (error: unknown) => void
-  /** The timer of the signs of life. */
-  every?: Every
-  /** Clients of earlier eras get no session. */
-  stateless?: boolean
-}
 
 /** One request, as an entrance passes it on. */
 export interface HttpRequest {
@@ -75,9 +47,9 @@ export interface Exchange {
   /** Receives errors that no client is told about. Never throws. */
   onError(error: unknown): void
   serve(text: string, request: HttpRequest): void
-  /** The same for a body that somebody else has parsed. */
+  /** Serves a body that a middleware has parsed. */
   serveParsed(body: unknown, request: HttpRequest): void
-  /** A request of an older client without a body: GET, DELETE. */
+  /** Serves a request of an older client without a body: GET, DELETE. */
   serveBare(request: HttpRequest): void
   readonly state: Service['state']
   /** Responds to a request that threw unexpectedly: with 500 if that is still possible. The error goes to `onError`. */
@@ -90,24 +62,25 @@ export interface Exchange {
   endStreams(): Promise<void>
 }
 
-/** What `authenticate` is told of a request. */
+/** What `authenticate` learns of a request. */
 type Arriving = Omit<AuthRequest, 'headers'> & { readonly headers: RequestHeaders }
 
-const INTERNAL_ERROR: HttpAnswer = { ...refusal(new RondoError('SERVER_INTERNAL')), status: 500 }
-const ACCEPTED: HttpAnswer = { status: 202, headers: {}, body: '' }
+const INTERNAL_ERROR: HttpResponse = { ...refusal(new RondoError('SERVER_INTERNAL')), status: 500 }
+const ACCEPTED: HttpResponse = { status: 202, headers: {}, body: '' }
 
-/** `listenHost` is the name the server listens on, which is then an allowed host. */
+/** `listenHost` is the name that the server listens on, which is then an allowed host. */
 export function createExchange(service: Service, options: HttpOptions = {}, listenHost?: string): Exchange {
   assertHttpOptions(options)
-  const { authenticate } = options
+  const { authenticate, heartbeatMs = HEARTBEAT_MS } = options
   const onError = quietly(options.onError)
+  const every = options.every ?? createEvery(onError)
   const subscriptions = createSubscriptions(service, options)
   const shareOf = createShares(options.addressHeader)
-  const inFlight = createInFlight()
+  const watch = createWatch({ heartbeatMs, slow: service.slow, every, onError })
+  const inFlight = createInFlight(watch, options.isolated)
   const stream = {
     keepAliveMs: options.keepAliveMs ?? 15_000,
-    heartbeatMs: options.heartbeatMs ?? HEARTBEAT_MS,
-    every: options.every ?? createEvery(onError),
+    every,
     maxBacklog: options.maxBacklogBytes ?? 1_048_576,
   }
   const context = { service, inFlight, stream, shareOf, onError }
@@ -164,6 +137,72 @@ export function createExchange(service: Service, options: HttpOptions = {}, list
   }
 }
 
+interface CallContext {
+  readonly service: Service
+  readonly inFlight: InFlight
+  readonly stream: StreamOptions
+  readonly shareOf: ShareOf
+  readonly onError: (error: unknown) => void
+}
+
+function serveCall(
+  call: Exclude<Call, ListenCall>,
+  { headers, principal, outlet }: HttpRequest,
+  { service, inFlight, stream, onError }: CallContext,
+): void {
+  const active = { call, principal, line: new HttpLine(outlet, headers, stream) }
+  const { requests, newest } = service.codecs
+  const codec = requests.get(call.protocolVersion) ?? newest
+  inFlight.enter(active)
+  settle(service, active, onError, (reply) => {
+    active.line.finish(statusOf(reply), codec.encodeReply(call.id, reply, service))
+    inFlight.leave(active)
+  })
+}
+
+/** A message of an earlier era, parsed and not yet decoded. */
+export interface OlderMessage {
+  readonly kind: 'older'
+  readonly message: unknown
+}
+
+export type IsOlder = (message: unknown, headers: RequestHeaders | undefined) => boolean
+
+/** Parses the text of a body or of a line, behind the guard, and has its revision decode it. Never throws. */
+export function readMessage(
+  text: string,
+  headers: RequestHeaders | undefined,
+  service: Service,
+  isOlder?: IsOlder,
+): RequestMessage | OlderMessage {
+  const parsed = parseGuarded(text)
+  if (parsed.kind === 'ok') {
+    const { value } = parsed
+    if (isOlder?.(value, headers)) return { kind: 'older', message: value }
+    const { requests, newest } = service.codecs
+    return (requests.get(claimedVersion(value)) ?? newest).decode(value, headers, service)
+  }
+  return { kind: 'refused', id: null, error: new RondoError(codeOf(parsed.reason), parsed.detail) }
+}
+
+/** Reads a body that is parsed already. It passes the guard like any other, except that duplicate keys are lost by then. */
+export function readParsed(body: unknown, ...rest: Rest<typeof readMessage>): RequestMessage | OlderMessage {
+  let text: string | undefined
+  try {
+    text = JSON.stringify(body)
+  } catch (cause) {
+    return { kind: 'refused', id: null, error: new RondoError('LIMIT_JSON', undefined, { cause }) }
+  }
+  return readMessage(text ?? '', ...rest)
+}
+
+type Rest<F> = F extends (first: never, ...rest: infer R) => unknown ? R : never
+
+function codeOf(reason: string): 'PEER_PARSE' | 'PEER_REQUEST' | 'LIMIT_JSON' {
+  if (reason === 'syntax') return 'PEER_PARSE'
+  return reason === 'duplicate' || reason === 'forbidden-key' ? 'PEER_REQUEST' : 'LIMIT_JSON'
+}
+
 function openOlder(
   older: Older,
   stateless: boolean,
@@ -178,47 +217,29 @@ function openOlder(
   return { isOlder, exchange: createSessionExchange({ ...context, older, sessions: !stateless }) }
 }
 
-const COUNTS = [
-  'maxSubscriptions',
-  'maxSubscriptionsPerCaller',
-  'maxSubscriptionBytes',
-  'maxBacklogBytes',
-] as const
-
-function assertHttpOptions(options: HttpOptions): void {
-  for (const name of COUNTS) {
-    const value: unknown = options[name]
-    if (value !== undefined && !(typeof value === 'number' && value >= 0)) {
-      throw misuse(`${name} must be a number of 0 or more.`)
-    }
-  }
-  assertInterval('keepAliveMs', options.keepAliveMs, 1)
-  assertInterval('heartbeatMs', options.heartbeatMs, 0)
-  const { addressHeader } = options
-  if (addressHeader !== undefined && !/^[\w-]+$/.test(addressHeader)) {
-    throw misuse('addressHeader must be the name of a header, such as x-forwarded-for.')
-  }
+interface EraOptions {
+  /** Versions of the new era. */
+  readonly modern: readonly string[]
+  /** Versions of the earlier eras. */
+  readonly older: readonly string[]
+  /** Those of `older` that a request may claim for itself. */
+  readonly drafts: readonly string[]
+  /** A message that names no version and no session is of an earlier era. */
+  readonly unnamed: boolean
 }
 
-export interface CallContext {
-  readonly service: Service
-  readonly inFlight: InFlight
-  readonly stream: StreamOptions
-  readonly shareOf: ShareOf
-  readonly onError: (error: unknown) => void
-}
-
-function serveCall(
-  call: Exclude<Call, ListenCall>,
-  { headers, principal, outlet }: HttpRequest,
-  { service, inFlight, stream, onError }: CallContext,
-): void {
-  const line = new HttpLine(outlet, headers, stream, call.progressToken)
-  const { requests, newest } = service.codecs
-  const codec = requests.get(call.protocolVersion) ?? newest
-  inFlight.enter()
-  settle(service, call, principal, line, onError, (reply) => {
-    line.finish(statusOf(reply), codec.encodeReply(call.id, reply, service))
-    inFlight.leave()
-  })
+/**
+ * Recognizes messages of earlier eras. The body decides: a request that claims a version in its `_meta` is of 2026-07-28
+ * or later, unless it claims a draft. Without a claim it is of an earlier era if it begins a session, belongs to one, or
+ * names such a version in its header. A header of the new era without a claim in the body is refused by that era.
+ */
+export function createOlderTest({ modern, older, drafts, unnamed }: EraOptions): IsOlder {
+  return (message, headers) => {
+    const header = headers && versionHeader(headers)
+    if (header !== undefined && modern.includes(header)) return false
+    const claim = claimedVersion(message)
+    if (claim !== undefined) return drafts.some((version) => version === claim)
+    if (header !== undefined) return older.includes(header)
+    return unnamed || headers?.['mcp-session-id'] !== undefined || isInitialize(message)
+  }
 }

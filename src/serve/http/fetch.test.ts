@@ -1,7 +1,8 @@
 import { describe, expect, it } from 'vitest'
 import { callTool, createEchoService, request } from '../../../test/support/echo-service.ts'
 import { messagesOf } from '../../../test/support/post.ts'
-import { createExchange, type HttpOptions } from './exchange.ts'
+import type { HttpOptions } from '../options.ts'
+import { createExchange } from './exchange.ts'
 import { createFetchHandler, type FetchOptions } from './fetch.ts'
 
 function start(options: HttpOptions & FetchOptions = {}) {
@@ -60,7 +61,7 @@ describe('fetch', () => {
 
   it('R11 answers a reply that cannot be encoded', async () => {
     const { send, service } = start()
-    service.answer = async () => ({ kind: 'complete', result: { n: 1n } })
+    service.handle = async () => ({ kind: 'complete', result: { n: 1n } })
     expect((await (await send(callTool('echo'))).json()).error.code).toBe(-32603)
   })
 

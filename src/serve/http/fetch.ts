@@ -6,7 +6,7 @@
 import { RondoError } from '../../errors.ts'
 import type { RequestHeaders } from '../../protocol/common/headers.ts'
 import type { Exchange } from './exchange.ts'
-import { type HttpAnswer, type HttpHeaders, type Outlet, refusal } from './line.ts'
+import { type HttpHeaders, type HttpResponse, type Outlet, refusal } from './line.ts'
 
 export interface FetchOptions {
   /** The largest body that is read. 1 MiB unless given. */
@@ -23,7 +23,7 @@ export function createFetchHandler(exchange: Exchange, options: FetchOptions = {
     const early = exchange.admit(method, headers)
     if (early !== undefined) return toResponse(early)
     const who = await exchange.identify?.({ headers, method, url })
-    if (who?.kind === 'refused') return toResponse(who.answer)
+    if (who?.kind === 'refused') return toResponse(who.response)
     const principal = who?.principal
     const through = (serve: (outlet: FetchOutlet) => void): Promise<Response> =>
       new Promise((resolve) => {
@@ -67,7 +67,7 @@ function headersOf(request: Request): RequestHeaders {
   return headers
 }
 
-function toResponse({ status, headers, body }: HttpAnswer): Response {
+function toResponse({ status, headers, body }: HttpResponse): Response {
   return new Response(body === '' ? null : body, { status, headers: { ...headers } })
 }
 
@@ -131,7 +131,7 @@ class FetchOutlet implements Outlet {
     this.#onError = onError
   }
 
-  send({ status, headers, body }: HttpAnswer): void {
+  send({ status, headers, body }: HttpResponse): void {
     this.#ended = true
     this.#respond(new Response(body === '' ? null : body, { status, headers: { ...headers } }))
   }
@@ -159,9 +159,9 @@ class FetchOutlet implements Outlet {
     this.#stream?.close()
   }
 
-  fail(answer: HttpAnswer): void {
+  fail(response: HttpResponse): void {
     if (this.#stream !== undefined || this.#ended) this.drop()
-    else this.send(answer)
+    else this.send(response)
   }
 
   drop(): void {

@@ -1,8 +1,7 @@
 import { createParser } from 'eventsource-parser'
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import { encodeNotification } from '../../protocol/common/json-rpc.ts'
-import { encodeReply } from '../../protocol/rev-2026-07-28/encode.ts'
+import { encodeNotification, responseText } from '../../protocol/common/json-rpc.ts'
 import { SSE_COMMENT, toEvent, toLine } from './line.ts'
 
 function read(stream: string) {
@@ -45,10 +44,9 @@ describe('T15 events', () => {
     )
   })
 
-  it('stay one event when a serialised result has line breaks between its tokens', () => {
+  it('stay one event when a serialized result has line breaks between its tokens', () => {
     const json = '{\r\n  "a": 1,\r  "b": [\n\n2]\n}'
-    const service = { serverInfo: { name: 's', version: '1' } }
-    const events = read(toEvent(encodeReply(1, { kind: 'serialized', json }, service)))
+    const events = read(toEvent(responseText(1, json)))
     expect(events).toHaveLength(1)
     expect(JSON.parse(events[0]?.data ?? '').result).toEqual({ a: 1, b: [2] })
   })

@@ -1,18 +1,58 @@
 /**
- * The line of one HTTP request: JSON as long as nothing has to be told before the response, a stream of events from
- * the first notification or heartbeat on. The response is the last event (B1). When the client goes, the request is cancelled:
- * the listeners run once and nothing more is written.
+ * The way out of one HTTP request: `Outlet` is what each runtime implements, `HttpLine` what a call sees of it.
+ *
+ * The response is JSON as long as nothing has to be sent before it, and a stream of server-sent events from the first
+ * notification or heartbeat on, with the response as the last event (B1). An event carries one JSON-RPC message and has no
+ * id; comments are keep-alives. When the client goes away, the call is cancelled: the listeners run once and nothing more
+ * is written.
+ *
+ * A message is one line. Valid JSON has line breaks only between its tokens, where a space means the same, so no text
+ * of a tool or a client can begin a field of its own (T15).
  */
 
 import type { RondoError } from '../../errors.ts'
+import type { Every } from '../../lib/clock.ts'
 import type { Line, RequestId } from '../../protocol/call.ts'
 import type { RequestHeaders } from '../../protocol/common/headers.ts'
 import { encodeError, encodeNotification } from '../../protocol/common/json-rpc.ts'
-import { type BeatOptions, Pulse } from '../heartbeat.ts'
+import { Pulse } from '../heartbeat.ts'
 
-export interface StreamOptions extends BeatOptions {
+/** Either `send` is called once, or `open`, then `write` any number of times, then `end`. Nothing is written to a client that has gone. */
+export interface Outlet {
+  send(response: HttpResponse): void
+  /** Begins a response of unknown length. */
+  open(headers: HttpHeaders): void
+  write(text: string): void
+  end(): void
+  /** Sends `response` if nothing was sent yet, and cuts the connection otherwise. */
+  fail(response: HttpResponse): void
+  /** Cuts the connection to a client that does not read. */
+  drop(): void
+  /** True once the client has gone. */
+  readonly gone: boolean
+  /** True once the response is complete. */
+  readonly ended: boolean
+  /** The remote address, if the runtime knows it. */
+  readonly address: string | undefined
+  /** Bytes written that the client has not read yet. */
+  readonly backlog: number
+  /** Calls `listener` if the client goes away before the end; returns a function that stops listening. */
+  onGone(listener: () => void): () => void
+}
+
+export type HttpHeaders = Readonly<Record<string, string>>
+
+/** A response that is complete when it begins. */
+export interface HttpResponse {
+  readonly status: number
+  readonly headers: HttpHeaders
+  readonly body: string
+}
+
+export interface StreamOptions {
   readonly keepAliveMs: number
-  /** Bytes a client may leave unread. */
+  readonly every: Every
+  /** Bytes that a client may leave unread. */
   readonly maxBacklog: number
 }
 
@@ -23,28 +63,13 @@ export class HttpLine implements Line {
   readonly #options: StreamOptions
   #stopKeepAlive: (() => void) | undefined = undefined
   #finished = false
-  /** Created when something is said. */
+  /** Created with the first notification or heartbeat. */
   #pulse: Pulse | undefined
-  readonly #stopBeating: () => void
-  /** Beats are progress where the request has one. */
-  readonly #progressToken: string | number | undefined
 
-  constructor(
-    outlet: Outlet,
-    headers: RequestHeaders,
-    options: StreamOptions,
-    progressToken?: string | number,
-  ) {
+  constructor(outlet: Outlet, headers: RequestHeaders, options: StreamOptions) {
     this.#outlet = outlet
     this.#headers = headers
     this.#options = options
-    this.#progressToken = progressToken
-    this.#stopBeating =
-      options.heartbeatMs === 0
-        ? () => {}
-        : options.every(options.heartbeatMs, () => {
-            if (!this.#beat()) this.#stopBeating()
-          })
   }
 
   get closed(): boolean {
@@ -66,7 +91,7 @@ export class HttpLine implements Line {
     outlet.write(toEvent(encodeNotification(method, this.#pulse.say(method, params))))
   }
 
-  /** True if there is a stream, or can be one from now on. */
+  /** Opens the stream unless it is open; false if the client reads no streams. */
   #stream(): boolean {
     if (this.#stopKeepAlive !== undefined) return true
     if (!readsStreams(this.#headers.accept)) return false
@@ -74,30 +99,20 @@ export class HttpLine implements Line {
     return true
   }
 
-  /** False when there will be no more. */
-  #beat(): boolean {
+  beat(progressToken: string | number | undefined): void {
     const outlet = this.#outlet
-    if (this.#finished || outlet.gone || outlet.ended) return false
+    if (this.#finished || outlet.gone || outlet.ended) return
     this.#pulse ??= new Pulse()
-    if (!this.#pulse.isQuiet() || outlet.backlog > this.#options.maxBacklog) return true
-    if (!this.#stream()) return false
-    const progressToken = this.#progressToken
+    if (!this.#pulse.isQuiet() || outlet.backlog > this.#options.maxBacklog || !this.#stream()) return
     if (progressToken === undefined) outlet.write(SSE_COMMENT)
     else outlet.write(toEvent(encodeNotification('notifications/progress', this.#pulse.beat(progressToken))))
-    return true
-  }
-
-  /** Nothing goes out after this but the response. */
-  #stop(): void {
-    this.#finished = true
-    this.#stopBeating()
-    this.#stopKeepAlive?.()
   }
 
   /** Sends the response and ends the request. */
   finish(status: number, body: string): void {
     if (this.#finished) return
-    this.#stop()
+    this.#finished = true
+    this.#stopKeepAlive?.()
     if (this.#outlet.gone) return
     if (this.#stopKeepAlive === undefined) {
       this.#outlet.send({ status, headers: JSON_HEADERS, body })
@@ -123,13 +138,6 @@ export function readsStreams(accept: string | undefined): boolean {
   return accept === undefined || accept.includes('text/event-stream') || accept.includes('*/*')
 }
 
-/*
- * Server-sent events as this protocol uses them: one JSON-RPC message per event, comments as signs of life, no ids.
- *
- * A message is one line. Valid JSON has line breaks only between its tokens, where a blank means the same, so no text
- * that comes from a tool or a client can begin a field of its own (T15).
- */
-
 const BREAK = /[\r\n]/
 const BREAKS = /[\r\n]+/g
 
@@ -151,46 +159,10 @@ export function toLine(json: string): string {
   return BREAK.test(json) ? json.replace(BREAKS, ' ') : json
 }
 
-/*
- * The way out of one HTTP request, whatever serves it. Either `send` is called once, or `open`, then `write` any
- * number of times, then `end`. After the client has gone nothing is written.
- */
-
-export interface Outlet {
-  send(answer: HttpAnswer): void
-  /** Begins a response of unknown length. */
-  open(headers: HttpHeaders): void
-  write(text: string): void
-  end(): void
-  /** Sends `answer` where nothing was sent yet, and cuts the connection otherwise. */
-  fail(answer: HttpAnswer): void
-  /** Cuts the connection: the client does not read what it asked for. */
-  drop(): void
-  /** True once the client has gone. */
-  readonly gone: boolean
-  /** True once the response is complete. */
-  readonly ended: boolean
-  /** Where the connection comes from, as far as this runtime tells. */
-  readonly address: string | undefined
-  /** Bytes that were written and that the client has not taken yet. */
-  readonly backlog: number
-  /** Calls `listener` when the client goes before the end; returns a function that stops listening. */
-  onGone(listener: () => void): () => void
-}
-
-export type HttpHeaders = Readonly<Record<string, string>>
-
-/** A response that is complete when it begins. */
-export interface HttpAnswer {
-  readonly status: number
-  readonly headers: HttpHeaders
-  readonly body: string
-}
-
 export const JSON_HEADERS: HttpHeaders = { 'Content-Type': 'application/json' }
 
 /** An error as a whole response. */
-export function refusal(error: RondoError, id: RequestId | null = null, headers?: HttpHeaders): HttpAnswer {
+export function refusal(error: RondoError, id: RequestId | null = null, headers?: HttpHeaders): HttpResponse {
   return {
     status: error.http,
     headers: headers === undefined ? JSON_HEADERS : { ...JSON_HEADERS, ...headers },

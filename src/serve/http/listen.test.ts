@@ -114,10 +114,10 @@ describe('R11 the one catch around a request', () => {
 
   it('answers a reply that cannot be encoded', async () => {
     const { port, service } = await startEcho()
-    const { answer } = service
-    service.answer = async () => ({ kind: 'complete', result: { n: 1n } })
+    const { handle } = service
+    service.handle = async () => ({ kind: 'complete', result: { n: 1n } })
     expect(errorOf(await send(port, callTool('echo')))).toEqual({ code: -32603, message: 'Internal error' })
-    service.answer = answer
+    service.handle = handle
     await expectServing(port)
   })
 

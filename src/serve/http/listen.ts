@@ -10,8 +10,9 @@ import { type AddressInfo, Server as NetServer } from 'node:net'
 import { misuse } from '../../errors.ts'
 import { createStop, onSignals } from '../drain.ts'
 import { capConnections } from '../limits.ts'
+import type { HttpOptions } from '../options.ts'
 import { quietly, type Service } from '../service.ts'
-import { createExchange, type HttpOptions } from './exchange.ts'
+import { createExchange } from './exchange.ts'
 import { createNodeHandler, type NodeHandlerOptions } from './node.ts'
 
 export interface ListenOptions extends HttpOptions, NodeHandlerOptions {

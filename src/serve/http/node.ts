@@ -11,8 +11,9 @@ import type { IncomingMessage, ServerResponse } from 'node:http'
 import { RondoError } from '../../errors.ts'
 import { isThenable } from '../../lib/json.ts'
 import type { RequestHeaders } from '../../protocol/common/headers.ts'
+import type { Identified } from './admission.ts'
 import type { Exchange, HttpRequest } from './exchange.ts'
-import { type HttpAnswer, type HttpHeaders, JSON_HEADERS, type Outlet, refusal } from './line.ts'
+import { type HttpHeaders, type HttpResponse, JSON_HEADERS, type Outlet, refusal } from './line.ts'
 
 export interface NodeHandlerOptions {
   /** The largest body that is read. 1 MiB by default. */
@@ -23,10 +24,12 @@ export type NodeHandler = (req: NodeRequest, res: ServerResponse) => void
 
 type NodeRequest = IncomingMessage & { body?: unknown }
 
-const TWO_HOSTS: HttpAnswer = {
-  ...refusal(new RondoError('PEER_HOST', 'The request has more than one Host header')),
-  status: 400,
-}
+const NOT_UTF8 = refusal(new RondoError('PEER_PARSE', 'Not UTF-8'))
+const TOO_LARGE = refusal(new RondoError('LIMIT_BODY'))
+const ANONYMOUS: Identified = { kind: 'known', principal: undefined }
+
+/** The one catch around a request: its first, synchronous part and every continuation run inside it. */
+type Guard = <T>(run: (value: T) => void) => (value: T) => void
 
 /** `path` is the endpoint; any other path gets 404. Absent, every path is served. */
 export function createNodeHandler(
@@ -35,8 +38,44 @@ export function createNodeHandler(
   path?: string,
 ): NodeHandler {
   const limit = options.maxBodyBytes ?? 1_048_576
+
+  function accept(req: NodeRequest, outlet: NodeOutlet, guard: Guard): void {
+    const headers = req.headers as RequestHeaders
+    const method = req.method ?? ''
+    const refuse = (response: HttpResponse): void => {
+      if (hasLongBody(req, limit)) outlet.closeAfterwards()
+      outlet.send(response)
+    }
+    if (headers.origin !== undefined) outlet.share(exchange.shared(headers.origin))
+    const early = exchange.admit(method, headers, req.rawHeaders)
+    if (early !== undefined) return refuse(early)
+    const identified = exchange.identify?.({ headers, method, url: req.url }) ?? ANONYMOUS
+    const proceed = (known: Identified): void => {
+      if (known.kind === 'refused') refuse(known.response)
+      else receive(req, { method, headers, principal: known.principal, outlet }, guard)
+    }
+    if (isThenable(identified)) identified.then(guard(proceed))
+    else proceed(identified)
+  }
+
+  function receive(req: NodeRequest, request: HttpRequest & { outlet: NodeOutlet }, guard: Guard): void {
+    if (request.method !== 'POST') return exchange.serveBare(request)
+    const { body } = req
+    const onBody = (collected: Body): void => {
+      if (typeof collected === 'string') return exchange.serve(collected, request)
+      if (collected === TOO_LARGE) request.outlet.closeAfterwards()
+      request.outlet.send(collected)
+    }
+    if (body === undefined) collectBody(req, limit, guard(onBody))
+    else if (Buffer.isBuffer(body)) onBody(toText([body]))
+    else if (typeof body === 'string') onBody(body)
+    else exchange.serveParsed(body, request)
+  }
+
   return (req, res) => {
-    if (path !== undefined && !isAt(path, req.url ?? '')) return sendNotFound(path, res)
+    if (path !== undefined && req.url !== path && !req.url?.startsWith(`${path}?`)) {
+      return sendNotFound(path, res)
+    }
     const outlet = new NodeOutlet(res, exchange)
     const guard: Guard = (run) => (value) => {
       try {
@@ -45,62 +84,8 @@ export function createNodeHandler(
         exchange.fail(error, outlet)
       }
     }
-    guard(() => accept(exchange, limit, req, outlet, guard))(undefined)
+    guard(() => accept(req, outlet, guard))(undefined)
   }
-}
-
-/** The one catch around a request: both its first, synchronous part and every continuation run inside it. */
-type Guard = <T>(run: (value: T) => void) => (value: T) => void
-
-function accept(exchange: Exchange, limit: number, req: NodeRequest, outlet: NodeOutlet, guard: Guard): void {
-  const headers = req.headers as RequestHeaders
-  const method = req.method ?? ''
-  const refuse = (answer: HttpAnswer): void => {
-    if (hasLongBody(req, limit)) outlet.closeAfterwards()
-    outlet.send(answer)
-  }
-  if (headers.origin !== undefined) outlet.share(exchange.shared(headers.origin))
-  if (hasTwoHosts(req.rawHeaders)) return refuse(TWO_HOSTS)
-  const early = exchange.admit(method, headers)
-  if (early !== undefined) return refuse(early)
-  if (exchange.identify === undefined) {
-    return receive(exchange, limit, req, { method, headers, principal: undefined, outlet }, guard)
-  }
-  const identified = exchange.identify({ headers, method, url: req.url })
-  const proceed = (known: Awaited<typeof identified>): void => {
-    if (known.kind === 'refused') refuse(known.answer)
-    else receive(exchange, limit, req, { method, headers, principal: known.principal, outlet }, guard)
-  }
-  if (isThenable(identified)) identified.then(guard(proceed))
-  else proceed(identified)
-}
-
-function receive(
-  exchange: Exchange,
-  limit: number,
-  req: NodeRequest,
-  request: HttpRequest & { readonly outlet: NodeOutlet },
-  guard: Guard,
-): void {
-  if (request.method !== 'POST') return exchange.serveBare(request)
-  const { body } = req
-  const { outlet } = request
-  const onBody = (collected: Body): void => {
-    if (collected.kind === 'text') exchange.serve(collected.text, request)
-    else if (collected.kind === 'not-utf8') outlet.send(refusal(new RondoError('PEER_PARSE', 'Not UTF-8')))
-    else {
-      outlet.closeAfterwards()
-      outlet.send(refusal(new RondoError('LIMIT_BODY')))
-    }
-  }
-  if (body === undefined) collectBody(req, limit, guard(onBody))
-  else if (Buffer.isBuffer(body)) onBody(toText([body]))
-  else if (typeof body === 'string') onBody({ kind: 'text', text: body })
-  else exchange.serveParsed(body, request)
-}
-
-function isAt(path: string, url: string): boolean {
-  return url === path || (url.startsWith(path) && url[path.length] === '?')
 }
 
 function sendNotFound(path: string, res: ServerResponse): void {
@@ -114,29 +99,15 @@ function hasLongBody(req: IncomingMessage, limit: number): boolean {
   return req.headers['transfer-encoding'] !== undefined || Number(req.headers['content-length'] ?? 0) > limit
 }
 
-/** A proxy may have checked the one that Node does not show (RFC 9112, 3.2). */
-function hasTwoHosts(raw: readonly string[]): boolean {
-  let hosts = 0
-  for (let i = 0; i < raw.length; i += 2) {
-    if (raw[i]?.length === 4 && raw[i]?.toLowerCase() === 'host') hosts += 1
-  }
-  return hosts > 1
-}
-
-type Body =
-  | { readonly kind: 'text'; readonly text: string }
-  | { readonly kind: 'too-large' }
-  | { readonly kind: 'not-utf8' }
+/** The text of a body, or the response to one that cannot be read. */
+type Body = string | HttpResponse
 
 /** The connection is cut once this many times the limit has been discarded. */
 const PATIENCE = 16
 
 function collectBody(req: IncomingMessage, limit: number, done: (body: Body) => void): void {
   const declared = Number(req.headers['content-length'] ?? 0)
-  if (declared > limit * PATIENCE) {
-    done({ kind: 'too-large' })
-    return
-  }
+  if (declared > limit * PATIENCE) return done(TOO_LARGE)
   let size = 0
   let chunks: Buffer[] = []
   let tooLarge = declared > limit
@@ -152,14 +123,14 @@ function collectBody(req: IncomingMessage, limit: number, done: (body: Body) => 
       req.off('data', onData)
       req.off('end', onEnd)
       req.pause()
-      done({ kind: 'too-large' })
+      done(TOO_LARGE)
     }
   }
   const onEnd = (): void => {
     const received = chunks
     // The request lives as long as its response, which may be an endless stream: free the chunks now.
     chunks = []
-    done(tooLarge ? { kind: 'too-large' } : toText(received))
+    done(tooLarge ? TOO_LARGE : toText(received))
   }
   req.on('data', onData)
   req.on('end', onEnd)
@@ -168,8 +139,7 @@ function collectBody(req: IncomingMessage, limit: number, done: (body: Body) => 
 function toText(chunks: readonly Buffer[]): Body {
   const bytes = chunks.length === 1 && chunks[0] !== undefined ? chunks[0] : Buffer.concat(chunks)
   // Decoding would replace an invalid byte with another character, and the body would be another body.
-  if (!isUtf8(bytes)) return { kind: 'not-utf8' }
-  return { kind: 'text', text: bytes.toString('utf8') }
+  return isUtf8(bytes) ? bytes.toString('utf8') : NOT_UTF8
 }
 
 /** A whole response is one `writeHead` and one `end`, which Node sends as one packet. */
@@ -194,10 +164,9 @@ class NodeOutlet implements Outlet {
     for (const name in headers) this.#res.setHeader(name, headers[name] ?? '')
   }
 
-  send({ status, headers, body }: HttpAnswer): void {
+  send({ status, headers, body }: HttpResponse): void {
+    if (!this.#begin()) return
     const res = this.#res
-    if (isGone(res) || res.headersSent) return
-    if (this.#exchange.state.draining) this.closeAfterwards()
     const length = Buffer.byteLength(body)
     if (headers === JSON_HEADERS) {
       // The common case, in the form that Node uses without a copy.
@@ -209,24 +178,29 @@ class NodeOutlet implements Outlet {
   }
 
   open(headers: HttpHeaders): void {
-    if (isGone(this.#res) || this.#res.headersSent) return
+    if (this.#begin()) this.#res.writeHead(200, headers)
+  }
+
+  /** False if there is nobody to respond to, or a response has begun. */
+  #begin(): boolean {
+    if (this.gone || this.#res.headersSent) return false
     if (this.#exchange.state.draining) this.closeAfterwards()
-    this.#res.writeHead(200, headers)
+    return true
   }
 
   write(text: string): void {
-    if (!isGone(this.#res) && !this.#res.writableEnded) this.#res.write(text)
+    if (!this.gone && !this.#res.writableEnded) this.#res.write(text)
   }
 
   end(): void {
-    if (!isGone(this.#res)) this.#res.end()
+    if (!this.gone) this.#res.end()
   }
 
-  fail(answer: HttpAnswer): void {
+  fail(response: HttpResponse): void {
     if (this.#res.headersSent) return this.drop()
     // Part of the request may still be unread.
     this.closeAfterwards()
-    this.send(answer)
+    this.send(response)
   }
 
   drop(): void {
@@ -234,7 +208,7 @@ class NodeOutlet implements Outlet {
   }
 
   get gone(): boolean {
-    return isGone(this.#res)
+    return this.#res.destroyed || this.#res.socket?.destroyed === true
   }
 
   get ended(): boolean {
@@ -259,14 +233,8 @@ class NodeOutlet implements Outlet {
         this.#exchange.onError(error)
       }
     }
-    if (isGone(res)) listener()
+    if (this.gone) listener()
     else res.once('close', onClose)
-    return () => {
-      res.off('close', onClose)
-    }
+    return () => void res.off('close', onClose)
   }
-}
-
-function isGone(res: ServerResponse): boolean {
-  return res.destroyed || res.socket?.destroyed === true
 }

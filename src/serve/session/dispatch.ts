@@ -7,7 +7,6 @@ import { RondoError } from '../../errors.ts'
 import type { FlowCall, Line, OlderCall, Principal, RequestId, SessionCall } from '../../protocol/call.ts'
 import type { SessionDialect, SessionMessage } from '../../protocol/codec.ts'
 import type { OlderReply } from '../../protocol/reply.ts'
-import { type BeatOptions, startBeating } from '../heartbeat.ts'
 import { finishOnce, type InFlight, internalError } from '../service.ts'
 import type { Channel } from './line.ts'
 import type { Older } from './older.ts'
@@ -32,7 +31,6 @@ export interface DispatchContext {
   readonly draining: boolean
   /** Why nobody can be asked here, if so. */
   readonly unaskable?: string
-  readonly beats: BeatOptions
   /** Serves the calls of a client that takes its questions in turns. */
   begin?(call: FlowCall, line: Line): Promise<CallEnding>
   onError(error: unknown): void
@@ -106,17 +104,16 @@ function dispatchCall(
     if (error instanceof RondoError) return refuse(error)
     throw error
   }
-  context.inFlight.enter()
+  const active = { call, line }
+  context.inFlight.enter(active)
   // A client that cancels is not kept waiting, even if the handler ignores its signal.
   const stopListening = line.onClose(() => path.respond(undefined))
-  const stopBeating = startBeating(context.beats, () => line.beat(call.progressToken))
   const finish = (ending: CallEnding): void => {
     const send = line.closed ? undefined : toSending(ending)
     session.finish(call.id, line)
     stopListening()
-    stopBeating()
     send?.()
-    context.inFlight.leave()
+    context.inFlight.leave(active)
   }
   const toSending = (ending: CallEnding): (() => void) => {
     if (ending.kind === 'taken') return () => path.respond(undefined)

@@ -13,17 +13,11 @@ import type { FlowCall, Listing, OlderCall, Principal, TaskCall } from '../../pr
 import type { Codecs, SessionDialect } from '../../protocol/codec.ts'
 import type { OlderReply, Reply } from '../../protocol/reply.ts'
 import type { InputRequests } from '../../protocol/wire.ts'
-import { createCatalog, type Registry } from '../../tool/registry.ts'
+import type { Registry } from '../../tool/registry.ts'
 import type { Target } from '../../tool/target.ts'
 import type { ChangeBus } from '../http/subscription.ts'
-import {
-  answerComplete,
-  answerList,
-  type SlowWatch,
-  toErrorReply,
-  unknownTarget,
-  watchSlow,
-} from '../service.ts'
+import { complete, createCatalog } from '../listing.ts'
+import { toErrorReply, unknownTarget } from '../service.ts'
 import { type Greeting, type GreetOptions, greet } from './initialize.ts'
 import { resolveSessions, type SessionOptions } from './options.ts'
 import type { Posted, PostOptions } from './post.ts'
@@ -86,7 +80,6 @@ export interface Older {
 interface OlderOptions extends GreetOptions {
   readonly pageSize: number
   readonly changes: ChangeBus
-  readonly slow: SlowWatch
   readonly sessions: SessionOptions
   readonly attach?: AttachDraft
 }
@@ -107,7 +100,7 @@ export function createOlder(options: OlderOptions): Older | undefined {
     resolveSessions(options.sessions, { ...host.platform, onError }),
     changes,
   )
-  const catalog = createCatalog(olderRows(registry), { pageSize, stamp: {} })
+  const catalog = createCatalog(olderRows(registry), { pageSize })
   const draft = options.attach?.(host, registry, (target, call) =>
     taskMismatch(host, codecs.session(call.protocolVersion), target, call),
   )
@@ -118,8 +111,10 @@ export function createOlder(options: OlderOptions): Older | undefined {
     draft,
     greet: (protocolVersion, greeting) => greet(options, protocolVersion, greeting),
     async answer(call, principal, line, unaskable) {
-      if (call.kind === 'list') return answerList(catalog, call.listing, call.cursor, host.log)
-      if (call.kind === 'complete') return answerComplete(registry, call, host.log)
+      if (call.kind === 'list') return catalog.list(call.listing, call.cursor)
+      if (call.kind === 'complete') {
+        return complete(registry, call).catch((error: unknown) => toErrorReply(error, host.log))
+      }
       if (call.kind === 'task' || call.kind === 'tasks') {
         const shown = Math.min(pageSize, TASKS_PER_PAGE)
         const hand = call.kind === 'task' ? draft?.handTask(call) : undefined
@@ -131,10 +126,9 @@ export function createOlder(options: OlderOptions): Older | undefined {
         })
       }
       const means = { dialect: codecs.session(call.protocolVersion), unaskable, hand: draft?.hand(call) }
-      const flow = answerFlow(host, registry, call, principal, line, means)
-      return watchSlow(options.slow, call, line, flow)
+      return answerFlow(host, registry, call, principal, line, means)
     },
-    changed: (listing) => catalog.forget(listing),
+    changed: (listing) => catalog.invalidate(listing),
   }
 }
 

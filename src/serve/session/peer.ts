@@ -6,10 +6,8 @@
 import { RondoError } from '../../errors.ts'
 import type { Principal } from '../../protocol/call.ts'
 import { negotiate } from '../../protocol/codec.ts'
-import { idOf } from '../../protocol/common/request.ts'
+import { claimedVersion, idOf, isInitialize } from '../../protocol/common/request.ts'
 import { principalTag } from '../../seal/state.ts'
-import type { BeatOptions } from '../heartbeat.ts'
-import { claimOf, isInitialize } from '../message.ts'
 import { type InFlight, internalError, type Service } from '../service.ts'
 import type { StdioOutput } from '../stdio/peer.ts'
 import { dispatch, isRequest, messagesOf, type ReplyPath } from './dispatch.ts'
@@ -23,7 +21,6 @@ export interface SessionPeerOptions {
   readonly output: StdioOutput
   readonly principal?: Principal
   readonly inFlight: InFlight
-  readonly beats: BeatOptions
   readonly service: Pick<Service, 'state'>
   onError(error: unknown): void
 }
@@ -46,7 +43,7 @@ export class SessionPeer {
 
   /** True if the message is of an earlier era. */
   takes(message: unknown): boolean {
-    const claim = claimOf(message)
+    const claim = claimedVersion(message)
     if (claim !== undefined)
       return this.#options.older.codecs.draftVersions.some((version) => version === claim)
     return this.#session !== undefined || isInitialize(message)
@@ -86,8 +83,8 @@ export class SessionPeer {
   }
 
   #dispatch(message: unknown): void {
-    const { older, principal, inFlight, service, beats, onError } = this.#options
-    const claim = claimOf(message) as string | undefined
+    const { older, principal, inFlight, service, onError } = this.#options
+    const claim = claimedVersion(message) as string | undefined
     const session = this.#session ?? this.#transient(claim ?? '')
     const version = claim ?? session.facts.protocolVersion
     const dialect = older.codecs.session(version)
@@ -96,7 +93,7 @@ export class SessionPeer {
     const peer = { ...session.facts, protocolVersion: version, logLevel: session.level }
     const decoded = messages.map((one) => dialect.decode(one, peer))
     const path = this.#replyPath(Array.isArray(message), decoded.filter(isRequest).length)
-    const context = { older, inFlight, known: true, draining: service.state.draining, beats, onError }
+    const context = { older, inFlight, known: true, draining: service.state.draining, onError }
     for (const one of decoded) dispatch(context, session, version, one, principal, path)
   }
 

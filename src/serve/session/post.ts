@@ -10,10 +10,16 @@ import { RondoError } from '../../errors.ts'
 import type { Principal } from '../../protocol/call.ts'
 import { negotiate, type SessionDialect, type SessionMessage } from '../../protocol/codec.ts'
 import { type RequestHeaders, versionHeader } from '../../protocol/common/headers.ts'
+import { claimedVersion, isInitialize } from '../../protocol/common/request.ts'
 import { principalTag } from '../../seal/state.ts'
-import { type HttpAnswer, JSON_HEADERS, type Outlet, readsStreams, type StreamOptions } from '../http/line.ts'
+import {
+  type HttpResponse,
+  JSON_HEADERS,
+  type Outlet,
+  readsStreams,
+  type StreamOptions,
+} from '../http/line.ts'
 import type { ShareOf } from '../limits.ts'
-import { claimOf, isInitialize } from '../message.ts'
 import type { InFlight, Service } from '../service.ts'
 import { type DispatchContext, dispatch, isRequest, messagesOf, type ReplyPath } from './dispatch.ts'
 import { factsOf, readInitialize } from './initialize.ts'
@@ -40,7 +46,7 @@ export interface Posted {
 
 /** The version of a request that does not state one, as clients up to 2025-03-26 do not. */
 const UNSTATED_VERSION = '2025-03-26'
-export const ACCEPTED: HttpAnswer = { status: 202, headers: {}, body: '' }
+export const ACCEPTED: HttpResponse = { status: 202, headers: {}, body: '' }
 const NO_SESSION = 'This endpoint keeps no sessions, so it cannot ask its clients anything.'
 const NO_STREAM = 'The request does not accept text/event-stream, so its client cannot be asked anything.'
 const SILENT: ReplyPath = { channel: { send: () => {}, open: false }, respond: () => {} }
@@ -84,7 +90,7 @@ function beginSession(
 }
 
 function versionOf({ headers, message }: Posted): string | undefined {
-  return versionHeader(headers) ?? (claimOf(message) as string | undefined)
+  return versionHeader(headers) ?? (claimedVersion(message) as string | undefined)
 }
 
 /** The session of a request, or a temporary one for this request alone. */
@@ -126,7 +132,6 @@ export function deliver(
     known: principal !== undefined,
     draining: service.state.draining,
     unaskable: unaskable(dialect, headers),
-    beats: stream,
     begin,
     onError,
   }

@@ -8,17 +8,17 @@ import { RondoError } from '../../errors.ts'
 import type { InputLine } from '../../lib/lines.ts'
 import type { Call, Line, ListenCall, Principal, RequestId } from '../../protocol/call.ts'
 import { encodeError, encodeNotification } from '../../protocol/common/json-rpc.ts'
-import { type BeatOptions, Pulse, startBeating } from '../heartbeat.ts'
+import { Pulse, type Watch } from '../heartbeat.ts'
+import { readMessage } from '../http/exchange.ts'
 import { createSubscriptions, type Subscriptions } from '../http/subscription.ts'
 import { NOBODY } from '../limits.ts'
-import { readMessage } from '../message.ts'
-import { createInFlight, type Service, settle } from '../service.ts'
+import { createInFlight, type InFlight, type Service, settle } from '../service.ts'
 import { SessionPeer } from '../session/peer.ts'
 
 export interface StdioPeerOptions {
   readonly principal?: Principal
   readonly maxSubscriptions?: number
-  readonly beats: BeatOptions
+  readonly watch: Watch | undefined
   readonly onError: (error: unknown) => void
 }
 
@@ -27,7 +27,7 @@ export class StdioPeer {
   readonly #output: StdioOutput
   readonly #options: StdioPeerOptions
   readonly #subscriptions: Subscriptions
-  readonly #inFlight = createInFlight()
+  readonly #inFlight: InFlight
   /** What ends each open request when the client cancels it. */
   readonly #open = new Map<RequestId, () => void>()
   /** The client as one of an earlier era, if it turns out to be one. */
@@ -39,7 +39,8 @@ export class StdioPeer {
     this.#options = options
     this.#subscriptions = createSubscriptions(service, options)
     const { older } = service
-    const inFlight = this.#inFlight
+    const inFlight = createInFlight(options.watch)
+    this.#inFlight = inFlight
     this.#older = older && new SessionPeer({ ...options, older, output, inFlight, service })
   }
 
@@ -103,21 +104,16 @@ export class StdioPeer {
   #run(call: Exclude<Call, ListenCall>): void {
     const { principal, onError } = this.#options
     const line = new StdioLine(this.#output)
+    const active = { call, principal, line }
     const { requests, newest } = this.#service.codecs
     const codec = requests.get(call.protocolVersion) ?? newest
     this.#open.set(call.id, () => line.cancel())
-    this.#inFlight.enter()
-    const { progressToken } = call
-    const stopBeating =
-      progressToken === undefined
-        ? () => {}
-        : startBeating(this.#options.beats, () => line.beat(progressToken))
-    settle(this.#service, call, principal, line, onError, (reply) => {
+    this.#inFlight.enter(active)
+    settle(this.#service, active, onError, (reply) => {
       const json = codec.encodeReply(call.id, reply, this.#service)
       this.#open.delete(call.id)
-      stopBeating()
       line.finish(json)
-      this.#inFlight.leave()
+      this.#inFlight.leave(active)
     })
   }
 
@@ -195,13 +191,12 @@ class StdioLine implements Line {
     this.#output.write(encodeNotification(method, this.#pulse.say(method, params)))
   }
 
-  /** Shows that the call is alive, if it has been silent. False when there is nothing more to show. */
-  beat(progressToken: string | number): boolean {
-    if (this.#closed || this.#finished) return false
+  /** Over stdio only progress can show that a call is alive. */
+  beat(progressToken: string | number | undefined): void {
+    if (this.#closed || this.#finished || progressToken === undefined) return
     if (this.#pulse.isQuiet() && !this.#output.clogged) {
       this.#output.write(encodeNotification('notifications/progress', this.#pulse.beat(progressToken)))
     }
-    return true
   }
 
   finish(json: string): void {

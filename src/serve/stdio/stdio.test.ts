@@ -68,17 +68,17 @@ describe('stdio', () => {
   it.each(['throws', 'answers what cannot be encoded'])('R11 goes on when the service %s', async (fault) => {
     const faults: unknown[] = []
     const { service, send, next } = start({ onError: (error) => faults.push(error) })
-    const { answer } = service
-    service.answer = async () => ({ kind: 'complete', result: { n: 1n } })
+    const { handle } = service
+    service.handle = async () => ({ kind: 'complete', result: { n: 1n } })
     if (fault === 'throws') {
-      service.answer = () => {
+      service.handle = () => {
         throw new Error('canary')
       }
     }
     send(callTool('echo').message)
     expect(await next()).toMatchObject({ error: { code: -32603, message: 'Internal error' } })
     if (fault === 'throws') expect(faults).toHaveLength(1)
-    service.answer = answer
+    service.handle = handle
     send(callTool('echo').message)
     expect((await next()).result).toBeDefined()
   })

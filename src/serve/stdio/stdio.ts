@@ -10,7 +10,7 @@ import { createEvery, type Every } from '../../lib/clock.ts'
 import { createLineReader } from '../../lib/lines.ts'
 import type { Principal } from '../../protocol/call.ts'
 import { atMost, createStop, onSignals } from '../drain.ts'
-import { assertInterval, HEARTBEAT_MS } from '../heartbeat.ts'
+import { assertInterval, createWatch, HEARTBEAT_MS } from '../heartbeat.ts'
 import { assertPrincipal } from '../http/admission.ts'
 import { toLine } from '../http/line.ts'
 import { quietly, type Service } from '../service.ts'
@@ -57,10 +57,10 @@ export function serveStdio(service: Service, options: StdioOptions = {}): StdioS
   const onError = quietly(options.onError)
   assertInterval('heartbeatMs', options.heartbeatMs, 0)
   const { heartbeatMs = HEARTBEAT_MS, every = createEvery(onError) } = options
-  const beats = { heartbeatMs, every }
+  const watch = createWatch({ heartbeatMs, slow: service.slow, every, onError })
   const claim = output === process.stdout ? claimStdout(process.stdout, process.stderr) : undefined
   const write = claim ? claim.write : (text: string) => output.write(text)
-  const peer = new StdioPeer(service, toOutput(input, output, write), { ...options, beats, onError })
+  const peer = new StdioPeer(service, toOutput(input, output, write), { ...options, watch, onError })
   const { promise: done, resolve: finish } = deferred()
   const read = createLineReader(options.maxLineBytes ?? 4_194_304, (line) => peer.receive(line))
   const onData = (chunk: Buffer | string): void =>

@@ -1,0 +1,107 @@
+/**
+ * What a server offers, and help with filling it in: lists, discovery and completion, for the clients of every era.
+ *
+ * A page of a list is the same object until something is declared or removed, so a revision serializes it once.
+ */
+
+import { RondoError } from '../errors.ts'
+import type { CompleteCall, Listing } from '../protocol/call.ts'
+import type { Reply } from '../protocol/reply.ts'
+import { TASKS_EXTENSION } from '../protocol/task.ts'
+import type { CachePolicy } from '../tool/definition.ts'
+import type { Registry } from '../tool/registry.ts'
+
+type Result = Readonly<Record<string, unknown>>
+
+export interface Catalog {
+  /** A page of a list, or the error of a cursor that is not from this list. */
+  list(listing: Listing, cursor: string | undefined): Reply
+  /** What `server/discover` returns. */
+  discover(): Reply
+  /** Something was declared or removed: builds the list again when it is next asked for. */
+  invalidate(listing: Listing): void
+}
+
+export interface CatalogOptions {
+  readonly pageSize: number
+  /** How long clients may keep what is listed. */
+  readonly cache?: CachePolicy
+  readonly supportedVersions?: readonly string[]
+  readonly instructions?: string
+  /** There is a store for tasks. */
+  readonly tasks?: boolean
+}
+
+const FIELD: Readonly<Record<Listing, string>> = {
+  tools: 'tools',
+  prompts: 'prompts',
+  resources: 'resources',
+  templates: 'resourceTemplates',
+}
+
+const MAX_COMPLETIONS = 100
+
+export function createCatalog(registry: Pick<Registry, 'rows'>, options: CatalogOptions): Catalog {
+  const { pageSize, cache } = options
+  const lists = new Map<Listing, Result[]>()
+  let discovery: Result | undefined
+
+  const build = (listing: Listing): Result[] => {
+    const rows = registry.rows(listing)
+    const count = Math.max(1, Math.ceil(rows.length / pageSize))
+    return Array.from({ length: count }, (_, i) => ({
+      [FIELD[listing]]: rows.slice(i * pageSize, (i + 1) * pageSize),
+      nextCursor: i + 1 < count ? `p${i + 1}` : undefined,
+    }))
+  }
+
+  return {
+    list(listing, cursor) {
+      let pages = lists.get(listing)
+      if (!pages) {
+        pages = build(listing)
+        lists.set(listing, pages)
+      }
+      const number = cursor === undefined ? 0 : /^p[1-9]\d{0,6}$/.test(cursor) ? Number(cursor.slice(1)) : -1
+      const result = pages[number]
+      if (result !== undefined) return { kind: 'cacheable', result, cache }
+      return { kind: 'error', error: new RondoError('PEER_PARAMS', 'This cursor is not from this list') }
+    },
+    discover() {
+      discovery ??= describe(registry, options)
+      return { kind: 'cacheable', result: discovery, cache }
+    },
+    invalidate(listing) {
+      lists.delete(listing)
+      discovery = undefined
+    },
+  }
+}
+
+function describe(
+  registry: Pick<Registry, 'rows'>,
+  { supportedVersions, instructions, tasks }: CatalogOptions,
+): Result {
+  const has = (listing: Listing): boolean => registry.rows(listing).length > 0
+  return {
+    supportedVersions,
+    capabilities: {
+      tools: has('tools') ? { listChanged: true } : undefined,
+      prompts: has('prompts') ? { listChanged: true } : undefined,
+      resources: has('resources') || has('templates') ? { listChanged: true, subscribe: true } : undefined,
+      completions: has('prompts') || has('templates') ? {} : undefined,
+      logging: {},
+      extensions: tasks ? { [TASKS_EXTENSION]: {} } : undefined,
+    },
+    instructions,
+  }
+}
+
+/** Rejects with whatever the author's function throws. */
+export async function complete(registry: Registry, { ref, argument, context }: CompleteCall): Promise<Reply> {
+  const completer = registry.completer(ref, argument.name)
+  const found = completer ? await completer(argument.value, context) : []
+  const values = found.slice(0, MAX_COMPLETIONS)
+  const completion = { values, total: found.length, hasMore: found.length > values.length }
+  return { kind: 'complete', result: { completion } }
+}
