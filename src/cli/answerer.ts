@@ -1,8 +1,8 @@
 /**
- * Who answers the questions of a round: a person at the terminal, a file of answers, or nobody now. Each takes a pending
- * call and returns it with answers, or undefined if they come later.
+ * Answers the questions of a round: a person at the terminal, a file of answers, or nobody now. Each answerer takes a
+ * pending call and returns it with answers, or undefined if the answers come later.
  *
- * Servers of older revisions wait while they ask, so nothing can be left for later there: `answerNow` is for those.
+ * Servers of older revisions wait for the answer while they ask, so it cannot come later: `answerNow` is for those.
  */
 
 import { answer, openQuestions, type PendingCall } from '../client/pending.ts'
@@ -14,29 +14,29 @@ import { messageOf } from './describe.ts'
 import { responseFor } from './given-answers.ts'
 import type { Io } from './io.ts'
 
-/** Sees the call after every answer. */
+/** Called with the call after every answer. */
 type Save = (pending: PendingCall) => void
 
 /** A question for which the server holds its call. */
 export interface WaitingQuestion extends Asking {
   readonly key: string
   readonly question: InputRequest
-  /** Aborted when the server takes the question back, or is gone. */
+  /** Aborted when the server withdraws the question, or is gone. */
   readonly signal: AbortSignal
 }
 
 export interface Answerer {
-  /** Undefined: the answers come later. */
+  /** Returns undefined if the answers come later. */
   answer(pending: PendingCall, save: Save): Promise<PendingCall | undefined>
-  /** Undefined: there is no answer. */
+  /** Returns undefined if there is no answer. */
   answerNow(waiting: WaitingQuestion): Promise<InputResponse | undefined>
-  /** Nobody answers now, whatever is asked. */
+  /** True if nobody answers now, whatever the question. */
   readonly isNobody?: boolean
-  /** Ctrl-C was pressed at a question. */
+  /** True if Ctrl-C was pressed at a question. */
   readonly interrupted?: boolean
-  /** A script that has to fit: a call whose answers do not is not kept. */
+  /** True for a complete set of answers: a call that they do not fit is dropped, not kept. */
   readonly isScript?: boolean
-  /** Keys of answers that nobody asked for. */
+  /** Keys of answers that were not used. */
   unused?(): readonly string[]
 }
 
@@ -52,7 +52,7 @@ export const answerLater: Answerer = {
  */
 export function answerFrom(answers: Readonly<Record<string, unknown>>, partial: boolean): Answerer {
   const unused = new Set(Object.keys(answers))
-  const take = (key: string, question: InputRequest): string | undefined =>
+  const findAnswer = (key: string, question: InputRequest): string | undefined =>
     [key, messageOf(question)].find((name) => name !== undefined && unused.delete(name))
   return {
     isScript: !partial,
@@ -61,7 +61,7 @@ export function answerFrom(answers: Readonly<Record<string, unknown>>, partial: 
       let now = pending
       const missing: string[] = []
       for (const [key, question] of openQuestions(pending)) {
-        const found = take(key, question)
+        const found = findAnswer(key, question)
         if (found === undefined) missing.push(key)
         else now = answer(now, key, responseFor(key, question, answers[found]))
       }
@@ -69,11 +69,11 @@ export function answerFrom(answers: Readonly<Record<string, unknown>>, partial: 
       if (missing.length === 0) return now
       if (partial) return undefined
       const again = missing.filter((key) => Object.hasOwn(answers, key))
-      const why = again.length > 0 ? ' (asked again: the server did not accept the first answer)' : ''
+      const why = again.length > 0 ? ' (the server did not accept the first answer and asks again)' : ''
       throw new CommandError('answers', `No answer for ${missing.map((key) => `"${key}"`).join(', ')}${why}`)
     },
     async answerNow({ key, question }) {
-      const found = take(key, question)
+      const found = findAnswer(key, question)
       return found === undefined ? undefined : responseFor(found, question, answers[found])
     },
   }
@@ -128,7 +128,7 @@ export function answerAtTerminal(io: Io): Answerer {
   }
 }
 
-/** Only forms and URLs can be dismissed; the call ends with any other question that is. */
+/** Only forms and URLs can be cancelled; dismissing any other question ends the call. */
 function cancelOf(key: string, { method }: InputRequest): InputResponse {
   if (method === 'elicitation/create') return { action: 'cancel' }
   throw new CommandError('interrupted', `The question "${key}" was cancelled`)

@@ -1,6 +1,6 @@
 /**
- * What a command is: its name, its options, what it does, and how it exits. Parses a command line by its table of options,
- * and maps errors to exit codes. `main.ts` has the table of all commands.
+ * Defines what a command is: its name, options, action and exit codes. Parses a command line by its table of options, and
+ * maps errors to exit codes. `main.ts` has the table of all commands.
  */
 
 import { parseArgs } from 'node:util'
@@ -33,7 +33,7 @@ export function readLine(args: readonly string[], table: OptionTable): ReadLine 
   }
 }
 
-/** Task ids are random and may begin with a dash; no option is that long. */
+/** A task id is random and may begin with a dash; no option is that long. */
 const ID = /^-[\w-]{20,}$/
 const MASK = '\0'
 const mask = (word: string): string => (ID.test(word) ? `${MASK}${word}` : word)
@@ -49,7 +49,7 @@ function parse(args: string[], table: OptionTable) {
   try {
     return parseArgs({ args, options, allowPositionals: true, strict: true })
   } catch (error) {
-    // Node's own sentence names the option; its advice about "--" would mislead here.
+    // Node's message names the option; its advice about "--" would be wrong here.
     const [sentence = ''] = String((error as Error).message).split(/\. To specify|\n/)
     throw usageError(sentence)
   }
@@ -116,7 +116,7 @@ export function usageError(message: string): CommandError {
   return new CommandError('usage', message)
 }
 
-/** The server has no tool of this name. */
+/** An error for a tool name that the server does not have. */
 export function noTool(name: string, tools: readonly { readonly name: string }[]): CommandError {
   return usageError(
     `The server has no tool "${name}"${suggest(
@@ -140,7 +140,7 @@ const EXIT_BY_CODE: Partial<Record<ErrorCode, Exit>> = {
   INPUT_MISSING: 'answers',
 }
 
-/** The exit for whatever was thrown. */
+/** The exit for a thrown value. */
 export function exitOf(error: unknown): Exit {
   if (error instanceof CommandError) return error.exit
   if (!(error instanceof RondoError)) return 'fault'
@@ -159,7 +159,7 @@ export function sayError(error: Error): string {
 
 const SHOWN = 12
 
-/** The nearest name, if there is one; else the names there are. */
+/** Suggests the closest name, or lists the names. */
 export function suggest(name: string, names: readonly string[]): string {
   const near = names
     .map((one) => ({ one, distance: distanceOf(name.toLowerCase(), one.toLowerCase()) }))
@@ -188,8 +188,7 @@ function distanceOf(from: string, to: string): number {
   return at(a.length, b.length)
 }
 
-/** Scripts rely on the codes; the help and docs/reference/cli.md print this table. */
-
+/** Scripts rely on these codes; the help and docs/reference/cli.md print this table. */
 export const EXITS = {
   done: { code: 0, meaning: 'done' },
   failed: { code: 1, meaning: 'the tool returned an error, or a check failed' },

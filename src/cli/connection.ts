@@ -13,8 +13,8 @@ import type { StdioTarget } from '../client/transport/stdio.ts'
 import { oneLine } from '../form/clean-text.ts'
 import type { Root } from '../protocol/wire.ts'
 import { type Options, type OptionTable, usageError } from './command-line.ts'
-import { serverEnv } from './home.ts'
 import { type Io, tell } from './io.ts'
+import { serverEnv } from './local-keys.ts'
 import type { NamedTarget } from './target.ts'
 
 export const CONNECT_OPTIONS: OptionTable = {
@@ -25,29 +25,29 @@ export const CONNECT_OPTIONS: OptionTable = {
     value: 'NAME[=VALUE]',
     help: 'passes a variable to the started command; never stored',
   },
-  revision: { type: 'string', value: 'VERSION', help: 'speaks this revision; detected unless set' },
-  timeout: { type: 'string', value: 'SECONDS', help: 'timeout of one request without progress (120)' },
+  revision: { type: 'string', value: 'VERSION', help: 'speaks this revision; negotiated unless set' },
+  timeout: { type: 'string', value: 'SECONDS', help: 'timeout of a request without progress (default: 120)' },
   'server-log': { type: 'boolean', help: 'shows the server’s log on stderr' },
 }
 
 export interface Connection {
   readonly client: Client
-  /** Disconnects, and ends a process that was started. */
+  /** Disconnects, and stops a process that was started. */
   close(): Promise<void>
 }
 
 const KEPT_LINES = 20
 
 interface ConnectionExtra {
-  /** Go on top of those of the options. */
+  /** Headers in addition to those of the options. */
   readonly headers?: readonly string[]
   /** Whether calls may become tasks. Default: true. */
   readonly tasks?: boolean
-  /** The revision to speak; found out unless given. */
+  /** The revision to speak; negotiated unless given. */
   readonly mode?: Mode
-  /** The revision to speak where the options name none. */
+  /** The revision to speak if the options name none. */
   readonly version?: string
-  /** Who answers servers that wait while they ask. */
+  /** Answers the questions of servers that wait while they ask. */
   readonly answers?: Answers
 }
 
@@ -78,7 +78,7 @@ export async function openConnection(
     })
     return { client, close: () => client.close() }
   } catch (error) {
-    // A server is started anew for another handshake, and then says the same again.
+    // The server may have been started twice, for two handshakes, and have logged the same lines twice.
     for (const line of new Set(lines)) tell(io, `server: ${oneLine(line)}`)
     throw error
   }
@@ -86,7 +86,7 @@ export async function openConnection(
 
 const REVISIONS: readonly string[] = ['2026-07-28', ...SESSION_VERSIONS]
 
-/** The revision that was asked for, else the one given. */
+/** The revision in the options, or else the given one. */
 function readRevision(options: Options, version = 'auto'): Mode {
   const text = options.text('revision')
   if (text === undefined) return REVISIONS.includes(version) ? (version as Mode) : 'auto'
@@ -94,13 +94,13 @@ function readRevision(options: Options, version = 'auto'): Mode {
   throw usageError(`--revision takes one of ${REVISIONS.join(', ')}, not "${text}"`)
 }
 
-/** What looks at every round before it is answered. */
+/** The policies for the questions of every round. */
 export function policiesOf(io: Io, options: Options): RoundPolicy[] {
   const secrets = options.flag('allow-secrets') ? [] : [noSecretsInForms()]
   return [...secrets, answerRoots(io, options.list('root'))]
 }
 
-/** The target as the client library takes it. */
+/** Converts a target for the client library. */
 export function toTarget(
   io: Io,
   target: NamedTarget,
@@ -148,7 +148,7 @@ function readEnv(io: Io, entries: readonly string[]): Record<string, string> {
   )
 }
 
-/** Short enough to be typed, random enough that calls of one user do not meet. */
+/** An id that is short enough to type, and random enough to be unique among the calls of one user. */
 function randomName(): string {
   const letters = 'abcdefghijkmnpqrstuvwxyz23456789'
   return Array.from(crypto.getRandomValues(new Uint8Array(10)), (byte) => letters[byte % 32]).join('')
@@ -171,7 +171,7 @@ function answerRoots(io: Io, folders: readonly string[]): RoundPolicy {
   }
 }
 
-/** Within the package: as built, or as written where this file is. */
+/** The runner within the package: the built file, or the source if this file is source. */
 const RUNNER = import.meta.url.endsWith('.ts') ? 'src/cli/serve-file.ts' : 'dist/cli/serve-file.js'
 
 const TYPESCRIPT = /\.[cm]?ts$/

@@ -1,13 +1,12 @@
-/** Calls and servers in words. What a server says of itself is marked as its own. */
+/** Describes servers, calls, questions and form fields in words. What a server says about itself is quoted. */
 
 import { type FlowRequest, openQuestions, type PendingCall, type PendingServer } from '../client/pending.ts'
 import { displayText, oneLine } from '../form/clean-text.ts'
 import type { Field } from '../form/field.ts'
 import { readForm } from '../form/form.ts'
 import { kindOf } from '../protocol/common/request.ts'
-import type { TaskState } from '../protocol/task.ts'
 import type { InputRequest } from '../protocol/wire.ts'
-import { formatTable, shellWord } from './io.ts'
+import { shellWord } from './format.ts'
 
 export function sayServer({ target, name, version }: PendingServer): string {
   const where = oneLine(target)
@@ -39,12 +38,13 @@ export function sayPending(pending: PendingCall): string {
   return [head, ...lines, ...given, ...task, '', ...sayNext(pending, open)].join('\n')
 }
 
-/** The words of a question, where it has any. */
+/** The message of a question, if it has one. */
 export function messageOf(question: InputRequest): string | undefined {
   return question.method === 'elicitation/create' ? question.params.message : undefined
 }
 
-function sayQuestion(key: string, question: InputRequest): string[] {
+/** The lines that show one question, with a word per field. */
+export function sayQuestion(key: string, question: InputRequest): string[] {
   const name = oneLine(key)
   const kind = kindOf(question)
   if (question.method !== 'elicitation/create') return [`  ${name}  (${kind})`]
@@ -78,12 +78,12 @@ function sayNext({ id, task }: PendingCall, open: readonly [string, InputRequest
   ]
 }
 
-/** What stands before the "=": the key alone where the form has one field. */
+/** The part before the "=" in an answer: the key alone if the form has one field. */
 function wordFor(key: string, { name }: Field, fields: readonly Field[]): string {
   return fields.length === 1 ? key : `${key}.${oneLine(name)}`
 }
 
-/** What to type as its answer, fit for a shell. */
+/** An example of an answer on the command line, quoted for a shell. */
 export function exampleWord(key: string, question: InputRequest): string {
   if (question.method !== 'elicitation/create') return shellWord(`${key}:=JSON`)
   const { params } = question
@@ -92,15 +92,15 @@ export function exampleWord(key: string, question: InputRequest): string {
   return shellWord(field === undefined ? `${key}=accept` : `${wordFor(key, field, fields)}=…`)
 }
 
-/** A task asks, and nobody is there to be asked. */
+/** For a task whose question nobody can answer now. */
 export function sayHidden({ id, protocolVersion }: PendingCall): string {
   const how = `rondo resume ${id}, at a terminal or with --answers`
-  return `The task asks a question. In ${protocolVersion} it is sent only to a client that waits for the result: ${how}`
+  return `The task asks a question. In ${protocolVersion} the server sends it only to a client that waits for the result: ${how}`
 }
 
 /** How to resume a call that did not end. */
 export function sayKept({ id, task }: PendingCall): string {
-  if (task === undefined) return `The call is kept: rondo resume ${id}`
+  if (task === undefined) return `The call is still pending. To continue it: rondo resume ${id}`
   return [
     `The server continues to run the task ${oneLine(task.taskId)}.`,
     `wait:     rondo resume ${id}`,
@@ -153,79 +153,4 @@ function listOptions({ options = [] }: Field): string {
     .map(({ value, title }) => (value === title ? title : `${oneLine(value)} (${title})`))
   const more = options.length - shown.length
   return more > 0 ? `${shown.join(', ')} and ${more} more` : shown.join(', ')
-}
-
-/** A task as its owner sees it. */
-export interface ShownTask {
-  readonly state: TaskState
-  /** The call, with the questions that are open. */
-  readonly pending: PendingCall
-  /** Its name on the command line. */
-  readonly name: string
-  /** The call is kept here. */
-  readonly isKept: boolean
-  /** Why the questions are not shown. */
-  readonly problem?: string
-}
-
-export function sayTask({ state, pending, name, isKept, problem }: ShownTask, now: number): string {
-  const { status, statusMessage, createdAt, lastUpdatedAt, ttlMs, error } = state
-  const rows = [
-    ['status', statusMessage === undefined ? status : `${status}: ${oneLine(statusMessage)}`],
-    ...(error === undefined ? [] : [['error', `${error.code} ${oneLine(error.message)}`]]),
-    ['created', `${sayTime(createdAt)}, ${sayAgo(now - createdAt)}`],
-    ['updated', `${sayTime(lastUpdatedAt)}, ${sayAgo(now - lastUpdatedAt)}`],
-    ['kept', ttlMs === null ? 'without limit' : `until ${sayTime(createdAt + ttlMs)}`],
-    ['server', sayServer(pending.server)],
-    ...(isKept ? [['call', `${sayRequest(pending.request)}, pending ${pending.id}`]] : []),
-  ]
-  const open = openQuestions(pending)
-  const asked = open.flatMap(([key, question]) => ['', ...sayQuestion(key, question)])
-  const words = open.map(([key, question]) => exampleWord(oneLine(key), question))
-  return [
-    `task ${oneLine(state.taskId)}`,
-    formatTable(rows.map(([label, text = '']) => [`  ${label}`, text])),
-    ...(problem === undefined ? [] : ['', `The questions are not shown: ${oneLine(problem)}`]),
-    ...asked,
-    ...(open.length > 0 ? ['', `answer:   rondo task answer ${oneLine(name)} ${words.join(' ')}`] : []),
-    ...(isEnded(state)
-      ? []
-      : [...(open.length > 0 ? [] : ['']), `cancel:   rondo task cancel ${oneLine(name)}`]),
-    ...(isKept && !isEnded(state) ? [`wait:     rondo resume ${pending.id}`] : []),
-  ].join('\n')
-}
-
-export function taskJson(
-  { state, pending, isKept, problem }: ShownTask,
-  protocolVersion: string,
-): Record<string, unknown> {
-  const { inputRequests: _, ...task } = state
-  const asks = state.status === 'input_required' && problem === undefined
-  return {
-    task: { ...task, ...(asks && { inputRequests: pending.questions }), ...(problem && { problem }) },
-    server: { ...pending.server, protocolVersion },
-    ...(isKept && { id: pending.id }),
-  }
-}
-
-export function isEnded({ status }: TaskState): boolean {
-  return status === 'completed' || status === 'failed' || status === 'cancelled'
-}
-
-const LAST_DATE = 8.64e15
-
-export function sayTime(ms: number): string {
-  return Math.abs(ms) <= LAST_DATE ? new Date(ms).toISOString() : 'no known time'
-}
-
-function sayAgo(ms: number): string {
-  const age = sayAge(ms)
-  return age === 'now' ? 'just now' : `${age} ago`
-}
-
-export function sayAge(ms: number): string {
-  const minutes = Math.floor(Math.max(0, ms) / 60_000)
-  if (minutes < 1) return 'now'
-  if (minutes < 120) return `${minutes} min`
-  return minutes < 2880 ? `${Math.floor(minutes / 60)} h` : `${Math.floor(minutes / 1440)} d`
 }

@@ -1,8 +1,8 @@
 /**
- * Drives one call from the command line to its end, or to where it has to wait: sends, has questions answered, keeps the
- * call in its file whenever it changed, and takes the file away when the result was printed.
+ * Drives one call from the command line to its end, or to where it has to wait: sends it, has its questions answered, saves
+ * the call to its file after every change, and removes the file after the result was printed.
  *
- * A process that dies at any point leaves the last state in the file, and another process resumes from there (C11).
+ * A process that dies at any point leaves the last state in the file, and another process can resume from there (C11).
  */
 
 import type { Client, DriveOptions } from '../client/client.ts'
@@ -19,61 +19,61 @@ import { CommandError, type Exit } from './command-line.ts'
 import { messageOf, sayHidden, sayKept } from './describe.ts'
 import { type Io, tell } from './io.ts'
 import type { PendingStore } from './pending-store.ts'
-import { type CallEnding, printComplete, printPending } from './print-result.ts'
+import { type CompletionNotes, printComplete, printPending } from './print-result.ts'
 import { type NamedTarget, sayTarget } from './target.ts'
 
-/** The call as it is in its file. */
-export interface Standing {
-  kept?: PendingCall
+/** The call as it was last saved to its file, if it was. */
+export interface SavedCall {
+  saved?: PendingCall
 }
 
-interface CallSession {
+interface CallContext {
   readonly io: Io
   readonly client: Client
   readonly store: PendingStore
   readonly target: NamedTarget
   readonly accepts: readonly QuestionKind[]
   readonly answerer: Answerer
-  /** What was cancelled because nobody could answer it while the server waited. */
+  /** Questions that were cancelled, because nobody could answer them while the server waited. */
   readonly unanswered: readonly string[]
-  readonly standing: Standing
+  readonly file: SavedCall
   readonly json: boolean
-  /** Do not wait for a task. */
+  /** True if the command does not wait for a task. */
   readonly detach: boolean
   readonly drive: DriveOptions
 }
 
-/** Where a call stands: in its file, if it has one, and in the hands of this process. */
+/** This process's claim on a call, and the file of the call. */
 interface Hold {
   save(pending: PendingCall): void
-  readonly kept: PendingCall | undefined
-  /** Takes the file away. */
+  readonly saved: PendingCall | undefined
+  /** Removes the file. */
   drop(): void
   release(): void
 }
 
 /** Starts a call, or resumes one from the store, which the caller has claimed. */
 export async function driveCall(
-  session: CallSession,
+  context: CallContext,
   request: FlowRequest,
   stored?: PendingCall,
 ): Promise<Exit> {
-  const { io, answerer, json } = session
-  const hold = createHold(session, stored)
+  const { io, answerer, json } = context
+  const hold = createHold(context, stored)
   const watch = watchTask(io, answerer)
   try {
-    return await run(session, request, hold, watch)
+    return await run(context, request, hold, watch)
   } catch (thrown) {
     const error = unwrap(thrown)
-    const { kept } = hold
-    const misfit = error instanceof CommandError && error.exit === 'answers'
-    if (watch.stop.aborted && kept !== undefined) {
-      tell(io, sayHidden(kept))
-      return printPending(io, json, kept)
+    const { saved } = hold
+    const invalid = error instanceof CommandError && error.exit === 'answers'
+    if (watch.stop.aborted && saved !== undefined) {
+      tell(io, sayHidden(saved))
+      return printPending(io, json, saved)
     }
-    const isOver = misfit && stored === undefined && answerer.isScript && kept?.task === undefined
+    const isOver = invalid && stored === undefined && answerer.isScript && saved?.task === undefined
     if (watch.ended || isOver) hold.drop()
-    else if (kept !== undefined) tell(io, sayKept(kept))
+    else if (saved !== undefined) tell(io, sayKept(saved))
     throw error
   } finally {
     io.status.stop()
@@ -81,81 +81,81 @@ export async function driveCall(
   }
 }
 
-/** What ended a call that waited for this side is our own error, not that of the client library. */
+/** If an error of ours aborted the call, returns it instead of the client library's. */
 function unwrap(error: unknown): unknown {
   const inner = error instanceof RondoError && error.code === 'INPUT_ABORTED' ? error.cause : undefined
   return inner instanceof CommandError ? inner : error
 }
 
 async function run(
-  session: CallSession,
+  context: CallContext,
   request: FlowRequest,
   hold: Hold,
   { onTask, stop }: TaskWatch,
 ): Promise<Exit> {
-  const { io, client, answerer, accepts, json } = session
+  const { io, client, answerer, accepts, json } = context
   const signal = AbortSignal.any([io.signal, stop])
-  const options: DriveOptions = { ...session.drive, accepts, signal, onTask, onPending: hold.save }
-  let waiting = hold.kept
+  const options: DriveOptions = { ...context.drive, accepts, signal, onTask, onPending: hold.save }
+  let waiting = hold.saved
   for (;;) {
     if (waiting !== undefined && openQuestions(waiting).length > 0) {
       const answered = await answerer.answer(waiting, hold.save)
-      if (answered === undefined) return printPending(io, json, hold.kept ?? waiting)
+      if (answered === undefined) return printPending(io, json, hold.saved ?? waiting)
       hold.save(answered)
       waiting = answered
     }
-    if (waiting?.task !== undefined && session.detach) return leaveTask(session, waiting, hold)
+    if (waiting?.task !== undefined && context.detach) return leaveTask(context, waiting, hold)
     io.status.start('waiting for the server')
     const step: DriveResult =
       waiting === undefined ? await client.start(request, options) : await client.resume(waiting, {}, options)
     io.status.stop()
     if (step.status === 'complete') {
-      const exit = printComplete(io, json, request, step, endingOf(session))
+      const exit = printComplete(io, json, request, step, notesOf(context))
       hold.drop()
       return exit
     }
-    waiting = nameServer(session, step.pending)
+    waiting = nameServer(context, step.pending)
   }
 }
 
-/** Tells the task its answers, if there are any, and does not wait for what it makes of them. */
-async function leaveTask({ io, client, json }: CallSession, pending: PendingCall, hold: Hold): Promise<Exit> {
+/** Sends the answers to the task, if there are any, and does not wait for the result. */
+async function leaveTask({ io, client, json }: CallContext, pending: PendingCall, hold: Hold): Promise<Exit> {
   const { task, answers } = pending
   if (task !== undefined && Object.keys(answers).length > 0) {
     await client.task(task.taskId).answer(answers, { signal: io.signal })
     hold.save(markDelivered(pending))
   }
-  return printPending(io, json, hold.kept ?? pending)
+  return printPending(io, json, hold.saved ?? pending)
 }
 
-function endingOf({ client, answerer, unanswered }: CallSession): CallEnding {
+function notesOf({ client, answerer, unanswered }: CallContext): CompletionNotes {
   const { protocolVersion } = client
   const [unused, interrupted] = [answerer.unused?.() ?? [], answerer.interrupted === true]
   return { unused, unanswered, protocolVersion, interrupted }
 }
 
-/** Calls the server what the person called it. */
-function nameServer({ target }: Pick<CallSession, 'target'>, pending: PendingCall): PendingCall {
+/** Names the server as the user named it. */
+function nameServer({ target }: Pick<CallContext, 'target'>, pending: PendingCall): PendingCall {
   return { ...pending, server: { ...pending.server, target: sayTarget(target) } }
 }
 
-function createHold(session: CallSession, begun: PendingCall | undefined): Hold {
-  const { store, target, accepts, standing } = session
-  standing.kept = begun
+function createHold(context: CallContext, begun: PendingCall | undefined): Hold {
+  const { store, target, accepts, file } = context
+  file.saved = begun
   let release: (() => void) | undefined
   return {
-    get kept() {
-      return standing.kept
+    get saved() {
+      return file.saved
     },
     save(asked) {
       const pending = nameServer({ target }, asked)
       if (begun === undefined) release ??= store.claim(pending.id)
       store.save({ target, accepts, pending })
-      standing.kept = pending
+      file.saved = pending
     },
     drop() {
-      if (standing.kept !== undefined) store.remove(standing.kept.id)
-      standing.kept = undefined
+      if (file.saved !== undefined) store.remove(file.saved.id)
+      file.saved = undefined
     },
     release: () => release?.(),
   }
@@ -163,9 +163,9 @@ function createHold(session: CallSession, begun: PendingCall | undefined): Hold 
 
 interface TaskWatch {
   onTask(task: TaskState): void
-  /** It failed or was cancelled. */
+  /** True if the task failed or was cancelled. */
   readonly ended: boolean
-  /** Aborted if the task has questions that only a waiting client sees, and nobody can answer. */
+  /** Aborted if the task has questions that only a waiting client receives, and nobody can answer them. */
   readonly stop: AbortSignal
 }
 
@@ -182,7 +182,7 @@ function watchTask(io: Io, answerer: Answerer): TaskWatch {
       ended = status === 'failed' || status === 'cancelled'
       io.status.start(`task ${status}${statusMessage === undefined ? '' : `: ${statusMessage}`}`)
       const isHidden = status === 'input_required' && inputRequests === undefined
-      if (isHidden && answerer.isNobody) stop.abort(new CommandError('pending', 'The task asks'))
+      if (isHidden && answerer.isNobody) stop.abort(new CommandError('pending', 'The task asks a question'))
     },
   }
 }
@@ -195,17 +195,17 @@ export function markDelivered(pending: PendingCall): PendingCall {
 
 interface PushedAnswers {
   readonly answers: Answers
-  /** What was asked and cancelled, because nobody could answer it. */
+  /** Questions that were cancelled, because nobody could answer them. */
   readonly unanswered: readonly string[]
 }
 
 interface Answering {
   readonly answerer: Answerer
   readonly target: NamedTarget
-  /** What the server may ask. */
+  /** The kinds of questions that the server may ask. */
   readonly kinds: readonly QuestionKind[]
   readonly roots: readonly Root[]
-  /** Whether the call has become a task. */
+  /** Returns true if the call has become a task. */
   readonly isTask: () => boolean
 }
 
@@ -225,13 +225,13 @@ export function createPushedAnswers(io: Io, answering: Answering): PushedAnswers
     io.status.start('waiting for the server')
     if (response !== undefined) return response
     const asked = messageOf(question) ?? key
-    // A task outlives whoever follows it: somebody else may have the answer.
+    // A task does not end with this process, and somebody else may have the answer.
     if (isTask()) throw new CommandError('answers', `No answer for "${asked}"`)
     unanswered.push(asked)
     if (question.method === 'elicitation/create') return { action: 'cancel' }
     throw new CommandError(
       'answers',
-      `No answer for "${key}" (${question.method}), and the server waits for it`,
+      `No answer for "${key}" (${question.method}), which the server waits for`,
     )
   }
   return {

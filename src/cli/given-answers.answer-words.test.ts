@@ -1,7 +1,8 @@
 import { describe, expect, it } from 'vitest'
 import type { PendingCall } from '../client/pending.ts'
 import type { InputRequest, InputRequests } from '../protocol/wire.ts'
-import { readAnswerWords, readKeys, responseFor } from './given-answers.ts'
+import type { Options } from './command-line.ts'
+import { addGiven, responseFor } from './given-answers.ts'
 
 const form = (properties: object, required: string[] = []): InputRequest => ({
   method: 'elicitation/create',
@@ -30,8 +31,14 @@ const pendingWith = (questions: InputRequests): PendingCall => ({
   workMs: 0,
   idleRounds: 0,
 })
-const read = (words: string[], questions: InputRequests) =>
-  Object.fromEntries(readAnswerWords(words, pendingWith(questions)))
+const optionsWith = (flags: readonly string[]): Options => ({
+  flag: (option) => flags.includes(option),
+  text: () => undefined,
+  list: () => [],
+  number: () => undefined,
+})
+const read = (words: string[], questions: InputRequests, flags: readonly string[] = []) =>
+  addGiven(optionsWith(flags), words, pendingWith(questions)).answers
 
 describe('answers on a command line', () => {
   const accept = (content: object) => ({ action: 'accept', content })
@@ -56,7 +63,7 @@ describe('answers on a command line', () => {
       { m: model },
       { m: { role: 'assistant', content: {}, model: 'x' } },
     ],
-  ])('%j', (words, questions, answers) => {
+  ])('%j answers %j with %j', (words, questions, answers) => {
     expect(read(words, questions as InputRequests)).toEqual(answers)
   })
 
@@ -74,18 +81,18 @@ describe('answers on a command line', () => {
     expect(() => read(words, questions as InputRequests)).toThrow(sentence)
   })
 
-  it('a no is for the keys named, or for all', () => {
-    const pending = pendingWith({ a: name, b: two })
-    expect(readKeys([], pending)).toEqual(['a', 'b'])
-    expect(readKeys(['b'], pending)).toEqual(['b'])
-    expect(() => readKeys(['c'], pending)).toThrow(/did not ask/)
+  it.each(['decline', 'cancel'])('--%s applies to the named questions, or to all', (action) => {
+    const questions = { a: name, b: two }
+    expect(read([], questions, [action])).toEqual({ a: { action }, b: { action } })
+    expect(read(['b'], questions, [action])).toEqual({ b: { action } })
+    expect(() => read(['c'], questions, [action])).toThrow(/did not ask/)
   })
 })
 
-describe('an answer as it was written down', () => {
+describe('an answer from a file', () => {
   const action = form({ action: { type: 'string' } })
 
-  it('may be for a form with a field named action', () => {
+  it('can fill in a form that has a field named action', () => {
     expect(responseFor('k', action, { action: 'stay' })).toEqual({
       action: 'accept',
       content: { action: 'stay' },
@@ -96,7 +103,7 @@ describe('an answer as it was written down', () => {
     })
   })
 
-  it('that accepts a form needs its content', () => {
+  it('must have content if it accepts a form', () => {
     expect(() => responseFor('k', name, { action: 'accept' })).toThrow(/no field action/)
     expect(responseFor('k', form({}), 'accept')).toEqual({ action: 'accept', content: {} })
   })

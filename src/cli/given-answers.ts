@@ -1,4 +1,4 @@
-/** The answers on a command line: words, or a no for everything. */
+/** Answers on the command line: `key.field=value` words, `--decline` or `--cancel`. Also checks answers from a file. */
 
 import { answer, openQuestions, type PendingCall } from '../client/pending.ts'
 import { answerProblem } from '../client/question.ts'
@@ -6,28 +6,32 @@ import { readForm } from '../form/form.ts'
 import { checkForm } from '../form/judge.ts'
 import { isRecord } from '../lib/json.ts'
 import type { ElicitContent, ElicitFormParams, InputRequest, InputResponse } from '../protocol/wire.ts'
-import { CommandError, type Options, type OptionTable, usageError } from './command-line.ts'
-import { splitWord } from './typed-args.ts'
+import { CommandError, type Options, type OptionTable, suggest, usageError } from './command-line.ts'
+import { parseJson, splitWord } from './typed-args.ts'
 
-export const NO_OPTIONS: OptionTable = {
+export const DISMISS_OPTIONS: OptionTable = {
   decline: { type: 'boolean', help: 'declines the named questions, or all open ones' },
   cancel: { type: 'boolean', help: 'cancels the named questions, or all open ones' },
 }
 
-/** Whether the line has answers at all. */
+/** True if the command line has any answer. */
 export function hasAnswers(options: Options, words: readonly string[]): boolean {
   return words.length > 0 || options.flag('decline') || options.flag('cancel')
 }
 
-/** The call with the answers of the line. */
+/** Returns the call with the answers on the command line. */
 export function addGiven(options: Options, words: readonly string[], pending: PendingCall): PendingCall {
   const [decline, cancel] = [options.flag('decline'), options.flag('cancel')]
   if (decline && cancel) throw usageError('Use either --decline or --cancel, not both')
-  const given = decline || cancel ? noTo(pending, words, decline) : readAnswerWords(words, pending)
+  const given = decline || cancel ? dismissed(pending, words, decline) : readAnswerWords(words, pending)
   return [...given].reduce((now, [key, response]) => answer(now, key, response), pending)
 }
 
-function noTo(pending: PendingCall, words: readonly string[], decline: boolean): Map<string, InputResponse> {
+function dismissed(
+  pending: PendingCall,
+  words: readonly string[],
+  decline: boolean,
+): Map<string, InputResponse> {
   const action = decline ? 'decline' : 'cancel'
   return new Map(
     readKeys(words, pending).map((key) => {
@@ -41,27 +45,27 @@ function noTo(pending: PendingCall, words: readonly string[], decline: boolean):
  * Parses `key.field=value`, `key=accept|decline|cancel` and `key:=json`. `field=value` is enough if one question is open,
  * `key=value` if its form has one field.
  */
-export function readAnswerWords(words: readonly string[], pending: PendingCall): Map<string, InputResponse> {
+function readAnswerWords(words: readonly string[], pending: PendingCall): Map<string, InputResponse> {
   const given = new Map<string, unknown>()
   for (const word of words) {
     const { name, text, json } = splitWord(word)
-    const { key, field } = place(name, json ? undefined : text, pending)
+    const { key, field } = resolveName(name, json ? undefined : text, pending)
     if (field === undefined) given.set(key, json ? parseJson(name, text) : text)
     else addField(given, key, field, json ? parseJson(name, text) : text)
   }
   return new Map([...given].map(([key, value]) => [key, responseFor(key, questionOf(pending, key), value)]))
 }
 
-/** The keys that a no or a dismissal is for: those named, or all that are open. */
-export function readKeys(words: readonly string[], pending: PendingCall): string[] {
+/** The questions to decline or cancel: those named, or all that are open. */
+function readKeys(words: readonly string[], pending: PendingCall): string[] {
   for (const key of words) questionOf(pending, key)
   return words.length > 0 ? [...words] : openQuestions(pending).map(([key]) => key)
 }
 
 const ACTIONS = new Set<string | undefined>(['accept', 'decline', 'cancel', undefined])
 
-/** What a word is for. `text` is its value, unless that is JSON. */
-function place(
+/** The question, and perhaps the field, that a word answers. `text` is its value, unless that is JSON. */
+function resolveName(
   name: string,
   text: string | undefined,
   pending: PendingCall,
@@ -73,10 +77,7 @@ function place(
     return ACTIONS.has(text) ? { key } : { key, field: onlyField(questionOf(pending, key)) }
   const [only, ...others] = openQuestions(pending)
   if (only !== undefined && others.length === 0) return { key: only[0], field: name }
-  throw new CommandError(
-    'answers',
-    `This call has no question "${name}"; its questions are ${keys.join(', ') || 'all answered'}`,
-  )
+  throw new CommandError('answers', `This call has no question "${name}"${suggest(name, keys)}`)
 }
 
 function onlyField(question: InputRequest): string | undefined {
@@ -91,7 +92,7 @@ function questionOf(pending: PendingCall, key: string): InputRequest {
   return question
 }
 
-/** A field given twice is a list, as a choice of several is. */
+/** A field that is given twice becomes a list, for fields with several choices. */
 function addField(given: Map<string, unknown>, key: string, field: string, value: unknown): void {
   const old = given.get(key)
   const content = new Map<string, unknown>(typeof old === 'object' && old !== null ? Object.entries(old) : [])
@@ -100,41 +101,34 @@ function addField(given: Map<string, unknown>, key: string, field: string, value
   given.set(key, Object.fromEntries(content))
 }
 
-function parseJson(name: string, text: string): unknown {
-  try {
-    return JSON.parse(text)
-  } catch {
-    throw usageError(`The value of ${name} is not valid JSON: ${text}`)
-  }
-}
-
 /**
  * The response for an answer, validated against its question. An answer is `"accept"`, `"decline"`, `"cancel"`, the content
  * of a form, or a whole result object.
  */
 export function responseFor(key: string, question: InputRequest, value: unknown): InputResponse {
-  if (question.method !== 'elicitation/create') return whole(key, question, value)
+  if (question.method !== 'elicitation/create') return wholeResult(key, question, value)
   if (value === 'decline' || value === 'cancel') return { action: value }
   const { params } = question
-  if (params.mode === 'url') return value === 'accept' ? { action: 'accept' } : whole(key, question, value)
-  if (isResult(value) && value.action !== 'accept') return whole(key, question, value)
+  if (params.mode === 'url')
+    return value === 'accept' ? { action: 'accept' } : wholeResult(key, question, value)
+  if (isResult(value) && value.action !== 'accept') return wholeResult(key, question, value)
   const content = isResult(value) ? value.content : value === 'accept' ? {} : value
-  if (!isRecord(content)) throw misfit(key, 'expected accept, decline, cancel or an object')
+  if (!isRecord(content)) throw invalidAnswer(key, 'expected accept, decline, cancel or an object')
   return { action: 'accept', content: checkContent(key, params, content) }
 }
 
 const RESULT_MEMBERS = new Set(['action', 'content'])
 
-/** A form may have a field named "action" itself; an accepted result always has content. */
+/** Tells a result object from the content of a form, which may itself have a field named "action". An accepted result always has content. */
 function isResult(value: unknown): value is { action: string; content?: unknown } {
   if (!isRecord(value) || !Object.keys(value).every((name) => RESULT_MEMBERS.has(name))) return false
   if (value.action === 'accept') return isRecord(value.content)
   return (value.action === 'decline' || value.action === 'cancel') && value.content === undefined
 }
 
-function whole(key: string, question: InputRequest, value: unknown): InputResponse {
+function wholeResult(key: string, question: InputRequest, value: unknown): InputResponse {
   const problem = answerProblem(question, value)
-  if (problem !== undefined) throw misfit(key, problem)
+  if (problem !== undefined) throw invalidAnswer(key, problem)
   return value as InputResponse
 }
 
@@ -145,16 +139,16 @@ function checkContent(
 ): ElicitContent {
   const { fields } = readForm(params.requestedSchema)
   const names = fields.map(({ name }) => name)
-  const strange = Object.keys(content).filter((name) => !names.includes(name))
-  if (strange.length > 0) {
+  const unknown = Object.keys(content).filter((name) => !names.includes(name))
+  if (unknown.length > 0) {
     const list = names.length === 0 ? 'it has no fields' : `its fields are ${names.join(', ')}`
-    throw misfit(key, `the form has no field ${strange.join(', ')}; ${list}`)
+    throw invalidAnswer(key, `the form has no field ${unknown.join(', ')}; ${list}`)
   }
   const checked = checkForm(fields, content)
   if (checked.ok) return checked.content as ElicitContent
-  throw misfit(key, checked.problems.map(({ message }) => message).join('; '))
+  throw invalidAnswer(key, checked.problems.map(({ message }) => message).join('; '))
 }
 
-function misfit(key: string, problem: string): CommandError {
+function invalidAnswer(key: string, problem: string): CommandError {
   return new CommandError('answers', `Invalid answer to "${key}": ${problem}`)
 }

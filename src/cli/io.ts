@@ -1,8 +1,8 @@
 /**
- * What the command reads, where it writes, and its environment. Results go to `stdout`, everything else to `stderr`.
+ * The streams and the environment of the command. Results go to `stdout`, everything else to `stderr`.
  *
- * Text for a terminal is cleaned here, whoever wrote it: it keeps line breaks and loses all other control characters. Into
- * a pipe, results are written unchanged. Where a line break of a server could pass for one of ours, the caller joins lines.
+ * Text for a terminal is cleaned here, whoever wrote it: line breaks stay, all other control characters are removed. Results
+ * go into a pipe unchanged. If a line break from a server could imitate a line of ours, the caller joins the lines first.
  */
 
 import { displayText, escapeUnsafe, oneLine } from '../form/clean-text.ts'
@@ -20,12 +20,12 @@ export interface Io {
   readonly signal: AbortSignal
 }
 
-/** Whether a person can be asked: stderr and stdin are terminals. Results may still go to a pipe. */
+/** True if a person can be asked: stdin and stderr are terminals. Results may still go to a pipe. */
 export function canAsk({ stdin, stderr, env }: Io): boolean {
   return stdin.isTTY === true && stderr.isTTY === true && env.TERM !== 'dumb'
 }
 
-/** `mark` is printed first and not cleaned: it may have colours. */
+/** Prints on stdout. `mark` comes first and is not cleaned, so it may have colours. */
 export function print(io: Io, text: string, mark = ''): void {
   io.status.hide()
   io.stdout.write(`${mark}${io.stdout.isTTY ? terminalText(text) : text}\n`)
@@ -49,7 +49,7 @@ export function tell(io: Io, text: string): void {
 
 const TAB_WIDTH = 8
 
-/** Text as it may go to a terminal: lines without control characters, tabs drawn as blanks. */
+/** Cleans text for a terminal: no control characters, and tabs as spaces. */
 export function terminalText(text: string): string {
   return displayText(text)
     .split('\n')
@@ -66,7 +66,7 @@ function nextStop({ length }: string): number {
   return (Math.floor(length / TAB_WIDTH) + 1) * TAB_WIDTH
 }
 
-/** All of stdin as text. */
+/** Reads all of stdin as text. */
 export async function readStdin({ stdin }: Io): Promise<string> {
   const chunks: Buffer[] = []
   for await (const chunk of stdin) chunks.push(typeof chunk === 'string' ? Buffer.from(chunk) : chunk)
@@ -74,7 +74,8 @@ export async function readStdin({ stdin }: Io): Promise<string> {
 }
 
 /**
- * One animated line on stderr: a spinner, or a bar if the server reports progress. Drawn on a terminal only. Unlike the spinner of @clack/prompts it leaves stdin alone, so that Ctrl-C stays a signal.
+ * One animated line on stderr: a spinner, or a bar if the server reports progress. Drawn on a terminal only. Unlike the
+ * spinner of @clack/prompts it does not touch stdin, so that Ctrl-C stays a signal.
  */
 export interface StatusLine {
   /** Shows the line. */
@@ -129,39 +130,4 @@ export function drawBar(value: number, total: number): string {
   const share = Math.min(1, Math.max(0, value / total))
   const full = Math.round(share * BAR_WIDTH)
   return `${'█'.repeat(full)}${'░'.repeat(BAR_WIDTH - full)} ${value}/${total}`
-}
-
-/** Rows with aligned columns, one line each. The last column is not padded; `width` truncates lines that would wrap. */
-export function formatTable(
-  cells: readonly (readonly string[])[],
-  width: number = Number.POSITIVE_INFINITY,
-): string {
-  const rows = cells.map((row) => row.map((cell) => displayText(cell).replace(/[\n\t]/g, ' ')))
-  const columns = Math.max(0, ...rows.map((row) => row.length))
-  const widths = Array.from({ length: columns - 1 }, (_, i) =>
-    Math.max(...rows.map((row) => [...(row[i] ?? '')].length)),
-  )
-  return rows
-    .map((row) => {
-      const line = row.map((cell, i) => cell + ' '.repeat(pad(widths[i], cell))).join('  ')
-      return cut(line.trimEnd(), width)
-    })
-    .join('\n')
-}
-
-function pad(width: number | undefined, cell: string): number {
-  return width === undefined ? 0 : Math.max(0, width - [...cell].length)
-}
-
-function cut(line: string, width: number): string {
-  const letters = [...line]
-  return letters.length <= width ? line : `${letters.slice(0, Math.max(1, width - 1)).join('')}…`
-}
-
-/** Characters without a meaning in any shell; `…` is what the user fills in. */
-const PLAIN = /^[\p{L}\p{N}@%+=:,./_…-]+$/u
-
-/** Quotes a word for a shell: users copy commands that contain names chosen by a server. */
-export function shellWord(text: string): string {
-  return PLAIN.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`
 }

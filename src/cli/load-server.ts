@@ -1,9 +1,9 @@
-/** Finds the server that a file exports: as its default export or its only one, as an object or as a function. */
+/** Loads the server that a file exports, as the default export or the only one, as an object or as a function. */
 
 import { pathToFileURL } from 'node:url'
 import type { Server } from '../serve/server.ts'
 
-/** The file runs, but has no server for us. The message says what to write. */
+/** The file runs but exports no server. The message says what to write. */
 export class LoadError extends Error {
   constructor(message: string) {
     super(message)
@@ -24,20 +24,20 @@ async function load(path: string): Promise<Record<string, unknown>> {
   try {
     return await import(pathToFileURL(path).href)
   } catch (error) {
-    // Nothing but the file itself has tried to listen by now.
+    // Only the file itself can have tried to listen by now.
     if ((error as { code?: unknown } | undefined)?.code !== 'EADDRINUSE') throw error
     throw new LoadError(`${listening(path)}\n(Its port is in use: ${(error as Error).message})`)
   }
 }
 
-/** By what it can do: the file may have another copy of this package. */
+/** Checks the methods and not the class, because the file may import another copy of this package. */
 function isServer(value: unknown): value is Server {
   if (typeof value !== 'object' || value === null) return false
   const { listen, stdio, tool } = value as Partial<Record<keyof Server, unknown>>
   return typeof listen === 'function' && typeof stdio === 'function' && typeof tool === 'function'
 }
 
-/** The file has opened a port while it was loaded. */
+/** True if the file opened a port while it was loaded. */
 function listensAlready(): boolean {
   return process.getActiveResourcesInfo().includes('TCPServerWrap')
 }

@@ -5,8 +5,8 @@ import { describe, expect, it } from 'vitest'
 import { RondoError } from '../errors.ts'
 import { isSource } from './command/play.ts'
 import { CommandError, EXITS, exitOf, readLine } from './command-line.ts'
-import { sayAge } from './describe.ts'
-import { drawBar, formatTable } from './io.ts'
+import { formatTable, sayAge } from './format.ts'
+import { drawBar } from './io.ts'
 import { COMMANDS, helpOn } from './main.ts'
 
 const page = readFileSync('docs/reference/cli.md', 'utf8')

@@ -28,7 +28,8 @@ import {
   suggest,
   usageError,
 } from './command-line.ts'
-import { formatTable, type Io, print, printJson, tell } from './io.ts'
+import { formatTable } from './format.ts'
+import { type Io, print, printJson, tell } from './io.ts'
 
 export const COMMANDS: readonly Command[] = [
   toolsCommand,
@@ -49,7 +50,7 @@ export const COMMANDS: readonly Command[] = [
   playCommand,
 ]
 
-/** Returns the exit code. */
+/** Runs the command line and returns the exit code. */
 export async function main(args: readonly string[], io: Io): Promise<number> {
   try {
     return EXITS[await dispatch(args, io)].code
@@ -98,7 +99,7 @@ function wantsJson(args: readonly string[]): boolean {
 
 function sentenceOf(error: unknown, exit: Exit): string {
   if (exit === 'fault') return error instanceof Error ? (error.stack ?? error.message) : String(error)
-  // Much of it may be a server's, and a line of a server must not pass for one of ours.
+  // Parts of the message may come from a server, which must not be able to imitate a line of ours.
   const message = oneLine(sayError(error as Error))
   return error instanceof CommandError ? message : message.replace(/^\[(\w+)\] (.*)$/s, '$2 [$1]')
 }

@@ -1,12 +1,12 @@
 /**
- * The pending calls of this user: one file each, in a folder of their own.
+ * The pending calls of this user, one file each.
  *
  *   <home>/pending/<id>.json   { version 1, target, accepts, pending } or { …, sealed }   mode 0600
- *   <home>/pending/<id>.lock   the process that is at it now
+ *   <home>/pending/<id>.lock   the id of the process that drives the call now
  *
- * 1. A file is replaced whole, so a process that dies leaves the call as it was before or after a step, never between.
- * 2. Two processes do not drive one call: a claim is a file that only one can create; the claim of a dead process is
- * void. 3. With a key the call itself is sealed; where it belongs stays readable, so that it can be listed.
+ * 1. A file is replaced atomically, so a process that dies leaves the call as it was before or after a step, never between.
+ * 2. Two processes never drive one call: only one can create the lock file. The lock of a dead process is invalid.
+ * 3. With a key the call is sealed; its target stays readable, so that it can be listed.
  */
 
 import { linkSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
@@ -24,15 +24,15 @@ import { type NamedTarget, parseTarget } from './target.ts'
 
 export interface StoredCall {
   readonly target: NamedTarget
-  /** What the server may ask in this call. */
+  /** The kinds of questions that the server may ask in this call. */
   readonly accepts: readonly QuestionKind[]
   readonly pending: PendingCall
 }
 
-/** What can be said of a file without opening it. */
-export interface Listed {
+/** One file in a listing. */
+export interface ListedCall {
   readonly id: string
-  /** Undefined where the call is sealed, or the file is damaged; `problem` says which. */
+  /** Undefined if the call is sealed or the file is damaged; `problem` says which. */
   readonly call?: StoredCall
   readonly problem?: string
 }
@@ -41,9 +41,9 @@ export interface PendingStore {
   readonly folder: string
   save(call: StoredCall): void
   load(id: string): StoredCall
-  /** The id that begins like this. */
+  /** The one id that begins with `start`. Throws if there is none, or more than one. */
   find(start: string): string
-  list(): Listed[]
+  list(): ListedCall[]
   remove(id: string): void
   /** Claims the call for this process; returns the function that releases it. */
   claim(id: string): () => void
@@ -122,7 +122,7 @@ function readCall(text: string, id: string, key: Uint8Array | undefined): Stored
   if (pending.id !== id) throw new CommandError('stored', `The file of ${id} belongs to another call`)
   const listed: unknown[] = Array.isArray(record.accepts) ? record.accepts : []
   const accepts = QUESTION_KINDS.filter((kind) => listed.includes(kind))
-  // Where it lay, somebody may have changed the questions.
+  // Somebody may have changed the questions in the file.
   const questions = vetRound(pending, LIMITS, new Set(accepts))
   return { target, accepts, pending: { ...pending, questions } }
 }
@@ -149,11 +149,11 @@ function parseJson(text: string): unknown {
 const TRIES = 3
 
 /**
- * Takes a lock between processes: a file with the id of its holder, void once the holder is dead. Returns the function that
+ * Takes a lock between processes: a file with the id of its holder, which is invalid once the holder is dead. Returns the function that
  * releases it; throws if a live process holds it.
  */
 function takeLock(path: string, what: string): () => void {
-  // Linked and not created in place, so that a lock always names its holder.
+  // Linked, not created in place, so that a lock always names its holder.
   const own = `${path}.${process.pid}`
   writeFileSync(own, `${process.pid}\n`, { mode: 0o600 })
   try {
@@ -198,7 +198,7 @@ function isAlive(pid: number): boolean {
     process.kill(pid, 0)
     return true
   } catch (error) {
-    // There, but somebody else's.
+    // The process exists, but belongs to another user.
     return (error as NodeJS.ErrnoException).code === 'EPERM'
   }
 }

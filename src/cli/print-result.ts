@@ -1,4 +1,4 @@
-/** What is printed of a call that is done, and of one that waits. */
+/** Prints a call that is complete, or one that is pending. */
 
 import type { DriveResult } from '../client/flow-options.ts'
 import { type FlowRequest, type FlowResult, openQuestions, type PendingCall } from '../client/pending.ts'
@@ -9,9 +9,9 @@ import type { Exit } from './command-line.ts'
 import { sayPending } from './describe.ts'
 import { type Io, print, printJson, sayJson, tell } from './io.ts'
 
-/** How a printed call ended beside its result. */
-export interface CallEnding {
-  /** Keys of answers that nobody asked for. */
+/** What to report about a completed call besides its result. */
+export interface CompletionNotes {
+  /** Keys of answers that were not used. */
   readonly unused: readonly string[]
   /** Questions that were cancelled, because the server waited for answers that nobody had. */
   readonly unanswered: readonly string[]
@@ -26,22 +26,22 @@ export function printComplete(
   json: boolean,
   request: FlowRequest,
   { result, rounds }: Complete,
-  ending: CallEnding,
+  notes: CompletionNotes,
 ): Exit {
-  const { unused, unanswered } = ending
+  const { unused, unanswered } = notes
   if (json) {
     const extra = { ...(unused.length > 0 && { unused }), ...(unanswered.length > 0 && { unanswered }) }
     printJson(io, { status: 'complete', rounds, result, ...extra })
   } else {
     printResult(io, request, result)
-    for (const problem of problemsOf(ending)) tell(io, `rondo: ${problem}`)
+    for (const problem of problemsOf(notes)) tell(io, `rondo: ${problem}`)
   }
-  if (ending.interrupted) return 'interrupted'
+  if (notes.interrupted) return 'interrupted'
   if (unused.length + unanswered.length > 0) return 'answers'
   return 'isError' in result && result.isError === true ? 'failed' : 'done'
 }
 
-function problemsOf({ unused, unanswered, protocolVersion }: CallEnding): string[] {
+function problemsOf({ unused, unanswered, protocolVersion }: CompletionNotes): string[] {
   const list = (words: readonly string[]): string => words.map((word) => `"${oneLine(word)}"`).join(', ')
   return [
     ...(unanswered.length > 0
@@ -61,12 +61,12 @@ export function printPending(io: Io, json: boolean, pending: PendingCall): Exit 
   return 'pending'
 }
 
-/** A pending call as it is printed: all but the server's state, which is in the file. */
+/** A pending call as JSON, with the size of the server's state instead of the state itself, which is in the file. */
 export function pendingJson({ state, ...pending }: PendingCall): Record<string, unknown> {
   return { ...pending, stateBytes: state === undefined ? 0 : Buffer.byteLength(state) }
 }
 
-/** Prints a result as text; `--json` prints all of it. */
+/** Prints a result as text. */
 export function printResult(io: Io, request: FlowRequest, result: FlowResult): Exit {
   switch (request.method) {
     case 'tools/call':

@@ -1,7 +1,7 @@
 /**
- * The process in which a file's server runs: `serve-file FILE stdio`, or `serve-file FILE http HOST PORT` with a channel to
- * the parent, which is told where it listens. When the parent goes away, or the file cannot be served, so does this
- * process, whatever the file has begun by then.
+ * The process in which a file's server runs: `serve-file FILE stdio`, or `serve-file FILE http HOST PORT` with an IPC channel,
+ * on which it reports to the parent where it listens. The process exits when the parent is gone or the file cannot be
+ * served, whatever the file has started by then.
  */
 
 import { LoadError, loadServer } from './load-server.ts'
@@ -26,8 +26,8 @@ async function serveStdio(): Promise<void> {
   await server.stdio()
 }
 
-/** Where there is no channel, stderr is what the parent reads. */
-function giveUp(message: string): void {
+/** Reports the failure on the channel, or on stderr if there is none, and exits. */
+function exitWith(message: string): void {
   const exit = (): never => process.exit(1)
   if (process.send === undefined) process.stderr.write(`${message}\n`, exit)
   else process.send({ kind: 'failed', message } satisfies ServeReport, exit)
@@ -36,6 +36,6 @@ function giveUp(message: string): void {
 try {
   await (entrance === 'stdio' ? serveStdio() : serveHttp())
 } catch (error) {
-  if (error instanceof LoadError) giveUp(error.message)
-  else giveUp(error instanceof Error ? (error.stack ?? error.message) : String(error))
+  if (error instanceof LoadError) exitWith(error.message)
+  else exitWith(error instanceof Error ? (error.stack ?? error.message) : String(error))
 }

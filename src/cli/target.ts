@@ -1,6 +1,6 @@
 /**
- * What a person can name as a server: a URL, a file that exports one, or a command that starts one. The form is plain
- * JSON, so that a pending call remembers where it belongs; values of the environment are never part of it.
+ * A server as the user names it: a URL, a file that exports one, or a command that starts one. A target is plain JSON and is
+ * stored with a pending call; it never contains values of the environment.
  */
 
 import { existsSync, statSync } from 'node:fs'
@@ -20,7 +20,7 @@ export type NamedTarget =
 
 const SCRIPT = /\.[cm]?[jt]s$/
 
-/** The target in the first word, or in what follows `--`; and the words that are left. */
+/** Takes the target from the first word, or from what follows `--`, and returns it with the remaining words. */
 export function takeTarget(
   words: readonly string[],
   rest: readonly string[] | undefined,
@@ -38,7 +38,7 @@ export function takeTarget(
   return { target: readTarget(text, cwd), words: others }
 }
 
-/** The target in one word. */
+/** Parses a target from one word. */
 export function readTarget(text: string, cwd: string): NamedTarget {
   if (/^https?:\/\//i.test(text)) {
     if (!URL.canParse(text)) throw usageError(`Invalid URL: ${text}`)
@@ -52,12 +52,12 @@ export function readTarget(text: string, cwd: string): NamedTarget {
   const isFile = existsSync(path) && statSync(path).isFile()
   if (isFile && SCRIPT.test(text)) return { kind: 'file', path }
   const [command, ...args] = splitCommand(text)
-  if (command === undefined) throw usageError('The server must not be empty')
+  if (command === undefined) throw usageError('The name of the server must not be empty')
   if (args.length === 0 && SCRIPT.test(command)) throw usageError(`No such file: ${path}`)
   return { kind: 'command', command, args, cwd }
 }
 
-/** For people. */
+/** The target as text for people. */
 export function sayTarget(target: NamedTarget): string {
   switch (target.kind) {
     case 'url':
@@ -69,7 +69,7 @@ export function sayTarget(target: NamedTarget): string {
   }
 }
 
-/** A target that was stored; undefined if it is none. */
+/** Parses a stored target; undefined if it is invalid. */
 export function parseTarget(value: unknown): NamedTarget | undefined {
   if (!isRecord(value)) return undefined
   const { kind, url, path, command, args, cwd } = value

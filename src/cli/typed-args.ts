@@ -1,7 +1,7 @@
 /**
- * Reads `name=value` as the schema of a tool wants it: a number where it says number, text where it says text. `name:=json`
- * takes the value as JSON, whatever the schema says; `a.b=1` reaches into objects. The schema is foreign: it is only looked
- * at, never run, and references lead no further than its own `$defs`.
+ * Reads `name=value` arguments and converts each value to the type in the tool's schema. `name:=json` passes the value as
+ * JSON, whatever the schema says; `a.b=1` sets a property of an object. The schema comes from the server and is not trusted:
+ * it is only read, and references are followed within its own `$defs` only.
  */
 
 import { readFileSync } from 'node:fs'
@@ -15,7 +15,7 @@ type Args = Record<string, unknown>
 
 const MAX_HOPS = 8
 
-/** The words over what was given as a whole. */
+/** The arguments of the words, on top of `base`. */
 export function readArgs(words: readonly string[], schema: JsonSchema, base: Args = {}): Args {
   const args = structuredClone(base)
   for (const word of words) {
@@ -35,7 +35,7 @@ export function splitWord(word: string): { name: string; text: string; json: boo
   return { name: word.slice(0, json ? at - 1 : at), text: word.slice(at + 1), json }
 }
 
-/** Names with dots in them win over paths. */
+/** A property whose name contains dots takes precedence over a path. */
 function pathOf(name: string, schema: JsonSchema): string[] {
   const { properties } = resolveRef(schema, schema)
   return isRecord(properties) && Object.hasOwn(properties, name) ? [name] : name.split('.')
@@ -56,8 +56,8 @@ function resolveRef(schema: JsonSchema, root: JsonSchema): JsonSchema {
   for (let hops = 0; hops < MAX_HOPS; hops++) {
     const [, place, name] = /^#\/(\$defs|definitions)\/([^/]+)$/.exec(String(now.$ref ?? '')) ?? []
     if (place === undefined || name === undefined) return now
-    const book = root[place]
-    const next = isRecord(book) && Object.hasOwn(book, name) ? book[name] : undefined
+    const defs = root[place]
+    const next = isRecord(defs) && Object.hasOwn(defs, name) ? defs[name] : undefined
     if (!isRecord(next)) return now
     now = next
   }
@@ -66,7 +66,7 @@ function resolveRef(schema: JsonSchema, root: JsonSchema): JsonSchema {
 
 function setAt(args: Args, path: readonly string[], value: unknown, append: boolean): void {
   const [name = '', ...below] = path
-  if (name === '__proto__') throw usageError('There is no argument __proto__')
+  if (name === '__proto__') throw usageError('An argument cannot be named __proto__')
   const old = Object.hasOwn(args, name) ? args[name] : undefined
   if (below.length > 0) {
     const child: Args = isRecord(old) ? old : {}
@@ -139,16 +139,17 @@ function checkNames(args: Args, schema: JsonSchema): void {
   const { properties, required, additionalProperties } = resolveRef(schema, schema)
   const known = isRecord(properties) ? Object.keys(properties) : []
   const list = known.length === 0 ? 'it takes no arguments' : `its arguments are ${known.join(', ')}`
-  const strange = Object.keys(args).filter((name) => !known.includes(name))
-  if (strange.length > 0 && additionalProperties === false) {
-    throw usageError(`The tool has no argument ${strange.join(', ')}; ${list}`)
+  const unknown = Object.keys(args).filter((name) => !known.includes(name))
+  if (unknown.length > 0 && additionalProperties === false) {
+    throw usageError(`The tool has no argument ${unknown.join(', ')}; ${list}`)
   }
   const missing = Array.isArray(required) ? required.filter((name) => !Object.hasOwn(args, String(name))) : []
   if (missing.length > 0)
     throw usageError(`Missing required arguments: ${missing.map((name) => `${name}=…`).join(' ')}`)
 }
 
-function parseJson(name: string, text: string): unknown {
+/** Parses the value of `name:=json`. */
+export function parseJson(name: string, text: string): unknown {
   const value = tryJson(text)
   if (value === undefined) throw usageError(`The value of ${name} is not valid JSON: ${text}`)
   return value
@@ -162,10 +163,10 @@ function tryJson(text: string): unknown {
   }
 }
 
-/** The JSON object in the file that an option names; `-` is stdin. */
+/** Reads the JSON object in the file that an option names; `-` is stdin. */
 export async function readJsonObject(io: Io, option: string, name: string): Promise<Record<string, unknown>> {
   const text = name === '-' ? await readStdin(io) : readText(io, option, name)
-  const value = parse(text)
+  const value = tryJson(text)
   if (!isRecord(value))
     throw usageError(`${option}: ${name === '-' ? 'stdin' : name} must contain a JSON object`)
   return value
@@ -176,13 +177,5 @@ function readText(io: Io, option: string, name: string): string {
     return readFileSync(resolve(io.cwd, name), 'utf8')
   } catch (error) {
     throw usageError(`${option}: ${(error as Error).message}`)
-  }
-}
-
-function parse(text: string): unknown {
-  try {
-    return JSON.parse(text)
-  } catch {
-    return undefined
   }
 }

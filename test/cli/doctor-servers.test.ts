@@ -271,7 +271,7 @@ describe('a broken server', () => {
     expect(of('call-result')).toMatchObject({
       verdict: 'fail',
       detail: expect.stringContaining('no resultType but asks'),
-      advice: expect.stringContaining('"input_required" where it asks'),
+      advice: expect.stringContaining('"input_required" if it asks'),
     })
     expect(of('state')).toMatchObject({ verdict: 'fail' })
     expect(code).toBe(1)

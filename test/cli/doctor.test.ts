@@ -229,7 +229,7 @@ describe('our own server', () => {
   it.each(['2025-11-25', '2025-06-18', '2025-03-26', '2024-11-05'])('is clean in %s', async (version) => {
     const { code, found, faults } = await examine(listening.url, '--revision', version)
     expect(faults).toEqual([])
-    expect(found[0]).toMatchObject({ id: 'era', detail: `speaks ${version}` })
+    expect(found[0]).toMatchObject({ id: 'era', detail: `the server speaks ${version}` })
     expect(code).toBe(0)
   })
 
@@ -243,7 +243,7 @@ describe('our own server', () => {
 
   it('prints a table for people, and says what it could not check', async () => {
     const { code, stdout } = await home.run(['doctor', listening.url])
-    expect(stdout).toMatch(/^pass {2}era +speaks 2026-07-28$/m)
+    expect(stdout).toMatch(/^pass {2}era +the server speaks 2026-07-28$/m)
     expect(stdout).toMatch(/^skip {2}state +no tool that asks was found\n +→ Name a tool that asks/m)
     expect(stdout).toMatch(/^\d+ pass, 0 warn, 0 fail, 1 skip$/m)
     expect(code).toBe(0)

@@ -42,7 +42,7 @@ describe('a task in 2025-11-25, whose questions come while somebody waits', () =
     const ran = await home.run(['call', desk.url, 'ask', ...older])
     expect(ran.code).toBe(EXITS.pending.code)
     expect(ran.stderr).toMatch(
-      /^The task asks a question\. In 2025-11-25 it is sent only to a client that waits/,
+      /^The task asks a question\. In 2025-11-25 the server sends it only to a client that waits/,
     )
     const id = /^pending (\S+)$/m.exec(ran.stdout)?.[1] ?? ''
     expect((await see('input_required', id)).server).toMatchObject({ protocolVersion: '2025-11-25' })

@@ -1,11 +1,11 @@
 /**
- * Asks a form: lets the person answer, decline or leave it for later. Ctrl-C anywhere dismisses it. Several answers are shown
- * once more before they are sent; one that was typed or chosen a moment ago is not. The ways out of a form that begins with a
- * choice are among its options; any other has a prompt for them. A form that only wants a yes or no, or nothing at all, is
- * one prompt, and its message the title.
+ * Asks a form: the user can answer, decline, or leave it for later. Ctrl-C dismisses it at any point. Several answers are
+ * shown for review before they are sent; a single one that was just typed is not. If the form begins with a choice,
+ * declining and leaving are among its options; otherwise a prompt offers them first. A form with one required yes-or-no
+ * field, or with no fields, is a single prompt with the message as its title.
  *
- * Enter alone never approves. A yes or no starts on the no; what was only passed through by Enter gets a last look, which
- * does not start on "Send".
+ * Enter alone never approves. A yes-or-no prompt starts on "No". If only Enter was pressed, the answers are reviewed, and
+ * the review does not start on "Send".
  */
 
 import { displayText, oneLine } from '../../form/clean-text.ts'
@@ -22,7 +22,7 @@ type Values = Record<string, FieldValue | undefined>
 const DECLINE: Given = { kind: 'answer', response: { action: 'decline' } }
 const LATER: Given = { kind: 'later' }
 
-/** The way out of a question that need not be answered now. */
+/** Offered for a question that need not be answered now. */
 export function laterChoice(canKeep: boolean): Choice<'later'>[] {
   return canKeep ? [{ value: 'later', label: 'Later', hint: 'keep the call pending' }] : []
 }
@@ -100,7 +100,7 @@ async function fillIn(terminal: Terminal, fields: readonly Field[], canKeep: boo
   return isSeen ? accept(values) : review(terminal, fields, values, untouched, canKeep)
 }
 
-/** A last look at the answers. `untouched` is how many keys had been pressed before they were given. */
+/** Shows the answers for review. `untouched` is the number of keys that had been pressed before they were given. */
 async function review(
   terminal: Terminal,
   fields: readonly Field[],
@@ -154,7 +154,7 @@ interface Filled {
   readonly value: FieldValue | undefined
 }
 
-/** One of the ways out of the question was chosen instead. */
+/** The user chose to decline or leave the question instead. */
 interface Left<W> {
   readonly value?: undefined
   readonly way: W
@@ -197,7 +197,7 @@ async function askLine(terminal: Terminal, field: Field, start: FieldValue | und
   return { value: checked.ok ? checked.value : undefined }
 }
 
-/** What is sent is what was seen: a default that cannot be shown as it is, is not suggested. */
+/** A default that cannot be shown unchanged is not suggested, so that nothing is sent that was not seen. */
 function shownStart(terminal: Terminal, start: FieldValue | undefined): string {
   if (start === undefined) return ''
   const text = String(start)

@@ -1,4 +1,4 @@
-/** Asks one question of a round: who asks and what for, in our words; then the server's words; then the prompts. */
+/** Asks one question of a round: first who asks and why, in our words; then the server's message; then the prompts. */
 
 import type { PendingCall } from '../../client/pending.ts'
 import { inspectLink } from '../../client/round.ts'
@@ -13,9 +13,9 @@ export type QuestionReply =
   | { readonly kind: 'answer'; readonly response: InputResponse }
   | { readonly kind: 'later' }
 
-/** Who asks, and what for. */
+/** Who asks, and for which request. */
 export interface Asking extends Pick<PendingCall, 'server' | 'request' | 'round'> {
-  /** The answer may come later; otherwise the server waits for it. */
+  /** True if the answer may come later; otherwise the server waits for it. */
   readonly canKeep: boolean
 }
 
@@ -46,7 +46,7 @@ export async function askQuestion(
     case 'sampling/createMessage':
       return askSampling(terminal, question.params)
     case 'roots/list':
-      terminal.say('The server asks for your folders. Pass them with --root; none were sent now.', 'warn')
+      terminal.say('The server asks for your folders, and none were sent. Pass them with --root.', 'warn')
       return { kind: 'answer', response: { roots: [] } }
   }
 }
@@ -75,7 +75,7 @@ function sayMessage(message: unknown): string {
 const WARNINGS = {
   'not-encrypted': 'The connection is not encrypted.',
   'look-alike-letters':
-    'The host name has letters that look like others. Compare it with the name you expect.',
+    'The host name contains letters that look like other letters. Compare it with the name you expect.',
   'bare-address': 'The host is an IP address, not a name.',
 } as const
 
@@ -86,7 +86,10 @@ const WARNINGS = {
 async function askUrl(terminal: Terminal, { url }: ElicitUrlParams, canKeep: boolean): Promise<Given> {
   const link = inspectLink(url)
   if (link === undefined) {
-    terminal.say('The server asks to open a URL that is not safe to open. It was declined.', 'error')
+    terminal.say(
+      'The server asks you to open a URL that is not safe to open. The request was declined.',
+      'error',
+    )
     return { kind: 'answer', response: { action: 'decline' } }
   }
   terminal.say(`${link.url}\nhost: ${link.host}`)

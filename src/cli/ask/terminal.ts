@@ -7,7 +7,7 @@ import { isCancel, log, multiselect, S_BAR, select, text, updateSettings } from 
 import { oneLine } from '../../form/clean-text.ts'
 import { type Io, terminalText } from '../io.ts'
 
-/** The person dismissed a prompt. */
+/** Thrown when the user dismisses a prompt. */
 export class Dismissed extends Error {
   constructor() {
     super('A prompt was dismissed')
@@ -28,15 +28,15 @@ export interface Terminal {
   line(message: string, start: string, check: (input: string) => string | undefined): Promise<string>
   choose<T>(message: string, choices: readonly Choice<T>[], start: T): Promise<T>
   pick(message: string, choices: readonly Choice<string>[], start: readonly string[]): Promise<string[]>
-  /** How many keys were pressed so far, Enter not counted. */
+  /** The number of keys pressed so far, without Enter. */
   keys(): number
 }
 
-/** End of input, as a terminal sends it. */
+/** End of input. */
 const CTRL_D = '\u0004'
 const VISIBLE_CHOICES = 10
 
-/** `signal` dismisses whatever is asked. */
+/** `signal` dismisses the open prompt. */
 export function createTerminal(io: Io, signal?: AbortSignal): Terminal {
   const { stdin, stderr, status } = io
   updateSettings({ aliases: { [CTRL_D]: 'cancel' } })
@@ -79,7 +79,7 @@ export function createTerminal(io: Io, signal?: AbortSignal): Terminal {
       ask((ends) =>
         text({
           ...ends,
-          // Unlike the others this prompt has no bar before further lines, and a line of a server has to have one.
+          // This prompt draws no bar before further lines, and lines from a server must have one.
           message: terminalText(message).replaceAll('\n', `\n${S_BAR}  `),
           initialValue: terminalText(start).replaceAll('\n', ' '),
           validate: (input) => sayProblem(check(input ?? '')),

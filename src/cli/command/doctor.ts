@@ -1,19 +1,19 @@
 /**
- * `rondo doctor`: examines any MCP server: what it speaks, how it refuses what it must refuse, and what an attacker can do
- * with its `requestState`.
+ * `rondo doctor`: examines any MCP server: which revision it speaks, how it refuses invalid requests, and what an attacker
+ * can do with its `requestState`.
  */
 
 import { DRAFT_VERSION } from '../../drafts/draft-2026-v1/codec.ts'
 import { RondoError } from '../../errors.ts'
+import { JSON_OPTION } from '../call-setup.ts'
 import { type Command, type Invocation, sayError, usageError } from '../command-line.ts'
 import { CONNECT_OPTIONS, type Connection, openConnection, readHeaders, toTarget } from '../connection.ts'
 import { type ExaminedCall, examineState } from '../doctor/examine.ts'
 import { checkOlder } from '../doctor/older.ts'
 import { type Probe, probeHttp, probeStdio } from '../doctor/probe.ts'
 import { checkIdentity, checkLists, checkProtocol } from '../doctor/protocol.ts'
-import { attempt, type Finding, fail, printFindings, skip, warn } from '../doctor/report.ts'
+import { attempt, type DoctorFinding, fail, printFindings, skip, warn } from '../doctor/report.ts'
 import { examineTasks } from '../doctor/tasks.ts'
-import { JSON_OPTION } from '../session.ts'
 import { type NamedTarget, takeTarget } from '../target.ts'
 
 export const doctorCommand: Command = {
@@ -54,7 +54,7 @@ export const doctorCommand: Command = {
     const { io, options } = invocation
     const { target, words } = takeTarget(invocation.words, invocation.rest, io.cwd)
     if (words.length > 0 && options.text('tool') === undefined)
-      throw usageError(`Name the tool that these arguments are for: --tool NAME`)
+      throw usageError('Name the tool that these arguments are for: --tool NAME')
     const findings = await examine(invocation, target, words)
     printFindings(io, findings, options.flag('json'))
     const bad = options.flag('strict') ? ['fail', 'warn'] : ['fail']
@@ -62,24 +62,24 @@ export const doctorCommand: Command = {
   },
 }
 
-/** States of rounds are what is examined most. */
+/** The revision that is examined in full; only here do rounds have a state. */
 const EXAMINED = '2026-07-28'
 
 async function examine(
   invocation: Invocation,
   target: NamedTarget,
   words: readonly string[],
-): Promise<readonly Finding[]> {
+): Promise<readonly DoctorFinding[]> {
   const { io } = invocation
   io.status.start('examining')
   try {
-    const opened = await meet(invocation, target)
+    const opened = await tryConnect(invocation, target)
     if ('verdict' in opened) return [opened]
     const { client, close } = opened
     const call = { invocation, target, client, words }
     if (client.protocolVersion !== EXAMINED) return await examineOlder(call).finally(close)
     const probe = openProbe(invocation, target)
-    const part = (id: string, check: () => Promise<Finding | readonly Finding[]>) =>
+    const part = (id: string, check: () => Promise<DoctorFinding | readonly DoctorFinding[]>) =>
       attempt(id, io.signal, check)
     try {
       return [
@@ -97,8 +97,11 @@ async function examine(
   }
 }
 
-/** Connects. A server that is there, but with which nobody can talk, is a finding. */
-async function meet({ io, options }: Invocation, target: NamedTarget): Promise<Connection | Finding> {
+/** Connects. A server that responds, but not as the protocol requires, is a finding and not an error. */
+async function tryConnect(
+  { io, options }: Invocation,
+  target: NamedTarget,
+): Promise<Connection | DoctorFinding> {
   try {
     return await openConnection(io, target, options, { tasks: false })
   } catch (error) {
@@ -111,15 +114,15 @@ async function meet({ io, options }: Invocation, target: NamedTarget): Promise<C
   }
 }
 
-/** Somebody who names an older revision wants to have it; otherwise the newest is better. */
-async function examineOlder(call: ExaminedCall): Promise<readonly Finding[]> {
+/** A server that speaks only an older revision gets a warning, unless the user named that revision. */
+async function examineOlder(call: ExaminedCall): Promise<readonly DoctorFinding[]> {
   const { invocation, target, client } = call
   const { signal } = invocation.io
   const { protocolVersion: version } = client
-  const better = `Serve ${EXAMINED} too: there a call can wait without a session.`
+  const better = `Serve ${EXAMINED} too: there a call can wait for an answer without a session.`
   const found = checkIdentity(client).map((finding) =>
     finding.id === 'era' && invocation.options.text('revision') === undefined
-      ? warn('era', `speaks ${version}, not ${EXAMINED}`, better)
+      ? warn('era', `the server speaks ${version}, not ${EXAMINED}`, better)
       : finding,
   )
   return [

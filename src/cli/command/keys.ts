@@ -1,11 +1,12 @@
 /**
- * `rondo keys`: makes, checks and rotates the keys that seal `requestState`. Rotation has three steps, each rolled out to
+ * `rondo keys`: creates, checks and rotates the keys that seal `requestState`. Rotation has three steps, each rolled out to
  * every instance before the next: learn (old,new), mint (new,old), drop (new).
  */
 
 import { readFileSync } from 'node:fs'
 import { resolve } from 'node:path'
 import { generateKey, parseKeys } from '../../seal/key-ring.ts'
+import { JSON_OPTION } from '../call-setup.ts'
 import {
   type Command,
   CommandError,
@@ -17,10 +18,9 @@ import {
 } from '../command-line.ts'
 import { writeFile } from '../home.ts'
 import { type Io, print, printJson, tell } from '../io.ts'
-import { JSON_OPTION } from '../session.ts'
 
 export const KEYS_OPTION: OptionTable = {
-  keys: { type: 'string', value: 'FILE', help: 'the file with the keys (else RONDO_KEYS)' },
+  keys: { type: 'string', value: 'FILE', help: 'the file with the keys (default: RONDO_KEYS)' },
 }
 
 export const keysCommand: Command = {
@@ -42,9 +42,9 @@ export const keysCommand: Command = {
   },
   async run(invocation) {
     const [action, step, ...others] = invocation.words
-    if (others.length > 0) throw usageError(`"${others[0]}" is an unexpected argument`)
+    if (others.length > 0) throw usageError(`Unexpected argument "${others[0]}"`)
     if (action === 'rotate') return rotate(invocation, step)
-    if (step !== undefined) throw usageError(`"${step}" is an unexpected argument`)
+    if (step !== undefined) throw usageError(`Unexpected argument "${step}"`)
     if (action === 'new') return makeKey(invocation)
     if (action === 'check') return check(invocation)
     throw usageError('Name the action: keys new, keys check, or keys rotate learn|mint|drop')
@@ -73,7 +73,7 @@ function check({ io, options }: Invocation): Exit {
   return 'done'
 }
 
-/** Never shows any part of what was given. */
+/** The error never contains any part of the keys. */
 function readRing(text: string): ReturnType<typeof parseKeys> {
   try {
     return parseKeys(text)

@@ -1,18 +1,19 @@
-/** `rondo tools`, `rondo prompts`, `rondo resources`: what a server has. */
+/** `rondo tools`, `rondo prompts`, `rondo resources`: list what a server offers. */
 
 import type { Client } from '../../client/client.ts'
 import type { Answers } from '../../client/question.ts'
 import { oneLine } from '../../form/clean-text.ts'
 import { isRecord } from '../../lib/json.ts'
 import type { Prompt, Tool } from '../../protocol/wire.ts'
+import { JSON_OPTION } from '../call-setup.ts'
 import { type Command, usageError } from '../command-line.ts'
 import { CONNECT_OPTIONS, openConnection } from '../connection.ts'
-import { formatTable, print, printJson, tell } from '../io.ts'
-import { JSON_OPTION } from '../session.ts'
+import { formatTable } from '../format.ts'
+import { print, printJson, tell } from '../io.ts'
 import { takeTarget } from '../target.ts'
 
-interface Listed {
-  /** As `--json` prints it. */
+interface Listing {
+  /** The output of `--json`. */
   readonly json: Record<string, unknown>
   readonly rows: readonly (readonly string[])[]
 }
@@ -20,7 +21,7 @@ interface Listed {
 function listCommand(
   name: string,
   what: string,
-  list: (client: Client, signal: AbortSignal) => Promise<Listed>,
+  list: (client: Client, signal: AbortSignal) => Promise<Listing>,
 ): Command {
   return {
     name,
@@ -29,7 +30,7 @@ function listCommand(
     options: { ...JSON_OPTION, ...CONNECT_OPTIONS },
     async run({ io, words: given, rest, options }) {
       const { target, words } = takeTarget(given, rest, io.cwd)
-      if (words.length > 0) throw usageError(`"${words[0]}" is an unexpected argument`)
+      if (words.length > 0) throw usageError(`Unexpected argument "${words[0]}"`)
       const { client, close } = await openConnection(io, target, options, { answers: UNASKED })
       try {
         const { json, rows } = await list(client, io.signal)

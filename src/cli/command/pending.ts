@@ -2,15 +2,16 @@
 
 import { PeerError } from '../../client/peer.ts'
 import { openQuestions } from '../../client/pending.ts'
+import { JSON_OPTION, openDriver, openStore, RESUME_OPTIONS, targetOf } from '../call-setup.ts'
 import { type Command, type Exit, type Invocation, usageError } from '../command-line.ts'
 import { CONNECT_OPTIONS, openConnection } from '../connection.ts'
-import { sayAge, sayPending } from '../describe.ts'
-import { addGiven, hasAnswers, NO_OPTIONS } from '../given-answers.ts'
-import { SEAL_OPTIONS } from '../home.ts'
-import { formatTable, print, printJson, tell } from '../io.ts'
-import type { Listed, PendingStore } from '../pending-store.ts'
+import { sayPending } from '../describe.ts'
+import { formatTable, sayAge } from '../format.ts'
+import { addGiven, DISMISS_OPTIONS, hasAnswers } from '../given-answers.ts'
+import { print, printJson, tell } from '../io.ts'
+import { SEAL_OPTIONS } from '../local-keys.ts'
+import type { ListedCall, PendingStore } from '../pending-store.ts'
 import { pendingJson, printPending } from '../print-result.ts'
-import { JSON_OPTION, openSession, openStore, RESUME_OPTIONS, targetOf } from '../session.ts'
 import { sayTarget } from '../target.ts'
 
 export const pendingCommand: Command = {
@@ -46,13 +47,13 @@ function listAll(invocation: Invocation): Exit {
   return 'done'
 }
 
-function toJson({ id, call, problem }: Listed): Record<string, unknown> {
+function toJson({ id, call, problem }: ListedCall): Record<string, unknown> {
   return call === undefined
     ? { id, problem }
     : { target: sayTarget(call.target), ...pendingJson(call.pending) }
 }
 
-function toRow({ id, call, problem }: Listed, now: number): string[] {
+function toRow({ id, call, problem }: ListedCall, now: number): string[] {
   if (call === undefined) return [id, '', problem ?? '']
   const { pending, target } = call
   const name = pending.request.method === 'resources/read' ? pending.request.uri : pending.request.name
@@ -72,7 +73,7 @@ export const answerCommand: Command = {
     'key:=json passes a whole result object. Nothing is sent while a question is open.',
   ],
   options: {
-    ...NO_OPTIONS,
+    ...DISMISS_OPTIONS,
     hold: { type: 'boolean', help: 'stores the answers without sending them' },
     ...RESUME_OPTIONS,
   },
@@ -91,11 +92,11 @@ export const answerCommand: Command = {
       store.save({ ...call, pending })
       const open = openQuestions(pending).length
       if (open > 0 || options.flag('hold')) return printPending(io, options.flag('json'), pending)
-      const session = await openSession(invocation, targetOf(invocation, call.target), call)
+      const driver = await openDriver(invocation, targetOf(invocation, call.target), call)
       try {
-        return await session.drive(pending.request, pending)
+        return await driver.drive(pending.request, pending)
       } finally {
-        await session.close()
+        await driver.close()
       }
     } finally {
       release()
@@ -106,7 +107,7 @@ export const answerCommand: Command = {
 export const resumeCommand: Command = {
   name: 'resume',
   usage: '<id>',
-  summary: 'continues a pending call; asks you the open questions',
+  summary: 'continues a pending call; you answer the open questions',
   options: RESUME_OPTIONS,
   async run(invocation) {
     const [start, ...others] = invocation.words
@@ -118,11 +119,11 @@ export const resumeCommand: Command = {
     const release = store.claim(id)
     try {
       const call = store.load(id)
-      const session = await openSession(invocation, targetOf(invocation, call.target), call)
+      const driver = await openDriver(invocation, targetOf(invocation, call.target), call)
       try {
-        return await session.drive(call.pending.request, call.pending)
+        return await driver.drive(call.pending.request, call.pending)
       } finally {
-        await session.close()
+        await driver.close()
       }
     } finally {
       release()
@@ -130,7 +131,7 @@ export const resumeCommand: Command = {
   },
 }
 
-/** Between rounds the server holds nothing, so only a task has to be cancelled. */
+/** Between rounds the server keeps nothing, so only a task has to be cancelled. */
 export const abandonCommand: Command = {
   name: 'abandon',
   usage: '<id> [id …]',
@@ -165,7 +166,7 @@ export const abandonCommand: Command = {
 const UNKNOWN_TASK = -32602
 
 async function cancelTask({ io, options }: Invocation, store: PendingStore, id: string): Promise<void> {
-  // A file that cannot be read any more can still be given up.
+  // A file that cannot be read can still be abandoned.
   const call = store.list().find((one) => one.id === id)?.call
   if (call?.pending.task === undefined) return
   const { client, close } = await openConnection(io, call.target, options, {
@@ -174,7 +175,7 @@ async function cancelTask({ io, options }: Invocation, store: PendingStore, id: 
   try {
     await client.task(call.pending.task.taskId).cancel()
   } catch (error) {
-    // One that the server does not know any more has ended.
+    // A task that the server no longer knows has ended.
     if (!(error instanceof PeerError) || error.peer.code !== UNKNOWN_TASK) throw error
   } finally {
     await close()

@@ -1,27 +1,27 @@
 /**
- * `rondo play`: serves a file that exports a server, and serves it anew whenever a file beside it changes. Open calls
- * survive a reload: the keys stay the same. A file that is broken is reported, and tried again after the next change.
+ * `rondo play`: serves a file that exports a server, and reloads it whenever a file in its folder changes. Open calls survive
+ * a reload, because the keys stay the same. A file that fails is reported, and loaded again after the next change.
  */
 
 import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { statSync, watch } from 'node:fs'
 import { dirname, resolve, sep } from 'node:path'
+import { JSON_OPTION } from '../call-setup.ts'
 import { type Command, usageError } from '../command-line.ts'
 import { scriptArgs } from '../connection.ts'
-import { serverEnv } from '../home.ts'
 import { type Io, printJson, tell } from '../io.ts'
+import { serverEnv } from '../local-keys.ts'
 import type { ServeReport } from '../serve-file.ts'
-import { JSON_OPTION } from '../session.ts'
 
 export const playCommand: Command = {
   name: 'play',
   usage: '<file>',
   summary: 'serves a file that exports a server, and reloads it on change',
   options: {
-    port: { type: 'string', value: 'N', help: 'the port (3000); 0 picks a free one' },
-    host: { type: 'string', value: 'ADDRESS', help: 'the address to listen on (127.0.0.1)' },
-    'no-watch': { type: 'boolean', help: 'does not reload' },
+    port: { type: 'string', value: 'N', help: 'the port (default: 3000); 0 picks a free one' },
+    host: { type: 'string', value: 'ADDRESS', help: 'the address to listen on (default: 127.0.0.1)' },
+    'no-watch': { type: 'boolean', help: 'does not reload on change' },
     ...JSON_OPTION,
   },
   async run({ io, words, options }) {
@@ -69,7 +69,7 @@ interface PlayerOptions {
 }
 
 interface Player {
-  /** True if the file could not be served. */
+  /** Resolves with true if the file could not be served. */
   start(): Promise<boolean>
   reload(): void
   stop(): Promise<void>
@@ -100,7 +100,7 @@ function createPlayer(options: PlayerOptions): Player {
     const started = launch(options, ['http', host, String(port)])
     child = started
     const report = await firstReport(started)
-    // Stopped meanwhile; whoever stops it waits for its end.
+    // Stopped in the meantime; `stop` waits for its end.
     if (child !== started) return false
     if (report.kind === 'failed') {
       // The file may have opened a port or started a timer before it failed.
@@ -118,7 +118,7 @@ function createPlayer(options: PlayerOptions): Player {
     else tell(io, `Serving ${options.path} at ${report.url}`)
     return false
   }
-  // Told twice to stop, this process ends at once, and takes the server with it.
+  // A second signal ends this process at once; the server must not outlive it.
   process.once('exit', () => child?.kill('SIGKILL'))
   const inTurn = <T>(run: () => Promise<T>): Promise<T> => {
     const next = turn.then(run)
@@ -140,7 +140,7 @@ function createPlayer(options: PlayerOptions): Player {
     },
     async stop() {
       stopped = true
-      // Not in turn: a start that does not come to an end is ended.
+      // Does not wait for its turn: a start that hangs is ended too.
       await end()
       await turn
     },
@@ -151,7 +151,7 @@ function launch({ command, env, io }: PlayerOptions, entrance: readonly string[]
   return spawn(process.execPath, [...command(entrance)], {
     cwd: io.cwd,
     env: { ...env },
-    // Its log belongs to whoever plays; a group of its own, so that Ctrl-C reaches it through us alone.
+    // Its log goes to our stderr. Its own process group, so that Ctrl-C reaches it only through us.
     stdio: ['ignore', 2, 2, 'ipc'],
     detached: process.platform !== 'win32',
   })
@@ -161,7 +161,7 @@ async function firstReport(child: ChildProcess): Promise<ServeReport> {
   const settled = new AbortController()
   const { signal } = settled
   try {
-    // Rejects where the process cannot be started.
+    // Rejects if the process cannot be started.
     return await Promise.race([
       once(child, 'message', { signal }).then(([report]) => report as ServeReport),
       once(child, 'exit', { signal }).then(([code, by]): ServeReport => {

@@ -1,16 +1,18 @@
 /**
- * `rondo state`: what is inside a `requestState`, for those who have the server's keys. Answers and results stay hidden
- * unless asked for. Without keys it shows what any holder of the state can see.
+ * `rondo state`: shows the contents of a `requestState` to those who have the server's keys. Answers and results stay hidden
+ * unless requested. A state that is not Rondo's is shown as far as anyone can read it.
  */
 
 import { openEnvelope } from '../../seal/envelope.ts'
 import { parseKeys } from '../../seal/key-ring.ts'
 import { type Claims, decodeClaims, STATE_LIMITS } from '../../seal/state.ts'
+import { JSON_OPTION, openStore } from '../call-setup.ts'
 import { type Command, CommandError, type Exit, type Invocation, usageError } from '../command-line.ts'
 import { readState } from '../doctor/tamper.ts'
-import { homeOf, keptKeys, SEAL_OPTIONS } from '../home.ts'
-import { formatTable, print, printJson, readStdin, sayJson } from '../io.ts'
-import { JSON_OPTION, openStore } from '../session.ts'
+import { formatTable } from '../format.ts'
+import { homeOf } from '../home.ts'
+import { print, printJson, readStdin, sayJson } from '../io.ts'
+import { SEAL_OPTIONS, storedKeys } from '../local-keys.ts'
 import { KEYS_OPTION, readKeysText } from './keys.ts'
 
 export const stateCommand: Command = {
@@ -43,10 +45,10 @@ export const stateCommand: Command = {
   },
 }
 
-/** What was given; else the key of the servers that the command itself runs. */
+/** The given keys, or else those of the servers that the command itself runs. */
 function keysOf({ io, options }: Invocation): string {
   const isGiven = options.text('keys') !== undefined || (io.env.RONDO_KEYS ?? '').trim() !== ''
-  const kept = isGiven ? undefined : keptKeys(homeOf(io))
+  const kept = isGiven ? undefined : storedKeys(homeOf(io))
   return kept ?? readKeysText(io, options)
 }
 
@@ -68,9 +70,13 @@ async function readToken(invocation: Invocation): Promise<string> {
 function showForeign({ io, options }: Invocation, token: string): Exit {
   const readable = readState(token)
   if (readable === undefined)
-    throw new CommandError('failed', 'This state is not Rondo’s, and nothing in it is readable')
+    throw new CommandError('failed', 'This state was not sealed by Rondo, and nothing in it is readable')
   if (options.flag('json')) printJson(io, { readable: readable.how, value: readable.value })
-  else print(io, `This state is not Rondo’s, and anyone can read it:\n${sayJson(readable.value, io.stdout)}`)
+  else
+    print(
+      io,
+      `This state was not sealed by Rondo, and anyone can read it:\n${sayJson(readable.value, io.stdout)}`,
+    )
   return 'failed'
 }
 

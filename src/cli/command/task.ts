@@ -12,15 +12,6 @@ import { RondoError } from '../../errors.ts'
 import { oneLine } from '../../form/clean-text.ts'
 import type { TaskState } from '../../protocol/task.ts'
 import type { CallToolResult, InputRequests, InputResponses } from '../../protocol/wire.ts'
-import { type Command, CommandError, type Exit, type Invocation, usageError } from '../command-line.ts'
-import { CONNECT_OPTIONS, openConnection, policiesOf } from '../connection.ts'
-import { isEnded, type ShownTask, sayTask, taskJson } from '../describe.ts'
-import { markDelivered } from '../drive-call.ts'
-import { addGiven, hasAnswers, NO_OPTIONS } from '../given-answers.ts'
-import { SEAL_OPTIONS } from '../home.ts'
-import { print, printJson, shellWord, tell } from '../io.ts'
-import type { PendingStore, StoredCall } from '../pending-store.ts'
-import { printResult } from '../print-result.ts'
 import {
   chooseAnswerer,
   JSON_OPTION,
@@ -28,12 +19,22 @@ import {
   SCRIPT_OPTIONS,
   SERVER_OPTION,
   targetOf,
-} from '../session.ts'
+} from '../call-setup.ts'
+import { type Command, CommandError, type Exit, type Invocation, usageError } from '../command-line.ts'
+import { CONNECT_OPTIONS, openConnection, policiesOf } from '../connection.ts'
+import { exampleWord, sayQuestion, sayRequest, sayServer } from '../describe.ts'
+import { markDelivered } from '../drive-call.ts'
+import { formatTable, sayAgo, sayTime, shellWord } from '../format.ts'
+import { addGiven, DISMISS_OPTIONS, hasAnswers } from '../given-answers.ts'
+import { print, printJson, tell } from '../io.ts'
+import { SEAL_OPTIONS } from '../local-keys.ts'
+import type { PendingStore, StoredCall } from '../pending-store.ts'
+import { printResult } from '../print-result.ts'
 import { type NamedTarget, sayTarget, takeTarget } from '../target.ts'
 
 export const taskCommand: Command = {
   name: 'task',
-  usage: 'get|answer|cancel <id> | <server> <taskId>',
+  usage: 'get|answer|cancel (<id> | <server> <taskId>)',
   summary: 'shows a task, answers its questions, or cancels it',
   details: [
     'For a pending call of your own, its id or the id of its task is enough. "get" exits as the call would: 0 if it is',
@@ -41,7 +42,7 @@ export const taskCommand: Command = {
     'it sends the answers and does not wait.',
   ],
   options: {
-    ...NO_OPTIONS,
+    ...DISMISS_OPTIONS,
     ...SCRIPT_OPTIONS,
     ...SERVER_OPTION,
     ...JSON_OPTION,
@@ -55,7 +56,7 @@ export const taskCommand: Command = {
       throw usageError('Name the action: rondo task get, rondo task answer or rondo task cancel')
     const found = findTask(invocation, action, words)
     if (action !== 'answer' && found.words.length > 0) {
-      throw usageError(`"${found.words[0]}" is an unexpected argument`)
+      throw usageError(`Unexpected argument "${found.words[0]}"`)
     }
     const store = openStore(invocation)
     const id = found.call?.pending.id
@@ -72,11 +73,11 @@ export const taskCommand: Command = {
 interface Work extends Invocation {
   readonly found: FoundTask
   readonly task: OpenTask
-  /** Prints the task, and the result it may have. */
+  /** Prints the task, and its result if there is one. */
   show(shown: ShownTask): void
 }
 
-const ACTIONS: Readonly<Record<string, (work: Work) => Promise<Exit>>> = { get: look, answer, cancel }
+const ACTIONS: Readonly<Record<string, (work: Work) => Promise<Exit>>> = { get, answer, cancel }
 
 async function withTask(
   invocation: Invocation,
@@ -105,9 +106,9 @@ async function withTask(
   }
 }
 
-/** Ends as a call that waited for the task would. */
-async function look({ task, show }: Work): Promise<Exit> {
-  const shown = await task.look()
+/** Exits as a call that waited for the task would. */
+async function get({ task, show }: Work): Promise<Exit> {
+  const shown = await task.read()
   show(shown)
   const { status, result } = shown.state
   if (status === 'completed') return result?.isError === true ? 'failed' : 'done'
@@ -115,17 +116,17 @@ async function look({ task, show }: Work): Promise<Exit> {
 }
 
 async function cancel({ io, task, found, show, ...invocation }: Work): Promise<Exit> {
-  const before = await task.look()
+  const before = await task.read()
   if (isEnded(before.state)) tell(io, 'The task had already ended.')
   else await task.cancel()
-  show(await task.look())
+  show(await task.read())
   if (found.call) openStore({ io, ...invocation }).remove(found.call.pending.id)
   return 'done'
 }
 
 async function answer(work: Work): Promise<Exit> {
   const { io, found, task, show } = work
-  const { state, pending, problem } = await task.look()
+  const { state, pending, problem } = await task.read()
   if (problem !== undefined) throw new CommandError('refused', problem)
   if (Object.keys(pending.questions).length === 0) {
     throw new CommandError('answers', `The task has no open questions; its status is ${state.status}`)
@@ -137,13 +138,13 @@ async function answer(work: Work): Promise<Exit> {
       ? pending
       : await answerer.answer(pending, () => {})
   if (given === undefined) {
-    show(await task.look())
+    show(await task.read())
     return 'pending'
   }
   await task.answer(given.answers)
   keep(work, given)
   tell(io, `Answered: ${Object.keys(given.answers).map(oneLine).join(', ')}`)
-  show(await task.look())
+  show(await task.read())
   const unused = answerer.unused?.() ?? []
   if (unused.length > 0) tell(io, `rondo: Unused answers: ${unused.map((key) => `"${key}"`).join(', ')}`)
   if (answerer.interrupted) return 'interrupted'
@@ -159,7 +160,7 @@ function keep({ found, ...invocation }: Work, given: PendingCall): void {
 }
 
 interface OpenTask {
-  look(): Promise<ShownTask>
+  read(): Promise<ShownTask>
   answer(answers: InputResponses): Promise<void>
   cancel(): Promise<void>
 }
@@ -171,7 +172,7 @@ interface TaskView {
   readonly policies: readonly RoundPolicy[]
 }
 
-/** A task at its server. Its questions are vetted like those of any round (T22). */
+/** A task at its server. Its questions are checked like those of any round (T22). */
 function openTask(found: FoundTask, { client, signal, now, policies }: TaskView): OpenTask {
   const { taskId, call } = found
   const handle = client.task(taskId)
@@ -183,13 +184,13 @@ function openTask(found: FoundTask, { client, signal, now, policies }: TaskView)
     }
   }
   return {
-    async look() {
+    async read() {
       const state = await ask(handle.get({ signal }))
       const name = call?.pending.id ?? `${shellWord(sayTarget(found.target))} ${shellWord(taskId)}`
       const base = { state, name, isKept: call !== undefined }
       const bare = { ...adopt(found, client, state, now()), questions: {}, answers: {} }
       try {
-        const questions = openOnes(state, call?.pending)
+        const questions = unanswered(state, call?.pending)
         const vetted = vetRound({ questions }, LIMITS, new Set(QUESTION_KINDS))
         return { ...base, pending: await applyPolicies({ ...bare, questions: vetted }, policies) }
       } catch (error) {
@@ -202,13 +203,13 @@ function openTask(found: FoundTask, { client, signal, now, policies }: TaskView)
   }
 }
 
-/** Questions whose answers the server has are named a little longer; nobody is asked twice. */
-function openOnes({ inputRequests = {} }: TaskState, pending: PendingCall | undefined): InputRequests {
+/** The questions without those that are answered, which a server may list a little longer. */
+function unanswered({ inputRequests = {} }: TaskState, pending: PendingCall | undefined): InputRequests {
   const answered = pending?.task?.answered ?? []
   return Object.fromEntries(Object.entries(inputRequests).filter(([key]) => !answered.includes(key)))
 }
 
-/** The call as far as it is known. Of a task that began elsewhere nobody here knows what was called. */
+/** The call as far as it is known. For a task that began elsewhere, the request is unknown. */
 function adopt(
   { call, taskId, target }: FoundTask,
   client: Client,
@@ -232,13 +233,13 @@ function explain(error: unknown, { taskId }: FoundTask, { server }: Client): unk
   return new CommandError('stored', `${who} has no task ${taskId}: ${why}`, { cause: error })
 }
 
-/** The task that the user named. A pending call knows its server; any other task is named after its server. */
+/** The task that the user named. A pending call knows its server; for any other task the server has to be named. */
 interface FoundTask {
   readonly taskId: string
   readonly target: NamedTarget
-  /** The call that became this task, if it is kept here. */
+  /** The call that became this task, if it is stored here. */
   readonly call?: StoredCall
-  /** What follows. */
+  /** The remaining words. */
   readonly words: readonly string[]
 }
 
@@ -266,7 +267,7 @@ function findTask(invocation: Invocation, action: string, words: readonly string
   return { taskId, target, words: more }
 }
 
-/** The id of the kept call. `starts`: the beginning of it is enough. */
+/** The id of the stored call. With `starts`, the beginning of it is enough. */
 function lookUp(store: PendingStore, name: string, starts: boolean): string | undefined {
   const listed = store.list()
   const found = listed.find(({ id, call }) => id === name || call?.pending.task?.taskId === name)
@@ -280,4 +281,61 @@ function fromStore(invocation: Invocation, call: StoredCall, words: readonly str
     throw new CommandError('stored', `The call ${id} is not a task. To continue it: rondo resume ${id}`)
   }
   return { taskId: task.taskId, target: targetOf(invocation, call.target), call, words }
+}
+
+/** A task as its owner sees it. */
+interface ShownTask {
+  readonly state: TaskState
+  /** The call, with the questions that are open. */
+  readonly pending: PendingCall
+  /** How to name it on the command line. */
+  readonly name: string
+  /** True if the call is stored here. */
+  readonly isKept: boolean
+  /** Why the questions are not shown, if so. */
+  readonly problem?: string
+}
+
+function sayTask({ state, pending, name, isKept, problem }: ShownTask, now: number): string {
+  const { status, statusMessage, createdAt, lastUpdatedAt, ttlMs, error } = state
+  const rows = [
+    ['status', statusMessage === undefined ? status : `${status}: ${oneLine(statusMessage)}`],
+    ...(error === undefined ? [] : [['error', `${error.code} ${oneLine(error.message)}`]]),
+    ['created', `${sayTime(createdAt)}, ${sayAgo(now - createdAt)}`],
+    ['updated', `${sayTime(lastUpdatedAt)}, ${sayAgo(now - lastUpdatedAt)}`],
+    ['kept', ttlMs === null ? 'without limit' : `until ${sayTime(createdAt + ttlMs)}`],
+    ['server', sayServer(pending.server)],
+    ...(isKept ? [['call', `${sayRequest(pending.request)}, pending ${pending.id}`]] : []),
+  ]
+  const open = openQuestions(pending)
+  const asked = open.flatMap(([key, question]) => ['', ...sayQuestion(key, question)])
+  const words = open.map(([key, question]) => exampleWord(oneLine(key), question))
+  return [
+    `task ${oneLine(state.taskId)}`,
+    formatTable(rows.map(([label, text = '']) => [`  ${label}`, text])),
+    ...(problem === undefined ? [] : ['', `The questions are not shown: ${oneLine(problem)}`]),
+    ...asked,
+    ...(open.length > 0 ? ['', `answer:   rondo task answer ${oneLine(name)} ${words.join(' ')}`] : []),
+    ...(isEnded(state)
+      ? []
+      : [...(open.length > 0 ? [] : ['']), `cancel:   rondo task cancel ${oneLine(name)}`]),
+    ...(isKept && !isEnded(state) ? [`wait:     rondo resume ${pending.id}`] : []),
+  ].join('\n')
+}
+
+function taskJson(
+  { state, pending, isKept, problem }: ShownTask,
+  protocolVersion: string,
+): Record<string, unknown> {
+  const { inputRequests: _, ...task } = state
+  const asks = state.status === 'input_required' && problem === undefined
+  return {
+    task: { ...task, ...(asks && { inputRequests: pending.questions }), ...(problem && { problem }) },
+    server: { ...pending.server, protocolVersion },
+    ...(isKept && { id: pending.id }),
+  }
+}
+
+function isEnded({ status }: TaskState): boolean {
+  return status === 'completed' || status === 'failed' || status === 'cancelled'
 }

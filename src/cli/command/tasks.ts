@@ -1,13 +1,13 @@
-/** `rondo tasks`: what an operator wants to know of a store of tasks. Only looks. */
+/** `rondo tasks`: shows an operator the tasks in a store. Read-only. */
 
 import { existsSync, statSync } from 'node:fs'
 import { resolve } from 'node:path'
 import { oneLine } from '../../form/clean-text.ts'
 import type { Store, TaskStore } from '../../sqlite.ts'
+import { JSON_OPTION } from '../call-setup.ts'
 import { type Command, CommandError, type Exit, type Invocation, usageError } from '../command-line.ts'
-import { sayAge, sayTime } from '../describe.ts'
-import { formatTable, print, printJson, tell } from '../io.ts'
-import { JSON_OPTION } from '../session.ts'
+import { formatTable, sayAge, sayTime } from '../format.ts'
+import { print, printJson, tell } from '../io.ts'
 
 const STATUSES: readonly StoredTask['status'][] = [
   'working',
@@ -29,21 +29,21 @@ export const tasksCommand: Command = {
   ],
   options: {
     status: { type: 'string', value: 'STATUS', help: `only tasks with this status: ${STATUSES.join(', ')}` },
-    limit: { type: 'string', value: 'N', help: `number of tasks (${DEFAULT_LIMIT})` },
+    limit: { type: 'string', value: 'N', help: `number of tasks (default: ${DEFAULT_LIMIT})` },
     after: {
       type: 'string',
       value: 'PLACE',
-      help: 'continues after a page, with the value printed at its end',
+      help: 'continues after a page; PLACE is printed at its end',
     },
     stats: { type: 'boolean', help: 'prints counts instead: due, running, parked' },
-    schema: { type: 'string', value: 'NAME', help: 'the schema in PostgreSQL (rondo)' },
+    schema: { type: 'string', value: 'NAME', help: 'the schema in PostgreSQL (default: rondo)' },
     ...JSON_OPTION,
   },
   async run(invocation) {
     const { io, options } = invocation
     const [word, id, ...others] = invocation.words
     if (word === undefined) throw usageError('Name a store: a SQLite file, or a postgres:// URL')
-    if (others.length > 0) throw usageError(`"${others[0]}" is an unexpected argument`)
+    if (others.length > 0) throw usageError(`Unexpected argument "${others[0]}"`)
     const query = readQuery(invocation)
     const named = await openTaskStore(word, io.cwd, options.text('schema') ?? 'rondo')
     try {
@@ -79,7 +79,7 @@ function readQuery({ options }: Invocation): Query {
   return { status, limit, after: place === undefined ? undefined : readPlace(place) }
 }
 
-/** Where a page ended: the time, and the task itself, which may be gone by then. */
+/** Where a page ended. It has the time too, because the task may be gone when the next page is read. */
 const placeOf = ({ createdAt, id }: StoredTask): string => `${createdAt}.${id}`
 
 function readPlace(text: string): Query['after'] {
@@ -120,15 +120,15 @@ async function showStats({ io, options }: Invocation, { store }: NamedStore): Pr
 }
 
 interface NamedStore {
-  /** For people. */
+  /** The store as shown to people, without a password. */
   readonly name: string
   readonly store: Store
-  /** What was thrown, as an error for people. */
+  /** Converts what a store throws into an error for people. */
   explain(error: unknown): unknown
 }
 
 const POSTGRES = /^postgres(ql)?:\/\//i
-/** A person waits. */
+/** Short, because a person waits. */
 const PATIENCE_MS = 2_000
 
 /**
@@ -172,7 +172,7 @@ function hidePassword(text: string): { name: string; password: string } {
 function explain(error: unknown, name: string, hide = (text: string): string => text): unknown {
   if (!(error instanceof Error)) return error
   const { cause, message } = error
-  // Thrown where a driver is missing, with what to do about it.
+  // Thrown if a driver is missing; the message says what to do.
   if (error instanceof TypeError) return usageError(hide(message))
   const { code } = error as { code?: unknown }
   const why = cause instanceof Error ? `: ${hide(cause.message)}` : ''

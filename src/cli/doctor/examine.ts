@@ -1,4 +1,4 @@
-/** Finds a tool that asks, and has the state of its rounds examined. */
+/** Finds a tool that asks, and examines the state of its rounds. */
 
 import type { Client } from '../../client/client.ts'
 import type { Mode } from '../../client/negotiate.ts'
@@ -13,16 +13,16 @@ import { readArgs } from '../typed-args.ts'
 import { begin } from './patient.ts'
 import type { Probe } from './probe.ts'
 import { checkCall } from './protocol.ts'
-import { attempt, type Finding, skip } from './report.ts'
+import { attempt, type DoctorFinding, skip } from './report.ts'
 import { checkState } from './state.ts'
 
 export interface ExaminedCall {
   readonly invocation: Invocation
   readonly target: NamedTarget
   readonly client: Client
-  /** The arguments of the tool, as they were typed. */
+  /** The arguments of the tool, as typed. */
   readonly words: readonly string[]
-  /** Looks at the results of calls as they are, where the revision says more of them than the client needs. */
+  /** Reads the raw results of calls, if the revision requires more of them than the client checks. */
   readonly probe?: Probe
 }
 
@@ -32,7 +32,7 @@ export async function examineState({
   client,
   words,
   probe,
-}: ExaminedCall): Promise<readonly Finding[]> {
+}: ExaminedCall): Promise<readonly DoctorFinding[]> {
   const { io, options } = invocation
   const tools = await listTools(invocation, client)
   const tool = await chooseTool(invocation, client, tools)
@@ -66,7 +66,7 @@ export async function examineState({
   }
 }
 
-/** Empty where they cannot be listed, which is a finding of its own. */
+/** Returns an empty list if the tools cannot be listed; another check reports that. */
 async function listTools({ io }: Invocation, client: Client): Promise<readonly Tool[]> {
   if (client.server.capabilities.tools === undefined) return []
   try {
@@ -77,7 +77,7 @@ async function listTools({ io }: Invocation, client: Client): Promise<readonly T
   }
 }
 
-/** The tool that was named, among those that there are. A server that lists none may have it all the same. */
+/** The tool with this name. A server that lists no tools may still have it. */
 function namedTool(tools: readonly Tool[], name: string): Tool {
   if (tools.length === 0) return { name, inputSchema: { type: 'object' } }
   const tool = tools.find((one) => one.name === name)
@@ -85,7 +85,7 @@ function namedTool(tools: readonly Tool[], name: string): Tool {
   return tool
 }
 
-/** The tool that was named; else the first that says it only reads, needs nothing, and asks. */
+/** The tool that was named, or else the first read-only one that needs no arguments and asks. */
 async function chooseTool(
   { io, options }: Invocation,
   client: Client,

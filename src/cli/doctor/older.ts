@@ -1,22 +1,22 @@
 /**
- * Looks at a server of a revision that begins with a handshake: how it opens, keeps and ends a session, and how it refuses
- * what it must refuse.
+ * Examines a server of a revision that begins with a handshake: how it opens, keeps and ends a session, and how it refuses
+ * invalid requests.
  */
 
 import { DRAFT_VERSION } from '../../drafts/draft-2026-v1/codec.ts'
 import { isRecord } from '../../lib/json.ts'
 import type { Probe, ProbeReply } from './probe.ts'
 import { CLIENT_INFO, checkOrigin, checkTools, errorOf, expectError } from './protocol.ts'
-import { type Finding, fail, pass, skip, warn } from './report.ts'
+import { type DoctorFinding, fail, pass, skip, warn } from './report.ts'
 
 interface OlderExam {
   /** The version both sides speak. */
   readonly version: string
-  /** A connection of its own. */
+  /** Opens a separate connection. */
   open(): Probe
 }
 
-/** One session as the probe holds it. */
+/** A session that the probe has opened. */
 interface Held {
   readonly probe: Probe
   readonly version: string
@@ -24,21 +24,21 @@ interface Held {
   readonly headers: Readonly<Record<string, string | undefined>>
 }
 
-export async function checkOlder({ version, open }: OlderExam): Promise<Finding[]> {
+export async function checkOlder({ version, open }: OlderExam): Promise<DoctorFinding[]> {
   const probe = open()
   try {
-    const hello = await introduce(probe, version)
+    const hello = await initialize(probe, version)
     const findings = [checkHandshake(hello, version), await checkNegotiation(open)]
     if (errorOf(hello) !== undefined || hello.problem !== undefined) return findings
     const held = hold(probe, version, hello)
-    await probe.tell({ method: 'notifications/initialized' }, held.headers)
+    await probe.notify({ method: 'notifications/initialized' }, held.headers)
     return [...findings, ...(await checkRequests(held)), ...(await checkHttp(held))]
   } finally {
     await probe.close()
   }
 }
 
-function introduce(probe: Probe, protocolVersion: string): Promise<ProbeReply> {
+function initialize(probe: Probe, protocolVersion: string): Promise<ProbeReply> {
   const params = { protocolVersion, capabilities: {}, clientInfo: CLIENT_INFO }
   return probe.send({ method: 'initialize', params })
 }
@@ -54,7 +54,7 @@ function resultOf({ message }: ProbeReply): Readonly<Record<string, unknown>> | 
   return isRecord(message?.result) ? message.result : undefined
 }
 
-function checkHandshake(reply: ProbeReply, version: string): Finding {
+function checkHandshake(reply: ProbeReply, version: string): DoctorFinding {
   const result = resultOf(reply)
   if (result?.protocolVersion === version && isRecord(result.serverInfo) && isRecord(result.capabilities)) {
     return pass('handshake', `initialize agrees on ${version}`)
@@ -63,12 +63,12 @@ function checkHandshake(reply: ProbeReply, version: string): Finding {
   return fail('handshake', `initialize in ${version} returns ${sayReply(reply)}`, advice)
 }
 
-/** A version that nobody knows is answered with one that the server does know. */
-async function checkNegotiation(open: () => Probe): Promise<Finding> {
+/** For an unknown version, the server must offer one that it speaks. */
+async function checkNegotiation(open: () => Probe): Promise<DoctorFinding> {
   const unknown = '1999-01-01'
   const probe = open()
   try {
-    const reply = await introduce(probe, unknown)
+    const reply = await initialize(probe, unknown)
     const offered = resultOf(reply)?.protocolVersion
     if (typeof offered === 'string' && offered !== unknown) {
       const { session, headers } = hold(probe, offered, reply)
@@ -83,7 +83,7 @@ async function checkNegotiation(open: () => Probe): Promise<Finding> {
   }
 }
 
-async function checkRequests({ probe, headers }: Held): Promise<Finding[]> {
+async function checkRequests({ probe, headers }: Held): Promise<DoctorFinding[]> {
   const ping = await probe.send({ method: 'ping' }, headers)
   const unknown = await probe.send({ method: 'doctor/unknown' }, headers)
   const list = await probe.send({ method: 'tools/list' }, headers)
@@ -97,11 +97,11 @@ async function checkRequests({ probe, headers }: Held): Promise<Finding[]> {
   ]
 }
 
-async function checkHttp(held: Held): Promise<Finding[]> {
+async function checkHttp(held: Held): Promise<DoctorFinding[]> {
   const { probe, headers, version } = held
   if (probe.kind === 'stdio') return []
-  const strange = { ...headers, 'MCP-Protocol-Version': '1999-01-01' }
-  const header = await probe.send({ method: 'tools/list' }, strange)
+  const wrong = { ...headers, 'MCP-Protocol-Version': '1999-01-01' }
+  const header = await probe.send({ method: 'tools/list' }, wrong)
   return [
     ...(version < '2025-06-18'
       ? []
@@ -111,13 +111,13 @@ async function checkHttp(held: Held): Promise<Finding[]> {
   ]
 }
 
-async function checkSession({ probe, headers, session, version }: Held): Promise<Finding[]> {
+async function checkSession({ probe, headers, session, version }: Held): Promise<DoctorFinding[]> {
   if (session === undefined) return [skip('session', 'the server has no sessions')]
   const ping = (id: string | undefined): Promise<ProbeReply> =>
     probe.send({ method: 'ping' }, { ...headers, 'Mcp-Session-Id': id })
   const findings = [
     expectStatus('session', 'a wrong session id', await ping(`${session}0`), 404),
-    // In the draft a request needs none.
+    // In the draft a request needs no session id.
     ...(version === DRAFT_VERSION
       ? []
       : [expectStatus('session-missing', 'a request without its session id', await ping(undefined), 400)]),
@@ -128,7 +128,7 @@ async function checkSession({ probe, headers, session, version }: Held): Promise
   return [...findings, after]
 }
 
-function expectStatus(id: string, what: string, reply: ProbeReply, status: number): Finding {
+function expectStatus(id: string, what: string, reply: ProbeReply, status: number): DoctorFinding {
   if (reply.status === status) return pass(id, `${what} is refused with ${status}`)
   return warn(id, `${what} returns ${sayReply(reply)}`, `Respond with HTTP ${status}.`)
 }

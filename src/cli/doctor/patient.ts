@@ -1,7 +1,8 @@
 /**
- * A tool of the server under examination that asks something. Every attack begins a call, changes what goes back, and says
- * no: a server that takes the state shows it by going on, and a no does the least harm. Where the first round has no
- * state, its questions are answered once, with values made up by their schema, and the next round is examined.
+ * Calls a tool that asks, on the server under examination. Every attack starts a call, changes what goes back, and declines
+ * the questions: a server that accepts the state shows it by continuing, and declining does the least harm. If the first
+ * round has no state, its questions are answered once, with made-up values that match their schema, and the next round is
+ * examined.
  */
 
 import type { Client } from '../../client/client.ts'
@@ -13,14 +14,15 @@ import { readForm } from '../../form/form.ts'
 import { checkForm } from '../../form/judge.ts'
 import type { ElicitContent } from '../../protocol/wire.ts'
 
-export type AskedRound = PendingCall<ToolRequest>
+/** A pending call of the tool that is examined. */
+export type ToolRound = PendingCall<ToolRequest>
 
 export type AttackOutcome =
   | { readonly kind: 'refused'; readonly code: number; readonly message: string }
   | { readonly kind: 'complete'; readonly result: string; readonly isError: boolean }
-  /** `again`: it asks what it asked in the first round. */
-  | { readonly kind: 'asks'; readonly again: boolean; readonly pending: AskedRound }
-  /** No answer that the protocol knows. */
+  /** `again`: it repeats the questions. */
+  | { readonly kind: 'asks'; readonly again: boolean; readonly pending: ToolRound }
+  /** The response is invalid. */
   | { readonly kind: 'broken'; readonly message: string }
 
 export interface Patient {
@@ -31,8 +33,8 @@ export interface Patient {
 
 const ACCEPTS = ['form', 'url'] as const
 
-/** The first round that has a state. Where there is none, the reason is returned as a sentence. */
-export async function begin({ client, signal }: Patient, request: ToolRequest): Promise<AskedRound | string> {
+/** Returns the first round that has a state, or a sentence that says why there is none. */
+export async function begin({ client, signal }: Patient, request: ToolRequest): Promise<ToolRound | string> {
   const options = { accepts: ACCEPTS, signal }
   try {
     const first = await client.start(request, options)
@@ -48,8 +50,8 @@ export async function begin({ client, signal }: Patient, request: ToolRequest): 
   }
 }
 
-/** The call with an answer to every question; undefined where none can be made up. */
-function makeUpAnswers(pending: AskedRound): AskedRound | undefined {
+/** The call with an answer to every question; undefined if one cannot be made up. */
+function makeUpAnswers(pending: ToolRound): ToolRound | undefined {
   let now = pending
   for (const [key, { method, params }] of openQuestions(pending)) {
     if (method !== 'elicitation/create') return undefined
@@ -81,7 +83,7 @@ function makeUp({ type, options = [], limits, format, default: start }: Field): 
     case 'number':
     case 'integer':
       return Math.min(max ?? Number.POSITIVE_INFINITY, Math.max(min ?? 1, 1))
-    // Where a yes is asked for, a no does the least harm.
+    // If the tool asks for a confirmation, false does the least harm.
     case 'boolean':
       return false
     case 'choice':
@@ -91,14 +93,10 @@ function makeUp({ type, options = [], limits, format, default: start }: Field): 
   }
 }
 
-/** Sends a call on with a no to all its questions. */
-export async function sendNo(
-  { client, signal }: Patient,
-  pending: AskedRound,
-  action: 'decline' | 'cancel' = 'decline',
-): Promise<AttackOutcome> {
+/** Declines all questions of a call and continues it. */
+export async function decline({ client, signal }: Patient, pending: ToolRound): Promise<AttackOutcome> {
   const keys = openQuestions(pending).map(([key]) => key)
-  const answered = keys.reduce((now, key) => answer(now, key, { action }), pending)
+  const answered = keys.reduce((now, key) => answer(now, key, { action: 'decline' }), pending)
   try {
     const step = await client.resume(answered, {}, { accepts: ACCEPTS, signal })
     if (step.status === 'task') return { kind: 'complete', result: 'a task', isError: false }
@@ -114,11 +112,11 @@ export async function sendNo(
   }
 }
 
-/** What a result says, without what differs from one answer to the next. */
+/** A result without `_meta`, which may differ from one response to the next. */
 function resultText(result: object): string {
   return JSON.stringify({ ...result, _meta: undefined })
 }
 
-function sameQuestions(one: AskedRound, other: AskedRound): boolean {
+function sameQuestions(one: ToolRound, other: ToolRound): boolean {
   return Object.keys(one.questions).sort().join('\n') === Object.keys(other.questions).sort().join('\n')
 }

@@ -11,22 +11,22 @@ export interface ProbeReply {
   readonly headers?: IncomingHttpHeaders
   /** The JSON-RPC response, if there was one. */
   readonly message?: Readonly<Record<string, unknown>>
-  /** Why there is none at all. */
+  /** Why there is no response at all. */
   readonly problem?: string
 }
 
 export interface Probe {
   readonly kind: 'http' | 'stdio'
-  /** Sends one JSON-RPC request; over HTTP with these headers besides those of the protocol. */
+  /** Sends one JSON-RPC request; over HTTP also with these headers. */
   send(message: ProbeRequest, headers?: ProbeHeaders): Promise<ProbeReply>
-  /** Sends a notification, to which no answer belongs. */
-  tell(message: ProbeRequest, headers?: ProbeHeaders): Promise<void>
+  /** Sends a notification. */
+  notify(message: ProbeRequest, headers?: ProbeHeaders): Promise<void>
   /** HTTP only: a request with another method and no body. */
   visit(method: string, headers?: ProbeHeaders): Promise<ProbeReply>
   close(): Promise<void>
 }
 
-/** `undefined` takes a header away. */
+/** `undefined` removes a header. */
 type ProbeHeaders = Readonly<Record<string, string | undefined>>
 
 export interface ProbeRequest {
@@ -79,7 +79,7 @@ export function probeHttp(url: string, own: Readonly<Record<string, string>>): P
       id += 1
       return post({ jsonrpc: '2.0', id, method, params }, headers)
     },
-    async tell({ method, params }, headers = {}) {
+    async notify({ method, params }, headers = {}) {
       await post({ jsonrpc: '2.0', method, params }, headers)
     },
     visit: (method, headers = {}) =>
@@ -110,7 +110,7 @@ export function probeStdio(target: StdioTarget): Probe {
         return { problem: signal.aborted ? 'timed out' : (error as Error).message }
       }
     },
-    async tell({ method, params }) {
+    async notify({ method, params }) {
       const body = JSON.stringify({ jsonrpc: '2.0', method, params })
       const signal = AbortSignal.timeout(TIMEOUT_MS)
       await transport

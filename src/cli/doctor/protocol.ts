@@ -1,17 +1,17 @@
-/** Checks how the server refuses invalid requests, and what it says about itself: discovery and lists. */
+/** Checks how a server of 2026-07-28 refuses invalid requests, and its discovery, lists and results. */
 
 import type { Client } from '../../client/client.ts'
 import type { ToolRequest } from '../../client/pending.ts'
 import { isRecord } from '../../lib/json.ts'
 import { encodeHeaderValue, scanParamHeaders } from '../../protocol/common/headers.ts'
 import type { Probe, ProbeReply, ProbeRequest } from './probe.ts'
-import { type Finding, fail, pass, skip, warn } from './report.ts'
+import { type DoctorFinding, fail, pass, skip, warn } from './report.ts'
 
 const VERSION = '2026-07-28'
 const PREFIX = 'io.modelcontextprotocol/'
 
-/** A request as it should be. */
-function proper(
+/** A valid request. */
+function validRequest(
   method: string,
   version: string = VERSION,
   params: object = {},
@@ -31,32 +31,32 @@ function headersOf(method: string, version: string = VERSION): Record<string, st
   return { 'MCP-Protocol-Version': version, 'Mcp-Method': method }
 }
 
-export async function checkProtocol(probe: Probe): Promise<Finding[]> {
+export async function checkProtocol(probe: Probe): Promise<DoctorFinding[]> {
   const findings = [await checkMethod(probe), await checkMeta(probe), await checkVersion(probe)]
   if (probe.kind === 'stdio') return findings
   return [
     ...findings,
     await checkHeader(probe),
     await checkGet(probe),
-    await checkOrigin(probe, proper('server/discover'), headersOf('server/discover')),
+    await checkOrigin(probe, validRequest('server/discover'), headersOf('server/discover')),
   ]
 }
 
-async function checkMethod(probe: Probe): Promise<Finding> {
-  const reply = await probe.send(proper('doctor/unknown'), headersOf('doctor/unknown'))
+async function checkMethod(probe: Probe): Promise<DoctorFinding> {
+  const reply = await probe.send(validRequest('doctor/unknown'), headersOf('doctor/unknown'))
   return expectError('unknown-method', 'an unknown method', reply, -32601, 404)
 }
 
-async function checkMeta(probe: Probe): Promise<Finding> {
+async function checkMeta(probe: Probe): Promise<DoctorFinding> {
   const reply = await probe.send({ method: 'tools/list', params: {} }, headersOf('tools/list'))
   return expectError('missing-meta', 'a request without _meta', reply, -32602, 400)
 }
 
-async function checkVersion(probe: Probe): Promise<Finding> {
+async function checkVersion(probe: Probe): Promise<DoctorFinding> {
   const version = '1999-01-01'
-  const reply = await probe.send(proper('tools/list', version), headersOf('tools/list', version))
+  const reply = await probe.send(validRequest('tools/list', version), headersOf('tools/list', version))
   const finding = expectError('unknown-version', 'an unknown version', reply, -32022, 400)
-  // A process that keeps the revision of its first request still serves its one client.
+  // Over stdio, a server that keeps the revision of its first request still serves its one client.
   if (finding.verdict === 'fail' && probe.kind === 'stdio') return { ...finding, verdict: 'warn' }
   const error = errorOf(reply)
   const data = isRecord(error?.data) ? error.data : {}
@@ -69,24 +69,24 @@ async function checkVersion(probe: Probe): Promise<Finding> {
   )
 }
 
-async function checkHeader(probe: Probe): Promise<Finding> {
-  const reply = await probe.send(proper('tools/list'), headersOf('prompts/list'))
+async function checkHeader(probe: Probe): Promise<DoctorFinding> {
+  const reply = await probe.send(validRequest('tools/list'), headersOf('prompts/list'))
   return expectError('header-mismatch', 'a header that contradicts the body', reply, -32020, 400)
 }
 
-async function checkGet(probe: Probe): Promise<Finding> {
+async function checkGet(probe: Probe): Promise<DoctorFinding> {
   const { status, problem } = await probe.visit('GET')
   if (status === 405) return pass('http-get', 'GET is refused with 405')
   if (status === 400 && (await hasSessions(probe))) {
     return pass(
       'http-get',
-      'GET belongs to the sessions of older revisions, and is refused with 400 without one',
+      'GET is for the sessions of older revisions; without a session it is refused with 400',
     )
   }
   return warn('http-get', `GET returns ${status ?? problem}`, 'Respond to methods other than POST with 405.')
 }
 
-/** The endpoint serves older revisions too, to which GET and session ids belong. */
+/** True if the endpoint also serves older revisions, which use GET and session ids. */
 async function hasSessions(probe: Probe): Promise<boolean> {
   const params = { protocolVersion: '2025-11-25', capabilities: {}, clientInfo: CLIENT_INFO }
   const { headers = {}, message } = await probe.send({ method: 'initialize', params })
@@ -97,14 +97,14 @@ async function hasSessions(probe: Probe): Promise<boolean> {
 }
 
 /**
- * A page on another site must not reach a server on this machine (DNS rebinding). `request` is one that the server answers
- * when it comes from nowhere: what is refused for any other reason shows nothing.
+ * A page of another site must not reach a server on this machine (DNS rebinding). `request` must be one that the server
+ * serves without an Origin: a refusal for another reason would prove nothing.
  */
 export async function checkOrigin(
   probe: Probe,
   request: ProbeRequest,
   own: Readonly<Record<string, string | undefined>>,
-): Promise<Finding> {
+): Promise<DoctorFinding> {
   const plain = await probe.send(request, own)
   if (!isServed(plain)) return skip('foreign-origin', `${request.method} is refused even without an Origin`)
   const foreign = await probe.send(request, { ...own, Origin: 'https://evil.example' })
@@ -112,8 +112,8 @@ export async function checkOrigin(
   if (!isServed(foreign)) return pass('foreign-origin', `a foreign Origin is refused with ${foreign.status}`)
   return fail(
     'foreign-origin',
-    'a request from a foreign page is served',
-    'Check Origin, and refuse others with 403.',
+    'a request with a foreign Origin is served',
+    'Check the Origin header, and refuse foreign origins with 403.',
   )
 }
 
@@ -126,14 +126,14 @@ export function errorOf({ message }: ProbeReply): Readonly<Record<string, unknow
   return isRecord(message?.error) ? message.error : undefined
 }
 
-/** `status` counts where the reply has one. */
+/** `status` is compared only over HTTP. */
 export function expectError(
   id: string,
   what: string,
   reply: ProbeReply,
   code: number,
   status: number,
-): Finding {
+): DoctorFinding {
   const error = errorOf(reply)
   if (reply.problem !== undefined) return warn(id, `${what}: ${reply.problem}`, `Respond with error ${code}.`)
   if (error === undefined) return fail(id, `${what} is not refused`, `Respond with error ${code}.`)
@@ -145,21 +145,21 @@ export function expectError(
   return pass(id, `${what} is refused with ${code}`)
 }
 
-export function checkIdentity({ server, protocolVersion }: Client): Finding[] {
+export function checkIdentity({ server, protocolVersion }: Client): DoctorFinding[] {
   const kinds = Object.keys(server.capabilities).join(', ') || 'none'
   const named = server.name !== undefined
   return [
-    pass('era', `speaks ${protocolVersion}`),
+    pass('era', `the server speaks ${protocolVersion}`),
     pass('capabilities', kinds),
     named
       ? pass('identity', `its name is "${server.name}" ${server.version}`)
-      : warn('identity', 'sends no name', 'Send serverInfo in _meta of every result.'),
+      : warn('identity', 'the server sends no name', 'Send serverInfo in _meta of every result.'),
   ]
 }
 
-export async function checkLists({ server }: Client, probe: Probe): Promise<Finding[]> {
+export async function checkLists({ server }: Client, probe: Probe): Promise<DoctorFinding[]> {
   if (server.capabilities.tools === undefined) return [skip('tools', 'the server has no tools')]
-  const { message, problem } = await probe.send(proper('tools/list'), headersOf('tools/list'))
+  const { message, problem } = await probe.send(validRequest('tools/list'), headersOf('tools/list'))
   const result = message?.result
   if (!isRecord(result) || !Array.isArray(result.tools)) {
     const asks = isRecord(result) && result.resultType === 'input_required'
@@ -171,10 +171,13 @@ export async function checkLists({ server }: Client, probe: Probe): Promise<Find
   return [checkResult(result), checkTools(result.tools)]
 }
 
-/** What a call says of itself. A client takes a result without a type for the last word, and never asks its questions. */
-export async function checkCall(probe: Probe, { name, arguments: args }: ToolRequest): Promise<Finding[]> {
+/** Checks the type of a call's result. A client treats a result without a type as complete, and never asks its questions. */
+export async function checkCall(
+  probe: Probe,
+  { name, arguments: args }: ToolRequest,
+): Promise<DoctorFinding[]> {
   const capabilities = { elicitation: { form: {}, url: {} } }
-  const request = proper('tools/call', undefined, { name, arguments: args ?? {} }, capabilities)
+  const request = validRequest('tools/call', undefined, { name, arguments: args ?? {} }, capabilities)
   const { message } = await probe.send(request, {
     ...headersOf('tools/call'),
     'Mcp-Name': encodeHeaderValue(name),
@@ -185,25 +188,25 @@ export async function checkCall(probe: Probe, { name, arguments: args }: ToolReq
   if (typeof resultType === 'string') return [pass('call-result', `${name} returns ${resultType}`)]
   const asks = inputRequests !== undefined || requestState !== undefined
   const detail = `the result of ${name} has no resultType${asks ? ' but asks for input' : ''}`
-  const advice = 'Send resultType in every result: "complete", or "input_required" where it asks.'
+  const advice = 'Send resultType in every result: "complete", or "input_required" if it asks.'
   return [(asks ? fail : warn)('call-result', detail, advice)]
 }
 
-function checkResult({ resultType, ttlMs, cacheScope }: Readonly<Record<string, unknown>>): Finding {
-  const lacks = [
+function checkResult({ resultType, ttlMs, cacheScope }: Readonly<Record<string, unknown>>): DoctorFinding {
+  const missing = [
     ...(resultType === 'complete' ? [] : ['resultType']),
     ...(Number.isInteger(ttlMs) && Number(ttlMs) >= 0 ? [] : ['ttlMs']),
     ...(cacheScope === 'public' || cacheScope === 'private' ? [] : ['cacheScope']),
   ]
-  if (lacks.length === 0) return pass('results', 'tools/list has resultType, ttlMs and cacheScope')
+  if (missing.length === 0) return pass('results', 'tools/list has resultType, ttlMs and cacheScope')
   return warn(
     'results',
-    `tools/list lacks ${lacks.join(', ')}`,
-    'Add them: clients need them to read and cache the list.',
+    `tools/list lacks ${missing.join(', ')}`,
+    'Add them; clients need them to read and cache the list.',
   )
 }
 
-export function checkTools(tools: readonly unknown[]): Finding {
+export function checkTools(tools: readonly unknown[]): DoctorFinding {
   const names = tools.map((tool) => (isRecord(tool) ? String(tool.name) : ''))
   const problems = tools.flatMap((tool, i) => problemsOf(tool, names.indexOf(names[i] ?? '') !== i))
   if (problems.length === 0) return pass('tools', `${tools.length} tools with valid names and schemas`)

@@ -1,4 +1,4 @@
-/** What the doctor found out about one thing, with a line of advice where something is wrong. */
+/** The findings of the doctor: one verdict per check, with advice if something is wrong. */
 
 import { RondoError } from '../../errors.ts'
 import { oneLine } from '../../form/clean-text.ts'
@@ -6,38 +6,38 @@ import { type Io, print, printJson } from '../io.ts'
 
 type Verdict = 'pass' | 'warn' | 'fail' | 'skip'
 
-export interface Finding {
+export interface DoctorFinding {
   /** Stable, for scripts. */
   readonly id: string
   readonly verdict: Verdict
-  /** What was seen. */
+  /** What the check observed. */
   readonly detail: string
-  /** What to do about it; or, where it was skipped, how to have it checked. */
+  /** What to do about it; for a skipped check, how to run it. */
   readonly advice?: string
 }
 
-export function pass(id: string, detail: string): Finding {
+export function pass(id: string, detail: string): DoctorFinding {
   return { id, verdict: 'pass', detail }
 }
 
-export function warn(id: string, detail: string, advice: string): Finding {
+export function warn(id: string, detail: string, advice: string): DoctorFinding {
   return { id, verdict: 'warn', detail, advice }
 }
 
-export function fail(id: string, detail: string, advice: string): Finding {
+export function fail(id: string, detail: string, advice: string): DoctorFinding {
   return { id, verdict: 'fail', detail, advice }
 }
 
-export function skip(id: string, detail: string, advice?: string): Finding {
+export function skip(id: string, detail: string, advice?: string): DoctorFinding {
   return { id, verdict: 'skip', detail, ...(advice !== undefined && { advice }) }
 }
 
-/** An error that stops a check is a finding too, and the examination continues. */
+/** Runs a check. An error that stops it becomes a finding, and the examination continues. */
 export async function attempt(
   id: string,
   signal: AbortSignal,
-  check: () => Promise<Finding | readonly Finding[]>,
-): Promise<readonly Finding[]> {
+  check: () => Promise<DoctorFinding | readonly DoctorFinding[]>,
+): Promise<readonly DoctorFinding[]> {
   try {
     return [await check()].flat()
   } catch (error) {
@@ -50,7 +50,7 @@ const COLOURS: Record<Verdict, number> = { pass: 32, warn: 33, fail: 31, skip: 9
 const ORDER: readonly Verdict[] = ['pass', 'warn', 'fail', 'skip']
 
 /** Prints a table of findings, each with its advice, and the counts. */
-export function printFindings(io: Io, findings: readonly Finding[], json: boolean): void {
+export function printFindings(io: Io, findings: readonly DoctorFinding[], json: boolean): void {
   const counts = Object.fromEntries(
     ORDER.map((verdict) => [verdict, findings.filter((one) => one.verdict === verdict).length]),
   )
@@ -65,8 +65,8 @@ export function printFindings(io: Io, findings: readonly Finding[], json: boolea
   print(io, `\n${ORDER.map((verdict) => `${counts[verdict]} ${verdict}`).join(', ')}`)
 }
 
-const MAX_WORDS = 300
+const MAX_LENGTH = 300
 
 function brief(text: string): string {
-  return oneLine(text).slice(0, MAX_WORDS)
+  return oneLine(text).slice(0, MAX_LENGTH)
 }

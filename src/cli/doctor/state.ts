@@ -1,42 +1,76 @@
 /**
- * What an attacker would try on the `requestState` of a server, in order: read it, change it, spell it differently, use it
- * for other arguments, another tool, another user, twice, too late. A server that is careful refuses all but the first, and
- * shows nothing there.
+ * Tries on a server's `requestState` what an attacker would try, in this order: read it, modify it, encode it differently,
+ * and use it with other arguments, with another tool, as another user, twice, or too late. A careful server shows nothing
+ * to the first and refuses the others.
  */
 
 import type { Client } from '../../client/client.ts'
 import type { ToolRequest } from '../../client/pending.ts'
 import { sleep, systemClock } from '../../lib/clock.ts'
 import type { Tool } from '../../protocol/wire.ts'
-import { type AskedRound, type AttackOutcome, begin, type Patient, sendNo } from './patient.ts'
-import { attempt, type Finding, fail, pass, skip, warn } from './report.ts'
+import { type AttackOutcome, begin, decline, type Patient, type ToolRound } from './patient.ts'
+import { attempt, type DoctorFinding, fail, pass, skip, warn } from './report.ts'
 import { expiryOf, forgeries, readState, respellings, varyArguments } from './tamper.ts'
+
+interface StateExam extends Patient {
+  readonly tool: Tool
+  /** Other arguments for the same tool; derived from the schema unless given. */
+  readonly otherArguments?: Readonly<Record<string, unknown>>
+  /** Another tool that asks. */
+  readonly otherTool?: ToolRequest
+  /** The same server, connected to as another user. */
+  readonly otherUser?: Client
+  /** How long to wait before using a state, to see it expire. */
+  readonly waitMs?: number
+  readonly now: () => number
+}
+
+interface Exam extends StateExam {
+  /** A first round with a state. */
+  readonly first: ToolRound
+  /** What declining a question with a genuine state leads to. */
+  readonly honest: AttackOutcome
+  /** The outcomes of all attacks. */
+  readonly seen: AttackOutcome[]
+}
+
+interface AttackNotes {
+  readonly id: string
+  /** What was tried, as in "other arguments". */
+  readonly tried: string
+  /** What is wrong if the server accepts it. */
+  readonly fault: string
+  readonly advice: string
+  /** The verdict if the server accepts it. Default: fail. */
+  readonly accepted?: 'warn' | 'fail'
+}
 
 const HUGE = 256 * 1024
 
-export async function checkState(given: StateExam): Promise<Finding[]> {
+export async function checkState(given: StateExam): Promise<DoctorFinding[]> {
   const first = await begin(given, given.request)
   if (typeof first === 'string') {
     return [
       skip('state', first, 'Name a tool that asks, and arguments that make it ask: --tool NAME name=value'),
     ]
   }
-  const honest = await sendNo(given, first)
+  const honest = await decline(given, first)
   if (honest.kind === 'refused' || honest.kind === 'broken') {
     const advice = 'End a declined call with a result, not with an error.'
     return [
       warn('state-no', `declining leads to an error: ${honest.message}`, advice),
-      skip('state', 'an honest response cannot be told from an attack'),
+      skip('state', 'a genuine response cannot be told apart from an attack'),
     ]
   }
   const exam: Exam = { ...given, first, honest, seen: [] }
-  const findings: Finding[] = first.round > 1 ? [pass('state', `first appears in round ${first.round}`)] : []
+  const findings: DoctorFinding[] =
+    first.round > 1 ? [pass('state', `first appears in round ${first.round}`)] : []
   for (const [id, check] of CHECKS) findings.push(...(await attempt(id, exam.signal, () => check(exam))))
   const refusals = judgeRefusals(exam.seen)
   return refusals === undefined ? findings : [...findings, refusals]
 }
 
-const CHECKS: readonly [string, (exam: Exam) => Promise<Finding | readonly Finding[]>][] = [
+const CHECKS: readonly [string, (exam: Exam) => Promise<DoctorFinding | readonly DoctorFinding[]>][] = [
   ['state-no', checkNo],
   ['state-readable', async (exam) => checkReadable(exam)],
   ['state-tampered', checkTampered],
@@ -48,13 +82,13 @@ const CHECKS: readonly [string, (exam: Exam) => Promise<Finding | readonly Findi
   ['state-size', checkHuge],
 ]
 
-/** A no must count: the same question again is a question too many. */
-async function checkNo(exam: Exam): Promise<Finding> {
+/** A server must accept that a question is declined, and must not repeat it. */
+async function checkNo(exam: Exam): Promise<DoctorFinding> {
   let outcome = exam.honest
   let times = 0
   while (outcome.kind === 'asks' && outcome.again && times < 3) {
     times += 1
-    outcome = await sendNo(exam, outcome.pending)
+    outcome = await decline(exam, outcome.pending)
   }
   if (times === 0) return pass('state-no', 'a declined question is not asked again')
   const detail = `a declined question is asked again${times > 1 ? ` (${times} times)` : ''}`
@@ -62,7 +96,24 @@ async function checkNo(exam: Exam): Promise<Finding> {
   return times > 1 ? fail('state-no', detail, advice) : warn('state-no', detail, advice)
 }
 
-async function checkTampered(exam: Exam): Promise<Finding[]> {
+const HOW = {
+  json: 'it is plain JSON',
+  base64: 'it is JSON in base64',
+  part: 'one part of it is JSON in base64, perhaps signed, but not encrypted',
+  text: 'it is plain text',
+} as const
+
+function checkReadable({ first }: Exam): DoctorFinding {
+  const readable = readState(first.state ?? '')
+  if (readable === undefined) return pass('state-readable', 'its content is not readable')
+  return warn(
+    'state-readable',
+    `anyone who holds the state can read it: ${HOW[readable.how]}`,
+    'Encrypt the state, or leave out what the client must not know.',
+  )
+}
+
+async function checkTampered(exam: Exam): Promise<DoctorFinding[]> {
   const { honest } = exam
   const first = await freshRound(exam)
   const state = first.state ?? ''
@@ -74,7 +125,7 @@ async function checkTampered(exam: Exam): Promise<Finding[]> {
   const changed = judge(
     {
       id: 'state-tampered',
-      tried: 'modified state',
+      tried: 'a modified state',
       fault: 'a modified state is accepted',
       advice: 'Seal or sign the state, and refuse one that does not verify.',
     },
@@ -88,7 +139,7 @@ async function checkTampered(exam: Exam): Promise<Finding[]> {
       tried: 'the same state in another encoding',
       fault: 'another encoding of the same state is accepted',
       advice: 'Decode strictly: encode the content again and compare it with the state.',
-      taken: 'warn',
+      accepted: 'warn',
     },
     await tryAll(respellings(state, readState(state))),
     honest,
@@ -96,7 +147,7 @@ async function checkTampered(exam: Exam): Promise<Finding[]> {
   return [changed, spelling]
 }
 
-async function checkArguments(exam: Exam): Promise<Finding> {
+async function checkArguments(exam: Exam): Promise<DoctorFinding> {
   const { request, tool, otherArguments } = exam
   const args = request.arguments ?? {}
   const variants = otherArguments ? [otherArguments] : varyArguments(args, tool.inputSchema)
@@ -104,12 +155,12 @@ async function checkArguments(exam: Exam): Promise<Finding> {
     return skip('state-arguments', `${tool.name} has no arguments that can be varied`)
   for (const variant of variants) {
     const other = { ...request, arguments: variant }
-    // Refused by itself, it would prove nothing.
+    // If the tool refuses these arguments anyway, the attack would prove nothing.
     if (typeof (await begin(exam, other)) === 'string') continue
     const outcome = await attack(exam, { ...(await freshRound(exam)), request: other })
     const notes = {
       id: 'state-arguments',
-      tried: 'state used with other arguments',
+      tried: 'a state used with other arguments',
       fault: 'a state is accepted with other arguments than it was issued for',
       advice: 'Bind the state to a digest of the arguments, so that only what was confirmed is done.',
     }
@@ -122,7 +173,7 @@ async function checkArguments(exam: Exam): Promise<Finding> {
   )
 }
 
-async function checkOtherTool(exam: Exam): Promise<Finding> {
+async function checkOtherTool(exam: Exam): Promise<DoctorFinding> {
   const { otherTool } = exam
   const advice = 'Name another tool that asks: --other-tool NAME, with --other-tool-arg name=value'
   if (otherTool === undefined) return skip('state-tool', 'no other tool was named', advice)
@@ -132,25 +183,25 @@ async function checkOtherTool(exam: Exam): Promise<Finding> {
   const forged = { ...(await freshRound(exam)), request: otherTool, questions }
   const notes = {
     id: 'state-tool',
-    tried: 'state used with another tool',
+    tried: 'a state used with another tool',
     fault: `a state of ${exam.request.name} is accepted by ${otherTool.name}`,
     advice: 'Bind the state to the method and the name of the tool.',
   }
   return judge(notes, [await attack(exam, forged)], exam.honest)
 }
 
-async function checkOtherUser(exam: Exam): Promise<Finding> {
+async function checkOtherUser(exam: Exam): Promise<DoctorFinding> {
   const { otherUser } = exam
   if (otherUser === undefined) {
     return skip(
       'state-user',
-      'no second user was named',
-      'Pass the header of one: --other-header "Name: value"',
+      'no second user was given',
+      'Pass the headers of another user: --other-header "Name: value"',
     )
   }
   const notes = {
     id: 'state-user',
-    tried: 'state used by another user',
+    tried: 'a state used by another user',
     fault: 'a state of one user is accepted from another',
     advice: 'Bind the state to the authenticated principal.',
   }
@@ -161,61 +212,34 @@ async function checkOtherUser(exam: Exam): Promise<Finding> {
   )
 }
 
-async function checkHuge(exam: Exam): Promise<Finding> {
-  const outcome = await sendNo(exam, { ...exam.first, state: 'A'.repeat(HUGE) })
-  const alive = typeof (await begin(exam, exam.request)) !== 'string'
-  const detail = `a state of ${HUGE / 1024} KiB`
-  const advice = 'Limit the size of what is read and decoded.'
-  if (!alive) return fail('state-size', `the server stops working after ${detail}`, advice)
-  if (isTaken(outcome, exam.honest)) return warn('state-size', `${detail} is not refused`, advice)
-  return pass('state-size', `${detail} is refused`)
-}
-
-const HOW = {
-  json: 'it is plain JSON',
-  base64: 'it is JSON in base64',
-  part: 'one part of it is JSON in base64, perhaps signed, but not encrypted',
-  text: 'it is plain text',
-} as const
-
-function checkReadable({ first }: Exam): Finding {
-  const readable = readState(first.state ?? '')
-  if (readable === undefined) return pass('state-readable', 'its content is not readable')
-  return warn(
-    'state-readable',
-    `anyone who holds the state can read it: ${HOW[readable.how]}`,
-    'Encrypt the state, or leave out what the client must not know.',
-  )
-}
-
-/** The same request twice: refused, or the same answer. A state may be sent again when a reply was lost. */
-async function checkReplay(exam: Exam): Promise<Finding> {
+/** Sends the same request twice: it must be refused or lead to the same result, since a client resends a state after a lost response. */
+async function checkReplay(exam: Exam): Promise<DoctorFinding> {
   const asked = await begin(exam, exam.request)
   if (typeof asked === 'string') return skip('state-replay', asked)
-  const first = await sendNo(exam, asked)
-  const second = await sendNo(exam, asked)
-  if (second.kind === 'refused') return pass('state-replay', 'a state is accepted once')
+  const first = await decline(exam, asked)
+  const second = await decline(exam, asked)
+  if (second.kind === 'refused') return pass('state-replay', 'a state is accepted only once')
   if (second.kind === 'broken') {
     return warn(
       'state-replay',
-      `the second time: ${second.message}`,
+      `sent twice, the second response is invalid: ${second.message}`,
       'Return the same result for a repeated request.',
     )
   }
-  if (answerOf(first) === answerOf(second))
+  if (resultOf(first) === resultOf(second))
     return pass('state-replay', 'sent twice, it leads to the same result')
   const advice = 'Return the same result for a repeated request, or accept a state only once.'
   return warn('state-replay', 'sent twice, it leads to different results', advice)
 }
 
-function answerOf(outcome: AttackOutcome): string {
+function resultOf(outcome: AttackOutcome): string {
   if (outcome.kind === 'complete') return outcome.result
   return outcome.kind === 'asks' ? JSON.stringify(outcome.pending.questions) : outcome.kind
 }
 
 const DAY_MS = 24 * 60 * 60 * 1000
 
-async function checkExpiry(exam: Exam): Promise<Finding> {
+async function checkExpiry(exam: Exam): Promise<DoctorFinding> {
   const { first, waitMs, now, signal } = exam
   if (waitMs !== undefined) return waitAndSend(exam, waitMs, signal)
   const readable = readState(first.state ?? '')
@@ -230,7 +254,7 @@ async function checkExpiry(exam: Exam): Promise<Finding> {
   return left > DAY_MS ? warn('state-expiry', detail, advice) : pass('state-expiry', detail)
 }
 
-async function waitAndSend(exam: Exam, waitMs: number, signal: AbortSignal): Promise<Finding> {
+async function waitAndSend(exam: Exam, waitMs: number, signal: AbortSignal): Promise<DoctorFinding> {
   const asked = await begin(exam, exam.request)
   if (typeof asked === 'string') return skip('state-expiry', asked)
   await sleep(systemClock, waitMs, signal)
@@ -239,44 +263,43 @@ async function waitAndSend(exam: Exam, waitMs: number, signal: AbortSignal): Pro
     tried: `a state ${waitMs / 1000} s old`,
     fault: `a state is still accepted after ${waitMs / 1000} s`,
     advice: 'If this is too long for your users, let the state expire sooner.',
-    taken: 'warn',
+    accepted: 'warn',
   } as const
   return judge(notes, [await attack(exam, asked)], exam.honest)
 }
 
-interface AttackNotes {
-  readonly id: string
-  /** What was tried, as in "other arguments". */
-  readonly tried: string
-  /** What is wrong if it was taken. */
-  readonly fault: string
-  readonly advice: string
-  /** How bad it is if it was taken. */
-  readonly taken?: 'warn' | 'fail'
+async function checkHuge(exam: Exam): Promise<DoctorFinding> {
+  const outcome = await decline(exam, { ...exam.first, state: 'A'.repeat(HUGE) })
+  const alive = typeof (await begin(exam, exam.request)) !== 'string'
+  const detail = `a state of ${HUGE / 1024} KiB`
+  const advice = 'Limit the size of what is read and decoded.'
+  if (!alive) return fail('state-size', `the server stops working after ${detail}`, advice)
+  if (isAccepted(outcome, exam.honest)) return warn('state-size', `${detail} is not refused`, advice)
+  return pass('state-size', `${detail} is refused`)
 }
 
-/** The server went on from the state it was given. `honest` is what it does with a genuine one. */
-function isTaken(outcome: AttackOutcome, honest: AttackOutcome): boolean {
+/** True if the server continued from the state. `honest` is what it does with a genuine one. */
+function isAccepted(outcome: AttackOutcome, honest: AttackOutcome): boolean {
   if (outcome.kind === 'asks') return !outcome.again || (honest.kind === 'asks' && honest.again)
-  return outcome.kind === 'complete' && !isStumble(outcome, honest)
+  return outcome.kind === 'complete' && !isAccident(outcome, honest)
 }
 
-/** The tool failed over the state: refused after a fashion, but by chance. */
-function isStumble(outcome: AttackOutcome, honest: AttackOutcome): boolean {
+/** True if the tool failed because of the state: not accepted, but only by chance. */
+function isAccident(outcome: AttackOutcome, honest: AttackOutcome): boolean {
   if (outcome.kind !== 'complete' || !outcome.isError) return false
   return honest.kind !== 'complete' || outcome.result !== honest.result
 }
 
-/** Judges a group of attacks on the state: each must be refused. */
-function judge(notes: AttackNotes, outcomes: readonly AttackOutcome[], honest: AttackOutcome): Finding {
+/** Judges a group of attacks, each of which must be refused. */
+function judge(notes: AttackNotes, outcomes: readonly AttackOutcome[], honest: AttackOutcome): DoctorFinding {
   const { id, tried, fault, advice } = notes
-  const taken = outcomes.filter((outcome) => isTaken(outcome, honest)).length
-  if (taken > 0) {
-    const detail = outcomes.length === 1 ? fault : `${fault} (${taken} of ${outcomes.length} tries)`
-    return (notes.taken === 'warn' ? warn : fail)(id, detail, advice)
+  const accepted = outcomes.filter((outcome) => isAccepted(outcome, honest)).length
+  if (accepted > 0) {
+    const detail = outcomes.length === 1 ? fault : `${fault} (${accepted} of ${outcomes.length} tries)`
+    return (notes.accepted === 'warn' ? warn : fail)(id, detail, advice)
   }
   const broken = outcomes.find((outcome) => outcome.kind === 'broken')
-  if (broken !== undefined || outcomes.some((outcome) => isStumble(outcome, honest))) {
+  if (broken !== undefined || outcomes.some((outcome) => isAccident(outcome, honest))) {
     const detail = `${tried}: ${broken?.message ?? 'the tool failed'}`
     return warn(id, detail, 'Refuse an invalid state with a JSON-RPC error.')
   }
@@ -286,8 +309,8 @@ function judge(notes: AttackNotes, outcomes: readonly AttackOutcome[], honest: A
   return pass(id, `${tried}: refused${outcomes.length > 1 ? ` (${outcomes.length} tries)` : ''}`)
 }
 
-/** Refusals that differ tell an attacker which check a state has passed. */
-function judgeRefusals(outcomes: readonly AttackOutcome[]): Finding | undefined {
+/** Different refusals tell an attacker which checks a state has passed. */
+function judgeRefusals(outcomes: readonly AttackOutcome[]): DoctorFinding | undefined {
   const refusals = outcomes.filter((outcome) => outcome.kind === 'refused')
   if (refusals.length < 2) return undefined
   const texts = new Set(refusals.map(({ code, message }) => `${code} ${message}`))
@@ -299,37 +322,15 @@ function judgeRefusals(outcomes: readonly AttackOutcome[]): Finding | undefined 
   )
 }
 
-interface StateExam extends Patient {
-  readonly tool: Tool
-  /** Other arguments for the same tool; made up from the schema unless given. */
-  readonly otherArguments?: Readonly<Record<string, unknown>>
-  /** Another tool that asks. */
-  readonly otherTool?: ToolRequest
-  /** The same server as somebody else sees it. */
-  readonly otherUser?: Client
-  /** Wait this long before using a state, to see it expire. */
-  readonly waitMs?: number
-  readonly now: () => number
-}
-
-interface Exam extends StateExam {
-  /** A first round. */
-  readonly first: AskedRound
-  /** What an honest no leads to. */
-  readonly honest: AttackOutcome
-  /** Every answer to an attack. */
-  readonly seen: AttackOutcome[]
-}
-
-/** A first round whose state nobody has used yet: one that counts once would be refused for the wrong reason. */
-async function freshRound(exam: Exam): Promise<AskedRound> {
+/** A first round with an unused state: one that the server accepts only once would be refused for the wrong reason. */
+async function freshRound(exam: Exam): Promise<ToolRound> {
   const asked = await begin(exam, exam.request)
   return typeof asked === 'string' ? exam.first : asked
 }
 
-/** Sends one forged call and remembers the answer. */
-async function attack(exam: Exam, forged: AskedRound, patient: Patient = exam): Promise<AttackOutcome> {
-  const outcome = await sendNo(patient, forged)
+/** Sends one forged call and records the outcome. */
+async function attack(exam: Exam, forged: ToolRound, patient: Patient = exam): Promise<AttackOutcome> {
+  const outcome = await decline(patient, forged)
   exam.seen.push(outcome)
   return outcome
 }

@@ -1,7 +1,7 @@
 /**
- * Changes a state the ways an attacker would. `forgeries` differ in what they say and must all be refused; `respellings` say
- * the same in other characters, which matters where a state must count once. Blanks and a member that nobody reads, added
- * to JSON, are of the second kind: what the state says is what it said.
+ * Changes a state as an attacker would. `forgeries` have other content and must all be refused. `respellings` have the same
+ * content in another encoding, which matters if a state must be accepted only once; spaces and an unknown member added to
+ * JSON are of this kind. Also reads states, and varies the arguments of a call.
  */
 
 import { isRecord } from '../../lib/json.ts'
@@ -21,7 +21,7 @@ export function forgeries(state: string, readable: Readable | undefined): string
   ])
 }
 
-/** What was read, changed a little, and put back without touching what may protect it. */
+/** The readable content with small changes, without touching a signature. */
 function edits(readable: Readable): string[] {
   const { value } = readable
   if (typeof value !== 'object' || value === null) return [readable.write(`${String(value)}1`)]
@@ -51,7 +51,7 @@ function changeLeaf(leaf: unknown): unknown {
   if (typeof leaf === 'number') return leaf + 1
   if (typeof leaf === 'boolean') return !leaf
   if (typeof leaf !== 'string') return 1
-  // Within it: a decoder of hex or base64 may pass over what follows.
+  // In the middle: a decoder of hex or base64 may ignore what follows the end.
   return leaf === '' ? 'A' : flip(leaf, Math.floor((leaf.length - 1) / 2))
 }
 
@@ -66,12 +66,12 @@ export function respellings(state: string, readable: Readable | undefined): stri
     ` ${state}`,
     ...spare,
     swapAlphabet(state),
-    ...wordings(readable),
+    ...rewrites(readable),
   ])
 }
 
 /** The same JSON, written differently. */
-function wordings(readable: Readable | undefined): string[] {
+function rewrites(readable: Readable | undefined): string[] {
   const value = readable?.value
   if (readable === undefined || typeof value !== 'object' || value === null) return []
   const extra = Array.isArray(value) ? value : { ...value, doctor: 1 }
@@ -80,14 +80,14 @@ function wordings(readable: Readable | undefined): string[] {
 
 const ALPHABET = 'ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_'
 
-/** The top bit of a character in base64 is never spare, so this always changes the bytes. */
+/** The top bit of a base64 character is always significant, so this always changes the bytes. */
 function flip(state: string, at: number): string {
   const value = ALPHABET.indexOf(state[at] ?? '')
   const other = value < 0 ? (state[at] === '0' ? '1' : '0') : (ALPHABET[value ^ 32] ?? 'A')
   return state.slice(0, at) + other + state.slice(at + 1)
 }
 
-/** The last character of base64 whose length is no multiple of four has bits that mean nothing. */
+/** If the length of base64 is not a multiple of four, its last character has unused bits; flips one of them. */
 function otherSpareBits(part: string): string {
   const value = ALPHABET.indexOf(part.at(-1) ?? '')
   return part.length % 4 < 2 || value < 0 ? part : part.slice(0, -1) + (ALPHABET[value ^ 1] ?? '')
@@ -121,8 +121,8 @@ export function readState(state: string): Readable | undefined {
   const parts = state.split('.')
   for (const [index, part] of parts.entries()) {
     const value = parts.length > 1 ? decode(part) : undefined
-    // The head of a JWT says nothing; what follows does.
-    if (value === undefined || (isJwtHead(value) && parts.length > index + 1)) continue
+    // The header of a JWT has no content of interest; what follows has.
+    if (value === undefined || (isJwtHeader(value) && parts.length > index + 1)) continue
     const write = (text: string) =>
       parts.map((one, i) => (i === index ? encodeLike(one, text) : one)).join('.')
     return { how: 'part', value, write }
@@ -142,11 +142,11 @@ function encodeLike(original: string, text: string): string {
   return bytes.toString('base64url')
 }
 
-function isJwtHead(value: unknown): boolean {
+function isJwtHeader(value: unknown): boolean {
   return typeof value === 'object' && value !== null && 'alg' in value
 }
 
-/** Short words with marks between them. */
+/** True for short words with separators between them. */
 function looksLikeText(state: string): boolean {
   if (!/^[\x20-\x7e]+$/.test(state) || !/[ ,;&=:|]/.test(state.replace(/=+$/, ''))) return false
   return state.split(/[ ,;&=:|]/).every((word) => word.length <= 24)
@@ -160,7 +160,7 @@ function parse(text: string): unknown {
   }
 }
 
-/** When a readable state says that it ends, in ms since the epoch; undefined if it does not say. */
+/** The expiry time in a readable state, in ms since the epoch; undefined if there is none. */
 export function expiryOf(value: unknown): number | undefined {
   if (typeof value !== 'object' || value === null) return undefined
   for (const [name, time] of Object.entries(value)) {
@@ -176,7 +176,7 @@ type Args = Readonly<Record<string, unknown>>
 
 const MAX_VARIANTS = 4
 
-/** Other arguments for the same tool, likely to be valid: one value changed at a time, by the schema. */
+/** Other arguments for the same tool that are likely to be valid: each variant changes one value, according to the schema. */
 export function varyArguments(args: Args, schema: JsonSchema): Args[] {
   const { properties } = schema
   if (!isRecord(properties)) return []

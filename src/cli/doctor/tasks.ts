@@ -1,6 +1,6 @@
 /**
- * Looks at the tasks of a server: a task that nobody made, and, if the named tool becomes one, whether its id can be guessed,
- * whether somebody else can read it, and whether it can be cancelled, which is how it is left.
+ * Examines the tasks of a server: how it responds to an unknown task, and, if the named tool becomes a task, whether its id
+ * can be guessed, whether another user can read it, and whether it can be cancelled. It leaves the task cancelled.
  */
 
 import type { Client } from '../../client/client.ts'
@@ -12,11 +12,11 @@ import { TASKS_EXTENSION } from '../../protocol/task.ts'
 import { openConnection } from '../connection.ts'
 import { readArgs } from '../typed-args.ts'
 import type { ExaminedCall } from './examine.ts'
-import { attempt, type Finding, fail, pass, skip, warn } from './report.ts'
+import { attempt, type DoctorFinding, fail, pass, skip, warn } from './report.ts'
 
 const UNKNOWN_TASK = -32602
 
-export async function examineTasks(call: ExaminedCall): Promise<Finding[]> {
+export async function examineTasks(call: ExaminedCall): Promise<DoctorFinding[]> {
   const { invocation, target, client } = call
   const { io, options } = invocation
   const { extensions } = client.server.capabilities
@@ -39,7 +39,7 @@ export async function examineTasks(call: ExaminedCall): Promise<Finding[]> {
   }
 }
 
-async function checkUnknown(client: Client, signal: AbortSignal): Promise<Finding> {
+async function checkUnknown(client: Client, signal: AbortSignal): Promise<DoctorFinding> {
   const refused = await refusalOf(client.task(crypto.randomUUID()).get({ signal }))
   if (refused?.peer.code === UNKNOWN_TASK)
     return pass('task-unknown', `an unknown task is refused with ${UNKNOWN_TASK}`)
@@ -47,7 +47,7 @@ async function checkUnknown(client: Client, signal: AbortSignal): Promise<Findin
   return (refused === undefined ? fail : warn)('task-unknown', detail, `Respond with error ${UNKNOWN_TASK}.`)
 }
 
-/** The error that the server answered with; undefined if it answered with a result. */
+/** The error that the server returned; undefined if it returned a result. */
 async function refusalOf(request: Promise<unknown>): Promise<PeerError | undefined> {
   try {
     await request
@@ -73,11 +73,12 @@ async function makeTask(
 
 const MIN_ID = 16
 
-function checkId(taskId: string): Finding {
+function checkId(taskId: string): DoctorFinding {
   if (taskId.length >= MIN_ID && !/^\d+$/.test(taskId)) {
     return pass('task-id', `the id of a task has ${taskId.length} characters`)
   }
-  const advice = 'Use random ids of 128 bits or more: who knows the id of a task may be able to use it.'
+  const advice =
+    'Use random ids of 128 bits or more: anyone who knows the id of a task may be able to use it.'
   return warn('task-id', 'the id of a task can be guessed', advice)
 }
 
@@ -86,10 +87,10 @@ async function checkOther(
   headers: readonly string[],
   open: (headers: readonly string[]) => ReturnType<typeof openConnection>,
   signal: AbortSignal,
-): Promise<Finding> {
+): Promise<DoctorFinding> {
   if (headers.length === 0) {
-    const advice = 'Pass the header of one: --other-header "Name: value"'
-    return skip('task-user', 'no second user was named', advice)
+    const advice = 'Pass the headers of another user: --other-header "Name: value"'
+    return skip('task-user', 'no second user was given', advice)
   }
   const { client, close } = await open(headers)
   try {
@@ -103,7 +104,7 @@ async function checkOther(
   }
 }
 
-async function checkCancel(client: Client, taskId: string, signal: AbortSignal): Promise<Finding> {
+async function checkCancel(client: Client, taskId: string, signal: AbortSignal): Promise<DoctorFinding> {
   const task = client.task(taskId)
   const refused = await refusalOf(task.cancel({ signal }))
   if (refused !== undefined) {
@@ -115,5 +116,5 @@ async function checkCancel(client: Client, taskId: string, signal: AbortSignal):
     )
   }
   const { status } = await task.get({ signal })
-  return pass('task-cancel', `after tasks/cancel the task is ${status}`)
+  return pass('task-cancel', `after tasks/cancel, the status of the task is ${status}`)
 }

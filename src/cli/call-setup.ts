@@ -1,4 +1,4 @@
-/** What commands that drive a call share: options, connection, store, and who answers. */
+/** What commands that make or resume a call share: options, connection, store, and who answers. */
 
 import type { DriveOptions } from '../client/client.ts'
 import type { FlowRequest, PendingCall } from '../client/pending.ts'
@@ -7,9 +7,10 @@ import type { QuestionKind } from '../protocol/common/request.ts'
 import { type Answerer, answerAtTerminal, answerFrom, answerLater } from './answerer.ts'
 import type { Exit, Invocation, OptionTable } from './command-line.ts'
 import { CONNECT_OPTIONS, type Connection, openConnection, rootsOf } from './connection.ts'
-import { createPushedAnswers, driveCall, type Standing } from './drive-call.ts'
-import { homeOf, readSealKey, SEAL_OPTIONS } from './home.ts'
+import { createPushedAnswers, driveCall, type SavedCall } from './drive-call.ts'
+import { homeOf } from './home.ts'
 import { canAsk, sayJson, tell } from './io.ts'
+import { readSealKey, SEAL_OPTIONS } from './local-keys.ts'
 import { createPendingStore, type PendingStore, type StoredCall } from './pending-store.ts'
 import { type NamedTarget, readTarget } from './target.ts'
 import { readJsonObject } from './typed-args.ts'
@@ -18,7 +19,7 @@ export const JSON_OPTION: OptionTable = {
   json: { type: 'boolean', help: 'prints one JSON document on stdout' },
 }
 
-/** How questions are answered without a person. */
+/** Options for answering questions without a person. */
 export const SCRIPT_OPTIONS: OptionTable = {
   answers: { type: 'string', value: 'FILE|-', help: 'answers by key, as a JSON object; does not ask' },
   root: {
@@ -44,13 +45,13 @@ export const CALL_OPTIONS: OptionTable = {
   deadline: {
     type: 'string',
     value: 'SECONDS',
-    help: 'timeout of the whole call, without the time you take to answer (600)',
+    help: 'timeout of the whole call, not counting the time you take to answer (default: 600)',
   },
-  'max-rounds': { type: 'string', value: 'N', help: 'how often the server may ask (10)' },
+  'max-rounds': { type: 'string', value: 'N', help: 'how often the server may ask (default: 10)' },
   'task-ttl': {
     type: 'string',
     value: 'SECONDS',
-    help: 'requests a task with this lifetime, where clients request tasks',
+    help: 'requests a task with this lifetime, if the revision lets clients request tasks',
   },
   sampling: { type: 'boolean', help: 'lets the server request sampling; you type the completion' },
   ...SEAL_OPTIONS,
@@ -63,7 +64,7 @@ export const RESUME_OPTIONS: OptionTable = {
   ...CALL_OPTIONS,
 }
 
-/** The server at which a stored call resumes. */
+/** The server at which to resume a stored call. */
 export function targetOf({ io, options }: Invocation, stored: NamedTarget): NamedTarget {
   const given = options.text('server')
   return given === undefined ? stored : readTarget(given, io.cwd)
@@ -73,13 +74,13 @@ export function openStore({ io, options }: Invocation): PendingStore {
   return createPendingStore(homeOf(io), readSealKey(io, options))
 }
 
-export interface CallDriver extends Connection {
+interface CallDriver extends Connection {
   /** Starts a call, or resumes a stored one. */
   drive(request: FlowRequest, stored?: PendingCall): Promise<Exit>
 }
 
-/** Connects: for a new call, or for one that was stored. */
-export async function openSession(
+/** Connects, for a new call or a stored one. */
+export async function openDriver(
   invocation: Invocation,
   target: NamedTarget,
   stored?: StoredCall,
@@ -89,8 +90,8 @@ export async function openSession(
   const answerer = await chooseAnswerer(invocation)
   const accepts = stored?.accepts ?? acceptedKinds(invocation)
   const roots = rootsOf(io, options.list('root'))
-  const standing: Standing = {}
-  const isTask = (): boolean => standing.kept?.task !== undefined
+  const file: SavedCall = {}
+  const isTask = (): boolean => file.saved?.task !== undefined
   const answering = { answerer, target, kinds: accepts, roots, isTask }
   const { answers, unanswered } = createPushedAnswers(io, answering)
   const drive = driveOptions(invocation)
@@ -99,8 +100,8 @@ export async function openSession(
   const connecting = openConnection(io, target, options, { answers, version })
   const { client, close } = await connecting.finally(() => io.status.stop())
   const [json, detach] = [options.flag('json'), options.flag('detach')]
-  const session = { io, client, store, target, answerer, accepts, unanswered, standing, json, detach, drive }
-  return { client, close, drive: (request, pending) => driveCall(session, request, pending) }
+  const context = { io, client, store, target, answerer, accepts, unanswered, file, json, detach, drive }
+  return { client, close, drive: (request, pending) => driveCall(context, request, pending) }
 }
 
 function driveOptions({ io, options }: Invocation): DriveOptions {
