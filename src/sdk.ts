@@ -1,4 +1,4 @@
-/** Rondo for the server you have: `rondo/sdk` gives an official `McpServer` tools that ask. */
+/** Rondo for an existing server: with `rondo/sdk`, the tools of an official `McpServer` can ask. */
 
 export type { LogEvent } from './carry/host.ts'
 export { InputCancelled, InputDeclined, RondoError, ToolError } from './errors.ts'

@@ -1,5 +1,6 @@
 /**
- * What every carrier needs of the server it runs in: keys, limits, a clock, a log, and when to let go of a call.
+ * What every carrier needs of the server it runs in: keys, limits, a clock, the log, the store, and when to move a call to
+ * another instance. Types only; `serve/host.ts` creates the host.
  */
 
 import type { AskEntryKind } from '../journal/journal.ts'
@@ -15,15 +16,15 @@ import type { Finding, StoredLimits } from './migration.ts'
 export interface FlowLimits extends ReplayLimits, StoredLimits {
   /** Rounds one flow may take. */
   readonly maxRounds: number
-  /** Rounds after which a call goes on as a task, where its client can follow one. */
+  /** Rounds after which a call continues as a task, if its client can follow one. */
   readonly promoteRounds: number
   /** Rounds of one flow that may be spent on moving it to another instance. */
   readonly maxMoves: number
-  /** How long a client may take to come back with the answers of one round. */
+  /** How long a client may take to return the answers of one round. */
   readonly roundTtlMs: number
   /** How long a flow may live from its first request on. */
   readonly flowTtlMs: number
-  /** Bytes of turns that one instance remembers for clients that bring no state back. */
+  /** Bytes of turns that one instance remembers for clients that do not echo states. */
   readonly maxRememberedBytes: number
 }
 
@@ -55,17 +56,17 @@ export interface RoundEvent {
   readonly ms: number
 }
 
-/** A state that did not open. The reason is for the operator; the client hears one sentence for all of them. */
+/** A state that did not open. The reason is for the operator; the client gets the same sentence for all of them. */
 export interface StateRefusedEvent {
   readonly event: 'state_refused'
-  /** Absent where the request is in the state itself. */
+  /** Absent if the request is in the state itself. */
   readonly method?: FlowMethod
   readonly target?: string
   readonly reason: string
   readonly keyId?: string
 }
 
-/** Something the author or the operator should see. `error` is what the handler threw. */
+/** Something that the author or the operator should see. `error` is what the handler threw. */
 export interface FaultEvent {
   readonly event: 'fault'
   readonly flow: string
@@ -75,7 +76,7 @@ export interface FaultEvent {
   readonly error: unknown
 }
 
-/** What was seen on the way from stored to sealed state. */
+/** A finding of the migration from stored to sealed state. */
 export interface ContinuationEvent extends Finding {
   readonly event: 'continuation'
 }
@@ -88,7 +89,7 @@ export interface WarningEvent {
 
 export type LogEvent = RoundEvent | StateRefusedEvent | FaultEvent | ContinuationEvent | WarningEvent
 
-/** Keeps the claims of a flow between two rounds. */
+/** Keeps the claims of a flow between two rounds: sealed, or in a store while a service migrates. */
 export interface StateCarrier {
   /** True if states are kept in a store, so that a flow survives this process even if its client returns no state. */
   readonly stores: boolean
@@ -116,7 +117,7 @@ export interface TaskHost {
   readonly engine: TaskEngine
   /** How long a task lives from its creation on, unless its tool says otherwise. */
   readonly ttlMs: number
-  /** How often a client should look, unless the tool says otherwise. */
+  /** How often a client should poll, unless the tool says otherwise. */
   readonly pollMs: number
   /** Bytes of one sealed piece. */
   readonly maxPieceBytes: number
@@ -130,15 +131,15 @@ export interface FlowHost {
   readonly platform: FlowPlatform
   readonly dev: boolean
   log(event: LogEvent): void
-  /** This process was told to stop. */
+  /** True once this process was told to stop. */
   readonly draining: boolean
-  /** This instance has too much to do. */
+  /** True while this instance should shed load. */
   overloaded(): boolean
-  /** How long one round may work before the call is handed back at its next boundary. */
+  /** How long one round may run before the call moves at its next step. */
   readonly maxRoundMs: number
-  /** Where states are between rounds: sealed, unless the service is migrating from a store. */
+  /** How states are kept between rounds: sealed, unless the service migrates from a store. */
   readonly states: StateCarrier
-  /** Where calls go that outlive their requests. Absent where there is no store. */
+  /** For calls that outlive their requests. Absent without a store. */
   readonly tasks?: TaskHost
   /** How long a worker without a heartbeat keeps its leases in the store. */
   readonly leaseMs: number

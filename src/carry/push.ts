@@ -1,17 +1,17 @@
 /**
- * The push carrier, for clients that know no rounds: the questions go out as requests on the call's own stream, the
- * journal waits here in memory, and the handler runs again when all of them are answered. While it waits nothing of
- * the handler is held, only its journal.
+ * The push carrier, for clients without rounds: questions go out as requests on the call's own stream, and the handler runs
+ * again when all of them are answered. Meanwhile only the journal is held, in memory.
  *
- * R6 under push. The flow's id never leaves this process, so there is nothing to put into the client's hands first and
- * an effect runs at once. Within the call every attempt has the same key (R7), also over a lost and resumed stream.
- * When the process dies, the call is lost with it: a client that calls again begins a new flow with new keys. An effect
- * that must not double over two calls needs a key of the author's own, from the arguments.
+ * R6 The flow's id never leaves this process, so an effect runs at once. Every attempt within the call has the same key (R7),
+ * even if the stream is lost and resumed. If the process dies, the call is lost, and a client that calls again begins a new
+ * flow with new keys. An effect that must not happen twice needs a key that the author derives from the arguments.
  *
- * A client that echoes `state` gets the sealed journal with each question, and then any instance can take the answer and
- * go on from there. Such questions are asked one after the other: two that are open at once could be answered to two
- * instances, and the call would fork. Where an answer must count only once (`once`), no state goes out, since the answer
- * that comes back to this process leaves no trace in the store.
+ * A client that echoes `state` gets the sealed journal with each question, so that any instance can continue from the
+ * answer. Such questions are asked one at a time: the answers to two could reach two instances, and the call would fork.
+ * With `once` no state goes out, because an answer that returns to this process leaves no trace in the store.
+ *
+ * The client sees one call over many runs, so its progress never falls. While the call waits, a heartbeat is progress too:
+ * slightly more than the last, so that timeouts start anew and the handler's own next report still counts.
  */
 
 import { RondoError } from '../errors.ts'
@@ -32,57 +32,57 @@ import { claimsOf, firstRound } from './token.ts'
 export interface AskOptions {
   /** How long to wait for the answers. */
   readonly timeoutMs: number
-  /** Called now and then while it waits. */
+  /** Called from time to time while the call waits. */
   alive(): void
-  /** The task whose questions these are. */
+  /** The task that asks. */
   readonly task?: string
-  /** Under which ids and with which states the questions go out, where any instance can take their answers. */
+  /** The questions whose answers any instance can accept, by key. */
   readonly handed?: Readonly<Record<string, Handed>>
-  /** Fires when no answer is needed any more; the waiting then ends as refused. */
+  /** Fires when no answer is needed any more; asking then ends as refused. */
   readonly signal?: AbortSignal
 }
 
 export type Asked =
   | { readonly kind: 'answers'; readonly answers: Readonly<Record<string, unknown>> }
-  /** No answers will come, or the client must not be asked now. `unable`: the key of a question whose method it does not know. */
+  /** No answers will come, or the client cannot be asked now. `unable`: the key of a question whose method it does not know. */
   | { readonly kind: 'refused'; readonly error: RondoError; readonly unable?: string }
-  /** The client has cancelled or is gone: nobody reads the result of the call. */
+  /** The client has cancelled the call or disconnected. */
   | { readonly kind: 'gone' }
 
-/** A question in the client's hands, with all that is needed to go on from its answer. */
+/** A question that goes out with a sealed journal, so that any instance can continue from its answer. */
 export interface Handed {
   /** The id of the request. */
   readonly id: string
-  /** The request, with what its response is to bring back. */
+  /** Adds the state to the request. */
   attach(json: string): string
-  /** False if the response brought something else back. */
+  /** False if the response echoes another state. */
   accepts(state: unknown): boolean
 }
 
-/** Seals what happened so far together with the questions. Nothing where it is too large for a state. */
+/** Seals the journal together with the questions. Returns nothing if it is too large for a state. */
 export type Hand = (
   round: Round,
   claims: Claims,
   questions: InputRequests,
-  told: number | undefined,
+  progress: number | undefined,
 ) => Promise<Readonly<Record<string, Handed>> | undefined>
 
 /** The line to a client that can be asked while its call waits. */
 export interface AskingLine extends Line {
-  /** True while it waits, for an answer or for a task. */
+  /** True while the call waits for an answer or a task. */
   readonly waiting?: boolean
-  /** Answers may reach any instance: the session is known to all of them. */
+  /** True if every instance knows the session, so that answers may reach any of them. */
   readonly portable?: boolean
-  /** Sends all questions at once; resolves when every one is answered. Never rejects. */
+  /** Sends all questions at once; resolves when all of them are answered. Never rejects. */
   ask(questions: InputRequests, options: AskOptions): Promise<Asked>
-  /** For a call that waits for something else than an answer: what to do meanwhile. Gives the function that ends it. */
+  /** Begins a wait for something other than an answer. Returns a function that ends it. */
   rest(resting: Resting): () => void
 }
 
 export interface Resting {
-  /** Called now and then. */
+  /** Called from time to time. */
   alive(): void
-  /** The server ends and waits no longer. */
+  /** Called when the server shuts down. */
   refuse(error: RondoError): void
 }
 
@@ -105,7 +105,7 @@ export interface PushOptions {
   readonly from?: {
     readonly beginning: Beginning
     readonly answers: FlowCall['inputResponses']
-    readonly told?: number
+    readonly progress?: number
   }
 }
 
@@ -145,7 +145,7 @@ export async function runPushed(
   { hand, from }: PushOptions = {},
 ): Promise<Reply> {
   const { host, target, call, line } = request
-  const steady = steadyLine(line, call.progressToken, from?.told)
+  const steady = steadyLine(line, call.progressToken, from?.progress)
   const mayHand = line.portable && !(target.once && host.store)
   const pushed: Pushed = { request, steady, hand: mayHand ? hand : undefined }
   const { capabilities } = call
@@ -158,7 +158,7 @@ export async function runPushed(
   return next.reply
 }
 
-/** A flow that only this process knows belongs to the epoch that the store has now. */
+/** A flow that only this process knows belongs to the store's current epoch. */
 function onceHere(round: Round): ReplayInput['scene']['once'] {
   const { host, beginning } = round
   const { store } = host
@@ -184,11 +184,11 @@ async function keep(round: PushedRound, pause: Pause): Promise<Next> {
   const left = beginning.flowExpires - host.platform.now()
   const isOne = Object.keys(questions).length === 1
   const handed = isOne
-    ? await hand?.(round, claimsOf(round, journal, asked), questions, steady.told)
+    ? await hand?.(round, claimsOf(round, journal, asked), questions, steady.progress)
     : undefined
   const answered = await request.line.ask(questions, {
     timeoutMs: Math.min(host.limits.roundTtlMs, left),
-    alive: () => steady.sign('Waiting for an answer'),
+    alive: () => steady.heartbeat('Waiting for an answer'),
     handed,
   })
   if (answered.kind === 'answers')
@@ -196,11 +196,11 @@ async function keep(round: PushedRound, pause: Pause): Promise<Next> {
   if (answered.kind === 'gone') return { kind: 'end', reply: GONE }
   const unable = answered.unable === undefined ? undefined : questions[answered.unable]
   if (unable === undefined) return { kind: 'end', reply: concludeRefused(round, undefined, answered.error) }
-  // It declared what it does not implement: the handler continues as for a client that cannot be asked.
+  // The client does not implement what it declared: the handler continues as for a client that cannot be asked.
   return { kind: 'run', beginning: next, capabilities: withoutMethods(capabilities, [unable.method]) }
 }
 
-/** The first question alone, unless the manual form wants all of them, and the epoch that the flow belongs to from now on. */
+/** Reduces the pause to its first question, unless the manual form asks, and adds the epoch that the flow belongs to from now on. */
 async function readyToHand({ store }: FlowHost, pause: Pause): Promise<Pause> {
   const { journal, asked, inputRequests = {}, report } = pause
   const epoch = journal.epoch ?? (await store?.once.epoch())
@@ -214,34 +214,31 @@ async function readyToHand({ store }: FlowHost, pause: Pause): Promise<Pause> {
 function refuseTooMany(round: Round): Reply | undefined {
   const { maxRounds } = round.host.limits
   if (round.beginning.round <= maxRounds) return undefined
-  const error = new RondoError('LIMIT_ROUNDS', `The flow has had its ${maxRounds} rounds (limits.maxRounds).`)
+  const error = new RondoError(
+    'LIMIT_ROUNDS',
+    `The flow has used all of its ${maxRounds} rounds (limits.maxRounds).`,
+  )
   return concludeRefused(round, undefined, error)
 }
 
-/*
- * One request, many runs: under push the client sees a single call, and every run of its handler tells its past again.
- *
- * S1 Progress only grows over the whole call. S2 While the call waits, a sign of life is progress too: a hair more than
- * the last, so that clocks start anew and the handler's own next report still counts.
- */
-
+/** A line whose progress never falls, over all runs of a call. */
 export interface SteadyLine extends Line {
-  /** The last progress that was told. */
-  readonly told: number | undefined
-  /** Progress that says no more than that the call is alive, for a client that asked for progress. */
-  sign(message: string): void
+  /** The last progress that was reported. */
+  readonly progress: number | undefined
+  /** Reports slightly more progress, if the client asked for progress. */
+  heartbeat(message: string): void
 }
 
-const HAIR = 1e-6
-/** Where a hair is lost in the rounding, this part of the number is not. */
+const SMALLEST_STEP = 1e-6
+/** For large numbers, where the smallest step would be lost in rounding. */
 const SMALLEST_PART = 1e-12
 
-/** The smallest progress after this one that every client takes for more. */
+/** The smallest progress that every client accepts as more than this one. */
 export function justAbove(progress: number): number {
-  return progress + Math.max(HAIR, Math.abs(progress) * SMALLEST_PART)
+  return progress + Math.max(SMALLEST_STEP, Math.abs(progress) * SMALLEST_PART)
 }
 
-/** `before` is the last progress that another instance told. */
+/** `before` is the last progress that another instance reported. */
 export function steadyLine(
   line: Line,
   progressToken: string | number | undefined,
@@ -250,7 +247,7 @@ export function steadyLine(
   let last = before
 
   return {
-    get told() {
+    get progress() {
       return last
     },
     get closed() {
@@ -265,7 +262,7 @@ export function steadyLine(
       }
       line.notify(method, params)
     },
-    sign(message) {
+    heartbeat(message) {
       if (progressToken === undefined) return
       last = last === undefined ? 0 : justAbove(last)
       line.notify('notifications/progress', { progressToken, progress: last, message })

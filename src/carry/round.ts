@@ -35,7 +35,7 @@ export interface Round {
 /** A request on its way into a round. */
 export type RoundRequest = Pick<Round, 'host' | 'call' | 'target' | 'principal' | 'line'>
 
-/** Where a round begins: with what was kept before, or with an empty journal. */
+/** What a round begins with: what was kept before, or an empty journal. */
 export interface Beginning {
   readonly flow: string
   readonly round: number
@@ -150,13 +150,13 @@ function toReplayInput(round: Round, handler: (ctx: Context) => unknown): Replay
   }
 }
 
-/** Returns the task host if this call may continue as a task: there is one, the tool allows it, the client follows tasks. */
+/** Returns the task host if this call may continue as a task: there is one, the tool allows it, and the client follows tasks. */
 export function taskHostFor({ host, call, target }: Round): TaskHost | undefined {
   if (!host.tasks || target.task.mode === 'never' || call.method !== 'tools/call') return undefined
   return call.task !== undefined || followsTasks(call.capabilities) ? host.tasks : undefined
 }
 
-/** The manual form sees only responses to what was asked; a first request may bring some along. */
+/** The responses that the manual form sees: those to open questions; in a first request, all of them. */
 export function solicited(
   { anchored, asked }: Beginning,
   answers: Readonly<Record<string, unknown>> | undefined,
@@ -229,13 +229,14 @@ function concludeFailure(
 }
 
 /**
- * When an instance hands a call back in the middle. A move costs one of the client's rounds (it has about ten), so only
- * a process that is about to end moves calls freely; every other move requires work done in this round, and is limited.
+ * Decides when an instance returns a call before it is finished, so that another one continues it. A move costs one of the
+ * client's rounds (it has about ten), so only a process that is shutting down moves calls freely; any other move requires
+ * work done in this round, and their number is limited.
  */
 function movePolicy(host: FlowHost, line: Line, moves: number): (executed: number) => MoveReason | undefined {
   const began = host.platform.now()
   return (executed) => {
-    // A client that is gone reads no result: start nothing new for it.
+    // A client that has disconnected gets no result: start nothing new for it.
     if (host.draining || line.closed) return 'drain'
     if (executed === 0 || moves >= host.limits.maxMoves) return undefined
     if (host.platform.now() - began >= host.maxRoundMs) return 'time'

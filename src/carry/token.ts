@@ -40,7 +40,7 @@ export type Seal = (
   inputRequests: InputRequests | undefined,
 ) => Kept | Promise<Kept>
 
-/** Sealed, in the client's hands, and nowhere else. */
+/** The client holds the sealed state, and nothing is stored. */
 export const sealedStates: StateCarrier = {
   stores: false,
   open: ({ keys, audience, limits }, state, expected) =>
@@ -120,7 +120,10 @@ function resume(host: FlowHost, { method, target }: FlowCall, opened: OpenedStor
 export function nextRound(host: FlowHost, claims: Claims): Beginning {
   const { maxRounds } = host.limits
   if (claims.round >= maxRounds) {
-    throw new RondoError('LIMIT_ROUNDS', `The flow has had its ${maxRounds} rounds (limits.maxRounds).`)
+    throw new RondoError(
+      'LIMIT_ROUNDS',
+      `The flow has used all of its ${maxRounds} rounds (limits.maxRounds).`,
+    )
   }
   return {
     flow: claims.flow,
@@ -133,7 +136,7 @@ export function nextRound(host: FlowHost, claims: Claims): Beginning {
   }
 }
 
-/** Has the journal sealed and returns the reply that carries it. `seal` is the way of the carrier. */
+/** Has `seal` keep the journal, and returns the reply to the client. */
 export function keepSealed(round: Round, pause: Pause, seal: Seal): Reply | Promise<Reply> {
   const { store } = round.host
   const keep = (journal: Journal) => seal(round, claimsOf(round, journal, pause.asked), pause.inputRequests)
@@ -200,12 +203,12 @@ function bind(call: FlowCall, principal: Principal | undefined): Pick<Claims, 'p
 
 function tooLarge(bytes: number, { limits }: FlowHost): RondoError {
   const detail =
-    `The sealed journal would have ${bytes} bytes; ${limits.maxBytes} are allowed (limits.maxBytes). ` +
-    'Remember less (return ids from steps instead of documents), or give the server a store.'
+    `The sealed journal has ${bytes} bytes; at most ${limits.maxBytes} are allowed (limits.maxBytes). ` +
+    'Record less (return ids from steps instead of documents), or give the server a store.'
   return new RondoError('LIMIT_STATE_BYTES', detail)
 }
 
 function warnSize(host: FlowHost, { name }: Target, bytes: number): void {
-  const message = `requestState of ${name} has ${bytes} bytes; some proxies and clients refuse bodies of that size`
+  const message = `The requestState of ${name} has ${bytes} bytes; some proxies and clients refuse bodies of that size`
   host.log({ event: 'warning', message })
 }

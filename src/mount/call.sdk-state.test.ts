@@ -1,14 +1,14 @@
 import { McpServer, type ServerContext } from '@modelcontextprotocol/server'
 import { describe, expect, it } from 'vitest'
 import { generateKey } from '../seal/key-ring.ts'
-import { besideOurs, SealedState } from './call.ts'
+import { besideOurs, UnopenedState } from './call.ts'
 import { createRondo } from './mount.ts'
 import { mount } from './passage.ts'
 
 const rondo = createRondo({ audience: 'test', keys: generateKey(), log: 'off' })
 const text = { content: [] }
 
-/** What `verify` sees of a request for a tool: the context that the server's handler is given. */
+/** What `verify` sees of a request for a tool: the context that is passed to the server's handler. */
 async function contextOf(name: string): Promise<ServerContext> {
   const server = mount(new McpServer({ name: 'mixed', version: '1.0.0' }))
   server.registerTool(
@@ -39,14 +39,14 @@ describe('our states beside those of another server', () => {
   const verify = besideOurs((state) => `theirs: ${state}`)
   const states = ['', 'r1.sealed', 'h1.stored', 'r2.x', 'x r1.y']
 
-  it.each(states)('F4 lets "%s" pass to a tool of ours unopened, showing nothing of it', async (state) => {
+  it.each(states)('F4 passes "%s" to a tool of ours unopened, and reveals nothing of it', async (state) => {
     const held = await verify(state, await contextOf('ours'))
-    expect(held).toBeInstanceOf(SealedState)
+    expect(held).toBeInstanceOf(UnopenedState)
     expect(JSON.stringify(held)).toBe('{}')
-    expect(SealedState.open(held)).toBe(state)
+    expect(UnopenedState.tokenOf(held)).toBe(state)
   })
 
-  it.each(states)('T25 hands "%s" to the given check for everything else', async (state) => {
+  it.each(states)('T25 passes "%s" to the given check for every other tool', async (state) => {
     for (const ctx of [await contextOf('theirs'), await contextOf('unknown'), {} as never]) {
       expect(await verify(state, ctx)).toBe(`theirs: ${state}`)
     }

@@ -1,5 +1,9 @@
 /**
  * A request to the official server as a `Call`, and the line back to its client.
+ *
+ * A server may have its own check of states (`requestState.verify`) for tools other than ours. A state on its way to a
+ * callback of ours passes that check unopened, wrapped in an object that reveals nothing, and is opened once the arguments
+ * are known. The prefix of a state decides nothing, because whoever sends a state can write any prefix.
  */
 
 import { DEFAULT_NEGOTIATED_PROTOCOL_VERSION, type ServerContext } from '@modelcontextprotocol/server'
@@ -12,12 +16,33 @@ import type { ClientCapabilities, LogLevel } from '../protocol/wire.ts'
 import type { Log } from '../serve/log.ts'
 import { isForUs, type Passage } from './passage.ts'
 
-/** What a request says about its client; older revisions say it once, when they connect. */
+/** What a request declares about its client; in older revisions the client declares it once, when it connects. */
 interface RequestMeta {
   readonly [PROTOCOL_VERSION]?: string
   readonly [CLIENT_CAPABILITIES]?: ClientCapabilities
   readonly [CLIENT_INFO]?: FlowCall['clientInfo']
   readonly [LOG_LEVEL]?: LogLevel
+}
+
+export type VerifyState = (state: string, ctx: ServerContext) => unknown
+
+/** A state that is passed through the server's own check. */
+export class UnopenedState {
+  readonly #token: string
+
+  constructor(token: string) {
+    this.#token = token
+  }
+
+  /** Returns the token of an unopened state, and any other value unchanged. */
+  static tokenOf(value: unknown): unknown {
+    return value instanceof UnopenedState ? value.#token : value
+  }
+}
+
+/** Passes every state to `verify`, except those that a callback of ours is about to open. */
+export function besideOurs(verify: VerifyState): VerifyState {
+  return (state, ctx) => (isForUs(ctx) ? new UnopenedState(state) : verify(state, ctx))
 }
 
 function metaOf({ mcpReq }: ServerContext): RequestMeta {
@@ -27,8 +52,8 @@ function metaOf({ mcpReq }: ServerContext): RequestMeta {
 const FIRST_WITH_ROUNDS = '2026-07-28'
 
 /**
- * True for a client of a revision without rounds; the official server asks it in our place, over its connection. What the
- * client connected with decides: on such a connection nobody checks what a request says about itself.
+ * True for a client of a revision without rounds, which the official server asks on our behalf over its connection. The
+ * version of the connection decides: on such a connection nobody checks what a request declares about itself.
  */
 export function isOlder(server: Passage['server']): boolean {
   return (server.getNegotiatedProtocolVersion() ?? '') < FIRST_WITH_ROUNDS
@@ -52,8 +77,8 @@ export function toFlowCall({ server, method, request }: Passage, ctx: ServerCont
 }
 
 /**
- * What a client wants to know of a task, or do with it. The official server knows nothing of these methods, so what it
- * checks of others is checked here.
+ * A request about a task. The official server does not know these methods, so the checks that it makes for others are
+ * made here.
  */
 export function toTaskCall(
   action: 'get' | 'update' | 'cancel',
@@ -88,19 +113,19 @@ function connectedClient(server: Passage['server']): Client {
     protocolVersion: server.getNegotiatedProtocolVersion() ?? DEFAULT_NEGOTIATED_PROTOCOL_VERSION,
     capabilities: (server.getClientCapabilities() ?? {}) as ClientCapabilities,
     clientInfo: server.getClientVersion(),
-    // Its level was set once, and their `log` knows it: everything is handed there.
+    // The client set its level once, and the official `log` applies it: everything is passed on.
     logLevel: 'debug',
   }
 }
 
 function readState({ mcpReq }: ServerContext, refuse: (reason: string) => void): string | undefined {
-  const state = SealedState.open(mcpReq.requestState())
+  const state = UnopenedState.tokenOf(mcpReq.requestState())
   if (state === undefined || typeof state === 'string') return state
-  refuse("decoded by the server's own requestState.verify, which has to be wrapped: rondo.verify(…)")
+  refuse("decoded by the server's own requestState.verify; wrap that function: rondo.verify(…)")
   throw new RondoError('STATE_INVALID')
 }
 
-/** What is no answer at all they leave out, and name; on a server of ours it is refused, and so it is here (B14). */
+/** The official server drops malformed responses and lists their keys. Our server refuses them, and so does this (B14). */
 function readResponses({ mcpReq }: ServerContext): FlowCall['inputResponses'] {
   const { inputResponses, droppedInputResponseKeys: dropped } = mcpReq
   if (dropped !== undefined && dropped.length > 0) throw new RondoError('INPUT_MALFORMED')
@@ -111,7 +136,7 @@ export function toLine({ mcpReq }: ServerContext): Line {
   const { signal } = mcpReq
   return {
     notify(method, params) {
-      // A client that went away in the meantime is not the handler's matter.
+      // A client that has disconnected is not the handler's concern.
       send(mcpReq, method, params).catch(() => {})
     },
     get closed() {
@@ -124,7 +149,7 @@ export function toLine({ mcpReq }: ServerContext): Line {
   }
 }
 
-/** Async, so that what their line throws at once is a rejection like everything else. */
+/** Async, so that whatever the official functions throw synchronously becomes a rejection too. */
 async function send(
   mcpReq: ServerContext['mcpReq'],
   method: string,
@@ -133,30 +158,4 @@ async function send(
   if (method !== 'notifications/message') return mcpReq.notify({ method, params })
   const { level, data, logger } = params as { level: LogLevel; data: unknown; logger?: string }
   return mcpReq.log(level, data, logger)
-}
-
-/*
- * A server may have its own check of states (`requestState.verify`), and tools beside ours that live by it. States on
- * their way to a callback of ours pass by that check unopened, as an object that shows nothing: they are opened where the
- * arguments are known. How a state begins decides nothing: whoever sends one can write what we write.
- */
-
-export type VerifyState = (state: string, ctx: ServerContext) => unknown
-
-export class SealedState {
-  readonly #token: string
-
-  constructor(token: string) {
-    this.#token = token
-  }
-
-  /** The token, if `held` is one of these; anything else as it is. */
-  static open(held: unknown): unknown {
-    return held instanceof SealedState ? held.#token : held
-  }
-}
-
-/** Hands every state to `verify`, except those that a callback of ours is about to open. */
-export function besideOurs(verify: VerifyState): VerifyState {
-  return (state, ctx) => (isForUs(ctx) ? new SealedState(state) : verify(state, ctx))
 }

@@ -1,7 +1,7 @@
 /**
- * What runs a call on an official server: our carriers, given its request and its callback.
+ * Runs a call on an official server: the token carrier, with the official server's request and our callback.
  *
- * R1 The state is opened in the callback, where request and arguments are known, before anything of the handler runs.
+ * R1 The callback opens the state, because it knows the request and the arguments, before anything of the handler runs.
  */
 
 import type { McpServer, ProtocolError, ServerContext } from '@modelcontextprotocol/server'
@@ -22,7 +22,7 @@ import { requestTarget, type SdkTarget, taskTarget } from './target.ts'
 import type { TaskAction, TaskTools } from './tasks.ts'
 
 export interface SdkFlow {
-  /** Runs one round of a call: `given` is what their callback got before the context. */
+  /** Runs one round of a call. `given` is what the official server passed to the callback before the context. */
   run(
     definition: Definition,
     passage: Passage,
@@ -41,7 +41,7 @@ export interface SdkFlow {
 
 export function createFlow(options: RondoOptions, keys: KeyHolder, tools: TaskTools): SdkFlow {
   const host = createHost(options, keys)
-  /** For tools that have nothing to do with tasks, and servers whose clients could not follow one. */
+  /** For tools that never become tasks, and for servers whose clients could not follow one. */
   const roundsAlone: FlowHost = Object.create(host, { tasks: { value: undefined } })
   const principalOf = findPrincipalOf(options.principal)
   const warned = new WeakSet<Definition>()
@@ -50,8 +50,8 @@ export function createFlow(options: RondoOptions, keys: KeyHolder, tools: TaskTo
     if (task === 'never' || warned.has(definition)) return
     warned.add(definition)
     const message =
-      `The tool "${name}" has the option "task" and runs in rounds alone. To let it become a task, give its server to ` +
-      'rondo.tasks, and register afterwards, under this name, the very function that rondo.tool returned.'
+      `The tool "${name}" has the option "task" but runs in rounds only. To let it become a task, pass its server to ` +
+      'rondo.tasks first, then register the function that rondo.tool returned, unwrapped, under this name.'
     host.log({ event: 'warning', message })
   }
   const work = createTaskWork(host, ({ call }) => taskTarget(tools.find(call.target), call.target), options)
@@ -73,7 +73,7 @@ export function createFlow(options: RondoOptions, keys: KeyHolder, tools: TaskTo
           line: toLine(ctx),
         })
         passage.refused = (error) => {
-          const message = `The official server does not take the result of "${target.name}": look at its shape`
+          const message = `The official server rejected the result of "${target.name}": check its shape`
           host.log({ event: 'warning', message, error })
         }
         return toResult(reply, passage)
@@ -108,37 +108,35 @@ function tasksOf({ tasks }: FlowHost): TaskHost {
   return tasks
 }
 
-/** Errors that the operator has to act on, and that nothing else has logged with what to do. */
+/** Errors that the operator must act on, and that nothing else logs. */
 const FOR_THE_OPERATOR = /^(LIMIT|STORE)_|^SERVER_INTERNAL$/
 
-/** What a client hears of an error. One that a handler threw with a code of the protocol goes out as it is. */
+/** What the client gets for an error. A `ProtocolError` that the handler threw goes out unchanged. */
 function toRefusal(host: FlowHost, error: unknown, target?: SdkTarget): RondoError | ProtocolError {
   const known = error instanceof RondoError ? error : undefined
   if (known === undefined || FOR_THE_OPERATOR.test(known.code)) {
-    host.log({ event: 'warning', message: 'A request could not be answered', error })
+    host.log({ event: 'warning', message: 'A request failed', error })
     return known ?? new RondoError('SERVER_INTERNAL', undefined, { cause: error })
   }
   return (known.code === 'SERVER_HANDLER' && target?.thrown) || known
 }
 
-/*
- * Who calls an official server. Its `authInfo` names the OAuth client; a state has to be bound to the user behind it.
- */
-
+/** Finds the caller. `authInfo` names the OAuth client; a state must be bound to the user behind it. */
 export type FindPrincipal = (ctx: ServerContext) => Principal | undefined | Promise<Principal | undefined>
 
-/** What `find` says, checked before a handler sees it, and in time. */
+/** Calls `find` within a time limit and checks what it returns before a handler sees it. */
 function findPrincipalOf(find: FindPrincipal = principalFromAuthInfo): FindPrincipal {
   return async (ctx) => {
     const principal: unknown = await inTime(Promise.resolve(find(ctx)), HOOK_MS, 'createRondo({ principal })')
     if (principal === undefined || principal === null) return undefined
-    if (!isRecord(principal)) throw misuse('createRondo({ principal }) must return a principal or undefined')
+    if (!isRecord(principal))
+      throw misuse('The function principal of createRondo must return a principal or undefined')
     assertPrincipal(principal)
     return principal as unknown as Principal
   }
 }
 
-/** The claims `sub` and `iss` that the token's verifier left in `authInfo.extra`. Refuses a token without a user. */
+/** Reads the claims `sub` and `iss` that the token's verifier left in `authInfo.extra`. Refuses a token without a user. */
 function principalFromAuthInfo({ http }: ServerContext): Principal | undefined {
   const auth = http?.authInfo
   if (auth === undefined) return undefined
@@ -146,7 +144,7 @@ function principalFromAuthInfo({ http }: ServerContext): Principal | undefined {
   if (typeof sub !== 'string' || sub === '') {
     throw new RondoError(
       'SERVER_INTERNAL',
-      'A token was verified, and authInfo.extra.sub does not say for whom. Give createRondo a function that does: ' +
+      'The verified token names no user in authInfo.extra.sub. Pass createRondo a function that does: ' +
         'createRondo({ …, principal: ({ http }) => ({ subject: … }) })',
     )
   }

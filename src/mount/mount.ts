@@ -1,9 +1,9 @@
 /**
- * Rondo inside an official `McpServer`. A mount and nothing more: the official server decodes, checks arguments and
- * results and encodes; the rounds are those of the token carrier, with its journal, its seal and its promises.
+ * Rondo inside an official `McpServer`. The official server decodes, checks arguments and results, and encodes; rounds are
+ * those of the token carrier, with its journal, its seal and its promises.
  *
- * This file and what it imports is what a program pays for when it starts: what runs a call (`sdk-flow.ts`) is loaded by
- * `ready`, or by the first call.
+ * A program loads this file and its imports when it starts. The code that runs a call (`flow.ts`) is loaded by `ready`, or
+ * by the first call.
  */
 
 import type {
@@ -27,6 +27,43 @@ import type { FindPrincipal, SdkFlow } from './flow.ts'
 import { markAsOurs, mount, type Passage, passageOf } from './passage.ts'
 import { type AnswerTask, assertTerms, createTaskTools } from './tasks.ts'
 
+export interface RondoOptions extends HostOptions {
+  /** Returns the caller of a request. Default: `sub`, `iss` and the client of the verified token, else nobody. */
+  principal?: FindPrincipal
+}
+
+/** Rondo's context, with the official one at `sdk`. */
+export interface SdkContext extends Context {
+  /**
+   * The official context. Its `requestState()` and `inputResponses` are those of the manual form: opened and bound. A task
+   * outlives its request and has none: reading this property there throws.
+   */
+  readonly sdk: ServerContext
+}
+
+export interface CallbackOptions {
+  /** Sealed with every open call, and logged when a call that began under another version continues. */
+  version?: string
+  /** Each state of a call is accepted once; the same request again gets the same reply. Needs a store. */
+  once?: boolean
+  /**
+   * On a server that was passed to `rondo.tasks`. `auto`: a task if the client can follow one, rounds otherwise. `always`: only
+   * a task. Default: `never`, even after `ctx.background()`, because a tool is often created for each request, and a task
+   * outlives the request. Needs a store.
+   */
+  task?: 'never' | 'auto' | 'always'
+  /** How long a task of this tool lives. */
+  taskTtlMs?: number
+  /** How often clients should poll a task of this tool. */
+  taskPollMs?: number
+}
+
+export interface Definition {
+  readonly method: FlowMethod
+  readonly handler: (first: never, ctx: SdkContext, variables: never) => unknown
+  readonly options: CallbackOptions
+}
+
 type Given<R> = R | InputRequiredResult | InputRequired
 type Sent<R> = Promise<R | InputRequiredResult>
 type Handler<A, R> = (args: A, ctx: SdkContext) => Given<R> | Promise<Given<R>>
@@ -36,13 +73,13 @@ type ReadHandler = (
   variables: Variables,
 ) => Given<ReadResourceResult> | Promise<Given<ReadResourceResult>>
 
-/** What `registerTool` and `registerPrompt` take, with arguments and without. */
+/** What `registerTool` and `registerPrompt` accept, with and without arguments. */
 export interface ArgsCallback<A, R> {
   (ctx: ServerContext): Sent<R>
   (...params: [args: A, ctx: ServerContext]): Sent<R>
 }
 
-/** What `registerResource` takes, for a URI and for a template. */
+/** What `registerResource` accepts, for a URI and for a template. */
 export interface ReadCallback {
   (uri: URL, ctx: ServerContext): Sent<ReadResourceResult>
   (uri: URL, variables: Variables, ctx: ServerContext): Sent<ReadResourceResult>
@@ -51,45 +88,45 @@ export interface ReadCallback {
 type Versioned = Pick<CallbackOptions, 'version' | 'once'>
 
 export interface Rondo {
-  /** Prepares a server for these callbacks: right after `new McpServer`, before anything is registered. */
+  /** Prepares a server for these callbacks. Call it right after `new McpServer`, before anything is registered. */
   mount<S extends McpServer>(server: S): S
-  /** A callback for `registerTool`. The handler is given arguments and context, also where the tool takes none. */
+  /** Returns a callback for `registerTool`. The handler gets arguments and context, even if the tool takes no arguments. */
   tool<A = Record<string, never>>(
     handler: Handler<A, CallToolResult>,
     options?: CallbackOptions,
   ): ArgsCallback<A, CallToolResult>
-  /** A callback for `registerPrompt`. */
+  /** Returns a callback for `registerPrompt`. */
   prompt<A = Record<string, never>>(
     handler: Handler<A, GetPromptResult>,
     options?: Versioned,
   ): ArgsCallback<A, GetPromptResult>
-  /** A callback for `registerResource`. The variables of a template come last. */
+  /** Returns a callback for `registerResource`. The variables of a template come last. */
   resource(handler: ReadHandler, options?: Versioned): ReadCallback
-  /** Mounts, and adds tasks: for tools that have the option `task`, and where there is a store. */
+  /** Mounts, and adds tasks for tools that have the option `task`. Needs a store. */
   tasks<S extends McpServer>(server: S): S
   /**
-   * Wraps a `requestState.verify` of your own, for the other tools of the server: it gets every state but those that are
-   * sent to a callback of ours, which opens them itself.
+   * Wraps a `requestState.verify` of your own, for the other tools of the server. It gets every state except those sent to
+   * a callback of Rondo, which opens them itself.
    */
   verify(own: VerifyState): VerifyState
-  /** Loads keys and code and opens the store now, so that the first call need not, and what is wrong stops the start. */
+  /** Loads keys and code and opens the store now instead of in the first call. Rejects if something is wrong. */
   ready(): Promise<void>
-  /** From now on calls in flight are handed back at their next boundary. */
+  /** From now on, calls in flight are returned to their clients at the next step. */
   drain(): void
-  /** Drains, stops working on tasks, and lets go of timers. */
+  /** Drains, stops working on tasks, and stops all timers. */
   close(): Promise<void>
 }
 
-/** Makes what an official server needs to have tools that ask: keys, limits, and wrappers for its callbacks. */
+/** Creates what an official server needs for tools that ask: keys, limits, and wrappers for its callbacks. */
 export function createRondo(options: RondoOptions): Rondo {
   if (typeof options?.audience !== 'string' || options.audience === '') {
     throw misuse(
-      "createRondo takes an audience, the name of your service: createRondo({ audience: 'tracker' })",
+      "createRondo needs an audience, the name of your service: createRondo({ audience: 'tracker' })",
     )
   }
   const keys = resolveKeys(options.keys)
   const log = createLog(options.log, undefined, options.now)
-  /** Servers are built inside of their entrance, which answers -32603 to whatever is thrown there and tells nobody. */
+  /** Servers are built inside the official entrance, which turns whatever is thrown there into -32603 and logs nothing. */
   const logged = <R>(message: string, run: () => R): R => {
     try {
       return run()
@@ -112,12 +149,12 @@ export function createRondo(options: RondoOptions): Rondo {
     loading ??= load()
     return loading
   }
-  /** For a request. Its client hears nothing of why there is no answer. */
+  /** For a request. The reason of a failure is logged and not sent to the client. */
   const flowFor = async (passage?: Passage): Promise<SdkFlow> => {
     try {
       return await flow()
     } catch (error) {
-      log({ event: 'warning', message: 'Rondo cannot start: no call can be answered', error })
+      log({ event: 'warning', message: 'Rondo cannot start, so every call fails', error })
       const internal = Object.assign(new Error('Internal error'), { code: -32603 })
       if (passage) {
         passage.ending = () => {
@@ -127,9 +164,9 @@ export function createRondo(options: RondoOptions): Rondo {
       throw internal
     }
   }
-  /** Their callbacks are given the context last: alone, after the arguments, or after URI and variables. */
+  /** The official server passes the context last: alone, after the arguments, or after URI and variables. */
   const wrap = (method: FlowMethod, handler: Definition['handler'], given: CallbackOptions = {}): never => {
-    logged('A callback cannot be made', () => assertTerms(given, options.store !== undefined))
+    logged('A callback cannot be created', () => assertTerms(given, options.store !== undefined))
     const definition: Definition = { method, handler, options: given }
     const callback = async (...params: unknown[]): Promise<unknown> => {
       const ctx = params.at(-1) as ServerContext
@@ -137,7 +174,7 @@ export function createRondo(options: RondoOptions): Rondo {
       return (await flowFor(passage)).run(definition, passage, ctx, params.slice(0, -1))
     }
     markAsOurs(callback)
-    tools.know(callback, definition)
+    tools.remember(callback, definition)
     return callback as never
   }
   const mountLogged: Rondo['mount'] = (server) => logged('A server cannot be mounted', () => mount(server))
@@ -172,43 +209,4 @@ export function createRondo(options: RondoOptions): Rondo {
       )
     },
   }
-}
-
-/* What an author says to a mount and to its callbacks, and what handlers are given. */
-
-export interface RondoOptions extends HostOptions {
-  /** Says for whom a request is made. Default: `sub`, `iss` and the client of the verified token, else nobody. */
-  principal?: FindPrincipal
-}
-
-/** Our context, with theirs at `sdk`. */
-export interface SdkContext extends Context {
-  /**
-   * The official context. Its `requestState()` and `inputResponses` are those of the manual form: opened and bound. There is
-   * none in a task, which outlives its request: looking at it there throws.
-   */
-  readonly sdk: ServerContext
-}
-
-export interface CallbackOptions {
-  /** Sealed with every open call, and logged when a call that began under another version goes on. */
-  version?: string
-  /** Each state of a call is taken once; the same request again gets the same reply. Needs a store. */
-  once?: boolean
-  /**
-   * On a server that was passed to `rondo.tasks`. `auto`: a task if the client can follow one, rounds otherwise. `always`: only
-   * a task. Default: `never`, even after `ctx.background()`, because a tool is often created for each request, and a task
-   * outlives the request. Needs a store.
-   */
-  task?: 'never' | 'auto' | 'always'
-  /** How long a task of this tool lives. */
-  taskTtlMs?: number
-  /** How often clients should look at a task of this tool. */
-  taskPollMs?: number
-}
-
-export interface Definition {
-  readonly method: FlowMethod
-  readonly handler: (first: never, ctx: SdkContext, variables: never) => unknown
-  readonly options: CallbackOptions
 }

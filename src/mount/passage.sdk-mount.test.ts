@@ -7,7 +7,7 @@ const create = (options?: ConstructorParameters<typeof McpServer>[1]) =>
   new McpServer({ name: 'mounted', version: '1.0.0' }, options)
 
 describe('mount', () => {
-  it('gives back the server itself, and may be repeated', () => {
+  it('returns the server itself, and changes nothing when it is repeated', () => {
     const server = create()
     expect(mount(server)).toBe(server)
     const { setRequestHandler } = server.server
@@ -15,7 +15,7 @@ describe('mount', () => {
     expect(server.server.setRequestHandler).toBe(setRequestHandler)
   })
 
-  it('takes a server that has tools already', () => {
+  it('accepts a server that already has tools', () => {
     const server = create({ capabilities: { tools: {} } })
     server.registerTool('early', {}, () => ({ content: [] }))
     expect(mount(server)).toBe(server)
@@ -33,7 +33,7 @@ describe('mount', () => {
     expect(() => mount(closed as unknown as McpServer)).toThrow(/leave capabilities\.tools out/)
   })
 
-  it('leaves handlers of other methods as they are', () => {
+  it('does not wrap handlers of other methods', () => {
     const seen: unknown[][] = []
     const register = () => {}
     const open = {
@@ -74,11 +74,11 @@ describe('a callback', () => {
 })
 
 describe('createRondo', () => {
-  it.each([{}, { audience: '' }, undefined])('wants an audience: %j', (options) => {
+  it.each([{}, { audience: '' }, undefined])('refuses options without an audience: %j', (options) => {
     expect(() => createRondo(options as never)).toThrow(/audience/)
   })
 
-  it('reads keys at once, so that wrong ones stop the start', async () => {
+  it('reads keys at once, so that invalid ones fail at startup', async () => {
     expect(() => createRondo({ audience: 'test', keys: 'nonsense' })).toThrow(TypeError)
     const source = { load: () => Promise.reject(new Error('no keys')) }
     await expect(createRondo({ audience: 'test', keys: source }).ready()).rejects.toThrow('no keys')

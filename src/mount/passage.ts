@@ -1,15 +1,14 @@
 /**
- * What the official server does not tell its callbacks: which tool was called, with which arguments as they were sent,
- * on which server. A state is bound to all of it, so the request is handed along here, beside their context.
+ * Passes to our callbacks what the official server does not tell them: which tool was called, with which arguments, on
+ * which server. A state is bound to all of it, so a `Passage` with the request travels beside the official context.
  *
- * M1 Requests pass through ours before anything of the official server sees them, its check of states included. Their
- *    handlers are in a map that is not part of the public interface. Where it is not found, handlers that are set after
- *    the mount are wrapped on their way in, and a server that has some already is refused.
- * M2 What a tool throws they turn into a result, and a result of another kind they refuse. What has to reach the wire
- *    as it is is therefore noted on the passage, and ends the request from here, outside of their `catch`.
- * M3 A callback that runs without a passage fails: without the request nothing could be bound.
- * M4 A request is for a callback of ours only if the very function that the official server is about to run was made
- *    from one. A name, a prefix or a shape proves nothing; whatever cannot be recognised is not ours.
+ * Wrapping: requests pass through our handler before the official one, whose check of states comes later. The official
+ * handlers are in a map that is not public. If it is missing, handlers are wrapped as they are set, and a server that
+ * already has some is refused.
+ * Ending: the official server turns what a tool throws into a result and rejects results of other kinds. What must reach
+ * the client unchanged is left on the passage, and ends the request outside of the official `catch`.
+ * Recognising: a request is for a callback of ours only if the function that the official server is about to run was made
+ * from one. A name, a prefix or a shape proves nothing.
  */
 
 import {
@@ -42,18 +41,18 @@ export interface Passage {
   readonly server: McpServer['server']
   readonly method: FlowMethod
   readonly request: FlowRequest
-  /** Where the callback is looked up. Absent if the method has a handler that is not the official one. */
+  /** Where the official server finds the callback. Absent if the method has a handler that is not the official one. */
   readonly registry?: Registry
-  /** How the request ends, throwing or not, whatever becomes of the value that the callback returns. */
+  /** Ends the request, by returning or throwing, whatever the official server makes of the callback's value. */
   ending?: () => unknown
-  /** Hears of a result that the official server does not take. */
+  /** Called if the official server rejects the result. */
   refused?: (error: unknown) => void
 }
 
 type Handler = (request: FlowRequest, ctx: ServerContext) => unknown
 type SetHandler = (method: string, ...rest: unknown[]) => void
 
-/** What registering returns, as far as it says what runs. */
+/** The part of what registering returns that tells which function runs. */
 interface Registered {
   readonly executor?: object
   readonly readCallback?: object
@@ -63,7 +62,7 @@ interface Registered {
 }
 type Registrations = Readonly<Record<string, Registered>>
 
-/** Where an `McpServer` keeps what was registered; not part of its public interface. */
+/** Where an `McpServer` keeps its registrations; not part of its public interface. */
 interface Registry {
   readonly _registeredTools?: Registrations
   readonly _registeredPrompts?: Registrations
@@ -72,16 +71,16 @@ interface Registry {
 }
 
 const mounted = new WeakSet<object>()
-/** Callbacks that were made by us, and the functions the official server made of them. */
+/** Our callbacks, and the functions that the official server made from them. */
 const callbacks = new WeakSet<object>()
 const runs = new WeakSet<object>()
 
-/** Takes note of a callback, so that it is recognised when it is registered. */
+/** Marks a callback, so that it is recognised when it is registered. */
 export function markAsOurs(callback: object): void {
   callbacks.add(callback)
 }
 
-/** Prepares a server for our callbacks; once is enough. */
+/** Prepares a server for our callbacks. Calling it again changes nothing. */
 export function mount<S extends McpServer>(server: S): S {
   const inner = server.server
   if (mounted.has(inner)) return server
@@ -99,7 +98,7 @@ export function mount<S extends McpServer>(server: S): S {
       return setHandler(method, passing(inner, flow, handler as Handler))
     }
     setHandler(method, ...rest)
-    // A handler that somebody else sets looks nothing up, so what is registered says nothing about its requests.
+    // A handler that is not the official one does not use the registrations, so they say nothing about its requests.
     if (flow !== undefined) wrapExisting(inner, flow, isRegistering() ? registry : undefined)
   }
   inner.setRequestHandler = setPassing as typeof inner.setRequestHandler
@@ -114,7 +113,7 @@ export function isForUs(ctx: ServerContext): boolean {
   return run !== undefined && runs.has(run)
 }
 
-/** What the official server will find for a request, found the way it does. */
+/** Finds the registration for a request as the official server does. */
 function findRegistered({ registry = {}, method, request: { params } }: Passage): Registered | undefined {
   const { name = '', uri = '' } = params
   if (method === 'tools/call') return registry._registeredTools?.[name]
@@ -128,12 +127,12 @@ function findRegistered({ registry = {}, method, request: { params } }: Passage)
   )
 }
 
-/** The function that runs; the official server makes a new one whenever a registration is updated. */
+/** The function that runs. The official server makes a new one whenever a registration is updated. */
 function runOf({ executor, readCallback, handler }: Registered): object | undefined {
   return executor ?? readCallback ?? handler
 }
 
-/** Recognises our callbacks in what is registered from now on. Gives a function that says if that is going on. */
+/** Recognises our callbacks in what is registered from now on. Returns a function that tells if a registration is under way. */
 function followRegistrations(server: McpServer): () => boolean {
   let registering = 0
   for (const method of REGISTERING) {
@@ -190,7 +189,7 @@ function handlersOf(inner: McpServer['server']): Map<string, unknown> | undefine
   return handlers instanceof Map ? handlers : undefined
 }
 
-/** Puts ours around a handler that is set. False if it cannot be reached. */
+/** Wraps a handler that is already set. Returns false if it cannot be reached. */
 function wrapExisting(inner: McpServer['server'], method: FlowMethod, registry?: Registry): boolean {
   const handlers = handlersOf(inner)
   const handler = handlers?.get(method)
@@ -202,8 +201,8 @@ function wrapExisting(inner: McpServer['server'], method: FlowMethod, registry?:
 function tooLate(method: FlowMethod): TypeError {
   const what = method.slice(0, method.indexOf('/'))
   return misuse(
-    `This server has ${what} already, and Rondo cannot be mounted on it any more. Mount it before you register anything, ` +
-      `and leave capabilities.${what} out of what the constructor is given: registering something adds it.`,
+    `Rondo cannot be mounted on this server, which already has ${what}. Mount it before you register anything, and ` +
+      `leave capabilities.${what} out of the constructor's options: registering something adds it.`,
   )
 }
 
@@ -228,17 +227,12 @@ function passing(
   }
 }
 
-/*
- * A `Reply` in the official server's words. What they would not let through is noted on the passage, which takes it to
- * the wire.
- */
-
 type SdkResult = Readonly<Record<string, unknown>>
 
-/** What a callback returns where the passage knows better. */
+/** What a callback returns if the passage ends the request. */
 const DROPPED: SdkResult = errorResult('')
 
-/** Throws the error of a reply that is one. */
+/** Converts a reply to an official result. Throws the error of an error reply. */
 export function toResult(reply: Reply, passage?: Passage): SdkResult {
   switch (reply.kind) {
     case 'complete':
@@ -267,23 +261,23 @@ function endAs(passage: Passage | undefined, ending: () => unknown): SdkResult {
   return DROPPED
 }
 
-/** What their own check of states says when it refuses one; ours says the same. */
+/** The data with which the official check of states refuses one; ours sends the same. */
 const INVALID_STATE = { reason: 'invalid_request_state' }
 
 export function toWire({ code, rpc, sentence, data }: RondoError): ProtocolError {
   return new ProtocolError(rpc, sentence, code === 'STATE_INVALID' ? INVALID_STATE : data)
 }
 
-/** Ends the request with an error of the protocol. */
+/** Ends the request with a JSON-RPC error. */
 export function refuse(passage: Passage, error: RondoError | ProtocolError): SdkResult {
   return endAs(passage, () => {
     throw error instanceof ProtocolError ? error : toWire(error)
   })
 }
 
-/** An older client that cannot be asked, in the words of its revision: a result that says so, where there is one. */
+/** For an older client that cannot be asked: a tool result that says so, because its revision has no error for it. */
 export function refuseOlder(passage: Passage, { sentence }: RondoError): SdkResult {
-  const advice = 'A client that can be asked needs a connection that stays open.'
+  const advice = 'To be asked, a client needs a connection that stays open.'
   const message = `${sentence} ${advice}`
   if (passage.method === 'tools/call') return errorResult(message)
   return refuse(passage, new ProtocolError(ProtocolErrorCode.InternalError, message))

@@ -1,6 +1,6 @@
 /**
- * A callback for the official server as a target. In a request the official server has checked the arguments and will check
- * the result; in a task nobody else does.
+ * A callback for the official server as a target. In a request the official server checks the arguments and the result; in
+ * a task they are checked here.
  */
 
 import { type InputRequiredResult, ProtocolError, type ServerContext } from '@modelcontextprotocol/server'
@@ -17,11 +17,11 @@ import type { Passage } from './passage.ts'
 import type { TaskTool } from './tasks.ts'
 
 export interface SdkTarget extends Target {
-  /** What the handler threw that has a code of the protocol; it was meant for the wire. */
+  /** The `ProtocolError` that the handler threw, which is meant for the client. */
   readonly thrown: ProtocolError | undefined
 }
 
-/** `given` is what their callback got before the context: arguments, or a URI and the variables of its template. */
+/** The last parameter is what the official server passed before the context: arguments, or a URI and its variables. */
 export function requestTarget(
   definition: Definition,
   { request: { params } }: Passage,
@@ -44,7 +44,7 @@ export function requestTarget(
   }
 }
 
-/** A tool in a task. The request is gone, and with it their context. */
+/** A tool in a task. The request is gone, and the official context with it. */
 export function taskTarget(tool: TaskTool | undefined, name: string): Target | undefined {
   if (!tool) return undefined
   const { definition, registered } = tool
@@ -87,7 +87,7 @@ function toTerms({ task: mode = 'never', taskTtlMs, taskPollMs }: CallbackOption
   return { mode, ttlMs: taskTtlMs, pollMs: taskPollMs }
 }
 
-/** Runs the author's handler. A `ProtocolError` was written for the client to read. */
+/** Runs the author's handler. The message of a `ProtocolError` is meant for the client. */
 async function callHandler(
   { handler }: Definition,
   first: unknown,
@@ -104,11 +104,11 @@ async function callHandler(
   }
 }
 
-/** Puts their context into ours. What it says of the rounds is what has passed our checks, never the token itself. */
+/** Adds the official context to ours. Its state and responses are those that passed our checks, never the token itself. */
 function withSdk(ctx: Context, sdk: ServerContext): SdkContext {
   const mcpReq = {
     ...sdk.mcpReq,
-    // Read when the handler reads it: what it was given counts for the keys of its effects.
+    // A getter, because what the handler has read determines the keys of its effects.
     get inputResponses() {
       return ctx.inputResponses as never
     },
@@ -119,12 +119,12 @@ function withSdk(ctx: Context, sdk: ServerContext): SdkContext {
 
 function withoutSdk(ctx: Context): SdkContext {
   const get = (): never => {
-    throw misuse('There is no ctx.sdk in a task: it outlives the request that began it.')
+    throw misuse('ctx.sdk is not available in a task, which outlives the request that began it.')
   }
   return Object.defineProperty(ctx, 'sdk', { get }) as SdkContext
 }
 
-/** A handler may end a round by hand in their words, too. */
+/** A handler may also return the `inputRequired` of the official package. */
 function toOurs(value: unknown): unknown {
   if (!isRecord(value) || value.resultType !== 'input_required') return value
   const { inputRequests = {}, requestState } = value as InputRequiredResult
@@ -132,10 +132,10 @@ function toOurs(value: unknown): unknown {
   return inputRequired({ inputRequests: asks ? (inputRequests as InputRequests) : undefined, requestState })
 }
 
-/** What is no JSON the official server cannot send, and its client would wait for ever. */
+/** The official server cannot send what is not JSON, and its client would wait forever. */
 function assertResult(name: string, value: unknown): Finished {
   if (!isRecord(value)) {
-    throw misuse(`The handler of "${name}" gave no result object: return what the official server takes.`)
+    throw misuse(`The handler of "${name}" must return a result object, as the official server expects it.`)
   }
   try {
     JSON.stringify(value)

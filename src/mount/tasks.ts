@@ -1,9 +1,9 @@
 /**
- * Tasks on an official server: the methods with which clients follow them, and the tools a worker has to find by name.
+ * Tasks on an official server: the methods with which clients follow them, and the tools that a worker finds by name.
  *
- * A task runs outside of any request. A worker must therefore know its tool from the registration, and the tool must not
- * belong to a request, or what it closes over could be somebody else's. So only a tool that has the option `task` may
- * become one, and it is refused when a second server registers another callback under its name.
+ * A task runs outside of any request. A worker therefore finds the tool by its registration, and the tool must not belong to
+ * a request, or its closure could be another caller's. So only a tool that has the option `task` may become a task, and it
+ * is refused when a second server registers a different callback under its name.
  */
 
 import type { McpServer, RegisteredTool, ServerContext, StandardSchemaV1 } from '@modelcontextprotocol/server'
@@ -23,25 +23,25 @@ export type AnswerTask = (
 /** Runs a function, and logs what it throws under the message. */
 type Logged = <R>(message: string, run: () => R) => R
 
-/** A tool as a worker finds it: what runs, and the schemas the official server would check with. */
+/** A tool as a worker finds it: what runs, and the schemas with which the official server would check it. */
 export interface TaskTool {
   readonly definition: Definition
   readonly registered: Pick<RegisteredTool, 'inputSchema' | 'outputSchema'>
 }
 
 export interface TaskTools {
-  /** Takes note of a callback, so that it is recognised when it is registered. */
-  know(callback: object, definition: Definition): void
-  /** Adds tasks to a server, and takes note of the tools that are registered on it from now on. */
+  /** Remembers a callback, so that it is recognised when it is registered. */
+  remember(callback: object, definition: Definition): void
+  /** Adds tasks to a server, and follows which tools are registered on it from now on. */
   add<S extends McpServer>(server: S, answer: AnswerTask, logged: Logged): S
   find(name: string): TaskTool | undefined
-  /** True if a call of this tool, on this server, may go on as a task. */
+  /** True if a call of this tool, on this server, may become a task. */
   mayLeave(server: McpServer['server'], name: string, definition: Definition): boolean
 }
 
 const ACTIONS: readonly TaskAction[] = ['get', 'update', 'cancel']
 
-/** Parameters as they come: what they mean is decided where a task is looked for. */
+/** Accepts any parameters; `toTaskCall` checks them. */
 const ANY_PARAMS: StandardSchemaV1<unknown, { taskId?: unknown }> = {
   '~standard': { version: 1, vendor: 'rondo', validate: (value) => ({ value: value as object }) },
 }
@@ -63,15 +63,15 @@ export function createTaskTools(): TaskTools {
     const before = tools.get(name)
     if (before && before.definition !== definition) {
       throw misuse(
-        `The tool "${name}" may become a task and was created twice. Call rondo.tool once, outside of the function that builds ` +
-          'servers: a task outlives the request for which a server is built. Or leave its option "task" out.',
+        `The tool "${name}" may become a task, but was created twice. Call rondo.tool once, outside of the function that builds ` +
+          'servers, because a task outlives the request for which a server is built; or omit the option "task".',
       )
     }
     tools.set(name, { definition, registered })
   }
 
   return {
-    know: (callback, definition) => void definitions.set(callback, definition),
+    remember: (callback, definition) => void definitions.set(callback, definition),
     add(server, answer, logged) {
       const { server: inner } = server
       if (servers.has(inner)) return server

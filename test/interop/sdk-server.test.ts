@@ -230,7 +230,7 @@ describe('a result that cannot be sent', () => {
     )
     expect(await bench.tool('wrong').next()).toMatchObject({ kind: 'error', code: -32602 })
     expect(bench.events.filter(({ event }) => event === 'warning')).toMatchObject([
-      { message: expect.stringContaining('does not take the result of "wrong"') },
+      { message: expect.stringContaining('rejected the result of "wrong"') },
     ])
   })
 })

@@ -233,7 +233,7 @@ describe('a server', () => {
       expect((await send(server, 'tools/call', { name: 'auto' })).result).toMatchObject(text('at once'))
     }
     expect(events.filter(({ event }) => event === 'warning')).toMatchObject([
-      { message: expect.stringMatching(/"auto" .* rounds alone.* rondo\.tasks/) },
+      { message: expect.stringMatching(/"auto" .* rounds only.* rondo\.tasks/) },
     ])
   })
 

@@ -183,7 +183,7 @@ async function continueCall(
   const handAll: Hand = (round, sealed, questions, last) =>
     handQuestions(parts, sealed, toRequest(parts, round.call, last), questions)
   const hand = echoesState(call.capabilities) ? handAll : undefined
-  const from = { beginning, answers, told: progress }
+  const from = { beginning, answers, progress }
   return toReplyOf(start, await runPushed({ host, target, call, principal, line }, { hand, from }))
 }
 
@@ -208,7 +208,7 @@ async function run(parts: Parts, { progress, failed, remembers, ...start }: Star
   const line = steadyLine(start.line, undefined, progress)
   const seal: Seal = async (_round, claims, inputRequests) => {
     const echoes = echoesState(call.capabilities)
-    const request = toRequest(parts, call, line.told)
+    const request = toRequest(parts, call, line.progress)
     const kept = await keepTurn(host, claims, request, inputRequests, { ...options, echoes })
     if (kept.kind === 'too-large') return kept
     const { turn, bytes, keyId, tokens } = kept

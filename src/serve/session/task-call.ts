@@ -63,7 +63,7 @@ async function resultOf(
   let stopResting = () => {}
   const stopped = new Promise<OlderReply>((resolve) => {
     stopResting = line.rest({
-      alive: () => steady.sign('The task is working'),
+      alive: () => steady.heartbeat('The task is working'),
       refuse: (error) => resolve({ kind: 'error', error }),
     })
   })
@@ -89,7 +89,7 @@ function askerOf(
   return async (questions, signal) => {
     const asked = await line.ask(questions, {
       timeoutMs: ANSWER_TIMEOUT_MS,
-      alive: () => steady.sign('Waiting for an answer'),
+      alive: () => steady.heartbeat('Waiting for an answer'),
       task: taskId,
       handed: line.portable ? await hand?.(call, principal, questions) : undefined,
       signal,
