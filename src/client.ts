@@ -41,7 +41,7 @@ export type { AnswerHandler, Answers, AskInfo, FormHandler, UrlHandler } from '.
 export { inspectLink, type Link } from './client/round.ts'
 export { openPending, parsePending, sealPending } from './client/stored-pending.ts'
 export type { ServerChange, SubscribeOptions, Subscription } from './client/subscribe.ts'
-export type { TaskHandle, TaskRequestOptions } from './client/task/strategy.ts'
+export type { SeenTask, TaskHandle, TaskRequestOptions } from './client/task/strategy.ts'
 export type { FetchLike } from './client/transport/fetch.ts'
 export type { Challenge } from './client/transport/response-reader.ts'
 export type { StdioTarget } from './client/transport/stdio.ts'

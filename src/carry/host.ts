@@ -24,7 +24,7 @@ export interface FlowLimits extends ReplayLimits, StoredLimits {
   readonly roundTtlMs: number
   /** How long a flow may live from its first request on. */
   readonly flowTtlMs: number
-  /** Bytes of turns that one instance remembers for clients that do not echo states. */
+  /** Bytes of states that one instance remembers for clients that do not echo them. */
   readonly maxRememberedBytes: number
 }
 

@@ -3,21 +3,11 @@
  * its questions. Besides `protocol/` and `drafts/`, only `session/` knows wire fields: handshake, streams, pushed questions.
  */
 
-import {
-  decodeResponse as decodeDraft,
-  encodeRequest as encodeDraft,
-  methodOf as methodOfDraft,
-} from '../drafts/draft-2026-v1/client.ts'
-import { DRAFT_VERSION } from '../drafts/draft-2026-v1/codec.ts'
-import {
-  createTurnBuffer,
-  decodeResponse as decodeTurns,
-  encodeRequest as encodeTurns,
-  legId,
-  type TurnBuffer,
-} from '../drafts/turns/client.ts'
+import { DRAFT } from '../drafts/draft-2026-v1/client.ts'
+import { TURNS } from '../drafts/turns/client.ts'
+import { experimentalOf } from '../drafts/turns/wire.ts'
 import { isRecord } from '../lib/json.ts'
-import type { Call, Listing, RequestId } from '../protocol/call.ts'
+import type { Call, FlowCall, Listing, RequestId } from '../protocol/call.ts'
 import { decodeNotification, subscriptionOf } from '../protocol/common/decode-notification.ts'
 import { decodeCompletion, decodeDiscovery, decodePage } from '../protocol/common/decode-result.ts'
 import { methodOf } from '../protocol/common/encode-call.ts'
@@ -29,8 +19,9 @@ import { decodeResponse as decodeOlder } from '../protocol/rev-2025-11-25/decode
 import { encodeRequest as encodeOlder } from '../protocol/rev-2025-11-25/encode-request.ts'
 import { decodeResponse } from '../protocol/rev-2026-07-28/decode-response.ts'
 import { encodeCancel, encodeRequest } from '../protocol/rev-2026-07-28/encode-request.ts'
-import type { Completion, Discovery, Page } from '../protocol/wire.ts'
-import { DECLARED_TASKS, DRAFT_TASKS, NO_TASKS, PUSHED_TASKS, type TaskStrategy } from './task/strategy.ts'
+import type { ClientCapabilities, Completion, Discovery, Page } from '../protocol/wire.ts'
+import { DECLARED_TASKS, NO_TASKS, PUSHED_TASKS, type TaskStrategy } from './task/strategy.ts'
+import type { RequestBuffer } from './transport/transport.ts'
 
 type Fields = Readonly<Record<string, unknown>>
 
@@ -45,9 +36,8 @@ export interface Dialect {
     mirrored?: readonly ParamHeader[],
   ): { body: string; headers: Readonly<Record<string, string>> }
   /** The id of a request that continues an earlier one under its id. */
-  legId?(body: Parameters<typeof legId>[0]): RequestId | undefined
-  /** Collects the questions of a stream that may end with them instead of the response. */
-  createTurnBuffer?(): TurnBuffer
+  legId?(body: Pick<Call, 'kind'> & Partial<Pick<FlowCall, 'requestState'>>): RequestId | undefined
+  createBuffer?(): RequestBuffer
   encodeCancel(id: string | number): string
   decodeResponse(
     call: Call,
@@ -94,20 +84,29 @@ export type Revision =
 const SESSION_BASE: Dialect = { ...REV_2026_07_28, mirrorsArguments: false }
 
 /** The revisions that begin with a handshake, best first. */
-export const SESSION_VERSIONS = [DRAFT_VERSION, ...VERSIONS] as readonly [Revision, ...Revision[]]
+export const SESSION_VERSIONS = [DRAFT.version, ...VERSIONS] as readonly [Revision, ...Revision[]]
+
+/** Whether input requests come in results, with a state to echo, so that no request needs a session. */
+export function hasRounds(version: string): boolean {
+  return version === DRAFT.version || chooseDialect([version]) !== undefined
+}
+
+/** What a client declares in a handshake. */
+export function sessionCapabilities(
+  given: ClientCapabilities | undefined,
+  turns: boolean,
+): ClientCapabilities {
+  return { ...given, experimental: experimentalOf(turns) }
+}
 
 /**
  * The dialect of a revision that begins with a handshake. `DRAFT-2026-v1` has rounds, the others push their questions. With
  * `turns` the events of each stream show whether the server asks in turns: it has no way to declare so.
  */
 export function sessionDialect(version: string, capabilities: Fields, turns: boolean): Dialect {
-  if (version === DRAFT_VERSION) {
-    const codec = { encodeRequest: encodeDraft, decodeResponse: decodeDraft, methodOf: methodOfDraft }
-    return { ...SESSION_BASE, version, tasks: offersTasks(capabilities) ? DRAFT_TASKS : NO_TASKS, ...codec }
-  }
-  const codec = turns
-    ? ({ encodeRequest: encodeTurns, decodeResponse: decodeTurns, legId, createTurnBuffer } as const)
-    : { encodeRequest: encodeOlder, decodeResponse: decodeOlder }
+  if (version === DRAFT.version)
+    return { ...SESSION_BASE, ...DRAFT, tasks: offersTasks(capabilities) ? DRAFT.tasks : NO_TASKS }
+  const codec = turns ? TURNS : { encodeRequest: encodeOlder, decodeResponse: decodeOlder }
   const tasks = hasTasks(version) && offersTasks(capabilities) ? PUSHED_TASKS : NO_TASKS
   return { ...SESSION_BASE, version, tasks, ...codec }
 }

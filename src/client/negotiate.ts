@@ -6,12 +6,18 @@
  * exits: then `initialize` follows. A login, a failing server or a body that is not a message shows nothing, and is an error.
  */
 
-import { experimentalOf } from '../drafts/turns/wire.ts'
 import { RondoError } from '../errors.ts'
 import { isRecord } from '../lib/json.ts'
 import type { Received, WireError } from '../protocol/reply.ts'
-import type { ClientCapabilities, Discovery, ListRootsResult } from '../protocol/wire.ts'
-import { chooseDialect, DIALECTS, type Revision, SESSION_VERSIONS, sessionDialect } from './dialect.ts'
+import type { Discovery, ListRootsResult } from '../protocol/wire.ts'
+import {
+  chooseDialect,
+  DIALECTS,
+  type Revision,
+  SESSION_VERSIONS,
+  sessionCapabilities,
+  sessionDialect,
+} from './dialect.ts'
 import { type Peer, PeerError, type SendOptions } from './peer.ts'
 import { openSession } from './session/session.ts'
 import type { Transport } from './transport/transport.ts'
@@ -79,7 +85,7 @@ async function initialize(
   const hand = {
     version,
     accepts,
-    capabilities: declared(peer, options),
+    capabilities: sessionCapabilities(options.capabilities, takesTurns(peer, options)),
     clientInfo: peer.info,
     timeoutMs: options.timeoutMs,
     signal: options.signal,
@@ -94,10 +100,6 @@ async function initialize(
 /** Turns exist on HTTP streams only. */
 function takesTurns({ transport }: Peer, { turns = true }: Negotiation): boolean {
   return turns && transport.kind !== 'stdio'
-}
-
-function declared(peer: Peer, options: Negotiation): ClientCapabilities {
-  return { ...options.capabilities, experimental: experimentalOf(takesTurns(peer, options)) }
 }
 
 async function probe(peer: Peer, options: Negotiation): Promise<ProbeResult> {

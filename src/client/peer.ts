@@ -184,7 +184,7 @@ async function exchange(peer: Peer, call: Call, leg: Leg, sending: SendOptions):
     endless: sending.endless,
     repeatable: !(call.kind === 'flow' && call.method === 'tools/call'),
     cancel: dialect.encodeCancel(call.id),
-    turns: dialect.createTurnBuffer?.(),
+    buffer: dialect.createBuffer?.(),
     onNotification,
     onHead: sending.onHead,
   }

@@ -73,12 +73,10 @@ export interface ListenCall extends Envelope {
 /** What a client does with a task it was given. */
 export interface TaskCall extends Envelope {
   readonly kind: 'task'
-  /** `result` waits for the end or for questions; `respond` takes only answers that help. Both are of the drafts. */
-  readonly action: 'get' | 'update' | 'cancel' | 'result' | 'respond'
+  /** `result` waits until the task has ended or asks; it exists in revisions with sessions alone. */
+  readonly action: 'get' | 'update' | 'cancel' | 'result'
   readonly taskId: string
   readonly inputResponses?: Readonly<Record<string, unknown>>
-  /** What `tasks/result` gave with the questions. Of the draft; our own tasks give none. */
-  readonly requestState?: string
 }
 
 export type Call = TaskCall | FlowCall | ListCall | DiscoverCall | CompleteCall | ListenCall

@@ -53,8 +53,7 @@ export type SessionMessage =
   | { readonly kind: 'call'; readonly call: OlderCall }
   | { readonly kind: 'session'; readonly call: SessionCall }
   | { readonly kind: 'notification'; readonly method: string; readonly params: Params }
-  /** `state` is what came beside the id. */
-  | { readonly kind: 'answer'; readonly id: RequestId; readonly answer: PeerAnswer; readonly state?: unknown }
+  | { readonly kind: 'answer'; readonly id: RequestId; readonly answer: PeerAnswer }
   | { readonly kind: 'refused'; readonly id: RequestId | null; readonly error: RondoError }
 
 /** One version of a revision with sessions. */

@@ -21,8 +21,6 @@ export interface TaskState {
   readonly ttlMs: number | null
   readonly pollIntervalMs?: number
   readonly inputRequests?: InputRequests
-  /** In the draft, where the server gave one with the questions: goes back with the answers. */
-  readonly requestState?: string
   /** Of a completed task: what the call would have answered. */
   readonly result?: Readonly<Record<string, unknown>>
   /** Of a failed task. */

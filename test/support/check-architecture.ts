@@ -33,7 +33,7 @@ const ARROWS: Readonly<Record<string, readonly string[]>> = {
   journal: ['protocol', 'lib'],
   protocol: ['lib'],
   client: ['drafts', 'protocol', 'form', 'lib'],
-  cli: ['drafts', 'client', 'serve', 'seal', 'journal', 'protocol', 'form', 'lib', 'entry'],
+  cli: ['client', 'serve', 'seal', 'journal', 'protocol', 'form', 'lib', 'entry'],
   testing: [
     'serve',
     'carry',
@@ -114,11 +114,7 @@ function checkRevision(path: string, target: string): string[] {
 /** The only files that import drafts, each with what it attaches. To delete `drafts/`, edit these and no other. */
 const ATTACHES_DRAFTS: Readonly<Record<string, string>> = {
   'serve/options.ts': 'the drafts of a server, with their options',
-  'client/dialect.ts': 'the dialects of both drafts',
-  'client/transport/transport.ts': 'the type of what buffers a turn',
-  'client/negotiate.ts': 'what a client declares to take part',
-  'cli/doctor/older.ts': 'the version that is examined',
-  'cli/command/doctor.ts': 'the version that is examined',
+  'client/dialect.ts': 'the dialects of both drafts, and what a client declares to take part',
 }
 
 function checkDraft(path: string, target: string): string[] {

@@ -42,7 +42,6 @@ export async function answerTask(
       return delivery === 'unknown' ? UNKNOWN : ACKNOWLEDGED
     }
     case 'result':
-    case 'respond':
       return { kind: 'error', error: new RondoError('PEER_METHOD') }
     case 'cancel':
       return (await tasks.engine.cancel(taskId, owner)) === 'unknown' ? UNKNOWN : ACKNOWLEDGED

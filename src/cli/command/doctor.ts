@@ -3,7 +3,7 @@
  * can do with its `requestState`.
  */
 
-import { DRAFT_VERSION } from '../../drafts/draft-2026-v1/codec.ts'
+import { hasRounds } from '../../client/dialect.ts'
 import { RondoError } from '../../errors.ts'
 import { JSON_OPTION } from '../call-setup.ts'
 import { type Command, type Invocation, sayError, usageError } from '../command-line.ts'
@@ -130,7 +130,7 @@ async function examineOlder(call: ExaminedCall): Promise<readonly DoctorFinding[
     ...(await attempt('handshake', signal, () =>
       checkOlder({ version, open: () => openProbe(invocation, target) }),
     )),
-    ...(version === DRAFT_VERSION
+    ...(hasRounds(version)
       ? await attempt('state', signal, () => examineState(call))
       : [skip('state', `servers of ${version} send no state`)]),
   ]

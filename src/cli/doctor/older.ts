@@ -3,7 +3,7 @@
  * invalid requests.
  */
 
-import { DRAFT_VERSION } from '../../drafts/draft-2026-v1/codec.ts'
+import { hasRounds } from '../../client/dialect.ts'
 import { isRecord } from '../../lib/json.ts'
 import type { Probe, ProbeReply } from './probe.ts'
 import { CLIENT_INFO, checkOrigin, checkTools, errorOf, expectError } from './protocol.ts'
@@ -117,8 +117,8 @@ async function checkSession({ probe, headers, session, version }: Held): Promise
     probe.send({ method: 'ping' }, { ...headers, 'Mcp-Session-Id': id })
   const findings = [
     expectStatus('session', 'a wrong session id', await ping(`${session}0`), 404),
-    // In the draft a request needs no session id.
-    ...(version === DRAFT_VERSION
+    // With rounds a request needs no session.
+    ...(hasRounds(version)
       ? []
       : [expectStatus('session-missing', 'a request without its session id', await ping(undefined), 400)]),
   ]

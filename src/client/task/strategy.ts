@@ -4,9 +4,10 @@
  * | strategy        | who makes a call a task                    | its questions                               |
  * | --------------- | ------------------------------------------ | ------------------------------------------- |
  * | `DECLARED_TASKS` | the server, where the client declares tasks | come with `tasks/get`                      |
- * | `DRAFT_TASKS`   | the client asks for one                    | come with `tasks/result`                    |
  * | `PUSHED_TASKS`  | the client asks for one                    | are pushed while `tasks/result` is awaited  |
  * | `NO_TASKS`      | nobody                                     |                                             |
+ *
+ * A draft brings its own.
  */
 
 import { RondoError } from '../../errors.ts'
@@ -23,12 +24,12 @@ import type { PushedRounds } from '../round.ts'
 /** A task of the server, known by its id alone. */
 export interface TaskHandle {
   /** Its current state, with its open questions (not at 2025-11-25), its result or its error. */
-  get(options?: TaskRequestOptions): Promise<TaskState>
+  get(options?: TaskRequestOptions): Promise<SeenTask>
   /** Answers questions by key, all or some. The first answer to a key counts; unknown keys have no effect. */
   answer(
     answers: InputResponses,
     options?: TaskRequestOptions & {
-      /** In `DRAFT-2026-v1`: the `requestState` that came with the questions. */
+      /** The `requestState` that came with the questions, in revisions that have one. */
       readonly requestState?: string
     },
   ): Promise<void>
@@ -43,6 +44,9 @@ export interface TaskRequestOptions {
 
 type AnswerOptions = SendOptions & { readonly requestState?: string }
 
+/** The state of a task, and the `requestState` that came with its questions, in revisions that have one. */
+export type SeenTask = TaskState & { readonly requestState?: string }
+
 export interface TaskStrategy {
   /** Whether the server can notify the client of changes; otherwise the task is polled. */
   readonly notifies: boolean
@@ -51,7 +55,7 @@ export interface TaskStrategy {
   /** The `task` field of a tool call, if it is to have one. Absent where the client cannot ask for a task. */
   request?(flows: Flows, tool: string, options: Driving): Promise<FlowLeg['task']>
   /** Completes a state that came without its result, error or questions. */
-  fill(peer: Peer, task: TaskState, options: SendOptions): Promise<TaskState>
+  fill(peer: Peer, task: TaskState, options: SendOptions): Promise<SeenTask>
   answer(peer: Peer, taskId: string, responses: InputResponses, options: AnswerOptions): Promise<void>
   cancel(peer: Peer, taskId: string, options: SendOptions): Promise<void>
   /** Answers questions of the task on whatever stream they arrive. Returns the function that stops it. */
@@ -63,7 +67,7 @@ export interface TaskStrategy {
     options: Driving,
     sending: SendOptions,
     rounds: PushedRounds,
-  ): Promise<TaskState>
+  ): Promise<SeenTask>
 }
 
 /** Of 2026-07-28. */
@@ -93,26 +97,6 @@ export const NO_TASKS: TaskStrategy = {
     // These servers refuse to cancel a task that has ended.
     const now = await peer.send({ kind: 'task', action: 'get', taskId }, options)
     if (now.kind !== 'task' || !hasEnded(now.task)) throw error
-  },
-}
-
-/** The error for answers to a task that asks nothing: it has its answers or has ended, as the next poll will show. */
-const ASKS_NOTHING = -32602
-
-/** Of `DRAFT-2026-v1`, where a call may become a task later, whatever its tool declares. */
-export const DRAFT_TASKS: TaskStrategy = {
-  ...NO_TASKS,
-  async request({ tools }, tool, { taskTtlMs }) {
-    return tools.taskSupport(tool) === 'required' || taskTtlMs !== undefined
-      ? taskField(taskTtlMs)
-      : undefined
-  },
-  fill: async (peer, task, options) =>
-    hasContent(task) || task.status === 'input_required' ? fetchContent(peer, task, options) : task,
-  async answer(peer, taskId, inputResponses, { requestState, ...options }) {
-    const state = requestState !== undefined && { requestState }
-    const error = await errorOf(peer, { action: 'respond', taskId, inputResponses, ...state }, options)
-    if (error && error.peer.code !== ASKS_NOTHING) throw error
   },
 }
 
@@ -153,7 +137,7 @@ export function taskHandle(peer: Peer, taskId: string, asked: ClientCapabilities
 const FOLLOWS: SendOptions = { capabilities: { extensions: { [TASKS_EXTENSION]: {} } } }
 const FAREWELL_MS = 2_000
 
-export async function getTask(peer: Peer, taskId: string, options: SendOptions): Promise<TaskState> {
+export async function getTask(peer: Peer, taskId: string, options: SendOptions): Promise<SeenTask> {
   const received = await peer.send({ kind: 'task', action: 'get', taskId }, options)
   if (received.kind === 'error') throw new PeerError(received.error)
   if (received.kind !== 'task') throw new RondoError('PEER_ANSWER', 'The result of tasks/get is not a task')
@@ -180,20 +164,20 @@ export function isTransient(error: unknown): boolean {
   return error instanceof RondoError && TRANSIENT.has(error.code)
 }
 
-async function errorOf(
+export async function errorOf(
   peer: Peer,
-  call: Pick<TaskCall, 'action' | 'taskId' | 'inputResponses' | 'requestState'>,
+  call: Pick<TaskCall, 'action' | 'taskId' | 'inputResponses'>,
   options: SendOptions,
 ): Promise<PeerError | undefined> {
   const received = await peer.send({ kind: 'task', ...call }, options)
   return received.kind === 'error' ? new PeerError(received.error) : undefined
 }
 
-function taskField(ttlMs: number | undefined): FlowLeg['task'] {
+export function taskField(ttlMs: number | undefined): FlowLeg['task'] {
   return ttlMs === undefined ? {} : { ttlMs }
 }
 
-function hasContent({ status }: TaskState): boolean {
+export function hasContent({ status }: TaskState): boolean {
   return status === 'completed' || status === 'failed'
 }
 
@@ -202,7 +186,7 @@ function hasEnded({ status }: TaskState): boolean {
 }
 
 /** Sends `tasks/result`, which responds at once unless the task is working or pushes questions. */
-async function fetchContent(peer: Peer, task: TaskState, options: SendOptions): Promise<TaskState> {
+export async function fetchContent(peer: Peer, task: TaskState, options: SendOptions): Promise<SeenTask> {
   const { taskId } = task
   const received = await peer.send({ kind: 'task', action: 'result', taskId }, options)
   switch (received.kind) {
@@ -229,7 +213,7 @@ async function awaitPushed(
   { suspends }: Driving,
   sending: SendOptions,
   { take }: PushedRounds,
-): Promise<TaskState> {
+): Promise<SeenTask> {
   if (answerableKinds(answers).size === 0) {
     const why = `in ${peer.dialect.version} its questions must be answered at once: pass a handler`
     throw new RondoError(suspends ? 'INPUT_PENDING' : 'INPUT_NO_HANDLER', `The task asks, and ${why}`)

@@ -5,16 +5,16 @@
  */
 
 import { sleep } from '../../lib/clock.ts'
-import type { TaskState } from '../../protocol/task.ts'
+
 import type { TaskMode } from '../flow-options.ts'
 import type { Peer, SendOptions } from '../peer.ts'
 import type { PendingTask } from '../pending.ts'
 import { subscribe } from '../subscribe.ts'
-import { getTask, isTransient, toDisplay } from './strategy.ts'
+import { getTask, isTransient, type SeenTask, toDisplay } from './strategy.ts'
 
 export interface TaskWatcher {
   /** The next state that was polled or notified. Rejects when the signal is aborted. */
-  next(): Promise<TaskState>
+  next(): Promise<SeenTask>
   /** When the server was last polled. */
   readonly lookedAt: number
   close(): void
@@ -48,7 +48,7 @@ export function watchTask(
   let polls = 0
   let chance = random()
   let failures = 0
-  let notified: TaskState | undefined
+  let notified: SeenTask | undefined
   let live = false
   let wake = () => {}
 
@@ -65,7 +65,7 @@ export function watchTask(
       if (reason !== WOKEN) throw reason
     })
   }
-  const poll = async (): Promise<TaskState | undefined> => {
+  const poll = async (): Promise<SeenTask | undefined> => {
     lookedAt = peer.clock.now()
     polls += 1
     chance = random()

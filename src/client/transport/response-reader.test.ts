@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { createTurnBuffer } from '../../drafts/turns/client.ts'
+import { TURNS } from '../../drafts/turns/client.ts'
 import { createResponseReader } from './response-reader.ts'
 
 const utf8 = (text: string) => new TextEncoder().encode(text)
@@ -145,7 +145,7 @@ describe('the marks of a turn', () => {
   const turn = (pieces: readonly string[]) => {
     const reader = createResponseReader(stream, {
       ...request,
-      turns: createTurnBuffer(),
+      buffer: TURNS.createBuffer(),
       onRequest: () => {},
     })
     for (const piece of pieces) reader.push(utf8(piece))

@@ -35,7 +35,7 @@ export interface Challenge {
 
 type Request = Pick<
   Outgoing,
-  'id' | 'maxBytes' | 'endless' | 'oneWay' | 'turns' | 'onNotification' | 'onRequest' | 'onHead' | 'onMark'
+  'id' | 'maxBytes' | 'endless' | 'oneWay' | 'buffer' | 'onNotification' | 'onRequest' | 'onHead' | 'onMark'
 >
 
 export function createResponseReader(head: ResponseHead, request: Request): ResponseReader {
@@ -79,7 +79,7 @@ function readStream(request: Request): ResponseReader {
   let size = 0
   let response: object | undefined
   let problem: RondoError | undefined
-  const { turns } = request
+  const { buffer } = request
   const take = (message: unknown): void => {
     if (response !== undefined || problem !== undefined) return
     if (!isRecord(message))
@@ -89,20 +89,20 @@ function readStream(request: Request): ResponseReader {
       else if (!request.onRequest)
         problem = new RondoError('PEER_ANSWER', 'The stream contains the response to another request')
     } else if (message.id === undefined) request.onNotification?.(message)
-    else if (turns?.take(message)) return
+    else if (buffer?.take(message)) return
     else if (request.onRequest) request.onRequest(message)
     else
       problem = new RondoError('PEER_ANSWER', 'The server sent a request, which this revision does not allow')
   }
   let unknownLines = 0
   const toLines = createLineEnds()
-  const showMarks = turns?.showMarks()
+  const filter = buffer?.createFilter()
   const parser = createParser({
     maxBufferSize: request.maxBytes,
     onEvent(event) {
       unknownLines = 0
-      const turn = turns?.mark(event)
-      if (turn !== undefined) response ??= turn
+      const asked = buffer?.look(event)
+      if (asked !== undefined) response ??= asked
       if (event.id !== undefined && EVENT_ID.test(event.id)) request.onMark?.({ id: event.id })
       if (request.onRequest === undefined) return take(parse(event.data))
       const message = event.data === '' ? [] : parse(event.data)
@@ -123,7 +123,7 @@ function readStream(request: Request): ResponseReader {
       size += chunk.byteLength
       if (!request.endless && size > request.maxBytes) throw tooLong(request)
       const text = toLines(decoder.decode(chunk, { stream: true }))
-      parser.feed(showMarks ? showMarks(text) : text)
+      parser.feed(filter ? filter(text) : text)
       if (problem !== undefined) throw problem
     },
     end() {

@@ -3,7 +3,6 @@
  * peer decides how long they may take and whether they are retried.
  */
 
-import type { TurnBuffer } from '../../drafts/turns/client.ts'
 import type { RequestId } from '../../protocol/call.ts'
 
 type Message = Readonly<Record<string, unknown>>
@@ -24,6 +23,19 @@ export interface ResponseHead {
 export interface StreamMark {
   readonly id?: string
   readonly retryMs?: number
+}
+
+/**
+ * Collects the requests of a stream that may end with them instead of its response. One buffer serves one request, also
+ * over a stream that broke and was resumed.
+ */
+export interface RequestBuffer {
+  /** Returns a filter for the text of one stream, in which every line ends with LF. */
+  createFilter(): (text: string) => string
+  /** Looks at an event. Returns what takes the place of the response, if this event ends the stream. */
+  look(event: { readonly event?: string; readonly id?: string; readonly data: string }): object | undefined
+  /** True if the request was buffered. */
+  take(request: Message): boolean
 }
 
 export interface Outgoing {
@@ -50,8 +62,7 @@ export interface Outgoing {
   readonly onNotification?: (message: Message) => void
   /** Receives the server's requests, in revisions that allow them. Without it they make the response invalid. */
   readonly onRequest?: (message: Message) => void
-  /** Collects the questions of a stream that may end with them, to be answered in a request of their own. */
-  readonly turns?: TurnBuffer
+  readonly buffer?: RequestBuffer
   readonly onHead?: (head: ResponseHead) => void
   readonly onMark?: (mark: StreamMark) => void
 }

@@ -1,8 +1,19 @@
 /**
- * A call of our client in the draft: the form of 2025-11-25, and rounds. What may be asked in this call is said with the
- * call, which counts more than what was said at `initialize`.
+ * The client side of DRAFT-2026-v1: the form of 2025-11-25, with rounds. A call says what may be asked in it, which
+ * overrides what was said at `initialize`.
+ *
+ * Rounds are read as at 2026-07-28 and tasks as at 2025-11-25, except that `tasks/result` also returns the questions of a
+ * task (D3), with a state to echo. Responses to them have a method of their own and name the task in `_meta` (D4).
  */
 
+import {
+  errorOf,
+  fetchContent,
+  hasContent,
+  NO_TASKS,
+  type TaskStrategy,
+  taskField,
+} from '../../client/task/strategy.ts'
 import type { Call, Envelope, TaskCall } from '../../protocol/call.ts'
 import type { DecodedResponse } from '../../protocol/common/decode-result.ts'
 import { type EncodedRequest, methodOf as laterMethod, paramsOf } from '../../protocol/common/encode-call.ts'
@@ -17,9 +28,38 @@ import {
   withMeta,
 } from '../../protocol/rev-2025-11-25/encode-request.ts'
 import { decodeResponse as decodeLater } from '../../protocol/rev-2026-07-28/decode-response.ts'
-import { RELATED_TASK } from '../../protocol/task.ts'
+import { relatedTask } from '../../protocol/task.ts'
+import { DRAFT_VERSION } from './codec.ts'
 
-export function encodeRequest(call: Call): EncodedRequest {
+interface DraftTaskCall extends TaskCall {
+  /** The state that came with the questions. */
+  readonly requestState?: string
+}
+
+/** The error for responses to a task that asks nothing: it has its answers or has ended, as the next poll will show. */
+const ASKS_NOTHING = -32602
+
+/** A call may become a task later, whatever its tool declares. */
+const tasks: TaskStrategy = {
+  ...NO_TASKS,
+  async request({ tools }, tool, { taskTtlMs }) {
+    return tools.taskSupport(tool) === 'required' || taskTtlMs !== undefined
+      ? taskField(taskTtlMs)
+      : undefined
+  },
+  fill: async (peer, task, options) =>
+    hasContent(task) || task.status === 'input_required' ? fetchContent(peer, task, options) : task,
+  async answer(peer, taskId, inputResponses, { requestState, ...options }) {
+    const state = requestState !== undefined && { requestState }
+    const error = await errorOf(peer, { action: 'update', taskId, inputResponses, ...state }, options)
+    if (error && error.peer.code !== ASKS_NOTHING) throw error
+  },
+}
+
+/** What a dialect of 2025-11-25 replaces to speak the draft. */
+export const DRAFT = { version: DRAFT_VERSION, encodeRequest, decodeResponse, methodOf, tasks } as const
+
+function encodeRequest(call: Call): EncodedRequest {
   if (call.kind === 'task') return encodeTask(call)
   if (call.kind !== 'flow') return olderRequest(call)
   const params = { ...paramsOf(call), ...taskWishOf(call) }
@@ -29,24 +69,23 @@ export function encodeRequest(call: Call): EncodedRequest {
   }
 }
 
-/** The extension for tasks belongs to the revision after this one. */
+/** Without extensions: the one for tasks came with the next revision. */
 function declaringMeta(call: Envelope): Readonly<Record<string, unknown>> {
   const { extensions: _, ...capabilities } = call.capabilities
   return { ...metaOf(call), [CLIENT_CAPABILITIES]: capabilities }
 }
 
-/** Answers have a method of their own, and name their task in `_meta` (D4). */
-export function methodOf(call: Call): string {
-  return call.kind === 'task' && call.action === 'respond' ? 'tasks/input_response' : laterMethod(call)
+function methodOf(call: Call): string {
+  return call.kind === 'task' && call.action === 'update' ? 'tasks/input_response' : laterMethod(call)
 }
 
-function encodeTask(call: TaskCall): EncodedRequest {
+function encodeTask(call: DraftTaskCall): EncodedRequest {
   const { taskId, inputResponses = {}, requestState } = call
   const params =
-    call.action === 'respond'
+    call.action === 'update'
       ? withMeta(
           { inputResponses, ...(requestState !== undefined && { requestState }) },
-          { ...metaOf(call), [RELATED_TASK]: { taskId } },
+          { ...metaOf(call), ...relatedTask(taskId) },
         )
       : withMeta({ taskId }, declaringMeta(call))
   return {
@@ -55,11 +94,6 @@ function encodeTask(call: TaskCall): EncodedRequest {
   }
 }
 
-/*
- * A response to our client in the draft: rounds as at 2026-07-28, tasks as at 2025-11-25, but for `tasks/result`, which
- * brings the questions of a task too (D3).
- */
-
-export function decodeResponse(call: Call, message: unknown): DecodedResponse {
+function decodeResponse(call: Call, message: unknown): DecodedResponse {
   return decodeWithTasks(call, message, decodeLater)
 }

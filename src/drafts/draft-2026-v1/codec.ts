@@ -52,7 +52,7 @@ const READER: ParamsReader = {
 function readInputResponse(envelope: Envelope, params: Readonly<Record<string, unknown>>): TaskCall {
   return {
     kind: 'task',
-    action: 'respond',
+    action: 'update',
     taskId: readTaskId(relatedTaskOf(params)),
     inputResponses: readAnswers(params.inputResponses, ANSWER_LIMITS),
     ...envelope,

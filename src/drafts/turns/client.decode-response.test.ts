@@ -1,6 +1,8 @@
 import { describe, expect, it } from 'vitest'
 import type { FlowCall } from '../../protocol/call.ts'
-import { askedTurn, decodeResponse, encodeRequest, legId, readNote } from './client.ts'
+import { askedTurn, TURNS } from './client.ts'
+
+const { decodeResponse, encodeRequest, legId } = TURNS
 
 const call: FlowCall = {
   kind: 'flow',
@@ -30,7 +32,7 @@ describe('a turn as a client sees it', () => {
     const decoded = decodeResponse(call, turn)
     if (decoded.kind !== 'input_required') throw new Error(JSON.stringify(decoded))
     expect(Object.keys(decoded.questions).sort()).toEqual(['2', 'T_1'])
-    expect(readNote(decoded.state ?? '')).toEqual({
+    expect(JSON.parse(decoded.state ?? '')).toEqual({
       id: 7,
       last: 'T_4',
       requests: [{ id: 'T_1', state }, { id: 2 }, { id: 'p', state: 's', ping: true }],

@@ -10,6 +10,7 @@
  * request, and the id of the last event. Pings ask nobody and are answered here.
  */
 
+import type { RequestBuffer } from '../../client/transport/transport.ts'
 import { RondoError } from '../../errors.ts'
 import { isRecord } from '../../lib/json.ts'
 import type { Call, FlowCall, RequestId } from '../../protocol/call.ts'
@@ -23,7 +24,7 @@ type Message = Readonly<Record<string, unknown>>
 
 const ASKED: unique symbol = Symbol('asked in a turn')
 
-export interface AskedTurn {
+interface AskedTurn {
   readonly [ASKED]: true
   readonly requests: readonly Message[]
   readonly last: string
@@ -37,7 +38,7 @@ function isAskedTurn(message: unknown): message is AskedTurn {
   return typeof message === 'object' && message !== null && ASKED in message
 }
 
-export interface TurnNote {
+interface TurnNote {
   /** The id of the request that began the call: its result will have it. */
   readonly id: RequestId
   /** What `Last-Event-ID` will be. */
@@ -56,7 +57,7 @@ function toNote(note: TurnNote): string {
 }
 
 /** Throws if the text is not a note. */
-export function readNote(text: string): TurnNote {
+function readNote(text: string): TurnNote {
   let value: unknown
   try {
     value = JSON.parse(text)
@@ -72,7 +73,7 @@ export function readNote(text: string): TurnNote {
   )
 }
 
-export function encodeRequest(call: Call): EncodedRequest {
+function encodeRequest(call: Call): EncodedRequest {
   if (call.kind !== 'flow' || call.requestState === undefined) return olderRequest(call)
   const { last, requests } = readNote(call.requestState)
   const { inputResponses = {} } = call
@@ -87,16 +88,14 @@ export function encodeRequest(call: Call): EncodedRequest {
 }
 
 /** The id that the response will have, if it is not the leg's own. */
-export function legId(
-  call: Pick<Call, 'kind'> & Partial<Pick<FlowCall, 'requestState'>>,
-): RequestId | undefined {
+function legId(call: Pick<Call, 'kind'> & Partial<Pick<FlowCall, 'requestState'>>): RequestId | undefined {
   return call.kind === 'flow' && call.requestState !== undefined ? readNote(call.requestState).id : undefined
 }
 
 /** It becomes a header. */
 const EVENT_ID = /^[\x21-\x7e]{1,256}$/
 
-export function decodeResponse(call: Call, message: unknown): DecodedResponse {
+function decodeResponse(call: Call, message: unknown): DecodedResponse {
   if (!isAskedTurn(message)) return decodeOlder(call, message)
   return call.kind === 'flow' ? decodeTurn(call, message) : invalid('only calls may ask for input')
 }
@@ -128,26 +127,11 @@ function invalid(problem: string): DecodedResponse {
   return { kind: 'invalid', problem }
 }
 
-interface StreamEvent {
-  readonly event?: string
-  readonly id?: string
-  readonly data: string
-}
-
-export interface TurnBuffer {
-  /** A filter for the text of one stream, in which every line ends with LF. */
-  showMarks(): (text: string) => string
-  /** Looks at an event; gives the turn when this one ends it. */
-  mark(event: StreamEvent): AskedTurn | undefined
-  /** True if the request was put by. */
-  take(request: Message): boolean
-}
-
-export function createTurnBuffer(): TurnBuffer {
+function createBuffer(): RequestBuffer {
   let held: Map<unknown, Message> | undefined
   return {
-    showMarks: createMarkFilter,
-    mark({ event, id = '', data }) {
+    createFilter: createMarkFilter,
+    look({ event, id = '', data }) {
       if (data !== '') return undefined
       if (event === 'buffer_input') held ??= new Map()
       return event === 'input_required' && held ? askedTurn([...held.values()], id) : undefined
@@ -159,6 +143,9 @@ export function createTurnBuffer(): TurnBuffer {
     },
   }
 }
+
+/** What a dialect of 2025-11-25 replaces to take questions in turns. */
+export const TURNS = { encodeRequest, decodeResponse, legId, createBuffer } as const
 
 const MARK = /^event: ?(?:buffer_input|input_required)$/
 const DATA = /^data(?::|$)/

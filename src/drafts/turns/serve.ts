@@ -200,7 +200,8 @@ async function takeAnswer(
 ): Promise<void> {
   const { session, posted } = served
   const { message, headers, outlet } = posted
-  const { id, answer, state } = decoded
+  const { id, answer } = decoded
+  const { state } = message as { readonly state?: unknown }
   if (session.asked(id)) {
     if (!session.answer(id, answer, state)) throw new RondoError('STATE_INVALID')
     return outlet.send(ACCEPTED)

@@ -62,11 +62,9 @@ export function decode(message: unknown, peer: PeerFacts, reader: ParamsReader =
   try {
     if (!isRecord(message)) throw new RondoError('PEER_REQUEST')
     if (isRequestId(message.id)) id = message.id
-    const { jsonrpc, method, params, state } = message
+    const { jsonrpc, method, params } = message
     if (jsonrpc !== '2.0') throw new RondoError('PEER_REQUEST', 'jsonrpc must be "2.0"')
-    if (method === undefined && id !== null) {
-      return { kind: 'answer', id, answer: readAnswer(message), ...(state !== undefined && { state }) }
-    }
+    if (method === undefined && id !== null) return { kind: 'answer', id, answer: readAnswer(message) }
     if (typeof method !== 'string') throw new RondoError('PEER_REQUEST', 'method must be a string')
     if (params !== undefined && !isRecord(params)) {
       throw new RondoError('PEER_REQUEST', 'params must be an object')

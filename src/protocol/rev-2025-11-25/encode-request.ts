@@ -46,7 +46,7 @@ function assertVisited(call: Call): void {
 /** Answers to a task have no method of their own here: it asks while its result is waited for. */
 function isLaterTask(call: Call): boolean {
   if (call.kind !== 'task') return false
-  return !hasTasks(call.protocolVersion) || call.action === 'update' || call.action === 'respond'
+  return !hasTasks(call.protocolVersion) || call.action === 'update'
 }
 
 /** How a client asks for a task. */

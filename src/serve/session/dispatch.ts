@@ -77,7 +77,7 @@ export function dispatch(
     case 'refused':
       return path.respond(dialect.encodeError(decoded.id, decoded.error))
     case 'answer':
-      session.answer(decoded.id, decoded.answer, decoded.state)
+      session.answer(decoded.id, decoded.answer)
       return
     case 'notification':
       if (decoded.method === 'notifications/cancelled') session.cancel(decoded.params.requestId as RequestId)

@@ -35,7 +35,7 @@ export async function answerTaskCall(
   try {
     if (call.kind === 'tasks') return await listTasks(host, tasks, call, principal, options.pageSize)
     switch (call.action) {
-      case 'respond':
+      case 'update':
         return await respondToTask(host, tasks, call, principal)
       case 'result':
         return await resultOf(host, tasks, call, principal, line, options)
