@@ -6,6 +6,7 @@
  * task (D3), with a state to echo. Responses to them have a method of their own and name the task in `_meta` (D4).
  */
 
+import type { Dialect } from '../../client/dialect.ts'
 import {
   errorOf,
   fetchContent,
@@ -57,7 +58,13 @@ const tasks: TaskStrategy = {
 }
 
 /** What a dialect of 2025-11-25 replaces to speak the draft. */
-export const DRAFT = { version: DRAFT_VERSION, encodeRequest, decodeResponse, methodOf, tasks } as const
+export const DRAFT: Pick<Dialect, 'version' | 'encodeRequest' | 'decodeResponse' | 'methodOf' | 'tasks'> = {
+  version: DRAFT_VERSION,
+  encodeRequest,
+  decodeResponse,
+  methodOf,
+  tasks,
+}
 
 function encodeRequest(call: Call): EncodedRequest {
   if (call.kind === 'task') return encodeTask(call)

@@ -10,6 +10,7 @@
  * request, and the id of the last event. Pings ask nobody and are answered here.
  */
 
+import type { Dialect } from '../../client/dialect.ts'
 import type { RequestBuffer } from '../../client/transport/transport.ts'
 import { RondoError } from '../../errors.ts'
 import { isRecord } from '../../lib/json.ts'
@@ -145,7 +146,8 @@ function createBuffer(): RequestBuffer {
 }
 
 /** What a dialect of 2025-11-25 replaces to take questions in turns. */
-export const TURNS = { encodeRequest, decodeResponse, legId, createBuffer } as const
+export const TURNS: Pick<Dialect, 'encodeRequest' | 'decodeResponse'> &
+  Required<Pick<Dialect, 'legId' | 'createBuffer'>> = { encodeRequest, decodeResponse, legId, createBuffer }
 
 const MARK = /^event: ?(?:buffer_input|input_required)$/
 const DATA = /^data(?::|$)/
