@@ -5,7 +5,7 @@
  * fixes the tool, LIMIT_*, STORE_* and SERVER_* the operator, PEER_* the other side. `rpc` is the JSON-RPC code, `http` the
  * status at 2026-07-28, `sentence` the one thing a client may read. Details go into `message` (for the author and
  * the log) and never onto the wire, unless the row is marked `open`: its details describe the client's own request.
- * `rpc: 0` is an error that is never sent: our client raises it for its own caller, or it is logged and no more.
+ * `rpc: 0` is an error that is never sent: our client throws it, or it is only logged.
  */
 
 interface ErrorRow {
@@ -24,7 +24,7 @@ export const ERRORS = {
     sentence: 'inputResponses must be an object that maps each key to a result object',
     open: true,
   },
-  INPUT_REJECTED: { rpc: -32602, http: 200, sentence: 'The answers did not fit the question', open: true },
+  INPUT_REJECTED: { rpc: -32602, http: 200, sentence: 'The answers do not fit the question', open: true },
   INPUT_FAILED: {
     rpc: -32603,
     http: 200,
@@ -59,10 +59,18 @@ export const ERRORS = {
   REPLAY_UNSTABLE: { rpc: -32603, http: 200, sentence: 'This tool does not replay the same way twice' },
 
   LIMIT_ROUNDS: { rpc: -32603, http: 200, sentence: 'This call needs more rounds than the server allows' },
-  LIMIT_ENTRIES: { rpc: -32603, http: 200, sentence: 'This call does more steps than the server allows' },
-  LIMIT_QUESTIONS: { rpc: -32603, http: 200, sentence: 'This call asks more at once than the server allows' },
-  LIMIT_STATE_BYTES: { rpc: -32603, http: 200, sentence: 'This call remembers more than the server allows' },
-  LIMIT_DEFER: { rpc: 0, http: 0, sentence: 'A function given to ctx.defer did not settle in time' },
+  LIMIT_ENTRIES: { rpc: -32603, http: 200, sentence: 'This call takes more steps than the server allows' },
+  LIMIT_QUESTIONS: {
+    rpc: -32603,
+    http: 200,
+    sentence: 'This call asks more questions at once than the server allows',
+  },
+  LIMIT_STATE_BYTES: {
+    rpc: -32603,
+    http: 200,
+    sentence: 'The state of this call is larger than the server allows',
+  },
+  LIMIT_DEFER: { rpc: 0, http: 0, sentence: 'A function passed to ctx.defer did not settle in time' },
   LIMIT_SUBSCRIPTIONS: { rpc: -32603, http: 200, sentence: 'Too many subscriptions are open' },
   LIMIT_TASKS: {
     rpc: -32000,
@@ -73,13 +81,13 @@ export const ERRORS = {
   LIMIT_PARKED: {
     rpc: -32000,
     http: 200,
-    sentence: 'Too many calls wait for an answer already. Answer one, or try again later',
+    sentence: 'Too many calls are waiting for an answer. Answer one, or try again later',
   },
   LIMIT_BODY: { rpc: -32000, http: 413, sentence: 'The request body is too large' },
   LIMIT_JSON: {
     rpc: -32600,
     http: 400,
-    sentence: 'The JSON is nested too deep or has too many keys',
+    sentence: 'The JSON is nested too deeply or has too many keys',
     open: true,
   },
 
@@ -91,7 +99,7 @@ export const ERRORS = {
   STORE_BUSY: {
     rpc: -32000,
     http: 503,
-    sentence: 'The same request is being answered right now. Send it again later',
+    sentence: 'The same request is being processed. Send it again later',
     open: true,
   },
   STORE_SCHEMA: { rpc: -32603, http: 200, sentence: 'Internal error' },
@@ -125,25 +133,29 @@ export const ERRORS = {
   PEER_NO_SESSION: {
     rpc: -32000,
     http: 400,
-    sentence: 'The Mcp-Session-Id header is missing: a client of this revision begins with initialize',
+    sentence: 'The Mcp-Session-Id header is missing: clients of this revision start with initialize',
   },
-  PEER_SESSION: { rpc: -32001, http: 404, sentence: 'Session not found. Begin again with initialize' },
+  PEER_SESSION: { rpc: -32001, http: 404, sentence: 'Session not found. Start again with initialize' },
   PEER_EVENT: { rpc: -32000, http: 400, sentence: 'There is nothing to resume after this Last-Event-ID' },
   PEER_HOST: { rpc: -32000, http: 403, sentence: 'This Host is not allowed', open: true },
   PEER_ORIGIN: { rpc: -32000, http: 403, sentence: 'This Origin is not allowed', open: true },
   PEER_UNAUTHENTICATED: { rpc: -32000, http: 401, sentence: 'Authentication required' },
   PEER_FORBIDDEN: { rpc: -32000, http: 403, sentence: 'This caller may not do this' },
 
-  PEER_ERROR: { rpc: 0, http: 0, sentence: 'The server answered with an error' },
-  PEER_ANSWER: { rpc: 0, http: 0, sentence: 'The server sent an answer that is not valid' },
-  PEER_ERA: { rpc: 0, http: 0, sentence: 'The server speaks no revision that this client was to speak' },
-  PEER_HTTP: { rpc: 0, http: 0, sentence: 'The server answered with an unexpected HTTP status' },
+  PEER_ERROR: { rpc: 0, http: 0, sentence: 'The server returned an error' },
+  PEER_ANSWER: { rpc: 0, http: 0, sentence: 'The server sent an invalid response' },
+  PEER_ERA: { rpc: 0, http: 0, sentence: 'The server supports no revision that this client may use' },
+  PEER_HTTP: { rpc: 0, http: 0, sentence: 'The server returned an unexpected HTTP status' },
   PEER_GONE: { rpc: 0, http: 0, sentence: 'The server cannot be reached or the connection was lost' },
-  PEER_BUSY: { rpc: 0, http: 0, sentence: 'The server has no time now and asks to come back later' },
+  PEER_BUSY: { rpc: 0, http: 0, sentence: 'The server is busy; retry later' },
   PEER_TASK_CANCELLED: { rpc: 0, http: 0, sentence: 'The task was cancelled' },
-  PEER_LINK: { rpc: 0, http: 0, sentence: 'The server wants a URL opened that is not safe to open' },
+  PEER_LINK: { rpc: 0, http: 0, sentence: 'The server asks to open a URL that is not safe' },
 
-  INPUT_NO_HANDLER: { rpc: 0, http: 0, sentence: 'The server asks for what this client cannot answer' },
+  INPUT_NO_HANDLER: {
+    rpc: 0,
+    http: 0,
+    sentence: 'The server asks for something that this client has no handler for',
+  },
   INPUT_ABORTED: { rpc: 0, http: 0, sentence: 'A handler ended the call instead of answering' },
   INPUT_REFUSED: { rpc: 0, http: 0, sentence: 'A policy of this client refused the round' },
   INPUT_ANSWER: { rpc: 0, http: 0, sentence: 'The answer does not fit its question' },
@@ -155,14 +167,14 @@ export const ERRORS = {
     http: 0,
     sentence: 'The server asks for more rounds than this client allows',
   },
-  LIMIT_CLIENT_TIMEOUT: { rpc: 0, http: 0, sentence: 'The server took too long to answer' },
+  LIMIT_CLIENT_TIMEOUT: { rpc: 0, http: 0, sentence: 'The server took too long to respond' },
   LIMIT_CLIENT_DEADLINE: { rpc: 0, http: 0, sentence: 'The call took longer than its deadline' },
   LIMIT_CLIENT_BYTES: { rpc: 0, http: 0, sentence: 'The server sent more than this client reads' },
   LIMIT_CLIENT_STATE: { rpc: 0, http: 0, sentence: 'requestState is larger than this client keeps' },
   LIMIT_CLIENT_QUESTIONS: {
     rpc: 0,
     http: 0,
-    sentence: 'The server asks more at once than this client allows',
+    sentence: 'The server asks more questions at once than this client allows',
   },
   LIMIT_CLIENT_PAGES: { rpc: 0, http: 0, sentence: 'The list has more pages than this client reads' },
 } as const
@@ -198,7 +210,7 @@ export class RondoError extends Error {
     return ERRORS[this.code].http
   }
 
-  /** What a client may read. */
+  /** The message that is sent to a client. */
   get sentence(): string {
     const row: ErrorRow = ERRORS[this.code]
     if (!row.open) return row.sentence
@@ -207,27 +219,27 @@ export class RondoError extends Error {
   }
 }
 
-/** On an error whose words are all ours: it quotes no user, so that it may be logged in full. */
+/** Marks an error whose message we wrote: it quotes no user data, so it may be logged in full. */
 const OURS = Symbol.for('rondo.misuse')
 
-/** An author or operator misuses us. The message says what to do instead, and is logged in full. */
+/** An author or operator uses Rondo wrongly. The message says what to do instead, and is logged in full. */
 export function misuse(message: string, options?: { cause?: unknown }): TypeError {
   const error = Object.defineProperty(new TypeError(message, options), OURS, { value: true })
   Error.captureStackTrace?.(error, misuse)
   return error
 }
 
-/** True if the message of an error was worded by us. */
+/** True if we wrote the message of an error. */
 export function isOurs(error: unknown): error is Error {
   return error instanceof RondoError || (error instanceof TypeError && OURS in error)
 }
 
-/** The database could not do it, or cannot be used as it is. */
+/** True if the store is unavailable or its tables do not match. */
 export function isStoreFault(error: unknown): error is RondoError {
   return error instanceof RondoError && (error.code === 'STORE_UNAVAILABLE' || error.code === 'STORE_SCHEMA')
 }
 
-/** A tool's own failure whose message is meant for the client: it becomes an `isError` result with this text. */
+/** A failure of the tool itself whose message is meant for the client: it becomes an `isError` result with this text. */
 export class ToolError extends Error {
   constructor(message: string, options?: { cause?: unknown }) {
     super(message, options)

@@ -1,18 +1,18 @@
 /**
- * Foreign text made fit to be shown, by one rule for every place: no control characters (a terminal would obey them), nothing
- * that reverses the direction of what follows or hides in it, no half characters. Where a line break could pass for one
+ * Makes foreign text safe to show, by the same rule everywhere: no control characters (a terminal would obey them), nothing that
+ * reverses the direction of the text or is invisible, no lone surrogates. Where a line break could pass for one
  * of ours, `oneLine` leaves none.
  */
 
-// Controls but line break and tab; marks of direction; what has no width; annotations; tags.
+// Control characters except line break and tab; marks of direction; characters without width; annotations; tags.
 const UNSAFE =
   /[^\P{Cc}\n\t]|[\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\u{e0000}-\u{e007f}]/gu
 const LINE_BREAKS = /\r\n?|[\u0085\u2028\u2029]/g
-const HALF_CHARACTERS = /\p{Cs}/gu
+const LONE_SURROGATES = /\p{Cs}/gu
 
-/** Text from a server as it may be shown. Line breaks and tabs stay. */
+/** Text from a server, safe to show. Line breaks and tabs stay. */
 export function displayText(text: string): string {
-  return text.replace(LINE_BREAKS, '\n').replace(UNSAFE, '').replace(HALF_CHARACTERS, '\ufffd')
+  return text.replace(LINE_BREAKS, '\n').replace(UNSAFE, '').replace(LONE_SURROGATES, '\ufffd')
 }
 
 /** The same as one line. */
@@ -22,7 +22,7 @@ export function oneLine(text: string): string {
 
 /** At most `maxLength` characters, and one line unless `lines` says that line breaks may stay. */
 export function cleanText(text: string, maxLength: number, lines: 'one' | 'many' = 'one'): string {
-  // Cut first: the rest costs time in proportion.
+  // Cut first: the rest takes time in proportion to the length.
   const cut = text.length > maxLength ? text.slice(0, maxLength) : text
   const plain = displayText(cut).replace(lines === 'many' ? /\t/g : /[\n\t]/g, ' ')
   return text.length > maxLength ? `${plain.trim()}…` : plain.trim()

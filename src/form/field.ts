@@ -1,4 +1,7 @@
-/** One thing a form asks for, whoever asks and wherever it is shown. */
+/**
+ * A field of a form: its type, the formats that a text may be asked for in, and its description in words for whoever has to
+ * answer without seeing the form (a model, or a person who reads a refusal). Every check takes linear time.
+ */
 
 import { cleanText } from './clean-text.ts'
 
@@ -24,17 +27,15 @@ export interface Field {
   readonly format?: FieldFormat
   readonly default?: FieldValue
   readonly description?: string
-  /** Why the schema of this field could not be understood. It is then shown as a text. */
+  /** Why the schema of this field could not be understood. The field is then shown as a text. */
   readonly unsupported?: string
 }
 
 export interface Form {
   readonly fields: readonly Field[]
-  /** What was left out or not understood, in sentences. Empty for a schema that keeps the rules. */
+  /** What was left out or not understood, in sentences. Empty for a schema that follows the rules. */
   readonly notes: readonly string[]
 }
-
-/* The four formats a form may ask for. Every check takes time in proportion to the text. */
 
 export type FieldFormat = 'email' | 'uri' | 'date' | 'date-time'
 
@@ -119,13 +120,11 @@ function isDateTime(text: string): boolean {
 /** Minutes of a day. */
 const DAY = 1_440
 
-/* Fields in words, for whoever has to answer without seeing the form: a model, or a person who reads a refusal. */
-
 const SHOWN_OPTIONS = 12
 const SHOWN_FIELDS = 12
 const MAX_NAME = 100
 
-/** The choices as they are sent, each with its title where that is another text. */
+/** The choices as they are sent, each with its title where that differs. */
 export function listOptions({ options = [] }: Pick<Field, 'options'>): string {
   const shown = options.slice(0, SHOWN_OPTIONS).map(({ value, title }) => {
     const sent = cleanText(value, MAX_NAME)

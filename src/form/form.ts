@@ -1,9 +1,9 @@
 /**
- * Turns the schema of a question into a list of neutral fields, for whatever shows them: a terminal, a web page, a test.
+ * Turns the schema of a question into a list of neutral fields, for any user interface: a terminal, a web page, a test.
  *
  * Reads the restricted form schema of MCP in all its spellings, and is tolerant: the schema comes from a foreign server.
- * 1. It never throws. What cannot be understood becomes a text field marked `unsupported`, and a note.
- * 2. It is bounded: fields, options, the length of every text. What was left out is in `notes`.
+ * 1. It never throws. A field that cannot be understood becomes a text field marked `unsupported`, with a note.
+ * 2. It is bounded: fields, options, the length of every text. `notes` say what was left out.
  * 3. Titles and descriptions have no control characters. Names and option values are kept as they are, since they are
  *    sent back; show the titles.
  */
@@ -17,7 +17,8 @@ const MAX_OPTIONS = 1_000
 const MAX_TITLE = 200
 const MAX_DESCRIPTION = 2_000
 const MAX_VALUE = 1_000
-const ROGUE_NAMES = new Set(['__proto__', 'constructor', 'prototype'])
+/** Names that parsers of JSON refuse. */
+export const UNSAFE_NAMES: ReadonlySet<string> = new Set(['__proto__', 'constructor', 'prototype'])
 
 type Part = Readonly<Record<string, unknown>>
 
@@ -33,7 +34,7 @@ export function readForm(schema: unknown): Form {
     notes.push(`The form has ${names.length} fields; only ${MAX_FIELDS} are shown`)
   const fields: Field[] = []
   for (const name of names.slice(0, MAX_FIELDS)) {
-    if (name.length > MAX_VALUE || ROGUE_NAMES.has(name)) {
+    if (name.length > MAX_VALUE || UNSAFE_NAMES.has(name)) {
       notes.push(`The field ${nameInWords(name)} has a name that cannot be used`)
       continue
     }
@@ -126,7 +127,7 @@ function readOptions(part: Part): OptionList | undefined {
   return { options, total: list.length }
 }
 
-/** A type that may also be null is read as that type: who leaves the field empty sends nothing. */
+/** A type that may also be null is read as that type: a person who leaves the field empty sends nothing. */
 function unwrapNullable(part: Part): Part {
   const isNull = (one: unknown): boolean => one === 'null' || (isPart(one) && one.type === 'null')
   const { type, anyOf, ...rest } = part

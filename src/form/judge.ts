@@ -1,5 +1,10 @@
 /**
- * Whether a value, as it travels, fits a field. Messages are sentences for the person who gave the value.
+ * Checks what a person answers. `judgeContent` checks values as they are sent, and converts nothing but the spelling of choices;
+ * `checkForm` reads what a person typed or picked. Messages are sentences for that person.
+ *
+ * Controls return text for nearly everything, so typed text is read as the field needs it: numbers, yes and no, the value
+ * or the title of a choice, a list with commas. An empty input leaves an optional field out; in a required text field it is
+ * the empty text, which the schema may allow. Defaults only prefill (`startValues`): what a person cleared stays cleared.
  */
 
 import { type Field, type FieldOption, type FieldValue, FORMATS, listOptions } from './field.ts'
@@ -10,7 +15,12 @@ export interface FieldProblem {
   readonly message: string
 }
 
-export type JudgedContent =
+export type CheckedField =
+  /** No value: the field is left out of the answer. */
+  | { readonly ok: true; readonly value: FieldValue | undefined }
+  | { readonly ok: false; readonly message: string }
+
+export type CheckedForm =
   | { readonly ok: true; readonly content: Record<string, FieldValue> }
   | { readonly ok: false; readonly problems: readonly FieldProblem[] }
 
@@ -20,8 +30,8 @@ function sayRequired(field: Field): string {
 }
 
 /**
- * The value in the spelling that is sent: a choice by its value where its title came, a list where some hosts send a text.
- * Anything else, and anything ambiguous, stays as it is.
+ * The value in the spelling that is expected: a choice by its value if its title came, a list if a host sent a text. Anything
+ * else, and anything ambiguous, stays as it is.
  */
 export function normalizeValue(field: Field, value: unknown): unknown {
   if (field.type === 'choice') return typeof value === 'string' ? toOptionValue(field, value) : value
@@ -35,7 +45,7 @@ function toOptionValue(field: Field, text: string): string {
   return findOption(field, text)?.value ?? text
 }
 
-/** The option of this value, else the only one with this title; blanks around the text do not count. */
+/** The option with this value, else the only one with this title; surrounding white space does not count. */
 function findOption({ options = [] }: Field, text: string): FieldOption | undefined {
   const find = (wanted: string): FieldOption | undefined => {
     const titled = options.filter(({ title }) => title === wanted)
@@ -44,7 +54,7 @@ function findOption({ options = [] }: Field, text: string): FieldOption | undefi
   return find(text) ?? find(text.trim())
 }
 
-/** A JSON array, one choice, or several with commas between; undefined unless every part is a choice. */
+/** Reads a JSON array, one choice, or several separated by commas; undefined unless every part is a choice. */
 function splitChoices(field: Field, text: string): string[] | undefined {
   const one = findOption(field, text)
   if (one !== undefined) return [one.value]
@@ -64,17 +74,17 @@ function parseList(text: string): unknown[] | undefined {
   }
 }
 
-/** What is wrong with the value, or undefined. Converts nothing: the text "5" is no number. */
+/** Returns what is wrong with the value, or undefined. Converts nothing: the text "5" is not a number. */
 export function judgeValue(field: Field, value: unknown): string | undefined {
   const complaint = findComplaint(field, value)
   return complaint === undefined ? undefined : `${field.title} ${complaint}`
 }
 
 /**
- * Judges a whole answer, after `normalizeValue`. A field that is missing or null is not answered, which is a problem only if it is required;
- * what no field asks for is dropped.
+ * Checks a whole answer, after `normalizeValue`. A field that is missing or null is not answered, which is a problem only if
+ * it is required. Content that no field asks for is dropped.
  */
-export function judgeContent(fields: readonly Field[], answer: unknown): JudgedContent {
+export function judgeContent(fields: readonly Field[], answer: unknown): CheckedForm {
   const given = typeof answer === 'object' && answer !== null ? (answer as Record<string, unknown>) : {}
   const content: [string, FieldValue][] = []
   const problems: FieldProblem[] = []
@@ -108,7 +118,7 @@ function findComplaint(field: Field, value: unknown): string | undefined {
 }
 
 function judgeText({ limits, format }: Field, value: string): string | undefined {
-  // Characters are counted as a reader would, not in UTF-16 units; a text within the limit in units is within it anyway.
+  // A text within the limit in UTF-16 units is within it in characters, too.
   const units = value.length
   const length = units > (limits.max ?? units) || limits.min !== undefined ? countCharacters(value) : units
   if (limits.min !== undefined && length < limits.min)
@@ -156,24 +166,6 @@ function count(n: number, word: string): string {
   return `${n} ${word}${n === 1 ? '' : 's'}`
 }
 
-/*
- * Takes what a person typed or picked and gives the value that is sent, or a sentence that says what to change.
- *
- * Controls give text for nearly everything, so text is read as the field wants it: numbers, yes and no, the value or the
- * title of a choice, a list with commas. An empty input leaves an optional field out; in a required text field it is
- * the empty text, which the schema may allow. Defaults are for prefilling (`startValues`): what a person cleared stays
- * cleared.
- */
-
-export type CheckedField =
-  /** No value: the field is left out of the answer. */
-  | { readonly ok: true; readonly value: FieldValue | undefined }
-  | { readonly ok: false; readonly message: string }
-
-export type CheckedForm =
-  | { readonly ok: true; readonly content: Record<string, FieldValue> }
-  | { readonly ok: false; readonly problems: readonly FieldProblem[] }
-
 /** Checks one field: a text as typed, or a value that is of the right type already. */
 export function checkField(field: Field, input: unknown): CheckedField {
   const value = coerce(field, input)
@@ -184,7 +176,7 @@ export function checkField(field: Field, input: unknown): CheckedField {
   return message === undefined ? { ok: true, value: value as FieldValue } : { ok: false, message }
 }
 
-/** Checks all fields by name. What no field asks for is left out. */
+/** Checks all fields by name. Values that no field asks for are left out. */
 export function checkForm(fields: readonly Field[], values: Readonly<Record<string, unknown>>): CheckedForm {
   const content: [string, FieldValue][] = []
   const problems: FieldProblem[] = []
@@ -196,14 +188,14 @@ export function checkForm(fields: readonly Field[], values: Readonly<Record<stri
   return problems.length > 0 ? { ok: false, problems } : { ok: true, content: Object.fromEntries(content) }
 }
 
-/** What a form shows before anybody has typed: the defaults by name. */
+/** What a form shows before a person types: the defaults by name. */
 export function startValues(fields: readonly Field[]): Record<string, FieldValue> {
   return Object.fromEntries(
     fields.flatMap((field) => (field.default === undefined ? [] : [[field.name, field.default]])),
   )
 }
 
-/** The value that was meant, or the input as it is if it cannot be read: judging it then gives the message. */
+/** The value that was meant; an input that cannot be read stays as it is, and judging it yields the message. */
 function coerce(field: Field, input: unknown): unknown {
   if (Array.isArray(input)) return field.type === 'choices' ? readChoices(field, input) : input
   if (typeof input !== 'string') return input
@@ -227,14 +219,14 @@ function readText(field: Field, input: string, text: string): string | undefined
   if (input === '' && !field.required) return undefined
   if (field.format === undefined) return input
   if (text === '') return undefined
-  // A date and time as people write it: with a blank between, without seconds.
+  // People write a date and time with a space between them and without seconds.
   if (field.format !== 'date-time') return text
   return text.replace(/^(\S{10})\s+(?=\d)/, '$1T').replace(/^(\S{10}T\d{2}:\d{2})(?=[Zz+-])/, '$1:00')
 }
 
 function readNumber(field: Field, text: string): unknown {
   const value = /^[+-]?(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d{1,3})?$/i.test(text) ? Number(text) : Number.NaN
-  // A whole number that cannot be told from its neighbours is not the one that was typed.
+  // A whole number beyond the safe range may not be the one that was typed.
   return field.type === 'integer' && Number.isInteger(value) && !Number.isSafeInteger(value)
     ? Number.NaN
     : value
@@ -256,7 +248,7 @@ function readChoices(field: Field, inputs: readonly unknown[]): unknown[] {
   return [...new Set(values)]
 }
 
-/** As `findOption` has it, else by what matches one option only but for case. */
+/** As `findOption`, else the only option that matches when case is ignored. */
 function findTyped(field: Field, input: string): FieldOption | undefined {
   const exact = findOption(field, input)
   if (exact !== undefined) return exact

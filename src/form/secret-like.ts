@@ -1,8 +1,8 @@
 /**
- * Recognises fields that ask for a secret, by their name or title (T5): the protocol forbids to ask for one in a form, since
+ * Recognises fields that ask for a secret, by their name or title (T5): the protocol forbids asking for one in a form, since
  * the answer passes through the client and its model. Words are matched whole, so `tokenize`, `pinned` and
  * `keyboard` are fine, and so is what only describes a secret (`tokenCount`, `passwordPolicy`). Servers refuse to ask for such a
- * field, and our client refuses to show one.
+ * field, and our client refuses to show it.
  */
 
 import { readForm } from './form.ts'

@@ -1,6 +1,4 @@
-/**
- * What an author has inside a handler. Types only: `replay/` makes it work.
- */
+/** What a handler can do, and the schemas and questions it does it with. Types only: `replay/` implements them. */
 
 import type { Principal } from '../protocol/call.ts'
 import type { QuestionKind } from '../protocol/common/request.ts'
@@ -44,10 +42,10 @@ interface StandardConverter {
   readonly output: (options: { readonly target: string }) => Record<string, unknown>
 }
 
-/** Any Standard Schema that gives JSON Schema, or plain JSON Schema 2020-12. */
+/** A Standard Schema that converts itself to JSON Schema, or plain JSON Schema 2020-12. */
 export type Schema = StandardSchema | JsonSchema
 
-/** What a schema's values look like to the handler. Plain JSON Schema gives a record of unknown values. */
+/** The type of a schema's values in a handler. Plain JSON Schema becomes a record of unknown values. */
 export type Infer<S, Plain = Record<string, unknown>> = S extends {
   readonly '~standard': StandardProps<infer _In, infer Out>
 }
@@ -59,7 +57,7 @@ export interface Question<S extends Schema = Schema> {
   message: string
   /** A flat object of string, number, boolean and enum fields. */
   schema: S
-  /** Why a field that looks like a secret is none. Without it such a field is refused. */
+  /** Why a field that looks like a secret is not one. Without it such a field is refused. */
   allowSecretLike?: string
   /** The arguments that make this question unnecessary: what a client that cannot be asked is told to send instead. */
   orArgument?: string | readonly string[]
@@ -77,15 +75,15 @@ export interface ConfirmOptions {
 
 export interface EffectInfo {
   /**
-   * Hand it to the other side as its idempotency key: the same on every attempt of this effect in this flow, on the same
-   * answers of the client. Other answers to the same state give another key.
+   * Pass it to the other system as the idempotency key. It is the same in every attempt of this effect in this flow after
+   * the same answers; other answers to the same state lead to another key.
    */
   readonly key: string
   readonly signal: AbortSignal
 }
 
 export interface EffectOptions {
-  /** Asks the store before it runs, so that a repeated request finds its result instead. Needs a store. */
+  /** Claims the effect in the store before it runs, so that a repeated request finds its result. Needs a store. */
   once?: boolean
 }
 
@@ -110,11 +108,11 @@ export interface StepInfo {
 }
 
 export interface Context {
-  /** Asks the user and gives the validated content. A decline or a cancel throws and, uncaught, ends the call politely. */
+  /** Asks the user and returns the validated content. A decline or a cancel throws and, uncaught, ends the call politely. */
   ask<S extends Schema>(key: string, question: Question<S>): Promise<Infer<S, ElicitContent>>
-  /** Asks the user and gives the whole outcome: accept with content, decline, cancel. */
+  /** Asks the user and returns the whole outcome: accept with content, decline, cancel. */
   elicit<S extends Schema>(key: string, question: Question<S>): Promise<Outcome<Infer<S, ElicitContent>>>
-  /** True only on an explicit yes to exactly this question. Where nobody can be asked the call ends, unconfirmed. */
+  /** True only on an explicit yes to exactly this question. If nobody can be asked, the call ends unconfirmed. */
   confirm(key: string, message: string, options?: ConfirmOptions): Promise<boolean>
   /** Asks the user to open a URL. Resolving means consent to open it, not that anything was completed there. */
   visit(key: string, page: { message: string; url: string }): Promise<void>
@@ -123,9 +121,9 @@ export interface Context {
   /** Asks the client for its roots. */
   roots(key?: string): Promise<readonly Root[]>
 
-  /** Runs `fn` once per flow and remembers what it gave (JSON). It may run again after a crash. */
+  /** Runs `fn` once per flow and records its result (JSON). It may run again after a crash. */
   step<T>(key: string, fn: ((info: StepInfo) => T | Promise<T>) & ReturnsJson<T>): Promise<T>
-  /** A step that changes the world. `fn` gets an idempotency key that is the same in every attempt. */
+  /** A step that changes something outside. `fn` receives an idempotency key that is the same in every attempt. */
   effect<T>(
     key: string,
     fn: ((info: EffectInfo) => T | Promise<T>) & ReturnsJson<T>,
@@ -133,27 +131,27 @@ export interface Context {
   ): Promise<T>
   /** A place where the call may be moved to another instance. Steps and asks are such places already. */
   checkpoint(): Promise<void>
-  /** From here on, go on as a task where the client can follow one; elsewhere simply go on. */
+  /** Continues as a task from here on, if the client can follow one; otherwise does nothing. */
   background(): Promise<void>
-  /** Tells whoever follows the task how it goes. Not said in rounds, and not again by a replay. */
+  /** Sets the status message of the task. Not sent in rounds, and not repeated by a replay. */
   status(message: string): void
 
-  /** The time of the last thing that happened in this flow, in ms; the same on every replay. */
+  /** The time of the last event of this flow, in ms since the epoch; the same in every replay. */
   now(): number
-  /** A UUID that is the same on every replay. With a name it does not depend on how many were drawn before. */
+  /** A UUID that is the same in every replay. With a name it does not depend on how many were drawn before. */
   uuid(name?: string): string
-  /** A number in [0, 1) that is the same on every replay. */
+  /** A number in [0, 1) that is the same in every replay. */
   random(name?: string): number
 
-  /** Tells the client how far the work is, if it asked to know. Must grow from call to call. */
+  /** Reports progress to the client, if it asked for that. The number must increase with every call. */
   progress(progress: number, total?: number, message?: string): void
-  /** Sends a log message to the client, if it asked for this level. Not again by a replay. */
+  /** Sends a log message to the client, if it asked for this level. Not repeated by a replay. */
   log(level: LogLevel, data: unknown, logger?: string): void
-  /** Fires when the client is gone, or when the call is suspended or has ended. */
+  /** Aborted when the client is gone, or when the call is suspended or has ended. */
   readonly signal: AbortSignal
   /**
-   * Runs `fn` when this run of the handler is suspended or ends, last registered first. The call waits for it, but not
-   * longer than `limits.maxDeferMs`.
+   * Runs `fn` when this run of the handler is suspended or ends, last registered first. The call waits for it, for at most
+   * `limits.maxDeferMs`.
    */
   defer(fn: () => void | Promise<void>): void
 
@@ -171,7 +169,7 @@ export interface Context {
   /** True if the client can be asked this. */
   can(kind: QuestionKind): boolean
 
-  /** The manual form: the answers as they came, and the string this handler returned as its state. */
+  /** The manual form: the responses as they came, and the string that this handler returned as its state. */
   readonly inputResponses: InputResponses | undefined
   readonly requestState: string | undefined
 }

@@ -12,7 +12,7 @@ export interface Described {
   description?: string
   icons?: readonly { src: string; mimeType?: string; sizes?: readonly string[] }[]
   _meta?: Readonly<Record<string, unknown>>
-  /** Sealed with every open call, and logged when a call that began under another version goes on. */
+  /** Sealed with every open call, and logged when a call that began under another version continues. */
   version?: string
 }
 
@@ -33,18 +33,18 @@ export interface ToolDefinition<
   /** The structured result. The handler then returns a value of this schema. */
   output?: O
   annotations?: ToolAnnotations
-  /** Drops arguments that the schema does not name before it checks them. Default: what the server says. */
+  /** Drops arguments that the schema does not name before it checks them. Default: the option of the server. */
   dropUnknownArguments?: boolean
-  /** Each state of a call is taken once; the same request again gets the same reply. Needs a store. */
+  /** Accepts each state of a call once; a repeated request gets the same result. Needs a store. */
   once?: boolean
   /**
    * `auto`: a task where the client can follow one, rounds elsewhere. `always`: only as a task. Default: rounds, and a task
-   * only from `ctx.background()` on or where the call outgrows its rounds; `never` rules that out too.
+   * only from `ctx.background()` on, or once the call outgrows its rounds; `never` rules that out too.
    */
   task?: 'never' | 'auto' | 'always'
   /** How long a task of this tool lives. */
   taskTtlMs?: number
-  /** How often clients should look at a task of this tool. */
+  /** How often clients should poll a task of this tool. */
   taskPollMs?: number
 }
 
@@ -104,7 +104,7 @@ export type PromptHandler<I extends Schema | undefined = undefined> = (
 export interface CachePolicy {
   /** How long a client may keep the result, in ms. */
   ttlMs: number
-  /** `public` only if every caller may see it. */
+  /** `public` only if every caller may see the result. */
   scope: 'public' | 'private'
 }
 

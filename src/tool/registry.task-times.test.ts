@@ -11,16 +11,16 @@ const rondo = createRondo({ audience: 'times', keys, log: 'off', store })
 const mount = (terms: object) => rondo.tool(() => ({ content: [] }), { task: 'auto', ...terms })
 
 describe.each([0, -1, 1.5, Number.NaN, Number.POSITIVE_INFINITY, 367 * 86_400_000])('a time of %s', (ms) => {
-  it('is refused where it is given, not with every call', () => {
-    expect(() => declare({ taskTtlMs: ms })).toThrow(/^taskTtlMs is a whole number/)
-    expect(() => declare({ taskPollMs: ms })).toThrow(/^taskPollMs is a whole number/)
-    expect(() => start({ ttlMs: ms })).toThrow(/^tasks\.ttlMs is a whole number/)
-    expect(() => start({ pollMs: ms })).toThrow(/^tasks\.pollMs is a whole number/)
-    expect(() => mount({ taskTtlMs: ms })).toThrow(/^taskTtlMs is a whole number/)
+  it('is refused when it is set, not in every call', () => {
+    expect(() => declare({ taskTtlMs: ms })).toThrow(/^taskTtlMs must be a whole number/)
+    expect(() => declare({ taskPollMs: ms })).toThrow(/^taskPollMs must be a whole number/)
+    expect(() => start({ ttlMs: ms })).toThrow(/^tasks\.ttlMs must be a whole number/)
+    expect(() => start({ pollMs: ms })).toThrow(/^tasks\.pollMs must be a whole number/)
+    expect(() => mount({ taskTtlMs: ms })).toThrow(/^taskTtlMs must be a whole number/)
   })
 })
 
-it('any other time of a task is taken', () => {
+it('any other time of a task is accepted', () => {
   declare({ taskTtlMs: 1, taskPollMs: 1 })
   declare({ taskTtlMs: 366 * 86_400_000 })
   start({ ttlMs: 60_000, pollMs: 50 })

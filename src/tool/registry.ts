@@ -35,7 +35,7 @@ interface Template {
   match(uri: string): Target | undefined
 }
 
-/** What a server offers is declared with these. */
+/** The methods that declare what a server offers. */
 export interface Declarations {
   /** Declares a tool. Its handler may ask in the middle. */
   tool<I extends Schema | undefined = undefined, O extends Schema | undefined = undefined>(
@@ -72,59 +72,13 @@ const TOOL_NAME = /^[A-Za-z0-9_.-]{1,128}$/
 const DEFAULT_CACHE: CachePolicy = { ttlMs: 0, scope: 'private' }
 const NO_HEADERS: readonly ParamHeader[] = []
 
-function assertNew(kind: string, name: string, taken: ReadonlyMap<string, unknown>): void {
-  if (taken.has(name)) throw misuse(`There is a ${kind} "${name}" already. Names are unique within a server.`)
-}
-
-function headersOf(name: string, json: JsonSchema | undefined): readonly ParamHeader[] {
-  const scan = json ? scanParamHeaders(json) : undefined
-  if (scan?.kind === 'bad') throw misuse(`The input schema of tool "${name}": ${scan.problem}.`)
-  return scan?.headers ?? NO_HEADERS
-}
-
-/** The wire row of a definition: what a client may see of it. */
-function row(first: Row, { title, description, icons, _meta }: Described, rest: Row = {}): Row {
-  return { ...first, title, description, ...rest, icons, _meta }
-}
-
-function promptArguments(input: Compiled | undefined): Row[] | undefined {
-  if (!input) return undefined
-  const { properties = {}, required = [] } = input.json as {
-    properties?: Record<string, { title?: string; description?: string }>
-    required?: readonly string[]
-  }
-  return Object.entries(properties).map(([name, { title, description }]) => ({
-    name,
-    title,
-    description,
-    required: required.includes(name),
-  }))
-}
-
 export interface RegistryOptions {
-  /** Whether there is one. */
+  /** Whether the server has a store. */
   readonly store?: boolean
   readonly bounds?: TextBounds
   readonly dropUnknownArguments?: boolean
-  /** Development mode: where to say that a pattern may take exponential time. */
+  /** In development mode: receives warnings of patterns that may take exponential time. */
   readonly warn?: (message: string) => void
-}
-
-function assertFlag(name: string, value: unknown): void {
-  if (value !== undefined && typeof value !== 'boolean')
-    throw misuse(`${name} is true or false; got ${JSON.stringify(value)}.`)
-}
-
-/** What needs a store is refused where there is none, when it is declared and not when a user meets it. */
-function assertStore(
-  name: string,
-  { task, once }: ToolDefinition<Schema | undefined, Schema | undefined>,
-): void {
-  if (task !== 'always' && !once) return
-  const option = once ? 'once: true' : "task: 'always'"
-  throw misuse(
-    `Tool "${name}" has ${option}, which needs a store: createServer({ store: createSqliteStore({ file }) }) from rondo/sqlite.`,
-  )
 }
 
 export function createRegistry({
@@ -149,7 +103,7 @@ export function createRegistry({
     tool(name, definition, handler) {
       if (!TOOL_NAME.test(name)) {
         throw misuse(
-          `A tool's name is 1 to 128 letters, digits, "_", "." or "-"; got ${JSON.stringify(name)}.`,
+          `A tool's name must have 1 to 128 letters, digits, "_", "." or "-"; got ${JSON.stringify(name)}.`,
         )
       }
       assertNew('tool', name, tools)
@@ -172,7 +126,7 @@ export function createRegistry({
       tools.set(name, { row: wire, target, headers: headersOf(name, input?.json) })
     },
     prompt(name, definition, handler) {
-      if (name === '') throw misuse("A prompt's name is not empty.")
+      if (name === '') throw misuse("A prompt's name must not be empty.")
       assertNew('prompt', name, prompts)
       const input = compileInput(definition.input)
       const { version, description } = definition
@@ -181,7 +135,8 @@ export function createRegistry({
       prompts.set(name, { row: wire, target, definition: definition as PromptDefinition })
     },
     resource(uri, definition, handler) {
-      if (!URL.canParse(uri)) throw misuse(`A resource has a full URI, like "notes://today"; got "${uri}".`)
+      if (!URL.canParse(uri))
+        throw misuse(`A resource needs a full URI, such as "notes://today"; got "${uri}".`)
       assertNew('resource', uri, resources)
       const { name, mimeType, size, annotations, version, cache = DEFAULT_CACHE } = definition
       const target = resourceTarget(uri, handler as never, uri, { version, mimeType, cache })
@@ -217,6 +172,53 @@ export function createRegistry({
   }
 }
 
+function assertNew(kind: string, name: string, taken: ReadonlyMap<string, unknown>): void {
+  if (taken.has(name))
+    throw misuse(`The ${kind} "${name}" exists already. Names must be unique within a server.`)
+}
+
+function headersOf(name: string, json: JsonSchema | undefined): readonly ParamHeader[] {
+  const scan = json ? scanParamHeaders(json) : undefined
+  if (scan?.kind === 'bad') throw misuse(`The input schema of tool "${name}": ${scan.problem}.`)
+  return scan?.headers ?? NO_HEADERS
+}
+
+function assertFlag(name: string, value: unknown): void {
+  if (value !== undefined && typeof value !== 'boolean')
+    throw misuse(`${name} must be true or false; got ${JSON.stringify(value)}.`)
+}
+
+/** Refuses a tool that needs a store the server does not have: when it is declared, not when it is called. */
+function assertStore(
+  name: string,
+  { task, once }: ToolDefinition<Schema | undefined, Schema | undefined>,
+): void {
+  if (task !== 'always' && !once) return
+  const option = once ? 'once: true' : "task: 'always'"
+  throw misuse(
+    `Tool "${name}" has ${option}, which needs a store: createServer({ store: createSqliteStore({ file }) }) from rondo/sqlite.`,
+  )
+}
+
+/** The wire row of a definition: what a client may see of it. */
+function row(first: Row, { title, description, icons, _meta }: Described, rest: Row = {}): Row {
+  return { ...first, title, description, ...rest, icons, _meta }
+}
+
+function promptArguments(input: Compiled | undefined): Row[] | undefined {
+  if (!input) return undefined
+  const { properties = {}, required = [] } = input.json as {
+    properties?: Record<string, { title?: string; description?: string }>
+    required?: readonly string[]
+  }
+  return Object.entries(properties).map(([name, { title, description }]) => ({
+    name,
+    title,
+    description,
+    required: required.includes(name),
+  }))
+}
+
 function findTemplate(templates: ReadonlyMap<string, Template>, uri: string): Target | undefined {
   for (const template of templates.values()) {
     const target = template.match(uri)
@@ -225,14 +227,13 @@ function findTemplate(templates: ReadonlyMap<string, Template>, uri: string): Ta
   return undefined
 }
 
-/* The longest life of a task: a leap year. */
-
+/** The longest lifetime of a task: a leap year. */
 const MAX_TTL_MS = 366 * 86_400_000
 
-/** The longest interval a client could be told: what fits into a timer. */
+/** The longest poll interval: what fits into a timer. */
 const MAX_POLL_MS = 2 ** 31 - 1
 
-/** Refuses times that no task can have, by the names under which they were given, when they are given. */
+/** Refuses times that no task can have; the message names the option. */
 export function assertTaskTimes(times: {
   readonly ttl?: readonly [name: string, ms: number | undefined]
   readonly poll?: readonly [name: string, ms: number | undefined]
@@ -244,5 +245,5 @@ export function assertTaskTimes(times: {
 function assertMs(time: readonly [name: string, ms: number | undefined] | undefined, max: number): void {
   const [name, ms] = time ?? []
   if (ms === undefined || (Number.isSafeInteger(ms) && ms >= 1 && ms <= max)) return
-  throw misuse(`${name} is a whole number of milliseconds from 1 to ${max}; got ${ms}.`)
+  throw misuse(`${name} must be a whole number of milliseconds from 1 to ${max}; got ${ms}.`)
 }

@@ -112,7 +112,7 @@ describe('matching a URI template', () => {
 
 describe('a template', () => {
   it.each([
-    ['', /not empty/],
+    ['', /non-empty/],
     ['f://{a', /brace/],
     ['f://a}', /brace/],
     ['f://{{a}}', /brace/],

@@ -1,9 +1,20 @@
-/** URI templates (RFC 6570): which resources a template stands for. */
+/**
+ * URI templates (RFC 6570, levels 1 to 3 without `{;…}`): the values that a URI has for the variables of a template. A template
+ * that could not be matched without ambiguity (two variables with nothing between them) is a TypeError, as is every error of
+ * syntax. Matching takes time proportional to the URI's length (T11): a pass from the end notes for every part where the
+ * rest of the template fits; a pass forward lets each variable take the shortest text after which the rest still fits.
+ *
+ * 1. `{var}`, `{/var}` and `{.var}` hold no slash, backslash or NUL, not even percent-encoded, and are not `.` or `..`;
+ *    `{+var}` may hold slashes, but no segment `.` or `..`. A handler that reads a file by them stays in its folder.
+ * 2. Percent-encoding must be complete and strict UTF-8. Query parameters may come in any order; a URI with a parameter that
+ *    the template does not name, or that occurs twice, does not match.
+ */
 
 import { misuse } from '../errors.ts'
+import { UNSAFE_NAMES } from '../form/form.ts'
 
 export interface UriTemplate {
-  /** The values in a URI that fits the template; undefined if it does not. */
+  /** Returns the values in a URI that matches the template; undefined if it does not. */
   match(uri: string): TemplateValues | undefined
 }
 
@@ -34,11 +45,6 @@ export function parseTemplate(template: string): UriTemplate {
   return { match: createMatcher(readTemplate(template)) }
 }
 
-/*
- * Reads the text of a URI template: RFC 6570, levels 1 to 3 without `{;…}`. What the reading cannot tell apart later (two
- * variables with nothing between them) is refused here, with every error of syntax, as a TypeError.
- */
-
 type TemplatePart =
   | { readonly kind: 'literal'; readonly text: string }
   | { readonly kind: 'expression'; readonly operator: Operator; readonly names: readonly string[] }
@@ -46,18 +52,18 @@ type TemplatePart =
 const MAX_TEMPLATE = 2_048
 const MAX_VARIABLES = 50
 const NAME = /^(?:[A-Za-z0-9_]|%[0-9A-Fa-f]{2})+(?:\.(?:[A-Za-z0-9_]|%[0-9A-Fa-f]{2})+)*$/
-const ROGUE_NAMES = new Set(['__proto__', 'constructor', 'prototype'])
 
 function readTemplate(template: string): TemplatePart[] {
   const fail = (why: string): TypeError => misuse(`The URI template ${JSON.stringify(template)} ${why}`)
-  if (typeof template !== 'string' || template === '') throw fail('must be a text that is not empty')
-  if (template.length > MAX_TEMPLATE) throw misuse(`A URI template may have ${MAX_TEMPLATE} characters`)
+  if (typeof template !== 'string' || template === '') throw fail('must be a non-empty string')
+  if (template.length > MAX_TEMPLATE)
+    throw misuse(`A URI template may be at most ${MAX_TEMPLATE} characters long`)
   const parts: TemplatePart[] = []
   for (const text of template.split(/(\{[^{}]*\})/)) {
     if (text === '') continue
     if (text.startsWith('{') && text.endsWith('}') && text.length > 1)
       parts.push(readExpression(text.slice(1, -1), fail))
-    else if (/[{}]/.test(text)) throw fail('has a brace without its partner')
+    else if (/[{}]/.test(text)) throw fail('has an unbalanced brace')
     else parts.push({ kind: 'literal', text: encodeReserved(text) })
   }
   const names = parts.flatMap((part) => (part.kind === 'expression' ? part.names : []))
@@ -75,7 +81,7 @@ function readExpression(text: string, fail: (why: string) => TypeError): Templat
   const names = list.split(',')
   for (const name of names) {
     if (/[*:]/.test(name)) throw fail(`has "${name}": the modifiers of level 4 are not supported`)
-    if (!NAME.test(name) || ROGUE_NAMES.has(name))
+    if (!NAME.test(name) || UNSAFE_NAMES.has(name))
       throw fail(`has "${name}" where the name of a variable is expected`)
   }
   return { kind: 'expression', operator: sign as Operator, names }
@@ -87,32 +93,21 @@ function assertSeparable(parts: readonly TemplatePart[], fail: (why: string) => 
     if (part.kind === 'literal' || next === undefined) continue
     const isOpen = next.kind === 'expression' && (next.operator === '' || next.operator === '+')
     if (isOpen)
-      throw fail(`has nothing before {${next.operator}${next.names.join()}} to tell where it begins`)
+      throw fail(`has nothing before {${next.operator}${next.names.join()}} that marks where it begins`)
     if (part.operator !== '?' && part.operator !== '&') continue
     const continues = next.kind === 'literal' ? next.text.startsWith('#') : '&#'.includes(next.operator)
-    if (!continues) throw fail('goes on after its query; only {&…} and a fragment may follow')
+    if (!continues) throw fail('continues after its query; only {&…} and a fragment may follow')
   }
 }
 
 const TRIPLET_OR_ILLEGAL = /%[0-9A-Fa-f]{2}|[^A-Za-z0-9._~:/?#[\]@!$&'()*+,;=-]/gu
 
-/** Percent-encodes what may not be in a URI at all; reserved characters and triplets stay. */
+/** Percent-encodes what a URI may not contain; reserved characters and triplets stay. */
 function encodeReserved(text: string): string {
   return text.replace(TRIPLET_OR_ILLEGAL, (found) =>
     found.length === 3 ? found.toUpperCase() : encodeURIComponent(found),
   )
 }
-
-/*
- * Finds the variables of a URI template in a URI, in time proportional to the URI's length for any template: from the end
- * of the URI back, it notes for every part where the rest of the template fits; then it walks forward, and each variable
- * takes the shortest text after which the rest still fits. No expression is searched, nothing is tried twice (T11).
- *
- * 1. `{var}`, `{/var}` and `{.var}` hold no slash, backslash or NUL, also when percent-encoded, and are not `.` or `..`;
- *    `{+var}` may hold slashes, but no segment `.` or `..`. A handler that reads a file by them stays where it is.
- * 2. Percent-encoding must be complete and strict UTF-8.
- * 3. Query parameters may come in any order; one that the template does not name, or one that comes twice, is no match.
- */
 
 export type TemplateValues = Record<string, string>
 
@@ -125,14 +120,14 @@ type Step =
       readonly name: string
       readonly prefix: string
       readonly optional: boolean
-      /** Characters of the value, before decoding. */
+      /** The characters that a value may have before decoding. */
       readonly within: Set<string>
       readonly accepts: (value: string) => boolean
     }
   | { readonly kind: 'query'; readonly names: ReadonlySet<string>; readonly starts: ReadonlySet<string> }
 
 const UNRESERVED = 'ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~%'
-// Clients may leave these as they are; an ampersand in a path would blur where a query begins.
+// Clients may leave these unencoded. An ampersand in a path would hide where a query begins.
 const IN_SEGMENT = new Set(`${UNRESERVED}!$'()*+,;=:@`)
 const IN_LIST = new Set(`${UNRESERVED}!$'()*+;=:@`)
 const ANYWHERE = new Set(`${UNRESERVED}!$'()*+,;=:@/?#[]&`)
@@ -142,7 +137,6 @@ const isPath = (value: string): boolean =>
   !/[\\\0]/.test(value) && value.split('/').every((segment) => segment !== '.' && segment !== '..')
 const isText = (value: string): boolean => !value.includes('\0')
 
-/** Gives the values of the variables in a URI that fits, or undefined. */
 function createMatcher(parts: readonly TemplatePart[]): (uri: string) => TemplateValues | undefined {
   const steps = toSteps(parts)
   const start = steps[0]?.kind === 'literal' ? steps[0].text : ''
@@ -205,7 +199,7 @@ function hasControls(text: string): boolean {
   return false
 }
 
-/** For each step, and for the end of the template, the places in the URI from which the rest fits. */
+/** For each step, and for the end of the template, the positions in the URI from which the rest matches. */
 function findFits(steps: readonly Step[], uri: string): Uint8Array[] {
   const end = new Uint8Array(uri.length + 1)
   end[uri.length] = 1
@@ -234,7 +228,7 @@ function findFit(step: Step, next: Uint8Array, uri: string): Uint8Array {
   return here
 }
 
-/** A query goes to the end or to the fragment, parameter by parameter. */
+/** A query extends to the end or to the fragment, parameter by parameter. */
 function findQueryFit(
   step: Step & { kind: 'query' },
   next: Uint8Array,
@@ -245,7 +239,7 @@ function findQueryFit(
   const first = uri.indexOf('?')
   if (next[end] !== 1) return here
   here[end] = 1
-  // What fits from each ampersand on, from the last to the first.
+  // Whether the rest matches from each ampersand on, from the last to the first.
   const rest = new Uint8Array(uri.length + 1)
   rest[end] = 1
   for (let at = end - 1, stop = end; at >= 0; at--) {
@@ -307,7 +301,7 @@ function walk(steps: readonly Step[], fits: readonly Uint8Array[], uri: string):
   return Object.keys(found).length === values.length ? found : undefined
 }
 
-/** Strict: a triplet that is cut off or is no UTF-8 gives undefined. */
+/** Strict: returns undefined for a triplet that is incomplete or not UTF-8. */
 function decode(text: string): string | undefined {
   try {
     return decodeURIComponent(text)

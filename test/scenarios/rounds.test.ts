@@ -221,7 +221,7 @@ describe('a flow without end', () => {
       'questions',
       { maxQuestions: 1 },
       (ctx) => Promise.all([value(ctx, 'a'), value(ctx, 'b')]),
-      'asks more at once',
+      'asks more questions at once',
     ],
     [
       'bytes',
@@ -230,7 +230,7 @@ describe('a flow without end', () => {
         await ctx.step('s', () => 'x'.repeat(3_000))
         return value(ctx, 'a')
       },
-      'remembers more',
+      'is larger than the server allows',
     ],
   ])('R9 T19 ends at its limit on %s', async (_name, limits, handler, message) => {
     const within = await startOf(handler)

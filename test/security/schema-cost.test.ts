@@ -115,7 +115,7 @@ describe('T11 a recursive union of a library', () => {
     expect(looksOf(validate, 60, 1) / looksOf(validate, 20, 1)).toBeLessThan(4)
     expect(validate({ tree: chain(40) })).toEqual({
       ok: false,
-      problems: [{ path: '', message: 'The value is nested too deep for the alternatives of this schema' }],
+      problems: [{ path: '', message: 'The value is nested too deeply for the alternatives of this schema' }],
     })
   })
 

@@ -10,7 +10,7 @@ import { follow, send, settled } from '../support/task-client.ts'
 
 const keys = 'k:MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE='
 const servers: Server[] = []
-const TOO_LARGE = { code: -32603, message: 'This call remembers more than the server allows' }
+const TOO_LARGE = { code: -32603, message: 'The state of this call is larger than the server allows' }
 const sure = { sure: { confirm: true } }
 
 afterEach(async () => {

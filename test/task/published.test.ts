@@ -191,7 +191,7 @@ describe('becoming a task in the middle', () => {
       const task = await settled(server, await create(server, 'large'))
       expect(task).toMatchObject({
         status: 'failed',
-        error: { code: -32603, message: 'This call remembers more than the server allows' },
+        error: { code: -32603, message: 'The state of this call is larger than the server allows' },
       })
       expect(turns).toBe(1)
     },

@@ -54,7 +54,7 @@ export function boundValue(
       const { faults, cost } = judge(root, value, run)
       if (faults[0] !== undefined) return toProblems(faults)[0]
       if (remembers || cost <= FREE_STEPS || cost <= STEP_FACTOR * run.steps) return undefined
-      return { path: '', message: 'The value is nested too deep for the alternatives of this schema' }
+      return { path: '', message: 'The value is nested too deeply for the alternatives of this schema' }
     } catch {
       // Not plain JSON, or a schema that refers only to itself: the schema's own code decides.
       return undefined

@@ -1,10 +1,10 @@
 /**
- * Writes one field of an author's schema in the restricted form schema of MCP, which is all a client need understand.
+ * Writes one field of an author's schema in the restricted form schema of MCP, which is all that a client has to understand.
  *
  * What a schema library writes is normalised: nullable becomes optional, literals become choices, and what only narrows a
  * value (pattern, exclusive bounds, other formats) is left out, since the library itself checks the answer too.
- * Plain JSON Schema is taken at its word instead: nothing else would check what was left out, so any keyword outside
- * of the form schema is a TypeError.
+ * Plain JSON Schema is taken literally: nothing else would check what was left out, so any keyword outside of the form
+ * schema is a TypeError.
  */
 
 import { misuse } from '../../errors.ts'
@@ -14,7 +14,7 @@ import type { JsonSchema } from '../../protocol/wire.ts'
 
 export interface FormField {
   readonly json: JsonSchema
-  /** The author's schema takes null here; a form can only leave the field out. */
+  /** The author's schema accepts null; in a form the field can only be left out. */
   readonly nullable: boolean
 }
 
@@ -62,7 +62,7 @@ interface Simple {
   readonly nullable: boolean
 }
 
-/** Follows references and takes null out: from the types, the enum, or the alternatives. */
+/** Follows references and removes null: from the types, the enum, or the alternatives. */
 function simplify(source: FieldSource): Simple {
   let schema = followReference(source, source.schema)
   if (source.strict) return { schema, nullable: false }
@@ -106,7 +106,7 @@ function followReference(source: FieldSource, schema: unknown): JsonSchema {
     const target = isRecord(definitions) && Object.hasOwn(definitions, name) ? definitions[name] : undefined
     place = isRecord(target) ? { ...target, ...rest } : target
   }
-  throw refuse(source, 'its references go in a circle')
+  throw refuse(source, 'its references form a cycle')
 }
 
 interface Shape {
@@ -136,7 +136,7 @@ function toShape(source: FieldSource, schema: JsonSchema): Shape {
   )
 }
 
-/** A choice of strings in any spelling, in the one that fits: `enum`, or titles under `list`. */
+/** A choice of strings in any spelling, written as `enum` or, with titles, under `list`. */
 function toChoice(source: FieldSource, schema: JsonSchema, list: 'oneOf' | 'anyOf'): Shape | undefined {
   const alternatives = [schema.anyOf, schema.oneOf].find(Array.isArray)
   if (alternatives !== undefined) return fromAlternatives(source, schema, alternatives, list)
@@ -186,7 +186,7 @@ function fromAlternatives(
   if (!source.strict) {
     const isAll = (type: string): boolean =>
       parts.every((part) => part.type === type || typeof part.const === type) && parts.length > 0
-    // A choice of literals and free text is a text, of which the library checks the rest.
+    // A union of literals and free text is shown as a text; the library checks the rest.
     if (isAll('string')) return { kind: 'text', json: { type: 'string', ...toTextLimits(source, schema) } }
     if (isAll('boolean')) return { kind: 'boolean', json: { type: 'boolean' } }
   }
@@ -231,7 +231,7 @@ function toNumberLimits(schema: JsonSchema, type: 'number' | 'integer'): JsonSch
     typeof exclusiveMaximum === 'number' && whole ? Math.ceil(exclusiveMaximum) - 1 : exclusiveMaximum
   const minimum = Math.max(...bounds(schema.minimum, above))
   const maximum = Math.min(...bounds(schema.maximum, below))
-  // Libraries write the bounds of exact integers, which say nothing to a person.
+  // Libraries write the bounds of safe integers, which mean nothing to a person.
   const isReal = (bound: number): boolean => Math.abs(bound) < Number.MAX_SAFE_INTEGER
   return { ...(isReal(minimum) ? { minimum } : {}), ...(isReal(maximum) ? { maximum } : {}) }
 }
@@ -246,7 +246,7 @@ function assertKeywords(source: FieldSource, schema: JsonSchema, kind: Shape['ki
   if (other !== undefined) throw refuse(source, `it has "${other}"`)
 }
 
-/** A TypeError that names the field, says what is wrong and what is allowed. */
+/** A TypeError that names the field and says what is wrong and what is allowed. */
 export function refuse(source: { readonly name: string }, why: string): TypeError {
   return misuse(`The field "${source.name}" cannot be asked for in a form: ${why}. ${ALLOWED}`)
 }

@@ -3,13 +3,13 @@
  * checked. Whatever no client could show is a TypeError that names the field (form-field.ts); so is a field that asks
  * for a secret, which the protocol forbids in forms (T5).
  *
- * An answer is checked against the form first, with messages for the person who gave it, then by the schema's own code,
- * whose output the handler gets. What the form did not ask for is dropped.
+ * An answer is checked against the form first, with messages for the person who wrote it, then by the schema's own
+ * code, whose output the handler receives. Content that the form did not ask for is dropped.
  */
 
 import { misuse } from '../../errors.ts'
 import type { Field, FieldValue } from '../../form/field.ts'
-import { readForm } from '../../form/form.ts'
+import { readForm, UNSAFE_NAMES } from '../../form/form.ts'
 import { judgeContent } from '../../form/judge.ts'
 import { findSecret } from '../../form/secret-like.ts'
 import { isRecord } from '../../lib/json.ts'
@@ -21,11 +21,11 @@ import { formatPath, type Problem, type Result, TEXT_BOUNDS, type TextBounds } f
 import { findLongText, isStandardSchema, toJsonSchema, validateStandard } from './schema.ts'
 
 export interface FormOptions {
-  /** Why a field that looks like a secret is none. */
+  /** Why a field that looks like a secret is not one. */
   readonly allowSecretLike?: string
 }
 
-/** `content` is what was asked for and fits, as it travels; `value` what the schema's own code makes of it. */
+/** `content` is what was asked for, as it was sent; `value` is what the schema's own code makes of it. */
 export type FormResult =
   | { readonly ok: true; readonly value: unknown; readonly content: Record<string, FieldValue> }
   | Extract<Result, { ok: false }>
@@ -34,13 +34,11 @@ export interface CompiledForm {
   /** The `requestedSchema` of the question. */
   readonly json: JsonSchema
   readonly fields: readonly Field[]
-  /** Checks the `content` of an answer. The messages are sentences fit to show to a person. */
+  /** Checks the `content` of an answer. The messages are sentences that can be shown to a person. */
   validate(content: unknown, bounds?: TextBounds): FormResult | Promise<FormResult>
 }
 
-const ROGUE_NAMES = new Set(['__proto__', 'constructor', 'prototype'])
-
-/** What the JSON of a schema comes to: all of a form but the schema's own check. */
+/** The part of a form that depends only on the JSON of its schema. */
 interface FormShape {
   readonly json: JsonSchema
   readonly fields: readonly Field[]
@@ -51,8 +49,8 @@ interface FormShape {
 }
 
 /**
- * Handlers build their schemas anew on every round, so forms are remembered twice: by the schema, for one that outlives
- * the round, and by its JSON, which is the same each time.
+ * Handlers build their schemas again in every round, so forms are cached twice: by the schema, for one that outlives the
+ * round, and by its JSON, which is the same each time.
  */
 const forms = new WeakMap<Schema, Map<boolean, CompiledForm>>()
 const shapes = new Map<string, FormShape>()
@@ -81,7 +79,8 @@ function findShape(root: JsonSchema, strict: boolean, allowSecrets: boolean): Fo
   if (known !== undefined) return known
   const { json, nullable } = toForm(root, strict)
   const { fields, notes } = readForm(json)
-  if (notes.length > 0) throw misuse(`The schema of the question makes no form: ${notes.join('. ')}`)
+  if (notes.length > 0)
+    throw misuse(`The schema of the question cannot be shown as a form: ${notes.join('. ')}`)
   if (!allowSecrets)
     for (const [name, one] of Object.entries(json.properties as object)) assertNoSecret(name, one)
   const shape = { json, fields, nullable, findExcess: boundValue(root) }
@@ -103,7 +102,7 @@ function toForm(root: JsonSchema, strict: boolean): { json: JsonSchema; nullable
   const required: string[] = []
   const nullable: string[] = []
   const fields = properties.map(([name, schema]) => {
-    if (ROGUE_NAMES.has(name)) throw refuse({ name }, 'it has a name that JSON readers refuse')
+    if (UNSAFE_NAMES.has(name)) throw refuse({ name }, 'its name is one that JSON parsers refuse')
     const field = toFormField({ name, schema, root, strict })
     if (listed.includes(name)) (field.nullable ? nullable : required).push(name)
     return [name, field.json]
@@ -116,7 +115,7 @@ function assertNoSecret(name: string, schema: unknown): void {
   const words = findSecret(name, schema)
   if (words === undefined) return
   throw misuse(
-    `The field "${name}" looks like a secret (${words}). Secrets must not be asked for in a form, where the client and its model see them: send the user to a page of your own with ctx.visit. If it is no secret, say why: allowSecretLike: '…'`,
+    `The field "${name}" looks like a secret (${words}). Secrets must not be asked for in a form, where the client and its model see them: send the user to a page of your own with ctx.visit. If it is not a secret, say why: allowSecretLike: '…'`,
   )
 }
 

@@ -48,17 +48,17 @@ interface Verdict {
   readonly faults: Fault[]
   /** Names and indexes that some keyword has judged; kept only where `unevaluated…` asks for them. */
   readonly seen: Set<string | number> | undefined
-  /** Nodes judged for this verdict if nothing were remembered. */
+  /** Nodes that this verdict would have taken if nothing were remembered. */
   cost: number
 }
 
-/** What is remembered during one check. */
+/** The state of one validation. */
 export interface Run {
   readonly bounds: TextBounds
   /** Whether some `unevaluated…` needs to know what was judged. */
   readonly tracksSeen: boolean
   readonly known: Map<SchemaNode, Map<unknown, Verdict>>
-  /** Nodes really judged. */
+  /** Nodes that were judged. */
   steps: number
 }
 
@@ -66,7 +66,7 @@ export type Test = (value: unknown, verdict: Verdict, run: Run) => void
 
 export interface SchemaNode {
   tests: readonly Test[]
-  /** Has schemas inside, so that a verdict on it is worth remembering. */
+  /** Has schemas inside, so that its verdicts are worth remembering. */
   composite: boolean
 }
 
@@ -77,7 +77,7 @@ const DIALECTS = [
   'http://json-schema.org/draft-07/schema',
 ]
 
-/** `what` begins the messages of the TypeErrors. */
+/** Compiles a schema into a function that validates. `what` begins the messages of the TypeErrors. */
 export function compilePlainSchema(
   json: JsonSchema,
   what: string,
@@ -86,7 +86,9 @@ export function compilePlainSchema(
   const dialect = typeof json.$schema === 'string' ? json.$schema.replace(/#$/, '') : json.$schema
   if (!DIALECTS.some((known) => known === dialect)) {
     const known = DIALECTS.filter(Boolean).join(', ')
-    throw misuse(`${what} is in the dialect ${String(json.$schema)}; known are ${known}`)
+    throw misuse(
+      `${what} is in the dialect ${String(json.$schema)}, which is not supported: use one of ${known}`,
+    )
   }
   assertReferences(json, what)
   const root = createCompiler(json)(json)
@@ -101,7 +103,7 @@ export function compilePlainSchema(
     try {
       return check(value)
     } catch {
-      // There is undefined in it, say: what a handler returns is judged as it would be sent.
+      // It holds undefined, for example. What a handler returns is judged as it would be sent.
     }
     try {
       return check(JSON.parse(JSON.stringify(value)))
@@ -136,7 +138,7 @@ export function judge(node: SchemaNode, value: unknown, run: Run): Verdict {
   return verdict
 }
 
-/** Judges what a reference leads to, once per value: the verdict is the same wherever the value stands. */
+/** Judges the target of a reference once per value: the verdict is the same wherever the value is. */
 function judgeOnce(node: SchemaNode, value: unknown, run: Run): Verdict {
   if (!node.composite) return judge(node, value, run)
   const verdicts = run.known.get(node) ?? new Map<unknown, Verdict>()
@@ -173,8 +175,8 @@ export type Compile = (schema: unknown) => SchemaNode
 
 export const ALWAYS: SchemaNode = { tests: [], composite: false }
 
-/** How nodes are made: the tests of a schema, and what the schema `false` stands for. */
-interface Making {
+/** The tests that a schema compiles to, and the node for the schema `false`. */
+interface CompilerOptions {
   tests(schema: JsonSchema, compile: Compile): Test[]
   readonly never: SchemaNode
 }
@@ -186,7 +188,7 @@ const NEVER: SchemaNode = {
 
 export function createCompiler(
   root: JsonSchema,
-  { tests, never }: Making = { tests: allTests, never: NEVER },
+  { tests, never }: CompilerOptions = { tests: allTests, never: NEVER },
 ): Compile {
   const isDraft7 = typeof root.$schema === 'string' && root.$schema.includes('draft-07')
   const nodes = new Map<JsonSchema, SchemaNode>()
@@ -197,7 +199,7 @@ export function createCompiler(
     if (known !== undefined) return known
     const node: SchemaNode = { tests: [], composite: listSubschemas(schema).length > 1 || '$ref' in schema }
     nodes.set(schema, node)
-    // In draft 7 nothing counts beside a reference.
+    // In draft 7 a reference overrides the keywords beside it.
     const part = isDraft7 && schema.$ref !== undefined ? { $ref: schema.$ref } : schema
     node.tests = [...referenceTests(root, part, compile), ...tests(part, compile)]
     return node
@@ -213,7 +215,7 @@ function allTests(schema: JsonSchema, compile: Compile): Test[] {
     ...inPlaceTests(schema, compile),
     ...objectTests(schema, compile),
     ...arrayTests(schema, compile),
-    // Last of all what asks which parts the other keywords have judged.
+    // Last, because these depend on what the other keywords have judged.
     ...unevaluatedTests(schema, compile),
   ]
 }
@@ -260,7 +262,7 @@ function valueTests({ type, const: constant, enum: values }: JsonSchema): Test[]
   const isConstant = constant === undefined ? undefined : isOne([constant])
   return [
     (value, verdict) => {
-      // Where no type is asked for, too: it throws on what is not JSON.
+      // Needed without `type`, too: it throws on what is not JSON.
       const found = typeOf(value)
       const fits = types?.some((one) => one === found || (one === 'integer' && Number.isInteger(value)))
       if (fits === false) fail(verdict, `The type must be ${types?.join(' or ')}, not ${found}`)
@@ -270,7 +272,7 @@ function valueTests({ type, const: constant, enum: values }: JsonSchema): Test[]
   ]
 }
 
-/** What a pattern says of a text, which it does not see if it is too long. */
+/** Returns whether a text matches; the caller has checked its length. */
 function matcher(pattern: string): (text: string) => boolean {
   let expression: RegExp
   try {
@@ -315,7 +317,7 @@ function textTests(schema: JsonSchema): Test[] {
   ]
 }
 
-/** Formats that are checked; any other only describes. Each takes time in proportion to the text. */
+/** The formats that are checked; any other is an annotation. Each check takes linear time. */
 const FORMAT_TESTS: ReadonlyMap<string, (text: string) => boolean> = new Map([
   ...Object.entries(FORMATS).map(([name, { test }]): [string, (text: string) => boolean] => [name, test]),
   ['time', (text) => FORMATS['date-time'].test(`2000-01-01T${text}`)],
@@ -365,7 +367,7 @@ function numberTests({
   ]
 }
 
-/** In decimals, as they were written: 0.3 is a multiple of 0.1. */
+/** Compares decimals as they are written: 0.3 is a multiple of 0.1. */
 function isMultiple(value: number, of: number): boolean {
   if (!(of > 0) || !Number.isFinite(value)) return false
   const quotient = value / of
@@ -417,7 +419,7 @@ function alternatives(
     const matches = inner.filter((one) => addSeen(verdict, one)).length
     if (isRight(matches)) return
     if (matches > 0) return fail(verdict, `The value matches ${matches} alternatives instead of ${words}`)
-    if (inner.length === 0) fail(verdict, 'There is no alternative that the value could match')
+    if (inner.length === 0) fail(verdict, 'The schema has no alternative that the value could match')
     for (const { faults } of inner) for (const { path, message } of faults) fail(verdict, message, path)
   }
 }
@@ -426,7 +428,7 @@ export function entriesOf(value: unknown): [string, unknown][] {
   return isRecord(value) ? Object.entries(value) : []
 }
 
-/** `patternProperties`, each with whether a name belongs to it. */
+/** The schemas of `patternProperties`, each with a function that matches names. */
 function namePatterns(
   value: unknown,
   compile: Compile,
@@ -464,7 +466,8 @@ export function objectTests(schema: JsonSchema, compile: Compile): Test[] {
       for (const name of Object.keys(value)) {
         const inner = judge(node, name, run)
         verdict.cost += inner.cost
-        for (const { message } of inner.faults) fail(verdict, `The name of the property: ${message}`, [name])
+        for (const { message } of inner.faults)
+          fail(verdict, `The name of the property is not valid: ${message}`, [name])
       }
     })
   }
@@ -562,7 +565,7 @@ function arrayTests(schema: JsonSchema, compile: Compile): Test[] {
   return tests
 }
 
-/** The items with a schema each, and the schema of those after them, in the spelling of any draft. */
+/** The schemas of the first items, one each, and the schema of the rest, in the spelling of any draft. */
 export function itemNodes(
   { prefixItems, items, additionalItems }: JsonSchema,
   compile: Compile,
