@@ -4,26 +4,26 @@ import { cleanText, displayText, escapeUnsafe, oneLine } from './clean-text.ts'
 
 const TAG = String.fromCodePoint(0xe0041)
 
-describe('text to be shown', () => {
+describe('cleanText', () => {
   it.each([
-    ['plain', 'Grüße, 你好 👩‍👩‍👧', 'Grüße, 你好 👩‍👩‍👧'],
+    ['plain text', 'Grüße, 你好 👩‍👩‍👧', 'Grüße, 你好 👩‍👩‍👧'],
     ['terminal sequences', 'a\u001b[31mred\u001b[0m\u0007\u009b2Jb', 'a[31mred[0m2Jb'],
     ['line breaks', 'a\r\nb\nc\u2028d\te', 'a b c d e'],
     ['a reversed direction', 'file\u202egnp.exe\u2066x\u2069', 'filegnp.exex'],
     ['characters of no width', '\ufeffa\u200bb', 'ab'],
     ['a lone surrogate', 'a\ud800', 'a\ufffd'],
-    ['blanks around it', '  a ', 'a'],
-    ['marks that only direct or hide', 'a\u061cb\u206ac\u206fd\u180ee\ufff9f', 'abcdef'],
+    ['surrounding white space', '  a ', 'a'],
+    ['invisible marks', 'a\u061cb\u206ac\u206fd\u180ee\ufff9f', 'abcdef'],
     ['tags', `a${TAG}b`, 'ab'],
-  ])('%s', (_name, text, shown) => {
+  ])('cleans %s', (_name, text, shown) => {
     expect(cleanText(text, 100)).toBe(shown)
   })
 
-  it('keeps line breaks where lines are wanted', () => {
+  it('keeps line breaks if asked to', () => {
     expect(cleanText('a\r\nb\u2029c', 100, 'many')).toBe('a\nb\nc')
   })
 
-  it('has an end', () => {
+  it('cuts a long text before it does anything else', () => {
     expect(cleanText('abc', 3)).toBe('abc')
     expect(cleanText('abcd', 3)).toBe('abc…')
     expect(hasAnEnd(() => cleanText('x'.repeat(10_000_000), 10))).toHaveLength(11)
@@ -45,11 +45,11 @@ describe('text from a server', () => {
     expect(displayText(text)).toBe(shown)
   })
 
-  it('T22 has no line break where one line is wanted', () => {
+  it('T22 has no line break in one line', () => {
     expect(oneLine(' a\rb\u2028c\n\td ')).toBe('a b c d')
   })
 
-  it('T22 says the same in JSON that has nothing to hide', () => {
+  it('T22 means the same in JSON with escapes', () => {
     const value = { 'k\u202e': `\u009b31m\u061c${TAG}\u2029é👩‍💻`, control: '\u001b\u0000' }
     const json = escapeUnsafe(JSON.stringify(value, undefined, 2))
     expect(JSON.parse(json)).toEqual(value)

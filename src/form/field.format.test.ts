@@ -103,10 +103,10 @@ const table: Record<keyof typeof FORMATS, { fit: string[]; misfit: string[] }> =
 
 describe.each(Object.entries(table))('the format %s', (name, { fit, misfit }) => {
   if (!isFieldFormat(name)) throw new Error(name)
-  it.each(fit)('takes %s', (text) => expect(FORMATS[name].test(text)).toBe(true))
+  it.each(fit)('accepts %s', (text) => expect(FORMATS[name].test(text)).toBe(true))
   it.each(misfit)('refuses "%s"', (text) => expect(FORMATS[name].test(text)).toBe(false))
 
-  it('T11 has an end on long texts', () => {
+  it('T11 takes linear time on long texts', () => {
     for (const piece of ['a', 'a.', 'a@', '-', '0', '2026-07-28', 'http:', '%41']) {
       const text = piece.repeat(100_000 / piece.length)
       for (const hostile of [text, `${text}!`, `a@${text}`, `http://${text}`]) {
@@ -116,7 +116,7 @@ describe.each(Object.entries(table))('the format %s', (name, { fit, misfit }) =>
   })
 })
 
-it('the names of formats are no inherited ones', () => {
+it('inherited names are not names of formats', () => {
   expect(isFieldFormat('toString')).toBe(false)
   expect(isFieldFormat(undefined)).toBe(false)
 })

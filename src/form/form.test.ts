@@ -7,7 +7,7 @@ const form = (properties: object, required: unknown = []) =>
   readForm({ type: 'object', properties, required })
 const field = (schema: unknown) => form({ f: schema }).fields[0]
 
-describe('reading the form schema', () => {
+describe('readForm reads', () => {
   const options = [
     { value: 'r', title: 'Red' },
     { value: 'g', title: 'Green' },
@@ -87,9 +87,13 @@ describe('reading the form schema', () => {
       { type: 'array', items: { anyOf: titled } },
       { ...bare, type: 'choices', options },
     ],
-    ['keywords nobody knows', { type: 'string', pattern: '(a+)+$', widget: {} }, { ...bare, type: 'text' }],
-    ['a format nobody knows', { type: 'string', format: 'toString' }, { ...bare, type: 'text' }],
-    ['limits that are none', { type: 'string', minLength: 'x', maxLength: null }, { ...bare, type: 'text' }],
+    ['unknown keywords', { type: 'string', pattern: '(a+)+$', widget: {} }, { ...bare, type: 'text' }],
+    ['an unknown format', { type: 'string', format: 'toString' }, { ...bare, type: 'text' }],
+    [
+      'limits that are not numbers',
+      { type: 'string', minLength: 'x', maxLength: null },
+      { ...bare, type: 'text' },
+    ],
     ['null allowed by type', { type: ['string', 'null'] }, { ...bare, type: 'text' }],
     [
       'null allowed by anyOf',
@@ -112,7 +116,7 @@ describe('reading the form schema', () => {
     expect(form({ f: schema }).notes).toEqual([])
   })
 
-  it('keeps the order and knows what is required', () => {
+  it('fields in order, with what is required', () => {
     const { fields } = form({ zulu: { type: 'string' }, alpha: { type: 'string' } }, ['alpha', 'none'])
     expect(fields.map(({ name, required }) => [name, required])).toEqual([
       ['zulu', false],
@@ -127,7 +131,7 @@ describe('reading the form schema', () => {
     ['first-name', 'First name'],
     ['\u001b[2J', '[2J'],
     ['', '(no name)'],
-  ])('calls a field without title by its name: %j', (name, title) => {
+  ])('the name of a field as its title if it has none: %j', (name, title) => {
     expect(form({ [name]: { type: 'string' } }).fields[0]).toMatchObject({ name, title })
   })
 })
@@ -139,13 +143,13 @@ describe('a schema from a hostile or careless server', () => {
     ['no type', {}, /no known type/],
     ['no schema', true, /no known type/],
     ['a type of control characters', { type: '\u001b[2J' }, /type "\[2J"/],
-  ])('shows %s as a text and says so', (_name, schema, reason) => {
+  ])('has %s shown as a text, with a note', (_name, schema, reason) => {
     const { fields, notes } = form({ f: schema })
     expect(fields[0]).toMatchObject({ type: 'text', unsupported: expect.stringMatching(reason) })
     expect(notes).toEqual([`F: ${fields[0]?.unsupported}`])
   })
 
-  it('is cut to a bounded size, with a note', () => {
+  it('is cut to a limited size, with a note', () => {
     const many = Object.fromEntries(Array.from({ length: 5000 }, (_, i) => [`f${i}`, { type: 'string' }]))
     expect(form(many)).toMatchObject({
       fields: { length: 200 },
@@ -160,7 +164,7 @@ describe('a schema from a hostile or careless server', () => {
     expect(form({ f: { enum: [long, 'a'] } }).fields[0]?.options).toEqual([{ value: 'a', title: 'a' }])
   })
 
-  it('T9 has no field by a name that changes prototypes', () => {
+  it('T9 has no field with a name that would change a prototype', () => {
     const { fields, notes } = readForm(
       JSON.parse('{"properties":{"__proto__":{"type":"string"},"a":{"type":"string"}}}'),
     )
@@ -168,11 +172,11 @@ describe('a schema from a hostile or careless server', () => {
     expect(notes).toHaveLength(1)
   })
 
-  it('asks for any number where only some may be chosen: a choice sends texts', () => {
+  it('has a choice of numbers shown as any number, since choices are sent as texts', () => {
     expect(field({ type: 'number', enum: [1, 2] })).toMatchObject({ type: 'number' })
   })
 
-  it('leaves out a default that does not fit', () => {
+  it('loses a default that does not fit', () => {
     expect(form({ f: { type: 'integer', default: '5' } })).toEqual({
       fields: [{ name: 'f', title: 'F', type: 'integer', limits: {}, required: false }],
       notes: ['F: its default does not fit'],
@@ -180,13 +184,13 @@ describe('a schema from a hostile or careless server', () => {
   })
 
   it.each([undefined, null, 5, 'x', [], {}, { properties: [] }, { type: 'object' }])(
-    'makes no form of %j',
+    'is not read as a form: %j',
     (schema) => {
       expect(readForm(schema)).toEqual({ fields: [], notes: ['The form has no fields'] })
     },
   )
 
-  it('never makes it throw; defaults always fit; shown texts have no control characters', () => {
+  it('never makes readForm throw; defaults always fit; texts have no control characters', () => {
     const keyword = fc.constantFrom(
       'type',
       'enum',

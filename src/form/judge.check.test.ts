@@ -22,15 +22,15 @@ const choices: Field = { ...base, type: 'choices', options, limits: { min: 1, ma
 const anyChoices: Field = { ...base, type: 'choices', options }
 const required = (field: Field): Field => ({ ...field, required: true })
 
-describe('what a person typed', () => {
+describe('what a person typed is read:', () => {
   it.each<[string, Field, unknown, unknown]>([
     ['a text as it is', text, ' a b ', ' a b '],
     ['nothing', text, '', undefined],
     ['nothing in a required text', required(text), '', ''],
-    ['an address with blanks around', email, ' a@b.c ', 'a@b.c'],
-    ['a moment in full', moment, '2026-07-28T09:30:00Z', '2026-07-28T09:30:00Z'],
-    ['a moment as people write it', moment, '2026-07-28 09:30+02:00', '2026-07-28T09:30:00+02:00'],
-    ['letters of more than one unit', short, '👍👍👍', '👍👍👍'],
+    ['an address with white space around it', email, ' a@b.c ', 'a@b.c'],
+    ['a date and time in full', moment, '2026-07-28T09:30:00Z', '2026-07-28T09:30:00Z'],
+    ['a date and time as people write it', moment, '2026-07-28 09:30+02:00', '2026-07-28T09:30:00+02:00'],
+    ['characters of more than one UTF-16 unit', short, '👍👍👍', '👍👍👍'],
     ['a number', number, ' 3.5 ', 3.5],
     ['a number of another spelling', number, '+1e1', 10],
     ['a fraction', number, '.5', 0.5],
@@ -44,8 +44,8 @@ describe('what a person typed', () => {
     ['a boolean already', boolean, false, false],
     ['a choice by value', choice, 'r', 'r'],
     ['a choice by title', choice, 'Green', 'g'],
-    ['a choice in other case', choice, ' RED ', 'r'],
-    ['choices by comma', choices, 'r, Green', ['r', 'g']],
+    ['a choice in another case', choice, ' RED ', 'r'],
+    ['choices separated by commas', choices, 'r, Green', ['r', 'g']],
     ['a choice with a comma in it', choices, 'dark, red', ['dark, red']],
     ['choices as a list', choices, ['Red', 'g'], ['r', 'g']],
     ['a choice twice', choices, 'r,r', ['r']],
@@ -89,11 +89,11 @@ describe('what a person typed', () => {
     [choices, ['r', 'g', 'dark, red'], 'Field takes at most 2 choices'],
     [choices, 5, 'Field must be a list of these: r (Red), g (Green), "dark, red" (Dark red)'],
     [required(choices), '', 'Field needs at least 1 choice'],
-  ])('%j with %j: %s', (field, input, message) => {
+  ])('%j refuses %j: %s', (field, input, message) => {
     expect(checkField(field, input)).toEqual({ ok: false, message })
   })
 
-  it('is told the first choices of many', () => {
+  it('and a refusal lists the first of many choices', () => {
     const many = {
       ...choice,
       options: Array.from({ length: 40 }, (_, i) => ({ value: `${i}`, title: `No ${i}` })),
@@ -104,7 +104,7 @@ describe('what a person typed', () => {
     })
   })
 
-  it('is not guessed at where two choices are alike', () => {
+  it('but not guessed if two choices are alike', () => {
     const alike: Field = {
       ...choice,
       options: [
@@ -136,7 +136,7 @@ describe('a whole form', () => {
     { ...boolean, name: 'agreed', title: 'Agreed' },
   ]
 
-  it('gives the content to send, in the order of the fields', () => {
+  it('returns the content to send, in the order of the fields', () => {
     expect(checkForm(fields, { agreed: 'n', age: '', name: 'Ada', other: 1 })).toEqual({
       ok: true,
       content: { name: 'Ada', agreed: false },
@@ -219,26 +219,26 @@ describe('what a host sends for a choice', () => {
   it.each<[string, Field, unknown, unknown]>([
     ['a value', choice, 'r', 'r'],
     ['a title', choice, 'Green', 'g'],
-    ['a title with blanks around', choice, ' Green\n', 'g'],
-    ['a title in other case, which is not it', choice, 'green', 'green'],
-    ['a title that two have', twins, 'Same', 'Same'],
-    ['a value that is another’s title', twins, 'Other', 'Other'],
+    ['a title with white space around it', choice, ' Green\n', 'g'],
+    ['a title in another case, which does not count', choice, 'green', 'green'],
+    ['a title that two options have', twins, 'Same', 'Same'],
+    ['a value that is the title of another option', twins, 'Other', 'Other'],
     ['a number', choice, 1, 1],
     ['a list of titles and values', choices, ['Red', 'g'], ['r', 'g']],
     ['one title for a list', choices, 'Red', ['r']],
     ['one value with a comma for a list', choices, 'dark, red', ['dark, red']],
     ['titles with commas between', choices, 'Red,Dark red', ['r', 'dark, red']],
     ['a list as JSON', choices, ' ["Red", "dark, red"]', ['r', 'dark, red']],
-    ['a list of which one is none', choices, 'Red,Blue', 'Red,Blue'],
-    ['JSON of which one is none', choices, '["Red", 7]', '["Red", 7]'],
-    ['JSON that is broken', choices, '["Red"', '["Red"'],
+    ['a list with a part that is not a choice', choices, 'Red,Blue', 'Red,Blue'],
+    ['JSON with a part that is not a choice', choices, '["Red", 7]', '["Red", 7]'],
+    ['invalid JSON', choices, '["Red"', '["Red"'],
     ['nothing', choices, '', ''],
     ['a text', text, 'Red', 'Red'],
   ])('%s', (_name, field, sent, value) => {
     expect(normalizeValue(field, sent)).toEqual(value)
   })
 
-  it('is judged as what was meant, and a refusal lists the choices', () => {
+  it('is judged by its meaning, and a refusal lists the choices', () => {
     const fields = [
       { ...choice, name: 'one' },
       { ...choices, name: 'many' },
@@ -258,7 +258,7 @@ describe('what a host sends for a choice', () => {
     })
   })
 
-  it('is the same after it was normalised once and twice', () => {
+  it('does not change when it is normalised again', () => {
     const word = fc.constantFrom('a', 'b', 'A', 'B', 'a,b', ' a', '["a"]', '', ',')
     const option = fc.record({ value: word, title: word })
     const field = fc.record({

@@ -140,16 +140,16 @@ describe('words that name a secret', () => {
     ['a title', 'x', { type: 'string', title: 'API key' }, 'api key'],
     ['a number', 'pin', { type: 'integer' }, 'pin'],
     ['a format', 'x', { type: 'string', format: 'password' }, 'password'],
-    ['a type that nobody knows', 'token', { type: 'object' }, 'token'],
+    ['an unknown type', 'token', { type: 'object' }, 'token'],
     ['a yes or no', 'pin', { type: 'boolean' }, undefined],
     ['a choice', 'token', { type: 'string', enum: ['a', 'b'] }, undefined],
     ['a list of choices', 'secrets', { type: 'array', items: { enum: ['a'] } }, undefined],
-    ['a name that objects have', '__proto__', { type: 'string' }, undefined],
-  ])('T5 are asked for by %s', (_name, name, schema, words) => {
+    ['an inherited name', '__proto__', { type: 'string' }, undefined],
+  ])('T5 are found where one can be entered: %s', (_name, name, schema, words) => {
     expect(findSecret(name, schema)).toBe(words)
   })
 
-  it('T5 are searched in bounded time', () => {
+  it('T5 are found in linear time', () => {
     hasAnEnd(() => findSecretWords('aB'.repeat(1_000_000)))
   })
 })

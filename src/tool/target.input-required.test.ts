@@ -9,7 +9,7 @@ describe('inputRequired', () => {
     { requestState: 'state' },
     { inputRequests: { form } },
     { inputRequests: { form, roots: { method: 'roots/list' } }, requestState: '' },
-  ])('takes %j', (needs) => {
+  ])('accepts %j', (needs) => {
     expect(isInputRequired(inputRequired(needs as never))).toBe(true)
   })
 
@@ -21,7 +21,7 @@ describe('inputRequired', () => {
     [{ inputRequests: { a: { method: 'elicitation/create' } } }, /and its params/],
     [{ inputRequests: { a: { method: 'tools/call', params: {} } } }, /one of elicitation\/create/],
     [{ requestState: 5 }, /must be a string: use JSON.stringify/],
-  ])('says what to do about %j', (needs, advice) => {
+  ])('refuses %j and says what to do', (needs, advice) => {
     expect(() => inputRequired(needs as never)).toThrow(advice)
   })
 })

@@ -70,7 +70,7 @@ describe('matching a URI template', () => {
     ['f://{id}{?q}{#part}', 'f://7?q=x?y#z', { id: '7', q: 'x?y', part: 'z' }],
     ['f://[::1]/{id}', 'f://[::1]/7', { id: '7' }],
   ]
-  it.each(cases)('%s against %s', (template, uri, values) => {
+  it.each(cases)('matches %s against %s', (template, uri, values) => {
     expect(match(template, uri)).toEqual(values)
   })
 
@@ -89,7 +89,7 @@ describe('matching a URI template', () => {
     ['f://docs/{+path}', 'f://docs/a/%2e%2e/b'],
     ['f://docs/{+path}', 'f://docs/a/..%2fb'],
     ['f://docs/{+path}', 'f://docs/..'],
-  ])('keeps %s from reaching out by %s', (template, uri) => {
+  ])('does not let %s leave its folder through %s', (template, uri) => {
     expect(match(template, uri)).toBeUndefined()
   })
 
@@ -104,7 +104,7 @@ describe('matching a URI template', () => {
     ['a line break', 'f://a\n'],
     ['8 KiB and more', `f://${'a'.repeat(8192)}`],
     ['something that is no text', undefined as unknown as string],
-  ])('refuses %s', (_name, uri) => {
+  ])('does not match %s', (_name, uri) => {
     expect(match('f://{a}', uri)).toBeUndefined()
     expect(match('f://{+a}', uri)).toBeUndefined()
   })
@@ -130,7 +130,7 @@ describe('a template', () => {
     ['f://x{?a}{/b}', /after its query/],
     [`f://${'x'.repeat(2048)}`, /2048 characters/],
     [`f://{${Array.from({ length: 51 }, (_, i) => `v${i}`).join()}}`, /more than 50/],
-  ])('%s is a TypeError', (template, message) => {
+  ])('%s is refused with a TypeError', (template, message) => {
     expect(() => parseTemplate(template)).toThrow(TypeError)
     expect(() => parseTemplate(template)).toThrow(message)
   })
@@ -216,7 +216,7 @@ describe('the law of templates', () => {
     },
   )
 
-  it('T11 has an end, whatever the template and the URI', () => {
+  it('T11 matching ends in time, whatever the template and the URI', () => {
     const names = Array.from({ length: 40 }, (_, i) => `v${i}`)
     const templates = [
       `f://${names.map((name) => `{+${name}}a`).join('')}!`,
@@ -236,7 +236,7 @@ describe('the law of templates', () => {
     }
   })
 
-  it('T11 never throws, whatever the URI', () => {
+  it('T11 matching never throws, whatever the URI', () => {
     const template = parseTemplate('f://{a}/{+b}{.c}{?d,e}{#f}')
     const piece = fc.constantFrom(
       ...'f:/?#&=.,%a-',

@@ -285,6 +285,9 @@ describe('a journal too large for its token', () => {
 
   it('is an error without a store', async () => {
     const { error } = await send(big({ store: undefined }), 'tools/call', { name: 'big' }, ROUNDS_ONLY)
-    expect(error).toMatchObject({ code: -32603, message: 'The state of this call is larger than the server allows' })
+    expect(error).toMatchObject({
+      code: -32603,
+      message: 'The state of this call is larger than the server allows',
+    })
   })
 })

@@ -13,7 +13,7 @@ const titled = [
 
 const field = (schema: Schema) => compileForm(schema).json.properties as Record<string, unknown>
 
-describe('a field in the form schema', () => {
+describe('a field is written in the form schema:', () => {
   const cases: [string, Schema, unknown][] = [
     ['a literal', z.object({ f: z.literal('a') }), { type: 'string', enum: ['a'] }],
     ['literals', z.object({ f: z.literal(['a', 'b']) }), { type: 'string', enum: ['a', 'b'] }],
@@ -105,7 +105,7 @@ describe('a field in the form schema', () => {
   })
 })
 
-describe('what cannot be asked for in a form is a TypeError that names the field', () => {
+describe('a form refuses, with a TypeError that names the field:', () => {
   const plain = (f: object): Schema => ({ type: 'object', properties: { f } })
   const cases: [string, Schema, RegExp][] = [
     ['an object', z.object({ f: z.object({ a: z.string() }) }), /field "f".*a form is flat.*A field may be/],

@@ -99,13 +99,13 @@ const content = {
 describe.each(Object.entries(forms))('a form of %s', (_vendor, schema) => {
   const form = compileForm(schema)
 
-  it('is sent in the restricted form schema', () => {
+  it('is sent to the client in the restricted form schema', () => {
     const { required, ...rest } = form.json as { required: string[] }
     expect(rest).toEqual({ type: wire.type, properties: wire.properties })
     expect([...required].sort()).toEqual([...wire.required].sort())
   })
 
-  it('gives the handler what the schema makes of the answer; a nullable field left out is null', async () => {
+  it('returns what the schema makes of the answer; a nullable field that is left out is null', async () => {
     expect(await form.validate({ ...content, unknown: 'dropped' })).toEqual({
       ok: true,
       value: { ...content, nick: null },
@@ -175,7 +175,7 @@ describe('fields of a form', () => {
     })
   })
 
-  it('B17 leaves what a form cannot say to the schema itself', async () => {
+  it('B17 are checked by the schema itself where a form cannot express the rule', async () => {
     const schema = z
       .object({
         zip: z.string().regex(/^\d{5}$/, 'must be five digits'),
@@ -198,7 +198,7 @@ describe('fields of a form', () => {
     })
   })
 
-  it('B17 waits for a schema that checks asynchronously', async () => {
+  it('B17 may be checked asynchronously by the schema', async () => {
     const form = compileForm(
       z.object({ name: z.string().refine(async (name) => name !== 'taken', 'is taken') }),
     )
@@ -208,7 +208,7 @@ describe('fields of a form', () => {
     })
   })
 
-  it('B17 checks a plain schema by itself', () => {
+  it('B17 of a plain schema are checked by the form alone', () => {
     const form = compileForm({
       type: 'object',
       properties: { n: { type: 'integer', minimum: 3 } },
@@ -225,7 +225,7 @@ describe('fields of a form', () => {
     })
   })
 
-  it('are compiled once for one schema, and for schemas that say the same', () => {
+  it('are compiled once for one schema, and once for schemas with the same JSON', () => {
     const make = (word: string) => z.object({ a: z.string().refine((text) => text !== word, `not ${word}`) })
     const first = make('one')
     expect(compileForm(first)).toBe(compileForm(first))
@@ -238,7 +238,7 @@ describe('fields of a form', () => {
     expect(compileForm(first).validate({ a: 'two' })).toMatchObject({ ok: true, value: { a: 'two' } })
   })
 
-  it('T7 are all that is read of an answer, however much there is besides', () => {
+  it('T7 are all that is read of an answer, however much else it holds', () => {
     const form = compileForm(z.object({ a: z.string() }))
     const junk = Object.fromEntries(Array.from({ length: 200_000 }, (_, i) => [`k${i}`, 'x'.repeat(20)]))
     const answer = { ...junk, a: 'yes' }
@@ -250,7 +250,7 @@ describe('fields of a form', () => {
   })
 })
 
-describe('secrets', () => {
+describe('fields that ask for secrets', () => {
   it('T5 are refused by name or by title, unless the author says why', () => {
     const byName = z.object({ apiKey: z.string() })
     const byTitle = z.object({ code: z.string().meta({ title: 'Your PIN' }) })
@@ -263,7 +263,7 @@ describe('secrets', () => {
     expect(() => compileForm(byName)).toThrow(TypeError)
   })
 
-  it('T5 do not fit into a boolean or a choice', () => {
+  it('T5 cannot be a boolean or a choice', () => {
     expect(
       compileForm(z.object({ resetPassword: z.boolean(), token: z.enum(['bearer', 'mac']) })).fields,
     ).toHaveLength(2)

@@ -11,7 +11,7 @@ const warningsOf = async (...patterns: string[]): Promise<string[]> => {
   return warnings
 }
 
-describe('the warning of development mode', () => {
+describe('the warning about patterns in development mode', () => {
   it.each([
     '^(a+)+$',
     '^(a|a)*$',
@@ -39,7 +39,7 @@ describe('the warning of development mode', () => {
     expect(warnings).toEqual([])
   })
 
-  it('is silent where redos-detector is not installed', async () => {
+  it('is not given if redos-detector is not installed', async () => {
     const absent = () => Promise.reject(new Error('Cannot find package'))
     const warn = () => expect.unreachable()
     await warnOfPatterns('It', { pattern: '^(a+)+$' }, warn, absent)

@@ -27,7 +27,7 @@ const person: Record<string, Schema> = {
 describe.each(Object.entries(person))('a schema of %s', (vendor, schema) => {
   const compiled = compileSchema(schema, 'input')
 
-  it('tells its JSON Schema', () => {
+  it('has a JSON Schema for clients', () => {
     expect(compiled.json).toMatchObject({
       type: 'object',
       properties: { name: { type: 'string', minLength: 1 }, age: { type: 'integer', minimum: 0 } },
@@ -36,7 +36,7 @@ describe.each(Object.entries(person))('a schema of %s', (vendor, schema) => {
     expect(compiled.json).not.toHaveProperty('$schema')
   })
 
-  it('lets a value through that fits', async () => {
+  it('accepts a value that matches', async () => {
     expect(await compiled.validate({ name: 'Ada', age: 36 })).toEqual({
       ok: true,
       value: { name: 'Ada', age: 36 },
@@ -47,8 +47,8 @@ describe.each(Object.entries(person))('a schema of %s', (vendor, schema) => {
     ['a missing field', { age: 1 }, /^(name)?$/],
     ['a wrong type', { name: 'Ada', age: 'old' }, /^age$/],
     ['a broken limit', { name: '', age: 1 }, /^name$/],
-    ['no object at all', 'Ada', /^$/],
-  ])('names where %s is', async (_name, value, path) => {
+    ['a value that is not an object', 'Ada', /^$/],
+  ])('returns the path of %s', async (_name, value, path) => {
     const result = await compiled.validate(value)
     expect(result).toEqual({
       ok: false,
@@ -58,7 +58,7 @@ describe.each(Object.entries(person))('a schema of %s', (vendor, schema) => {
     })
   })
 
-  it('checks at once, with no promise', () => {
+  it('validates synchronously', () => {
     expect([vendor, compiled.validate({ name: 'Ada' })]).toEqual([
       vendor,
       { ok: true, value: { name: 'Ada' } },
@@ -67,7 +67,7 @@ describe.each(Object.entries(person))('a schema of %s', (vendor, schema) => {
 })
 
 describe('Standard Schemas', () => {
-  it('give the handler what they make of the value', () => {
+  it('return what they make of the value', () => {
     const schema = z.object({ n: z.string().pipe(z.coerce.number()), on: z.boolean().default(true) })
     expect(compileSchema(schema, 'input').validate({ n: '4', extra: 1 })).toEqual({
       ok: true,
@@ -75,14 +75,14 @@ describe('Standard Schemas', () => {
     })
   })
 
-  it('tell their output for the output', () => {
+  it('are converted by their output type for the output', () => {
     const schema = z.object({ on: z.boolean().default(true) })
     expect(compileSchema(schema, 'input').json.required).toBeUndefined()
     expect(compileSchema(schema, 'output').json).toMatchObject({ required: ['on'] })
     expect(compileSchema(z.string(), 'output').json).toEqual({ type: 'string' })
   })
 
-  it('may check asynchronously', async () => {
+  it('may validate asynchronously', async () => {
     const schema = z.object({ name: z.string().refine(async (name) => name !== 'taken', 'is taken') })
     const { validate } = compileSchema(schema, 'input')
     expect(await validate({ name: 'free' })).toEqual({ ok: true, value: { name: 'free' } })
@@ -92,7 +92,7 @@ describe('Standard Schemas', () => {
     })
   })
 
-  it('write paths so that a person can follow them', () => {
+  it('report paths in JavaScript notation', () => {
     const schema = z.object({ list: z.array(z.object({ 'first name': z.string() })) })
     const result = compileSchema(schema, 'input').validate({ list: [{ 'first name': 1 }] }) as Result
     expect(!result.ok && result.problems[0]?.path).toBe('list[0]["first name"]')
@@ -115,12 +115,12 @@ describe('a schema that cannot be used', () => {
     ['another library', () => fake('other'), /plain JSON Schema/],
     ['a date in zod', () => z.object({ at: z.date() }), /cannot be written as JSON Schema.*Date/],
     ['a date in valibot', () => toStandardJsonSchema(v.object({ at: v.date() })), /JSON Schema.*date/],
-    ['an input that is no object', () => z.string(), /must describe an object/],
-    ['a plain input that is no object', () => ({ type: 'array' }), /must describe an object/],
+    ['an input that is not an object', () => z.string(), /must describe an object/],
+    ['a plain input that is not an object', () => ({ type: 'array' }), /must describe an object/],
     ['nothing', () => undefined as unknown as Schema, /must be a Standard Schema/],
     ['a text', () => '{}' as unknown as Schema, /must be a Standard Schema/],
-    ['a schema that holds itself', () => holdItself(), /not plain JSON/],
-    ['a bottomless schema', () => nest(100), /at most 64 levels/],
+    ['a schema that contains itself', () => holdItself(), /not plain JSON/],
+    ['a schema that is nested too deeply', () => nest(100), /at most 64 levels/],
     ['a pattern that is not a regular expression', () => plain({ pattern: '(' }), /not a regular expression/],
     ['a pattern for names that is not one', () => plain({ patternProperties: { '(': true } }), /not a reg/],
     ['a long pattern in a list', () => plain({ items: { pattern: 'a'.repeat(4001) } }), /longer than 4000/],
@@ -143,7 +143,7 @@ describe('a schema that cannot be used', () => {
   })
 })
 
-describe('dropping what a schema does not name', () => {
+describe('unknown arguments are dropped:', () => {
   const check = (schema: Schema, value: unknown) =>
     droppingUnknown(compileSchema(schema, 'input')).validate(value)
 
@@ -180,7 +180,7 @@ describe('dropping what a schema does not name', () => {
     expect(await check(schema, sent)).toEqual({ ok: true, value })
   })
 
-  it('drops nothing of what is inside an argument', async () => {
+  it('but not those inside an argument', async () => {
     const schema = z.strictObject({ a: z.strictObject({ b: z.number() }) })
     expect(await check(schema, { a: { b: 1, c: 2 } })).toMatchObject({ ok: false })
     expect(await check(schema, 'text')).toMatchObject({ ok: false })
@@ -190,7 +190,7 @@ describe('dropping what a schema does not name', () => {
 describe('the type StandardSchema', () => {
   type Official<In, Out> = StandardSchemaV1<In, Out> & StandardJSONSchemaV1<In, Out>
 
-  it('takes what the published specification describes, and the other way round', () => {
+  it('is interchangeable with the published specification', () => {
     expectTypeOf<Official<string, number>>().toExtend<StandardSchema<string, number>>()
     expectTypeOf<StandardSchema<string, number>>().toExtend<Official<string, number>>()
     expectTypeOf<Official<string, number>>().not.toExtend<StandardSchema<string, boolean>>()
