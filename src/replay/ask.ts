@@ -1,5 +1,6 @@
 /**
- * The way of a question through a run: resolve with the recorded answer, record and deliver a fresh one, or send the question to the client.
+ * The way of a question through a run: resolve with the recorded answer, record and deliver a new one, or send the question
+ * to the client.
  *
  * R2 A recorded answer wins over anything that comes later. R3 An answer counts only for the question that was shown.
  */

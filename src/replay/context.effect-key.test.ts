@@ -104,7 +104,7 @@ const chances: fc.Arbitrary<Chances> = fc.record({
 /** No crash, and every question is answered at once. */
 const SMOOTH: Chances = { delays: [0], arrivals: [true], crashes: [] }
 
-/** `task`: each entry is durable before its result is delivered. `token`: a round is kept when it ends, or repeated as a whole. */
+/** `task`: an entry is durable before its result is delivered. `token`: a round is kept when it ends, or repeated whole. */
 type Carrier = 'task' | 'token'
 
 async function live(

@@ -170,7 +170,7 @@ describe('turn 1: results in order', () => {
     schema: z.object({ value: z.string().refine(() => gate.then(() => true)) }),
   })
 
-  it('turn 1: delivers the answers of a request in the order of their questions, however long each validation takes', async () => {
+  it('turn 1: delivers the answers of a request in the order of their questions, however slow a validation', async () => {
     const gate = deferredPromise()
     const seen: string[] = []
     const flow = replayFlow((ctx) =>

@@ -161,7 +161,7 @@ describe('I7 a row with another owner', () => {
     expect(JSON.stringify(read)).not.toContain('Delete everything')
     const answer = { taskId: id, inputResponses: { delete: YES } }
     await send(server, 'tasks/update', answer, asUser('mallory'))
-    await until('the refusal', () => logged.some((line) => line.includes('not the task of the owner')))
+    await until('the refusal', () => logged.some((line) => line.includes('does not belong to the owner')))
     // With its owner restored, it has an answer that was not Alice's.
     give(id, alice)
     write('UPDATE task SET due_at = 0, worker = NULL WHERE id = ? RETURNING id', id)
