@@ -51,13 +51,8 @@ export type { KeySource } from './seal/key-ring.ts'
 export { generateKey, type KeyRing, parseKeys, type RingKey } from './seal/key-ring.ts'
 export { keysFromEnv, keysFromFile, keysFromFunction, type RefreshOptions } from './seal/key-source.ts'
 export type { StateLimits } from './seal/state.ts'
-export type {
-  AdmissionOptions,
-  AllowListOptions,
-  Authenticate,
-  AuthRefusal,
-  AuthRequest,
-} from './serve/http/admission.ts'
+export type { AdmissionOptions, AllowListOptions } from './serve/http/admission.ts'
+export type { Authenticate, AuthRefusal, AuthRequest } from './serve/http/authenticate.ts'
 export type { FetchHandler, FetchOptions } from './serve/http/fetch.ts'
 export type { Listening, ListenOptions } from './serve/http/listen.ts'
 export type { NodeHandler, NodeHandlerOptions } from './serve/http/node.ts'

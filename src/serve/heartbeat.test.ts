@@ -7,7 +7,7 @@ import { messagesOf } from '../../test/support/post.ts'
 import type { LogEvent } from '../carry/host.ts'
 import type { Line } from '../protocol/call.ts'
 import type { Reply } from '../protocol/reply.ts'
-import { assertInterval, createWatch, Pulse, type WatchOptions } from './heartbeat.ts'
+import { assertInterval, createWatch, Pulse, type WatchSettings } from './heartbeat.ts'
 import { createExchange } from './http/exchange.ts'
 import { createFetchHandler } from './http/fetch.ts'
 import { createInFlight } from './service.ts'
@@ -222,7 +222,7 @@ describe('a silent call of a session', () => {
 })
 
 describe('the watch over calls in flight', () => {
-  function start(more: Partial<WatchOptions> = {}, isolated = false) {
+  function start(more: Partial<WatchSettings> = {}, isolated = false) {
     const timers = createTimers()
     const errors: unknown[] = []
     const watch = createWatch({

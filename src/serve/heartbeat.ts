@@ -41,7 +41,7 @@ export interface SlowCalls {
   log(event: WarningEvent): void
 }
 
-export interface WatchOptions {
+export interface WatchSettings {
   /** How long a call may be silent before it shows that it is alive; 0 for never. */
   readonly heartbeatMs: number
   readonly slow?: SlowCalls
@@ -54,7 +54,7 @@ export const HEARTBEAT_MS = 5_000
 const TICKS = 4
 
 /** Returns nothing if there is nothing to watch for. */
-export function createWatch({ heartbeatMs, slow, every, onError }: WatchOptions): Watch | undefined {
+export function createWatch({ heartbeatMs, slow, every, onError }: WatchSettings): Watch | undefined {
   const slowCallMs = slow?.slowCallMs ?? 0
   const intervals = [heartbeatMs, slowCallMs].filter((ms) => ms > 0)
   if (intervals.length === 0) return undefined

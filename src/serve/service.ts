@@ -98,11 +98,13 @@ export function createService(options: ServiceOptions): OpenService {
     tasks,
     watchTasks: host.tasks && watchTasks(host, host.tasks),
     paramHeaders: registry.paramHeaders,
-    handle(active) {
-      const { call, principal } = active
+    handle({ call, principal, line }) {
       switch (call.kind) {
-        case 'flow':
-          return runFlow(host, registry, call, active)
+        case 'flow': {
+          const target = registry.find(call.method, call.target)
+          if (!target) return unknownTarget(call)
+          return runRound({ host, target, call, principal, line }).catch(toReply)
+        }
         case 'list':
           return catalog.list(call.listing, call.cursor)
         case 'discover':
@@ -133,21 +135,6 @@ function namedVersions({ requestVersions, sessionVersions, draftVersions }: Code
   return published.length > 0 ? published : sessionVersions
 }
 
-async function runFlow(
-  host: FlowHost,
-  registry: Registry,
-  call: FlowCall,
-  { principal, line }: ActiveCall,
-): Promise<Reply> {
-  const target = registry.find(call.method, call.target)
-  if (!target) return unknownTarget(call)
-  try {
-    return await runRound({ host, target, call, principal, line })
-  } catch (error) {
-    return toErrorReply(error, host.log)
-  }
-}
-
 export function unknownTarget({ method, target }: FlowCall): Reply {
   if (method === 'resources/read') {
     return { kind: 'error', error: new RondoError('PEER_RESOURCE', undefined, { data: { uri: target } }) }
@@ -158,8 +145,10 @@ export function unknownTarget({ method, target }: FlowCall): Reply {
 
 /** Turns what was thrown into a reply. Unexpected errors, and those that an operator has to fix, are logged. */
 export function toErrorReply(error: unknown, log: (event: LogEvent) => void): Reply {
-  if (!(error instanceof RondoError)) log({ event: 'warning', message: 'A request failed inside', error })
-  else if (isStoreFault(error)) log({ event: 'warning', message: 'The store failed a request', error })
+  if (!(error instanceof RondoError))
+    log({ event: 'warning', message: 'A request failed unexpectedly', error })
+  else if (isStoreFault(error))
+    log({ event: 'warning', message: 'A request failed because the store did', error })
   const known =
     error instanceof RondoError ? error : new RondoError('SERVER_INTERNAL', undefined, { cause: error })
   return { kind: 'error', error: known }
@@ -233,21 +222,22 @@ export interface InFlight {
   idle(): Promise<void>
 }
 
-/** `watch` starts with a call and ends by itself when none is left; an entrance whose calls are `isolated` has one per call. */
+/** `watch` starts with a call and ends by itself when none is left; if the calls are `isolated`, each has its own. */
 export function createInFlight(watch?: Watch, isolated = false): InFlight {
   const calls = new Set<WatchedCall>()
   let waiting: (() => void)[] = []
   let watched = watch === undefined
-  const unwatched = (): void => {
-    watched = false
-  }
   return {
     enter(call) {
       calls.add(call)
       if (watched) return
       watched = !isolated
       if (isolated) watch?.(() => (calls.has(call) ? [call] : []))
-      else watch?.(() => calls, unwatched)
+      else
+        watch?.(
+          () => calls,
+          () => (watched = false),
+        )
     },
     leave(call) {
       if (!calls.delete(call) || calls.size > 0) return

@@ -298,7 +298,8 @@ async function guarded(
   try {
     return await work()
   } catch (error) {
-    if (isStoreFault(error)) host.log({ event: 'warning', message: 'The store failed a request', error })
+    if (isStoreFault(error))
+      host.log({ event: 'warning', message: 'A request failed because the store did', error })
     return toReply(id, toError(error))
   }
 }

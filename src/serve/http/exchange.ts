@@ -19,14 +19,12 @@ import { createSessionExchange, type SessionExchange } from '../session/exchange
 import type { Older } from '../session/older.ts'
 import {
   type Admission,
-  type AuthRequest,
   type CrossOrigin,
   createAdmission,
   createAllowList,
   createCrossOrigin,
-  type Identified,
-  identify,
 } from './admission.ts'
+import { type AuthRequest, type Identified, identify } from './authenticate.ts'
 import { HttpLine, type HttpResponse, type Outlet, refusal, type StreamOptions } from './line.ts'
 import { createSubscriptions, serveListen } from './subscription.ts'
 

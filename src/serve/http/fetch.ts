@@ -1,6 +1,9 @@
 /**
- * `server.fetch`: the web-standard entrance, for Hono, Workers, Deno, Bun, Next.js and whatever takes a function from
- * `Request` to `Response`. It looks at no path: the framework has routed already.
+ * `server.fetch`: the web-standard entrance, for Hono, Workers, Deno, Bun, Next.js and everything else that calls a
+ * function from `Request` to `Response`. It ignores the path, because the framework has already routed the request.
+ *
+ * The limit on the body holds while it streams. A response is a string if it is complete, and a stream of bytes otherwise.
+ * The client has gone when it cancels that stream or when the signal of its request fires.
  */
 
 import { RondoError } from '../../errors.ts'
@@ -9,7 +12,7 @@ import type { Exchange } from './exchange.ts'
 import { type HttpHeaders, type HttpResponse, type Outlet, refusal } from './line.ts'
 
 export interface FetchOptions {
-  /** The largest body that is read. 1 MiB unless given. */
+  /** Bytes of the largest body that is read. Default: 1 MiB. */
   maxBodyBytes?: number
 }
 
@@ -22,14 +25,14 @@ export function createFetchHandler(exchange: Exchange, options: FetchOptions = {
     const { method, url, signal } = request
     const early = exchange.admit(method, headers)
     if (early !== undefined) return toResponse(early)
-    const who = await exchange.identify?.({ headers, method, url })
-    if (who?.kind === 'refused') return toResponse(who.response)
-    const principal = who?.principal
-    const through = (serve: (outlet: FetchOutlet) => void): Promise<Response> =>
+    const identified = await exchange.identify?.({ headers, method, url })
+    if (identified?.kind === 'refused') return toResponse(identified.response)
+    const principal = identified?.principal
+    const through = (run: (outlet: FetchOutlet) => void): Promise<Response> =>
       new Promise((resolve) => {
         const outlet = new FetchOutlet(signal, resolve, exchange.onError)
         try {
-          serve(outlet)
+          run(outlet)
         } catch (error) {
           exchange.fail(error, outlet)
         }
@@ -43,7 +46,7 @@ export function createFetchHandler(exchange: Exchange, options: FetchOptions = {
     return through((outlet) => exchange.serve(body.text, { method, headers, principal, outlet }))
   }
 
-  const answer = async (request: Request): Promise<Response> => {
+  const serve = async (request: Request): Promise<Response> => {
     const headers = headersOf(request)
     const response = await respond(request, headers)
     const shared = exchange.shared(headers.origin)
@@ -52,7 +55,7 @@ export function createFetchHandler(exchange: Exchange, options: FetchOptions = {
   }
 
   return (request) =>
-    answer(request).catch(
+    serve(request).catch(
       (error: unknown) =>
         new Promise((resolve) => {
           exchange.fail(error, new FetchOutlet(request.signal, resolve))
@@ -60,7 +63,7 @@ export function createFetchHandler(exchange: Exchange, options: FetchOptions = {
     )
 }
 
-/** A request that was made in memory has no Host header; its URL names the host. */
+/** A request that was created in memory has no Host header; its URL names the host. */
 function headersOf(request: Request): RequestHeaders {
   const headers: Record<string, string> = Object.fromEntries(request.headers)
   headers.host ??= new URL(request.url).host
@@ -71,9 +74,7 @@ function toResponse({ status, headers, body }: HttpResponse): Response {
   return new Response(body === '' ? null : body, { status, headers: { ...headers } })
 }
 
-/* The body of a web request as text, up to a limit that holds while it streams. */
-
-export type FetchBody =
+type FetchBody =
   | { readonly kind: 'text'; readonly text: string }
   | { readonly kind: 'too-large' }
   | { readonly kind: 'broken'; readonly detail: string }
@@ -100,15 +101,11 @@ async function readBody(request: Request, limit: number): Promise<FetchBody> {
       text += decoder.decode(value, { stream: true })
     }
   } catch (error) {
-    const detail = error instanceof TypeError ? 'The body is not UTF-8 or broke off' : 'The body broke off'
+    const detail =
+      error instanceof TypeError ? 'The body is incomplete or not UTF-8' : 'The body is incomplete'
     return { kind: 'broken', detail }
   }
 }
-
-/*
- * The way out as a web response: a string where the answer is whole, a stream of bytes where it is not. The client has
- * gone when it cancels the stream or when the request's own signal says so.
- */
 
 const encoder = new TextEncoder()
 

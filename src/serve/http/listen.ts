@@ -1,8 +1,6 @@
 /**
- * `server.listen`: node:http, read and written directly.
- *
- * Loopback by default; a request that does not arrive in time is cut off (T20); the endpoint is one path. Closing is
- * draining: calls in flight get their time, subscriptions their end, connections are cut after it.
+ * `server.listen`: serves one path over node:http, on loopback by default. A request that does not arrive in time is cut
+ * off (T20). Closing drains: calls in flight get a grace period, subscriptions end, and connections are cut afterwards.
  */
 
 import { createServer, type Server } from 'node:http'
@@ -16,41 +14,41 @@ import { createExchange } from './exchange.ts'
 import { createNodeHandler, type NodeHandlerOptions } from './node.ts'
 
 export interface ListenOptions extends HttpOptions, NodeHandlerOptions {
-  /** 3000 unless given; 0 takes a free one. */
+  /** 0 chooses a free port. Default: 3000. */
   port?: number
-  /** The address to listen on: loopback unless given. Given, it is an allowed host as well. */
+  /** The address to listen on, which is also an allowed host. Default: loopback. */
   host?: string
-  /** The path of the endpoint: `/mcp` unless given. `*` takes every path. */
+  /** The path of the endpoint; `*` serves every path. Default: `/mcp`. */
   path?: string
   /** How long a client may take to send its headers. */
   headersTimeoutMs?: number
   /** How long a client may take to send its whole request. */
   requestTimeoutMs?: number
-  /** Bytes of all headers of a request. */
+  /** Bytes of all headers of a request together. */
   maxHeaderBytes?: number
   /** Connections that may be open at once. */
   maxConnections?: number
-  /** Connections that may be open at once from one address. Not behind a proxy, whose address they all have. */
+  /** Connections that may be open at once from one address. Not for use behind a proxy: all connections have its address. */
   maxConnectionsPerAddress?: number
-  /** Drain on SIGTERM and SIGINT, then end the process. On unless false. */
+  /** Drains on SIGTERM and SIGINT, then exits. Default: true. */
   signals?: boolean
-  /** Log rejections that the code of handlers leaves unhandled; they do not end the process. On unless false. */
+  /** Logs unhandled rejections, which then do not end the process. Default: true. */
   rejections?: boolean
   /**
-   * Frees the port as soon as the server begins to stop, so that its replacement on this machine can take it. What is open
-   * is served to its end. Off unless true: where a balancer still sends new connections, they get 503 instead of nobody.
+   * Releases the port as soon as the server begins to stop, so that its replacement on this machine can use it. Open
+   * connections are served to their end. Default: false, so that new connections from a load balancer get 503.
    */
   releasePort?: boolean
-  /** How long calls in flight may take while the server stops. */
+  /** Grace period of calls in flight while the server stops. */
   graceMs?: number
 }
 
 export interface Listening {
   readonly host: string
   readonly port: number
-  /** The whole address of the endpoint. */
+  /** The URL of the endpoint. */
   readonly url: string
-  /** Drains, then closes. Resolves when the port is free. */
+  /** Drains, then closes. Resolves when the port is released. */
   close(): Promise<void>
 }
 
@@ -65,7 +63,7 @@ export async function listen(service: Service, options: ListenOptions = {}): Pro
   )
   server.maxConnections = options.maxConnections ?? 4_096
   if (options.maxConnectionsPerAddress !== undefined) capConnections(server, options.maxConnectionsPerAddress)
-  // A connection that cannot be accepted is no reason to end: without a listener the event would be one.
+  // Without a listener, a connection that cannot be accepted would end the process.
   const onError = quietly(options.onError)
   const { port } = await bound(server, options.port ?? 3000, host)
   server.on('error', onError)
@@ -114,7 +112,7 @@ function serverOptions(options: ListenOptions): Parameters<typeof createServer>[
   return {
     headersTimeout: Math.min(headersTimeout, requestTimeout),
     requestTimeout,
-    // Node looks for late requests only this often; its own half minute would treble the limit.
+    // How often Node looks for late requests. Its default of 30 s would triple the limit.
     connectionsCheckingInterval: Math.max(50, Math.min(2_000, headersTimeout / 4, requestTimeout / 4)),
     maxHeaderSize: options.maxHeaderBytes ?? 16_384,
   }
@@ -130,12 +128,12 @@ function bound(server: Server, port: number, host: string): Promise<AddressInfo>
   })
 }
 
-/** Listens no more. Unlike `close` of `node:http` it leaves idle connections open: a request may be on its way on one. */
+/** Stops listening. Unlike `close` of `node:http` it keeps idle connections open, since a request may be on its way. */
 function release(server: Server): void {
   NetServer.prototype.close.call(server)
 }
 
-/** What is still open after a moment belongs to clients that do not read: it is cut. */
+/** Connections that are still open after half a second belong to clients that do not read: they are cut. */
 function closed(server: Server): Promise<void> {
   return new Promise((resolve) => {
     const cut = setTimeout(() => server.closeAllConnections(), 500)

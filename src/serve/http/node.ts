@@ -1,6 +1,6 @@
 /**
- * One request of node:http through an exchange: `(req, res)`, so that a plain server, Express and anything similar can
- * mount it. If a middleware has read the body already, it is taken from `req.body`.
+ * Passes one request of node:http through an exchange: `(req, res)`, for a plain server, Express and similar frameworks.
+ * If a middleware has already read the body, it is taken from `req.body`.
  *
  * A body that is too large is discarded up to a bound rather than cut off, so that the client finishes sending and
  * reads the refusal instead of a connection error. A client that goes away first gets no response.
@@ -11,12 +11,12 @@ import type { IncomingMessage, ServerResponse } from 'node:http'
 import { RondoError } from '../../errors.ts'
 import { isThenable } from '../../lib/json.ts'
 import type { RequestHeaders } from '../../protocol/common/headers.ts'
-import type { Identified } from './admission.ts'
+import type { Identified } from './authenticate.ts'
 import type { Exchange, HttpRequest } from './exchange.ts'
 import { type HttpHeaders, type HttpResponse, JSON_HEADERS, type Outlet, refusal } from './line.ts'
 
 export interface NodeHandlerOptions {
-  /** The largest body that is read. 1 MiB by default. */
+  /** Bytes of the largest body that is read. Default: 1 MiB. */
   maxBodyBytes?: number
 }
 
@@ -31,7 +31,7 @@ const ANONYMOUS: Identified = { kind: 'known', principal: undefined }
 /** The one catch around a request: its first, synchronous part and every continuation run inside it. */
 type Guard = <T>(run: (value: T) => void) => (value: T) => void
 
-/** `path` is the endpoint; any other path gets 404. Absent, every path is served. */
+/** `path` is the endpoint; any other path gets 404. Default: every path is served. */
 export function createNodeHandler(
   exchange: Exchange,
   options: NodeHandlerOptions = {},
@@ -94,7 +94,7 @@ function sendNotFound(path: string, res: ServerResponse): void {
   res.end(body)
 }
 
-/** Node reads an unread body to its end before it reuses a connection: not worth it for a long one. */
+/** Node reads an unread body to its end before it reuses the connection, which is not worth it for a long one. */
 function hasLongBody(req: IncomingMessage, limit: number): boolean {
   return req.headers['transfer-encoding'] !== undefined || Number(req.headers['content-length'] ?? 0) > limit
 }
@@ -128,7 +128,7 @@ function collectBody(req: IncomingMessage, limit: number, done: (body: Body) => 
   }
   const onEnd = (): void => {
     const received = chunks
-    // The request lives as long as its response, which may be an endless stream: free the chunks now.
+    // The request lives as long as its response, which may be an endless stream: release the chunks now.
     chunks = []
     done(tooLarge ? TOO_LARGE : toText(received))
   }
@@ -138,11 +138,11 @@ function collectBody(req: IncomingMessage, limit: number, done: (body: Body) => 
 
 function toText(chunks: readonly Buffer[]): Body {
   const bytes = chunks.length === 1 && chunks[0] !== undefined ? chunks[0] : Buffer.concat(chunks)
-  // Decoding would replace an invalid byte with another character, and the body would be another body.
+  // Decoding would replace invalid bytes, and the body would be a different one.
   return isUtf8(bytes) ? bytes.toString('utf8') : NOT_UTF8
 }
 
-/** A whole response is one `writeHead` and one `end`, which Node sends as one packet. */
+/** A complete response is one `writeHead` and one `end`, which Node sends as one packet. */
 class NodeOutlet implements Outlet {
   readonly #res: ServerResponse
   readonly #exchange: Exchange
@@ -154,12 +154,12 @@ class NodeOutlet implements Outlet {
     res.on('error', exchange.onError)
   }
 
-  /** The connection is not reused: a client that calls again should reach another instance. */
+  /** Closes the connection after the response, so that the client's next request reaches another instance. */
   closeAfterwards(): void {
     this.#res.shouldKeepAlive = false
   }
 
-  /** Headers that go with whatever response follows. */
+  /** Adds headers to whatever response follows. */
   share(headers: HttpHeaders | undefined): void {
     for (const name in headers) this.#res.setHeader(name, headers[name] ?? '')
   }

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { type Authenticate, identify } from './admission.ts'
+import { type Authenticate, identify } from './authenticate.ts'
 
 const request = {
   method: 'POST',

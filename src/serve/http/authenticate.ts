@@ -1,0 +1,148 @@
+/**
+ * Who calls. The author's hook sees the headers of a request and returns a principal, nothing, or a refusal; what it saw
+ * goes no further (T3: the bearer token ends here). A hook that throws or never settles refuses the request without a
+ * reason. Its verdict is checked here, so no later stage meets a principal or a header that it cannot use.
+ */
+
+import { misuse, RondoError } from '../../errors.ts'
+import { isRecord, isThenable } from '../../lib/json.ts'
+import type { Principal } from '../../protocol/call.ts'
+import { encodeError } from '../../protocol/common/json-rpc.ts'
+import type { HttpResponse } from './line.ts'
+
+export interface AuthRequest {
+  /** Returns a header by its lower-case name. */
+  readonly headers: (name: string) => string | undefined
+  readonly method: string
+  /** As in the request line, if the entrance knows it. */
+  readonly url?: string
+}
+
+/** Sent to the client as it is. `WWW-Authenticate` belongs into `headers`. */
+export interface AuthRefusal {
+  readonly status: 401 | 403
+  readonly headers?: Readonly<Record<string, string>>
+  readonly body?: string
+}
+
+type Verdict = Principal | AuthRefusal | undefined
+
+/** Returns the caller, `undefined` for an anonymous one, or a refusal. */
+export type Authenticate = (request: AuthRequest) => Verdict | Promise<Verdict>
+
+export type Identified =
+  | { readonly kind: 'known'; readonly principal: Principal | undefined }
+  | { readonly kind: 'refused'; readonly response: HttpResponse }
+
+/** How long a hook may take. A hook that never settles would otherwise hold its request forever. */
+export const HOOK_MS = 30_000
+
+export function identify(
+  authenticate: Authenticate,
+  request: AuthRequest,
+  onError: (error: unknown) => void,
+  hookMs: number = HOOK_MS,
+): Identified | Promise<Identified> {
+  const failed = (error: unknown): Identified => {
+    onError(error)
+    return refused({ status: 401 }, onError)
+  }
+  try {
+    const verdict: unknown = authenticate(request)
+    if (!isThenable(verdict)) return judge(verdict, onError)
+    return inTime(Promise.resolve(verdict), hookMs, 'authenticate')
+      .then((known) => judge(known, onError))
+      .catch(failed)
+  } catch (error) {
+    return failed(error)
+  }
+}
+
+export function inTime(verdict: Promise<unknown>, ms: number, hook: string): Promise<unknown> {
+  return new Promise((resolve, reject) => {
+    const late = setTimeout(() => reject(misuse(`${hook} did not settle within ${ms} ms`)), ms)
+    verdict.then(resolve, reject).finally(() => clearTimeout(late))
+  })
+}
+
+function judge(verdict: unknown, onError: (error: unknown) => void): Identified {
+  if (verdict === undefined || verdict === null) return { kind: 'known', principal: undefined }
+  if (!isRecord(verdict)) throw misuse('authenticate must return a principal, a refusal or undefined')
+  if (verdict.status === 401 || verdict.status === 403) {
+    return refused(verdict as Partial<AuthRefusal> & { status: 401 | 403 }, onError)
+  }
+  const principal = verdict as unknown as Principal
+  assertPrincipal(principal)
+  return { kind: 'known', principal }
+}
+
+/** Names are compared and sealed, so each must be a string. An empty subject would stand for everybody behind one client. */
+export function assertPrincipal({
+  subject,
+  issuer,
+  client,
+}: Partial<Record<keyof Principal, unknown>>): void {
+  if (typeof subject !== 'string' || subject === '') {
+    throw misuse(
+      'A principal needs a subject that is not empty, and a refusal the status 401 or 403. ' +
+        'Return undefined for an anonymous caller',
+    )
+  }
+  for (const [name, value] of Object.entries({ issuer, client })) {
+    if (value !== undefined && typeof value !== 'string') {
+      throw misuse(`The ${name} of a principal must be a string: leave it out if there is none`)
+    }
+  }
+}
+
+/** The hook's refusal, without what HTTP cannot carry. */
+function refused(
+  { status, headers, body }: { status: 401 | 403; headers?: unknown; body?: unknown },
+  onError: (error: unknown) => void,
+): Identified {
+  const code = status === 401 ? 'PEER_UNAUTHENTICATED' : 'PEER_FORBIDDEN'
+  const written = typeof body === 'string' ? body : undefined
+  if (body !== undefined && written === undefined) {
+    onError(misuse('The body of a refusal from authenticate must be a string: use JSON.stringify'))
+  }
+  return {
+    kind: 'refused',
+    response: {
+      status,
+      headers: { 'Content-Type': 'application/json', ...sendable(headers, onError) },
+      body: written ?? encodeError(null, new RondoError(code)),
+    },
+  }
+}
+
+const HEADER_NAME = /^[!#$%&'*+.^_`|~\w-]+$/
+/** Latin-1 without control characters. */
+const HEADER_VALUE = /^[\t\x20-\x7e\x80-\xff]*$/
+/** Set by the transport. */
+const FRAMING = /^(?:content-length|transfer-encoding|connection|keep-alive|upgrade|trailer)$/i
+
+/** The headers that can be sent. A value may quote the caller, in a challenge for example, so an invalid one drops only itself. */
+function sendable(headers: unknown, onError: (error: unknown) => void): Record<string, string> {
+  const kept: Record<string, string> = {}
+  if (headers === undefined) return kept
+  for (const [name, value] of Object.entries(isRecord(headers) ? headers : {})) {
+    if (
+      HEADER_NAME.test(name) &&
+      !FRAMING.test(name) &&
+      typeof value === 'string' &&
+      HEADER_VALUE.test(value)
+    ) {
+      kept[name] = value
+    } else {
+      const shown = HEADER_NAME.test(name) ? name : 'with an invalid name'
+      onError(
+        misuse(
+          `A header of a refusal from authenticate was dropped (${shown}). A value is a string of printable ` +
+            'Latin-1 characters without line breaks: encode what comes from a token before you quote it',
+        ),
+      )
+    }
+  }
+  if (!isRecord(headers)) onError(misuse('The headers of a refusal from authenticate must be a plain object'))
+  return kept
+}
