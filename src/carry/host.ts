@@ -93,14 +93,14 @@ export type LogEvent = RoundEvent | StateRefusedEvent | FaultEvent | Continuatio
 export interface StateCarrier {
   /** True if states are kept in a store, so that a flow survives this process even if its client returns no state. */
   readonly stores: boolean
-  /** `names`: what the claims may be filed under, besides the state itself. */
+  /** `names`: the names under which a store may have the claims, instead of the state itself. */
   open(
     host: StateHost,
     state: unknown,
     expected: Expected | ExpectedExtension,
     names?: readonly string[],
   ): OpenedStored | Promise<OpenedStored>
-  /** `name`: what the claims are filed under; by default the state itself. */
+  /** `name`: the name under which a store keeps the claims. Default: the state itself. */
   keep(host: StateHost, claims: Claims, name?: string): SealedState | Promise<SealedState>
 }
 

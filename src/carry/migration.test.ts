@@ -3,7 +3,7 @@ import { createMemoryBlobs } from '../../test/support/memory-blobs.ts'
 import { AUDIENCE, expectedFor, NOW, ringOf, sampleClaims } from '../../test/support/seal-fixtures.ts'
 import { type Claims, STATE_LIMITS } from '../seal/state.ts'
 import type { StateHost } from './host.ts'
-import { createMigration, type Finding, type MigrationMode, putState } from './migration.ts'
+import { createMigration, type Finding, type MigrationMode } from './migration.ts'
 
 const LIMITS = { ...STATE_LIMITS, maxStoredBytes: 1_000_000 }
 const expected = expectedFor(sampleClaims)
@@ -19,7 +19,7 @@ function start(mode: Exclude<MigrationMode, 'sealed'>, blobs = createMemoryBlobs
     mode,
     blobs,
     randomId: () => `drawn-${drawn++}`,
-    tell: (finding) => findings.push(finding),
+    report: (finding) => findings.push(finding),
   })
   const keep = async (claims: Claims = sampleClaims, sealer = sealerWith('a')): Promise<string> => {
     const kept = await continuation.keep(sealer, claims)
@@ -36,14 +36,14 @@ function start(mode: Exclude<MigrationMode, 'sealed'>, blobs = createMemoryBlobs
 const MODES = ['stored', 'dual', 'sealed-first'] as const
 
 describe.each(MODES)('F4 %s', (mode) => {
-  it('F4 opens to what was kept', async () => {
+  it('F4 opens what was kept', async () => {
     const { keep, open, findings, blobs } = start(mode)
     expect(await open(await keep())).toEqual(sampleClaims)
     expect(findings).toEqual([])
     expect(blobs.rows.size).toBe(1)
   })
 
-  it('F4 P6 refuses another principal, another request, and what is too old, wherever it is kept', async () => {
+  it('F4 P6 refuses another principal, another request, and an expired state, wherever it is kept', async () => {
     const { keep, open } = start(mode)
     const state = await keep()
     expect(await open(state, { ...expected, principal: 'anonymous' })).toBe('principal')
@@ -62,7 +62,7 @@ describe.each(MODES)('F4 %s', (mode) => {
     expect(await open('h1.'.padEnd(LIMITS.maxBytes + 1, 'A'))).toBe('size')
   })
 
-  it('F4 shows the database neither the state nor what is in it', async () => {
+  it('F4 stores neither the state nor its content in plain text', async () => {
     const { keep, blobs } = start(mode)
     const state = await keep()
     const seen = JSON.stringify([...blobs.rows])
@@ -74,21 +74,21 @@ describe.each(MODES)('F4 %s', (mode) => {
 })
 
 describe('F4 stored', () => {
-  it('F4 hands out a short handle and needs no key', async () => {
+  it('F4 returns a short handle and needs no key', async () => {
     const { keep, open } = start('stored')
     const state = await keep()
     expect(state).toBe('h1.drawn-0')
     expect(await open(state, expected, sealerWith('another'))).toEqual(sampleClaims)
   })
 
-  it('F4 refuses a journal that is larger than a row may be', async () => {
+  it('F4 refuses a journal that is too large for a row', async () => {
     const { continuation } = start('stored')
     const limits = { ...LIMITS, maxStoredBytes: 512 }
     const kept = await continuation.keep({ ...sealerWith('a'), limits }, sampleClaims)
     expect(kept.kind).toBe('too-large')
   })
 
-  it('F4 fails where the store does', async () => {
+  it('F4 fails if the store fails', async () => {
     const { keep, open, blobs } = start('stored')
     const state = await keep()
     blobs.broken = new Error('no route')
@@ -98,19 +98,19 @@ describe('F4 stored', () => {
 })
 
 describe('F4 dual', () => {
-  it('F4 reports a row that differs from the seal, counts it, and believes the store', async () => {
+  it('F4 reports a row that differs from the seal, counts it, and uses the row', async () => {
     const { keep, open, blobs, findings } = start('dual')
     for (const count of [1, 2]) {
       const state = await keep({ ...sampleClaims, issuedAt: NOW + count })
       blobs.rows.clear()
       const changed = { ...sampleClaims, round: 7 }
-      await putState(blobs, AUDIENCE, state, changed, LIMITS)
+      await start('stored', blobs).continuation.keep(sealerWith('a'), changed, state)
       expect(await open(state)).toEqual(changed)
       expect(findings.at(-1)).toEqual({ finding: 'differs', flow: sampleClaims.flow, count, of: count * 2 })
     }
   })
 
-  it('F4 goes on with the seal where the store has nothing or does not answer', async () => {
+  it('F4 continues with the seal if the store has no row or fails', async () => {
     const { keep, open, blobs, findings } = start('dual')
     const state = await keep()
     blobs.rows.clear()
@@ -126,7 +126,7 @@ describe('F4 dual', () => {
     ])
   })
 
-  it('F4 goes on with the store where the seal does not open, and says why', async () => {
+  it('F4 continues with the store if the seal does not open, and reports why', async () => {
     const { keep, open, findings } = start('dual')
     const state = await keep()
     expect(await open(state, expected, sealerWith('b'))).toEqual(sampleClaims)
@@ -135,7 +135,7 @@ describe('F4 dual', () => {
 })
 
 describe('F4 sealed-first', () => {
-  it('F4 asks the store only where the key of the seal is gone', async () => {
+  it('F4 reads the store only if the key of the seal is gone', async () => {
     const { keep, open, blobs, findings } = start('sealed-first')
     const state = await keep()
     const tampered = state.slice(0, -2) + (state.endsWith('AA') ? 'BA' : 'AA')
@@ -149,7 +149,7 @@ describe('F4 sealed-first', () => {
     expect(findings).toMatchObject([{ finding: 'fell_back', reason: 'key', count: 1 }])
   })
 
-  it('F4 P14 hands out a handle where the journal is too large for a seal', async () => {
+  it('F4 P14 returns a handle if the journal is too large for a seal', async () => {
     const { keep, open, findings } = start('sealed-first')
     const large = { ...sampleClaims, toolVersion: 'v'.repeat(LIMITS.maxBytes) }
     const state = await keep(large)
@@ -160,7 +160,7 @@ describe('F4 sealed-first', () => {
 })
 
 describe('F4 changing modes', () => {
-  it('F4 opens in each mode what the modes before and after it handed out', async () => {
+  it('F4 opens in each mode the states of the modes before and after it', async () => {
     const blobs = createMemoryBlobs()
     for (const before of MODES) {
       const state = await start(before, blobs).keep({ ...sampleClaims, flow: before })

@@ -1,14 +1,16 @@
 /**
- * The modes in which a service moves from stored state to sealed state (F4).
+ * A carrier of states for services that migrate from stored to sealed state (F4), in one of these modes:
  *
- *   stored        the client holds a short handle, the store has the journal; a sealed state that is not in the store
- *                 is opened, for it is of a later mode
- *   dual          sealed and stored; both are opened and compared, and the store is believed
- *   sealed-first  sealed and stored; the store is asked only where the seal's key is gone, or the journal was too
- *                 large for a seal
+ *   stored        the client holds a short handle and the store has the journal; a sealed state of a later mode opens too
+ *   dual          sealed and stored; both are opened and compared, and the store wins
+ *   sealed-first  sealed and stored; the store is read only if the seal's key is gone or the journal was too large for a seal
  *
- * Each mode opens what the modes beside it handed out, so a fleet may change one instance at a time. What an operator
- * must see before the next step is told as findings, each with its count.
+ * Each mode opens the states of the modes next to it, so that a fleet can change one instance at a time. Findings tell the
+ * operator, with counts, whether the next step is safe.
+ *
+ * Rows: a row's id is a digest of the handle or the sealed state that names it, and its key is derived from that name too.
+ * The database learns neither the name nor the claims, and a row opens even if the key ring has changed. Its claims pass
+ * the same checks as those of a sealed state.
  */
 
 import { hash } from 'node:crypto'
@@ -28,18 +30,44 @@ import type { BlobStore } from '../store/store.ts'
 import type { OpenedStored, StateCarrier, StateHost } from './host.ts'
 import { sealedStates } from './token.ts'
 
+export type MigrationMode = 'stored' | 'dual' | 'sealed-first' | 'sealed'
+
+export interface Finding {
+  readonly finding:
+    | 'differs'
+    /** The store had the state; the seal did not open. */
+    | 'not_sealed'
+    /** The seal opened; the store did not have the state. */
+    | 'not_stored'
+    /** The store was read because the seal did not open. */
+    | 'fell_back'
+    /** The journal was too large for a seal: the client got a handle instead. */
+    | 'spilled'
+    | 'store_failed'
+  readonly reason?: string
+  readonly flow?: string
+  /** How often this process has found this, among how many states that it kept or opened. */
+  readonly count: number
+  readonly of: number
+}
+
+export interface StoredLimits extends StateLimits {
+  /** Bytes of one sealed journal in the store. */
+  readonly maxStoredBytes: number
+}
+
 export interface MigrationOptions {
   readonly mode: Exclude<MigrationMode, 'sealed'>
   readonly blobs: BlobStore
   randomId(): string
-  tell(finding: Finding): void
+  report(finding: Finding): void
 }
 
-interface Modes extends Omit<MigrationOptions, 'tell'> {
+interface Migration extends Omit<MigrationOptions, 'report'> {
   note(finding: Finding['finding'], facts?: Pick<Finding, 'reason' | 'flow'>): void
 }
 
-/** States are sealed and not stored; handles that an earlier mode handed out still open. */
+/** For the mode `sealed`: states are sealed and not stored. Handles of an earlier mode still open. */
 export function sealedWithHandles(blobs: BlobStore): StateCarrier {
   return {
     ...sealedStates,
@@ -55,12 +83,12 @@ export function sealedWithHandles(blobs: BlobStore): StateCarrier {
 export function createMigration(options: MigrationOptions): StateCarrier {
   const counts = new Map<string, number>()
   let of = 0
-  const modes: Modes = {
+  const migration: Migration = {
     ...options,
     note(finding, facts) {
       const count = (counts.get(finding) ?? 0) + 1
       counts.set(finding, count)
-      options.tell({ finding, ...facts, count, of })
+      options.report({ finding, ...facts, count, of })
     },
   }
   return {
@@ -68,18 +96,18 @@ export function createMigration(options: MigrationOptions): StateCarrier {
     keep(host, claims, name) {
       of += 1
       return options.mode === 'stored'
-        ? keepStored(modes, host, claims, name)
-        : keepBoth(modes, host, claims, name)
+        ? keepStored(migration, host, claims, name)
+        : keepBoth(migration, host, claims, name)
     },
     open(host, state, expected, names) {
       of += 1
-      return openAny(modes, host, state, expected, names)
+      return openAny(migration, host, state, expected, names)
     },
   }
 }
 
 async function keepStored(
-  { blobs, randomId }: Modes,
+  { blobs, randomId }: Migration,
   { audience, limits }: StateHost,
   claims: Claims,
   name: string = toHandle(randomId()),
@@ -89,42 +117,47 @@ async function keepStored(
   return { kind: 'sealed', token: name, bytes: name.length, keyId: 'stored' }
 }
 
-async function keepBoth(modes: Modes, host: StateHost, claims: Claims, name?: string): Promise<SealedState> {
+async function keepBoth(
+  migration: Migration,
+  host: StateHost,
+  claims: Claims,
+  name?: string,
+): Promise<SealedState> {
   const { audience, keys, limits } = host
   const sealed = sealState(keys.ring, audience, claims, limits)
   if (sealed.kind === 'too-large') {
-    modes.note('spilled', { flow: claims.flow })
-    return keepStored(modes, host, claims, name)
+    migration.note('spilled', { flow: claims.flow })
+    return keepStored(migration, host, claims, name)
   }
   try {
-    await putState(modes.blobs, audience, name ?? sealed.token, claims, limits)
+    await putState(migration.blobs, audience, name ?? sealed.token, claims, limits)
   } catch (error) {
-    modes.note('store_failed', { flow: claims.flow, reason: nameOf(error) })
+    migration.note('store_failed', { flow: claims.flow, reason: nameOf(error) })
   }
   return sealed
 }
 
 async function openAny(
-  modes: Modes,
+  migration: Migration,
   host: StateHost,
   state: unknown,
   expected: Expected | ExpectedExtension,
   names?: readonly string[],
 ): Promise<OpenedStored> {
-  // A handle names its row itself.
+  // A handle is the name of its row.
   const filed = names === undefined || isHandle(state) ? [state] : names
   if (!filed.every((name) => typeof name === 'string')) return { kind: 'refused', reason: 'encoding' }
   if (filed.some(({ length }) => length > host.limits.maxBytes)) return { kind: 'refused', reason: 'size' }
-  const stored = () => getFirst(modes, host, filed, expected)
+  const stored = () => getFirst(migration, host, filed, expected)
   if (state === undefined || isHandle(state)) return stored()
   const { keys, audience, limits } = host
   const open = () => openState(keys.ring, audience, state, expected, limits)
-  if (modes.mode === 'stored') return storedElseSealed(stored, open)
-  return modes.mode === 'dual' ? compare(modes, open(), stored) : fallBack(modes, open(), stored)
+  if (migration.mode === 'stored') return storedElseSealed(stored, open)
+  return migration.mode === 'dual' ? compare(migration, open(), stored) : fallBack(migration, open(), stored)
 }
 
 async function getFirst(
-  { blobs }: Modes,
+  { blobs }: Migration,
   { audience, limits }: StateHost,
   names: readonly string[],
   expected: Expected | ExpectedExtension,
@@ -136,7 +169,7 @@ async function getFirst(
   return { kind: 'refused', reason: 'missing' }
 }
 
-/** A state that another mode handed out without storing it is opened, so that the way back ends no call. */
+/** Opens a state that another mode sealed without storing it, so that going back a mode ends no call. */
 async function storedElseSealed(
   stored: () => Promise<OpenedStored>,
   open: () => OpenedState,
@@ -146,37 +179,38 @@ async function storedElseSealed(
 }
 
 async function fallBack(
-  modes: Modes,
+  migration: Migration,
   sealed: OpenedState,
   stored: () => Promise<OpenedStored>,
 ): Promise<OpenedStored> {
   if (sealed.kind === 'open' || sealed.reason !== 'key') return sealed
   const opened = await stored()
   if (opened.kind === 'refused') return sealed
-  modes.note('fell_back', { reason: sealed.reason, flow: opened.claims.flow })
+  migration.note('fell_back', { reason: sealed.reason, flow: opened.claims.flow })
   return opened
 }
 
 async function compare(
-  modes: Modes,
+  migration: Migration,
   sealed: OpenedState,
   read: () => Promise<OpenedStored>,
 ): Promise<OpenedStored> {
   const stored = await read().catch((error): undefined => {
-    modes.note('store_failed', { reason: nameOf(error) })
+    migration.note('store_failed', { reason: nameOf(error) })
   })
   if (stored === undefined) return sealed
   if (sealed.kind === 'open' && stored.kind === 'open') {
     const { flow } = stored.claims
-    if (canonicalJson(sealed.claims) !== canonicalJson(stored.claims)) modes.note('differs', { flow })
+    if (canonicalJson(sealed.claims) !== canonicalJson(stored.claims)) migration.note('differs', { flow })
     return stored
   }
   if (sealed.kind === 'open') {
     if (stored.kind === 'refused')
-      modes.note('not_stored', { reason: stored.reason, flow: sealed.claims.flow })
+      migration.note('not_stored', { reason: stored.reason, flow: sealed.claims.flow })
     return sealed
   }
-  if (stored.kind === 'open') modes.note('not_sealed', { reason: sealed.reason, flow: stored.claims.flow })
+  if (stored.kind === 'open')
+    migration.note('not_sealed', { reason: sealed.reason, flow: stored.claims.flow })
   return stored.kind === 'open' ? stored : sealed
 }
 
@@ -184,44 +218,9 @@ function nameOf(error: unknown): string {
   return error instanceof Error ? error.name : typeof error
 }
 
-export type MigrationMode = 'stored' | 'dual' | 'sealed-first' | 'sealed'
-
-export interface Finding {
-  readonly finding:
-    | 'differs'
-    /** The store had it, the seal did not open. */
-    | 'not_sealed'
-    /** The seal opened, the store had nothing. */
-    | 'not_stored'
-    /** The store was asked because the seal could not be opened. */
-    | 'fell_back'
-    /** Too large for a seal: a handle went out instead. */
-    | 'spilled'
-    | 'store_failed'
-  readonly reason?: string
-  readonly flow?: string
-  /** How often this process found this so far, and in how many states that it kept or opened. */
-  readonly count: number
-  readonly of: number
-}
-
-/*
- * Claims in a store, filed under a name that the client holds: a short handle, or the sealed state itself.
- *
- * M1 The store sees neither the name nor the claims: the row's id is a digest of the name, and the row is sealed under a
- *    key that is derived from it. Whoever reads the database learns nothing; whoever alters a name finds nothing.
- * M2 The key ring plays no part, so a row opens also when the keys of its time are gone.
- * M3 What comes out passes the same checks as a sealed state: time, principal, request.
- */
-
-export interface StoredLimits extends StateLimits {
-  /** Bytes of one journal in the store, sealed. */
-  readonly maxStoredBytes: number
-}
-
 const HANDLE = 'h1.'
 
-/** A name for a row, drawn from `id`, which nobody can guess. */
+/** The name of a row. `id` must be one that nobody can guess. */
 export function toHandle(id: string): string {
   return HANDLE + id
 }
@@ -230,8 +229,8 @@ function isHandle(state: unknown): state is string {
   return typeof state === 'string' && state.startsWith(HANDLE)
 }
 
-/** The size of a row that would be too large, or undefined when it is stored. */
-export async function putState(
+/** Returns the size of a row that is too large to be stored, or undefined if it was stored. */
+async function putState(
   blobs: BlobStore,
   audience: string,
   name: string,

@@ -1,10 +1,13 @@
 /**
- * Single use (B8): of all requests that bring the same state, one gets through. The same request again, because its reply
- * was lost, gets the stored reply; any other is refused. A compare-and-set on (flow, round) in the store decides, after
- * every check of the state itself, so that a request which would be refused anyway uses nothing up.
+ * Single use (B8): of all requests with the same state, one is accepted. The same request again, because its reply was
+ * lost, gets the stored reply; any other is refused. A compare-and-set on (flow, round) in the store decides, after every
+ * check of the state itself, so that a request that is refused anyway uses nothing up.
  *
  * A store that was emptied or restored has forgotten what was used. So its epoch is sealed into every state, and a state
  * of another epoch is refused.
+ *
+ * A slot is claimed, renewed while the work lasts, and released if the work fails. A process that dies renews nothing, so
+ * its slot becomes free when the hold expires.
  */
 
 import { randomBytes } from 'node:crypto'
@@ -23,25 +26,25 @@ import type { Beginning } from './round.ts'
 
 const MAX_REPLY_BYTES = 16 * 1024 * 1024
 
-/** Answers the request through its slot. A first request has no state to use up. */
-export async function answerOnce(
+/** Replies to the request through its slot. A first request has no state to use up. */
+export async function replyOnce(
   host: FlowHost,
   once: OnceStore,
   call: FlowCall,
   beginning: Beginning,
-  answer: () => Promise<Reply>,
+  run: () => Promise<Reply>,
 ): Promise<Reply> {
   const { requestState, inputResponses } = call
-  if (!beginning.anchored || requestState === undefined) return answer()
+  if (!beginning.anchored || requestState === undefined) return run()
   const digest = host.platform.digest(canonicalJson([requestState, inputResponses ?? null]))
   const slot = toSlot(beginning, beginning.flow, beginning.round, digest)
-  const work = async () => sealReply(host, slot, await answer())
+  const work = async () => sealReply(host, slot, await run())
   const claim = await workOnce(once, slot, work, { holdMs: holdOf(host) })
   switch (claim.kind) {
     case 'stored':
       return openReply(host, slot, claim.response)
     case 'busy':
-      throw busy('The same request is being answered right now', claim.retryMs)
+      throw busy('The same request is being processed', claim.retryMs)
     case 'refused':
       host.log({ event: 'state_refused', method: call.method, target: call.target, reason: claim.reason })
       throw new RondoError('STATE_INVALID')
@@ -49,8 +52,8 @@ export async function answerOnce(
 }
 
 /**
- * Runs an effect that has not run in this flow on the same answers (`branch`); hands back what it gave if it has. Where it is just running, or its worker
- * died a moment ago, that cannot be told: an error which is no outcome of the effect.
+ * Runs an effect unless it has already run in this flow on the same answers (`branch`), and returns its result. Throws
+ * `STORE_BUSY`, which is not an outcome of the effect, if it is running elsewhere or its worker has just died.
  */
 export async function effectOnce(
   { host, beginning }: { readonly host: FlowHost; readonly beginning: Beginning },
@@ -64,7 +67,7 @@ export async function effectOnce(
   const work = async () => {
     const value = await run()
     const why = whyNotJson(value)
-    // A result that cannot be recorded fills the slot all the same: the effect has run, and must not run again.
+    // A result that cannot be recorded fills the slot too: the effect has run and must not run again.
     return sealJson(host, slot, why === undefined ? { value } : { why })
   }
   const claim = await workOnce(once, slot, work, { waitMs, holdMs: holdOf(host) })
@@ -75,19 +78,22 @@ export async function effectOnce(
       return value
     }
     case 'busy':
-      throw busy('This call is at work elsewhere, or its worker died', claim.retryMs)
+      throw busy('This call is running elsewhere, or its worker died', claim.retryMs)
     case 'refused':
-      throw new RondoError('STATE_INVALID', `Whether the effect "${key}" has run is lost (${claim.reason})`)
+      throw new RondoError(
+        'STATE_INVALID',
+        `It is unknown whether the effect "${key}" has run (${claim.reason})`,
+      )
   }
 }
 
-/** Twice a lease: doing an effect twice is worse than waiting, so whoever takes over a task waits for its effect as well. */
+/** Twice a lease: running an effect twice is worse than waiting, so a worker that takes over a task waits for its effect too. */
 const holdOf = ({ leaseMs }: FlowHost): number => 2 * leaseMs
 
-/** `retryMs`: after this time a worker that died is known to be dead. One that lives takes as long as it takes. */
+/** `retryMs`: after this time a dead worker is known to be dead. A live one may take longer. */
 function busy(what: string, retryMs: number): RondoError {
   const seconds = Math.max(1, Math.ceil(retryMs / 1000))
-  const detail = `${what}. Send the request again in ${seconds} s`
+  const detail = `${what}. Retry in ${seconds} s`
   return new RondoError('STORE_BUSY', detail, { data: { retryAfterMs: seconds * 1000 } })
 }
 
@@ -131,23 +137,15 @@ function openReply(host: FlowHost, slot: OnceSlot, sealed: string): Reply {
   return { kind: 'error', error: new RondoError(stored.code, stored.detail, { data: stored.data }) }
 }
 
-/*
- * How a slot of single use is taken and kept: claimed, renewed for as long as the work takes, and let go where the work
- * failed. A process that dies renews nothing, so its slot is free again when the hold is over.
- */
-
 export interface ClaimOnceOptions {
-  /** How long to wait for the response of the same request that came a moment earlier. */
+  /** How long to wait if the same request is being processed. */
   waitMs?: number
-  /** How long the slot is ours without a renewal before the same request may try again. Renewed three times as often. */
+  /** How long the slot stays claimed without a renewal. It is renewed three times in that time. */
   holdMs?: number
   clock?: StoreClock
 }
 
-/**
- * Gives what the slot holds, after having done the work if it held nothing. If the same request is being answered right
- * now, waits a little for its response.
- */
+/** Returns what the slot holds, after doing the work if it is empty. Waits a little if the slot is claimed. */
 export async function workOnce(
   store: OnceStore,
   slot: OnceSlot,
@@ -158,7 +156,7 @@ export async function workOnce(
   const claim = await claimPatiently(store, slot, attempt, waitMs, clock)
   if (claim.kind !== 'first') return claim
   const hold = async (ms: number) => {
-    // One that fails is followed by the next; whoever lost its slot cannot undo what it has begun.
+    // If a renewal fails, the next one follows; work that has lost its slot cannot be undone.
     await store.renew(slot, { ...attempt, holdMs: ms }).catch(() => false)
   }
   const stop = repeat(

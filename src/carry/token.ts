@@ -22,7 +22,7 @@ import type { Target } from '../tool/target.ts'
 import type { Carrier, Pause } from './carrier.ts'
 import type { FlowHost, OpenedStored, StateCarrier } from './host.ts'
 import { type Beginning, concludeRefused, logRound, type Round, type RoundRequest, runOnce } from './round.ts'
-import { answerOnce } from './single-use.ts'
+import { replyOnce } from './single-use.ts'
 import { keepWithStore, unspill } from './spill.ts'
 import { beginAtOnce, continueAsTask } from './task/begin.ts'
 
@@ -72,7 +72,7 @@ export async function runOpened(opened: Round, carrier: Carrier<never, Reply>): 
   const { host, call, target } = opened
   const round = opened.beginning.journal.spilled === undefined ? opened : await unspill(opened)
   if (!target.once || !host.store) return await runOnce(carrier, round)
-  return await answerOnce(host, host.store.once, call, round.beginning, () => runOnce(carrier, round))
+  return await replyOnce(host, host.store.once, call, round.beginning, () => runOnce(carrier, round))
 }
 
 const NOTHING_ASKED: Readonly<Record<string, string>> = {}

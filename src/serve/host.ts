@@ -126,6 +126,6 @@ function chooseStates(
     mode,
     blobs: store.blobs,
     randomId,
-    tell: (finding) => log({ event: 'continuation', ...finding }),
+    report: (finding) => log({ event: 'continuation', ...finding }),
   })
 }

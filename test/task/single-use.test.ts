@@ -193,7 +193,7 @@ describe('single use', () => {
     expect(most).toBe(1)
     expect(second.error).toEqual({
       code: -32000,
-      message: expect.stringMatching(/^This call is at work elsewhere, .* again in \d+ s$/),
+      message: expect.stringMatching(/^This call is running elsewhere, .* Retry in \d+ s$/),
       data: { retryAfterMs: expect.any(Number) },
     })
     finish()
