@@ -6,7 +6,7 @@
 
 import type { McpServer, ProtocolError, ServerContext } from '@modelcontextprotocol/server'
 import type { FlowHost, TaskHost } from '../carry/host.ts'
-import { answerTask } from '../carry/task/call.ts'
+import { handleTask } from '../carry/task/call.ts'
 import { runRound } from '../carry/token.ts'
 import { misuse, RondoError } from '../errors.ts'
 import { isRecord } from '../lib/json.ts'
@@ -87,7 +87,7 @@ export function createFlow(options: RondoOptions, keys: KeyHolder, tools: TaskTo
       work.start()
       try {
         const call = toTaskCall(action, taskId, ctx, server)
-        const reply = await answerTask(host, tasksOf(host), call, await principalOf(ctx))
+        const reply = await handleTask(host, tasksOf(host), call, await principalOf(ctx))
         return toResult(reply)
       } catch (error) {
         const refusal = toRefusal(host, error)

@@ -5,7 +5,7 @@
  */
 
 import type { FlowHost, LogEvent } from '../carry/host.ts'
-import { answerTask, watchTasks } from '../carry/task/call.ts'
+import { handleTask, watchTasks } from '../carry/task/call.ts'
 import { runRound } from '../carry/token.ts'
 import { isStoreFault, RondoError } from '../errors.ts'
 import { isThenable } from '../lib/json.ts'
@@ -113,7 +113,7 @@ export function createService(options: ServiceOptions): OpenService {
           return complete(registry, call).catch(toReply)
         case 'task':
           if (!host.tasks) return { kind: 'error', error: new RondoError('PEER_METHOD') }
-          return answerTask(host, host.tasks, call, principal).catch(toReply)
+          return handleTask(host, host.tasks, call, principal).catch(toReply)
       }
     },
     changed(listing) {

@@ -16,7 +16,7 @@ import { concludeRefused, logRound, type Round, solicited, taskHostFor } from '.
 import { toTaskState } from './call.ts'
 import { ownerOf, sealPiece, type TaskPlan, type TaskRecord } from './journal.ts'
 
-/** Starts the task of a call that is one from its first request on, or refuses a client that cannot follow it. */
+/** Begins a task with the first request if the tool says so, or refuses a client that cannot follow it. */
 export function beginAtOnce(round: Round, brings: boolean): Reply | Promise<Reply> | undefined {
   const { target, beginning } = round
   const tasks = taskHostFor(round)
@@ -30,16 +30,13 @@ function cannotFollow({ name }: Target): RondoError {
   return new RondoError('PEER_CAPABILITY', detail, { data })
 }
 
-/** What the tool says; a client that asked for less gets less. */
+/** How long the task lives: as long as the tool says, or shorter if the client asks for that. */
 function ttlOf({ call, target }: Round, tasks: TaskHost): number {
   const ttlMs = target.task.ttlMs ?? tasks.ttlMs
   return call.task?.ttlMs === undefined ? ttlMs : Math.min(ttlMs, call.task.ttlMs)
 }
 
-/**
- * Answers that came with this request and that no run has seen yet. Of those that came unasked none is dropped: which of
- * them count is decided where they are asked for.
- */
+/** Answers that came with this request and that no run has used. Unasked ones are kept too: the question decides if they count. */
 function broughtBy({ call, beginning }: Round): TaskPlan['brought'] {
   const { anchored, asked } = beginning
   const answers = solicited(beginning, call.inputResponses)
@@ -84,7 +81,7 @@ async function beginTask(
     head: sealPiece(host, { id, owner }, 'head', plan),
     ttlMs: ttlOf(round, tasks),
     pollMs: target.task.pollMs ?? tasks.pollMs,
-    // A call that came with a state of ours comes with it again if this reply is lost, so its keys stay the same (R6).
+    // If this reply is lost, a call with a state is sent again with the same state, so its keys stay the same (R6).
     known: call.requestState !== undefined,
     journal: entries.map((entry) => sealPiece(host, { id, owner }, 'record', { entry } satisfies TaskRecord)),
   })

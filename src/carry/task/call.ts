@@ -1,5 +1,6 @@
 /**
- * What clients do with tasks: look, answer, cancel. Unknown, foreign and expired tasks are all the same to them.
+ * Requests about tasks: get, answer, cancel, list, watch, and wait for the end. They read and write only the store. To a
+ * client, a task that is unknown, expired or another caller's is the same.
  */
 
 import { RondoError } from '../../errors.ts'
@@ -19,7 +20,7 @@ import { openPiece, ownerOf, type Piece, type PieceOf, sealPiece } from './journ
 const ACKNOWLEDGED: Reply = { kind: 'complete', result: {} }
 const UNKNOWN: Reply = { kind: 'error', error: new RondoError('PEER_TASK') }
 
-export async function answerTask(
+export async function handleTask(
   host: FlowHost,
   tasks: TaskHost,
   call: TaskCall,
@@ -48,7 +49,7 @@ export async function answerTask(
   }
 }
 
-/** Tells of the caller's own tasks as they change; ids that are nobody's, or somebody else's, are never heard of. */
+/** Reports the caller's own tasks as they change. Unknown ids and those of other callers are never reported. */
 export function watchTasks(
   host: FlowHost,
   tasks: TaskHost,
@@ -68,13 +69,10 @@ export function watchTasks(
   }
 }
 
-/*
- * A task in the store as its owner may see it.
- */
-
-/** A worker died too often under this task; there is nothing of its own to tell. */
+/** The error of a task whose workers died too often, which has none of its own. */
 const DIED = { code: -32603, message: 'The task could not be finished' }
 
+/** A task in the store as its owner sees it. */
 export function toTaskState(host: FlowHost, tasks: TaskHost, owner: TaskOwner, view: TaskView): TaskState {
   const { id, status } = view
   const open = <T>(piece: Piece, sealed: string | undefined): T | undefined =>
@@ -93,7 +91,7 @@ export function toTaskState(host: FlowHost, tasks: TaskHost, owner: TaskOwner, v
   }
 }
 
-/** The task as its owner may see it, or nothing where it cannot be read; what other tasks say does not depend on it. */
+/** The same, or nothing if the task cannot be read: one such task must not hide the others. */
 function readableState(
   host: FlowHost,
   tasks: TaskHost,
@@ -104,8 +102,8 @@ function readableState(
 }
 
 /**
- * The part of a task that a request may see: input requests only of the kinds and modes that it declares itself (B10),
- * whoever began the task. What is left out is named, so that the client knows what to declare.
+ * The part of a task that a request may see: input requests only of the kinds and modes that the request itself declares
+ * (B10), whoever began the task. The message names what is left out, so that the client knows what to declare.
  */
 function visibleTo(capabilities: ClientCapabilities, task: TaskState): TaskState {
   const entries = Object.entries(task.inputRequests ?? {})
@@ -119,7 +117,7 @@ function visibleTo(capabilities: ClientCapabilities, task: TaskState): TaskState
   }
 }
 
-/** Why a request does not see all that a task asks. */
+/** Why a request does not see everything that a task asks. */
 function undeclared(
   capabilities: ClientCapabilities,
   { inputRequests = {} }: TaskState,
@@ -134,7 +132,7 @@ function undeclared(
   return new RondoError('PEER_TASK', why === undefined ? sentence : `${sentence} ${why}`)
 }
 
-/** What does not open has been logged. */
+/** Returns undefined for what does not open, which `openPiece` has logged. */
 function quietly<T>(read: () => T): T | undefined {
   try {
     return read()
@@ -155,13 +153,12 @@ function openInputs(
   return requests
 }
 
-/*
- * The caller's own tasks, page by page, newest first. Where a page ends is told sealed, for this caller alone: a cursor that
- * was changed, or that somebody else was given, is refused.
- */
-
 const MAX_CURSOR = 2_048
 
+/**
+ * Lists the caller's own tasks page by page, newest first. A cursor is sealed for its caller: one that was altered, or that
+ * belongs to another caller, is refused.
+ */
 export async function listTasks(
   host: FlowHost,
   tasks: TaskHost,
@@ -196,29 +193,27 @@ function sealCursor(
 function openCursor({ keys }: FlowHost, owner: TaskOwner, cursor: string): TaskPage['after'] {
   const opened = openEnvelope(keys.ring, placeOf(owner), cursor, MAX_CURSOR)
   const place: unknown = opened.kind === 'refused' ? undefined : JSON.parse(opened.plaintext.toString('utf8'))
-  if (!isRecord(place)) throw new RondoError('PEER_PARAMS', 'This cursor is not from this list')
+  if (!isRecord(place)) throw new RondoError('PEER_PARAMS', 'The cursor is not one of this list')
   return { id: String(place.id), createdAt: Number(place.createdAt) }
 }
 
-/*
- * Following a task where the client waits for its end instead of looking now and then: `tasks/result` of 2025-11-25 and of
- * the draft (D3 to D7). In the draft open questions are the answer; at 2025-11-25 they are pushed while the client waits.
- */
-
 type Answers = Readonly<Record<string, unknown>>
 
-/** Gets the answers to questions from the client on the line, until `signal` fires; returns an error if none will come. */
+/** Asks the client on the line, until `signal` fires. Returns an error if no answers will come. */
 export type AskNow = (questions: InputRequests, signal: AbortSignal) => Promise<Answers | RondoError>
 
 export interface AwaitOptions {
   readonly ask?: AskNow
-  /** Why nobody can be asked, where the client's capabilities are not the reason. */
+  /** Why nobody can be asked, if not for the client's capabilities. */
   readonly unaskable?: string
 }
 
 const UNKNOWN_OLDER: OlderReply = { kind: 'error', error: new RondoError('PEER_TASK') }
 
-/** Waits until the task has ended or asks; with `ask`, continues after the answers. */
+/**
+ * Waits until the task has ended or asks: `tasks/result` of 2025-11-25 and of the draft (D3 to D7). With `ask`, as in
+ * 2025-11-25, the questions are pushed while the client waits; otherwise they are the result.
+ */
 export async function awaitTask(
   host: FlowHost,
   tasks: TaskHost,
@@ -248,7 +243,7 @@ export async function awaitTask(
   }
 }
 
-/** Hands answers to a task; those to questions that are closed change nothing. */
+/** Delivers answers to a task; those to closed questions change nothing. */
 export async function deliverAnswers(
   host: FlowHost,
   tasks: TaskHost,
@@ -260,7 +255,7 @@ export async function deliverAnswers(
   await tasks.engine.deliver(taskId, owner, sealAnswers(host, { id: taskId, owner }, answers))
 }
 
-/** Asks as long as the task does: somebody else may answer or cancel it meanwhile. Gives undefined then. */
+/** Asks until the task no longer does, because another request answered or cancelled it; returns undefined then. */
 async function askWhileOpen<T>(
   { engine }: TaskHost,
   id: string,
@@ -280,7 +275,7 @@ async function askWhileOpen<T>(
   }
 }
 
-/** The task once it does not work any more, or as it is when the client goes. */
+/** Returns the task once it is no longer working, or undefined if the client disconnects first. */
 async function settledView(
   { engine }: TaskHost,
   id: string,
@@ -321,7 +316,7 @@ function toReply({ status, taskId, inputRequests, result, error }: TaskState): O
   }
 }
 
-/** Answers that help are delivered, others are acknowledged and change nothing (D6). */
+/** Delivers answers that fit their questions. Others are acknowledged and change nothing (D6). */
 export async function respondToTask(
   host: FlowHost,
   tasks: TaskHost,
@@ -334,7 +329,10 @@ export async function respondToTask(
   if (!view) return UNKNOWN_OLDER
   const { status, inputRequests = {} } = toTaskState(host, tasks, owner, view)
   if (status !== 'input_required') {
-    return { kind: 'error', error: new RondoError('PEER_TASK', `The task asks nothing: it is ${status}`) }
+    return {
+      kind: 'error',
+      error: new RondoError('PEER_TASK', `The task has no open questions: it is ${status}`),
+    }
   }
   const useful = Object.entries(inputResponses).filter(([key, answer]) => {
     const request = Object.hasOwn(inputRequests, key) ? inputRequests[key] : undefined

@@ -1,8 +1,11 @@
 /**
- * A task's journal in the database: one record per entry, and one each time it stops. Folding them yields the journal
- * that replay runs against, and what was asked last.
+ * A task in the database: its head, which says what it began with, its journal, and what passes between it and its owner.
+ * The journal has one record per entry and one for each stop; folding them yields what replay runs against.
  *
- * A wire key is used once in the life of a task, so a question that is asked again goes out under a new one.
+ * Keys: a wire key is used once in the life of a task, so a question that is asked again gets a new one.
+ * Pieces: each piece is sealed for its own task and place, so that nobody who can write to the database can swap two of
+ * them. What passes between a task and its owner is sealed for the owner too, and a question and its answer for their key:
+ * an answer counts only for its question, and a row that is moved to another owner does not open.
  */
 
 import { RondoError } from '../../errors.ts'
@@ -24,20 +27,41 @@ export interface Parked {
   readonly manual?: string
 }
 
-/** `rested`: a turn came as far as it could and ended there without a question; what it said need not be said again. */
+/** `rested`: a turn came as far as it could and ended without a question; the next one does not report the same again. */
 export type TaskRecord = { readonly entry: Entry } | { readonly parked: Parked } | { readonly rested: true }
 
 export interface Folded {
   readonly entries: readonly Entry[]
   readonly parked: Parked
-  /** How often it parked, or was to be run again. */
+  /** How often the task has parked. */
   readonly parks: number
-  /** Nothing was recorded since a turn came as far as it could. */
+  /** True if nothing was recorded since the last turn ended. */
   readonly resting: boolean
 }
 
-/** What was noted of a flow in rounds, before it became a task. */
+/** What a flow noted in its rounds, before it became a task. */
 export type Noted = Pick<Parked, 'reasks' | 'manual'>
+
+/** What a task begins with: the call, its caller, and its flow. Kept sealed as the head of the task. */
+export interface TaskPlan {
+  readonly flow: string
+  readonly seed: string
+  readonly startedAt: number
+  /** The round in which the flow became a task. */
+  readonly round: number
+  readonly toolVersion?: string
+  /** The epoch of the store in which the task began, for effects of single use. */
+  readonly epoch?: string
+  readonly principal?: Principal
+  /** What the rounds before noted. */
+  readonly noted?: Noted
+  /** Answers that came with the request that began the task. */
+  readonly brought?: Pick<Incoming, 'answers' | 'asked' | 'unasked'>
+  readonly call: Pick<
+    FlowCall,
+    'method' | 'target' | 'args' | 'protocolVersion' | 'capabilities' | 'clientInfo'
+  >
+}
 
 export function foldRecords(records: readonly TaskRecord[], noted: Noted = { reasks: {} }): Folded {
   const entries = new Map<string, Entry>()
@@ -56,7 +80,7 @@ export function foldRecords(records: readonly TaskRecord[], noted: Noted = { rea
   return { entries: [...entries.values()], parked, parks, resting }
 }
 
-/** Answers that have come for what was asked last, under the author's keys, with the digests of the questions. */
+/** The answers to what was asked last, under the author's keys, with the digests of the questions. */
 export function freshAnswers(
   { asked }: Parked,
   answers: ReadonlyMap<string, unknown>,
@@ -77,7 +101,7 @@ function freeKey(key: string, taken: { has(key: string): boolean }): string {
   return `${key}~${n}`
 }
 
-/** The open questions under keys this task has not used, and the record that says so. */
+/** Assigns the open questions wire keys that this task has not used, and returns the record that says so. */
 export function park(
   questions: readonly (readonly [string, Pick<OpenQuestion, 'request' | 'digest'>])[],
   journal: Pick<Journal, 'reasks' | 'entries' | 'manual'>,
@@ -104,16 +128,7 @@ export function park(
   return { inputs, record }
 }
 
-/*
- * What carriers need for tasks, and how their content is kept: sealed with the key ring, each piece for its own task and
- * its own place, so that whoever can write to the database cannot put one piece in the place of another.
- *
- * What passes between a task and its owner is sealed for that owner as well, and a question and its answer for their key: an
- * answer counts for the question it was given to, and a row that is given another owner opens for nobody. The head says who
- * the owner is.
- */
-
-/** The place of a piece within its task; questions and answers have one for each key. */
+/** The place of a piece in its task; questions and answers have one per key. */
 export type Piece =
   | 'head'
   | 'record'
@@ -135,21 +150,21 @@ function placeOf({ audience }: FlowHost, { id, owner }: PieceOf, piece: Piece): 
   return JSON.stringify(piece === 'head' || piece === 'record' ? place : [...place, owner.principal])
 }
 
-/** Where earlier releases sealed it. What they left opens as it did then; nothing is sealed in this way any more. */
+/** The place for which earlier releases sealed a piece. Such pieces still open; new ones are not sealed this way. */
 function formerPlaceOf({ audience }: FlowHost, { id }: PieceOf, piece: Piece): string {
   return JSON.stringify(['task', id, piece.split(' ')[0], audience])
 }
 
-/** Refuses what `openPiece` would refuse: a piece that is kept must open again. */
+/** Throws if the piece is too large for `openPiece`: a piece that is kept must open again. */
 export function sealPiece(host: FlowHost, of: PieceOf, piece: Piece, value: unknown): string {
   const { token } = sealEnvelope(host.keys.ring, placeOf(host, of, piece), JSON.stringify(value))
   const limit = host.tasks?.maxPieceBytes ?? Number.POSITIVE_INFINITY
   if (token.length <= limit) return token
-  const detail = `The ${piece} of a task has ${token.length} bytes, sealed; ${limit} are allowed (tasks.maxPieceBytes).`
+  const detail = `The sealed ${piece} of a task has ${token.length} bytes; at most ${limit} are allowed (tasks.maxPieceBytes).`
   throw new RondoError('LIMIT_STATE_BYTES', detail)
 }
 
-/** Throws if the piece was not sealed by us for this place. */
+/** Throws if the piece was not sealed by this service for this place. */
 export function openPiece<T>(host: FlowHost, tasks: TaskHost, of: PieceOf, piece: Piece, sealed: string): T {
   const open = (place: string) => openEnvelope(host.keys.ring, place, sealed, tasks.maxPieceBytes)
   const opened = open(placeOf(host, of, piece))
@@ -161,31 +176,7 @@ export function openPiece<T>(host: FlowHost, tasks: TaskHost, of: PieceOf, piece
   throw new RondoError('SERVER_INTERNAL', message)
 }
 
-/*
- * What a task is begun with: the call, who made it, and the flow it belongs to. Kept sealed as the head of the task.
- */
-
-export interface TaskPlan {
-  readonly flow: string
-  readonly seed: string
-  readonly startedAt: number
-  /** The round in which the flow became a task. */
-  readonly round: number
-  readonly toolVersion?: string
-  /** The life of the store under which the task began, for effects of single use. */
-  readonly epoch?: string
-  readonly principal?: Principal
-  /** What was noted in rounds before. */
-  readonly noted?: Noted
-  /** Answers that came with the request that made the task. */
-  readonly brought?: Pick<Incoming, 'answers' | 'asked' | 'unasked'>
-  readonly call: Pick<
-    FlowCall,
-    'method' | 'target' | 'args' | 'protocolVersion' | 'capabilities' | 'clientInfo'
-  >
-}
-
-/** The request as a worker sees it; there is nobody on the line. */
+/** The call as a worker runs it. */
 export function toFlowCall({ call }: TaskPlan, id: string): FlowCall {
   return { kind: 'flow', id, ...call }
 }

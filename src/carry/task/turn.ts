@@ -1,10 +1,10 @@
 /**
- * The task carrier: between turns the journal is in the store, and while a question waits nothing is held: no process,
- * no timer, no memory. A worker runs the same handler as a round would, from the top, against what was recorded.
+ * The task carrier: between turns the journal is in the store, and while a question is open nothing is held: no process,
+ * no timer, no memory. A worker runs the handler from the top against what was recorded, as a round does.
  *
- * R6 An effect waits until the owner has shown that it knows the task's id: whoever lost the reply that named it calls again,
- * and the effect would run in two tasks. Steps and questions need not wait. R7 An entry is durable, and
- * ours, before the handler sees its result.
+ * R6 An effect waits until the owner has shown that it knows the task's id: a client that lost the reply with the id calls
+ * again, and the effect would run in two tasks. Steps and questions do not wait.
+ * R7 An entry is durable, and the lease still held, before the handler sees its result.
  */
 
 import { RondoError } from '../../errors.ts'
@@ -41,7 +41,7 @@ interface TaskRun extends Round {
   readonly plan: TaskPlan
   readonly folded: Folded
   /** Whether this turn reported a status to the owner. */
-  told: boolean
+  reported: boolean
 }
 
 type Opening = Pick<TaskRun, 'host' | 'tasks' | 'turn' | 'plan' | 'target'>
@@ -122,7 +122,7 @@ async function keep(run: TaskRun, pause: Pause): Promise<TaskTurnOutcome> {
   }
   logRound(run, report, facts)
   if (facts.moved !== undefined) {
-    if (run.told) await rest(run)
+    if (run.reported) await rest(run)
     return { kind: facts.moved === 'effect' ? 'hold' : 'release' }
   }
   const questions = Object.entries(inputRequests ?? {}).map(
@@ -139,15 +139,15 @@ async function keep(run: TaskRun, pause: Pause): Promise<TaskTurnOutcome> {
   return { kind: 'park', inputs: new Map(sealed) }
 }
 
-/** Notes that this turn came to its end, so that the next one does not tell the owner the same again. */
+/** Records that this turn came to its end, so that the next one does not report the same status again. */
 function rest({ host, turn }: TaskRun): Promise<void> {
   return turn.record(sealPiece(host, turn.task, 'record', { rested: true } satisfies TaskRecord))
 }
 
-/** How long to wait where it cannot be told now whether an effect has run. */
+/** How long to wait while it is unknown whether an effect has run. */
 const UNCERTAIN_MS = 5_000
 
-/** A lease that was lost is no failure of the task: somebody else has it. Nor is a store that cannot tell now. */
+/** A lost lease does not fail the task: another worker has it. Neither does a store that is unavailable or busy. */
 function refused(run: TaskRun, report: RunReport | undefined, error: RondoError): TaskTurnOutcome {
   if (error.code === 'STORE_LEASE_LOST') return { kind: 'release' }
   if (error.code === 'STORE_UNAVAILABLE' || error.code === 'STORE_BUSY')
@@ -157,13 +157,13 @@ function refused(run: TaskRun, report: RunReport | undefined, error: RondoError)
 
 const AGAIN_MS = 250
 
-/** What the call would have answered is what the task ends with. A tool's own failure is a result (E8). */
+/** Ends the task with the reply of the call. A tool's own failure is a result (E8). */
 function ended(run: TaskRun, reply: Reply): TaskTurnOutcome {
   const { host, call, target } = run
   const { task } = run.turn
   if (reply.kind === 'error') {
     const { error } = reply
-    // Clients of earlier eras read why they could not be asked in a result, whatever carries the call.
+    // Clients of earlier eras get the reason why they cannot be asked as a result, whatever carries the call.
     const readsWhy = error.code === 'PEER_CAPABILITY' && host.codecs.opensSession(call.protocolVersion)
     return readsWhy ? ended(run, unaskableReply(target, error)) : failed(host, task, error)
   }
@@ -189,7 +189,7 @@ function open({ host, tasks, turn, plan, target }: Opening): TaskRun {
     turn,
     plan,
     folded,
-    told: false,
+    reported: false,
     call: toFlowCall(plan, task.id),
     target,
     principal,
@@ -207,7 +207,7 @@ function open({ host, tasks, turn, plan, target }: Opening): TaskRun {
   }
 }
 
-/** Nobody is on the line; it closes when nothing this turn does counts any more. */
+/** A line without a client. It closes when the turn no longer counts. */
 function toLine(signal: AbortSignal): Line {
   return {
     notify: () => {},
@@ -225,7 +225,7 @@ function adapt(run: TaskRun, input: ReplayInput): ReplayInput {
   const { host, turn } = run
   const incoming = { ...input.incoming, ...incomingOf(run), resumed: run.folded.resting }
   const { store } = host
-  // Waiting is left to the store, where it costs nothing.
+  // Does not wait for a slot: the task is released instead, which costs nothing.
   const once: ReplayInput['scene']['once'] =
     store && ((key, branch, act) => effectOnce(run, store.once, { key, branch }, act, 0))
   const inputResponses = incoming.answers as never
@@ -233,14 +233,14 @@ function adapt(run: TaskRun, input: ReplayInput): ReplayInput {
     ...input,
     incoming,
     anchored: turn.task.known,
-    scene: { ...input.scene, once, inputResponses, background: { possible: false, tell: tellerOf(run) } },
+    scene: { ...input.scene, once, inputResponses, background: { possible: false, tell: reporterOf(run) } },
     mayMove: () => (turn.draining.aborted || turn.signal.aborted ? 'drain' : undefined),
     persist: async (entry) =>
       turn.record(sealPiece(host, turn.task, 'record', { entry } satisfies TaskRecord)),
   }
 }
 
-/** The answers to what was asked last; before anything was, those that came with the request that made the task. */
+/** The answers to what was asked last; before the first question, those that came with the request that began the task. */
 function incomingOf({
   host,
   tasks,
@@ -258,33 +258,31 @@ function incomingOf({
   return freshAnswers(folded.parked, opened)
 }
 
-/** Messages are one line for people. */
+/** A message is one line for people. */
 const MAX_MESSAGE = 1000
 
 function shorten(message: string): string {
   return message.length > MAX_MESSAGE ? `${message.slice(0, MAX_MESSAGE)}…` : message
 }
 
-function tellerOf(run: TaskRun): (message: string) => void {
+function reporterOf(run: TaskRun): (message: string) => void {
   const { host, turn } = run
   return (message) => {
-    run.told = true
+    run.reported = true
     const send = async () => turn.status(sealPiece(host, turn.task, 'message', shorten(message)))
-    // A message that does not arrive changes nothing: whoever took the task tells the next one.
+    // A message that is lost changes nothing: the worker that has the task now reports the next one.
     send().catch(() => {})
   }
 }
 
-/*
- * A task whose tool this instance does not have. While releases change, another instance may have it, so the task is left
- * to others for a while before it ends.
- */
-
 const PATIENCE_MS = 15 * 60_000
-/** Forgetting one only makes us wait longer. */
+/** Forgetting a task only makes it wait longer. */
 const MAX_REMEMBERED = 1000
 
-/** Tells whether a task is still worth waiting for. */
+/**
+ * Tells whether to wait for an instance that has the tool of a task. During a rollout another instance may have it, so the
+ * task is left to others for a while before it fails.
+ */
 function createMissingTools(now: () => number): (taskId: string) => boolean {
   const firstSeen = new Map<string, number>()
   return (taskId) => {

@@ -5,7 +5,7 @@
 
 import type { FlowHost, TaskHost } from '../../carry/host.ts'
 import { type AskingLine, type SteadyLine, steadyLine } from '../../carry/push.ts'
-import { type AskNow, answerTask, awaitTask, listTasks, respondToTask } from '../../carry/task/call.ts'
+import { type AskNow, awaitTask, handleTask, listTasks, respondToTask } from '../../carry/task/call.ts'
 import { RondoError } from '../../errors.ts'
 import type { Principal, TaskCall, TaskListCall } from '../../protocol/call.ts'
 import type { SessionDialect } from '../../protocol/codec.ts'
@@ -42,7 +42,7 @@ export async function answerTaskCall(
       case 'cancel':
         return await cancelTask(host, tasks, call, principal)
       default:
-        return await answerTask(host, tasks, call, principal)
+        return await handleTask(host, tasks, call, principal)
     }
   } catch (error) {
     return toErrorReply(error, host.log)
@@ -107,13 +107,13 @@ async function cancelTask(
   principal: Principal | undefined,
 ): Promise<OlderReply> {
   const get: TaskCall = { ...call, action: 'get' }
-  const before = await answerTask(host, tasks, get, principal)
+  const before = await handleTask(host, tasks, get, principal)
   if (before.kind === 'task' && before.task.status !== 'working' && before.task.status !== 'input_required') {
     return {
       kind: 'error',
       error: new RondoError('PEER_TASK', `The task cannot be cancelled: its status is ${before.task.status}`),
     }
   }
-  const reply = await answerTask(host, tasks, call, principal)
-  return reply.kind === 'error' ? reply : answerTask(host, tasks, get, principal)
+  const reply = await handleTask(host, tasks, call, principal)
+  return reply.kind === 'error' ? reply : handleTask(host, tasks, get, principal)
 }
