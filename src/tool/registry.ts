@@ -72,7 +72,7 @@ const TOOL_NAME = /^[A-Za-z0-9_.-]{1,128}$/
 const DEFAULT_CACHE: CachePolicy = { ttlMs: 0, scope: 'private' }
 const NO_HEADERS: readonly ParamHeader[] = []
 
-export interface RegistryOptions {
+interface RegistryOptions {
   /** Whether the server has a store. */
   readonly store?: boolean
   readonly bounds?: TextBounds

@@ -15,7 +15,7 @@ import type { CachePolicy } from './definition.ts'
 import type { Problem } from './schema/judge.ts'
 import type { Compiled } from './schema/schema.ts'
 
-export type Prepared =
+type Prepared =
   | { readonly kind: 'ready'; run(ctx: Context): unknown }
   /** The arguments do not fit the schema. */
   | { readonly kind: 'refused'; readonly problem: string }

@@ -13,7 +13,7 @@
 import { misuse } from '../errors.ts'
 import { UNSAFE_NAMES } from '../form/form.ts'
 
-export interface UriTemplate {
+interface UriTemplate {
   /** Returns the values in a URI that matches the template; undefined if it does not. */
   match(uri: string): TemplateValues | undefined
 }
@@ -109,7 +109,7 @@ function encodeReserved(text: string): string {
   )
 }
 
-export type TemplateValues = Record<string, string>
+type TemplateValues = Record<string, string>
 
 const MAX_URI = 8_192
 

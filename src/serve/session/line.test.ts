@@ -158,7 +158,10 @@ describe('a call that waits', () => {
   it('R9 is refused if too many calls already wait, in its session or in all sessions', async () => {
     const { connect } = await startOlder({ sessions: { maxParkedPerSession: 1, maxParked: 2 } })
     const [one, two, three] = [await connect(), await connect(), await connect()]
-    const refused = { isError: true, content: [{ text: expect.stringContaining('Too many calls wait') }] }
+    const refused = {
+      isError: true,
+      content: [{ text: expect.stringContaining('Too many calls are waiting') }],
+    }
     const first = await one.post(ask(1))
     const { id } = await question(first)
     expect((await response(await one.post(ask(2)))).result).toMatchObject(refused)
@@ -189,7 +192,7 @@ describe('a call that waits', () => {
     const { id } = await question(first)
     expect((await response(await two.post(ask(1)))).result).toMatchObject({
       isError: true,
-      content: [{ text: expect.stringContaining('Too many calls wait') }],
+      content: [{ text: expect.stringContaining('Too many calls are waiting') }],
     })
     for (const client of [bob, nobody, anybody]) await question(await client.post(ask(1)))
     await one.respond(id, ADA)

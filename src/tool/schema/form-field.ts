@@ -12,13 +12,13 @@ import { isFieldFormat } from '../../form/field.ts'
 import { isRecord } from '../../lib/json.ts'
 import type { JsonSchema } from '../../protocol/wire.ts'
 
-export interface FormField {
+interface FormField {
   readonly json: JsonSchema
   /** The author's schema accepts null; in a form the field can only be left out. */
   readonly nullable: boolean
 }
 
-export interface FieldSource {
+interface FieldSource {
   readonly name: string
   readonly schema: unknown
   /** The schema as a whole, for references within it. */

@@ -20,7 +20,7 @@ import { refuse, toFormField } from './form-field.ts'
 import { formatPath, type Problem, type Result, TEXT_BOUNDS, type TextBounds } from './judge.ts'
 import { findLongText, isStandardSchema, toJsonSchema, validateStandard } from './schema.ts'
 
-export interface FormOptions {
+interface FormOptions {
   /** Why a field that looks like a secret is not one. */
   readonly allowSecretLike?: string
 }
@@ -30,7 +30,7 @@ export type FormResult =
   | { readonly ok: true; readonly value: unknown; readonly content: Record<string, FieldValue> }
   | Extract<Result, { ok: false }>
 
-export interface CompiledForm {
+interface CompiledForm {
   /** The `requestedSchema` of the question. */
   readonly json: JsonSchema
   readonly fields: readonly Field[]

@@ -1,8 +1,8 @@
 /**
- * Reads a schema from an author, once, when something is defined: what clients are told (`json`) and how values are checked
+ * Reads a schema from an author, once, when something is defined: the JSON Schema that clients see (`json`) and how values are checked
  * (`validate`). Every fault of the schema is a TypeError then.
  *
- * A Standard Schema (zod, valibot, arktype) tells its own JSON Schema and validates with its own code; judge.ts validates
+ * A Standard Schema (zod, valibot, arktype) converts itself to JSON Schema and validates with its own code; judge.ts validates
  * plain JSON Schema. A check that can be done synchronously is not made asynchronous.
  */
 
