@@ -4,7 +4,7 @@
  */
 
 import { RondoError } from '../errors.ts'
-import { canonicalJson } from '../lib/canonical-json.ts'
+import { canonicalJson } from '../lib/json.ts'
 import { missingCapability } from '../protocol/common/request.ts'
 import { unaskable, withElicitationId } from '../replay/question.ts'
 import type { RunReport } from '../replay/run-state.ts'

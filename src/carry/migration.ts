@@ -14,7 +14,7 @@
  */
 
 import { hash } from 'node:crypto'
-import { canonicalJson } from '../lib/canonical-json.ts'
+import { canonicalJson } from '../lib/json.ts'
 import { createKeyRing, type KeyRing } from '../seal/key-ring.ts'
 import {
   type Claims,

@@ -12,8 +12,8 @@
 
 import { randomBytes } from 'node:crypto'
 import { type ErrorCode, RondoError } from '../errors.ts'
-import { canonicalJson } from '../lib/canonical-json.ts'
 import { repeat, type StoreClock, storeClock } from '../lib/clock.ts'
+import { canonicalJson } from '../lib/json.ts'
 import type { FlowCall } from '../protocol/call.ts'
 import type { Reply } from '../protocol/reply.ts'
 import { notJson, whyNotJson } from '../replay/work.ts'

@@ -1,10 +1,11 @@
 /**
- * Reads untrusted JSON: scans a text before `JSON.parse` sees it, and narrows values of unknown shape.
+ * JSON as text and as values of unknown shape: guards a text before `JSON.parse` sees it, narrows what was parsed, and
+ * writes the canonical text of a value.
  *
- * What passes is bounded and means the same to every parser (T8, T9, T10): limited depth, number of keys and length of
- * strings; no duplicate key in an object, compared after escapes are resolved; no key `__proto__`, `constructor` or
- * `prototype`, however it is escaped. The scan follows only brackets, commas and strings, and `JSON.parse` has the last
- * word on syntax. It never throws and never recurses.
+ * A text that passes the guard is bounded and means the same to every parser (T8, T9, T10): limited depth, number of keys
+ * and length of strings; no duplicate key in an object, compared after escapes are resolved; no key `__proto__`,
+ * `constructor` or `prototype`, however it is escaped. The scan follows only brackets, commas and strings, and `JSON.parse`
+ * has the last word on syntax. It never throws and never recurses.
  */
 
 export interface JsonLimits {
@@ -235,4 +236,95 @@ export function toMap<T>(
     map[key] = narrowed
   }
   return map
+}
+
+/** Deeper than any guarded input; reached only by a cycle. */
+const MAX_FRAMES = 100_000
+
+interface Frame {
+  readonly container: readonly unknown[] | Readonly<Record<string, unknown>>
+  /** The sorted keys of an object; undefined for an array. */
+  readonly keys: readonly string[] | undefined
+  next: number
+}
+
+/**
+ * Returns the one text of a JSON value: equal values have equal text, whatever the order of their keys. The form is RFC
+ * 8785, except that lone surrogates are accepted and written as escapes. Members that are undefined are omitted. What is
+ * not JSON (NaN, a Date, a Map, a function, a cycle) is a TypeError: two different values must not have the same digest by
+ * accident. It uses a stack of its own, so depth costs memory and never overflows.
+ */
+export function canonicalJson(value: unknown): string {
+  const frames: Frame[] = []
+  let text = enter(value, frames)
+  for (let frame = frames.at(-1); frame !== undefined; frame = frames.at(-1)) {
+    const { container, keys } = frame
+    const index = frame.next++
+    if (index === (keys ?? (container as readonly unknown[])).length) {
+      text += keys === undefined ? ']' : '}'
+      frames.pop()
+      continue
+    }
+    if (index > 0) text += ','
+    if (keys === undefined) {
+      text += enter((container as readonly unknown[])[index], frames)
+    } else {
+      const key = keys[index] as string
+      text += `${quote(key)}:${enter((container as Record<string, unknown>)[key], frames)}`
+    }
+  }
+  return text
+}
+
+/** Returns the whole text of a leaf, or the opening bracket of a container, whose frame it pushes. */
+function enter(value: unknown, frames: Frame[]): string {
+  switch (typeof value) {
+    case 'string':
+      return quote(value)
+    case 'number':
+      if (!Number.isFinite(value)) throw new TypeError(`${value} is not JSON`)
+      return String(value)
+    case 'boolean':
+      return String(value)
+    case 'object':
+      return value === null ? 'null' : enterContainer(value, frames)
+    default:
+      throw new TypeError(`a value of type ${typeof value} is not JSON`)
+  }
+}
+
+/** Printable ASCII except the quote and the backslash: what JSON does not escape. */
+const PLAIN = /^[ !#-[\]-~]*$/
+
+function quote(text: string): string {
+  return PLAIN.test(text) ? `"${text}"` : JSON.stringify(text)
+}
+
+function enterContainer(value: object, frames: Frame[]): string {
+  if (frames.length === MAX_FRAMES) throw new TypeError('the value contains itself')
+  if (Array.isArray(value)) {
+    frames.push({ container: value, keys: undefined, next: 0 })
+    return '['
+  }
+  if (!isPlain(value)) throw new TypeError('an instance of a class is not JSON')
+  const container = value as Record<string, unknown>
+  frames.push({ container, keys: sortedKeys(container), next: 0 })
+  return '{'
+}
+
+function sortedKeys(members: Readonly<Record<string, unknown>>): readonly string[] {
+  const keys = Object.keys(members)
+  let isSorted = true
+  for (let i = 0; i < keys.length; i++) {
+    const key = keys[i] as string
+    if (members[key] === undefined) return keys.filter((name) => members[name] !== undefined).sort()
+    if (i > 0 && key < (keys[i - 1] as string)) isSorted = false
+  }
+  return isSorted ? keys : keys.sort()
+}
+
+/** True for object literals and null-prototype objects, including those of another realm. */
+function isPlain(value: object): boolean {
+  const prototype: unknown = Object.getPrototypeOf(value)
+  return prototype === null || Object.getPrototypeOf(prototype) === null
 }

@@ -5,7 +5,7 @@
  */
 
 import { RondoError } from '../errors.ts'
-import { canonicalJson } from '../lib/canonical-json.ts'
+import { canonicalJson } from '../lib/json.ts'
 import type { Line } from '../protocol/call.ts'
 import { type ReplayInput, replay } from './replay.ts'
 import type { Ending, Operation, RunReport } from './run-state.ts'

@@ -8,8 +8,7 @@
 
 import { type ErrorCode, RondoError, ToolError } from '../errors.ts'
 import type { Failure, WorkEntry, WorkEntryKind } from '../journal/journal.ts'
-import { canonicalJson } from '../lib/canonical-json.ts'
-import { isThenable } from '../lib/json.ts'
+import { canonicalJson, isThenable } from '../lib/json.ts'
 import {
   append,
   type Mark,

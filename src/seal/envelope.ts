@@ -18,6 +18,7 @@
 import {
   createCipheriv,
   createDecipheriv,
+  createHmac,
   hash,
   hkdfSync,
   randomFillSync,
@@ -222,4 +223,17 @@ export function drawBytes(size: number): Buffer {
 /** Returns an id that nobody can guess. */
 export function drawId(): string {
   return drawBytes(16).toString('base64url')
+}
+
+/**
+ * Returns the SHA-256 of a text as 43 characters of base64url. Use it on the output of `canonicalJson`, which has no lone
+ * surrogates: in UTF-8 they would all be the same.
+ */
+export function digest(text: string): string {
+  return hash('sha256', text, 'base64url')
+}
+
+/** Returns the HMAC-SHA-256 of a label: bytes that depend on the seed and the label alone. */
+export function deriveBytes(seed: string, label: string): Uint8Array {
+  return createHmac('sha256', seed).update(label).digest()
 }

@@ -11,10 +11,16 @@
 
 import { misuse, RondoError } from '../errors.ts'
 import { type Journal, narrowJournal } from '../journal/journal.ts'
-import { canonicalJson, digest } from '../lib/canonical-json.ts'
-import { isCount, isRecord, isText, isTime, toMap } from '../lib/json.ts'
+import { canonicalJson, isCount, isRecord, isText, isTime, toMap } from '../lib/json.ts'
 import type { Principal } from '../protocol/call.ts'
-import { type EnvelopeRefusal, envelopeLength, openEnvelope, type Random, sealEnvelope } from './envelope.ts'
+import {
+  digest,
+  type EnvelopeRefusal,
+  envelopeLength,
+  openEnvelope,
+  type Random,
+  sealEnvelope,
+} from './envelope.ts'
 import type { KeyRing } from './key-ring.ts'
 
 export interface StateLimits {

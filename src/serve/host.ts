@@ -7,11 +7,10 @@ import type { FlowHost, FlowPlatform, StateCarrier } from '../carry/host.ts'
 import { createMigration, type MigrationMode, sealedWithHandles } from '../carry/migration.ts'
 import { sealedStates } from '../carry/token.ts'
 import { misuse } from '../errors.ts'
-import { derive, digest } from '../lib/canonical-json.ts'
 import { idle } from '../lib/clock.ts'
 import { type Codec, createCodecs } from '../protocol/codec.ts'
 import type { Scope } from '../replay/run-state.ts'
-import { drawId } from '../seal/envelope.ts'
+import { deriveBytes, digest, drawId } from '../seal/envelope.ts'
 import type { KeyHolder } from '../seal/key-ring.ts'
 import { resolveKeys } from '../seal/key-source.ts'
 import { LEASE_MS } from '../store/engine/lease-engine.ts'
@@ -101,7 +100,7 @@ function createPlatform({
     randomId,
     idle,
     digest,
-    derive,
+    derive: deriveBytes,
     after(ms, fn) {
       const timer = setTimeout(fn, Math.min(ms, MAX_DELAY_MS))
       return () => clearTimeout(timer)

@@ -4,12 +4,12 @@
 
 import { AsyncLocalStorage } from 'node:async_hooks'
 import type { Journal } from '../../src/journal/journal.ts'
-import { derive, digest } from '../../src/lib/canonical-json.ts'
 import { idle } from '../../src/lib/clock.ts'
 import type { ClientCapabilities } from '../../src/protocol/wire.ts'
 import { type ReplayInput, replay } from '../../src/replay/replay.ts'
 import type { MoveReason, ReplayLimits, RunReport, Scope } from '../../src/replay/run-state.ts'
 import { verify } from '../../src/replay/verify.ts'
+import { deriveBytes, digest } from '../../src/seal/envelope.ts'
 import type { Context } from '../../src/tool/context.ts'
 import { TEXT_BOUNDS } from '../../src/tool/schema/judge.ts'
 
@@ -103,7 +103,7 @@ export function replayFlow(handler: Handler, options: FlowOptions = {}): ReplayF
           now: () => clock.now,
           idle,
           digest,
-          derive,
+          derive: deriveBytes,
           after(ms, fn) {
             const timer = setTimeout(fn, ms)
             return () => clearTimeout(timer)

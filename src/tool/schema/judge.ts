@@ -11,8 +11,7 @@
 import { misuse } from '../../errors.ts'
 import { FORMATS } from '../../form/field.ts'
 import { countCharacters } from '../../form/judge.ts'
-import { canonicalJson } from '../../lib/canonical-json.ts'
-import { isRecord } from '../../lib/json.ts'
+import { canonicalJson, isRecord } from '../../lib/json.ts'
 import type { JsonSchema } from '../../protocol/wire.ts'
 import { assertReferences, findTarget, listSubschemas } from './subschemas.ts'
 

@@ -1,6 +1,7 @@
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import { canonicalJson, digest } from './canonical-json.ts'
+import { digest } from '../seal/envelope.ts'
+import { canonicalJson } from './json.ts'
 
 /** Any JSON value, with keys and strings of any code units. */
 const json = fc.jsonValue({ stringUnit: 'binary', maxDepth: 6 })
