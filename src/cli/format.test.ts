@@ -5,13 +5,13 @@ import { exampleWord } from './describe.ts'
 import { shellWord } from './format.ts'
 
 describe('a word for a shell', () => {
-  it('stays as it is where it is plain', () => {
+  it('is not quoted if it is plain', () => {
     for (const word of ['who.name=…', 'http://127.0.0.1:3000/mcp', 'größe=…', 'a-b_c']) {
       expect(shellWord(word)).toBe(word)
     }
   })
 
-  it('T22 means exactly itself, whatever is in it', () => {
+  it('T22 is quoted so that a shell passes on exactly the word', () => {
     const text = fc.string({ unit: 'binary-ascii', minLength: 1, maxLength: 12 })
     const words = fc.array(
       text.filter((one) => !one.includes('\0')),
@@ -27,7 +27,7 @@ describe('a word for a shell', () => {
     )
   })
 
-  it('T22 holds the key that a server gave its question', () => {
+  it('T22 quotes the key that a server chose for its question', () => {
     const params = { mode: 'url', message: 'Go', url: 'https://example.com/' } as const
     const word = exampleWord('x$(touch /tmp/x);y', { method: 'elicitation/create', params })
     expect(word).toBe("'x$(touch /tmp/x);y=accept'")

@@ -58,7 +58,7 @@ describe('a command line', () => {
     many: { type: 'string', multiple: true, help: '' },
   } as const
 
-  it('is read by the table of its options', () => {
+  it('is parsed by the table of its options', () => {
     const { words, rest, options } = readLine(
       ['a', '--many', '1', 'b=-2', '--flag', '--many=3', '--', '--x'],
       table,
@@ -72,20 +72,20 @@ describe('a command line', () => {
     ])
   })
 
-  it('has ids of tasks among its words, also where they begin with a dash', () => {
+  it('may contain task ids, even if they begin with a dash', () => {
     const ids = ['-Xc2Jt5mBq0yZ8vQnRr1LwA', '--c2Jt5mBq0yZ8vQnRr1LwA']
     const { words, options } = readLine(['get', ...ids, '--text', ids[0] ?? '', '--flag'], table)
     expect([words, options.text('text'), options.flag('flag')]).toEqual([['get', ...ids], ids[0], true])
   })
 
-  it('says what is wrong with it', () => {
+  it('is refused with a sentence that names the mistake', () => {
     expect(() => readLine(['--nope'], table)).toThrow(/^Unknown option '--nope'/)
     expect(() => readLine(['--text'], table)).toThrow(/text/)
     expect(() => readLine(['--text', 'x'], table).options.number('text')).toThrow(/number of at least 0/)
   })
 })
 
-describe('what was thrown', () => {
+describe('a thrown value', () => {
   it.each([
     [new CommandError('stored', 'x'), 'stored'],
     [new RondoError('PEER_GONE'), 'unreachable'],
@@ -96,11 +96,11 @@ describe('what was thrown', () => {
     [new RondoError('PEER_ERROR'), 'server'],
     [new TypeError('x'), 'fault'],
     ['x', 'fault'],
-  ])('%s ends with %s', (error, exit) => expect(exitOf(error)).toBe(exit))
+  ])('%s exits with %s', (error, exit) => expect(exitOf(error)).toBe(exit))
 })
 
-describe('small things', () => {
-  it('ages', () => {
+describe('formatting', () => {
+  it('ages have one unit', () => {
     expect([0, -5, 61_000, 7_300_000, 3 * 86_400_000].map(sayAge)).toEqual([
       'now',
       'now',
@@ -110,12 +110,12 @@ describe('small things', () => {
     ])
   })
 
-  it('bars', () => {
+  it('bars show the share of the total', () => {
     expect(drawBar(1, 2)).toBe(`${'█'.repeat(12)}${'░'.repeat(12)} 1/2`)
     expect(drawBar(9, 2)).toContain('█'.repeat(24))
   })
 
-  it('tables', () => {
+  it('tables have aligned columns, cut to the width', () => {
     expect(
       formatTable([
         ['a', 'b', 'c'],
@@ -126,7 +126,7 @@ describe('small things', () => {
     expect(formatTable([])).toBe('')
   })
 
-  it('sources', () => {
+  it('source files are told apart from other files', () => {
     const names = ['a.ts', 'lib/b.mjs', 'c.json', 'node_modules/x/y.js', '.git/z.js', 'd.md', 'e']
     expect(names.filter(isSource)).toEqual(['a.ts', 'lib/b.mjs', 'c.json'])
   })

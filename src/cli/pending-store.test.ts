@@ -39,7 +39,7 @@ const call = (id: string) =>
   }) as const
 
 describe('pending calls', () => {
-  it.each([undefined, randomBytes(32)])('C2 C11 come back as they were, key %#', (key) => {
+  it.each([undefined, randomBytes(32)])('C2 C11 are loaded unchanged, key %#', (key) => {
     const store = createPendingStore(home, key)
     store.save(call('abcdef'))
     expect(createPendingStore(home, key).load('abcdef')).toEqual(call('abcdef'))
@@ -49,7 +49,7 @@ describe('pending calls', () => {
     expect(store.list()).toEqual([])
   })
 
-  it('are found by the beginning of their id, if only one has it', () => {
+  it('are found by the beginning of their id if it is unique', () => {
     const store = createPendingStore(home)
     store.save(call('abcdef'))
     store.save(call('abcxyz'))
@@ -88,7 +88,7 @@ describe('pending calls', () => {
     expect(() => store.load('ghijkl')).toThrow(/another call/)
   })
 
-  it('are claimed by one at a time', () => {
+  it('can be claimed by one process at a time', () => {
     const store = createPendingStore(home)
     const release = store.claim('abcdef')
     expect(() => store.claim('abcdef')).toThrow(/in use by process/)
@@ -101,12 +101,12 @@ describe('pending calls', () => {
   })
 })
 
-describe('where they are', () => {
+describe('the folder of the command', () => {
   it.each([
     [{ RONDO_HOME: '/a/b' }, '/a/b'],
     [{ RONDO_HOME: 'c' }, '/cwd/c'],
     [{ XDG_DATA_HOME: '/d', HOME: '/h' }, '/d/rondo'],
     [{ XDG_DATA_HOME: 'relative', HOME: '/h' }, '/h/.local/share/rondo'],
     [{ HOME: '/h' }, '/h/.local/share/rondo'],
-  ])('%j', (env, path) => expect(homeOf({ env, cwd: '/cwd' })).toBe(path))
+  ])('with %j is %s', (env, path) => expect(homeOf({ env, cwd: '/cwd' })).toBe(path))
 })

@@ -13,13 +13,13 @@ describe('a quoted command', () => {
     [`'' ""`, ['', '']],
     ['$HOME * ; | `x`', ['$HOME', '*', ';', '|', '`x`']],
     ['', []],
-  ])('%j', (text, words) => expect(splitCommand(text)).toEqual(words))
+  ])('%j is split into %j', (text, words) => expect(splitCommand(text)).toEqual(words))
 
-  it.each([`'a`, `"a`, 'a\\'])('%j has no end', (text) =>
+  it.each([`'a`, `"a`, 'a\\'])('%j is refused because it is incomplete', (text) =>
     expect(() => splitCommand(text)).toThrow(/unclosed quote/),
   )
 
-  it('gives back any words that were put in single quotes', () => {
+  it('is split into exactly the words that were put in single quotes', () => {
     const word = fc.string({ unit: 'grapheme' }).filter((text) => !text.includes("'"))
     fc.assert(
       fc.property(fc.array(word), (words) => {

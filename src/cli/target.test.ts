@@ -3,18 +3,18 @@ import { parseTarget, sayTarget, takeTarget } from './target.ts'
 
 const cwd = process.cwd()
 
-describe('what names a server', () => {
+describe('the name of a server', () => {
   it.each([
     ['http://127.0.0.1:1/mcp', { kind: 'url', url: 'http://127.0.0.1:1/mcp' }],
     ['HTTPS://example.org', { kind: 'url', url: 'HTTPS://example.org' }],
     ['src/cli/target.ts', { kind: 'file', path: `${cwd}/src/cli/target.ts` }],
     ['node server.js', { kind: 'command', command: 'node', args: ['server.js'], cwd }],
     ['my-server', { kind: 'command', command: 'my-server', args: [], cwd }],
-  ])('%s', (word, target) => {
+  ])('%s is read as %j', (word, target) => {
     expect(takeTarget([word, 'rest'], undefined, cwd)).toEqual({ target, words: ['rest'] })
   })
 
-  it('is everything after "--"', () => {
+  it('may be everything after "--"', () => {
     const taken = takeTarget(['tool', 'a=1'], ['npx', 'x', '--json'], cwd)
     expect(taken.target).toEqual({ kind: 'command', command: 'npx', args: ['x', '--json'], cwd })
     expect(taken.words).toEqual(['tool', 'a=1'])
@@ -32,7 +32,7 @@ describe('what names a server', () => {
     expect(() => takeTarget(words, rest, cwd)).toThrow(sentence)
   })
 
-  it('is stored and read back', () => {
+  it('is read back after it was stored', () => {
     for (const words of [['http://127.0.0.1:1/mcp'], ['src/cli.ts'], ['node "a b"']]) {
       const { target } = takeTarget(words, undefined, cwd)
       expect(parseTarget(JSON.parse(JSON.stringify(target)))).toEqual(target)

@@ -49,7 +49,7 @@ describe('arguments of a command line', () => {
     ['free=null', { free: null }],
     ['free=seven', { free: 'seven' }],
     ['text:=[1]', { text: [1] }],
-  ])('%s', (word, args) => expect(readArgs([word], schema)).toEqual(args))
+  ])('%s is read as %j', (word, args) => expect(readArgs([word], schema)).toEqual(args))
 
   it.each([
     'whole=1.5',
@@ -59,9 +59,9 @@ describe('arguments of a command line', () => {
     'sure=constructor',
     'sizes=1,x',
     'place=5',
-  ])('%s does not fit', (word) => expect(() => readArgs([word], schema)).toThrow(/must be/))
+  ])('%s is refused', (word) => expect(() => readArgs([word], schema)).toThrow(/must be/))
 
-  it('are put together, lists and objects grow', () => {
+  it('are merged: lists are extended and objects get more properties', () => {
     const words = ['tags=a', 'tags=b', 'place.city=Ulm', 'place.floor=1', 'text=x']
     expect(readArgs(words, schema, { text: 'y', share: 1, place: { floor: 9 } })).toEqual({
       tags: ['a', 'b'],
@@ -76,7 +76,7 @@ describe('arguments of a command line', () => {
     expect(readArgs(['constructor.x=1'], schema)).toEqual({ constructor: { x: 1 } })
   })
 
-  it('a schema that leads in circles is given up', () => {
+  it('a schema with circular references does not hang', () => {
     const circle = {
       properties: { x: { $ref: '#/$defs/loop' }, y: { anyOf: [{ $ref: '#/$defs/tree' }] } },
       $defs: { loop: { $ref: '#/$defs/loop' }, tree: { anyOf: [{ $ref: '#/$defs/tree' }] } },

@@ -17,7 +17,7 @@ const yes = { action: 'accept', content: { x: 'y' } } as const
 const request = { method: 'tools/call', name: 'book', arguments: { id: 1 } } as const
 
 describe('driving a call by hand', () => {
-  it('C10 returns the result where nothing is asked', async () => {
+  it('C10 returns the result if nothing is asked', async () => {
     const client = await connect(scriptServer(said('done')))
     expect(await client.start(request)).toEqual({
       status: 'complete',
@@ -59,7 +59,7 @@ describe('driving a call by hand', () => {
     })
   })
 
-  it('C1 does not resume while an answer is missing, and the call is as good as before', async () => {
+  it('C1 does not resume while an answer is missing, and leaves the call unchanged', async () => {
     const server = scriptServer(asking({ a: question, b: question }, 's'), said('done'))
     const client = await connect(server)
     const step = await client.start(request)
@@ -69,7 +69,7 @@ describe('driving a call by hand', () => {
     await client.resume(step.pending, { a: yes, b: yes })
   })
 
-  it('C10 declares forms and URLs, or what the caller says it takes', async () => {
+  it('C10 declares forms and URLs, or the kinds that the caller accepts', async () => {
     const server = scriptServer(said('x'))
     const client = await connect(server, { answers: { roots: [] }, tasks: false })
     const declared = () => server.seen.at(-1)?.meta['io.modelcontextprotocol/clientCapabilities']
@@ -85,7 +85,7 @@ describe('driving a call by hand', () => {
     expect(await client.start(request)).toMatchObject({ status: 'input_required' })
   })
 
-  it('C10 goes through rounds without a question by itself, or stops at each if told to', async () => {
+  it('C10 continues through rounds without a question, or stops at each with everyRound', async () => {
     const script = [asking(undefined, 's1'), asking({ a: question }, 's2'), said('done')]
     const client = await connect(scriptServer(...script))
     expect(await client.start(request)).toMatchObject({ pending: { round: 2, state: 's2' } })
@@ -98,7 +98,7 @@ describe('driving a call by hand', () => {
     })
   })
 
-  it('C9 does not wait long for a call that a machine with another clock wrote down', async () => {
+  it('C9 does not wait long for a call that was stored by a machine with another clock', async () => {
     const clock = createManualClock()
     const server = scriptServer(asking(undefined, 's1'), said('done'))
     const client = await connect(server, { clock })
@@ -147,7 +147,7 @@ describe('finishing a call', () => {
     return { server, pending: step.pending }
   }
 
-  it('C11 has the handlers of another client answer what is open, to the end', async () => {
+  it('C11 lets the handlers of another client answer the open questions', async () => {
     const script = [asking({ a: question, b: question }, 's'), asking({ c: question }, 't'), said('done')]
     const { server, pending } = await started(...script)
     const asked: string[] = []
@@ -162,7 +162,7 @@ describe('finishing a call', () => {
     expect(server.seen).toHaveLength(3)
   })
 
-  it('C7 T22 asks nobody what has no handler, nor what was changed into something unsafe', async () => {
+  it('C7 T22 refuses a question without a handler, and one that was made unsafe in storage', async () => {
     const { server, pending } = await started(asking({ a: question }, 's'))
     const nobody = await connect(server)
     await expect(nobody.finish(pending)).rejects.toMatchObject({ code: 'INPUT_NO_HANDLER' })

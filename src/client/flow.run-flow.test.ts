@@ -21,7 +21,7 @@ const question = formQuestion('Which?', 'x')
 const meta = (name: string) => `io.modelcontextprotocol/${name}`
 
 describe('the loop', () => {
-  it('C1 C2 C3 C6 answers, echoes, and sends the same request under a new id', async () => {
+  it('C1 C2 C3 C6 answers the questions, echoes the state, and sends the same request under a new id', async () => {
     const state = '{"looks":"like JSON"}\u2028\u0000 \ud83d\ude00'
     const server = scriptServer(asking({ a: question, b: question }, state), said('done'))
     const client = await connect(server, answering)
@@ -41,14 +41,14 @@ describe('the loop', () => {
     expect(second?.id).not.toBe(first?.id)
   })
 
-  it('C2 sends no state back where none was given', async () => {
+  it('C2 sends no state if it received none', async () => {
     const server = scriptServer(asking({ a: question }, 's'), asking({ a: question }), said('done'))
     await (await connect(server, answering)).callTool('t')
     expect(server.seen.map(({ params }) => params.requestState)).toEqual([undefined, 's', undefined])
     expect(server.seen[2]?.params).not.toHaveProperty('requestState')
   })
 
-  it('A4 takes a result without a type as complete', async () => {
+  it('A4 treats a result without a type as complete', async () => {
     const server = scriptServer({ content: [] })
     expect(await (await connect(server)).callTool('t')).toEqual({ content: [] })
     expect(server.seen).toHaveLength(1)
@@ -69,7 +69,7 @@ describe('the loop', () => {
     expect(new Set(server.seen.map(({ id }) => id)).size).toBe(100)
   })
 
-  it('C5 declares what has a handler, on every request, and nothing else', async () => {
+  it('C5 declares exactly the kinds that have a handler, on every request', async () => {
     const server = scriptServer(said('x'))
     const declared = async (options: ConnectOptions) => {
       await (await connect(server, { ...options, tasks: false })).callTool('t')
@@ -97,14 +97,14 @@ describe('the loop', () => {
   it.each([
     ['by default', {}, 10],
     ['as configured', { maxRounds: 2 }, 2],
-  ])('C8 answers a server that never stops %s', async (_how, options, rounds) => {
+  ])('C8 stops a server that never stops asking, %s', async (_how, options, rounds) => {
     const server = scriptServer(asking({ a: question }, 's'))
     const client = await connect(server, { ...answering, ...options })
     await expect(client.callTool('t')).rejects.toMatchObject({ code: 'LIMIT_CLIENT_ROUNDS' })
     expect(server.seen).toHaveLength(rounds + 1)
   })
 
-  it('C9 paces rounds with state alone', async () => {
+  it('C9 pauses between rounds that have only a state', async () => {
     const clock = createManualClock()
     const server = scriptServer(...Array<Said>(5).fill(asking(undefined, 's')), said('done'))
     const call = (await connect(server, { clock })).callTool('t')
@@ -114,7 +114,7 @@ describe('the loop', () => {
     expect(clock.open).toBe(0)
   })
 
-  it('C13 lets a policy of the client and one of the call see every round', async () => {
+  it('C13 shows every round to the policies of the client and of the call', async () => {
     const seen: string[] = []
     const note = (who: string) => (round: { round: number }) => void seen.push(`${who} ${round.round}`)
     const server = scriptServer(asking({ a: question }), asking(undefined, 's'), said('done'))
@@ -133,7 +133,7 @@ describe('the loop', () => {
     expect(server.seen).toHaveLength(1)
   })
 
-  it('C13 goes on without asking anybody where a policy answered', async () => {
+  it('C13 continues without asking anybody if a policy answered', async () => {
     const server = scriptServer(asking({ a: question }), said('done'))
     const client = await connect(server, {
       answers: { elicitation: { form: () => Promise.reject(new Error('asked')) } },
@@ -143,7 +143,7 @@ describe('the loop', () => {
     expect(server.seen[1]?.params.inputResponses).toEqual({ a: { action: 'decline' } })
   })
 
-  it('C11 shows the call whenever it changed, so that a crash loses no answer', async () => {
+  it('C11 reports the call after every change, so that a crash loses no answer', async () => {
     const kept: [round: number, answers: string[]][] = []
     const onPending = ({ round, answers }: PendingCall) => void kept.push([round, Object.keys(answers)])
     const server = scriptServer(
@@ -160,7 +160,7 @@ describe('the loop', () => {
     ])
   })
 
-  it('tells a handler who asks what', async () => {
+  it('tells a handler which server asks, and in which call', async () => {
     const infos: Omit<AskInfo, 'signal'>[] = []
     const form = (_params: unknown, { signal: _, ...info }: AskInfo) => {
       infos.push(info)
@@ -181,7 +181,7 @@ describe('the loop', () => {
   })
 })
 
-describe('what a server says while it works', () => {
+describe('notifications of a running call', () => {
   const event = (message: object) => `data: ${JSON.stringify({ jsonrpc: '2.0', ...message })}\n\n`
   const talking = ({ id, meta: { progressToken } }: Seen) => {
     const progress = { progressToken, progress: 1, message: 'half\u0007way' }
@@ -196,7 +196,7 @@ describe('what a server says while it works', () => {
     return new Response(events.join(''), { headers: { 'Content-Type': 'text/event-stream' } })
   }
 
-  it('reaches the callbacks of its call, fit to show', async () => {
+  it('reach the callbacks of that call, cleaned for display', async () => {
     const heard: unknown[] = []
     const server = scriptServer(talking)
     const client = await connect(server)
@@ -211,14 +211,14 @@ describe('what a server says while it works', () => {
     })
   })
 
-  it('is not asked for, and not heard, where nobody listens', async () => {
+  it('are not requested, and are ignored, if there is no callback', async () => {
     const server = scriptServer(talking)
     await (await connect(server)).callTool('t')
     expect(server.seen[0]?.meta).not.toHaveProperty('progressToken')
     expect(server.seen[0]?.meta).not.toHaveProperty(meta('logLevel'))
   })
 
-  it('does not break the call when a callback throws', async () => {
+  it('do not break the call if a callback throws', async () => {
     const warnings: string[] = []
     const client = await connect(scriptServer(talking), { onWarning: (text) => warnings.push(text) })
     const onProgress = () => {
@@ -262,7 +262,7 @@ describe('one round at a time', () => {
     expect(declared).toEqual({ elicitation: { form: {}, url: {} } })
   })
 
-  it('C10 T22 is vetted like any other, and its errors are the server’s', async () => {
+  it('C10 T22 checks its questions like any other round, and throws the server’s errors', async () => {
     const evil = { method: 'elicitation/create', params: { mode: 'url', message: 'm', url: 'javascript:1' } }
     const server = scriptServer(asking({ a: evil }), { error: { code: -32602, message: 'no' } })
     const client = await connect(server)

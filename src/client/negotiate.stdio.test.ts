@@ -9,14 +9,14 @@ const stubborn = (manner: string) => ({
 })
 
 describe('an older process', () => {
-  it('is started anew if it ends at the first request', async () => {
+  it('is started again if it exits at the first request', async () => {
     await using client = await connect(stubborn('exit'))
     expect(client.server).toMatchObject({ name: 'stubborn' })
     expect(client.protocolVersion).toBe('2025-03-26')
     expect(await client.callTool('t')).toMatchObject({ content: [{ text: 'done' }] })
   })
 
-  it('is taken for one if it is silent for ten seconds', async () => {
+  it('is recognised by ten seconds of silence', async () => {
     const clock = createManualClock()
     const connecting = connect(stubborn('silent'), { clock })
     await clock.elapse(10_000)
@@ -25,7 +25,7 @@ describe('an older process', () => {
     expect(await client.callTool('t')).toMatchObject({ content: [{ text: 'done' }] })
   })
 
-  it('is an error if it can be started no better the second time', async () => {
+  it('is reported as an error if the second start fails too', async () => {
     const connecting = connect({ command: process.execPath, args: ['-e', ''] })
     await expect(connecting).rejects.toMatchObject({ code: 'PEER_GONE' })
   })

@@ -31,20 +31,20 @@ const refusing =
   (id: number) =>
     Response.json({ jsonrpc: '2.0', id, error: { code, message: 'no' } }, { status })
 
-describe('finding out what a server speaks', () => {
+describe('negotiating a revision', () => {
   it('C15 talks to a server object directly', async () => {
     const client = await connect(discovering())
     expect(client.server).toEqual({ target: 'memory:', name: 'scripted', version: '1.0.0', capabilities: {} })
     expect(await client.callTool('t')).toMatchObject({ content: [{ text: 'hello' }] })
   })
 
-  it('asks once more in a version that both speak', async () => {
+  it('sends the request again in a version that both sides speak', async () => {
     const server = discovering(unsupported(['2031-01-01', '2026-07-28']))
     expect((await connect(server)).protocolVersion).toBe('2026-07-28')
     expect(server.versions).toEqual(['2026-07-28', '2026-07-28'])
   })
 
-  it('asks once more, not for ever', async () => {
+  it('sends the request again only once', async () => {
     const again = unsupported(['2026-07-28'])
     const server = discovering(again, again, again)
     await expect(connect(server)).rejects.toMatchObject({ code: 'PEER_ERA' })
@@ -64,7 +64,7 @@ describe('finding out what a server speaks', () => {
       'discovery without our version',
       (id: number) => respond(id, { ...DISCOVERY, supportedVersions: ['2025-11-25'] }),
     ],
-  ])('says clearly that a server speaks nothing we do: %s', async (_how, reply) => {
+  ])('says that the server and the client share no version: %s', async (_how, reply) => {
     await expect(connect(discovering(reply))).rejects.toMatchObject({
       code: 'PEER_ERA',
       message: expect.stringContaining('2026-07-28'),
@@ -83,11 +83,11 @@ describe('finding out what a server speaks', () => {
     ['a JSON-RPC error with status 401', refusing(-32000, 401), 'PEER_HTTP'],
     ['a web page', () => new Response('<html>', { headers: { 'Content-Type': 'text/html' } }), 'PEER_ANSWER'],
     ['the answer to another request', () => respond(99, DISCOVERY), 'PEER_ANSWER'],
-  ])('does not take %s for an old server', async (_what, reply, code) => {
+  ])('does not mistake %s for an older server', async (_what, reply, code) => {
     await expect(connect(discovering(reply))).rejects.toMatchObject({ code })
   })
 
-  it('hands a login challenge over', async () => {
+  it('passes a login challenge on to the caller', async () => {
     const reply = () =>
       new Response(null, { status: 401, headers: { 'WWW-Authenticate': 'Bearer realm="x"' } })
     await expect(connect(discovering(reply))).rejects.toMatchObject({
@@ -105,7 +105,7 @@ describe('finding out what a server speaks', () => {
 })
 
 describe('headers of the caller', () => {
-  it('are sent, and cannot stand in for those of the protocol', async () => {
+  it('are sent, and cannot replace those of the protocol', async () => {
     const seen: Headers[] = []
     const server = discovering()
     const fetch = (request: Request) => {

@@ -37,7 +37,7 @@ describe('the steps of a call', () => {
     expect(legOf(full)).toMatchObject({ inputResponses: { a: accept, b: { roots: [] } } })
   })
 
-  it('C2 sends no state where the last round had none', () => {
+  it('C2 sends no state if the last round had none', () => {
     const first = ask(begun, { questions: {}, state: 's1', now: 2_000, tookMs: 5 }, limits)
     const second = ask(first, { questions, now: 3_000, tookMs: 5 }, limits)
     const leg = legOf(answer(answer(second, 'a', accept), 'b', { roots: [] }))
@@ -53,14 +53,14 @@ describe('the steps of a call', () => {
     )
   })
 
-  it('C4 forgets the answers of the last round', () => {
+  it('C4 drops the answers of the last round', () => {
     const first = ask(begun, { questions, state: 's', now: 2_000, tookMs: 5 }, limits)
     const second = ask(answer(first, 'a', accept), { questions, now: 3_000, tookMs: 5 }, limits)
     expect(second.answers).toEqual({})
     expect(openQuestions(second)).toHaveLength(2)
   })
 
-  it('C8 allows as many rounds as it says, and no more', () => {
+  it('C8 allows exactly maxRounds rounds', () => {
     let call = begun
     for (let round = 1; round <= 3; round++) {
       call = ask(call, { questions: {}, state: 's', now: 0, tookMs: 0 }, { maxRounds: 3 })
@@ -85,7 +85,7 @@ describe('the steps of a call', () => {
     expect(pauseOf(call)).toBe(50)
   })
 
-  it('C12 counts work against the deadline, and human time only if told to', () => {
+  it('C12 counts work against the deadline, and human time only with countHumanTime', () => {
     const asked = ask(begun, { questions, now: 1_300, tookMs: 300 }, limits)
     const muchLater = 90_000
     expect(deadlineOf(asked, { deadlineMs: 1_000, countHumanTime: false }, muchLater)).toBe(90_700)
@@ -109,12 +109,12 @@ describe('answers to a pending call', () => {
     expect(() => answer(asked, '__proto__', accept)).toThrowError(/INPUT_ANSWER/)
   })
 
-  it('are refused in the shape of another kind', () => {
+  it('are refused if they have the shape of another kind', () => {
     expect(() => answer(asked, 'a', { roots: [] })).toThrowError(/INPUT_ANSWER/)
     expect(() => answer(asked, 'b', accept)).toThrowError(/INPUT_ANSWER/)
   })
 
-  it('leave the call they were added to as it was', () => {
+  it('do not change the call they are added to', () => {
     answer(asked, 'a', accept)
     expect(asked.answers).toEqual({})
   })

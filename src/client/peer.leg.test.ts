@@ -12,7 +12,7 @@ import type { AskInfo } from './question.ts'
 const yes = (): ElicitResult => ({ action: 'accept', content: { x: 'y' } })
 const question = formQuestion('Which?', 'x')
 
-describe('time', () => {
+describe('the time of a call', () => {
   const never = () => new Promise<never>(() => {})
 
   it('C12 aborts a request that takes too long', async () => {
@@ -26,7 +26,7 @@ describe('time', () => {
     expect(clock.open).toBe(0)
   })
 
-  it('C12 bounds the work of all rounds together, and not the time people take', async () => {
+  it('C12 limits the work of all rounds together, but not the time people take', async () => {
     const clock = createManualClock()
     const form = () => {
       clock.advance(1_000_000)
@@ -49,7 +49,7 @@ describe('time', () => {
     ])
   })
 
-  it('C12 counts human time if told to, and then does not wait for the person', async () => {
+  it('C12 counts human time with countHumanTime, and then does not wait for the person', async () => {
     const clock = createManualClock()
     let inner: AbortSignal | undefined
     const form = (_params: unknown, { signal }: AskInfo) => {
@@ -94,7 +94,7 @@ describe('time', () => {
     },
   )
 
-  it('tells the server by hanging up', async () => {
+  it('cancels the request at the server by closing the connection', async () => {
     const controller = new AbortController()
     const server = scriptServer(() => {
       controller.abort()
@@ -105,7 +105,7 @@ describe('time', () => {
     expect(server.seen[0]?.signal.aborted).toBe(true)
   })
 
-  it('C12 stands still while somebody is asked', () => {
+  it('C12 stops while somebody is asked', () => {
     const clock = createManualClock()
     const leg = openLeg(clock, { timeoutMs: 100, deadlineAt: clock.now() + 150 })
     clock.advance(60)
@@ -123,7 +123,7 @@ describe('time', () => {
     expect(leg.signal.reason).toMatchObject({ code: 'LIMIT_CLIENT_DEADLINE' })
   })
 
-  it('C12 lets the deadline go on meanwhile where human time counts', () => {
+  it('C12 keeps the deadline running meanwhile if human time counts', () => {
     const clock = createManualClock()
     const leg = openLeg(clock, { timeoutMs: 100, deadlineAt: clock.now() + 150, countHumanTime: true })
     leg.pause()
@@ -133,7 +133,7 @@ describe('time', () => {
     expect(leg.signal.reason).toMatchObject({ code: 'LIMIT_CLIENT_DEADLINE' })
   })
 
-  it('sets no clock once it is over', () => {
+  it('starts no timer after the request has ended', () => {
     const clock = createManualClock()
     const leg = openLeg(clock, { timeoutMs: 100 })
     const goOn = leg.pause()

@@ -7,7 +7,7 @@ describe('a busy server', () => {
   const busy = (retryAfter: string) => () =>
     new Response('busy', { status: 503, headers: { 'Retry-After': retryAfter } })
 
-  it('is asked again when it said so, under a new id', async () => {
+  it('gets the request again after the time it named, under a new id', async () => {
     const clock = createManualClock()
     const server = scriptServer(busy('2'), busy('1'), said('done'))
     const call = (await connect(server, { clock })).callTool('t')
@@ -17,14 +17,14 @@ describe('a busy server', () => {
     expect(clock.open).toBe(0)
   })
 
-  it('is not asked for ever', async () => {
+  it('is not retried for ever', async () => {
     const server = scriptServer(busy('0'))
     await expect((await connect(server)).callTool('t')).rejects.toMatchObject({ code: 'PEER_BUSY' })
     expect(server.seen).toHaveLength(4)
   })
 
   it.each(['3600', 'Wed, 21 Oct 2026 07:28:00 GMT'])(
-    'is left alone when it wants us back at %s',
+    'is not retried if the time it names is %s',
     async (when) => {
       const server = scriptServer(busy(when))
       await expect((await connect(server)).callTool('t')).rejects.toMatchObject({ code: 'PEER_BUSY' })
@@ -32,7 +32,7 @@ describe('a busy server', () => {
     },
   )
 
-  it('C12 does not make us miss our own deadline', async () => {
+  it('C12 is not retried past the deadline of the call', async () => {
     const clock = createManualClock()
     const client = await connect(scriptServer(busy('9')), { clock, timeoutMs: 4_000 })
     const call = expect(client.callTool('t')).rejects.toMatchObject({ code: 'LIMIT_CLIENT_TIMEOUT' })
@@ -40,7 +40,7 @@ describe('a busy server', () => {
     await call
   })
 
-  it('is an error like any other without that word', async () => {
+  it('is reported as any other error if it names no time', async () => {
     const server = scriptServer(() => new Response('broken', { status: 503 }))
     await expect((await connect(server)).callTool('t')).rejects.toMatchObject({ code: 'PEER_HTTP' })
     expect(server.seen).toHaveLength(1)

@@ -20,10 +20,10 @@ import { connect } from './connect.ts'
 import type { PendingCall } from './pending.ts'
 import { parsePending } from './stored-pending.ts'
 
-describe('a task in the caller’s own hands', () => {
+describe('a task that the caller drives', () => {
   const request = { method: 'tools/call', name: 'book' } as const
 
-  it('C10 C11 is plain JSON that another process can go on with, answers and all', async () => {
+  it('C10 C11 is plain JSON, which another process can answer and continue', async () => {
     const clock = createManualClock()
     const server = taskServer(asks({ a: question }), completed('done'))
     const first = await connect(server, polling({ clock, createId: () => 'call-1' }))
@@ -54,7 +54,7 @@ describe('a task in the caller’s own hands', () => {
     })
   })
 
-  it('is written down at each change, and finished by handlers', async () => {
+  it('is reported after each change, and finished by handlers', async () => {
     const clock = createManualClock()
     const server = taskServer(asks({ a: question }), completed('done'))
     const client = await connect(server, polling({ clock }))
@@ -81,7 +81,7 @@ describe('a task in the caller’s own hands', () => {
     expect(methods(other.seen)).toEqual(['tasks/update', 'tasks/get'])
   })
 
-  it('does not end when only the waiting for it is stopped', async () => {
+  it('is not cancelled if only the waiting for it is aborted', async () => {
     const clock = createManualClock()
     const stop = new AbortController()
     const server = taskServer(() => {
@@ -97,7 +97,7 @@ describe('a task in the caller’s own hands', () => {
     expect(methods(server.seen)).not.toContain('tasks/cancel')
   })
 
-  it('C11 does not end either when it was to be finished: whoever wrote it down may come back for it', async () => {
+  it('C11 is not cancelled if `finish` is aborted, since it may be stored and resumed', async () => {
     const clock = createManualClock()
     const server = taskServer(task('working'))
     const client = await connect(server, polling({ clock, deadlineMs: 30_000 }))
@@ -109,7 +109,7 @@ describe('a task in the caller’s own hands', () => {
     expect(methods(server.seen)).not.toContain('tasks/cancel')
   })
 
-  it('can be looked at, answered and cancelled by its id alone', async () => {
+  it('can be read, answered and cancelled by its id alone', async () => {
     const server = taskServer(asks({ a: question }))
     const handle = (await connect(server)).task('task-1')
     expect(await handle.get()).toMatchObject({ taskId: 'task-1', inputRequests: { a: question } })
@@ -120,7 +120,7 @@ describe('a task in the caller’s own hands', () => {
     for (const seen of server.seen) expect(capabilities(seen)).toEqual(declared)
   })
 
-  it('tells of each change once, in words that are safe to show', async () => {
+  it('reports each change once, with messages cleaned for display', async () => {
     const clock = createManualClock()
     const at = (minute: number, statusMessage: string) =>
       task('working', { statusMessage, lastUpdatedAt: `2026-07-28T00:0${minute}:00Z` })
@@ -176,7 +176,7 @@ describe('a task of the draft whose questions come with a state', () => {
   }
   const mode = 'DRAFT-2026-v1'
 
-  it('D4 brings exactly that state back with its answers, and none where none was given', async () => {
+  it('D4 sends exactly that state with its answers, and none if there was none', async () => {
     const clock = createManualClock()
     const { told, server } = script(['first \u0007', undefined, ''])
     const client = await connect(server, polling({ clock, mode }))
@@ -185,7 +185,7 @@ describe('a task of the draft whose questions come with a state', () => {
     expect(told[1]).not.toHaveProperty('requestState')
   })
 
-  it('D4 C11 keeps it in the pending call, and takes it by hand', async () => {
+  it('D4 C11 keeps the state in the pending call, and accepts it by hand', async () => {
     const clock = createManualClock()
     const { told, server } = script(['one', 'two'])
     const client = await connect(server, polling({ clock, mode }))

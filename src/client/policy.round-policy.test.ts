@@ -41,7 +41,7 @@ describe('policies', () => {
     ])
   })
 
-  it('C13 can refuse, and those after it are not asked', async () => {
+  it('C13 can refuse a round, and later policies are not called', async () => {
     let later = 0
     const policies = [() => ({ kind: 'refuse', reason: 'not here' }) as const, () => void later++]
     await expect(applyPolicies(asked({ a: form() }), policies)).rejects.toThrowError(
@@ -50,7 +50,7 @@ describe('policies', () => {
     expect(later).toBe(0)
   })
 
-  it('C13 can rewrite a question, and answer another themselves', async () => {
+  it('C13 can rewrite a question, and answer another', async () => {
     const done = await applyPolicies(asked({ a: form(), b: form() }), [
       () => ({ kind: 'rewrite', questions: { a: form({}, 'Careful: m') } }),
       ({ questions }) => {
@@ -74,7 +74,7 @@ describe('policies', () => {
   })
 })
 
-describe('ready policies', () => {
+describe('built-in policies', () => {
   const verdict = async (policy: Parameters<typeof applyPolicies>[1][number], questions: InputRequests) =>
     applyPolicies(asked(questions), [policy]).then(
       () => 'allowed',
@@ -109,7 +109,7 @@ describe('ready policies', () => {
     'access-token',
     'pin',
     'credentials',
-  ])('C13 T5 take no secrets in forms: %s', async (name) => {
+  ])('C13 T5 refuse forms that ask for secrets: %s', async (name) => {
     expect(await verdict(noSecretsInForms(), { a: form({ [name]: { type: 'string' } }) })).toMatch(
       /INPUT_REFUSED/,
     )
@@ -118,13 +118,13 @@ describe('ready policies', () => {
   })
 
   it.each(['name', 'spinner', 'tokenize', 'secretary', 'keyboard', 'opinion', 'passenger'])(
-    'take a field called %s',
+    'allow a field named %s',
     async (name) => {
       expect(await verdict(noSecretsInForms(), { a: form({ [name]: { type: 'string' } }) })).toBe('allowed')
     },
   )
 
-  it('T5 refuse exactly the fields that a server of ours would not ask for', async () => {
+  it('T5 refuse exactly the fields that a Rondo server refuses to ask for', async () => {
     const names = [
       'tokenCount',
       'jwt',
@@ -167,7 +167,7 @@ describe('ready policies', () => {
     ])
   })
 
-  it('C13 bound the rounds of one server over all its calls', async () => {
+  it('C13 limit the rounds of one server over all its calls', async () => {
     let now = 0
     const policy = maxRoundsPerServer(2, { withinMs: 100, now: () => now })
     const round = (name: string) => applyPolicies(asked({ a: form() }, name), [policy])

@@ -11,7 +11,7 @@ const questions: Record<QuestionKind, InputRequest> = {
 }
 
 describe('kinds of questions', () => {
-  it.each(Object.entries(questions))('knows %s', (kind, question) => {
+  it.each(Object.entries(questions))('recognises %s', (kind, question) => {
     expect(kindOf(question)).toBe(kind)
   })
 
@@ -38,7 +38,7 @@ describe('the shape of answers', () => {
     ['sampling', { role: 'assistant', content: [text], model: 'm', stopReason: 'endTurn' }],
     ['roots', { roots: [{ uri: 'file:///a', name: 'a' }] }],
     ['roots', { roots: [] }],
-  ] as [QuestionKind, unknown][])('A2 takes for a %s %j', (kind, answer) => {
+  ] as [QuestionKind, unknown][])('A2 accepts for a %s: %j', (kind, answer) => {
     expect(answerProblem(questions[kind], answer)).toBeUndefined()
   })
 
@@ -61,7 +61,7 @@ describe('the shape of answers', () => {
     ['roots', { roots: 'x' }],
     ['roots', { roots: [{ name: 'a' }] }],
     ['roots', { action: 'accept' }],
-  ] as [QuestionKind, unknown][])('A2 refuses for a %s %j', (kind, answer) => {
+  ] as [QuestionKind, unknown][])('A2 refuses for a %s: %j', (kind, answer) => {
     expect(answerProblem(questions[kind], answer)).toEqual(expect.any(String))
   })
 })

@@ -15,14 +15,14 @@ describe('lists', () => {
     ...(nextCursor !== undefined && { nextCursor }),
   })
 
-  it('are read to their last page; an empty cursor is one', async () => {
+  it('are read to the last page, and an empty cursor is a cursor', async () => {
     const server = scriptServer(page(['a'], ''), page(['b'], 'opaque ü'), page(['c']))
     const client = await connect(server)
     expect((await client.listTools()).map(({ name }) => name)).toEqual(['a', 'b', 'c'])
     expect(server.seen.map(({ params }) => params.cursor)).toEqual([undefined, '', 'opaque ü'])
   })
 
-  it('T22 are not read for ever', async () => {
+  it('T22 are not read without end', async () => {
     const circle = await connect(scriptServer(page(['a'], 'x')))
     await expect(circle.listTools()).rejects.toMatchObject({ code: 'LIMIT_CLIENT_PAGES' })
     const server = scriptServer((_seen, turn) => page(['a'], String(turn)))
@@ -31,7 +31,7 @@ describe('lists', () => {
     expect(server.seen).toHaveLength(7)
   })
 
-  it('leave out tools with bad headers, and say so', async () => {
+  it('omit tools with invalid header annotations, with a warning', async () => {
     const warnings: string[] = []
     const bad = { name: 'bad', inputSchema: { properties: { a: { type: 'number', 'x-mcp-header': 'A' } } } }
     const list = { ...page(['good']), tools: [bad, ...page(['good']).tools] }
@@ -46,7 +46,7 @@ describe('lists', () => {
   })
 })
 
-describe('the cache', () => {
+describe('the cache of results', () => {
   const contents = {
     resultType: 'complete',
     contents: [{ uri: 'a:b', text: 'x' }],
@@ -54,7 +54,7 @@ describe('the cache', () => {
     cacheScope: 'public',
   }
 
-  it('keeps an answer as long as the server allows', async () => {
+  it('keeps a result as long as the server allows', async () => {
     const clock = createManualClock()
     const server = scriptServer(contents)
     const client = await connect(server, { clock })
@@ -72,8 +72,8 @@ describe('the cache', () => {
 
   it.each([
     ['without a hint', { resultType: 'complete', contents: [] }, {}],
-    ['with a life of zero', { ...contents, ttlMs: 0 }, {}],
-    ['when it is switched off', contents, { cache: false }],
+    ['with a lifetime of zero', { ...contents, ttlMs: 0 }, {}],
+    ['if it is switched off', contents, { cache: false }],
   ])('keeps nothing %s', async (_when, result, options) => {
     const server = scriptServer(result)
     const client = await connect(server, options)
@@ -82,7 +82,7 @@ describe('the cache', () => {
     expect(server.seen).toHaveLength(2)
   })
 
-  it('never keeps what took several rounds', async () => {
+  it('never keeps a result that took several rounds', async () => {
     const server = scriptServer(asking({ a: question }), contents, asking(undefined, 's'), contents, contents)
     const client = await connect(server, { answers: { elicitation: () => yes } })
     await client.readResource('a:b')
@@ -90,7 +90,7 @@ describe('the cache', () => {
     expect(server.seen).toHaveLength(4)
   })
 
-  it('never returns to one login what another may see', async () => {
+  it('never returns a result of one login to another', async () => {
     let token = 'alice'
     const server = scriptServer({ ...contents, cacheScope: 'private' })
     const client = await connect(server, { headers: () => ({ Authorization: token }) })

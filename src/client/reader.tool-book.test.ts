@@ -6,7 +6,7 @@ describe('mirrored arguments', () => {
   const inputSchema = { type: 'object', properties: { region: { type: 'string', 'x-mcp-header': 'Region' } } }
   const tools = { resultType: 'complete', tools: [{ name: 't', inputSchema }] }
 
-  it('go into headers once the tools are known', async () => {
+  it('are sent in headers once the tools are known', async () => {
     const server = scriptServer(tools, said('x'))
     const client = await connect(server)
     await client.listTools()
@@ -14,7 +14,7 @@ describe('mirrored arguments', () => {
     expect(server.seen[1]?.headers.get('mcp-param-region')).toBe('eu')
   })
 
-  it('are learned from a server that misses them, once', async () => {
+  it('are learned once, when a server refuses a request without them', async () => {
     const mismatch = { error: { code: -32020, message: 'header missing' } }
     const server = scriptServer(mismatch, tools, said('x'), mismatch, tools)
     const client = await connect(server)

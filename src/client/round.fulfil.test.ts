@@ -13,8 +13,8 @@ const begun = begin({ method: 'tools/call', name: 'tool' }, beginning)
 const pending = ask(begun, { questions, now: 0, tookMs: 0 }, { maxRounds: 10 })
 const yes: ElicitResult = { action: 'accept', content: {} }
 
-describe('having a round answered', () => {
-  it('C1 asks one question at a time, in order, and says which of how many', async () => {
+describe('answering a round', () => {
+  it('C1 asks one question at a time, in order, with its position and the count', async () => {
     const log: string[] = []
     let busy = 0
     const elicitation = async (
@@ -32,7 +32,7 @@ describe('having a round answered', () => {
     expect(log).toEqual(['s 1 a A 1/3 busy 1', 's 1 b B 2/3 busy 1', 's 1 c C 3/3 busy 1'])
   })
 
-  it('hands all over together if asked to', async () => {
+  it('calls all handlers at once with `together`', async () => {
     const waiting: (() => void)[] = []
     const elicitation = () => new Promise<ElicitResult>((resolve) => waiting.push(() => resolve(yes)))
     const work = fulfil(pending, { answers: { elicitation, together: true } })
@@ -41,7 +41,7 @@ describe('having a round answered', () => {
     expect(Object.keys((await work).answers)).toHaveLength(3)
   })
 
-  it('C11 keeps the answers that are there and shows the call after each new one', async () => {
+  it('C11 keeps existing answers and reports the call after each new one', async () => {
     const asked: string[] = []
     const kept: string[][] = []
     const elicitation = (_params: unknown, { key }: AskInfo) => {
@@ -71,7 +71,7 @@ describe('having a round answered', () => {
     expect(signals.map((signal) => signal.aborted)).toEqual([true, true, true])
   })
 
-  it('C12 ends at once when the call is cancelled, also if a handler does not listen', async () => {
+  it('C12 ends at once when the call is cancelled, even if a handler ignores its signal', async () => {
     const controller = new AbortController()
     let inner: AbortSignal | undefined
     const elicitation = (_params: unknown, { signal }: AskInfo) => {
@@ -84,7 +84,7 @@ describe('having a round answered', () => {
     expect(inner?.aborted).toBe(true)
   })
 
-  it('asks nobody when the call was cancelled before', async () => {
+  it('asks nobody if the call is already cancelled', async () => {
     let asked = 0
     const elicitation = () => {
       asked += 1
@@ -95,7 +95,7 @@ describe('having a round answered', () => {
     expect(asked).toBe(0)
   })
 
-  it('does not send on an answer that fits no question', async () => {
+  it('does not accept an answer of the wrong shape', async () => {
     const elicitation = () => ({ action: 'accept' }) as ElicitResult
     await expect(fulfil(pending, { answers: { elicitation } })).rejects.toMatchObject({
       code: 'INPUT_ANSWER',

@@ -6,7 +6,7 @@ describe('the size of a value', () => {
     expect(measureJson({ ab: 'cde', f: [1, null] }, 1_000)).toBe(8 * 5 + 2 + 3 + 1 + 2)
   })
 
-  it('T22 is infinite for what is nested too deep, without running out of stack', () => {
+  it('T22 is infinite for a value that is nested too deeply, without a stack overflow', () => {
     let deep: unknown = 0
     for (let depth = 0; depth < 1_000_000; depth++) deep = [deep]
     expect(measureJson(deep, Number.MAX_SAFE_INTEGER)).toBe(Number.POSITIVE_INFINITY)

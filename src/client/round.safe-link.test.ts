@@ -15,11 +15,11 @@ describe('a URL a server wants opened', () => {
     ['http://[::1]/', 'http://[::1]/', '[::1]', ['not-encrypted', 'bare-address']],
     ['https://93.184.216.34/', 'https://93.184.216.34/', '93.184.216.34', ['bare-address']],
     ['https://exa\tmple.com/\n', 'https://example.com/', 'example.com', []],
-  ])('C14 takes %j', (text, url, host, warnings) => {
+  ])('C14 is accepted: %j', (text, url, host, warnings) => {
     expect(inspectLink(text)).toEqual({ url, host, warnings })
   })
 
-  it('C14 shows letters that look like others in the form in which they are looked up', () => {
+  it('C14 is shown with look-alike letters in their ASCII form', () => {
     const link = inspectLink('https://аррle.com/')
     expect(link?.host).toMatch(/^xn--/)
     expect(link?.warnings).toEqual(['look-alike-letters'])
@@ -41,7 +41,7 @@ describe('a URL a server wants opened', () => {
     '',
     '//example.com',
     `https://example.com/${'a'.repeat(9_000)}`,
-  ])('T22 refuses %j', (text) => {
+  ])('T22 is refused: %j', (text) => {
     expect(inspectLink(text)).toBeUndefined()
   })
 })

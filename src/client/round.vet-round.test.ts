@@ -17,8 +17,8 @@ const url = (address: string): InputRequest => ({
 const repeat = (count: number): InputRequests =>
   Object.fromEntries(Array.from({ length: count }, (_, i) => [`q${i}`, form('?')]))
 
-describe('looking at a round', () => {
-  it('T22 cleans what people read, and leaves alone what is sent back', () => {
+describe('checking a round', () => {
+  it('T22 cleans what people read, and does not change what is sent back', () => {
     const asked = {
       'k\u0007ey': form('Red \u001b[31malert', {
         type: 'object',
@@ -48,7 +48,7 @@ describe('looking at a round', () => {
     expect(JSON.stringify(asked)).toBe(before)
   })
 
-  it('C7 refuses a kind that nobody answers', () => {
+  it('C7 refuses a kind that has no handler', () => {
     const asked = { a: form('?'), b: { method: 'roots/list' } as InputRequest }
     expect(() => vetRound({ questions: asked }, LIMITS, new Set(['form']))).toThrowError(
       /INPUT_NO_HANDLER.*"b" \(roots\).*answers\.roots/,
@@ -58,7 +58,7 @@ describe('looking at a round', () => {
     )
   })
 
-  it('C14 T22 refuses a URL that is not safe, and returns the others as they will be opened', () => {
+  it('C14 T22 refuses an unsafe URL, and returns others as they will be opened', () => {
     expect(() => vetRound({ questions: { a: url('http://example.com') } }, LIMITS, all)).toThrowError(
       /PEER_LINK/,
     )
@@ -76,14 +76,14 @@ describe('looking at a round', () => {
     expect(() => vetRound(asked, limits, all)).toThrowError(code)
   })
 
-  it('takes what is just within the limits', () => {
+  it('accepts what is just within the limits', () => {
     const limits = withLimits({ maxStateBytes: 100, maxQuestions: 3, maxQuestionSize: 1_000 })
     expect(vetRound({ questions: repeat(3), state: 'ü'.repeat(50) }, limits, all)).toEqual(repeat(3))
   })
 })
 
 describe('limits', () => {
-  it('are checked when they are given', () => {
+  it('are checked when they are passed to connect', () => {
     expect(() => withLimits({ maxRounds: -1 })).toThrowError(TypeError)
     expect(() => withLimits({ timeoutMs: Number.NaN })).toThrowError(TypeError)
     expect(withLimits({ maxRounds: 3, timeoutMs: undefined })).toEqual({ ...LIMITS, maxRounds: 3 })

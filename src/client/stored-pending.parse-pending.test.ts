@@ -21,7 +21,7 @@ const task = { taskId: 't', createdAt: 1, ttlMs: null, pollIntervalMs: 5, looked
 const asTask = { ...good, request: { method: 'tools/call', name: 'a' }, task }
 
 describe('reading a pending call', () => {
-  it('C11 takes JSON text and what was parsed from it', () => {
+  it('C11 accepts JSON text and the value parsed from it', () => {
     expect(parsePending(good)).toEqual(good)
     expect(parsePending(asTask)).toEqual(asTask)
     expect(parsePending(JSON.stringify(good))).toEqual(good)

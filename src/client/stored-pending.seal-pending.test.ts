@@ -9,7 +9,7 @@ const beginning = { id: 'c1', server: { target: 'memory:' }, protocolVersion: '2
 const pending = begin({ method: 'tools/call', name: 'secret-tool', arguments: { pin: '0000' } }, beginning)
 
 describe('a sealed pending call', () => {
-  it('C11 opens with its key, and shows nothing without', () => {
+  it('C11 opens with its key, and reveals nothing without it', () => {
     const sealed = sealPending(pending, key)
     expect(openPending(sealed, key)).toEqual(pending)
     expect(Buffer.from(sealed.slice(3), 'base64url').toString('latin1')).not.toContain('secret-tool')
@@ -20,7 +20,7 @@ describe('a sealed pending call', () => {
     expect(() => openPending(sealPending(pending, key), randomBytes(32))).toThrowError(/INPUT_PENDING/)
   })
 
-  it('does not open if any character of it was changed, added or taken away', () => {
+  it('does not open if any character was changed, added or removed', () => {
     const sealed = sealPending(pending, key)
     const place = fc.nat(sealed.length - 1)
     const char = fc.constantFrom(...'AZaz09-_=. +/')
@@ -34,7 +34,7 @@ describe('a sealed pending call', () => {
     )
   })
 
-  it('wants a key of 32 bytes', () => {
+  it('needs a key of 32 bytes', () => {
     expect(() => sealPending(pending, randomBytes(16))).toThrowError(TypeError)
   })
 })

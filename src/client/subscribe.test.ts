@@ -75,7 +75,7 @@ describe('a subscription', () => {
     expect(server.seen[0]?.method).toBe('subscriptions/listen')
   })
 
-  it('tells a slow reader of each thing once', async () => {
+  it('reports each thing once to a slow reader', async () => {
     const server = scriptServer(
       streaming((line) => {
         for (let i = 0; i < 1_000; i++) line.send(toolsChanged)
@@ -89,7 +89,7 @@ describe('a subscription', () => {
     expect(await collect(subscription)).toEqual([{ kind: 'tools' }, { kind: 'resource', uri: 'a:b' }])
   })
 
-  it('T22 does not keep endlessly many changes', async () => {
+  it('T22 keeps a limited number of changes', async () => {
     const server = scriptServer(
       streaming((line) => {
         for (let i = 0; i < 3_000; i++) line.send(updated, { uri: `a:${i}` })
@@ -103,7 +103,7 @@ describe('a subscription', () => {
     expect(changes[0]).toEqual({ kind: 'gap' })
   })
 
-  it('is taken up again when the stream breaks, under a new id, and says that there was a gap', async () => {
+  it('is opened again under a new id when the stream breaks, and reports a gap', async () => {
     const clock = createManualClock()
     const server = scriptServer(
       streaming((line, _seen, turn) => {
@@ -119,7 +119,7 @@ describe('a subscription', () => {
     expect(new Set(server.seen.map(({ id }) => id)).size).toBe(3)
   })
 
-  it('fails when the server stays away', async () => {
+  it('fails if the server stays unreachable', async () => {
     const clock = createManualClock()
     const server = scriptServer(() => {
       throw new Error('down')
@@ -132,12 +132,12 @@ describe('a subscription', () => {
     await expect(subscription.filter).rejects.toMatchObject({ code: 'PEER_GONE' })
   })
 
-  it('fails at once when the server refuses', async () => {
+  it('fails at once if the server refuses it', async () => {
     const client = await connect(scriptServer({ error: { code: -32601, message: 'no' } }))
     await expect(collect(client.subscribe({}))).rejects.toMatchObject({ peer: { code: -32601 } })
   })
 
-  it.each(['leaving the loop', 'close', 'a signal'])('ends by %s, and hangs up', async (how) => {
+  it.each(['leaving the loop', 'close', 'a signal'])('ends by %s, and closes the connection', async (how) => {
     const controller = new AbortController()
     const server = scriptServer(streaming((line) => line.send(toolsChanged)))
     const client = await connect(server)
@@ -165,7 +165,7 @@ describe('a subscription', () => {
     await all
   })
 
-  it('makes the client forget what changed', async () => {
+  it('removes what changed from the cache', async () => {
     let change = () => {}
     const list = { resultType: 'complete', tools: [], ttlMs: 60_000, cacheScope: 'private' }
     const listening = streaming((line) => {

@@ -11,7 +11,7 @@ describe('--answers', () => {
     return home.run(['call', desk.url, ...tool, '--answers', '-', ...options], { input })
   }
 
-  it('answers by key, whatever the order', async () => {
+  it('answers questions by key, in any order', async () => {
     const ran = await script(['pair'], {
       right: { value: 'east' },
       left: { action: 'accept', content: { value: 'west' } },
@@ -19,7 +19,7 @@ describe('--answers', () => {
     expect(ran).toMatchObject({ code: 0, stdout: 'west and east\n' })
   })
 
-  it('takes a no', async () => {
+  it('accepts "decline" and "cancel" as answers', async () => {
     expect(await script(['choose'], { who: 'decline' })).toMatchObject({
       code: 0,
       stdout: 'nobody (decline)\n',
@@ -29,26 +29,26 @@ describe('--answers', () => {
     })
   })
 
-  it('ends with 4 where one is missing, and keeps nothing', async () => {
+  it('exits with 4 if an answer is missing, and stores nothing', async () => {
     const ran = await script(['pair'], { left: { value: 'west' } })
     expect(ran).toMatchObject({ code: EXITS.answers.code, stdout: '' })
     expect(ran.stderr).toContain('No answer for "right"')
     expect(home.files()).toEqual([])
   })
 
-  it('ends with 4 where one was not used, after the result', async () => {
+  it('exits with 4 if an answer was not used, after printing the result', async () => {
     const ran = await script(['choose'], { who: { name: 'Ada' }, why: { reason: 'x' } })
     expect(ran).toMatchObject({ code: EXITS.answers.code, stdout: 'hello Ada\n' })
     expect(ran.stderr).toContain('Unused answers: "why"')
   })
 
-  it('ends with 4 where one does not fit, or names a field that is not there', async () => {
+  it('exits with 4 if an answer is invalid or names an unknown field', async () => {
     for (const who of [{ name: 5 }, { nam: 'Ada' }, 'accept', 7]) {
       expect(await script(['choose'], { who })).toMatchObject({ code: EXITS.answers.code, stdout: '' })
     }
   })
 
-  it('with --detach leaves what is missing for later', async () => {
+  it('leaves missing answers for later with --detach', async () => {
     const ran = await script(['pair'], { left: { value: 'west' } }, '--detach', '--json')
     expect(ran.code).toBe(EXITS.pending.code)
     const { id } = JSON.parse(ran.stdout) as { id: string }

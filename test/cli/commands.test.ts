@@ -15,19 +15,19 @@ const keys = generateKey()
 const desk = useDesk(keys)
 const home = useCliHome()
 
-describe('lists', () => {
-  it('tools with their arguments', async () => {
+describe('rondo tools, prompts and resources', () => {
+  it('list tools with their arguments', async () => {
     const { code, stdout } = await home.run(['tools', desk.url])
     expect(stdout).toMatch(/^echo +text=… \[whole=…\] \[yes=…\] \[list=…\] \[deep=…\] +Echoes$/m)
     expect(code).toBe(0)
   })
 
-  it('prompts and resources', async () => {
+  it('list prompts and resources', async () => {
     expect((await home.run(['prompts', desk.url])).stdout).toMatch(/^brief /)
     expect((await home.run(['resources', desk.url])).stdout).toMatch(/^desk:\/\/report +report/)
   })
 
-  it('as JSON, with the server that gave them', async () => {
+  it('print JSON with the server that it came from', async () => {
     const { value } = await home.json(['tools', desk.url])
     expect(value).toMatchObject({ server: { name: 'desk', version: '1.2.3', protocolVersion: '2026-07-28' } })
     expect(value.tools).toEqual(expect.arrayContaining([expect.objectContaining({ name: 'echo' })]))
@@ -35,7 +35,7 @@ describe('lists', () => {
 })
 
 describe('a list and a call', () => {
-  it('C5 declare the same, so that no tool is hidden from one of them', async () => {
+  it('C5 declare the same capabilities, so that no tool is hidden from one of them', async () => {
     const server = scriptServer((seen) =>
       seen.method === 'tools/list'
         ? {
@@ -68,18 +68,18 @@ describe('a list and a call', () => {
   })
 })
 
-describe('a name that is not there', () => {
+describe('an unknown name', () => {
   it.each([
     [['tols', 'x'], 'Unknown command "tols". Did you mean "tools"?'],
     [['help', 'docter'], 'Unknown command "docter". Did you mean "doctor"?'],
     [['frobnicate'], 'Unknown command "frobnicate". Choose from tools, prompts,'],
-  ])('%j', async (words, said) => {
+  ])('%j is refused with a suggestion', async (words, said) => {
     const { code, stderr } = await home.run(words)
     expect(stderr).toContain(said)
     expect(code).toBe(EXITS.usage.code)
   })
 
-  it('of a tool is followed by what was meant, or by what there is', async () => {
+  it('of a tool is refused with the closest name, or with a list', async () => {
     expect((await home.run(['call', desk.url, 'seet'])).stderr).toContain(
       'The server has no tool "seet". Did you mean "seat"?',
     )
@@ -90,7 +90,7 @@ describe('a name that is not there', () => {
 })
 
 describe('a form with one field', () => {
-  it('is answered by the key of its question, and says what it takes', async () => {
+  it('is answered by the key of its question, and shows what it accepts', async () => {
     const { stdout } = await home.run(['call', desk.url, 'seat'])
     const id = /^pending (\S+)$/m.exec(stdout)?.[1] ?? ''
     expect(stdout).toContain('    seat=  Seat: one of window, aisle\n')
@@ -102,8 +102,8 @@ describe('a form with one field', () => {
   })
 })
 
-describe('a server that wants a login', () => {
-  it('is shown with its status and its challenge', async () => {
+describe('a server that requires a login', () => {
+  it('is reported with its status and its challenge', async () => {
     const server = createServer((_request, response) => {
       response.writeHead(401, {
         'Content-Type': 'application/json',
@@ -130,18 +130,18 @@ describe('a server that wants a login', () => {
   })
 })
 
-describe('a server', () => {
+describe('the server of a command', () => {
   const tsx = resolve('node_modules/tsx/dist/loader.mjs')
   const script = resolve('test/support/desk-stdio.ts')
 
-  it('is a command after "--"', async () => {
+  it('can be a command after "--"', async () => {
     const words = ['call', 'echo', 'text=hi', '--env', `RONDO_KEYS=${keys}`]
     const { code, stdout } = await home.run([...words, '--', process.execPath, '--import', tsx, script])
     expect(stdout).toBe('{"text":"hi"}\n')
     expect(code).toBe(0)
   })
 
-  it('is a quoted command', async () => {
+  it('can be a quoted command', async () => {
     const command = `"${process.execPath}" --import '${tsx}' ${script}`
     const { stdout } = await home.run(['call', command, 'echo', 'text=hi', '--env', 'RONDO_KEYS'], {
       env: { RONDO_KEYS: keys },
@@ -149,13 +149,13 @@ describe('a server', () => {
     expect(stdout).toBe('{"text":"hi"}\n')
   })
 
-  it('is a file that exports one, with a key that is kept', async () => {
+  it('can be a file that exports one, with a stored key', async () => {
     const { stdout, code } = await home.run(['call', 'test/support/desk-file.ts', 'echo', 'text=hi'])
     expect(stdout).toBe('{"text":"hi"}\n')
     expect(code).toBe(0)
   })
 
-  it('that does not exist is said so', async () => {
+  it('is reported if it does not exist', async () => {
     expect(await home.run(['tools', 'http://127.0.0.1:9/mcp'])).toMatchObject({
       code: EXITS.unreachable.code,
     })
@@ -168,7 +168,7 @@ describe('a server', () => {
     })
   })
 
-  it('whose file exports none says what to do, on stderr', async () => {
+  it('is refused with advice on stderr if its file exports none', async () => {
     const { code, stdout, stderr } = await home.run(['tools', 'test/support/desk-server.ts'])
     expect(stderr).toContain('exports no server')
     expect(stdout).toBe('')
@@ -176,10 +176,10 @@ describe('a server', () => {
   })
 })
 
-describe('arguments', () => {
+describe('the arguments of a call', () => {
   const call = (...words: string[]) => home.run(['call', desk.url, 'echo', ...words])
 
-  it('are read as the tool wants them', async () => {
+  it('are converted to the types of the tool’s schema', async () => {
     const { stdout } = await call('text=7', 'whole=7', 'yes=no', 'list=1,2', 'list=3', 'deep.inside=4')
     expect(JSON.parse(stdout)).toEqual({
       text: '7',
@@ -190,7 +190,7 @@ describe('arguments', () => {
     })
   })
 
-  it('come from a file or stdin, with those of the line on top', async () => {
+  it('come from a file or stdin, and the command line overrides them', async () => {
     const file = join(home.path, 'args.json')
     writeFileSync(file, '{"text":"a","whole":1}')
     expect(JSON.parse((await call('--args', file, 'text=b')).stdout)).toEqual({ text: 'b', whole: 1 })
@@ -213,14 +213,14 @@ describe('arguments', () => {
   })
 })
 
-describe('ends', () => {
-  it('with 1 where the tool failed, its words on stdout', async () => {
+describe('the exit code', () => {
+  it('is 1 if the tool failed, and its message is on stdout', async () => {
     const { code, stdout } = await home.run(['call', desk.url, 'fails'])
     expect(stdout).toBe('no luck\n')
     expect(code).toBe(EXITS.failed.code)
   })
 
-  it('with 2 for a wrong line', async () => {
+  it('is 2 for an invalid command line', async () => {
     const lines = [
       ['nonsense'],
       ['tools'],
@@ -232,13 +232,13 @@ describe('ends', () => {
       expect(await home.run(line)).toMatchObject({ code: EXITS.usage.code, stdout: '' })
   })
 
-  it('with an error as JSON where JSON was asked for', async () => {
+  it('comes with the error as JSON if --json was given', async () => {
     const { value, code } = await home.json(['tools', 'http://127.0.0.1:9/mcp'])
     expect(value).toMatchObject({ status: 'error', error: { exit: 6, code: 'PEER_GONE' } })
     expect(code).toBe(6)
   })
 
-  it('with 7 where a form asks for a secret, unless that is allowed', async () => {
+  it('is 7 if a form asks for a secret, unless --allow-secrets is given', async () => {
     const refused = await home.run(['call', desk.url, 'login'])
     expect(refused).toMatchObject({ code: EXITS.refused.code, stdout: '' })
     expect(refused.stderr).toContain('looks like a secret')
@@ -248,14 +248,14 @@ describe('ends', () => {
   })
 })
 
-describe('what a server may ask besides forms and links', () => {
-  it('roots, told without asking where folders are given', async () => {
+describe('what a server may ask besides forms and URLs', () => {
+  it('roots are sent without asking if --root is given', async () => {
     const ran = await home.run(['call', desk.url, 'where', '--root', 'src', '--root', 'docs'])
     expect(ran).toMatchObject({ code: 0, stdout: 'src, docs\n' })
     expect((await home.run(['call', desk.url, 'where'])).code).toBe(EXITS.server.code)
   })
 
-  it('a model, where that is allowed; the reply is given as a whole', async () => {
+  it('sampling is answered with a whole result if --sampling is given', async () => {
     expect((await home.run(['call', desk.url, 'think'])).code).toBe(EXITS.server.code)
     const { value } = await home.json(['call', desk.url, 'think', '--sampling'])
     const reply = { role: 'assistant', content: { type: 'text', text: 'tea' }, model: 'me' }
@@ -267,7 +267,7 @@ describe('what a server may ask besides forms and links', () => {
 })
 
 describe('help', () => {
-  it('has every command and every exit code', async () => {
+  it('lists every command and every exit code', async () => {
     const { code, stdout } = await home.run(['--help'])
     for (const name of ['tools', 'call', 'answer', 'doctor', 'state', 'keys', 'play']) {
       expect(stdout).toMatch(new RegExp(`^  ${name} `, 'm'))
@@ -278,13 +278,13 @@ describe('help', () => {
     expect(code).toBe(0)
   })
 
-  it('on one command has its options', async () => {
+  it('lists the options of one command', async () => {
     const { stdout } = await home.run(['help', 'call'])
     expect(stdout).toContain('--answers FILE|-')
     expect((await home.run(['call', '--help'])).stdout).toBe(stdout)
   })
 
-  it('gives the version', async () => {
+  it('prints the version', async () => {
     expect((await home.run(['--version'])).stdout).toMatch(/^\d+\.\d+\.\d+\n$/)
   })
 })

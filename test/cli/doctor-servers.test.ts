@@ -226,7 +226,7 @@ const CORRECT: Record<string, { words: () => Promise<string[]> | string[]; fault
 }
 
 describe('a correct server', () => {
-  it.each(Object.keys(CORRECT))('is accused of nothing that is not so: %s', async (name) => {
+  it.each(Object.keys(CORRECT))('gets no false findings: %s', async (name) => {
     const { words, faults } = CORRECT[name] ?? { words: () => [], faults: [] }
     const seen = await examine(...(await words()))
     expect(seen.found.filter(({ verdict }) => verdict === 'fail')).toEqual([])
@@ -255,7 +255,7 @@ const tools = {
 }
 
 describe('a broken server', () => {
-  it('A6 that asks on tools/list gets a report, which says so', async () => {
+  it('A6 that asks on tools/list is reported for it', async () => {
     const url = await listen(careless(() => asking(question, 'state')))
     const { code, of } = await examine(url)
     expect(of('tools')).toMatchObject({ verdict: 'fail', detail: expect.stringContaining('asks for input') })
@@ -264,7 +264,7 @@ describe('a broken server', () => {
     expect(named.of('state-tampered')).toMatchObject({ verdict: 'fail' })
   })
 
-  it('A4 whose questions have no resultType is told what is missing', async () => {
+  it('A4 whose questions have no resultType is told what to add', async () => {
     const { resultType: _, ...untyped } = asking(question, 'state')
     const url = await listen(careless(({ method }) => (method === 'tools/list' ? tools : untyped)))
     const { of, code } = await examine(url, '--tool', 'ask')
@@ -277,7 +277,7 @@ describe('a broken server', () => {
     expect(code).toBe(1)
   })
 
-  it('that answers nonsense everywhere gets a report', async () => {
+  it('that returns nonsense everywhere still gets a report', async () => {
     const { found, code } = await examine(await listen(careless(() => ({ resultType: 7 }))), '--tool', 'ask')
     expect(found.map(({ id }) => id)).toEqual(
       expect.arrayContaining(['era', 'foreign-origin', 'tools', 'state']),
@@ -285,7 +285,7 @@ describe('a broken server', () => {
     expect(code).toBe(1)
   })
 
-  it('that refuses whoever is there gets a report with its challenge', async () => {
+  it('that refuses everybody gets a report with its challenge', async () => {
     const headers = { 'WWW-Authenticate': 'Bearer realm="vault"' }
     const url = await listen(() => Response.json({ error: 'invalid_token' }, { status: 401, headers }))
     const { of, code } = await examine(url)
@@ -295,13 +295,13 @@ describe('a broken server', () => {
     expect(stderr).toMatch(/401 \(Bearer.*vault.*--header/)
   })
 
-  it('that any page can reach is found out, although it has no tools', async () => {
+  it('that any page can reach is reported, even without tools', async () => {
     const missing = { error: { code: -32601, message: 'no' } }
     const { of } = await examine(await listen(careless(() => missing, {})))
     expect(of('foreign-origin')).toMatchObject({ verdict: 'fail' })
   })
 
-  it('that refuses everything is not praised for refusing a page', async () => {
+  it('that refuses everything does not pass the check of foreign origins', async () => {
     const { of } = await examine(
       await listen(async (request) => {
         if (request.method !== 'POST') return new Response(null, { status: 405 })
@@ -320,7 +320,7 @@ describe('a broken server', () => {
     expect(of('foreign-origin')).toMatchObject({ verdict: 'skip' })
   })
 
-  it('B3 whose unprotected state comes in the second round is found out', async () => {
+  it('B3 whose unprotected state comes in the second round is reported', async () => {
     const answer = ({ method, params }: Seen) => {
       if (method === 'tools/list') return tools
       if (params.requestState !== undefined) return said('done')
@@ -331,7 +331,7 @@ describe('a broken server', () => {
     expect(of('state-tampered')).toMatchObject({ verdict: 'fail' })
   })
 
-  it('B7 whose state works for another tool with arguments is found out', async () => {
+  it('B7 whose state works for another tool with arguments is reported', async () => {
     const required = { type: 'object', properties: { id: { type: 'integer' } }, required: ['id'] }
     const list = { ...tools, tools: [...tools.tools, { name: 'close', inputSchema: required }] }
     const answer = ({ method, params }: Seen) => {
@@ -351,7 +351,7 @@ describe('a broken server', () => {
     })
   })
 
-  it('whose tasks can be guessed, and read by anybody, is found out', async () => {
+  it('whose tasks can be guessed and read by anybody is reported', async () => {
     const desk = await serveTasks()
     closing.push(() => desk.close())
     const shared = await examine(desk.url, '--tool', 'hang', '--other-header', 'X-User: eve')

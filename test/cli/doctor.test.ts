@@ -52,7 +52,7 @@ async function weak(options: Parameters<typeof startWeakServer>[0]): Promise<Wea
 const ATTACK = ['--tool', 'transfer', '--other-tool', 'close_account'] as const
 
 describe('a server whose state is plain JSON', () => {
-  it('B3 B7 is reported with exactly its faults, each with advice', async () => {
+  it('B3 B7 is reported for exactly its faults, each with advice', async () => {
     const { url } = await weak({ state: 'plain' })
     const { code, found, faults } = await examine(url, 'amount=5', ...ATTACK)
     expect(faults).toEqual([
@@ -72,7 +72,7 @@ describe('a server whose state is plain JSON', () => {
 })
 
 describe('a server that signs with the official codec and binds nothing', () => {
-  it('B7 is reported with exactly its faults', async () => {
+  it('B7 is reported for exactly its faults', async () => {
     const { url } = await weak({ state: 'signed' })
     const { code, found, faults } = await examine(url, 'amount=5', ...ATTACK)
     expect(faults).toEqual([
@@ -86,7 +86,7 @@ describe('a server that signs with the official codec and binds nothing', () => 
     expect(code).toBe(1)
   })
 
-  it('B6 is seen to let its states expire, and one that does not is seen too', async () => {
+  it('B6 passes the check of expiry, and one whose states do not expire fails it', async () => {
     const { url } = await weak({ state: 'signed', ttlSeconds: 1 })
     const short = await examine(url, 'amount=5', ...ATTACK, '--wait', '2.1')
     expect(short.found.find(({ id }) => id === 'state-expiry')).toMatchObject({ verdict: 'pass' })
@@ -96,8 +96,8 @@ describe('a server that signs with the official codec and binds nothing', () => 
   })
 })
 
-describe('an endpoint of an older era, or of none', () => {
-  it('is reported as such, and the rest is left out', async () => {
+describe('an endpoint of an older era, or not of MCP', () => {
+  it('is reported as such, and the other checks are skipped', async () => {
     const http = createHttpServer((_req, res) => res.writeHead(404).end())
     await new Promise<void>((resolve) => {
       http.listen(0, '127.0.0.1', resolve)
@@ -110,7 +110,7 @@ describe('an endpoint of an older era, or of none', () => {
     expect(code).toBe(1)
   })
 
-  it('has its handshake and its sessions examined, and no session is left open', async () => {
+  it('gets its handshake and sessions examined, and no session is left open', async () => {
     const v1 = await serveV1()
     closing.push(() => v1.close())
     const { faults, found } = await examine(v1.url)
@@ -123,7 +123,7 @@ describe('an endpoint of an older era, or of none', () => {
     expect(count('DELETE')).toBe(count('POST initialize'))
   })
 
-  it('over stdio has its handshake examined', async () => {
+  it('gets its handshake examined over stdio', async () => {
     const command = ['--', process.execPath, '--import', resolve('node_modules/tsx/dist/loader.mjs')]
     const script = resolve('test/support/v1-stdio.ts')
     const { code, stdout } = await home.run(['doctor', ...command, script])
@@ -134,7 +134,7 @@ describe('an endpoint of an older era, or of none', () => {
     expect(code).toBe(0)
   })
 
-  it('that takes every version and every session is reported for it', async () => {
+  it('is reported if it accepts every version and every session', async () => {
     const { fetch } = scriptSession({
       onCall(stream) {
         stream.send({ id: stream.message.id, result: { tools: [] } })
@@ -157,7 +157,7 @@ describe('an endpoint of an older era, or of none', () => {
   })
 })
 
-describe('a server that asks again after a no', () => {
+describe('a server that asks again after a decline', () => {
   it('B18 is reported for it', async () => {
     const { url } = await weak({ state: 'signed', insists: true })
     const { faults } = await examine(url, 'amount=5', ...ATTACK)
@@ -175,7 +175,7 @@ describe('our own server', () => {
     closing.push(() => server.close())
   })
 
-  it('B3 B4 B7 is clean over HTTP', async () => {
+  it('B3 B4 B7 has no findings over HTTP', async () => {
     const { code, found, faults } = await examine(
       listening.url,
       'what=x',
@@ -198,12 +198,12 @@ describe('our own server', () => {
     expect(code).toBe(0)
   })
 
-  it('is clean over stdio', async () => {
+  it('has no findings over stdio', async () => {
     const words = ['test/support/desk-file.ts', 'what=x', '--tool', 'delete', '--other-tool', 'choose']
     expect(await examine(...words)).toMatchObject({ code: 0, faults: [] })
   })
 
-  it('B5 refuses the state of one user for another', async () => {
+  it('B5 refuses the state of one user from another', async () => {
     const server = createServer({
       name: 'users',
       version: '1.0.0',
@@ -226,14 +226,17 @@ describe('our own server', () => {
     expect(open.found.find(({ id }) => id === 'state-user')).toMatchObject({ verdict: 'fail' })
   })
 
-  it.each(['2025-11-25', '2025-06-18', '2025-03-26', '2024-11-05'])('is clean in %s', async (version) => {
-    const { code, found, faults } = await examine(listening.url, '--revision', version)
-    expect(faults).toEqual([])
-    expect(found[0]).toMatchObject({ id: 'era', detail: `the server speaks ${version}` })
-    expect(code).toBe(0)
-  })
+  it.each(['2025-11-25', '2025-06-18', '2025-03-26', '2024-11-05'])(
+    'has no findings in %s',
+    async (version) => {
+      const { code, found, faults } = await examine(listening.url, '--revision', version)
+      expect(faults).toEqual([])
+      expect(found[0]).toMatchObject({ id: 'era', detail: `the server speaks ${version}` })
+      expect(code).toBe(0)
+    },
+  )
 
-  it('B3 B4 B7 is clean in the draft, whose rounds have states too', async () => {
+  it('B3 B4 B7 has no findings in the draft, whose rounds have states too', async () => {
     const tool = ['what=x', '--tool', 'delete', '--other-tool', 'choose']
     const { code, found, faults } = await examine(listening.url, ...tool, '--revision', 'DRAFT-2026-v1')
     expect(faults).toEqual([])
@@ -241,7 +244,7 @@ describe('our own server', () => {
     expect(code).toBe(0)
   })
 
-  it('prints a table for people, and says what it could not check', async () => {
+  it('is reported in a table that says what could not be checked', async () => {
     const { code, stdout } = await home.run(['doctor', listening.url])
     expect(stdout).toMatch(/^pass {2}era +the server speaks 2026-07-28$/m)
     expect(stdout).toMatch(/^skip {2}state +no tool that asks was found\n +→ Name a tool that asks/m)

@@ -19,7 +19,7 @@ beforeAll(() => {
 afterAll(() => home.remove())
 
 describe('rondo keys', () => {
-  it('makes a key that "check" accepts, and shows no secret', async () => {
+  it('creates a key that "check" accepts, and shows no secret', async () => {
     const { stdout } = await home.run(['keys', 'new', '--name', '2026-11'])
     expect(stdout).toMatch(/^2026-11:[A-Za-z0-9+/]{43}=\n$/)
     const checked = await home.run(['keys', 'check'], { env: { RONDO_KEYS: stdout } })
@@ -31,7 +31,7 @@ describe('rondo keys', () => {
     ['a key without a name', 'abcdef', 1],
     ['a short secret', 'a:c2hvcnQ=', 1],
     ['a name twice', `${generateKey('a')},${generateKey('a')}`, 1],
-  ])('check refuses %s and repeats nothing of it', async (_name, keys, code) => {
+  ])('check refuses %s and does not print any of it', async (_name, keys, code) => {
     const ran = await home.run(['keys', 'check'], { env: { RONDO_KEYS: keys } })
     expect(ran.code).toBe(code)
     const secret = keys.split(':')[1] ?? keys
@@ -49,7 +49,7 @@ describe('rondo keys', () => {
     expect(statSync(file).mode & 0o777).toBe(0o600)
   })
 
-  it('prints the next ring where no file is to be written, and refuses a step that makes no sense', async () => {
+  it('prints the next ring without --write, and refuses a step that is not possible', async () => {
     const env = { RONDO_KEYS: generateKey('old') }
     const { stdout } = await home.run(['keys', 'rotate', 'learn'], { env })
     expect(stdout).toMatch(new RegExp(`^${env.RONDO_KEYS.replace(/[+/]/g, '\\$&')},\\S+\n$`))
@@ -79,7 +79,7 @@ describe('rondo state', () => {
   }
   const show = (...words: string[]) => home.run(['state', ...words], { env: { RONDO_KEYS: keys } })
 
-  it('shows what is inside, to those who have the keys', async () => {
+  it('shows the contents to those who have the keys', async () => {
     const { stdout, code } = await show(token(), '--audience', 'desk', '--json')
     expect(JSON.parse(stdout)).toMatchObject({
       key: 'k1',
@@ -93,7 +93,7 @@ describe('rondo state', () => {
     expect(code).toBe(0)
   })
 
-  it('hides answers unless asked for content', async () => {
+  it('hides answers unless --content is given', async () => {
     const asked = await home.json(['call', listening.url, 'two'])
     const second = await home.json(['answer', String(asked.value.id), 'first.value=canary'])
     const shown = await show('--pending', String(second.value.id), '--audience', 'desk')
@@ -112,13 +112,13 @@ describe('rondo state', () => {
     expect(ran.stderr).toMatch(sentence)
   })
 
-  it('takes the key that the command keeps, where none is given', async () => {
+  it('uses the stored key if none is given', async () => {
     const begun = await home.json(['call', 'test/support/desk-file.ts', 'seat'])
     const shown = await home.run(['state', '--pending', String(begun.value.id), '--audience', 'desk'])
     expect(shown).toMatchObject({ code: 0, stdout: expect.stringMatching(/^key +local$/m) })
   })
 
-  it('says so where a state of others can be read by anybody', async () => {
+  it('reports if a state of another server is readable by anybody', async () => {
     const ran = await home.run(['state', '-'], { input: '{"step":2}\n' })
     expect(ran.code).toBe(1)
     expect(ran.stdout).toContain('anyone can read it')

@@ -44,7 +44,7 @@ const OLDER = ['--revision', '2025-11-25'] as const
 const command = ['--', process.execPath, '--import', resolve('node_modules/tsx/dist/loader.mjs')]
 const process1 = [...command, resolve('test/support/v1-stdio.ts')]
 
-describe('a question that a server waits for, at a terminal', () => {
+describe('a pushed question at a terminal', () => {
   it.each([
     ['over HTTP', () => open('call', v1.url, 'greet'), () => v1.url],
     ['of a process', () => open('call', 'greet', ...process1), () => process1.slice(1).join(' ')],
@@ -60,7 +60,7 @@ describe('a question that a server waits for, at a terminal', () => {
     expect(code).toBe(0)
   })
 
-  it('C5 comes again for the next one, each with its number', async () => {
+  it('C5 is followed by the next one, each with its number', async () => {
     const terminal = open('call', v1.url, 'three_rounds', 'id=7')
     for (const [index, value] of ['a', 'b', 'c'].entries()) {
       await terminal.see(`round ${index + 1};`)
@@ -69,7 +69,7 @@ describe('a question that a server waits for, at a terminal', () => {
     expect(await terminal.end()).toMatchObject({ code: 0, stdout: '7: a b c\n' })
   })
 
-  it('C5 is not approved by Enter alone, and a link is shown whole', async () => {
+  it('C5 is not approved by Enter alone, and a URL is shown in full', async () => {
     const sure = open('call', listening.url, 'delete', ...OLDER)
     await sure.see('Delete all?')
     await sure.see('Decline to answer')
@@ -82,7 +82,7 @@ describe('a question that a server waits for, at a terminal', () => {
     expect(await link.end()).toMatchObject({ code: 0, stdout: 'visited\n' })
   })
 
-  it('C5 Ctrl-C is cancel, for the questions that follow as well', async () => {
+  it('C5 is cancelled by Ctrl-C, and so are the questions that follow', async () => {
     const terminal = open('call', v1.url, 'parallel')
     await terminal.see('What do you want to do?')
     terminal.press(ctrlC)
@@ -92,7 +92,7 @@ describe('a question that a server waits for, at a terminal', () => {
     expect(code).toBe(130)
   })
 
-  it('C5 a model is played and folders are told', async () => {
+  it('C5 can be sampling, answered by the user, or a request for roots', async () => {
     const terminal = open('call', v1.url, 'ask_model', '--sampling', '--root', 'src')
     await terminal.see('user: An idea?')
     await terminal.see('The completion')
@@ -139,7 +139,7 @@ describe('a server that stops waiting', () => {
     return terminal.end()
   }
 
-  it('takes its question back: the prompt goes, and the call with its result stays', async () => {
+  it('withdraws its question: the prompt closes, and the call continues to its result', async () => {
     const ended = await serveScript((stream) => {
       stream.send({ method: 'notifications/cancelled', params: { requestId: 'q' } })
       stream.result('never mind')
@@ -147,17 +147,17 @@ describe('a server that stops waiting', () => {
     expect(ended).toMatchObject({ code: 0, stdout: 'never mind\n' })
   })
 
-  it('goes away: the command ends at once and says so', async () => {
+  it('exits: the command ends at once with an error', async () => {
     const ended = await serveScript((stream) => stream.end())
     expect(ended).toMatchObject({ code: EXITS.unreachable.code, stdout: '' })
   })
 })
 
-describe('a question that a server waits for, with --answers', () => {
+describe('a pushed question with --answers', () => {
   const call = (answers: unknown, ...words: string[]): Promise<Ran> =>
     home.run(['call', ...words, '--answers', '-'], { input: JSON.stringify(answers) })
 
-  it('is found by its message, or by its number', async () => {
+  it('is answered by its message, or by its number', async () => {
     const byMessage = { 'Right?': { value: 'east' }, 'Left?': { value: 'west' } }
     expect(await call(byMessage, v1.url, 'parallel')).toMatchObject({ code: 0, stdout: 'west and east\n' })
     const byNumber = { 'question-1': { name: 'Ada' } }
@@ -166,7 +166,7 @@ describe('a question that a server waits for, with --answers', () => {
     expect(await call(no, v1.url, 'greet')).toMatchObject({ code: 0, stdout: 'nobody (decline)\n' })
   })
 
-  it('is answered for prompts and resources too', async () => {
+  it('is answered in prompts and resources too', async () => {
     const input = (answers: unknown) => ({ input: JSON.stringify(answers) })
     const brief = ['prompt', v1.url, 'brief', 'topic=tea', '--answers', '-']
     expect(await home.run(brief, input({ 'Which tone?': { tone: 'dry' } }))).toMatchObject({
@@ -180,14 +180,14 @@ describe('a question that a server waits for, with --answers', () => {
     })
   })
 
-  it('without an answer is cancelled, and the command ends with 4', async () => {
+  it('is cancelled if it has no answer, and the command exits with 4', async () => {
     const ran = await call({ who: { name: 'Ada' } }, v1.url, 'greet')
     expect(ran).toMatchObject({ code: EXITS.answers.code, stdout: 'nobody (cancel)\n' })
     expect(ran.stderr).toContain('No answer for "Who are you?"')
     expect(ran.stderr).toContain('Unused answers: "who"')
   })
 
-  it('with an answer that does not fit ends the call, and the server is told', async () => {
+  it('ends the call if its answer is invalid, and the server is told', async () => {
     const ran = await call({ 'Who are you?': { nam: 'Ada' } }, v1.url, 'greet')
     expect(ran).toMatchObject({ code: EXITS.answers.code, stdout: '' })
     expect(ran.stderr).toContain('the form has no field nam')
@@ -195,11 +195,11 @@ describe('a question that a server waits for, with --answers', () => {
   })
 })
 
-describe('a question that a server waits for, with nobody to answer', () => {
+describe('a pushed question with nobody to answer', () => {
   it.each([
     ['without a terminal', []],
     ['with --detach', ['--detach']],
-  ])('C10 is cancelled %s, and the command says why the call cannot be kept', async (_way, words) => {
+  ])('C10 is cancelled %s, and the command says why the call cannot be stored', async (_way, words) => {
     const ran = await home.run(['call', v1.url, 'greet', ...words])
     expect(ran).toMatchObject({ code: EXITS.answers.code, stdout: 'nobody (cancel)\n' })
     expect(ran.stderr).toContain(
@@ -209,7 +209,7 @@ describe('a question that a server waits for, with nobody to answer', () => {
     expect((await home.run(['pending'])).stdout).toBe('')
   })
 
-  it('C10 does not hang over stdio, and approves nothing', async () => {
+  it('C10 does not hang over stdio, and nothing is approved', async () => {
     const { code, stdout } = await home.run(['call', 'greet', '--json', ...process1])
     expect(JSON.parse(stdout)).toMatchObject({ status: 'complete', unanswered: ['Who are you?'] })
     expect(code).toBe(EXITS.answers.code)
@@ -217,7 +217,7 @@ describe('a question that a server waits for, with nobody to answer', () => {
     expect(kept).toMatchObject({ code: EXITS.answers.code, stdout: 'kept\n' })
   })
 
-  it('a model cannot be cancelled: the call ends', async () => {
+  it('ends the call if it is sampling, which cannot be cancelled', async () => {
     const ran = await home.run(['call', v1.url, 'ask_model', '--sampling'])
     expect(ran).toMatchObject({ code: EXITS.answers.code, stdout: '' })
     expect(ran.stderr).toContain('No answer for "question-1" (sampling/createMessage)')
@@ -225,7 +225,7 @@ describe('a question that a server waits for, with nobody to answer', () => {
 })
 
 describe('a server whose questions come in turns', () => {
-  it('F5 keeps calls for later, and answers are found by the message', async () => {
+  it('F5 has calls that can be stored, and answers are matched by message', async () => {
     const turns = createServer({ name: 'turns', version: '1', log: 'off', keys: generateKey() })
     const schema = { type: 'object', properties: { name: { type: 'string' } }, required: ['name'] } as const
     turns.tool('ask', {}, async (_args, ctx) => {
@@ -247,7 +247,7 @@ describe('a server whose questions come in turns', () => {
 })
 
 describe('--revision', () => {
-  it('holds the call to a revision, and refuses one that nobody knows', async () => {
+  it('sets the revision of a call, and refuses an unknown one', async () => {
     const { value } = await home.json(['tools', listening.url, ...OLDER])
     expect(value).toMatchObject({ server: { protocolVersion: '2025-11-25' } })
     const ran = await home.run(['tools', listening.url, '--revision', '2031-01-01'])
@@ -255,7 +255,7 @@ describe('--revision', () => {
     expect(ran.stderr).toContain('DRAFT-2026-v1')
   })
 
-  it('C11 of a pending call is spoken again when it is resumed', async () => {
+  it('C11 is kept for a pending call when it is resumed', async () => {
     const draft = ['--revision', 'DRAFT-2026-v1']
     const { value, code } = await home.json(['call', listening.url, 'delete', ...draft])
     expect([code, value.protocolVersion]).toEqual([EXITS.pending.code, 'DRAFT-2026-v1'])

@@ -12,7 +12,7 @@ const home = useCliHome()
 
 const WHO = { type: 'object', properties: { name: { type: 'string' } }, required: ['name'] } as const
 
-describe('a call that goes on as a task', () => {
+describe('a call that continues as a task', () => {
   const stored = createServer({
     name: 'tasks',
     version: '1.0.0',
@@ -36,7 +36,7 @@ describe('a call that goes on as a task', () => {
   })
   afterAll(() => stored.close())
 
-  it('with --detach is not waited for; "rondo resume" does, and asks what it asks', async () => {
+  it('is not awaited with --detach; "rondo resume" awaits it and asks its questions', async () => {
     const { value, code } = await home.json(['call', tasks.url, 'report', '--detach'])
     expect(code).toBe(EXITS.pending.code)
     expect(value.task).toMatchObject({ taskId: expect.any(String) })
@@ -52,7 +52,7 @@ describe('a call that goes on as a task', () => {
     expect(home.files()).toEqual([])
   })
 
-  it('is cancelled when it is given up', async () => {
+  it('is cancelled when it is abandoned', async () => {
     const { value } = await home.json(['call', tasks.url, 'report', '--detach'])
     const { taskId } = value.task as { taskId: string }
     expect((await home.run(['abandon', String(value.id)])).code).toBe(0)

@@ -21,7 +21,7 @@ async function begin(...words: string[]): Promise<string> {
 }
 
 describe('a call that needs input, without a terminal', () => {
-  it('C11 is printed with its id, questions and what to type, and ends with 3', async () => {
+  it('C11 is printed with its id, its questions and what to type, and exits with 3', async () => {
     const { code, stdout } = await home.run(['call', desk.url, 'choose'])
     const id = /^pending ([a-z0-9]{10})$/m.exec(stdout)?.[1]
     expect(stdout).toContain(`"desk" 1.2.3 at ${desk.url} asks, for the tool choose, round 1`)
@@ -30,7 +30,7 @@ describe('a call that needs input, without a terminal', () => {
     expect(code).toBe(EXITS.pending.code)
   })
 
-  it('is stored for its owner alone, and its state is not printed', async () => {
+  it('is stored so that only its owner can read it, and its state is not printed', async () => {
     const { value, stdout } = await home.json(['call', desk.url, 'choose'])
     const path = join(home.path, 'pending', `${value.id}.json`)
     const { pending } = JSON.parse(readFileSync(path, 'utf8')) as { pending: { state: string } }
@@ -41,7 +41,7 @@ describe('a call that needs input, without a terminal', () => {
     expect(statSync(join(home.path, 'pending')).mode & 0o777).toBe(0o700)
   })
 
-  it('of a prompt or a resource waits just the same', async () => {
+  it('can be for a prompt or a resource too', async () => {
     const prompt = await home.json(['prompt', desk.url, 'brief'])
     const read = await home.json(['read', desk.url, 'desk://report'])
     expect([prompt.code, read.code]).toEqual([3, 3])
@@ -56,7 +56,7 @@ describe('a call that needs input, without a terminal', () => {
 })
 
 describe('rondo pending', () => {
-  it('lists what waits, and shows one', async () => {
+  it('lists pending calls, and shows one', async () => {
     expect(await home.run(['pending'])).toMatchObject({ code: 0, stdout: '' })
     const id = await begin('pair')
     const { stdout } = await home.run(['pending'])
@@ -67,7 +67,7 @@ describe('rondo pending', () => {
     ])
   })
 
-  it('lists a damaged file as such and does not fail', async () => {
+  it('lists a damaged file as damaged and does not fail', async () => {
     const id = await begin('choose')
     writeFileSync(join(home.path, 'pending', 'damaged123.json'), '{')
     const { code, stdout } = await home.run(['pending'])
@@ -78,7 +78,7 @@ describe('rondo pending', () => {
 })
 
 describe('rondo answer', () => {
-  it('goes on with the call once everything is answered', async () => {
+  it('continues the call once everything is answered', async () => {
     const id = await begin('pair')
     const first = await home.json(['answer', id, 'left.value=west'])
     expect(first.code).toBe(EXITS.pending.code)
@@ -88,7 +88,7 @@ describe('rondo answer', () => {
     expect(home.files()).toEqual([])
   })
 
-  it('checks and converts what was typed', async () => {
+  it('checks and converts typed answers', async () => {
     const id = await begin('order')
     const wrong = await home.run(['answer', id, 'form.count=99', 'form.name=Ada'])
     expect(wrong).toMatchObject({ code: EXITS.answers.code, stdout: '' })
@@ -99,7 +99,7 @@ describe('rondo answer', () => {
     expect(JSON.parse(stdout)).toMatchObject({ count: 3, gift: false, size: 'l', extras: ['salt', 'oil'] })
   })
 
-  it('declines or cancels, all or by key, and never both', async () => {
+  it('declines or cancels all questions or some, but not both', async () => {
     const run = async (...words: string[]) =>
       (await home.run(['answer', await begin('choose'), ...words])).stdout
     expect(await run('--decline')).toBe('nobody (decline)\n')
@@ -109,7 +109,7 @@ describe('rondo answer', () => {
     expect(both.code).toBe(EXITS.usage.code)
   })
 
-  it('C14 agrees to a link only in so many words', async () => {
+  it('C14 agrees to open a URL only with an explicit accept', async () => {
     const id = await begin('connect')
     expect(await home.run(['answer', id, 'page=yes'])).toMatchObject({ code: EXITS.answers.code })
     expect(await home.run(['answer', id, 'page=accept'])).toMatchObject({ code: 0, stdout: 'visited\n' })
@@ -120,13 +120,13 @@ describe('rondo answer', () => {
     [['left.value'], EXITS.usage.code],
     [[], EXITS.usage.code],
     [['--decline', 'middle'], EXITS.answers.code],
-  ])('refuses %j and keeps the call as it is', async (words, code) => {
+  ])('refuses %j and does not change the call', async (words, code) => {
     const id = await begin('pair')
     expect(await home.run(['answer', id, ...words])).toMatchObject({ code, stdout: '' })
     expect((await home.json(['pending', id])).value.answers).toEqual({})
   })
 
-  it('with --hold sends nothing; "rondo resume" does', async () => {
+  it('sends nothing with --hold; "rondo resume" sends the answers', async () => {
     const id = await begin('choose')
     expect(await home.run(['answer', id, 'who.name=Ada', '--hold'])).toMatchObject({
       code: EXITS.pending.code,
@@ -150,7 +150,7 @@ describe('rondo answer', () => {
 })
 
 describe('a pending call', () => {
-  it('is given up, and is gone then', async () => {
+  it('is removed when it is abandoned', async () => {
     const id = await begin('choose')
     expect((await home.run(['abandon', id])).code).toBe(0)
     for (const command of ['resume', 'abandon', 'pending']) {
@@ -158,7 +158,7 @@ describe('a pending call', () => {
     }
   })
 
-  it('in use by another process is left alone; the claim of a dead one is void', async () => {
+  it('is refused while another process uses it; the lock of a dead process is ignored', async () => {
     const id = await begin('choose')
     const lock = join(home.path, 'pending', `${id}.lock`)
     writeFileSync(lock, `${process.pid}\n`)
@@ -169,7 +169,7 @@ describe('a pending call', () => {
     expect(await home.run(['answer', id, 'who.name=Ada'])).toMatchObject({ code: 0, stdout: 'hello Ada\n' })
   })
 
-  it('C11 from a file server is resumed by another process with another instance', async () => {
+  it('C11 of a server from a file is resumed by another process with another instance', async () => {
     const file = 'test/support/desk-file.ts'
     const { value } = await home.json(['call', file, 'choose'])
     const { stdout } = await home.run(['answer', String(value.id), 'who.name=Ada'])
@@ -177,7 +177,7 @@ describe('a pending call', () => {
     expect(statSync(join(home.path, 'keys')).mode & 0o777).toBe(0o600)
   })
 
-  it('is sealed at rest where a key is given, and opens with that key alone', async () => {
+  it('is encrypted if a key is given, and opens with that key only', async () => {
     const key = join(home.path, 'seal.key')
     writeFileSync(key, randomBytes(32).toString('base64'))
     const { value } = await home.json(['call', desk.url, 'delete', 'what=letters', '--seal-key', key])
@@ -194,7 +194,7 @@ describe('a pending call', () => {
     expect(opened).toMatchObject({ code: 0, stdout: 'deleted letters\n' })
   })
 
-  it('T22 whose questions were changed where it lay is not shown unsafe', async () => {
+  it('T22 is checked again when it is loaded, so that changed questions are not shown', async () => {
     const id = await begin('connect')
     const path = join(home.path, 'pending', `${id}.json`)
     const changed = readFileSync(path, 'utf8').replace(

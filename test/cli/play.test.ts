@@ -107,7 +107,7 @@ function play(...options: string[]): Playing {
 const SERVING = /Serving .* at (http:\S+)/
 
 describe('rondo play', () => {
-  it('serves a file, serves it anew when it changed, and open calls go on', async () => {
+  it('serves a file, reloads it after a change, and open calls continue', async () => {
     writeServer('Hello')
     const { hear, child } = play()
     const [, url = ''] = await hear(SERVING)
@@ -125,7 +125,7 @@ describe('rondo play', () => {
     expect((await home.run(['tools', url])).code).toBe(6)
   })
 
-  it('reports a broken file and goes on when it is mended', async () => {
+  it('reports a broken file and serves it once it is fixed', async () => {
     writeServer('Hello')
     const { hear } = play()
     const [, url = ''] = await hear(SERVING)
@@ -136,7 +136,7 @@ describe('rondo play', () => {
     expect((await home.run(['tools', url])).stdout).toContain('Back')
   })
 
-  it('T23 listens on loopback, and to no page of another site', async () => {
+  it('T23 listens on loopback, and refuses pages of other sites', async () => {
     writeServer('Hello')
     const { hear } = play('--no-watch')
     const [, text = ''] = await hear(SERVING)
@@ -149,7 +149,7 @@ describe('rondo play', () => {
     expect((await ask({ host, origin: 'https://page.example' })).status).toBe(403)
   })
 
-  it('a process that is killed leaves no server behind', async () => {
+  it('leaves no server behind when it is killed', async () => {
     writeServer('Hello')
     const { hear, child } = play('--no-watch')
     const [, url = ''] = await hear(SERVING)
@@ -161,13 +161,13 @@ describe('rondo play', () => {
     expect(tries.at(-1)).toBe(true)
   })
 
-  it('ends with 2 for a file that is not there, and with 1 for one that is broken and not watched', async () => {
+  it('exits with 2 for a missing file, and with 1 for a broken one with --no-watch', async () => {
     expect((await home.run(['play', join(folder, 'nowhere.ts')])).code).toBe(2)
     writeFileSync(file, 'this is no program')
     expect((await home.run(['play', file, '--no-watch', '--port', '0'])).code).toBe(1)
   })
 
-  it('says what to do with a file that listens by itself, ends on a signal, and leaves nothing behind', async () => {
+  it('says what to do with a file that listens itself, exits on a signal, and leaves nothing behind', async () => {
     writeListener()
     const { hear, child } = play()
     const [, url = ''] = await hear(/LISTENS (http:\S+)/)
@@ -184,7 +184,7 @@ describe('rondo play', () => {
     expect(await ended(child)).toBe(0)
   })
 
-  it('is no server for other commands either, which say so at once and once', async () => {
+  it('other commands refuse a file that listens itself too, once and at once', async () => {
     writeListener()
     const { code, stderr } = await home.run(['tools', file])
     expect(code).toBe(6)
@@ -204,7 +204,7 @@ describe('rondo play', () => {
   it.each([
     ['one signal', 1],
     ['two signals', 2],
-  ])('ends on %s while a file is still loading, and the file with it', async (_name, signals) => {
+  ])('exits on %s while a file is still loading, and ends the file’s process', async (_name, signals) => {
     const deaf = signals === 2 ? `process.on('SIGTERM', () => console.error('DEAF'))` : ''
     writeFileSync(
       file,
@@ -221,7 +221,7 @@ describe('rondo play', () => {
     await vi.waitFor(() => expect(() => process.kill(pid, 0)).toThrow('ESRCH'), { timeout: 120_000 })
   })
 
-  it('says that a server ended by itself', async () => {
+  it('reports that a server exited by itself', async () => {
     writeServer('Hello')
     appendFileSync(file, `\nconsole.error('PID', process.pid)`)
     const { hear } = play()

@@ -13,7 +13,7 @@ const desk = useTaskDesk(home)
 const { see } = desk
 const open = useTerminal(home)
 
-describe('a task in 2025-11-25, whose questions come while somebody waits', () => {
+describe('a task in 2025-11-25, whose questions are pushed while a client waits', () => {
   const older = ['--revision', '2025-11-25', '--task-ttl', '60']
   let v1: V1Http
   beforeAll(async () => {
@@ -38,7 +38,7 @@ describe('a task in 2025-11-25, whose questions come while somebody waits', () =
     expect(await terminal.end()).toMatchObject({ code: 0, stdout: `${last}\n` })
   })
 
-  it('F1 is left alone where nobody can be asked, and goes on with answers from a file', async () => {
+  it('F1 stays pending if nobody can be asked, and continues with answers from a file', async () => {
     const ran = await home.run(['call', desk.url, 'ask', ...older])
     expect(ran.code).toBe(EXITS.pending.code)
     expect(ran.stderr).toMatch(
@@ -59,7 +59,7 @@ describe('a task in 2025-11-25, whose questions come while somebody waits', () =
     expect(home.files()).toEqual([])
   })
 
-  it('is cancelled by its id', async () => {
+  it('can be cancelled by its id', async () => {
     const begun = await home.json(['call', desk.url, 'hang', '--detach', ...older])
     const { taskId } = begun.value.task as { taskId: string }
     expect((await home.json(['task', 'cancel', taskId])).value).toMatchObject({

@@ -21,7 +21,7 @@ describe('at a terminal', () => {
     expect((await terminal.end()).code).toBe(0)
   })
 
-  it('a call that became a task shows how it stands, and Ctrl-C leaves it to the server', async () => {
+  it('a call that became a task shows its status, and Ctrl-C leaves it to the server', async () => {
     const terminal = open('call', desk.url, 'report')
     await terminal.see('task working: month 1 of 2')
     terminal.press(ctrlC)
@@ -38,7 +38,7 @@ describe('at a terminal', () => {
     expect(await again.end()).toMatchObject({ code: 0, stdout: 'two months\n' })
   })
 
-  it('a task that asks is answered within the call', async () => {
+  it('the question of a task is answered within the call', async () => {
     const terminal = open('call', desk.url, 'ask')
     await fillIn(terminal, 'Name', 'Ada')
     await terminal.see('Really for Ada?')

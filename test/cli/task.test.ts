@@ -15,7 +15,7 @@ describe.each([
   ['2026-07-28', []],
   ['DRAFT-2026-v1', ['--revision', 'DRAFT-2026-v1']],
 ])('a task in %s', (version, revision) => {
-  it('is named by its own id and that of its call when it is left to the server', async () => {
+  it('is printed with its own id and that of its call when it is left to the server', async () => {
     const { stdout, code } = await home.run(['call', desk.url, 'hang', '--detach', ...revision])
     const id = /^pending (\S+)$/m.exec(stdout)?.[1] ?? ''
     const taskId = /as the task (\S+)\.$/m.exec(stdout)?.[1] ?? ''
@@ -33,7 +33,7 @@ describe.each([
     expect(again).toMatchObject({ code: 0, stderr: 'The task had already ended.\n' })
   })
 
-  it('of somebody else is answered by its server and id, question by question', async () => {
+  it('that began elsewhere is answered by its server and id, question by question', async () => {
     const { id, taskId } = await detach('ask', ...revision)
     const there = [desk.url, taskId, ...revision]
     await see('input_required', ...there)
@@ -57,7 +57,7 @@ describe.each([
     expect(home.files()).toEqual([])
   })
 
-  it('of a call that is kept is answered once, and "rondo resume" waits for the rest', async () => {
+  it('of a stored call is answered once, and "rondo resume" awaits the result', async () => {
     const { id } = await detach('ask', ...revision)
     await see('input_required', id)
     expect((await home.run(['task', 'answer', id, 'name=Ada'])).code).toBe(0)
@@ -67,7 +67,7 @@ describe.each([
     expect(await home.run(['resume', id])).toMatchObject({ code: 0, stdout: 'no report\n' })
   })
 
-  it('is not waited for with --detach, also when it was answered', async () => {
+  it('is not awaited with --detach, even after it was answered', async () => {
     const { id } = await detach('ask', ...revision)
     await see('input_required', id)
     const asked = await home.json(['resume', id])
@@ -78,7 +78,7 @@ describe.each([
     expect((await home.json(['resume', id])).value.questions).toMatchObject({ sure: {} })
   })
 
-  it('that nobody knows is said in one sentence', async () => {
+  it('that does not exist is reported in one sentence', async () => {
     const kept = await home.run(['task', 'get', 'nosuchtask'])
     expect(kept).toMatchObject({ code: EXITS.stored.code, stdout: '' })
     expect(kept.stderr).toMatch(/^rondo: No pending call [^\n]* rondo task get <server> <taskId>\n$/)
@@ -92,7 +92,7 @@ describe.each([
 })
 
 describe('a task', () => {
-  it('whose tool failed ends with 1, and one that asks nothing is not answered', async () => {
+  it('whose tool failed exits with 1, and one without questions cannot be answered', async () => {
     const { id } = await detach('breaks')
     await see('completed', id)
     expect(await home.run(['task', 'get', id])).toMatchObject({ code: EXITS.failed.code })
@@ -101,7 +101,7 @@ describe('a task', () => {
     expect(ran.stderr).toContain('The task has no open questions; its status is completed')
   })
 
-  it('that was cancelled elsewhere ends its call, which is not kept any longer', async () => {
+  it('that was cancelled elsewhere ends its call, which is no longer stored', async () => {
     const { id, taskId } = await detach('hang')
     expect((await home.run(['task', 'cancel', desk.url, taskId])).code).toBe(0)
     expect((await home.run(['task', 'get', id])).code).toBe(EXITS.server.code)
@@ -111,7 +111,7 @@ describe('a task', () => {
     expect(home.files()).toEqual([])
   })
 
-  it('that its server has forgotten can be given up', async () => {
+  it('that its server no longer knows can be abandoned', async () => {
     const begun = await detach('hang')
     const other = await serveTasks()
     expect(await home.run(['task', 'get', begun.id, '--server', other.url])).toMatchObject({
@@ -125,14 +125,14 @@ describe('a task', () => {
     await other.close()
   })
 
-  it('D1 is asked for with --task-ttl where clients ask for tasks', async () => {
+  it('D1 is requested with --task-ttl in revisions where clients request tasks', async () => {
     const words = ['call', desk.url, 'either', '--revision', 'DRAFT-2026-v1']
     expect(await home.run(words)).toMatchObject({ code: 0, stdout: 'either way\n' })
     const { value } = await home.json([...words, '--detach', '--task-ttl', '60'])
     expect(value).toMatchObject({ status: 'task', task: { ttlMs: 60_000 } })
   })
 
-  it('T22 shows its questions cleaned, and none that ask for a secret', async () => {
+  it('T22 has its questions cleaned, and is refused if one asks for a secret', async () => {
     const { id } = await detach('link')
     await see('input_required', id)
     const { stdout } = await home.run(['task', 'get', id])
@@ -146,7 +146,7 @@ describe('a task', () => {
     })
   })
 
-  it('without a terminal and without answers is shown, and nothing is sent', async () => {
+  it('is shown without a terminal and answers, and nothing is sent', async () => {
     const { id } = await detach('ask')
     await see('input_required', id)
     const ran = await home.run(['task', 'answer', id])
@@ -157,7 +157,7 @@ describe('a task', () => {
     expect((await see('input_required', id)).task.inputRequests).toMatchObject({ who: {} })
   })
 
-  it('of a call that is none is refused, and so is a line that says too little or too much', async () => {
+  it('is refused for a call that is not a task, and for missing or extra arguments', async () => {
     const { value } = await home.json(['call', desk.url, 'rounds'])
     const ran = await home.run(['task', 'get', String(value.id)])
     expect(ran).toMatchObject({ code: EXITS.stored.code, stderr: expect.stringContaining('is not a task') })
@@ -167,7 +167,7 @@ describe('a task', () => {
     expect((await home.run(['task', 'get', desk.url, 'x', 'y'])).code).toBe(EXITS.usage.code)
   })
 
-  it('does not exist in older revisions, and the command says so', async () => {
+  it('is refused in revisions without tasks, with a sentence that says so', async () => {
     const ran = await home.run(['task', 'get', desk.url, 'x', '--revision', '2025-06-18'])
     expect(ran.code).not.toBe(0)
     expect(ran.stderr).toMatch(/^rondo: [^\n]+\n$/)

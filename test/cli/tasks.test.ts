@@ -75,7 +75,7 @@ function describeOperator(open: () => Promise<{ database: Database; words: strin
     expect(await list('--status', 'failed')).toMatchObject({ code: 0, stdout: '' })
   })
 
-  it('shows one, and says so where it is not there', async () => {
+  it('shows one task, and reports one that does not exist', async () => {
     const { stdout, stderr } = await list(ids.parked)
     expect(stderr).toBe('')
     expect(stdout).toMatch(/^open questions +who, why$/m)
@@ -87,7 +87,7 @@ function describeOperator(open: () => Promise<{ database: Database; words: strin
     expect(none.stderr).toContain('has no task nosuchtask')
   })
 
-  it('counts what is due, running and parked', async () => {
+  it('counts due, running and parked tasks', async () => {
     expect((await json('--stats')).value.stats).toMatchObject({ due: 1, running: 1, parked: 1 })
     const { stdout } = await list('--stats')
     expect(stdout).toMatch(/^due +1, the oldest for \d+\.\d s +wait for a worker\nrunning +1 .*\nparked +1 /)
@@ -119,7 +119,7 @@ describe('a SQLite file', () => {
 
   const digest = (file: string) => createHash('sha256').update(readFileSync(file)).digest('hex')
 
-  it('is not changed by looking at it, also where it is of an earlier version or a copy', async () => {
+  it('is not changed by reading it, even if it has an earlier version or is a copy', async () => {
     const database = await createSqliteDatabase()
     const store = database.open()
     await fill(store)
@@ -136,7 +136,7 @@ describe('a SQLite file', () => {
     expect([digest(copy), readdirSync(folder)]).toEqual(before)
   })
 
-  it('that is not there is not made', async () => {
+  it('that does not exist is not created', async () => {
     const file = join(folder, 'deep', 'none.db')
     const ran = await home.run(['tasks', file])
     expect(ran).toMatchObject({ code: EXITS.stored.code, stdout: '' })
@@ -144,7 +144,7 @@ describe('a SQLite file', () => {
     expect(existsSync(join(folder, 'deep'))).toBe(false)
   })
 
-  it('that is no store is refused and left as it is', async () => {
+  it('that is not a store is refused and not changed', async () => {
     const files = ['empty.db', 'text.db', 'other.db', 'newer.db'].map((name) => join(folder, name))
     const [empty = '', text = '', other = '', newer = ''] = files
     writeFileSync(empty, '')
@@ -183,7 +183,7 @@ describePostgres('a PostgreSQL database', () => {
     return { database, words: [server.connectionString, '--schema', schema] }
   })
 
-  it('without a store is refused, and none is made', async () => {
+  it('without a store is refused, and none is created', async () => {
     const ran = await home.run(['tasks', server.connectionString])
     expect(ran).toMatchObject({ code: EXITS.stored.code, stdout: '' })
     expect(ran.stderr).toContain('no Rondo store in the schema "rondo"')
@@ -196,13 +196,13 @@ describePostgres('a PostgreSQL database', () => {
     expect(wrong.code).toBe(EXITS.usage.code)
   })
 
-  it('takes what the address lacks from the environment', async () => {
+  it('takes what the URL omits from the environment', async () => {
     const { host } = new URL(server.connectionString)
     const ran = await home.run(['tasks', `postgres://${host}/postgres`], { env: { PGUSER: 'rondo' } })
     expect(ran.stderr).toContain('no Rondo store')
   })
 
-  it('T24 never shows the password, whatever goes wrong', async () => {
+  it('T24 never shows the password in an error', async () => {
     const { host } = new URL(server.connectionString)
     const addresses = [
       [`postgres://rondo:hunter2@${host}/postgres`, EXITS.stored.code],
@@ -221,7 +221,7 @@ describePostgres('a PostgreSQL database', () => {
     }
   })
 
-  it('says what to install where the package "pg" is missing', async () => {
+  it('says what to install if the package "pg" is missing', async () => {
     const hide = `export const resolve = (name, context, next) => {
       if (name === 'pg') throw Object.assign(new Error('gone'), { code: 'ERR_MODULE_NOT_FOUND' })
       return next(name, context)

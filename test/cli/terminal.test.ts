@@ -15,7 +15,7 @@ function call(...words: string[]): TerminalSession {
 }
 
 describe('a form with every kind of field', () => {
-  it('is filled in, a wrong number is corrected, and the answers are shown before they are sent', async () => {
+  it('is filled in and reviewed before it is sent, and an invalid number is corrected', async () => {
     const terminal = call('order')
     await terminal.see(`"desk" 1.2.3 at ${desk.url} asks, for the tool order`)
     await terminal.see('question 1 of 1, round 1')
@@ -67,7 +67,7 @@ describe('a form with every kind of field', () => {
     expect(code).toBe(0)
   })
 
-  it('can be changed in the last look', async () => {
+  it('can be changed in the review', async () => {
     const terminal = call('trip')
     await terminal.see('What do you want to do?')
     terminal.press(enter)
@@ -87,7 +87,7 @@ describe('a form with every kind of field', () => {
     expect(await terminal.end()).toMatchObject({ code: 0, stdout: 'Bonn to Romeford\n' })
   })
 
-  it('with one field is sent when it was filled in, without a last look', async () => {
+  it('is sent without a review if its only field was filled in', async () => {
     const terminal = call('choose')
     await fillIn(terminal, 'Name', 'Bob')
     const { code, stdout, screen } = await terminal.end()
@@ -123,7 +123,7 @@ describe('a confirmation', () => {
     expect(await terminal.end()).toMatchObject({ code: 0, stdout: 'answer: decline\n' })
   })
 
-  it('of any other form is not sent by any number of Enters', async () => {
+  it('of any other form is never sent by Enter alone', async () => {
     const terminal = call('choose')
     for (const words of ['What do you want to do?', 'Name (text)', 'Send this?', 'Name (text)']) {
       await terminal.see(words)
@@ -137,7 +137,7 @@ describe('a confirmation', () => {
 })
 
 describe('a single choice', () => {
-  it('is made by one Enter, and the ways out are among the choices', async () => {
+  it('is sent as soon as an option is chosen, and declining is among the options', async () => {
     const terminal = call('seat')
     await terminal.see('Seat (one of window, aisle)')
     await terminal.see('Decline')
@@ -148,7 +148,7 @@ describe('a single choice', () => {
     expect([code, stdout]).toEqual([0, 'seat: aisle\n'])
   })
 
-  it('is not made by Enter alone', async () => {
+  it('is not sent by Enter alone', async () => {
     const terminal = call('seat')
     await terminal.see('Later')
     terminal.press(enter)
@@ -158,7 +158,7 @@ describe('a single choice', () => {
     expect((await terminal.end()).code).toBe(130)
   })
 
-  it('can be declined, and left for later', async () => {
+  it('can be declined, or left for later', async () => {
     const declined = call('seat')
     await declined.see('Later')
     declined.press(down, down, enter)
@@ -170,8 +170,8 @@ describe('a single choice', () => {
   })
 })
 
-describe('saying no', () => {
-  it('declines, and the tool hears of it', async () => {
+describe('declining and cancelling', () => {
+  it('a decline reaches the tool', async () => {
     const terminal = call('choose')
     await terminal.see('What do you want to do?')
     await terminal.see('Decline')
@@ -182,14 +182,14 @@ describe('saying no', () => {
   it.each([
     ['Ctrl-C', ctrlC],
     ['Ctrl-D', ctrlD],
-  ])('%s is cancel, and ends with 130', async (_name, key) => {
+  ])('%s cancels the question and exits with 130', async (_name, key) => {
     const terminal = call('choose')
     await terminal.see('What do you want to do?')
     terminal.press(key)
     expect(await terminal.end()).toMatchObject({ code: 130, stdout: 'nobody (cancel)\n' })
   })
 
-  it('Ctrl-C at the first of two questions dismisses both', async () => {
+  it('Ctrl-C at the first of two questions cancels both', async () => {
     const terminal = call('pair')
     await terminal.see('question 1 of 2')
     await terminal.see('What do you want to do?')
@@ -201,7 +201,7 @@ describe('saying no', () => {
   })
 
   it.each(['SIGINT', 'SIGTERM'] as const)(
-    'C11 %s at a question keeps the call and ends with 130',
+    'C11 %s at a question keeps the call and exits with 130',
     async (name) => {
       const terminal = call('choose')
       await terminal.see('What do you want to do?')
@@ -222,8 +222,8 @@ describe('saying no', () => {
   })
 })
 
-describe('a link', () => {
-  it('C14 is shown whole with its host, and is not agreed to by Enter alone', async () => {
+describe('a URL to open', () => {
+  it('C14 is shown in full with its host, and is not accepted by Enter alone', async () => {
     const terminal = call('connect')
     await terminal.see('https://example.com/connect?x=1')
     await terminal.see('host: example.com')
@@ -234,7 +234,7 @@ describe('a link', () => {
     expect(code).toBe(1)
   })
 
-  it('is agreed to by choosing so', async () => {
+  it('is accepted by choosing so', async () => {
     const terminal = call('connect')
     await terminal.see('I agree to open it')
     await terminal.see('Later')
@@ -243,8 +243,8 @@ describe('a link', () => {
   })
 })
 
-describe('a server that writes to the terminal', () => {
-  it('T22 is shown without what a terminal would obey, also in its log', async () => {
+describe('text from a server', () => {
+  it('T22 is shown without control characters, even in its log', async () => {
     const terminal = open(
       'call',
       '--server-log',
@@ -265,8 +265,8 @@ describe('a server that writes to the terminal', () => {
   })
 })
 
-describe('what moves while the server works', () => {
-  it('is a bar where it reports progress', async () => {
+describe('the status line', () => {
+  it('shows a bar if the server reports progress', async () => {
     const terminal = call('slow')
     await terminal.see('waiting for the server')
     await terminal.see('2/3  part 2')
@@ -274,8 +274,8 @@ describe('what moves while the server works', () => {
   })
 })
 
-describe('later', () => {
-  it('C11 keeps the call, and "rondo resume" asks what is still open', async () => {
+describe('leaving a question for later', () => {
+  it('C11 keeps the call, and "rondo resume" asks the open questions', async () => {
     const terminal = call('pair')
     await terminal.see('question 1 of 2')
     await fillIn(terminal, 'Value', 'west')

@@ -54,7 +54,7 @@ const textOf = (result: { content: readonly unknown[] }) => (result.content[0] a
 
 describe('our own server', () => {
   it.each(['DRAFT-2026-v1', '2025-11-25', '2025-06-18', '2025-03-26', '2024-11-05'] as const)(
-    'C5 asks the same handlers in %s',
+    'C5 is answered by the same handlers in %s',
     async (mode) => {
       await using client = await connect(listening.url, {
         mode,
@@ -71,7 +71,7 @@ describe('our own server', () => {
 })
 
 describe('a session with the official server of the first generation', () => {
-  it('begins with a handshake and ends with a farewell', async () => {
+  it('begins with a handshake and ends with DELETE', async () => {
     v1.seen.length = 0
     const client = await connect(v1.url)
     await client.callTool('add', { a: 1, b: 1 })
@@ -86,12 +86,12 @@ describe('a session with the official server of the first generation', () => {
     expect(v1.seen).toContain('GET')
   })
 
-  it('C5 answers a question that comes on the stream of the session', async () => {
+  it('C5 answers a question on the stream of the session', async () => {
     await using client = await connect(v1.url, scripted())
     expect(textOf(await client.callTool('greet_elsewhere'))).toBe('Hello, Ada!')
   })
 
-  it('is opened anew when the server has forgotten it', async () => {
+  it('is opened again if the server no longer knows it', async () => {
     await using client = await connect(v1.url, scripted())
     expect(textOf(await client.callTool('greet'))).toBe('Hello, Ada!')
     v1.forget()
@@ -100,7 +100,7 @@ describe('a session with the official server of the first generation', () => {
     expect(textOf(await client.callTool('greet'))).toBe('Hello, Ada!')
   })
 
-  it('C12 tells the server of a call that is given up', async () => {
+  it('C12 tells the server about a cancelled call', async () => {
     await using client = await connect(v1.url)
     const before = Number(textOf(await client.callTool('cancelled')))
     const controller = new AbortController()
@@ -112,7 +112,7 @@ describe('a session with the official server of the first generation', () => {
     await expect.poll(async () => Number(textOf(await client.callTool('cancelled')))).toBe(before + 1)
   })
 
-  it('tells a call what it wants to hear, and no more', async () => {
+  it('passes to a call the notifications that it asked for, and no others', async () => {
     await using client = await connect(v1.url)
     const heard: unknown[] = []
     const onLog = ({ data }: { data: unknown }) => heard.push(data)
@@ -122,7 +122,7 @@ describe('a session with the official server of the first generation', () => {
     expect(heard).toEqual(['a debug', 'a warning', 'a warning'])
   })
 
-  it('reports changes of lists and of watched resources', async () => {
+  it('reports changes of lists and of subscribed resources', async () => {
     await using client = await connect(v1.url)
     const uri = 'test://report'
     const changes = client.subscribe({ toolsListChanged: true, resourceSubscriptions: [uri] })

@@ -30,7 +30,7 @@ describeClient({ name: 'own', version: '1.0.0' }, [
   ['stdio', { target: () => stdio }],
 ])
 
-describe('what our server speaks is found by', () => {
+describe('the revision of our server is found by', () => {
   const CASES: readonly [NonNullable<ServerOptions['eras']>, string][] = [
     [['2025-11-25'], '2025-11-25'],
     [['DRAFT-2026-v1'], 'DRAFT-2026-v1'],

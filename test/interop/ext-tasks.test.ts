@@ -95,7 +95,7 @@ const people: Record<string, object> = {
 }
 
 describe('the official requester', () => {
-  it('E1 E3 E5 takes a task with three questions to its end', async () => {
+  it('E1 E3 E5 follows a task with three questions to its end', async () => {
     const asked: (string | undefined)[] = []
     const { session, sent } = await open(async (_request, { inputId = '' }) => {
       asked.push(inputId)
@@ -109,7 +109,7 @@ describe('the official requester', () => {
     expect(new Set(sent)).toEqual(new Set(['tools/call', 'tasks/get', 'tasks/update']))
   })
 
-  it('D9 answers a round first and follows the task that comes of it', async () => {
+  it('D9 answers a round first, and follows the task that the call becomes', async () => {
     const { session, sent } = await open(async () => ({ action: 'accept', content: people.first }) as never)
     const { outcome } = await (await session.callTool('later', {})).settle()
     expect(resultFromTaskOutcome(outcome)).toMatchObject({ content: [{ text: 'Later Ada' }] })
@@ -117,7 +117,7 @@ describe('the official requester', () => {
     expect(sent).not.toContain('tasks/update')
   })
 
-  it('E8 reads a failure of the tool as its result', async () => {
+  it('E8 reads a failed tool as an error result', async () => {
     const { session } = await open()
     const { outcome } = await (await session.callTool('fails', {})).settle()
     expect(resultFromTaskOutcome(outcome)).toMatchObject({
@@ -126,7 +126,7 @@ describe('the official requester', () => {
     })
   })
 
-  it('E3 cancels a task that works', async () => {
+  it('E3 cancels a working task', async () => {
     const { session } = await open()
     const execution = await session.callTool('waits', {})
     await execution.cancel()

@@ -51,7 +51,7 @@ describe.each([
     return client
   }
 
-  it('D10 asks for a task where the tool is one, and gives its result', async () => {
+  it('D10 requests a task if the tool requires one, and returns its result', async () => {
     const client = await open()
     expect(client.protocolVersion).toBe('2025-11-25')
     expect(textOf(await client.callTool('plain'))).toBe('done')
@@ -65,7 +65,7 @@ describe.each([
     expect(seen).toContain('input_required')
   })
 
-  it('C5 answers sampling and roots of a task', async () => {
+  it('C5 answers sampling and roots requests of a task', async () => {
     const client = await open()
     expect(JSON.parse(textOf(await client.callTool('consult')) ?? '')).toEqual({
       model: 'm',
@@ -116,14 +116,14 @@ describe('their client at our server', () => {
     throw new Error('no result')
   }
 
-  it('D1 D2 D5 F1 follows a task and answers what is pushed while it waits for the result', async () => {
+  it('D1 D2 D5 F1 follows a task and answers the questions that are pushed while it waits', async () => {
     const client = await open('ada')
     const { seen, text } = await follow(client, 'greet')
     expect(text).toBe('Hello Ada, true')
     expect(seen.at(-1)).toBe('input_required')
   })
 
-  it('lists its tasks over stdio, where it is the one client', async () => {
+  it('lists its tasks over stdio, where it is the only client', async () => {
     const transport = new StdioClientTransport({
       command: process.execPath,
       args: [processFile('test/support/task-stdio.ts')],

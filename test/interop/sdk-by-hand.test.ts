@@ -19,7 +19,7 @@ type Options = Parameters<typeof mountedServer>[2]
 const benchOf = (register: Register, options?: Options): TestBench =>
   createBench((bench) => mountedServer({ ...bench, audience: 'mounted', dev: false }, register, options))
 
-describe('a handler that keeps to their way of asking', () => {
+describe('a handler that asks in the official way', () => {
   const register: Register = (server, rondo) =>
     server.registerTool(
       'by_hand',
@@ -49,7 +49,7 @@ describe('a handler that keeps to their way of asking', () => {
   })
 })
 
-describe('tools beside ours', () => {
+describe('tools by hand beside ours', () => {
   const codec = createRequestStateCodec<{ ready: boolean }>({ key: new Uint8Array(32).fill(9) })
 
   function register(server: McpServer): void {
@@ -71,12 +71,12 @@ describe('tools beside ours', () => {
     (rondo) => ({ requestState: { verify: rondo.verify(codec.verify) } }),
   )
 
-  it('keep the check of states that the server has, and ours pass by it', async () => {
+  it('keep the server’s own check of states, which ours do not use', async () => {
     expect(await bench.tool('theirs').run()).toMatchObject({ text: 'ready' })
     expect(await bench.tool('ours').run(ok)).toMatchObject({ text: 'true' })
   })
 
-  it('B4 refuse a state of ours, and ours refuse theirs', async () => {
+  it('B4 refuse states of our tools, and our tools refuse theirs', async () => {
     const [ours, theirs] = [bench.tool('ours'), bench.tool('theirs')]
     await Promise.all([ours.next(), theirs.next()])
     const states = [ours.state, theirs.state]

@@ -81,7 +81,7 @@ const ways: [string, (factory: () => McpServer) => Promise<OfficialClient>][] = 
 ]
 
 describe.each(ways)('a client over %s', (_name, connect) => {
-  it('hears of progress, in every round what is new to it', async () => {
+  it('receives progress, in every round only what is new', async () => {
     const { client, asked, answer } = await connect(createServers().factory)
     answer({ sure: { confirm: true } })
     const seen: number[] = []
@@ -94,7 +94,7 @@ describe.each(ways)('a client over %s', (_name, connect) => {
     expect(seen.slice(0, 3)).toEqual([1, 2, 3])
   })
 
-  it('can cancel a call, and the handler hears of it', async () => {
+  it('can cancel a call, and the signal of the handler fires', async () => {
     const { factory, hanging } = createServers()
     const { client } = await connect(factory)
     const controller = new AbortController()
@@ -109,7 +109,7 @@ describe.each(ways)('a client over %s', (_name, connect) => {
 })
 
 describe('an older client', () => {
-  it('gets log messages of the level it has set', async () => {
+  it('gets log messages from the level that it set', async () => {
     const official = await inMemory(createServers().factory, OLDER)
     const logged: unknown[] = []
     official.client.setNotificationHandler('notifications/message', ({ params }) => {
@@ -120,7 +120,7 @@ describe('an older client', () => {
     expect(new Set(logged)).toEqual(new Set(['worked']))
   })
 
-  it('that cannot be asked is told so, in a result where there is one', async () => {
+  it('that cannot be asked gets the reason, as an isError result for a tool', async () => {
     const told = expect.stringMatching(/cannot be asked: .*"Sure\?".* Nothing was done/)
     const [near, far] = InMemoryTransport.createLinkedPair()
     serveStdio(createServers().factory, { transport: far })
@@ -134,13 +134,13 @@ describe('an older client', () => {
     })
   })
 
-  it('on an endpoint that holds no connection is told so', async () => {
+  it('gets the reason on an endpoint without streams', async () => {
     const official = await byFetch(createMcpHandler(createServers().factory).fetch, OLDER)
     const ended = await official.run({ method: 'tools/call', target: 'work' })
     expect(ended).toMatchObject({ isError: true, text: expect.stringContaining('stays open') })
   })
 
-  it('is asked over a session that its server keeps', async () => {
+  it('is asked over a session of the official server', async () => {
     const server = createServers().factory()
     const transport = new WebStandardStreamableHTTPServerTransport({ sessionIdGenerator: randomUUID })
     await server.connect(transport)

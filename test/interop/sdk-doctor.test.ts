@@ -83,7 +83,7 @@ async function examine(build: () => McpServer, ...options: string[]): Promise<Re
 }
 
 describe('the doctor', () => {
-  it('finds an official server with our callbacks clean', async () => {
+  it('has no findings for an official server with our callbacks', async () => {
     const verdicts = await examine(
       withRondo(),
       ...['--header', 'x-user: alice', '--other-header', 'x-user: eve'],
@@ -93,7 +93,7 @@ describe('the doctor', () => {
     expect(new Set(Object.values(verdicts))).toEqual(new Set(['pass']))
   })
 
-  it('finds what a state by hand lets through', async () => {
+  it('reports what a hand-made state lets through', async () => {
     expect(await examine(byHand())).toMatchObject({ 'state-arguments': 'fail' })
   })
 })

@@ -59,8 +59,8 @@ const benchOf = (fetch: Fetch) => createBench(() => ({ fetch }) as Server)
 
 const deploy = { method: 'tools/call', target: 'deploy', args: { env: 'staging' } } as const
 
-describe('a user who says no', () => {
-  it('there: is asked ten times, and then the call fails', async () => {
+describe('a user who declines', () => {
+  it('by hand: is asked ten times, and then the call fails', async () => {
     const client = await connect(
       plain((server) =>
         server.registerTool('deploy', { inputSchema }, async ({ env }, ctx) => {
@@ -74,7 +74,7 @@ describe('a user who says no', () => {
     expect(client.asked).toEqual(Array(10).fill('Deploy to staging?'))
   })
 
-  it('here: is asked once, and the call ends politely', async () => {
+  it('with Rondo: is asked once, and the call ends with a result', async () => {
     const client = await connect(
       mounted((server, rondo) =>
         server.registerTool(
@@ -108,7 +108,7 @@ describe('a state that was confirmed for staging, sent with production', () => {
     return swapped.next({ reason: { reason: 'release' } })
   }
 
-  it('there: runs on production, though the state is signed', async () => {
+  it('by hand: runs on production, although the state is signed', async () => {
     const codec = createRequestStateCodec<{ confirmed: boolean }>({ key: new Uint8Array(32).fill(7) })
     const fetch = plain(
       (server) =>
@@ -126,7 +126,7 @@ describe('a state that was confirmed for staging, sent with production', () => {
     expect(await swap(fetch)).toMatchObject({ kind: 'complete', text: 'deployed to production' })
   })
 
-  it('B7 here: is refused, and nothing of the handler runs', async () => {
+  it('B7 with Rondo: is refused before the handler runs', async () => {
     let runs = 0
     const fetch = mounted((server, rondo) =>
       server.registerTool(
@@ -152,7 +152,7 @@ describe('a state that was confirmed for staging, sent with production', () => {
 describe('an effect before two questions', () => {
   const answers = { first: { confirm: true }, second: { reason: 'release' } }
 
-  it('there: happens three times', async () => {
+  it('by hand: happens three times', async () => {
     let charged = 0
     const client = await connect(
       plain((server) =>
@@ -174,7 +174,7 @@ describe('an effect before two questions', () => {
     expect(charged).toBe(3)
   })
 
-  it('R7 here: happens once', async () => {
+  it('R7 with Rondo: happens once', async () => {
     let charged = 0
     const client = await connect(
       mounted((server, rondo) =>
@@ -198,8 +198,8 @@ describe('an effect before two questions', () => {
   })
 })
 
-describe('two instances, each with a key of its own', () => {
-  it('there: the second refuses what the first sealed', async () => {
+describe('two instances with different keys', () => {
+  it('by hand: the second refuses what the first sealed', async () => {
     const instance = (byte: number) => {
       const codec = createRequestStateCodec<string>({ key: new Uint8Array(32).fill(byte) })
       return plain(
@@ -221,7 +221,7 @@ describe('two instances, each with a key of its own', () => {
     expect(second).toMatchObject({ kind: 'error', code: -32602 })
   })
 
-  it('B9 here: each seals with its own, both know both, and the call goes on', async () => {
+  it('B9 with Rondo: each seals with its own key and opens both, and the call continues', async () => {
     const [a, b] = [generateKey('a'), generateKey('b')]
     const rings = [`${a},${b}`, `${b},${a}`]
     const bench = createBench((options) =>

@@ -113,7 +113,7 @@ describe('Express behind bearer tokens', () => {
   const asOurs = (token: string) => connect(bank.url.href, { headers: bearer(token), answers: yes })
   const transfer = { method: 'tools/call', target: 'transfer', args: { to: 'bob' } } as const
 
-  it('takes the rounds of the official client and of ours', async () => {
+  it('serves rounds to the official client and to ours', async () => {
     const transport = new StreamableHTTPClientTransport(bank.url, {
       requestInit: { headers: bearer('alice@app') },
     })
@@ -135,7 +135,7 @@ describe('Express behind bearer tokens', () => {
     ['a token of no user', '@app', -32603],
     ['a token that is none', 'alice', undefined],
     ['the same user: the control', 'alice@app', 'alice to bob: true'],
-  ])('T1 redeems a state for %s as it should', async (_name, token, outcome) => {
+  ])('T1 treats a state sent by %s correctly', async (_name, token, outcome) => {
     const send = async (as: string, params: object) => {
       const _meta = {
         'io.modelcontextprotocol/protocolVersion': '2026-07-28',
@@ -216,8 +216,8 @@ describe('Express with a session for each client', () => {
   ]
   const mounted = scenarios.filter(({ manual }) => !manual)
 
-  describe.each(clients)('%s', (_name, open) => {
-    it('R10 F1 gets what every carrier gives', async () => {
+  describe.each(clients)('with %s', (_name, open) => {
+    it('R10 F1 gets the result that every carrier returns', async () => {
       const client = await open(served.url)
       for (const scenario of mounted) {
         world.effects.length = 0
@@ -304,7 +304,7 @@ describe('Hono with tools by hand beside ours', () => {
     expect(textOf(await ours.callTool(target))).toBe(outcome)
   })
 
-  it('F1 tells a client of the first generation that it cannot be asked, and serves it the rest', async () => {
+  it('F1 tells an older client that it cannot be asked, and serves everything else', async () => {
     const client = await connectV1(new V1Transport(served.url) as never)
     const add = { method: 'tools/call', target: 'add', args: { a: 1, b: 2 } } as const
     expect(await client.run(add)).toEqual({ text: '3', isError: false })

@@ -43,8 +43,8 @@ async function sendRaw(server: Server, params: object): Promise<unknown> {
   return response.json()
 }
 
-describe('the binding', () => {
-  it('B7 is to the arguments as they were sent, not to what a schema makes of them', async () => {
+describe('the binding of a state', () => {
+  it('B7 covers the arguments as they were sent, not as the schema parsed them', async () => {
     let made = 0
     const inputSchema = z.object({
       when: z.iso.date().transform((day) => new Date(day)),
@@ -64,7 +64,7 @@ describe('the binding', () => {
     expect(made).toBeGreaterThan(1)
   })
 
-  it('B7 is to the URI of a resource', async () => {
+  it('B7 covers the URI of a resource', async () => {
     const bench = benchOf((server, rondo) =>
       server.registerResource(
         'notes',
@@ -84,7 +84,7 @@ describe('the binding', () => {
     expect(await monday.next(ok)).toMatchObject({ kind: 'complete', text: 'monday true' })
   })
 
-  it('B5 T1 refuses a verified token that does not say for whom it is', async () => {
+  it('B5 T1 refuses a verified token without a subject', async () => {
     const bench = benchOf((server, rondo) =>
       server.registerTool(
         'ask',
@@ -98,7 +98,7 @@ describe('the binding', () => {
     expect(warnings).toMatchObject([{ error: { message: expect.stringContaining('authInfo.extra.sub') } }])
   })
 
-  it('B5 takes the principal from a function that is given', async () => {
+  it('B5 takes the principal from the function in the options', async () => {
     const register: Register = (server, rondo) =>
       server.registerTool(
         'who',
@@ -122,7 +122,7 @@ describe('the binding', () => {
   })
 })
 
-describe('errors', () => {
+describe('an error in a callback', () => {
   const failing = (error: unknown) =>
     benchOf((server, rondo) => {
       const fail = async () => {
@@ -132,20 +132,20 @@ describe('errors', () => {
       server.registerResource('fail', 'fail://now', {}, rondo.resource(fail))
     })
 
-  it('an unexpected one is logged and its message stays here', async () => {
+  it('that is unexpected is logged, and its message is not sent', async () => {
     const bench = failing(new Error('secret 4711'))
     expect(await bench.tool('fail').next()).toMatchObject({ result: { isError: true }, text: 'fail failed' })
     expect(await bench.resource('fail://now').next()).toMatchObject({ kind: 'error', code: -32603 })
     expect(bench.events.filter(({ event }) => event === 'fault')).toHaveLength(2)
   })
 
-  it('a ToolError is told', async () => {
+  it('that is a ToolError is sent with its message', async () => {
     const bench = failing(new ToolError('Sold out'))
     expect(await bench.tool('fail').next()).toMatchObject({ result: { isError: true }, text: 'Sold out' })
     expect(await bench.resource('fail://now').next()).toMatchObject({ code: -32603, message: 'Sold out' })
   })
 
-  it('one of the protocol goes out as it does without us', async () => {
+  it('that is a protocol error is sent as without Rondo', async () => {
     const bench = failing(new ResourceNotFoundError('fail://now'))
     const message = 'Resource not found: fail://now'
     expect(await bench.tool('fail').next()).toMatchObject({ result: { isError: true }, text: message })
@@ -157,7 +157,7 @@ describe('errors', () => {
     })
   })
 
-  it('a question that the client cannot be asked is -32021 with what is missing', async () => {
+  it('is -32021 with the missing capability if the client cannot be asked', async () => {
     const bench = benchOf((server, rondo) =>
       server.registerTool(
         'ask',
@@ -172,7 +172,7 @@ describe('errors', () => {
     })
   })
 
-  it('B14 answers that are none are refused', async () => {
+  it('B14 refuses malformed answers', async () => {
     const bench = benchOf((server, rondo) =>
       server.registerTool(
         'ask',
@@ -188,7 +188,7 @@ describe('errors', () => {
     expect(answered).toMatchObject({ error: { code: -32602, message: ERRORS.INPUT_MALFORMED.sentence } })
   })
 
-  it('a result that is none is a failure of the tool', async () => {
+  it('is reported as a failure of the tool if the result is malformed', async () => {
     const bench = benchOf((server, rondo) =>
       server.registerTool('nothing', {}, rondo.tool((async () => undefined) as never)),
     )
@@ -224,7 +224,7 @@ describe('a result that cannot be sent', () => {
     ])
   })
 
-  it('one of the wrong shape is refused by the official server, and logged', async () => {
+  it('of the wrong shape is refused by the official server, and logged', async () => {
     const bench = benchOf((server, rondo) =>
       server.registerTool('wrong', {}, rondo.tool((async () => ({ content: 'text' })) as never)),
     )
@@ -236,7 +236,7 @@ describe('a result that cannot be sent', () => {
 })
 
 describe('the context', () => {
-  it('tells who calls, in which round, and hands progress and logs to their line', async () => {
+  it('has the caller and the round, and sends progress and logs', async () => {
     const bench = benchOf(
       (server, rondo) =>
         server.registerTool(
@@ -266,7 +266,7 @@ describe('the context', () => {
     })
   })
 
-  it('R8 says through its signal that a run was suspended, and runs what was deferred', async () => {
+  it('R8 fires its signal when a run is suspended, and runs deferred functions', async () => {
     const seen: string[] = []
     const bench = benchOf((server, rondo) =>
       server.registerTool(
@@ -362,7 +362,7 @@ describe('a mistake in the program', () => {
     get: () => () => Promise.reject(new RondoError('STORE_UNAVAILABLE')),
   })
 
-  it.each(mistakes)('$name is logged, and its client hears nothing of it', async (mistake) => {
+  it.each(mistakes)('$name is logged, and the client gets no details', async (mistake) => {
     const events: LogEvent[] = []
     const log = (event: LogEvent) => void events.push(event)
     const rondo = createRondo({ audience: 'mistakes', keys: generateKey(), log, ...mistake.options })
@@ -383,7 +383,7 @@ describe('a mistake in the program', () => {
     await rondo.close()
   })
 
-  it('is found by ready, if it is in limits, keys or store', async () => {
+  it('is found by ready() if it is in limits, keys or store', async () => {
     const gone = { ready: () => Promise.reject(new TypeError('no store')) }
     const ready = (options: Partial<RondoOptions>) =>
       createRondo({ audience: 'mistakes', keys: generateKey(), log: 'off', ...options }).ready()

@@ -72,7 +72,7 @@ function scenarioServer(scenario: Scenario, world: World, options: Partial<Rondo
 const asTasks = scenarios.filter(({ method, manual }) => method === 'tools/call' && !manual)
 
 describe.each(asTasks)('as a task: $name', (scenario) => {
-  it('R10 P20 gives the result and the effect keys of the rounds on our server', async () => {
+  it('R10 P20 has the same result and effect keys as rounds on our server', async () => {
     const world = createWorld()
     const server = scenarioServer(scenario, world)
     const created = await send(server, 'tools/call', { name: scenario.target, arguments: scenario.args })
@@ -88,7 +88,7 @@ describe.each(asTasks)('as a task: $name', (scenario) => {
 describe('a task', () => {
   const publish = scenarios.find(({ target }) => target === 'effects') as Scenario
 
-  it('E9 goes on in another process, which knows it from the store', async () => {
+  it('E9 continues in another process, which reads it from the store', async () => {
     const store = createMemoryStore()
     const world = createWorld()
     const first = scenarioServer(publish, world, { store })
@@ -101,7 +101,7 @@ describe('a task', () => {
     expect(world.effects.map(({ name }) => name)).toEqual(publish.effects)
   })
 
-  it('D8 can be cancelled, and is unknown to everybody else', async () => {
+  it('D8 can be cancelled by its owner, and is unknown to others', async () => {
     const rondo = makeRondo({
       principal: ({ http }) => ({ subject: http?.req?.headers.get('x-user') ?? '?' }),
     })
@@ -121,7 +121,7 @@ describe('a task', () => {
     expect(ended.result).toMatchObject({ status: 'cancelled' })
   })
 
-  it('E1 E3 E5 is refused to clients that did not say they follow tasks, and to malformed requests', async () => {
+  it('E1 E3 E5 is refused for clients without the capability, and for malformed requests', async () => {
     const rondo = makeRondo()
     const wait = rondo.tool(async (_args, ctx) => text(String(await ctx.confirm('sure', 'Sure?'))), {
       task: 'always',
@@ -183,7 +183,7 @@ describe('a task', () => {
     expect(await run('3')).toMatchObject({ isError: true })
   })
 
-  it('has no official context, and says so', async () => {
+  it('has no official context, and an error says so', async () => {
     const events: unknown[] = []
     const rondo = makeRondo({ log: (event) => void events.push(event) })
     const look = rondo.tool((_args, ctx) => text(ctx.sdk.mcpReq.method), { task: 'auto' })
@@ -195,18 +195,18 @@ describe('a task', () => {
   })
 })
 
-describe('a server', () => {
+describe('an official server with tasks', () => {
   const capabilitiesOf = async (server: ReturnType<typeof serve>) =>
     (await send(server, 'server/discover', {})).result?.capabilities
 
-  it('says that it has tasks, if it was given them', async () => {
+  it('declares tasks if they are configured', async () => {
     const rondo = makeRondo()
     const extensions = { 'io.modelcontextprotocol/tasks': {} }
     expect(await capabilitiesOf(serve(rondo, () => {}))).toMatchObject({ extensions })
     expect(await capabilitiesOf(serve(rondo, () => {}, rondo.mount))).not.toHaveProperty('extensions')
   })
 
-  it('without tasks runs the same tool in rounds, and one that must be a task not at all', async () => {
+  it('without tasks runs the same tool in rounds, and refuses one that must be a task', async () => {
     const rondo = makeRondo()
     const handler = (task: 'auto' | 'always') => rondo.tool(() => text('at once'), { task })
     const [auto, always] = [handler('auto'), handler('always')]
@@ -237,7 +237,7 @@ describe('a server', () => {
     ])
   })
 
-  it('refuses a tool that was made for one request and could outlive it, and logs what to do', async () => {
+  it('refuses a tool that was created for one request and could outlive it, and logs what to do', async () => {
     const events: LogEvent[] = []
     const rondo = makeRondo({ log: (event) => void events.push(event) })
     const server = serve(rondo, (mcp) =>
@@ -259,7 +259,7 @@ describe('a server', () => {
     ])
   })
 
-  it('keeps a tool without the option task in rounds, from the first server on', async () => {
+  it('runs a tool without the option task in rounds, from the first server on', async () => {
     const rondo = makeRondo()
     const server = serve(rondo, (mcp) =>
       mcp.registerTool(

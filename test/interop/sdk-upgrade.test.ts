@@ -10,7 +10,7 @@ import { mountedServer } from '../support/sdk-bench.ts'
 const text = (value: string): CallToolResult => ({ content: [{ type: 'text', text: value }] })
 const value = z.object({ value: z.string() })
 
-describe('a version of a tool that replaces another while a call is open', () => {
+describe('a new version of a tool during an open call', () => {
   const choose = async (ctx: Context, key: string) =>
     (await ctx.ask(key, { message: `${key}?`, schema: value })).value
   const versions = [
@@ -42,7 +42,7 @@ describe('a version of a tool that replaces another while a call is open', () =>
     return { asked, text: round.kind === 'complete' && round.text, sealedVersions }
   }
 
-  it('B19 R10 keeps the answers it still wants, on the official server as on ours', async () => {
+  it('B19 R10 keeps the answers that it still asks for, as on our server', async () => {
     const official = await upgrade((options, index) =>
       mountedServer({ ...options, audience: 'orders' }, (server, rondo) =>
         server.registerTool(

@@ -55,7 +55,7 @@ describe('over HTTP with a session', () => {
     expect(http.client.getServerVersion()).toEqual({ name: 'scenarios', version: '1.0.0' })
   })
 
-  it.each(scenarios)('F1 runs "$name" to the result that every carrier gives', async (scenario) => {
+  it.each(scenarios)('F1 runs "$name" to the result that every carrier returns', async (scenario) => {
     const before = world.effects.length
     const ended = await http.run(scenario, scenario.script)
     expect(ended).toEqual({ text: scenario.text, isError: scenario.isError ?? false })
@@ -66,13 +66,13 @@ describe('over HTTP with a session', () => {
     expect(http.asked).toEqual(expect.arrayContaining(['Name?', 'sampling/createMessage', 'roots/list']))
   })
 
-  it('F1 pushes a URL with an id of its own', async () => {
+  it('F1 pushes a URL with its own id', async () => {
     expect(await http.run({ method: 'tools/call', target: 'visit' }, { page: {} })).toMatchObject({
       text: 'opened',
     })
   })
 
-  it('lists what there is, and hears the log from the level it set', async () => {
+  it('lists everything, and gets log messages from the level that it set', async () => {
     const { tools } = await http.client.listTools()
     expect(tools.map(({ name }) => name)).toContain('loud')
     const heard: unknown[] = []
@@ -86,7 +86,7 @@ describe('over HTTP with a session', () => {
     expect(heard).toEqual(['a shout', 'a whisper', 'a shout'])
   })
 
-  it('hears progress once, though the handler ran twice', async () => {
+  it('gets progress once, although the handler ran twice', async () => {
     const progress: number[] = []
     await http.run({ method: 'tools/call', target: 'plain', args: { n: 1 } }, { go: { confirm: true } })
     const result = http.client.callTool({ name: 'slow' }, undefined, {
@@ -96,7 +96,7 @@ describe('over HTTP with a session', () => {
     expect(progress).toEqual([1, 2])
   })
 
-  it('hears of lists and resources that change', async () => {
+  it('gets notifications about changed lists and resources', async () => {
     const tools = new Promise<void>((resolve) => {
       http.client.setNotificationHandler(ToolListChangedNotificationSchema, () => resolve())
     })
@@ -121,7 +121,7 @@ describe('over HTTP with a session', () => {
     await other.close()
   })
 
-  it('F1 tells a client that cannot be asked what it would need', async () => {
+  it('F1 tells a client that cannot be asked which capability it lacks', async () => {
     const other = await connectV1(new StreamableHTTPClientTransport(url) as never, {})
     const ended = await other.run({ method: 'tools/call', target: 'ask' })
     expect(ended.isError).toBe(true)
@@ -145,7 +145,7 @@ describe('over stdio', () => {
 
   afterAll(() => stdio.close())
 
-  it.each(scenarios)('F1 runs "$name" to the result that every carrier gives', async (scenario) => {
+  it.each(scenarios)('F1 runs "$name" to the result that every carrier returns', async (scenario) => {
     const ended = await stdio.run(scenario, scenario.script)
     expect(ended).toEqual({ text: scenario.text, isError: scenario.isError ?? false })
   })

@@ -34,7 +34,7 @@ afterAll(async () => {
 })
 
 describe.each(['HTTP', 'stdio'])('over %s', (way) => {
-  it.each(scenarios)('F1 runs "$name" to the result that every carrier gives', async (scenario) => {
+  it.each(scenarios)('F1 runs "$name" to the result that every carrier returns', async (scenario) => {
     const ended = await clients[way]?.run(scenario, scenario.script)
     expect(ended).toEqual({ text: scenario.text, isError: scenario.isError ?? false })
   })

@@ -65,7 +65,7 @@ describe('a form', () => {
     )
   })
 
-  it('negative control: one key beside Enter and it is sent', async () => {
+  it('negative control: is sent after one key other than Enter', async () => {
     let keys = 0
     const terminal: Terminal = { ...enterOnly(), keys: () => keys++ }
     const form = readForm({ type: 'object', properties: { a: { type: 'string', default: 'x' } } })

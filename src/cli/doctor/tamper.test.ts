@@ -4,7 +4,7 @@ import { expiryOf, forgeries, readState, respellings, varyArguments } from './ta
 const b64 = (value: unknown) => Buffer.from(JSON.stringify(value)).toString('base64url')
 const opaque = `r1.${Buffer.from(Array.from({ length: 100 }, (_, i) => (i * 37) % 256)).toString('base64url')}`
 
-describe('what can be read in a state', () => {
+describe('reading a state', () => {
   it.each([
     ['{"step":2}', 'json', { step: 2 }],
     ['2', 'json', 2],
@@ -13,13 +13,16 @@ describe('what can be read in a state', () => {
     [`v1.${b64({ p: 1, exp: 9 })}.c2lnbmF0dXJl`, 'part', { p: 1, exp: 9 }],
     [`${b64({ alg: 'HS256' })}.${b64({ sub: 'ada' })}.c2ln`, 'part', { sub: 'ada' }],
     ['step=2&user=ada', 'text', 'step=2&user=ada'],
-  ])('%s', (state, how, value) => expect(readState(state)).toMatchObject({ how, value }))
+  ])('reads %s as %s', (state, how, value) => expect(readState(state)).toMatchObject({ how, value }))
 
-  it.each([opaque, 'r', '', 'c2VjcmV0', '4f1c9d2ab3', 'x'.repeat(40)])('nothing in %s', (state) => {
-    expect(readState(state)).toBeUndefined()
-  })
+  it.each([opaque, 'r', '', 'c2VjcmV0', '4f1c9d2ab3', 'x'.repeat(40)])(
+    'finds nothing readable in %s',
+    (state) => {
+      expect(readState(state)).toBeUndefined()
+    },
+  )
 
-  it('is put back where it was, in the same alphabet', () => {
+  it('writes changed content back in the same place and alphabet', () => {
     const state = `v1.${b64({ p: 1 })}.sig`
     expect(readState(state)?.write('{"p":2}')).toBe(`v1.${b64({ p: 2 })}.sig`)
     const padded = Buffer.from('{"a":12}').toString('base64')
@@ -32,11 +35,11 @@ describe('what can be read in a state', () => {
     [{ expiresAt: '2026-12-24T00:00:00Z' }, Date.UTC(2026, 11, 24)],
     [{ a: 1 }, undefined],
     [5, undefined],
-  ])('%j ends at %s', (value, time) => expect(expiryOf(value)).toBe(time))
+  ])('finds the expiry of %j: %s', (value, time) => expect(expiryOf(value)).toBe(time))
 })
 
-describe('changed states', () => {
-  it('are all different from the genuine one and from each other', () => {
+describe('a changed state', () => {
+  it('differs from the genuine one and from every other', () => {
     for (const state of [opaque, '{"stage":"asked","amount":5}', `v1.${b64({ p: 1 })}.sig`, '1', '']) {
       const all = [...forgeries(state, readState(state)), ...respellings(state, readState(state))]
       expect(all).not.toContain(state)
@@ -44,7 +47,7 @@ describe('changed states', () => {
     }
   })
 
-  it('of a readable one say something else', () => {
+  it('has other content if the state is readable', () => {
     const state = '{"stage":"asked","amount":5}'
     const changed = forgeries(state, readState(state)).flatMap((one) => {
       try {
@@ -61,7 +64,7 @@ describe('changed states', () => {
     expect(changed).not.toContainEqual({ stage: 'asked', amount: 5 })
   })
 
-  it('of a signed envelope change what is signed, or its signature where a decoder cannot pass over it', () => {
+  it('changes the signed content of an envelope, or a significant part of its signature', () => {
     const sig = 'ab'.repeat(16)
     const state = JSON.stringify({ payload: 'c3RhZ2U', sig })
     const changed = forgeries(state, readState(state))
@@ -71,7 +74,7 @@ describe('changed states', () => {
     expect(Buffer.from(changed[1].sig, 'hex').equals(Buffer.from(sig, 'hex'))).toBe(false)
   })
 
-  it('are written with blanks, or with a member that nobody reads, and say the same', () => {
+  it('is respelled with spaces or an unknown member, and keeps its content', () => {
     const state = Buffer.from('{"payload":"x","sig":"y"}').toString('base64url')
     const said = respellings(state, readState(state)).map((one) => readState(one)?.value)
     expect(said).toContainEqual({ payload: 'x', sig: 'y', doctor: 1 })
@@ -80,12 +83,12 @@ describe('changed states', () => {
     expect(texts.filter((text) => text.includes('doctor') || text.includes('\n'))).toEqual([])
   })
 
-  it('of an opaque one differ in their bytes', () => {
+  it('differs in its bytes if the state is opaque', () => {
     const bytes = (one: string) => Buffer.from(one.slice(3), 'base64url').toString('hex')
     for (const one of forgeries(opaque, undefined)) expect(bytes(one)).not.toBe(bytes(opaque))
   })
 
-  it('spelt differently keep their bytes', () => {
+  it('keeps its bytes if it is only respelled', () => {
     const lax = (one: string) => Buffer.from(one.trim().slice(3), 'base64').toString('hex')
     const others = respellings(opaque, undefined)
     expect(others.length).toBeGreaterThanOrEqual(4)
@@ -94,7 +97,7 @@ describe('changed states', () => {
 })
 
 describe('other arguments', () => {
-  it('change one value each, within what the schema allows', () => {
+  it('change one value at a time, within the limits of the schema', () => {
     const properties = {
       id: { type: 'integer', maximum: 5 },
       name: { type: 'string' },

@@ -8,7 +8,7 @@ interface Introduction {
 }
 
 describe('the handshake', () => {
-  it('says once who asks, and repeats version and session on every request', async () => {
+  it('introduces the client once, and repeats version and session on every request', async () => {
     const server = scriptSession()
     const client = await connect(server, { answers: ADA, clientInfo: { name: 'me', version: '1' } })
     await client.callTool('t')
@@ -35,7 +35,7 @@ describe('the handshake', () => {
     ['2025-06-18', {}],
     ['2025-03-26', undefined],
     ['2024-11-05', undefined],
-  ] as const)('declares in %s what that revision knows', async (mode, elicitation) => {
+  ] as const)('declares in %s only what that revision knows', async (mode, elicitation) => {
     const server = scriptSession()
     const answers: Answers = { elicitation: () => ({ action: 'cancel' }), roots: [] }
     await using client = await connect(server, { mode, answers })
@@ -49,7 +49,7 @@ describe('the handshake', () => {
     expect(sent).toBe(mode >= '2025-06-18' ? mode : null)
   })
 
-  it('takes an older version that the server prefers', async () => {
+  it('accepts an older version that the server prefers', async () => {
     await using client = await connect(scriptSession({ version: '2024-11-05' }))
     expect(client.protocolVersion).toBe('2024-11-05')
   })
@@ -63,7 +63,7 @@ describe('the handshake', () => {
   })
 
   it.each([[[]], [['2031-01-01']], ['x'], [undefined]])(
-    'is tried where a refusal names no version that helps: %j',
+    'is tried if a refusal names no version in common: %j',
     async (supported) => {
       const error = { code: -32022, message: 'no', data: { supported } }
       const onDiscover = (id: unknown) => Response.json({ jsonrpc: '2.0', id, error }, { status: 400 })
@@ -83,7 +83,7 @@ describe('the handshake', () => {
     await expect(connecting).rejects.toMatchObject({ code })
   })
 
-  it('does without a session where the server has none', async () => {
+  it('works without a session if the server has none', async () => {
     const server = scriptSession({ session: null })
     const client = await connect(server)
     await client.callTool('t')
@@ -92,7 +92,7 @@ describe('the handshake', () => {
     expect(server.heard.map(({ verb }) => verb)).not.toContain('DELETE')
   })
 
-  it('does not fall back where it is held to rounds', async () => {
+  it('is not tried if the caller insists on 2026-07-28', async () => {
     const server = scriptSession()
     await expect(connect(server, { mode: '2026-07-28' })).rejects.toMatchObject({ code: 'PEER_ERA' })
     expect(server.heard).toHaveLength(1)

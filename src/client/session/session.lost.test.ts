@@ -6,7 +6,7 @@ import { type Stream, scriptSession, textOf } from '../../../test/support/script
 import { connect } from '../connect.ts'
 
 describe('a stream that breaks', () => {
-  it('is taken up where it stood, after the time the server asks for', async () => {
+  it('is resumed where it broke, after the time that the server asks for', async () => {
     const clock = createManualClock()
     let call: Stream | undefined
     const server = scriptSession({
@@ -26,7 +26,7 @@ describe('a stream that breaks', () => {
     expect(textOf(await answer)).toBe('resumed')
   })
 
-  it('is given up after a few attempts that bring nothing', async () => {
+  it('is abandoned after a few attempts without an event', async () => {
     const clock = createManualClock()
     let attempts = 0
     const server = scriptSession({
@@ -47,13 +47,13 @@ describe('a stream that breaks', () => {
     expect(attempts).toBe(5)
   })
 
-  it('fails the call at once where events have no ids', async () => {
+  it('fails the call at once if its events have no ids', async () => {
     const server = scriptSession({ onCall: (stream) => stream.end() })
     await using client = await connect(server)
     await expect(client.callTool('t')).rejects.toMatchObject({ code: 'PEER_GONE' })
   })
 
-  it('fails a call in flight when its session is gone', async () => {
+  it('fails an open call if its session is gone', async () => {
     const clock = createManualClock()
     const server = scriptSession({
       onCall(stream) {
@@ -73,7 +73,7 @@ describe('a stream that breaks', () => {
 describe('a session that the server forgot', () => {
   const gone = () => new Response('no such session', { status: 404 })
 
-  it('is opened anew once, and the request sent again', async () => {
+  it('is opened again once, and the request is sent again', async () => {
     let refusals = 1
     const onCall = (stream: Stream) => (refusals-- > 0 ? gone() : stream.result('back'))
     const server = scriptSession({ onCall })
@@ -82,7 +82,7 @@ describe('a session that the server forgot', () => {
     expect(server.heard.filter(({ message }) => message.method === 'initialize')).toHaveLength(2)
   })
 
-  it('is not opened for ever', async () => {
+  it('is not opened again without end', async () => {
     const server = scriptSession({ onCall: gone })
     await using client = await connect(server)
     await expect(client.listTools()).rejects.toMatchObject({ code: 'PEER_GONE' })

@@ -19,8 +19,8 @@ const isAnswer =
 const ask = (stream: Stream, id: unknown, message = 'Name?') =>
   stream.send({ id, ...formQuestion(message, 'name') })
 
-describe('what a server sends by itself', () => {
-  it('C5 answers ping, refuses what it does not know, and asks nobody outside of a call', async () => {
+describe('requests of an older server', () => {
+  it('C5 ping is answered, unknown methods are refused, and nobody is asked outside of a call', async () => {
     let open: Stream | undefined
     const server = scriptSession({
       onGet(stream) {
@@ -43,7 +43,7 @@ describe('what a server sends by itself', () => {
     expect(textOf(await client.callTool('t'))).toBe('done')
   })
 
-  it('F2 echoes the state of every request exactly, and sends none where there was none', async () => {
+  it('F2 get responses with exactly their state, and with none if they had none', async () => {
     let open: Stream | undefined
     const state = { fields: { 'System.State': 'Resolved' }, list: [1, null, ''] }
     const onCall = async (stream: Stream) => {
@@ -71,7 +71,7 @@ describe('what a server sends by itself', () => {
     expect(answered?.message).toMatchObject({ state: '', result: { action: 'accept' } })
   })
 
-  it('C5 C7 ends a call whose question has no handler, and tells the server', async () => {
+  it('C5 C7 end their call if they have no handler, and the server is told', async () => {
     const server = scriptSession({ onCall: (stream) => ask(stream, 'e') })
     await using client = await connect(server, { answers: { sampling: () => ({}) as never } })
     await expect(client.callTool('t')).rejects.toMatchObject({
@@ -84,14 +84,14 @@ describe('what a server sends by itself', () => {
     expect(cancelled.message.params).toEqual({ requestId: call?.message.id })
   })
 
-  it('C10 says clearly that a call cannot be kept while the server waits', async () => {
+  it('C10 cannot be stored, because the server waits, and the error says so', async () => {
     const server = scriptSession({ onCall: (stream) => ask(stream, 'e') })
     await using client = await connect(server)
     const step = client.start({ method: 'tools/call', name: 't' })
     await expect(step).rejects.toMatchObject({ code: 'INPUT_PENDING' })
   })
 
-  it('C10 has the handlers answer a call that was only started', async () => {
+  it('C10 are answered by handlers even if the call was begun with `start`', async () => {
     const onCall = async (stream: Stream) => {
       ask(stream, 'e')
       server.next(isAnswer('e')).then(() => stream.result('thanks'))
@@ -102,7 +102,7 @@ describe('what a server sends by itself', () => {
     expect(step).toMatchObject({ status: 'complete', rounds: 1, result: { content: [{ text: 'thanks' }] } })
   })
 
-  it('T22 cleans what people are shown and refuses a link that is not safe', async () => {
+  it('T22 are cleaned for display, and refused if they have an unsafe URL', async () => {
     const shown: string[] = []
     const onCall = (stream: Stream) => {
       ask(stream, 'e', 'Na\u202eme?')
@@ -119,7 +119,7 @@ describe('what a server sends by itself', () => {
     expect(shown).toEqual(['Name?'])
   })
 
-  it('T22 works on no more questions at once than it may', async () => {
+  it('T22 are handled up to the limit at once', async () => {
     const warnings: string[] = []
     const onCall = (stream: Stream) => {
       for (let id = 0; id < 40; id++) ask(stream, `q${id}`)
@@ -138,7 +138,7 @@ describe('what a server sends by itself', () => {
     expect(await call).toMatchObject({ code: 'PEER_GONE' })
   })
 
-  it('drops a question that the server takes back, and goes on with the call', async () => {
+  it('are dropped if the server cancels them, and the call continues', async () => {
     let aborted = false
     const onCall = (stream: Stream) => {
       ask(stream, 'e')
@@ -165,7 +165,7 @@ describe('what a server sends by itself', () => {
     expect(server.heard.some(isAnswer('e'))).toBe(false)
   })
 
-  it('C12 does not count the time people take', async () => {
+  it('C12 do not count the time people take', async () => {
     const clock = createManualClock()
     const onCall = (stream: Stream) => {
       ask(stream, 'e')
@@ -192,7 +192,7 @@ describe('a request that is served only after a URL was visited', () => {
       error: { code: -32042, message: 'URL needed', data: { elicitations } },
     })
 
-  it('C5 has the handler asked and is sent again as it was', async () => {
+  it('C5 calls the URL handler, and is sent again unchanged', async () => {
     let calls = 0
     const onCall = (stream: Stream) =>
       ++calls === 1 ? refused(stream, [visit('https://good.example/login')]) : stream.result('in')
@@ -211,7 +211,7 @@ describe('a request that is served only after a URL was visited', () => {
     )
   })
 
-  it('C8 is not sent for ever, nor after a no, and an unsafe URL is refused', async () => {
+  it('C8 is not sent without end, nor after a decline, nor for an unsafe URL', async () => {
     const server = scriptSession({ onCall: (stream) => refused(stream, [visit('https://good.example/')]) })
     const sent = () => server.heard.filter(({ message }) => message.method === 'tools/call').length
     const answering = (action: 'accept' | 'decline') =>
@@ -230,16 +230,16 @@ describe('a request that is served only after a URL was visited', () => {
   })
 
   it.each([
-    ['nobody to ask', [visit('https://good.example/')], ADA],
+    ['no URL handler', [visit('https://good.example/')], ADA],
     ['no URL', [{ mode: 'form' }], { elicitation: () => ({ action: 'accept' as const }) }],
     ['no list', undefined, { elicitation: () => ({ action: 'accept' as const }) }],
-  ])('is the error of the server with %s', async (_what, elicitations, answers) => {
+  ])('throws the error of the server with %s', async (_what, elicitations, answers) => {
     const server = scriptSession({ onCall: (stream) => refused(stream, elicitations) })
     await using client = await connect(server, { answers })
     await expect(client.callTool('t')).rejects.toMatchObject({ code: 'PEER_ERROR', peer: { code: -32042 } })
   })
 
-  it('C11 can be kept for later', async () => {
+  it('C11 can be stored for later', async () => {
     let calls = 0
     const onCall = (stream: Stream) =>
       ++calls === 1 ? refused(stream, [visit('https://good.example/login')]) : stream.result('in')

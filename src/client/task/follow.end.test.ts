@@ -16,7 +16,7 @@ import {
 import { connect } from '../connect.ts'
 
 describe('the end of a task', () => {
-  it('E8 is the server’s own error if it failed', async () => {
+  it('E8 throws the server’s own error if the task failed', async () => {
     const clock = createManualClock()
     const server = taskServer(task('failed', { error: { code: -32603, message: 'broke', data: 7 } }))
     const client = await connect(server, polling({ clock }))
@@ -27,13 +27,13 @@ describe('the end of a task', () => {
     expect(methods(server.seen)).not.toContain('tasks/cancel')
   })
 
-  it('is an error of its own if it was cancelled', async () => {
+  it('throws a separate error if the task was cancelled', async () => {
     const clock = createManualClock()
     const client = await connect(taskServer(task('cancelled')), polling({ clock }))
     await expect(rush(client.callTool('t'), clock)).rejects.toMatchObject({ code: 'PEER_TASK_CANCELLED' })
   })
 
-  it('C12 T22 comes at the deadline for a task that never ends; the server is told', async () => {
+  it('C12 T22 is forced by the deadline if the task never ends, and the task is cancelled', async () => {
     const clock = createManualClock()
     const server = taskServer(task('working'))
     const client = await connect(server, polling({ clock, deadlineMs: 30_000 }))
@@ -42,7 +42,7 @@ describe('the end of a task', () => {
     expect(methods(server.seen).filter((method) => method === 'tasks/get').length).toBeLessThanOrEqual(30)
   })
 
-  it('C12 does not count the time people take against the deadline', async () => {
+  it('C12 is not forced by the time that people take to answer', async () => {
     const clock = createManualClock()
     const slowly = () => {
       clock.advance(86_400_000)
@@ -74,7 +74,7 @@ describe('the end of a task', () => {
     expect(methods(server.seen).at(-1)).toBe('tasks/cancel')
   })
 
-  it('leaves the task alone when the client is closed', async () => {
+  it('does not cancel the task when the client is closed', async () => {
     const clock = createManualClock()
     const server = taskServer(task('working'))
     const client = await connect(server, polling({ clock }))
@@ -86,7 +86,7 @@ describe('the end of a task', () => {
     expect(methods(server.seen)).not.toContain('tasks/cancel')
   })
 
-  it('T22 reads no result larger than an answer may be', async () => {
+  it('T22 does not read a result larger than a response may be', async () => {
     const clock = createManualClock()
     const huge = completed('x'.repeat(2_000_000))
     const client = await connect(taskServer(huge), polling({ clock, maxResponseBytes: 1_000_000 }))

@@ -21,7 +21,7 @@ import {
 import { connect } from '../connect.ts'
 
 describe('a call that becomes a task', () => {
-  it('C6 E3 is looked at, answered and followed to its result', async () => {
+  it('C6 E3 is polled, answered and followed to its result', async () => {
     const clock = createManualClock()
     const server = taskServer(task('working'), asks({ a: question }), completed('done'))
     const client = await connect(server, polling({ clock }))
@@ -39,7 +39,7 @@ describe('a call that becomes a task', () => {
     for (const { headers } of server.seen.slice(1)) expect(headers.get('mcp-name')).toBe('task-1')
   })
 
-  it('E1 declares the extension on tool calls and on what follows, and nowhere else', async () => {
+  it('E1 declares the extension on tool calls and task requests only', async () => {
     const clock = createManualClock()
     const server = taskServer(completed('done'))
     const client = await connect(server, polling({ clock }))
@@ -51,7 +51,7 @@ describe('a call that becomes a task', () => {
     expect(server.seen.map(capabilities).at(-1)).toEqual({ elicitation: { form: {} } })
   })
 
-  it('declares nothing and takes no task with tasks: false', async () => {
+  it('declares nothing and accepts no task with tasks: false', async () => {
     const server = scriptServer(created())
     const client = await connect(server, { tasks: false })
     await expect(client.callTool('t')).rejects.toMatchObject({ code: 'PEER_ANSWER' })
@@ -62,7 +62,7 @@ describe('a call that becomes a task', () => {
     ['prompts/get', (client: Awaited<ReturnType<typeof connect>>) => client.getPrompt('p')],
     ['resources/read', (client: Awaited<ReturnType<typeof connect>>) => client.readResource('x:y')],
     ['tools/list', (client: Awaited<ReturnType<typeof connect>>) => client.listTools()],
-  ])('refuses a task as the answer to %s', async (_method, call) => {
+  ])('refuses a task as the result of %s', async (_method, call) => {
     const client = await connect(scriptServer(created()))
     await expect(call(client)).rejects.toMatchObject({ code: 'PEER_ANSWER' })
   })
@@ -90,8 +90,8 @@ describe('a call that becomes a task', () => {
   })
 })
 
-describe('looking', () => {
-  it('waits as long as the server says, and a little longer by chance', async () => {
+describe('polling a task', () => {
+  it('waits for the interval of the server plus jitter', async () => {
     for (const [random, expected] of [
       [0, [1_000, 3_000, 6_000]],
       [1, [1_100, 3_300, 6_600]],
@@ -111,7 +111,7 @@ describe('looking', () => {
     }
   })
 
-  it('does not look more often than every 50 ms, whatever the server says', async () => {
+  it('happens at most every 50 ms, whatever the server says', async () => {
     const clock = createManualClock(0)
     const looks: number[] = []
     const server = scriptServer(({ method }) => {
@@ -123,7 +123,7 @@ describe('looking', () => {
     expect(looks).toEqual([50, 100, 150])
   })
 
-  it('survives a server that is away for a while, and fails for one that stays away', async () => {
+  it('survives a server that is unreachable for a while, and fails if it stays unreachable', async () => {
     const gone = () => new Response('', { status: 503, headers: { 'Retry-After': '60' } })
     const clock = createManualClock()
     const client = await connect(taskServer(gone, gone, completed('done')), polling({ clock }))
@@ -134,7 +134,7 @@ describe('looking', () => {
 })
 
 describe('questions of a task', () => {
-  it('E3 are shown once, though the server goes on naming them', async () => {
+  it('E3 are shown once, even if the server still lists them', async () => {
     const clock = createManualClock()
     const shown: string[] = []
     const server = taskServer(
@@ -154,7 +154,7 @@ describe('questions of a task', () => {
     expect(updates.map(({ params }) => Object.keys(params.inputResponses as object))).toEqual([['a'], ['b']])
   })
 
-  it('E3 have their answers handed over again while the server is gone, and nobody is asked twice', async () => {
+  it('E3 have their answers sent again after a lost connection, and nobody is asked twice', async () => {
     const clock = createManualClock()
     const gone = new Response('', { status: 503, headers: { 'Retry-After': '60' } })
     let shown = 0
@@ -182,7 +182,7 @@ describe('questions of a task', () => {
     await expect(rush(away.callTool('t'), clock)).rejects.toMatchObject({ code: 'PEER_BUSY' })
   })
 
-  it('C8 T22 are asked no more often than rounds may be, and the task is cancelled', async () => {
+  it('C8 T22 are limited like rounds, and the task is cancelled beyond the limit', async () => {
     const clock = createManualClock()
     let n = 0
     const server = taskServer(() => asks({ [`q${n++}`]: question }))

@@ -38,7 +38,7 @@ function reply(response: ServerResponse, id: number, result: object): void {
 const list = { resultType: 'complete', tools: [] }
 
 describe('HTTP on Node', () => {
-  it('keeps its connection over answers, streams and errors', async () => {
+  it('reuses its connection after responses, streams and errors', async () => {
     const { url, counts } = await serve((response, id, turn) => {
       if (turn % 3 === 0) return reply(response, id, said('x'))
       if (turn % 3 === 1) {
@@ -53,7 +53,7 @@ describe('HTTP on Node', () => {
     expect(counts).toEqual({ connections: 1, requests: 9 })
   })
 
-  it('sends path and query, but shows no query', async () => {
+  it('sends path and query, but does not show the query', async () => {
     const paths: (string | undefined)[] = []
     const { url } = await serve((response, id, _turn, request) => {
       paths.push(request.url)
@@ -65,7 +65,7 @@ describe('HTTP on Node', () => {
     expect(client.server.target).toMatch(/\/mcp$/)
   })
 
-  it('repeats a read on a connection that closed under it, and never a tool call', async () => {
+  it('retries a read if its connection was closed, and never a tool call', async () => {
     const { url, counts } = await serve((response, id, turn, request) => {
       if (turn % 2 === 0) request.socket.destroy()
       else reply(response, id, list)
@@ -77,7 +77,7 @@ describe('HTTP on Node', () => {
     expect(counts.requests).toBe(3)
   })
 
-  it('says that nobody is there', async () => {
+  it('reports that nobody listens', async () => {
     const { url } = await serve(() => {})
     await new Promise((resolve) => servers.splice(0)[0]?.close(resolve))
     await expect(connect(url)).rejects.toThrowError(/PEER_GONE.*ECONNREFUSED/)

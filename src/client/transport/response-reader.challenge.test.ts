@@ -34,7 +34,7 @@ describe('the challenges of a server', () => {
     expect(parseChallenges(header)).toEqual(challenges)
   })
 
-  it('cost no more than their length', () => {
+  it('are parsed in time proportional to their length', () => {
     for (const piece of ['a=', '"', 'a="', '\\', ',', ' ', 'a ', '"\\']) parseChallenges(piece.repeat(20_000))
   })
 })

@@ -17,7 +17,7 @@ function read(head: typeof json, chunks: readonly Uint8Array[], more: object = {
 
 const bytewise = (text: string) => [...utf8(text)].map((byte) => Uint8Array.of(byte))
 
-describe('the answer to a POST', () => {
+describe('the response to a POST', () => {
   it.each([
     ['whole', [utf8(response())]],
     ['byte by byte', bytewise(response())],
@@ -33,7 +33,7 @@ describe('the answer to a POST', () => {
     expect(read(stream, chunks)).toMatchObject({ id: 1, result: { text: 'grüße 🙂' } })
   })
 
-  it('B1 comes after the notifications of its request', () => {
+  it('B1 follows the notifications of its request', () => {
     const seen: unknown[] = []
     const notification = '{"jsonrpc":"2.0","method":"notifications/progress","params":{}}'
     const text = `data: ${notification}\n\ndata: ${response()}\n\ndata: ${notification}\n\n`
@@ -75,7 +75,7 @@ describe('the answer to a POST', () => {
     ['a JSON-RPC error without id', '{"jsonrpc":"2.0","id":null,"error":{"code":-32000,"message":"no"}}'],
     ['nothing', ''],
     ['more than may be read', ' '.repeat(2_000)],
-  ])('is its status and its challenge for 401 and 403, whatever the body: %s', (_what, body) => {
+  ])('becomes an error with status and challenge for 401 and 403, whatever the body: %s', (_what, body) => {
     for (const status of [401, 403]) {
       const challenge = 'Bearer error="invalid_token", scope="tools"'
       const head = { ...json, status, challenge }
@@ -90,12 +90,12 @@ describe('the answer to a POST', () => {
     }
   })
 
-  it('is its status where an error of another kind comes with it', () => {
+  it('becomes an error with its status if the body is another kind of error', () => {
     const head = { ...json, status: 400 }
     expect(() => read(head, [utf8('{"error":"bad_request"}')])).toThrowError('PEER_HTTP')
   })
 
-  it('T22 may go on for ever where that is wanted, but no single message may', () => {
+  it('T22 may be an endless stream if the caller allows it, but each message is limited', () => {
     const note = `data: {"jsonrpc":"2.0","method":"x","params":{"a":"${'x'.repeat(100)}"}}\n\n`
     const endless = { endless: true }
     expect(() => read(stream, Array(100).fill(utf8(note)), endless)).toThrowError('PEER_GONE')
@@ -116,24 +116,24 @@ function costOf(pieces: readonly Uint8Array[]): number {
   return Math.min(once(), once(), once())
 }
 
-describe('a stream that is cut into small pieces', () => {
+describe('a stream in small chunks', () => {
   const inPieces = (mebibytes: number) => [
     utf8('data: '),
     ...Array<Uint8Array>(mebibytes * 256).fill(utf8('x'.repeat(4_096))),
   ]
 
-  it('T22 costs in proportion to its length', () => {
+  it('T22 is parsed in time proportional to its length', () => {
     // Eight times the length: 8 if it is linear, 64 if it is quadratic.
     expect(costOf(inPieces(16)) / costOf(inPieces(2))).toBeLessThan(32)
   })
 
-  it('T22 costs the same whichever way its lines end', () => {
+  it('T22 is parsed as fast with any line ending', () => {
     const of = (end: string) => costOf(Array(32).fill(utf8(end.repeat(65_536))))
     // Where the search for an LF is repeated at every CR, it is some hundred times as much.
     expect(of('\r') / of('\n')).toBeLessThan(40)
   })
 
-  it('T22 is given up where its lines belong to no event', () => {
+  it('T22 is aborted if its lines belong to no event', () => {
     const lines = (count: number) => [utf8('x\n'.repeat(count)), utf8(`data: ${response()}\n\n`)]
     expect(read(stream, lines(1_000), { maxBytes: 100_000 })).toMatchObject({ id: 1 })
     expect(() => read(stream, lines(1_001), { maxBytes: 100_000 })).toThrowError('PEER_ANSWER')
@@ -157,7 +157,7 @@ describe('the marks of a turn', () => {
     ['CRLF and the id first', 'id: 2\nevent:buffer_input\n\n', '\r\n'],
     ['CR and a comment', 'event: buffer_input\n: hello\nid: 2\n\n', '\r'],
     ['an empty line of data', 'event: buffer_input\nid: 2\ndata:\n\n', '\n'],
-  ])('F5 are seen however the text is cut: %s', (_what, begin, end) => {
+  ])('F5 are recognised wherever the text is cut: %s', (_what, begin, end) => {
     const text = `${begin}${ask('3')}event: input_required\nid: 4\n\n`.replaceAll('\n', end)
     // The last CR may be half of a CRLF; what follows makes it whole.
     const whole = end === '\r' ? `${text}:` : text
@@ -168,7 +168,7 @@ describe('the marks of a turn', () => {
       expect(turn([whole.slice(0, cut), whole.slice(cut)])).toMatchObject(expected)
   })
 
-  it('F5 are no marks with data, and none with another name', () => {
+  it('F5 are not recognised with data, or with another name', () => {
     const others = [
       'event: buffer_input\ndata: []\n\n',
       'event: buffer_input\nevent: x\n\n',

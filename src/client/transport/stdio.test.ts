@@ -30,7 +30,7 @@ describe('a server process', () => {
     expect(results.map(textOf)).toEqual(['slow', 'fast'])
   })
 
-  it('C12 is told when a call is cancelled, and its late answer is nobody’s', async () => {
+  it('C12 is told when a call is cancelled, and its late response is ignored', async () => {
     const target = program(`(message, send) => {
       if (message.method === 'notifications/cancelled') globalThis.cancelled = message.params.requestId
       else if (message.params.name === 'hang') globalThis.hanging = message.id
@@ -47,7 +47,7 @@ describe('a server process', () => {
     expect(textOf(await client.callTool('check'))).toBe('true')
   })
 
-  it('F2 gets the state of its requests back exactly', async () => {
+  it('F2 gets back the exact state of its requests', async () => {
     const target = program(`(message, send) => {
       if (message.method === 'initialize') send({ id: message.id, result: {
         protocolVersion: '2025-11-25', capabilities: {}, serverInfo: { name: 'old', version: '1' } } })
@@ -61,7 +61,7 @@ describe('a server process', () => {
     expect(JSON.parse(textOf(await client.callTool('x')))).toEqual(answer)
   })
 
-  it('T22 may write nonsense between its messages', async () => {
+  it('T22 may write other text between its messages', async () => {
     const warnings: string[] = []
     const target = program(`(message, send) => {
       process.stdout.write('debug: hello\\n[]\\n\\n')
@@ -74,7 +74,7 @@ describe('a server process', () => {
     expect(warnings).toHaveLength(3)
   })
 
-  it('T22 cannot fill our memory with one line', async () => {
+  it('T22 cannot exhaust memory with one long line', async () => {
     const target = program(`() => setInterval(() => process.stdout.write('x'.repeat(65536)), 1)`)
     await using client = await connect(target, { maxResponseBytes: 100_000 })
     await expect(client.callTool('x')).rejects.toMatchObject({ code: 'PEER_GONE' })
@@ -86,7 +86,7 @@ describe('a server process', () => {
     await expect(client.callTool('x')).rejects.toMatchObject({ code: 'PEER_GONE' })
   })
 
-  it('gets no secrets from our environment, and what it is given', async () => {
+  it('gets the given variables and no secrets from our environment', async () => {
     process.env.RONDO_TEST_SECRET = 'do not tell'
     const target = program(`(message, send) => {
       const { RONDO_TEST_SECRET: secret, GIVEN: given, PATH: path } = process.env
@@ -96,12 +96,12 @@ describe('a server process', () => {
     expect(JSON.parse(textOf(await client.callTool('x')))).toEqual([null, 'yes', 'string'])
   })
 
-  it('is not given to a shell', async () => {
+  it('is not started through a shell', async () => {
     const target = { command: 'echo hello; true', stderr: 'ignore' } as const
     await expect(connect(target)).rejects.toThrowError(/PEER_GONE.*could not be started/)
   })
 
-  it('has its stderr handed over line by line', async () => {
+  it('has its stderr passed on line by line', async () => {
     const lines: string[] = []
     const target = program(`(message, send) => {
       process.stderr.write('one\\ntwo\\n', () => send({ id: message.id, result: ${text("''")} }))
@@ -112,7 +112,7 @@ describe('a server process', () => {
     expect(lines).toEqual(['one', 'two'])
   })
 
-  it('is ended by force if it does not end by itself', async () => {
+  it('is killed if it does not exit by itself', async () => {
     const { createStdioTransport } = await import('./stdio.ts')
     const source = `process.on('SIGTERM', () => {}); setInterval(() => {}, 1000); process.stdout.write('{}\\n')`
     const target = { command: process.execPath, args: ['-e', source], stderr: 'ignore' } as const
