@@ -18,7 +18,7 @@ import type { Io } from './io.ts'
 type Save = (pending: PendingCall) => void
 
 /** A question for which the server holds its call. */
-export interface WaitingQuestion extends Asking {
+interface WaitingQuestion extends Asking {
   readonly key: string
   readonly question: InputRequest
   /** Aborted when the server withdraws the question, or is gone. */

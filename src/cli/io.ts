@@ -77,7 +77,7 @@ export async function readStdin({ stdin }: Io): Promise<string> {
  * One animated line on stderr: a spinner, or a bar if the server reports progress. Drawn on a terminal only. Unlike the
  * spinner of @clack/prompts it does not touch stdin, so that Ctrl-C stays a signal.
  */
-export interface StatusLine {
+interface StatusLine {
   /** Shows the line. */
   start(text: string): void
   progress(value: number, total?: number, message?: string): void

@@ -140,7 +140,7 @@ export interface Client extends AsyncDisposable {
   close(): Promise<void>
 }
 
-export interface ClientParts {
+interface ClientParts {
   readonly peer: Peer
   readonly discovery: Discovery
   readonly answers: Answers

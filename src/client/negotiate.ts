@@ -25,7 +25,7 @@ import type { Transport } from './transport/transport.ts'
 /** The revision to speak; `auto` negotiates it. */
 export type Mode = 'auto' | Revision
 
-export interface Negotiation extends SendOptions {
+interface Negotiation extends SendOptions {
   readonly mode?: Mode
   /** How long a process may take to respond to the first request before it counts as an older one. */
   readonly silenceMs?: number

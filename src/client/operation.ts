@@ -27,7 +27,7 @@ export type FlowLeg = Pick<
   'kind' | 'method' | 'target' | 'args' | 'inputResponses' | 'requestState' | 'task'
 >
 
-export interface CallOrigin {
+interface CallOrigin {
   readonly id: string
   readonly server: PendingServer
   readonly protocolVersion: string

@@ -56,7 +56,7 @@ export type HeaderSource =
   | Readonly<Record<string, string>>
   | (() => Readonly<Record<string, string>> | Promise<Readonly<Record<string, string>>>)
 
-export interface PeerOptions {
+interface PeerOptions {
   readonly transport: Transport
   readonly clock: Clock
   readonly limits: Limits
@@ -223,7 +223,7 @@ function notify(peer: Peer, call: Call, leg: Leg, sending: SendOptions, message:
   )
 }
 
-export interface LegTimes {
+interface LegTimes {
   readonly timeoutMs: number
   /** When the whole call must be over. */
   readonly deadlineAt?: number

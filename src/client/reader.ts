@@ -9,7 +9,7 @@ import type { CacheHint, Completion, Discovery, Page, Tool } from '../protocol/w
 import type { CompleteRequest, ReadOptions } from './client.ts'
 import { type Peer, PeerError, type SendOptions } from './peer.ts'
 
-export interface CachedReader {
+interface CachedReader {
   list(listing: Listing, options?: ReadOptions): Promise<Page['items']>
   discover(options?: ReadOptions): Promise<Discovery>
   complete(request: CompleteRequest, options?: ReadOptions): Promise<Completion>
@@ -162,7 +162,7 @@ export interface ToolBook {
   taskSupport(name: string): TaskSupport | undefined
 }
 
-export type TaskSupport = 'required' | 'optional' | 'forbidden'
+type TaskSupport = 'required' | 'optional' | 'forbidden'
 
 function supportOf({ execution }: Tool): TaskSupport {
   const said = isRecord(execution) ? execution.taskSupport : undefined

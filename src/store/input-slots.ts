@@ -32,7 +32,7 @@ export function openSlots(
   return [...slots, ...Array.from(requests, ([key, request]): InputSlot => ({ kind: 'open', key, request }))]
 }
 
-export interface SlotUpdate {
+interface SlotUpdate {
   readonly slots: readonly InputSlot[]
   /** How many answers were accepted, including those already stored with the same bytes. */
   readonly taken: number

@@ -9,7 +9,7 @@ import { sayRequest, sayServer } from '../describe.ts'
 import { askForm, type Given, laterChoice } from './form.ts'
 import type { Choice, Terminal } from './terminal.ts'
 
-export type QuestionReply =
+type QuestionReply =
   | { readonly kind: 'answer'; readonly response: InputResponse }
   | { readonly kind: 'later' }
 

@@ -29,11 +29,11 @@ import {
 } from './send.ts'
 import { createWatches, listen } from './watch.ts'
 
-export interface OlderSession extends Required<PeerChannel> {
+interface OlderSession extends Required<PeerChannel> {
   readonly version: string
 }
 
-export interface Handshake extends Introduction {
+interface Handshake extends Introduction {
   /** The versions that this client accepts. */
   readonly accepts: readonly string[]
   readonly timeoutMs?: number

@@ -12,7 +12,7 @@ import type { PendingTask } from '../pending.ts'
 import { subscribe } from '../subscribe.ts'
 import { getTask, isTransient, type SeenTask, toDisplay } from './strategy.ts'
 
-export interface TaskWatcher {
+interface TaskWatcher {
   /** The next state that was polled or notified. Rejects when the signal is aborted. */
   next(): Promise<SeenTask>
   /** When the server was last polled. */

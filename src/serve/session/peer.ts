@@ -16,7 +16,7 @@ import type { Channel } from './line.ts'
 import type { Older } from './older.ts'
 import type { Session } from './session.ts'
 
-export interface SessionPeerOptions {
+interface SessionPeerOptions {
   readonly older: Older
   readonly output: StdioOutput
   readonly principal?: Principal

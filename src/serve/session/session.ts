@@ -23,7 +23,7 @@ import type { Keeper, OwnerTally, SessionSettings } from './options.ts'
 import { SessionStream, type StreamSetup } from './stream.ts'
 
 /** What a session shares with others: limits, counters and the memory budget. */
-export interface SessionPlace {
+interface SessionPlace {
   /** Whose share of the limits it uses: its owner's, or that of an anonymous caller's address. */
   readonly share: string
   readonly settings: SessionSettings

@@ -11,7 +11,7 @@ import type { LossReason, OnEngineEvent, RunTurn, Serving } from '../task-engine
 import type { Hint, Lease, Taker, TaskStore } from '../task-store.ts'
 import { type RunningTurn, runTurn, type TaskTurnOptions, type TurnEnd } from './run-turn.ts'
 
-export interface ClaimLoopOptions extends TaskTurnOptions {
+interface ClaimLoopOptions extends TaskTurnOptions {
   readonly worker: string
   readonly leaseMs: number
   readonly pollMs: number

@@ -15,6 +15,48 @@ import {
   type WorkerTasks,
 } from '../task-store.ts'
 
+interface TaskRow {
+  readonly id: string
+  readonly owner: TaskOwner
+  status: TaskStatus
+  message: Sealed | undefined
+  head: Sealed
+  readonly pollMs: number
+  readonly createdAt: number
+  updatedAt: number
+  readonly expiresAt: number
+  known: boolean
+  revision: number
+  epoch: number
+  failures: number
+  worker: string | undefined
+  /** When a worker may claim the task; the end of the lease while one runs it. */
+  dueAt: number | undefined
+  slots: readonly InputSlot[]
+  readonly journal: Sealed[]
+  result: Sealed | undefined
+  error: Sealed | undefined
+}
+
+/** The rows of tasks, and the few ways in which a row changes. */
+interface MemoryTable {
+  readonly now: () => number
+  readonly hints: HintBus
+  all(): TaskRow[]
+  add(task: NewTask): TaskRow
+  /** True even for a row that has expired and is not yet deleted. */
+  has(id: string): boolean
+  live(id: string): TaskRow | undefined
+  owned(id: string, owner: TaskOwner): TaskRow | undefined
+  fenced(fence: Fence): TaskRow | undefined
+  /** Increases the revision after a change that the owner can see. */
+  show(row: TaskRow): void
+  /** Releases the row; it is due at `at`, or not at all. */
+  rest(row: TaskRow, at?: number): void
+  end(row: TaskRow, status: TaskStatus): void
+  sweep(limit: number): number
+}
+
 export function createMemoryTasks(table: MemoryTable): TaskStore {
   return {
     pollMs: 100,
@@ -195,48 +237,6 @@ function toSummary(row: TaskRow): TaskSummary {
   const openKeys = [...openInputs(slots).keys()]
   const times = { createdAt, updatedAt, expiresAt, dueAt }
   return { id, owner, status, ...times, failures, worker, openKeys, entries: journal.length }
-}
-
-interface TaskRow {
-  readonly id: string
-  readonly owner: TaskOwner
-  status: TaskStatus
-  message: Sealed | undefined
-  head: Sealed
-  readonly pollMs: number
-  readonly createdAt: number
-  updatedAt: number
-  readonly expiresAt: number
-  known: boolean
-  revision: number
-  epoch: number
-  failures: number
-  worker: string | undefined
-  /** When a worker may claim the task; the end of the lease while one runs it. */
-  dueAt: number | undefined
-  slots: readonly InputSlot[]
-  readonly journal: Sealed[]
-  result: Sealed | undefined
-  error: Sealed | undefined
-}
-
-/** The rows of tasks, and the few ways in which a row changes. */
-export interface MemoryTable {
-  readonly now: () => number
-  readonly hints: HintBus
-  all(): TaskRow[]
-  add(task: NewTask): TaskRow
-  /** True even for a row that has expired and is not yet deleted. */
-  has(id: string): boolean
-  live(id: string): TaskRow | undefined
-  owned(id: string, owner: TaskOwner): TaskRow | undefined
-  fenced(fence: Fence): TaskRow | undefined
-  /** Increases the revision after a change that the owner can see. */
-  show(row: TaskRow): void
-  /** Releases the row; it is due at `at`, or not at all. */
-  rest(row: TaskRow, at?: number): void
-  end(row: TaskRow, status: TaskStatus): void
-  sweep(limit: number): number
 }
 
 const isOpen = ({ status }: TaskRow): boolean => status === 'working' || status === 'input_required'
