@@ -1,15 +1,16 @@
 /**
- * What a client asks of the server, whatever dialect it came in.
+ * What a client requests, in whatever dialect. A revision's `decode.ts` turns a message into a `Call`; no later stage knows
+ * a wire field. A `Call` is complete: no connection, session or earlier request is needed to serve it.
  *
- * A revision's `decode.ts` turns bytes into a `Call`; nothing above the codec knows a wire field. A `Call` says
- * everything about the request: no connection, no session and no earlier request is needed to serve it.
+ * Clients up to 2025-11-25 open a session. What they declared then stands in for the envelope of a later request, and a few
+ * calls exist for them alone.
  */
 
 import type { ClientCapabilities, LogLevel } from './wire.ts'
 
 export type RequestId = string | number
 
-/** Who calls and in which dialect; every request carries it. */
+/** Who calls, and in which dialect. */
 export interface Envelope {
   readonly id: RequestId
   readonly protocolVersion: string
@@ -30,7 +31,7 @@ export interface FlowCall extends Envelope {
   readonly args: Readonly<Record<string, unknown>>
   readonly inputResponses?: Readonly<Record<string, unknown>>
   readonly requestState?: string
-  /** The client wants a task, in dialects where it is the client who says so. */
+  /** The client asks for a task, in dialects in which the client decides. */
   readonly task?: { readonly ttlMs?: number }
 }
 
@@ -70,7 +71,7 @@ export interface ListenCall extends Envelope {
   readonly filter: ListenFilter
 }
 
-/** What a client does with a task it was given. */
+/** A request about a task. */
 export interface TaskCall extends Envelope {
   readonly kind: 'task'
   /** `result` waits until the task has ended or asks; it exists in revisions with sessions alone. */
@@ -81,38 +82,33 @@ export interface TaskCall extends Envelope {
 
 export type Call = TaskCall | FlowCall | ListCall | DiscoverCall | CompleteCall | ListenCall
 
-/** The live line back to the client while one request runs. */
+/** The line back to the client while a request runs. */
 export interface Line {
-  /** Sends a notification on this request's own stream (progress, log). Opens the stream if need be. */
+  /** Sends a notification (progress, log) on this request's own stream. Opens the stream if necessary. */
   notify(method: string, params: Record<string, unknown>): void
-  /** True once the client has gone or cancelled. */
+  /** True once the client has disconnected or cancelled. */
   readonly closed: boolean
-  /** Calls `listener` once when the client goes or cancels; gives a function that stops listening. */
+  /** Calls `listener` once when the client disconnects or cancels. Returns a function that stops listening. */
   onClose(listener: () => void): () => void
 }
 
-/** Who the authenticated caller is. Absent means anonymous. */
+/** The authenticated caller. Absent means anonymous. */
 export interface Principal {
   readonly subject: string
   readonly issuer?: string
-  /** The OAuth client, where the subject alone does not tell callers apart. */
+  /** The OAuth client, if the subject alone does not identify the caller. */
   readonly client?: string
-  /** What the authenticator wants handlers to see. Never the bearer token itself. */
+  /** What handlers may see. Never the bearer token itself. */
   readonly claims?: Readonly<Record<string, unknown>>
 }
 
-/*
- * What a client that opens a session asks beyond a `Call`: revisions up to 2025-11-25, and the draft between them and
- * 2026-07-28. What such a client said when it opened the session stands in for the envelope of a later request.
- */
-
-/** What is known of a client from its `initialize`. */
+/** What a client said in its `initialize`. */
 export type PeerFacts = Pick<Envelope, 'protocolVersion' | 'capabilities' | 'clientInfo' | 'logLevel'>
 
 export interface InitializeCall {
   readonly kind: 'initialize'
   readonly id: RequestId
-  /** The version the client would like. */
+  /** The version that the client prefers. */
   readonly requested: string
   readonly capabilities: ClientCapabilities
   readonly clientInfo?: Envelope['clientInfo']
@@ -129,11 +125,11 @@ export type PeerAnswer =
   | { readonly kind: 'result'; readonly result: Readonly<Record<string, unknown>> }
   | { readonly kind: 'error'; readonly code: number; readonly message: string }
 
-/** The caller's own tasks, a page of them. */
+/** Requests a page of the caller's own tasks. */
 export interface TaskListCall extends Envelope {
   readonly kind: 'tasks'
   readonly cursor?: string
 }
 
-/** The calls that exist in these revisions. */
+/** The calls that exist up to 2025-11-25. */
 export type OlderCall = Exclude<Call, ListenCall | DiscoverCall> | TaskListCall

@@ -23,10 +23,10 @@ export type RequestMessage =
   | { readonly kind: 'notification'; readonly method: string; readonly params: Params }
   | { readonly kind: 'refused'; readonly id: RequestId | null; readonly error: RondoError }
 
-/** What decoding must know of the service. */
+/** What decoding needs of the service. */
 export interface DecodeContext {
   readonly supportedVersions: readonly string[]
-  /** What a client of another version is told to speak. Default: the supported versions. */
+  /** The versions named to a client that asks for another one. Default: the supported versions. */
   readonly namedVersions?: readonly string[]
   paramHeaders(tool: string): readonly ParamHeader[]
   readonly answerLimits?: AnswerLimits
@@ -34,7 +34,7 @@ export interface DecodeContext {
   readonly tasks?: boolean
 }
 
-/** What encoding must know of the service. */
+/** What encoding needs of the service. */
 export interface EncodeContext {
   readonly serverInfo: ServerInfo
 }
@@ -43,7 +43,7 @@ export interface RequestCodec {
   readonly kind: 'request'
   /** Newest first. */
   readonly versions: readonly string[]
-  /** `headers` only where there are any (HTTP). */
+  /** `headers` are given over HTTP only. */
   decode(message: unknown, headers: RequestHeaders | undefined, context: DecodeContext): RequestMessage
   encodeReply(id: RequestId, reply: Reply, context: EncodeContext): string
 }
@@ -76,8 +76,8 @@ export interface SessionCodec {
   /** Newest first. */
   readonly versions: readonly string[]
   /**
-   * Not published: a request may claim the version in `_meta`, and then needs no session; and the version is named to a
-   * client only where nothing else is served, since official clients take its label for a later revision and give up.
+   * Not published. A request may claim the version in `_meta`, and then needs no session. The version is named to a client
+   * only if nothing else is served: official clients mistake its label for a later revision and give up.
    */
   readonly draft?: true
   dialect(version: string): SessionDialect
@@ -88,23 +88,22 @@ export type Codec = RequestCodec | SessionCodec
 /** The published revisions, newest first. */
 export const CODECS: readonly Codec[] = [REV_2026_07_28, REV_2025_11_25]
 
-/** The revisions that one server knows, found by version. */
+/** The revisions of one server, by version. */
 export interface Codecs {
   /** The versions that are served, the preferred one first. */
   readonly requestVersions: readonly string[]
   readonly sessionVersions: readonly string[]
   /** Those of `sessionVersions` that are drafts. */
   readonly draftVersions: readonly string[]
-  /** The codec of each version. */
   readonly requests: ReadonlyMap<unknown, RequestCodec>
-  /** For a version that is not known, which it refuses. */
+  /** Handles unknown versions, which it refuses. */
   readonly newest: RequestCodec
   session(version: string): SessionDialect
-  /** True for a version that begins with `initialize`, be it served or not. */
+  /** True for a version that begins with `initialize`, whether or not it is served. */
   opensSession(version: string): boolean
 }
 
-/** `eras` names the codecs that are open, each by its newest version. Default: all. */
+/** `eras` lists the codecs that are served, each by its newest version. Default: all. */
 export function createCodecs(codecs: readonly Codec[] = CODECS, eras?: readonly string[]): Codecs {
   const requests = codecs.filter((codec) => codec.kind === 'request')
   const sessions = codecs.filter((codec) => codec.kind === 'session')

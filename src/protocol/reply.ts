@@ -1,6 +1,7 @@
 /**
- * What the server answers, whatever dialect it goes out in. A revision's `encode.ts` turns a `Reply` into bytes and
- * adds what that revision wants on every result (`resultType`, `serverInfo`).
+ * What a server replies, in whatever dialect, and what a client receives: `Reply` and `Received` are counterparts. A
+ * revision's `encode.ts` turns a `Reply` into text and adds what that revision requires on every result (`resultType`,
+ * `serverInfo`).
  */
 
 import type { RondoError } from '../errors.ts'
@@ -10,7 +11,7 @@ import type { InputRequests, LogLevel } from './wire.ts'
 
 export type Reply =
   | { readonly kind: 'complete'; readonly result: Readonly<Record<string, unknown>> }
-  /** A complete result that many calls share, so that it is serialized once; clients may keep it as `cache` says. */
+  /** A complete result that many calls share, serialized once; clients may cache it as `cache` says. */
   | {
       readonly kind: 'cacheable'
       readonly result: Readonly<Record<string, unknown>>
@@ -22,24 +23,19 @@ export type Reply =
       readonly requestState?: string
       readonly _meta?: Readonly<Record<string, unknown>>
     }
-  /** The call goes on as a task. */
+  /** The call continues as a task. */
   | { readonly kind: 'task_created'; readonly task: TaskState }
-  /** How a task stands. */
+  /** The current state of a task. */
   | { readonly kind: 'task'; readonly task: TaskState }
   | { readonly kind: 'error'; readonly error: RondoError }
 
-/* What is answered to clients that open a session: what all are answered, and what only these revisions have. */
-
+/** The replies to clients that open a session. */
 export type OlderReply =
   | Reply
   /** A page of the caller's own tasks. */
   | { readonly kind: 'tasks'; readonly tasks: readonly TaskState[]; readonly nextCursor?: string }
-  /** The error a task ended with, as the call itself would have answered. */
+  /** The error that a task ended with. */
   | { readonly kind: 'task_failed'; readonly error: WireError }
-
-/*
- * What a client received for a `Call`, whatever dialect it came in. The counterpart of `Reply`.
- */
 
 /** A JSON-RPC error as the server sent it. */
 export interface WireError {
@@ -52,11 +48,11 @@ export type Received =
   | { readonly kind: 'complete'; readonly result: Readonly<Record<string, unknown>> }
   | {
       readonly kind: 'input_required'
-      /** Empty where the server only wants to be called again. */
+      /** Empty if the server only wants a retry. */
       readonly questions: InputRequests
       readonly state?: string
     }
-  /** The call goes on as a task, or this is how the task stands. */
+  /** The call continues as a task, or this is the current state of the task. */
   | { readonly kind: 'task'; readonly task: TaskState }
   | { readonly kind: 'error'; readonly error: WireError }
 

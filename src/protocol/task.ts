@@ -17,13 +17,13 @@ export interface TaskState {
   /** ms since the epoch. */
   readonly createdAt: number
   readonly lastUpdatedAt: number
-  /** From creation on; null where it is kept without limit. */
+  /** Counted from its creation; null if the task does not expire. */
   readonly ttlMs: number | null
   readonly pollIntervalMs?: number
   readonly inputRequests?: InputRequests
-  /** Of a completed task: what the call would have answered. */
+  /** The result of the call, if the task is completed. */
   readonly result?: Readonly<Record<string, unknown>>
-  /** Of a failed task. */
+  /** The error of the call, if the task failed. */
   readonly error?: { readonly code: number; readonly message: string; readonly data?: unknown }
 }
 
@@ -42,19 +42,18 @@ export function toTaskHead(task: TaskState): Readonly<Record<string, unknown>> {
 
 export function toTaskResult(task: TaskState): Readonly<Record<string, unknown>> {
   const { inputRequests, result, error } = task
-  // Requesters in the field parse the inner result like any other, so it says of itself what it is.
+  // Existing clients parse the inner result like any other, so it has a resultType.
   const inner = result === undefined ? undefined : { resultType: 'complete', ...result }
   return { ...toTaskHead(task), inputRequests, result: inner, error }
 }
 
-/** Says to which task a result belongs. */
 export const RELATED_TASK = 'io.modelcontextprotocol/related-task'
 
 export function relatedTask(taskId: string): Readonly<Record<string, unknown>> {
   return { [RELATED_TASK]: { taskId } }
 }
 
-/** The task that a message says it belongs to. */
+/** The task that a message belongs to, according to its `_meta`. */
 export function relatedTaskOf(fields: unknown): string | undefined {
   const meta = isRecord(fields) ? fields._meta : undefined
   const related = isRecord(meta) ? meta[RELATED_TASK] : undefined

@@ -1,5 +1,6 @@
 /**
- * Shapes that have the same form in every revision: questions, answers, content, capabilities.
+ * Shapes that are the same in every revision: input requests and responses, content, capabilities, results. The codec of a
+ * revision checks the fields that these types promise; additional fields are kept.
  */
 
 export type LogLevel = 'debug' | 'info' | 'notice' | 'warning' | 'error' | 'critical' | 'alert' | 'emergency'
@@ -35,7 +36,7 @@ export interface ElicitUrlParams {
   readonly mode: 'url'
   readonly message: string
   readonly url: string
-  /** Defined at 2025-11-25 alone, but there are clients of 2026-07-28 that refuse a question without it. */
+  /** Defined only at 2025-11-25, but some clients of 2026-07-28 refuse a request without it. */
   readonly elicitationId?: string
 }
 
@@ -123,11 +124,6 @@ export interface PromptMessage {
   readonly content: ContentBlock
 }
 
-/*
- * What a server gives back when a request is done, as a client sees it. The codec of a revision checks the fields that
- * the types promise; everything else a server adds is kept.
- */
-
 export interface CallToolResult {
   readonly content: readonly ContentBlock[]
   readonly structuredContent?: unknown
@@ -141,7 +137,7 @@ export interface GetPromptResult {
   readonly _meta?: Readonly<Record<string, unknown>>
 }
 
-/** How long an answer may be kept, and whether anyone else may have it. */
+/** How long a result may be cached, and whether it may be shared. */
 export interface CacheHint {
   readonly ttlMs?: number
   readonly cacheScope?: 'public' | 'private'
@@ -158,7 +154,7 @@ export interface Tool {
   readonly description?: string
   readonly inputSchema: JsonSchema
   readonly outputSchema?: JsonSchema
-  /** What the server says about the tool. Not to be trusted. */
+  /** What the server claims about the tool. Not to be trusted. */
   readonly annotations?: Readonly<Record<string, unknown>>
   readonly [other: string]: unknown
 }
@@ -212,7 +208,7 @@ export interface Discovery extends CacheHint {
   readonly serverInfo?: ServerInfo
 }
 
-/** One page of a list. An empty `nextCursor` is a cursor like any other. */
+/** One page of a list. An empty `nextCursor` is a valid cursor. */
 export interface Page extends CacheHint {
   readonly items: readonly Readonly<Record<string, unknown>>[]
   readonly nextCursor?: string

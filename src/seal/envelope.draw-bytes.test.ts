@@ -2,18 +2,18 @@ import { describe, expect, it } from 'vitest'
 import { drawBytes } from './envelope.ts'
 
 describe('drawBytes', () => {
-  it('gives the wanted number of bytes, also more than its stock', () => {
+  it('returns the requested number of bytes, also more than its stock', () => {
     for (const size of [0, 1, 16, 32, 4096, 5000]) expect(drawBytes(size)).toHaveLength(size)
   })
 
-  it('never gives the same bytes twice, over many refills', () => {
+  it('never returns the same bytes twice, over many refills', () => {
     const seen = new Set<string>()
     for (let i = 0; i < 5000; i++) seen.add(Buffer.from(drawBytes(16)).toString('hex'))
     expect(seen.size).toBe(5000)
     expect(seen.has('0'.repeat(32))).toBe(false)
   })
 
-  it('keeps no hold on what it gave', () => {
+  it('keeps no reference to the bytes it returned', () => {
     const bytes = drawBytes(16)
     const copy = Buffer.from(bytes)
     for (let i = 0; i < 600; i++) drawBytes(16)

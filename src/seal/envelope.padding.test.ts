@@ -3,7 +3,7 @@ import { describe, expect, it } from 'vitest'
 import { envelopeLength, isPaddedSize, pad, paddedSize, unpad } from './envelope.ts'
 
 describe('pad and unpad', () => {
-  it('P1 gives back the data and nothing of the padding', () => {
+  it('P1 restores the data without the padding', () => {
     fc.assert(
       fc.property(fc.uint8Array({ maxLength: 9_000, size: 'max' }), (data) => {
         expect(unpad(pad(data))).toEqual(Buffer.from(data))
@@ -22,7 +22,7 @@ describe('pad and unpad', () => {
     expect(broken).toEqual([])
   })
 
-  it('T21 leaves a token of at most 64 KiB one of 43 lengths', () => {
+  it('T21 allows a token of at most 64 KiB one of 43 lengths', () => {
     const lengths = new Set<number>()
     for (let bytes = 0; bytes < 60_000; bytes++) lengths.add(envelopeLength(bytes))
     expect([...lengths].filter((length) => length <= 64 * 1024)).toHaveLength(43)

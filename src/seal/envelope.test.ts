@@ -22,7 +22,7 @@ function withByte(token: string, index: number, change: (byte: number) => number
 }
 
 describe('sealEnvelope and openEnvelope', () => {
-  it('P1 gives back every byte, and says which key it was', () => {
+  it('P1 restores every byte, and names the key', () => {
     fc.assert(
       fc.property(
         fc.uint8Array({ maxLength: 6_000, size: 'max' }),
@@ -40,7 +40,7 @@ describe('sealEnvelope and openEnvelope', () => {
     )
   })
 
-  it('B3 shows nothing of the plaintext, and never the same token twice', () => {
+  it('B3 reveals nothing of the plaintext, and never returns the same token twice', () => {
     const secret = 'the answer is Duplicate'
     const tokens = Array.from({ length: 50 }, () => sealEnvelope(ring, AUDIENCE, secret).token)
     expect(new Set(tokens.map((token) => token.slice(11))).size).toBe(50)
@@ -49,14 +49,14 @@ describe('sealEnvelope and openEnvelope', () => {
     }
   })
 
-  it('B3 is readable from its description alone, by an independent reader', async () => {
+  it('B3 can be opened by an independent implementation of its description', async () => {
     const secret = randomBytes(40)
     const one = createKeyRing([{ name: 'k', secret }])
     const { token } = sealEnvelope(one, AUDIENCE, 'hello')
     expect(await readByTheBook(secret, AUDIENCE, token)).toBe('hello')
   })
 
-  it('T2 binds to the audience, also where two differ by a lone surrogate', () => {
+  it('T2 binds a token to the audience, even if two audiences differ only in a lone surrogate', () => {
     const { token } = sealEnvelope(ring, '\ud800', 'x')
     expect(reasonOf(token, '\ud800')).toBe('open')
     for (const other of ['\ud801', '\ufffd', '', '\ud800 ', '"\ud800"']) {
@@ -64,7 +64,7 @@ describe('sealEnvelope and openEnvelope', () => {
     }
   })
 
-  it('opens again for the first audience after it has served a second', () => {
+  it('opens a token of the first audience after one of a second', () => {
     const first = sealEnvelope(ring, 'one', 'x').token
     const second = sealEnvelope(ring, 'two', 'x').token
     expect([reasonOf(first, 'one'), reasonOf(second, 'two'), reasonOf(first, 'one')]).toEqual(
@@ -120,12 +120,12 @@ describe('sealEnvelope and openEnvelope', () => {
     )
   })
 
-  it.each([8, 300, 600])('P3 has exactly one string that opens, for %i bytes of data', (size) => {
+  it.each([8, 300, 600])('P3 has exactly one string that opens for %i bytes of data', (size) => {
     const { token } = sealEnvelope(ring, AUDIENCE, Buffer.alloc(size, 65))
     expect(openings(token, reasonOf)).toEqual([token])
   })
 
-  it('P3 would notice a lenient decoder: the same search finds many strings there', () => {
+  it('P3 control: the same search finds many strings for a lenient decoder', () => {
     const { token } = sealEnvelope(ring, AUDIENCE, Buffer.alloc(300, 65))
     const lenient = (text: string) => {
       const raw = Buffer.from(text.replace(/^r1\./i, ''), 'base64')

@@ -6,11 +6,14 @@
  *   context    = "rondo seal" 0x00 · SHA-256(JSON of the audience) · header
  *   HKDF-SHA-256(ring key, salt, info = context)  →  AES key 32 · nonce 12 · commitment 32
  *   AES-256-GCM(AES key, nonce, aad = context)    →  ciphertext of the padded data, tag
+ *   padded data = length of the data, 4 bytes, big endian · data · zeros up to the bucket
  *
  * envelope 1: Every token has its own AES key and nonce: a nonce is never used twice, however many tokens a ring key seals.
  * envelope 2: The commitment fixes the key: no token opens under two keys, and a wrong key shows before anything is decrypted.
  * envelope 3: One token is one string: another spelling of the same bytes is refused.
- * envelope 4: Opening never throws and never says more than one word.
+ * envelope 4: Opening never throws, and its refusal is one word.
+ * envelope 5: The bucket follows from the length of the data alone, so a token's length says little about its content, and
+ * one text has one padded form.
  *
  * What the data means, and who may use it when, is `state.ts`.
  */
@@ -78,7 +81,7 @@ export function sealEnvelope(
   return { token: PREFIX + raw.toString('base64url'), keyId: key.name }
 }
 
-/** `maxBytes` is the longest token looked at, prefix included. */
+/** `maxBytes` limits the length of the token, prefix included. */
 export function openEnvelope(
   ring: KeyRing,
   audience: string,
@@ -105,25 +108,25 @@ export function openEnvelope(
   return { kind: 'open', plaintext, keyId }
 }
 
-/** The bytes of a token this format could have made, or undefined. */
+/** The bytes of a token in this format; undefined for any other text. */
 function decodeToken(token: string): Buffer | undefined {
   if (!token.startsWith(PREFIX)) return undefined
   const text = token.slice(PREFIX.length)
   const raw = Buffer.from(text, 'base64url')
-  // Buffer.from skips what it does not know and ignores spare bits: only the canonical text comes back the same.
+  // Buffer.from skips foreign characters and ignores spare bits: only the canonical text survives the round trip.
   if (raw.toString('base64url') !== text) return undefined
   if (!isPaddedSize(raw.byteLength - OVERHEAD_BYTES)) return undefined
   return raw[0] === FORMAT && raw[1] === SUITE ? raw : undefined
 }
 
-/** The last context of each key: a server has one audience, and this runs on every request. */
+/** The last context of each key. A server has one audience, and every request needs its context. */
 const contexts = new WeakMap<RingKey, { readonly audience: string; readonly context: Buffer }>()
 
-/** Label, audience and header: what every derivation and every tag is bound to. The header is its end. */
+/** Label, audience and header, to which every derivation and every tag is bound. The header comes last. */
 function contextOf(audience: string, key: RingKey): Buffer {
   const known = contexts.get(key)
   if (known?.audience === audience) return known.context
-  // JSON escapes lone surrogates, which UTF-8 would fold into one character.
+  // JSON escapes lone surrogates, which UTF-8 would map to one character.
   const audienceHash = hash('sha256', JSON.stringify(audience), 'buffer')
   const header = Buffer.of(FORMAT, SUITE, 0, 0, 0, 0)
   header.writeUInt32BE(key.id, 2)
@@ -155,20 +158,13 @@ function decrypt(raw: Buffer, aesKey: Buffer, nonce: Buffer, context: Buffer): B
   }
 }
 
-/*
- * Lengths in buckets, so that the length of a token says little about what is in it.
- *
- *   length of data, 4 bytes, big endian · data · zeros up to the bucket
- *
- * Buckets are 256 bytes apart up to 4 KiB, and an eighth of the next lower power of two apart above. A 64 KiB token
- * then has one of 43 lengths, and padding adds at most an eighth (or 255 bytes). The bucket follows from the length of the
- * data alone: one text has one padded form.
- */
-
 const PREFIX_BYTES = 4
 const SMALLEST_STEP = 256
 
-/** The padded size of `dataBytes` bytes of data. */
+/**
+ * The padded size of `dataBytes` bytes of data. Buckets are 256 bytes apart up to 4 KiB, and above that an eighth of the
+ * next lower power of two. A 64 KiB token then has one of 43 lengths, and padding adds at most an eighth (or 255 bytes).
+ */
 export function paddedSize(dataBytes: number): number {
   const bytes = PREFIX_BYTES + dataBytes
   const step = Math.max(SMALLEST_STEP, 2 ** (Math.floor(Math.log2(bytes)) - 3))
@@ -187,7 +183,7 @@ export function pad(data: Uint8Array): Buffer {
   return padded.fill(0, PREFIX_BYTES + data.byteLength)
 }
 
-/** The data, or undefined if this is not what `pad` makes of any data. */
+/** The data; undefined if `pad` returns these bytes for no data. */
 export function unpad(padded: Buffer): Buffer | undefined {
   if (!isPaddedSize(padded.byteLength)) return undefined
   const end = PREFIX_BYTES + padded.readUInt32BE(0)
@@ -198,16 +194,15 @@ export function unpad(padded: Buffer): Buffer | undefined {
   return padded.subarray(PREFIX_BYTES, end)
 }
 
-/*
- * Random bytes from the system, fetched in advance: a call into it costs the same for 4 KiB as for 16 bytes, and a request
- * needs three. Every byte is given out once and wiped from the stock.
- */
-
 const STOCK_BYTES = 4096
 
 const stock = Buffer.alloc(STOCK_BYTES)
 let taken = STOCK_BYTES
 
+/**
+ * Random bytes from the system, fetched in advance: a call costs the same for 4 KiB as for 16 bytes, and a request needs
+ * three. Every byte is handed out once and wiped from the stock.
+ */
 export function drawBytes(size: number): Buffer {
   if (size > STOCK_BYTES) return randomFillSync(Buffer.alloc(size))
   if (taken + size > STOCK_BYTES) {

@@ -29,7 +29,7 @@ describe('parseKeys', () => {
   })
 
   it.each([
-    ['nothing', ' , ', /No key/],
+    ['nothing', ' , ', /contains no key/],
     ['a key without a name', BASE64, /Key 1 has no name/],
     ['an empty name', `:${BASE64}`, /name of key 1/],
     ['a name with other characters', `k/2:${BASE64}`, /name of key 1/],
@@ -53,7 +53,7 @@ describe('parseKeys', () => {
     }
   })
 
-  it('T16 never shows what it was given, whatever that was', () => {
+  it('T16 never shows its input, whatever it is', () => {
     fc.assert(
       fc.property(fc.string({ unit: 'grapheme-ascii', minLength: 8 }), (text) => {
         const error = errorOf(() => parseKeys(`${text}:${text},${text}`))
@@ -71,7 +71,7 @@ describe('parseKeys', () => {
 })
 
 describe('generateKey', () => {
-  it('makes an entry that parses, of its own name and secret each time', () => {
+  it('returns an entry that parses, with a new name and secret each time', () => {
     const keys = Array.from({ length: 20 }, () => generateKey())
     expect(parseKeys(keys.join(',')).names).toHaveLength(20)
     expect(parseKeys(generateKey('2026-11')).mint.name).toBe('2026-11')

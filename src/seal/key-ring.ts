@@ -22,7 +22,7 @@ import { misuse } from '../errors.ts'
 
 const MIN_SECRET_BYTES = 32
 const NAME = /^[A-Za-z0-9._-]{1,64}$/
-/** Of 32 random bytes, fewer than this many different values has a chance below 2^-120. */
+/** 32 random bytes have fewer different values with a probability below 2^-120. */
 const MIN_DIFFERENT_BYTES = 8
 
 export interface RingKey {
@@ -53,7 +53,7 @@ export function createKeyRing(materials: readonly KeyMaterial[]): KeyRing {
   const byId = new Map<number, RingKey>()
   for (const [index, key] of keys.entries()) {
     if (byId.has(key.id)) {
-      throw misuse(`Key ${index + 1} has the same name as an earlier key. Give every key its own name`)
+      throw misuse(`Key ${index + 1} has the same name as an earlier key. Names must be unique`)
     }
     byId.set(key.id, key)
   }
@@ -63,13 +63,13 @@ export function createKeyRing(materials: readonly KeyMaterial[]): KeyRing {
 /** Reads `name:base64,name2:base64`. */
 export function parseKeys(text: string): KeyRing {
   const entries = text.split(/[\s,]+/).filter((entry) => entry !== '')
-  if (entries.length === 0) throw misuse(`No key was given. Write ${KEY_FORM}`)
+  if (entries.length === 0) throw misuse(`The text contains no key. Write ${KEY_FORM}`)
   return createKeyRing(entries.map(parseEntry))
 }
 
 /** A new key as one entry for `RONDO_KEYS`. */
 export function generateKey(name: string = randomBytes(4).toString('hex')): string {
-  if (!NAME.test(name)) throw misuse(`A key's name has 1 to 64 characters of ${NAME_CHARACTERS}`)
+  if (!NAME.test(name)) throw misuse(`The name of a key must have 1 to 64 characters of ${NAME_CHARACTERS}`)
   return `${name}:${randomBytes(MIN_SECRET_BYTES).toString('base64')}`
 }
 
@@ -97,7 +97,7 @@ function parseEntry(entry: string, index: number): KeyMaterial {
   return { name: entry.slice(0, colon), secret }
 }
 
-/** Either alphabet, padded or not; anything else is undefined, where `Buffer.from` would skip it. */
+/** Either alphabet, padded or not. Undefined for other characters, which `Buffer.from` would skip. */
 function decodeBase64(text: string): Buffer | undefined {
   const bare = text
     .replace(/={1,2}$/, '')

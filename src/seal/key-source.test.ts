@@ -23,7 +23,7 @@ describe('keysFromFile', () => {
   })
   afterAll(() => rm(folder, { recursive: true }))
 
-  it('B9 reads again what has changed, and gives the same ring while nothing has', async () => {
+  it('B9 reloads a file that has changed, and returns the same ring while it has not', async () => {
     const path = join(folder, 'keys')
     const old = generateKey('old')
     await writeFile(path, `${old}\n`)
@@ -34,7 +34,7 @@ describe('keysFromFile', () => {
     expect((await source.load()).names).toEqual(['new', 'old'])
   })
 
-  it('B9 goes on with the old keys when the new file is bad, and reports it', async () => {
+  it('B9 keeps the old keys when the new file is invalid, and reports the error', async () => {
     const path = join(folder, 'bad')
     await writeFile(path, generateKey('old'))
     const reports: string[] = []
@@ -57,10 +57,10 @@ describe('keysFromFile', () => {
       })
     })
     await reported
-    expect(reports).toEqual([expect.stringMatching(/^Keys were not refreshed: Key 1 has no name/)])
+    expect(reports).toEqual([expect.stringMatching(/^The keys could not be refreshed: Key 1 has no name/)])
   })
 
-  it('rejects when there is no file', async () => {
+  it('rejects if the file does not exist', async () => {
     await expect(keysFromFile(join(folder, 'none')).load()).rejects.toThrow(/ENOENT/)
   })
 
@@ -71,7 +71,7 @@ describe('keysFromFile', () => {
 })
 
 describe('keysFromFunction', () => {
-  it('takes a ring or its text, now or later', async () => {
+  it('accepts a ring or its text, synchronously or not', async () => {
     const ring = ringOf('a')
     expect(await keysFromFunction(() => ring).load()).toBe(ring)
     expect(await keysFromFunction(async () => ring, { refreshMs: 7 }).load()).toBe(ring)
@@ -81,19 +81,19 @@ describe('keysFromFunction', () => {
 })
 
 describe('developmentKeys', () => {
-  it('makes up a key and says so in one message', async () => {
+  it('generates a key and says so in one message', async () => {
     const warnings: string[] = []
     const ring = await developmentKeys({ nodeEnv: undefined, warn: (text) => warnings.push(text) }).load()
     expect(ring.names).toEqual(['development'])
     expect(warnings).toHaveLength(1)
     // One line: a host shows it at every start.
     expect(warnings[0]).toMatch(
-      /^Rondo made up a key.*RONDO_KEYS is not set.*no other instance.*rondo keys new.*$/,
+      /^Rondo generated a key.*RONDO_KEYS is not set.*no other instance.*rondo keys new.*$/,
     )
     expect(warnings[0]).not.toContain(ring.mint.secret.export().toString('base64'))
   })
 
-  it('refuses production, and says what to do', () => {
+  it('throws in production, and says what to do', () => {
     const warnings: string[] = []
     const source = developmentKeys({ nodeEnv: 'production', warn: (text) => warnings.push(text) })
     expect(() => source.load()).toThrow(/keys in production.*openssl rand.*RONDO_KEYS=/s)
@@ -112,19 +112,19 @@ describe('resolveKeys', () => {
     ['nothing, with RONDO_KEYS set', undefined, env, 'env'],
     ['nothing, with nothing set', undefined, {}, 'development'],
     ['nothing, with RONDO_KEYS empty', undefined, { RONDO_KEYS: '' }, 'development'],
-  ])('given %s takes the right keys, at once', (_name, keys, environment, expected) => {
+  ])('given %s uses the right keys at once', (_name, keys, environment, expected) => {
     const holder = resolveKeys(keys, { ...quiet, env: environment })
     expect(holder.ready()).toBeUndefined()
     expect(holder.ring.names).toEqual([expected])
   })
 
-  it('refuses bad text at definition time', () => {
+  it('refuses invalid text at definition time', () => {
     expect(() => resolveKeys('nonsense', { env: {} })).toThrow(TypeError)
     expect(() => resolveKeys('', { env })).toThrow(TypeError)
     expect(() => resolveKeys(undefined, { env: { RONDO_KEYS: 'nonsense' } })).toThrow(TypeError)
   })
 
-  it('refuses production without keys when it gets ready', async () => {
+  it('rejects in ready() if there are no keys in production', async () => {
     const holder = resolveKeys(undefined, { ...quiet, env: { NODE_ENV: 'production' } })
     await expect(holder.ready()).rejects.toThrow(/production/)
   })

@@ -1,9 +1,9 @@
 /**
- * The places keys come from: the environment, a file, a function (a KMS, say), or, for development, nowhere.
+ * The sources of keys: the environment, a file, a function (such as a KMS), or, for development, a random key.
  *
- * All instances of a service must have the same keys, or a round that lands elsewhere is refused. A key made up at start
- * is therefore for one process: right for a server over stdio, which is one process for its one client, and good enough
- * for development. It says so in one line, since a host shows it at every start, and production refuses it.
+ * All instances of a service must have the same keys; otherwise a round that reaches another instance is refused. A random
+ * key therefore serves one process: right for stdio, where one process serves one client, and good enough for development.
+ * The warning is one line, since a host shows it at every start. In production the random key is refused.
  */
 
 import { readFile } from 'node:fs/promises'
@@ -23,7 +23,7 @@ const HOW_TO_SET = [
   'and set it:   RONDO_KEYS="key1:…"   the same on every instance.',
 ].join('\n')
 
-/** Keys in the text of an environment variable, `RONDO_KEYS` unless another is given. */
+/** Keys in the text of an environment variable. Default: `RONDO_KEYS`. */
 export function keysFromEnv(value: string | undefined = process.env.RONDO_KEYS): KeySource {
   return {
     load() {
@@ -34,11 +34,11 @@ export function keysFromEnv(value: string | undefined = process.env.RONDO_KEYS):
 }
 
 export interface RefreshOptions {
-  /** How often to look for new keys. */
+  /** How often to reload the keys. */
   refreshMs?: number
 }
 
-/** Keys in a file, looked at again every 30 s. A file that went bad is reported, and the keys before it stay. */
+/** Keys in a file, reloaded every 30 s by default. If the file cannot be read, the error is reported and the last keys stay. */
 export function keysFromFile(path: string, { refreshMs = 30_000 }: RefreshOptions = {}): KeySource {
   let last: { text: string; ring: KeyRing } | undefined
   return {
@@ -51,7 +51,7 @@ export function keysFromFile(path: string, { refreshMs = 30_000 }: RefreshOption
   }
 }
 
-/** Keys that a function fetches: it gives a ring, or the text that `RONDO_KEYS` would hold. */
+/** Keys from a function that returns a ring, or a text in the format of `RONDO_KEYS`. */
 export function keysFromFunction(
   fetchKeys: () => KeyRing | string | Promise<KeyRing | string>,
   { refreshMs }: RefreshOptions = {},
@@ -80,7 +80,7 @@ export function developmentKeys(options: DevelopmentOptions = {}): KeySource {
       }
       const ring = parseKeys(generateKey('development'))
       warn(
-        'Rondo made up a key for this process, because RONDO_KEYS is not set: open calls are lost when it restarts, ' +
+        'Rondo generated a key for this process, because RONDO_KEYS is not set: open calls are lost when it restarts, ' +
           'and no other instance can continue them. "npx rondo keys new" makes a key.',
       )
       return ring
@@ -93,13 +93,13 @@ export interface ResolveKeysOptions extends KeyHolderOptions {
   warn?: (message: string) => void
 }
 
-/** What was given, else `RONDO_KEYS`, else a development key. Keys given as text are read at once. */
+/** The given keys, else `RONDO_KEYS`, else a development key. Text is parsed at once. */
 export function resolveKeys(
   keys: string | KeySource | KeyRing | undefined,
   options: ResolveKeysOptions = {},
 ): KeyHolder {
   const { env = process.env, warn = console.warn } = options
-  const onError = options.onError ?? ((error) => warn(`Keys were not refreshed: ${messageOf(error)}`))
+  const onError = options.onError ?? ((error) => warn(`The keys could not be refreshed: ${messageOf(error)}`))
   if (typeof keys === 'string') return createKeyHolder(toSource(parseKeys(keys)))
   if (keys !== undefined) return createKeyHolder(toSource(keys), { ...options, onError })
   const text = env.RONDO_KEYS

@@ -10,10 +10,10 @@ const facts = {
   clientInfo: { name: 'c', version: '1' },
 }
 
-describe('a session in its id', () => {
+describe('a session that is sealed into its id', () => {
   const id = sealSession(ring, AUDIENCE, 'alice', facts)
 
-  it('F5 opens on any instance with the key, for its principal', () => {
+  it('F5 opens on every instance that has the key, for its principal', () => {
     expect(isSealedSession(id)).toBe(true)
     expect(openSession(ring, AUDIENCE, 'alice', id)).toEqual(facts)
     expect(openSession(ringOf('b', 'a'), AUDIENCE, 'alice', id)).toEqual(facts)
@@ -33,7 +33,7 @@ describe('a session in its id', () => {
       'alice',
       `t.${sealEnvelope(ring, AUDIENCE, JSON.stringify({ principal: 'alice', facts })).token}`,
     ],
-  ])('T2 is unknown with %s', (_what, by, audience, principal, given) => {
+  ])('T2 does not open with %s', (_what, by, audience, principal, given) => {
     expect(openSession(by, audience, principal, given)).toBeUndefined()
   })
 })

@@ -1,10 +1,10 @@
 /**
- * A session that no instance has to remember: its id is what the client said when it came, sealed.
+ * A session that no instance has to remember: its id is what the client said in `initialize`, sealed.
  *
  *   "t." + the envelope (`envelope.ts`) of the JSON of { principal, facts }
  *
- * It grants nothing. The caller is authenticated on every request; the id only spares it to repeat its capabilities, and
- * is refused to anybody but the principal it was made for. It ends with the key that sealed it.
+ * It grants nothing. The caller is authenticated on every request; the id only saves it from repeating its capabilities, and
+ * is refused for any other principal. It expires with the key that sealed it.
  */
 
 import { isRecord, isText } from '../lib/json.ts'
@@ -13,19 +13,19 @@ import { openEnvelope, sealEnvelope } from './envelope.ts'
 import type { KeyRing } from './key-ring.ts'
 
 const PREFIX = 't.'
-/** All headers of a request together have 16 KiB by default, and some clients take no id beyond 1024. */
+/** The headers of a request may have 16 KiB in total by default, and some clients refuse an id of more than 1024 bytes. */
 const MAX_LENGTH = 1_024
 
 export function isSealedSession(id: string | undefined): boolean {
   return id?.startsWith(PREFIX) === true
 }
 
-/** The caller sees to it that the facts fit a header. */
+/** The caller ensures that the facts fit into a header. */
 export function sealSession(ring: KeyRing, audience: string, principal: string, facts: PeerFacts): string {
   return PREFIX + sealEnvelope(ring, placeOf(audience), JSON.stringify({ principal, facts })).token
 }
 
-/** Undefined for an id that we did not make for this principal. */
+/** Undefined for an id that was not sealed for this principal. */
 export function openSession(
   ring: KeyRing,
   audience: string,
@@ -40,7 +40,7 @@ export function openSession(
   return isText(protocolVersion) && isRecord(capabilities) ? (value.facts as unknown as PeerFacts) : undefined
 }
 
-/** Apart from everything else that is sealed with the ring. */
+/** Separates sessions from everything else that is sealed with the ring. */
 function placeOf(audience: string): string {
   return JSON.stringify(['session', audience])
 }

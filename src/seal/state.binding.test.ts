@@ -10,7 +10,7 @@ const principal: fc.Arbitrary<Principal> = fc.record(
 )
 
 describe('principalTag', () => {
-  it('B5 T1 tells apart subject, issuer and client, and two users behind one client', () => {
+  it('B5 T1 distinguishes subject, issuer and client, and two users behind one client', () => {
     const alice = { subject: 'alice', issuer: 'https://id.example', client: 'desktop' }
     const tags = [
       alice,
@@ -28,7 +28,7 @@ describe('principalTag', () => {
     expect(new Set(tags).size).toBe(tags.length)
   })
 
-  it('B5 gives the same tag exactly when subject, issuer and client are the same', () => {
+  it('B5 returns the same tag exactly when subject, issuer and client are the same', () => {
     fc.assert(
       fc.property(principal, principal, (a, b) => {
         const same = a.subject === b.subject && a.issuer === b.issuer && a.client === b.client
@@ -48,7 +48,7 @@ describe('principalTag', () => {
 })
 
 describe('requestDigest', () => {
-  it('B7 differs for another method, target or argument, and not for another order of keys', () => {
+  it('B7 differs for another method, target or argument, but not for another order of keys', () => {
     const digest = requestDigest('tools/call', 'pay', { to: 'bob', amount: 10 })
     expect(requestDigest('tools/call', 'pay', { amount: 10, to: 'bob' })).toBe(digest)
     const others = [
@@ -62,7 +62,7 @@ describe('requestDigest', () => {
     expect(new Set([digest, ...others]).size).toBe(others.length + 1)
   })
 
-  it('B7 takes absent arguments for none', () => {
+  it('B7 treats absent arguments as empty', () => {
     expect(requestDigest('tools/call', 'list', undefined)).toBe(requestDigest('tools/call', 'list', {}))
   })
 

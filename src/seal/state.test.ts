@@ -126,7 +126,7 @@ describe('sealState and openState', () => {
     expect(reasonOf(token, { ...expected, now: NOW - STATE_LIMITS.clockSkewMs })).toBe('open')
   })
 
-  it('B6 ends the flow at its absolute expiry, however long the round would last', () => {
+  it('B6 refuses a flow past its absolute expiry, however long the round would last', () => {
     const token = seal({ ...sampleClaims, roundExpires: sampleClaims.flowExpires + 1_000_000 })
     expect(reasonOf(token, { ...expected, now: sampleClaims.flowExpires - 1 })).toBe('open')
     expect(reasonOf(token, { ...expected, now: sampleClaims.flowExpires })).toBe('flow-expired')
@@ -136,7 +136,7 @@ describe('sealState and openState', () => {
     expect(reasonOf(seal(sampleClaims, ringOf('b')))).toBe('key')
   })
 
-  it('B9 P7 opens in every phase of a rotation what this phase or the one before has minted', () => {
+  it('B9 P7 opens in every phase of a rotation what that phase or the one before minted', () => {
     const phases = [ringOf('old'), ringOf('old', 'new'), ringOf('new', 'old'), ringOf('new')]
     const opens = (by: KeyRing, at: KeyRing) =>
       openState(at, AUDIENCE, seal(sampleClaims, by), expected).kind === 'open'
@@ -167,7 +167,7 @@ describe('sealState and openState', () => {
     expect(reasonOf(around(plaintext))).toBe('shape')
   })
 
-  it('P2 never throws and never opens anything else', () => {
+  it('P2 never throws, and opens nothing that was not sealed', () => {
     const anything = fc.oneof(fc.anything(), fc.string({ unit: 'binary' }), fc.base64String())
     fc.assert(
       fc.property(anything, (token) => {
@@ -177,7 +177,7 @@ describe('sealState and openState', () => {
     )
   })
 
-  it('T9 gives maps without a prototype, so that no key finds what was never asked', () => {
+  it('T9 returns maps without a prototype, so that no key finds an inherited value', () => {
     const asked = JSON.parse('{"__proto__":"d","constructor":"e"}')
     const opened = openState(ring, AUDIENCE, seal({ ...sampleClaims, asked }), expected)
     if (opened.kind !== 'open') throw new Error(opened.reason)
@@ -190,7 +190,7 @@ describe('sealState and openState', () => {
     expect(opened.claims.asked.toString).toBeUndefined()
   })
 
-  it('P14 never makes a token shorter for a longer journal, nor longer than the limit', () => {
+  it('P14 never returns a shorter token for a longer journal, nor one longer than the limit', () => {
     fc.assert(
       fc.property(fc.nat(60_000), fc.nat(3_000), (length, more) => {
         const sizes = [length, length + more].map((size) => {
@@ -207,7 +207,7 @@ describe('sealState and openState', () => {
     )
   })
 
-  it('P17 answers every refusal with the same bytes, and keeps the reason for the log', () => {
+  it('P17 returns the same bytes for every refusal, and keeps the reason for the log', () => {
     const reasons: StateRefusal[] = [
       'size',
       'encoding',

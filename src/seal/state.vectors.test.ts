@@ -20,7 +20,7 @@ const file = new URL('./state.vectors.json', import.meta.url)
 const vectors: Vectors = JSON.parse(readFileSync(file, 'utf8'))
 
 describe('state.vectors.json', () => {
-  it('is not empty and has every reason there is', () => {
+  it('is not empty and covers every reason', () => {
     expect(vectors.open).toHaveLength(4)
     const reasons = new Set(vectors.refuse.map(({ reason }) => reason))
     expect([...reasons]).toEqual([

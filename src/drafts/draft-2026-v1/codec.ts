@@ -1,6 +1,7 @@
 /**
- * A parsed message of the draft: the form of 2025-11-25, and rounds. `inputResponses` and `requestState` stand in
- * `params` of the three methods that may ask (A5, A6); on any other request they mean nothing.
+ * DRAFT-2026-v1 on a server: the form of 2025-11-25, with rounds. `inputResponses` and `requestState` are in the `params`
+ * of the three methods that may ask (A5, A6) and ignored on any other request. A request may declare what its client can be
+ * asked, which overrides what was said at `initialize`. Every result has a `resultType` (A4).
  */
 
 import { RondoError } from '../../errors.ts'
@@ -23,7 +24,7 @@ import { completeText, encodeError, encodeWireError } from '../../protocol/rev-2
 import { relatedTaskOf } from '../../protocol/task.ts'
 import type { ClientCapabilities } from '../../protocol/wire.ts'
 
-/** The label under which the accepted proposal for multi round-trip requests travelled before it was published. */
+/** The label of the accepted proposal for multi round-trip requests before it was published. */
 export const DRAFT_VERSION = 'DRAFT-2026-v1'
 
 export const DRAFT_2026_V1: SessionCodec = {
@@ -48,7 +49,7 @@ const READER: ParamsReader = {
       : readTask(envelope, method, params),
 }
 
-/** The answers to a task's questions; which task, `_meta` says (D4). */
+/** The responses to a task's input requests; `_meta` names the task (D4). */
 function readInputResponse(envelope: Envelope, params: Readonly<Record<string, unknown>>): TaskCall {
   return {
     kind: 'task',
@@ -63,10 +64,6 @@ function decode(message: unknown, peer: PeerFacts): SessionMessage {
   return decodeOlder(message, peer, READER)
 }
 
-/*
- * In the draft a request may say by itself what its client can be asked; where it does not, the session's word counts.
- */
-
 function readEnvelope(id: RequestId, params: Readonly<Record<string, unknown>>, peer: PeerFacts): Envelope {
   const envelope = readOlderEnvelope(id, params, peer)
   const said = isRecord(params._meta) ? params._meta[CLIENT_CAPABILITIES] : undefined
@@ -74,10 +71,6 @@ function readEnvelope(id: RequestId, params: Readonly<Record<string, unknown>>, 
     ? { ...envelope, capabilities: { ...(said as ClientCapabilities), extensions: undefined } }
     : envelope
 }
-
-/*
- * A reply as a response of the draft: the form of 2025-11-25, and on every result its `resultType` (A4).
- */
 
 /** The whole response. A reply that cannot be written as JSON becomes an internal error. */
 function encodeReply(id: RequestId, reply: OlderReply): string {

@@ -23,7 +23,7 @@ const ask = (id: unknown, more: object = {}) => ({
 })
 
 describe('a turn as a client sees it', () => {
-  it('F5 is a round: its questions by the ids of their requests, and a note of what to bring back', () => {
+  it('F5 is a round: its questions by the ids of their requests, and a note of what to echo', () => {
     const state = { deep: ['ü', 1.5, null, { '10': true }] }
     const turn = askedTurn(
       [ask('T_1', { state }), ask(2), { jsonrpc: '2.0', id: 'p', method: 'ping', state: 's' }],
@@ -39,7 +39,7 @@ describe('a turn as a client sees it', () => {
     })
   })
 
-  it('F2 F5 is answered with an array that brings every state back exactly, and none where there was none', () => {
+  it('F2 F5 is answered with an array that echoes every state exactly, and none if there was none', () => {
     const state = { b: '\u2028 ü', a: [1.5, null, { '10': true }] }
     const turn = askedTurn([ask('T_1', { state }), ask('T_2'), { id: 'p', method: 'ping', state: '' }], 'T_4')
     const decoded = decodeResponse(call, turn)
@@ -58,7 +58,7 @@ describe('a turn as a client sees it', () => {
     expect([legId(leg), legId(call)]).toEqual([7, undefined])
   })
 
-  it('F5 begins as any request of its revision does', () => {
+  it('F5 begins like any request of its revision', () => {
     expect(JSON.parse(encodeRequest(call).body)).toEqual({
       jsonrpc: '2.0',
       id: 7,
@@ -70,23 +70,23 @@ describe('a turn as a client sees it', () => {
 
   it.each([
     ['a question without an id', [ask(undefined)], 'T_2'],
-    ['an id that is none', [ask(1.5)], 'T_2'],
+    ['a fraction as id', [ask(1.5)], 'T_2'],
     ['one id twice', [ask('a'), ask('a')], 'T_2'],
     [
-      'a question that no client knows',
+      'a question of an unknown method',
       [{ jsonrpc: '2.0', id: 'a', method: 'shell/run', params: {} }],
       'T_2',
     ],
-    ['a broken question', [ask('a', { params: {} })], 'T_2'],
+    ['a malformed question', [ask('a', { params: {} })], 'T_2'],
     ['no id of the last event', [ask('a')], ''],
-    ['an id that no header may hold', [ask('a')], 'a\u00e9'],
+    ['an id that is not a valid header value', [ask('a')], 'a\u00e9'],
     ['a very long id', [ask('a')], 'T'.repeat(300)],
   ])('T22 is invalid with %s', (_what, requests, last) => {
     expect(decodeResponse(call, askedTurn([ask('a')], 'T_2')).kind).toBe('input_required')
     expect(decodeResponse(call, askedTurn(requests, last)).kind).toBe('invalid')
   })
 
-  it('A6 T22 ends nothing but a call, and cannot be written by a server', () => {
+  it('A6 T22 can end only a call, and cannot be forged by a server', () => {
     const { id, protocolVersion, capabilities } = call
     const list = { kind: 'list', listing: 'tools', id, protocolVersion, capabilities } as const
     expect(decodeResponse(list, askedTurn([ask('a')], 'T_2')).kind).toBe('invalid')

@@ -79,8 +79,8 @@ function client(server: ReturnType<typeof serve>, asked: string[] = [], turns?: 
   })
 }
 
-describe('our client in turns', () => {
-  it('F5 F2 buffers, does not come back to the stream, and POSTs one array with Last-Event-ID', async () => {
+describe('a client in turns', () => {
+  it('F5 F2 buffers, does not resume the stream, and POSTs one array with Last-Event-ID', async () => {
     const state = { workItemId: 4522, fields: { 'System.State': 'Resolved' } }
     const events = BUFFER + question('a1', 'One?', { state }) + question('a2', 'Two?') + ASK('a3')
     const server = serve([{ events }, done(2)], TURNS)
@@ -98,7 +98,7 @@ describe('our client in turns', () => {
     expect(server.seen[1]?.body).toEqual([answer('a1', 'One?', { state }), answer('a2', 'Two?')])
   })
 
-  it('F5 goes on turn after turn, whether a turn comes first or after progress', async () => {
+  it('F5 continues turn after turn, whether a turn comes first or after progress', async () => {
     const progress = `event: message\ndata: ${JSON.stringify({ jsonrpc: '2.0', method: 'notifications/progress', params: { progressToken: 2, progress: 1 } })}\n\n`
     const server = serve(
       [
@@ -128,7 +128,7 @@ describe('our client in turns', () => {
     ])
   })
 
-  it('C8 ends a call that asks for ever', async () => {
+  it('C8 ends a call that never stops asking', async () => {
     const turn = { events: BUFFER + question('a1', 'Again?', { state: 's' }) + ASK('a2') }
     const server = serve(Array(20).fill(turn), TURNS)
     await expect((await client(server)).callTool('t', {}, { maxRounds: 3 })).rejects.toThrow(
@@ -147,13 +147,13 @@ describe('our client in turns', () => {
     await expect((await client(flood)).callTool('t')).rejects.toThrow('LIMIT_CLIENT_QUESTIONS')
   })
 
-  it('F5 takes the marks wherever they come, whatever the server declared', async () => {
+  it('F5 recognises the marks wherever they come, whatever the server declared', async () => {
     const server = serve([{ events: BUFFER + question('a1', 'One?') + ASK('a2') }, done(2)])
     expect((await (await client(server)).callTool('t')).content).toHaveLength(1)
     expect(server.seen.map(({ last }) => last)).toEqual([null, 'a2'])
   })
 
-  it('F5 takes the marks for nothing where the client did not declare turns', async () => {
+  it('F5 ignores the marks if the client did not declare turns', async () => {
     const result = `event: message\ndata: ${JSON.stringify(done(2).json)}\n\n`
     const server = serve([{ events: BUFFER + ASK('a1') + result }], TURNS)
     expect((await (await client(server, [], false)).callTool('t')).content).toHaveLength(1)
@@ -161,7 +161,7 @@ describe('our client in turns', () => {
     expect(server.greeted[0]?.experimental).not.toHaveProperty('multi-turn-sse')
   })
 
-  it('C11 does not resume a call of turns where there are none', async () => {
+  it('C11 does not resume a call in turns with a server that has none', async () => {
     const turn = { events: BUFFER + question('a1', 'One?', { state: 's' }) + ASK('a2') }
     const step = await (await client(serve([turn], TURNS))).start({ method: 'tools/call', name: 't' })
     if (step.status !== 'input_required') throw new Error('should wait')

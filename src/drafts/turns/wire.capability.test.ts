@@ -3,7 +3,7 @@ import { rememberedCapabilities } from '../../protocol/common/request.ts'
 import { EXPERIMENTAL, echoesState, takesTurns } from './wire.ts'
 
 describe('what a client declares', () => {
-  it('F5 takes part only where it says so', () => {
+  it('F5 takes part only if it says so', () => {
     const both = { experimental: { 'multi-turn-sse': {}, 'request-state': {} } }
     expect([takesTurns(both), echoesState(both)]).toEqual([true, true])
     for (const none of [{}, { experimental: true }, { experimental: { 'multi-turn-sse': true } }]) {
@@ -11,7 +11,7 @@ describe('what a client declares', () => {
     }
   })
 
-  it('remembers what may be asked and how, however much was declared', () => {
+  it('is remembered only as far as it says what may be asked, and how', () => {
     const declared = {
       elicitation: { form: { x: 'y'.repeat(1000) }, url: {}, voice: {} },
       sampling: {},

@@ -14,8 +14,8 @@ function codeOf(message: unknown, last: string | undefined): string {
   }
 }
 
-describe('the answers of a turn', () => {
-  it('F5 F2 reads an array of responses, each with the state that it brings', () => {
+describe('the responses of a turn', () => {
+  it('F5 F2 are read from an array, each with its state', () => {
     const result = { action: 'accept', content: { approved: true } }
     const posted = [
       response({ state: 'a' }),
@@ -32,17 +32,17 @@ describe('the answers of a turn', () => {
     })
   })
 
-  it('F2 takes one response that is no array like an array of one', () => {
+  it('F2 may be one response without an array', () => {
     expect(decodeAnswers(response({}), 'T_2')).toEqual(decodeAnswers([response({})], 'T_2'))
   })
 
-  it('takes none at all: the questions are then asked again', () => {
+  it('may be empty: the questions are then asked again', () => {
     expect(decodeAnswers([], 'T_2')).toEqual({ turn: 'T', answers: [] })
   })
 
   it.each([
     ['no Last-Event-ID', [response({})], undefined, 'PEER_REQUEST'],
-    ['an event id that is none of ours', [response({})], '17', 'STATE_INVALID'],
+    ['an event id of another form', [response({})], '17', 'STATE_INVALID'],
     ['an empty event id', [response({})], '', 'STATE_INVALID'],
     ['a very long event id', [response({})], `${'T'.repeat(100)}_2`, 'STATE_INVALID'],
     ['the event id of another turn', [response({})], 'U_2', 'STATE_INVALID'],
@@ -61,7 +61,7 @@ describe('the answers of a turn', () => {
       'T_2',
       'INPUT_MALFORMED',
     ],
-  ])('B14 refuses %s', (_what, message, last, code) => {
+  ])('B14 are refused with %s', (_what, message, last, code) => {
     expect(codeOf([response({})], 'T_2')).toBe('taken')
     expect(codeOf(message, last)).toBe(code)
   })

@@ -15,7 +15,7 @@ const textOf = (turn: TurnRequests): string =>
     .join('')
 
 describe('the events of a turn', () => {
-  it('F5 F2 frames the questions with events that have an id and no data', () => {
+  it('F5 F2 frame the questions with marks that have an id and no data', () => {
     const turn = { id: 'T', requests: [{ request: question, state: 'sealed' }] }
     expect(textOf(turn)).toBe(
       [
@@ -35,7 +35,7 @@ describe('the events of a turn', () => {
     )
   })
 
-  it('F2 F3 puts a state beside the id of its request, string or object, and none where there is none', () => {
+  it('F2 F3 have each state beside the id of its request, string or object, and none if there is none', () => {
     const roots: InputRequest = { method: 'roots/list' }
     const requests = [
       { request: question, state: { sealed: 'a' } },
@@ -50,7 +50,7 @@ describe('the events of a turn', () => {
     expect(messages[2]).toEqual({ jsonrpc: '2.0', id: 'T_3', method: 'ping' })
   })
 
-  it('T15 lets no text of a question or a state begin a field or an event', () => {
+  it('T15 let no text of a question or a state begin a field or an event', () => {
     const nasty = fc.string({
       unit: fc.constantFrom('\n', '\r', '\u2028', 'id: 7', 'event: x', ':', ' ', 'a'),
     })

@@ -1,6 +1,6 @@
 /**
- * What a server tells our client beside its responses. Returns undefined for a notification that this client does not
- * know or that lacks a field: a notification has no response, so there is nobody to complain to.
+ * The notifications of a server. Returns undefined for one that this client does not know or that lacks a field: a
+ * notification has no response, so there is nowhere to report the error.
  */
 
 import { isRecord } from '../../lib/json.ts'
@@ -39,7 +39,7 @@ export function decodeNotification(message: unknown): Notice | undefined {
   }
 }
 
-/** The subscription a notification belongs to, where one connection carries several. */
+/** The subscription that a notification belongs to, if one connection carries several. */
 export function subscriptionOf(message: unknown): unknown {
   const params = isRecord(message) ? message.params : undefined
   const meta = isRecord(params) ? params._meta : undefined

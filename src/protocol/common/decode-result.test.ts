@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest'
 import { decodeNotification, subscriptionOf } from './decode-notification.ts'
 import { decodeCacheHint, decodeCompletion, decodeDiscovery, decodePage } from './decode-result.ts'
 
-describe('one-round results', () => {
+describe('results of one round', () => {
   it('reads a page', () => {
     const tools = [{ name: 'a', inputSchema: {} }]
     expect(decodePage('tools', { tools, nextCursor: '', ttlMs: 5, cacheScope: 'public' })).toEqual({
@@ -37,7 +37,7 @@ describe('one-round results', () => {
     expect(decodeCacheHint(result)).toEqual(hint)
   })
 
-  it('reads discovery and completion, and refuses what is neither', () => {
+  it('reads discovery and completion, and refuses malformed ones', () => {
     const serverInfo = { name: 'n', version: '1', title: 't' }
     const found = decodeDiscovery({
       supportedVersions: ['2026-07-28'],
@@ -68,7 +68,7 @@ describe('notifications', () => {
     ['notifications/prompts/list_changed', {}, 'prompts'],
     ['notifications/resources/list_changed', {}, 'resources'],
     ['notifications/resources/updated', { uri: 'a:b' }, 'resource'],
-  ])('knows %s', (method, params, kind) => {
+  ])('reads %s', (method, params, kind) => {
     expect(decodeNotification(message(method, params))).toMatchObject({ kind })
   })
 
@@ -79,11 +79,11 @@ describe('notifications', () => {
     ['notifications/message', { level: 'info' }],
     ['notifications/resources/updated', {}],
     ['notifications/unheard', {}],
-  ])('passes over %s %j', (method, params) => {
+  ])('ignores %s with %j', (method, params) => {
     expect(decodeNotification(message(method, params))).toBeUndefined()
   })
 
-  it('reads what a subscription covers, and to which one a change belongs', () => {
+  it('reads what a subscription covers, and which subscription a change belongs to', () => {
     const notifications = {
       toolsListChanged: true,
       promptsListChanged: 'x',

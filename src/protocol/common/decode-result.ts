@@ -1,6 +1,9 @@
 /**
- * The fields a complete result must have, by the kind of call, and the few that are read here. Gives undefined where a
- * field is missing or has another type; what a server adds is kept.
+ * What a client reads in results: the fields that a complete one must have, by the kind of call, the input requests of an
+ * `input_required` one, and tasks. Returns undefined if a field is missing or has another type; additional fields are kept.
+ *
+ * A1 Input requests are a map from keys to elicitation, sampling and roots requests, nothing else. A form may leave its
+ * mode out.
  */
 
 import { isRecord } from '../../lib/json.ts'
@@ -35,18 +38,17 @@ const LIST_FIELDS: Readonly<Record<Listing, { readonly list: string; readonly id
   templates: { list: 'resourceTemplates', id: 'uriTemplate' },
 }
 
-/** A result that is the last word. */
 export function decodeComplete(call: Call, result: Fields): DecodedResponse {
   if (call.kind === 'task' && call.action === 'get') {
     const task = decodeTask(result, 'whole')
     return task?.taskId === call.taskId
       ? { kind: 'task', task }
-      : invalid('it is not the task that was asked for')
+      : invalid('it is another task than the requested one')
   }
   if (call.kind !== 'flow') return { kind: 'complete', result }
   const checked = decodeFlowResult(call.method, result)
   return checked === undefined
-    ? invalid(`it lacks what ${call.method} gives`)
+    ? invalid(`it lacks the list "${FLOW_FIELDS[call.method]}" of ${call.method}`)
     : { kind: 'complete', result: checked }
 }
 
@@ -62,7 +64,7 @@ export function invalid(problem: string): DecodedResponse {
   return { kind: 'invalid', problem }
 }
 
-/** The result without what belongs to the protocol. */
+/** The result without the fields of the protocol. */
 function decodeFlowResult(method: FlowMethod, result: Fields): Fields | undefined {
   const list = result[FLOW_FIELDS[method]]
   if (!Array.isArray(list) || !list.every(isRecord)) return undefined
@@ -109,7 +111,7 @@ export function decodeCompletion(result: Fields): Completion | undefined {
   }
 }
 
-/** Hints that are missing or make no sense are no hints: such a result is not kept. */
+/** A result without valid hints is not cached. */
 export function decodeCacheHint(result: Fields): CacheHint {
   const { ttlMs, cacheScope } = result
   if (typeof ttlMs !== 'number' || !(ttlMs >= 0)) return {}
@@ -123,11 +125,6 @@ export function decodeServerInfo(value: unknown): ServerInfo | undefined {
   return { name, version, ...(typeof title === 'string' && { title }) }
 }
 
-/*
- * The questions of an `input_required` result. A1: a map from keys to elicitation, sampling and roots requests,
- * nothing else; a form may leave its mode out. Gives undefined for anything that is no such map.
- */
-
 export function decodeQuestions(value: unknown): InputRequests | undefined {
   if (value === undefined) return {}
   if (!isRecord(value)) return undefined
@@ -140,7 +137,7 @@ export function decodeQuestions(value: unknown): InputRequests | undefined {
   return Object.fromEntries(questions)
 }
 
-/** One request of the server: `method` and `params`, wherever they stood. */
+/** One input request, from a result or from a request of the server. */
 export function decodeQuestion(value: unknown): InputRequest | undefined {
   if (!isRecord(value)) return undefined
   const { method, params } = value
@@ -172,11 +169,6 @@ function decodeElicitation(params: Readonly<Record<string, unknown>>): InputRequ
   return { method, params: { ...params, mode, message, url } }
 }
 
-/*
- * A task as a server shows it. What was just created is a head only; what is looked at later has the open questions, the
- * result or the error that its status promises. Gives undefined where a field is missing or has another type.
- */
-
 const STATUSES: readonly TaskState['status'][] = [
   'working',
   'input_required',
@@ -185,6 +177,7 @@ const STATUSES: readonly TaskState['status'][] = [
   'cancelled',
 ]
 
+/** A task that was just created is a head; one that was polled also has the questions, result or error of its status. */
 export function decodeTask(fields: Fields, part: 'head' | 'whole'): TaskState | undefined {
   const { taskId, statusMessage, ttlMs, pollIntervalMs } = fields
   const status = STATUSES.find((one) => one === fields.status)
@@ -233,7 +226,6 @@ function decodeContent(
   }
 }
 
-/** Ms since the epoch. */
 function timeOf(text: unknown): number | undefined {
   const time = typeof text === 'string' ? Date.parse(text) : Number.NaN
   return Number.isFinite(time) ? time : undefined

@@ -1,6 +1,6 @@
 /**
- * The method and the parameters of a call, which have the same names in every revision. What else a request carries
- * (`_meta`, headers) is the revision's.
+ * The method and the parameters of a call, which have the same names in every revision. The rest of a request (`_meta`,
+ * headers) is up to the revision.
  */
 
 import type { Call, FlowCall, Listing } from '../call.ts'
@@ -35,7 +35,7 @@ export function methodOf(call: Call): string {
   }
 }
 
-/** What a call says beside `_meta`. */
+/** The parameters of a call besides `_meta`. */
 export function paramsOf(call: Call): Record<string, unknown> {
   switch (call.kind) {
     case 'flow':

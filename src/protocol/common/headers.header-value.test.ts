@@ -33,11 +33,11 @@ describe('header values', () => {
     '=?base64?SGVsbG9=?=',
     '=?base64?SGVs bG8=?=',
     '=?base64?/w==?=',
-  ])('T13 refuses the loose form %j', (value) => {
+  ])('T13 value 2: refuses the loose form %j', (value) => {
     expect(decodeHeaderValue(value)).toBeUndefined()
   })
 
-  it('gives every text back, in characters a header can carry', () => {
+  it('value 1: restores every text, from characters that a header can carry', () => {
     fc.assert(
       fc.property(fc.oneof(fc.string({ unit: 'grapheme' }), fc.string({ unit: 'binary' })), (text) => {
         const value = encodeHeaderValue(text)

@@ -21,7 +21,7 @@ describe('scanning a schema for mirrored arguments', () => {
     })
   })
 
-  it('takes a property that is merely called like a keyword', () => {
+  it('accepts a property that has the name of a keyword', () => {
     const schema = object({ items: { type: 'string', 'x-mcp-header': 'Items' } })
     expect(scanParamHeaders(schema)).toEqual({
       kind: 'good',
@@ -29,7 +29,7 @@ describe('scanning a schema for mirrored arguments', () => {
     })
   })
 
-  it('does not look into values', () => {
+  it('ignores values', () => {
     const schema = object({ a: { type: 'object', default: { 'x-mcp-header': 'Bad One' } } })
     expect(scanParamHeaders(schema)).toEqual({ kind: 'good', headers: [] })
   })
@@ -58,7 +58,7 @@ describe('scanning a schema for mirrored arguments', () => {
     expect(scanParamHeaders(schema).kind).toBe('bad')
   })
 
-  it('T22 ends on a schema nested very deep', () => {
+  it('T22 refuses a schema that is nested very deep', () => {
     let schema: object = {}
     for (let depth = 0; depth < 100_000; depth++) schema = { not: schema }
     expect(scanParamHeaders(schema).kind).toBe('bad')

@@ -49,7 +49,7 @@ describe('T13 standard headers against the body', () => {
     expect(outcome(tool, changes)).toBe(expected)
   })
 
-  it('refuses a name with characters that no header may hold, though it equals the body', () => {
+  it('refuses a name with characters that no header may contain, even if it equals the body', () => {
     const sent = callTool('caf\u00e9')
     expect(outcome(sent, { 'mcp-name': 'caf\u00e9' })).toBe('PEER_HEADER')
     expect(outcome(sent, { 'mcp-name': base64('caf\u00e9') })).toBe('ok')
@@ -62,21 +62,21 @@ describe('T13 standard headers against the body', () => {
     expect(outcome(sent, { 'mcp-name': undefined })).toBe('PEER_HEADER')
   })
 
-  it('wants no name where the method has none', () => {
+  it('requires no name if the method has none', () => {
     expect(outcome(request('tools/list'), {})).toBe('ok')
   })
 
-  it('says the header is wrong before it says the version is', () => {
+  it('reports a wrong header before an unsupported version', () => {
     const sent = request('tools/list', { _meta: { 'io.modelcontextprotocol/protocolVersion': 'v9' } })
     expect(outcome(sent, {})).toBe('PEER_HEADER')
     expect(outcome(sent, { 'mcp-protocol-version': 'v9' })).toBe('PEER_VERSION')
   })
 
-  it('looks at no header where there are none', () => {
+  it('checks no headers outside HTTP', () => {
     expect(decode(tool.message, undefined, dialect).kind).toBe('call')
   })
 
-  it('lets a notification go without headers, but not with a wrong one', () => {
+  it('accepts a notification without headers, but not with a wrong one', () => {
     const note = { message: { jsonrpc: '2.0', method: 'notifications/x' }, headers: {} }
     expect(outcome(note, {})).toBe('ok')
     expect(outcome(note, { 'mcp-method': 'notifications/y' })).toBe('PEER_HEADER')
@@ -114,14 +114,14 @@ describe('T13 mirrored arguments against the body', () => {
     expect(outcome(sent, { 'mcp-param-region': header })).toBe(expected)
   })
 
-  it('finds an argument inside another', () => {
+  it('finds a nested argument', () => {
     const sent = callTool('region', { deep: { count: 3 } })
     expect(outcome(sent, { 'mcp-param-count': '3' })).toBe('ok')
     expect(outcome(sent, { 'mcp-param-count': '4' })).toBe('PEER_HEADER')
     expect(outcome(sent, {})).toBe('PEER_HEADER')
   })
 
-  it('does not take what an object inherits for an argument', () => {
+  it('does not mistake an inherited property for an argument', () => {
     const inherits = {
       ...dialect,
       paramHeaders: () => [{ header: 'X', path: ['deep', 'toString', 'name'] }],
@@ -130,7 +130,7 @@ describe('T13 mirrored arguments against the body', () => {
     expect(decode(message, headers, inherits).kind).toBe('call')
   })
 
-  it('leaves headers of other tools alone', () => {
+  it('ignores headers of other tools', () => {
     expect(outcome(callTool('echo', { region: 'eu' }), { 'mcp-param-region': 'us' })).toBe('ok')
   })
 })

@@ -1,10 +1,13 @@
 /**
- * The headers that mirror the body, compared with it (threat T13: a gateway that routes on the header and a server
- * that acts on the body must see the same request).
+ * What HTTP adds to a message: its status, and the headers that mirror the body. They must agree with it, so that a gateway
+ * that routes on the header and a server that acts on the body see the same request (threat T13). A header is refused if
+ * it is missing, differs from the body, names an absent argument, or is malformed. A null argument needs no header.
  *
- * Header names come in lower case; values are compared after decoding. A header that is missing where the body has
- * the value, differs from it, stands for an argument the body lacks, or holds characters no header may hold is
- * refused. An argument that is null or absent needs no header.
+ * In a value (`Mcp-Name`, `Mcp-Param-…`) visible ASCII goes as it is. Text that a header would change or forbid, and text
+ * that looks like the encoded form, goes as `=?base64?` + standard base64 of the UTF-8 bytes + `?=`.
+ *
+ * value 1: decode(encode(text)) = text for every well-formed string.
+ * value 2: A text has one encoded form: loose base64 and bytes that are not UTF-8 decode to undefined.
  */
 
 import { RondoError } from '../../errors.ts'
@@ -16,7 +19,7 @@ export type RequestHeaders = Readonly<Record<string, string | undefined>>
 const CARRIED = /^[\t -~]*$/
 const DECIMAL = /^-?\d+(?:\.\d+)?$/
 
-/** The version header, without blanks around it. */
+/** The version header, trimmed. */
 export function versionHeader(headers: RequestHeaders): string | undefined {
   return headers['mcp-protocol-version']?.trim()
 }
@@ -47,7 +50,7 @@ export function checkParamHeaders(
     const text = sent === undefined ? undefined : read(name, sent)
     const value = valueAt(args, path)
     if (value === undefined || value === null) {
-      if (text !== undefined) throw new RondoError('PEER_HEADER', `${name} stands for an absent argument`)
+      if (text !== undefined) throw new RondoError('PEER_HEADER', `${name} names an argument that is absent`)
     } else if (isPrimitive(value)) {
       if (text === undefined) throw new RondoError('PEER_HEADER', `The ${name} header is missing`)
       if (!stands(text, value)) throw new RondoError('PEER_HEADER', `${name} does not match the argument`)
@@ -63,7 +66,7 @@ function read(name: string, value: string): string {
 
 function stands(text: string, value: string | number | boolean): boolean {
   if (text === String(value)) return true
-  // 42.0 and 42 are one integer; past the safe range two integers may look like one.
+  // 42.0 and 42 are the same integer; beyond the safe range, two integers may compare as equal.
   return Number.isSafeInteger(value) && DECIMAL.test(text) && Number(text) === value
 }
 
@@ -85,15 +88,6 @@ export function statusOf(reply: Reply): number {
   return reply.kind === 'error' ? reply.error.http : 200
 }
 
-/*
- * How a string of the body travels in an HTTP header (`Mcp-Name`, `Mcp-Param-…`).
- *
- * Visible ASCII goes as it is. Anything a header would change or forbid (other characters, blanks at the ends) and
- * anything that looks like the encoded form goes as `=?base64?` + standard base64 of the UTF-8 bytes + `?=`.
- * H1 decode(encode(text)) = text for every well-formed string. H2 One encoded form per text: loose base64 (missing
- * padding, foreign characters, stray bits) and bytes that are not UTF-8 give undefined.
- */
-
 const PREFIX = '=?base64?'
 const SUFFIX = '?='
 
@@ -104,7 +98,7 @@ export function encodeHeaderValue(text: string): string {
   return PLAIN.test(text) && !isEncoded(text) ? text : PREFIX + toBase64(text) + SUFFIX
 }
 
-/** The text a header stands for; undefined where the encoded form is broken. Blanks around a plain value do not count. */
+/** The text of a header value; undefined if the encoded form is malformed. Blanks around a plain value are ignored. */
 export function decodeHeaderValue(value: string): string | undefined {
   const trimmed = value.replace(/^[ \t]+|[ \t]+$/g, '')
   if (!isEncoded(trimmed)) return trimmed
@@ -133,15 +127,7 @@ function fromBase64(encoded: string): string | undefined {
   }
 }
 
-/*
- * Tool arguments that are mirrored into `Mcp-Param-…` headers (`x-mcp-header` in a tool's input schema).
- *
- * `scanParamHeaders` finds the annotations and says what is wrong with the first bad one: a tool with a bad annotation
- * is not to be used over HTTP. An annotation belongs on a string, integer or boolean that is reached through
- * `properties` alone, is an HTTP token, and is unique without regard to case. Anywhere else in the schema it is a fault.
- */
-
-/** One mirrored argument. */
+/** A tool argument that is mirrored into a `Mcp-Param-…` header. */
 export interface ParamHeader {
   /** The part after `Mcp-Param-`. */
   readonly header: string
@@ -155,9 +141,14 @@ export type ParamHeaderScan =
 
 const TOKEN = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/
 const TYPES = new Set(['string', 'integer', 'boolean'])
-/** Deeper schemas are not looked into: whoever nests that deep has nothing to mirror. */
+/** Deeper schemas are refused. */
 const MAX_DEPTH = 64
 
+/**
+ * Finds the `x-mcp-header` annotations of an input schema, and the first problem: a tool with one must not be used over
+ * HTTP. An annotation belongs on a string, integer or boolean that is reached through `properties` alone, is an HTTP
+ * token, and is unique regardless of case.
+ */
 export function scanParamHeaders(inputSchema: unknown): ParamHeaderScan {
   const headers: ParamHeader[] = []
   const problem = visit(inputSchema, [], true, 0, headers)
@@ -171,7 +162,7 @@ export function scanParamHeaders(inputSchema: unknown): ParamHeaderScan {
   return { kind: 'good', headers }
 }
 
-/** The headers of one call, by name. Arguments that are absent, null or no primitive have none. */
+/** The headers of one call, by name. Arguments that are absent, null or not primitive have none. */
 export function paramHeaderValues(
   headers: readonly ParamHeader[],
   args: Readonly<Record<string, unknown>>,
@@ -200,7 +191,7 @@ function visit(
     found.push({ header: String(schema['x-mcp-header']), path })
   }
   for (const [keyword, child] of Object.entries(schema)) {
-    // Values, not schemas: an example may well contain the word.
+    // These hold values, not schemas: an example may contain the word.
     if (VALUES.has(keyword)) continue
     const problem =
       keyword === 'properties'

@@ -6,7 +6,7 @@ import type { RondoError } from '../../errors.ts'
 import type { RequestId } from '../call.ts'
 import type { WireError } from '../reply.ts'
 
-/** `result` is JSON already. */
+/** `result` is JSON text. */
 export function responseText(id: RequestId, result: string): string {
   return `{"jsonrpc":"2.0","id":${idText(id)},"result":${result}}`
 }

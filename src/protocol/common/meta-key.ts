@@ -1,4 +1,4 @@
-/** The keys of `_meta` that this revision reserves. */
+/** The keys of `_meta` that the specification reserves. */
 
 export const PROTOCOL_VERSION = 'io.modelcontextprotocol/protocolVersion'
 export const CLIENT_CAPABILITIES = 'io.modelcontextprotocol/clientCapabilities'

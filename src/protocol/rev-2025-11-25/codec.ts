@@ -1,6 +1,6 @@
 /**
- * The revisions up to 2025-11-25: sessions, and input requests that are pushed. They share one form; what a version lacks is
- * left out by `encode.ts`.
+ * The revisions up to 2025-11-25: sessions, and input requests that are pushed. They share one form; `encode.ts` leaves out
+ * what a version lacks.
  */
 
 import type { SessionCodec } from '../codec.ts'
@@ -17,7 +17,7 @@ export const REV_2025_11_25: SessionCodec = {
     rounds: false,
     tasks: hasTasks(version),
     primesStreams: version >= '2025-11-25',
-    // Batches came with JSON-RPC itself and were removed in 2025-06-18.
+    // 2025-06-18 removed batches.
     batches: version === '2025-03-26' || version === '2024-11-05',
     decode,
     encodeReply: (id, reply) => encodeReply(id, reply, version),

@@ -1,7 +1,9 @@
 /**
- * A response to our client in 2025-11-25 and older: a result is always the last word, since questions come as requests of
- * their own. A `resultType` has no meaning here and is not looked at. The one error that asks is `URLElicitationRequired`
- * of 2025-11-25: a round without a state, after which the request is sent as it was.
+ * A response of 2025-11-25 or older. A result is always complete, since questions come as requests of their own, and
+ * `resultType` is ignored. One error asks, `URLElicitationRequired` of 2025-11-25: a round without a state, after which the
+ * request is repeated unchanged.
+ *
+ * The response to a call that asked for a task is a task without content; `tasks/result` returns the result of the call.
  */
 
 import { isRecord } from '../../lib/json.ts'
@@ -32,7 +34,7 @@ function decodePlain(call: Call, message: unknown): DecodedResponse {
 
 const URL_ELICITATION_REQUIRED = -32042
 
-/** The URLs that have to be visited before the request is sent again; undefined for any other error. */
+/** The URLs to visit before the request is repeated; undefined for any other error. */
 function visitsIn(call: Call, { code, data }: WireError): InputRequests | undefined {
   const asks = call.kind === 'flow' && isRecord(call.capabilities.elicitation?.url)
   const list = isRecord(data) ? data.elicitations : undefined
@@ -44,7 +46,7 @@ function visitsIn(call: Call, { code, data }: WireError): InputRequests | undefi
   return Object.fromEntries(visits.map((one, index) => [`url-${index + 1}`, one as InputRequest]))
 }
 
-/** The same for a request whose result has no fields of its own to check. */
+/** Decodes a response without checking the fields of its result. */
 export function decodeOutcome(message: unknown): DecodedResponse {
   if (!isRecord(message) || message.jsonrpc !== '2.0') return invalid('it is not a JSON-RPC message')
   if (message.error !== undefined) return decodeError(message.error)
@@ -53,9 +55,7 @@ export function decodeOutcome(message: unknown): DecodedResponse {
     : invalid('it has neither a result nor an error')
 }
 
-/* What `initialize` tells, in the form in which newer servers are described. */
-
-/** The version the server chose is the only one it is asked in. */
+/** The result of `initialize` as a discovery, with the one version that the server chose. */
 export function decodeInitialize(result: Readonly<Record<string, unknown>>): Discovery | undefined {
   const { protocolVersion, capabilities, instructions } = result
   if (typeof protocolVersion !== 'string' || !isRecord(capabilities)) return undefined
@@ -68,12 +68,7 @@ export function decodeInitialize(result: Readonly<Record<string, unknown>>): Dis
   }
 }
 
-/*
- * What our client receives about tasks at 2025-11-25 and in the draft: the call that it wanted as a task is answered with
- * one, its state has no content, and `tasks/result` brings what the call would have answered.
- */
-
-/** `decode` reads the answers that have nothing to do with tasks. */
+/** `decode` reads the responses that are not about tasks. */
 export function decodeWithTasks(
   call: Call,
   message: unknown,
@@ -85,7 +80,7 @@ export function decodeWithTasks(
     return decode(call, message)
   }
   const task = decodeHead(result.task)
-  return task ? { kind: 'task', task } : { kind: 'invalid', problem: 'it lacks what a task has' }
+  return task ? { kind: 'task', task } : { kind: 'invalid', problem: 'it lacks the fields of a task' }
 }
 
 function decodeAboutTask(
@@ -101,7 +96,7 @@ function decodeAboutTask(
   if (call.action !== 'get' || decoded.kind !== 'complete') return decoded
   const task = decodeHead(decoded.result)
   if (task?.taskId === call.taskId) return { kind: 'task', task }
-  return { kind: 'invalid', problem: 'it is not the task that was asked for' }
+  return { kind: 'invalid', problem: 'it is another task than the requested one' }
 }
 
 function decodeHead(value: unknown): TaskState | undefined {

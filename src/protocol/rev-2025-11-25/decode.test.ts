@@ -22,7 +22,7 @@ function read(message: unknown): unknown {
 }
 
 describe('decoding a message of a session', () => {
-  it('knows the client from its session, and takes progress and traces from the request', () => {
+  it('takes the client from its session, and progress and traces from the request', () => {
     const _meta = { progressToken: 'p', traceparent: 't', other: 1 }
     expect(read(request('tools/list', { cursor: 'p1', _meta }))).toEqual({
       kind: 'call',
@@ -41,7 +41,7 @@ describe('decoding a message of a session', () => {
     })
   })
 
-  it('knows no rounds: answers and state mean nothing', () => {
+  it('has no rounds: inputResponses and requestState are ignored', () => {
     const params = { name: 't', arguments: { a: 1 }, inputResponses: 7, requestState: 7 }
     expect(read(request('tools/call', params))).toMatchObject({
       call: { kind: 'flow', target: 't', args: { a: 1 }, inputResponses: undefined, requestState: undefined },
@@ -102,7 +102,7 @@ describe('decoding a message of a session', () => {
     expect(read(message)).toBe(code)
   })
 
-  it('takes a response for an answer, and anything but a result object for none', () => {
+  it('reads a response, and refuses anything but a result object', () => {
     const answer = (body: object): unknown => read({ jsonrpc: '2.0', id: 'ask-1', ...body })
     expect(answer({ result: { action: 'accept' } })).toEqual({
       kind: 'answer',
@@ -123,7 +123,7 @@ describe('decoding a message of a session', () => {
     }
   })
 
-  it('takes a notification for one', () => {
+  it('reads a notification', () => {
     expect(read({ jsonrpc: '2.0', method: 'notifications/cancelled', params: { requestId: 1 } })).toEqual({
       kind: 'notification',
       method: 'notifications/cancelled',
@@ -131,7 +131,7 @@ describe('decoding a message of a session', () => {
     })
   })
 
-  it('never throws, whatever comes', () => {
+  it('never throws, whatever the message', () => {
     fc.assert(
       fc.property(fc.jsonValue(), fc.jsonValue(), fc.jsonValue(), (id, method, params) => {
         for (const message of [

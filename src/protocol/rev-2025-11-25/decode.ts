@@ -1,8 +1,9 @@
 /**
- * A parsed message of a session becomes a call, a notification, or the answer to a question of ours.
+ * A parsed message of a session becomes a call, a notification, or the response to a request of the server.
  *
- * Unlike at 2026-07-28 a request does not say who sends it: version, capabilities and log level come from the session.
- * Rounds do not exist here: `inputResponses` and `requestState` mean nothing.
+ * A request does not say who sends it: version, capabilities and log level come from the session, and `params._meta` has at
+ * most a progress token and a trace. There are no rounds and no extensions: `inputResponses` and `requestState` are
+ * ignored. The client decides what becomes a task, with `task: { ttl }` beside the arguments of `tools/call`.
  */
 
 import { RondoError } from '../../errors.ts'
@@ -37,11 +38,11 @@ import { LOG_LEVELS } from '../wire.ts'
 
 type Params = Readonly<Record<string, unknown>>
 
-/** What differs between the dialects that share this form. */
+/** What a draft that shares this form may replace. */
 export interface ParamsReader {
   envelope(id: RequestId, params: Params, peer: PeerFacts): Envelope
   flow(envelope: Envelope, method: FlowMethod, params: Params): FlowCall
-  /** What is done with tasks; undefined for a method that is none of theirs. */
+  /** A request about tasks; undefined for any other method. */
   task(envelope: Envelope, method: string, params: Params): TaskCall | TaskListCall | undefined
 }
 
@@ -126,11 +127,7 @@ function unknownMethod(): never {
   throw new RondoError('PEER_METHOD')
 }
 
-/*
- * What stands for an envelope in these revisions: the session's facts, and the little that `params._meta` of a request
- * says. A token that is none is left out: nobody is told of progress then. Extensions came later and mean nothing here.
- */
-
+/** An invalid progress token is ignored: no progress is sent then. */
 export function readEnvelope(id: RequestId, params: Params, peer: PeerFacts): Envelope {
   const meta = isRecord(params._meta) ? params._meta : {}
   return {
@@ -143,8 +140,6 @@ export function readEnvelope(id: RequestId, params: Params, peer: PeerFacts): En
     trace: meta.traceparent === undefined ? undefined : readTrace(meta),
   }
 }
-
-/* The parameters of the methods that only these revisions have, narrowed from JSON. */
 
 function readInitialize(id: RequestId, params: Params): InitializeCall {
   const { protocolVersion, capabilities, clientInfo } = params
@@ -161,7 +156,7 @@ function readInitialize(id: RequestId, params: Params): InitializeCall {
   }
 }
 
-/** Clients in the field leave parts of it out; it is for logs and handlers only. */
+/** Existing clients leave parts of it out; it is for logs and handlers only. */
 function readClientInfo(value: unknown): InitializeCall['clientInfo'] {
   if (!isRecord(value) || typeof value.name !== 'string') return undefined
   const { name, version, title } = value
@@ -187,15 +182,8 @@ function invalid(detail: string): RondoError {
   return new RondoError('PEER_PARAMS', detail)
 }
 
-/*
- * A client's response to a question that was pushed to it: the bare result object, or why there is none.
- *
- * Whether it fits the question is decided later; here only shape and size count (T7).
- */
-
-type Message = Readonly<Record<string, unknown>>
-
-export function readAnswer(message: Message, limits: AnswerLimits = ANSWER_LIMITS): PeerAnswer {
+/** A client's response to an input request. Only shape and size are checked here (T7); whether it fits is decided later. */
+export function readAnswer(message: Params, limits: AnswerLimits = ANSWER_LIMITS): PeerAnswer {
   const { result, error } = message
   if (isRecord(error)) {
     const code = typeof error.code === 'number' ? error.code : 0
@@ -203,31 +191,23 @@ export function readAnswer(message: Message, limits: AnswerLimits = ANSWER_LIMIT
   }
   try {
     const { only } = readAnswers({ only: result }, limits)
-    return { kind: 'result', result: withoutTask(only as Message) }
+    return { kind: 'result', result: withoutTask(only as Params) }
   } catch {
-    return { kind: 'error', code: 0, message: 'The answer is no result object, or is too large' }
+    return { kind: 'error', code: 0, message: 'The response is not an object, or is too large' }
   }
 }
 
-/** To which task an answer belongs is said for the way. What the handler sees is the same whatever carried it (R10). */
-function withoutTask(result: Message): Message {
+/** Removes the name of the task: a handler sees the same response under every carrier (R10). */
+function withoutTask(result: Params): Params {
   if (!isRecord(result._meta) || !Object.hasOwn(result._meta, RELATED_TASK)) return result
   const { _meta, ...rest } = result
-  const { [RELATED_TASK]: _, ...others } = _meta as Message
+  const { [RELATED_TASK]: _, ...others } = _meta as Params
   return Object.keys(others).length === 0 ? rest : { ...rest, _meta: others }
 }
 
-/*
- * Tasks where the client is the one who asks for them: `task: { ttl }` beside the arguments of `tools/call`, and the
- * methods with which it follows one.
- */
-
-/** Before this version there were no tasks. Draft labels sort after dates. */
-const SINCE = '2025-11-25'
-
-/** True if a client of this version could ask for a task. */
+/** True if a client of this version can ask for a task. Labels of drafts sort after dates. */
 export function hasTasks(version: string): boolean {
-  return version >= SINCE
+  return version >= '2025-11-25'
 }
 
 export function withTaskWish(call: FlowCall, { task }: Params): FlowCall {

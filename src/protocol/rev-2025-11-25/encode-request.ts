@@ -1,5 +1,5 @@
 /**
- * A call of our client as a message of 2025-11-25 and older. Who asks and what can be asked was said once, at
+ * A call of the client as a message of 2025-11-25 or older. The client said who it is and what it can be asked once, at
  * `initialize`; a request carries its own parameters, and in `_meta` at most a progress token and a trace.
  */
 
@@ -24,7 +24,10 @@ export function encodeRequest(call: Call): EncodedRequest {
     throw new RondoError('PEER_ERA', `${methodOf(call)} does not exist in ${call.protocolVersion}`)
   }
   if (call.kind === 'flow' && call.requestState !== undefined) {
-    throw new RondoError('INPUT_PENDING', 'The call waits between two rounds, and this server has none')
+    throw new RondoError(
+      'INPUT_PENDING',
+      'The pending call waits between two rounds, but this server has no rounds',
+    )
   }
   assertVisited(call)
   const { inputResponses: _, requestState: __, ...plain } = paramsOf(call)
@@ -35,26 +38,25 @@ export function encodeRequest(call: Call): EncodedRequest {
   }
 }
 
-/** A request that was refused until URLs are visited is not sent again while one of them was not. */
+/** A request that needs visits to URLs is retried only after all of them were accepted. */
 function assertVisited(call: Call): void {
   const responses = call.kind === 'flow' ? Object.values(call.inputResponses ?? {}) : []
   if (responses.every((one) => isRecord(one) && one.action === 'accept')) return
-  const why = 'The server serves this request only after a URL was visited, and that was not agreed to'
+  const why = 'The server requires a visit to a URL before this request, and the visit was declined'
   throw new RondoError('INPUT_ABORTED', why)
 }
 
-/** Answers to a task have no method of their own here: it asks while its result is waited for. */
+/** There is no method for the input of a task: it asks while its result is awaited. */
 function isLaterTask(call: Call): boolean {
   if (call.kind !== 'task') return false
   return !hasTasks(call.protocolVersion) || call.action === 'update'
 }
 
-/** How a client asks for a task. */
+/** The field with which a client asks for a task. */
 export function taskWishOf(call: Call): Fields {
   return call.kind === 'flow' && call.task ? { task: { ttl: call.task.ttlMs } } : {}
 }
 
-/** The handshake. */
 export function encodeInitialize(id: RequestId, { version, capabilities, clientInfo }: Introduction): string {
   return encodeMessage(id, 'initialize', {
     protocolVersion: version,
@@ -70,15 +72,15 @@ function capabilitiesIn(version: string, { elicitation, ...others }: ClientCapab
   return elicitation.form ? { ...others, elicitation: {} } : others
 }
 
-/** What a request of the server is answered with. */
+/** The client's response to a request of the server. */
 export type Answered = { readonly result: object } | { readonly error: { code: number; message: string } }
 
-/** Our answer to a request of the server. `state` goes back exactly as it came, where it came. */
+/** Encodes it. `state` is echoed exactly, if the request had one. */
 export function encodeAnswer({ id, state }: Fields, answered: Answered): string {
   return JSON.stringify({ jsonrpc: '2.0', id, ...(state !== undefined && { state }), ...answered })
 }
 
-/** The version is repeated in a header since 2025-06-18. */
+/** Since 2025-06-18 a header repeats the version. */
 export function headersOf(version: string): Readonly<Record<string, string>> {
   return {
     'Content-Type': 'application/json',

@@ -12,7 +12,7 @@ interface Parsed {
 const parsed = (text: string): unknown => JSON.parse(text)
 
 describe('encoding a reply for a session', () => {
-  it('F1 leaves out what came later', () => {
+  it('F1 leaves out later fields', () => {
     const result = {
       content: [],
       resultType: 'complete',
@@ -39,7 +39,7 @@ describe('encoding a reply for a session', () => {
     expect(encodeReply(1, { kind: 'cacheable', result }, '2025-11-25')).toBe(text)
   })
 
-  it('A6 never sends input_required, or what is no JSON', () => {
+  it('A6 never sends input_required, nor a result that is not JSON', () => {
     const internal = { error: { code: -32603 } }
     const at = (reply: OlderReply): unknown => parsed(encodeReply(1, reply, '2025-11-25'))
     expect(at({ kind: 'input_required', requestState: 'x' })).toMatchObject(internal)
@@ -67,7 +67,7 @@ describe('encoding a reply for a session', () => {
       })
     })
 
-    it('and says what was left out, for whom, and where it can be had', () => {
+    it('and says what was left out, for which revision, and where to find it', () => {
       expect(contentAt('2024-11-05', [audio, link])).toEqual([
         {
           type: 'text',
@@ -96,12 +96,12 @@ describe('encoding a reply for a session', () => {
     ['PEER_CAPABILITY', -32602],
     ['PEER_VERSION', -32602],
     ['SERVER_INTERNAL', -32603],
-  ] as const)('F1 gives %s a code of its time', (code, rpc) => {
+  ] as const)('F1 sends %s with a code of the revision', (code, rpc) => {
     expect(parsed(encodeError(null, new RondoError(code)))).toMatchObject({ id: null, error: { code: rpc } })
   })
 })
 
-describe('encoding a question', () => {
+describe('encoding an input request', () => {
   const form: InputRequest = {
     method: 'elicitation/create',
     params: { mode: 'form', message: 'm', requestedSchema: {} },
@@ -111,7 +111,7 @@ describe('encoding a question', () => {
     params: { mode: 'url', message: 'm', url: 'https://example.com' },
   }
 
-  it('F1 says the mode of a form where there are modes', () => {
+  it('F1 names the mode of a form if the revision has modes', () => {
     const at = (version: string): unknown => parsed(encodeRequest('ask-1', form, version, 'e'))
     expect(at('2025-11-25')).toEqual({ jsonrpc: '2.0', id: 'ask-1', ...form })
     expect(at('2025-06-18')).toEqual({
@@ -122,13 +122,13 @@ describe('encoding a question', () => {
     })
   })
 
-  it('F1 gives a page to visit an id', () => {
+  it('F1 adds an id to a URL', () => {
     expect(parsed(encodeRequest('ask-1', url, '2025-11-25', 'e-7'))).toMatchObject({
       params: { mode: 'url', url: 'https://example.com', elicitationId: 'e-7' },
     })
   })
 
-  it('sends sampling and roots as they are', () => {
+  it('sends sampling and roots unchanged', () => {
     const params = { messages: [], maxTokens: 1, temperature: 0 }
     const sampling = encodeRequest('a', { method: 'sampling/createMessage', params }, '2025-11-25', 'e')
     expect(parsed(sampling)).toEqual({ jsonrpc: '2.0', id: 'a', method: 'sampling/createMessage', params })

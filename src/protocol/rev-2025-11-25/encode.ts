@@ -1,9 +1,9 @@
 /**
- * A reply becomes a JSON-RPC response of these revisions, a question a JSON-RPC request.
+ * A reply becomes a JSON-RPC response of these revisions, an input request a JSON-RPC request.
  *
- * Results have no `resultType` and no cache hints. A missing resource is -32002; codes that came later are not sent.
- * Structured content is an object or absent; content blocks that a revision lacks become text. Questions say their mode
- * only where modes exist, a URL has an id, and choices have the form that the revision defines.
+ * Results have no `resultType` and no cache hints. A missing resource is -32002; later codes are not sent. Structured
+ * content is an object or absent; content blocks that a version lacks become text. Input requests name their mode only
+ * where modes exist, a URL has an id, and choices have the form that the version defines.
  */
 
 import { RondoError } from '../../errors.ts'
@@ -36,7 +36,7 @@ function resultText(
   return completeText(reply, protocolVersion)
 }
 
-/** A result that is the last word. */
+/** Any result but `input_required`. */
 export function completeText(
   reply: Exclude<OlderReply, { kind: 'error' | 'task_failed' | 'input_required' }>,
   protocolVersion: string,
@@ -64,20 +64,20 @@ function cacheableText(result: Result): string {
   return text
 }
 
-/** A result without what came later. */
+/** A result without later fields. */
 function olderResult(result: Result, protocolVersion: string): Result {
   const { resultType, ttlMs, cacheScope, structuredContent, ...rest } = result
   const plain = withOlderBlocks(rest, protocolVersion)
   return isRecord(structuredContent) ? { ...plain, structuredContent } : plain
 }
 
-/** The revision in which a kind of content block first appeared; the others have been there from the start. */
+/** The version in which a kind of content block first appeared; the others have always existed. */
 const BLOCK_SINCE: Readonly<Record<string, string>> = {
   audio: '2025-03-26',
   resource_link: '2025-06-18',
 }
 
-/** Clients refuse a whole result for one block they do not know, so such a block becomes text. */
+/** Clients refuse a whole result for one unknown block, so such a block becomes text. */
 function withOlderBlocks(result: Result, protocolVersion: string): Result {
   const older = (block: unknown): unknown => toOlderBlock(block, protocolVersion)
   const { content, messages } = result
@@ -117,13 +117,13 @@ export function encodeError(id: RequestId | null, error: RondoError): string {
   return encodeWireError(id, { code, message: error.sentence, data: error.data })
 }
 
-/** Codes that came later become -32602. */
+/** Later codes become -32602. */
 export function encodeWireError(id: RequestId | null, error: WireError): string {
   const { code } = error
   return errorText(id, code <= -32020 && code >= -32099 ? { ...error, code: -32602 } : error)
 }
 
-/** A question as a request to the client. `elicitationId` names a page to visit, `task` the task that asks. */
+/** An input request. `elicitationId` names a page to visit, `task` the task that asks. */
 export function encodeRequest(
   id: string,
   request: InputRequest,
@@ -167,7 +167,7 @@ function toOlderField(field: unknown): unknown {
   return { ...rest, enum: choices.map(({ value }) => value), enumNames: choices.map(({ title }) => title) }
 }
 
-/** There was no choice of several: the values are typed, separated by commas. */
+/** These versions have no multiple choice: the values are typed, separated by commas. */
 function toOlderList(field: JsonSchema): JsonSchema {
   const { type, items, minItems, maxItems, uniqueItems, default: preset, description, ...rest } = field
   const values = isRecord(items) && Array.isArray(items.enum) ? items.enum : undefined
@@ -189,11 +189,7 @@ function choicesOf(list: unknown): { readonly value: unknown; readonly title: un
   return list.filter(isRecord).map(({ const: value, title }) => ({ value, title: title ?? value }))
 }
 
-/*
- * A task on the wire of 2025-11-25 and of the draft: `ttl` and `pollInterval`, no content inline. Here a tool's own failure
- * is a task that failed, and a task that failed says why; what came later tells the two apart.
- */
-
+/** With `ttl` and `pollInterval`, and without content. An `isError` result is a failed task, and a failed task says why. */
 function toOlderTask(task: TaskState): Readonly<Record<string, unknown>> {
   const { taskId, createdAt, lastUpdatedAt, ttlMs, pollIntervalMs } = task
   const failed = task.status === 'failed' || task.result?.isError === true
@@ -208,7 +204,7 @@ function toOlderTask(task: TaskState): Readonly<Record<string, unknown>> {
   }
 }
 
-/** Status messages are one line for people. */
+/** Characters of a status message. */
 const MAX_REASON = 500
 
 function reasonOf({ error, result }: TaskState): string | undefined {

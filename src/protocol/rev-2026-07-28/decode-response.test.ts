@@ -41,7 +41,7 @@ describe('a response', () => {
     })
   })
 
-  it('A3 asks to be called again, with state alone, which may be empty', () => {
+  it('A3 asks for a retry with a state alone, which may be empty', () => {
     const value = { resultType: 'input_required', requestState: '' }
     expect(decodeResponse(call, result(value))).toEqual({ kind: 'input_required', state: '', questions: {} })
   })
@@ -84,7 +84,7 @@ describe('a response', () => {
     expect(decodeResponse(call, message)).toMatchObject({ kind: 'invalid' })
   })
 
-  it('A6 may ask for input only where that is allowed', () => {
+  it('A6 may ask for input only in response to calls, prompts and resources', () => {
     const value = { resultType: 'input_required', requestState: 's' }
     expect(decodeResponse(list, result(value))).toMatchObject({ kind: 'invalid' })
     expect(decodeResponse({ ...envelope, kind: 'discover' }, result(value))).toMatchObject({

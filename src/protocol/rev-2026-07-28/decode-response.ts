@@ -1,9 +1,10 @@
 /**
- * A JSON-RPC response to our client as `Received`, or the reason why it is none.
+ * A JSON-RPC response as `Received`, or the reason why it is invalid.
  *
- * A4: a result without `resultType` is complete. A6: `input_required` is valid for calls, prompts and resources only;
- * elsewhere, and with any type this client does not know, the response is invalid. A3: at least one of questions and
- * state, and the state is a string. A task is valid for tool calls that said they can follow one, and nowhere else.
+ * A3 `input_required` has input requests, a state, or both; the state is a string.
+ * A4 A result without `resultType` is complete. A result of an unknown type is invalid.
+ * A6 `input_required` is valid for calls, prompts and resources only. A task is valid only for tool calls that declared
+ * that they can follow one.
  */
 
 import { isRecord } from '../../lib/json.ts'
@@ -38,15 +39,15 @@ export function decodeResponse(call: Call, message: unknown): DecodedResponse {
 
 function decodeCreated(call: Call, result: Readonly<Record<string, unknown>>): DecodedResponse {
   if (call.kind !== 'flow' || call.method !== 'tools/call') return invalid('only tool calls may become tasks')
-  if (!followsTasks(call.capabilities)) return invalid('it is a task, which this request did not allow')
+  if (!followsTasks(call.capabilities)) return invalid('it is a task, but the request did not declare tasks')
   const task = decodeTask(result, 'head')
-  return task === undefined ? invalid('it lacks what a task has') : { kind: 'task', task }
+  return task === undefined ? invalid('it lacks the fields of a task') : { kind: 'task', task }
 }
 
 function decodeInputRequired(result: Readonly<Record<string, unknown>>): DecodedResponse {
   const questions = decodeQuestions(result.inputRequests)
   const state = result.requestState
-  if (questions === undefined) return invalid('inputRequests is not a map of requests a client knows')
+  if (questions === undefined) return invalid('inputRequests is not a map of requests that this client knows')
   if (state !== undefined && typeof state !== 'string') return invalid('requestState is not a string')
   if (state === undefined && Object.keys(questions).length === 0) {
     return invalid('it has neither inputRequests nor requestState')

@@ -45,15 +45,15 @@ describe('JSON-RPC shape', () => {
     ['a posted error', { jsonrpc: '2.0', id: 'x', error: { code: 1, message: '' } }, 'x'],
     ['params in an array', { ...good, params: [1] }, 1],
     ['params as a number', { ...good, params: 1 }, 1],
-  ])('refuses %s as no request', (_, message, id) => {
+  ])('refuses %s', (_, message, id) => {
     expect(refused(message)).toEqual({ id, code: 'PEER_REQUEST', rpc: -32600, http: 400 })
   })
 
-  it.each([0, -1, 'a', '', 'x'.repeat(1000)])('takes %j as an id and gives it back', (id) => {
+  it.each([0, -1, 'a', '', 'x'.repeat(1000)])('accepts %j as an id and returns it', (id) => {
     expect(decodedCall({ ...good, id }).id).toBe(id)
   })
 
-  it('takes a message without an id as a notification', () => {
+  it('reads a message without an id as a notification', () => {
     expect(
       decode(
         { jsonrpc: '2.0', method: 'notifications/cancelled', params: { requestId: 1 } },
@@ -65,7 +65,7 @@ describe('JSON-RPC shape', () => {
 })
 
 describe('version and _meta', () => {
-  it('gives everything the envelope says', () => {
+  it('reads every field of the envelope', () => {
     const call = decodedCall(
       meta({
         'io.modelcontextprotocol/clientCapabilities': { elicitation: { form: {} } },
@@ -88,7 +88,7 @@ describe('version and _meta', () => {
     })
   })
 
-  it('serves a request that does not say who the client is', () => {
+  it('accepts a request without clientInfo', () => {
     expect(decodedCall(meta({})).clientInfo).toBeUndefined()
   })
 
@@ -107,7 +107,7 @@ describe('version and _meta', () => {
     expect(refused(message)).toEqual({ id: 1, code: 'PEER_META', rpc: -32602, http: 400 })
   })
 
-  it('answers an unknown version with those it serves', () => {
+  it('refuses an unknown version and names those it serves', () => {
     const decoded = decode(
       meta({ 'io.modelcontextprotocol/protocolVersion': 'v999.0.0' }),
       undefined,
@@ -127,14 +127,14 @@ describe('version and _meta', () => {
     params: { protocolVersion: '2025-11-25', capabilities: {}, clientInfo: { name: 'old', version: '1' } },
   }
 
-  it('answers the first request of an older client with the versions it serves', () => {
+  it('refuses the first request of an older client and names the versions it serves', () => {
     const decoded = decode(initialize, reader({}), dialect)
     expect(decoded).toMatchObject({
       error: { code: 'PEER_VERSION', data: { supported: [VERSION], requested: '2025-11-25' } },
     })
   })
 
-  it('answers a request with an older version in its header alone in the same way', () => {
+  it('does the same if only the header has an older version', () => {
     const older = { jsonrpc: '2.0', id: 1, method: 'tools/list' }
     expect(refused(older, { 'mcp-protocol-version': '2025-06-18' }).code).toBe('PEER_VERSION')
     expect(refused(older, { 'mcp-protocol-version': VERSION }).code).toBe('PEER_META')
@@ -157,7 +157,7 @@ describe('methods', () => {
     'unknown/method',
     'toString',
     '',
-  ])('does not know %j', (method) => {
+  ])('refuses the unknown method %j', (method) => {
     const { message, headers } = request(method, {}, 9)
     expect(refused(message, headers)).toEqual({ id: 9, code: 'PEER_METHOD', rpc: -32601, http: 404 })
   })
@@ -221,7 +221,7 @@ describe('methods', () => {
 })
 
 describe('rounds', () => {
-  it('A5 reads answers and state beside the original parameters', () => {
+  it('A5 reads inputResponses and requestState beside the original parameters', () => {
     const call = decodedCall(
       callTool('t', { a: 1 }, { inputResponses: { k: { action: 'accept' } }, requestState: 's' }).message,
     )
@@ -229,7 +229,7 @@ describe('rounds', () => {
     expect(call).toMatchObject({ inputResponses: { k: { action: 'accept' } }, requestState: 's' })
   })
 
-  it('A6 takes answers and state on calls, prompts and resources and nowhere else', () => {
+  it('A6 reads inputResponses and requestState on calls, prompts and resources only', () => {
     const round = { inputResponses: { k: {} }, requestState: 's' }
     const flows = [
       decodedCall(request('tools/call', { name: 'a', ...round }).message),
@@ -265,7 +265,7 @@ describe('rounds', () => {
     expect(refused(message)).toEqual({ id: 4, code: 'STATE_INVALID', rpc: -32602, http: 200 })
   })
 
-  it('T9 keeps answers in a map that no key can reach out of', () => {
+  it('T9 keeps responses in a map without a prototype', () => {
     const params = JSON.parse('{"name":"a","inputResponses":{"__proto__":{"action":"accept"}}}')
     const { message } = request('tools/call', params)
     const call = decodedCall(message)
@@ -276,7 +276,7 @@ describe('rounds', () => {
     expect(Object.keys(call.inputResponses)).toEqual(['__proto__'])
   })
 
-  it('T7 refuses more answers than a server asks for at once', () => {
+  it('T7 refuses more responses than a server asks for at once', () => {
     const many = (count: number) =>
       Object.fromEntries(Array.from({ length: count }, (_, i) => [`k${i}`, { action: 'decline' }]))
     expect(refused(callTool('a', {}, { inputResponses: many(129) }).message).code).toBe('INPUT_MALFORMED')
@@ -288,7 +288,7 @@ describe('rounds', () => {
     ['long names', (size: number) => ({ ['n'.repeat(size)]: 1 })],
     ['many small values', (size: number) => ({ a: Array.from({ length: size / 4 }, () => 1) })],
     ['nested values', (size: number) => ({ a: [{ b: { c: 'x'.repeat(size) } }] })],
-  ])('T7 refuses an answer with %s', (_, build) => {
+  ])('T7 refuses a response with %s', (_, build) => {
     expect(refused(callTool('a', {}, { inputResponses: { k: build(65_536) } }).message).code).toBe(
       'INPUT_MALFORMED',
     )

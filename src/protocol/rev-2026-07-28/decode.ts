@@ -2,8 +2,9 @@
  * A parsed message becomes a call.
  *
  * The order of the checks decides which error a faulty request gets: JSON-RPC shape, version and `_meta`, the
- * `Mcp-Method` header, the method, its target, `Mcp-Name`, the other parameters, the `Mcp-Param-…` headers. Headers
- * are only compared where there are any (HTTP). Nothing here looks at a tool but its list of mirrored arguments.
+ * `Mcp-Method` header, the method, its target, `Mcp-Name`, the other parameters, the `Mcp-Param-…` headers. Headers are
+ * checked over HTTP only. A version header that disagrees with the claimed version comes before a version that is not
+ * served, and that before a missing header.
  */
 
 import { RondoError } from '../../errors.ts'
@@ -131,22 +132,14 @@ function notification(
   params: Params | undefined,
   headers: RequestHeaders | undefined,
 ): RequestMessage {
-  // Clients in the field leave the header off notifications; a wrong one is still a mismatch.
+  // Existing clients omit the header on notifications; a wrong one is still a mismatch.
   if (headers?.['mcp-method'] !== undefined) checkMethodHeader(headers, method)
   return { kind: 'notification', method, params: params ?? NO_PARAMS }
 }
 
 function notOneMessage(message: unknown): string | undefined {
-  return Array.isArray(message) ? 'Batches are not served: send one message' : undefined
+  return Array.isArray(message) ? 'Batches are not supported: send one message' : undefined
 }
-
-/*
- * What `params._meta` of every request says: version, capabilities, who the client is, what it wants to hear.
- *
- * A request without a version claim is of an older context or broken: an older one learns which versions are served
- * (-32022), a broken one what is missing (-32602). A version header that disagrees with the claim comes before a
- * version that is not served, and that before a missing header.
- */
 
 interface Versions {
   readonly supportedVersions: readonly string[]
@@ -192,6 +185,7 @@ function checkVersion(claim: unknown, header: string | undefined, versions: Vers
   return claim
 }
 
+/** A request without a version is of an older client, which learns the versions served (-32022), or malformed (-32602). */
 function unclaimed(
   method: string,
   params: Params | undefined,
@@ -202,7 +196,10 @@ function unclaimed(
     return unsupported(header, versions)
   if (method !== 'initialize') return new RondoError('PEER_META', `params._meta lacks "${PROTOCOL_VERSION}"`)
   if (header !== undefined) {
-    return new RondoError('PEER_HEADER', `initialize does not exist in ${header}, the version of the header`)
+    return new RondoError(
+      'PEER_HEADER',
+      `initialize does not exist in ${header}, the version that the header names`,
+    )
   }
   const wanted = params?.protocolVersion
   return unsupported(typeof wanted === 'string' ? wanted : '', versions)

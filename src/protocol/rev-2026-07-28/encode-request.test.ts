@@ -76,7 +76,7 @@ describe('a request on the wire', () => {
     })
   })
 
-  it('A5 has answers and state beside the original parameters', () => {
+  it('A5 has inputResponses and requestState beside the original parameters', () => {
     const { body } = encodeRequest({
       ...envelope,
       kind: 'flow',
@@ -95,7 +95,7 @@ describe('a request on the wire', () => {
     })
   })
 
-  it('repeats name and mirrored arguments in headers, and only for those that have one', () => {
+  it('repeats the name and the mirrored arguments in headers', () => {
     const call: Call = {
       ...envelope,
       kind: 'flow',
@@ -108,7 +108,7 @@ describe('a request on the wire', () => {
     expect(encodeRequest({ ...envelope, kind: 'discover' }).headers).not.toHaveProperty('Mcp-Name')
   })
 
-  it('carries what one request asks for: progress, logs, trace', () => {
+  it('carries the progress token, log level and trace of the request', () => {
     const { body } = encodeRequest({
       ...envelope,
       kind: 'discover',
@@ -133,7 +133,7 @@ describe('a request on the wire', () => {
   })
 })
 
-describe('what our client writes, our server reads', () => {
+describe('a request that the client encodes is decoded by the server', () => {
   const mirrored = [{ header: 'Region', path: ['region'] }]
   const reader = (headers: Readonly<Record<string, string>>) => {
     return Object.fromEntries(Object.entries(headers).map(([name, value]) => [name.toLowerCase(), value]))
@@ -145,7 +145,7 @@ describe('what our client writes, our server reads', () => {
     expect(decode(JSON.parse(body), reader(headers), dialect)).toMatchObject({ kind: 'call', call })
   })
 
-  it('C2 for every name, argument, answer and state', () => {
+  it('C2 for every name, argument, response and state', () => {
     const text = fc.string({ unit: 'binary' })
     const flow = fc.record({
       method: fc.constantFrom('tools/call' as const, 'prompts/get' as const),

@@ -1,8 +1,8 @@
 /**
- * A call of our client as a 2026-07-28 message, and the headers that repeat parts of it over HTTP.
+ * A call of the client as a 2026-07-28 message, and the headers that repeat parts of it over HTTP.
  *
- * Every request says who asks and in which dialect; nothing is left to a connection. Answers and state stand beside
- * the original parameters, as they are: the state is not looked at, let alone parsed.
+ * Every request says who sends it and in which dialect. `inputResponses` and `requestState` go beside the original
+ * parameters; the state is opaque.
  */
 
 import type { Call, Envelope } from '../call.ts'
@@ -28,7 +28,7 @@ export function encodeRequest(call: Call, mirrored: readonly ParamHeader[] = [])
   return { body, headers }
 }
 
-/** `notifications/cancelled`, for transports that cannot simply hang up. */
+/** `notifications/cancelled`, for transports that cannot hang up. */
 export function encodeCancel(requestId: string | number, reason?: string): string {
   const params = reason === undefined ? { requestId } : { requestId, reason }
   return JSON.stringify({ jsonrpc: '2.0', method: 'notifications/cancelled', params })

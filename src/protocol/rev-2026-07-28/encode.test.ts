@@ -13,7 +13,7 @@ function encoded(reply: Reply, id: string | number = 1) {
 }
 
 describe('encodeReply', () => {
-  it('A4 gives every result its type and the name of the server', () => {
+  it('A4 adds the type and the name of the server to every result', () => {
     expect(encoded({ kind: 'complete', result: { content: [] } })).toEqual({
       jsonrpc: '2.0',
       id: 1,
@@ -27,17 +27,17 @@ describe('encodeReply', () => {
     })
   })
 
-  it('keeps the _meta that a result brings', () => {
+  it('keeps the _meta of a result', () => {
     const result = { content: [], _meta: { mine: 1 } }
     expect(encoded({ kind: 'complete', result }).result._meta).toEqual({ mine: 1, ...STAMP })
   })
 
-  it('lets no result choose its own type', () => {
+  it('overrides the type that a result brings', () => {
     const result = { resultType: 'input_required', content: [] }
     expect(encoded({ kind: 'complete', result }).result.resultType).toBe('complete')
   })
 
-  it('A3 writes questions, state or both', () => {
+  it('A3 writes input requests, state, or both', () => {
     const inputRequests = { a: { method: 'roots/list' as const } }
     expect(encoded({ kind: 'input_required', inputRequests }).result).toEqual({
       resultType: 'input_required',
@@ -69,11 +69,11 @@ describe('encodeReply', () => {
     expect(encoded({ kind: 'cacheable', result, cache }).result).toEqual(first)
   })
 
-  it.each([0, -3, 'a"b\n', ''])('gives the id %j back', (id) => {
+  it.each([0, -3, 'a"b\n', ''])('returns the id %j', (id) => {
     expect(encoded({ kind: 'complete', result: {} }, id).id).toBe(id)
   })
 
-  it('makes an internal error of a result that is not JSON', () => {
+  it('turns a result that is not JSON into an internal error', () => {
     const loop: Record<string, unknown> = {}
     loop.loop = loop
     expect(encoded({ kind: 'complete', result: loop }).error.code).toBe(-32603)
@@ -82,7 +82,7 @@ describe('encodeReply', () => {
 })
 
 describe('errors and notifications', () => {
-  it('sends code, sentence and data, and no detail that is not meant for the client', () => {
+  it('sends code, sentence and data, and no detail that is only for the log', () => {
     const closed = new RondoError('STATE_INVALID', 'the tag is wrong', { cause: new Error('secret') })
     expect(JSON.parse(encodeError(2, closed))).toEqual({
       jsonrpc: '2.0',
@@ -105,7 +105,7 @@ describe('errors and notifications', () => {
     })
   })
 
-  it('knows the HTTP status of a reply', () => {
+  it('returns the HTTP status of a reply', () => {
     expect(statusOf({ kind: 'complete', result: {} })).toBe(200)
     expect(statusOf({ kind: 'input_required', requestState: 's' })).toBe(200)
     expect(statusOf({ kind: 'error', error: new RondoError('PEER_METHOD') })).toBe(404)
