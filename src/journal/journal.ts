@@ -14,7 +14,7 @@ export type WorkEntryKind = 'step' | 'effect'
 export type EntryKind = AskEntryKind | WorkEntryKind
 
 /** A failed step or effect. The handler gets its error from this on every run, the one that failed included. */
-export interface Failure {
+export interface RecordedFailure {
   readonly name: string
   readonly message: string
   readonly code?: string | number
@@ -37,7 +37,7 @@ export type WorkEntry = {
   readonly kind: WorkEntryKind
   readonly key: string
   readonly at: number
-} & ({ readonly value?: unknown } | { readonly failure: Failure })
+} & ({ readonly value?: unknown } | { readonly failure: RecordedFailure })
 
 export type Entry = AskEntry | WorkEntry
 

@@ -10,7 +10,7 @@ import {
   textQuestion,
 } from '../../test/support/replay-flow.ts'
 import { ToolError } from '../errors.ts'
-import { type Failure, narrowJournal, type WorkEntry } from '../journal/journal.ts'
+import { narrowJournal, type RecordedFailure, type WorkEntry } from '../journal/journal.ts'
 import type { RunReport } from './run-state.ts'
 import { originOf } from './work.ts'
 
@@ -174,17 +174,17 @@ describe('R7 at least once, with one key', () => {
 
 describe('R7 what a step throws', () => {
   /** As read back from a state or a store. */
-  const throughJson = (report: RunReport): Failure => {
+  const throughJson = (report: RunReport): RecordedFailure => {
     const journal = narrowJournal(JSON.parse(JSON.stringify(report.journal)))
     if (!journal) throw new Error('the journal cannot be read back')
-    return (journal.entries[0] as WorkEntry & { failure: Failure }).failure
+    return (journal.entries[0] as WorkEntry & { failure: RecordedFailure }).failure
   }
   const odd = (members: Record<string, unknown>): Error =>
     Object.defineProperties(new Error('m'), toProperties(members))
   const toProperties = (members: Record<string, unknown>): PropertyDescriptorMap =>
     Object.fromEntries(Object.entries(members).map(([name, value]) => [name, { value }]))
 
-  it.each<[string, unknown, Partial<Failure>]>([
+  it.each<[string, unknown, Partial<RecordedFailure>]>([
     ['a message that is an object', odd({ message: { text: 'no' } }), { message: '[object Object]' }],
     ['a message that is missing', odd({ message: undefined }), { message: 'undefined' }],
     ['a name that is a number', odd({ name: 5 }), { name: '5' }],

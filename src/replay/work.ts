@@ -7,7 +7,7 @@
  */
 
 import { type ErrorCode, RondoError, ToolError } from '../errors.ts'
-import type { Failure, WorkEntry, WorkEntryKind } from '../journal/journal.ts'
+import type { RecordedFailure, WorkEntry, WorkEntryKind } from '../journal/journal.ts'
 import { canonicalJson, isThenable } from '../lib/json.ts'
 import {
   append,
@@ -145,7 +145,7 @@ export function branchOf({ received, platform }: RunState): string {
 }
 
 /** Records whatever was thrown as text: an entry that could not be read back would end the whole flow. */
-function toFailure(thrown: unknown): Failure {
+function toFailure(thrown: unknown): RecordedFailure {
   if (!isA(Error, thrown)) return { name: 'Error', message: toText(() => thrown) }
   const code = read(() => ('code' in thrown ? thrown.code : undefined))
   return {
@@ -179,7 +179,7 @@ function toText(get: () => unknown): string {
 const origins = new WeakMap<Error, Error>()
 
 /** `thrown` is what the step threw, if it failed in this run. The handler does not see it; the log does. */
-function fromFailure(failure: Failure, thrown?: unknown): Error {
+function fromFailure(failure: RecordedFailure, thrown?: unknown): Error {
   const error = failure.open ? new ToolError(failure.message) : new Error(failure.message)
   error.name = failure.name
   if (isA(Error, thrown)) origins.set(error, thrown)
