@@ -11,7 +11,7 @@ function gate() {
 }
 
 describe('createStop', () => {
-  it('refuses what is new, waits for what is in flight, then closes', async () => {
+  it('refuses new work, waits for calls in flight, then closes', async () => {
     const log: string[] = []
     const busy = gate()
     const stop = createStop({
@@ -26,7 +26,7 @@ describe('createStop', () => {
     expect(log).toEqual(['begin', 'idle', 'finish'])
   })
 
-  it('closes after its bound, whatever is in flight', async () => {
+  it('closes after the grace period, whatever is in flight', async () => {
     const stop = createStop({
       begin: () => {},
       idle: () => new Promise(() => {}),
@@ -36,7 +36,7 @@ describe('createStop', () => {
     await expect(stop()).resolves.toBeUndefined()
   })
 
-  it('stops once, however often it is told', async () => {
+  it('stops once, however often it is called', async () => {
     let begins = 0
     const stop = createStop({ begin: () => begins++, idle: async () => {}, finish: async () => {} })
     await Promise.all([stop(), stop()])
@@ -63,7 +63,7 @@ describe('createSignalHub', () => {
     return { signals, exits, exited: exited.promise, listeners }
   }
 
-  it('stops every server on the first signal, then ends the process', async () => {
+  it('stops every server on the first signal, then exits', async () => {
     const { signals, exits, exited } = source()
     const hub = createSignalHub(signals)
     const [a, b] = [gate(), gate()]
@@ -78,7 +78,7 @@ describe('createSignalHub', () => {
     expect(exits).toEqual([0])
   })
 
-  it('ends the process at once on the second signal', () => {
+  it('exits at once on the second signal', () => {
     const { signals, exits } = source()
     createSignalHub(signals).add(() => new Promise(() => {}))
     signals.emit('SIGINT')
@@ -87,7 +87,7 @@ describe('createSignalHub', () => {
     expect(exits).toEqual([130])
   })
 
-  it('says so when a server could not be stopped', async () => {
+  it('exits with 1 if a server could not be stopped', async () => {
     const { signals, exits, exited } = source()
     createSignalHub(signals).add(() => Promise.reject(new Error('no')))
     signals.emit('SIGTERM')
@@ -95,7 +95,7 @@ describe('createSignalHub', () => {
     expect(exits).toEqual([1])
   })
 
-  it('listens to no signal once nothing is served', () => {
+  it('removes its signal listeners once nothing is served', () => {
     const { signals, listeners } = source()
     const hub = createSignalHub(signals)
     const forget = [hub.add(async () => {}), hub.add(async () => {})]

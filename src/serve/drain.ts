@@ -1,17 +1,17 @@
 /**
- * Stopping without losing a call: new work is refused, calls in flight get a bounded time (the service hands them
- * back at their next step or ask), then everything is closed. Stopping twice is stopping once.
+ * Stops without losing a call: new work is refused, calls in flight get a grace period (the service hands them back at
+ * their next step or ask), then everything is closed. Stopping is idempotent.
  *
- * `onSignals` ties this to SIGTERM and SIGINT: all servers of the process are stopped, then the process ends; a second
- * signal ends it at once. `onRejections` keeps a promise that nobody handles from ending it (decision 0012).
+ * `onSignals` does this on SIGTERM and SIGINT: all servers of the process stop, then the process exits; a second signal
+ * exits at once. `onRejections` keeps unhandled rejections from ending the process (decision 0012).
  */
 
 export interface StopSteps {
-  /** Refuse what is new. */
+  /** Refuses new work. */
   readonly begin: () => void
   /** Resolves when nothing is in flight. */
   readonly idle: () => Promise<void>
-  /** Close, whatever is still open. */
+  /** Closes everything that is still open. */
   readonly finish: () => Promise<void>
   /** How long to wait for `idle`. */
   readonly graceMs?: number
@@ -29,7 +29,7 @@ export function createStop({ begin, idle, finish, graceMs = 10_000 }: StopSteps)
   }
 }
 
-/** Waits for `promise`, but not longer than `ms`. */
+/** Waits for `promise`, for `ms` at most. */
 export async function atMost(promise: Promise<void>, ms: number): Promise<void> {
   let timer: NodeJS.Timeout | undefined
   const late = new Promise<void>((resolve) => {
@@ -41,7 +41,7 @@ export async function atMost(promise: Promise<void>, ms: number): Promise<void> 
 
 type Stop = () => Promise<void>
 
-/** The part of `process` that matters here. */
+/** What is used of `process`. */
 export interface SignalSource {
   on(signal: 'SIGTERM' | 'SIGINT', listener: () => void): unknown
   off(signal: 'SIGTERM' | 'SIGINT', listener: () => void): unknown
@@ -87,23 +87,23 @@ export function createSignalHub(source: SignalSource): SignalHub {
 
 let hub: SignalHub | undefined
 
-/** Calls `stop` when this process is told to end; returns a function that undoes this. */
+/** Calls `stop` when this process is told to exit; returns a function that undoes this. */
 export function onSignals(stop: Stop): () => void {
   hub ??= createSignalHub(process)
   return hub.add(stop)
 }
 
-const hearers = new Set<(reason: unknown) => void>()
+const listeners = new Set<(reason: unknown) => void>()
 
-function tellHearers(reason: unknown): void {
-  for (const hear of hearers) hear(reason)
+function notifyListeners(reason: unknown): void {
+  for (const listener of listeners) listener(reason)
 }
 
 /** Receives unhandled rejections, which then do not end the process; returns a function that undoes this. */
-export function onRejections(hear: (reason: unknown) => void): () => void {
-  if (hearers.size === 0) process.on('unhandledRejection', tellHearers)
-  hearers.add(hear)
+export function onRejections(listener: (reason: unknown) => void): () => void {
+  if (listeners.size === 0) process.on('unhandledRejection', notifyListeners)
+  listeners.add(listener)
   return () => {
-    if (hearers.delete(hear) && hearers.size === 0) process.off('unhandledRejection', tellHearers)
+    if (listeners.delete(listener) && listeners.size === 0) process.off('unhandledRejection', notifyListeners)
   }
 }

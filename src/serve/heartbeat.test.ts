@@ -84,7 +84,7 @@ function startFetch(headers: Record<string, string> = {}, meta: Record<string, u
   return { ...silence, ...timers, answered }
 }
 
-describe('a call that works in silence', () => {
+describe('a silent call', () => {
   it('beat 2 begins a stream with its first heartbeat, and ends it with the response', async () => {
     const { began, beat, end, answered } = startFetch()
     await began
@@ -98,7 +98,7 @@ describe('a call that works in silence', () => {
     expect(messagesOf(text)).toMatchObject([{ result: {} }])
   })
 
-  it('beat 2 beat 3 is heard as progress where the client asked for it, and so is the handler afterwards', async () => {
+  it('beat 2 beat 3 sends progress if the client asked for it, and so does the handler afterwards', async () => {
     const { began, beat, end, answered } = startFetch({}, { _meta: { progressToken: 'p' } })
     const line = await began
     beat()
@@ -121,7 +121,7 @@ describe('a call that works in silence', () => {
     expect(messages[2]).toMatchObject({ params: { message: 'first' } })
   })
 
-  it('beat 1 has no heartbeat while it says something by itself', async () => {
+  it('beat 1 sends no heartbeat while it sends notifications', async () => {
     const { began, beat, end, answered } = startFetch()
     const line = await began
     for (let i = 0; i < 3; i++) {
@@ -132,7 +132,7 @@ describe('a call that works in silence', () => {
     expect(await (await answered).text()).not.toMatch(/^:/m)
   })
 
-  it('is left alone where the client reads no streams', async () => {
+  it('sends no heartbeat if the client reads no streams', async () => {
     const { began, beat, end, answered } = startFetch({ accept: 'application/json' })
     await began
     beat()
@@ -163,7 +163,7 @@ describe('a call that works in silence', () => {
     expect(messagesOf(await response.text())).toMatchObject([{ result: {} }])
   })
 
-  it('is heard over stdio where the client asked for progress, and only there', async () => {
+  it('sends heartbeats over stdio only if the client asked for progress', async () => {
     const timers = createTimers()
     const { service, calls, end } = createSilence()
     const [input, output] = [new PassThrough(), new PassThrough()]
@@ -212,7 +212,7 @@ describe('a silent call of a session', () => {
     expect(await stream.next()).toMatchObject({ id: 7, result: { content: [{ text: 'done' }] } })
   })
 
-  it('beat 2 is heard as progress where the client asked for it', async () => {
+  it('beat 2 sends progress if the client asked for it', async () => {
     const { stream, release } = await begin({ _meta: { progressToken: 'p' } })
     expect(await stream.next()).toMatchObject({ method: 'notifications/progress', params: { progress: 0 } })
     expect(await stream.next()).toMatchObject({ params: { progressToken: 'p', progress: 1e-6 } })
@@ -278,7 +278,7 @@ describe('the watch over calls in flight', () => {
     expect([first.beats, second.beats]).toEqual([['p'], ['p']])
   })
 
-  it('goes on with the other calls when the heartbeat of one throws', () => {
+  it('continues with the other calls if the heartbeat of one throws', () => {
     const fault = new Error('gone')
     const { enter, beat, errors } = start()
     enter(fault)

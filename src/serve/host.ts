@@ -1,5 +1,5 @@
 /**
- * The host of calls, made from options: what a server of ours and a mount in another one have in common.
+ * Creates the host of calls from options, for our own server and for a mount in another one.
  */
 
 import { AsyncLocalStorage } from 'node:async_hooks'
@@ -34,14 +34,14 @@ type Shared =
   | 'randomId'
 
 export interface HostOptions extends Pick<ServerOptions, Shared> {
-  /** Which service states are sealed for. Instances of one service share it. */
+  /** The service for which states are sealed. All instances of a service use the same. */
   audience: string
 }
 
 export interface OpenHost extends FlowHost {
-  /** From now on `draining` is true. */
+  /** Sets `draining`. */
   drain(): void
-  /** Lets go of timers. */
+  /** Stops timers. */
   close(): void
 }
 
@@ -54,7 +54,7 @@ export function createHost(
   const platform = createPlatform(options)
   const log = createLog(options.log, undefined, platform.now)
   const overload = createOverload(options.shed, platform.now, (error) =>
-    log({ event: 'warning', message: 'The function shed threw; nothing is shed', error }),
+    log({ event: 'warning', message: 'The function `shed` threw; nothing is shed', error }),
   )
   const host = {
     audience: options.audience,
@@ -117,7 +117,7 @@ function chooseStates(
   log: Log,
 ): StateCarrier {
   if (!MODES.includes(mode)) {
-    throw misuse(`continuation is one of ${MODES.join(', ')}; got ${JSON.stringify(mode)}.`)
+    throw misuse(`continuation must be one of ${MODES.join(', ')}; got ${JSON.stringify(mode)}.`)
   }
   if (mode === 'sealed') return store ? sealedWithHandles(store.blobs) : sealedStates
   if (!store) throw misuse(`continuation: '${mode}' needs a store: createServer({ store, … })`)

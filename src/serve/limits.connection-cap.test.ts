@@ -22,7 +22,7 @@ async function isTaken(port: number): Promise<{ socket: Socket; taken: boolean }
 }
 
 describe('connections of one address', () => {
-  it('T20 are cut beyond their number, and count again when one has gone', async () => {
+  it('T20 are cut beyond the limit, until another one has closed', async () => {
     const { port } = await startEcho({ maxConnectionsPerAddress: 2 })
     const held = [await isTaken(port), await isTaken(port)]
     expect(held.map(({ taken }) => taken)).toEqual([true, true])
@@ -34,7 +34,7 @@ describe('connections of one address', () => {
     expect((await isTaken(port)).taken).toBe(false)
   })
 
-  it('are not counted unless asked for', async () => {
+  it('are not limited by default', async () => {
     const { port } = await startEcho()
     for (let i = 0; i < 5; i++) expect((await isTaken(port)).taken).toBe(true)
   })

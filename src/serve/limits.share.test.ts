@@ -5,14 +5,14 @@ const from = (address: string | undefined, headers: Record<string, string> = {},
   createShares(addressHeader)(undefined, headers, { address })
 
 describe('T18 the share of a caller', () => {
-  it('is its own where it has a name, wherever it calls from', () => {
+  it('belongs to its principal, whatever its address', () => {
     const shareOf = createShares()
     const alice = shareOf({ subject: 'alice' }, {}, { address: '192.0.2.1' })
     expect(shareOf({ subject: 'alice' }, {}, { address: '192.0.2.2' })).toBe(alice)
     expect(shareOf({ subject: 'bob' }, {}, { address: '192.0.2.1' })).not.toBe(alice)
   })
 
-  it('is that of its address otherwise', () => {
+  it('belongs to the address of an anonymous caller', () => {
     expect(from('192.0.2.1')).toBe(from('::ffff:192.0.2.1'))
     expect(from('192.0.2.1')).not.toBe(from('192.0.2.2'))
     expect(from(undefined)).toBe(NOBODY)
@@ -27,14 +27,14 @@ describe('T18 the share of a caller', () => {
     expect(from(one) === from(other)).toBe(same)
   })
 
-  it('comes from the header only where one is named, and from its last entry', () => {
+  it('depends on a header only if addressHeader names it, and on its last entry', () => {
     const headers = { 'x-forwarded-for': '203.0.113.9, 192.0.2.7' }
     expect(from('10.0.0.1', headers)).toBe(from('10.0.0.1'))
     expect(from('10.0.0.1', headers, 'X-Forwarded-For')).toBe(from('192.0.2.7'))
     expect(from('10.0.0.1', {}, 'x-forwarded-for')).toBe(NOBODY)
   })
 
-  it('has a short name, however long the header is', () => {
+  it('has a short key, however long the header is', () => {
     expect(from('10.0.0.1', { 'x-forwarded-for': 'x'.repeat(8_000) }, 'x-forwarded-for').length).toBeLessThan(
       100,
     )

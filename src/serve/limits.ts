@@ -1,5 +1,12 @@
 /**
- * When an instance has too much to do: the operator's own function, or the delay of its event loop.
+ * What one instance and one caller may use up: overload of the instance, the share of a caller, connections per address.
+ *
+ * An instance is overloaded if the operator's function says so, or if its event loop is late.
+ *
+ * A caller's share of a limit keeps one caller from using up all of it (T18). It belongs to the principal, or, for an
+ * anonymous caller, to its address. All callers without a known address have one share. The address is that of the
+ * connection; behind a proxy, that of the header that `addressHeader` names. Of a list the last entry counts, since the
+ * nearest proxy wrote it; the others may be forged. An IPv6 address counts by its first 64 bits, which one caller has all of.
  */
 
 import type { Socket, Server as SocketServer } from 'node:net'
@@ -17,7 +24,7 @@ export interface Overload {
 
 const NEVER: Overload = { overloaded: () => false, close: () => {} }
 
-/** How often the delay is looked at; in between, the last look counts. */
+/** How often the delay is measured. */
 const WINDOW_MS = 250
 
 export function createOverload(
@@ -26,20 +33,20 @@ export function createOverload(
   onError: (error: unknown) => void,
 ): Overload {
   if (shed === undefined) return NEVER
-  if (typeof shed === 'function') return { overloaded: () => asks(shed, onError), close: () => {} }
+  if (typeof shed === 'function') return { overloaded: () => shouldShed(shed, onError), close: () => {} }
   const { eventLoopDelayMs } = shed
   if (!(eventLoopDelayMs > 0))
     throw misuse('shed.eventLoopDelayMs must be a positive number of milliseconds.')
   const histogram = monitorEventLoopDelay({ resolution: 10 })
   histogram.enable()
-  let seenAt = now()
+  let measuredAt = now()
   let overloaded = false
   return {
     overloaded() {
-      if (now() - seenAt >= WINDOW_MS) {
+      if (now() - measuredAt >= WINDOW_MS) {
         overloaded = histogram.percentile(90) / 1e6 >= eventLoopDelayMs
         histogram.reset()
-        seenAt = now()
+        measuredAt = now()
       }
       return overloaded
     },
@@ -47,8 +54,8 @@ export function createOverload(
   }
 }
 
-/** A function that throws sheds nothing, and is reported. */
-function asks(shed: () => boolean, onError: (error: unknown) => void): boolean {
+/** If the function throws, nothing is shed and the error is reported. */
+function shouldShed(shed: () => boolean, onError: (error: unknown) => void): boolean {
   try {
     return shed() === true
   } catch (error) {
@@ -56,15 +63,6 @@ function asks(shed: () => boolean, onError: (error: unknown) => void): boolean {
     return false
   }
 }
-
-/*
- * Whose part of the limits a request uses, where one caller must not take what is there for all (T18): its principal's, or,
- * for a caller without a name, that of its address. Where the address is not known all of these are one share.
- *
- * The address is the one that the connection comes from. Behind a proxy that is the proxy's, unless `addressHeader` names
- * the header in which the proxy tells the caller's. Of a list the last entry counts, since that is what the nearest proxy
- * wrote; the others may be made up. An IPv6 address counts by its first 64 bits: whoever has one has all of these.
- */
 
 export type ShareOf = (
   principal: Principal | undefined,
@@ -78,8 +76,8 @@ export function createShares(addressHeader?: string): ShareOf {
   const header = addressHeader?.toLowerCase()
   return (principal, headers, { address }) => {
     if (principal !== undefined) return principalTag(principal)
-    const told = header === undefined ? address : headers[header]?.split(',').at(-1)?.trim()
-    return told === undefined || told === '' ? NOBODY : `${NOBODY} ${networkOf(told.slice(0, 64))}`
+    const known = header === undefined ? address : headers[header]?.split(',').at(-1)?.trim()
+    return known === undefined || known === '' ? NOBODY : `${NOBODY} ${networkOf(known.slice(0, 64))}`
   }
 }
 
@@ -96,8 +94,7 @@ function networkOf(address: string): string {
   return groups.map((group) => group.replace(/^0+(?=.)/, '').toLowerCase()).join(':')
 }
 
-/* Holds the connections of one address to a number (T20), so that one machine cannot take all there are. */
-
+/** Limits the connections of one address (T20), so that one machine cannot use up all of them. */
 export function capConnections(server: SocketServer, perAddress: number): void {
   const open = new Map<string, number>()
   server.on('connection', (socket: Socket) => {

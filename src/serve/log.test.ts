@@ -14,7 +14,7 @@ function logged(error: unknown): { readonly [member: string]: unknown } {
 }
 
 describe('the JSON log', () => {
-  it('says in full what we worded ourselves, and where it happened', () => {
+  it('contains our own errors in full, and the stack of others', () => {
     const error = logged(misuse('The PostgreSQL store needs the package "pg": install it'))
     expect(error).toMatchObject({
       name: 'TypeError',
@@ -36,7 +36,7 @@ describe('the JSON log', () => {
     expect(JSON.stringify(logged(error))).not.toContain('canary')
   })
 
-  it('tells what lies behind an error of ours', () => {
+  it('contains the cause of our own errors', () => {
     const cause = Object.assign(new Error('connect ECONNREFUSED'), { code: 'ECONNREFUSED' })
     expect(logged(new RondoError('STORE_UNAVAILABLE', 'The store is away', { cause }))).toMatchObject({
       code: 'STORE_UNAVAILABLE',
@@ -45,13 +45,13 @@ describe('the JSON log', () => {
     })
   })
 
-  it('does not follow causes in a circle', () => {
+  it('does not follow circular causes', () => {
     const error = new Error('a')
     error.cause = error
     expect(JSON.stringify(logged(error)).length).toBeLessThan(20_000)
   })
 
-  it('R11 survives an error that cannot be described', () => {
+  it('R11 survives an error whose getters throw', () => {
     const error = new Error('a')
     Object.defineProperty(error, 'stack', {
       get() {

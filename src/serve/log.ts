@@ -1,8 +1,10 @@
 /**
- * Where events go. The JSON form holds no content: of what a handler threw, it keeps the kind and where it was thrown,
- * not the message, which may quote a user. Errors that Rondo worded are logged in full: they say what to do.
+ * Writes events as JSON or passes them to the operator's function. JSON contains no content: of an error that a handler
+ * threw, it has the name and the stack, but not the message, which may quote a user. Errors of Rondo are logged in full,
+ * because they say what to do.
  *
- * A log cannot break what it reports on: one that throws or rejects is named on stderr, and everything goes on (R11).
+ * A log cannot break what it reports on: a function that throws or rejects is reported on stderr, and everything
+ * continues (R11).
  */
 
 import type { LogEvent } from '../carry/host.ts'
@@ -48,7 +50,7 @@ export function createLog(
   })
 }
 
-/** What we worded is told; what anybody else threw is named and located. */
+/** Our own errors in full; of any other, only its name and stack. */
 function describe(error: unknown, depth = 0): Record<string, unknown> {
   if (!(error instanceof Error)) return { name: typeof error }
   const cause =
@@ -59,7 +61,7 @@ function describe(error: unknown, depth = 0): Record<string, unknown> {
   return { ...named, stack: frames.slice(0, 8).map((line) => line.trim()), ...cause }
 }
 
-/** `ECONNREFUSED`, `ERR_MODULE_NOT_FOUND`, an SQLSTATE: names from a list, never content. */
+/** Codes such as `ECONNREFUSED`, `ERR_MODULE_NOT_FOUND` or an SQLSTATE, which never contain content. */
 function codeOf(error: Error): { code?: string } {
   const { code } = error as { code?: unknown }
   return typeof code === 'string' && /^[A-Z0-9_]{1,64}$/.test(code) ? { code } : {}

@@ -52,72 +52,72 @@ export interface ServerOptions
   extends Omit<HttpOptions, 'onError' | 'every' | 'stateless' | 'isolated'>,
     FetchOptions,
     DraftOptions {
-  /** The server's name; what clients show and, unless `audience` says otherwise, what states are sealed for. */
+  /** The server's name: shown by clients, and the default `audience`. */
   name: string
   version: string
   title?: string
   /** How a model should use this server. */
   instructions?: string
-  /** `name:base64,…`, a key source, or a ring. Default: the environment's `RONDO_KEYS`, else a key for development. */
+  /** `name:base64,…`, a key source, or a ring. Default: the environment variable `RONDO_KEYS`, else a development key. */
   keys?: string | KeySource | KeyRing
-  /** Which service states are sealed for. Instances of one service share it. Default: `name`. */
+  /** The service for which states are sealed. All instances of a service use the same. Default: `name`. */
   audience?: string
-  /** Runs every round twice and reports the first difference; sends authors' errors to the client. Default: false. */
+  /** Runs every round twice and reports the first difference; sends errors of handlers to the client. Default: false. */
   dev?: boolean
   limits?: Partial<FlowLimits>
-  /** Drops arguments that a schema does not name before it checks them: some hosts add their own. Default: false. */
+  /** Drops arguments that are not in the input schema before checking: some hosts add their own. Default: false. */
   dropUnknownArguments?: boolean
-  /** A database that instances share: keeps tasks, single-use records, and what is too large for a token. */
+  /** A database that instances share, for tasks, single-use records and journals that are too large for a token. */
   store?: Store
-  /** Where journals are between rounds; all but `sealed` need a `store`. Default: `sealed`. */
+  /** Where journals are kept between rounds; all modes but `sealed` need a `store`. Default: `sealed`. */
   continuation?: MigrationMode
-  /** Hands a call back at its next boundary once its round has worked this long. Default: never. */
+  /** Hands a call back at its next step or ask once its round has run this long. Default: never. */
   maxRoundMs?: number
-  /** Hands calls back, each at its next boundary, while this instance has too much to do. Default: never. */
+  /** Hands calls back at their next step or ask while this instance is overloaded. Default: never. */
   shed?: { eventLoopDelayMs: number } | (() => boolean)
-  /** A call that has run this long, and waits for no answer, is logged once; 0 for never. Default: a minute. */
+  /** A call that has run this long without waiting for an answer is logged once; 0 for never. Default: a minute. */
   slowCallMs?: number
-  /** `json` writes one line per event to stderr; a function gets the events. Default: `json`. */
+  /** `json` writes one line per event to stderr; a function receives the events. Default: `json`. */
   log?: 'json' | 'off' | ((event: LogEvent) => void)
   /** Entries on one page of a list. Default: 1000. */
   pageSize?: number
-  /** How long clients may keep lists. Default: a minute; `public` unless callers are authenticated. */
+  /** How long clients may cache lists. Default: a minute; `public` unless callers are authenticated. */
   listCache?: CachePolicy
   /**
    * Which clients are served: those of 2026-07-28, those of 2025-11-25 and older, those of the draft in between.
-   * Default: all of them.
+   * Default: all.
    */
   eras?: readonly Era[]
   /**
-   * Sessions of clients up to 2025-11-25. `false`: they get none and cannot be asked. `server.fetch` has sessions only
-   * where this is given: the platforms it is for share no memory between requests.
+   * Sessions of clients up to 2025-11-25. With `false` they get none and cannot be asked. `server.fetch` has sessions only
+   * if this is set, because the platforms it is for share no memory between requests.
    */
   sessions?: SessionOptions | false
-  /** Carries list changes between instances. Default: within this process. */
+  /** Carries changes between instances. Default: within this process. */
   changes?: ChangeBus
   tasks?: TaskOptions
   /** The clock, in ms since the epoch. */
   now?: () => number
-  /** Draws ids that nobody can guess. */
+  /** Returns an unguessable id. */
   randomId?: () => string
 }
 
 export interface TaskOptions {
-  /** How long a task lives from its creation on, unless its tool says otherwise. Default: a day. */
+  /** How long a task lives after its creation, unless its tool says otherwise. Default: a day. */
   ttlMs?: number
-  /** How often clients should look at a task, unless its tool says otherwise. Default: a second. */
+  /** How often clients should poll a task, unless its tool says otherwise. Default: a second. */
   pollMs?: number
-  /** Tasks that this process works on at the same time; 0 leaves them to others. Default: 16. */
+  /** Tasks that this process runs at the same time; 0 leaves them to other processes. Default: 16. */
   concurrency?: number
-  /** Bytes of the arguments, of one step's result, of a question or of the result, sealed. Default: 16 MiB. */
+  /** Sealed bytes of the arguments, of one step's result, of a question or of the result. Default: 16 MiB. */
   maxPieceBytes?: number
-  /** Bytes of one task's journal, sealed; times `maxOpen` it is what one caller can have kept. Default: 16 MiB. */
+  /** Sealed bytes of one task's journal; multiplied by `maxOpen`, what one caller can store. Default: 16 MiB. */
   maxJournalBytes?: number
-  /** Unended tasks that one caller may have. Default: 100. */
+  /** Unfinished tasks that one caller may have. Default: 100. */
   maxOpen?: number
-  /** Hears of the queue, of leases that were lost, of turns that threw. */
+  /** Receives events about the queue, lost leases and turns that threw. */
   onEvent?: OnEngineEvent
-  /** How long a task stays with a worker that sends no heartbeat. Default: 15 s. */
+  /** How long a worker without a heartbeat keeps a task. Default: 15 s. */
   leaseMs?: number
 }
 
@@ -157,7 +157,7 @@ export const DEFAULT_LIMITS: FlowLimits = {
   ...TEXT_BOUNDS,
 }
 
-/** The defaults with what was given on top. Refuses a limit that is not a number of 0 or more. */
+/** The defaults, overridden by what is given. Throws if a limit is not a number of 0 or more. */
 export function resolveLimits(given: Partial<FlowLimits> = {}): FlowLimits {
   for (const [name, value] of Object.entries(given)) {
     if (!Object.hasOwn(DEFAULT_LIMITS, name)) throw misuse(`There is no limit named "${name}".`)
@@ -194,7 +194,7 @@ export function assertHttpOptions(options: HttpOptions): void {
 export function assertIdentity({ name, version }: ServerOptions): void {
   if (typeof name !== 'string' || name === '' || typeof version !== 'string' || version === '') {
     throw misuse(
-      "createServer takes at least a name and a version: createServer({ name: 'tracker', version: '1.0.0' })",
+      "createServer needs a name and a version: createServer({ name: 'tracker', version: '1.0.0' })",
     )
   }
 }

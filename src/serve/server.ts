@@ -1,5 +1,5 @@
 /**
- * `createServer`: what is declared, what carries it, and the entrances, put together.
+ * `createServer`: puts the registry, the service and the entrances together.
  */
 
 import type { Listing } from '../protocol/call.ts'
@@ -20,19 +20,19 @@ import { type StdioOptions, serveStdio } from './stdio/stdio.ts'
 import { createTaskWork } from './task-work.ts'
 
 export interface Server extends Declarations {
-  /** Tells subscribers that a resource has new content. */
+  /** Notifies subscribers that a resource has new content. */
   updated(uri: string): void
   /** The web-standard entrance: for Hono, Workers, Deno, Bun, Next.js. */
   readonly fetch: FetchHandler
-  /** Serves over node:http, on loopback unless told otherwise. The port is the environment's `PORT`, else 3000. */
+  /** Serves over node:http, on loopback by default. The default port is the environment variable `PORT`, else 3000. */
   listen(options?: Pick<ListenOptions, 'port' | 'host' | 'path'> & Partial<ListenOptions>): Promise<Listening>
   /** A `(req, res)` handler, for Express and other servers over node:http. */
   nodeHandler(options?: NodeHandlerOptions): NodeHandler
   /** Serves one client over stdin and stdout. Resolves when the client has gone. */
   stdio(options?: StdioOptions): Promise<void>
-  /** From now on calls in flight are handed back at their next boundary and new ones are refused. */
+  /** From now on calls in flight are handed back at their next step or ask, and new calls are refused. */
   drain(): void
-  /** Drains, ends everything that is open, and lets go of timers. */
+  /** Drains, ends everything that is open, and stops timers. */
   close(): Promise<void>
 }
 
@@ -48,7 +48,7 @@ function toService(
   const scope = options.authenticate ? 'private' : 'public'
   const serverInfo = title === undefined ? { name, version } : { name, title, version }
   const changes = guardedBus(options.changes ?? createChangeBus(), (error) =>
-    host.log({ event: 'warning', message: 'A change could not be told to a subscriber', error }),
+    host.log({ event: 'warning', message: 'Notifying a subscriber of a change failed', error }),
   )
   assertInterval('slowCallMs', options.slowCallMs, 0)
   const shared = { host, registry, serverInfo, instructions, pageSize, changes, codecs: host.codecs }
@@ -61,7 +61,7 @@ function toService(
   })
 }
 
-/** Declaring is done through the registry; lists are made anew and subscribers hear of it. */
+/** Declares in the registry, and reports each change. */
 function declaring(registry: Registry, changed: (listing: Listing) => void): Declarations {
   return {
     tool(name, definition, handler) {
@@ -92,12 +92,12 @@ function portOf(text: string | undefined): number | undefined {
   return text !== undefined && /^\d{1,5}$/.test(text) ? Number(text) : undefined
 }
 
-/** Makes a server. It serves nothing until `listen`, `stdio`, `fetch` or `nodeHandler` is used. */
+/** Creates a server. It serves nothing until `listen`, `stdio`, `fetch` or `nodeHandler` is used. */
 export function createServer(options: ServerOptions): Server {
   return createServerWith(REVISIONS.codecs, options)
 }
 
-/** A server that speaks these revisions, as far as `eras` leaves them open. */
+/** Creates a server that speaks these revisions, unless `eras` excludes them. */
 export function createServerWith(codecs: readonly Codec[], options: ServerOptions): Server {
   assertIdentity(options)
   const host = createHost({ ...options, audience: options.audience ?? options.name }, undefined, codecs)
@@ -109,7 +109,7 @@ export function createServerWith(codecs: readonly Codec[], options: ServerOption
   })
   const work = createTaskWork(host, ({ call }) => registry.find(call.method, call.target), options)
   const onError = (error: unknown): void =>
-    host.log({ event: 'warning', message: 'A request could not be answered', error })
+    host.log({ event: 'warning', message: 'A request failed without a response', error })
   const drain = (): void => {
     host.drain()
     work.stop().catch(onError)
@@ -121,20 +121,20 @@ export function createServerWith(codecs: readonly Codec[], options: ServerOption
   const fetchExchange = createExchange(service, { ...http, stateless: !sessions, isolated: true })
   const fetch = createFetchHandler(fetchExchange, options)
   const open = new Set<Listening>()
-  const hear = (error: unknown): void =>
-    host.log({ event: 'warning', message: 'A rejection was not handled: await every promise', error })
+  const onRejection = (error: unknown): void =>
+    host.log({ event: 'warning', message: 'Unhandled rejection: await every promise', error })
   let forgetSignals = (): void => {}
   let forgetRejections = (): void => {}
   const forgetProcess = (): void => {
     forgetSignals()
     forgetRejections()
   }
-  /** The process ends on a signal when this has stopped too. */
+  /** On a signal, the process exits when this work has stopped too. */
   const startWork = ({ signals, rejections }: { signals?: boolean; rejections?: boolean } = {}): void => {
     work.start()
     forgetProcess()
     if (signals !== false) forgetSignals = onSignals(work.stop)
-    if (rejections !== false) forgetRejections = onRejections(hear)
+    if (rejections !== false) forgetRejections = onRejections(onRejection)
   }
 
   return {
@@ -160,7 +160,7 @@ export function createServerWith(codecs: readonly Codec[], options: ServerOption
       await host.keys.ready()
       startWork(stdioOptions)
       await serveStdio(service, { onError, heartbeatMs: options.heartbeatMs, ...stdioOptions }).done
-      // Its process is about to end, unless somebody else is served.
+      // The process is about to exit, unless it serves other clients.
       if (open.size > 0) return
       forgetProcess()
       await work.stop()

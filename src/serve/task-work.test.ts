@@ -33,7 +33,7 @@ function start(options: Partial<ServerOptions>) {
 }
 
 describe('the worker of a server', () => {
-  it('E9 begins although its store cannot be reached yet, says so, and works once it can', async () => {
+  it('E9 starts while its store cannot be reached, logs that, and works once it can', async () => {
     const folder = await mkdtemp(join(tmpdir(), 'rondo-work-'))
     const inTheWay = join(folder, 'data')
     await writeFile(inTheWay, '')

@@ -1,24 +1,27 @@
 /**
- * A server's part in tasks: the engine over its store, and the worker that runs turns in this process. Work begins with
- * the first entrance that is used, when every tool has been declared.
+ * A server's part in tasks: the engine over its store, and the worker that runs turns in this process. The worker starts
+ * with the first entrance that is used, when every tool has been declared.
+ *
+ * The log shows what an operator must know of the engine: turns that threw, tasks that were given up, and a store that
+ * cannot be reached, at most once a minute.
  */
 
 import type { FlowHost, TaskHost } from '../carry/host.ts'
 import { createRunTurn, type FindTarget } from '../carry/task/turn.ts'
-import { isThenable } from '../lib/json.ts'
 import { createLeaseEngine } from '../store/engine/lease-engine.ts'
 import type { EngineEvent, OnEngineEvent, Serving } from '../store/task-engine.ts'
 import { assertTaskTimes } from '../tool/registry.ts'
 import type { Log } from './log.ts'
 import type { ServerOptions } from './options.ts'
+import { quietly } from './service.ts'
 
 const DAY_MS = 86_400_000
 const MAX_PIECE_BYTES = 16 * 1024 * 1024
 
 export interface TaskWork {
-  /** Begins to take turns, unless it has begun, or this process was told to stop. */
+  /** Starts to run turns, unless it has started or this process is draining. */
   start(): void
-  /** Lets turns hand back, then stops. */
+  /** Lets turns hand their tasks back, then stops. */
   stop(): Promise<void>
 }
 
@@ -31,7 +34,7 @@ export function createTaskHost(
   assertTaskTimes({ ttl: ['tasks.ttlMs', tasks.ttlMs], poll: ['tasks.pollMs', tasks.pollMs] })
   if (!store) return undefined
   const { ttlMs = DAY_MS, pollMs = 1000, maxPieceBytes = MAX_PIECE_BYTES } = tasks
-  // Counting costs a query: only for somebody who wants to hear of it.
+  // Counting costs a query, so it is done only for a listener.
   const statsMs = tasks.onEvent ? undefined : 0
   const { maxOpen: maxOpenTasks, maxJournalBytes, leaseMs } = tasks
   const onEvent = logTaskEvents(log, tasks.onEvent)
@@ -63,48 +66,39 @@ export function createTaskWork(
   }
 }
 
-/*
- * What an operator sees of the engine behind tasks without having asked for it: turns that threw, tasks given up, a store
- * that cannot be reached. The last comes with every look, so it is told once a minute.
- */
+const REPORT_MS = 60_000
 
-const AGAIN_MS = 60_000
-
-/** Logs what matters, and hands every event to the operator's own listener, which cannot break anything. */
+/** Logs what matters, and passes every event to the operator's listener. */
 function logTaskEvents(
   log: Log,
-  listener: OnEngineEvent = () => {},
+  listener: OnEngineEvent | undefined,
   now: () => number = Date.now,
 ): OnEngineEvent {
-  const toldAt = new Map<string, number>()
+  const reportedAt = new Map<string, number>()
+  const notify = quietly(listener, (error) =>
+    log({ event: 'warning', message: 'The listener tasks.onEvent threw or rejected', error }),
+  )
   const isNew = ({ during }: Extract<EngineEvent, { kind: 'store-error' }>): boolean => {
-    const last = toldAt.get(during)
-    if (last !== undefined && now() - last < AGAIN_MS) return false
-    toldAt.set(during, now())
+    const last = reportedAt.get(during)
+    if (last !== undefined && now() - last < REPORT_MS) return false
+    reportedAt.set(during, now())
     return true
   }
   return (event) => {
     const message = event.kind === 'store-error' && !isNew(event) ? undefined : messageOf(event)
     if (message !== undefined) log({ event: 'warning', message, error: errorOf(event) })
-    const onFailure = (error: unknown): void =>
-      log({ event: 'warning', message: 'The listener tasks.onEvent threw or rejected', error })
-    try {
-      const outcome: unknown = listener(event)
-      if (isThenable(outcome)) Promise.resolve(outcome).catch(onFailure)
-    } catch (error) {
-      onFailure(error)
-    }
+    notify(event)
   }
 }
 
 function messageOf(event: EngineEvent): string | undefined {
   switch (event.kind) {
     case 'store-error':
-      return `The store of tasks failed (${event.during})`
+      return `The task store failed (${event.during})`
     case 'retry':
-      return `A turn of the task ${event.id} threw and will be run again (${event.failures})`
+      return `A turn of task ${event.id} threw and will be retried (failure ${event.failures})`
     case 'gave-up':
-      return `The task ${event.id} was given up after ${event.failures} turns that threw or died`
+      return `Task ${event.id} was given up after ${event.failures} turns that threw or died`
     default:
       return undefined
   }

@@ -51,7 +51,7 @@ describe.each(Object.entries(ENTRANCES))('a page of another origin over %s', (_n
     'access-control-request-headers': 'content-type,mcp-method,mcp-param-region',
   }
 
-  it('is told that it may call, and what it may send', async () => {
+  it('gets permission to call, and the headers that it may send', async () => {
     const send = await start(OPTIONS)
     const answer = await send('OPTIONS', { origin: PAGE, ...ask })
     expect(answer.status).toBe(204)
@@ -62,7 +62,7 @@ describe.each(Object.entries(ENTRANCES))('a page of another origin over %s', (_n
     expect(answer.header('vary')).toBe('Origin')
   })
 
-  it('reads answers and refusals, and the id of its session', async () => {
+  it('can read responses and refusals, and the id of its session', async () => {
     const send = await start({ ...OPTIONS, authenticate: () => ({ status: 401 }) })
     const refused = await send('POST', { origin: PAGE })
     expect([refused.status, refused.header('access-control-allow-origin')]).toEqual([401, PAGE])
@@ -75,7 +75,7 @@ describe.each(Object.entries(ENTRANCES))('a page of another origin over %s', (_n
     expect(answer.header('content-type')).toBe('application/json')
   })
 
-  it('T12 is told nothing unless it was named', async () => {
+  it('T12 gets no CORS headers unless its origin is in allowedOrigins', async () => {
     const send = await start(OPTIONS)
     for (const origin of ['https://evil.example', 'https://console.example.evil.example', 'null']) {
       const asked = await send('OPTIONS', { origin, ...ask })
@@ -87,7 +87,7 @@ describe.each(Object.entries(ENTRANCES))('a page of another origin over %s', (_n
     expect([unnamed.status, unnamed.header('access-control-allow-origin')]).toEqual([405, undefined])
   })
 
-  it('gets no header names back that are none', async () => {
+  it('gets no invalid header names back', async () => {
     const send = await start(OPTIONS)
     const odd = { ...ask, 'access-control-request-headers': 'a, "b"; c' }
     expect((await send('OPTIONS', { origin: PAGE, ...odd })).header('access-control-allow-headers')).toBe(
@@ -95,7 +95,7 @@ describe.each(Object.entries(ENTRANCES))('a page of another origin over %s', (_n
     )
   })
 
-  it('a request without an origin is answered as ever', async () => {
+  it('does not change responses to requests without an origin', async () => {
     const send = await start(OPTIONS)
     const answer = await send('POST', {})
     expect([answer.status, answer.header('access-control-allow-origin')]).toEqual([200, undefined])

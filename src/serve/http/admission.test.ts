@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest'
 import { errorOf, send, startEcho } from '../../../test/support/echo-listening.ts'
 import { callTool } from '../../../test/support/echo-service.ts'
 
-describe('who may call', () => {
+describe('admission', () => {
   it.each([
     'evil.example.com',
     'evil.example.com:3000',
@@ -16,7 +16,7 @@ describe('who may call', () => {
     expect(service.seen).toEqual([])
   })
 
-  it('T12 refuses a foreign origin on a good host, and takes its own', async () => {
+  it('T12 refuses a foreign origin on an allowed host, and allows its own', async () => {
     const { port, service } = await startEcho()
     expect((await send(port, callTool('echo'), { origin: 'http://evil.example.com' })).status).toBe(403)
     expect((await send(port, callTool('echo'), { origin: 'null' })).status).toBe(403)
@@ -25,7 +25,7 @@ describe('who may call', () => {
     expect((await send(port, callTool('echo'), { host: `127.0.0.1:${port}` })).status).toBe(200)
   })
 
-  it('hands the principal to the service, and nothing of the token', async () => {
+  it('passes the principal to the service, and nothing of the token', async () => {
     const { port, service } = await startEcho({
       authenticate: async ({ headers }) =>
         headers('authorization') === 'Bearer canary-token' ? { subject: 'alice' } : undefined,
@@ -36,7 +36,7 @@ describe('who may call', () => {
     expect(service.seen[0]?.principal).toEqual({ subject: 'alice' })
   })
 
-  it('sends the refusal of the authenticator', async () => {
+  it('sends the refusal of the hook', async () => {
     const { port, service } = await startEcho({
       authenticate: () => ({ status: 401, headers: { 'WWW-Authenticate': 'Bearer realm="x"' } }),
     })

@@ -13,7 +13,7 @@ async function outcome(authenticate: unknown) {
 }
 
 describe('identify', () => {
-  it('gives the principal, at once where the hook answers at once', () => {
+  it('returns the principal, synchronously if the hook is synchronous', () => {
     const who = identify(
       () => ({ subject: 'a' }),
       request,

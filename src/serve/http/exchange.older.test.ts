@@ -44,13 +44,13 @@ describe('the era of a message', () => {
     expect(isOlder(message, given)).toBe(expected)
   })
 
-  it('F1 is the earlier one where sessions are off and nothing is named', () => {
+  it('F1 is the earlier one if sessions are off and the message names no version', () => {
     expect(isOlderStateless(plain, headers())).toBe(true)
     expect(isOlderStateless(plain, headers('2026-07-28'))).toBe(false)
     expect(isOlderStateless(claiming('2026-07-28'), headers())).toBe(false)
   })
 
-  it('is never the draft where that is closed', () => {
+  it('is never the draft if the draft is closed', () => {
     const closed = createOlderTest({ modern, older: ['2025-11-25'], drafts: [], unnamed: false })
     expect(closed(claiming('DRAFT-2026-v1'), headers())).toBe(false)
     expect(closed(plain, headers('DRAFT-2026-v1'))).toBe(false)

@@ -98,13 +98,13 @@ describe('readMessage', () => {
 })
 
 describe('readParsed', () => {
-  it('reads what was parsed before as if it were text', () => {
+  it('reads a parsed body as if it were text', () => {
     expect(codeOf(readParsed(callTool('echo').message, undefined, service))).toBe('call')
     expect(codeOf(readParsed(JSON.parse('{"__proto__":{}}'), undefined, service))).toBe('PEER_REQUEST')
     expect(codeOf(readParsed('text', undefined, service))).toBe('PEER_REQUEST')
   })
 
-  it('refuses what is no JSON, and what is too deep to write', () => {
+  it('refuses a body that is not JSON or too deep to serialize', () => {
     const loop: Record<string, unknown> = {}
     loop.loop = loop
     expect(codeOf(readParsed(loop, undefined, service))).toBe('LIMIT_JSON')

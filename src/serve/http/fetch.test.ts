@@ -22,7 +22,7 @@ function start(options: HttpOptions & FetchOptions = {}) {
 }
 
 describe('fetch', () => {
-  it('B1 answers a call with one JSON body', async () => {
+  it('B1 responds to a call with one JSON body', async () => {
     const { send } = start()
     const response = await send(callTool('echo', { a: 'é' }))
     expect(response.status).toBe(200)
@@ -30,7 +30,7 @@ describe('fetch', () => {
     expect((await response.json()).result.content[0].text).toBe('{"a":"é"}')
   })
 
-  it('B1 streams what happens before the response, which comes last', async () => {
+  it('B1 streams notifications before the response, which comes last', async () => {
     const { send, service } = start()
     const response = await send(callTool('slow'))
     expect(response.headers.get('content-type')).toBe('text/event-stream')
@@ -45,7 +45,7 @@ describe('fetch', () => {
     ])
   })
 
-  it('R11 answers 500 to what nobody expected, and goes on', async () => {
+  it('R11 responds with 500 to an unexpected error, and continues to serve', async () => {
     const faults: unknown[] = []
     const { send, service } = start({ onError: (error) => faults.push(error) })
     service.paramHeaders = () => {
@@ -59,13 +59,13 @@ describe('fetch', () => {
     expect((await send(callTool('echo'))).status).toBe(200)
   })
 
-  it('R11 answers a reply that cannot be encoded', async () => {
+  it('R11 responds with an internal error if a reply cannot be encoded', async () => {
     const { send, service } = start()
     service.handle = async () => ({ kind: 'complete', result: { n: 1n } })
     expect((await (await send(callTool('echo'))).json()).error.code).toBe(-32603)
   })
 
-  it('answers a notification with 202 and no body', async () => {
+  it('responds to a notification with 202 and no body', async () => {
     const { send } = start()
     const note = { message: { jsonrpc: '2.0', method: 'notifications/x' }, headers: {} }
     const response = await send(note, { headers: { 'content-type': 'application/json' } })
@@ -73,14 +73,14 @@ describe('fetch', () => {
     expect(response.body).toBeNull()
   })
 
-  it('answers other methods with 405', async () => {
+  it('responds to other methods with 405', async () => {
     const { handle } = start()
     const response = await handle(new Request('http://localhost/mcp'))
     expect(response.status).toBe(405)
     expect(response.headers.get('allow')).toBe('POST')
   })
 
-  it('T12 judges the host of the URL where there is no Host header', async () => {
+  it('T12 checks the host of the URL if there is no Host header', async () => {
     const { send } = start()
     expect((await send(callTool('echo'), {}, 'http://evil.example.com/mcp')).status).toBe(403)
     const allowed = start({ allowedHosts: ['mcp.example.com'] })
@@ -94,7 +94,7 @@ describe('fetch', () => {
     expect((await send(sent, { headers })).status).toBe(403)
   })
 
-  it('knows the principal and sends refusals', async () => {
+  it('passes the principal on and sends refusals', async () => {
     const { send } = start({
       authenticate: async ({ headers, url }) =>
         headers('authorization') && url === 'http://localhost/mcp' ? { subject: 'alice' } : { status: 401 },
@@ -135,7 +135,7 @@ describe('fetch', () => {
     expect((await response.json()).error.code).toBe(-32700)
   })
 
-  it('takes a cancelled stream for a client that has gone', async () => {
+  it('treats a cancelled stream as a client that has gone', async () => {
     const { send, service, exchange } = start()
     const response = await send(callTool('slow'))
     const line = await service.waiting()
@@ -147,7 +147,7 @@ describe('fetch', () => {
     await exchange.idle()
   })
 
-  it('takes an aborted request for a client that has gone', async () => {
+  it('treats an aborted request as a client that has gone', async () => {
     const { send, service, exchange } = start()
     const sent = callTool('slow')
     const aborter = new AbortController()
@@ -198,7 +198,7 @@ describe('subscriptions over fetch', () => {
     return { ...started, response, reader, next }
   }
 
-  it('acknowledge, tell, show signs of life and end', async () => {
+  it('acknowledge, notify, keep the stream alive and end', async () => {
     const ticks: (() => void)[] = []
     let stopped = 0
     const every = (ms: number, tick: () => void) => {
@@ -221,13 +221,13 @@ describe('subscriptions over fetch', () => {
     expect(stopped).toBeGreaterThan(0)
   })
 
-  it('cut a client off that does not read', async () => {
+  it('cut off a client that does not read', async () => {
     const { service, response } = await listening({ maxBacklogBytes: 1000 })
     for (let i = 0; i < 100; i++) service.changes.publish({ kind: 'tools' })
     await expect(response.body?.cancel()).rejects.toThrow()
   })
 
-  it('refuse one more than allowed', async () => {
+  it('refuse a subscription beyond the limit', async () => {
     const { send } = await listening({ maxSubscriptions: 1 })
     const sent = request('subscriptions/listen', { notifications: { toolsListChanged: true } })
     const response = await send(sent)

@@ -34,7 +34,7 @@ const hostile = fc
   .map((parts) => parts.join(''))
 
 describe('T15 events', () => {
-  it('carry exactly one message each, whatever the text in it', () => {
+  it('carry exactly one message each, whatever text it contains', () => {
     fc.assert(
       fc.property(fc.array(hostile, { minLength: 1, maxLength: 4 }), (texts) => {
         const messages = texts.map((text) => encodeNotification(text, { [text]: text }))
@@ -51,11 +51,11 @@ describe('T15 events', () => {
     expect(JSON.parse(events[0]?.data ?? '').result).toEqual({ a: 1, b: [2] })
   })
 
-  it('would break without it (the check can fail)', () => {
+  it('control: an event breaks if its line breaks are kept', () => {
     expect(read(`event: message\ndata: {\n"a":1}\n\n`)[0]?.data).toBe('{')
   })
 
-  it('leave a line alone that has no breaks', () => {
+  it('do not change a line without line breaks', () => {
     expect(toLine('{"a":"\\n"}')).toBe('{"a":"\\n"}')
   })
 })

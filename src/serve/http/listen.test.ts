@@ -7,7 +7,7 @@ import { messagesOf, post } from '../../../test/support/post.ts'
 import { type ListenOptions, listen } from './listen.ts'
 
 describe('one request', () => {
-  it('B1 answers a call with one JSON body', async () => {
+  it('B1 responds to a call with one JSON body', async () => {
     const { port } = await startEcho()
     const posted = await send(port, callTool('echo', { a: 'é' }))
     expect(posted.status).toBe(200)
@@ -16,14 +16,14 @@ describe('one request', () => {
     expect(JSON.parse(posted.text).result.content[0].text).toBe('{"a":"é"}')
   })
 
-  it('B1 answers with input_required in one JSON body', async () => {
+  it('B1 responds with input_required in one JSON body', async () => {
     const { port } = await startEcho()
     const posted = await send(port, callTool('ask'))
     expect(posted.headers['content-type']).toBe('application/json')
     expect(JSON.parse(posted.text).result.resultType).toBe('input_required')
   })
 
-  it('takes a body in many pieces, cut within a character', async () => {
+  it('reads a body in many pieces, split within a character', async () => {
     const { port } = await startEcho()
     const sent = callTool('echo', { a: 'é'.repeat(40_000) })
     const body = Buffer.from(JSON.stringify(sent.message))
@@ -39,7 +39,7 @@ describe('one request', () => {
     expect(answer.split('é').length - 1).toBe(40_000)
   })
 
-  it('answers a notification with 202 and no body', async () => {
+  it('responds to a notification with 202 and no body', async () => {
     const { port } = await startEcho()
     const posted = await post(port, {
       headers: { 'content-type': 'application/json' },
@@ -67,14 +67,14 @@ describe('one request', () => {
     expect((await post(any.port, { path: '/some/where', headers, body })).status).toBe(200)
   })
 
-  it('takes header names in any case', async () => {
+  it('accepts header names in any case', async () => {
     const { port } = await startEcho()
     const { headers, message } = callTool('echo')
     const shouting = Object.fromEntries(Object.entries(headers).map(([k, v]) => [k.toUpperCase(), v]))
     expect((await post(port, { headers: shouting, body: JSON.stringify(message) })).status).toBe(200)
   })
 
-  it('tells an older client which versions are served', async () => {
+  it('names the served versions to an older client', async () => {
     const { port } = await startEcho()
     const posted = await post(port, {
       headers: { 'content-type': 'application/json' },
@@ -98,7 +98,7 @@ describe('one request', () => {
 })
 
 describe('R11 the one catch around a request', () => {
-  it('answers 500 to what nobody expected, and goes on', async () => {
+  it('responds with 500 to an unexpected error, and continues to serve', async () => {
     const faults: unknown[] = []
     const { port, service } = await startEcho({ onError: (error) => faults.push(error) })
     service.paramHeaders = () => {
@@ -112,7 +112,7 @@ describe('R11 the one catch around a request', () => {
     await expectServing(port)
   })
 
-  it('answers a reply that cannot be encoded', async () => {
+  it('responds with an internal error if a reply cannot be encoded', async () => {
     const { port, service } = await startEcho()
     const { handle } = service
     service.handle = async () => ({ kind: 'complete', result: { n: 1n } })
@@ -121,7 +121,7 @@ describe('R11 the one catch around a request', () => {
     await expectServing(port)
   })
 
-  it('holds for listeners that throw when a client goes', async () => {
+  it('catches what listeners throw when a client goes away', async () => {
     const faults: unknown[] = []
     const { port, service } = await startEcho({ onError: (error) => faults.push(error) })
     const sent = callTool('slow', {}, { _meta: { progressToken: 'p' } })
@@ -143,7 +143,7 @@ describe('R11 the one catch around a request', () => {
 })
 
 describe('streams', () => {
-  it('B1 streams what happens before the response, which comes last', async () => {
+  it('B1 streams notifications before the response, which comes last', async () => {
     const { port, service } = await startEcho()
     const posting = send(port, callTool('slow', {}, { _meta: { progressToken: 'p' } }))
     await service.waiting()
@@ -163,7 +163,7 @@ describe('streams', () => {
     ])
   })
 
-  it('gives a client that reads no streams the response alone', async () => {
+  it('sends only the response to a client that reads no streams', async () => {
     const { port, service } = await startEcho()
     const posting = send(port, callTool('slow'), { accept: 'application/json' })
     await service.waiting()
@@ -173,7 +173,7 @@ describe('streams', () => {
     expect(JSON.parse(posted.text).result.content[0].text).toBe('done')
   })
 
-  it('takes a client that goes for a cancellation', async () => {
+  it('treats a client that goes away as a cancellation', async () => {
     const { port, service } = await startEcho()
     const { headers, message } = callTool('slow')
     const aborter = new AbortController()
@@ -194,7 +194,7 @@ describe('streams', () => {
     await expectServing(port)
   })
 
-  it('tells no listener of a close after the response', async () => {
+  it('does not call listeners for a close after the response', async () => {
     const { port, service } = await startEcho()
     const posting = send(port, callTool('slow'))
     const line = await service.waiting()
@@ -208,7 +208,7 @@ describe('streams', () => {
 })
 
 describe('stopping', () => {
-  it('refuses what is new with 503 while a call in flight is finished', async () => {
+  it('refuses new requests with 503 while a call in flight finishes', async () => {
     const service = createEchoService()
     const listening = await listen(service, { port: 0, signals: false, graceMs: 5_000, retryAfterSeconds: 2 })
     const posting = send(listening.port, callTool('slow'))
@@ -245,7 +245,7 @@ describe('stopping', () => {
     ])
   })
 
-  it('closes within its bound though a call does not end', async () => {
+  it('closes after the grace period even if a call does not end', async () => {
     const service = createEchoService()
     const listening = await listen(service, { port: 0, signals: false, graceMs: 10 })
     const posting = send(listening.port, callTool('slow')).catch((error) => error)
@@ -254,7 +254,7 @@ describe('stopping', () => {
     expect(await posting).toBeInstanceOf(Error)
   })
 
-  it('says why it cannot listen', async () => {
+  it('rejects with the reason if it cannot listen', async () => {
     const { port } = await startEcho()
     await expect(listen(createEchoService(), { port, signals: false })).rejects.toThrow('EADDRINUSE')
   })
@@ -285,7 +285,7 @@ describe('the port while the server stops', () => {
     return { port, service, slow, closed, ask, idle }
   }
 
-  it('is free at once with releasePort, and what is open is served to its end', async () => {
+  it('is released at once with releasePort, and open connections are served to their end', async () => {
     const { port, service, slow, closed, ask, idle } = await stopping({ releasePort: true })
     const replacement = await listen(createEchoService(), { port, signals: false })
     onTestFinished(() => replacement.close())
@@ -308,7 +308,7 @@ describe('the port while the server stops', () => {
     await closed
   })
 
-  it('refuses options that are none', async () => {
+  it('refuses invalid options', async () => {
     const start = (options: object) => listen(createEchoService(), { port: 0, signals: false, ...options })
     await expect(start({ releasePort: 'yes' })).rejects.toThrow('releasePort must be true or false')
     await expect(start({ maxConnections: -1 })).rejects.toThrow('maxConnections must be a number')

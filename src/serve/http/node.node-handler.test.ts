@@ -77,7 +77,7 @@ describe('inside Express', () => {
     expect(messagesOf((await posting).text)).toHaveLength(3)
   })
 
-  it('writes nothing over an answer that somebody else has sent', async () => {
+  it('does not overwrite a response that somebody else has sent', async () => {
     const { port, service } = await start((handle) => (req, res) => {
       handle(req, res)
       void service.waiting().then(() => {

@@ -1,7 +1,7 @@
 import { expect, it } from 'vitest'
 import { createChangeBus } from './subscription.ts'
 
-it('tells every listener until it leaves', () => {
+it('notifies every listener until it unsubscribes', () => {
   const bus = createChangeBus()
   const heard: string[] = []
   const leave = bus.subscribe((change) => heard.push(`a ${change.kind}`))
@@ -24,7 +24,7 @@ it('keeps two subscriptions of one function apart', () => {
   expect(heard).toBe(1)
 })
 
-it('tells the others when one listener throws', () => {
+it('notifies the other listeners if one throws', () => {
   const faults: unknown[] = []
   const bus = createChangeBus((error) => faults.push(error))
   let heard = 0

@@ -26,7 +26,7 @@ function openOne(filter: ListenFilter, maxSubscriptions?: number, watchTasks?: W
 }
 
 describe('subscriptions', () => {
-  it('S1 acknowledge first, with what is honoured', () => {
+  it('subscription 1: acknowledge first, with the part of the filter that is honored', () => {
     const { messages } = openOne({
       toolsListChanged: true,
       promptsListChanged: false,
@@ -45,7 +45,7 @@ describe('subscriptions', () => {
     ])
   })
 
-  it('S2 name themselves on every message', () => {
+  it('subscription 2: name themselves on every message', () => {
     const { service, messages } = openOne({ toolsListChanged: true, resourceSubscriptions: ['a://b'] })
     service.changes.publish({ kind: 'tools' })
     service.changes.publish({ kind: 'resource', uri: 'a://b' })
@@ -59,7 +59,7 @@ describe('subscriptions', () => {
     ])
   })
 
-  it('S3 tell only of what was asked for', () => {
+  it('subscription 3: notify only of what was asked for', () => {
     const { service, messages } = openOne({ promptsListChanged: true, resourceSubscriptions: ['a://b'] })
     service.changes.publish({ kind: 'tools' })
     service.changes.publish({ kind: 'resources' })
@@ -69,7 +69,7 @@ describe('subscriptions', () => {
     expect(messages[1]?.method).toBe('notifications/prompts/list_changed')
   })
 
-  it('S4 end with an empty result when the server closes', () => {
+  it('subscription 4: end with an empty result when the server closes', () => {
     const { service, subscriptions, messages, ended } = openOne({ toolsListChanged: true })
     subscriptions.endAll()
     expect(messages[1]).toMatchObject({ id: 7, result: { resultType: 'complete', _meta: { [ID]: 7 } } })
@@ -79,7 +79,7 @@ describe('subscriptions', () => {
     expect(messages).toHaveLength(2)
   })
 
-  it('S4 write nothing more when the client goes', () => {
+  it('subscription 4: write nothing more when the client goes', () => {
     const { service, subscriptions, messages, stop, ended } = openOne({ toolsListChanged: true })
     stop()
     service.changes.publish({ kind: 'tools' })
@@ -89,7 +89,7 @@ describe('subscriptions', () => {
     expect(subscriptions.size).toBe(0)
   })
 
-  it('S5 T18 one caller does not take what is there for all', () => {
+  it('subscription 5: T18 one caller cannot use up the limit of all', () => {
     const { subscriptions, sink } = openOne({ toolsListChanged: true })
     const listen = (share: string) =>
       subscriptions.open(listenCall({ toolsListChanged: true }), { principal: undefined, share }, sink)
@@ -107,13 +107,13 @@ describe('subscriptions', () => {
     ['one long URI', { resourceSubscriptions: ['a'.repeat(40_000)] }, 7],
     ['many URIs', { resourceSubscriptions: Array.from({ length: 2_000 }, (_, i) => `notes://${i}`) }, 7],
     ['a long id', { toolsListChanged: true }, 'x'.repeat(40_000)],
-  ])('S5 T18 keep no more than they may: %s', (_, filter, id) => {
+  ])('subscription 5: T18 are refused if they name too much: %s', (_, filter, id) => {
     const { subscriptions, sink } = openOne({ toolsListChanged: true })
-    expect(() => subscriptions.open(listenCall(filter, id), SUBSCRIBER, sink)).toThrow('names too much')
+    expect(() => subscriptions.open(listenCall(filter, id), SUBSCRIBER, sink)).toThrow('too large')
     expect(subscriptions.size).toBe(1)
   })
 
-  it('S5 are never more than allowed', () => {
+  it('subscription 5: are never more than the limit', () => {
     const { subscriptions, sink, stop } = openOne({ toolsListChanged: true }, 1)
     const second = () => subscriptions.open(listenCall({ toolsListChanged: true }, 8), SUBSCRIBER, sink)
     expect(second).toThrow('[LIMIT_SUBSCRIPTIONS]')
@@ -121,7 +121,7 @@ describe('subscriptions', () => {
     expect(second).not.toThrow()
   })
 
-  it('end at once where there is nothing to tell of', () => {
+  it('end at once if there is nothing to be notified of', () => {
     const { messages, ended, subscriptions } = openOne({ resourcesListChanged: true })
     expect(messages).toHaveLength(2)
     expect(ended()).toBe(1)
@@ -134,7 +134,7 @@ describe('subscriptions to tasks', () => {
   const task: TaskState = { taskId: 'one', status: 'working', createdAt: 1, lastUpdatedAt: 2, ttlMs: null }
   const moment = () => new Promise((resolve) => setImmediate(resolve))
 
-  it('E4 end with their result where tasks cannot be looked at, so that the client looks by itself', async () => {
+  it('E4 end with their result if tasks cannot be watched, so that the client polls', async () => {
     const { messages, ended, subscriptions } = openOne(filter, undefined, async () => {
       throw new Error('no store')
     })
@@ -144,7 +144,7 @@ describe('subscriptions to tasks', () => {
     expect(subscriptions.size).toBe(0)
   })
 
-  it('S4 write nothing after their end, though the first look comes later', async () => {
+  it('subscription 4: write nothing after their end, even if the first state of a task arrives later', async () => {
     let stopped = 0
     let look = () => {}
     const watch: WatchTasks = (_ids, _principal, _capabilities, listener) =>

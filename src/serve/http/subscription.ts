@@ -1,10 +1,12 @@
 /**
- * `subscriptions/listen`: who is told of which changes, over HTTP and stdio alike.
+ * `subscriptions/listen`: notifies subscribers of changes, over HTTP and stdio alike. Over HTTP a subscription is a stream
+ * that stays open; a client that does not read it is cut off, and is to listen again and fetch the lists anew.
  *
- * S1 The first message is the acknowledgement with the part of the filter that is honoured. S2 Every message names
- * its subscription. S3 Only what was asked for is told. S4 When the server closes, an empty result ends the
- * subscription; when the client goes, nothing more is written. S5 There are never more open at once, in all and of one
- * caller, than the limits say, and none keeps more bytes than it may (T18).
+ * subscription 1: The first message is the acknowledgement, with the part of the filter that is honored.
+ * subscription 2: Every message names its subscription.
+ * subscription 3: A subscriber is notified only of what it asked for.
+ * subscription 4: When the server closes, an empty result ends the subscription; when the client goes, nothing more is sent.
+ * subscription 5: The number of open subscriptions, in all and per caller, and the bytes of each are limited (T18).
  */
 
 import { RondoError } from '../../errors.ts'
@@ -28,16 +30,16 @@ interface SubscriptionSink {
 }
 
 export interface Subscriptions {
-  /** Starts a subscription; returns a function that ends it when the client goes. Throws if there are too many. */
+  /** Starts a subscription; returns a function to call when the client goes. Throws if there are too many. */
   open(call: ListenCall, subscriber: Subscriber, sink: SubscriptionSink): () => void
-  /** Ends all of them, each with its result. */
+  /** Ends every subscription with its result. */
   endAll(): void
   readonly size: number
 }
 
 export interface Subscriber {
   readonly principal: Principal | undefined
-  /** Whose part of the limits the subscription uses. */
+  /** The caller whose limits apply. */
   readonly share: string
 }
 
@@ -61,24 +63,24 @@ export function createSubscriptions(service: Service, limits: SubscriptionLimits
     if (full) throw new RondoError('LIMIT_SUBSCRIPTIONS')
     const named = [String(id), ...(filter.resourceSubscriptions ?? []), ...(filter.taskIds ?? [])]
     if (named.reduce((sum, text) => sum + costOf(text), 0) > maxBytes) {
-      throw new RondoError('PEER_PARAMS', 'The subscription names too much: listen to less at once')
+      throw new RondoError('PEER_PARAMS', 'The subscription is too large: name fewer resources or tasks')
     }
   }
 
   function open(call: ListenCall, { principal, share }: Subscriber, sink: SubscriptionSink): () => void {
-    // What follows lives as long as the subscription, and must not hold on to the request.
+    // The closures below live as long as the subscription, and must not keep the request alive.
     const { id, protocolVersion } = call
-    const honoured = honour(call.filter, service)
-    admit(share, id, honoured)
+    const honored = honor(call.filter, service)
+    admit(share, id, honored)
     const tag = { [SUBSCRIPTION_ID]: id }
     const leave = service.changes.subscribe((change) => {
-      if (wants(honoured, change)) sink.send(toNotification(change, tag))
+      if (wants(honored, change)) sink.send(toNotification(change, tag))
     })
     const declared = rememberedCapabilities(call.capabilities)
-    const leaveTasks = followTasks(service, honoured.taskIds, principal, declared, {
-      tell: (task) =>
+    const leaveTasks = followTasks(service, honored.taskIds, principal, declared, {
+      changed: (task) =>
         sink.send(encodeNotification('notifications/tasks', { ...toTaskResult(task), _meta: tag })),
-      // The client looks by itself when nobody tells it.
+      // A client that is not notified polls.
       fail: () => end(),
     })
     const stop = (): void => {
@@ -88,16 +90,16 @@ export function createSubscriptions(service: Service, limits: SubscriptionLimits
     }
     const end = (): void => {
       stop()
-      sink.send(farewell(id, protocolVersion, service))
+      sink.send(finalResult(id, protocolVersion, service))
       sink.end()
     }
     enders.add(end)
     byShare.add(share, 1)
     sink.send(
-      encodeNotification('notifications/subscriptions/acknowledged', { notifications: honoured, _meta: tag }),
+      encodeNotification('notifications/subscriptions/acknowledged', { notifications: honored, _meta: tag }),
     )
-    // There will never be anything to tell: no reason to hold a connection.
-    if (Object.keys(honoured).length === 0) end()
+    // Without anything to be notified of there is no reason to hold a connection.
+    if (Object.keys(honored).length === 0) end()
     return stop
   }
 
@@ -113,12 +115,12 @@ export function createSubscriptions(service: Service, limits: SubscriptionLimits
 }
 
 interface TaskListener {
-  tell(task: TaskState): void
-  /** The tasks cannot be watched. */
+  changed(task: TaskState): void
+  /** Called if the tasks cannot be watched. */
   fail(): void
 }
 
-/** Watching begins a moment later than it is asked for, so that the acknowledgement is first. */
+/** Begins to watch in a later microtask, so that the acknowledgement is sent first. */
 function followTasks(
   { watchTasks }: Service,
   ids: readonly string[] | undefined,
@@ -133,7 +135,7 @@ function followTasks(
     await undefined
     if (left) return
     const stopWatching = await watchTasks(ids, principal, capabilities, (task) => {
-      if (!left) listener.tell(task)
+      if (!left) listener.changed(task)
     })
     if (left) stopWatching()
     else stop = stopWatching
@@ -142,7 +144,7 @@ function followTasks(
     .catch(() => {
       if (!left) listener.fail()
     })
-    // The client has gone in between: there is nobody to tell.
+    // The client has gone in the meantime.
     .catch(() => {})
   return () => {
     left = true
@@ -150,7 +152,7 @@ function followTasks(
   }
 }
 
-function honour(filter: ListenFilter, { changeKinds: kinds, watchTasks }: Service): ListenFilter {
+function honor(filter: ListenFilter, { changeKinds: kinds, watchTasks }: Service): ListenFilter {
   const uris = filter.resourceSubscriptions
   const ids = watchTasks ? filter.taskIds : undefined
   return {
@@ -185,16 +187,11 @@ function toNotification(change: Change, _meta: Readonly<Record<string, RequestId
   return encodeNotification(`notifications/${change.kind}/list_changed`, { _meta })
 }
 
-function farewell(id: RequestId, version: string, service: Service): string {
+function finalResult(id: RequestId, version: string, service: Service): string {
   const { requests, newest } = service.codecs
   const codec = requests.get(version) ?? newest
   return codec.encodeReply(id, { kind: 'complete', result: { _meta: { [SUBSCRIPTION_ID]: id } } }, service)
 }
-
-/*
- * Changes within one process. A listener that throws does not keep the others from hearing; one that leaves while a
- * change is told hears it no more.
- */
 
 export type Change =
   | { readonly kind: 'tools' }
@@ -202,12 +199,13 @@ export type Change =
   | { readonly kind: 'resources' }
   | { readonly kind: 'resource'; readonly uri: string }
 
-/** Carries list changes to open subscriptions. Instances that share one tell each other's subscribers too. */
+/** Carries changes to open subscriptions. Instances that share a bus notify each other's subscribers too. */
 export interface ChangeBus {
   publish(change: Change): void
   subscribe(listener: (change: Change) => void): () => void
 }
 
+/** A bus within one process. A listener that throws does not stop the others. */
 export function createChangeBus(onError: (error: unknown) => void = () => {}): ChangeBus {
   const listeners = new Set<(change: Change) => void>()
   return {
@@ -221,7 +219,7 @@ export function createChangeBus(onError: (error: unknown) => void = () => {}): C
       }
     },
     subscribe(listener) {
-      // One function may subscribe twice and leave once.
+      // Wrapped, so that a function that subscribed twice can unsubscribe once.
       const entry = (change: Change): void => listener(change)
       listeners.add(entry)
       return () => {
@@ -231,7 +229,7 @@ export function createChangeBus(onError: (error: unknown) => void = () => {}): C
   }
 }
 
-/** Whatever bus it is: our listeners never throw into it. */
+/** Keeps our listeners from throwing into a bus of the operator. */
 export function guardedBus(bus: ChangeBus, onError: (error: unknown) => void): ChangeBus {
   return {
     publish: (change) => bus.publish(change),
@@ -245,11 +243,6 @@ export function guardedBus(bus: ChangeBus, onError: (error: unknown) => void): C
       }),
   }
 }
-
-/*
- * One subscription over HTTP: a stream that stays open. A client that does not read it is cut off; it listens again
- * and looks at the lists anew.
- */
 
 export function serveListen(
   call: ListenCall,

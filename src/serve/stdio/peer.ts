@@ -1,6 +1,9 @@
 /**
- * The messages of one client that talks over a pair of byte streams: what came in one line is answered in one line.
- * Streams, end of input and process belong to `stdio.ts`.
+ * Serves the messages of one client over a pair of byte streams: a request on one line gets a response on one line. The
+ * streams, the end of input and the process are the business of `stdio.ts`.
+ *
+ * A request has no stream of its own. The client cancels it with a message, and from then on nothing is written for it,
+ * not even its response.
  */
 
 import { isUtf8 } from 'node:buffer'
@@ -28,9 +31,9 @@ export class StdioPeer {
   readonly #options: StdioPeerOptions
   readonly #subscriptions: Subscriptions
   readonly #inFlight: InFlight
-  /** What ends each open request when the client cancels it. */
+  /** Functions that end the open requests when the client cancels them. */
   readonly #open = new Map<RequestId, () => void>()
-  /** The client as one of an earlier era, if it turns out to be one. */
+  /** Serves the client if it turns out to be of an earlier era. */
   readonly #older: SessionPeer | undefined
 
   constructor(service: Service, output: StdioOutput, options: StdioPeerOptions) {
@@ -44,17 +47,17 @@ export class StdioPeer {
     this.#older = older && new SessionPeer({ ...options, older, output, inFlight, service })
   }
 
-  /** Never throws: what nobody expected is told to `onError`, and the next line is read. */
+  /** Never throws: unexpected errors go to `onError`, and the next line is read. */
   receive(input: InputLine): void {
     try {
-      this.#take(input)
+      this.#decode(input)
     } catch (error) {
       this.#options.onError(error)
       this.#refuse(null, new RondoError('SERVER_INTERNAL', undefined, { cause: error }))
     }
   }
 
-  #take(input: InputLine): void {
+  #decode(input: InputLine): void {
     if (input === 'too-long') return this.#refuse(null, new RondoError('LIMIT_BODY'))
     if (!isUtf8(input)) return this.#refuse(null, new RondoError('PEER_PARSE', 'Not UTF-8'))
     const text = input.toString('utf8')
@@ -71,13 +74,13 @@ export class StdioPeer {
     this.#subscriptions.endAll()
   }
 
-  /** The client has gone: nothing that is open will be read. */
+  /** Cancels everything that is open: the client has gone. */
   cancelAll(): void {
     for (const cancel of [...this.#open.values()]) cancel()
     this.#older?.end()
   }
 
-  /** Nobody will answer a question any more. */
+  /** Refuses the calls that wait for an answer: none will come. */
   refuseWaiting(): void {
     this.#older?.refuseWaiting()
   }
@@ -148,15 +151,10 @@ export class StdioPeer {
   }
 }
 
-/*
- * The line of one request over stdio. There is no stream of its own to close: the client cancels by a message, and
- * from then on nothing is written for this request, not even its response.
- */
-
 /** Where all messages to the client go. */
 export interface StdioOutput {
   write(json: string): void
-  /** True while the client leaves too much unread. */
+  /** True while too much of the output is unread. */
   readonly clogged: boolean
 }
 
@@ -176,7 +174,7 @@ class StdioLine implements Line {
   }
 
   onClose(listener: () => void): () => void {
-    // One function may listen twice and leave once.
+    // Wrapped, so that a function that was added twice can be removed once.
     const entry = (): void => listener()
     if (this.#closed) listener()
     else this.#listeners.add(entry)
@@ -186,7 +184,7 @@ class StdioLine implements Line {
   }
 
   notify(method: string, params: Record<string, unknown>): void {
-    // Progress and logs may be left out for a client that does not read.
+    // Progress and logs are dropped for a client that does not read.
     if (this.#closed || this.#finished || this.#output.clogged) return
     this.#output.write(encodeNotification(method, this.#pulse.say(method, params)))
   }

@@ -43,7 +43,7 @@ const cancelled = (requestId: unknown) => ({
 })
 
 describe('stdio', () => {
-  it('answers each line with one line, without any header', async () => {
+  it('responds to each line with one line, without any header', async () => {
     const { send, next } = start()
     send(callTool('echo', { a: 'line\nbreak' }).message)
     expect((await next()).result?.content).toEqual([{ type: 'text', text: '{"a":"line\\nbreak"}' }])
@@ -91,7 +91,7 @@ describe('stdio', () => {
     output.emit('error', new Error('EPIPE'))
   })
 
-  it('takes lines in any pieces, blank lines, line ends of Windows and a last line without end', async () => {
+  it('reads lines in any pieces, blank lines, Windows line breaks and a last line without a line break', async () => {
     const { input, next } = start()
     const text = `\n  \n${JSON.stringify(request('tools/call', { name: 'echo', arguments: { é: '日本' } }, 1).message)}\r\n`
     for (const byte of Buffer.from(text)) input.write(Buffer.from([byte]))
@@ -100,7 +100,7 @@ describe('stdio', () => {
     expect((await next()).id).toBe(2)
   })
 
-  it('refuses a line that is too long, once, and reads the next', async () => {
+  it('refuses a line that is too long once, and reads the next', async () => {
     const { input, send, next } = start({ maxLineBytes: 1000 })
     for (let i = 0; i < 10; i++) input.write('x'.repeat(500))
     input.write('\n')
@@ -169,7 +169,7 @@ describe('stdio', () => {
     expect((await next()).id).toBe(1)
   })
 
-  it('ends within its bound though a call does not', async () => {
+  it('ends after the grace period even if a call does not', async () => {
     const { service, input, send, serving } = start({ graceMs: 5 })
     send(callTool('slow').message)
     const line = await service.waiting()
@@ -178,7 +178,7 @@ describe('stdio', () => {
     expect(line.closed).toBe(true)
   })
 
-  it('drains when it is closed: refuses what is new and finishes what is open', async () => {
+  it('drains when it is closed: refuses new calls and finishes open ones', async () => {
     const { service, send, next, serving } = start()
     send(request('tools/call', { name: 'slow' }, 1).message)
     await next()
@@ -192,7 +192,7 @@ describe('stdio', () => {
     expect((await next()).id).toBe(1)
   })
 
-  it('does not read on while the client does not read', async () => {
+  it('stops reading while the client does not read', async () => {
     const service = createEchoService()
     const input = new PassThrough()
     const output = new PassThrough({ highWaterMark: 10 })
@@ -226,7 +226,7 @@ describe('subscriptions over stdio', () => {
     request('subscriptions/listen', { notifications: { toolsListChanged: true } }, id).message
   const ID = 'io.modelcontextprotocol/subscriptionId'
 
-  it('share the line and name themselves', async () => {
+  it('share the output and name themselves', async () => {
     const { service, send, next } = start()
     send(listen('a'))
     send(listen('b'))
@@ -237,7 +237,7 @@ describe('subscriptions over stdio', () => {
     expect(await next()).toMatchObject({ params: { _meta: { [ID]: 'b' } } })
   })
 
-  it('end without a word when the client cancels them', async () => {
+  it('end without a message when the client cancels them', async () => {
     const { service, send, next } = start()
     send(listen('a'))
     await next()
@@ -257,7 +257,7 @@ describe('subscriptions over stdio', () => {
     expect(await next()).toMatchObject({ id: 'a', result: { resultType: 'complete' } })
   })
 
-  it('free their id where there is nothing to tell of', async () => {
+  it('release their id if there is nothing to be notified of', async () => {
     const { send, next } = start()
     const empty = request('subscriptions/listen', { notifications: {} }, 'a').message
     send(empty)

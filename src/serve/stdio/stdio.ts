@@ -1,8 +1,9 @@
 /**
  * `server.stdio()`: one client over a pair of byte streams, one JSON message per line.
  *
- * Nothing but messages is written to the output. While the client does not read, its input is not read either. At the
- * end of the input the calls in flight get a bounded time, then the rest is cancelled.
+ * Nothing but messages is written to the output: one stray `console.log` of a tool would break it, so whatever else is
+ * written to standard output goes to standard error. While the client does not read, its input is not read either. At the
+ * end of the input the calls in flight get a grace period, then the rest is cancelled.
  */
 
 import type { Readable, Writable } from 'node:stream'
@@ -17,27 +18,27 @@ import { quietly, type Service } from '../service.ts'
 import { StdioPeer } from './peer.ts'
 
 export interface StdioOptions {
-  /** `process.stdin` unless given. */
+  /** Default: `process.stdin`. */
   input?: Readable
-  /** `process.stdout` unless given; then nothing else of this process can write there. */
+  /** Default: `process.stdout`, to which nothing else in this process can then write. */
   output?: Writable
-  /** Who the client is. It is this process's own user, so usually nobody says. */
+  /** Who the client is. Usually absent, since the client is the user who started this process. */
   principal?: Principal
-  /** The longest line that is read. */
+  /** Bytes of the longest line that is read. */
   maxLineBytes?: number
   /** Subscriptions that may be open at once. */
   maxSubscriptions?: number
-  /** How long a call may work in silence before it shows that it is alive, where the client asked for progress; 0 for never. */
+  /** How long a call may be silent before it sends a heartbeat, if the client asked for progress; 0 for never. */
   heartbeatMs?: number
-  /** The timer of the heartbeat. */
+  /** The timer of heartbeats. */
   every?: Every
-  /** How long calls in flight may take after the end of the input, or while the process stops. */
+  /** Grace period of calls in flight after the end of the input, and while the process stops. */
   graceMs?: number
-  /** Drain on SIGTERM and SIGINT, then end the process. On unless false. */
+  /** Drains on SIGTERM and SIGINT, then exits. Default: true. */
   signals?: boolean
-  /** Log rejections that the code of handlers leaves unhandled; they do not end the process. On unless false. */
+  /** Logs unhandled rejections, which then do not end the process. Default: true. */
   rejections?: boolean
-  /** Hears of faults that no client is told about. */
+  /** Receives errors that no client is told about. */
   onError?: (error: unknown) => void
 }
 
@@ -48,7 +49,7 @@ export interface StdioServing {
   close(): Promise<void>
 }
 
-/** Unread bytes beyond which progress and logs are left out. */
+/** Unread bytes beyond which progress and logs are dropped. */
 const MAX_BACKLOG = 1_048_576
 
 export function serveStdio(service: Service, options: StdioOptions = {}): StdioServing {
@@ -82,7 +83,7 @@ export function serveStdio(service: Service, options: StdioOptions = {}): StdioS
   const forget = options.signals === false ? () => {} : onSignals(stop)
   const onEnd = (): void => {
     forget()
-    // The last line may lack its end.
+    // The last line may lack its line break.
     read(Buffer.from('\n'))
     peer.refuseWaiting()
     atMost(peer.idle(), graceMs).then(end).catch(onError)
@@ -97,7 +98,7 @@ export function serveStdio(service: Service, options: StdioOptions = {}): StdioS
   }
   input.on('data', onData)
   input.once('end', onEnd)
-  // Standard output fails once for every write to a reader that has gone: each of these events needs its listener.
+  // Standard output emits an error for every write to a reader that has gone, and each one needs a listener.
   input.on('error', onGone)
   output.on('error', onGone)
   output.once('close', onGone)
@@ -112,7 +113,7 @@ function deferred(): { promise: Promise<void>; resolve: () => void } {
   return { promise, resolve }
 }
 
-/** A process whose client has gone has no more to do; what would keep it alive gets a moment to end by itself. */
+/** A process whose client has gone has nothing left to do. Whatever keeps it alive gets a second to end by itself. */
 function endProcess(): void {
   setTimeout(() => process.exit(), 1_000).unref()
 }
@@ -132,20 +133,15 @@ function toOutput(input: Readable, output: Writable, write: (text: string) => bo
   }
 }
 
-/*
- * Standard output is the wire: one stray `console.log` of a tool would break it. While it is claimed, whatever else is
- * written there goes to standard error; only the claimant writes to the real one.
- */
-
 export interface StdoutClaim {
   write(text: string): boolean
-  /** Gives standard output back. */
+  /** Restores standard output. */
   release(): void
 }
 
 export function claimStdout(stdout: Writable, stderr: Writable): StdoutClaim {
   const original = stdout.write
-  // The host may have closed it; what a tool prints is then lost, and nothing else.
+  // The host may have closed standard error. Then only what a tool prints is lost.
   const ignore = (): void => {}
   stderr.on('error', ignore)
   stdout.write = stderr.write.bind(stderr) as Writable['write']
