@@ -84,7 +84,7 @@ describe('sealEnvelope and openEnvelope', () => {
       ['empty', '', 'encoding'],
       ['the prefix alone', 'r1.', 'encoding'],
       ['another prefix', token.replace('r1.', 'r2.'), 'encoding'],
-      ['a length that no padding gives', token.slice(0, -4), 'encoding'],
+      ['a length that no padding has', token.slice(0, -4), 'encoding'],
       ['another format', withByte(token, 0, () => 2), 'encoding'],
       ['another suite', withByte(token, 1, () => 0), 'encoding'],
       ['an unknown key', withByte(token, 5, flip), 'key'],

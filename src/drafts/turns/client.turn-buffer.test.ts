@@ -108,10 +108,10 @@ describe('a client in turns', () => {
       ],
       TURNS,
     )
-    const told: number[] = []
-    const onProgress = ({ progress: n }: { progress: number }) => void told.push(n)
+    const reported: number[] = []
+    const onProgress = ({ progress: n }: { progress: number }) => void reported.push(n)
     await (await client(server)).callTool('t', {}, { onProgress })
-    expect(told).toEqual([1])
+    expect(reported).toEqual([1])
     expect(server.seen.map(({ last }) => last)).toEqual([null, 'a2', 'b2'])
   })
 
