@@ -61,8 +61,8 @@ export const tokenCarrier: Carrier<RoundRequest, Reply> = {
 
 /** Runs one round of a call. Rejects only with a `RondoError`. */
 export async function runRound(request: RoundRequest): Promise<Reply> {
-  const loading = request.host.keys.ready()
-  if (loading) await loading
+  const { keys } = request.host
+  if (!keys.isReady) await keys.ready()
   const opening = tokenCarrier.open(request)
   return await runOpened(opening instanceof Promise ? await opening : opening, tokenCarrier)
 }

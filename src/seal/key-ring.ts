@@ -57,7 +57,7 @@ export function createKeyRing(materials: readonly KeyMaterial[]): KeyRing {
     }
     byId.set(key.id, key)
   }
-  return { kind: 'key-ring', mint, names: keys.map((key) => key.name), find: (id) => byId.get(id) }
+  return { kind: 'key-ring', mint, names: keys.map((key) => key.name), find: byId.get.bind(byId) }
 }
 
 /** Reads `name:base64,name2:base64`. */
@@ -115,6 +115,8 @@ export interface KeySource {
 }
 
 export interface KeyHolder {
+  /** True once the ring is loaded. */
+  readonly isReady: boolean
   /** Undefined if the ring is loaded; otherwise a promise that resolves when it is. */
   ready(): Promise<void> | undefined
   /** The current ring. Throws before the holder is ready. */
@@ -137,14 +139,14 @@ const MAX_DELAY_MS = 2 ** 31 - 1
 
 export function createKeyHolder(source: KeySource, options: KeyHolderOptions = {}): KeyHolder {
   const { onError = () => {}, schedule = unrefTimer } = options
-  let ring: KeyRing | undefined
   let loading: Promise<void> | undefined
   let cancel: (() => void) | undefined
   let closed = false
 
   function adopt(loaded: unknown): void {
     if (!isKeyRing(loaded)) throw misuse('load() of a key source must return a key ring')
-    ring = loaded
+    Object.defineProperty(holder, 'ring', { value: loaded, configurable: true })
+    holder.isReady = true
     plan()
   }
 
@@ -177,17 +179,18 @@ export function createKeyHolder(source: KeySource, options: KeyHolderOptions = {
     }
   }
 
-  return {
-    ready: () => (ring === undefined ? (loading ?? load()) : undefined),
-    get ring() {
-      if (ring === undefined) throw misuse('The keys are not loaded yet: await ready() first')
-      return ring
+  const holder = {
+    isReady: false,
+    ready: () => (holder.isReady ? undefined : (loading ?? load())),
+    get ring(): KeyRing {
+      throw misuse('The keys are not loaded yet: await ready() first')
     },
     close() {
       closed = true
       cancel?.()
     },
   }
+  return holder
 }
 
 function isKeyRing(value: unknown): value is KeyRing {
