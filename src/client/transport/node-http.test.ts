@@ -15,7 +15,7 @@ afterEach(() => {
 
 type Answer = (response: ServerResponse, id: number, turn: number, request: IncomingMessage) => void
 
-/** Answers discovery; gives every other request to `answer`. */
+/** Responds to discovery, and passes every other request to `answer`. */
 async function serve(answer: Answer) {
   const counts = { connections: 0, requests: 0 }
   const server = createServer(async (request, response) => {

@@ -6,7 +6,7 @@ const idsOf = (events: readonly string[] | undefined): (string | undefined)[] | 
   events?.map((event) => /^id: (\S+)\n/.exec(event)?.[1])
 
 describe('the event log', () => {
-  it('log 1: gives events growing ids that name their stream', () => {
+  it('log 1: assigns growing ids that name the stream', () => {
     const log = new EventLog(3, 10_000)
     expect(log.append('{"a":1}', false)).toBe('id: 3-1\nevent: message\ndata: {"a":1}\n\n')
     log.append('{}', true)

@@ -9,7 +9,7 @@
  */
 
 import { toEvent } from '../http/line.ts'
-import { type Keeper, UNCOUNTED } from './options.ts'
+import { type MemoryBudget, UNCOUNTED } from './options.ts'
 
 interface Kept {
   readonly number: number
@@ -22,17 +22,17 @@ interface Kept {
 export class EventLog {
   readonly #stream: number
   readonly #maxBytes: number
-  readonly #keeper: Keeper
+  readonly #budget: MemoryBudget
   #kept: Kept[] = []
   #bytes = 0
   #number = 0
   /** The number of the last event that was evicted although a client must not miss it. */
   #lost = 0
 
-  constructor(stream: number, maxBytes: number, keeper: Keeper = UNCOUNTED) {
+  constructor(stream: number, maxBytes: number, budget: MemoryBudget = UNCOUNTED) {
     this.#stream = stream
     this.#maxBytes = maxBytes
-    this.#keeper = keeper
+    this.#budget = budget
   }
 
   get bytes(): number {
@@ -55,7 +55,7 @@ export class EventLog {
     return this.#kept.find((event) => event.id === id)?.number
   }
 
-  /** An event without a message; it gives the client an id to resume from. */
+  /** An event without a message, from whose id the client can resume. */
   prime(retryMs: number): string {
     return `id: ${this.#stream}-${this.#number}\nretry: ${retryMs}\ndata: \n\n`
   }
@@ -68,7 +68,7 @@ export class EventLog {
 
   /** Releases everything: nobody will resume the stream. */
   forget(): void {
-    this.#keeper.give(this.#bytes)
+    this.#budget.release(this.#bytes)
     this.#bytes = 0
     this.#kept = []
     this.#lost = this.#number
@@ -76,7 +76,7 @@ export class EventLog {
 
   #keep(event: Kept): string {
     this.#number = event.number
-    if (!this.#keeper.take(event.text.length)) {
+    if (!this.#budget.take(event.text.length)) {
       if (!event.droppable) this.#lost = event.number
       return event.text
     }
@@ -94,7 +94,7 @@ export class EventLog {
     const [evicted] = this.#kept.splice(index, 1)
     if (evicted === undefined) return
     this.#bytes -= evicted.text.length
-    this.#keeper.give(evicted.text.length)
+    this.#budget.release(evicted.text.length)
     if (!evicted.droppable) this.#lost = evicted.number
   }
 }

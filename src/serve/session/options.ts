@@ -114,12 +114,12 @@ export function createOwnerTally(): OwnerTally {
   }
 }
 
-/** A memory budget: bytes are taken before something is kept, and given back afterwards. */
-export interface Keeper {
+/** A budget of memory: bytes are taken before something is kept, and released afterwards. */
+export interface MemoryBudget {
   /** Returns false if there is no room. */
   take(bytes: number): boolean
-  give(bytes: number): void
+  release(bytes: number): void
 }
 
 /** For what ends with its request and need not be counted. */
-export const UNCOUNTED: Keeper = { take: () => true, give: () => {} }
+export const UNCOUNTED: MemoryBudget = { take: () => true, release: () => {} }

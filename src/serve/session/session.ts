@@ -19,7 +19,7 @@ import type { Outlet, StreamOptions } from '../http/line.ts'
 import type { Change } from '../http/subscription.ts'
 import { readEventId } from './event-log.ts'
 import { type Channel, type Desk, SessionLine } from './line.ts'
-import type { Keeper, OwnerTally, SessionSettings } from './options.ts'
+import type { MemoryBudget, OwnerTally, SessionSettings } from './options.ts'
 import { SessionStream, type StreamSetup } from './stream.ts'
 
 /** What a session shares with others: limits, counters and the memory budget. */
@@ -28,7 +28,7 @@ interface SessionPlace {
   readonly share: string
   readonly settings: SessionSettings
   readonly parked: OwnerTally
-  readonly keeper: Keeper
+  readonly budget: MemoryBudget
   /** Called when a call begins to wait, so that its deadline is watched. */
   onParked?(session: Session): void
 }
@@ -79,7 +79,7 @@ export class Session implements Desk {
   readonly #watched = new Set<string>()
   readonly #settings: SessionSettings
   readonly #parkedByAll: OwnerTally
-  readonly #keeper: Keeper
+  readonly #budget: MemoryBudget
   readonly #onParked: SessionPlace['onParked']
   readonly #calls = new Map<RequestId, SessionLine>()
   readonly #questions = new Map<string, { take(answer: PeerAnswer): void; readonly handed?: Handed }>()
@@ -95,14 +95,14 @@ export class Session implements Desk {
     id: string,
     facts: PeerFacts,
     owner: string,
-    { share, settings, parked, keeper, onParked }: SessionPlace,
+    { share, settings, parked, budget, onParked }: SessionPlace,
   ) {
     this.id = id
     this.facts = facts
     this.owner = owner
     this.#settings = settings
     this.#parkedByAll = parked
-    this.#keeper = keeper
+    this.#budget = budget
     this.share = share
     this.#onParked = onParked
     this.#seenAt = settings.now()
@@ -162,7 +162,7 @@ export class Session implements Desk {
     const all = this.#parkedByAll
     if (this.#parked >= maxParkedPerSession || all.total >= maxParked) return false
     if (all.of(this.share) >= shareLimit(this, maxParkedPerPrincipal, maxParkedPerAddress)) return false
-    if (!this.#keeper.take(bytes)) return false
+    if (!this.#budget.take(bytes)) return false
     this.#parked += 1
     all.add(this.share, 1)
     this.#onParked?.(this)
@@ -172,7 +172,7 @@ export class Session implements Desk {
   unpark(bytes: number): void {
     this.#parked -= 1
     this.#parkedByAll.add(this.share, -1)
-    this.#keeper.give(bytes)
+    this.#budget.release(bytes)
   }
 
   /** True if no call runs and no stream is attached: the client would not notice the end before its next request. */
@@ -216,14 +216,14 @@ export class Session implements Desk {
       throw new RondoError('PEER_PARAMS', `params.uri may be at most ${MAX_URI} characters long`)
     }
     if (this.#watched.has(uri)) return
-    if (this.#watched.size >= maxWatched || !this.#keeper.take(costOf(uri))) {
+    if (this.#watched.size >= maxWatched || !this.#budget.take(costOf(uri))) {
       throw new RondoError('LIMIT_SUBSCRIPTIONS')
     }
     this.#watched.add(uri)
   }
 
   unwatch(uri: string): void {
-    if (this.#watched.delete(uri)) this.#keeper.give(costOf(uri))
+    if (this.#watched.delete(uri)) this.#budget.release(costOf(uri))
   }
 
   /** Opens a stream over HTTP. One without responses becomes the session's own and replaces the former one. */
@@ -234,7 +234,7 @@ export class Session implements Desk {
       ...request,
       number: this.#lastStream,
       settings: this.#settings,
-      keeper: this.#keeper,
+      budget: this.#budget,
       http,
       onOpen,
     }

@@ -11,13 +11,13 @@
 import { JSON_HEADERS, type Outlet, openStream, SSE_COMMENT, type StreamOptions } from '../http/line.ts'
 import { EventLog } from './event-log.ts'
 import type { Channel } from './line.ts'
-import type { Keeper, SessionSettings } from './options.ts'
+import type { MemoryBudget, SessionSettings } from './options.ts'
 
 export interface StreamSetup {
   readonly number: number
   readonly settings: SessionSettings
   /** The memory budget for the events that are kept. */
-  readonly keeper: Keeper
+  readonly budget: MemoryBudget
   readonly http: StreamOptions
   /** True if the stream begins with an event id, so that the client can resume before the first message. */
   readonly primed: boolean
@@ -55,7 +55,7 @@ export class SessionStream implements Channel {
   constructor(setup: StreamSetup, outlet: Outlet) {
     this.number = setup.number
     this.#setup = setup
-    this.#log = new EventLog(setup.number, setup.settings.maxReplayBytes, setup.keeper)
+    this.#log = new EventLog(setup.number, setup.settings.maxReplayBytes, setup.budget)
     this.#left = setup.responses
     this.#hold(outlet)
     if (setup.responses === 0) this.#begin(outlet)

@@ -7,7 +7,7 @@ import { RondoError } from '../../errors.ts'
 import { idle } from '../../lib/clock.ts'
 import type { PeerFacts } from '../../protocol/call.ts'
 import type { ChangeBus } from '../http/subscription.ts'
-import { createOwnerTally, type Keeper, type SessionSettings, sweepMs, UNCOUNTED } from './options.ts'
+import { createOwnerTally, type MemoryBudget, type SessionSettings, sweepMs, UNCOUNTED } from './options.ts'
 import { costOf, isNamed, Session, shareLimit } from './session.ts'
 
 export interface SessionTable {
@@ -54,7 +54,7 @@ export function createSessionTable(settings: SessionSettings, changes: ChangeBus
     unsubscribes.get(session)?.()
     unsubscribes.delete(session)
     session.end()
-    keeperOf(session).give(costOfFacts(session.facts))
+    budgetOf(session).release(costOfFacts(session.facts))
     stopIfEmpty()
   }
 
@@ -64,7 +64,7 @@ export function createSessionTable(settings: SessionSettings, changes: ChangeBus
     stopSweeping = undefined
   }
 
-  const keeperOf = (caller: Pick<Session, 'owner' | 'share'>): Keeper => {
+  const budgetOf = (caller: Pick<Session, 'owner' | 'share'>): MemoryBudget => {
     const { maxKeptBytes, maxKeptBytesPerCaller: perCaller } = settings
     const most = shareLimit(caller, perCaller, perCaller)
     return {
@@ -73,7 +73,7 @@ export function createSessionTable(settings: SessionSettings, changes: ChangeBus
         kept.add(caller.share, bytes)
         return true
       },
-      give: (bytes) => kept.add(caller.share, -bytes),
+      release: (bytes) => kept.add(caller.share, -bytes),
     }
   }
 
@@ -88,12 +88,16 @@ export function createSessionTable(settings: SessionSettings, changes: ChangeBus
     return false
   }
 
-  const makeRoom = (caller: Pick<Session, 'owner' | 'share'>, keeper: Keeper, bytes: number): boolean => {
+  const makeRoom = (
+    caller: Pick<Session, 'owner' | 'share'>,
+    budget: MemoryBudget,
+    bytes: number,
+  ): boolean => {
     const { maxSessions, maxSessionsPerPrincipal, maxSessionsPerAddress } = settings
     const most = shareLimit(caller, maxSessionsPerPrincipal, maxSessionsPerAddress)
     if (open.of(caller.share) >= most && !evict(caller.share)) return false
     if (sessions.size >= maxSessions && !evict()) return false
-    while (!keeper.take(bytes)) if (!evict(caller.share) && !evict()) return false
+    while (!budget.take(bytes)) if (!evict(caller.share) && !evict()) return false
     return true
   }
 
@@ -118,9 +122,9 @@ export function createSessionTable(settings: SessionSettings, changes: ChangeBus
     caller: Pick<Session, 'owner' | 'share'>,
   ): Session | undefined => {
     const { owner, share } = caller
-    const keeper = keeperOf(caller)
-    if (!makeRoom(caller, keeper, costOfFacts(facts))) return undefined
-    const session = new Session(id, facts, owner, { share, settings, parked, keeper })
+    const budget = budgetOf(caller)
+    if (!makeRoom(caller, budget, costOfFacts(facts))) return undefined
+    const session = new Session(id, facts, owner, { share, settings, parked, budget })
     sessions.set(id, session)
     open.add(share, 1)
     unsubscribes.set(
@@ -153,7 +157,7 @@ export function createSessionTable(settings: SessionSettings, changes: ChangeBus
       share: owner,
       settings: { ...settings, maxWatched: 0, resumeMs: 0 },
       parked,
-      keeper: UNCOUNTED,
+      budget: UNCOUNTED,
       onParked,
     })
 
