@@ -24,7 +24,7 @@ export const ERRORS = {
     sentence: 'inputResponses must be an object that maps each key to a result object',
     open: true,
   },
-  INPUT_REJECTED: { rpc: -32602, http: 200, sentence: 'The answers do not fit the question', open: true },
+  INPUT_REJECTED: { rpc: -32602, http: 200, sentence: 'The answers do not match the question', open: true },
   INPUT_FAILED: {
     rpc: -32603,
     http: 200,
@@ -127,7 +127,7 @@ export const ERRORS = {
   PEER_HTTP_METHOD: {
     rpc: -32000,
     http: 405,
-    sentence: 'Method not allowed: this endpoint takes POST',
+    sentence: 'Method not allowed: this endpoint accepts only POST',
     open: true,
   },
   PEER_NO_SESSION: {
@@ -158,7 +158,7 @@ export const ERRORS = {
   },
   INPUT_ABORTED: { rpc: 0, http: 0, sentence: 'A handler ended the call instead of answering' },
   INPUT_REFUSED: { rpc: 0, http: 0, sentence: 'A policy of this client refused the round' },
-  INPUT_ANSWER: { rpc: 0, http: 0, sentence: 'The answer does not fit its question' },
+  INPUT_ANSWER: { rpc: 0, http: 0, sentence: 'The answer does not match its question' },
   INPUT_MISSING: { rpc: 0, http: 0, sentence: 'Some questions of this round have no answer yet' },
   INPUT_PENDING: { rpc: 0, http: 0, sentence: 'The pending call cannot be read or cannot be resumed here' },
 
@@ -169,8 +169,8 @@ export const ERRORS = {
   },
   LIMIT_CLIENT_TIMEOUT: { rpc: 0, http: 0, sentence: 'The server took too long to respond' },
   LIMIT_CLIENT_DEADLINE: { rpc: 0, http: 0, sentence: 'The call took longer than its deadline' },
-  LIMIT_CLIENT_BYTES: { rpc: 0, http: 0, sentence: 'The server sent more than this client reads' },
-  LIMIT_CLIENT_STATE: { rpc: 0, http: 0, sentence: 'requestState is larger than this client keeps' },
+  LIMIT_CLIENT_BYTES: { rpc: 0, http: 0, sentence: 'The server sent more than this client accepts' },
+  LIMIT_CLIENT_STATE: { rpc: 0, http: 0, sentence: 'requestState is larger than this client accepts' },
   LIMIT_CLIENT_QUESTIONS: {
     rpc: 0,
     http: 0,

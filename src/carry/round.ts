@@ -87,7 +87,7 @@ function conclude<To, R extends Round>(
     case 'refused':
       return refuse(ending.error)
     case 'background':
-      if (!carrier.leave) throw new RondoError('SERVER_INTERNAL', 'This call cannot leave its request')
+      if (!carrier.leave) throw new RondoError('SERVER_INTERNAL', 'This call cannot continue as a task')
       return carrier.leave(round, report)
     case 'moved': {
       const facts = { outcome: 'moved', moved: ending.reason } as const

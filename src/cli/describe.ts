@@ -125,7 +125,7 @@ function kindOfField(field: Field): string {
   const { min, max } = field.limits
   switch (field.type) {
     case 'text':
-      return `${field.format ? FORMAT_WORDS[field.format] : 'text'}${range(min, max, ' characters')}`
+      return `${field.format ? FORMAT_WORDS[field.format] : 'text'}${range(min, max, ' character')}`
     case 'number':
       return `a number${range(min, max)}`
     case 'integer':
@@ -140,9 +140,10 @@ function kindOfField(field: Field): string {
 }
 
 function range(min: number | undefined, max: number | undefined, unit = ''): string {
-  if (min !== undefined && max !== undefined) return `, ${min} to ${max}${unit}`
-  if (min !== undefined) return `, at least ${min}${unit}`
-  return max === undefined ? '' : `, at most ${max}${unit}`
+  const units = unit && (max ?? min) !== 1 ? `${unit}s` : unit
+  if (min !== undefined && max !== undefined) return `, ${min} to ${max}${units}`
+  if (min !== undefined) return `, at least ${min}${units}`
+  return max === undefined ? '' : `, at most ${max}${units}`
 }
 
 const SHOWN = 8

@@ -98,7 +98,7 @@ function convert(name: string, text: string, schema: JsonSchema, root: JsonSchem
     const value = tryJson(text)
     return value === undefined ? text : value
   }
-  throw usageError(`${name} must be ${types.join(' or ')}, not "${text}"`)
+  throw usageError(`${name} must be of type ${types.join(' or ')}, not "${text}"`)
 }
 
 const YES_NO: ReadonlyMap<string, boolean> = new Map([

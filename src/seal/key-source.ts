@@ -81,7 +81,7 @@ export function developmentKeys(options: DevelopmentOptions = {}): KeySource {
       const ring = parseKeys(generateKey('development'))
       warn(
         'Rondo generated a key for this process, because RONDO_KEYS is not set: open calls are lost when it restarts, ' +
-          'and no other instance can continue them. "npx rondo keys new" makes a key.',
+          'and no other instance can continue them. "npx rondo keys new" creates one to set there.',
       )
       return ring
     },

@@ -336,7 +336,7 @@ describe('I2 a call that does not end', () => {
     expect(events).toEqual([
       {
         event: 'warning',
-        message: 'A call of "index" (tools/call) is still running after 60 s and waits for no answer',
+        message: 'A call of "index" (tools/call) is still running after 60 s without waiting for an answer',
       },
     ])
   })

@@ -72,7 +72,7 @@ export function createWatch({ heartbeatMs, slow, every, onError }: WatchSettings
     const seconds = Math.round(slowCallMs / 1000)
     slow?.log({
       event: 'warning',
-      message: `A call of "${call.target}" (${call.method}) is still running after ${seconds} s and waits for no answer`,
+      message: `A call of "${call.target}" (${call.method}) is still running after ${seconds} s without waiting for an answer`,
     })
   }
 

@@ -148,7 +148,7 @@ export function toErrorReply(error: unknown, log: (event: LogEvent) => void): Re
   if (!(error instanceof RondoError))
     log({ event: 'warning', message: 'A request failed unexpectedly', error })
   else if (isStoreFault(error))
-    log({ event: 'warning', message: 'A request failed because the store did', error })
+    log({ event: 'warning', message: 'A request failed because the store failed', error })
   const known =
     error instanceof RondoError ? error : new RondoError('SERVER_INTERNAL', undefined, { cause: error })
   return { kind: 'error', error: known }

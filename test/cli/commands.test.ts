@@ -199,7 +199,7 @@ describe('the arguments of a call', () => {
   })
 
   it.each([
-    [['text=a', 'whole=x'], 'whole must be integer'],
+    [['text=a', 'whole=x'], 'whole must be of type integer'],
     [['whole=1'], 'Missing required arguments: text=…'],
     [['text=a', 'other=1'], 'no argument other'],
     [['text=a', 'yes=maybe'], 'yes must be boolean'],

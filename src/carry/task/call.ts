@@ -193,7 +193,7 @@ function sealCursor(
 function openCursor({ keys }: FlowHost, owner: TaskOwner, cursor: string): TaskPage['after'] {
   const opened = openEnvelope(keys.ring, placeOf(owner), cursor, MAX_CURSOR)
   const place: unknown = opened.kind === 'refused' ? undefined : JSON.parse(opened.plaintext.toString('utf8'))
-  if (!isRecord(place)) throw new RondoError('PEER_PARAMS', 'The cursor is not one of this list')
+  if (!isRecord(place)) throw new RondoError('PEER_PARAMS', 'The cursor does not belong to this list')
   return { id: String(place.id), createdAt: Number(place.createdAt) }
 }
 

@@ -299,7 +299,7 @@ async function guarded(
     return await work()
   } catch (error) {
     if (isStoreFault(error))
-      host.log({ event: 'warning', message: 'A request failed because the store did', error })
+      host.log({ event: 'warning', message: 'A request failed because the store failed', error })
     return toReply(id, toError(error))
   }
 }
