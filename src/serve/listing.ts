@@ -65,7 +65,10 @@ export function createCatalog(registry: Pick<Registry, 'rows'>, options: Catalog
       const number = cursor === undefined ? 0 : /^p[1-9]\d{0,6}$/.test(cursor) ? Number(cursor.slice(1)) : -1
       const result = pages[number]
       if (result !== undefined) return { kind: 'cacheable', result, cache }
-      return { kind: 'error', error: new RondoError('PEER_PARAMS', 'The cursor does not belong to this list') }
+      return {
+        kind: 'error',
+        error: new RondoError('PEER_PARAMS', 'The cursor does not belong to this list'),
+      }
     },
     discover() {
       discovery ??= describe(registry, options)

@@ -202,7 +202,7 @@ describe('the arguments of a call', () => {
     [['text=a', 'whole=x'], 'whole must be of type integer'],
     [['whole=1'], 'Missing required arguments: text=…'],
     [['text=a', 'other=1'], 'no argument other'],
-    [['text=a', 'yes=maybe'], 'yes must be boolean'],
+    [['text=a', 'yes=maybe'], 'yes must be of type boolean'],
     [['text'], 'not name=value'],
     [['text:=nope'], 'not valid JSON'],
   ])('%j are refused before anything is called', async (words, sentence) => {
