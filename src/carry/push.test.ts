@@ -9,7 +9,7 @@ const accept = (content: object) => ({ action: 'accept', content })
 const value = z.object({ value: z.string() })
 
 describe('a call whose questions are pushed', () => {
-  it('F1 sends questions that are asked together before any is answered, and runs on when all are', async () => {
+  it('F1 sends questions that are asked together at once, and continues when all of them are answered', async () => {
     const { server, connect } = await startOlder()
     let runs = 0
     server.tool('both', {}, async (_args, ctx) => {
@@ -34,7 +34,7 @@ describe('a call whose questions are pushed', () => {
     expect(runs).toBe(2)
   })
 
-  it('F1 asks for several choices as typed text where the revision has no other form', async () => {
+  it('F1 asks for several choices as typed text if the revision has no form for them', async () => {
     const { server, connect } = await startOlder()
     server.tool('colours', {}, async (_args, ctx) => {
       const schema = z.object({ colours: z.array(z.enum(['r', 'g', 'b'])) })
@@ -48,7 +48,7 @@ describe('a call whose questions are pushed', () => {
     })
   })
 
-  it('F1 R7 runs an effect before the first question at once, and once', async () => {
+  it('F1 R7 runs an effect before the first question at once, and only once', async () => {
     const { server, connect, events } = await startOlder()
     const keys: string[] = []
     server.tool('order', {}, async (_args, ctx) => {
@@ -80,14 +80,14 @@ describe('a call whose questions are pushed', () => {
     expect((await silent.call('tools/call', { name: 'manual' })).result).toMatchObject({ isError: true })
   })
 
-  it('R9 has no more rounds than allowed', async () => {
+  it('R9 ends after limits.maxRounds rounds', async () => {
     const { server, connect } = await startOlder({ limits: { maxRounds: 3 } })
     server.tool('endless', {}, () => inputRequired({ requestState: 'again' }))
     const client = await connect()
     expect((await client.call('tools/call', { name: 'endless' })).error).toMatchObject({ code: -32603 })
   })
 
-  it('R9 asks no more at once than allowed', async () => {
+  it('R9 refuses more open questions than limits.maxQuestions', async () => {
     const { server, connect } = await startOlder({ limits: { maxQuestions: 1 } })
     server.tool('both', {}, (_args, ctx) =>
       Promise.all(['a', 'b'].map((key) => ctx.ask(key, { message: key, schema: value }))),
@@ -117,7 +117,7 @@ describe('a call whose questions are pushed', () => {
     expect(seen).toEqual(['defer 1', 'finally 2', 'defer 2'])
   })
 
-  it('refuses arguments that do not fit, and says of a failing tool no more than elsewhere', async () => {
+  it('refuses invalid arguments, and hides the message of a failing tool', async () => {
     const { server, connect } = await startOlder()
     server.tool('fails', {}, () => {
       throw new Error('a secret')
@@ -129,7 +129,7 @@ describe('a call whose questions are pushed', () => {
     expect(failed.result).toEqual({ ...text('fails failed'), isError: true })
   })
 
-  it('F1 tells of a tool that runs only as a task: in a result, or by the error that says so since 2025-11-25', async () => {
+  it('F1 refuses a tool that runs only as a task: with a result, or since 2025-11-25 with an error', async () => {
     const { server, connect } = await startOlder({ store: createMemoryStore() })
     server.tool('long', { task: 'always' }, () => 'done')
     const before = await connect({ version: '2025-06-18' })
@@ -138,7 +138,7 @@ describe('a call whose questions are pushed', () => {
     expect((await since.call('tools/call', { name: 'long' })).error).toMatchObject({ code: -32601 })
   })
 
-  it('reports a handler that does not replay, in development mode', async () => {
+  it('reports in development mode a handler that does not replay', async () => {
     const { server, connect } = await startOlder({ dev: true })
     let runs = 0
     server.tool('fickle', {}, async (_args, ctx) => {

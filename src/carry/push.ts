@@ -37,7 +37,7 @@ export interface AskOptions {
   /** The task that asks. */
   readonly task?: string
   /** The questions whose answers any instance can accept, by key. */
-  readonly handed?: Readonly<Record<string, Handed>>
+  readonly handed?: Readonly<Record<string, PortableQuestion>>
   /** Fires when no answer is needed any more; asking then ends as refused. */
   readonly signal?: AbortSignal
 }
@@ -50,7 +50,7 @@ export type Asked =
   | { readonly kind: 'gone' }
 
 /** A question that goes out with a sealed journal, so that any instance can continue from its answer. */
-export interface Handed {
+export interface PortableQuestion {
   /** The id of the request. */
   readonly id: string
   /** Adds the state to the request. */
@@ -60,12 +60,12 @@ export interface Handed {
 }
 
 /** Seals the journal together with the questions. Returns nothing if it is too large for a state. */
-export type Hand = (
+export type MakePortable = (
   round: Round,
   claims: Claims,
   questions: InputRequests,
   progress: number | undefined,
-) => Promise<Readonly<Record<string, Handed>> | undefined>
+) => Promise<Readonly<Record<string, PortableQuestion>> | undefined>
 
 /** The line to a client that can be asked while its call waits. */
 export interface AskingLine extends Line {
@@ -100,7 +100,7 @@ interface NextRun {
 const GONE: Reply = { kind: 'error', error: new RondoError('PEER_REQUEST', 'The call was cancelled') }
 
 export interface PushOptions {
-  readonly hand?: Hand
+  readonly hand?: MakePortable
   /** Where the call continues, if another instance began it. */
   readonly from?: {
     readonly beginning: Beginning
@@ -113,7 +113,7 @@ export interface PushOptions {
 interface Pushed {
   readonly request: RoundRequest & { readonly line: AskingLine }
   readonly steady: SteadyLine
-  readonly hand?: Hand
+  readonly hand?: MakePortable
 }
 
 interface PushedRound extends Round {

@@ -15,7 +15,7 @@ describe('a bench without a store', () => {
     return server
   }
 
-  it('shows the limits of a server without one', async () => {
+  it('runs into the limits of a server that has no store', async () => {
     expect(
       await createBench(large)
         .tool('read')
@@ -28,7 +28,7 @@ describe('a bench without a store', () => {
     expect(bench.events).toContainEqual(expect.objectContaining({ code: 'LIMIT_STATE_BYTES' }))
   })
 
-  it('refuses what needs one, as such a server does', () => {
+  it('refuses options that need a store', () => {
     const single = (options: BenchOptions) => {
       const server = createServer({ name: 'single', version: '1', ...options })
       server.tool('once', { once: true }, () => 'ok')
@@ -39,8 +39,8 @@ describe('a bench without a store', () => {
   })
 })
 
-describe('what a bench logs', () => {
-  it("has the author's own error, with the author's line, where an effect threw in this round", async () => {
+describe('the log of a bench', () => {
+  it("contains the author's own error, with its stack, if an effect threw in this round", async () => {
     class NoDisk extends Error {}
     const thrown = new NoDisk('no disk', { cause: 'sda1' })
     const bench = createBench((options) => {

@@ -25,20 +25,20 @@ function makeBench() {
 }
 
 describe('a bench with tasks', () => {
-  it('answers in rounds for a client that knows nothing of tasks', async () => {
+  it('runs a call in rounds for a client that does not support tasks', async () => {
     const call = makeBench().tool('ask')
     expect(await call.run({ name: { value: 'Ada' } })).toMatchObject({ kind: 'complete', text: 'Hello Ada' })
     expect(call.rounds).toBe(2)
   })
 
-  it('follows a task to its end, and sees what it said', async () => {
+  it('follows a task to its end, and collects its status messages', async () => {
     const task = makeBench().task('ask')
     expect(await task.run({ name: { value: 'Ada' } })).toMatchObject({ kind: 'complete', text: 'Hello Ada' })
     expect(task.taskId).toMatch(/^[\w-]{20,}$/)
     expect(task.messages).toContain('asking')
   })
 
-  it('answers what is asked again under its new key', async () => {
+  it('answers a repeated question under its new key', async () => {
     const task = makeBench().task('ask')
     await task.next()
     const again = await task.next({ name: { value: 5 } })
@@ -46,20 +46,20 @@ describe('a bench with tasks', () => {
     expect(await task.next({ 'name~2': { value: 'Ada' } })).toMatchObject({ text: 'Hello Ada' })
   })
 
-  it('has a result for a tool that never becomes a task', async () => {
+  it('returns the result of a tool that never becomes a task', async () => {
     const task = makeBench().task('plain')
     expect(await task.run()).toMatchObject({ kind: 'complete', text: 'at once' })
     expect(task.taskId).toBeUndefined()
   })
 
-  it('tells failures of the tool and errors of the protocol apart', async () => {
+  it('distinguishes failures of the tool from errors of the protocol', async () => {
     const bench = makeBench()
     expect(await bench.task('fails').run()).toMatchObject({ kind: 'complete', text: 'out of stock' })
     expect(await bench.task('breaks').run()).toMatchObject({ kind: 'error', code: -32603, message: 'broken' })
     expect(await bench.task('ask').run({ name: decline })).toMatchObject({ result: { isError: true } })
   })
 
-  it('cancels, and shows the task to nobody else', async () => {
+  it('cancels a task, and hides it from other callers', async () => {
     const task = makeBench().task('ask', {}, { principal: { subject: 'ada' } })
     await task.next()
     expect(await task.as({ subject: 'eve' }).next()).toMatchObject({
@@ -71,7 +71,7 @@ describe('a bench with tasks', () => {
     expect(await task.next()).toEqual({ kind: 'cancelled' })
   })
 
-  it('ages tasks with the clock of the bench', async () => {
+  it('expires tasks by the clock of the bench', async () => {
     const bench = makeBench()
     const task = bench.task('ask')
     await task.next()
@@ -79,7 +79,7 @@ describe('a bench with tasks', () => {
     expect(await task.next()).toMatchObject({ kind: 'error', message: 'Task not found' })
   })
 
-  it('says which answers a script lacks, and which are never asked for', async () => {
+  it('names the answers that a script lacks, and those that are never asked for', async () => {
     await expect(makeBench().task('ask').run()).rejects.toThrow('no answer to "name"')
     await expect(
       makeBench()

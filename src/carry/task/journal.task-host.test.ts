@@ -49,7 +49,7 @@ describe('a piece of a task', () => {
   })
 })
 
-it('an owner is a caller of one service', () => {
+it('an owner of tasks is a caller of one service', () => {
   expect(alice).toEqual(ownerOf(host, { subject: 'alice' }))
   expect(alice.tenant).toBe('tracker')
   expect(alice).not.toEqual(ownerOf(hostFor('other'), { subject: 'alice' }))

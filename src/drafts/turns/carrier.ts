@@ -13,7 +13,7 @@
 
 import type { Carrier } from '../../carry/carrier.ts'
 import type { FlowHost } from '../../carry/host.ts'
-import { type AskingLine, type Hand, runPushed, steadyLine } from '../../carry/push.ts'
+import { type AskingLine, type MakePortable, runPushed, steadyLine } from '../../carry/push.ts'
 import { type Beginning, concludeRefused, type Round } from '../../carry/round.ts'
 import { deliverAnswers } from '../../carry/task/call.ts'
 import { firstRound, keepSealed, nextRound, runOpened, type Seal, tokenCarrier } from '../../carry/token.ts'
@@ -67,9 +67,13 @@ export interface Turns {
   /** The responses of a turn. Never rejects. */
   resume(answers: TurnAnswers, peer: TurnPeer): Promise<TurnOutcome>
   /** For questions that are pushed. */
-  readonly hand: Hand
+  readonly hand: MakePortable
   /** For the questions of a task, each of which can be answered on its own. */
-  handTask(call: TaskCall, principal: Principal | undefined, questions: InputRequests): ReturnType<Hand>
+  handTask(
+    call: TaskCall,
+    principal: Principal | undefined,
+    questions: InputRequests,
+  ): ReturnType<MakePortable>
   /** Bytes held for clients that do not echo the state. */
   readonly remembered: number
 }
@@ -180,7 +184,7 @@ async function continueCall(
     const round: Round = { ...start, host, began: host.platform.now() }
     return toReplyOf(start, concludeRefused(round, undefined, failed))
   }
-  const handAll: Hand = (round, sealed, questions, last) =>
+  const handAll: MakePortable = (round, sealed, questions, last) =>
     handQuestions(parts, sealed, toRequest(parts, round.call, last), questions)
   const hand = echoesState(call.capabilities) ? handAll : undefined
   const from = { beginning, answers, progress }
@@ -232,7 +236,7 @@ async function handQuestions(
   claims: Claims,
   request: Omit<TurnClaims, 'keys'>,
   questions: InputRequests,
-): ReturnType<Hand> {
+): ReturnType<MakePortable> {
   await host.keys.ready()
   const kept = await keepTurn(host, claims, request, questions, { ...options, echoes: true })
   if (kept.kind === 'too-large') return undefined
@@ -251,7 +255,7 @@ async function handTask(
   { id, taskId, protocolVersion }: TaskCall,
   principal: Principal | undefined,
   questions: InputRequests,
-): ReturnType<Hand> {
+): ReturnType<MakePortable> {
   const { platform, limits } = parts.host
   const now = platform.now()
   const claims: Claims = {

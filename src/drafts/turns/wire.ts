@@ -16,7 +16,7 @@
  * JSON.stringify, which leaves no line break (T15).
  */
 
-import type { Handed } from '../../carry/push.ts'
+import type { PortableQuestion } from '../../carry/push.ts'
 import { RondoError } from '../../errors.ts'
 import { isRecord } from '../../lib/json.ts'
 import type { PeerAnswer } from '../../protocol/call.ts'
@@ -167,7 +167,7 @@ function requestText(id: string, request: TurnRequest, protocolVersion: string):
 }
 
 /** A question that is pushed with its state, which its response echoes. */
-export function toHanded(id: string, state: State): Handed {
+export function toHanded(id: string, state: State): PortableQuestion {
   return {
     id,
     attach: (json) => withState(json, state),

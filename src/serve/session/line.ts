@@ -11,7 +11,7 @@
  *         ends, and the question stays valid.
  */
 
-import type { Asked, AskingLine, AskOptions, Handed, Resting } from '../../carry/push.ts'
+import type { Asked, AskingLine, AskOptions, PortableQuestion, Resting } from '../../carry/push.ts'
 import { RondoError } from '../../errors.ts'
 import type { PeerAnswer } from '../../protocol/call.ts'
 import type { SessionDialect } from '../../protocol/codec.ts'
@@ -35,7 +35,7 @@ export interface Channel {
 /** What a line needs of its session. */
 export interface Desk {
   /** Registers a question, whose answer goes to `take`, and returns its id. */
-  expect(take: (answer: PeerAnswer) => void, handed?: Handed): string
+  expect(take: (answer: PeerAnswer) => void, handed?: PortableQuestion): string
   forget(id: string): void
   /** Counts the call as parked, with the bytes that it keeps. Returns false if there are too many, or no room. */
   park(bytes: number): boolean

@@ -6,7 +6,7 @@
 
 import { unaskableReply } from '../../carry/failure.ts'
 import type { FlowHost } from '../../carry/host.ts'
-import { type AskingLine, type Hand, runPushed } from '../../carry/push.ts'
+import { type AskingLine, type MakePortable, runPushed } from '../../carry/push.ts'
 import { runRound } from '../../carry/token.ts'
 import { RondoError } from '../../errors.ts'
 import type { FlowCall, Listing, OlderCall, Principal, TaskCall } from '../../protocol/call.ts'
@@ -41,12 +41,16 @@ export interface SessionDraft {
   /** The turn that a client waits for when it resumes another instance's stream after this event; see `Session.awaitAnswer`. */
   awaits(session: Session, eventId: string): string | undefined
   /** Seals the call into its questions, so that any instance can accept the responses; undefined if the client does not echo states. */
-  hand(call: FlowCall): Hand | undefined
+  hand(call: FlowCall): MakePortable | undefined
   /** The same for the questions of a task. */
   handTask(
     call: TaskCall,
   ):
-    | ((call: TaskCall, principal: Principal | undefined, questions: InputRequests) => ReturnType<Hand>)
+    | ((
+        call: TaskCall,
+        principal: Principal | undefined,
+        questions: InputRequests,
+      ) => ReturnType<MakePortable>)
     | undefined
 }
 
@@ -137,7 +141,7 @@ interface Means {
   readonly dialect: SessionDialect
   /** Why it cannot be asked, if so. */
   readonly unaskable?: string
-  readonly hand?: Hand
+  readonly hand?: MakePortable
 }
 
 async function answerFlow(

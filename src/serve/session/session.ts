@@ -7,7 +7,7 @@
  */
 
 import { randomInt } from 'node:crypto'
-import type { Handed } from '../../carry/push.ts'
+import type { PortableQuestion } from '../../carry/push.ts'
 import { RondoError } from '../../errors.ts'
 import type { PeerAnswer, PeerFacts, RequestId } from '../../protocol/call.ts'
 import type { SessionDialect } from '../../protocol/codec.ts'
@@ -82,7 +82,10 @@ export class Session implements Desk {
   readonly #budget: MemoryBudget
   readonly #onParked: SessionPlace['onParked']
   readonly #calls = new Map<RequestId, SessionLine>()
-  readonly #questions = new Map<string, { take(answer: PeerAnswer): void; readonly handed?: Handed }>()
+  readonly #questions = new Map<
+    string,
+    { take(answer: PeerAnswer): void; readonly handed?: PortableQuestion }
+  >()
   readonly #streams = new Map<number, SessionStream>()
   readonly #awaited = new Map<string, SessionStream>()
   #general: Channel | undefined
@@ -131,7 +134,7 @@ export class Session implements Desk {
     this.#seenAt = this.#settings.now()
   }
 
-  expect(take: (answer: PeerAnswer) => void, handed?: Handed): string {
+  expect(take: (answer: PeerAnswer) => void, handed?: PortableQuestion): string {
     this.#lastQuestion += 1
     const id = handed?.id ?? `ask-${this.#lastQuestion}`
     this.#questions.set(id, { take, handed })
