@@ -6,7 +6,7 @@
  * exits at once. `onRejections` keeps unhandled rejections from ending the process (decision 0012).
  */
 
-export interface StopSteps {
+interface StopSteps {
   /** Refuses new work. */
   readonly begin: () => void
   /** Resolves when nothing is in flight. */
@@ -48,7 +48,7 @@ export interface SignalSource {
   exit(code: number): unknown
 }
 
-export interface SignalHub {
+interface SignalHub {
   /** Calls `stop` on the first signal; returns a function that removes the listener. */
   add(stop: Stop): () => void
 }

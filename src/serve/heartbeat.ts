@@ -1,6 +1,6 @@
 /**
- * Calls that take long: their heartbeat, and the log line of a slow one. Hosts and proxies give up on a request of which
- * they hear nothing for a minute, some even before the first byte.
+ * Calls that take long: their heartbeat, and the log line of a slow one. Hosts and proxies
+ * abandon a request that is silent for a minute, some even before its first byte.
  *
  * beat 1 A heartbeat is due only after a whole interval without anything else. beat 2 It is progress if the client sent a
  * token, since progress restarts the timeouts of clients, and a comment of the stream otherwise. beat 3 Progress only
@@ -25,7 +25,7 @@ export interface WatchedCall {
   readonly line?: WatchedLine
 }
 
-export interface WatchedLine {
+interface WatchedLine {
   /** Shows that the call is alive if it has been silent since the last beat. */
   beat(progressToken: string | number | undefined): unknown
   /** The call waits for the client's answer. */

@@ -23,7 +23,7 @@ describe('T18 the share of a caller', () => {
     ['2001:db8:0:1::1', '2001:db8:0:2::1', false],
     ['fe80::1%eth0', 'fe80::2', true],
     ['::1', '::2', true],
-  ])('of %s and %s is the same: %s', (one, other, same) => {
+  ])('is shared by the addresses %s and %s: %s', (one, other, same) => {
     expect(from(one) === from(other)).toBe(same)
   })
 

@@ -17,7 +17,7 @@ import type { RequestHeaders } from '../protocol/common/headers.ts'
 import { principalTag } from '../seal/state.ts'
 import type { ServerOptions } from './options.ts'
 
-export interface Overload {
+interface Overload {
   overloaded(): boolean
   close(): void
 }

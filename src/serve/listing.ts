@@ -13,7 +13,7 @@ import type { Registry } from '../tool/registry.ts'
 
 type Result = Readonly<Record<string, unknown>>
 
-export interface Catalog {
+interface Catalog {
   /** A page of a list, or the error of a cursor that is not from this list. */
   list(listing: Listing, cursor: string | undefined): Reply
   /** What `server/discover` returns. */
@@ -22,7 +22,7 @@ export interface Catalog {
   invalidate(listing: Listing): void
 }
 
-export interface CatalogOptions {
+interface CatalogOptions {
   readonly pageSize: number
   /** How long clients may keep what is listed. */
   readonly cache?: CachePolicy

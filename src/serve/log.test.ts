@@ -27,12 +27,12 @@ describe('the JSON log', () => {
   it.each([
     ['an error of the handler', new Error('canary')],
     ['a TypeError of the handler', new TypeError('canary')],
-    ['a thrown text', 'canary'],
+    ['a thrown string', 'canary'],
     [
       'an error inside one of ours',
       new RondoError('SERVER_INTERNAL', undefined, { cause: new Error('canary') }),
     ],
-  ])('T16 keeps the message of %s out', (_, error) => {
+  ])('T16 does not contain the message of %s', (_, error) => {
     expect(JSON.stringify(logged(error))).not.toContain('canary')
   })
 
@@ -70,7 +70,7 @@ describe('the log of a server', () => {
       'The field "where" cannot be asked for',
     ],
     ['a password', { password: { type: 'string' } }, 'The field "password" looks like a secret'],
-  ])('says what is wrong with a question that asks for %s', async (_, properties, advice) => {
+  ])('explains what is wrong with a question that asks for %s', async (_, properties, advice) => {
     const lines: string[] = []
     const server = createServer({
       name: 'forms',
@@ -112,22 +112,22 @@ describe('a log function', () => {
         },
       }),
     ],
-  ])('R11 that %s is reported once a minute, and nothing else happens', async (_, log) => {
+  ])('R11 that %s is reported once a minute, without any other effect', async (_, log) => {
     const lines: string[] = []
     let now = 0
-    const tell = createLog(
+    const write = createLog(
       log,
       (line) => void lines.push(line),
       () => now,
     )
     const settle = () => new Promise((resolve) => setImmediate(resolve))
-    tell(event)
-    tell(event)
+    write(event)
+    write(event)
     await settle()
     expect(lines).toHaveLength(1)
     expect(lines[0]).toContain('The log function threw or rejected')
     now = 60_000
-    tell(event)
+    write(event)
     await settle()
     expect(lines).toHaveLength(2)
   })

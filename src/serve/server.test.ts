@@ -40,7 +40,7 @@ async function overStdio(server: Server): Promise<string> {
 it.each([
   ['fetch', overFetch],
   ['stdio', overStdio],
-])('tells the log over %s of a fault that the client hears nothing of', async (_name, call) => {
+])('logs over %s an error that the client is not told about', async (_name, call) => {
   const events: LogEvent[] = []
   const log = (event: LogEvent): void => void events.push(event)
   const server = createServer({ name: 'faulty', version: '1', keys: generateKey(), log })

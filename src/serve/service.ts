@@ -23,7 +23,7 @@ import { complete, createCatalog } from './listing.ts'
 import type { Older } from './session/older.ts'
 
 /** A call in progress. Subscriptions are served by the entrances, from `changes`. */
-export interface ActiveCall {
+interface ActiveCall {
   readonly call: Exclude<Call, ListenCall>
   readonly principal: Principal | undefined
   readonly line: Line
@@ -33,7 +33,7 @@ export interface Service {
   readonly serverInfo: { readonly name: string; readonly version: string; readonly title?: string }
   readonly codecs: Codecs
   readonly supportedVersions: readonly string[]
-  /** The versions that a client of another one is told to speak. */
+  /** The versions named to a client that speaks none of them. */
   readonly namedVersions?: readonly string[]
   readonly changes: ChangeBus
   /** The changes to which a client may subscribe: those whose capability is declared. */
@@ -48,7 +48,7 @@ export interface Service {
   readonly watchTasks?: WatchTasks
   /** Which calls are logged as slow. Absent: none. */
   readonly slow?: SlowCalls
-  /** `draining` is true from the moment the process was told to stop. */
+  /** `draining` is true once the process has begun to stop. */
   readonly state: { readonly draining: boolean }
   /** Sets `state.draining`. */
   drain(): void
@@ -64,7 +64,7 @@ export type WatchTasks = (
 
 type Given = 'serverInfo' | 'codecs' | 'changes' | 'older' | 'slow' | 'drain'
 
-export interface ServiceOptions extends Pick<Service, Given> {
+interface ServiceOptions extends Pick<Service, Given> {
   readonly host: FlowHost
   readonly registry: Registry
   readonly instructions?: string

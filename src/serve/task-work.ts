@@ -18,7 +18,7 @@ import { quietly } from './service.ts'
 const DAY_MS = 86_400_000
 const MAX_PIECE_BYTES = 16 * 1024 * 1024
 
-export interface TaskWork {
+interface TaskWork {
   /** Starts to run turns, unless it has started or this process is draining. */
   start(): void
   /** Lets turns hand their tasks back, then stops. */

@@ -16,7 +16,7 @@ describe('T12 hosts', () => {
     'mcp.example.com',
     'mcp.example.com:443',
     'api.example.com:8443',
-  ])('takes %s', (host) => {
+  ])('allow %s', (host) => {
     expect(list.host(host)).toBe(true)
     expect(list.host(host)).toBe(true)
   })
@@ -45,28 +45,28 @@ describe('T12 hosts', () => {
     'api.example.com:443',
     'sub.mcp.example.com',
     '*',
-  ])('refuses %s', (host) => {
+  ])('refuse %s', (host) => {
     expect(list.host(host)).toBe(false)
   })
 
-  it('checks every value again after one that was allowed', () => {
+  it('are checked again after one that was allowed', () => {
     expect(list.host('localhost')).toBe(true)
     expect(list.host('evil.com')).toBe(false)
     expect(list.host(undefined)).toBe(false)
   })
 
-  it('allows the IPv6 address that the server listens on', () => {
+  it('include the IPv6 address that the server listens on', () => {
     expect(createAllowList({}, 'fe80::1').host('[fe80::1]:3000')).toBe(true)
   })
 
-  it.each(['0.0.0.0', '::'])('learns no name from listening on %s', (address) => {
+  it.each(['0.0.0.0', '::'])('do not include a name for listening on %s', (address) => {
     const every = createAllowList({}, address)
     expect(every.host(address)).toBe(false)
     expect(every.host('evil.com')).toBe(false)
     expect(every.host('localhost')).toBe(true)
   })
 
-  it('allows anything with `*`', () => {
+  it('allow anything with `*`', () => {
     expect(createAllowList({ allowedHosts: ['*'] }).host('evil.com')).toBe(true)
   })
 })
@@ -86,7 +86,7 @@ describe('T12 origins', () => {
     'https://app.example.com',
     'https://partner.example.com',
     'http://partner.example.com:8080',
-  ])('takes %s', (origin) => {
+  ])('allow %s', (origin) => {
     expect(list.origin(origin)).toBe(true)
   })
 
@@ -101,11 +101,11 @@ describe('T12 origins', () => {
     'localhost',
     'file://',
     'http://localhost evil.com',
-  ])('refuses %j', (origin) => {
+  ])('refuse %j', (origin) => {
     expect(list.origin(origin)).toBe(false)
   })
 
-  it('allows anything with `*`', () => {
+  it('allow anything with `*`', () => {
     expect(createAllowList({ allowedOrigins: ['*'] }).origin('https://evil.com')).toBe(true)
     expect(createAllowList({ allowedOrigins: ['null'] }).origin('null')).toBe(true)
   })

@@ -92,7 +92,7 @@ export interface AllowListOptions {
   allowedOrigins?: readonly string[]
 }
 
-export interface AllowList {
+interface AllowList {
   host(value: string | undefined): boolean
   /** True also without an origin: such a request does not come from a page. */
   origin(value: string | undefined): boolean

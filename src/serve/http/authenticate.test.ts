@@ -22,7 +22,7 @@ describe('identify', () => {
     expect(who).toEqual({ kind: 'known', principal: { subject: 'a' } })
   })
 
-  it.each([undefined, null])('takes %s for nobody in particular', async (nobody) => {
+  it.each([undefined, null])('treats %s as an anonymous caller', async (nobody) => {
     expect((await outcome(() => nobody)).who).toEqual({ kind: 'known', principal: undefined })
     expect((await outcome(async () => nobody)).who).toEqual({ kind: 'known', principal: undefined })
   })
@@ -51,13 +51,13 @@ describe('identify', () => {
       },
     ],
     ['rejects', () => Promise.reject(new Error('canary'))],
-    ['gives a number', () => 1],
-    ['gives true', async () => true],
-    ['gives an object that is neither', () => ({ user: 'canary' })],
-    ['gives another status', () => ({ status: 200 })],
+    ['returns a number', () => 1],
+    ['returns true', async () => true],
+    ['returns an object that is neither', () => ({ user: 'canary' })],
+    ['returns another status', () => ({ status: 200 })],
     ['returns an empty subject', () => ({ subject: '' })],
-    ['returns an issuer that is no string', () => ({ subject: 'a', issuer: ['canary'] })],
-    ['gives a subject that is no string', async () => ({ subject: 7 })],
+    ['returns an issuer that is not a string', () => ({ subject: 'a', issuer: ['canary'] })],
+    ['returns a subject that is not a string', async () => ({ subject: 7 })],
   ])('refuses with 401 and no details when the hook %s', async (_, authenticate) => {
     const { who, faults } = await outcome(authenticate)
     expect(who).toMatchObject({ kind: 'refused', response: { status: 401 } })
@@ -66,10 +66,10 @@ describe('identify', () => {
   })
 
   it.each([
-    ['a line break', 'Bearer realm="canary\r\nSet-Cookie: a=b"'],
-    ['a character beyond latin1', 'Bearer realm="canary ✓"'],
-    ['no string', ['Bearer', 'canary']],
-  ])('leaves out a header with %s, says so, and still refuses', async (_, value) => {
+    ['two lines', 'Bearer realm="canary\r\nSet-Cookie: a=b"'],
+    ['not Latin-1', 'Bearer realm="canary ✓"'],
+    ['not a string', ['Bearer', 'canary']],
+  ])('drops a header whose value is %s, reports that, and still refuses', async (_, value) => {
     const headers = { 'WWW-Authenticate': value, 'X-Kept': 'yes' }
     const { who, faults } = await outcome(() => ({ status: 401, headers }))
     expect(who).toMatchObject({ kind: 'refused', response: { status: 401, headers: { 'X-Kept': 'yes' } } })
@@ -79,11 +79,11 @@ describe('identify', () => {
   })
 
   it.each([
-    ['a name that is none', { headers: { 'a b': 'c' } }],
-    ['a length of its own', { headers: { 'content-length': '3' } }],
-    ['headers that are no object', { headers: 'X: y' }],
-    ['a body that is no string', { body: { error: 'invalid_token' } }],
-  ])('refuses without %s', async (_, given) => {
+    ['an invalid header name', { headers: { 'a b': 'c' } }],
+    ['a Content-Length', { headers: { 'content-length': '3' } }],
+    ['headers that are not an object', { headers: 'X: y' }],
+    ['a body that is not a string', { body: { error: 'invalid_token' } }],
+  ])('drops from a refusal %s', async (_, given) => {
     const { who, faults } = await outcome(() => ({ status: 403, ...given }))
     expect(who).toMatchObject({
       kind: 'refused',

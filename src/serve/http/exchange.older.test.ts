@@ -24,7 +24,7 @@ describe('the era of a message', () => {
     ['a claim without a header', claiming('2026-07-28'), headers(), false],
     ['a claim within a session', claiming('2026-07-28'), headers('2025-11-25', 's'), false],
     ['a claim of nonsense', claiming('v999'), headers('v999'), false],
-    ['a claim that is no text', claiming(7), headers(), false],
+    ['a claim that is not a string', claiming(7), headers(), false],
     ['a claim of the draft', claiming('DRAFT-2026-v1'), headers(), true],
     ['a new header without a claim', plain, headers('2026-07-28'), false],
     ['initialize with a new header', initialize, headers('2026-07-28'), false],
@@ -36,11 +36,11 @@ describe('the era of a message', () => {
     ['an unknown header', plain, headers('v999', 's'), false],
     ['a session', plain, headers(undefined, 's'), true],
     ['a session and a batch', [plain], headers(undefined, 's'), true],
-    ['an answer within a session', { id: 1, result: {} }, headers(undefined, 's'), true],
-    ['nothing at all', plain, headers(), false],
-    ['nothing at all, and a batch', [plain], headers(), false],
-    ['no message', 7, headers(), false],
-  ])('F1 with %s', (_, message, given, expected) => {
+    ['a response within a session', { id: 1, result: {} }, headers(undefined, 's'), true],
+    ['no version and no session', plain, headers(), false],
+    ['no version and no session, and a batch', [plain], headers(), false],
+    ['a body that is not a message', 7, headers(), false],
+  ])('F1 is recognized with %s', (_, message, given, expected) => {
     expect(isOlder(message, given)).toBe(expected)
   })
 

@@ -68,16 +68,16 @@ describe('readMessage', () => {
   })
 
   it.each([
-    ['T8 too deep', '['.repeat(65) + ']'.repeat(65), 'LIMIT_JSON'],
+    ['T8 nested too deep', '['.repeat(65) + ']'.repeat(65), 'LIMIT_JSON'],
     [
-      'T8 too many keys',
+      'T8 an object with too many keys',
       JSON.stringify(Object.fromEntries(Array.from({ length: 10_001 }, (_, i) => [i, 0]))),
       'LIMIT_JSON',
     ],
-    ['T10 twice the same key', '{"id":1,"id":2}', 'PEER_REQUEST'],
-    ['T9 a forbidden key', '{"__proto__":{}}', 'PEER_REQUEST'],
+    ['T10 an object with a duplicate key', '{"id":1,"id":2}', 'PEER_REQUEST'],
+    ['T9 an object with a forbidden key', '{"__proto__":{}}', 'PEER_REQUEST'],
     ['not JSON', '{', 'PEER_PARSE'],
-  ])('%s', (_, text, code) => {
+  ])('refuses text that is %s', (_, text, code) => {
     expect(codeOf(readMessage(text, undefined, service))).toBe(code)
   })
 
@@ -88,7 +88,7 @@ describe('readMessage', () => {
     ['a batch, a response', '{"jsonrpc":"2.0","id":1,"result":{}}'],
     ['its id is `null`', '{"jsonrpc":"2.0","id":null,"method":"ping"}'],
     ['The body is not JSON', '{'],
-  ])('is refused with the code under which the reference names it: %s', (words, text) => {
+  ])('refuses with the code under which the reference lists: %s', (words, text) => {
     const sections = readFileSync('docs/reference/errors.md', 'utf8').split(/^### /m)
     const named = sections.filter((section) => section.replace(/\s+/g, ' ').includes(words))
     expect(named.map((section) => section.split('\n')[0])).toEqual([

@@ -159,12 +159,12 @@ function serveCall(
 }
 
 /** A message of an earlier era, parsed and not yet decoded. */
-export interface OlderMessage {
+interface OlderMessage {
   readonly kind: 'older'
   readonly message: unknown
 }
 
-export type IsOlder = (message: unknown, headers: RequestHeaders | undefined) => boolean
+type IsOlder = (message: unknown, headers: RequestHeaders | undefined) => boolean
 
 /** Parses the text of a body or of a line, behind the guard, and has its revision decode it. Never throws. */
 export function readMessage(

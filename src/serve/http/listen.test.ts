@@ -48,7 +48,7 @@ describe('one request', () => {
     expect(posted).toMatchObject({ status: 202, text: '' })
   })
 
-  it.each(['GET', 'PUT', 'DELETE', 'PATCH', 'OPTIONS'])('answers %s with 405', async (method) => {
+  it.each(['GET', 'PUT', 'DELETE', 'PATCH', 'OPTIONS'])('responds to %s with 405', async (method) => {
     const { port } = await startEcho()
     const posted = await post(port, { method })
     expect(posted.status).toBe(405)
@@ -87,7 +87,7 @@ describe('one request', () => {
     })
   })
 
-  it.each(['throws', 'rejects'])('says nothing of the reason when the service %s', async (tool) => {
+  it.each(['throws', 'rejects'])('does not send the reason when the service %s', async (tool) => {
     const faults: unknown[] = []
     const { port } = await startEcho({ onError: (error) => faults.push(error) })
     const posted = await send(port, callTool(tool))

@@ -37,13 +37,13 @@ export interface Subscriptions {
   readonly size: number
 }
 
-export interface Subscriber {
+interface Subscriber {
   readonly principal: Principal | undefined
   /** The caller whose limits apply. */
   readonly share: string
 }
 
-export interface SubscriptionLimits {
+interface SubscriptionLimits {
   readonly maxSubscriptions?: number
   readonly maxSubscriptionsPerCaller?: number
   readonly maxSubscriptionBytes?: number

@@ -18,7 +18,7 @@ import { NOBODY } from '../limits.ts'
 import { createInFlight, type InFlight, type Service, settle } from '../service.ts'
 import { SessionPeer } from '../session/peer.ts'
 
-export interface StdioPeerOptions {
+interface StdioPeerOptions {
   readonly principal?: Principal
   readonly maxSubscriptions?: number
   readonly watch: Watch | undefined

@@ -54,10 +54,10 @@ describe('stdio', () => {
   it.each([
     ['garbage', 'hello', -32700],
     ['half a message', '{"jsonrpc":', -32700],
-    ['a depth of 100,000', '['.repeat(100_000), -32600],
+    ['100,000 open brackets', '['.repeat(100_000), -32600],
     ['a response', '{"jsonrpc":"2.0","id":null,"result":{}}', -32600],
-    ['a key that is there twice', '{"id":1,"id":2}', -32600],
-  ])('answers %s with an error and goes on', async (_, line, code) => {
+    ['a duplicate key', '{"id":1,"id":2}', -32600],
+  ])('responds to %s with an error and continues', async (_, line, code) => {
     const { input, send, next } = start()
     input.write(`${line}\n`)
     expect(await next()).toMatchObject({ id: null, error: { code } })
@@ -65,7 +65,7 @@ describe('stdio', () => {
     expect((await next()).result).toBeDefined()
   })
 
-  it.each(['throws', 'answers what cannot be encoded'])('R11 goes on when the service %s', async (fault) => {
+  it.each(['throws', 'returns what cannot be encoded'])('R11 continues if the service %s', async (fault) => {
     const faults: unknown[] = []
     const { service, send, next } = start({ onError: (error) => faults.push(error) })
     const { handle } = service

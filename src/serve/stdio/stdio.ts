@@ -42,7 +42,7 @@ export interface StdioOptions {
   onError?: (error: unknown) => void
 }
 
-export interface StdioServing {
+interface StdioServing {
   /** Resolves when the client has gone and everything is finished. */
   readonly done: Promise<void>
   /** Drains, then stops reading. */
@@ -133,7 +133,7 @@ function toOutput(input: Readable, output: Writable, write: (text: string) => bo
   }
 }
 
-export interface StdoutClaim {
+interface StdoutClaim {
   write(text: string): boolean
   /** Restores standard output. */
   release(): void
