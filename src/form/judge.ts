@@ -24,11 +24,6 @@ export type CheckedForm =
   | { readonly ok: true; readonly content: Record<string, FieldValue> }
   | { readonly ok: false; readonly problems: readonly FieldProblem[] }
 
-/** What a person reads where a required field is empty. */
-function sayRequired(field: Field): string {
-  return `${field.title} is required`
-}
-
 /**
  * The value in the spelling that is expected: a choice by its value if its title came, a list if a host sent a text. Anything
  * else, and anything ambiguous, stays as it is.
@@ -99,6 +94,10 @@ export function judgeContent(fields: readonly Field[], answer: unknown): Checked
     else problems.push({ name: field.name, message })
   }
   return problems.length > 0 ? { ok: false, problems } : { ok: true, content: Object.fromEntries(content) }
+}
+
+function sayRequired(field: Field): string {
+  return `${field.title} is required`
 }
 
 function findComplaint(field: Field, value: unknown): string | undefined {
