@@ -61,7 +61,7 @@ export type { Era, HttpOptions, ServerOptions, TaskOptions } from './serve/optio
 export { createServer, type Server } from './serve/server.ts'
 export type { SessionOptions } from './serve/session/options.ts'
 export type { StdioOptions } from './serve/stdio/stdio.ts'
-export type { InputSlot } from './store/input-slots.ts'
+export type { InputSlot, SlotRole } from './store/input-slots.ts'
 export type { BlobStore, OnceAttempt, OnceClaim, OnceSlot, OnceStore, Store } from './store/store.ts'
 export type {
   Cancellation,
@@ -81,6 +81,8 @@ export type {
   Fence,
   Handover,
   Hint,
+  HookHandover,
+  HookOutcome,
   Lease,
   OperatorTasks,
   OwnerTasks,

@@ -1,11 +1,14 @@
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import {
+  answerHook,
   answerSlots,
+  closeSlots,
   decodeSlots,
   encodeSlots,
   givenAnswers,
   isStorable,
+  mergeSlots,
   openInputs,
   openSlots,
 } from './input-slots.ts'
@@ -42,8 +45,7 @@ describe('input slots', () => {
     expect(openSlots(answered, new Map([['b', '2']]))).toHaveLength(2)
   })
 
-  it('refuse an empty list of requests, and keys that no database can store', () => {
-    expect(() => openSlots([], new Map())).toThrow(/nothing/)
+  it('refuse keys that no database can store', () => {
     for (const odd of ['a\0', '\ud800', '\udc00b'])
       expect(() => openSlots([], new Map([[odd, '']]))).toThrow(/NUL/)
   })
@@ -60,11 +62,56 @@ describe('input slots', () => {
     fc.assert(
       fc.property(texts, texts, (requests, answers) => {
         fc.pre(requests.size > 0)
-        const { slots } = answerSlots(openSlots([], requests), answers)
-        expect(decodeSlots(encodeSlots(slots))).toEqual(slots)
+        const all = openSlots(openSlots([], requests, 'offer'), requests, 'hook')
+        const { slots } = answerSlots(all, answers)
+        const [first] = requests.keys()
+        const some = closeSlots(slots, [{ key: first ?? '', role: 'hook' }])
+        expect(some.filter(({ kind }) => kind === 'closed')).toHaveLength(1)
+        expect(decodeSlots(encodeSlots(some))).toEqual(some)
       }),
     )
     expect(decodeSlots(null)).toEqual([])
+  })
+
+  it('G3 show hooks to no client, and let no client answer one', () => {
+    const slots = openSlots(openSlots([], new Map([['a', 'r']])), new Map([['a', 'secret']]), 'hook')
+    expect(openInputs(slots)).toEqual(new Map([['a', 'r']]))
+    const { slots: answered, open } = answerSlots(slots, new Map([['a', 'x']]))
+    expect(open).toBe(0)
+    expect(answered.map(({ kind }) => kind)).toEqual(['answered', 'open'])
+    expect(givenAnswers(answerHook(answered, 'a', 'event').slots)).toEqual(new Map([['a', 'x']]))
+  })
+
+  it('G3 G5 wake a task for its last question, for an offer, and for an event', () => {
+    const questions = openSlots(
+      [],
+      new Map([
+        ['a', 'r'],
+        ['b', 'r'],
+      ]),
+    )
+    const all = openSlots(openSlots(questions, new Map([['o', 'r']]), 'offer'), new Map([['h', 'r']]), 'hook')
+    const first = answerSlots(all, new Map([['a', '1']]))
+    expect(first.wakes).toBe(false)
+    expect(answerSlots(first.slots, new Map([['b', '2']])).wakes).toBe(true)
+    expect(answerSlots(all, new Map([['o', '1']])).wakes).toBe(true)
+    expect(answerHook(all, 'h', 'event').wakes).toBe(true)
+  })
+
+  it('G4 keep an answer that arrived while the worker changed its slots', () => {
+    const slots = openSlots(
+      [],
+      new Map([
+        ['a', 'r'],
+        ['b', 'r'],
+      ]),
+    )
+    const stored = answerSlots(slots, new Map([['a', '1']])).slots
+    const closing = closeSlots(openSlots(slots, new Map([['c', 'r']])), [{ key: 'a' }, { key: 'b' }])
+    const { slots: merged, news } = mergeSlots(stored, closing)
+    expect(merged.map(({ kind }) => kind)).toEqual(['answered', 'closed', 'open'])
+    expect(news).toBe(true)
+    expect(mergeSlots(stored, stored).news).toBe(false)
   })
 
   it('P19 change no prototype', () => {

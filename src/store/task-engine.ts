@@ -14,6 +14,8 @@
  */
 
 import { randomBytes } from 'node:crypto'
+import type { AnsweredSlot, InputSlot, SlotChange, SlotName } from './input-slots.ts'
+import type { HookOutcome } from './task-store.ts'
 
 /** Text that only the caller can read: well-formed, without NUL. */
 export type Sealed = string
@@ -86,8 +88,14 @@ export interface TaskHead {
 export interface TaskTurn {
   readonly task: TaskHead
   readonly journal: readonly Sealed[]
-  /** Every answer this task ever got, by key. These keys may not be asked again. */
+  /** Every answer this task ever got from its client, by key, when the turn began. */
   readonly answers: ReadonlyMap<string, Sealed>
+  /** The slots of the task as far as this turn has seen them. Their keys may not be used again. */
+  slots(): readonly InputSlot[]
+  /** Opens and closes slots while the turn goes on. Resolves when that is durable and the owner can see it. */
+  publish(change: SlotChange): Promise<void>
+  /** Calls `listener` with the slots that are answered while the turn runs. */
+  onAnswers(listener: (answered: readonly AnsweredSlot[]) => void): void
   /** Appends to the journal. Rejects with `STORE_LEASE_LOST` once the lease is lost, or with `LIMIT_STATE_BYTES`. */
   record(entry: Sealed): Promise<void>
   /** Sets the message that the owner sees. */
@@ -100,7 +108,13 @@ export interface TaskTurn {
 
 /** How a turn ends. A turn that throws is retried later, a limited number of times. */
 export type TaskTurnOutcome =
-  | { readonly kind: 'park'; readonly inputs: ReadonlyMap<string, Sealed> }
+  /** Waits for the answers to `inputs` and to whatever is open already, but not beyond `wakeAt` (ms since the Unix epoch). */
+  | {
+      readonly kind: 'park'
+      readonly inputs: ReadonlyMap<string, Sealed>
+      readonly close?: readonly SlotName[]
+      readonly wakeAt?: number
+    }
   | { readonly kind: 'complete'; readonly result: Sealed }
   | { readonly kind: 'fail'; readonly error: Sealed }
   /** Releases the task, which is due again at once or after `delayMs`. */
@@ -137,6 +151,10 @@ export interface TaskEngine {
   create(task: NewTask): Promise<TaskView>
   get(id: string, owner: TaskOwner): Promise<TaskView | undefined>
   deliver(id: string, owner: TaskOwner, answers: ReadonlyMap<string, Sealed>): Promise<Delivery>
+  /** Gives a hook its event. Called for the server itself, never for a client. */
+  deliverHook(id: string, owner: TaskOwner, key: string, event: Sealed): Promise<HookOutcome>
+  /** The slots of an unfinished task. Does not show that the owner knows the id. */
+  slots(id: string, owner: TaskOwner): Promise<readonly InputSlot[] | undefined>
   cancel(id: string, owner: TaskOwner): Promise<Cancellation>
   /** The owner's tasks that have not expired, newest first. */
   list(owner: TaskOwner, page: TaskPage): Promise<readonly TaskView[]>

@@ -5,12 +5,15 @@
  * increments the task's `epoch`. Every write of a worker names the epoch of its claim (`Fence`), and returns `false`
  * without effect once the task was claimed by another worker, released, cancelled, ended or expired.
  *
- * store 1: a worker's write takes effect only on a working, unexpired task at exactly its epoch.
- * store 2: the answer to the last open key makes the task due in the same write.
+ * store 1: a worker's write takes effect only on an unexpired task that it holds, at exactly its epoch.
+ * store 2: the answer that a parked task waits for makes it due in the same write: the answer to its last open question,
+ *          to an offer, or the event of a hook.
  * store 3: expired rows are invisible at once, even if they are deleted later.
  * store 4: what a method resolved with survives a crash of this process and, where the database can, of the machine.
  * store 5: the store's clock decides leases and expiry for all processes.
  * store 6: a task that is both held and known is due, in whichever order the two happen.
+ * store 7: a worker and an owner may change the slots of a task at the same time: no answer is lost, and a task that parks
+ *          while an answer arrives is due.
  */
 
 import type { InputSlot } from './input-slots.ts'
@@ -58,6 +61,15 @@ export type Creation =
 /** The result of a delivery; with a lease if a taker was named and no answer is missing: the task is already claimed. */
 export interface Handover {
   readonly kind: Delivery
+  readonly lease?: Lease
+}
+
+/** `duplicate`: the hook has its event already. `closed`: it takes none any more, or its task has ended. */
+export type HookOutcome = 'unknown' | 'closed' | 'duplicate' | 'accepted'
+
+/** The result of delivering an event; with a lease like a `Handover`. */
+export interface HookHandover {
+  readonly kind: HookOutcome
   readonly lease?: Lease
 }
 
@@ -113,6 +125,10 @@ export interface OwnerTasks {
     answers: ReadonlyMap<string, Sealed>,
     taker?: Taker,
   ): Promise<Handover>
+  /** Gives a hook its event. Does not show that the owner knows the id. */
+  deliverHook(id: string, owner: TaskOwner, key: string, event: Sealed, taker?: Taker): Promise<HookHandover>
+  /** The slots of an unfinished task. */
+  slots(id: string, owner: TaskOwner): Promise<readonly InputSlot[] | undefined>
   cancel(id: string, owner: TaskOwner): Promise<Cancellation>
   /** Records that the owner knows the id; makes the task due if it was held. No effect the second time. */
   confirm(id: string, owner: TaskOwner): Promise<void>
@@ -131,8 +147,16 @@ export interface WorkerTasks {
   /** Appends entries at position `from`, all or none, and resets the failure count. */
   append(fence: Fence, from: number, entries: readonly Sealed[]): Promise<boolean>
   status(fence: Fence, message: Sealed): Promise<boolean>
-  /** Releases the task until every open slot is answered. */
-  park(fence: Fence, slots: readonly InputSlot[]): Promise<boolean>
+  /**
+   * Shows the slots while the turn goes on. Returns them with the answers that arrived meanwhile, or undefined if the task
+   * is no longer held.
+   */
+  publish(fence: Fence, slots: readonly InputSlot[]): Promise<readonly InputSlot[] | undefined>
+  /**
+   * Releases the task until an answer wakes it, or until `wakeAt` (ms since the Unix epoch, by the store's clock). It is due
+   * at once if an answer arrived that `slots` does not have.
+   */
+  park(fence: Fence, slots: readonly InputSlot[], wakeAt?: number): Promise<boolean>
   /** Ends the task and deletes what only its turns needed. */
   settle(fence: Fence, ending: TaskEnding): Promise<boolean>
   /** Releases the task, which is due again after `delayMs`. `failed` counts one more failure. */

@@ -240,6 +240,14 @@ function startLeaseKeeper(
         if (!turn.ending) drop(turn, 'cancelled or taken over')
       } else if (renew && heldUntil.has(turn)) heldUntil.set(turn, asked + leaseMs)
     }
+    await refresh(turns)
+  }
+  /** Brings answers to turns that wait for some. */
+  const refresh = async (turns: readonly RunningTurn[]) => {
+    const waiting = turns.filter((turn) => turn.waiting)
+    if (waiting.length === 0) return
+    const revisions = await store.revisions(waiting.map((turn) => turn.lease.fence.id))
+    await Promise.all(waiting.map((turn) => turn.refresh(revisions.get(turn.lease.fence.id) ?? 0)))
   }
   const check = async () => {
     if (checking) return

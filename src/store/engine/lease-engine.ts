@@ -19,7 +19,7 @@ import {
   type TaskEngine,
   type TaskOwner,
 } from '../task-engine.ts'
-import type { Creation, Handover, Lease, Taker, TaskStore } from '../task-store.ts'
+import type { Creation, Handover, HookHandover, Lease, Taker, TaskStore } from '../task-store.ts'
 import { type ClaimLoop, type Reservation, startClaimLoop } from './claim-loop.ts'
 import { createWatch } from './task-watch.ts'
 
@@ -97,6 +97,13 @@ export function createLeaseEngine(store: Store, options: LeaseEngineOptions = {}
       if (kind === 'idle' || kind === 'partial') await get(id, owner)
       return kind
     },
+    async deliverHook(id, owner, key, event) {
+      const { kind } = await startIn(reserveIn(loops), (taker) =>
+        tasks.deliverHook(id, owner, key, event, taker),
+      )
+      return kind
+    },
+    slots: (id, owner) => tasks.slots(id, owner),
     cancel: async (id, owner) => (isTaskId(id) ? tasks.cancel(id, owner) : 'unknown'),
     async list(owner, { after, limit }) {
       const found = await tasks.list({ owner, after, limit })
@@ -167,7 +174,7 @@ function reserveIn(loops: ReadonlySet<ClaimLoop>): Reservation | undefined {
 }
 
 /** Where this process has room, the write that creates or resumes a task also claims it, so that it starts at once. */
-async function startIn<T extends Creation | Handover>(
+async function startIn<T extends Creation | Handover | HookHandover>(
   reservation: Reservation | undefined,
   write: (taker?: Taker) => Promise<T>,
 ): Promise<T> {

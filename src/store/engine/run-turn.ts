@@ -6,8 +6,18 @@
  * rejected here and fenced off in the store.
  */
 
-import { RondoError } from '../../errors.ts'
-import { givenAnswers, openSlots } from '../input-slots.ts'
+import { misuse, RondoError } from '../../errors.ts'
+import {
+  type AnsweredSlot,
+  changeSlots,
+  closeSlots,
+  givenAnswers,
+  type InputSlot,
+  mergeSlots,
+  newAnswers,
+  openSlots,
+  type SlotChange,
+} from '../input-slots.ts'
 import type { LossReason, RunTurn, Sealed, TaskTurn, TaskTurnOutcome } from '../task-engine.ts'
 import type { Lease, TaskStore } from '../task-store.ts'
 
@@ -28,6 +38,10 @@ export interface RunningTurn {
   /** Aborts the turn. Only the first reason is kept. */
   lose(reason: LossReason): void
   drain(): void
+  /** True while the turn has open slots: answers may arrive. */
+  readonly waiting: boolean
+  /** Reads the answers that arrived since `revision` was seen. Rejects if the store fails. */
+  refresh(revision: number): Promise<void>
   readonly lost: LossReason | undefined
   /** True once the outcome is being written: that write finds out by itself whether the lease is still held. */
   readonly ending: boolean
@@ -62,10 +76,14 @@ export function runTurn(store: TaskStore, lease: Lease, run: RunTurn, options: T
     aborter.signal.throwIfAborted()
     if (!(await store.status(lease.fence, message))) lose('cancelled or taken over')
   })
+  const inputs = createInputs(store, lease, fenced)
   const turn: TaskTurn = {
     task: lease.task,
     journal: lease.journal,
     answers: givenAnswers(lease.slots),
+    slots: inputs.slots,
+    publish: inputs.publish,
+    onAnswers: inputs.onAnswers,
     record: journal.record,
     status: messages.put,
     signal: aborter.signal,
@@ -74,8 +92,8 @@ export function runTurn(store: TaskStore, lease: Lease, run: RunTurn, options: T
   const finish = async (): Promise<TurnEnd> => {
     try {
       const outcome = await run(turn)
-      await Promise.all([journal.flushed(), messages.idle()])
-      const write = prepareOutcome(store, lease, outcome)
+      await Promise.all([journal.flushed(), messages.idle(), inputs.stop()])
+      const write = prepareOutcome(store, lease, inputs.slots(), outcome)
       ending = true
       await fenced(write)
       return { kind: outcome.kind }
@@ -88,6 +106,10 @@ export function runTurn(store: TaskStore, lease: Lease, run: RunTurn, options: T
     lease,
     lose,
     drain: () => drainer.abort(),
+    get waiting() {
+      return !ending && inputs.waiting()
+    },
+    refresh: inputs.refresh,
     get lost() {
       return lost
     },
@@ -101,14 +123,17 @@ export function runTurn(store: TaskStore, lease: Lease, run: RunTurn, options: T
 /** Throws if the outcome is invalid: that is a fault of the handler, not of the store. */
 function prepareOutcome(
   store: TaskStore,
-  { fence, slots }: Lease,
+  { fence }: Lease,
+  slots: readonly InputSlot[],
   outcome: TaskTurnOutcome,
 ): () => Promise<boolean> {
   if (outcome.kind === 'release') return () => store.release(fence, outcome.delayMs ?? 0, false)
   if (outcome.kind === 'hold') return () => store.hold(fence)
   if (outcome.kind !== 'park') return () => store.settle(fence, outcome)
-  const next = openSlots(slots, outcome.inputs)
-  return () => store.park(fence, next)
+  const next = closeSlots(openSlots(slots, outcome.inputs), outcome.close ?? [])
+  if (outcome.wakeAt === undefined && !next.some((slot) => slot.kind === 'open'))
+    throw misuse('A task cannot wait for nothing: park it with at least one input request, or a time')
+  return () => store.park(fence, next, outcome.wakeAt)
 }
 
 /** If the store cannot be reached, the lease runs out and the next worker counts the failure. */
@@ -136,6 +161,54 @@ async function giveUp(store: TaskStore, lease: Lease, failures: number, error?: 
       : { kind: 'lost', reason: 'cancelled or taken over' }
   } catch {
     return { kind: 'lost', reason: 'store failed' }
+  }
+}
+
+/** The slots of a task while its turn runs: changed by the turn, answered by its owner and by the server. */
+function createInputs(
+  store: TaskStore,
+  lease: Lease,
+  fenced: (write: () => Promise<boolean>) => Promise<void>,
+) {
+  let slots = lease.slots
+  let listener: (answered: readonly AnsweredSlot[]) => void = () => {}
+  let publishing = Promise.resolve()
+  let seen = 0
+  let stopped = false
+  const update = (next: readonly InputSlot[]) => {
+    const fresh = newAnswers(slots, next)
+    slots = next
+    if (fresh.length > 0 && !stopped) listener(fresh)
+  }
+  const write = (change: SlotChange) =>
+    fenced(async () => {
+      const merged = await store.publish(lease.fence, changeSlots(slots, change))
+      if (merged) update(merged)
+      return merged !== undefined
+    })
+  return {
+    slots: () => slots,
+    /** One write at a time, so that none undoes another. */
+    publish(change: SlotChange): Promise<void> {
+      const mine = publishing.then(() => write(change))
+      publishing = mine.catch(() => {})
+      return mine
+    },
+    onAnswers(listen: typeof listener) {
+      listener = listen
+    },
+    waiting: () => !stopped && slots.some((slot) => slot.kind === 'open'),
+    async refresh(revision: number) {
+      if (revision === seen) return
+      const stored = await store.slots(lease.fence.id, lease.task.owner)
+      seen = revision
+      if (stored) update(mergeSlots(stored, slots).slots)
+    },
+    /** Tells the turn nothing more; what arrives from now on makes the task due when it parks. */
+    stop() {
+      stopped = true
+      return publishing
+    },
   }
 }
 

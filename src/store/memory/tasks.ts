@@ -1,6 +1,14 @@
 /** Tasks in the memory of this process: for tests, and as the simplest implementation of `TaskStore`. */
 
-import { answerSlots, type InputSlot, openInputs } from '../input-slots.ts'
+import {
+  answerHook,
+  answerSlots,
+  type InputSlot,
+  mergeSlots,
+  openInputs,
+  refusedHook,
+  waitingStatus,
+} from '../input-slots.ts'
 import type { NewTask, Sealed, TaskOwner, TaskStatus, TaskView } from '../task-engine.ts'
 import {
   createHintBus,
@@ -87,16 +95,27 @@ function createOwnerTasks(table: MemoryTable): OwnerTasks {
     async deliver(id, owner, answers, taker) {
       const row = table.owned(id, owner)
       if (row === undefined) return { kind: 'unknown' }
-      if (row.status !== 'input_required') return { kind: 'idle' }
-      const { slots, changed, open } = answerSlots(row.slots, answers)
-      if (!changed) return { kind: 'partial' }
-      row.slots = slots
-      if (open === 0) Object.assign(row, { status: 'working', known: true })
+      if (!isOpen(row)) return { kind: 'idle' }
+      const { slots, changed, open, wakes } = answerSlots(row.slots, answers)
+      if (!changed) return { kind: row.status === 'input_required' ? 'partial' : 'idle' }
+      const running = row.worker !== undefined
+      Object.assign(row, { slots, status: waitingStatus(slots), known: row.known || running || wakes })
       table.show(row)
-      if (open > 0) return { kind: 'partial' }
-      if (taker) return { kind: 'resumed', lease: take(table, row, taker) }
-      table.rest(row, table.now())
-      return { kind: 'resumed' }
+      if (running) return { kind: open > 0 ? 'partial' : 'resumed' }
+      return wakes ? { kind: 'resumed', lease: wake(table, row, taker) } : { kind: 'partial' }
+    },
+    async deliverHook(id, owner, key, event, taker) {
+      const row = table.owned(id, owner)
+      if (row === undefined) return { kind: 'unknown' }
+      const { slots, taken, changed } = answerHook(row.slots, key, event)
+      if (!changed) return { kind: taken > 0 ? 'accepted' : refusedHook(row.slots, key) }
+      row.slots = slots
+      table.show(row)
+      return { kind: 'accepted', lease: row.worker === undefined ? wake(table, row, taker) : undefined }
+    },
+    async slots(id, owner) {
+      const row = table.owned(id, owner)
+      return row && isOpen(row) ? row.slots : undefined
     },
     async cancel(id, owner) {
       const row = table.owned(id, owner)
@@ -146,11 +165,20 @@ function createWorkerTasks(table: MemoryTable): WorkerTasks {
       table.show(row)
       return true
     },
-    async park(fence, slots) {
+    async publish(fence, given) {
+      const row = table.fenced(fence)
+      if (row === undefined) return undefined
+      const { slots } = mergeSlots(row.slots, given)
+      Object.assign(row, { status: waitingStatus(slots), slots })
+      table.show(row)
+      return slots
+    },
+    async park(fence, given, wakeAt) {
       const row = table.fenced(fence)
       if (row === undefined) return false
-      table.rest(row)
-      Object.assign(row, { status: 'input_required', slots, failures: 0 })
+      const { slots, news } = mergeSlots(row.slots, given)
+      Object.assign(row, { status: waitingStatus(slots), slots, failures: 0 })
+      table.rest(row, news ? table.now() : wakeAt)
       table.show(row)
       return true
     },
@@ -174,6 +202,7 @@ function createWorkerTasks(table: MemoryTable): WorkerTasks {
       const row = table.fenced(fence)
       if (row === undefined) return false
       row.epoch++
+      row.status = 'working'
       table.rest(row, row.known ? table.now() : undefined)
       return true
     },
@@ -218,6 +247,13 @@ function take(table: MemoryTable, row: TaskRow, { worker, leaseMs }: Taker): Lea
   row.worker = worker
   row.dueAt = table.now() + leaseMs
   return toLease(row)
+}
+
+/** Makes a parked row due, and claims it for the taker. */
+function wake(table: MemoryTable, row: TaskRow, taker: Taker | undefined): Lease | undefined {
+  if (taker) return take(table, row, taker)
+  table.rest(row, table.now())
+  return undefined
 }
 
 type Aged = { readonly id: string; readonly createdAt: number }
@@ -277,7 +313,7 @@ export function createMemoryTable(now: () => number): MemoryTable {
     },
     fenced({ id, epoch }) {
       const row = live(id)
-      return row?.epoch === epoch && row.status === 'working' ? row : undefined
+      return row?.epoch === epoch && row.worker !== undefined ? row : undefined
     },
     end(row, status) {
       rest(row)

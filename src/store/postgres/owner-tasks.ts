@@ -1,14 +1,32 @@
 /** The owner's side of tasks, in SQL. Every change is one statement whose condition names the state it expects. */
 
 import { RondoError } from '../../errors.ts'
-import { answerSlots, decodeSlots, encodeSlots } from '../input-slots.ts'
+import {
+  answerHook,
+  answerSlots,
+  decodeSlots,
+  encodeSlots,
+  type InputSlot,
+  refusedHook,
+  waitingStatus,
+} from '../input-slots.ts'
 import type { Cancellation, NewTask, Sealed, TaskOwner, TaskView } from '../task-engine.ts'
 import { createBatch, LEASE_COLUMNS, newLease, toLease, toView, VIEW_COLUMNS } from '../task-rows.ts'
-import type { Creation, Handover, OwnerTasks, Taker } from '../task-store.ts'
+import type { Creation, Handover, HookHandover, Lease, OwnerTasks, Taker } from '../task-store.ts'
 import { nowAt, type PostgresDatabase } from './database.ts'
+import type { PgRow } from './driver.ts'
 
 /** Each lost race means that another answer was stored, so this bounds the keys of a task. */
 const MAX_RACES = 1000
+
+/** New slots to write, and what the write leads to. */
+interface Changed<T> {
+  readonly slots: readonly InputSlot[]
+  readonly wakes: boolean
+  /** The owner has shown that it knows the id. */
+  readonly known: boolean
+  readonly result: T
+}
 
 export function createOwnerTasks(database: PostgresDatabase): OwnerTasks {
   const { query, execute, now, publish } = database
@@ -48,36 +66,70 @@ export function createOwnerTasks(database: PostgresDatabase): OwnerTasks {
     const [row] = await query(sql.lease, [id, epoch, taker.worker, now()])
     return row && toLease(row, row.journal as string[])
   }
-  const deliver = async (
+  const isOpen = (status: unknown): boolean => status === 'working' || status === 'input_required'
+  const slotsOf = (row: PgRow) => decodeSlots(row.inputs as string | null)
+  /**
+   * Changes the slots of a task, again if it changed since it was read. `decide` returns the result if there is nothing to
+   * write. `wakes`: the task is due if no worker has it.
+   */
+  const change = async <T extends { readonly lease?: Lease }>(
+    [id, owner]: [id: string, owner: TaskOwner],
+    taker: Taker | undefined,
+    decide: (row: PgRow | undefined) => T | Changed<T>,
+  ): Promise<T> => {
+    let claimed: number | undefined
+    for (let race = 0; race < MAX_RACES; race++) {
+      const [row] = await query(sql.inputs, [id, owner.tenant, owner.principal, now()])
+      const decided = decide(row)
+      if (!('slots' in decided) || row === undefined) {
+        const lease = claimed === undefined ? undefined : await findLease(id, claimed, taker)
+        return lease ? { ...(decided as T), lease } : (decided as T)
+      }
+      const { slots, wakes, known, result } = decided
+      const at = [id, row.revision, now(), row.epoch, encodeSlots(slots), waitingStatus(slots), known]
+      if (row.worker !== null || !wakes) {
+        if ((await query(sql.answer, at)).length > 0) return result
+        continue
+      }
+      if (taker) claimed = (row.epoch as number) + 1
+      const [done] = await query(sql.resume, [...at, taker?.worker ?? null, taker?.leaseMs ?? 0])
+      if (done === undefined) continue
+      return taker ? { ...result, lease: toLease(done, done.journal as string[]) } : result
+    }
+    throw new RondoError('STORE_UNAVAILABLE', 'the task kept changing while answers were being added; retry')
+  }
+  const deliver = (
     id: string,
     owner: TaskOwner,
     answers: ReadonlyMap<string, Sealed>,
     taker: Taker | undefined,
-  ): Promise<Handover> => {
-    const claim = [taker?.worker ?? null, taker?.leaseMs ?? 0]
-    let claimed: number | undefined
-    for (let race = 0; race < MAX_RACES; race++) {
-      const [row] = await query(sql.inputs, [id, owner.tenant, owner.principal, now()])
+  ): Promise<Handover> =>
+    change<Handover>([id, owner], taker, (row) => {
       if (row === undefined) return { kind: 'unknown' }
-      const { slots, taken, changed, open } = answerSlots(decodeSlots(row.inputs as string | null), answers)
+      if (!isOpen(row.status)) return { kind: 'idle' }
+      const { slots, taken, changed, open, wakes } = answerSlots(slotsOf(row), answers)
       // Our answers may be stored already, if the connection was lost after the write.
       const isOurs = answers.size > 0 && taken === answers.size
-      if (row.status === 'working' && isOurs)
-        return { kind: 'resumed', lease: await findLease(id, claimed, taker) }
-      if (row.status !== 'input_required') return { kind: 'idle' }
+      if (!changed && row.status === 'working') return { kind: isOurs ? 'resumed' : 'idle' }
       if (!changed) return { kind: 'partial' }
-      const values = [id, row.revision, now(), encodeSlots(slots)]
-      if (open > 0) {
-        if ((await query(sql.answer, values)).length > 0) return { kind: 'partial' }
-        continue
-      }
-      claimed = (row.epoch as number) + 1
-      const [done] = await query(sql.resume, [...values, ...claim])
-      if (done !== undefined)
-        return { kind: 'resumed', lease: taker && toLease(done, done.journal as string[]) }
-    }
-    throw new RondoError('STORE_UNAVAILABLE', 'the task kept changing while answers were being added; retry')
-  }
+      const isRunning = row.worker !== null
+      const resumes = isRunning ? open === 0 : wakes
+      return { slots, wakes, known: isRunning || wakes, result: { kind: resumes ? 'resumed' : 'partial' } }
+    })
+  const deliverHook = (
+    id: string,
+    owner: TaskOwner,
+    key: string,
+    event: Sealed,
+    taker: Taker | undefined,
+  ): Promise<HookHandover> =>
+    change<HookHandover>([id, owner], taker, (row) => {
+      if (row === undefined) return { kind: 'unknown' }
+      const before = slotsOf(row)
+      const { slots, taken, changed } = answerHook(before, key, event)
+      if (!changed) return { kind: taken > 0 ? 'accepted' : refusedHook(before, key) }
+      return { slots, wakes: true, known: false, result: { kind: 'accepted' } }
+    })
 
   return {
     async create(task, openLimit, taker) {
@@ -92,6 +144,18 @@ export function createOwnerTasks(database: PostgresDatabase): OwnerTasks {
       if (kind === 'partial' || kind === 'resumed') publish({ kind: 'changed', id })
       if (kind === 'resumed' && !lease) publish({ kind: 'due' })
       return handover
+    },
+    async deliverHook(id, owner, key, event, taker) {
+      const handover = await deliverHook(id, owner, key, event, taker)
+      if (handover.kind === 'accepted') {
+        publish({ kind: 'changed', id })
+        if (!handover.lease) publish({ kind: 'due' })
+      }
+      return handover
+    },
+    async slots(id, owner) {
+      const [row] = await query(sql.inputs, [id, owner.tenant, owner.principal, now()])
+      return row && isOpen(row.status) ? slotsOf(row) : undefined
     },
     async cancel(id, owner): Promise<Cancellation> {
       const [row] = await query(sql.cancel, [id, owner.tenant, owner.principal, now()])
@@ -116,7 +180,9 @@ function createQueries(schema: string) {
   const task = `${schema}.task`
   const journal = `${schema}.journal`
   const shown = `updated_at = ${nowAt('$3')}, revision = revision + 1`
-  const waiting = `id = $1 AND revision = $2 AND status = 'input_required' AND expires_at > ${nowAt('$3')}`
+  // The revision changes with the slots and the status, the epoch with the worker.
+  const unchanged = `id = $1 AND revision = $2 AND epoch = $4 AND expires_at > ${nowAt('$3')}`
+  const answered = `inputs = $5, status = $6, known = known OR $7::boolean, ${shown}`
   const entries = `ARRAY(SELECT entry FROM ${journal} WHERE task = done.id ORDER BY seq)`
   return {
     get: `SELECT q.at, ${VIEW_COLUMNS} FROM unnest($1::text[], $2::text[], $3::text[]) WITH ORDINALITY
@@ -137,16 +203,16 @@ function createQueries(schema: string) {
       FROM made, unnest($10::text[]) WITH ORDINALITY AS e (entry, at)
     ) SELECT * FROM made`,
     exists: `SELECT worker, epoch FROM ${task} WHERE id = $1`,
-    inputs: `SELECT status, inputs, revision, epoch FROM ${task}
+    inputs: `SELECT status, inputs, revision, epoch, worker FROM ${task}
       WHERE id = $1 AND tenant = $2 AND principal = $3 AND expires_at > ${nowAt('$4')}`,
-    answer: `UPDATE ${task} SET inputs = $4, ${shown} WHERE ${waiting} RETURNING 1`,
+    answer: `UPDATE ${task} SET ${answered} WHERE ${unchanged} RETURNING 1`,
     // All entries were written before the worker parked the task, so none is missed here.
-    resume: `WITH done AS (UPDATE ${task} SET inputs = $4, status = 'working', known = true, worker = $5::text,
-        due_at = ${nowAt('$3')} + $6::bigint, epoch = epoch + ($5::text IS NOT NULL)::integer, ${shown}
-        WHERE ${waiting} RETURNING ${LEASE_COLUMNS})
+    resume: `WITH done AS (UPDATE ${task} SET ${answered}, worker = $8::text,
+        due_at = ${nowAt('$3')} + $9::bigint, epoch = epoch + ($8::text IS NOT NULL)::integer
+        WHERE ${unchanged} AND worker IS NULL RETURNING ${LEASE_COLUMNS})
       SELECT done.*, ${entries} AS journal FROM done`,
     lease: `SELECT ${LEASE_COLUMNS}, ${entries} AS journal FROM ${task} AS done
-      WHERE id = $1 AND epoch = $2 AND worker = $3 AND status = 'working' AND expires_at > ${nowAt('$4')}`,
+      WHERE id = $1 AND epoch = $2 AND worker = $3 AND expires_at > ${nowAt('$4')}`,
     cancel: `WITH done AS (
       UPDATE ${task} SET status = 'cancelled', worker = NULL, due_at = NULL, inputs = NULL, head = '',
         updated_at = ${nowAt('$4')}, revision = revision + 1

@@ -129,13 +129,39 @@ describePostgres('PostgreSQL as a store', () => {
     await pool.end()
   })
 
+  it.each(['park', 'publish'] as const)(
+    'G4 knows its %s again after the response was lost',
+    async (write) => {
+      const pool = new pg.Pool({ connectionString: server.connectionString, max: 5 })
+      let lost = 0
+      const lossy: PgPool = {
+        async query(text, values) {
+          const result = await pool.query(text, values)
+          if (!text.includes('SET inputs = $5, status = $6, updated_at') || lost++ > 0) return result
+          throw Object.assign(new Error('read ECONNRESET'), { code: 'ECONNRESET' })
+        },
+        connect: () => pool.connect(),
+        end: () => pool.end(),
+        on: pool.on.bind(pool),
+      }
+      const store = createPostgresStore({ pool: lossy, schema })
+      const { fence } = await claimNew(store)
+      expect(await store.tasks[write](fence, openSlots([], inputs('a')))).toBeTruthy()
+      expect(lost).toBe(2)
+      expect((await store.tasks.get(fence.id, alice))?.inputs).toEqual(inputs('a'))
+      expect(await store.tasks.held([fence])).toEqual(new Set(write === 'publish' ? [fence.id] : []))
+      await store.close()
+      await pool.end()
+    },
+  )
+
   it('E9 finds its lease again after the response to the resuming write was lost', async () => {
     const pool = new pg.Pool({ connectionString: server.connectionString, max: 5 })
     let lost = 0
     const lossy: PgPool = {
       async query(text, values) {
         const result = await pool.query(text, values)
-        if (!text.includes('known = true, worker = $5') || lost++ > 0) return result
+        if (!text.includes('worker = $8') || lost++ > 0) return result
         throw Object.assign(new Error('read ECONNRESET'), { code: 'ECONNRESET' })
       },
       connect: () => pool.connect(),

@@ -7,7 +7,7 @@
  */
 
 import { RondoError } from '../../errors.ts'
-import { encodeSlots } from '../input-slots.ts'
+import { decodeSlots, encodeSlots, type InputSlot, mergeSlots, waitingStatus } from '../input-slots.ts'
 import {
   endingColumns,
   groupJournals,
@@ -21,7 +21,10 @@ import { nowAt, type PostgresDatabase } from './database.ts'
 import type { PgRow } from './driver.ts'
 
 /** Parameters: id, epoch, now. The only thing that keeps a worker which lost its lease away from the journal. */
-export const FENCE: string = `id = $1 AND epoch = $2 AND status = 'working' AND expires_at > ${nowAt('$3')}`
+export const FENCE: string = `id = $1 AND epoch = $2 AND worker IS NOT NULL AND expires_at > ${nowAt('$3')}`
+
+/** Each lost race means that an answer or a message was stored. */
+const MAX_RACES = 1000
 
 export function createWorkerTasks(database: PostgresDatabase): WorkerTasks {
   const { query, execute, now, publish } = database
@@ -63,6 +66,30 @@ export function createWorkerTasks(database: PostgresDatabase): WorkerTasks {
       )
     }
   }
+  /** Writes slots over those that were read, again if answers arrived in between. If a write was retried, it may have succeeded. */
+  const writeSlots = async (
+    text: string,
+    fence: Fence,
+    given: readonly InputSlot[],
+    toValues: (news: boolean) => readonly unknown[] = () => [],
+  ) => {
+    for (let race = 0; race < MAX_RACES; race++) {
+      const [row] = await query(sql.inputs, guard(fence))
+      if (row === undefined) return undefined
+      const merged = mergeSlots(decodeSlots(row.inputs as string | null), given)
+      const inputs = encodeSlots(merged.slots)
+      const values = [row.revision, inputs, waitingStatus(merged.slots), ...toValues(merged.news)]
+      const { rows, retried } = await execute(text, [...guard(fence), ...values])
+      if (rows.length > 0) return merged
+      if (!retried) continue
+      const [written] = await query(sql.reachedSlots, [fence.id, fence.epoch, row.revision, inputs])
+      if (written !== undefined) return merged
+    }
+    throw new RondoError(
+      'STORE_UNAVAILABLE',
+      'the task kept changing while its slots were being written; retry',
+    )
+  }
   return {
     async claim(worker, leaseMs, count) {
       const rows = await query(sql.claim, [worker, leaseMs, count, now()])
@@ -74,7 +101,18 @@ export function createWorkerTasks(database: PostgresDatabase): WorkerTasks {
     held: async (fences) => toSet(await query(sql.held, arrays(fences))),
     append,
     status: (fence, message) => announce(fence, write(sql.status, fence, [message], 'working')),
-    park: (fence, slots) => announce(fence, write(sql.park, fence, [encodeSlots(slots)], 'input_required')),
+    async publish(fence, given) {
+      const merged = await writeSlots(sql.publish, fence, given)
+      if (merged) publish({ kind: 'changed', id: fence.id })
+      return merged?.slots
+    },
+    async park(fence, given, wakeAt) {
+      const merged = await writeSlots(sql.park, fence, given, (news) => [news, wakeAt ?? null])
+      if (!merged) return false
+      publish({ kind: 'changed', id: fence.id })
+      if (merged.news) publish({ kind: 'due' })
+      return true
+    },
     settle(fence, ending) {
       const [status, outcome] = endingColumns(ending)
       return announce(fence, write(sql.settle, fence, [status, outcome], status))
@@ -97,7 +135,7 @@ function createQueries(schema: string) {
   const task = `${schema}.task`
   const journal = `${schema}.journal`
   const fences = `unnest($1::text[], $2::integer[]) AS f (id, epoch) JOIN ${task} t USING (id, epoch)
-    WHERE t.status = 'working' AND t.expires_at > ${nowAt('$3')}`
+    WHERE t.worker IS NOT NULL AND t.expires_at > ${nowAt('$3')}`
   const shown = `updated_at = ${nowAt('$3')}, revision = revision + 1`
   return {
     // A row that still names a worker was never released: that worker died or hangs.
@@ -119,13 +157,18 @@ function createQueries(schema: string) {
         FROM held, unnest($5::text[]) WITH ORDINALITY AS e (entry, at))
       SELECT id FROM held`,
     status: `UPDATE ${task} SET message = $4, ${shown} WHERE ${FENCE} RETURNING 1`,
-    park: `UPDATE ${task} SET status = 'input_required', inputs = $4, ${shown}, worker = NULL, due_at = NULL, failures = 0
-      WHERE ${FENCE} RETURNING 1`,
+    inputs: `SELECT inputs, revision FROM ${task} WHERE ${FENCE}`,
+    publish: `UPDATE ${task} SET inputs = $5, status = $6, ${shown} WHERE ${FENCE} AND revision = $4 RETURNING 1`,
+    park: `UPDATE ${task} SET inputs = $5, status = $6, ${shown}, worker = NULL, failures = 0,
+      due_at = CASE WHEN $7::boolean THEN ${nowAt('$3')} ELSE $8::bigint END WHERE ${FENCE} AND revision = $4 RETURNING 1`,
+    // A parked task has no worker, so the fence says nothing about a write that may have succeeded.
+    reachedSlots: `SELECT 1 FROM ${task} WHERE id = $1 AND epoch >= $2 AND revision > $3 AND inputs = $4`,
     settle: `WITH done AS (UPDATE ${task} SET status = $4, outcome = $5, ${shown}, worker = NULL, due_at = NULL,
         inputs = NULL, head = '' WHERE ${FENCE} RETURNING id),
       gone AS (DELETE FROM ${journal} USING done WHERE task = done.id)
       SELECT id FROM done`,
-    hold: `UPDATE ${task} SET due_at = CASE WHEN known THEN ${nowAt('$3')} END, worker = NULL, epoch = epoch + 1
+    // Nobody knows the id, so nobody misses what it asks: a task that is held looks as if it asked nothing.
+    hold: `UPDATE ${task} SET due_at = CASE WHEN known THEN ${nowAt('$3')} END, worker = NULL, epoch = epoch + 1, status = 'working'
       WHERE ${FENCE} RETURNING 1`,
     release: `UPDATE ${task} SET due_at = ${nowAt('$3')} + $4::bigint, failures = failures + $5::integer, worker = NULL,
       epoch = epoch + 1 WHERE ${FENCE} RETURNING 1`,

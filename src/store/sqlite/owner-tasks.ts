@@ -1,9 +1,17 @@
 /** The owner's side of tasks, in SQL. Runs inside the commit queue, so no other write comes between two statements. */
 
-import { answerSlots, decodeSlots, encodeSlots } from '../input-slots.ts'
+import {
+  answerHook,
+  answerSlots,
+  decodeSlots,
+  encodeSlots,
+  type InputSlot,
+  refusedHook,
+  waitingStatus,
+} from '../input-slots.ts'
 import type { Cancellation, NewTask, Sealed, TaskOwner, TaskView } from '../task-engine.ts'
 import { createBatch, LEASE_COLUMNS, newLease, toLease, toView, VIEW_COLUMNS } from '../task-rows.ts'
-import type { Creation, Handover, OwnerTasks, Taker } from '../task-store.ts'
+import type { Creation, Handover, HookHandover, Lease, OwnerTasks, Taker } from '../task-store.ts'
 import type { SqliteDatabase } from './database.ts'
 import { workerName } from './worker-tasks.ts'
 
@@ -40,6 +48,16 @@ export function createOwnerTasks(database: SqliteDatabase): OwnerTasks {
     return { kind: 'created', view, lease: taker && newLease(task, view) }
   }
 
+  const isOpen = (status: unknown): boolean => status === 'working' || status === 'input_required'
+  const answer = (id: string, slots: readonly InputSlot[], known: boolean): void =>
+    void sql.answer.run(encodeSlots(slots), waitingStatus(slots), known ? 1 : 0, now(), id)
+  /** Makes a parked task due, and claims it for the taker. */
+  const wake = (id: string, taker: Taker | undefined): Lease | undefined => {
+    const at = now()
+    const claim = taker ? [workerName(taker.worker), at + taker.leaseMs, 1] : [null, at, 0]
+    const [done] = sql.wake.all(...claim, id)
+    return taker && done && toLease(done, readJournal(id))
+  }
   const deliver = (
     id: string,
     owner: TaskOwner,
@@ -48,25 +66,35 @@ export function createOwnerTasks(database: SqliteDatabase): OwnerTasks {
   ): Handover => {
     const row = sql.inputs.get(id, owner.tenant, owner.principal, now())
     if (row === undefined) return { kind: 'unknown' }
-    if (row.status !== 'input_required') return { kind: 'idle' }
-    const { slots, changed, open } = answerSlots(decodeSlots(row.inputs as string | null), answers)
-    if (!changed) return { kind: 'partial' }
-    const at = now()
-    const inputs = encodeSlots(slots)
-    if (open > 0) {
-      sql.answer.run(inputs, at, id)
-      return { kind: 'partial' }
-    }
-    const claim = taker ? [workerName(taker.worker), at + taker.leaseMs, 1] : [null, at, 0]
-    const [done] = sql.resume.all(inputs, at, ...claim, id)
-    return { kind: 'resumed', lease: taker && done && toLease(done, readJournal(id)) }
+    if (!isOpen(row.status)) return { kind: 'idle' }
+    const { slots, changed, open, wakes } = answerSlots(decodeSlots(row.inputs as string | null), answers)
+    if (!changed) return { kind: row.status === 'input_required' ? 'partial' : 'idle' }
+    const isRunning = row.worker !== null
+    answer(id, slots, isRunning || wakes)
+    if (isRunning) return { kind: open > 0 ? 'partial' : 'resumed' }
+    return wakes ? { kind: 'resumed', lease: wake(id, taker) } : { kind: 'partial' }
+  }
+  const deliverHook = (
+    id: string,
+    owner: TaskOwner,
+    key: string,
+    event: Sealed,
+    taker: Taker | undefined,
+  ): HookHandover => {
+    const row = sql.inputs.get(id, owner.tenant, owner.principal, now())
+    if (row === undefined) return { kind: 'unknown' }
+    const before = decodeSlots(row.inputs as string | null)
+    const { slots, taken, changed } = answerHook(before, key, event)
+    if (!changed) return { kind: taken > 0 ? 'accepted' : refusedHook(before, key) }
+    answer(id, slots, false)
+    return { kind: 'accepted', lease: row.worker === null ? wake(id, taker) : undefined }
   }
   const readJournal = (id: string) => sql.journal.all(id).map((row) => row.entry as string)
 
   const cancel = (id: string, owner: TaskOwner): Cancellation => {
     const row = sql.inputs.get(id, owner.tenant, owner.principal, now())
     if (row === undefined) return 'unknown'
-    if (row.status !== 'working' && row.status !== 'input_required') return 'ended'
+    if (!isOpen(row.status)) return 'ended'
     sql.cancel.run(now(), id)
     sql.deleteJournal.run(id)
     return 'cancelled'
@@ -85,6 +113,18 @@ export function createOwnerTasks(database: SqliteDatabase): OwnerTasks {
       if (kind === 'partial' || kind === 'resumed') publish({ kind: 'changed', id })
       if (kind === 'resumed' && !lease) publish({ kind: 'due' })
       return handover
+    },
+    async deliverHook(id, owner, key, event, taker) {
+      const handover = await queue.write(() => deliverHook(id, owner, key, event, taker))
+      if (handover.kind === 'accepted') {
+        publish({ kind: 'changed', id })
+        if (!handover.lease) publish({ kind: 'due' })
+      }
+      return handover
+    },
+    async slots(id, owner) {
+      const row = await queue.read(() => sql.inputs.get(id, owner.tenant, owner.principal, now()))
+      return row && isOpen(row.status) ? decodeSlots(row.inputs as string | null) : undefined
     },
     async cancel(id, owner) {
       const cancellation = await queue.write(() => cancel(id, owner))
@@ -116,11 +156,13 @@ function createQueries({ sql }: SqliteDatabase) {
     append: sql('INSERT INTO journal (task, seq, entry) VALUES (?, ?, ?)'),
     exists: sql('SELECT 1 FROM task WHERE id = ?'),
     inputs: sql(
-      'SELECT status, inputs FROM task WHERE id = ? AND tenant = ? AND principal = ? AND expires_at > ?',
+      'SELECT status, inputs, worker FROM task WHERE id = ? AND tenant = ? AND principal = ? AND expires_at > ?',
     ),
-    answer: sql('UPDATE task SET inputs = ?, updated_at = ?, revision = revision + 1 WHERE id = ?'),
-    resume: sql(`UPDATE task SET inputs = ?, updated_at = ?, worker = ?, due_at = ?, epoch = epoch + ?,
-      status = 'working', known = 1, revision = revision + 1 WHERE id = ? RETURNING ${LEASE_COLUMNS}`),
+    answer: sql(`UPDATE task SET inputs = ?, status = ?, known = max(known, ?), updated_at = ?,
+      revision = revision + 1 WHERE id = ?`),
+    wake: sql(
+      `UPDATE task SET worker = ?, due_at = ?, epoch = epoch + ? WHERE id = ? RETURNING ${LEASE_COLUMNS}`,
+    ),
     journal: sql('SELECT entry FROM journal WHERE task = ? ORDER BY seq'),
     cancel: sql(`UPDATE task SET status = 'cancelled', worker = NULL, due_at = NULL, inputs = NULL, head = '',
       updated_at = ?, revision = revision + 1 WHERE id = ?`),

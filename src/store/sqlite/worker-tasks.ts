@@ -6,7 +6,7 @@
  */
 
 import { readFileSync, readlinkSync } from 'node:fs'
-import { encodeSlots } from '../input-slots.ts'
+import { decodeSlots, encodeSlots, type InputSlot, mergeSlots, waitingStatus } from '../input-slots.ts'
 import {
   endingColumns,
   groupJournals,
@@ -20,7 +20,7 @@ import type { SqliteDatabase } from './database.ts'
 import type { SqlValue } from './driver.ts'
 
 /** Parameters: id, epoch, now. The only thing that keeps a worker which lost its lease away from the journal. */
-export const FENCE = "id = ? AND epoch = ? AND status = 'working' AND expires_at > ?"
+export const FENCE = 'id = ? AND epoch = ? AND worker IS NOT NULL AND expires_at > ?'
 
 export function createWorkerTasks(database: SqliteDatabase): WorkerTasks {
   const { queue, now, publish } = database
@@ -36,6 +36,11 @@ export function createWorkerTasks(database: SqliteDatabase): WorkerTasks {
     const rows = sql.claim.all(workerName(worker), at + leaseMs, at, at, count)
     const journals = groupJournals(sql.journals.all(JSON.stringify(rows.map((row) => row.id))))
     return rows.map((row) => toLease(row, journals.get(row.id) ?? []))
+  }
+  /** The slots of a task that is still held, with the answers that arrived meanwhile. */
+  const merge = (fence: Fence, given: readonly InputSlot[]) => {
+    const row = sql.inputs.get(...guard(fence))
+    return row && mergeSlots(decodeSlots(row.inputs as string | null), given)
   }
   return {
     async claim(worker, leaseMs, count) {
@@ -56,8 +61,29 @@ export function createWorkerTasks(database: SqliteDatabase): WorkerTasks {
         return true
       }),
     status: (fence, message) => announce(fence, () => sql.status.run(message, now(), ...guard(fence)) === 1),
-    park: (fence, slots) =>
-      announce(fence, () => sql.park.run(encodeSlots(slots), now(), ...guard(fence)) === 1),
+    async publish(fence, given) {
+      const slots = await queue.write(() => {
+        const merged = merge(fence, given)?.slots
+        if (merged) sql.publish.run(encodeSlots(merged), waitingStatus(merged), now(), ...guard(fence))
+        return merged
+      })
+      if (slots) publish({ kind: 'changed', id: fence.id })
+      return slots
+    },
+    async park(fence, given, wakeAt) {
+      const merged = await queue.write(() => {
+        const found = merge(fence, given)
+        if (!found) return undefined
+        const { slots, news } = found
+        const due = news ? now() : (wakeAt ?? null)
+        sql.park.run(encodeSlots(slots), waitingStatus(slots), due, now(), ...guard(fence))
+        return found
+      })
+      if (!merged) return false
+      publish({ kind: 'changed', id: fence.id })
+      if (merged.news) publish({ kind: 'due' })
+      return true
+    },
     settle: (fence, ending) =>
       announce(fence, () => {
         if (sql.settle.run(...endingColumns(ending), now(), ...guard(fence)) !== 1) return false
@@ -105,18 +131,23 @@ function createQueries({ sql }: SqliteDatabase) {
     appendMore: sql('INSERT INTO journal (task, seq, entry) VALUES (?, ?, ?)'),
     forgive: sql('UPDATE task SET failures = 0 WHERE id = ? AND failures > 0'),
     status: sql(`UPDATE task SET message = ?, updated_at = ?, revision = revision + 1 WHERE ${FENCE}`),
-    park: sql(`UPDATE task SET status = 'input_required', inputs = ?, updated_at = ?, revision = revision + 1,
-      worker = NULL, due_at = NULL, failures = 0 WHERE ${FENCE}`),
+    inputs: sql(`SELECT inputs FROM task WHERE ${FENCE}`),
+    publish: sql(
+      `UPDATE task SET inputs = ?, status = ?, updated_at = ?, revision = revision + 1 WHERE ${FENCE}`,
+    ),
+    park: sql(`UPDATE task SET inputs = ?, status = ?, due_at = ?, updated_at = ?, revision = revision + 1,
+      worker = NULL, failures = 0 WHERE ${FENCE}`),
     settle:
       sql(`UPDATE task SET status = ?, outcome = ?, updated_at = ?, revision = revision + 1, worker = NULL,
       due_at = NULL, inputs = NULL, head = '' WHERE ${FENCE}`),
     deleteJournal: sql('DELETE FROM journal WHERE task = ?'),
-    hold: sql(`UPDATE task SET due_at = CASE known WHEN 1 THEN ? END, worker = NULL, epoch = epoch + 1
+    // Nobody knows the id, so nobody misses what it asks: a task that is held looks as if it asked nothing.
+    hold: sql(`UPDATE task SET due_at = CASE known WHEN 1 THEN ? END, worker = NULL, epoch = epoch + 1, status = 'working'
       WHERE ${FENCE}`),
     release: sql(`UPDATE task SET due_at = ?, failures = failures + ?, worker = NULL, epoch = epoch + 1
       WHERE ${FENCE}`),
     absolve: sql(`UPDATE task SET failures = failures - 1
-      WHERE id = ? AND epoch = ? AND status = 'working' AND failures > 0`),
+      WHERE id = ? AND epoch = ? AND worker IS NOT NULL AND failures > 0`),
     workers: sql('SELECT DISTINCT worker FROM task WHERE worker IS NOT NULL AND due_at > ?'),
     reclaim: sql('UPDATE task SET due_at = ? WHERE worker = ? AND due_at > ?'),
   }

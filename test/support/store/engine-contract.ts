@@ -104,6 +104,30 @@ export function describeEngineContract(harness: StoreHarness): void {
     },
   )
 
+  it('G3 G4 brings answers and events to a turn that runs on, from any instance', async () => {
+    const engine = engineOn()
+    await serve(engine, async (turn) => {
+      const got: string[] = []
+      const all = new Promise<void>((resolve) =>
+        turn.onAnswers((slots) => {
+          for (const { key, answer } of slots) got.push(`${key}: ${answer}`)
+          if (got.length === 2) resolve()
+        }),
+      )
+      await turn.publish({ open: [{ key: 'name', request: 'who?' }] })
+      await turn.publish({ open: [{ key: 'paid', role: 'hook', request: 'schema' }] })
+      await all
+      return complete(got.join())
+    })
+    const { id } = await engine.create(newTask())
+    const other = engineOn()
+    const { inputs: shown } = await waits(other, id)
+    expect(shown).toEqual(new Map([['name', 'who?']]))
+    await other.deliver(id, alice, answers({ name: 'Ann' }))
+    await until('the event', async () => (await other.deliverHook(id, alice, 'paid', 'yes')) === 'accepted')
+    expect(await ended(other, id)).toMatchObject({ result: 'name: Ann,paid: yes' })
+  })
+
   it('D5 runs a task, parks it at a question, and continues where it stopped', async () => {
     const engine = engineOn()
     await serve(engine, greet)

@@ -5,7 +5,7 @@
 
 import fc from 'fast-check'
 import { expect, it } from 'vitest'
-import { type InputSlot, openSlots } from '../../../src/store/input-slots.ts'
+import { closeSlots, type InputSlot, openSlots } from '../../../src/store/input-slots.ts'
 import { createMemoryStore } from '../../../src/store/memory/store.ts'
 import type { Store } from '../../../src/store/store.ts'
 import type { TaskStatus } from '../../../src/store/task-engine.ts'
@@ -39,7 +39,7 @@ const step: fc.Arbitrary<Step> = fc.oneof(
     weight: 6,
     arbitrary: fc.record({
       kind: fc.constant('worker' as const),
-      act: fc.nat(7),
+      act: fc.nat(9),
       fence: fc.nat(30),
       text: fc.string(),
     }),
@@ -48,7 +48,7 @@ const step: fc.Arbitrary<Step> = fc.oneof(
     weight: 4,
     arbitrary: fc.record({
       kind: fc.constant('owner' as const),
-      act: fc.nat(4),
+      act: fc.nat(6),
       task: fc.nat(8),
       keys: fc.array(keys, { maxLength: 3 }),
     }),
@@ -58,7 +58,7 @@ const step: fc.Arbitrary<Step> = fc.oneof(
 /** What a status may become; an ended task stays as it is. */
 const NEXT: Record<TaskStatus, readonly TaskStatus[]> = {
   working: ['working', 'input_required', 'completed', 'failed', 'cancelled'],
-  input_required: ['input_required', 'working', 'cancelled'],
+  input_required: ['input_required', 'working', 'completed', 'failed', 'cancelled'],
   completed: ['completed'],
   failed: ['failed'],
   cancelled: ['cancelled'],
@@ -125,6 +125,11 @@ async function apply(run: Run, one: Step, newId: string, ids: readonly string[])
   if (one.act === 0) return tasks.cancel(id, alice)
   if (one.act === 1) return tasks.list({ status: 'input_required' })
   if (one.act === 4) return tasks.confirm(id, alice).then(() => tasks.stats())
+  if (one.act === 5) {
+    const { kind, lease } = await tasks.deliverHook(id, alice, one.keys[0] ?? 'a', `by ${one.keys}`)
+    return [kind, lease]
+  }
+  if (one.act === 6) return tasks.slots(id, alice)
   const given = answers(Object.fromEntries(one.keys.map((key) => [key, `answer ${key}`])))
   const taker = one.act === 2 ? { worker: 'w', leaseMs: 200 } : undefined
   const { kind, lease } = await tasks.deliver(id, alice, given, taker)
@@ -170,6 +175,16 @@ async function work(
       return store.tasks.status(fence, sealed)
     case 6:
       return store.tasks.hold(fence)
+    case 7:
+    case 8: {
+      const role = (['offer', 'hook'] as const)[at % 3]
+      const next = closeSlots(openSlots(known, new Map(free.map((key) => [key, sealed])), role), [
+        { key: 'a', role },
+      ])
+      const shown = act === 7 ? await store.tasks.publish(fence, next) : await store.tasks.park(fence, next)
+      if (Array.isArray(shown)) slots.set(fence.id, shown)
+      return shown
+    }
     default:
       return (
         free.length > 0 &&

@@ -45,6 +45,52 @@ export function describeRaceContract(harness: StoreHarness): void {
     }
   })
 
+  it('G4 deliver races publish and park: no answer is lost, and the task that got one is due', async () => {
+    const seen = new Set<string>()
+    for (let i = 0; i < ROUNDS; i++) {
+      const { fence } = await claimNew(store)
+      const slots = openSlots([], inputs('a', 'b'))
+      await store.tasks.publish(fence, slots)
+      const more = openSlots(slots, inputs('c'))
+      const work = async () => {
+        const shown = await store.tasks.publish(fence, more)
+        seen.add(String(shown?.some(({ kind }) => kind === 'answered')))
+        return store.tasks.park(fence, more)
+      }
+      const given = answers({ a: '1', b: '2', c: '3' })
+      const [parked, delivery] = await Promise.all([work(), other.tasks.deliver(fence.id, alice, given)])
+      expect(parked).toBe(true)
+      expect(['partial', 'resumed']).toContain(delivery.kind)
+      const [lease, ...rest] = await store.tasks.claim('w', 10_000, 10)
+      expect(rest).toEqual([])
+      expect(lease?.fence.id).toBe(fence.id)
+      const kinds = lease?.slots.map(({ kind }) => kind)
+      expect(kinds?.slice(0, 2)).toEqual(['answered', 'answered'])
+    }
+    expect(seen.size).toBeGreaterThan(0)
+  })
+
+  it('G3 deliveries race on one hook: one is accepted, the others are told so, and the task is due once', async () => {
+    for (let i = 0; i < ROUNDS; i++) {
+      const { fence } = await claimNew(store)
+      const slots = openSlots([], inputs('h'), 'hook')
+      const [parked, ...kinds] = await Promise.all([
+        store.tasks.publish(fence, slots).then(() => store.tasks.park(fence, slots)),
+        ...Array.from({ length: 5 }, async (_, n) => {
+          for (;;) {
+            const { kind } = await (n % 2 ? store : other).tasks.deliverHook(fence.id, alice, 'h', `by ${n}`)
+            // Before the slot is published there is no hook of this name.
+            if (kind !== 'closed') return kind
+          }
+        }),
+      ])
+      expect(parked).toBe(true)
+      expect(kinds.sort()).toEqual(['accepted', ...Array(4).fill('duplicate')])
+      const leases = await store.tasks.claim('w', 10_000, 10)
+      expect(leases.map((lease) => lease.slots.map(({ kind }) => kind))).toEqual([['answered']])
+    }
+  })
+
   it('deliver races deliver: one answer wins each key, and the task is resumed once', async () => {
     for (let i = 0; i < ROUNDS; i++) {
       const { fence } = await claimNew(store)

@@ -34,7 +34,7 @@ function weakenPostgres(sql: string): string {
   return sql
     .replaceAll(POSTGRES_FENCE, 'id = $1 AND $2::integer >= 0 AND ($3::bigint IS NULL OR $3::bigint >= 0)')
     .replaceAll('USING (id, epoch)', 'USING (id)')
-    .replaceAll("t.status = 'working' AND", '')
+    .replaceAll('t.worker IS NOT NULL AND', '')
     .replace(
       /AS e \(entry, at\)\)\s+SELECT id FROM held/,
       'AS e (entry, at) ON CONFLICT (task, seq) DO UPDATE SET entry = excluded.entry) SELECT id FROM held',

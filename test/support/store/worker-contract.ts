@@ -1,7 +1,7 @@
 /** What a worker may rely on, on every database: exclusive turns, fences, counted failures, ordered journals. */
 
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
-import { givenAnswers, openSlots } from '../../../src/store/input-slots.ts'
+import { closeSlots, givenAnswers, openSlots } from '../../../src/store/input-slots.ts'
 import type { Store } from '../../../src/store/store.ts'
 import type { Hint } from '../../../src/store/task-store.ts'
 import {
@@ -157,6 +157,7 @@ export function describeWorkerContract(harness: StoreHarness): void {
       expect(taken?.journal).toEqual(['mine'])
       expect(await store.tasks.append(fence, 1, ['stale'])).toBe(false)
       expect(await store.tasks.status(fence, 'stale')).toBe(false)
+      expect(await store.tasks.publish(fence, openSlots([], inputs('stale')))).toBeUndefined()
       expect(await store.tasks.park(fence, openSlots([], inputs('stale')))).toBe(false)
       expect(await store.tasks.settle(fence, { kind: 'complete', result: 'stale' })).toBe(false)
       expect(await store.tasks.release(fence, 0, false)).toBe(false)
@@ -211,6 +212,156 @@ export function describeWorkerContract(harness: StoreHarness): void {
       const order: string[] = []
       for (const _ of tasks) order.push((await claimOne(store))?.fence.id ?? '')
       expect(order).toEqual(tasks.map(({ id }) => id))
+    })
+  })
+
+  describe('slots of a running task', () => {
+    const taker = { worker: 'taker', leaseMs: LEASE }
+    const kinds = (slots: readonly { kind: string }[] | undefined) => slots?.map(({ kind }) => kind)
+
+    it('G4 shows a question at once, takes its answer, and leaves the task with its worker', async () => {
+      const { fence } = await claimNew(store, { known: false }, LEASE)
+      const slots = openSlots([], inputs('a', 'b'))
+      expect(await store.tasks.publish(fence, slots)).toEqual(slots)
+      const view = await other.tasks.get(fence.id, alice)
+      expect(view).toMatchObject({ status: 'input_required', inputs: inputs('a', 'b'), revision: 2 })
+      expect(await other.tasks.deliver(fence.id, alice, answers({ a: '1' }), taker)).toEqual({
+        kind: 'partial',
+      })
+      expect(await other.tasks.get(fence.id, alice)).toMatchObject({ known: true, inputs: inputs('b') })
+      expect(await claimOne(other)).toBeUndefined()
+      expect(await store.tasks.append(fence, 0, ['work'])).toBe(true)
+      expect(kinds(await store.tasks.slots(fence.id, alice))).toEqual(['answered', 'open'])
+      expect(await store.tasks.slots(fence.id, bob)).toBeUndefined()
+      const more = openSlots(slots, inputs('c'))
+      expect(kinds(await store.tasks.publish(fence, more))).toEqual(['answered', 'open', 'open'])
+      expect(await other.tasks.deliver(fence.id, alice, answers({ b: '2', c: '3' }))).toEqual({
+        kind: 'resumed',
+      })
+      expect((await other.tasks.get(fence.id, alice))?.status).toBe('working')
+      expect(await store.tasks.settle(fence, { kind: 'complete', result: 'done' })).toBe(true)
+      expect(await store.tasks.slots(fence.id, alice)).toBeUndefined()
+    })
+
+    it('G4 makes a task that parks without having seen an answer due at once', async () => {
+      const { fence } = await claimNew(store, {}, LEASE)
+      const slots = openSlots([], inputs('a', 'b'))
+      await store.tasks.publish(fence, slots)
+      await other.tasks.deliver(fence.id, alice, answers({ a: '1' }))
+      expect(await store.tasks.park(fence, slots)).toBe(true)
+      expect(await store.tasks.append(fence, 0, ['stale'])).toBe(false)
+      const next = await claimOne(other)
+      expect(kinds(next?.slots)).toEqual(['answered', 'open'])
+      expect(await other.tasks.get(fence.id, alice)).toMatchObject({ status: 'input_required' })
+      // The next turn has seen it, so the task waits for the other answer.
+      if (next) expect(await store.tasks.park(next.fence, next.slots)).toBe(true)
+      expect(await claimOne(other)).toBeUndefined()
+    })
+
+    it('G2 wakes a parked task at its time, with its question still open', async () => {
+      const { fence } = await claimNew(store, {}, LEASE)
+      expect(await store.tasks.park(fence, openSlots([], inputs('a')), now() + 5000)).toBe(true)
+      now.pass(4999)
+      expect(await claimOne(other)).toBeUndefined()
+      now.pass(1)
+      const next = await claimOne(other)
+      expect(next).toMatchObject({ fence: { id: fence.id }, task: { failures: 0 } })
+      expect(await other.tasks.get(fence.id, alice)).toMatchObject({ status: 'input_required' })
+      if (next) expect(await other.tasks.append(next.fence, 0, ['expired'])).toBe(true)
+      expect(await other.tasks.deliver(fence.id, alice, answers({ a: '1' }))).toEqual({ kind: 'resumed' })
+    })
+
+    it('G4 keeps what was published if the worker dies, and lets the next one go on', async () => {
+      const { fence } = await claimNew(store, {}, LEASE)
+      await store.tasks.publish(fence, openSlots([], inputs('a')))
+      await other.tasks.deliver(fence.id, alice, answers({ a: '1' }))
+      now.pass(LEASE)
+      const next = await claimOne(other)
+      expect(givenAnswers(next?.slots ?? [])).toEqual(answers({ a: '1' }))
+      expect(await store.tasks.publish(fence, openSlots([], inputs('x')))).toBeUndefined()
+      if (next) expect(await other.tasks.append(next.fence, 0, ['goes on'])).toBe(true)
+    })
+
+    it('G5 closes a slot in the view of its owner, whose late answer changes nothing', async () => {
+      const { fence } = await claimNew(store, {}, LEASE)
+      const slots = openSlots([], inputs('a'), 'offer')
+      await store.tasks.publish(fence, slots)
+      await store.tasks.publish(fence, closeSlots(slots, [{ key: 'a', role: 'offer' }]))
+      expect(await other.tasks.get(fence.id, alice)).toMatchObject({ status: 'working', inputs: new Map() })
+      expect(await other.tasks.deliver(fence.id, alice, answers({ a: '1' }))).toEqual({ kind: 'idle' })
+      expect(kinds(await store.tasks.slots(fence.id, alice))).toEqual(['closed'])
+    })
+
+    it('R6 hides what a task offers while it is held, and makes it due once its owner names it', async () => {
+      const { fence } = await claimNew(store, { known: false }, LEASE)
+      await store.tasks.publish(fence, openSlots([], inputs('a'), 'offer'))
+      expect(await store.tasks.hold(fence)).toBe(true)
+      expect(await other.tasks.get(fence.id, alice)).toMatchObject({ status: 'working' })
+      await other.tasks.confirm(fence.id, alice)
+      expect(kinds((await claimOne(other))?.slots)).toEqual(['open'])
+    })
+  })
+
+  describe('hooks', () => {
+    const taker = { worker: 'taker', leaseMs: LEASE }
+
+    const parkHook = async () => {
+      const { fence } = await claimNew(store, { known: false }, LEASE)
+      await store.tasks.append(fence, 0, ['before'])
+      expect(await store.tasks.park(fence, openSlots([], inputs('h'), 'hook'))).toBe(true)
+      return fence
+    }
+
+    it('G3 are invisible to the owner, who cannot answer them', async () => {
+      const fence = await parkHook()
+      expect(await other.tasks.get(fence.id, alice)).toMatchObject({ status: 'working', inputs: new Map() })
+      expect(await other.tasks.deliver(fence.id, alice, answers({ h: 'forged' }))).toEqual({ kind: 'idle' })
+      expect(await claimOne(other)).toBeUndefined()
+      expect(await store.tasks.append(fence, 1, ['stale'])).toBe(false)
+    })
+
+    it('G3 take one event, which claims the task for the named worker; a second is told so', async () => {
+      const fence = await parkHook()
+      for (const owner of [bob, { tenant: 'another', principal: 'alice' }])
+        expect(await other.tasks.deliverHook(fence.id, owner, 'h', 'x', taker)).toEqual({ kind: 'unknown' })
+      expect(await other.tasks.deliverHook(fence.id, alice, 'another', 'x', taker)).toEqual({
+        kind: 'closed',
+      })
+      const { kind, lease } = await other.tasks.deliverHook(fence.id, alice, 'h', 'event', taker)
+      expect(kind).toBe('accepted')
+      expect(lease).toMatchObject({
+        fence: { epoch: fence.epoch + 1 },
+        journal: ['before'],
+        slots: [{ kind: 'answered', role: 'hook', key: 'h', answer: 'event' }],
+        task: { known: false },
+      })
+      expect(await store.tasks.deliverHook(fence.id, alice, 'h', 'second', taker)).toEqual({
+        kind: 'duplicate',
+      })
+      expect(await store.tasks.deliverHook(fence.id, alice, 'h', 'event')).toMatchObject({ kind: 'accepted' })
+      expect(await claimOne(store)).toBeUndefined()
+      if (lease) await other.tasks.settle(lease.fence, { kind: 'complete', result: 'done' })
+      expect(await store.tasks.deliverHook(fence.id, alice, 'h', 'late')).toEqual({ kind: 'closed' })
+      now.pass(3_600_000)
+      expect(await store.tasks.deliverHook(fence.id, alice, 'h', 'late')).toEqual({ kind: 'unknown' })
+    })
+
+    it('G3 take an event while a turn runs, and make a task without a worker due', async () => {
+      const { fence } = await claimNew(store, {}, LEASE)
+      const slots = openSlots([], inputs('h', 'i'), 'hook')
+      await store.tasks.publish(fence, slots)
+      expect(await other.tasks.deliverHook(fence.id, alice, 'h', 'event', taker)).toEqual({
+        kind: 'accepted',
+        lease: undefined,
+      })
+      expect(await store.tasks.append(fence, 0, ['mine'])).toBe(true)
+      expect(await store.tasks.park(fence, slots)).toBe(true)
+      const next = await claimOne(other)
+      expect(next?.slots.map(({ kind }) => kind)).toEqual(['answered', 'open'])
+      if (next) await store.tasks.park(next.fence, next.slots)
+      expect(await claimOne(other)).toBeUndefined()
+      expect((await store.tasks.deliverHook(fence.id, alice, 'i', 'event')).kind).toBe('accepted')
+      expect((await claimOne(other))?.fence.id).toBe(fence.id)
     })
   })
 
