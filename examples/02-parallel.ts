@@ -18,3 +18,8 @@ export function travel(options?: Partial<ServerOptions>) {
   })
   return server
 }
+
+if (process.argv[1] === import.meta.filename) {
+  const { url } = await travel().listen()
+  console.log(`Serving ${url}\nCall it: npx rondo call ${url} plan_trip`)
+}

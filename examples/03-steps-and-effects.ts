@@ -31,3 +31,8 @@ export function shop(provider = createProvider(), options?: Partial<ServerOption
   )
   return server
 }
+
+if (process.argv[1] === import.meta.filename) {
+  const { url } = await shop().listen()
+  console.log(`Serving ${url}\nCall it: npx rondo call ${url} buy item=tea`)
+}

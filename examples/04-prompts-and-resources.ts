@@ -37,3 +37,9 @@ export function notebook(options?: Partial<ServerOptions>) {
   )
   return server
 }
+
+if (process.argv[1] === import.meta.filename) {
+  const { url } = await notebook().listen()
+  console.log(`Serving ${url}\nCall it: npx rondo prompt ${url} summarise day=monday`)
+  console.log(`      or: npx rondo read ${url} notes://monday/text`)
+}

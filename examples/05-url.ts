@@ -37,3 +37,8 @@ export function calendar(connections = createConnections(), options?: Partial<Se
   })
   return server
 }
+
+if (process.argv[1] === import.meta.filename) {
+  const { url } = await calendar().listen()
+  console.log(`Serving ${url}\nCall it: npx rondo call ${url} next_meeting`)
+}

@@ -28,3 +28,10 @@ export function releaseTwo(options?: Partial<ServerOptions>) {
   })
   return server
 }
+
+if (process.argv[1] === import.meta.filename) {
+  const release = process.argv[2] === 'two' ? releaseTwo : releaseOne
+  const { url } = await release().listen()
+  console.log(`Serving ${url}\nCall it: npx rondo call ${url} link_accounts --detach`)
+  console.log('Then start this file with the word "two", and answer. RONDO_KEYS must be the same both times.')
+}

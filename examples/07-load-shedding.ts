@@ -20,3 +20,8 @@ export function indexer(work: (shard: number) => Promise<number>, options?: Part
   })
   return server
 }
+
+if (process.argv[1] === import.meta.filename) {
+  const { url } = await indexer(async (shard) => 100 * shard).listen()
+  console.log(`Serving ${url}\nCall it: npx rondo call ${url} index shards=10`)
+}

@@ -53,3 +53,9 @@ function summary(id: number, { state, resolution, duplicateOf }: WorkItem): stri
     ? `Bug #${id}: state set to ${state}.`
     : `Bug #${id} resolved as ${resolution}. State set to ${state}.`
 }
+
+if (process.argv[1] === import.meta.filename) {
+  const { url } = await workItems(new Map()).listen()
+  const call = `update_work_item workItemId=7 fields:='{"System.State":"Resolved"}'`
+  console.log(`Serving ${url}\nCall it: npx rondo call ${url} ${call}`)
+}

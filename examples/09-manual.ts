@@ -29,3 +29,8 @@ export function provisioner(options?: Partial<ServerOptions>) {
   })
   return server
 }
+
+if (process.argv[1] === import.meta.filename) {
+  const { url } = await provisioner().listen()
+  console.log(`Serving ${url}\nCall it: npx rondo call ${url} provision`)
+}

@@ -13,3 +13,8 @@ export function greeter(options?: Partial<ServerOptions>) {
   })
   return server
 }
+
+if (process.argv[1] === import.meta.filename) {
+  const { url } = await greeter().listen()
+  console.log(`Serving ${url}\nCall it: npx rondo call ${url} greet greeting=Hi`)
+}

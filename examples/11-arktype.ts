@@ -14,3 +14,8 @@ export function exporter(options?: Partial<ServerOptions>) {
   })
   return server
 }
+
+if (process.argv[1] === import.meta.filename) {
+  const { url } = await exporter().listen()
+  console.log(`Serving ${url}\nCall it: npx rondo call ${url} export_table table=users`)
+}

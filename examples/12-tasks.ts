@@ -1,4 +1,5 @@
 import { createServer, type ServerOptions } from 'rondo'
+import { createSqliteStore } from 'rondo/sqlite'
 import { z } from 'zod'
 
 /** Slow reports: a call begins in rounds and continues as a task if the client supports tasks. */
@@ -20,4 +21,9 @@ export function reports(options?: Partial<ServerOptions>) {
     return `Published the ${format} report of ${year}.`
   })
   return server
+}
+
+if (process.argv[1] === import.meta.filename) {
+  const { url } = await reports({ store: createSqliteStore({ file: 'reports.db' }) }).listen()
+  console.log(`Serving ${url}\nCall it: npx rondo call ${url} report year=2026`)
 }

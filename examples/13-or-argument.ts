@@ -20,3 +20,8 @@ export function provider(options?: Partial<ServerOptions>) {
   )
   return server
 }
+
+if (process.argv[1] === import.meta.filename) {
+  const { url } = await provider().listen()
+  console.log(`Serving ${url}\nCall it: npx rondo call ${url} create_bucket name=photos`)
+}

@@ -1,3 +1,4 @@
+import { createInterface } from 'node:readline/promises'
 import { type CallToolResult, type ConnectTarget, connect } from 'rondo/client'
 
 /** A person who can be asked: resolves with a line of text, or with `undefined` if nobody answers. */
@@ -5,7 +6,6 @@ export type Person = (question: string, signal: AbortSignal) => Promise<string |
 
 /** Resolves a bug and asks a person whatever the server wants to know. */
 export async function resolveBug(target: ConnectTarget, id: number, person: Person): Promise<CallToolResult> {
-  // #region call
   const client = await connect(target, {
     answers: {
       elicitation: {
@@ -24,6 +24,14 @@ export async function resolveBug(target: ConnectTarget, id: number, person: Pers
   const args = { workItemId: id, fields: { 'System.State': 'Resolved' } }
   const result = await client.callTool('update_work_item', args)
   await client.close()
-  // #endregion
   return result
+}
+
+if (process.argv[1] === import.meta.filename) {
+  const terminal = createInterface({ input: process.stdin, output: process.stdout })
+  const gone = new Promise<undefined>((resolve) => terminal.once('close', () => resolve(undefined)))
+  const person: Person = (text, signal) => Promise.race([gone, terminal.question(`${text} `, { signal })])
+  const result = await resolveBug(process.argv[2] ?? 'http://127.0.0.1:3000/mcp', 4522, person)
+  console.log(result.content)
+  terminal.close()
 }

@@ -1,4 +1,5 @@
-import type { FormHandler } from 'rondo/client'
+import { createInterface } from 'node:readline/promises'
+import { connect, type FormHandler } from 'rondo/client'
 import { checkForm, type Field, type FieldProblem, readForm, startValues } from 'rondo/forms'
 
 /** What a user interface draws: who asks, the message, the fields, their values, and the problems found. */
@@ -12,7 +13,6 @@ export interface Drawn {
 
 export type Typed = Readonly<Record<string, unknown>> | 'decline' | 'cancel'
 
-// #region form
 /** A handler over your own user interface: `draw` shows a form and resolves with what was typed, or with a refusal. */
 export function askWith(draw: (drawn: Drawn, signal: AbortSignal) => Promise<Typed>): FormHandler {
   return async ({ message, requestedSchema }, { server, signal }) => {
@@ -27,4 +27,27 @@ export function askWith(draw: (drawn: Drawn, signal: AbortSignal) => Promise<Typ
     }
   }
 }
-// #endregion
+
+/** A user interface in a terminal. An empty line keeps the value that is shown; the end of the input cancels. */
+async function drawInTerminal({ server, message, fields, values, problems }: Drawn): Promise<Typed> {
+  const terminal = createInterface({ input: process.stdin, output: process.stdout })
+  const gone = new Promise<undefined>((resolve) => terminal.once('close', () => resolve(undefined)))
+  console.log([`${server}: ${message}`, ...problems.map((one) => `! ${one.message}`)].join('\n'))
+  const typed: Record<string, unknown> = { ...values }
+  for (const { name, title, options } of fields) {
+    const choices = options ? ` (${options.map((option) => option.value).join(', ')})` : ''
+    const line = await Promise.race([gone, terminal.question(`${title}${choices}: `)])
+    if (line === undefined) return 'cancel'
+    if (line !== '') typed[name] = line
+  }
+  terminal.close()
+  return typed
+}
+
+if (process.argv[1] === import.meta.filename) {
+  const answers = { elicitation: { form: askWith(drawInTerminal) } }
+  const client = await connect(process.argv[2] ?? 'http://127.0.0.1:3000/mcp', { answers })
+  const args = { workItemId: 4522, fields: { 'System.State': 'Resolved' } }
+  console.log((await client.callTool('update_work_item', args)).content)
+  await client.close()
+}

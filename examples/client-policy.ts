@@ -10,7 +10,6 @@ import {
   refuseSampling,
 } from 'rondo/client'
 
-// #region policy
 const perServer = maxRoundsPerServer(50, { withinMs: 60 * 60 * 1000 })
 
 /** Asks a person only what this company lets servers ask. */
@@ -27,4 +26,13 @@ export function connectCarefully(
     onRound: [record, refuseSampling(), allowUrlHosts(['*.example.com']), noSecretsInForms(), perServer],
   })
 }
-// #endregion
+
+if (process.argv[1] === import.meta.filename) {
+  const target = process.argv[2] ?? 'http://127.0.0.1:3000/mcp'
+  // Stands for a person: says "Fixed" to everything.
+  const form: FormHandler = () => ({ action: 'accept', content: { resolution: 'Fixed' } })
+  const client = await connectCarefully(target, form, console.log)
+  const args = { workItemId: 4522, fields: { 'System.State': 'Resolved' } }
+  console.log((await client.callTool('update_work_item', args)).content)
+  await client.close()
+}

@@ -1,15 +1,20 @@
-import type { CallToolResult, Client, InputRequest, InputResponse } from 'rondo/client'
+import {
+  type CallToolResult,
+  type Client,
+  connect,
+  type InputRequest,
+  type InputResponse,
+} from 'rondo/client'
 
 /** Stands for your user interface; this one knows the answer. */
 function fulfil(question: InputRequest): InputResponse {
   if (question.method !== 'elicitation/create') throw new Error(`No answer to ${question.method}`)
-  return { action: 'accept', content: { region: 'eu-west-1' } }
+  return { action: 'accept', content: { region: 'eu' } }
 }
 
-// #region rounds
 /** Runs the rounds of a call itself, and so controls the state and the responses. */
-export async function provision(client: Client, name: string): Promise<CallToolResult> {
-  const request = { method: 'tools/call', name: 'provision', arguments: { name } } as const
+export async function createBucket(client: Client, name: string): Promise<CallToolResult> {
+  const request = { method: 'tools/call', name: 'create_bucket', arguments: { name } } as const
   let round = await client.round(request)
   while (round.resultType === 'input_required') {
     const entries = Object.entries(round.inputRequests).map(([key, question]) => [key, fulfil(question)])
@@ -19,4 +24,9 @@ export async function provision(client: Client, name: string): Promise<CallToolR
   }
   return round.result
 }
-// #endregion
+
+if (process.argv[1] === import.meta.filename) {
+  const client = await connect(process.argv[2] ?? 'http://127.0.0.1:3000/mcp')
+  console.log((await createBucket(client, 'photos')).content)
+  await client.close()
+}

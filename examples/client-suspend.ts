@@ -1,4 +1,6 @@
-import { type Client, type InputResponses, openPending, sealPending } from 'rondo/client'
+import { randomBytes } from 'node:crypto'
+import { mkdir, readFile, writeFile } from 'node:fs/promises'
+import { type Client, connect, type InputResponses, openPending, sealPending } from 'rondo/client'
 
 /** Where calls are stored while nobody is there to answer: a database, a file, a queue. */
 export interface Shelf {
@@ -6,7 +8,6 @@ export interface Shelf {
   take(id: string): Promise<string>
 }
 
-// #region suspend
 /** Makes the call; returns its id and its questions if somebody has to be asked first. */
 export async function begin(client: Client, shelf: Shelf, key: Uint8Array) {
   const fields = { 'System.State': 'Resolved' }
@@ -34,4 +35,27 @@ export async function proceed(
   await shelf.put(id, sealPending(step.pending, key))
   return { status: 'asked', id, questions: step.pending.questions } as const
 }
-// #endregion
+
+// Begin: npx tsx client-suspend.ts
+// Answer: npx tsx client-suspend.ts ID '{ "resolution": { "resolution": "Fixed" } }'
+if (process.argv[1] === import.meta.filename) {
+  const folder = '.pending'
+  await mkdir(folder, { recursive: true })
+  await writeFile(`${folder}/key`, randomBytes(32), { flag: 'wx', mode: 0o600 }).catch(() => {})
+  const key = await readFile(`${folder}/key`)
+  const shelf: Shelf = {
+    put: (id, sealed) => writeFile(`${folder}/${id}`, sealed),
+    take: (id) => readFile(`${folder}/${id}`, 'utf8'),
+  }
+  const client = await connect(process.env.SERVER ?? 'http://127.0.0.1:3000/mcp')
+  const [id, contents = '{}'] = process.argv.slice(2)
+  const answers = Object.entries(JSON.parse(contents)).map(([name, content]) => [
+    name,
+    { action: 'accept', content },
+  ])
+  const step = id
+    ? await proceed(client, shelf, key, id, Object.fromEntries(answers))
+    : await begin(client, shelf, key)
+  console.log(JSON.stringify(step, undefined, 2))
+  await client.close()
+}

@@ -4,10 +4,11 @@ import { connect, RondoError } from 'rondo/client'
 import { describe, expect, it } from 'vitest'
 import { z } from 'zod'
 import { type WorkItem, workItems } from './08-custom-rules.ts'
+import { provider } from './13-or-argument.ts'
 import { resolveBug } from './client-call.ts'
 import { askWith, type Drawn, type Typed } from './client-form.ts'
 import { connectCarefully } from './client-policy.ts'
-import { provision } from './client-rounds.ts'
+import { createBucket } from './client-rounds.ts'
 import { begin, proceed } from './client-suspend.ts'
 
 const options = { keys: generateKey('k1'), log: 'off' } as const
@@ -128,15 +129,8 @@ describe('policies', () => {
 
 describe('rounds driven by the caller', () => {
   it('C10 client.round sends the state and the responses unchanged', async () => {
-    const server = createServer({ name: 'cloud', version: '1.0.0', ...options })
-    const input = z.object({ name: z.string() })
-    server.tool('provision', { input }, async ({ name }, ctx) => {
-      const schema = z.object({ region: z.string() })
-      const { region } = await ctx.ask('region', { message: 'Where?', schema })
-      return `${name} in ${region}`
-    })
     // Each round could be another client.
-    const result = await provision(await connect(server), 'orders')
-    expect(result.content).toMatchObject([{ text: 'orders in eu-west-1' }])
+    const result = await createBucket(await connect(provider(options)), 'photos')
+    expect(result.content).toMatchObject([{ text: 'Created photos in eu' }])
   })
 })

@@ -18,7 +18,9 @@ import {
 import { tmpdir } from 'node:os'
 import { dirname, join, resolve } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { checkLinks } from './support/check-docs.ts'
 import { readSubpaths } from './support/package-exports.ts'
+import { readRepository } from './support/repository.ts'
 
 const scratch = mkdtempSync(join(tmpdir(), 'rondo-dist-'))
 const project = join(scratch, 'project')
@@ -138,6 +140,15 @@ describe('the packed package', () => {
     )
     expect(foreign).toEqual([])
     expect(readdirSync(join(project, 'node_modules/rondo'))).toContain('dist')
+  })
+
+  it('contains every page that its README and its documentation link to', () => {
+    const files = readRepository(join(project, 'node_modules/rondo'))
+    const broken = () => checkLinks(files).problems.filter((text) => /^(README|docs\/)/.test(text))
+    expect(checkLinks(files).checked).toBeGreaterThan(100)
+    expect(broken()).toEqual([])
+    files.delete('docs/guide/05-keys.md')
+    expect(broken()).toContain('README.md: docs/guide/05-keys.md does not exist')
   })
 
   it('installs at most one other package', () => {
