@@ -3,6 +3,7 @@ import { createBench, type TestRound } from 'rondo/testing'
 import { describe, expect, it } from 'vitest'
 import { createMemoryStore } from '../src/store/memory/store.ts'
 import { follow, send } from '../test/support/task-client.ts'
+import { idIn, roundsHost, untilEnded } from '../test/support/task-tools.ts'
 import { travel } from './02-parallel.ts'
 import { createProvider, shop } from './03-steps-and-effects.ts'
 import { notebook } from './04-prompts-and-resources.ts'
@@ -14,6 +15,7 @@ import { provisioner } from './09-manual.ts'
 import { greeter } from './10-valibot.ts'
 import { exporter } from './11-arktype.ts'
 import { reports } from './12-tasks.ts'
+import { dataExports } from './15-task-tools.ts'
 
 function keysOf(round: TestRound): string[] {
   return round.kind === 'input_required' ? Object.keys(round.questions) : []
@@ -251,6 +253,20 @@ describe('12 tasks', () => {
     })
     const ended = await follow(server, String(second.result?.taskId), { sure: { confirm: true } })
     expect(ended).toMatchObject({ result: { content: [{ text: 'Published the csv report of 2026.' }] } })
+    await server.close()
+  })
+})
+
+describe('15-task-tools', () => {
+  it('runs as a task for a host without tasks, and task_status asks its user', async () => {
+    const server = dataExports({ store: createMemoryStore(), keys: generateKey(), log: 'off' })
+    const host = roundsHost(server)
+    const started = await host.call('export', { year: 2026 })
+    expect(started.text).toContain('Call task_status')
+    const script = { sure: { confirm: true } }
+    expect(await untilEnded(host, idIn(started), script)).toMatchObject({
+      text: 'Exported 40000 rows of 2026.',
+    })
     await server.close()
   })
 })

@@ -121,6 +121,8 @@ export interface TaskHost {
   readonly pollMs: number
   /** Bytes of one sealed piece. */
   readonly maxPieceBytes: number
+  /** Set if clients that cannot follow tasks reach them through tools. */
+  readonly tools?: { readonly waitMs: number }
 }
 
 export interface FlowHost {

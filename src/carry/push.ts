@@ -19,14 +19,22 @@ import type { FlowCall, Line } from '../protocol/call.ts'
 import { withoutMethods } from '../protocol/common/request.ts'
 import type { Reply } from '../protocol/reply.ts'
 import type { ClientCapabilities, InputRequests } from '../protocol/wire.ts'
-import { FOREGROUND } from '../replay/context.ts'
+import { CAN_LEAVE, FOREGROUND } from '../replay/context.ts'
 import type { ReplayInput } from '../replay/replay.ts'
 import type { Claims } from '../seal/state.ts'
 import type { Carrier, Pause } from './carrier.ts'
 import type { FlowHost } from './host.ts'
-import { type Beginning, concludeRefused, logRound, type Round, type RoundRequest, runOnce } from './round.ts'
+import {
+  type Beginning,
+  concludeRefused,
+  logRound,
+  type Round,
+  type RoundRequest,
+  runOnce,
+  taskHostFor,
+} from './round.ts'
 import { effectOnce } from './single-use.ts'
-import { beginAtOnce } from './task/begin.ts'
+import { beginAtOnce, continueAsTask } from './task/begin.ts'
 import { claimsOf, firstRound } from './token.ts'
 
 export interface AskOptions {
@@ -131,12 +139,18 @@ const pushCarrier: Carrier<{ pushed: Pushed; next: NextRun; isFirst: boolean }, 
   keep,
   end: (_round, reply) => ({ kind: 'end', reply }),
   begin: (round) => (round.isFirst ? beginAtOnce(round, false) : undefined) ?? refuseTooMany(round),
+  leave: async (round, report) => ({ kind: 'end', reply: await continueAsTask(round, report) }),
   // The journal is in this process and nowhere else: there is no other instance to move the call to.
   adapt: (round, input) => ({
     ...input,
-    scene: { ...input.scene, background: FOREGROUND, once: onceHere(round) },
+    scene: { ...input.scene, background: backgroundOf(round), once: onceHere(round) },
     mayMove: () => undefined,
   }),
+}
+
+/** A client of this era asks for a task with its request, or not at all; only through tools can it reach a later one. */
+function backgroundOf(round: Round): ReplayInput['scene']['background'] {
+  return round.host.tasks?.tools && taskHostFor(round) ? CAN_LEAVE : FOREGROUND
 }
 
 /** Runs a call to its end. Rejects only with a `RondoError`. */

@@ -60,7 +60,7 @@ export async function runOnce<To, R extends Round>(carrier: Carrier<never, To, R
   const input = toReplayInput(round, prepared.run)
   const adapted = carrier.adapt?.(round, input) ?? input
   const first = await replay(adapted)
-  const report = host.dev ? await verify(adapted, first) : first
+  const report = host.dev && !target.live ? await verify(adapted, first) : first
   return carrier.abandon?.(round) ?? conclude(carrier, round, report)
 }
 
@@ -150,10 +150,18 @@ function toReplayInput(round: Round, handler: (ctx: Context) => unknown): Replay
   }
 }
 
-/** Returns the task host if this call may continue as a task: there is one, the tool allows it, and the client follows tasks. */
+/**
+ * Returns the task host if this call may continue as a task: there is one, the tool allows it, and the client follows tasks,
+ * or reaches them through tools.
+ */
 export function taskHostFor({ host, call, target }: Round): TaskHost | undefined {
   if (!host.tasks || target.task.mode === 'never' || call.method !== 'tools/call') return undefined
-  return call.task !== undefined || followsTasks(call.capabilities) ? host.tasks : undefined
+  return host.tasks.tools || followsTask(call) ? host.tasks : undefined
+}
+
+/** True if the client of this call can follow it as a task. */
+export function followsTask({ task, capabilities }: FlowCall): boolean {
+  return task !== undefined || followsTasks(capabilities)
 }
 
 /** The responses that the manual form sees: those to open questions; in a first request, all of them. */

@@ -124,6 +124,11 @@ export function createRondo(options: RondoOptions): Rondo {
       "createRondo needs an audience, the name of your service: createRondo({ audience: 'tracker' })",
     )
   }
+  if (options.tasks?.tools) {
+    throw misuse(
+      'tasks: { tools: true } is an option of createServer. On an official server, clients without tasks are served in rounds.',
+    )
+  }
   const keys = resolveKeys(options.keys)
   const log = createLog(options.log, undefined, options.now)
   /** Servers are built inside the official entrance, which turns whatever is thrown there into -32603 and logs nothing. */

@@ -109,6 +109,11 @@ export interface TaskOptions {
   pollMs?: number
   /** Tasks that this process runs at the same time; 0 leaves them to other processes. Default: 16. */
   concurrency?: number
+  /**
+   * Adds the tools `task_status` and `task_cancel`, for hosts that cannot follow tasks: a call that becomes a task then returns a
+   * sentence with its id. `waitMs` is how long `task_status` waits for a task that is working (default: 5 s). Default: false.
+   */
+  tools?: boolean | { waitMs?: number }
   /** Sealed bytes of the arguments, of one step's result, of a question or of the result. Default: 16 MiB. */
   maxPieceBytes?: number
   /** Sealed bytes of one task's journal; multiplied by `maxOpen`, what one caller can store. Default: 16 MiB. */

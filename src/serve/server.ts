@@ -2,6 +2,7 @@
  * `createServer`: puts the registry, the service and the entrances together.
  */
 
+import { createTaskTools } from '../carry/task/tools.ts'
 import type { Listing } from '../protocol/call.ts'
 import type { Codec } from '../protocol/codec.ts'
 import { createRegistry, type Declarations, type Registry } from '../tool/registry.ts'
@@ -105,6 +106,7 @@ export function createServerWith(codecs: readonly Codec[], options: ServerOption
     store: options.store !== undefined,
     bounds: host.limits,
     dropUnknownArguments: options.dropUnknownArguments,
+    taskTools: host.tasks?.tools ? createTaskTools(host, host.tasks) : undefined,
     warn: options.dev ? (message) => host.log({ event: 'warning', message }) : undefined,
   })
   const work = createTaskWork(host, ({ call }) => registry.find(call.method, call.target), options)

@@ -8,6 +8,7 @@
 
 import type { FlowHost, TaskHost } from '../carry/host.ts'
 import { createRunTurn, type FindTarget } from '../carry/task/turn.ts'
+import { misuse } from '../errors.ts'
 import { createLeaseEngine } from '../store/engine/lease-engine.ts'
 import type { EngineEvent, OnEngineEvent, Serving } from '../store/task-engine.ts'
 import { assertTaskTimes } from '../tool/registry.ts'
@@ -32,6 +33,8 @@ export function createTaskHost(
   log: Log,
 ): TaskHost | undefined {
   assertTaskTimes({ ttl: ['tasks.ttlMs', tasks.ttlMs], poll: ['tasks.pollMs', tasks.pollMs] })
+  const tools = toToolTerms(tasks.tools)
+  if (!store && tools) throw misuse('tasks: { tools: true } needs a store: createServer({ store, … })')
   if (!store) return undefined
   const { ttlMs = DAY_MS, pollMs = 1000, maxPieceBytes = MAX_PIECE_BYTES } = tasks
   // Counting costs a query, so it is done only for a listener.
@@ -40,7 +43,21 @@ export function createTaskHost(
   const onEvent = logTaskEvents(log, tasks.onEvent)
   const settings = { maxOpenTasks, maxJournalBytes, onEvent, leaseMs, statsMs }
   const given = Object.fromEntries(Object.entries(settings).filter(([, value]) => value !== undefined))
-  return { engine: createLeaseEngine(store, given), ttlMs, pollMs, maxPieceBytes }
+  return { engine: createLeaseEngine(store, given), ttlMs, pollMs, maxPieceBytes, tools }
+}
+
+/** How long `task_status` waits, so that a model does not have to poll a short task. */
+const TOOL_WAIT_MS = 5_000
+/** Hosts give up on a call after a minute. */
+const MAX_TOOL_WAIT_MS = 55_000
+
+function toToolTerms(tools: NonNullable<ServerOptions['tasks']>['tools']): TaskHost['tools'] {
+  if (tools === undefined || tools === false) return undefined
+  if (tools !== true && (typeof tools !== 'object' || tools === null))
+    throw misuse(`tasks.tools must be true, false or { waitMs }; got ${JSON.stringify(tools)}.`)
+  const { waitMs = TOOL_WAIT_MS } = tools === true ? {} : tools
+  if (typeof waitMs === 'number' && waitMs >= 0 && waitMs <= MAX_TOOL_WAIT_MS) return { waitMs }
+  throw misuse(`tasks.tools.waitMs must be a number of milliseconds from 0 to ${MAX_TOOL_WAIT_MS}.`)
 }
 
 export function createTaskWork(

@@ -6,7 +6,7 @@ import { misuse } from '../errors.ts'
 import type { CompleteRef, FlowMethod, Listing } from '../protocol/call.ts'
 import { type ParamHeader, scanParamHeaders } from '../protocol/common/headers.ts'
 import type { JsonSchema } from '../protocol/wire.ts'
-import type { Schema } from './context.ts'
+import type { Context, Schema } from './context.ts'
 import type {
   CachePolicy,
   Completer,
@@ -24,6 +24,7 @@ import { TEXT_BOUNDS, type TextBounds } from './schema/judge.ts'
 import { warnOfPatterns } from './schema/pattern.ts'
 import { type Compiled, compileSchema, droppingUnknown } from './schema/schema.ts'
 import { promptTarget, resourceTarget, type Target, toolTarget } from './target.ts'
+import { orTaskHandle } from './task-handle.ts'
 import { parseTemplate } from './uri-template.ts'
 
 /** One row of a listing, as it goes onto the wire. */
@@ -72,11 +73,20 @@ const TOOL_NAME = /^[A-Za-z0-9_.-]{1,128}$/
 const DEFAULT_CACHE: CachePolicy = { ttlMs: 0, scope: 'private' }
 const NO_HEADERS: readonly ParamHeader[] = []
 
+/** A tool that the server itself declares. Its name cannot be used or removed by an author. */
+export interface BuiltInTool {
+  readonly name: string
+  readonly definition: ToolDefinition<JsonSchema>
+  handler(args: Readonly<Record<string, unknown>>, ctx: Context): unknown
+}
+
 interface RegistryOptions {
   /** Whether the server has a store. */
   readonly store?: boolean
   readonly bounds?: TextBounds
   readonly dropUnknownArguments?: boolean
+  /** The tools through which clients that cannot follow tasks reach them. */
+  readonly taskTools?: readonly BuiltInTool[]
   /** In development mode: receives warnings of patterns that may take exponential time. */
   readonly warn?: (message: string) => void
 }
@@ -85,6 +95,7 @@ export function createRegistry({
   store = false,
   bounds = TEXT_BOUNDS,
   dropUnknownArguments = false,
+  taskTools,
   warn,
 }: RegistryOptions = {}): Registry {
   assertFlag('dropUnknownArguments', dropUnknownArguments)
@@ -99,31 +110,53 @@ export function createRegistry({
   const templates = new Map<string, Template>()
   const listings = { tools, prompts, resources, templates }
 
+  const reserved = new Set(taskTools?.map(({ name }) => name))
+
+  const declareTool = (
+    name: string,
+    definition: ToolDefinition<Schema | undefined, Schema | undefined>,
+    handler: unknown,
+    live?: boolean,
+  ): void => {
+    if (!TOOL_NAME.test(name)) {
+      throw misuse(
+        `A tool's name must have 1 to 128 letters, digits, "_", "." or "-"; got ${JSON.stringify(name)}.`,
+      )
+    }
+    assertNew('tool', name, tools)
+    if (!store) assertStore(name, definition)
+    const { taskTtlMs, taskPollMs, task: mode = 'late' } = definition
+    assertTaskTimes({ ttl: ['taskTtlMs', taskTtlMs], poll: ['taskPollMs', taskPollMs] })
+    assertFlag(`dropUnknownArguments of tool "${name}"`, definition.dropUnknownArguments)
+    const input = compileInput(definition.input, definition.dropUnknownArguments)
+    if (warn && input) warnOfPatterns(`The input schema of tool "${name}"`, input.json, warn)
+    const output = definition.output ? compileSchema(definition.output, 'output', bounds) : undefined
+    const target = toolTarget(name, handler as never, {
+      version: definition.version,
+      input,
+      output,
+      once: definition.once,
+      live,
+      task: { mode, ttlMs: taskTtlMs, pollMs: taskPollMs },
+    })
+    const mayBeHandle = taskTools !== undefined && mode !== 'never'
+    const outputSchema = mayBeHandle && output ? orTaskHandle(output.json) : output?.json
+    const schemas = { inputSchema: input?.json ?? { type: 'object' }, outputSchema }
+    const wire = row({ name }, definition, { ...schemas, annotations: definition.annotations })
+    tools.set(name, { row: wire, target, headers: headersOf(name, input?.json) })
+  }
+
+  for (const { name, definition, handler } of taskTools ?? [])
+    declareTool(name, { ...definition, task: 'never' }, handler, true)
+
   return {
     tool(name, definition, handler) {
-      if (!TOOL_NAME.test(name)) {
+      if (reserved.has(name)) {
         throw misuse(
-          `A tool's name must have 1 to 128 letters, digits, "_", "." or "-"; got ${JSON.stringify(name)}.`,
+          `The tool "${name}" belongs to tasks: { tools: true }. Give your tool another name, or turn that option off.`,
         )
       }
-      assertNew('tool', name, tools)
-      if (!store) assertStore(name, definition)
-      const { taskTtlMs, taskPollMs } = definition
-      assertTaskTimes({ ttl: ['taskTtlMs', taskTtlMs], poll: ['taskPollMs', taskPollMs] })
-      assertFlag(`dropUnknownArguments of tool "${name}"`, definition.dropUnknownArguments)
-      const input = compileInput(definition.input, definition.dropUnknownArguments)
-      if (warn && input) warnOfPatterns(`The input schema of tool "${name}"`, input.json, warn)
-      const output = definition.output ? compileSchema(definition.output, 'output', bounds) : undefined
-      const target = toolTarget(name, handler as never, {
-        version: definition.version,
-        input,
-        output,
-        once: definition.once,
-        task: { mode: definition.task ?? 'late', ttlMs: taskTtlMs, pollMs: taskPollMs },
-      })
-      const schemas = { inputSchema: input?.json ?? { type: 'object' }, outputSchema: output?.json }
-      const wire = row({ name }, definition, { ...schemas, annotations: definition.annotations })
-      tools.set(name, { row: wire, target, headers: headersOf(name, input?.json) })
+      declareTool(name, definition, handler)
     },
     prompt(name, definition, handler) {
       if (name === '') throw misuse("A prompt's name must not be empty.")
@@ -155,7 +188,7 @@ export function createRegistry({
         },
       })
     },
-    remove: (listing, name) => listings[listing].delete(name),
+    remove: (listing, name) => !(listing === 'tools' && reserved.has(name)) && listings[listing].delete(name),
     find(method, name) {
       if (method === 'tools/call') return tools.get(name)?.target
       if (method === 'prompts/get') return prompts.get(name)?.target

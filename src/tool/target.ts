@@ -39,6 +39,10 @@ export interface Target {
   readonly task: TaskTerms
   /** Each state of a call may be used once (B8). */
   readonly once?: boolean
+  /** The tool has an output schema. */
+  readonly structured?: boolean
+  /** What it returns depends on when it runs, so development mode does not compare two runs. */
+  readonly live?: boolean
   prepare(args: Readonly<Record<string, unknown>>): Prepared | Promise<Prepared>
   /** Makes a result of what the handler returned. Throws a TypeError if that is not possible. */
   finish(value: unknown): Finished | Promise<Finished>
@@ -54,12 +58,13 @@ interface ToolParts {
   readonly output?: Compiled
   readonly task: TaskTerms
   readonly once?: boolean
+  readonly live?: boolean
 }
 
 export function toolTarget(
   name: string,
   handler: AnyHandler,
-  { version, input, output, task, once }: ToolParts,
+  { version, input, output, task, once, live }: ToolParts,
 ): Target {
   return {
     method: 'tools/call',
@@ -67,6 +72,8 @@ export function toolTarget(
     version,
     task,
     once,
+    live,
+    structured: output !== undefined,
     prepare: (args) => prepare(input, args, ready(handler)),
     finish: (value) => toToolResult(value, output),
     fail: (message) => ({ result: errorResult(message) }),

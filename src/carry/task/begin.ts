@@ -12,9 +12,10 @@ import type { RunReport } from '../../replay/run-state.ts'
 import { createTaskId } from '../../store/task-engine.ts'
 import type { Target } from '../../tool/target.ts'
 import type { TaskHost } from '../host.ts'
-import { concludeRefused, logRound, type Round, solicited, taskHostFor } from '../round.ts'
+import { concludeRefused, followsTask, logRound, type Round, solicited, taskHostFor } from '../round.ts'
 import { toTaskState } from './call.ts'
 import { ownerOf, sealPiece, type TaskPlan, type TaskRecord } from './journal.ts'
+import { toHandleReply } from './tools.ts'
 
 /** Begins a task with the first request if the tool says so, or refuses a client that cannot follow it. */
 export function beginAtOnce(round: Round, brings: boolean): Reply | Promise<Reply> | undefined {
@@ -86,5 +87,6 @@ async function beginTask(
     journal: entries.map((entry) => sealPiece(host, { id, owner }, 'record', { entry } satisfies TaskRecord)),
   })
   logRound(round, undefined, { outcome: 'task', task: id })
-  return { kind: 'task_created', task: toTaskState(host, tasks, owner, view) }
+  const task = toTaskState(host, tasks, owner, view)
+  return followsTask(call) ? { kind: 'task_created', task } : toHandleReply(target, task)
 }

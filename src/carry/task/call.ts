@@ -105,7 +105,7 @@ function readableState(
  * The part of a task that a request may see: input requests only of the kinds and modes that the request itself declares
  * (B10), whoever began the task. The message names what is left out, so that the client knows what to declare.
  */
-function visibleTo(capabilities: ClientCapabilities, task: TaskState): TaskState {
+export function visibleTo(capabilities: ClientCapabilities, task: TaskState): TaskState {
   const entries = Object.entries(task.inputRequests ?? {})
   const shown = entries.filter(([, request]) => missingCapability(capabilities, request) === undefined)
   if (shown.length === entries.length) return task

@@ -104,7 +104,7 @@ export function createOlder(options: OlderOptions): Older | undefined {
     resolveSessions(options.sessions, { ...host.platform, onError }),
     changes,
   )
-  const catalog = createCatalog(olderRows(registry), { pageSize })
+  const catalog = createCatalog(olderRows(host, registry), { pageSize })
   const draft = options.attach?.(host, registry, (target, call) =>
     taskMismatch(host, codecs.session(call.protocolVersion), target, call),
   )
@@ -178,14 +178,16 @@ function taskMismatch(
   call: FlowCall,
 ): string | undefined {
   if (!tasks || call.method !== 'tools/call' || !dialect.tasks) return undefined
-  if (task.mode === 'always' && !call.task)
+  if (task.mode === 'always' && !call.task && !tasks.tools)
     return `"${name}" runs only as a task: send the call with \`task\``
   if (TASK_SUPPORT[task.mode] !== 'forbidden' || !call.task || dialect.rounds) return undefined
   return `"${name}" does not run as a task: send the call without \`task\``
 }
 
 /** Rows in the form of earlier eras, which describe the output of a tool only if it is an object. */
-function olderRows(registry: Registry): Pick<Registry, 'rows'> {
+function olderRows({ tasks }: FlowHost, registry: Registry): Pick<Registry, 'rows'> {
+  // With the tools, a call without `task` becomes a task as well.
+  const support = tasks?.tools ? { ...TASK_SUPPORT, always: 'optional' } : TASK_SUPPORT
   return {
     rows: (listing) =>
       registry.rows(listing).map((row) => {
@@ -194,7 +196,7 @@ function olderRows(registry: Registry): Pick<Registry, 'rows'> {
           output !== undefined && output.type !== 'object' ? { ...row, outputSchema: undefined } : row
         const mode =
           listing === 'tools' ? registry.find('tools/call', String(row.name))?.task.mode : undefined
-        return mode === undefined ? plain : { ...plain, execution: { taskSupport: TASK_SUPPORT[mode] } }
+        return mode === undefined ? plain : { ...plain, execution: { taskSupport: support[mode] } }
       }),
   }
 }

@@ -1,0 +1,14 @@
+import { createServer, type ServerOptions } from 'rondo'
+import { z } from 'zod'
+
+/** A tool that runs as a task for every client: those that cannot follow tasks reach it through `task_status`. */
+export function dataExports(options: Partial<ServerOptions>) {
+  const server = createServer({ name: 'exports', version: '1.0.0', tasks: { tools: true }, ...options })
+  server.tool('export', { task: 'auto', input: z.object({ year: z.int() }) }, async ({ year }, ctx) => {
+    const rows = await ctx.step('count', () => 40_000)
+    if (!(await ctx.confirm('sure', `Export ${rows} rows of ${year}?`))) return 'Nothing was exported.'
+    await ctx.effect('export', async ({ key }) => `exported under ${key}`)
+    return `Exported ${rows} rows of ${year}.`
+  })
+  return server
+}
