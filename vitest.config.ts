@@ -8,6 +8,7 @@ export default defineConfig({
   resolve: {
     alias: [
       { find: /^rondo$/, replacement: src('index') },
+      { find: 'rondo/client/oauth', replacement: src('client-oauth') },
       { find: /^rondo\/(testing|client|forms|sdk|sqlite|postgres)$/, replacement: src('$1') },
     ],
   },

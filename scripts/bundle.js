@@ -3,8 +3,8 @@
  * an error thrown in one is an instance of the class that another exports. Not minified: what is installed can be read.
  * docs/decisions/0009 says why files are bundled at all.
  *
- * Packages that only the command needs are bundled into it, so that a server does not install them. Their licences are
- * copied into dist/THIRD-PARTY-NOTICES.txt. Every other package is imported from where it is installed.
+ * Packages that only the command and `rondo/client/oauth` need are bundled, so that a server does not install them. Their
+ * licences are copied into dist/THIRD-PARTY-NOTICES.txt. Every other package is imported from where it is installed.
  */
 
 import { readdirSync, readFileSync, writeFileSync } from 'node:fs'
@@ -29,7 +29,7 @@ const forBrowsers = {
   },
 }
 
-const BUNDLED = ['@clack/prompts']
+const BUNDLED = ['@clack/prompts', 'oauth4webapi']
 const LICENCES = ['MIT', 'ISC', 'BSD-2-Clause', 'BSD-3-Clause', 'Apache-2.0']
 
 const bundleListed = {
@@ -89,7 +89,5 @@ const { metafile } = await build({
 
 writeFileSync(
   'dist/THIRD-PARTY-NOTICES.txt',
-  ['The rondo command contains code of these packages.\n', ...noticesOf(metafile)].join(
-    `\n${'-'.repeat(80)}\n\n`,
-  ),
+  ['This package contains code of these packages.\n', ...noticesOf(metafile)].join(`\n${'-'.repeat(80)}\n\n`),
 )

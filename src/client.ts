@@ -1,5 +1,6 @@
 /** The client: connects to a server, calls its tools, answers its questions, or stores a call for later. */
 
+export type { ClientAuth, Refusal, RequestAuth } from './client/auth.ts'
 export type {
   Client,
   CompleteRequest,

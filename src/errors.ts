@@ -149,6 +149,8 @@ export const ERRORS = {
   PEER_GONE: { rpc: 0, http: 0, sentence: 'The server cannot be reached or the connection was lost' },
   PEER_BUSY: { rpc: 0, http: 0, sentence: 'The server is busy; retry later' },
   PEER_TASK_CANCELLED: { rpc: 0, http: 0, sentence: 'The task was cancelled' },
+  PEER_LOGIN: { rpc: 0, http: 0, sentence: 'The server requires a login' },
+  PEER_AUTHORIZATION: { rpc: 0, http: 0, sentence: 'The authorization server cannot be used' },
   PEER_LINK: { rpc: 0, http: 0, sentence: 'The server asks to open a URL that is not safe' },
 
   INPUT_NO_HANDLER: {

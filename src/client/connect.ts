@@ -1,6 +1,7 @@
 /** `connect`: opens a target over HTTP, over stdio or in memory (C15), and returns a client. Runs wherever there is `fetch`. */
 
 import { type Clock, systemClock } from '../lib/clock.ts'
+import { type ClientAuth, withAuth } from './auth.ts'
 import { type Client, createClient } from './client.ts'
 import { DIALECTS } from './dialect.ts'
 import { type Limits, type TaskMode, withLimits } from './flow-options.ts'
@@ -33,6 +34,8 @@ export interface ConnectOptions extends Partial<Limits> {
   readonly clientInfo?: ClientInfo
   /** Headers for every HTTP request, such as `Authorization`; a function is called before each. */
   readonly headers?: HeaderSource
+  /** Logs in at servers that require it: `oauth({ … })` of `rondo/client/oauth`. For URLs only. */
+  readonly auth?: ClientAuth
   /** Used instead of `node:http`. */
   readonly fetch?: FetchLike
   /** Caches results as long as the server allows. Default true. */
@@ -115,7 +118,8 @@ async function openTransport(
   options: ConnectOptions,
   onWarning: (text: string) => void,
 ): Promise<Transport> {
-  if (typeof target === 'string' || target instanceof URL) return openHttp(target, options.fetch)
+  if (typeof target === 'string' || target instanceof URL) return openHttp(target, options)
+  if (options.auth) throw new TypeError('options.auth needs the URL of a server; this target has none')
   if ('command' in target) {
     return openProcess(target, { maxBytes: limits.maxResponseBytes, onWarning })
   }
@@ -125,7 +129,10 @@ async function openTransport(
   return createFetchTransport((request) => target.fetch(request), MEMORY_URL, 'memory')
 }
 
-async function openHttp(target: string | URL, fetch: FetchLike | undefined): Promise<Transport> {
+async function openHttp(
+  target: string | URL,
+  { fetch, auth }: Pick<ConnectOptions, 'fetch' | 'auth'>,
+): Promise<Transport> {
   if (!URL.canParse(target)) throw new TypeError(`"${String(target)}" is not a URL`)
   const url = new URL(target)
   if (url.protocol !== 'http:' && url.protocol !== 'https:') {
@@ -134,5 +141,6 @@ async function openHttp(target: string | URL, fetch: FetchLike | undefined): Pro
   if (url.username !== '' || url.password !== '') {
     throw new TypeError('Credentials belong in options.headers, not in the URL')
   }
-  return fetch === undefined ? openPlatformHttp(url) : createFetchTransport(fetch, url)
+  const transport = await (fetch === undefined ? openPlatformHttp(url) : createFetchTransport(fetch, url))
+  return auth === undefined ? transport : withAuth(transport, auth.open(url))
 }

@@ -187,6 +187,7 @@ async function exchange(peer: Peer, call: Call, leg: Leg, sending: SendOptions):
     buffer: dialect.createBuffer?.(),
     onNotification,
     onHead: sending.onHead,
+    pause: leg.pause,
   }
   const message = await peer.channel.exchange(outgoing, {
     leg,

@@ -11,6 +11,7 @@ import {
   type ElicitResult,
   type JsonSchema,
 } from '../../src/client.ts'
+import { type OAuthOptions, oauth } from '../../src/client-oauth.ts'
 
 type Scenario = (client: Client, context: Readonly<Record<string, unknown>>) => Promise<void>
 
@@ -78,6 +79,47 @@ const scenarios: Readonly<Record<string, Scenario>> = {
   },
 }
 
+const AUTH = /^auth\//
+
+/** Logs in by itself: the suite's authorization server redirects at once. */
+const login: OAuthOptions['login'] = () => ({
+  redirectUri: 'http://localhost:3000/callback',
+  async visit({ url }) {
+    const response = await fetch(url, { redirect: 'manual' })
+    return response.headers.get('location') ?? ''
+  },
+})
+
+/** The options for the credentials that a scenario gives. */
+async function oauthOptions(url: string, context: Readonly<Record<string, unknown>>): Promise<OAuthOptions> {
+  const { client_id: id, client_secret: secret, private_key_pem: key, signing_algorithm: algorithm } = context
+  const common = { login, clientMetadataUrl: 'https://conformance-test.local/client-metadata.json' }
+  if (typeof id !== 'string') return common
+  const issuer = typeof context.issuer === 'string' ? context.issuer : await issuerOf(url)
+  const privateKey = typeof key === 'string' ? { key, algorithm: algorithm as 'ES256' } : undefined
+  const client = {
+    id,
+    issuer,
+    ...(typeof secret === 'string' && { secret }),
+    ...(privateKey && { privateKey }),
+  }
+  const machine = process.env.MCP_CONFORMANCE_SCENARIO?.startsWith('auth/client-credentials')
+  return { ...common, client, ...(machine && { grant: 'client_credentials' }) }
+}
+
+/** Where the credentials of a scenario are valid, if it does not say so. */
+async function issuerOf(url: string): Promise<string> {
+  const { origin, pathname } = new URL(url)
+  const response = await fetch(`${origin}/.well-known/oauth-protected-resource${pathname}`)
+  const { authorization_servers: issuers } = (await response.json()) as { authorization_servers: string[] }
+  return issuers[0] ?? ''
+}
+
+async function callProtected(client: Client): Promise<void> {
+  await client.listTools()
+  await client.callTool('test-tool')
+}
+
 function defaultsOf({ properties = {} }: JsonSchema): ElicitContent {
   const offered = Object.entries(properties as Record<string, { default?: string }>)
   return Object.fromEntries(
@@ -88,7 +130,9 @@ function defaultsOf({ properties = {} }: JsonSchema): ElicitContent {
 async function main(): Promise<void> {
   const name = process.env.MCP_CONFORMANCE_SCENARIO ?? ''
   const url = process.argv[2]
-  const scenario = Object.hasOwn(scenarios, name) ? scenarios[name] : undefined
+  const own = Object.hasOwn(scenarios, name) ? scenarios[name] : undefined
+  const scenario = AUTH.test(name) ? callProtected : own
+  const context = JSON.parse(process.env.MCP_CONFORMANCE_CONTEXT ?? '{}')
   if (url === undefined || scenario === undefined) throw new Error(`No scenario "${name}" for "${url}"`)
   // Accepts, with the default of each field.
   const yes = ({ requestedSchema }: ElicitFormParams): ElicitResult => ({
@@ -103,9 +147,10 @@ async function main(): Promise<void> {
       roots: [],
     },
     onWarning: (text) => console.error(text),
+    ...(AUTH.test(name) && { auth: oauth(await oauthOptions(url, context)) }),
   })
   try {
-    await scenario(client, JSON.parse(process.env.MCP_CONFORMANCE_CONTEXT ?? '{}'))
+    await scenario(client, context)
   } finally {
     await client.close()
   }

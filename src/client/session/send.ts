@@ -60,6 +60,7 @@ export function createLink(options: SessionLinkOptions, version: string): Sessio
           headers: await link.headersFor(),
           signal: leg.signal,
           maxBytes: options.limits.maxResponseBytes,
+          pause: leg.pause,
         })
       } finally {
         leg.end()
@@ -141,6 +142,7 @@ export async function request(
         signal: leg.signal,
         maxBytes: link.limits.maxResponseBytes,
         repeatable: true,
+        pause: leg.pause,
       },
       { leg },
     )

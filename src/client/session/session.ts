@@ -168,6 +168,7 @@ async function introduce(
       signal: leg.signal,
       maxBytes: link.limits.maxResponseBytes,
       repeatable: true,
+      pause: leg.pause,
       onHead(head) {
         session = sessionIn(head)
       },

@@ -64,6 +64,8 @@ export interface Outgoing {
   readonly onRequest?: (message: Message) => void
   readonly buffer?: RequestBuffer
   readonly onHead?: (head: ResponseHead) => void
+  /** Stops the clock of the request while somebody logs in. Returns the function that starts it again. */
+  readonly pause?: () => () => void
   readonly onMark?: (mark: StreamMark) => void
 }
 

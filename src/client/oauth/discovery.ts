@@ -1,0 +1,141 @@
+/**
+ * Finds the authorization server of a protected server: the metadata of the server (RFC 9728), then that of the
+ * authorization server (RFC 8414 or OpenID Connect).
+ *
+ * discovery 1: The resource in the metadata must be the server, or a path above it at the same origin.
+ * discovery 2: The issuer in the metadata must be the one by which it was found.
+ * discovery 3: An authorization server that does not support PKCE with S256 is refused, as the specification demands.
+ */
+
+import { type AuthorizationServer, processDiscoveryResponse } from 'oauth4webapi'
+import { isRecord } from '../../lib/json.ts'
+import type { Challenge } from '../transport/response-reader.ts'
+import { type AuthFetch, checkUrl, type SafeFetchOptions, unusable } from './safe-fetch.ts'
+
+export interface Protection {
+  /** The resource identifier as the server publishes it. */
+  readonly resource: string
+  readonly issuers: readonly string[]
+  readonly scopes?: readonly string[]
+}
+
+interface Lookup extends SafeFetchOptions {
+  readonly request: AuthFetch
+  readonly signal?: AbortSignal
+}
+
+/** Reads what the server says of its protection. */
+export async function readProtection(lookup: Lookup, challenges: readonly Challenge[]): Promise<Protection> {
+  const { server } = lookup
+  const named = challenges.find(({ params }) => params.resource_metadata !== undefined)?.params
+    .resource_metadata
+  const path = server.pathname === '/' ? '' : server.pathname
+  const wellKnown = [path, ''].map((end) => `${server.origin}/.well-known/oauth-protected-resource${end}`)
+  for (const url of named === undefined ? new Set(wellKnown) : [named]) {
+    const metadata = await readJson(lookup, url)
+    if (metadata !== undefined) return toProtection(metadata, server)
+    if (named !== undefined) throw unusable(`The metadata of ${server.host} is not at the place it names`)
+  }
+  // Servers of 2025-03-26 are their own authorization server and publish no metadata about it.
+  return { resource: canonical(server), issuers: [server.origin] }
+}
+
+/** The server's URL without what does not identify it. */
+export function canonical(server: URL): string {
+  return server.href.replace(/#.*$/s, '').replace(/^(https?:\/\/[^/?]+)\/$/, '$1')
+}
+
+function toProtection(metadata: Readonly<Record<string, unknown>>, server: URL): Protection {
+  const { resource, authorization_servers: issuers, scopes_supported: scopes } = metadata
+  if (typeof resource !== 'string' || !isAbove(resource, server)) {
+    const shown = typeof resource === 'string' ? resource.slice(0, 200) : 'no resource'
+    throw unusable(`The metadata of ${server.host} is about ${shown}, not about ${canonical(server)}`)
+  }
+  if (!Array.isArray(issuers) || !issuers.every((one) => typeof one === 'string') || issuers.length === 0) {
+    throw unusable(`The metadata of ${server.host} names no authorization server`)
+  }
+  const listed = Array.isArray(scopes) ? scopes.filter((one) => typeof one === 'string').join(' ') : undefined
+  return { resource, issuers, ...(listed !== undefined && { scopes: readScopes(listed) }) }
+}
+
+/** True if `resource` is the server, or contains it. */
+function isAbove(resource: string, server: URL): boolean {
+  if (!URL.canParse(resource)) return false
+  const { origin, pathname, search, hash } = new URL(resource)
+  if (origin !== server.origin || hash !== '' || (search !== '' && search !== server.search)) return false
+  const folder = pathname.endsWith('/') ? pathname : `${pathname}/`
+  return server.pathname === pathname || server.pathname.startsWith(folder)
+}
+
+/** Reads the metadata of the authorization server, from the first place that has it. */
+export async function readIssuer(lookup: Lookup, issuer: string): Promise<AuthorizationServer> {
+  const { origin, pathname } = checkUrl(issuer, lookup)
+  const path = pathname.replace(/\/$/, '')
+  const places = [
+    `${origin}/.well-known/oauth-authorization-server${path}`,
+    `${origin}/.well-known/openid-configuration${path}`,
+    `${origin}${path}/.well-known/openid-configuration`,
+  ]
+  for (const place of new Set(places)) {
+    const metadata = await readJson(lookup, place)
+    if (metadata !== undefined) return toServer(lookup, issuer, metadata)
+  }
+  throw unusable(`${issuer} publishes no metadata of an authorization server`)
+}
+
+const ENDPOINTS = [
+  'authorization_endpoint',
+  'token_endpoint',
+  'registration_endpoint',
+  'revocation_endpoint',
+] as const
+
+async function toServer(
+  lookup: Lookup,
+  issuer: string,
+  metadata: Readonly<Record<string, unknown>>,
+): Promise<AuthorizationServer> {
+  const as = await processDiscoveryResponse(new URL(issuer), Response.json(metadata)).catch(() => {
+    const shown = typeof metadata.issuer === 'string' ? metadata.issuer.slice(0, 200) : 'nobody'
+    throw unusable(`The metadata found for ${issuer} was issued by ${shown}`)
+  })
+  for (const name of ENDPOINTS) {
+    const url: unknown = as[name]
+    if (url !== undefined) checkUrl(String(url), lookup)
+  }
+  return as
+}
+
+/** Throws unless the server supports what a login of a person needs. */
+export function checkLogin(as: AuthorizationServer): void {
+  const methods: unknown = as.code_challenge_methods_supported
+  if (!Array.isArray(methods) || !methods.includes('S256')) {
+    throw unusable(`${as.issuer} does not support PKCE with S256 (code_challenge_methods_supported)`)
+  }
+  if (as.authorization_endpoint === undefined) throw unusable(`${as.issuer} has no authorization endpoint`)
+}
+
+/** Undefined if there is no document at the URL. */
+async function readJson(
+  { request, signal }: Lookup,
+  url: string,
+): Promise<Readonly<Record<string, unknown>> | undefined> {
+  const response = await request(url, { method: 'GET', headers: { Accept: 'application/json' }, signal })
+  const { host, pathname } = new URL(url)
+  if (response.status >= 400 && response.status < 500) return undefined
+  if (response.status !== 200)
+    throw unusable(`${host}${pathname} responded with HTTP status ${response.status}`)
+  try {
+    const value: unknown = JSON.parse(await response.text())
+    if (isRecord(value)) return value
+  } catch {}
+  throw unusable(`${host}${pathname} is not a JSON object`)
+}
+
+const SCOPE = /^[\x21\x23-\x5b\x5d-\x7e]{1,256}$/
+const MAX_SCOPES = 100
+
+/** The scopes in a list separated by blanks, each once, without what is not a scope. */
+export function readScopes(list: string): string[] {
+  return [...new Set(list.split(' ').filter((one) => SCOPE.test(one)))].slice(0, MAX_SCOPES)
+}

@@ -1,0 +1,432 @@
+/**
+ * OAuth for a client: finds the authorization server of a server that refuses a request, obtains a token, keeps it fresh.
+ *
+ * oauth 1: A token is sent only to the server for which it was issued, and a refresh token or secret only to the
+ *   authorization server that issued it.
+ * oauth 2: One piece of work at a time per server: requests that are refused meanwhile wait for it. A refresh is never
+ *   aborted, since the authorization server may have replaced the refresh token already.
+ * oauth 3: Nothing is asked for twice in vain: a token that was issued just now and is refused, or scopes that were
+ *   requested already, end the request with an error.
+ */
+
+import type { AuthorizationServer } from 'oauth4webapi'
+import { RondoError } from '../../errors.ts'
+import { orAbort } from '../../lib/clock.ts'
+import type { ClientAuth, Refusal, RequestAuth } from '../auth.ts'
+import { parseChallenges } from '../transport/response-reader.ts'
+import { givenClient, type IdentityOptions, identify, isSame } from './client-identity.ts'
+import {
+  canonical,
+  checkLogin,
+  type Protection,
+  readIssuer,
+  readProtection,
+  readScopes,
+} from './discovery.ts'
+import { oauthCode } from './failure.ts'
+import {
+  type GrantContext,
+  type Granted,
+  grantByCode,
+  grantByRefresh,
+  grantToClient,
+  type LoginLink,
+  revoke,
+} from './grant.ts'
+import { memoryTokenStore, type StoredClient, type StoredLogin, type TokenStore } from './login-store.ts'
+import { type AuthFetch, createSafeFetch, unusable } from './safe-fetch.ts'
+
+/** One login of a person: where the authorization server redirects to, and how the redirect comes back. */
+export interface LoginAttempt {
+  readonly redirectUri: string
+  /** Shows the link to a person. Resolves with the URL to which the browser was redirected. */
+  visit(link: LoginLink): Promise<URL | string>
+  /** Called when the login is over, also if it failed. */
+  close?(): Promise<void> | void
+}
+
+export interface OAuthOptions extends IdentityOptions {
+  /** Called when a person has to log in, such as `loopback({ … })`. Without it such a request fails with PEER_LOGIN. */
+  readonly login?: () => Promise<LoginAttempt> | LoginAttempt
+  /** `client_credentials`: the client acts for itself, and nobody logs in. Needs `client`. */
+  readonly grant?: 'authorization_code' | 'client_credentials'
+  /** Scopes to request in addition to those the server names. */
+  readonly scopes?: readonly string[]
+  /** Requests `offline_access` where the authorization server offers it, for a refresh token. Default true. */
+  readonly offlineAccess?: boolean
+  /** The authorization server to use; must be one of those the server names. Default: the first of them. */
+  readonly issuer?: string
+  /** Keeps the tokens. Default: memory. */
+  readonly store?: TokenStore
+  /** For metadata, registration and tokens. Default: the platform's. */
+  readonly fetch?: AuthFetch
+  /** The limit for one of those requests. Default 20 s. */
+  readonly timeoutMs?: number
+  /** How long a person may take to log in. Default 10 minutes. */
+  readonly loginTimeoutMs?: number
+  /** Milliseconds since the epoch. */
+  readonly now?: () => number
+}
+
+/** `oauth`, with logging in and out without a request. */
+export interface OAuth extends ClientAuth {
+  /** Logs in now, with the scopes of an earlier login and these. */
+  login(server: URL | string, options?: { readonly signal?: AbortSignal }): Promise<StoredLogin>
+  /** Forgets the login, and ends it at the authorization server if possible; returns whether that happened. */
+  logout(server: URL | string): Promise<boolean>
+}
+
+const LOGIN_TIMEOUT_MS = 600_000
+/** A token is replaced this long before it expires. */
+const EARLY_MS = 10_000
+
+/** Authorises requests with OAuth: pass it to `connect` as `auth`. */
+export function oauth(options: OAuthOptions = {}): OAuth {
+  checkOptions(options)
+  const store = options.store ?? memoryTokenStore()
+  const opened = new Map<string, ServerLogin>()
+  const open = (server: URL): ServerLogin => {
+    const key = canonical(server)
+    const known = opened.get(key) ?? createServerLogin(checkServer(server), key, { ...options, store })
+    opened.set(key, known)
+    return known
+  }
+  return {
+    open,
+    login: (server, { signal = new AbortController().signal } = {}) => open(new URL(server)).login(signal),
+    logout: (server) => open(new URL(server)).logout(),
+  }
+}
+
+function checkOptions({ client, grant, clientMetadataUrl, issuer }: OAuthOptions): void {
+  const secret = client?.secret !== undefined || client?.privateKey !== undefined
+  if (secret && client?.issuer === undefined && issuer === undefined) {
+    throw new TypeError(
+      'client.issuer must name the authorization server that knows the client. Without it any server could have the secret sent elsewhere',
+    )
+  }
+  if (grant === 'client_credentials' && !secret) {
+    throw new TypeError('The grant client_credentials needs a client with a secret or a privateKey')
+  }
+  if (clientMetadataUrl !== undefined && !/^https:\/\/[^/]+\/./.test(clientMetadataUrl)) {
+    throw new TypeError('clientMetadataUrl must be an https URL with a path')
+  }
+}
+
+function checkServer(server: URL): URL {
+  const local = /^(localhost|.*\.localhost|127\..*|\[::1\])$/.test(server.hostname)
+  if (server.protocol === 'https:' || local) return server
+  throw new TypeError(`A token may be sent over https only, not to ${server.origin}`)
+}
+
+interface ServerLogin extends RequestAuth {
+  login(signal: AbortSignal): Promise<StoredLogin>
+  logout(): Promise<boolean>
+}
+
+type Setup = OAuthOptions & { readonly store: TokenStore }
+
+function createServerLogin(server: URL, key: string, setup: Setup): ServerLogin {
+  const {
+    store,
+    now = Date.now,
+    loginTimeoutMs: limitMs = LOGIN_TIMEOUT_MS,
+    issuer: trusted,
+    client: given,
+  } = setup
+  const request = createSafeFetch({ server, trusted, fetch: setup.fetch, timeoutMs: setup.timeoutMs })
+  const lookup = { server, trusted, request }
+  const single = createSingleRun()
+  const exclusively = <T>(work: () => Promise<T>): Promise<T> => store.exclusively?.(key, work) ?? work()
+  let current: StoredLogin | undefined
+  let loaded = false
+  /** The store does not have `current` yet. */
+  let unsaved = false
+  /** Issued in this process and not accepted yet. */
+  let unproven: string | undefined
+  let known: AuthorizationServer | undefined
+
+  const load = async (): Promise<StoredLogin | undefined> => {
+    if (unsaved) return current
+    const found = await store.load(key)
+    current = found?.server === key ? found : undefined
+    loaded = true
+    return current
+  }
+  const held = async () => (loaded ? current : load())
+  const save = async (login: StoredLogin): Promise<StoredLogin> => {
+    current = login
+    loaded = true
+    // A new refresh token must not be lost because the store fails: the old one is of no use any more.
+    unsaved = true
+    await store.save(key, login)
+    unsaved = false
+    return login
+  }
+  const forget = async (): Promise<void> => {
+    current = undefined
+    loaded = true
+    unsaved = false
+    await store.remove(key)
+  }
+  const issuerOf = async (issuer: string): Promise<AuthorizationServer> => {
+    if (known === undefined || !isSame(known.issuer, issuer)) known = await readIssuer(lookup, issuer)
+    return known
+  }
+  const contextOf = (as: AuthorizationServer, client: StoredClient, resource: string): GrantContext => ({
+    ...{ as, server, client, given, resource, request, now },
+  })
+
+  /** Exchanges the refresh token. False if there is none or it is no longer valid: then somebody has to log in. */
+  const refresh = (refused: string | undefined): Promise<boolean> =>
+    exclusively(async () => {
+      const login = await load()
+      const tokens = login?.tokens
+      if (login === undefined || tokens === undefined) return false
+      // Another process, or an earlier request, has refreshed it meanwhile.
+      if (tokens.accessToken !== refused && !isStale(tokens, now())) return true
+      const { refreshToken } = tokens
+      if (refreshToken === undefined) return false
+      try {
+        const context = contextOf(await issuerOf(login.issuer), login.client, login.resource)
+        const granted = await twice(() => grantByRefresh(context, refreshToken))
+        await save({ ...login, ...granted })
+        return true
+      } catch (error) {
+        const code = oauthCode(error) ?? ''
+        if (!ENDED.has(code)) throw error
+        const { tokens: _, ...rest } = login
+        // Without a client that the authorization server knows, the next login registers one.
+        await (code === 'invalid_grant' ? save(rest) : forget())
+        return false
+      }
+    })
+
+  /** Obtains the first token, or one with other scopes. */
+  const authorize = async (
+    protection: Protection,
+    challenged: readonly string[],
+    signal: AbortSignal,
+  ): Promise<StoredLogin> => {
+    const before = await held()
+    const issuer = chooseIssuer(protection, setup, before, server)
+    const as = await issuerOf(issuer)
+    const earlier = before !== undefined && isSame(before.issuer, as.issuer) ? before : undefined
+    const scopes = chooseScopes(as, protection, setup, challenged, earlier)
+    const finish = (client: StoredClient, { tokens, user }: Granted): Promise<StoredLogin> => {
+      unproven = tokens.accessToken
+      const { resource } = protection
+      return save({
+        version: 1,
+        server: key,
+        resource,
+        issuer: as.issuer,
+        client,
+        scopes,
+        tokens,
+        ...(user && { user }),
+      })
+    }
+    if (setup.grant === 'client_credentials' && given !== undefined) {
+      const client = givenClient(as, given)
+      return finish(client, await grantToClient(contextOf(as, client, protection.resource), scopes))
+    }
+    if (setup.login === undefined) throw loginRequired(server, challenged, before)
+    checkLogin(as)
+    const attempt = await setup.login()
+    try {
+      const { redirectUri } = attempt
+      const registration = { request, redirectUri, scopes, known: earlier?.client, now: now(), signal }
+      const client = await identify(as, setup, registration)
+      const context = contextOf(as, client, protection.resource)
+      const time = AbortSignal.timeout(limitMs)
+      const within = AbortSignal.any([signal, time])
+      const visit = (link: LoginLink) =>
+        orAbort(attempt.visit(link), within).catch((error) => {
+          throw time.aborted ? new RondoError('PEER_LOGIN', `Nobody logged in within ${limitMs} ms`) : error
+        })
+      return await finish(client, await grantByCode(context, { redirectUri, scopes, signal: within, visit }))
+    } catch (error) {
+      if (oauthCode(error) === 'invalid_client') await forget()
+      throw error
+    } finally {
+      await attempt.close?.()
+    }
+  }
+
+  return {
+    async credential(signal) {
+      let login = await held()
+      if (login?.tokens !== undefined && isStale(login.tokens, now())) {
+        const { accessToken, refreshToken } = login.tokens
+        if (refreshToken !== undefined) await single(() => refresh(accessToken), signal)
+        login = await held()
+      }
+      return login?.tokens && `Bearer ${login.tokens.accessToken}`
+    },
+    accepted(credential) {
+      if (credential === `Bearer ${unproven}`) unproven = undefined
+    },
+    async refused(refusal, signal) {
+      const sent = refusal.sent?.replace(/^Bearer /, '')
+      const wanted = scopesOf(refusal)
+      if (wanted === undefined) return false
+      await single(async (waiting) => {
+        const login = await held()
+        // Another request has obtained a token since this one was sent.
+        if (login?.tokens !== undefined && login.tokens.accessToken !== sent) return
+        const protection = await readProtection(lookup, refusal.challenges)
+        const same = login !== undefined && protection.issuers.some((one) => isSame(one, login.issuer))
+        if (refusal.status === 403) checkStepUp(login, wanted)
+        else if (same && sent !== undefined) {
+          if (sent === unproven) throw uselessToken(server, login)
+          if (await refresh(sent)) return
+        }
+        await authorize(protection, wanted, waiting)
+      }, signal)
+      return true
+    },
+    async login(signal) {
+      let login: StoredLogin | undefined
+      // A run that was going on already may have been a refresh.
+      while (login === undefined) {
+        await single(async (waiting) => {
+          const challenges = await challengesOf(server, request)
+          const scopes = scopesOf({ status: 401, challenges, sent: undefined }) ?? []
+          login = await authorize(await readProtection(lookup, challenges), scopes, waiting)
+        }, signal)
+      }
+      return login
+    },
+    async logout() {
+      const login = await load()
+      await forget()
+      if (login?.tokens === undefined) return false
+      const context = contextOf(await issuerOf(login.issuer), login.client, login.resource)
+      return revoke(context, login.tokens)
+    },
+  }
+}
+
+/** With these errors the authorization server says that a refresh token is of no more use. */
+const ENDED = new Set(['invalid_grant', 'invalid_client', 'unauthorized_client'])
+
+function isStale({ expiresAt }: { readonly expiresAt?: number }, now: number): boolean {
+  return expiresAt !== undefined && expiresAt - EARLY_MS <= now
+}
+
+/** Sends a refresh again whose response was lost: the authorization server may not have seen it, or allows it once more. */
+async function twice<T>(send: () => Promise<T>): Promise<T> {
+  try {
+    return await send()
+  } catch (error) {
+    if (error instanceof RondoError && error.code === 'PEER_GONE') return send()
+    throw error
+  }
+}
+
+/** The scopes in a challenge; undefined if a 403 is about something else. */
+function scopesOf({ status, challenges }: Refusal): readonly string[] | undefined {
+  const bearer = challenges.filter(({ scheme }) => scheme.toLowerCase() === 'bearer')
+  const scopes = readScopes(bearer.map(({ params }) => params.scope ?? '').join(' '))
+  if (status === 401) return scopes
+  return bearer.some(({ params }) => params.error === 'insufficient_scope') && scopes.length > 0
+    ? scopes
+    : undefined
+}
+
+function chooseIssuer(
+  { issuers }: Protection,
+  { issuer, client }: OAuthOptions,
+  before: StoredLogin | undefined,
+  server: URL,
+): string {
+  const wanted = issuer ?? client?.issuer
+  if (wanted !== undefined) {
+    const found = issuers.find((one) => isSame(one, wanted))
+    if (found !== undefined) return found
+    throw unusable(
+      `${server.host} does not accept tokens of ${wanted}; it names ${issuers.join(', ').slice(0, 500)}`,
+    )
+  }
+  return issuers.find((one) => before !== undefined && isSame(one, before.issuer)) ?? (issuers[0] as string)
+}
+
+/** The scopes of the challenge, or else all that the server supports; with those of an earlier login. */
+function chooseScopes(
+  as: AuthorizationServer,
+  protection: Protection,
+  { scopes = [], offlineAccess = true, grant }: OAuthOptions,
+  challenged: readonly string[],
+  earlier: StoredLogin | undefined,
+): readonly string[] {
+  const named = challenged.length > 0 || scopes.length > 0 ? challenged : (protection.scopes ?? [])
+  const offline =
+    offlineAccess && grant !== 'client_credentials' && as.scopes_supported?.includes('offline_access')
+  return [
+    ...new Set([...(earlier?.scopes ?? []), ...named, ...scopes, ...(offline ? ['offline_access'] : [])]),
+  ]
+}
+
+function checkStepUp(login: StoredLogin | undefined, wanted: readonly string[]): void {
+  if (login === undefined || !wanted.every((one) => login.scopes.includes(one))) return
+  throw new RondoError(
+    'PEER_LOGIN',
+    `The server requires the scope ${wanted.join(' ')}, which was requested already and not granted`,
+    { data: { scopes: wanted } },
+  )
+}
+
+function loginRequired(server: URL, scopes: readonly string[], before: StoredLogin | undefined): RondoError {
+  const what = scopes.length > 0 ? ` with the scope ${scopes.join(' ')}` : ''
+  const ended = before !== undefined && before.tokens === undefined ? 'The login has ended: ' : ''
+  return new RondoError('PEER_LOGIN', `${ended}${canonical(server)} requires a login${what}`, {
+    data: { server: canonical(server), scopes },
+  })
+}
+
+function uselessToken(server: URL, { issuer, resource }: StoredLogin): RondoError {
+  return unusable(
+    `${server.host} refuses the token that ${issuer} has just issued for ${resource}; its audience may be another one`,
+  )
+}
+
+/** Asks the server without a token, for the challenge. */
+async function challengesOf(server: URL, request: AuthFetch): Promise<Refusal['challenges']> {
+  const body = JSON.stringify({ jsonrpc: '2.0', id: 1, method: 'server/discover', params: {} })
+  const headers = { 'Content-Type': 'application/json', Accept: 'application/json, text/event-stream' }
+  const response = await request(server.href, { method: 'POST', headers, body })
+  return response.status === 401 ? parseChallenges(response.headers.get('www-authenticate') ?? '') : []
+}
+
+type SingleRun = (work: (waiting: AbortSignal) => Promise<unknown>, signal: AbortSignal) => Promise<void>
+
+/**
+ * Runs one piece of work at a time. Calls during a run wait for it instead, and fail if it fails. `waiting` is aborted when nobody
+ * waits any more.
+ */
+function createSingleRun(): SingleRun {
+  let running:
+    | { readonly work: Promise<unknown>; readonly stop: AbortController; waiters: number }
+    | undefined
+  return async (work, signal) => {
+    if (running === undefined) {
+      const stop = new AbortController()
+      const run = { work: work(stop.signal), stop, waiters: 0 }
+      const over = () => {
+        if (running === run) running = undefined
+      }
+      run.work.then(over, over)
+      running = run
+    }
+    const run = running
+    run.waiters += 1
+    try {
+      await orAbort(run.work, signal)
+    } finally {
+      run.waiters -= 1
+      if (run.waiters === 0)
+        run.stop.abort(new RondoError('PEER_LOGIN', 'Nobody waits for the login any more'))
+    }
+  }
+}

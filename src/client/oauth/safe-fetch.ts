@@ -1,0 +1,124 @@
+/**
+ * Requests to URLs that a server named: metadata, registration, tokens.
+ *
+ * fetch 1: https only. A server on loopback may name loopback addresses over http.
+ * fetch 2: A server on a public address may not name private ones, so that it cannot make this client call what only this
+ *   machine can reach. Names are not resolved here: a name that resolves to a private address is not noticed.
+ * fetch 3: Redirects are not followed; size and time are limited.
+ * fetch 4: Errors name the host, and nothing of the request or the response.
+ */
+
+import { RondoError } from '../../errors.ts'
+
+/** The platform's `fetch`, or one with the same contract. */
+export type AuthFetch = (url: string, init: RequestInit) => Promise<Response>
+
+export interface SafeFetchOptions {
+  /** The server that is called, which decides what it may name. */
+  readonly server: URL
+  /** An issuer that the caller named; its host is allowed wherever it is. */
+  readonly trusted?: string
+  readonly fetch?: AuthFetch
+  /** Default 20 s. */
+  readonly timeoutMs?: number
+}
+
+const MAX_BYTES = 262_144
+const TIMEOUT_MS = 20_000
+
+export function createSafeFetch(options: SafeFetchOptions): AuthFetch {
+  const { fetch = (url, init) => globalThis.fetch(url, init), timeoutMs = TIMEOUT_MS } = options
+  return async (text, init) => {
+    const url = checkUrl(text, options)
+    const timeout = AbortSignal.timeout(timeoutMs)
+    const signal = init.signal ? AbortSignal.any([timeout, init.signal]) : timeout
+    try {
+      const response = await fetch(url.href, { ...init, redirect: 'manual', signal })
+      if (response.type === 'opaqueredirect' || (response.status >= 300 && response.status < 400)) {
+        await response.body?.cancel().catch(() => {})
+        throw unusable(`${url.host} redirects ${url.pathname}, which is not followed`)
+      }
+      const body = await readBody(response, url)
+      return new Response(body.byteLength === 0 ? null : body, {
+        status: response.status,
+        headers: response.headers,
+      })
+    } catch (error) {
+      if (error instanceof RondoError) throw error
+      if (timeout.aborted) throw gone(`${url.host} did not respond within ${timeoutMs} ms`)
+      if (signal.aborted) throw signal.reason
+      throw gone(`${url.host} cannot be reached${codeOf(error)}`)
+    }
+  }
+}
+
+async function readBody(response: Response, url: URL): Promise<Uint8Array<ArrayBuffer>> {
+  const reader = response.body?.getReader()
+  const chunks: Uint8Array[] = []
+  let size = 0
+  while (reader !== undefined) {
+    const { done, value } = await reader.read()
+    if (done) break
+    size += value.byteLength
+    if (size > MAX_BYTES) {
+      reader.cancel().catch(() => {})
+      throw unusable(`The response of ${url.host} is longer than ${MAX_BYTES} bytes`)
+    }
+    chunks.push(value)
+  }
+  const body = new Uint8Array(size)
+  let at = 0
+  for (const chunk of chunks) {
+    body.set(chunk, at)
+    at += chunk.byteLength
+  }
+  return body
+}
+
+/** Parses a URL that the server named, or throws why it may not be used. */
+export function checkUrl(
+  text: string,
+  { server, trusted }: Pick<SafeFetchOptions, 'server' | 'trusted'>,
+): URL {
+  if (!URL.canParse(text)) throw unusable(`The metadata contains "${text.slice(0, 200)}", which is not a URL`)
+  const url = new URL(text)
+  const local = isLoopback(url.hostname)
+  if (url.protocol !== 'https:' && !(url.protocol === 'http:' && local)) {
+    throw unusable(`${url.protocol}//${url.host} must use https`)
+  }
+  if (url.username !== '' || url.password !== '')
+    throw unusable(`The URL of ${url.host} contains credentials`)
+  const named = trusted !== undefined && URL.canParse(trusted) && new URL(trusted).host === url.host
+  if (isPrivate(url.hostname) && !isPrivate(server.hostname) && !named) {
+    throw unusable(`${server.host} names ${url.host}, a private address that only this machine may reach`)
+  }
+  return url
+}
+
+function isLoopback(host: string): boolean {
+  return host === 'localhost' || host.endsWith('.localhost') || host === '[::1]' || /^127\./.test(host)
+}
+
+/** URL parsers write every form of an IPv4 address as four numbers. */
+const PRIVATE_V4 =
+  /^(?:0|10|127|169\.254|192\.168|172\.(?:1[6-9]|2\d|3[01])|100\.(?:6[4-9]|[7-9]\d|1[01]\d|12[0-7]))\.\d/
+const PRIVATE_V6 = /^\[(?:::1?\]|f[cd]|fe[89ab]|::ffff:|::\d|64:ff9b:)/
+
+function isPrivate(host: string): boolean {
+  const bare = host.replace(/\.$/, '')
+  return isLoopback(bare) || PRIVATE_V4.test(bare) || PRIVATE_V6.test(bare)
+}
+
+/** The part of a failed request that says why, without what was sent. */
+function codeOf(error: unknown): string {
+  const cause = error instanceof Error ? (error.cause as { code?: unknown } | undefined) : undefined
+  return typeof cause?.code === 'string' ? ` (${cause.code})` : ''
+}
+
+export function unusable(text: string, data?: unknown): RondoError {
+  return new RondoError('PEER_AUTHORIZATION', text, { data })
+}
+
+function gone(text: string): RondoError {
+  return new RondoError('PEER_GONE', text)
+}
