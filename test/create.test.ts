@@ -1,0 +1,224 @@
+/**
+ * `npm create rondo`, from the packed tarballs of both packages, in an empty folder. The project's dependencies are linked to
+ * the installed ones, so no network is needed. Needs the build.
+ */
+
+import { type ChildProcess, execFileSync, spawn, spawnSync } from 'node:child_process'
+import { once } from 'node:events'
+import {
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  realpathSync,
+  rmSync,
+  statSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs'
+import { tmpdir } from 'node:os'
+import { dirname, join, resolve } from 'node:path'
+import { type Answers, connect } from 'rondo/client'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+
+const scratch = mkdtempSync(join(tmpdir(), 'rondo-create-'))
+const command = join(scratch, 'create/index.js')
+const project = join(scratch, 'shop')
+const children: ChildProcess[] = []
+const tarballs = { rondo: '', create: '' }
+
+afterAll(() => {
+  for (const child of children) child.kill('SIGKILL')
+  rmSync(scratch, { recursive: true, force: true })
+})
+
+function pack(folder: string): string {
+  const args = ['pack', '--json', '--ignore-scripts', '--offline', '--pack-destination', scratch]
+  const json = execFileSync('npm', args, {
+    cwd: folder,
+    encoding: 'utf8',
+    stdio: ['ignore', 'pipe', 'ignore'],
+  })
+  return join(scratch, (JSON.parse(json) as [{ filename: string }])[0].filename)
+}
+
+function unpack(tarball: string, folder: string): void {
+  mkdirSync(folder, { recursive: true })
+  execFileSync('tar', ['-xzf', tarball, '--strip-components=1', '-C', folder])
+}
+
+function run(program: string, args: readonly string[], cwd = scratch) {
+  const { status, stdout, stderr } = spawnSync(program, args, { cwd, encoding: 'utf8', timeout: 600_000 })
+  return { status, output: `${stdout}${stderr}` }
+}
+
+const create = (...args: string[]) => run(process.execPath, [command, ...args])
+
+beforeAll(() => {
+  tarballs.rondo = pack('.')
+  tarballs.create = pack('create-rondo')
+  unpack(tarballs.create, dirname(command))
+})
+
+describe('the command', () => {
+  it.each([
+    [['--help'], 0, 'Usage: npm create rondo <folder>'],
+    [['--version'], 0, '0.1.0'],
+    [[], 1, 'Name a folder for the project: npm create rondo my-server'],
+    [['a', 'b'], 1, 'Name one folder; got a, b.'],
+    [['a', '--colour'], 1, '"npm create rondo -- --help" lists the options.'],
+    [['a', '--rondo', './nowhere.tgz'], 1, 'There is no file ./nowhere.tgz.'],
+    [['full'], 1, 'full is not empty: it contains note.txt. Name a folder that does not exist yet.'],
+    [['full/note.txt'], 1, 'full/note.txt is a file.'],
+  ])('%j', (args, status, text) => {
+    mkdirSync(join(scratch, 'full'), { recursive: true })
+    writeFileSync(join(scratch, 'full/note.txt'), 'mine')
+    const ran = create(...args)
+    expect(ran.output).toContain(text)
+    expect(ran.output).not.toContain('    at ')
+    expect(ran.status).toBe(status)
+    expect(existsSync(join(scratch, 'a'))).toBe(false)
+    expect(readdirSync(join(scratch, 'full'))).toEqual(['note.txt'])
+    expect(readFileSync(join(scratch, 'full/note.txt'), 'utf8')).toBe('mine')
+  })
+
+  it.each([
+    ['My Server', 'my-server'],
+    ['zod', 'zod-server'],
+    ['...', 'my-server'],
+    ['deep/er/one', 'one'],
+  ])('names the project in %j %s', (folder, name) => {
+    const at = join('names', folder.replace('...', '___'))
+    const { status, output } = create(at)
+    expect(status).toBe(0)
+    expect(output).toContain(folder.includes(' ') ? '  cd "names/My Server"' : `  cd ${at}`)
+    const manifest = JSON.parse(readFileSync(join(scratch, at, 'package.json'), 'utf8'))
+    expect(manifest).toMatchObject({ name, type: 'module', dependencies: { rondo: '^0.1.0' } })
+    expect(readFileSync(join(scratch, at, 'src/server.ts'), 'utf8')).toContain(`name: '${name}'`)
+  })
+
+  it('takes a folder that contains only a new repository', () => {
+    mkdirSync(join(scratch, 'fresh/.git'), { recursive: true })
+    const { status, output } = run(process.execPath, [command, '.'], join(scratch, 'fresh'))
+    expect(output).toContain('Created fresh in this folder.')
+    expect(output).not.toContain('  cd ')
+    expect(status).toBe(0)
+  })
+})
+
+/** Installs what the manifest names, as npm would, from what is installed here. */
+function install(folder: string): void {
+  const manifest = JSON.parse(readFileSync(join(folder, 'package.json'), 'utf8'))
+  const home = join(folder, 'node_modules')
+  unpack(join(folder, manifest.dependencies.rondo.replace('file:', '')), join(home, 'rondo'))
+  const { dependencies } = JSON.parse(readFileSync(join(home, 'rondo/package.json'), 'utf8'))
+  const names = Object.keys({ ...manifest.dependencies, ...manifest.devDependencies, ...dependencies })
+  for (const name of names.filter((one) => one !== 'rondo')) {
+    mkdirSync(dirname(join(home, name)), { recursive: true })
+    symlinkSync(realpathSync(join('node_modules', name)), join(home, name))
+  }
+  mkdirSync(join(home, '.bin'))
+  for (const name of ['tsc', 'vitest', 'tsx']) {
+    symlinkSync(realpathSync(resolve('node_modules/.bin', name)), join(home, '.bin', name))
+  }
+}
+
+describe('the project that it creates', () => {
+  beforeAll(() => {
+    expect(create('shop', '--rondo', tarballs.rondo).output).toContain('npm run dev')
+    install(project)
+  })
+
+  it('depends on the versions that Rondo is tested with', () => {
+    const root = JSON.parse(readFileSync('package.json', 'utf8'))
+    const template = JSON.parse(readFileSync('create-rondo/template/package.json', 'utf8'))
+    const { rondo, ...dependencies } = template.dependencies
+    expect(rondo).toBe(`^${root.version}`)
+    expect(JSON.parse(readFileSync('create-rondo/package.json', 'utf8')).version).toBe(root.version)
+    expect(root.devDependencies).toMatchObject({ ...dependencies, ...template.devDependencies })
+  })
+
+  it('passes its own type check and tests', () => {
+    const { status, output } = run('npm', ['test'], project)
+    expect(output).toContain('3 passed')
+    expect(status).toBe(0)
+  })
+
+  it('has a type check that finds a mistake', () => {
+    const file = join(project, 'src/mistake.ts')
+    writeFileSync(file, 'export const first: string = [1][0]\n')
+    const { status, output } = run(resolve('node_modules/.bin/tsc'), [], project)
+    rmSync(file)
+    expect(output).toContain('src/mistake.ts')
+    expect(status).not.toBe(0)
+  })
+
+  const start = async (script: 'start' | 'dev', more: Record<string, string> = {}) => {
+    // What the script runs, without npm and the shell between this process and the server.
+    const { scripts } = JSON.parse(readFileSync(join(project, 'package.json'), 'utf8'))
+    const [program = '', ...args] = (scripts[script] as string).split(' ')
+    const path = program === 'node' ? [] : [join(project, 'node_modules/.bin', program)]
+    const env = { ...process.env, PORT: '0', RONDO_KEYS: '', DATABASE_URL: '', NODE_ENV: '', ...more }
+    const child = spawn(process.execPath, [...path, ...args], {
+      cwd: project,
+      env,
+      stdio: ['ignore', 'pipe', 'pipe'],
+    })
+    children.push(child)
+    const exit = once(child, 'exit').then(([code]) => code as number | null)
+    let text = ''
+    for (const stream of [child.stdout, child.stderr]) {
+      stream.setEncoding('utf8').on('data', (chunk: string) => {
+        text += chunk
+      })
+    }
+    await expect.poll(() => child.exitCode !== null || /Serving \S+\n/.test(text)).toBe(true)
+    return { child, exit, text: () => text, url: /Serving (\S+)/.exec(text)?.[1] ?? '' }
+  }
+
+  const answers: Answers = {
+    elicitation({ message }) {
+      const publishes = message.startsWith('Publish')
+      const content: Record<string, string | boolean> = publishes
+        ? { confirm: true }
+        : { resolution: 'Fixed' }
+      return { action: 'accept', content }
+    },
+  }
+
+  it('builds, starts, asks, runs a task, and ends on SIGTERM', async () => {
+    expect(run('npm', ['run', 'build'], project).status).toBe(0)
+    const { url, child, exit } = await start('start')
+    const client = await connect(url, { answers })
+    const asked = await client.callTool('resolve_bug', { id: 7 })
+    expect(asked.content).toMatchObject([{ text: 'Bug #7 resolved as Fixed.' }])
+    const statuses: string[] = []
+    const onTask = ({ status }: { status: string }): void => void statuses.push(status)
+    const report = await client.callTool('report', { year: 2026 }, { onTask })
+    expect(report.content).toMatchObject([{ text: 'Published 78 bugs of 2026.' }])
+    expect(statuses).toContain('working')
+    await client.close()
+    child.kill('SIGTERM')
+    expect(await exit).toBe(0)
+    expect(statSync(join(project, '.rondo/key')).mode & 0o077).toBe(0)
+  })
+
+  it('serves with npm run dev, under the key that it has', async () => {
+    const key = readFileSync(join(project, '.rondo/key'), 'utf8')
+    const { url, child, exit } = await start('dev')
+    const client = await connect(url, { answers })
+    const asked = await client.callTool('resolve_bug', { id: 7 })
+    expect(asked.content).toMatchObject([{ text: 'Bug #7 resolved as Fixed.' }])
+    await client.close()
+    child.kill('SIGTERM')
+    await exit
+    expect(readFileSync(join(project, '.rondo/key'), 'utf8')).toBe(key)
+  })
+
+  it('does not start in production without keys, and says how to make one', async () => {
+    const { exit, text } = await start('start', { NODE_ENV: 'production' })
+    expect(await exit).toBe(1)
+    expect(text()).toContain('Rondo needs keys in production, and RONDO_KEYS is not set.')
+  })
+})
