@@ -70,6 +70,12 @@ export const ERRORS = {
     http: 200,
     sentence: 'The state of this call is larger than the server allows',
   },
+  LIMIT_SLEEP: {
+    rpc: -32603,
+    http: 200,
+    sentence: 'This call sleeps longer than it can. Use a client that can follow tasks',
+    open: true,
+  },
   LIMIT_DEFER: { rpc: 0, http: 0, sentence: 'A function passed to ctx.defer did not settle in time' },
   LIMIT_SUBSCRIPTIONS: { rpc: -32603, http: 200, sentence: 'Too many subscriptions are open' },
   LIMIT_TASKS: {
@@ -265,6 +271,16 @@ export class InputCancelled extends ToolError {
   constructor(key: string) {
     super(`The question "${key}" was dismissed without an answer. Nothing more was done.`)
     this.name = 'InputCancelled'
+    this.key = key
+  }
+}
+
+/** Nobody answered a question within its time. Uncaught, it ends the call politely. */
+export class InputExpired extends ToolError {
+  readonly key: string
+  constructor(key: string) {
+    super(`The question "${key}" was not answered in time. Nothing more was done.`)
+    this.name = 'InputExpired'
     this.key = key
   }
 }

@@ -17,6 +17,7 @@ export {
   type ErrorCode,
   InputCancelled,
   InputDeclined,
+  InputExpired,
   RondoError,
   type RondoErrorOptions,
   ToolError,

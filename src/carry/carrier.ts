@@ -23,6 +23,8 @@ export interface Pause {
   /** Digests of the open questions, by key. */
   readonly asked: Readonly<Record<string, string>>
   readonly inputRequests?: InputRequests
+  /** When the call continues by itself, ms since the epoch: a time limit or a sleep is over. */
+  readonly wakeAt?: number
   /** What the log says about it. */
   readonly facts: Pick<RoundEvent, 'outcome' | 'asks' | 'moved'>
 }

@@ -38,6 +38,7 @@ const READ_AS_RESULT: ReadonlySet<ErrorCode> = new Set([
   'INPUT_FAILED',
   'INPUT_TIMEOUT',
   'LIMIT_PARKED',
+  'LIMIT_SLEEP',
 ])
 
 /** The runtime refuses to continue. Answers that never arrive or never fit end a tool call as its own failure. */

@@ -22,6 +22,8 @@ export interface FlowLimits extends ReplayLimits, StoredLimits {
   readonly maxMoves: number
   /** How long a client may take to return the answers of one round. */
   readonly roundTtlMs: number
+  /** How long a request may wait for `ctx.sleep`. A call with a longer sleep continues as a task. */
+  readonly maxInlineSleepMs: number
   /** How long a flow may live from its first request on. */
   readonly flowTtlMs: number
   /** Bytes of states that one instance remembers for clients that do not echo them. */
@@ -40,7 +42,7 @@ export interface RoundEvent {
   readonly round: number
   readonly method: FlowMethod
   readonly target: string
-  readonly outcome: 'complete' | 'tool_error' | 'input_required' | 'moved' | 'task' | 'refused'
+  readonly outcome: 'complete' | 'tool_error' | 'input_required' | 'sleeping' | 'moved' | 'task' | 'refused'
   readonly asks?: readonly { readonly key: string; readonly kind: AskEntryKind | 'manual' }[]
   readonly moved?: MoveReason
   /** The task that the call became. */
@@ -132,6 +134,8 @@ export interface FlowHost {
   readonly limits: FlowLimits
   readonly platform: FlowPlatform
   readonly dev: boolean
+  /** Sleeps end at once, as if the time had passed. */
+  readonly skipSleep: boolean
   log(event: LogEvent): void
   /** True once this process was told to stop. */
   readonly draining: boolean

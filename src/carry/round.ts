@@ -20,6 +20,7 @@ import { type Failure, invalidArguments, refusal, thrown } from './failure.ts'
 import type { FlowHost, RoundEvent, TaskHost } from './host.ts'
 import { pauseManually } from './manual.ts'
 import { effectOnce } from './single-use.ts'
+import { sleepingIn } from './sleep.ts'
 
 export interface Round {
   readonly host: FlowHost
@@ -99,11 +100,22 @@ function conclude<To, R extends Round>(
       })
     }
     case 'asking':
-      return carrier.keep(round, pauseAsking(report, ending.questions))
+      return carrier.keep(round, pauseAsking(report, ending))
+    case 'sleeping':
+      return carrier.keep(round, {
+        report,
+        journal,
+        asked: {},
+        wakeAt: ending.wakeAt,
+        facts: { outcome: 'sleeping' },
+      })
   }
 }
 
-function pauseAsking(report: RunReport, questions: ReadonlyMap<string, OpenQuestion>): Pause {
+function pauseAsking(
+  report: RunReport,
+  { questions, wakeAt }: Extract<RunReport['ending'], { kind: 'asking' }>,
+): Pause {
   const asked: Record<string, string> = {}
   const inputRequests: Record<string, InputRequest> = {}
   const asks: { key: string; kind: OpenQuestion['kind'] }[] = []
@@ -112,7 +124,8 @@ function pauseAsking(report: RunReport, questions: ReadonlyMap<string, OpenQuest
     inputRequests[key] = request
     asks.push({ key, kind })
   }
-  return { report, journal: report.journal, asked, inputRequests, facts: { outcome: 'input_required', asks } }
+  const facts = { outcome: 'input_required', asks } as const
+  return { report, journal: report.journal, asked, inputRequests, wakeAt, facts }
 }
 
 function toReplayInput(round: Round, handler: (ctx: Context) => unknown): ReplayInput {
@@ -146,6 +159,7 @@ function toReplayInput(round: Round, handler: (ctx: Context) => unknown): Replay
     platform: host.platform,
     limits: host.limits,
     mayMove: movePolicy(host, line, beginning.journal.moves),
+    sleeping: () => sleepingIn(round, true),
     onDeferError: (error) => logFault(round, error),
   }
 }

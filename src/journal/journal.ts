@@ -11,7 +11,7 @@ import { isCount, isRecord, isText, isTime, toMap } from '../lib/json.ts'
 
 export type AskEntryKind = 'form' | 'confirm' | 'url' | 'sampling' | 'roots'
 export type WorkEntryKind = 'step' | 'effect'
-export type EntryKind = AskEntryKind | WorkEntryKind
+export type EntryKind = AskEntryKind | WorkEntryKind | 'sleep'
 
 /** A failed step or effect. The handler gets its error from this on every run, the one that failed included. */
 export interface RecordedFailure {
@@ -29,8 +29,10 @@ export type AskEntry = {
   readonly at: number
   /** Digest of the question that was answered. */
   readonly question: string
-  /** The result object that the client sent, reduced to what the handler sees. */
+  /** The result object that the client sent, reduced to what the handler sees; null if there is none. */
   readonly answer: unknown
+  /** Its time was up before an answer came. */
+  readonly expired?: true
 }
 
 export type WorkEntry = {
@@ -39,7 +41,10 @@ export type WorkEntry = {
   readonly at: number
 } & ({ readonly value?: unknown } | { readonly failure: RecordedFailure })
 
-export type Entry = AskEntry | WorkEntry
+/** A sleep that is over. */
+export type SleepEntry = { readonly kind: 'sleep'; readonly key: string; readonly at: number }
+
+export type Entry = AskEntry | WorkEntry | SleepEntry
 
 /** How often, and why, a question was asked again. */
 export interface Reask {
@@ -58,6 +63,8 @@ export interface Journal {
   readonly seed: string
   readonly entries: readonly Entry[]
   readonly reasks: Readonly<Record<string, Reask>>
+  /** When what is open ends by itself, by key, ms since the epoch: sleeps, and questions with a time limit. */
+  readonly deadlines?: Readonly<Record<string, number>>
   /** Rounds spent on moving the call (state alone). They are limited, because a client limits its rounds. */
   readonly moves: number
   /** The state of the manual form. */
@@ -77,6 +84,8 @@ export function narrowJournal(value: unknown): Journal | undefined {
   const { startedAt, seed, entries, moves, manual } = value
   if (!isTime(startedAt) || !isText(seed) || !isCount(moves)) return undefined
   if (manual !== undefined && !isText(manual)) return undefined
+  if (value.deadlines !== undefined && !toMap(value.deadlines, (due) => (isTime(due) ? due : undefined)))
+    return undefined
   if (!Array.isArray(entries) || !entries.every(isEntry)) return undefined
   const reasks = toMap(value.reasks, (reask) => (isReask(reask) ? reask : undefined))
   if (reasks === undefined) return undefined
@@ -86,7 +95,11 @@ export function narrowJournal(value: unknown): Journal | undefined {
 
 function isEntry(value: unknown): value is Entry {
   if (!isRecord(value) || !isText(value.key) || !isTime(value.at)) return false
-  if (ASK_KINDS.has(value.kind)) return isText(value.question) && Object.hasOwn(value, 'answer')
+  if (ASK_KINDS.has(value.kind)) {
+    if (value.expired !== undefined && value.expired !== true) return false
+    return isText(value.question) && Object.hasOwn(value, 'answer')
+  }
+  if (value.kind === 'sleep') return true
   if (!WORK_KINDS.has(value.kind)) return false
   if (!Object.hasOwn(value, 'failure')) return true
   return !Object.hasOwn(value, 'value') && isFailure(value.failure)
@@ -119,6 +132,10 @@ export interface JournalRecord {
   reask(key: string): Reask
   noteMisfit(key: string, problem: string): number
   noteChange(key: string): number
+  /** When the open operation ends by itself, if that was fixed. */
+  deadline(key: string): number | undefined
+  /** Fixes when the operation ends by itself. It is never fixed a second time while the operation is open. */
+  fixDeadline(key: string, due: number): void
   /** Notes that this run has reached the entry. */
   reach(key: string): void
   /** A recorded effect that this run has not reached yet (R5). */
@@ -135,6 +152,7 @@ export function createRecord(journal: Journal): JournalRecord {
     byKey.set(entry.key, index)
     if (entry.kind === 'effect') unreached.add(entry.key)
   }
+  const deadlines = new Map(Object.entries(journal.deadlines ?? {}))
   let reasks: Map<string, Reask> | undefined
 
   const reaskMap = (): Map<string, Reask> => {
@@ -149,6 +167,7 @@ export function createRecord(journal: Journal): JournalRecord {
       return index === undefined || entry === undefined ? undefined : { entry, index }
     },
     append(entry) {
+      deadlines.delete(entry.key)
       byKey.set(entry.key, entries.length)
       return entries.push(entry) - 1
     },
@@ -170,11 +189,14 @@ export function createRecord(journal: Journal): JournalRecord {
       reaskMap().set(key, { ...before, changes })
       return changes
     },
+    deadline: (key) => deadlines.get(key),
+    fixDeadline: (key, due) => void deadlines.set(key, due),
     reach: (key) => void unreached.delete(key),
     unreachedEffect: () => unreached.values().next().value,
     size: () => byKey.size,
     toJournal: () => ({
       ...journal,
+      deadlines: deadlines.size > 0 ? Object.fromEntries(deadlines) : undefined,
       entries: entries.filter((entry) => entry !== undefined),
       reasks: reasks ? Object.fromEntries(reasks) : journal.reasks,
     }),

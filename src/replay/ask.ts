@@ -7,6 +7,7 @@
 
 import { RondoError } from '../errors.ts'
 import type { AskEntry, Found } from '../journal/journal.ts'
+import type { Duration } from '../lib/duration.ts'
 import { missingCapability } from '../protocol/common/request.ts'
 import {
   type Ask,
@@ -19,18 +20,34 @@ import {
   withProblem,
 } from './question.ts'
 import { append, noteNews, noteReplayed, type RunState, takeName } from './run-state.ts'
+import { checkDuration, closeQuestionAt, fixDeadline, isOver } from './wait.ts'
 import { copyJson } from './work.ts'
 
 type FoundAnswer = Found & { readonly entry: AskEntry }
 
-/** Resolves with what the question's `read` returns for the answer; never settles if the client has to be asked. */
-export function ask(run: RunState, key: string, question: Ask): Promise<unknown> {
+/** What a question resolves with if its time is up. */
+export const EXPIRED = { action: 'expired' } as const
+
+/** A question in a run, and what happens when its time is up, if it has a limit. */
+interface Asking extends Ask {
+  readonly within?: number
+  expire?(at: number): void
+}
+
+/**
+ * Resolves with what the question's `read` returns for the answer, or with `EXPIRED`; never settles if the client has to be
+ * asked.
+ */
+export function ask(run: RunState, key: string, plain: Ask, limit?: Duration): Promise<unknown> {
+  const within = limit === undefined ? undefined : checkDuration(`The time limit of "${key}" (within)`, limit)
   return new Promise((resolve) => {
+    const question: Asking = within === undefined ? plain : limited(run, key, plain, within, resolve)
     const digest = run.platform.digest(questionText(question))
     if (!takeName(run, key, question.kind, digest)) return
     const found = run.record.find(key) as FoundAnswer | undefined
     if (found?.entry.question === digest) return deliverRecorded(run, key, question, found, resolve)
     if (found) run.record.invalidate(key)
+    if (isTooLate(run, key, question)) return question.expire?.(run.platform.now())
     const { asked, answers, anchored, unasked } = run.incoming
     const shown = Object.hasOwn(asked, key) ? asked[key] : undefined
     const reworded = found !== undefined || (shown !== undefined && shown !== digest)
@@ -53,13 +70,61 @@ export function ask(run: RunState, key: string, question: Ask): Promise<unknown>
   })
 }
 
-function deliverRecorded(
+/** An answer that came in time counts, however long it had to wait for this run. */
+function isTooLate(
+  { incoming, record, platform, frozen }: RunState,
+  key: string,
+  { within }: Asking,
+): boolean {
+  const due = within === undefined ? undefined : record.deadline(key)
+  if (due === undefined || frozen) return false
+  const isAnswered = incoming.answers !== undefined && Object.hasOwn(incoming.answers, key)
+  return ((isAnswered ? incoming.arrivedAt : undefined) ?? platform.now()) >= due
+}
+
+function limited(
   run: RunState,
   key: string,
   question: Ask,
+  within: number,
+  resolve: (value: unknown) => void,
+): Asking {
+  const expire = (at: number): void => {
+    run.turn.close(key)
+    const entry: AskEntry = {
+      kind: question.kind,
+      key,
+      at,
+      question: run.platform.digest(questionText(question)),
+      answer: null,
+      expired: true,
+    }
+    append(run, entry, (index) =>
+      run.turn.deliver(index, at, () => {
+        noteNews(run)
+        noteReceived(run, key, EXPIRED)
+        resolve(EXPIRED)
+      }),
+    )
+  }
+  return { ...question, within, expire }
+}
+
+function deliverRecorded(
+  run: RunState,
+  key: string,
+  question: Asking,
   { entry, index }: FoundAnswer,
   resolve: (value: unknown) => void,
 ): void {
+  if (entry.expired) {
+    run.tally.replayed += 1
+    return run.turn.deliver(index, entry.at, () => {
+      noteReplayed(run)
+      noteReceived(run, key, EXPIRED)
+      resolve(EXPIRED)
+    })
+  }
   whenRead(run, question.read(copyJson(entry.answer)), index, (reading) => {
     if (!reading.ok) {
       // The question has the same text, but its validation has become stricter.
@@ -117,7 +182,7 @@ function whenReadInOrder(
   run.reading = whenRead(run, reading, Number.POSITIVE_INFINITY, then, run.reading)
 }
 
-function askReworded(run: RunState, key: string, question: Ask, digest: string): void {
+function askReworded(run: RunState, key: string, question: Asking, digest: string): void {
   if (run.record.noteChange(key) <= run.limits.maxReasks) return openQuestion(run, key, question, digest)
   const detail =
     `The question "${key}" changes on every replay, so no answer ever matches it. ` +
@@ -130,7 +195,7 @@ const EMPTY = 'The form came back empty.'
 function askAfterMisfit(
   run: RunState,
   key: string,
-  question: Ask,
+  question: Asking,
   digest: string,
   { problem, empty = false }: { problem: string; empty?: boolean },
 ): void {
@@ -147,12 +212,16 @@ function askAfterMisfit(
   run.turn.refuse(new RondoError('INPUT_REJECTED', detail))
 }
 
-function openQuestion(run: RunState, key: string, question: Ask, digest: string): void {
+function openQuestion(run: RunState, key: string, question: Asking, digest: string): void {
   const missing = missingCapability(run.incoming.capabilities, question.request)
   if (missing) return run.turn.refuse(unaskable(missing, toUnasked(run, question)))
   const problem = run.record.reask(key).problem
   const request = problem ? withProblem(question.request, problem) : question.request
-  run.turn.open(key, { kind: question.kind, request: withElicitationId(run, key, request), digest })
+  const { kind, within, expire } = question
+  const due = within === undefined ? undefined : fixDeadline(run, key, (now) => now + within)
+  if (due !== undefined && isOver(run, due)) return expire?.(run.platform.now())
+  run.turn.open(key, { kind, request: withElicitationId(run, key, request), digest, due })
+  if (due !== undefined && expire) closeQuestionAt(run, key, due, expire)
 }
 
 function toUnasked(run: RunState, { request, instead }: Ask): Unasked {

@@ -3,15 +3,16 @@
  * from the flow's seed and so the same on every replay, a notification, or a fact about the request.
  */
 
-import { InputCancelled, InputDeclined, misuse } from '../errors.ts'
+import { InputCancelled, InputDeclined, InputExpired, misuse } from '../errors.ts'
 import type { Line, Principal } from '../protocol/call.ts'
 import { supports } from '../protocol/common/request.ts'
 import { type InputResponses, LOG_LEVELS, type LogLevel, type Root } from '../protocol/wire.ts'
 import type { Context, EffectInfo, Outcome, Question, StepInfo } from '../tool/context.ts'
-import { ask } from './ask.ts'
+import { ask, EXPIRED } from './ask.ts'
 import { confirmQuestion, formQuestion, rootsQuestion, samplingQuestion, urlQuestion } from './question.ts'
 import { noteNews, operate, type RunState, throwIfNested, toHex } from './run-state.ts'
 import type { Work } from './turn.ts'
+import { sleepFor, sleepUntil } from './wait.ts'
 import { branchOf, effectKey, work } from './work.ts'
 
 /** What a run can do about tasks. */
@@ -81,15 +82,24 @@ class RunContext implements Context {
     this.#operate('question', key, async () => contentOf(key, await this.#elicit(key, question)) as never)
   readonly confirm: Context['confirm'] = (key, message, options) =>
     this.#operate('question', key, async () => {
-      const outcome = (await ask(this.#run, key, confirmQuestion(message, options))) as Outcome<boolean>
+      const outcome = (await ask(
+        this.#run,
+        key,
+        confirmQuestion(message, options),
+        options?.within,
+      )) as Outcome<boolean>
       return outcome.action === 'accept' && outcome.content === true
     })
   readonly visit: Context['visit'] = (key, page) =>
     this.#operate('question', key, async () => {
-      contentOf(key, (await ask(this.#run, key, urlQuestion(page))) as Outcome<unknown>)
+      contentOf(key, (await ask(this.#run, key, urlQuestion(page), page.within)) as Outcome<unknown>)
     })
-  readonly sample: Context['sample'] = (key, params) =>
-    this.#operate('question', key, async () => (await ask(this.#run, key, samplingQuestion(params))) as never)
+  readonly sample: Context['sample'] = (key, params, { within } = {}) =>
+    this.#operate('question', key, async () => {
+      const message = await ask(this.#run, key, samplingQuestion(params), within)
+      if (message === EXPIRED) throw new InputExpired(key)
+      return message as never
+    })
   readonly roots: Context['roots'] = (key = 'roots') =>
     this.#operate(
       'question',
@@ -111,6 +121,10 @@ class RunContext implements Context {
       const fenced = once ? () => onceOf(this.#scene)(key, branch, act) : act
       return (await work(this.#run, 'effect', key, fenced)) as never
     })
+  readonly sleep: Context['sleep'] = (key, duration) =>
+    this.#operate('sleep', key, async () => sleepFor(this.#run, key, duration))
+  readonly sleepUntil: Context['sleepUntil'] = (key, date) =>
+    this.#operate('sleep', key, async () => sleepUntil(this.#run, key, date))
   readonly checkpoint: Context['checkpoint'] = () => this.#pass('checkpoint', {})
   readonly background: Context['background'] = () =>
     this.#pass('background', this.#scene.background.possible ? { leaving: true } : {})
@@ -159,7 +173,8 @@ class RunContext implements Context {
   }
 
   #elicit(key: string, question: Question): Promise<Outcome<unknown>> {
-    return ask(this.#run, key, formQuestion(question, this.#run.limits)) as Promise<Outcome<unknown>>
+    const { limits } = this.#run
+    return ask(this.#run, key, formQuestion(question, limits), question.within) as Promise<Outcome<unknown>>
   }
 
   /** A point where the run may stop; otherwise it continues at once. */
@@ -199,10 +214,11 @@ class EffectWorkInfo extends WorkInfo implements EffectInfo {
   }
 }
 
-/** Returns the content of an accepted question; a decline or a cancel throws. */
+/** Returns the content of an accepted question; a decline, a cancel or the end of its time throws. */
 function contentOf<T>(key: string, outcome: Outcome<T>): T {
   if (outcome.action === 'decline') throw new InputDeclined(key)
   if (outcome.action === 'cancel') throw new InputCancelled(key)
+  if (outcome.action === 'expired') throw new InputExpired(key)
   return outcome.content
 }
 

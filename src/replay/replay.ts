@@ -23,6 +23,7 @@ import {
   runMarked,
 } from './run-state.ts'
 import { createTurn } from './turn.ts'
+import { earliest, rest, type Sleeping, stopTimers } from './wait.ts'
 
 export interface ReplayInput {
   readonly handler: (ctx: Context) => unknown
@@ -39,6 +40,10 @@ export interface ReplayInput {
   readonly frozen?: boolean
   /** Makes an entry durable before the handler sees its result. */
   persist?(entry: Entry): Promise<void>
+  /** Makes the end of an open operation durable: a sleep, a question with a time limit. */
+  persistDeadline?(key: string, due: number): Promise<void>
+  /** What sleeps may do in this run. */
+  sleeping(): Sleeping
   /** A function passed to `ctx.defer` failed. */
   onDeferError?(error: unknown): void
 }
@@ -50,9 +55,10 @@ export async function replay(input: ReplayInput): Promise<RunReport> {
   start(run, input.handler, createContext(run, input.scene, deferred))
   const ending = await run.turn.ending
   signal.abort()
+  stopTimers(run)
   if (deferred.length > 0) await runDeferred(run, deferred, input.onDeferError)
   return {
-    ending: bounded(ending, input.limits),
+    ending: bounded(ending, run),
     journal: run.record.toJournal(),
     operations: run.operations,
     replayed: run.tally.replayed,
@@ -90,13 +96,15 @@ function lazySignal(scene: Scene): Signal {
 function createRun(input: ReplayInput, signal: Signal): RunState {
   const past = input.journal.entries.length + (input.incoming.resumed ? 1 : 0)
   const tally = { replayed: 0, executed: 0, drawn: 0, progress: Number.NEGATIVE_INFINITY, past }
-  return {
+  const mayMove = (): MoveReason | undefined => input.mayMove(tally.executed)
+  const run: RunState = {
     turn: createTurn({
       startedAt: input.journal.startedAt,
       idle: input.platform.idle,
       anchored: input.anchored ?? input.incoming.anchored,
       frozen: input.frozen,
-      mayMove: () => input.mayMove(tally.executed),
+      mayMove,
+      rest: () => (run.waits.size > 0 ? rest(run, mayMove) : undefined),
     }),
     record: createRecord(input.journal),
     platform: input.platform,
@@ -105,6 +113,10 @@ function createRun(input: ReplayInput, signal: Signal): RunState {
     roundAt: input.platform.now(),
     seed: input.journal.seed,
     persist: input.persist,
+    persistDeadline: input.persistDeadline,
+    sleeping: () => input.sleeping(),
+    waits: new Map(),
+    frozen: input.frozen ?? false,
     names: new Map(),
     operations: [],
     floating: new Set(),
@@ -112,6 +124,7 @@ function createRun(input: ReplayInput, signal: Signal): RunState {
     tally,
     signal: signal.get,
   }
+  return run
 }
 
 function start(run: RunState, handler: ReplayInput['handler'], ctx: Context): void {
@@ -170,8 +183,11 @@ function runDeferred(
   })
 }
 
-function bounded(ending: Ending, { maxQuestions }: ReplayLimits): Ending {
-  if (ending.kind !== 'asking' || ending.questions.size <= maxQuestions) return ending
+function bounded(ending: Ending, run: RunState): Ending {
+  const { maxQuestions } = run.limits
+  if (ending.kind !== 'asking') return ending
+  if (ending.questions.size <= maxQuestions)
+    return run.waits.size > 0 ? { ...ending, wakeAt: earliest(run) } : ending
   const detail = `${ending.questions.size} questions are open at once; at most ${maxQuestions} may be (limits.maxQuestions).`
   return { kind: 'refused', error: new RondoError('LIMIT_QUESTIONS', detail) }
 }

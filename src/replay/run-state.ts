@@ -15,6 +15,7 @@ import { isThenable } from '../lib/json.ts'
 import type { ClientCapabilities, InputRequest } from '../protocol/wire.ts'
 import type { TextBounds } from '../tool/schema/judge.ts'
 import type { Turn } from './turn.ts'
+import type { Sleeping, Wait } from './wait.ts'
 
 export interface ReplayLimits extends TextBounds {
   /** Entries a journal may hold. */
@@ -36,6 +37,8 @@ export interface Platform {
   derive(seed: string, label: string): Uint8Array
   /** Calls `fn` after `ms` of real time, unless the function it returns is called first. */
   after(ms: number, fn: () => void): () => void
+  /** The same, while a call does nothing but sleep: a test may let that time pass at once. Default: `after`. */
+  rest?(ms: number, fn: () => void): () => void
   readonly scope: Scope
 }
 
@@ -61,6 +64,8 @@ export interface Incoming {
   readonly unasked?: boolean
   /** An earlier run came as far as it could: what it reported up to there is not reported again. */
   readonly resumed?: boolean
+  /** When the answers arrived, which decides whether they came in time. Default: now. */
+  readonly arrivedAt?: number
   readonly capabilities: ClientCapabilities
 }
 
@@ -83,6 +88,17 @@ export interface RunState {
   readonly seed: string
   /** Makes an entry durable before the handler sees its result. Absent if the journal is kept when the run ends. */
   persist?(entry: Entry): Promise<void>
+  /** Makes the end of an open operation durable. */
+  persistDeadline?(key: string, due: number): Promise<void>
+  sleeping(): Sleeping
+  /** What is open and ends by itself, by key. */
+  readonly waits: Map<string, Wait>
+  /** Nothing new may run, and nothing ends by itself. */
+  readonly frozen: boolean
+  /** Cancels the timer for the next deadline. */
+  alarm?: () => void
+  /** Cancels the timer of a request that only sleeps. */
+  resting?: () => void
   signal(): AbortSignal
 }
 
@@ -113,6 +129,8 @@ export interface OpenQuestion {
   readonly request: InputRequest
   /** Digest of the question as the author wrote it. */
   readonly digest: string
+  /** When the question closes by itself, ms since the epoch. */
+  readonly due?: number
 }
 
 /** Why a call continues elsewhere: before an effect (R6), or because this instance wants to release it. */
@@ -122,7 +140,14 @@ export type MoveReason = 'effect' | 'drain' | 'shed' | 'time'
 export type Ending =
   | { readonly kind: 'returned'; readonly value: unknown }
   | { readonly kind: 'threw'; readonly error: unknown }
-  | { readonly kind: 'asking'; readonly questions: ReadonlyMap<string, OpenQuestion> }
+  /** `wakeAt`: when to continue without an answer, because a time limit or a sleep is over. */
+  | {
+      readonly kind: 'asking'
+      readonly questions: ReadonlyMap<string, OpenQuestion>
+      readonly wakeAt?: number
+    }
+  /** Only sleeps are left; the call continues at `wakeAt`. */
+  | { readonly kind: 'sleeping'; readonly wakeAt: number }
   | { readonly kind: 'moved'; readonly reason: MoveReason }
   /** The handler asked to continue as a task, and can. */
   | { readonly kind: 'background' }

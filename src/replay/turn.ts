@@ -47,6 +47,10 @@ export interface Turn {
   busy(): () => void
   /** A question without an answer. */
   open(key: string, question: OpenQuestion): void
+  /** Something is open that ends by itself. */
+  wake(): void
+  /** The question needs no answer any more. */
+  close(key: string): void
   end(ending: Ending): void
   refuse(error: RondoError): void
   returned(value: unknown): void
@@ -65,9 +69,11 @@ export interface TurnOptions {
   readonly frozen?: boolean
   /** Why this instance wants to release the call now, if it does. */
   mayMove(): MoveReason | undefined
+  /** Called when nothing else is left: how the run ends if it only sleeps, unless it waits until a sleep is over. */
+  rest?(): Ending | undefined
 }
 
-export function createTurn({ startedAt, idle, anchored, frozen, mayMove }: TurnOptions): Turn {
+export function createTurn({ startedAt, idle, anchored, frozen, mayMove, rest }: TurnOptions): Turn {
   const due: Delivery[] = []
   const holds = new Set<{ readonly index: number }>()
   const fresh: Work[] = []
@@ -105,6 +111,10 @@ export function createTurn({ startedAt, idle, anchored, frozen, mayMove }: TurnO
     if (leaving) end({ kind: 'background' })
     else if (questions.size > 0) end({ kind: 'asking', questions })
     else if (held.length > 0) end({ kind: 'moved', reason: 'effect' })
+    else {
+      const sleeping = rest?.()
+      if (sleeping) end(sleeping)
+    }
   }
 
   const handNext = (): void => {
@@ -166,6 +176,8 @@ export function createTurn({ startedAt, idle, anchored, frozen, mayMove }: TurnO
       questions.set(key, question)
       wake()
     },
+    wake,
+    close: (key) => void questions.delete(key),
     end,
     refuse: (error) => end({ kind: 'refused', error }),
     returned(value) {

@@ -75,6 +75,8 @@ function describe(ending: Ending): string {
       return 'a move to another instance'
     case 'background':
       return 'a task'
+    case 'sleeping':
+      return 'a sleep'
     case 'refused':
       return `a refusal (${ending.error.message})`
   }
@@ -90,6 +92,8 @@ function fingerprint(ending: Ending): string {
       return String(ending.error)
     case 'asking':
       return canonicalJson([...ending.questions].map(([key, { digest }]) => [key, digest]))
+    case 'sleeping':
+      return String(ending.wakeAt)
     case 'moved':
     case 'background':
     case 'refused':

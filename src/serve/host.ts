@@ -31,6 +31,8 @@ type Shared =
   | 'shed'
   | 'log'
   | 'now'
+  | 'restTimer'
+  | 'skipSleep'
   | 'randomId'
 
 export interface HostOptions extends Pick<ServerOptions, Shared> {
@@ -63,6 +65,7 @@ export function createHost(
     limits: resolveLimits(options.limits),
     platform,
     dev: options.dev ?? false,
+    skipSleep: options.skipSleep ?? options.dev ?? false,
     log,
     draining: false,
     overloaded: overload.overloaded,
@@ -94,7 +97,8 @@ const scope: Scope = { storage: new AsyncLocalStorage<object>(), running: 0 }
 function createPlatform({
   now = Date.now,
   randomId = drawId,
-}: Pick<HostOptions, 'now' | 'randomId'>): FlowPlatform {
+  restTimer: rest,
+}: Pick<HostOptions, 'now' | 'randomId' | 'restTimer'>): FlowPlatform {
   return {
     now,
     randomId,
@@ -105,6 +109,7 @@ function createPlatform({
       const timer = setTimeout(fn, Math.min(ms, MAX_DELAY_MS))
       return () => clearTimeout(timer)
     },
+    rest,
     scope,
   }
 }

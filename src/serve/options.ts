@@ -64,6 +64,8 @@ export interface ServerOptions
   audience?: string
   /** Runs every round twice and reports the first difference; sends errors of handlers to the client. Default: false. */
   dev?: boolean
+  /** `ctx.sleep` returns at once, as if the time had passed. Default: in development mode only. */
+  skipSleep?: boolean
   limits?: Partial<FlowLimits>
   /** Drops arguments that are not in the input schema before checking: some hosts add their own. Default: false. */
   dropUnknownArguments?: boolean
@@ -98,6 +100,8 @@ export interface ServerOptions
   tasks?: TaskOptions
   /** The clock, in ms since the epoch. */
   now?: () => number
+  /** The timer of a request that only sleeps, for tests: calls `fn` after `ms`, unless the returned function is called first. */
+  restTimer?: (ms: number, fn: () => void) => () => void
   /** Returns an unguessable id. */
   randomId?: () => string
 }
@@ -159,6 +163,7 @@ export const DEFAULT_LIMITS: FlowLimits = {
   maxQuestions: 16,
   maxReasks: 3,
   maxDeferMs: 10_000,
+  maxInlineSleepMs: 10_000,
   ...TEXT_BOUNDS,
 }
 

@@ -1,5 +1,6 @@
 /** What a handler can do, and the schemas and questions it does it with. Types only: `replay/` implements them. */
 
+import type { Duration } from '../lib/duration.ts'
 import type { Principal } from '../protocol/call.ts'
 import type { QuestionKind } from '../protocol/common/request.ts'
 import type {
@@ -52,7 +53,16 @@ export type Infer<S, Plain = Record<string, unknown>> = S extends {
   ? Out
   : Plain
 
-export interface Question<S extends Schema = Schema> {
+/** A time limit. */
+export interface Within {
+  /**
+   * How long the question is open: milliseconds, or text such as `'3 days'`. After that it is closed and recorded as
+   * expired, and a late response has no effect. Default: as long as the flow lives.
+   */
+  within?: Duration
+}
+
+export interface Question<S extends Schema = Schema> extends Within {
   /** What the user reads. Keep clocks, rates and random values out of it: a reworded question is asked again. */
   message: string
   /** A flat object of string, number, boolean and enum fields. */
@@ -67,8 +77,10 @@ export type Outcome<T> =
   | { readonly action: 'accept'; readonly content: T }
   | { readonly action: 'decline' }
   | { readonly action: 'cancel' }
+  /** The question was not answered in time (`within`). */
+  | { readonly action: 'expired' }
 
-export interface ConfirmOptions {
+export interface ConfirmOptions extends Within {
   /** The label of the yes-or-no field. */
   label?: string
 }
@@ -108,16 +120,19 @@ export interface StepInfo {
 }
 
 export interface Context {
-  /** Asks the user and returns the validated content. A decline or a cancel throws and, uncaught, ends the call politely. */
+  /**
+   * Asks the user and returns the validated content. A decline, a cancel or the end of its time throws and, uncaught, ends
+   * the call politely.
+   */
   ask<S extends Schema>(key: string, question: Question<S>): Promise<Infer<S, ElicitContent>>
-  /** Asks the user and returns the whole outcome: accept with content, decline, cancel. */
+  /** Asks the user and returns the whole outcome: accept with content, decline, cancel, expired. */
   elicit<S extends Schema>(key: string, question: Question<S>): Promise<Outcome<Infer<S, ElicitContent>>>
   /** True only on an explicit yes to exactly this question. If nobody can be asked, the call ends unconfirmed. */
   confirm(key: string, message: string, options?: ConfirmOptions): Promise<boolean>
   /** Asks the user to open a URL. Resolving means consent to open it, not that anything was completed there. */
-  visit(key: string, page: { message: string; url: string }): Promise<void>
+  visit(key: string, page: { message: string; url: string } & Within): Promise<void>
   /** Asks the client's model. */
-  sample(key: string, params: SamplingParams): Promise<CreateMessageResult>
+  sample(key: string, params: SamplingParams, options?: Within): Promise<CreateMessageResult>
   /** Asks the client for its roots. */
   roots(key?: string): Promise<readonly Root[]>
 
@@ -129,6 +144,13 @@ export interface Context {
     fn: ((info: EffectInfo) => T | Promise<T>) & ReturnsJson<T>,
     options?: EffectOptions,
   ): Promise<T>
+  /**
+   * Continues after a time: milliseconds, or text such as `'3 days'`. A task is parked until then, and survives restarts. A
+   * request waits for up to `limits.maxInlineSleepMs`; a longer sleep needs a client that can follow a task.
+   */
+  sleep(key: string, duration: Duration): Promise<void>
+  /** Continues at a time: a Date, milliseconds since 1970, or an ISO date. At once if it is past. */
+  sleepUntil(key: string, date: Date | number | string): Promise<void>
   /** A place where the call may be moved to another instance. Steps and asks are such places already. */
   checkpoint(): Promise<void>
   /** Continues as a task from here on, if the client can follow one; otherwise does nothing. */

@@ -9,6 +9,7 @@ import type { ClientCapabilities } from '../../src/protocol/wire.ts'
 import { type ReplayInput, replay } from '../../src/replay/replay.ts'
 import type { MoveReason, ReplayLimits, RunReport, Scope } from '../../src/replay/run-state.ts'
 import { verify } from '../../src/replay/verify.ts'
+import type { Sleeping } from '../../src/replay/wait.ts'
 import { deriveBytes, digest } from '../../src/seal/envelope.ts'
 import type { Context } from '../../src/tool/context.ts'
 import { TEXT_BOUNDS } from '../../src/tool/schema/judge.ts'
@@ -29,6 +30,9 @@ export interface RoundOptions {
   handler?: Handler
   mayMove?: (executed: number) => MoveReason | undefined
   persist?: ReplayInput['persist']
+  persistDeadline?: ReplayInput['persistDeadline']
+  sleeping?: Partial<Sleeping>
+  arrivedAt?: number
   /** Replaces members of the scene. */
   scene?: Partial<ReplayInput['scene']>
 }
@@ -66,7 +70,18 @@ export function replayFlow(handler: Handler, options: FlowOptions = {}): ReplayF
     notified,
     journal: { startedAt: clock.now, seed: 'seed', entries: [], reasks: {}, moves: 0, ...options.journal },
     asked: {},
-    async round(answers, { handler: other = handler, mayMove = () => undefined, persist, scene: more } = {}) {
+    async round(
+      answers,
+      {
+        handler: other = handler,
+        mayMove = () => undefined,
+        persist,
+        persistDeadline,
+        sleeping,
+        arrivedAt,
+        scene: more,
+      } = {},
+    ) {
       rounds += 1
       const input: ReplayInput = {
         handler: other,
@@ -77,8 +92,11 @@ export function replayFlow(handler: Handler, options: FlowOptions = {}): ReplayF
           answers,
           capabilities: options.capabilities ?? EVERYTHING,
           resumed: rounds > 1,
+          arrivedAt,
         },
         persist,
+        persistDeadline,
+        sleeping: () => ({ parks: false, inlineMs: 10_000, beyond: 'Not here.', ...sleeping }),
         scene: {
           flow: 'flow',
           round: rounds,
@@ -108,6 +126,14 @@ export function replayFlow(handler: Handler, options: FlowOptions = {}): ReplayF
             const timer = setTimeout(fn, ms)
             return () => clearTimeout(timer)
           },
+          // The time of a run that only sleeps passes at once.
+          rest(ms, fn) {
+            const timer = setImmediate(() => {
+              clock.now += ms
+              fn()
+            })
+            return () => clearImmediate(timer)
+          },
           scope,
         },
         limits: { ...LIMITS, ...options.limits },
@@ -117,7 +143,7 @@ export function replayFlow(handler: Handler, options: FlowOptions = {}): ReplayF
       const first = await replay(input)
       const report = options.dev ? await verify(input, first) : first
       const { ending } = report
-      if (ending.kind === 'asking' || ending.kind === 'moved') {
+      if (ending.kind === 'asking' || ending.kind === 'moved' || ending.kind === 'sleeping') {
         anchored = true
         flow.journal = JSON.parse(JSON.stringify(report.journal))
         flow.asked =

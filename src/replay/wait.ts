@@ -1,0 +1,224 @@
+/**
+ * Time in a run: sleeps, and questions that are open only for a while.
+ *
+ * wait 1: When such an operation is first opened, its end is fixed in the journal. No replay starts the clock again.
+ * wait 2: What ended by itself is recorded like any other result, so that every later run sees the same order of events.
+ * wait 3: In a frozen run (development mode's second one) nothing ends by itself.
+ *
+ * While other work runs, a timer of this run ends what is due. When only sleeps are left, the carrier decides: a task is
+ * parked until the first of them is over, a request waits.
+ */
+
+import { misuse, RondoError } from '../errors.ts'
+import { type Duration, describeDuration, toMilliseconds } from '../lib/duration.ts'
+import { append, type Ending, noteNews, noteReplayed, type RunState, takeName } from './run-state.ts'
+
+/** What sleeps may do in a run. */
+export interface Sleeping {
+  /** A run that only sleeps ends, and another one continues when the first sleep is over. Else the request waits. */
+  readonly parks: boolean
+  /** How long a request may wait for a sleep. */
+  readonly inlineMs: number
+  /** Whether a call with a longer sleep leaves its request, or why it cannot. */
+  readonly beyond: 'leave' | string
+  /** When the flow ends at the latest: a sleep that ends later is refused. */
+  readonly until?: number
+  /** Sleeps end at once, as if the time had passed (development mode). Called with the length of each. */
+  skip?(ms: number): void
+}
+
+/** Something open that ends by itself. */
+export interface Wait {
+  readonly kind: 'sleep' | 'question'
+  readonly due: number
+  end(at: number): void
+}
+
+const DAY_MS = 86_400_000
+/** No task lives longer. */
+const MAX_DAYS = 366
+
+/** Throws if `duration` is not a span of time that something can take. `what` begins the message. */
+export function checkDuration(what: string, duration: unknown): number {
+  const ms = toMilliseconds(duration)
+  if (ms === undefined) {
+    const got = typeof duration === 'string' ? JSON.stringify(duration) : String(duration)
+    throw misuse(
+      `${what} must be a number of milliseconds of 0 or more, or text such as '90 s' or '3 days'; got ${got}.`,
+    )
+  }
+  if (ms > MAX_DAYS * DAY_MS) {
+    throw misuse(`${what} may be at most ${MAX_DAYS} days, because no task lives longer; got ${duration}.`)
+  }
+  return ms
+}
+
+/** Throws if `date` is not a time. One in the past is fine: the sleep is over at once. */
+export function checkDate(date: unknown): number {
+  const at = date instanceof Date ? date.getTime() : typeof date === 'string' ? Date.parse(date) : date
+  if (typeof at === 'number' && Number.isFinite(at)) return at
+  throw misuse(
+    `ctx.sleepUntil takes a Date, a number of milliseconds since 1970, or an ISO date; got ${String(date)}.`,
+  )
+}
+
+export function sleepFor(run: RunState, key: string, duration: Duration): Promise<void> {
+  const ms = checkDuration('The time of ctx.sleep', duration)
+  return sleep(run, key, (now) => now + ms)
+}
+
+export function sleepUntil(run: RunState, key: string, date: Date | number | string): Promise<void> {
+  const at = checkDate(date)
+  return sleep(run, key, (now) => {
+    if (at > now + MAX_DAYS * DAY_MS)
+      throw misuse(`ctx.sleepUntil takes a date of at most ${MAX_DAYS} days from now: no task lives longer.`)
+    return at
+  })
+}
+
+function sleep(run: RunState, key: string, toDue: (now: number) => number): Promise<void> {
+  return new Promise((resolve) => {
+    if (!takeName(run, key, 'sleep')) return
+    const found = run.record.find(key)
+    if (found) {
+      run.tally.replayed += 1
+      return run.turn.deliver(found.index, found.entry.at, () => {
+        noteReplayed(run)
+        resolve()
+      })
+    }
+    const end = (at: number): void =>
+      append(run, { kind: 'sleep', key, at }, (index) =>
+        run.turn.deliver(index, at, () => {
+          noteNews(run)
+          resolve()
+        }),
+      )
+    const sleeping = run.sleeping()
+    const due = fixDeadline(run, key, toDue)
+    const left = due - run.platform.now()
+    if (isOver(run, due)) return end(run.platform.now())
+    if (sleeping.skip && !run.frozen) {
+      sleeping.skip(left)
+      return end(due)
+    }
+    const refusal = whyNot(sleeping, key, due, left)
+    if (refusal) return run.turn.refuse(refusal)
+    if (!sleeping.parks && left > sleeping.inlineMs)
+      return run.turn.enqueue({ key, strict: false, passing: true, leaving: true, begin: () => {} })
+    expect(run, key, { kind: 'sleep', due, end })
+  })
+}
+
+function whyNot(
+  { parks, inlineMs, beyond, until = Number.POSITIVE_INFINITY }: Sleeping,
+  key: string,
+  due: number,
+  left: number,
+): RondoError | undefined {
+  const long = `The tool sleeps for ${describeDuration(left)} ("${key}")`
+  if (parks && due >= until)
+    return new RondoError('LIMIT_SLEEP', `${long}, but its task expires before that. ${LIVE_LONGER}`)
+  if (parks || left <= inlineMs || beyond === 'leave') return undefined
+  const wait = `${long}, and a request waits for at most ${describeDuration(inlineMs)}.`
+  return new RondoError('LIMIT_SLEEP', `${wait} ${beyond}`)
+}
+
+const LIVE_LONGER = 'Let the task live longer: taskTtlMs of the tool, or tasks.ttlMs of the server.'
+
+/** Opens a question that closes by itself; `end` is called when its time is up. */
+export function closeQuestionAt(run: RunState, key: string, due: number, end: (at: number) => void): void {
+  expect(run, key, { kind: 'question', due, end })
+}
+
+/** Returns when the operation ends by itself; fixed now if it is new. */
+export function fixDeadline(run: RunState, key: string, toDue: (now: number) => number): number {
+  const known = run.record.deadline(key)
+  if (known !== undefined) return known
+  const due = toDue(run.platform.now())
+  run.record.fixDeadline(key, due)
+  if (run.persistDeadline) keep(run, run.persistDeadline(key, due))
+  return due
+}
+
+/** The handler does not wait for the write, but the run does. */
+function keep(run: RunState, written: Promise<void>): void {
+  const settled = run.turn.busy()
+  written
+    .catch((error: unknown) =>
+      run.turn.refuse(
+        error instanceof RondoError ? error : new RondoError('SERVER_INTERNAL', undefined, { cause: error }),
+      ),
+    )
+    .finally(settled)
+}
+
+/** True if the time has come, by the clock of this run. */
+export function isOver(run: RunState, due: number): boolean {
+  return !run.frozen && run.platform.now() >= due
+}
+
+function expect(run: RunState, key: string, wait: Wait): void {
+  run.waits.set(key, wait)
+  arm(run)
+  run.turn.wake()
+}
+
+/** When the first of the open operations ends by itself. */
+export function earliest({ waits }: RunState, kind?: Wait['kind']): number | undefined {
+  let first: number | undefined
+  for (const wait of waits.values())
+    if ((kind === undefined || wait.kind === kind) && !(wait.due >= (first ?? wait.due + 1))) first = wait.due
+  return first
+}
+
+function arm(run: RunState): void {
+  run.alarm?.()
+  run.alarm = undefined
+  const due = earliest(run)
+  if (due === undefined || run.frozen || run.turn.ended()) return
+  run.alarm = run.platform.after(Math.max(0, due - run.platform.now()), () => {
+    ring(run)
+    arm(run)
+  })
+}
+
+/** Ends what is due, the earliest first. */
+function ring(run: RunState): void {
+  const now = run.platform.now()
+  const due = [...run.waits].filter(([, wait]) => wait.due <= now).sort(([, a], [, b]) => a.due - b.due)
+  for (const [key, wait] of due) {
+    if (run.turn.ended()) return
+    run.waits.delete(key)
+    wait.end(now)
+  }
+}
+
+/** How soon a request that sleeps notices that its instance wants to release it. */
+const CHECK_MS = 250
+
+/** Called when nothing but sleeps may be left: returns how the run ends, or nothing if it waits or does not sleep. */
+export function rest(
+  run: RunState,
+  mayMove: () => Extract<Ending, { kind: 'moved' }>['reason'] | undefined,
+): Ending | undefined {
+  const wakeAt = earliest(run, 'sleep')
+  if (wakeAt === undefined) return undefined
+  if (run.sleeping().parks) return { kind: 'sleeping', wakeAt }
+  const reason = run.frozen ? 'drain' : mayMove()
+  if (reason !== undefined) return { kind: 'moved', reason }
+  const { now, after, rest: pause = after } = run.platform
+  run.resting?.()
+  run.resting = pause(Math.max(0, Math.min(wakeAt - now(), CHECK_MS)), () => {
+    ring(run)
+    const ending = run.turn.ended() ? undefined : rest(run, mayMove)
+    if (ending) run.turn.end(ending)
+  })
+  return undefined
+}
+
+/** Stops all timers of a run that has ended. */
+export function stopTimers(run: RunState): void {
+  run.alarm?.()
+  run.resting?.()
+}
