@@ -24,6 +24,7 @@ export {
 } from './errors.ts'
 export type { AskEntryKind } from './journal/journal.ts'
 export type { Every } from './lib/clock.ts'
+export type { Duration } from './lib/duration.ts'
 export type { FlowMethod, Listing, Principal } from './protocol/call.ts'
 export type { QuestionKind } from './protocol/common/request.ts'
 export type {
@@ -108,6 +109,7 @@ export type {
   Schema,
   StandardSchema,
   StepInfo,
+  Within,
 } from './tool/context.ts'
 export type {
   ArgumentName,
