@@ -290,9 +290,9 @@ describe('within', () => {
       ])
     })
     const { ending } = await flow.round()
-    expect(JSON.stringify([...(ending as { questions: Map<string, unknown> }).questions])).not.toContain(
-      'within',
-    )
+    expect(
+      JSON.stringify([...(ending as unknown as { questions: Map<string, unknown> }).questions]),
+    ).not.toContain('within')
     flow.clock.now += MINUTE
     expect(returned(await flow.round())).toEqual(['InputExpired', 'InputExpired', 'InputExpired', false])
     expect(new InputExpired('a')).toMatchObject({ key: 'a' })
