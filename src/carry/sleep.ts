@@ -14,7 +14,7 @@ export function sleepingIn(round: Round, leaves: boolean): Sleeping {
 }
 
 /** In development mode nobody waits for days. */
-export function skipIn({ host, call }: Pick<Round, 'host' | 'call'>): Sleeping['skip'] {
+function skipIn({ host, call }: Pick<Round, 'host' | 'call'>): Sleeping['skip'] {
   if (!host.skipSleep) return undefined
   return (ms) => {
     const message = `Development mode skips a sleep of ${Math.ceil(ms)} ms in ${call.target} (skipSleep: false turns that off)`

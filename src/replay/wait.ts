@@ -54,7 +54,7 @@ export function checkDuration(what: string, duration: unknown): number {
 }
 
 /** Throws if `date` is not a time. One in the past is fine: the sleep is over at once. */
-export function checkDate(date: unknown): number {
+function checkDate(date: unknown): number {
   const at = date instanceof Date ? date.getTime() : typeof date === 'string' ? Date.parse(date) : date
   if (typeof at === 'number' && Number.isFinite(at)) return at
   throw misuse(
