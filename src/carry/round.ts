@@ -159,7 +159,7 @@ function toReplayInput(round: Round, handler: (ctx: Context) => unknown): Replay
     platform: host.platform,
     limits: host.limits,
     mayMove: movePolicy(host, line, beginning.journal.moves),
-    sleeping: () => sleepingIn(round, true),
+    sleeping: () => sleepingIn(round, taskHostFor(round) !== undefined),
     onDeferError: (error) => logFault(round, error),
   }
 }

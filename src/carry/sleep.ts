@@ -3,18 +3,26 @@
  * possible, the sentence here says why and what to do, and nothing later runs. Tasks park instead (`task/turn.ts`).
  */
 
+import type { FlowCall } from '../protocol/call.ts'
 import type { Sleeping } from '../replay/wait.ts'
-import { type Round, taskHostFor } from './round.ts'
+import type { Target } from '../tool/target.ts'
+import type { FlowHost } from './host.ts'
 
-/** `leaves`: the carrier lets a call leave its request. */
-export function sleepingIn(round: Round, leaves: boolean): Sleeping {
+interface Sleeper {
+  readonly host: FlowHost
+  readonly call: FlowCall
+  readonly target: Target
+}
+
+/** `leaves`: the call can continue as a task. */
+export function sleepingIn(round: Sleeper, leaves: boolean): Sleeping {
   const { host } = round
-  const beyond = leaves && taskHostFor(round) ? 'leave' : whyHere(round)
+  const beyond = leaves ? 'leave' : whyHere(round)
   return { parks: false, inlineMs: host.limits.maxInlineSleepMs, beyond, skip: skipIn(round) }
 }
 
 /** In development mode nobody waits for days. */
-function skipIn({ host, call }: Pick<Round, 'host' | 'call'>): Sleeping['skip'] {
+function skipIn({ host, call }: Pick<Sleeper, 'host' | 'call'>): Sleeping['skip'] {
   if (!host.skipSleep) return undefined
   return (ms) => {
     const message = `Development mode skips a sleep of ${Math.ceil(ms)} ms in ${call.target} (skipSleep: false turns that off)`
@@ -22,7 +30,7 @@ function skipIn({ host, call }: Pick<Round, 'host' | 'call'>): Sleeping['skip'] 
   }
 }
 
-function whyHere({ host, target, call }: Round): string {
+function whyHere({ host, target, call }: Sleeper): string {
   if (call.method !== 'tools/call')
     return 'Only a tool can continue as a task: sleep for less, or move the work into a tool.'
   if (!host.tasks)
