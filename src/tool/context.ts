@@ -62,11 +62,13 @@ export interface Within {
   within?: Duration
 }
 
-export interface Question<S extends Schema = Schema> extends Within {
+export interface Question<S extends Schema = Schema> {
   /** What the user reads. Keep clocks, rates and random values out of it: a reworded question is asked again. */
   message: string
   /** A flat object of string, number, boolean and enum fields. */
   schema: S
+  /** How long the question is open, as in `Within`. */
+  within?: Duration
   /** Why a field that looks like a secret is not one. Without it such a field is refused. */
   allowSecretLike?: string
   /** The arguments that make this question unnecessary: what a client that cannot be asked is told to send instead. */
@@ -80,7 +82,9 @@ export type Outcome<T> =
   /** The question was not answered in time (`within`). */
   | { readonly action: 'expired' }
 
-export interface ConfirmOptions extends Within {
+export interface ConfirmOptions {
+  /** How long the question is open, as in `Within`. */
+  within?: Duration
   /** The label of the yes-or-no field. */
   label?: string
 }
