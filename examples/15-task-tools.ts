@@ -1,4 +1,5 @@
 import { createServer, type ServerOptions } from 'rondo'
+import { createSqliteStore } from 'rondo/sqlite'
 import { z } from 'zod'
 
 /** A tool that runs as a task for every client: those that cannot follow tasks reach it through `task_status`. */
@@ -11,4 +12,9 @@ export function dataExports(options: Partial<ServerOptions>) {
     return `Exported ${rows} rows of ${year}.`
   })
   return server
+}
+
+if (process.argv[1] === import.meta.filename) {
+  const { url } = await dataExports({ store: createSqliteStore({ file: 'exports.db' }) }).listen()
+  console.log(`Serving ${url}\nCall it: npx rondo call ${url} export year=2026`)
 }

@@ -21,6 +21,10 @@ export interface Background {
   readonly possible: boolean
   /** Sets the status message of the task. */
   tell(message: string): void
+  /** The handler set a status message in an earlier run. */
+  told?(): void
+  /** A step or an effect begins. */
+  begins?(kind: 'step' | 'effect', key: string): void
 }
 
 /** A run that has no task and cannot become one. */
@@ -111,13 +115,20 @@ class RunContext implements Context {
     this.#operate(
       'step',
       key,
-      async () => (await work(this.#run, 'step', key, () => fn(new WorkInfo(this.#run)))) as never,
+      async () =>
+        (await work(this.#run, 'step', key, () => {
+          this.#scene.background.begins?.('step', key)
+          return fn(new WorkInfo(this.#run))
+        })) as never,
     )
   readonly effect: Context['effect'] = (key, fn, { once } = {}) =>
     this.#operate('effect', key, async () => {
       // Computed now: an answer that arrives before the effect begins, or while it runs, must not change its key.
       const branch = this.#run.record.find(key) ? '' : branchOf(this.#run)
-      const act = (): unknown => fn(new EffectWorkInfo(this.#run, effectKey(this.#run, key, branch)))
+      const act = (): unknown => {
+        this.#scene.background.begins?.('effect', key)
+        return fn(new EffectWorkInfo(this.#run, effectKey(this.#run, key, branch)))
+      }
       const fenced = once ? () => onceOf(this.#scene)(key, branch, act) : act
       return (await work(this.#run, 'effect', key, fenced)) as never
     })
@@ -129,7 +140,9 @@ class RunContext implements Context {
   readonly background: Context['background'] = () =>
     this.#pass('background', this.#scene.background.possible ? { leaving: true } : {})
   readonly status: Context['status'] = (message) => {
-    if (isNews(this.#run)) this.#scene.background.tell(message)
+    const { background } = this.#scene
+    if (isNews(this.#run)) background.tell(message)
+    else background.told?.()
   }
 
   readonly now: Context['now'] = () => this.#run.turn.now()

@@ -109,7 +109,11 @@ export function createServerWith(codecs: readonly Codec[], options: ServerOption
     taskTools: host.tasks?.tools ? createTaskTools(host, host.tasks) : undefined,
     warn: options.dev ? (message) => host.log({ event: 'warning', message }) : undefined,
   })
-  const work = createTaskWork(host, ({ call }) => registry.find(call.method, call.target), options)
+  const { slowCallMs = SLOW_CALL_MS } = options
+  const work = createTaskWork(host, ({ call }) => registry.find(call.method, call.target), {
+    ...options,
+    slowCallMs,
+  })
   const onError = (error: unknown): void =>
     host.log({ event: 'warning', message: 'A request failed without a response', error })
   const drain = (): void => {

@@ -63,12 +63,12 @@ function toToolTerms(tools: NonNullable<ServerOptions['tasks']>['tools']): TaskH
 export function createTaskWork(
   host: FlowHost,
   find: FindTarget,
-  { tasks = {} }: Pick<ServerOptions, 'tasks'>,
+  { tasks = {}, slowCallMs }: Pick<ServerOptions, 'tasks' | 'slowCallMs'>,
 ): TaskWork {
   const { concurrency = 16 } = tasks
   if (!host.tasks || concurrency === 0) return NO_WORK
   const { engine } = host.tasks
-  const run = createRunTurn(host, host.tasks, find)
+  const run = createRunTurn(host, host.tasks, find, slowCallMs)
   let serving: Promise<Serving> | undefined
   let stopped = Promise.resolve()
   return {

@@ -22,7 +22,7 @@ export interface TestTask {
   as(principal: Principal | undefined): TestTask
   /** Undefined while the call is not a task. */
   readonly taskId: string | undefined
-  /** The messages of `ctx.status` that a poll saw. */
+  /** The status messages that a poll saw: those of `ctx.status`, and what the task waited for. */
   readonly messages: readonly string[]
 }
 

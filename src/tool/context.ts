@@ -159,7 +159,9 @@ export interface Context {
   checkpoint(): Promise<void>
   /** Continues as a task from here on, if the client can follow one; otherwise does nothing. */
   background(): Promise<void>
-  /** Sets the status message of the task. Not sent in rounds, and not repeated by a replay. */
+  /**
+   * Sets the status message of the task, in place of the automatic one. Not sent in rounds, and not repeated by a replay.
+   */
   status(message: string): void
 
   /** The time of the last event of this flow, in ms since the epoch; the same in every replay. */

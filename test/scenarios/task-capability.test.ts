@@ -58,7 +58,9 @@ describe('the input requests of a task', () => {
       const { result } = await send(server, 'tasks/get', { taskId }, { capabilities })
       expect(result?.status).toBe('input_required')
       expect(Object.keys(result?.inputRequests as object).sort()).toEqual([...keys])
-      expect(result?.statusMessage).toBe(missing && SENTENCE(missing))
+      expect(result?.statusMessage).toBe(
+        missing ? SENTENCE(missing) : 'Waiting for an answer to "name", "page"',
+      )
     },
   )
 

@@ -91,6 +91,7 @@ describe('the echo example of the proposal', () => {
     expect(task).toEqual({
       taskId: expect.stringMatching(/^[\w-]{22,}$/),
       status: 'working',
+      statusMessage: 'Started',
       createdAt: expect.stringMatching(ISO_8601),
       lastUpdatedAt: expect.stringMatching(ISO_8601),
       ttl: 60_000,

@@ -52,6 +52,7 @@ describe('creation', () => {
         'pollIntervalMs',
         'resultType',
         'status',
+        'statusMessage',
         'taskId',
         'ttlMs',
       ].sort(),

@@ -1,7 +1,7 @@
 /** What `ctx.status` reports to the client of a task: each status once, however often the handler runs. */
 
-import { createServer } from 'rondo'
-import { expect, it } from 'vitest'
+import { createServer, type LogEvent, type ServerOptions } from 'rondo'
+import { describe, expect, it, onTestFinished, vi } from 'vitest'
 import { z } from 'zod'
 import { createMemoryStore } from '../../src/store/memory/store.ts'
 import { send, settled } from '../support/task-client.ts'
@@ -61,4 +61,94 @@ it('a task reports each status message once, over turns that were held, parked a
   expect(told() - before).toBe(1)
   expect(runs()).toBeGreaterThan(1)
   await server.close()
+})
+
+/** A server whose step runs until it is released. */
+function startGated(options: Partial<ServerOptions> = {}) {
+  let open = (): void => {}
+  const gate = new Promise<void>((resolve) => {
+    open = resolve
+  })
+  const server = createServer({
+    name: 'report',
+    version: '1',
+    keys: 'k:MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE=',
+    log: 'off',
+    store: createMemoryStore(),
+    ...options,
+  })
+  onTestFinished(() => server.close())
+  server.tool('silent', { task: 'always' }, async (_args, ctx) => {
+    await ctx.step('count rows', () => gate)
+    await ctx.ask('q', QUESTION)
+    return 'done'
+  })
+  server.tool('told', { task: 'always' }, async (_args, ctx) => {
+    ctx.status('by the author')
+    await ctx.step('count rows', () => gate)
+    await ctx.ask('q', QUESTION)
+    await ctx.step('again', () => gate)
+    return 'done'
+  })
+  server.tool('breaks', { task: 'always' }, async (_args, ctx) => {
+    ctx.status('about to break')
+    await Promise.all([ctx.step('twice', () => 1), ctx.step('twice', () => 2)])
+  })
+  const begin = async (name: string) =>
+    String((await send(server, 'tools/call', { name, arguments: {} })).result?.taskId)
+  const messageOf = async (taskId: string) =>
+    (await send(server, 'tasks/get', { taskId })).result?.statusMessage
+  return { server, open, begin, messageOf }
+}
+
+const ANSWER = { inputResponses: { q: { action: 'accept', content: { value: 'x' } } } }
+
+describe('the status message without ctx.status', () => {
+  it('G7 says from the creation on what happens: started, the step that runs, what it waits for, completed', async () => {
+    const { server, open, messageOf } = startGated()
+    const created = await send(server, 'tools/call', { name: 'silent', arguments: {} })
+    expect(created.result?.statusMessage).toBe('Started')
+    const taskId = String(created.result?.taskId)
+    await vi.waitFor(async () => expect(await messageOf(taskId)).toBe('Running step "count rows"'), 10_000)
+    open()
+    expect(await settled(server, taskId)).toMatchObject({ statusMessage: 'Waiting for an answer to "q"' })
+    await send(server, 'tasks/update', { taskId, ...ANSWER })
+    expect(await settled(server, taskId)).toMatchObject({ status: 'completed', statusMessage: 'Completed' })
+  })
+
+  it('G7 says that a task was cancelled, and why one failed, whatever the author said before', async () => {
+    const { server, begin, messageOf } = startGated()
+    const cancelled = await begin('told')
+    await vi.waitFor(async () => expect(await messageOf(cancelled)).toBe('by the author'))
+    await send(server, 'tasks/cancel', { taskId: cancelled })
+    expect(await messageOf(cancelled)).toBe('Cancelled')
+    const failed = await settled(server, await begin('breaks'))
+    expect(failed.statusMessage).toBe((failed.error as { message: string }).message)
+  })
+})
+
+it('G7 the message of ctx.status stays while steps run, and through replays', async () => {
+  const { server, open, begin } = startGated()
+  const taskId = await begin('told')
+  open()
+  expect(await settled(server, taskId)).toMatchObject({
+    status: 'input_required',
+    statusMessage: 'by the author',
+  })
+  await send(server, 'tasks/update', { taskId, ...ANSWER })
+  expect(await settled(server, taskId)).toMatchObject({ status: 'completed', statusMessage: 'by the author' })
+})
+
+it('I2 logs a turn of a task that runs longer than slowCallMs, and no other', async () => {
+  const warnings: string[] = []
+  const log = (event: LogEvent) => void (event.event === 'warning' && warnings.push(event.message))
+  const { server, open, begin } = startGated({ slowCallMs: 20, log })
+  const taskId = await begin('silent')
+  await vi.waitFor(() => expect(warnings).toHaveLength(1))
+  expect(warnings[0]).toMatch(/^A turn of "silent" \(task [\w-]{22}\) is still running after 0 s/)
+  open()
+  await settled(server, taskId)
+  await send(server, 'tasks/update', { taskId, ...ANSWER })
+  await settled(server, taskId)
+  expect(warnings).toHaveLength(1)
 })

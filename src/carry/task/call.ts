@@ -16,6 +16,7 @@ import { openEnvelope, sealEnvelope } from '../../seal/envelope.ts'
 import type { TaskOwner, TaskPage, TaskView } from '../../store/task-engine.ts'
 import type { FlowHost, TaskHost } from '../host.ts'
 import { openPiece, ownerOf, type Piece, type PieceOf, sealPiece } from './journal.ts'
+import { type KeptMessage, statusMessageOf, waitingFor } from './status.ts'
 
 const ACKNOWLEDGED: Reply = { kind: 'complete', result: {} }
 const UNKNOWN: Reply = { kind: 'error', error: new RondoError('PEER_TASK') }
@@ -77,17 +78,19 @@ export function toTaskState(host: FlowHost, tasks: TaskHost, owner: TaskOwner, v
   const { id, status } = view
   const open = <T>(piece: Piece, sealed: string | undefined): T | undefined =>
     sealed === undefined ? undefined : openPiece<T>(host, tasks, { id, owner }, piece, sealed)
+  const error = status === 'failed' ? (open<TaskState['error']>('error', view.error) ?? DIED) : undefined
+  const kept = quietly(() => open<KeptMessage>('message', view.message))
   return {
     taskId: id,
     status,
-    statusMessage: quietly(() => open('message', view.message)),
+    statusMessage: statusMessageOf(kept, view, [...view.inputs.keys()], error),
     createdAt: view.createdAt,
     lastUpdatedAt: view.updatedAt,
     ttlMs: view.expiresAt - view.createdAt,
     pollIntervalMs: view.pollMs,
     inputRequests: status === 'input_required' ? openInputs(host, tasks, owner, view) : undefined,
     result: open('result', view.result),
-    error: status === 'failed' ? (open('error', view.error) ?? DIED) : undefined,
+    error,
   }
 }
 
@@ -109,7 +112,9 @@ export function visibleTo(capabilities: ClientCapabilities, task: TaskState): Ta
   const entries = Object.entries(task.inputRequests ?? {})
   const shown = entries.filter(([, request]) => missingCapability(capabilities, request) === undefined)
   if (shown.length === entries.length) return task
-  const statusMessage = [task.statusMessage, undeclared(capabilities, task).sentence]
+  const own =
+    task.statusMessage === waitingFor(Object.keys(task.inputRequests ?? {})) ? undefined : task.statusMessage
+  const statusMessage = [own, undeclared(capabilities, task).sentence]
   return {
     ...task,
     inputRequests: Object.fromEntries(shown),

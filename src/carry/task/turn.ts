@@ -31,6 +31,7 @@ import {
   type TaskRecord,
   toFlowCall,
 } from './journal.ts'
+import { createStatusReporter, type StatusReporter } from './status.ts'
 
 export type FindTarget = (plan: TaskPlan) => Target | undefined
 
@@ -40,8 +41,7 @@ interface TaskRun extends Round {
   readonly turn: TaskTurn
   readonly plan: TaskPlan
   readonly folded: Folded
-  /** Whether this turn reported a status to the owner. */
-  reported: boolean
+  readonly status: StatusReporter
 }
 
 type Opening = Pick<TaskRun, 'host' | 'tasks' | 'turn' | 'plan' | 'target'>
@@ -59,8 +59,8 @@ const taskCarrier: Carrier<Opening, TaskTurnOutcome, TaskRun> = {
   abandon: ({ turn }) => (turn.signal.aborted ? { kind: 'release' } : undefined),
 }
 
-/** What the engine calls for each turn. */
-export function createRunTurn(host: FlowHost, tasks: TaskHost, find: FindTarget): RunTurn {
+/** What the engine calls for each turn. One that has run for `slowCallMs` is logged; 0 for never. */
+export function createRunTurn(host: FlowHost, tasks: TaskHost, find: FindTarget, slowCallMs = 0): RunTurn {
   const mayComeBack = createMissingTools(host.platform.now)
   return async (turn) => {
     await host.keys.ready()
@@ -70,8 +70,25 @@ export function createRunTurn(host: FlowHost, tasks: TaskHost, find: FindTarget)
     const target = find(plan)
     if (!target)
       return mayComeBack(task.id) ? leaveToOthers(host, plan) : failed(host, task, unknownTool(plan))
-    return runOnce(taskCarrier, await taskCarrier.open({ host, tasks, turn, plan, target }))
+    const run = await taskCarrier.open({ host, tasks, turn, plan, target })
+    const stopWatch = watchSlow(run, slowCallMs)
+    try {
+      return await runOnce(taskCarrier, run)
+    } finally {
+      stopWatch()
+      run.status.close()
+    }
   }
+}
+
+/** Logs a turn that takes long: a turn does not wait for answers. */
+function watchSlow({ host, target, turn }: TaskRun, slowCallMs: number): () => void {
+  if (slowCallMs <= 0) return () => {}
+  return host.platform.after(slowCallMs, () => {
+    const seconds = Math.round(slowCallMs / 1000)
+    const message = `A turn of "${target.name}" (task ${turn.task.id}) is still running after ${seconds} s without waiting for an answer`
+    host.log({ event: 'warning', message })
+  })
 }
 
 /** Throws if the row names an owner other than the one who began the task. */
@@ -102,7 +119,9 @@ async function settle(
   toOutcome: () => TaskTurnOutcome | Promise<TaskTurnOutcome>,
 ): Promise<TaskTurnOutcome> {
   try {
-    return await toOutcome()
+    const outcome = await toOutcome()
+    if (outcome.kind === 'park' || outcome.kind === 'hold' || outcome.kind === 'release') run.status.rests()
+    return outcome
   } catch (error) {
     if (run.turn.signal.aborted) throw error
     if (!(error instanceof RondoError)) logFault(run, error)
@@ -122,7 +141,7 @@ async function keep(run: TaskRun, pause: Pause): Promise<TaskTurnOutcome> {
   }
   logRound(run, report, facts)
   if (facts.moved !== undefined) {
-    if (run.reported) await rest(run)
+    if (run.status.reported) await rest(run)
     return { kind: facts.moved === 'effect' ? 'hold' : 'release' }
   }
   const questions = Object.entries(inputRequests ?? {}).map(
@@ -189,7 +208,7 @@ function open({ host, tasks, turn, plan, target }: Opening): TaskRun {
     turn,
     plan,
     folded,
-    reported: false,
+    status: createStatusReporter(host, turn),
     call: toFlowCall(plan, task.id),
     target,
     principal,
@@ -233,10 +252,12 @@ function adapt(run: TaskRun, input: ReplayInput): ReplayInput {
     ...input,
     incoming,
     anchored: turn.task.known,
-    scene: { ...input.scene, once, inputResponses, background: { possible: false, tell: reporterOf(run) } },
+    scene: { ...input.scene, once, inputResponses, background: { ...run.status, possible: false } },
     mayMove: () => (turn.draining.aborted || turn.signal.aborted ? 'drain' : undefined),
-    persist: async (entry) =>
-      turn.record(sealPiece(host, turn.task, 'record', { entry } satisfies TaskRecord)),
+    persist: async (entry) => {
+      run.status.ends(entry.key)
+      await turn.record(sealPiece(host, turn.task, 'record', { entry } satisfies TaskRecord))
+    },
   }
 }
 
@@ -256,23 +277,6 @@ function incomingOf({
     ]),
   )
   return freshAnswers(folded.parked, opened)
-}
-
-/** A message is one line for people. */
-const MAX_MESSAGE = 1000
-
-function shorten(message: string): string {
-  return message.length > MAX_MESSAGE ? `${message.slice(0, MAX_MESSAGE)}…` : message
-}
-
-function reporterOf(run: TaskRun): (message: string) => void {
-  const { host, turn } = run
-  return (message) => {
-    run.reported = true
-    const send = async () => turn.status(sealPiece(host, turn.task, 'message', shorten(message)))
-    // A message that is lost changes nothing: the worker that has the task now reports the next one.
-    send().catch(() => {})
-  }
 }
 
 const PATIENCE_MS = 15 * 60_000
