@@ -56,6 +56,11 @@ export const ERRORS = {
   },
   REPLAY_NESTED: { rpc: -32603, http: 200, sentence: 'This tool is faulty and cannot finish the call' },
   REPLAY_NOT_JSON: { rpc: -32603, http: 200, sentence: 'This tool is faulty and cannot finish the call' },
+  REPLAY_NO_TASK: {
+    rpc: -32603,
+    http: 200,
+    sentence: 'This tool needs a task to finish the call, and the server cannot run it as one',
+  },
   REPLAY_UNSTABLE: { rpc: -32603, http: 200, sentence: 'This tool does not replay the same way twice' },
 
   LIMIT_ROUNDS: { rpc: -32603, http: 200, sentence: 'This call needs more rounds than the server allows' },
@@ -262,6 +267,19 @@ export class InputDeclined extends ToolError {
     super(`The user declined to answer "${key}". Nothing more was done.`)
     this.name = 'InputDeclined'
     this.key = key
+  }
+}
+
+/** The event for a hook does not fit its schema. Uncaught, it ends the call politely. */
+export class EventRejected extends ToolError {
+  readonly key: string
+  /** What is wrong with the event. */
+  readonly problem: string
+  constructor(key: string, problem: string) {
+    super(`The event for "${key}" does not have the expected form.`)
+    this.name = 'EventRejected'
+    this.key = key
+    this.problem = problem
   }
 }
 

@@ -10,11 +10,13 @@ export type {
   WarningEvent,
 } from './carry/host.ts'
 export type { Finding, MigrationMode, StoredLimits } from './carry/migration.ts'
+export type { EventDelivery } from './carry/task/hook.ts'
 export type { DraftOptions } from './drafts/drafts.ts'
 export type { TurnsOptions } from './drafts/turns/turn-state.ts'
 export type { StateForm } from './drafts/turns/wire.ts'
 export {
   type ErrorCode,
+  EventRejected,
   InputCancelled,
   InputDeclined,
   InputExpired,
@@ -101,6 +103,8 @@ export type {
   Context,
   EffectInfo,
   EffectOptions,
+  Hook,
+  HookOptions,
   Infer,
   Jsonable,
   Outcome,

@@ -25,8 +25,10 @@ export interface Pause {
   readonly inputRequests?: InputRequests
   /** When the call continues by itself, ms since the epoch: a time limit or a sleep is over. */
   readonly wakeAt?: number
+  /** The names of events from outside that the handler waits for. */
+  readonly events?: readonly string[]
   /** What the log says about it. */
-  readonly facts: Pick<RoundEvent, 'outcome' | 'asks' | 'moved'>
+  readonly facts: Pick<RoundEvent, 'outcome' | 'asks' | 'events' | 'moved'>
 }
 
 /** `To` is what a round leads to: a reply, the next run of the call, the outcome of a task's turn. */

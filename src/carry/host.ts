@@ -42,8 +42,18 @@ export interface RoundEvent {
   readonly round: number
   readonly method: FlowMethod
   readonly target: string
-  readonly outcome: 'complete' | 'tool_error' | 'input_required' | 'sleeping' | 'moved' | 'task' | 'refused'
+  readonly outcome:
+    | 'complete'
+    | 'tool_error'
+    | 'input_required'
+    | 'sleeping'
+    | 'waiting'
+    | 'moved'
+    | 'task'
+    | 'refused'
   readonly asks?: readonly { readonly key: string; readonly kind: AskEntryKind | 'manual' }[]
+  /** The names of events from outside that it waits for. */
+  readonly events?: readonly string[]
   readonly moved?: MoveReason
   /** The task that the call became. */
   readonly task?: string

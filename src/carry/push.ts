@@ -19,14 +19,15 @@ import type { FlowCall, Line } from '../protocol/call.ts'
 import { withoutMethods } from '../protocol/common/request.ts'
 import type { Reply } from '../protocol/reply.ts'
 import type { ClientCapabilities, InputRequests } from '../protocol/wire.ts'
-import { CAN_LEAVE, FOREGROUND } from '../replay/context.ts'
 import type { ReplayInput } from '../replay/replay.ts'
+import { CAN_LEAVE } from '../replay/run-state.ts'
 import type { Claims } from '../seal/state.ts'
 import type { Carrier, Pause } from './carrier.ts'
 import type { FlowHost } from './host.ts'
 import {
   type Beginning,
   concludeRefused,
+  foregroundOf,
   logRound,
   type Round,
   type RoundRequest,
@@ -150,7 +151,7 @@ const pushCarrier: Carrier<{ pushed: Pushed; next: NextRun; isFirst: boolean }, 
 
 /** A client of this era asks for a task with its request, or not at all; only through tools can it reach a later one. */
 function backgroundOf(round: Round): ReplayInput['scene']['background'] {
-  return round.host.tasks?.tools && taskHostFor(round) ? CAN_LEAVE : FOREGROUND
+  return round.host.tasks?.tools && taskHostFor(round) ? CAN_LEAVE : foregroundOf(round)
 }
 
 /** Runs a call to its end. Rejects only with a `RondoError`. */

@@ -6,12 +6,20 @@
 import { RondoError } from '../errors.ts'
 import type { Journal } from '../journal/journal.ts'
 import type { FlowCall, Line, Principal } from '../protocol/call.ts'
-import { followsTasks } from '../protocol/common/request.ts'
+import { followsTasks, nameCapabilities } from '../protocol/common/request.ts'
 import type { Reply } from '../protocol/reply.ts'
+import { TASKS_EXTENSION } from '../protocol/task.ts'
 import type { InputRequest, InputResponses } from '../protocol/wire.ts'
-import { CAN_LEAVE, FOREGROUND } from '../replay/context.ts'
 import { type ReplayInput, replay } from '../replay/replay.ts'
-import type { MoveReason, OpenQuestion, RunReport } from '../replay/run-state.ts'
+import {
+  type Background,
+  CAN_LEAVE,
+  FOREGROUND,
+  type MoveReason,
+  needsTask,
+  type OpenQuestion,
+  type RunReport,
+} from '../replay/run-state.ts'
 import { verify } from '../replay/verify.ts'
 import type { Context } from '../tool/context.ts'
 import { isInputRequired, type Target } from '../tool/target.ts'
@@ -114,7 +122,7 @@ function conclude<To, R extends Round>(
 
 function pauseAsking(
   report: RunReport,
-  { questions, wakeAt }: Extract<RunReport['ending'], { kind: 'asking' }>,
+  { questions, events: names, wakeAt }: Extract<RunReport['ending'], { kind: 'asking' }>,
 ): Pause {
   const asked: Record<string, string> = {}
   const inputRequests: Record<string, InputRequest> = {}
@@ -124,8 +132,9 @@ function pauseAsking(
     inputRequests[key] = request
     asks.push({ key, kind })
   }
-  const facts = { outcome: 'input_required', asks } as const
-  return { report, journal: report.journal, asked, inputRequests, wakeAt, facts }
+  const events = names.size > 0 ? [...names] : undefined
+  const facts = { outcome: questions.size > 0 ? 'input_required' : 'waiting', asks, events } as const
+  return { report, journal: report.journal, asked, inputRequests, events, wakeAt, facts }
 }
 
 function toReplayInput(round: Round, handler: (ctx: Context) => unknown): ReplayInput {
@@ -152,7 +161,7 @@ function toReplayInput(round: Round, handler: (ctx: Context) => unknown): Replay
       progressToken: call.progressToken,
       logLevel: call.logLevel,
       once: store && ((key, branch, act) => effectOnce(round, store.once, { key, branch }, act)),
-      background: taskHostFor(round) ? CAN_LEAVE : FOREGROUND,
+      background: taskHostFor(round) ? CAN_LEAVE : foregroundOf(round),
       inputResponses: solicited(beginning, call.inputResponses),
       requestState: beginning.journal.manual,
     },
@@ -178,6 +187,25 @@ export function followsTask({ task, capabilities }: FlowCall): boolean {
   return task !== undefined || followsTasks(capabilities)
 }
 
+/** What a run can do that has to end within its request. */
+export function foregroundOf({ host, call, target }: Round): Background {
+  return {
+    ...FOREGROUND,
+    whyNot(what) {
+      if (call.method !== 'tools/call') return needsTask(what, 'Only a tool can become one.')
+      if (!host.tasks)
+        return needsTask(what, 'This server has no store for tasks: pass one, createServer({ store }).')
+      if (target.task.mode === 'never')
+        return needsTask(what, `"${target.name}" is declared with task: 'never'.`)
+      const data = { requiredCapabilities: { extensions: { [TASKS_EXTENSION]: {} } } }
+      const detail =
+        `"${target.name}" waits for ${what}, which only a task can do, and this client did not declare the capability ` +
+        `${nameCapabilities(data.requiredCapabilities)} to follow one. Nothing after this point was done.`
+      return new RondoError('PEER_CAPABILITY', detail, { data })
+    },
+  }
+}
+
 /** The responses that the manual form sees: those to open questions; in a first request, all of them. */
 export function solicited(
   { anchored, asked }: Beginning,
@@ -189,7 +217,10 @@ export function solicited(
   return wanted as InputResponses
 }
 
-type RoundFacts = Pick<RoundEvent, 'outcome' | 'asks' | 'moved' | 'task' | 'code' | 'stateBytes' | 'keyId'>
+type RoundFacts = Pick<
+  RoundEvent,
+  'outcome' | 'asks' | 'events' | 'moved' | 'task' | 'code' | 'stateBytes' | 'keyId'
+>
 
 /** Writes the one log line of a round. */
 export function logRound(round: Round, report: RunReport | undefined, facts: RoundFacts): void {
@@ -203,6 +234,7 @@ export function logRound(round: Round, report: RunReport | undefined, facts: Rou
     target: call.target,
     outcome: facts.outcome,
     asks: facts.asks,
+    events: facts.events,
     moved: facts.moved,
     task: facts.task,
     code: facts.code,

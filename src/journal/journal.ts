@@ -10,7 +10,8 @@
 import { isCount, isRecord, isText, isTime, toMap } from '../lib/json.ts'
 
 export type AskEntryKind = 'form' | 'confirm' | 'url' | 'sampling' | 'roots'
-export type WorkEntryKind = 'step' | 'effect'
+/** `hook`: a hook was opened; its value is the id. `event`: the event that a hook received. */
+export type WorkEntryKind = 'step' | 'effect' | 'hook' | 'event'
 export type EntryKind = AskEntryKind | WorkEntryKind | 'sleep'
 
 /** A failed step or effect. The handler gets its error from this on every run, the one that failed included. */
@@ -76,7 +77,7 @@ export interface Journal {
 }
 
 const ASK_KINDS: ReadonlySet<unknown> = new Set<AskEntryKind>(['form', 'confirm', 'url', 'sampling', 'roots'])
-const WORK_KINDS: ReadonlySet<unknown> = new Set<WorkEntryKind>(['step', 'effect'])
+const WORK_KINDS: ReadonlySet<unknown> = new Set<WorkEntryKind>(['step', 'effect', 'hook', 'event'])
 
 /** Returns undefined if the value is not a journal. Members that this version does not know are preserved. */
 export function narrowJournal(value: unknown): Journal | undefined {

@@ -145,7 +145,7 @@ function noteReceived({ received }: RunState, key: string, answer: unknown): voi
 }
 
 /** Continues with the reading, synchronously if possible; otherwise the turn holds at `index` until it is there. */
-function whenRead(
+export function whenRead(
   run: RunState,
   reading: Reading | Promise<Reading>,
   index: number,

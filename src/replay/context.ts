@@ -7,29 +7,22 @@ import { InputCancelled, InputDeclined, InputExpired, misuse } from '../errors.t
 import type { Line, Principal } from '../protocol/call.ts'
 import { supports } from '../protocol/common/request.ts'
 import { type InputResponses, LOG_LEVELS, type LogLevel, type Root } from '../protocol/wire.ts'
-import type { Context, EffectInfo, Outcome, Question, StepInfo } from '../tool/context.ts'
+import type {
+  Context,
+  EffectInfo,
+  HookOptions,
+  Outcome,
+  Question,
+  Schema,
+  StepInfo,
+} from '../tool/context.ts'
 import { ask, EXPIRED } from './ask.ts'
+import { type Hooks, openHook } from './hook.ts'
 import { confirmQuestion, formQuestion, rootsQuestion, samplingQuestion, urlQuestion } from './question.ts'
-import { noteNews, operate, type RunState, throwIfNested, toHex } from './run-state.ts'
+import { type Background, noteNews, operate, type RunState, throwIfNested, toHex } from './run-state.ts'
 import type { Work } from './turn.ts'
 import { sleepFor, sleepUntil } from './wait.ts'
 import { branchOf, effectKey, work } from './work.ts'
-
-/** What a run can do about tasks. */
-export interface Background {
-  /** This run can leave its request and continue as a task. */
-  readonly possible: boolean
-  /** Sets the status message of the task. */
-  tell(message: string): void
-  /** The handler set a status message in an earlier run. */
-  told?(): void
-  /** A step or an effect begins. */
-  begins?(kind: 'step' | 'effect', key: string): void
-}
-
-/** A run that has no task and cannot become one. */
-export const FOREGROUND: Background = { possible: false, tell: () => {} }
-export const CAN_LEAVE: Background = { possible: true, tell: () => {} }
 
 /** What the handler can learn about its request, and how it reaches the client. */
 export interface Scene {
@@ -42,6 +35,8 @@ export interface Scene {
   readonly progressToken?: string | number
   readonly logLevel?: LogLevel
   readonly background: Background
+  /** Opens hooks for events from outside. Absent unless the run is a task. */
+  readonly hooks?: Hooks
   /** Runs an effect unless the store has its result. `branch` identifies what the client had answered when it was called. */
   once?(key: string, branch: string, act: () => unknown): Promise<unknown>
   readonly inputResponses: InputResponses | undefined
@@ -136,6 +131,8 @@ class RunContext implements Context {
     this.#operate('sleep', key, async () => sleepFor(this.#run, key, duration))
   readonly sleepUntil: Context['sleepUntil'] = (key, date) =>
     this.#operate('sleep', key, async () => sleepUntil(this.#run, key, date))
+  readonly hook = ((key: string, options?: HookOptions<Schema>) =>
+    this.#operate('hook', key, () => openHook(this.#run, this.#scene, key, options))) as Context['hook']
   readonly checkpoint: Context['checkpoint'] = () => this.#pass('checkpoint', {})
   readonly background: Context['background'] = () =>
     this.#pass('background', this.#scene.background.possible ? { leaving: true } : {})

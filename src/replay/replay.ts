@@ -10,6 +10,7 @@ import { createRecord, type Entry, type Journal } from '../journal/journal.ts'
 import { isThenable } from '../lib/json.ts'
 import type { Context } from '../tool/context.ts'
 import { createContext, type Deferred, type Scene } from './context.ts'
+import { eventArrived } from './hook.ts'
 import {
   type Ending,
   type Incoming,
@@ -44,14 +45,23 @@ export interface ReplayInput {
   persistDeadline?(key: string, due: number): Promise<void>
   /** What sleeps may do in this run. */
   sleeping(): Sleeping
+  /** Calls `arrival` for what arrives while the handler runs; it returns false once the run is over. */
+  onArrival?(arrival: (event: Arrival) => boolean): void
   /** A function passed to `ctx.defer` failed. */
   onDeferError?(error: unknown): void
+}
+
+/** An event from outside, for the hook of this key. */
+export interface Arrival {
+  readonly hook: string
+  readonly value: unknown
 }
 
 export async function replay(input: ReplayInput): Promise<RunReport> {
   const signal = lazySignal(input.scene)
   const deferred: Deferred[] = []
   const run = createRun(input, signal)
+  input.onArrival?.(({ hook, value }) => eventArrived(run, hook, value))
   start(run, input.handler, createContext(run, input.scene, deferred))
   const ending = await run.turn.ending
   signal.abort()
@@ -121,6 +131,8 @@ function createRun(input: ReplayInput, signal: Signal): RunState {
     operations: [],
     floating: new Set(),
     received: new Map(),
+    events: new Map(input.incoming.events),
+    arrivals: new Map(),
     tally,
     signal: signal.get,
   }

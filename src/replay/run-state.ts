@@ -66,6 +66,8 @@ export interface Incoming {
   readonly resumed?: boolean
   /** When the answers arrived, which decides whether they came in time. Default: now. */
   readonly arrivedAt?: number
+  /** Events from outside, by the key of their hook. */
+  readonly events?: ReadonlyMap<string, unknown>
   readonly capabilities: ClientCapabilities
 }
 
@@ -85,6 +87,10 @@ export interface RunState {
   readonly received: Map<string, { readonly answer: unknown; digest?: string }>
   /** The last answer that is being read; answers of one request are read in the order of their questions. */
   reading?: Promise<void>
+  /** Events from outside that have arrived, by the key of their hook. */
+  readonly events: Map<string, unknown>
+  /** What to do when something arrives that the handler waits for, by name. */
+  readonly arrivals: Map<string, () => void>
   readonly seed: string
   /** Makes an entry durable before the handler sees its result. Absent if the journal is kept when the run ends. */
   persist?(entry: Entry): Promise<void>
@@ -140,10 +146,11 @@ export type MoveReason = 'effect' | 'drain' | 'shed' | 'time'
 export type Ending =
   | { readonly kind: 'returned'; readonly value: unknown }
   | { readonly kind: 'threw'; readonly error: unknown }
-  /** `wakeAt`: when to continue without an answer, because a time limit or a sleep is over. */
+  /** `events`: names of events from outside that the handler waits for. `wakeAt`: when to continue without any answer. */
   | {
       readonly kind: 'asking'
       readonly questions: ReadonlyMap<string, OpenQuestion>
+      readonly events: ReadonlySet<string>
       readonly wakeAt?: number
     }
   /** Only sleeps are left; the call continues at `wakeAt`. */
@@ -167,6 +174,29 @@ export interface RunReport {
   readonly operations: readonly Operation[]
   readonly replayed: number
   readonly executed: number
+}
+
+/** What a run can do about tasks. */
+export interface Background {
+  /** This run can leave its request and continue as a task. */
+  readonly possible: boolean
+  /** Sets the status message of the task. */
+  tell(message: string): void
+  /** The handler set a status message in an earlier run. */
+  told?(): void
+  /** A step or an effect begins. */
+  begins?(kind: 'step' | 'effect', key: string): void
+  /** Why the run cannot do what needs a task, if it can neither leave nor is one. */
+  whyNot?(what: string): RondoError
+}
+
+/** A run that has no task and cannot become one. */
+export const FOREGROUND: Background = { possible: false, tell: () => {} }
+export const CAN_LEAVE: Background = { ...FOREGROUND, possible: true }
+
+/** The error of an operation that only a task can do. `why` says what stands in the way. */
+export function needsTask(what: string, why = 'This call cannot become one.'): RondoError {
+  return new RondoError('REPLAY_NO_TASK', `Only a task can wait for ${what}. ${why}`)
 }
 
 /** Takes a name for one use in this run (R4). Returns false if that ended the run. */

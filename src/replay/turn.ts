@@ -51,6 +51,10 @@ export interface Turn {
   wake(): void
   /** The question needs no answer any more. */
   close(key: string): void
+  /** The handler waits for an event from outside. */
+  listen(name: string): void
+  /** The event is there. */
+  heard(name: string): void
   end(ending: Ending): void
   refuse(error: RondoError): void
   returned(value: unknown): void
@@ -79,6 +83,7 @@ export function createTurn({ startedAt, idle, anchored, frozen, mayMove, rest }:
   const fresh: Work[] = []
   const held: Work[] = []
   const questions = new Map<string, OpenQuestion>()
+  const events = new Set<string>()
   let running = 0
   let leaving = false
   let scheduled = false
@@ -109,7 +114,7 @@ export function createTurn({ startedAt, idle, anchored, frozen, mayMove, rest }:
     if (ended || running > 0) return
     if (due.length > 0 || fresh.length > 0) return wake()
     if (leaving) end({ kind: 'background' })
-    else if (questions.size > 0) end({ kind: 'asking', questions })
+    else if (questions.size > 0 || events.size > 0) end({ kind: 'asking', questions, events })
     else if (held.length > 0) end({ kind: 'moved', reason: 'effect' })
     else {
       const sleeping = rest?.()
@@ -133,7 +138,7 @@ export function createTurn({ startedAt, idle, anchored, frozen, mayMove, rest }:
     const reason = frozen ? frozenReason() : mayMove()
     if (reason !== undefined) {
       if (running > 0) return
-      return end(questions.size > 0 ? { kind: 'asking', questions } : { kind: 'moved', reason })
+      return end(questions.size > 0 ? { kind: 'asking', questions, events } : { kind: 'moved', reason })
     }
     for (const work of fresh.splice(0)) {
       const error = work.check?.()
@@ -178,6 +183,11 @@ export function createTurn({ startedAt, idle, anchored, frozen, mayMove, rest }:
     },
     wake,
     close: (key) => void questions.delete(key),
+    listen(name) {
+      events.add(name)
+      wake()
+    },
+    heard: (name) => void events.delete(name),
     end,
     refuse: (error) => end({ kind: 'refused', error }),
     returned(value) {

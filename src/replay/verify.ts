@@ -22,7 +22,8 @@ export async function verify(input: ReplayInput, first: RunReport): Promise<RunR
   const second = await replay({
     ...input,
     journal: first.journal,
-    incoming: { ...input.incoming, answers: undefined, asked: {} },
+    incoming: { ...input.incoming, answers: undefined, asked: {}, events: undefined },
+    onArrival: undefined,
     scene: { ...input.scene, line: SILENT, background: { ...input.scene.background, tell: () => {} } },
     frozen: true,
     onDeferError: undefined,
@@ -70,7 +71,7 @@ function describe(ending: Ending): string {
     case 'threw':
       return `an error (${String(ending.error)})`
     case 'asking':
-      return `a question (${[...ending.questions.keys()].join(', ')})`
+      return `a question or an event (${[...ending.questions.keys(), ...ending.events].join(', ')})`
     case 'moved':
       return 'a move to another instance'
     case 'background':
@@ -91,7 +92,10 @@ function fingerprint(ending: Ending): string {
     case 'threw':
       return String(ending.error)
     case 'asking':
-      return canonicalJson([...ending.questions].map(([key, { digest }]) => [key, digest]))
+      return canonicalJson([
+        [...ending.questions].map(([key, { digest }]) => [key, digest]),
+        [...ending.events],
+      ])
     case 'sleeping':
       return String(ending.wakeAt)
     case 'moved':

@@ -2,7 +2,9 @@
  * `createServer`: puts the registry, the service and the entrances together.
  */
 
+import { deliverEvent, type EventDelivery } from '../carry/task/hook.ts'
 import { createTaskTools } from '../carry/task/tools.ts'
+import { misuse } from '../errors.ts'
 import type { Listing } from '../protocol/call.ts'
 import type { Codec } from '../protocol/codec.ts'
 import { createRegistry, type Declarations, type Registry } from '../tool/registry.ts'
@@ -23,6 +25,11 @@ import { createTaskWork } from './task-work.ts'
 export interface Server extends Declarations {
   /** Notifies subscribers that a resource has new content. */
   updated(uri: string): void
+  /**
+   * Delivers an event to a hook (`ctx.hook`), on any instance that shares the store and the keys. The first event wins; a
+   * second is told so. Rejects only if the store fails.
+   */
+  deliver(hookId: string, event: unknown): Promise<EventDelivery>
   /** The web-standard entrance: for Hono, Workers, Deno, Bun, Next.js. */
   readonly fetch: FetchHandler
   /** Serves over node:http, on loopback by default. The default port is the environment variable `PORT`, else 3000. */
@@ -146,6 +153,11 @@ export function createServerWith(codecs: readonly Codec[], options: ServerOption
   return {
     ...declaring(registry, service.changed),
     updated: (uri) => service.changes.publish({ kind: 'resource', uri }),
+    async deliver(hookId, event) {
+      if (!host.tasks)
+        throw misuse('server.deliver needs a store, because only tasks have hooks: createServer({ store })')
+      return deliverEvent(host, host.tasks, hookId, event)
+    },
     fetch(request) {
       work.start()
       return fetch(request)

@@ -46,7 +46,8 @@ export function isStorable(text: string): boolean {
   return !/\0|[\uD800-\uDBFF](?![\uDC00-\uDFFF])|(?<![\uD800-\uDBFF])[\uDC00-\uDFFF]/.test(text)
 }
 
-function nameOf({ key, role }: SlotName): string {
+/** A text that names the slot among all slots of its task. */
+export function nameOf({ key, role }: SlotName): string {
   return `${role === 'hook' ? 'hook' : 'input'} ${key}`
 }
 

@@ -94,8 +94,11 @@ export interface TaskTurn {
   slots(): readonly InputSlot[]
   /** Opens and closes slots while the turn goes on. Resolves when that is durable and the owner can see it. */
   publish(change: SlotChange): Promise<void>
-  /** Calls `listener` with the slots that are answered while the turn runs. */
-  onAnswers(listener: (answered: readonly AnsweredSlot[]) => void): void
+  /**
+   * Calls `listener` with each slot that is answered while the turn runs. It returns false if the turn takes no more answers:
+   * then the task is due again as soon as it parks.
+   */
+  onAnswers(listener: (answered: AnsweredSlot) => boolean): void
   /** Appends to the journal. Rejects with `STORE_LEASE_LOST` once the lease is lost, or with `LIMIT_STATE_BYTES`. */
   record(entry: Sealed): Promise<void>
   /** Sets the message that the owner sees. */

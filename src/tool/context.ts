@@ -119,6 +119,22 @@ export type Jsonable<T> = unknown extends T
 /** Refuses a function whose result does not survive JSON. */
 export type ReturnsJson<T> = [T] extends [Jsonable<T>] ? unknown : { readonly 'Return plain JSON': never }
 
+export interface HookOptions<S extends Schema = Schema> {
+  /** What an event must look like: any JSON. Default: an event may be anything. */
+  schema?: S
+}
+
+/** Waits for one event from outside. */
+export interface Hook<T> {
+  /**
+   * Whoever holds this string can deliver the event, once, with `server.deliver(id, event)`. Hand it to the system that reports
+   * the event, and keep it secret from everybody else. The same in every replay.
+   */
+  readonly id: string
+  /** The event. An event that passed its JSON Schema but not the schema itself throws `EventRejected`. */
+  received(): Promise<T>
+}
+
 export interface StepInfo {
   readonly signal: AbortSignal
 }
@@ -155,6 +171,11 @@ export interface Context {
   sleep(key: string, duration: Duration): Promise<void>
   /** Continues at a time: a Date, milliseconds since 1970, or an ISO date. At once if it is past. */
   sleepUntil(key: string, date: Date | number | string): Promise<void>
+  /**
+   * Opens a hook for one event from outside, such as a webhook. Needs a task: a call in rounds continues as one from here
+   * on. When this resolves, the hook is durable and its id can be handed out.
+   */
+  hook<S extends Schema = JsonSchema>(key: string, options?: HookOptions<S>): Promise<Hook<Infer<S, unknown>>>
   /** A place where the call may be moved to another instance. Steps and asks are such places already. */
   checkpoint(): Promise<void>
   /** Continues as a task from here on, if the client can follow one; otherwise does nothing. */

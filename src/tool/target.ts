@@ -12,8 +12,7 @@ import type { FlowMethod } from '../protocol/call.ts'
 import type { InputRequests, ResourceContents } from '../protocol/wire.ts'
 import type { Context } from './context.ts'
 import type { CachePolicy } from './definition.ts'
-import type { Problem } from './schema/judge.ts'
-import type { Compiled } from './schema/schema.ts'
+import { type Compiled, describeProblems } from './schema/schema.ts'
 
 type Prepared =
   | { readonly kind: 'ready'; run(ctx: Context): unknown }
@@ -129,17 +128,13 @@ function prepare(
 ): Prepared | Promise<Prepared> {
   if (!input) return ready(args)
   const settle = (result: Awaited<ReturnType<Compiled['validate']>>): Prepared =>
-    result.ok ? ready(result.value) : { kind: 'refused', problem: describe(result.problems) }
+    result.ok ? ready(result.value) : { kind: 'refused', problem: describeProblems(result.problems) }
   const result = input.validate(args)
   return result instanceof Promise ? result.then(settle) : settle(result)
 }
 
 function ready(handler: AnyHandler, uri = ''): (args: unknown) => Prepared {
   return (args) => ({ kind: 'ready', run: (ctx) => handler(args as never, ctx, uri) })
-}
-
-function describe(problems: readonly Problem[]): string {
-  return problems.map(({ path, message }) => (path === '' ? message : `${path}: ${message}`)).join('; ')
 }
 
 export function errorResult(message: string): Finished {
@@ -184,7 +179,7 @@ async function structured(output: Compiled, value: unknown): Promise<Finished> {
   const checked = await output.validate(value)
   if (checked.ok) return { content: [text(JSON.stringify(checked.value))], structuredContent: checked.value }
   throw new TypeError(
-    `The handler returned a value that does not match the tool's output schema: ${describe(checked.problems)}`,
+    `The handler returned a value that does not match the tool's output schema: ${describeProblems(checked.problems)}`,
   )
 }
 

@@ -14,6 +14,7 @@ import type { FlowCall, Principal } from '../../protocol/call.ts'
 import type { Incoming, OpenQuestion } from '../../replay/run-state.ts'
 import { openEnvelope, sealEnvelope } from '../../seal/envelope.ts'
 import { principalTag } from '../../seal/state.ts'
+import type { InputSlot } from '../../store/input-slots.ts'
 import type { TaskHead, TaskOwner } from '../../store/task-engine.ts'
 import type { FlowHost, TaskHost } from '../host.ts'
 
@@ -101,18 +102,35 @@ function freeKey(key: string, taken: { has(key: string): boolean }): string {
   return `${key}~${n}`
 }
 
+/** The wire key under which this question is open already. */
+function shownAs(
+  { asked }: Parked,
+  slots: readonly InputSlot[],
+  key: string,
+  digest: string,
+): string | undefined {
+  const found = slots.find((slot) => {
+    const shown = Object.hasOwn(asked, slot.key) ? asked[slot.key] : undefined
+    return slot.kind === 'open' && shown?.key === key && shown.digest === digest
+  })
+  return found?.key
+}
+
 /** Assigns the open questions wire keys that this task has not used, and returns the record that says so. */
 export function park(
   questions: readonly (readonly [string, Pick<OpenQuestion, 'request' | 'digest'>])[],
   journal: Pick<Journal, 'reasks' | 'entries' | 'manual'>,
-  before: readonly Entry[],
-  taken: { has(key: string): boolean },
+  { entries: before, parked }: Folded,
+  slots: readonly InputSlot[],
 ): { inputs: ReadonlyMap<string, OpenQuestion['request']>; record: TaskRecord } {
   const inputs = new Map<string, OpenQuestion['request']>()
   const asked: Record<string, { key: string; digest: string }> = {}
+  const mine = slots.filter((slot) => slot.role !== 'hook')
+  const taken = new Set(mine.map((slot) => slot.key))
   for (const [key, { request, digest }] of questions) {
-    const wireKey = freeKey(key, { has: (name) => taken.has(name) || inputs.has(name) })
-    inputs.set(wireKey, request)
+    const shown = shownAs(parked, mine, key, digest)
+    const wireKey = shown ?? freeKey(key, { has: (name) => taken.has(name) || inputs.has(name) })
+    if (shown === undefined) inputs.set(wireKey, request)
     asked[wireKey] = { key, digest }
   }
   const kept = new Set(journal.entries.map((entry) => entry.key))
@@ -137,6 +155,8 @@ export type Piece =
   | 'error'
   | `input ${string}`
   | `answer ${string}`
+  | `hook ${string}`
+  | `event ${string}`
 
 /** Whose piece it is. */
 export type PieceOf = Pick<TaskHead, 'id' | 'owner'>

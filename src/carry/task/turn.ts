@@ -19,6 +19,7 @@ import { unaskableReply } from '../failure.ts'
 import type { FlowHost, TaskHost } from '../host.ts'
 import { concludeRefused, logFault, logRound, type Round, runOnce } from '../round.ts'
 import { effectOnce } from '../single-use.ts'
+import { eventsOf, hooksOf } from './hook.ts'
 import {
   type Folded,
   foldRecords,
@@ -134,7 +135,7 @@ async function settle(
 /** Keeps the journal in the store, and the open questions with it. */
 async function keep(run: TaskRun, pause: Pause): Promise<TaskTurnOutcome> {
   const { host, turn, folded } = run
-  const { report, facts, asked, inputRequests, journal } = pause
+  const { report, facts, asked, inputRequests, events, journal } = pause
   const isManual = report.ending.kind === 'returned'
   if (isManual && folded.parks >= host.limits.maxEntries) {
     return refused(run, report, new RondoError('LIMIT_ROUNDS'))
@@ -147,10 +148,10 @@ async function keep(run: TaskRun, pause: Pause): Promise<TaskTurnOutcome> {
   const questions = Object.entries(inputRequests ?? {}).map(
     ([key, request]) => [key, { request, digest: asked[key] ?? '' }] as const,
   )
-  const { inputs, record } = park(questions, journal, folded.entries, turn.answers)
+  const { inputs, record } = park(questions, journal, folded, turn.slots())
   await turn.record(sealPiece(host, turn.task, 'record', record))
   // State alone: nobody is asked, so the next turn is due by itself, at the pace of a client (C9).
-  if (questions.length === 0) return { kind: 'release', delayMs: AGAIN_MS }
+  if (questions.length === 0 && !events) return { kind: 'release', delayMs: AGAIN_MS }
   const sealed = Array.from(
     inputs,
     ([key, request]) => [key, sealPiece(host, turn.task, `input ${key}`, request)] as const,
@@ -241,8 +242,13 @@ function toLine(signal: AbortSignal): Line {
 }
 
 function adapt(run: TaskRun, input: ReplayInput): ReplayInput {
-  const { host, turn } = run
-  const incoming = { ...input.incoming, ...incomingOf(run), resumed: run.folded.resting }
+  const { host, tasks, turn } = run
+  const incoming = {
+    ...input.incoming,
+    ...incomingOf(run),
+    events: eventsOf(host, tasks, turn.task, turn.slots()),
+    resumed: run.folded.resting,
+  }
   const { store } = host
   // Does not wait for a slot: the task is released instead, which costs nothing.
   const once: ReplayInput['scene']['once'] =
@@ -252,8 +258,19 @@ function adapt(run: TaskRun, input: ReplayInput): ReplayInput {
     ...input,
     incoming,
     anchored: turn.task.known,
-    scene: { ...input.scene, once, inputResponses, background: { ...run.status, possible: false } },
+    scene: {
+      ...input.scene,
+      once,
+      inputResponses,
+      hooks: hooksOf(host, turn),
+      background: { ...run.status, possible: false },
+    },
     mayMove: () => (turn.draining.aborted || turn.signal.aborted ? 'drain' : undefined),
+    onArrival: (arrival) =>
+      turn.onAnswers((slot) => {
+        const [event] = eventsOf(host, tasks, turn.task, [slot])
+        return event !== undefined && arrival({ hook: event[0], value: event[1] })
+      }),
     persist: async (entry) => {
       run.status.ends(entry.key)
       await turn.record(sealPiece(host, turn.task, 'record', { entry } satisfies TaskRecord))

@@ -14,6 +14,7 @@ import {
   givenAnswers,
   type InputSlot,
   mergeSlots,
+  nameOf,
   newAnswers,
   openSlots,
   type SlotChange,
@@ -171,14 +172,15 @@ function createInputs(
   fenced: (write: () => Promise<boolean>) => Promise<void>,
 ) {
   let slots = lease.slots
-  let listener: (answered: readonly AnsweredSlot[]) => void = () => {}
+  let listener: (answered: AnsweredSlot) => boolean = () => false
   let publishing = Promise.resolve()
   let seen = 0
   let stopped = false
   const update = (next: readonly InputSlot[]) => {
-    const fresh = newAnswers(slots, next)
-    slots = next
-    if (fresh.length > 0 && !stopped) listener(fresh)
+    const missed = newAnswers(slots, next).filter((slot) => stopped || !listener(slot))
+    // What the turn did not take stays open here, so that the store finds it when the task parks.
+    const known = new Map(slots.map((slot) => [nameOf(slot), slot]))
+    slots = next.map((slot) => (missed.includes(slot as AnsweredSlot) && known.get(nameOf(slot))) || slot)
   }
   const write = (change: SlotChange) =>
     fenced(async () => {

@@ -45,7 +45,26 @@ export function compileSchema(schema: Schema, role: SchemaRole, bounds: TextBoun
     ? (value: unknown) => validateStandard(schema, value)
     : compilePlainSchema(json, what, bounds)
   // What a handler returns is its author's own; what a caller sends is bounded before any code judges it (T11).
-  if (role === 'output') return { json, validate: check }
+  return role === 'output' ? { json, validate: check } : bounded(schema, json, check, bounds)
+}
+
+/** Compiles the schema of an event from outside, which may be any JSON. */
+export function compileEvent(schema: Schema, bounds: TextBounds = TEXT_BOUNDS): Compiled {
+  const what = 'The schema of a hook'
+  const json = toJsonSchema(schema, 'input', what)
+  assertPatterns(json, what)
+  // Also for a Standard Schema: an instance that has only its JSON Schema checks events with it.
+  const plain = compilePlainSchema(json, what, bounds)
+  const check = isStandardSchema(schema) ? (value: unknown) => validateStandard(schema, value) : plain
+  return bounded(schema, json, check, bounds)
+}
+
+function bounded(
+  schema: Schema,
+  json: JsonSchema,
+  check: Compiled['validate'],
+  bounds: TextBounds,
+): Compiled {
   const findExcess = isStandardSchema(schema)
     ? boundValue(json, { remembers: remembersVerdicts(schema) })
     : undefined
@@ -56,6 +75,11 @@ export function compileSchema(schema: Schema, role: SchemaRole, bounds: TextBoun
       return excess === undefined ? check(value) : { ok: false, problems: [excess] }
     },
   }
+}
+
+/** What is wrong, in one line. */
+export function describeProblems(problems: readonly Problem[]): string {
+  return problems.map(({ path, message }) => (path === '' ? message : `${path}: ${message}`)).join('; ')
 }
 
 /** The first text that is too long for any check. */

@@ -109,9 +109,9 @@ export function describeEngineContract(harness: StoreHarness): void {
     await serve(engine, async (turn) => {
       const got: string[] = []
       const all = new Promise<void>((resolve) =>
-        turn.onAnswers((slots) => {
-          for (const { key, answer } of slots) got.push(`${key}: ${answer}`)
-          if (got.length === 2) resolve()
+        turn.onAnswers(({ key, answer }) => {
+          if (got.push(`${key}: ${answer}`) === 2) resolve()
+          return true
         }),
       )
       await turn.publish({ open: [{ key: 'name', request: 'who?' }] })
@@ -126,6 +126,31 @@ export function describeEngineContract(harness: StoreHarness): void {
     await other.deliver(id, alice, answers({ name: 'Ann' }))
     await until('the event', async () => (await other.deliverHook(id, alice, 'paid', 'yes')) === 'accepted')
     expect(await ended(other, id)).toMatchObject({ result: 'name: Ann,paid: yes' })
+  })
+
+  it('G4 is due again at once if a turn parks that did not take an answer', async () => {
+    const engine = engineOn()
+    const other = engineOn()
+    let refused = 0
+    await serve(engine, async (turn) => {
+      const name = turn.answers.get('name')
+      if (name !== undefined) return complete(name)
+      const arrived = new Promise<void>((resolve) =>
+        turn.onAnswers(() => {
+          refused++
+          resolve()
+          return false
+        }),
+      )
+      await turn.publish({ open: [{ key: 'name', request: 'who?' }] })
+      await arrived
+      return { kind: 'park', inputs: inputs('another') }
+    })
+    const { id } = await engine.create(newTask())
+    await waits(other, id)
+    await other.deliver(id, alice, answers({ name: 'Ann' }))
+    expect(await ended(other, id)).toMatchObject({ result: 'Ann' })
+    expect(refused).toBeGreaterThan(0)
   })
 
   it('D5 runs a task, parks it at a question, and continues where it stopped', async () => {

@@ -1,0 +1,64 @@
+import { createHmac } from 'node:crypto'
+import type { AddressInfo } from 'node:net'
+import { createBench } from 'rondo/testing'
+import { expect, it } from 'vitest'
+import { type Charge, listenForPayments, shop } from './14-outside-events.ts'
+import { accounts } from './15-bound-to-a-user.ts'
+
+const SECRET = 'shared with the payment service'
+
+/** A payment service that remembers what it was asked to charge. */
+function paymentService() {
+  const charges: Parameters<Charge>[0][] = []
+  let charged = () => {}
+  const first = new Promise<void>((resolve) => {
+    charged = resolve
+  })
+  const charge: Charge = async (order) => {
+    charges.push(order)
+    charged()
+  }
+  return { charges, charge, first }
+}
+
+it('G3 14-outside-events continues an order when the payment service reports to a real endpoint', async () => {
+  const service = paymentService()
+  const bench = createBench((options) => shop(service.charge, options))
+  const task = bench.task('order', { item: 'A lamp' })
+  const done = task.run()
+  await service.first
+  const http = listenForPayments(bench.server, SECRET, 0)
+  await new Promise((resolve) => http.once('listening', resolve))
+  const { port } = http.address() as AddressInfo
+  const report = async (payment: object, secret = SECRET) => {
+    const body = JSON.stringify(payment)
+    const signature = createHmac('sha256', secret).update(body).digest('hex')
+    const headers = { 'x-signature': signature }
+    const { status } = await fetch(`http://127.0.0.1:${port}/`, { method: 'POST', headers, body })
+    return status
+  }
+  const [{ reference } = { reference: '' }] = service.charges
+  expect(await report({ reference, cents: 4990 }, 'guessed')).toBe(401)
+  expect(await report({ reference: 'h.made-up', cents: 4990 })).toBe(404)
+  expect(await report({ reference, cents: -1 })).toBe(422)
+  expect(await report({ reference, cents: 4990 })).toBe(204)
+  expect(await report({ reference, cents: 1 })).toBe(204)
+  expect(await done).toMatchObject({ kind: 'complete', text: 'A lamp is paid: 49.9 EUR.' })
+  expect(service.charges).toHaveLength(1)
+  await new Promise((resolve) => http.close(resolve))
+})
+
+it.each([
+  ['ann', { kind: 'complete', text: 'Your account is connected.' }],
+  ['eve', { kind: 'complete', text: 'Somebody else opened the page.' }],
+])('G3 15-bound-to-a-user compares the user of the page with the caller: %s', async (subject, expected) => {
+  const bench = createBench(accounts)
+  const task = bench.task('connect', {}, { principal: { subject: 'ann' } })
+  const asked = await task.next()
+  if (asked.kind !== 'input_required') throw new Error('nothing was asked')
+  const { url } = asked.questions.page?.params as { url: string }
+  const hook = new URL(url).searchParams.get('hook') ?? ''
+  // The page knows from its own login who is there; nothing that the visitor sends decides it.
+  expect(await bench.server.deliver(hook, { subject })).toEqual({ kind: 'accepted' })
+  expect(await task.next({ page: {} })).toMatchObject(expected)
+})

@@ -1,0 +1,163 @@
+/**
+ * Events from outside: how a task opens a hook, and how an event reaches it. The id of a hook is sealed: it names the task,
+ * its owner and the hook, so that any instance with the keys can deliver to it, and nobody else can make one up.
+ *
+ * Unknown, altered, foreign and expired ids look alike to the sender; the reason is only in the log.
+ */
+
+import { RondoError } from '../../errors.ts'
+import { isRecord, isText, isTime } from '../../lib/json.ts'
+import type { JsonSchema } from '../../protocol/wire.ts'
+import type { Hooks } from '../../replay/hook.ts'
+import { copyJson, whyNotJson } from '../../replay/work.ts'
+import { openEnvelope, sealEnvelope } from '../../seal/envelope.ts'
+import type { TaskTurn } from '../../store/task-engine.ts'
+import { compilePlainSchema } from '../../tool/schema/judge.ts'
+import { describeProblems, findLongText } from '../../tool/schema/schema.ts'
+import type { FlowHost, TaskHost } from '../host.ts'
+import { openPiece, type PieceOf, sealPiece } from './journal.ts'
+
+/** What became of an event. */
+export type EventDelivery =
+  /** The hook has it: its task continues with it. */
+  | { readonly kind: 'accepted' }
+  /** The hook had an event before, and keeps that one. */
+  | { readonly kind: 'duplicate' }
+  /** The hook takes no event any more: its task has ended, or no longer waits for one. */
+  | { readonly kind: 'closed' }
+  /** The event does not fit. The hook stays open for one that does. */
+  | { readonly kind: 'rejected'; readonly problem: string }
+  /** There is no such hook, or it has expired. */
+  | { readonly kind: 'unknown' }
+
+/** What the id of a hook says. */
+interface HookName {
+  readonly task: string
+  readonly principal: string
+  readonly key: string
+  /** When the task expires, ms since the epoch. */
+  readonly expires: number
+}
+
+/** What a task keeps of an open hook. */
+interface HookRequest {
+  readonly schema?: JsonSchema
+}
+
+const PREFIX = 'h.'
+const MAX_ID = 4_096
+
+export function hooksOf(host: FlowHost, turn: TaskTurn): Hooks {
+  const { task } = turn
+  return {
+    async open(key, schema) {
+      const isOpen = turn.slots().some((slot) => slot.role === 'hook' && slot.key === key)
+      if (!isOpen) {
+        const request = sealPiece(host, task, `hook ${key}`, { schema } satisfies HookRequest)
+        await turn.publish({ open: [{ key, role: 'hook', request }] })
+      }
+      const { principal } = task.owner
+      return sealId(host, { task: task.id, principal, key, expires: task.expiresAt })
+    },
+  }
+}
+
+/** The events that a task has received, by the key of their hooks. */
+export function eventsOf(
+  host: FlowHost,
+  tasks: TaskHost,
+  task: PieceOf,
+  slots: ReturnType<TaskTurn['slots']>,
+): Map<string, unknown> {
+  const events = new Map<string, unknown>()
+  for (const slot of slots) {
+    if (slot.role === 'hook' && slot.kind === 'answered')
+      events.set(slot.key, openPiece(host, tasks, task, `event ${slot.key}`, slot.answer))
+  }
+  return events
+}
+
+/** Delivers an event to the hook with this id. Rejects only if the store fails. */
+export async function deliverEvent(
+  host: FlowHost,
+  tasks: TaskHost,
+  id: string,
+  event: unknown,
+): Promise<EventDelivery> {
+  await host.keys.ready()
+  const name = openId(host, id)
+  if (name === undefined) return { kind: 'unknown' }
+  const of = { id: name.task, owner: { tenant: host.audience, principal: name.principal } }
+  const notJson = whyNotJson(event) ?? (event === undefined ? 'it is undefined' : undefined)
+  if (notJson !== undefined) return rejected(`The event must be plain JSON: ${notJson}`)
+  const slots = await tasks.engine.slots(of.id, of.owner)
+  const slot = slots?.find(({ key, role }) => role === 'hook' && key === name.key)
+  if (slot?.kind === 'open') {
+    const { schema } = openPiece<HookRequest>(host, tasks, of, `hook ${name.key}`, slot.request)
+    const problem = findProblem(host, schema, copyJson(event))
+    if (problem !== undefined) return rejected(problem)
+  }
+  const sealed = sealEvent(host, of, name.key, event)
+  if (sealed instanceof RondoError) return rejected('The event is too large')
+  const kind = await tasks.engine.deliverHook(of.id, of.owner, name.key, sealed)
+  if (kind === 'unknown') logRefusal(host, 'the task is unknown or has expired')
+  return { kind }
+}
+
+function rejected(problem: string): EventDelivery {
+  return { kind: 'rejected', problem }
+}
+
+function findProblem(
+  { limits }: FlowHost,
+  schema: JsonSchema | undefined,
+  event: unknown,
+): string | undefined {
+  const long = findLongText(event, limits)
+  if (long) return describeProblems([long])
+  if (schema === undefined) return undefined
+  const result = compilePlainSchema(schema, 'The schema of a hook', limits)(event)
+  return result.ok ? undefined : describeProblems(result.problems)
+}
+
+function sealEvent(host: FlowHost, of: PieceOf, key: string, event: unknown): string | RondoError {
+  try {
+    return sealPiece(host, of, `event ${key}`, event)
+  } catch (error) {
+    if (error instanceof RondoError) return error
+    throw error
+  }
+}
+
+/** Separates hooks from everything else that is sealed with the ring. */
+function placeOf({ audience }: FlowHost): string {
+  return JSON.stringify(['hook', audience])
+}
+
+function sealId(host: FlowHost, name: HookName): string {
+  return PREFIX + sealEnvelope(host.keys.ring, placeOf(host), JSON.stringify(name)).token
+}
+
+function openId(host: FlowHost, id: unknown): HookName | undefined {
+  const isOurs = typeof id === 'string' && id.startsWith(PREFIX)
+  const opened = openEnvelope(
+    host.keys.ring,
+    placeOf(host),
+    isOurs ? id.slice(PREFIX.length) : undefined,
+    MAX_ID,
+  )
+  if (opened.kind === 'refused') return logRefusal(host, opened.reason)
+  const name: unknown = JSON.parse(opened.plaintext.toString('utf8'))
+  if (!isRecord(name) || !isText(name.task) || !isText(name.principal) || !isText(name.key))
+    return logRefusal(host, 'shape')
+  if (!isTime(name.expires) || host.platform.now() >= name.expires) return logRefusal(host, 'expired')
+  return name as unknown as HookName
+}
+
+function logRefusal(host: FlowHost, reason: string): undefined {
+  host.log({
+    event: 'warning',
+    message: `An event was refused: the id of its hook does not open (${reason})`,
+  })
+  return undefined
+}

@@ -1,0 +1,311 @@
+/** Events from outside: hooks of tasks, and what `server.deliver` says to whoever reports an event (G3). */
+
+import {
+  createServer,
+  EventRejected,
+  generateKey,
+  type LogEvent,
+  type Server,
+  type ServerOptions,
+} from 'rondo'
+import { afterEach, describe, expect, it } from 'vitest'
+import { z } from 'zod'
+import { createMemoryStore } from '../../src/store/memory/store.ts'
+import type { Store } from '../../src/store/store.ts'
+import { createSqliteDatabase } from '../support/store/sqlite-database.ts'
+import { until } from '../support/store/store-harness.ts'
+import { follow, send, settled } from '../support/task-client.ts'
+
+const keys = 'k:MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE='
+const Payment = z.object({ amount: z.int().min(1), currency: z.string().default('EUR') })
+const servers: Server[] = []
+let log: LogEvent[] = []
+afterEach(async () => {
+  await Promise.all(servers.splice(0).map((server) => server.close()))
+  log = []
+})
+
+interface Shop {
+  /** The ids that the handlers handed out, in order. */
+  readonly ids: string[]
+  readonly runs: string[]
+}
+
+function start(shop: Shop, options: Partial<ServerOptions> = {}): Server {
+  const server = createServer({
+    name: 'shop',
+    version: '1',
+    keys,
+    dev: true,
+    log: (event) => void log.push(event),
+    store: createMemoryStore(),
+    ...options,
+  })
+  server.tool('buy', { task: 'auto' }, async (_args, ctx) => {
+    const payment = await ctx.hook('payment', { schema: Payment })
+    await ctx.step('hand out', () => void shop.ids.push(payment.id))
+    const { amount, currency } = await payment.received()
+    await ctx.step('ship', () => void shop.runs.push(`ship ${amount} ${currency}`))
+    return `${amount} ${currency} ${payment.id === shop.ids[0]}`
+  })
+  server.tool('any', { task: 'auto' }, async (_args, ctx) => {
+    const hook = await ctx.hook('any')
+    await ctx.step('hand out', () => void shop.ids.push(hook.id))
+    return JSON.stringify(await hook.received())
+  })
+  server.tool('strict', { task: 'auto' }, async (_args, ctx) => {
+    const schema = z.object({ code: z.string() }).refine(({ code }) => code === 'right', 'wrong code')
+    const hook = await ctx.hook('code', { schema })
+    await ctx.step('hand out', () => void shop.ids.push(hook.id))
+    try {
+      return (await hook.received()).code
+    } catch (error) {
+      return error instanceof EventRejected ? `refused: ${error.problem}` : 'another error'
+    }
+  })
+  server.tool('both', { task: 'auto' }, async (_args, ctx) => {
+    const hook = await ctx.hook('event')
+    await ctx.step('hand out', () => void shop.ids.push(hook.id))
+    const schema = { type: 'object', properties: { name: { type: 'string' } }, required: ['name'] } as const
+    const [answer, event] = await Promise.all([
+      ctx.ask('name', { message: 'Who?', schema }),
+      hook.received().then((value) => {
+        shop.runs.push('event')
+        return value
+      }),
+    ])
+    return JSON.stringify([answer, event])
+  })
+  server.tool('slow', { task: 'auto' }, async (_args, ctx) => {
+    const hook = await ctx.hook('early')
+    await ctx.step('hand out', () => void shop.ids.push(hook.id))
+    await ctx.step('long', () => until('the release', () => shop.runs.includes('release')).then(() => 'done'))
+    return JSON.stringify(await hook.received())
+  })
+  servers.push(server)
+  return server
+}
+
+const newShop = (): Shop => ({ ids: [], runs: [] })
+
+async function begin(server: Server, name: string): Promise<string> {
+  const { result } = await send(server, 'tools/call', { name, arguments: {} })
+  expect(result).toMatchObject({ resultType: 'task' })
+  return String(result?.taskId)
+}
+
+const handedOut = (shop: Shop): Promise<string> => until('the id of the hook', () => shop.ids[0])
+const textOf = (ended: Record<string, unknown>): unknown =>
+  (ended.result as { content: { text: string }[] }).content[0]?.text
+
+/** Waits until no turn of the task runs. */
+async function parked(store: Store): Promise<void> {
+  await until('a parked task', async () => (await store.tasks.stats()).parked === 1)
+}
+
+describe('an event from outside', () => {
+  it('G3 continues the task that waits for it, once: the first wins, a second is told so', async () => {
+    const store = createMemoryStore()
+    const shop = newShop()
+    const server = start(shop, { store })
+    const id = await begin(server, 'buy')
+    const hook = await handedOut(shop)
+    await parked(store)
+    expect(await server.deliver(hook, { amount: 5 })).toEqual({ kind: 'accepted' })
+    const second = await server.deliver(hook, { amount: 9 })
+    expect(['duplicate', 'closed']).toContain(second.kind)
+    expect(textOf(await settled(server, id))).toBe('5 EUR true')
+    expect(shop.runs).toEqual(['ship 5 EUR'])
+    expect(await server.deliver(hook, { amount: 9 })).toEqual({ kind: 'closed' })
+  })
+
+  it('G3 is taken by a turn that runs, and by the turn that comes after it', async () => {
+    const shop = newShop()
+    const server = start(shop)
+    const id = await begin(server, 'slow')
+    const hook = await handedOut(shop)
+    // The step still runs: the handler does not wait for the event yet.
+    expect(await server.deliver(hook, 1)).toEqual({ kind: 'accepted' })
+    expect(await server.deliver(hook, 2)).toEqual({ kind: 'duplicate' })
+    shop.runs.push('release')
+    expect(textOf(await settled(server, id))).toBe('1')
+  })
+
+  it('G3 is accepted on any instance that shares the store and the keys, and after a restart', async () => {
+    const database = await createSqliteDatabase()
+    const shop = newShop()
+    const first = start(shop, { store: database.open() })
+    const id = await begin(first, 'buy')
+    const hook = await handedOut(shop)
+    await first.close()
+    const front = start(shop, { store: database.open(), tasks: { concurrency: 0 } })
+    expect(await front.deliver(hook, { amount: 7, currency: 'USD' })).toEqual({ kind: 'accepted' })
+    expect(shop.runs).toEqual([])
+    const third = start(shop, { store: database.open() })
+    expect(textOf(await settled(third, id))).toBe('7 USD true')
+    await Promise.all(servers.splice(0).map((server) => server.close()))
+    await database.close()
+  })
+
+  it('G3 reaches a hook whose handler also asks, in either order, and the question stays open', async () => {
+    const store = createMemoryStore()
+    const shop = newShop()
+    const server = start(shop, { store })
+    const id = await begin(server, 'both')
+    const hook = await handedOut(shop)
+    const asked = await settled(server, id)
+    expect(Object.keys(asked.inputRequests as object)).toEqual(['name'])
+    expect(await server.deliver(hook, 'event')).toEqual({ kind: 'accepted' })
+    await until('the event', () => shop.runs.includes('event'))
+    await parked(store)
+    const still = await settled(server, id)
+    expect(still.inputRequests).toEqual(asked.inputRequests)
+    expect(textOf(await follow(server, id, { name: { name: 'Ann' } }))).toBe('[{"name":"Ann"},"event"]')
+  })
+
+  it('G3 never comes from a client: a hook is in no reply, and no message of a client answers it', async () => {
+    const store = createMemoryStore()
+    const shop = newShop()
+    const server = start(shop, { store })
+    const id = await begin(server, 'any')
+    await handedOut(shop)
+    await parked(store)
+    const { result } = await send(server, 'tasks/get', { taskId: id })
+    expect(result).toMatchObject({ status: 'working' })
+    expect(JSON.stringify(result)).not.toContain('any')
+    for (const key of ['any', 'any.received', 'hook any', 'event any']) {
+      const inputResponses = { [key]: { action: 'accept', content: { forged: true } } }
+      await send(server, 'tasks/update', { taskId: id, inputResponses })
+    }
+    expect((await send(server, 'tasks/get', { taskId: id })).result).toMatchObject({ status: 'working' })
+    expect(await server.deliver(shop.ids[0] ?? '', 'real')).toEqual({ kind: 'accepted' })
+    expect(textOf(await settled(server, id))).toBe('"real"')
+  })
+
+  it('G3 that does not fit is refused on delivery, and the hook stays open', async () => {
+    const shop = newShop()
+    const server = start(shop)
+    const id = await begin(server, 'buy')
+    const hook = await handedOut(shop)
+    const wrong = await server.deliver(hook, { amount: 0 })
+    expect(wrong).toMatchObject({ kind: 'rejected', problem: expect.stringContaining('amount') })
+    for (const event of [undefined, Number.NaN, new Date(), () => 1, { at: new Map() }])
+      expect(await server.deliver(hook, event)).toMatchObject({ kind: 'rejected', problem: /plain JSON/ })
+    const long = { amount: 1, currency: 'x'.repeat(2_000_000) }
+    expect(await server.deliver(hook, long)).toMatchObject({ kind: 'rejected' })
+    expect(await server.deliver(hook, { amount: 3 })).toEqual({ kind: 'accepted' })
+    expect(textOf(await settled(server, id))).toBe('3 EUR true')
+  })
+
+  it('G3 that only the schema itself refuses reaches the handler as EventRejected', async () => {
+    const shop = newShop()
+    const server = start(shop)
+    const id = await begin(server, 'strict')
+    expect(await server.deliver(await handedOut(shop), { code: 'left' })).toEqual({ kind: 'accepted' })
+    expect(textOf(await settled(server, id))).toBe('refused: wrong code')
+  })
+
+  it('G3 is limited by tasks.maxPieceBytes', async () => {
+    const shop = newShop()
+    const server = start(shop, { tasks: { maxPieceBytes: 4_000 } })
+    await begin(server, 'any')
+    const event = Array.from({ length: 1000 }, () => 'text')
+    expect(await server.deliver(await handedOut(shop), event)).toMatchObject({
+      kind: 'rejected',
+      problem: 'The event is too large',
+    })
+  })
+})
+
+describe('the id of a hook', () => {
+  it('G3 T17 looks the same to the sender if it is malformed, altered, foreign, of other keys or expired', async () => {
+    let now = Date.now()
+    const shop = newShop()
+    const store = createMemoryStore({ now: () => now })
+    const server = start(shop, { store, now: () => now, tasks: { ttlMs: 60_000 } })
+    await begin(server, 'any')
+    const hook = await handedOut(shop)
+    const at = hook.length - 20
+    const altered = `${hook.slice(0, at)}${hook[at] === 'A' ? 'B' : 'A'}${hook.slice(at + 1)}`
+    const tenant = start(newShop(), { store, now: () => now, audience: 'another' })
+    const otherKeys = start(newShop(), { store, now: () => now, keys: generateKey('other') })
+    const unknown = { kind: 'unknown' }
+    const odd = ['', 'h.', 'h.r1.', hook.slice(2), `x${hook}`, `${hook} `, altered, 'h.'.padEnd(100_000, 'A')]
+    for (const id of odd) expect(await server.deliver(id, 1), id.slice(0, 40)).toEqual(unknown)
+    for (const id of [undefined, null, 7, {}]) expect(await server.deliver(id as never, 1)).toEqual(unknown)
+    expect(await tenant.deliver(hook, 1)).toEqual(unknown)
+    expect(await otherKeys.deliver(hook, 1)).toEqual(unknown)
+    now += 60_000
+    expect(await server.deliver(hook, 1)).toEqual(unknown)
+    const reasons = log.flatMap((event) => (event.event === 'warning' ? [event.message] : []))
+    expect(reasons.some((message) => message.includes('expired'))).toBe(true)
+    expect(reasons.some((message) => message.includes('encoding'))).toBe(true)
+    expect(JSON.stringify(log)).not.toContain(hook)
+  })
+
+  it('G3 of an empty store, or of a cancelled task, delivers nothing', async () => {
+    const shop = newShop()
+    const server = start(shop)
+    const id = await begin(server, 'any')
+    const hook = await handedOut(shop)
+    expect(await start(newShop()).deliver(hook, 1)).toEqual({ kind: 'unknown' })
+    await send(server, 'tasks/cancel', { taskId: id })
+    expect(await server.deliver(hook, 1)).toEqual({ kind: 'closed' })
+  })
+
+  it('G3 differs from every other hook, and cannot be read', async () => {
+    const shop = newShop()
+    const server = start(shop)
+    const [one] = [await begin(server, 'any'), await begin(server, 'any')]
+    await until('two ids', () => shop.ids.length === 2)
+    expect(new Set(shop.ids).size).toBe(2)
+    expect(Buffer.from(shop.ids[0] ?? '', 'base64url').toString()).not.toContain(one)
+    expect(shop.ids[0]).toMatch(/^h\.r1\.[A-Za-z0-9_-]{100,900}$/)
+  })
+})
+
+describe('a hook without a task', () => {
+  it('G3 E1 ends the call of a client that cannot follow one, before anything later runs', async () => {
+    const shop = newShop()
+    const server = start(shop)
+    const call = { name: 'any', arguments: {} }
+    const { error } = await send(server, 'tools/call', call, { capabilities: { elicitation: {} } })
+    expect(error).toMatchObject({
+      code: -32021,
+      data: { requiredCapabilities: { extensions: { 'io.modelcontextprotocol/tasks': {} } } },
+    })
+    expect(error?.message).toContain('the hook "any"')
+    expect(shop.ids).toEqual([])
+  })
+
+  it('G3 tells the author what is missing', async () => {
+    const shop = newShop()
+    const server = createServer({ name: 'shop', version: '1', keys, dev: true, log: () => {} })
+    server.tool('late', {}, async (_args, ctx) => {
+      await ctx.hook('h')
+      shop.runs.push('later')
+      return 'no'
+    })
+    servers.push(server)
+    const { result } = await send(server, 'tools/call', { name: 'late', arguments: {} })
+    expect(result).toMatchObject({ isError: true })
+    expect(JSON.stringify(result)).toContain('createServer({ store })')
+    expect(shop.runs).toEqual([])
+    await expect(server.deliver('h.x', 1)).rejects.toThrow(/needs a store/)
+  })
+
+  it('G3 D9 moves a call that began in rounds into a task', async () => {
+    const shop = newShop()
+    const server = start(shop)
+    server.tool('late', {}, async (_args, ctx) => {
+      await ctx.step('before', () => void shop.runs.push('before'))
+      const hook = await ctx.hook('h')
+      await ctx.step('hand out', () => void shop.ids.push(hook.id))
+      return JSON.stringify(await hook.received())
+    })
+    const id = await begin(server, 'late')
+    expect(await server.deliver(await handedOut(shop), 'x')).toEqual({ kind: 'accepted' })
+    expect(textOf(await settled(server, id))).toBe('"x"')
+    expect(shop.runs).toEqual(['before'])
+  })
+})
