@@ -9,7 +9,7 @@
  */
 
 import type { TaskState } from '../../protocol/task.ts'
-import type { Background } from '../../replay/context.ts'
+import type { Background } from '../../replay/run-state.ts'
 import type { TaskTurn, TaskView } from '../../store/task-engine.ts'
 import type { FlowHost } from '../host.ts'
 import { sealPiece } from './journal.ts'
