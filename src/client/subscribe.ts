@@ -9,7 +9,7 @@ import { sleep } from '../lib/clock.ts'
 import type { ListenFilter } from '../protocol/call.ts'
 import type { Notice } from '../protocol/reply.ts'
 import { TASKS_EXTENSION } from '../protocol/task.ts'
-import { type Peer, PeerError } from './peer.ts'
+import { type Peer, PeerError, type SendOptions } from './peer.ts'
 
 export type ServerChange =
   | Extract<Notice, { kind: 'tools' | 'prompts' | 'resources' | 'resource' | 'task' }>
@@ -42,7 +42,7 @@ interface Mailbox {
 export function subscribe(
   peer: Peer,
   filter: ListenFilter,
-  options: SubscribeOptions,
+  options: SubscribeOptions & Pick<SendOptions, 'capabilities'>,
   onChange: (change: ServerChange) => void = () => {},
 ): Subscription {
   const mailbox = createMailbox()
@@ -58,6 +58,8 @@ export function subscribe(
     }
     keepListening(peer, filter, {
       retries: options.retries ?? 5,
+      // Servers report tasks only to clients that declare them.
+      capabilities: options.capabilities ?? (filter.taskIds && TASK_CAPABILITY),
       signal,
       agree: (one) => agree(one),
       deliver,
@@ -91,6 +93,7 @@ const CLOSED = new RondoError('PEER_GONE', 'The subscription was closed')
 
 interface Listening {
   readonly retries: number
+  readonly capabilities: SendOptions['capabilities']
   readonly signal: AbortSignal
   readonly agree: (filter: ListenFilter) => void
   readonly deliver: (change: ServerChange) => void
@@ -104,8 +107,7 @@ async function keepListening(peer: Peer, filter: ListenFilter, listening: Listen
         { kind: 'listen', filter },
         {
           endless: true,
-          // Servers report tasks only to clients that declare them.
-          ...(filter.taskIds && { capabilities: TASK_CAPABILITY }),
+          capabilities: listening.capabilities,
           signal: listening.signal,
           onNotice(notice) {
             failures = 0

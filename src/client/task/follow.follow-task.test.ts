@@ -51,6 +51,18 @@ describe('a call that becomes a task', () => {
     expect(server.seen.map(capabilities).at(-1)).toEqual({ elicitation: { form: {} } })
   })
 
+  it('E4 declares on the subscription what it can be asked, so that notifications have the questions', async () => {
+    const server = scriptServer(({ method }) => {
+      if (method === 'tools/call') return created()
+      return method === 'subscriptions/listen' ? {} : completed('done')
+    })
+    const client = await connect(server, polling({ tasks: true }))
+    expect(await client.callTool('t')).toMatchObject({ content: [{ text: 'done' }] })
+    const listening = server.seen.filter(({ method }) => method === 'subscriptions/listen')
+    expect(listening.map(capabilities)).toEqual([{ elicitation: { form: {} }, extensions: EXTENSIONS }])
+    await client.close()
+  })
+
   it('declares nothing and accepts no task with tasks: false', async () => {
     const server = scriptServer(created())
     const client = await connect(server, { tasks: false })

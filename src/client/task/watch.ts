@@ -81,7 +81,9 @@ export function watchTask(
   }
   const listen = async (): Promise<void> => {
     const signal = AbortSignal.any([sending.signal, stop.signal])
-    const subscription = subscribe(peer, { taskIds: [taskId] }, { signal })
+    // A notification contains only questions of the kinds that this request declares.
+    const { capabilities } = sending
+    const subscription = subscribe(peer, { taskIds: [taskId] }, { signal, capabilities })
     const { taskIds = [] } = await subscription.filter
     if (!taskIds.includes(taskId)) return subscription.close()
     live = true
