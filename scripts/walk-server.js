@@ -14,7 +14,7 @@ const server = createServer({
   name: 'tracker',
   version: '1.0.0',
   keys: generateKey('walk'),
-  log: () => {},
+  log: 'off',
   ...(carrier === 'task' ? { store: createMemoryStore() } : {}),
 })
 server.tool(

@@ -2,11 +2,20 @@
 
 export type {
   ContinuationEvent,
+  DrainEvent,
   FaultEvent,
   FlowLimits,
   LogEvent,
+  LogOrigin,
+  LogPlace,
+  ReadyEvent,
+  RefusedEvent,
   RoundEvent,
+  SessionEvent,
+  SlowEvent,
+  StartEvent,
   StateRefusedEvent,
+  TaskEvent,
   WarningEvent,
 } from './carry/host.ts'
 export type { Finding, MigrationMode, StoredLimits } from './carry/migration.ts'
@@ -58,9 +67,11 @@ export type { StateLimits } from './seal/state.ts'
 export type { AdmissionOptions, AllowListOptions } from './serve/http/admission.ts'
 export type { Authenticate, AuthRefusal, AuthRequest } from './serve/http/authenticate.ts'
 export type { FetchHandler, FetchOptions } from './serve/http/fetch.ts'
+export type { NotReady } from './serve/http/health.ts'
 export type { Listening, ListenOptions } from './serve/http/listen.ts'
 export type { NodeHandler, NodeHandlerOptions } from './serve/http/node.ts'
 export type { Change, ChangeBus } from './serve/http/subscription.ts'
+export { createJsonLog, type JsonLogOptions, type LogOptions, toLogRecord } from './serve/log.ts'
 export type { Era, HttpOptions, ServerOptions, TaskOptions } from './serve/options.ts'
 export { createServer, type Server } from './serve/server.ts'
 export type { SessionOptions } from './serve/session/options.ts'

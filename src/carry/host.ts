@@ -28,6 +28,8 @@ export interface FlowLimits extends ReplayLimits, StoredLimits {
   readonly flowTtlMs: number
   /** Bytes of states that one instance remembers for clients that do not echo them. */
   readonly maxRememberedBytes: number
+  /** A handler that has run this long without waiting for an answer is logged once per round; 0 for never. */
+  readonly slowHandlerMs: number
 }
 
 export interface FlowPlatform extends Platform {
@@ -35,8 +37,26 @@ export interface FlowPlatform extends Platform {
   randomId(): string
 }
 
+/** What every line has. */
+export interface LogOrigin {
+  readonly level: 'info' | 'warn' | 'error'
+  /** The process that wrote it. */
+  readonly instance: string
+}
+
+/** Where a line of the log belongs: its flow, and its task if the flow became one. */
+export interface LogPlace {
+  /** Id of the call, the same in all its rounds. */
+  readonly flow?: string
+  readonly round?: number
+  /** The task that the call became or belongs to. */
+  readonly task?: string
+  /** The turn of the task: a number that grows with every turn. */
+  readonly turn?: number
+}
+
 /** One line for each round. Holds names, counts and times; never content, never a token. */
-export interface RoundEvent {
+export interface RoundEvent extends LogOrigin {
   readonly event: 'round'
   readonly flow: string
   readonly round: number
@@ -55,8 +75,9 @@ export interface RoundEvent {
   /** The names of events from outside that it waits for. */
   readonly events?: readonly string[]
   readonly moved?: MoveReason
-  /** The task that the call became. */
+  /** The task that the call became, or whose turn this was. */
   readonly task?: string
+  readonly turn?: number
   /** Code of a refusal. */
   readonly code?: string
   readonly replayed: number
@@ -69,7 +90,7 @@ export interface RoundEvent {
 }
 
 /** A state that did not open. The reason is for the operator; the client gets the same sentence for all of them. */
-export interface StateRefusedEvent {
+export interface StateRefusedEvent extends LogOrigin {
   readonly event: 'state_refused'
   /** Absent if the request is in the state itself. */
   readonly method?: FlowMethod
@@ -79,27 +100,119 @@ export interface StateRefusedEvent {
 }
 
 /** Something that the author or the operator should see. `error` is what the handler threw. */
-export interface FaultEvent {
+export interface FaultEvent extends LogOrigin {
   readonly event: 'fault'
   readonly flow: string
   readonly round: number
+  readonly task?: string
+  readonly turn?: number
   readonly method: FlowMethod
   readonly target: string
   readonly error: unknown
 }
 
+/** A handler that has run for `limits.slowHandlerMs`. It continues. */
+export interface SlowEvent extends LogOrigin {
+  readonly event: 'slow'
+  readonly flow: string
+  readonly round: number
+  readonly task?: string
+  readonly turn?: number
+  readonly method: FlowMethod
+  readonly target: string
+  readonly ms: number
+}
+
 /** A finding of the migration from stored to sealed state. */
-export interface ContinuationEvent extends Finding {
+export interface ContinuationEvent extends LogOrigin, Finding {
   readonly event: 'continuation'
 }
 
-export interface WarningEvent {
+export interface WarningEvent extends LogOrigin, LogPlace {
   readonly event: 'warning'
   readonly message: string
   readonly error?: unknown
 }
 
-export type LogEvent = RoundEvent | StateRefusedEvent | FaultEvent | ContinuationEvent | WarningEvent
+/** A server begins to open its keys and its store. */
+export interface StartEvent extends LogOrigin {
+  readonly event: 'start'
+  readonly name: string
+  readonly version: string
+  /** Host, port and path that will be served; `stdio` over standard input. */
+  readonly address: string
+  readonly revisions: readonly string[]
+  /** Names of the keys, the one that seals first. */
+  readonly keys: readonly string[]
+  readonly store: string
+}
+
+/** A server serves. */
+export interface ReadyEvent extends LogOrigin {
+  readonly event: 'ready'
+  readonly address: string
+  readonly ms: number
+}
+
+/** A server stops: `begun` when it is no longer ready for new calls, `finished` when everything is closed. */
+export interface DrainEvent extends LogOrigin {
+  readonly event: 'drain'
+  readonly phase: 'begun' | 'finished'
+  /** How long it took. */
+  readonly ms?: number
+}
+
+/** A worker of this process and a task. */
+export interface TaskEvent extends LogOrigin {
+  readonly event: 'task'
+  /** `lost`: another worker has the task, or it was cancelled. `failed`: the turn threw and will be retried. */
+  readonly phase: 'claimed' | 'taken_over' | 'lost' | 'failed' | 'given_up'
+  readonly task: string
+  readonly turn: number
+  /** How many turns threw or died since the task last made progress. */
+  readonly failures?: number
+  readonly reason?: string
+  readonly error?: unknown
+}
+
+/** A client of an earlier era connects or leaves. */
+export interface SessionEvent extends LogOrigin {
+  readonly event: 'session'
+  readonly phase: 'opened' | 'closed'
+  /** A digest of the session's id; whoever knows the id itself can use the session. */
+  readonly session: string
+  readonly protocolVersion: string
+}
+
+/** Requests that were refused before anything ran. */
+export interface RefusedEvent extends LogOrigin {
+  readonly event: 'refused'
+  readonly status: number
+  readonly code: string
+  /** Why, and which option would allow it. */
+  readonly message: string
+  /** How many requests were refused for this reason since the last such line. */
+  readonly count: number
+}
+
+/** An event as a log function receives it. */
+export type LogEvent =
+  | RoundEvent
+  | StateRefusedEvent
+  | FaultEvent
+  | SlowEvent
+  | ContinuationEvent
+  | WarningEvent
+  | StartEvent
+  | ReadyEvent
+  | DrainEvent
+  | TaskEvent
+  | SessionEvent
+  | RefusedEvent
+
+/** An event before the log adds level and instance. */
+export type LogFacts = FactsOf<LogEvent>
+type FactsOf<E> = E extends LogOrigin ? Omit<E, keyof LogOrigin> : never
 
 /** Keeps the claims of a flow between two rounds: sealed, or in a store while a service migrates. */
 export interface StateCarrier {
@@ -137,6 +250,20 @@ export interface TaskHost {
   readonly tools?: { readonly waitMs: number }
 }
 
+/** A round whose handler is running, as far as the watch for slow ones needs it. */
+export interface RunningRound {
+  readonly call: { readonly method: FlowMethod; readonly target: string }
+  readonly beginning: { readonly flow: string; readonly round: number }
+  readonly task?: TaskPlace
+  readonly began: number
+}
+
+/** The turn of a task. */
+export interface TaskPlace {
+  readonly task: string
+  readonly turn: number
+}
+
 export interface FlowHost {
   readonly audience: string
   readonly codecs: Codecs
@@ -146,7 +273,11 @@ export interface FlowHost {
   readonly dev: boolean
   /** Sleeps end at once, as if the time had passed. */
   readonly skipSleep: boolean
-  log(event: LogEvent): void
+  log(event: LogFacts): void
+  /** Names this process in the log and in the store. */
+  readonly instance: string
+  /** Rounds whose handlers are running. */
+  readonly running: Set<RunningRound>
   /** True once this process was told to stop. */
   readonly draining: boolean
   /** True while this instance should shed load. */

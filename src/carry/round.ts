@@ -25,7 +25,7 @@ import type { Context } from '../tool/context.ts'
 import { isInputRequired, type Target } from '../tool/target.ts'
 import type { Carrier, Pause } from './carrier.ts'
 import { type Failure, invalidArguments, refusal, thrown } from './failure.ts'
-import type { FlowHost, RoundEvent, TaskHost } from './host.ts'
+import type { FlowHost, RoundEvent, RunningRound, TaskHost, TaskPlace } from './host.ts'
 import { pauseManually } from './manual.ts'
 import { effectOnce } from './single-use.ts'
 import { sleepingIn } from './sleep.ts'
@@ -39,6 +39,8 @@ export interface Round {
   readonly beginning: Beginning
   /** When work on the request began, ms since the epoch. */
   readonly began: number
+  /** The turn of a task that this round is. */
+  readonly task?: TaskPlace
 }
 
 /** A request on its way into a round. */
@@ -58,19 +60,40 @@ export interface Beginning {
 
 /** Prepares the arguments, runs the handler once, checks the run in development, and has the carrier end or keep it. */
 export async function runOnce<To, R extends Round>(carrier: Carrier<never, To, R>, round: R): Promise<To> {
+  const { host } = round
+  host.running.add(round)
+  try {
+    const run = await runHandler(carrier, round)
+    if (run.kind === 'end') return carrier.end(round, run.reply)
+    host.running.delete(round)
+    return carrier.abandon?.(round) ?? (await conclude(carrier, round, run.report))
+  } finally {
+    host.running.delete(round)
+  }
+}
+
+type HandlerRun =
+  | { readonly kind: 'ran'; readonly report: RunReport }
+  /** The round ended before its handler ran. */
+  | { readonly kind: 'end'; readonly reply: Reply }
+
+async function runHandler<To, R extends Round>(
+  carrier: Carrier<never, To, R>,
+  round: R,
+): Promise<HandlerRun> {
   const { host, call, target } = round
   const preparing = target.prepare(call.args)
   const prepared = preparing instanceof Promise ? await preparing : preparing
   if (prepared.kind === 'refused') {
-    return carrier.end(round, concludeFailure(round, undefined, invalidArguments(target, prepared.problem)))
+    const reply = concludeFailure(round, undefined, invalidArguments(target, prepared.problem))
+    return { kind: 'end', reply }
   }
   const early = carrier.begin?.(round)
-  if (early !== undefined) return carrier.end(round, await early)
+  if (early !== undefined) return { kind: 'end', reply: await early }
   const input = toReplayInput(round, prepared.run)
   const adapted = carrier.adapt?.(round, input) ?? input
   const first = await replay(adapted)
-  const report = host.dev && !target.live ? await verify(adapted, first) : first
-  return carrier.abandon?.(round) ?? conclude(carrier, round, report)
+  return { kind: 'ran', report: host.dev && !target.live ? await verify(adapted, first) : first }
 }
 
 /** Ends the round as its run ended. */
@@ -236,7 +259,8 @@ export function logRound(round: Round, report: RunReport | undefined, facts: Rou
     asks: facts.asks,
     events: facts.events,
     moved: facts.moved,
-    task: facts.task,
+    task: facts.task ?? round.task?.task,
+    turn: round.task?.turn,
     code: facts.code,
     replayed: report?.replayed ?? 0,
     executed: report?.executed ?? 0,
@@ -247,9 +271,17 @@ export function logRound(round: Round, report: RunReport | undefined, facts: Rou
   })
 }
 
-export function logFault({ host, call, beginning }: Round, error: unknown): void {
-  const { method, target } = call
-  host.log({ event: 'fault', flow: beginning.flow, round: beginning.round, method, target, error })
+export function logFault(round: Round, error: unknown): void {
+  const { method, target } = round.call
+  round.host.log({ event: 'fault', ...placeOf(round), method, target, error })
+}
+
+/** Where a line about this round belongs. */
+export function placeOf({ beginning, task }: Pick<RunningRound, 'beginning' | 'task'>): {
+  flow: string
+  round: number
+} & Partial<TaskPlace> {
+  return { flow: beginning.flow, round: beginning.round, ...task }
 }
 
 async function concludeReturned(round: Round, report: RunReport, value: unknown): Promise<Reply> {

@@ -18,10 +18,17 @@ import {
   type SealedState,
   sealState,
 } from '../seal/state.ts'
-import type { Target } from '../tool/target.ts'
 import type { Carrier, Pause } from './carrier.ts'
 import type { FlowHost, OpenedStored, StateCarrier } from './host.ts'
-import { type Beginning, concludeRefused, logRound, type Round, type RoundRequest, runOnce } from './round.ts'
+import {
+  type Beginning,
+  concludeRefused,
+  logRound,
+  placeOf,
+  type Round,
+  type RoundRequest,
+  runOnce,
+} from './round.ts'
 import { replyOnce } from './single-use.ts'
 import { keepWithStore, unspill } from './spill.ts'
 import { beginAtOnce, continueAsTask } from './task/begin.ts'
@@ -164,11 +171,11 @@ function toKept(sealed: SealedState, inputRequests: InputRequests | undefined): 
 }
 
 function reply(round: Round, { report, facts }: Pause, kept: Kept): Reply {
-  const { host, target } = round
+  const { host } = round
   if (kept.kind === 'task') return kept.reply
   if (kept.kind === 'too-large') return concludeRefused(round, report, tooLarge(kept.bytes, host))
   const { bytes, keyId } = kept
-  if (bytes > host.limits.warnBytes) warnSize(host, target, bytes)
+  if (bytes > host.limits.warnBytes) warnSize(round, bytes)
   logRound(round, report, { ...facts, stateBytes: bytes, keyId })
   return kept.reply
 }
@@ -208,7 +215,8 @@ function tooLarge(bytes: number, { limits }: FlowHost): RondoError {
   return new RondoError('LIMIT_STATE_BYTES', detail)
 }
 
-function warnSize(host: FlowHost, { name }: Target, bytes: number): void {
-  const message = `The requestState of ${name} has ${bytes} bytes; some proxies and clients refuse bodies of that size`
-  host.log({ event: 'warning', message })
+function warnSize(round: Round, bytes: number): void {
+  const { host, target } = round
+  const message = `The requestState of ${target.name} has ${bytes} bytes; some proxies and clients refuse bodies of that size`
+  host.log({ event: 'warning', message, ...placeOf(round) })
 }

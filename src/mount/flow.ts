@@ -9,11 +9,14 @@ import type { FlowHost, TaskHost } from '../carry/host.ts'
 import { handleTask } from '../carry/task/call.ts'
 import { runRound } from '../carry/token.ts'
 import { misuse, RondoError } from '../errors.ts'
+import { createEvery } from '../lib/clock.ts'
 import { isRecord } from '../lib/json.ts'
 import type { Principal } from '../protocol/call.ts'
 import type { KeyHolder } from '../seal/key-ring.ts'
+import { createSlowHandlers, createWatch } from '../serve/heartbeat.ts'
 import { createHost } from '../serve/host.ts'
 import { assertPrincipal, HOOK_MS, inTime } from '../serve/http/authenticate.ts'
+import { createInFlight } from '../serve/service.ts'
 import { createTaskWork } from '../serve/task-work.ts'
 import { isOlder, toFlowCall, toLine, toTaskCall } from './call.ts'
 import type { Definition, RondoOptions } from './mount.ts'
@@ -44,6 +47,9 @@ export function createFlow(options: RondoOptions, keys: KeyHolder, tools: TaskTo
   /** For tools that never become tasks, and for servers whose clients could not follow one. */
   const roundsAlone: FlowHost = Object.create(host, { tasks: { value: undefined } })
   const principalOf = findPrincipalOf(options.principal)
+  const onError = (error: unknown): void => host.log({ event: 'warning', message: 'A timer failed', error })
+  const slow = createSlowHandlers(host)
+  const inFlight = createInFlight(createWatch({ heartbeatMs: 0, slow, every: createEvery(onError), onError }))
   const warned = new WeakSet<Definition>()
   const warnOfRounds = (definition: Definition, name: string): void => {
     const { task = 'never' } = definition.options
@@ -62,6 +68,8 @@ export function createFlow(options: RondoOptions, keys: KeyHolder, tools: TaskTo
       const mayLeave = tools.mayLeave(passage.server, target.name, definition)
       if (mayLeave) work.start()
       else warnOfRounds(definition, target.name)
+      const active = {}
+      inFlight.enter(active)
       try {
         const call = toFlowCall(passage, ctx, host.log)
         const principal = await principalOf(ctx)
@@ -81,6 +89,8 @@ export function createFlow(options: RondoOptions, keys: KeyHolder, tools: TaskTo
         const refusal = toRefusal(host, error, target)
         const cannotAsk = refusal instanceof RondoError && refusal.code === 'PEER_CAPABILITY'
         return cannotAsk && isOlder(passage.server) ? refuseOlder(passage, refusal) : refuse(passage, refusal)
+      } finally {
+        inFlight.leave(active)
       }
     },
     async answerTask(action, taskId, ctx, server) {

@@ -130,7 +130,7 @@ export function createRondo(options: RondoOptions): Rondo {
     )
   }
   const keys = resolveKeys(options.keys)
-  const log = createLog(options.log, undefined, options.now)
+  const { log, instance } = createLog(options)
   /** Servers are built inside the official entrance, which turns whatever is thrown there into -32603 and logs nothing. */
   const logged = <R>(message: string, run: () => R): R => {
     try {
@@ -146,7 +146,7 @@ export function createRondo(options: RondoOptions): Rondo {
 
   const load = async (): Promise<SdkFlow> => {
     const { createFlow } = await import('./flow.ts')
-    const flow = createFlow(options, keys, tools)
+    const flow = createFlow({ ...options, instance }, keys, tools)
     if (draining) flow.drain()
     return flow
   }

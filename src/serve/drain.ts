@@ -7,6 +7,10 @@
  */
 
 interface StopSteps {
+  /** Called first: load balancers learn that this instance leaves. */
+  readonly leave?: () => void
+  /** How long to serve on after `leave`. */
+  readonly delayMs?: number
   /** Refuses new work. */
   readonly begin: () => void
   /** Resolves when nothing is in flight. */
@@ -17,10 +21,19 @@ interface StopSteps {
   readonly graceMs?: number
 }
 
-export function createStop({ begin, idle, finish, graceMs = 10_000 }: StopSteps): () => Promise<void> {
+export function createStop({
+  leave,
+  delayMs = 0,
+  begin,
+  idle,
+  finish,
+  graceMs = 10_000,
+}: StopSteps): () => Promise<void> {
   let stopping: Promise<void> | undefined
   return () => {
     stopping ??= (async () => {
+      leave?.()
+      if (delayMs > 0) await new Promise((resolve) => setTimeout(resolve, delayMs))
       begin()
       await atMost(idle(), graceMs)
       await finish()

@@ -4,10 +4,10 @@ import { startEcho } from '../../test/support/echo-listening.ts'
 import { callTool, createEchoService } from '../../test/support/echo-service.ts'
 import { startOlder } from '../../test/support/older-server.ts'
 import { messagesOf } from '../../test/support/post.ts'
-import type { LogEvent } from '../carry/host.ts'
+import type { FlowLimits, FlowPlatform, LogFacts, RunningRound } from '../carry/host.ts'
 import type { Line } from '../protocol/call.ts'
 import type { Reply } from '../protocol/reply.ts'
-import { assertInterval, createWatch, Pulse, type WatchSettings } from './heartbeat.ts'
+import { assertInterval, createSlowHandlers, createWatch, Pulse, type WatchSettings } from './heartbeat.ts'
 import { createExchange } from './http/exchange.ts'
 import { createFetchHandler } from './http/fetch.ts'
 import { createInFlight } from './service.ts'
@@ -298,63 +298,68 @@ describe('the watch over calls in flight', () => {
     expect([first.beats, second.beats]).toEqual([[], ['p']])
   })
 
-  it('has no timer if heartbeats and slow calls are off', () => {
-    const { enter, running } = start({ heartbeatMs: 0, slow: { slowCallMs: 0, log: () => {} } })
+  it('has no timer if heartbeats and slow handlers are off', () => {
+    const { enter, running } = start({ heartbeatMs: 0 })
     enter()
     expect(running()).toBe(0)
   })
 })
 
-describe('I2 a call that does not end', () => {
-  function start(slowCallMs = 60_000) {
-    const events: LogEvent[] = []
+describe('I2 a handler that does not end', () => {
+  function start(slowHandlerMs = 60_000) {
+    const events: LogFacts[] = []
     const ticks = new Set<() => void>()
+    let now = 0
     const every = (ms: number, tick: () => void) => {
-      expect(ms).toBe(slowCallMs / 4)
+      expect(ms).toBe(slowHandlerMs / 4)
       ticks.add(tick)
       return () => void ticks.delete(tick)
     }
-    const slow = { slowCallMs, log: (event: LogEvent) => void events.push(event) }
+    const call = { method: 'tools/call', target: 'index' } as const
+    const beginning = { flow: 'f1', round: 2 }
+    const round = { call, beginning, began: 0, task: { task: 't1', turn: 3 } }
+    const running = new Set<RunningRound>([round])
+    const slow = createSlowHandlers({
+      running,
+      limits: { slowHandlerMs } as FlowLimits,
+      platform: { now: () => now } as FlowPlatform,
+      log: (facts) => void events.push(facts),
+    })
     const inFlight = createInFlight(createWatch({ heartbeatMs: 0, slow, every, onError: () => {} }))
-    const line = { waiting: false, beat: () => {} }
-    const active = { call: { method: 'tools/call', target: 'index' }, line }
+    const active = {}
     inFlight.enter(active)
-    const tick = () => {
-      for (const run of [...ticks]) run()
-    }
-    tick()
     const minute = () => {
-      for (let i = 0; i < 4; i++) tick()
+      for (let i = 0; i < 4; i++) {
+        now += 15_000
+        for (const run of [...ticks]) run()
+      }
     }
-    return { events, ticks, line, minute, end: () => inFlight.leave(active) }
+    return { events, ticks, minute, running, round, end: () => inFlight.leave(active) }
   }
 
-  it('is logged once, and continues', () => {
+  it('is logged once, with its flow, round, task and turn, and continues', () => {
     const { events, minute } = start()
     minute()
     minute()
-    expect(events).toEqual([
-      {
-        event: 'warning',
-        message: 'A call of "index" (tools/call) is still running after 60 s without waiting for an answer',
-      },
-    ])
+    const place = { flow: 'f1', round: 2, task: 't1', turn: 3 }
+    expect(events).toEqual([{ event: 'slow', ...place, method: 'tools/call', target: 'index', ms: 60_000 }])
   })
 
-  it('is not logged while it waits for an answer', () => {
-    const { events, line, minute } = start()
-    line.waiting = true
+  it('is not logged while its call waits for an answer, which is between two rounds', () => {
+    const { events, running, round, minute } = start()
+    running.delete(round)
     minute()
     expect(events).toEqual([])
-    line.waiting = false
+    running.add(round)
     minute()
     expect(events).toHaveLength(1)
   })
 
-  it('is not watched with 0, or after its end', () => {
+  it('is not watched with 0, or after the end of its call', () => {
     expect(start(0).ticks.size).toBe(0)
-    const { events, ticks, end, minute } = start()
+    const { events, ticks, running, end, minute } = start()
     end()
+    running.clear()
     minute()
     expect(events).toEqual([])
     expect(ticks.size).toBe(0)

@@ -1,6 +1,6 @@
 /**
- * Calls that take long: their heartbeat, and the log line of a slow one. Hosts and proxies
- * abandon a request that is silent for a minute, some even before its first byte.
+ * Calls that take long: their heartbeat, and the log line of a slow handler. Hosts and proxies abandon a request that is
+ * silent for a minute, some even before its first byte.
  *
  * beat 1 A heartbeat is due only after a whole interval without anything else. beat 2 It is progress if the client sent a
  * token, since progress restarts the timeouts of clients, and a comment of the stream otherwise. beat 3 Progress only
@@ -10,41 +10,60 @@
  * a call, so a call that ends quickly costs nothing, and a heartbeat is late by a quarter of its interval at most.
  */
 
-import type { WarningEvent } from '../carry/host.ts'
+import type { FlowHost, RunningRound } from '../carry/host.ts'
 import { justAbove } from '../carry/push.ts'
+import { placeOf } from '../carry/round.ts'
 import { misuse } from '../errors.ts'
 import type { Every } from '../lib/clock.ts'
 
 /** A call in flight, as far as the watch needs it. */
 export interface WatchedCall {
-  readonly call?: {
-    readonly progressToken?: string | number
-    readonly method?: string
-    readonly target?: string
-  }
+  readonly call?: { readonly progressToken?: string | number }
   readonly line?: WatchedLine
 }
 
 interface WatchedLine {
   /** Shows that the call is alive if it has been silent since the last beat. */
   beat(progressToken: string | number | undefined): unknown
-  /** The call waits for the client's answer. */
-  readonly waiting?: boolean
 }
 
 /** Starts to watch; ends by itself, and then calls `onIdle`, as soon as there are no calls. */
 export type Watch = (calls: () => Iterable<WatchedCall>, onIdle?: () => void) => void
 
-export interface SlowCalls {
-  /** A call that has run this long is logged once, unless it waits for an answer; 0 for never. */
-  readonly slowCallMs: number
-  log(event: WarningEvent): void
+/** Logs handlers that have run for `limits.slowHandlerMs`, each once per round. */
+export interface SlowHandlers {
+  /** How often to look. */
+  readonly everyMs: number
+  check(): void
+}
+
+/** Returns nothing if slow handlers are not logged. Rounds of tasks and of mounted servers count too. */
+export function createSlowHandlers({
+  running,
+  limits: { slowHandlerMs },
+  platform,
+  log,
+}: Pick<FlowHost, 'running' | 'limits' | 'platform' | 'log'>): SlowHandlers | undefined {
+  if (slowHandlerMs === 0) return undefined
+  const logged = new WeakSet<RunningRound>()
+  return {
+    everyMs: Math.min(slowHandlerMs / TICKS, MAX_INTERVAL),
+    check() {
+      for (const round of running) {
+        const ms = platform.now() - round.began
+        if (ms < slowHandlerMs || logged.has(round)) continue
+        logged.add(round)
+        const { method, target } = round.call
+        log({ event: 'slow', ...placeOf(round), method, target, ms })
+      }
+    },
+  }
 }
 
 export interface WatchSettings {
   /** How long a call may be silent before it shows that it is alive; 0 for never. */
   readonly heartbeatMs: number
-  readonly slow?: SlowCalls
+  readonly slow?: SlowHandlers
   readonly every: Every
   readonly onError: (error: unknown) => void
 }
@@ -55,25 +74,15 @@ const TICKS = 4
 
 /** Returns nothing if there is nothing to watch for. */
 export function createWatch({ heartbeatMs, slow, every, onError }: WatchSettings): Watch | undefined {
-  const slowCallMs = slow?.slowCallMs ?? 0
-  const intervals = [heartbeatMs, slowCallMs].filter((ms) => ms > 0)
+  const intervals = [heartbeatMs / TICKS, slow?.everyMs ?? 0].filter((ms) => ms > 0)
   if (intervals.length === 0) return undefined
-  const tickMs = Math.min(...intervals) / TICKS
-  const logged = new WeakSet<WatchedCall>()
+  const tickMs = Math.min(...intervals)
   /** True if an interval of `ms` ends with this tick. */
   const isDue = (age: number, ms: number): boolean =>
     ms > 0 && Math.floor((age * tickMs) / ms) > Math.floor(((age - 1) * tickMs) / ms)
 
   const check = (one: WatchedCall, age: number): void => {
-    const { call, line } = one
-    if (isDue(age, heartbeatMs)) line?.beat(call?.progressToken)
-    if (!isDue(age, slowCallMs) || call?.target === undefined || line?.waiting || logged.has(one)) return
-    logged.add(one)
-    const seconds = Math.round(slowCallMs / 1000)
-    slow?.log({
-      event: 'warning',
-      message: `A call of "${call.target}" (${call.method}) is still running after ${seconds} s without waiting for an answer`,
-    })
+    if (isDue(age, heartbeatMs)) one.line?.beat(one.call?.progressToken)
   }
 
   return (calls, onIdle) => {
@@ -91,6 +100,7 @@ export function createWatch({ heartbeatMs, slow, every, onError }: WatchSettings
         }
       }
       ages = next
+      slow?.check()
       if (next.size > 0) return
       stop()
       onIdle?.()

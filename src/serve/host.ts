@@ -3,7 +3,7 @@
  */
 
 import { AsyncLocalStorage } from 'node:async_hooks'
-import type { FlowHost, FlowPlatform, StateCarrier } from '../carry/host.ts'
+import type { FlowHost, FlowPlatform, RunningRound, StateCarrier } from '../carry/host.ts'
 import { createMigration, type MigrationMode, sealedWithHandles } from '../carry/migration.ts'
 import { sealedStates } from '../carry/token.ts'
 import { misuse } from '../errors.ts'
@@ -30,6 +30,8 @@ type Shared =
   | 'maxRoundMs'
   | 'shed'
   | 'log'
+  | 'logAuthorErrors'
+  | 'instance'
   | 'now'
   | 'restTimer'
   | 'skipSleep'
@@ -54,7 +56,7 @@ export function createHost(
 ): OpenHost {
   assertEras(options.eras)
   const platform = createPlatform(options)
-  const log = createLog(options.log, undefined, platform.now)
+  const { log, instance } = createLog({ ...options, now: platform.now })
   const overload = createOverload(options.shed, platform.now, (error) =>
     log({ event: 'warning', message: 'The function `shed` threw; nothing is shed', error }),
   )
@@ -67,11 +69,13 @@ export function createHost(
     dev: options.dev ?? false,
     skipSleep: options.skipSleep ?? options.dev ?? false,
     log,
+    instance,
+    running: new Set<RunningRound>(),
     draining: false,
     overloaded: overload.overloaded,
     maxRoundMs: options.maxRoundMs ?? Number.POSITIVE_INFINITY,
     states: chooseStates(options, platform, log),
-    tasks: createTaskHost(options, log),
+    tasks: createTaskHost(options, log, instance),
     leaseMs: options.tasks?.leaseMs ?? LEASE_MS,
     store: options.store,
     drain() {

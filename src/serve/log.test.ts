@@ -1,14 +1,26 @@
 import { describe, expect, it } from 'vitest'
 import { callTool } from '../../test/support/echo-service.ts'
-import type { LogEvent } from '../carry/host.ts'
+import type { LogFacts } from '../carry/host.ts'
 import { misuse, RondoError } from '../errors.ts'
 import { generateKey } from '../seal/key-ring.ts'
-import { createLog } from './log.ts'
+import { createJsonLog, createLog, type LogScreen } from './log.ts'
 import { createServer } from './server.ts'
 
-function logged(error: unknown): { readonly [member: string]: unknown } {
+function screenOf(lines: string[], given: Partial<LogScreen> = {}): LogScreen {
+  return {
+    write: (line) => void lines.push(line),
+    isTerminal: false,
+    colors: false,
+    production: false,
+    ...given,
+  }
+}
+
+type Described = { readonly [member: string]: unknown }
+
+function logged(error: unknown, settings: Parameters<typeof createLog>[0] = {}): Described {
   const lines: string[] = []
-  createLog('json', (line) => void lines.push(line))({ event: 'warning', message: 'It failed', error })
+  createLog(settings, screenOf(lines)).log({ event: 'warning', message: 'It failed', error })
   expect(lines).toHaveLength(1)
   return JSON.parse(lines[0] ?? '').error
 }
@@ -58,7 +70,7 @@ describe('the JSON log', () => {
         throw new Error('no stack')
       },
     })
-    expect(() => createLog('json', () => {})({ event: 'warning', message: 'x', error })).not.toThrow()
+    expect(() => createLog({}, screenOf([])).log({ event: 'warning', message: 'x', error })).not.toThrow()
   })
 })
 
@@ -76,7 +88,7 @@ describe('the log of a server', () => {
       name: 'forms',
       version: '1.0.0',
       keys: generateKey(),
-      log: createLog('json', (line) => void lines.push(line)),
+      log: createJsonLog({ write: (line) => void lines.push(line) }),
     })
     server.tool('go', {}, async (_args, ctx) => {
       await ctx.ask('q', { message: 'Where?', schema: { type: 'object', properties } as never })
@@ -93,7 +105,7 @@ describe('the log of a server', () => {
 })
 
 describe('a log function', () => {
-  const event: LogEvent = { event: 'warning', message: 'x' }
+  const event: LogFacts = { event: 'warning', message: 'x' }
 
   it.each<[string, () => unknown]>([
     [
@@ -115,11 +127,7 @@ describe('a log function', () => {
   ])('R11 that %s is reported once a minute, without any other effect', async (_, log) => {
     const lines: string[] = []
     let now = 0
-    const write = createLog(
-      log,
-      (line) => void lines.push(line),
-      () => now,
-    )
+    const { log: write } = createLog({ log, now: () => now }, screenOf(lines))
     const settle = () => new Promise((resolve) => setImmediate(resolve))
     write(event)
     write(event)

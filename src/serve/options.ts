@@ -2,7 +2,7 @@
  * The options of a server, their defaults and their checks. This is the only file of `serve/` that knows drafts.
  */
 
-import type { FlowLimits, LogEvent } from '../carry/host.ts'
+import type { FlowLimits } from '../carry/host.ts'
 import type { MigrationMode } from '../carry/migration.ts'
 import { DRAFTS, type DraftOptions } from '../drafts/drafts.ts'
 import { misuse } from '../errors.ts'
@@ -19,6 +19,7 @@ import type { AdmissionOptions } from './http/admission.ts'
 import type { Authenticate } from './http/authenticate.ts'
 import type { FetchOptions } from './http/fetch.ts'
 import type { ChangeBus } from './http/subscription.ts'
+import type { LogOptions } from './log.ts'
 import type { SessionOptions } from './session/options.ts'
 
 export interface HttpOptions extends AdmissionOptions {
@@ -51,6 +52,7 @@ export interface HttpOptions extends AdmissionOptions {
 export interface ServerOptions
   extends Omit<HttpOptions, 'onError' | 'every' | 'stateless' | 'isolated'>,
     FetchOptions,
+    LogOptions,
     DraftOptions {
   /** The server's name: shown by clients, and the default `audience`. */
   name: string
@@ -77,10 +79,6 @@ export interface ServerOptions
   maxRoundMs?: number
   /** Hands calls back at their next step or ask while this instance is overloaded. Default: never. */
   shed?: { eventLoopDelayMs: number } | (() => boolean)
-  /** A call that has run this long without waiting for an answer is logged once; 0 for never. Default: a minute. */
-  slowCallMs?: number
-  /** `json` writes one line per event to stderr; a function receives the events. Default: `json`. */
-  log?: 'json' | 'off' | ((event: LogEvent) => void)
   /** Entries on one page of a list. Default: 1000. */
   pageSize?: number
   /** How long clients may cache lists. Default: a minute; `public` unless callers are authenticated. */
@@ -164,6 +162,7 @@ export const DEFAULT_LIMITS: FlowLimits = {
   maxReasks: 3,
   maxDeferMs: 10_000,
   maxInlineSleepMs: 10_000,
+  slowHandlerMs: MINUTE,
   ...TEXT_BOUNDS,
 }
 

@@ -9,15 +9,17 @@ import type { Listing } from '../protocol/call.ts'
 import type { Codec } from '../protocol/codec.ts'
 import { createRegistry, type Declarations, type Registry } from '../tool/registry.ts'
 import { onRejections, onSignals } from './drain.ts'
-import { assertInterval } from './heartbeat.ts'
+import { createSlowHandlers } from './heartbeat.ts'
 import { createHost, type OpenHost } from './host.ts'
 import { createExchange } from './http/exchange.ts'
 import { createFetchHandler, type FetchHandler } from './http/fetch.ts'
+import { createReadiness, type NotReady } from './http/health.ts'
 import { type Listening, type ListenOptions, listen } from './http/listen.ts'
 import { createNodeHandler, type NodeHandler, type NodeHandlerOptions } from './http/node.ts'
 import { createChangeBus, guardedBus } from './http/subscription.ts'
 import { assertIdentity, REVISIONS, type ServerOptions } from './options.ts'
-import { createService, type OpenService } from './service.ts'
+import { createRefusalLog } from './refusal-log.ts'
+import { createService, type OpenService, type Service } from './service.ts'
 import { createOlder } from './session/older.ts'
 import { type StdioOptions, serveStdio } from './stdio/stdio.ts'
 import { createTaskWork } from './task-work.ts'
@@ -32,25 +34,28 @@ export interface Server extends Declarations {
   deliver(hookId: string, event: unknown): Promise<EventDelivery>
   /** The web-standard entrance: for Hono, Workers, Deno, Bun, Next.js. */
   readonly fetch: FetchHandler
-  /** Serves over node:http, on loopback by default. The default port is the environment variable `PORT`, else 3000. */
+  /**
+   * Serves over node:http, on loopback by default. The default port is the environment variable `PORT`, else 3000. Resolves
+   * when calls can be served: keys loaded, store opened and migrated, port bound. Rejects with what to do otherwise.
+   */
   listen(options?: Pick<ListenOptions, 'port' | 'host' | 'path'> & Partial<ListenOptions>): Promise<Listening>
   /** A `(req, res)` handler, for Express and other servers over node:http. */
   nodeHandler(options?: NodeHandlerOptions): NodeHandler
   /** Serves one client over stdin and stdout. Resolves when the client has gone. */
   stdio(options?: StdioOptions): Promise<void>
+  /** Why this instance takes no calls at the moment, or undefined if it does: for a health check of your own. */
+  notReady(): Promise<NotReady | undefined>
   /** From now on calls in flight are handed back at their next step or ask, and new calls are refused. */
   drain(): void
   /** Drains, ends everything that is open, and stops timers. */
   close(): Promise<void>
 }
 
-const SLOW_CALL_MS = 60_000
-
 function toService(
   options: ServerOptions,
   host: OpenHost,
   registry: Registry,
-  drain: () => void,
+  stopping: Pick<Service, 'leave' | 'drain' | 'onClosed' | 'readiness'>,
 ): OpenService {
   const { name, version, title, instructions, pageSize = 1000 } = options
   const scope = options.authenticate ? 'private' : 'public'
@@ -58,14 +63,14 @@ function toService(
   const changes = guardedBus(options.changes ?? createChangeBus(), (error) =>
     host.log({ event: 'warning', message: 'Notifying a subscriber of a change failed', error }),
   )
-  assertInterval('slowCallMs', options.slowCallMs, 0)
   const shared = { host, registry, serverInfo, instructions, pageSize, changes, codecs: host.codecs }
   return createService({
     ...shared,
     listCache: options.listCache ?? { ttlMs: 60_000, scope },
     older: createOlder({ ...shared, sessions: options.sessions || {}, attach: REVISIONS.attach(options) }),
-    slow: { slowCallMs: options.slowCallMs ?? SLOW_CALL_MS, log: host.log },
-    drain,
+    slow: createSlowHandlers(host),
+    onRefused: createRefusalLog(host.log, host.platform.now),
+    ...stopping,
   })
 }
 
@@ -116,24 +121,37 @@ export function createServerWith(codecs: readonly Codec[], options: ServerOption
     taskTools: host.tasks?.tools ? createTaskTools(host, host.tasks) : undefined,
     warn: options.dev ? (message) => host.log({ event: 'warning', message }) : undefined,
   })
-  const { slowCallMs = SLOW_CALL_MS } = options
-  const work = createTaskWork(host, ({ call }) => registry.find(call.method, call.target), {
-    ...options,
-    slowCallMs,
-  })
+  const work = createTaskWork(host, ({ call }) => registry.find(call.method, call.target), options)
   const onError = (error: unknown): void =>
     host.log({ event: 'warning', message: 'A request failed without a response', error })
+  const readiness = createReadiness(host, options.store)
+  const open = new Set<Listening>()
+  const { now } = host.platform
+  let leftAt: number | undefined
+  let closed = 0
+  const leave = (): void => {
+    readiness.leave()
+    if (leftAt !== undefined) return
+    leftAt = now()
+    host.log({ event: 'drain', phase: 'begun' })
+  }
   const drain = (): void => {
+    leave()
     host.drain()
     work.stop().catch(onError)
   }
-  const service = toService(options, host, registry, drain)
+  const logDrained = (): void =>
+    host.log({ event: 'drain', phase: 'finished', ms: now() - (leftAt ?? now()) })
+  const onClosed = (): void => {
+    closed += 1
+    if (closed === open.size) logDrained()
+  }
+  const service = toService(options, host, registry, { leave, drain, onClosed, readiness })
   const http = { ...options, onError }
   const { sessions } = options
   const exchange = createExchange(service, { ...http, stateless: sessions === false })
   const fetchExchange = createExchange(service, { ...http, stateless: !sessions, isolated: true })
   const fetch = createFetchHandler(fetchExchange, options)
-  const open = new Set<Listening>()
   const onRejection = (error: unknown): void =>
     host.log({ event: 'warning', message: 'Unhandled rejection: await every promise', error })
   let forgetSignals = (): void => {}
@@ -148,6 +166,17 @@ export function createServerWith(codecs: readonly Codec[], options: ServerOption
     forgetProcess()
     if (signals !== false) forgetSignals = onSignals(work.stop)
     if (rejections !== false) forgetRejections = onRejections(onRejection)
+  }
+
+  /** Opens what every call needs, so that what is wrong with it stops the start and not the first call. */
+  const prepare = async (address: string): Promise<void> => {
+    await host.keys.ready()
+    const { name, version, store } = options
+    const revisions = [...host.codecs.requestVersions, ...host.codecs.sessionVersions]
+    const { names: keys } = host.keys.ring
+    const kind = store === undefined ? 'none' : (store.kind ?? 'custom')
+    host.log({ event: 'start', name, version, address, revisions, keys, store: kind })
+    await store?.ready()
   }
 
   return {
@@ -166,17 +195,22 @@ export function createServerWith(codecs: readonly Codec[], options: ServerOption
       work.start()
       return createNodeHandler(exchange, { ...options, ...handlerOptions })
     },
+    notReady: () => readiness.check(),
     async listen(listenOptions) {
-      await host.keys.ready()
       const given = { ...http, port: portOf(process.env.PORT), ...listenOptions }
+      const began = now()
+      await prepare(`http://${given.host ?? '127.0.0.1'}:${given.port ?? 3000}${given.path ?? '/mcp'}`)
       const listening = await listen(service, { ...given, stateless: sessions === false })
       open.add(listening)
       startWork(listenOptions)
+      host.log({ event: 'ready', address: listening.url, ms: now() - began })
       return listening
     },
     async stdio(stdioOptions) {
-      await host.keys.ready()
+      const began = now()
+      await prepare('stdio')
       startWork(stdioOptions)
+      host.log({ event: 'ready', address: 'stdio', ms: now() - began })
       await serveStdio(service, { onError, heartbeatMs: options.heartbeatMs, ...stdioOptions }).done
       // The process is about to exit, unless it serves other clients.
       if (open.size > 0) return
@@ -185,11 +219,14 @@ export function createServerWith(codecs: readonly Codec[], options: ServerOption
     },
     drain: service.drain,
     async close() {
-      service.drain()
+      // Listeners drain by themselves, after their delay.
+      if (open.size === 0) service.drain()
+      else service.leave?.()
       forgetProcess()
       await Promise.all(Array.from(open, (listening) => listening.close()))
       await Promise.all([exchange.endStreams(), fetchExchange.endStreams()])
       await work.stop()
+      if (open.size === 0) logDrained()
       host.close()
     },
   }

@@ -4,10 +4,10 @@
  * the target of a call and runs its round; lists, discovery and completion are in `listing.ts`.
  */
 
-import type { FlowHost, LogEvent } from '../carry/host.ts'
+import type { FlowHost, LogFacts } from '../carry/host.ts'
 import { handleTask, watchTasks } from '../carry/task/call.ts'
 import { runRound } from '../carry/token.ts'
-import { isStoreFault, RondoError } from '../errors.ts'
+import { type ErrorCode, isStoreFault, RondoError } from '../errors.ts'
 import { isThenable } from '../lib/json.ts'
 import type { Call, FlowCall, Line, ListenCall, Listing, Principal } from '../protocol/call.ts'
 import type { Codecs } from '../protocol/codec.ts'
@@ -17,7 +17,8 @@ import type { TaskState } from '../protocol/task.ts'
 import type { ClientCapabilities } from '../protocol/wire.ts'
 import type { CachePolicy } from '../tool/definition.ts'
 import type { Registry } from '../tool/registry.ts'
-import type { SlowCalls, Watch, WatchedCall } from './heartbeat.ts'
+import type { SlowHandlers, Watch, WatchedCall } from './heartbeat.ts'
+import type { Readiness } from './http/health.ts'
 import type { Change, ChangeBus } from './http/subscription.ts'
 import { complete, createCatalog } from './listing.ts'
 import type { Older } from './session/older.ts'
@@ -46,10 +47,18 @@ export interface Service {
   /** There is a store for tasks. */
   readonly tasks?: boolean
   readonly watchTasks?: WatchTasks
-  /** Which calls are logged as slow. Absent: none. */
-  readonly slow?: SlowCalls
+  /** Logs slow handlers. */
+  readonly slow?: SlowHandlers
+  /** Whether this instance can take calls. */
+  readonly readiness?: Readiness
+  /** Logs a request that was refused before anything ran. */
+  onRefused?(code: ErrorCode, status: number): void
+  /** An entrance has closed after draining. */
+  onClosed?(): void
   /** `draining` is true once the process has begun to stop. */
   readonly state: { readonly draining: boolean }
+  /** From now on this instance is not ready, but still serves. */
+  leave?(): void
   /** Sets `state.draining`. */
   drain(): void
 }
@@ -62,7 +71,17 @@ export type WatchTasks = (
   listener: (task: TaskState) => void,
 ) => Promise<() => void>
 
-type Given = 'serverInfo' | 'codecs' | 'changes' | 'older' | 'slow' | 'drain'
+type Given =
+  | 'serverInfo'
+  | 'codecs'
+  | 'changes'
+  | 'older'
+  | 'slow'
+  | 'readiness'
+  | 'onRefused'
+  | 'onClosed'
+  | 'leave'
+  | 'drain'
 
 interface ServiceOptions extends Pick<Service, Given> {
   readonly host: FlowHost
@@ -82,7 +101,11 @@ export function createService(options: ServiceOptions): OpenService {
   const supportedVersions = codecs.requestVersions
   const tasks = host.tasks !== undefined
   const catalog = createCatalog(registry, { pageSize, cache, supportedVersions, instructions, tasks })
-  const toReply = (error: unknown): Reply => toErrorReply(error, host.log)
+  const toReply = (error: unknown): Reply => {
+    if (error instanceof RondoError && error.code === 'LIMIT_TASKS')
+      options.onRefused?.(error.code, error.http)
+    return toErrorReply(error, host.log)
+  }
 
   return {
     serverInfo,
@@ -93,6 +116,10 @@ export function createService(options: ServiceOptions): OpenService {
     changes,
     changeKinds: ['tools', 'prompts', 'resources', 'resource'],
     slow: options.slow,
+    readiness: options.readiness,
+    onRefused: options.onRefused,
+    onClosed: options.onClosed,
+    leave: options.leave,
     state: host,
     drain: options.drain,
     tasks,
@@ -144,7 +171,7 @@ export function unknownTarget({ method, target }: FlowCall): Reply {
 }
 
 /** Turns what was thrown into a reply. Unexpected errors, and those that an operator has to fix, are logged. */
-export function toErrorReply(error: unknown, log: (event: LogEvent) => void): Reply {
+export function toErrorReply(error: unknown, log: (event: LogFacts) => void): Reply {
   if (!(error instanceof RondoError))
     log({ event: 'warning', message: 'A request failed unexpectedly', error })
   else if (isStoreFault(error))

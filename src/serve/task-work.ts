@@ -2,16 +2,18 @@
  * A server's part in tasks: the engine over its store, and the worker that runs turns in this process. The worker starts
  * with the first entrance that is used, when every tool has been declared.
  *
- * The log shows what an operator must know of the engine: turns that threw, tasks that were given up, and a store that
- * cannot be reached, at most once a minute.
+ * The log shows what an operator must know of the engine: tasks that were claimed, taken over, lost or given up, turns that
+ * threw, and a store that cannot be reached, at most once a minute.
  */
 
-import type { FlowHost, TaskHost } from '../carry/host.ts'
+import type { FlowHost, LogFacts, TaskHost } from '../carry/host.ts'
 import { createRunTurn, type FindTarget } from '../carry/task/turn.ts'
 import { misuse } from '../errors.ts'
+import { createEvery } from '../lib/clock.ts'
 import { createLeaseEngine } from '../store/engine/lease-engine.ts'
 import type { EngineEvent, OnEngineEvent, Serving } from '../store/task-engine.ts'
 import { assertTaskTimes } from '../tool/registry.ts'
+import { createSlowHandlers } from './heartbeat.ts'
 import type { Log } from './log.ts'
 import type { ServerOptions } from './options.ts'
 import { quietly } from './service.ts'
@@ -31,6 +33,7 @@ const NO_WORK: TaskWork = { start: () => {}, stop: async () => {} }
 export function createTaskHost(
   { store, tasks = {} }: Pick<ServerOptions, 'store' | 'tasks'>,
   log: Log,
+  instance: string,
 ): TaskHost | undefined {
   assertTaskTimes({ ttl: ['tasks.ttlMs', tasks.ttlMs], poll: ['tasks.pollMs', tasks.pollMs] })
   const tools = toToolTerms(tasks.tools)
@@ -41,7 +44,7 @@ export function createTaskHost(
   const statsMs = tasks.onEvent ? undefined : 0
   const { maxOpen: maxOpenTasks, maxJournalBytes, leaseMs } = tasks
   const onEvent = logTaskEvents(log, tasks.onEvent)
-  const settings = { maxOpenTasks, maxJournalBytes, onEvent, leaseMs, statsMs }
+  const settings = { maxOpenTasks, maxJournalBytes, onEvent, leaseMs, statsMs, worker: instance }
   const given = Object.fromEntries(Object.entries(settings).filter(([, value]) => value !== undefined))
   return { engine: createLeaseEngine(store, given), ttlMs, pollMs, maxPieceBytes, tools }
 }
@@ -63,19 +66,24 @@ function toToolTerms(tools: NonNullable<ServerOptions['tasks']>['tools']): TaskH
 export function createTaskWork(
   host: FlowHost,
   find: FindTarget,
-  { tasks = {}, slowCallMs }: Pick<ServerOptions, 'tasks' | 'slowCallMs'>,
+  { tasks = {} }: Pick<ServerOptions, 'tasks'>,
 ): TaskWork {
   const { concurrency = 16 } = tasks
   if (!host.tasks || concurrency === 0) return NO_WORK
   const { engine } = host.tasks
-  const run = createRunTurn(host, host.tasks, find, slowCallMs)
+  const run = createRunTurn(host, host.tasks, find)
+  const slow = createSlowHandlers(host)
+  let stopWatching: (() => void) | undefined
   let serving: Promise<Serving> | undefined
   let stopped = Promise.resolve()
   return {
     start() {
-      if (!host.draining) serving ??= engine.serve(run, { concurrency })
+      if (host.draining || serving) return
+      serving = engine.serve(run, { concurrency })
+      stopWatching = slow && createEvery(() => {})(slow.everyMs, slow.check)
     },
     stop() {
+      stopWatching?.()
       if (serving) stopped = serving.then((working) => working.stop())
       serving = undefined
       return stopped
@@ -102,25 +110,30 @@ function logTaskEvents(
     return true
   }
   return (event) => {
-    const message = event.kind === 'store-error' && !isNew(event) ? undefined : messageOf(event)
-    if (message !== undefined) log({ event: 'warning', message, error: errorOf(event) })
+    const facts = event.kind === 'store-error' && !isNew(event) ? undefined : factsOf(event)
+    if (facts !== undefined) log(facts)
     notify(event)
   }
 }
 
-function messageOf(event: EngineEvent): string | undefined {
+function factsOf(event: EngineEvent): LogFacts | undefined {
   switch (event.kind) {
     case 'store-error':
-      return `The task store failed (${event.during})`
+      return { event: 'warning', message: `The task store failed (${event.during})`, error: event.error }
+    case 'began': {
+      const { id: task, turn, takenOver, failures } = event
+      const phase = takenOver ? 'taken_over' : 'claimed'
+      return { event: 'task', phase, task, turn, ...(failures > 0 && { failures }) }
+    }
+    case 'lost':
+      return { event: 'task', phase: 'lost', task: event.id, turn: event.turn, reason: event.reason }
     case 'retry':
-      return `A turn of task ${event.id} threw and will be retried (failure ${event.failures})`
-    case 'gave-up':
-      return `Task ${event.id} was given up after ${event.failures} turns that threw or died`
+    case 'gave-up': {
+      const { id: task, turn, failures, error } = event
+      const phase = event.kind === 'retry' ? 'failed' : 'given_up'
+      return { event: 'task', phase, task, turn, failures, ...(error !== undefined && { error }) }
+    }
     default:
       return undefined
   }
-}
-
-function errorOf(event: EngineEvent): unknown {
-  return 'error' in event ? event.error : undefined
 }

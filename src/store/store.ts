@@ -7,6 +7,8 @@ import type { Sealed } from './task-engine.ts'
 import type { TaskStore } from './task-store.ts'
 
 export interface Store {
+  /** The kind of database, for the log. */
+  readonly kind?: string
   readonly tasks: TaskStore
   readonly once: OnceStore
   readonly blobs: BlobStore

@@ -87,6 +87,8 @@ export interface TaskHead {
 
 export interface TaskTurn {
   readonly task: TaskHead
+  /** Grows with every turn of the task, not always by one. */
+  readonly number: number
   readonly journal: readonly Sealed[]
   /** Every answer this task ever got from its client, by key, when the turn began. */
   readonly answers: ReadonlyMap<string, Sealed>
@@ -170,12 +172,38 @@ export type LossReason = 'cancelled or taken over' | 'lease ran out' | 'draining
 /** What an operator can observe of an engine. No event holds content. */
 export type EngineEvent =
   | { readonly kind: 'claimed'; readonly count: number }
-  | { readonly kind: 'turn'; readonly id: string; readonly outcome: string; readonly ms: number }
+  /** A turn begins. `takenOver`: the worker that had the task died or hangs. */
+  | {
+      readonly kind: 'began'
+      readonly id: string
+      readonly turn: number
+      readonly takenOver: boolean
+      readonly failures: number
+    }
+  | {
+      readonly kind: 'turn'
+      readonly id: string
+      readonly turn: number
+      readonly outcome: string
+      readonly ms: number
+    }
   /** The turn lost its lease: whatever it does from now on has no effect. */
-  | { readonly kind: 'lost'; readonly id: string; readonly reason: LossReason }
-  | { readonly kind: 'retry'; readonly id: string; readonly failures: number; readonly error: unknown }
+  | { readonly kind: 'lost'; readonly id: string; readonly turn: number; readonly reason: LossReason }
+  | {
+      readonly kind: 'retry'
+      readonly id: string
+      readonly turn: number
+      readonly failures: number
+      readonly error: unknown
+    }
   /** The task failed because too many of its turns died or threw. */
-  | { readonly kind: 'gave-up'; readonly id: string; readonly failures: number }
+  | {
+      readonly kind: 'gave-up'
+      readonly id: string
+      readonly turn: number
+      readonly failures: number
+      readonly error?: unknown
+    }
   | {
       readonly kind: 'queue'
       readonly due: number

@@ -13,7 +13,7 @@ type Row = Readonly<Record<string, unknown>>
 export const VIEW_COLUMNS = `t.id, t.status, t.message, t.created_at, t.updated_at, t.expires_at, t.poll_ms, t.known, t.revision,
   t.outcome, CASE t.status WHEN 'input_required' THEN t.inputs END AS inputs`
 
-/** The columns that `toLease` reads. */
+/** The columns that `toLease` reads; a claim adds `taken_over`. */
 export const LEASE_COLUMNS =
   'id, tenant, principal, head, inputs, created_at, expires_at, poll_ms, failures, epoch, known'
 
@@ -52,7 +52,8 @@ export function toLease(row: Row, journal: readonly Sealed[]): Lease {
     failures: Number(row.failures),
     known: Boolean(row.known),
   }
-  return { fence: { id, epoch: Number(row.epoch) }, task, journal, slots: slotsOf(row) }
+  const lease = { fence: { id, epoch: Number(row.epoch) }, task, journal, slots: slotsOf(row) }
+  return row.taken_over ? { ...lease, takenOver: true } : lease
 }
 
 export function toSummary(row: Row): TaskSummary {

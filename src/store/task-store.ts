@@ -39,6 +39,8 @@ export interface Lease {
   readonly task: TaskHead
   readonly journal: readonly Sealed[]
   readonly slots: readonly InputSlot[]
+  /** Another worker had the task and never released it: it died or hangs. */
+  readonly takenOver?: boolean
 }
 
 export type TaskEnding =

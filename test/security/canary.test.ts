@@ -6,7 +6,7 @@
 import { createServer, type Server, ToolError } from 'rondo'
 import { describe, expect, it } from 'vitest'
 import { z } from 'zod'
-import { createLog } from '../../src/serve/log.ts'
+import { createJsonLog } from '../../src/serve/log.ts'
 
 const CANARIES = {
   bearer: 'canary-bearer-1f6c',
@@ -41,7 +41,7 @@ interface Scene {
 function stage(): Scene {
   const lines: string[] = []
   const told: string[] = []
-  const toLine = createLog('json', (line) => void lines.push(line))
+  const toLine = createJsonLog({ write: (line) => void lines.push(line) })
   const server = createServer({
     name: 'canaries',
     version: '1.0.0',

@@ -3,7 +3,7 @@
 import pg from 'pg'
 import { createServer } from 'rondo'
 import { afterAll, beforeAll, expect, it } from 'vitest'
-import { createLog } from '../../src/serve/log.ts'
+import { createJsonLog } from '../../src/serve/log.ts'
 import { createPostgresStore, type PostgresStoreOptions } from '../../src/store/postgres/store.ts'
 import { describePostgres } from '../support/postgres.ts'
 import { startPostgres, type TestPostgres } from '../support/postgres-server.ts'
@@ -18,7 +18,7 @@ async function messagesOf(options: PostgresStoreOptions): Promise<string[]> {
     version: '1',
     keys: 'k:MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE=',
     store,
-    log: createLog('json', (line) => void lines.push(line)),
+    log: createJsonLog({ write: (line) => void lines.push(line) }),
   })
   server.tool('work', { task: 'always' }, () => 'done')
   const { error } = await send(server, 'tools/call', { name: 'work' })

@@ -1,6 +1,6 @@
 /** What `ctx.status` reports to the client of a task: each status once, however often the handler runs. */
 
-import { createServer, type LogEvent, type ServerOptions } from 'rondo'
+import { createServer, type LogEvent, type ServerOptions, type SlowEvent } from 'rondo'
 import { describe, expect, it, onTestFinished, vi } from 'vitest'
 import { z } from 'zod'
 import { createMemoryStore } from '../../src/store/memory/store.ts'
@@ -139,16 +139,16 @@ it('G7 the message of ctx.status stays while steps run, and through replays', as
   expect(await settled(server, taskId)).toMatchObject({ status: 'completed', statusMessage: 'by the author' })
 })
 
-it('I2 logs a turn of a task that runs longer than slowCallMs, and no other', async () => {
-  const warnings: string[] = []
-  const log = (event: LogEvent) => void (event.event === 'warning' && warnings.push(event.message))
-  const { server, open, begin } = startGated({ slowCallMs: 20, log })
+it('I2 logs a turn of a task that runs longer than limits.slowHandlerMs, and no other', async () => {
+  const slow: SlowEvent[] = []
+  const log = (event: LogEvent) => void (event.event === 'slow' && slow.push(event))
+  const { server, open, begin } = startGated({ limits: { slowHandlerMs: 20 }, log })
   const taskId = await begin('silent')
-  await vi.waitFor(() => expect(warnings).toHaveLength(1))
-  expect(warnings[0]).toMatch(/^A turn of "silent" \(task [\w-]{22}\) is still running after 0 s/)
+  await vi.waitFor(() => expect(slow).toHaveLength(1))
+  expect(slow[0]).toMatchObject({ task: taskId, turn: expect.any(Number), target: 'silent', round: 1 })
   open()
   await settled(server, taskId)
   await send(server, 'tasks/update', { taskId, ...ANSWER })
   await settled(server, taskId)
-  expect(warnings).toHaveLength(1)
+  expect(slow).toHaveLength(1)
 })

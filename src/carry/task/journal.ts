@@ -192,7 +192,7 @@ export function openPiece<T>(host: FlowHost, tasks: TaskHost, of: PieceOf, piece
   const former = open(formerPlaceOf(host, of, piece))
   if (former.kind === 'open') return JSON.parse(former.plaintext.toString('utf8'))
   const message = `The ${piece} of the task ${of.id} does not open: ${opened.reason}`
-  host.log({ event: 'warning', message })
+  host.log({ event: 'warning', message, task: of.id })
   throw new RondoError('SERVER_INTERNAL', message)
 }
 

@@ -60,8 +60,8 @@ const taskCarrier: Carrier<Opening, TaskTurnOutcome, TaskRun> = {
   abandon: ({ turn }) => (turn.signal.aborted ? { kind: 'release' } : undefined),
 }
 
-/** What the engine calls for each turn. One that has run for `slowCallMs` is logged; 0 for never. */
-export function createRunTurn(host: FlowHost, tasks: TaskHost, find: FindTarget, slowCallMs = 0): RunTurn {
+/** What the engine calls for each turn. */
+export function createRunTurn(host: FlowHost, tasks: TaskHost, find: FindTarget): RunTurn {
   const mayComeBack = createMissingTools(host.platform.now)
   return async (turn) => {
     await host.keys.ready()
@@ -70,26 +70,14 @@ export function createRunTurn(host: FlowHost, tasks: TaskHost, find: FindTarget,
     assertOwner(host, task, plan)
     const target = find(plan)
     if (!target)
-      return mayComeBack(task.id) ? leaveToOthers(host, plan) : failed(host, task, unknownTool(plan))
+      return mayComeBack(task.id) ? leaveToOthers(host, turn, plan) : failed(host, task, unknownTool(plan))
     const run = await taskCarrier.open({ host, tasks, turn, plan, target })
-    const stopWatch = watchSlow(run, slowCallMs)
     try {
       return await runOnce(taskCarrier, run)
     } finally {
-      stopWatch()
       run.status.close()
     }
   }
-}
-
-/** Logs a turn that takes long: a turn does not wait for answers. */
-function watchSlow({ host, target, turn }: TaskRun, slowCallMs: number): () => void {
-  if (slowCallMs <= 0) return () => {}
-  return host.platform.after(slowCallMs, () => {
-    const seconds = Math.round(slowCallMs / 1000)
-    const message = `A turn of "${target.name}" (task ${turn.task.id}) is still running after ${seconds} s without waiting for an answer`
-    host.log({ event: 'warning', message })
-  })
 }
 
 /** Throws if the row names an owner other than the one who began the task. */
@@ -97,15 +85,20 @@ function assertOwner(host: FlowHost, { id, owner }: TaskHead, { principal }: Tas
   const began = ownerOf(host, principal)
   if (owner.principal === began.principal && owner.tenant === began.tenant) return
   const message = `The task ${id} does not belong to the owner that its row names`
-  host.log({ event: 'warning', message })
+  host.log({ event: 'warning', message, task: id })
   throw new RondoError('SERVER_INTERNAL', message)
 }
 
 /** Long enough that another instance claims the task first. */
 const ELSEWHERE_MS = 10_000
 
-function leaveToOthers(host: FlowHost, { call }: TaskPlan): TaskTurnOutcome {
-  host.log({ event: 'warning', message: `A task waits for an instance that has the tool "${call.target}"` })
+function leaveToOthers(
+  host: FlowHost,
+  { task, number }: TaskTurn,
+  { call, flow }: TaskPlan,
+): TaskTurnOutcome {
+  const message = `A task waits for an instance that has the tool "${call.target}"`
+  host.log({ event: 'warning', message, flow, task: task.id, turn: number })
   return { kind: 'release', delayMs: ELSEWHERE_MS }
 }
 
@@ -214,6 +207,7 @@ function open({ host, tasks, turn, plan, target }: Opening): TaskRun {
     target,
     principal,
     line: toLine(turn.signal),
+    task: { task: task.id, turn: turn.number },
     beginning: {
       flow,
       round,

@@ -10,7 +10,7 @@
  * or none.
  */
 
-import { RondoError } from '../../errors.ts'
+import { type ErrorCode, RondoError } from '../../errors.ts'
 import type { RequestHeaders } from '../../protocol/common/headers.ts'
 import { isSealedSession } from '../../seal/session-id.ts'
 import { type HttpHeaders, type HttpResponse, refusal } from './line.ts'
@@ -41,12 +41,18 @@ export function createAdmission(
   allowed: AllowList,
   crossOrigin: CrossOrigin,
   sessions = false,
+  onRefused: (code: ErrorCode, status: number) => void = () => {},
 ): Admission {
   const wait = { 'Retry-After': String(options.retryAfterSeconds ?? 1) }
+  const logged = (code: ErrorCode): HttpResponse => {
+    const response = refusal(new RondoError(code))
+    onRefused(code, response.status)
+    return response
+  }
   return (method, headers, raw) => {
     if (raw !== undefined && hasTwoHosts(raw)) return TWO_HOSTS
-    if (!allowed.host(headers.host ?? headers[':authority'])) return refusal(new RondoError('PEER_HOST'))
-    if (!allowed.origin(headers.origin)) return refusal(new RondoError('PEER_ORIGIN'))
+    if (!allowed.host(headers.host ?? headers[':authority'])) return logged('PEER_HOST')
+    if (!allowed.origin(headers.origin)) return logged('PEER_ORIGIN')
     const preflight = method === 'OPTIONS' ? crossOrigin.preflight(headers) : undefined
     if (preflight !== undefined) return preflight
     if (method !== 'POST' && !(sessions && isOfSession(method, headers))) {

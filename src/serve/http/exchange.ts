@@ -6,7 +6,7 @@
 
 import { RondoError } from '../../errors.ts'
 import { createEvery } from '../../lib/clock.ts'
-import { parseGuarded } from '../../lib/json.ts'
+import { isThenable, parseGuarded } from '../../lib/json.ts'
 import type { Call, ListenCall, Principal } from '../../protocol/call.ts'
 import type { RequestMessage } from '../../protocol/codec.ts'
 import { type RequestHeaders, statusOf, versionHeader } from '../../protocol/common/headers.ts'
@@ -95,18 +95,27 @@ export function createExchange(service: Service, options: HttpOptions = {}, list
     } else serveCall(decoded.call, request, context)
   }
 
+  const logRefused = (identified: Identified): Identified => {
+    if (identified.kind === 'known') return identified
+    const { status } = identified.response
+    service.onRefused?.(status === 401 ? 'PEER_UNAUTHENTICATED' : 'PEER_FORBIDDEN', status)
+    return identified
+  }
   const allowed = createAllowList(options, listenHost)
   const crossOrigin = createCrossOrigin(allowed.namedOrigin)
   const sessions = older !== undefined && !options.stateless
 
   return {
-    admit: createAdmission(service.state, options, allowed, crossOrigin, sessions),
+    admit: createAdmission(service.state, options, allowed, crossOrigin, sessions, service.onRefused),
     shared: crossOrigin.headers,
     onError,
     identify:
       authenticate &&
-      (({ headers, method, url }) =>
-        identify(authenticate, { headers: (name) => headers[name.toLowerCase()], method, url }, onError)),
+      (({ headers, method, url }) => {
+        const request = { headers: (name: string) => headers[name.toLowerCase()], method, url }
+        const identified = identify(authenticate, request, onError)
+        return isThenable(identified) ? identified.then(logRefused) : logRefused(identified)
+      }),
     serve(text, request) {
       dispatch(readMessage(text, request.headers, service, older?.isOlder), request)
     },

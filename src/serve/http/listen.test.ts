@@ -256,7 +256,9 @@ describe('stopping', () => {
 
   it('rejects with the reason if it cannot listen', async () => {
     const { port } = await startEcho()
-    await expect(listen(createEchoService(), { port, signals: false })).rejects.toThrow('EADDRINUSE')
+    await expect(listen(createEchoService(), { port, signals: false })).rejects.toThrow(
+      `Port ${port} on 127.0.0.1 is in use: stop the other process`,
+    )
   })
 })
 
@@ -301,7 +303,9 @@ describe('the port while the server stops', () => {
 
   it('is kept otherwise, and new connections get 503', async () => {
     const { port, service, slow, closed } = await stopping({})
-    await expect(listen(createEchoService(), { port, signals: false })).rejects.toThrow('EADDRINUSE')
+    await expect(listen(createEchoService(), { port, signals: false })).rejects.toThrow(
+      `Port ${port} on 127.0.0.1 is in use: stop the other process`,
+    )
     expect((await send(port, callTool('echo'))).status).toBe(503)
     service.release()
     expect((await slow).text).toContain('done')

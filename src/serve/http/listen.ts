@@ -5,12 +5,13 @@
 
 import { createServer, type Server } from 'node:http'
 import { type AddressInfo, Server as NetServer } from 'node:net'
-import { misuse } from '../../errors.ts'
+import { misuse, RondoError } from '../../errors.ts'
 import { createStop, onSignals } from '../drain.ts'
 import { capConnections } from '../limits.ts'
 import type { HttpOptions } from '../options.ts'
 import { quietly, type Service } from '../service.ts'
 import { createExchange } from './exchange.ts'
+import { assertHealthPaths, withHealth } from './health.ts'
 import { createNodeHandler, type NodeHandlerOptions } from './node.ts'
 
 export interface ListenOptions extends HttpOptions, NodeHandlerOptions {
@@ -41,6 +42,12 @@ export interface ListenOptions extends HttpOptions, NodeHandlerOptions {
   releasePort?: boolean
   /** Grace period of calls in flight while the server stops. */
   graceMs?: number
+  /** A path that responds 200 while this process runs, such as `/healthz`. Default: none. */
+  health?: string
+  /** A path that responds 200 while this instance can take calls and 503 otherwise, such as `/readyz`. Default: none. */
+  ready?: string
+  /** How long `ready` reports 503 before the server refuses calls, so that a load balancer can react. Default: 0. */
+  drainDelayMs?: number
 }
 
 export interface Listening {
@@ -57,10 +64,9 @@ export async function listen(service: Service, options: ListenOptions = {}): Pro
   const host = options.host ?? '127.0.0.1'
   const path = options.path ?? '/mcp'
   const exchange = createExchange(service, options, host)
-  const server = createServer(
-    serverOptions(options),
-    createNodeHandler(exchange, options, path === '*' ? undefined : path),
-  )
+  assertHealthPaths(options, path)
+  const handler = createNodeHandler(exchange, options, path === '*' ? undefined : path)
+  const server = createServer(serverOptions(options), withHealth(handler, options, service.readiness))
   server.maxConnections = options.maxConnections ?? 4_096
   if (options.maxConnectionsPerAddress !== undefined) capConnections(server, options.maxConnectionsPerAddress)
   // Without a listener, a connection that cannot be accepted would end the process.
@@ -68,6 +74,8 @@ export async function listen(service: Service, options: ListenOptions = {}): Pro
   const { port } = await bound(server, options.port ?? 3000, host)
   server.on('error', onError)
   const stop = createStop({
+    leave: service.leave,
+    delayMs: options.drainDelayMs,
     begin() {
       exchange.drain()
       if (options.releasePort === true) release(server)
@@ -76,6 +84,7 @@ export async function listen(service: Service, options: ListenOptions = {}): Pro
     async finish() {
       await exchange.endStreams()
       await closed(server)
+      service.onClosed?.()
     },
     graceMs: options.graceMs,
   })
@@ -91,7 +100,13 @@ export async function listen(service: Service, options: ListenOptions = {}): Pro
   }
 }
 
-const COUNTS = ['maxConnections', 'maxConnectionsPerAddress', 'maxHeaderBytes', 'graceMs'] as const
+const COUNTS = [
+  'maxConnections',
+  'maxConnectionsPerAddress',
+  'maxHeaderBytes',
+  'graceMs',
+  'drainDelayMs',
+] as const
 
 function assertListenOptions(options: ListenOptions): void {
   for (const name of COUNTS) {
@@ -120,12 +135,28 @@ function serverOptions(options: ListenOptions): Parameters<typeof createServer>[
 
 function bound(server: Server, port: number, host: string): Promise<AddressInfo> {
   return new Promise((resolve, reject) => {
-    server.once('error', reject)
+    server.once('error', (error) => reject(toListenError(error, port, host)))
     server.listen(port, host, () => {
-      server.off('error', reject)
+      server.removeAllListeners('error')
       resolve(server.address() as AddressInfo)
     })
   })
+}
+
+/** Says in one sentence what to do about an address that cannot be used. */
+function toListenError(cause: Error, port: number, host: string): Error {
+  const { code = '' } = cause as { code?: string }
+  const advice: Readonly<Record<string, string>> = {
+    EADDRINUSE: `Port ${port} on ${host} is in use: stop the other process, or choose another port with PORT or listen({ port })`,
+    EACCES: `This process may not listen on port ${port}: choose one above 1023 with PORT or listen({ port })`,
+    EADDRNOTAVAIL: `${host} is not an address of this machine: pass another with listen({ host }), or leave it out for loopback`,
+    ENOTFOUND: `The name ${host} is unknown: pass an address of this machine with listen({ host })`,
+  }
+  return new RondoError(
+    'SERVER_LISTEN',
+    advice[code] ?? `Cannot listen on port ${port} of ${host} (${code})`,
+    { cause },
+  )
 }
 
 /** Stops listening. Unlike `close` of `node:http` it keeps idle connections open, since a request may be on its way. */

@@ -28,6 +28,7 @@ export function createSessionExchange(options: PostOptions): SessionExchange {
       serve()
     } catch (error) {
       if (!(error instanceof RondoError)) throw error
+      if (error.code === 'LIMIT_SESSIONS') options.service.onRefused?.(error.code, error.http)
       outlet.send(refusal(error, id))
     }
   }

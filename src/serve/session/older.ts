@@ -13,6 +13,7 @@ import type { FlowCall, Listing, OlderCall, Principal, TaskCall } from '../../pr
 import type { Codecs, SessionDialect } from '../../protocol/codec.ts'
 import type { OlderReply, Reply } from '../../protocol/reply.ts'
 import type { InputRequests } from '../../protocol/wire.ts'
+import { digest } from '../../seal/envelope.ts'
 import type { Registry } from '../../tool/registry.ts'
 import type { Target } from '../../tool/target.ts'
 import type { ChangeBus } from '../http/subscription.ts'
@@ -103,6 +104,8 @@ export function createOlder(options: OlderOptions): Older | undefined {
   const sessions = createSessionTable(
     resolveSessions(options.sessions, { ...host.platform, onError }),
     changes,
+    (phase, { id, facts: { protocolVersion } }) =>
+      host.log({ event: 'session', phase, session: digest(id).slice(0, 16), protocolVersion }),
   )
   const catalog = createCatalog(olderRows(host, registry), { pageSize })
   const draft = options.attach?.(host, registry, (target, call) =>

@@ -32,7 +32,7 @@ export interface PostOptions {
   readonly sessions: boolean
   readonly stream: StreamOptions
   readonly inFlight: InFlight
-  readonly service: Pick<Service, 'state'>
+  readonly service: Pick<Service, 'state' | 'onRefused'>
   readonly shareOf: ShareOf
   onError(error: unknown): void
 }

@@ -37,7 +37,14 @@ export interface SessionTable {
 /** What an empty session is counted as. */
 const SESSION_BYTES = 2_048
 
-export function createSessionTable(settings: SessionSettings, changes: ChangeBus): SessionTable {
+/** Reports sessions that begin and end. */
+export type OnSession = (phase: 'opened' | 'closed', session: Session) => void
+
+export function createSessionTable(
+  settings: SessionSettings,
+  changes: ChangeBus,
+  onSession: OnSession = () => {},
+): SessionTable {
   /** The most recently used is last. */
   const sessions = new Map<string, Session>()
   const kept = createOwnerTally()
@@ -56,6 +63,7 @@ export function createSessionTable(settings: SessionSettings, changes: ChangeBus
     session.end()
     budgetOf(session).release(costOfFacts(session.facts))
     stopIfEmpty()
+    onSession('closed', session)
   }
 
   const stopIfEmpty = (): void => {
@@ -132,6 +140,7 @@ export function createSessionTable(settings: SessionSettings, changes: ChangeBus
       changes.subscribe((change) => session.notify(change)),
     )
     beginSweeping()
+    onSession('opened', session)
     return session
   }
 

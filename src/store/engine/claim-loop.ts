@@ -60,6 +60,8 @@ export function startClaimLoop(
     pump()
   }
   const start = (lease: Lease, heldUntil: number) => {
+    const { fence, task, takenOver = false } = lease
+    emit({ kind: 'began', id: fence.id, turn: fence.epoch, takenOver, failures: task.failures })
     const turn = runTurn(store, lease, run, options)
     running.set(turn, clock.elapsed())
     keeper.add(turn, heldUntil)
@@ -188,11 +190,18 @@ function settled(clock: StoreClock, turns: readonly RunningTurn[], ms: number): 
 }
 
 function report(emit: OnEngineEvent, lease: Lease, end: TurnEnd, ms: number): void {
-  const { id } = lease.fence
-  emit({ kind: 'turn', id, outcome: end.kind, ms })
-  if (end.kind === 'lost') emit({ kind: 'lost', id, reason: end.reason })
-  if (end.kind === 'retry') emit({ kind: 'retry', id, failures: end.failures, error: end.error })
-  if (end.kind === 'gave-up') emit({ kind: 'gave-up', id, failures: end.failures })
+  const { id, epoch: turn } = lease.fence
+  emit({ kind: 'turn', id, turn, outcome: end.kind, ms })
+  if (end.kind === 'lost') emit({ kind: 'lost', id, turn, reason: end.reason })
+  if (end.kind === 'retry') emit({ kind: 'retry', id, turn, failures: end.failures, error: end.error })
+  if (end.kind === 'gave-up')
+    emit({
+      kind: 'gave-up',
+      id,
+      turn,
+      failures: end.failures,
+      ...(end.error !== undefined && { error: end.error }),
+    })
 }
 
 /** How long a turn may still run after its task was cancelled elsewhere. */

@@ -80,6 +80,7 @@ export function runTurn(store: TaskStore, lease: Lease, run: RunTurn, options: T
   const inputs = createInputs(store, lease, fenced)
   const turn: TaskTurn = {
     task: lease.task,
+    number: lease.fence.epoch,
     journal: lease.journal,
     answers: givenAnswers(lease.slots),
     slots: inputs.slots,

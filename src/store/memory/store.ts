@@ -31,6 +31,7 @@ export function createMemoryStore({ now = Date.now }: MemoryStoreOptions = {}): 
   const once = createOnce(now)
   const blobs = createBlobs(now)
   return {
+    kind: 'memory',
     tasks: createMemoryTasks(table),
     once: once.port,
     blobs: blobs.port,

@@ -242,11 +242,12 @@ function findDue(table: MemoryTable, count: number): TaskRow[] {
 
 /** A row that still names a worker was never released: that worker died or hangs. */
 function take(table: MemoryTable, row: TaskRow, { worker, leaseMs }: Taker): Lease {
-  if (row.worker !== undefined) row.failures++
+  const takenOver = row.worker !== undefined
+  if (takenOver) row.failures++
   row.epoch++
   row.worker = worker
   row.dueAt = table.now() + leaseMs
-  return toLease(row)
+  return takenOver ? { ...toLease(row), takenOver } : toLease(row)
 }
 
 /** Makes a parked row due, and claims it for the taker. */

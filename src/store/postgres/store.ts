@@ -63,6 +63,7 @@ export function createPostgresStore(options: PostgresStoreOptions = {}): Store {
   const notify = listen ? notifier.notify : () => {}
   const database = createDatabase({ pool, schema, now, hints, notify, prepare })
   return {
+    kind: 'postgres',
     tasks: {
       pollMs,
       onHint: hints.onHint,

@@ -141,10 +141,10 @@ function createQueries(schema: string) {
     // A row that still names a worker was never released: that worker died or hangs.
     claim: `UPDATE ${task} t SET failures = failures + (worker IS NOT NULL)::integer, worker = $1,
       due_at = ${nowAt('$4')} + $2::bigint, epoch = epoch + 1
-      FROM (SELECT id AS due FROM ${task} WHERE due_at <= ${nowAt('$4')} AND expires_at > ${nowAt('$4')}
+      FROM (SELECT id AS due, worker AS former FROM ${task} WHERE due_at <= ${nowAt('$4')} AND expires_at > ${nowAt('$4')}
         ORDER BY due_at LIMIT $3 FOR UPDATE SKIP LOCKED) found
       WHERE t.id = due
-      RETURNING ${LEASE_COLUMNS}`,
+      RETURNING ${LEASE_COLUMNS}, former IS NOT NULL AS taken_over`,
     journals: `SELECT task, entry FROM ${journal} WHERE task = ANY ($1::text[]) ORDER BY task, seq`,
     read: `SELECT entry FROM ${journal} WHERE task = $1 AND seq >= $2 AND seq < $3 ORDER BY seq`,
     renew: `UPDATE ${task} SET due_at = ${nowAt('$3')} + $4::bigint

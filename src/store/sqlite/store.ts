@@ -46,6 +46,7 @@ export function createStoreOn(
   const attach = (opened: SqliteDatabase) => watchOthers(opened, pollMs)
   const database = createDatabase(connect, { busyMs, now, attach, prepare })
   return {
+    kind: 'sqlite',
     tasks: {
       pollMs: 250,
       onHint: database.hints.onHint,

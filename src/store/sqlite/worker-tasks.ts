@@ -33,7 +33,10 @@ export function createWorkerTasks(database: SqliteDatabase): WorkerTasks {
   }
   const claim = (worker: string, leaseMs: number, count: number): Lease[] => {
     const at = now()
-    const rows = sql.claim.all(workerName(worker), at + leaseMs, at, at, count)
+    const due = sql.due.all(at, at, count)
+    const left = new Set(due.filter((row) => row.taken_over).map((row) => row.id))
+    const claimed = sql.claim.all(workerName(worker), at + leaseMs, JSON.stringify(due.map((row) => row.id)))
+    const rows = claimed.map((row) => (left.has(row.id) ? { ...row, taken_over: 1 } : row))
     const journals = groupJournals(sql.journals.all(JSON.stringify(rows.map((row) => row.id))))
     return rows.map((row) => toLease(row, journals.get(row.id) ?? []))
   }
@@ -119,9 +122,11 @@ function createQueries({ sql }: SqliteDatabase) {
   return {
     anyDue: sql('SELECT 1 FROM task WHERE due_at <= ? AND expires_at > ? LIMIT 1'),
     // A row that still names a worker was never released: that worker died or hangs.
+    due: sql(`SELECT id, worker IS NOT NULL AS taken_over FROM task
+      WHERE due_at <= ? AND expires_at > ? ORDER BY due_at LIMIT ?`),
     claim:
       sql(`UPDATE task SET failures = failures + (worker IS NOT NULL), worker = ?, due_at = ?, epoch = epoch + 1
-      WHERE id IN (SELECT id FROM task WHERE due_at <= ? AND expires_at > ? ORDER BY due_at LIMIT ?)
+      WHERE id IN (SELECT value FROM json_each(?))
       RETURNING ${LEASE_COLUMNS}`),
     journals: sql(`SELECT j.task, j.entry FROM json_each(?) q CROSS JOIN journal j ON j.task = q.value
       ORDER BY j.task, j.seq`),

@@ -241,7 +241,9 @@ export function describeEngineContract(harness: StoreHarness): void {
     const { id } = await engine.create(newTask())
     expect(await ended(engine, id)).toMatchObject({ status: 'failed', error: undefined })
     expect(turns).toBe(3)
-    expect(events.filter(({ kind }) => kind === 'gave-up')).toEqual([{ kind: 'gave-up', id, failures: 3 }])
+    expect(events.filter(({ kind }) => kind === 'gave-up')).toMatchObject([
+      { kind: 'gave-up', id, failures: 3 },
+    ])
   })
 
   it('two workers share the tasks', async () => {
