@@ -75,7 +75,7 @@ function isOlderThan(version, major, minor) {
 /** What to depend on, and the file to copy for it. */
 function findRondo(given) {
   if (given === undefined) return {}
-  const isFile = /\.tgz$|[\\/]/.test(given)
+  const isFile = /\.tgz$|^[./\\]/.test(given)
   if (!isFile) return { range: given }
   if (!existsSync(given) || !statSync(given).isFile()) {
     throw new Refusal(`There is no file ${given}. "npm pack" in a checkout of Rondo creates one.`)

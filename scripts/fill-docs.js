@@ -5,7 +5,7 @@
 import { readdirSync, readFileSync, writeFileSync } from 'node:fs'
 
 const pages = ['README.md', ...readdirSync('docs/guide').map((name) => `docs/guide/${name}`)]
-const MARKED = /<!-- from (\S+?)(?:#(\S+))? -->\n```ts\n[\s\S]*?```/g
+const MARKED = /<!-- from (\S+?)(?:#(\S+))? -->\n```(\w+)\n[\s\S]*?```/g
 
 function code(path, region) {
   const text = readFileSync(path, 'utf8')
@@ -23,9 +23,9 @@ function dedent(text) {
 
 for (const page of pages) {
   const before = readFileSync(page, 'utf8')
-  const after = before.replace(MARKED, (_, path, region) => {
+  const after = before.replace(MARKED, (_, path, region, language) => {
     const mark = region === undefined ? path : `${path}#${region}`
-    return `<!-- from ${mark} -->\n\`\`\`ts\n${code(path, region)}\n\`\`\``
+    return `<!-- from ${mark} -->\n\`\`\`${language}\n${code(path, region)}\n\`\`\``
   })
   if (after !== before) writeFileSync(page, after)
 }

@@ -1,64 +1,25 @@
-/**
- * `npm create rondo`, from the packed tarballs of both packages, in an empty folder. The project's dependencies are linked to
- * the installed ones, so no network is needed. Needs the build.
- */
+/** `npm create rondo`: what the command refuses, and the project that it creates. */
 
-import { type ChildProcess, execFileSync, spawn, spawnSync } from 'node:child_process'
+import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
-import {
-  existsSync,
-  mkdirSync,
-  mkdtempSync,
-  readdirSync,
-  readFileSync,
-  realpathSync,
-  rmSync,
-  statSync,
-  symlinkSync,
-  writeFileSync,
-} from 'node:fs'
-import { tmpdir } from 'node:os'
-import { dirname, join, resolve } from 'node:path'
+import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs'
+import { join, resolve } from 'node:path'
 import { type Answers, connect } from 'rondo/client'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { type Creator, createCreator, run } from './support/created-project.ts'
 
-const scratch = mkdtempSync(join(tmpdir(), 'rondo-create-'))
-const command = join(scratch, 'create/index.js')
-const project = join(scratch, 'shop')
 const children: ChildProcess[] = []
-const tarballs = { rondo: '', create: '' }
+let creator: Creator
+let scratch: string
+
+beforeAll(() => {
+  creator = createCreator()
+  scratch = creator.folder
+})
 
 afterAll(() => {
   for (const child of children) child.kill('SIGKILL')
-  rmSync(scratch, { recursive: true, force: true })
-})
-
-function pack(folder: string): string {
-  const args = ['pack', '--json', '--ignore-scripts', '--offline', '--pack-destination', scratch]
-  const json = execFileSync('npm', args, {
-    cwd: folder,
-    encoding: 'utf8',
-    stdio: ['ignore', 'pipe', 'ignore'],
-  })
-  return join(scratch, (JSON.parse(json) as [{ filename: string }])[0].filename)
-}
-
-function unpack(tarball: string, folder: string): void {
-  mkdirSync(folder, { recursive: true })
-  execFileSync('tar', ['-xzf', tarball, '--strip-components=1', '-C', folder])
-}
-
-function run(program: string, args: readonly string[], cwd = scratch) {
-  const { status, stdout, stderr } = spawnSync(program, args, { cwd, encoding: 'utf8', timeout: 600_000 })
-  return { status, output: `${stdout}${stderr}` }
-}
-
-const create = (...args: string[]) => run(process.execPath, [command, ...args])
-
-beforeAll(() => {
-  tarballs.rondo = pack('.')
-  tarballs.create = pack('create-rondo')
-  unpack(tarballs.create, dirname(command))
+  creator.remove()
 })
 
 describe('the command', () => {
@@ -74,7 +35,7 @@ describe('the command', () => {
   ])('%j', (args, status, text) => {
     mkdirSync(join(scratch, 'full'), { recursive: true })
     writeFileSync(join(scratch, 'full/note.txt'), 'mine')
-    const ran = create(...args)
+    const ran = creator.create(args)
     expect(ran.output).toContain(text)
     expect(ran.output).not.toContain('    at ')
     expect(ran.status).toBe(status)
@@ -90,7 +51,7 @@ describe('the command', () => {
     ['deep/er/one', 'one'],
   ])('names the project in %j %s', (folder, name) => {
     const at = join('names', folder.replace('...', '___'))
-    const { status, output } = create(at)
+    const { status, output } = creator.create([at])
     expect(status).toBe(0)
     expect(output).toContain(folder.includes(' ') ? '  cd "names/My Server"' : `  cd ${at}`)
     const manifest = JSON.parse(readFileSync(join(scratch, at, 'package.json'), 'utf8'))
@@ -100,34 +61,17 @@ describe('the command', () => {
 
   it('takes a folder that contains only a new repository', () => {
     mkdirSync(join(scratch, 'fresh/.git'), { recursive: true })
-    const { status, output } = run(process.execPath, [command, '.'], join(scratch, 'fresh'))
+    const { status, output } = creator.create(['.'], join(scratch, 'fresh'))
     expect(output).toContain('Created fresh in this folder.')
     expect(output).not.toContain('  cd ')
     expect(status).toBe(0)
   })
 })
 
-/** Installs what the manifest names, as npm would, from what is installed here. */
-function install(folder: string): void {
-  const manifest = JSON.parse(readFileSync(join(folder, 'package.json'), 'utf8'))
-  const home = join(folder, 'node_modules')
-  unpack(join(folder, manifest.dependencies.rondo.replace('file:', '')), join(home, 'rondo'))
-  const { dependencies } = JSON.parse(readFileSync(join(home, 'rondo/package.json'), 'utf8'))
-  const names = Object.keys({ ...manifest.dependencies, ...manifest.devDependencies, ...dependencies })
-  for (const name of names.filter((one) => one !== 'rondo')) {
-    mkdirSync(dirname(join(home, name)), { recursive: true })
-    symlinkSync(realpathSync(join('node_modules', name)), join(home, name))
-  }
-  mkdirSync(join(home, '.bin'))
-  for (const name of ['tsc', 'vitest', 'tsx']) {
-    symlinkSync(realpathSync(resolve('node_modules/.bin', name)), join(home, '.bin', name))
-  }
-}
-
 describe('the project that it creates', () => {
+  let project: string
   beforeAll(() => {
-    expect(create('shop', '--rondo', tarballs.rondo).output).toContain('npm run dev')
-    install(project)
+    project = creator.project('shop')
   })
 
   it('depends on the versions that Rondo is tested with', () => {

@@ -20,10 +20,15 @@ export async function loadServer(path: string): Promise<Server> {
   throw new LoadError(listensAlready() ? listening(path) : exportsNone(path))
 }
 
+/** What Node and tsx say of a module with `import` or a top-level `await` that they take for CommonJS. */
+const COMMONJS =
+  /"cjs" output format|Cannot use import statement outside a module|top level bodies of modules/
+
 async function load(path: string): Promise<Record<string, unknown>> {
   try {
     return await import(pathToFileURL(path).href)
   } catch (error) {
+    if (COMMONJS.test(String(error))) throw new LoadError(commonJs(path))
     // Only the file itself can have tried to listen by now.
     if ((error as { code?: unknown } | undefined)?.code !== 'EADDRINUSE') throw error
     throw new LoadError(`${listening(path)}\n(Its port is in use: ${(error as Error).message})`)
@@ -40,6 +45,13 @@ function isServer(value: unknown): value is Server {
 /** True if the file opened a port while it was loaded. */
 function listensAlready(): boolean {
   return process.getActiveResourcesInfo().includes('TCPServerWrap')
+}
+
+function commonJs(path: string): string {
+  return [
+    `${path} is an ES module, but its package.json does not say so.`,
+    'Add "type": "module" to it: npm pkg set type=module',
+  ].join('\n')
 }
 
 function listening(path: string): string {

@@ -1,6 +1,6 @@
 /** The commands without a terminal: what they print, where, and what they end with. Needs the build. */
 
-import { writeFileSync } from 'node:fs'
+import { mkdtempSync, writeFileSync } from 'node:fs'
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { join, resolve } from 'node:path'
@@ -167,6 +167,19 @@ describe('the server of a command', () => {
       stderr: expect.stringContaining('No such file'),
     })
   })
+
+  it.each(['server.ts', 'server.js'])(
+    'is refused with advice if %s is in a project made by npm init -y',
+    async (name) => {
+      const folder = mkdtempSync(join(home.path, 'commonjs-'))
+      writeFileSync(join(folder, 'package.json'), '{ "name": "x", "type": "commonjs" }')
+      writeFileSync(join(folder, name), 'import "node:fs"\nawait 1\nexport default {}\n')
+      const { code, stderr } = await home.run(['tools', join(folder, name)])
+      expect(stderr).toContain('npm pkg set type=module')
+      expect(stderr).not.toContain('    at ')
+      expect(code).toBe(EXITS.unreachable.code)
+    },
+  )
 
   it('is refused with advice on stderr if its file exports none', async () => {
     const { code, stdout, stderr } = await home.run(['tools', 'test/support/desk-server.ts'])

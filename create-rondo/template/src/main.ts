@@ -27,12 +27,15 @@ function openStore(connectionString: string | undefined) {
   return createSqliteStore({ file: `${FOLDER}/tasks.db` })
 }
 
-const { NODE_ENV, RONDO_KEYS, DATABASE_URL, HOST, ALLOWED_HOSTS } = process.env
+const { NODE_ENV, RONDO_KEYS, DATABASE_URL, HOST, ALLOWED_HOSTS, ADDRESS_HEADER, DRAIN_DELAY_MS } =
+  process.env
 const server = createTracker({
   dev: process.argv.includes('--dev'),
   keys: RONDO_KEYS || (NODE_ENV === 'production' ? undefined : localKey()),
   store: openStore(DATABASE_URL),
   allowedHosts: ALLOWED_HOSTS?.split(','),
+  addressHeader: ADDRESS_HEADER,
 })
-const { url } = await server.listen({ host: HOST })
+const drainDelayMs = Number(DRAIN_DELAY_MS ?? 0)
+const { url } = await server.listen({ host: HOST, health: '/healthz', ready: '/readyz', drainDelayMs })
 console.log(`Serving ${url}`)

@@ -1,0 +1,23 @@
+/** Cloudflare Workers, with the compatibility flag `nodejs_compat`: rounds only. */
+
+import type { Server } from 'rondo'
+import { createTracker } from './server.ts'
+
+interface Env {
+  /** Secrets: `npx wrangler secret put RONDO_KEYS`. They are known only once a request comes. */
+  readonly RONDO_KEYS: string
+  readonly ALLOWED_HOSTS: string
+}
+
+let server: Server | undefined
+
+export default {
+  fetch(request: Request, { RONDO_KEYS, ALLOWED_HOSTS }: Env): Promise<Response> {
+    server ??= createTracker({
+      keys: RONDO_KEYS,
+      allowedHosts: ALLOWED_HOSTS.split(','),
+      maxRoundMs: 20_000,
+    })
+    return server.fetch(request)
+  },
+}

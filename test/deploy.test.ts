@@ -1,0 +1,381 @@
+/**
+ * The samples in `examples/deploy`, as far as they can be checked without a container engine: their syntax, what they promise
+ * each other, and the commands of the image run without a container: two instances, PostgreSQL and a proxy.
+ */
+
+import { type ChildProcess, spawn, spawnSync } from 'node:child_process'
+import { once } from 'node:events'
+import {
+  copyFileSync,
+  cpSync,
+  mkdirSync,
+  mkdtempSync,
+  readFileSync,
+  rmSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs'
+import { createServer } from 'node:net'
+import { tmpdir } from 'node:os'
+import { join, resolve } from 'node:path'
+import { pathToFileURL } from 'node:url'
+import { generateKey } from 'rondo'
+import { type Answers, connect } from 'rondo/client'
+import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest'
+import { type Creator, createCreator, run } from './support/created-project.ts'
+import {
+  checkCompose,
+  checkDockerfile,
+  checkManifests,
+  readCompose,
+  readDockerfile,
+  readEnv,
+  textsOf,
+  variablesOf,
+} from './support/deploy-samples.ts'
+import { describePostgres } from './support/postgres.ts'
+import { startPostgres, type TestPostgres } from './support/postgres-server.ts'
+import { startRoundRobin } from './support/round-robin.ts'
+
+const sample = (name: string): string => readFileSync(`examples/deploy/${name}`, 'utf8')
+const scratch = mkdtempSync(join(tmpdir(), 'rondo-deploy-'))
+let creator: Creator
+beforeAll(() => {
+  creator = createCreator()
+})
+afterAll(() => {
+  creator?.remove()
+  rmSync(scratch, { recursive: true, force: true })
+})
+
+/** A tool of the machine that the tests use if it is there. Without it they are skipped, with a warning. */
+function withTool(name: string): { it: typeof it.skip; path: string } {
+  const found = spawnSync('sh', ['-c', `PATH="$PATH:/usr/sbin" command -v ${name}`], { encoding: 'utf8' })
+  const path = found.stdout.trim()
+  if (path === '')
+    console.warn(
+      `\n*** SKIPPED: ${name} is not installed, so its checks of examples/deploy did not run ***\n`,
+    )
+  return { path, it: path === '' ? it.skip : it }
+}
+
+describe('the samples', () => {
+  const [dockerfile, ignore, compose, nginx, manifests, unit] = [
+    'Dockerfile',
+    '.dockerignore',
+    'compose.yaml',
+    'nginx.conf',
+    'kubernetes.yaml',
+    'my-server.service',
+  ].map(sample) as [string, string, string, string, string, string]
+
+  it('are consistent', () => {
+    expect(checkDockerfile(dockerfile, ignore)).toEqual([])
+    expect(checkCompose(compose, nginx)).toEqual([])
+    expect(checkManifests(manifests)).toEqual([])
+  })
+
+  it.each([
+    ['USER node', 'USER root', 'The process runs as root'],
+    [
+      'CMD ["node", "dist/main.js"]',
+      'CMD npm start',
+      'A shell or npm is process 1, and node gets no SIGTERM',
+    ],
+    ['COPY src ./src', 'COPY test ./test', '.dockerignore leaves out test'],
+    ['NODE_ENV=production ', '', 'NODE_ENV is not production'],
+  ])('Dockerfile: %j as %j is reported', (from, to, problem) => {
+    expect(checkDockerfile(dockerfile.replace(from, to), ignore)).toEqual([problem])
+  })
+
+  it.each([
+    ['stop_grace_period: 30s', 'stop_grace_period: 12s', 'one is killed while it drains'],
+    ['two: *instance', 'three: *instance', 'The proxy does not know three'],
+    [
+      'condition: service_healthy',
+      'condition: service_started',
+      'one does not wait until postgres is healthy',
+    ],
+    ['- tasks:/var', '- task:/var', 'There is no volume task'],
+  ])('compose.yaml: %j as %j is reported', (from, to, problem) => {
+    expect(checkCompose(compose.replace(from, to), nginx)).toContain(problem)
+  })
+
+  it.each([
+    ['path: /readyz', 'path: /healthz', 'The readiness probe must ask /readyz'],
+    [
+      'terminationGracePeriodSeconds: 30',
+      'terminationGracePeriodSeconds: 20',
+      'A pod is killed while it drains',
+    ],
+    ['selector:\n    app: my-server', 'selector:\n    app: other', 'The Service selects no pod'],
+    ['targetPort: http', 'targetPort: https', 'The Service has no port https to send to'],
+    ['maxUnavailable: 0', 'maxUnavailable: 1', 'A rollout has fewer instances than usual'],
+  ])('kubernetes.yaml: %j as %j is reported', (from, to, problem) => {
+    expect(checkManifests(manifests.replace(from, to))).toEqual([problem])
+  })
+
+  it('report a YAML file that cannot be parsed', () => {
+    expect(() => checkManifests(manifests.replace('spec:\n', 'spec: [\n'))).toThrow()
+    expect(() => checkCompose(compose.replace('services:', 'services: ['), nginx)).toThrow()
+  })
+
+  it('set only variables that the template reads', () => {
+    const main = readFileSync('create-rondo/template/src/main.ts', 'utf8')
+    const read = [...(/const \{([^}]+)\} =\s+process\.env/.exec(main)?.[1]?.match(/\w+/g) ?? []), 'PORT']
+    const set = variablesOf(compose, manifests, unit)
+    expect(set.size).toBeGreaterThan(4)
+    expect([...set].filter((name) => !read.includes(name))).toEqual([])
+  })
+
+  const systemd = withTool('systemd-analyze')
+  systemd.it('systemd accepts the unit, and no broken one', () => {
+    const verify = (text: string) => {
+      const path = join(scratch, 'my-server.service')
+      // The path of node is that of a usual installation.
+      writeFileSync(path, text.replace('/usr/bin/node', process.execPath))
+      const { status, output } = run(systemd.path, ['verify', '--man=no', path], scratch)
+      return { status, complaints: output.split('\n').filter((line) => line.includes('my-server.service')) }
+    }
+    expect(verify(unit).complaints).toEqual([])
+    expect(verify(unit.replace('TimeoutStopSec=30', 'TimeoutStopSec=soon')).complaints).not.toEqual([])
+    expect(verify(unit.replace('DynamicUser=', 'DynamicUsr=')).complaints).not.toEqual([])
+  })
+})
+
+async function freePort(): Promise<number> {
+  const server = createServer().listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  const { port } = server.address() as { port: number }
+  server.close()
+  await once(server, 'close')
+  return port
+}
+
+const answers: Answers = {
+  elicitation({ message }) {
+    const publishes = message.startsWith('Publish')
+    const content: Record<string, string | boolean> = publishes ? { confirm: true } : { resolution: 'Fixed' }
+    return { action: 'accept', content }
+  },
+}
+
+describePostgres('the commands of the image, without a container', () => {
+  const children: ChildProcess[] = []
+  const [build, image] = readDockerfile(sample('Dockerfile'))
+  const { one } = readCompose(sample('compose.yaml')).services
+  const keys = generateKey('deploy')
+  const home = join(scratch, 'image')
+  let postgres: TestPostgres
+
+  beforeAll(async () => {
+    postgres = await startPostgres({ fsync: false })
+    const project = creator.project('app')
+    const commands = textsOf(build, 'RUN')
+    // These two need the registry, and would change the linked packages.
+    const withoutNetwork = commands.filter((command) => !/^npm (ci|prune)/.test(command))
+    expect(withoutNetwork).toEqual(['npm run build'])
+    for (const command of withoutNetwork) {
+      const [program = '', ...args] = command.split(' ')
+      expect(run(program, args, project)).toMatchObject({ status: 0 })
+    }
+    // The second stage.
+    mkdirSync(home)
+    for (const line of textsOf(image, 'COPY')) {
+      const [, path = '', to = ''] = /^--from=build \/app\/(\S+) (\S+)$/.exec(line) ?? []
+      if (path === 'node_modules') symlinkSync(join(project, path), join(home, path))
+      else cpSync(join(project, path), join(home, to === './' ? path : to), { recursive: true })
+    }
+  })
+
+  afterAll(async () => {
+    for (const child of children) child.kill('SIGKILL')
+    await postgres?.stop()
+  })
+
+  /** Runs CMD with the environment of the Dockerfile and of the compose file, on loopback. */
+  async function start(more: Record<string, string> = {}) {
+    const port = await freePort()
+    const [program = '', ...args] = JSON.parse(textsOf(image, 'CMD')[0] ?? '[]') as string[]
+    const env = {
+      PATH: process.env.PATH,
+      ...readEnv(textsOf(image, 'ENV').join(' ')),
+      ...one?.environment,
+      HOST: '127.0.0.1',
+      PORT: String(port),
+      RONDO_KEYS: keys,
+      DATABASE_URL: postgres.connectionString,
+      ...more,
+    }
+    expect(program).toBe('node')
+    const child = spawn(process.execPath, args, { cwd: home, env, stdio: ['ignore', 'pipe', 'ignore'] })
+    children.push(child)
+    const exit = once(child, 'exit').then(([code, signal]) => ({ code, signal }))
+    const [line] = await once(child.stdout, 'data')
+    expect(String(line)).toContain(`Serving http://127.0.0.1:${port}/mcp`)
+    return { child, exit, port, url: new URL(`http://127.0.0.1:${port}`) }
+  }
+
+  const statusOf = async (url: URL, path: string): Promise<number> =>
+    fetch(new URL(path, url)).then(
+      (response) => response.status,
+      () => 0,
+    )
+
+  /** Both instances serve; one is told to stop in the middle of a task, and nothing is lost. */
+  async function deploy(proxy: string, instances: Awaited<ReturnType<typeof start>>[]): Promise<void> {
+    const client = await connect(`${proxy}/mcp`, { answers })
+    for (const id of [1, 2, 3]) {
+      const { content } = await client.callTool('resolve_bug', { id })
+      expect(content).toMatchObject([{ text: `Bug #${id} resolved as Fixed.` }])
+    }
+    let told = false
+    const onTask = (): void => {
+      if (!told) instances[0]?.child.kill('SIGTERM')
+      told = true
+    }
+    const report = await client.callTool('report', { year: 2026 }, { onTask })
+    expect(told).toBe(true)
+    expect(report.content).toMatchObject([{ text: 'Published 78 bugs of 2026.' }])
+    expect(await instances[0]?.exit).toEqual({ code: 0, signal: null })
+    for (const id of [4, 5]) {
+      const { content } = await client.callTool('resolve_bug', { id })
+      expect(content).toMatchObject([{ text: `Bug #${id} resolved as Fixed.` }])
+    }
+    await client.close()
+    instances[1]?.child.kill('SIGTERM')
+    expect(await instances[1]?.exit).toEqual({ code: 0, signal: null })
+  }
+
+  const nginx = withTool('nginx')
+  const configure = (text: string, ports: readonly number[]) => {
+    const folder = mkdtempSync(join(scratch, 'nginx-'))
+    const [listen, first, second] = ports
+    const local = text
+      .replace('one:3000', `127.0.0.1:${first}`)
+      .replace('two:3000', `127.0.0.1:${second}`)
+      .replace('listen 8080', `listen 127.0.0.1:${listen}`)
+    const paths = ['client_body', 'proxy', 'fastcgi', 'uwsgi', 'scgi'].map(
+      (name) => `${name}_temp_path ${folder}/${name};`,
+    )
+    const http = `http {\n  access_log off;\n  ${paths.join('\n  ')}`
+    const own = `daemon off;\nmaster_process off;\npid ${folder}/pid;\nerror_log ${folder}/error.log;\n`
+    writeFileSync(join(folder, 'nginx.conf'), own + local.replace('http {', http))
+    return ['-e', `${folder}/error.log`, '-c', join(folder, 'nginx.conf')]
+  }
+
+  nginx.it('nginx accepts its configuration, and no broken one', () => {
+    const check = (text: string) =>
+      run(nginx.path, ['-t', ...configure(text, [18080, 18081, 18082])], scratch)
+    expect(check(sample('nginx.conf'))).toMatchObject({ status: 0 })
+    expect(check(sample('nginx.conf').replace('http_503', 'http_5o3')).status).not.toBe(0)
+  })
+
+  nginx.it('two instances behind nginx: calls and tasks continue while one is stopped', async () => {
+    const instances = [await start({ DRAIN_DELAY_MS: '200' }), await start()]
+    const port = await freePort()
+    const args = configure(sample('nginx.conf'), [port, ...instances.map((instance) => instance.port)])
+    const proxy = spawn(nginx.path, args, { stdio: 'ignore' })
+    children.push(proxy)
+    const ended = once(proxy, 'exit')
+    const url = new URL(`http://localhost:${port}`)
+    await vi.waitUntil(async () => (await statusOf(url, '/elsewhere')) === 404, {
+      timeout: 60_000,
+      interval: 50,
+    })
+    // Probes are for the platform: the proxy does not pass them on.
+    expect(await statusOf(url, '/readyz')).toBe(404)
+    await deploy(`http://localhost:${port}`, instances)
+    proxy.kill('SIGTERM')
+    await ended
+  })
+
+  it('two instances behind a round robin share the calls and the tasks', async () => {
+    const instances = [await start({ DRAIN_DELAY_MS: '200' }), await start({ DRAIN_DELAY_MS: '200' })]
+    const targets = instances.map(({ url }) => url)
+    const proxy = await startRoundRobin(targets)
+    const client = await connect(new URL('/mcp', proxy.url), { answers })
+    const { content } = await client.callTool('resolve_bug', { id: 1 })
+    expect(content).toMatchObject([{ text: 'Bug #1 resolved as Fixed.' }])
+    const report = await client.callTool('report', { year: 2026 })
+    expect(report.content).toMatchObject([{ text: 'Published 78 bugs of 2026.' }])
+    expect(Math.min(...proxy.counts)).toBeGreaterThan(1)
+    await client.close()
+    await proxy.close()
+    for (const { child, exit } of instances) {
+      child.kill('SIGTERM')
+      expect(await exit).toEqual({ code: 0, signal: null })
+    }
+  })
+
+  it('the probes follow the life of an instance, and the health check of the compose file agrees', async () => {
+    const { child, exit, url, port } = await start({ DRAIN_DELAY_MS: '20000' })
+    const [, program = '', ...args] = (one?.healthcheck?.test ?? []).map((word) =>
+      word.replaceAll('3000', String(port)),
+    )
+    expect(program).toBe('node')
+    const healthy = () => run(process.execPath, args, scratch).status
+    expect([await statusOf(url, '/healthz'), await statusOf(url, '/readyz'), healthy()]).toEqual([
+      200, 200, 0,
+    ])
+    child.kill('SIGTERM')
+    await expect.poll(() => statusOf(url, '/readyz')).toBe(503)
+    expect([await statusOf(url, '/healthz'), healthy()]).toEqual([200, 1])
+    // The second signal ends it at once.
+    child.kill('SIGTERM')
+    expect(await exit).toEqual({ code: 130, signal: null })
+    expect([await statusOf(url, '/healthz'), healthy()]).toEqual([0, 1])
+  })
+})
+
+describe('the functions', () => {
+  const names = ['worker', 'lambda', 'vercel']
+  let project: string
+  const keys = generateKey('functions')
+
+  beforeAll(() => {
+    project = creator.project('functions')
+    for (const name of names) copyFileSync(`examples/deploy/${name}.ts`, join(project, `src/${name}.ts`))
+    const { status, output } = run(resolve('node_modules/.bin/tsc'), ['-p', 'tsconfig.build.json'], project)
+    expect(output).toBe('')
+    expect(status).toBe(0)
+  })
+  const HOST = 'mcp.example.com'
+  type Call = (request: Request) => Promise<Response>
+
+  async function load(name: string): Promise<Call> {
+    vi.stubEnv('RONDO_KEYS', keys)
+    vi.stubEnv('ALLOWED_HOSTS', HOST)
+    const module = await import(/* @vite-ignore */ pathToFileURL(join(project, `dist/${name}.js`)).href)
+    vi.unstubAllEnvs()
+    if (name === 'vercel') return module.POST
+    if (name === 'worker') {
+      return (request) => module.default.fetch(request, { RONDO_KEYS: keys, ALLOWED_HOSTS: HOST })
+    }
+    return async (request) => {
+      const body = await request.text()
+      const event = {
+        rawPath: new URL(request.url).pathname,
+        headers: { ...Object.fromEntries(request.headers), host: HOST },
+        requestContext: { domainName: HOST, http: { method: request.method } },
+        body: Buffer.from(body).toString('base64'),
+        isBase64Encoded: true,
+      }
+      const { statusCode, headers, body: text } = await module.handler(event)
+      return new Response(text, { status: statusCode, headers })
+    }
+  }
+
+  it.each(names)('%s answers a call in rounds, without a store', async (name) => {
+    const call = await load(name)
+    const fetched = vi.fn((input: RequestInfo | URL, init?: RequestInit) => call(new Request(input, init)))
+    const client = await connect(`https://${HOST}/mcp`, { answers, fetch: fetched })
+    const { content } = await client.callTool('resolve_bug', { id: 7 })
+    expect(content).toMatchObject([{ text: 'Bug #7 resolved as Fixed.' }])
+    expect(fetched.mock.calls.length).toBeGreaterThan(1)
+    await client.close()
+    expect((await call(new Request('https://evil.example/mcp', { method: 'POST', body: '{}' }))).status).toBe(
+      name === 'lambda' ? 415 : 403,
+    )
+  })
+})
