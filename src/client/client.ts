@@ -6,6 +6,7 @@ import { RondoError } from '../errors.ts'
 import { displayText } from '../form/clean-text.ts'
 import type { CompleteRef, ListenFilter } from '../protocol/call.ts'
 import type { QuestionKind } from '../protocol/common/request.ts'
+import type { TaskState } from '../protocol/task.ts'
 import type {
   CallToolResult,
   Completion,
@@ -37,7 +38,7 @@ import { type Answers, answerableKinds, capabilitiesFor } from './question.ts'
 import { type Cache, createReader, createToolBook } from './reader.ts'
 import { vetRound } from './round.ts'
 import { type ServerChange, type SubscribeOptions, type Subscription, subscribe } from './subscribe.ts'
-import { type TaskHandle, taskHandle } from './task/strategy.ts'
+import { listTasks, type TaskHandle, type TaskRequestOptions, taskHandle } from './task/strategy.ts'
 
 export interface ReadOptions {
   readonly signal?: AbortSignal
@@ -126,6 +127,9 @@ export interface Client extends AsyncDisposable {
   /** A task by its id: get, answer or cancel it. */
   task(taskId: string): TaskHandle
 
+  /** The caller's own tasks, newest first and without their content. Where the server lists them: 2025-11-25 and the draft. */
+  listTasks(options?: TaskRequestOptions): Promise<readonly TaskState[]>
+
   listTools(options?: ReadOptions): Promise<readonly Tool[]>
   listPrompts(options?: ReadOptions): Promise<readonly Prompt[]>
   listResources(options?: ReadOptions): Promise<readonly Resource[]>
@@ -176,6 +180,7 @@ export function createClient(parts: ClientParts): Client {
       now: peer.clock.now(),
     })
   }
+  const asked = capabilitiesFor(driving(kinds, {}).kinds)
   const run = async <R extends FlowRequest>(request: R, options: FlowOptions = {}) =>
     runFlow(flows, beginning(request), { ...options, kinds })
   return {
@@ -206,7 +211,8 @@ export function createClient(parts: ClientParts): Client {
       const raw = { inputResponses, requestState }
       return sendRound({ ...flows, tasks: 'off' }, beginning(request), raw, driving(kinds, options))
     },
-    task: (taskId) => taskHandle(peer, taskId, capabilitiesFor(driving(kinds, {}).kinds)),
+    task: (taskId) => taskHandle(peer, taskId, asked),
+    listTasks: (options = {}) => listTasks(peer, options),
     listTools: async (options) => (await reader.list('tools', options)) as readonly Tool[],
     listPrompts: async (options) => (await reader.list('prompts', options)) as unknown as readonly Prompt[],
     listResources: async (options) =>
@@ -215,7 +221,8 @@ export function createClient(parts: ClientParts): Client {
       (await reader.list('templates', options)) as unknown as readonly ResourceTemplate[],
     complete: reader.complete,
     discover: reader.discover,
-    subscribe: (filter, options = {}) => subscribe(peer, filter, options, (change) => forget(cache, change)),
+    subscribe: (filter, options = {}) =>
+      subscribe(peer, filter, { ...options, capabilities: asked }, (change) => forget(cache, change)),
     close: peer.close,
     [Symbol.asyncDispose]: peer.close,
   }

@@ -74,6 +74,12 @@ export interface PeerChannel {
   listen?(filter: ListenFilter, options: Pick<SendOptions, 'signal' | 'onNotice'>): Promise<never>
   /** Answers questions of the flight's task on whatever stream they arrive. Returns the function that stops it. */
   follow?(flight: Flight): () => void
+  /** Sends a request of this session that is no call, and returns its result. */
+  ask?(
+    method: string,
+    params: Readonly<Record<string, unknown>>,
+    options: Pick<SendOptions, 'signal' | 'timeoutMs'>,
+  ): Promise<Readonly<Record<string, unknown>>>
   /** What the server said of itself in the handshake. */
   readonly discovery?: Discovery
   close(): Promise<void>

@@ -58,6 +58,20 @@ async function collect(changes: AsyncIterable<ServerChange>): Promise<ServerChan
 }
 
 describe('a subscription', () => {
+  it('B10 declares what can be asked if it names tasks, so that the server shows their questions', async () => {
+    const server = scriptServer(streaming((line) => line.end()))
+    const client = await connect(server, { answers: { sampling: () => ({}) as never } })
+    await collect(client.subscribe({ taskIds: ['task-1'] }))
+    await collect(client.subscribe({ toolsListChanged: true }))
+    const [about, plain] = server.seen.map(({ meta }) => meta['io.modelcontextprotocol/clientCapabilities'])
+    expect(about).toEqual({
+      elicitation: { form: {}, url: {} },
+      sampling: {},
+      extensions: { 'io.modelcontextprotocol/tasks': {} },
+    })
+    expect(plain).toEqual({})
+  })
+
   it('reports changes until the server ends it', async () => {
     const server = scriptServer(
       streaming((line) => {

@@ -59,7 +59,7 @@ export function subscribe(
     keepListening(peer, filter, {
       retries: options.retries ?? 5,
       // Servers report tasks only to clients that declare them.
-      capabilities: options.capabilities ?? (filter.taskIds && TASK_CAPABILITY),
+      capabilities: filter.taskIds && { ...options.capabilities, ...TASK_CAPABILITY },
       signal,
       agree: (one) => agree(one),
       deliver,

@@ -13,6 +13,7 @@ import type { AnswerLimits } from './common/request.ts'
 import type { OlderReply, Reply } from './reply.ts'
 import { REV_2025_11_25 } from './rev-2025-11-25/codec.ts'
 import { REV_2026_07_28 } from './rev-2026-07-28/codec.ts'
+import type { TaskState } from './task.ts'
 import type { InputRequest, ServerInfo } from './wire.ts'
 
 type Params = Readonly<Record<string, unknown>>
@@ -69,6 +70,8 @@ export interface SessionDialect {
   encodeError(id: RequestId | null, error: RondoError): string
   /** An input request that is pushed. `elicitationId` names a page to visit, `task` the task that asks. */
   encodeRequest(id: string, request: InputRequest, elicitationId: string, task?: string): string
+  /** The notification that a task has changed. */
+  encodeTaskStatus(task: TaskState): string
 }
 
 export interface SessionCodec {

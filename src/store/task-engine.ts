@@ -164,6 +164,8 @@ export interface TaskEngine {
   /** The owner's tasks that have not expired, newest first. */
   list(owner: TaskOwner, page: TaskPage): Promise<readonly TaskView[]>
   watch(ids: readonly string[], owner: TaskOwner, listener: WatchTask): Promise<() => void>
+  /** Watches for the server itself: the owner does not thereby show that it knows the ids. */
+  observe(ids: readonly string[], owner: TaskOwner, listener: WatchTask): Promise<() => void>
   serve(run: RunTurn, options?: ServeOptions): Promise<Serving>
 }
 

@@ -70,6 +70,32 @@ export function watchTasks(
   }
 }
 
+/** Reports one task to its owner as it changes, after `last`. Does not count as a request about it (R6). */
+export async function observeTask(
+  host: FlowHost,
+  tasks: TaskHost,
+  last: TaskState,
+  principal: Principal | undefined,
+  capabilities: ClientCapabilities,
+  listener: (task: TaskState | undefined) => void,
+): Promise<() => void> {
+  await host.keys.ready()
+  const owner = ownerOf(host, principal)
+  let known = fingerprint(last)
+  return tasks.engine.observe([last.taskId], owner, (_id, view) => {
+    const state = view && readableState(host, tasks, owner, view)
+    const task = state && visibleTo(capabilities, state)
+    const now = task && fingerprint(task)
+    if (now === known) return
+    known = now ?? ''
+    listener(task)
+  })
+}
+
+function fingerprint({ status, statusMessage, lastUpdatedAt }: TaskState): string {
+  return JSON.stringify([status, statusMessage, lastUpdatedAt])
+}
+
 /** The error of a task whose workers died too often, which has none of its own. */
 const DIED = { code: -32603, message: 'The task could not be finished' }
 

@@ -16,6 +16,7 @@ import type { RequestId } from '../../protocol/call.ts'
 import { decodeNotification } from '../../protocol/common/decode-notification.ts'
 import { decodeQuestion } from '../../protocol/common/decode-result.ts'
 import type { Notice } from '../../protocol/reply.ts'
+import { decodeTaskStatus } from '../../protocol/rev-2025-11-25/decode-response.ts'
 import { type Answered, encodeAnswer } from '../../protocol/rev-2025-11-25/encode-request.ts'
 import { relatedTask, relatedTaskOf } from '../../protocol/task.ts'
 import type { InputRequest, InputResponse, ListRootsResult } from '../../protocol/wire.ts'
@@ -86,7 +87,8 @@ export function createInbox(link: SessionLink, roots: ListRootsResult | undefine
         return open.get(requestId as RequestId)?.abort(CANCELLED)
       }
       for (const one of receivers) one.onNotification?.(message)
-      const notice = decodeNotification(message)
+      const task = decodeTaskStatus(message)
+      const notice = task ? ({ kind: 'task', task } as const) : decodeNotification(message)
       if (notice !== undefined) for (const listener of listeners) listener(notice)
     },
   }

@@ -81,7 +81,7 @@ function createSession(link: SessionLink, inbox: Inbox, hand: Handshake, first: 
     onGap()
     stream = openStream(link, inbox, onGap)
   })
-  return {
+  const session: OlderSession = {
     get version() {
       return link.version
     },
@@ -99,6 +99,25 @@ function createSession(link: SessionLink, inbox: Inbox, hand: Handshake, first: 
         throw new RondoError('PEER_GONE', 'The server dropped the session twice in a row')
       return second
     },
+    async ask(method, params, { signal, timeoutMs = link.limits.timeoutMs }) {
+      const ended = signal ? AbortSignal.any([signal, link.signal]) : link.signal
+      const leg = openLeg(link.clock, { timeoutMs }, ended)
+      const id = hand.nextId()
+      try {
+        const { maxResponseBytes: maxBytes } = link.limits
+        const outgoing = { id, body: encodeMessage(id, method, params), headers: headersOf(link.version) }
+        const message = await session.exchange(
+          { ...outgoing, signal: leg.signal, maxBytes, repeatable: true },
+          { leg },
+        )
+        const outcome = decodeOutcome(message)
+        if (outcome.kind === 'error') throw new PeerError(outcome.error)
+        if (outcome.kind === 'complete') return outcome.result
+        throw new RondoError('PEER_ANSWER', `The response to ${method} is not valid`)
+      } finally {
+        leg.end()
+      }
+    },
     follow: (flight) => inbox.enter(flight),
     listen: (filter, listening) =>
       listen({ link, inbox, watches, gaps, capabilities: discovery.capabilities }, filter, listening),
@@ -110,6 +129,7 @@ function createSession(link: SessionLink, inbox: Inbox, hand: Handshake, first: 
       await link.post('', { verb: 'DELETE', timeoutMs: DELETE_MS }).catch(() => {})
     },
   }
+  return session
 }
 
 /** Calls during a run wait for that run. */

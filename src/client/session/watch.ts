@@ -97,6 +97,8 @@ function agreeOn(filter: ListenFilter, capabilities: Readonly<Record<string, unk
     ...(filter.promptsListChanged && has('prompts', 'listChanged') && { promptsListChanged: true }),
     ...(filter.resourcesListChanged && has('resources', 'listChanged') && { resourcesListChanged: true }),
     ...(uris && has('resources', 'subscribe') && { resourceSubscriptions: uris }),
+    // Such a server may notify of tasks, and need not.
+    ...(filter.taskIds && isRecord(capabilities.tasks) && { taskIds: filter.taskIds }),
   }
 }
 
@@ -108,6 +110,8 @@ function isWanted(notice: Notice, filter: ListenFilter): boolean {
       return filter.promptsListChanged === true
     case 'resources':
       return filter.resourcesListChanged === true
+    case 'task':
+      return filter.taskIds?.includes(notice.task.taskId) === true
     case 'resource':
       return filter.resourceSubscriptions?.includes(notice.uri) === true
     default:

@@ -135,6 +135,25 @@ describe('polling a task', () => {
     expect(looks).toEqual([50, 100, 150])
   })
 
+  it('waits as long as Retry-After says, of a poll that succeeded and of one that was refused', async () => {
+    const clock = createManualClock(0)
+    const looks: number[] = []
+    const json = (result: object, id: unknown) =>
+      new Response(JSON.stringify({ jsonrpc: '2.0', id, result }), {
+        headers: { 'Content-Type': 'application/json', 'Retry-After': '30' },
+      })
+    const server = scriptServer(({ method, id }) => {
+      if (method === 'tools/call') return created()
+      looks.push(clock.now())
+      if (looks.length === 1) return json(task('working'), id)
+      if (looks.length === 2) return new Response('', { status: 429, headers: { 'Retry-After': '60' } })
+      return looks.length === 3 ? task('working') : completed('done')
+    })
+    await rush((await connect(server, polling({ clock, random: () => 0 }))).callTool('t'), clock, 100)
+    // The interval is a second; without Retry-After it counts again.
+    expect(looks).toEqual([1_000, 31_000, 91_000, 92_000])
+  })
+
   it('survives a server that is unreachable for a while, and fails if it stays unreachable', async () => {
     const gone = () => new Response('', { status: 503, headers: { 'Retry-After': '60' } })
     const clock = createManualClock()

@@ -12,7 +12,9 @@
 
 import { RondoError } from '../../errors.ts'
 import { displayText } from '../../form/clean-text.ts'
+import { isRecord } from '../../lib/json.ts'
 import type { TaskCall } from '../../protocol/call.ts'
+import { decodeTaskPage } from '../../protocol/rev-2025-11-25/decode-response.ts'
 import { TASKS_EXTENSION, type TaskState } from '../../protocol/task.ts'
 import type { ClientCapabilities, InputResponses } from '../../protocol/wire.ts'
 import type { Driving, Flows } from '../flow-options.ts'
@@ -132,6 +134,32 @@ export function taskHandle(peer: Peer, taskId: string, asked: ClientCapabilities
       peer.dialect.tasks.answer(peer, taskId, answers, { ...declared, ...options }),
     cancel: (options) => peer.dialect.tasks.cancel(peer, taskId, { ...declared, ...options }),
   }
+}
+
+/** The caller's own tasks, page by page. Throws where the server or the revision has no list. */
+export async function listTasks(peer: Peer, options: TaskRequestOptions): Promise<readonly TaskState[]> {
+  const { ask, discovery } = peer.channel
+  const offered = isRecord(discovery?.capabilities.tasks) ? discovery.capabilities.tasks.list : undefined
+  if (!ask || !isRecord(offered)) {
+    throw new RondoError('PEER_ERA', `This server does not list tasks in ${peer.dialect.version}`)
+  }
+  const found: TaskState[] = []
+  const seen = new Set<string>()
+  let cursor: string | undefined
+  do {
+    const result = await ask('tasks/list', cursor === undefined ? {} : { cursor }, options)
+    const page = decodeTaskPage(result)
+    if (!page) throw new RondoError('PEER_ANSWER', 'The response to tasks/list is not valid')
+    found.push(...page.tasks.map(toDisplay))
+    cursor = page.nextCursor
+    if (cursor !== undefined && (seen.has(cursor) || seen.size + 1 >= peer.limits.maxPages))
+      throw new RondoError(
+        'LIMIT_CLIENT_PAGES',
+        `The list of tasks does not end after ${seen.size + 1} pages`,
+      )
+    if (cursor !== undefined) seen.add(cursor)
+  } while (cursor !== undefined)
+  return found
 }
 
 const FOLLOWS: SendOptions = { capabilities: { extensions: { [TASKS_EXTENSION]: {} } } }

@@ -10,6 +10,7 @@ import type { TaskMode } from '../flow-options.ts'
 import type { Peer, SendOptions } from '../peer.ts'
 import type { PendingTask } from '../pending.ts'
 import { subscribe } from '../subscribe.ts'
+import type { ResponseHead } from '../transport/transport.ts'
 import { getTask, isTransient, type SeenTask, toDisplay } from './strategy.ts'
 
 interface TaskWatcher {
@@ -48,6 +49,8 @@ export function watchTask(
   let polls = 0
   let chance = random()
   let failures = 0
+  /** When the server wants to be polled again, according to `Retry-After`. */
+  let notBefore = 0
   let notified: SeenTask | undefined
   let live = false
   let wake = () => {}
@@ -69,14 +72,20 @@ export function watchTask(
     lookedAt = peer.clock.now()
     polls += 1
     chance = random()
+    let asked: number | undefined
+    const onHead = ({ retryAfter }: ResponseHead): void => {
+      asked = /^\d{1,9}$/.test(retryAfter ?? '') ? Number(retryAfter) * 1000 : undefined
+    }
     try {
-      const state = await getTask(peer, taskId, sending)
+      const state = await getTask(peer, taskId, { ...sending, onHead })
       failures = 0
       return state
     } catch (error) {
       failures += 1
       if (!isTransient(error) || failures > MAX_FAILURES || sending.signal.aborted) throw error
       return undefined
+    } finally {
+      notBefore = asked === undefined ? 0 : peer.clock.now() + Math.min(asked, LONGEST_MS)
     }
   }
   const listen = async (): Promise<void> => {
@@ -106,7 +115,7 @@ export function watchTask(
     async next() {
       for (;;) {
         sending.signal.throwIfAborted()
-        const wait = lookedAt + pause() - peer.clock.now()
+        const wait = Math.max(lookedAt + pause(), notBefore) - peer.clock.now()
         if (notified === undefined && wait > 0) await rest(wait)
         else {
           const state = notified ?? (await poll())

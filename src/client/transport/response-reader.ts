@@ -5,7 +5,7 @@
  * reader 2: Returns exactly one response, the one with the request's id. A request, or the response to another request, makes
  *   the stream invalid.
  * reader 3: An error status with a JSON-RPC error in its body is that error. Any other is PEER_HTTP, as are 401 and 403
- *   whatever their body, or PEER_BUSY for 503 with `Retry-After`.
+ *   whatever their body, or PEER_BUSY for 503 and 429 with `Retry-After`.
  * reader 4: Comments and event names are ignored.
  * reader 5: Where the server may send requests (`onRequest`), they are passed on, events with empty data only set the mark, and
  *   responses to other requests are skipped.
@@ -60,7 +60,8 @@ function readWhole(head: ResponseHead, request: Request, json: boolean): Respons
       chunks.push(chunk)
     },
     end() {
-      if (head.status === 503 && head.retryAfter) throw busy(head.retryAfter)
+      if ((head.status === 503 || head.status === 429) && head.retryAfter)
+        throw busy(head.status, head.retryAfter)
       const body = json ? parse(decode(chunks)) : undefined
       // A batch of 2025-03-26: only the response matters.
       const batch = request.onRequest !== undefined && Array.isArray(body)
@@ -179,10 +180,10 @@ function tooLong(request: Request): RondoError {
   return new RondoError('LIMIT_CLIENT_BYTES', `The response is longer than ${request.maxBytes} bytes`)
 }
 
-function busy(retryAfter: string): RondoError {
+function busy(status: number, retryAfter: string): RondoError {
   const seconds = /^\d+$/.test(retryAfter) ? Number(retryAfter) : undefined
   return new RondoError('PEER_BUSY', `The server is busy; retry later (Retry-After: ${retryAfter})`, {
-    data: { status: 503, ...(seconds !== undefined && { retryAfterMs: seconds * 1_000 }) },
+    data: { status, ...(seconds !== undefined && { retryAfterMs: seconds * 1_000 }) },
   })
 }
 

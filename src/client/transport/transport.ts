@@ -13,7 +13,7 @@ export interface ResponseHead {
   readonly contentType: string | null | undefined
   /** `WWW-Authenticate`. */
   readonly challenge?: string | null
-  /** `Retry-After`: with status 503 nothing was done, and this is when to retry. */
+  /** `Retry-After`: with status 503 or 429 nothing was done, and this is when to retry. */
   readonly retryAfter?: string | null
   /** `Mcp-Session-Id`. */
   readonly session?: string | null

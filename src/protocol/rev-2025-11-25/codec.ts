@@ -5,7 +5,7 @@
 
 import type { SessionCodec } from '../codec.ts'
 import { decode, hasTasks } from './decode.ts'
-import { encodeError, encodeReply, encodeRequest } from './encode.ts'
+import { encodeError, encodeReply, encodeRequest, encodeTaskStatus } from './encode.ts'
 
 /** Newest first. */
 export const VERSIONS: readonly string[] = ['2025-11-25', '2025-06-18', '2025-03-26', '2024-11-05']
@@ -24,5 +24,6 @@ export const REV_2025_11_25: SessionCodec = {
     encodeError,
     encodeRequest: (id, request, elicitationId, task) =>
       encodeRequest(id, request, version, elicitationId, task),
+    encodeTaskStatus,
   }),
 }

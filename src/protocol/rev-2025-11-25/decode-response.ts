@@ -99,6 +99,24 @@ function decodeAboutTask(
   return { kind: 'invalid', problem: 'it is another task than the requested one' }
 }
 
+/** A page of `tasks/list`. Tasks that lack a field are left out. */
+export function decodeTaskPage(
+  result: Readonly<Record<string, unknown>>,
+): { readonly tasks: readonly TaskState[]; readonly nextCursor?: string } | undefined {
+  const { tasks, nextCursor } = result
+  if (!Array.isArray(tasks)) return undefined
+  return {
+    tasks: tasks.flatMap((one) => decodeHead(one) ?? []),
+    ...(typeof nextCursor === 'string' && { nextCursor }),
+  }
+}
+
+/** The task in a `notifications/tasks/status`. */
+export function decodeTaskStatus(message: unknown): TaskState | undefined {
+  if (!isRecord(message) || message.method !== 'notifications/tasks/status') return undefined
+  return decodeHead(message.params)
+}
+
 function decodeHead(value: unknown): TaskState | undefined {
   if (!isRecord(value)) return undefined
   return decodeTask({ ...value, ttlMs: value.ttl, pollIntervalMs: value.pollInterval }, 'head')

@@ -9,7 +9,7 @@
 import { RondoError } from '../../errors.ts'
 import { isRecord } from '../../lib/json.ts'
 import type { RequestId } from '../call.ts'
-import { errorText, responseText } from '../common/json-rpc.ts'
+import { encodeNotification, errorText, responseText } from '../common/json-rpc.ts'
 import type { OlderReply, WireError } from '../reply.ts'
 import type { TaskState } from '../task.ts'
 import { relatedTask } from '../task.ts'
@@ -202,6 +202,11 @@ function toOlderTask(task: TaskState): Readonly<Record<string, unknown>> {
     ttl: ttlMs,
     pollInterval: pollIntervalMs,
   }
+}
+
+/** The notification that a task has changed. */
+export function encodeTaskStatus(task: TaskState): string {
+  return encodeNotification('notifications/tasks/status', toOlderTask(task))
 }
 
 /** Characters of a status message. */

@@ -113,6 +113,9 @@ function dispatchCall(
     session.finish(call.id, line)
     stopListening()
     send?.()
+    // After the response: before it the client does not know the id.
+    if (ending.kind === 'task_created' || ending.kind === 'task')
+      context.older.notifyOfTask(session, ending.task, call, principal)
     context.inFlight.leave(active)
   }
   const toSending = (ending: CallEnding): (() => void) => {

@@ -7,11 +7,13 @@
 import { unaskableReply } from '../../carry/failure.ts'
 import type { FlowHost } from '../../carry/host.ts'
 import { type AskingLine, type MakePortable, runPushed } from '../../carry/push.ts'
+import { observeTask } from '../../carry/task/call.ts'
 import { runRound } from '../../carry/token.ts'
 import { RondoError } from '../../errors.ts'
 import type { FlowCall, Listing, OlderCall, Principal, TaskCall } from '../../protocol/call.ts'
 import type { Codecs, SessionDialect } from '../../protocol/codec.ts'
 import type { OlderReply, Reply } from '../../protocol/reply.ts'
+import type { TaskState } from '../../protocol/task.ts'
 import type { InputRequests } from '../../protocol/wire.ts'
 import { digest } from '../../seal/envelope.ts'
 import type { Registry } from '../../tool/registry.ts'
@@ -78,6 +80,8 @@ export interface Older {
     unaskable?: string,
   ): Promise<OlderReply>
   readonly draft?: SessionDraft
+  /** Notifies the client of a session of changes of its task, from `task` on. */
+  notifyOfTask(session: Session, task: TaskState, call: OlderCall, principal: Principal | undefined): void
   /** Called when something was declared or removed. */
   changed(listing: Listing): void
 }
@@ -135,8 +139,22 @@ export function createOlder(options: OlderOptions): Older | undefined {
       const means = { dialect: codecs.session(call.protocolVersion), unaskable, hand: draft?.hand(call) }
       return answerFlow(host, registry, call, principal, line, means)
     },
+    notifyOfTask(session, task, { capabilities, protocolVersion }, principal) {
+      const { tasks } = host
+      if (!tasks || hasEnded(task)) return
+      const { encodeTaskStatus } = codecs.session(protocolVersion)
+      session.followTask(task.taskId, (report) =>
+        observeTask(host, tasks, task, principal, capabilities, (now) =>
+          report(now && encodeTaskStatus(now), now === undefined || hasEnded(now)),
+        ),
+      )
+    },
     changed: (listing) => catalog.invalidate(listing),
   }
+}
+
+function hasEnded({ status }: TaskState): boolean {
+  return status !== 'working' && status !== 'input_required'
 }
 
 /** How the client of a call can be asked. */

@@ -43,6 +43,9 @@ type StreamRequest = Pick<StreamSetup, 'primed' | 'streams' | 'responses' | 'bat
 /** Streams that a session keeps for resumption; the oldest finished one is evicted first. */
 const MAX_STREAMS = 64
 
+/** Tasks that a session is notified of at once. */
+const MAX_TASKS = 64
+
 /** Longer than any URI that is in use. */
 const MAX_URI = 8_192
 
@@ -88,6 +91,8 @@ export class Session implements Desk {
   >()
   readonly #streams = new Map<number, SessionStream>()
   readonly #awaited = new Map<string, SessionStream>()
+  /** Stops the notifications of a task. */
+  readonly #tasks = new Map<string, () => void>()
   #general: Channel | undefined
   #seenAt: number
   #parked = 0
@@ -281,6 +286,39 @@ export class Session implements Desk {
     this.#general = channel
   }
 
+  /**
+   * Notifies the client of a task until it has ended. `observe` reports its changes as messages; `ended` is true for the last.
+   * A session of a single request has nobody to notify.
+   */
+  followTask(
+    taskId: string,
+    observe: (report: (json: string | undefined, ended: boolean) => void) => Promise<() => void>,
+  ): void {
+    if (this.#settings.maxWatched === 0 || this.#tasks.has(taskId) || this.#tasks.size >= MAX_TASKS) return
+    let isOver = false
+    let stop = (): void => {}
+    const end = (): void => {
+      isOver = true
+      this.#tasks.delete(taskId)
+      stop()
+    }
+    this.#tasks.set(taskId, end)
+    observe((json, ended) => {
+      if (isOver) return
+      if (json !== undefined) this.#general?.send(json, false)
+      if (ended) end()
+    }).then(
+      (stopObserving) => {
+        stop = stopObserving
+        if (isOver) stop()
+      },
+      (error) => {
+        end()
+        this.#settings.onError(error)
+      },
+    )
+  }
+
   notify(change: Change): void {
     if (change.kind === 'resource') {
       if (!this.#watched.has(change.uri)) return
@@ -306,6 +344,7 @@ export class Session implements Desk {
       this.#calls.size === 0 &&
       this.#streams.size === 0 &&
       this.#watched.size === 0 &&
+      this.#tasks.size === 0 &&
       this.level === DEFAULT_LEVEL
     )
   }
@@ -322,6 +361,7 @@ export class Session implements Desk {
     this.#awaited.clear()
     this.#questions.clear()
     for (const uri of [...this.#watched]) this.unwatch(uri)
+    for (const stop of [...this.#tasks.values()]) stop()
   }
 
   #keep(stream: SessionStream): void {

@@ -76,7 +76,8 @@ export function createLeaseEngine(store: Store, options: LeaseEngineOptions = {}
     if (view && !view.known) await tasks.confirm(id, owner)
     return view
   }
-  const watch = createWatch(tasks, get, clock, settings.pollMs, emit)
+  const watcher = createWatch(tasks, clock, settings.pollMs, emit)
+  const watch = watcher(get)
   return {
     async create(task) {
       assertTask(task)
@@ -116,6 +117,7 @@ export function createLeaseEngine(store: Store, options: LeaseEngineOptions = {}
       for (const id of ids) if (!isTaskId(id)) listener(id, undefined)
       return possible.length > 0 ? watch(possible, owner, listener) : () => {}
     },
+    observe: watcher((id, owner) => tasks.get(id, owner)),
     async serve(run, serveOptions) {
       // A store that cannot be reached now is retried with every poll.
       await store.ready().catch((error) => emit({ kind: 'store-error', during: 'ready', error }))

@@ -13,18 +13,19 @@ interface Watcher {
   readonly id: string
   readonly owner: TaskOwner
   readonly listener: WatchTask
+  readonly read: TaskStore['get']
   /** The last revision that the listener saw; 0 before the first. */
   revision: number
   closed: boolean
 }
 
+/** Returns how to watch with a given way to read a task. All watchers share one poll. */
 export function createWatch(
   store: TaskStore,
-  get: TaskStore['get'],
   clock: StoreClock,
   pollMs: number,
   emit: OnEngineEvent,
-): TaskEngine['watch'] {
+): (read: TaskStore['get']) => TaskEngine['watch'] {
   const watchers = new Map<string, Set<Watcher>>()
   let stopAll: (() => void) | undefined
   let pending: Set<string> | 'all' | undefined
@@ -45,7 +46,8 @@ export function createWatch(
     else watcher.revision = view.revision
     watcher.listener(watcher.id, view)
   }
-  const read = async (watcher: Watcher) => showView(watcher, await get(watcher.id, watcher.owner))
+  const readView = async (watcher: Watcher) =>
+    showView(watcher, await watcher.read(watcher.id, watcher.owner))
 
   const refresh = async () => {
     if (busy) return
@@ -66,7 +68,7 @@ export function createWatch(
     const stale = ids
       .flatMap((id) => [...(watchers.get(id) ?? [])])
       .filter((watcher) => revisions.get(watcher.id) !== watcher.revision)
-    await Promise.all(stale.map(read))
+    await Promise.all(stale.map(readView))
   }
   const request = (what: string | 'all') => {
     if (what === 'all' || pending === 'all') pending = 'all'
@@ -89,8 +91,8 @@ export function createWatch(
       stopPoll()
     }
   }
-  return async (ids, owner, listener) => {
-    const mine = ids.map((id): Watcher => ({ id, owner, listener, revision: 0, closed: false }))
+  return (read) => async (ids, owner, listener) => {
+    const mine = ids.map((id): Watcher => ({ id, owner, listener, read, revision: 0, closed: false }))
     stopAll ??= startAll()
     for (const watcher of mine) {
       const others = watchers.get(watcher.id) ?? new Set()
@@ -98,7 +100,7 @@ export function createWatch(
     }
     const stop = () => mine.forEach(close)
     try {
-      await Promise.all(mine.map(read))
+      await Promise.all(mine.map(readView))
     } catch (error) {
       stop()
       throw error
