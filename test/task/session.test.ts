@@ -1,3 +1,4 @@
+import { createServer } from 'rondo'
 import { describe, expect, it } from 'vitest'
 import { createMemoryStore } from '../../src/store/memory/store.ts'
 
@@ -5,6 +6,7 @@ import {
   capabilitiesOf,
   create,
   errorOf,
+  keys,
   openings,
   RELATED,
   resultOf,
@@ -12,6 +14,39 @@ import {
   start,
   until,
 } from '../support/session-tasks.ts'
+import { send, settled } from '../support/task-client.ts'
+
+describe('a client that does not implement what it declared', () => {
+  it('F1 R10 ends the task with the reason, as a call by push ends', async () => {
+    const connect = await start()
+    const answer = () => ({ error: { code: -32601, message: 'Method not found' } })
+    const client = await connect('ada', { answer })
+    const { taskId } = await create(client)
+    const ended = resultOf(await client.call('tasks/result', { taskId }))
+    const pushed = resultOf(await client.call('tools/call', { name: 'greet' }))
+    expect(ended).toMatchObject({ isError: true, content: pushed.content })
+    expect(JSON.stringify(pushed.content)).toContain('name')
+    expect(resultOf(await client.call('tasks/get', { taskId }))).toMatchObject({ status: 'failed' })
+  })
+
+  it('F1 another error leaves the question open, for whoever can answer it', async () => {
+    const connect = await start()
+    const client = await connect('ada', { answer: () => ({ error: { code: -32000, message: 'Not now' } }) })
+    const { taskId } = await create(client)
+    expect(errorOf(await client.call('tasks/result', { taskId }))?.message).toContain('Not now')
+    expect(resultOf(await client.call('tasks/get', { taskId }))).toMatchObject({ status: 'input_required' })
+  })
+
+  it('F1 no client can claim this for itself in an answer', async () => {
+    const server = createServer({ name: 'a', version: '1', keys, log: 'off', store: createMemoryStore() })
+    servers.push(server)
+    server.tool('greet', { task: 'auto' }, (_args, ctx) => ctx.confirm('sure', 'Sure?').then(String))
+    const taskId = String((await send(server, 'tools/call', { name: 'greet' })).result?.taskId)
+    await settled(server, taskId)
+    const inputResponses = { sure: 'elicitation/create' }
+    expect((await send(server, 'tasks/update', { taskId, inputResponses })).error?.code).toBe(-32602)
+  })
+})
 
 describe('a task of 2025-11-25', () => {
   it('F1 is asked while tasks/result waits; each question names its task', async () => {

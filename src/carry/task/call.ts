@@ -230,8 +230,17 @@ function openCursor({ keys }: FlowHost, owner: TaskOwner, cursor: string): TaskP
 
 type Answers = Readonly<Record<string, unknown>>
 
-/** Asks the client on the line, until `signal` fires. Returns an error if no answers will come. */
-export type AskNow = (questions: InputRequests, signal: AbortSignal) => Promise<Answers | RondoError>
+/** Asks the client on the line, until `signal` fires. */
+export type AskNow = (
+  questions: InputRequests,
+  signal: AbortSignal,
+) => Promise<
+  | { readonly kind: 'answers'; readonly answers: Answers }
+  /** The client does not implement the method of the question with this key. */
+  | { readonly kind: 'unable'; readonly key: string }
+  /** No answers will come. */
+  | { readonly kind: 'failed'; readonly error: RondoError }
+>
 
 export interface AwaitOptions {
   readonly ask?: AskNow
@@ -267,11 +276,24 @@ export async function awaitTask(
     if (state.status !== 'input_required' || !ask || fresh.length === 0) return toReply(state)
     for (const [key] of fresh) shown.add(key)
     const questions = Object.fromEntries(fresh)
-    const answers = await askWhileOpen(tasks, taskId, owner, (signal) => ask(questions, signal))
-    if (answers === undefined) continue
-    if (answers instanceof RondoError) return { kind: 'error', error: answers }
+    const asked = await askWhileOpen(tasks, taskId, owner, (signal) => ask(questions, signal))
+    if (asked === undefined) continue
+    if (asked.kind === 'failed') return { kind: 'error', error: asked.error }
+    const answers = asked.kind === 'unable' ? unableAnswers(questions, asked.key) : asked.answers
+    // What was asked beside a question that the client cannot show is asked again.
+    for (const key of Object.keys(questions)) if (!Object.hasOwn(answers, key)) shown.delete(key)
     await deliverAnswers(host, tasks, taskId, principal, answers)
   }
+}
+
+/**
+ * What the task is told in place of answers: the method that the client does not implement, for each question of that method.
+ * No client can send it, because the answers of clients are objects.
+ */
+function unableAnswers(questions: InputRequests, key: string): Answers {
+  const method = questions[key]?.method
+  const same = Object.entries(questions).filter(([, request]) => request.method === method)
+  return Object.fromEntries(same.map(([name]) => [name, method]))
 }
 
 /** Delivers answers to a task; those to closed questions change nothing. */

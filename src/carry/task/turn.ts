@@ -9,7 +9,9 @@
 
 import { RondoError } from '../../errors.ts'
 import type { Line } from '../../protocol/call.ts'
+import { withoutMethods } from '../../protocol/common/request.ts'
 import type { Reply } from '../../protocol/reply.ts'
+import type { InputRequest } from '../../protocol/wire.ts'
 import type { ReplayInput } from '../../replay/replay.ts'
 import type { Incoming, RunReport } from '../../replay/run-state.ts'
 import type { RunTurn, TaskHead, TaskTurn, TaskTurnOutcome } from '../../store/task-engine.ts'
@@ -49,7 +51,11 @@ type Opening = Pick<TaskRun, 'host' | 'tasks' | 'turn' | 'plan' | 'target'>
 
 const taskCarrier: Carrier<Opening, TaskTurnOutcome, TaskRun> = {
   open,
-  keep: (run, pause) => settle(run, pause.report, () => keep(run, pause)),
+  keep: (run, pause) =>
+    settle(run, pause.report, () => {
+      run.status.rests(waitsFor(pause))
+      return keep(run, pause)
+    }),
   end: (run, reply, report) => settle(run, report, () => ended(run, reply)),
   refuse: (run, error, report) => settle(run, report, () => refused(run, report, error)),
   leave(run, report) {
@@ -113,9 +119,7 @@ async function settle(
   toOutcome: () => TaskTurnOutcome | Promise<TaskTurnOutcome>,
 ): Promise<TaskTurnOutcome> {
   try {
-    const outcome = await toOutcome()
-    if (outcome.kind === 'park' || outcome.kind === 'hold' || outcome.kind === 'release') run.status.rests()
-    return outcome
+    return await toOutcome()
   } catch (error) {
     if (run.turn.signal.aborted) throw error
     if (!(error instanceof RondoError)) logFault(run, error)
@@ -123,6 +127,14 @@ async function settle(
     if (known.code.startsWith('STORE_')) throw error
     return refused(run, report, known)
   }
+}
+
+/** What the task waits for, if its status does not say so. */
+function waitsFor({ inputRequests, events = [], wakeAt }: Pause): string | undefined {
+  if (Object.keys(inputRequests ?? {}).length > 0) return undefined
+  if (events.length > 0)
+    return `Waiting for the event ${events.map((name) => JSON.stringify(name)).join(', ')}`
+  return wakeAt === undefined ? undefined : `Sleeping until ${new Date(wakeAt).toISOString()}`
 }
 
 /** Keeps the journal in the store, and the open questions with it. */
@@ -239,7 +251,7 @@ function adapt(run: TaskRun, input: ReplayInput): ReplayInput {
   const { host, tasks, turn } = run
   const incoming = {
     ...input.incoming,
-    ...incomingOf(run),
+    ...incomingOf(run, input.incoming, openAnswers(run)),
     events: eventsOf(host, tasks, turn.task, turn.slots()),
     resumed: run.folded.resting,
   }
@@ -272,22 +284,26 @@ function adapt(run: TaskRun, input: ReplayInput): ReplayInput {
   }
 }
 
-/** The answers to what was asked last; before the first question, those that came with the request that began the task. */
-function incomingOf({
-  host,
-  tasks,
-  turn,
-  plan,
-  folded,
-}: TaskRun): Pick<Incoming, 'answers' | 'asked' | 'unasked'> {
-  if (folded.parks === 0 && plan.brought) return plan.brought
-  const opened = new Map(
-    Array.from(turn.answers, ([key, sealed]) => [
-      key,
-      openPiece(host, tasks, turn.task, `answer ${key}`, sealed),
-    ]),
+/** What the client answered, by wire key. An answer that is text is a method that it turned out not to implement. */
+function openAnswers({ host, tasks, turn }: TaskRun): ReadonlyMap<string, unknown> {
+  const opened = Array.from(
+    turn.answers,
+    ([key, sealed]) => [key, openPiece<unknown>(host, tasks, turn.task, `answer ${key}`, sealed)] as const,
   )
-  return freshAnswers(folded.parked, opened)
+  return new Map(opened)
+}
+
+/** The answers to what was asked last; before the first question, those that came with the request that began the task. */
+function incomingOf(
+  { plan, folded }: TaskRun,
+  { capabilities }: Incoming,
+  opened: ReadonlyMap<string, unknown>,
+): Pick<Incoming, 'answers' | 'asked' | 'unasked' | 'capabilities'> {
+  const unable = [...opened.values()].filter((answer) => typeof answer === 'string')
+  const able = withoutMethods(capabilities, unable as InputRequest['method'][])
+  if (folded.parks === 0 && plan.brought) return { ...plan.brought, capabilities: able }
+  const given = new Map([...opened].filter(([, answer]) => typeof answer !== 'string'))
+  return { ...freshAnswers(folded.parked, given), capabilities: able }
 }
 
 const PATIENCE_MS = 15 * 60_000

@@ -94,8 +94,12 @@ function askerOf(
       handed: line.portable ? await hand?.(call, principal, questions) : undefined,
       signal,
     })
-    if (asked.kind === 'answers') return asked.answers
-    return asked.kind === 'refused' ? asked.error : new RondoError('PEER_REQUEST', 'The call was cancelled')
+    if (asked.kind === 'answers') return asked
+    if (asked.kind === 'gone')
+      return { kind: 'failed', error: new RondoError('PEER_REQUEST', 'The call was cancelled') }
+    return asked.unable === undefined
+      ? { kind: 'failed', error: asked.error }
+      : { kind: 'unable', key: asked.unable }
   }
 }
 
