@@ -153,6 +153,7 @@ export const ERRORS = {
   PEER_ORIGIN: { rpc: -32000, http: 403, sentence: 'This Origin is not allowed', open: true },
   PEER_UNAUTHENTICATED: { rpc: -32000, http: 401, sentence: 'Authentication required' },
   PEER_FORBIDDEN: { rpc: -32000, http: 403, sentence: 'This caller may not do this' },
+  PEER_SCOPE: { rpc: -32000, http: 403, sentence: 'The access token lacks a scope that this request needs' },
 
   PEER_ERROR: { rpc: 0, http: 0, sentence: 'The server returned an error' },
   PEER_ANSWER: { rpc: 0, http: 0, sentence: 'The server sent an invalid response' },
@@ -198,6 +199,8 @@ export type ErrorCode = keyof typeof ERRORS
 export interface RondoErrorOptions {
   /** JSON-RPC `error.data`; sent to the client. */
   data?: unknown
+  /** Headers of the response, where the error is a response of its own over HTTP. */
+  headers?: Readonly<Record<string, string>>
   /** What really happened; for the log, never sent. */
   cause?: unknown
 }
@@ -206,12 +209,14 @@ export interface RondoErrorOptions {
 export class RondoError extends Error {
   readonly code: ErrorCode
   readonly data: unknown
+  readonly headers: Readonly<Record<string, string>> | undefined
 
   constructor(code: ErrorCode, detail?: string, options: RondoErrorOptions = {}) {
     super(`[${code}] ${detail ?? ERRORS[code].sentence}`, { cause: options.cause })
     this.name = 'RondoError'
     this.code = code
     this.data = options.data
+    this.headers = options.headers
   }
 
   /** The JSON-RPC error code; 0 for an error that is never sent. */

@@ -99,6 +99,13 @@ export interface StateRefusedEvent extends LogOrigin {
   readonly keyId?: string
 }
 
+/** A caller that `authenticate` refused with a reason. The client does not learn it. */
+export interface CallerRefusedEvent extends LogOrigin {
+  readonly event: 'caller_refused'
+  readonly status: number
+  readonly reason: string
+}
+
 /** Something that the author or the operator should see. `error` is what the handler threw. */
 export interface FaultEvent extends LogOrigin {
   readonly event: 'fault'
@@ -199,6 +206,7 @@ export interface RefusedEvent extends LogOrigin {
 export type LogEvent =
   | RoundEvent
   | StateRefusedEvent
+  | CallerRefusedEvent
   | FaultEvent
   | SlowEvent
   | ContinuationEvent

@@ -82,7 +82,7 @@ async function runHandler<To, R extends Round>(
   round: R,
 ): Promise<HandlerRun> {
   const { host, call, target } = round
-  const preparing = target.prepare(call.args)
+  const preparing = call.badArguments === undefined ? target.prepare(call.args) : badArguments(call)
   const prepared = preparing instanceof Promise ? await preparing : preparing
   if (prepared.kind === 'refused') {
     const reply = concludeFailure(round, undefined, invalidArguments(target, prepared.problem))
@@ -94,6 +94,10 @@ async function runHandler<To, R extends Round>(
   const adapted = carrier.adapt?.(round, input) ?? input
   const first = await replay(adapted)
   return { kind: 'ran', report: host.dev && !target.live ? await verify(adapted, first) : first }
+}
+
+function badArguments({ badArguments: problem = '' }: FlowCall): { kind: 'refused'; problem: string } {
+  return { kind: 'refused', problem }
 }
 
 /** Ends the round as its run ended. */

@@ -21,6 +21,7 @@ import { createTaskWork } from '../serve/task-work.ts'
 import { isOlder, toFlowCall, toLine, toTaskCall } from './call.ts'
 import type { Definition, RondoOptions } from './mount.ts'
 import { type Passage, refuse, refuseOlder, toResult, toWire } from './passage.ts'
+import { assertAllowed, assertTaskAllowed } from './scope.ts'
 import { requestTarget, type SdkTarget, taskTarget } from './target.ts'
 import type { TaskAction, TaskTools } from './tasks.ts'
 
@@ -73,6 +74,7 @@ export function createFlow(options: RondoOptions, keys: KeyHolder, tools: TaskTo
       try {
         const call = toFlowCall(passage, ctx, host.log)
         const principal = await principalOf(ctx)
+        await assertAllowed(definition, scopeArguments(definition, given), ctx, principal, options.implies)
         const reply = await runRound({
           host: mayLeave ? host : roundsAlone,
           target,
@@ -97,7 +99,9 @@ export function createFlow(options: RondoOptions, keys: KeyHolder, tools: TaskTo
       work.start()
       try {
         const call = toTaskCall(action, taskId, ctx, server)
-        const reply = await handleTask(host, tasksOf(host), call, await principalOf(ctx))
+        const principal = await principalOf(ctx)
+        assertTaskAllowed(call.taskId, ctx, principal, options.implies)
+        const reply = await handleTask(host, tasksOf(host), call, principal)
         return toResult(reply)
       } catch (error) {
         const refusal = toRefusal(host, error)
@@ -111,6 +115,11 @@ export function createFlow(options: RondoOptions, keys: KeyHolder, tools: TaskTo
       host.close()
     },
   }
+}
+
+/** What a function of scopes sees: arguments, a URI, or the variables of a template. */
+function scopeArguments({ method }: Definition, [first = {}, variables]: readonly unknown[]): unknown {
+  return method === 'resources/read' ? (variables ?? first) : first
 }
 
 function tasksOf({ tasks }: FlowHost): TaskHost {
@@ -158,5 +167,6 @@ function principalFromAuthInfo({ http }: ServerContext): Principal | undefined {
         'createRondo({ …, principal: ({ http }) => ({ subject: … }) })',
     )
   }
-  return { subject: sub, client: auth.clientId, ...(typeof iss === 'string' ? { issuer: iss } : {}) }
+  const issuer = typeof iss === 'string' ? { issuer: iss } : {}
+  return { subject: sub, client: auth.clientId, scopes: auth.scopes, ...issuer }
 }

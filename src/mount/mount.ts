@@ -21,15 +21,19 @@ import { resolveKeys } from '../seal/key-source.ts'
 import type { HostOptions } from '../serve/host.ts'
 import { createLog } from '../serve/log.ts'
 import type { Context } from '../tool/context.ts'
+import type { Scopes } from '../tool/definition.ts'
 import type { InputRequired } from '../tool/target.ts'
 import { besideOurs, type VerifyState } from './call.ts'
 import type { FindPrincipal, SdkFlow } from './flow.ts'
 import { markAsOurs, mount, type Passage, passageOf } from './passage.ts'
+import { assertScopeOption, challengeOf, challengeTasks, type Implies } from './scope.ts'
 import { type AnswerTask, assertTerms, createTaskTools } from './tasks.ts'
 
 export interface RondoOptions extends HostOptions {
   /** Returns the caller of a request. Default: `sub`, `iss` and the client of the verified token, else nobody. */
   principal?: FindPrincipal
+  /** True if a token with the scope `granted` may do what needs the scope `required`. Default: only equal scopes. */
+  implies?: Implies
 }
 
 /** Rondo's context, with the official one at `sdk`. */
@@ -56,6 +60,12 @@ export interface CallbackOptions {
   taskTtlMs?: number
   /** How often clients should poll a task of this tool. */
   taskPollMs?: number
+  /**
+   * What the caller's token must allow, in every round and for the task: a list, or a function of the arguments (of the URI or
+   * the variables, for a resource). Not checked without HTTP.
+   */
+  // biome-ignore lint/suspicious/noExplicitAny: a callback's arguments are those of its registration
+  scopes?: Scopes<any>
 }
 
 export interface Definition {
@@ -85,7 +95,7 @@ export interface ReadCallback {
   (uri: URL, variables: Variables, ctx: ServerContext): Sent<ReadResourceResult>
 }
 
-type Versioned = Pick<CallbackOptions, 'version' | 'once'>
+type Versioned = Pick<CallbackOptions, 'version' | 'once' | 'scopes'>
 
 export interface Rondo {
   /** Prepares a server for these callbacks. Call it right after `new McpServer`, before anything is registered. */
@@ -171,14 +181,17 @@ export function createRondo(options: RondoOptions): Rondo {
   }
   /** The official server passes the context last: alone, after the arguments, or after URI and variables. */
   const wrap = (method: FlowMethod, handler: Definition['handler'], given: CallbackOptions = {}): never => {
-    logged('A callback cannot be created', () => assertTerms(given, options.store !== undefined))
+    logged('A callback cannot be created', () => {
+      assertTerms(given, options.store !== undefined)
+      assertScopeOption(given.scopes)
+    })
     const definition: Definition = { method, handler, options: given }
     const callback = async (...params: unknown[]): Promise<unknown> => {
       const ctx = params.at(-1) as ServerContext
       const passage = logged('A callback cannot run', () => passageOf(ctx))
       return (await flowFor(passage)).run(definition, passage, ctx, params.slice(0, -1))
     }
-    markAsOurs(callback)
+    markAsOurs(callback, given.scopes && ((reading) => challengeOf(definition, options.implies, reading)))
     tools.remember(callback, definition)
     return callback as never
   }
@@ -197,6 +210,7 @@ export function createRondo(options: RondoOptions): Rondo {
       return logged('A server cannot have tasks', () => {
         if (!options.store) throw misuse('Tasks need a store: createRondo({ …, store })')
         const answer: AnswerTask = async (...asked) => (await flowFor()).answerTask(...asked)
+        challengeTasks(server, options.implies)
         return tools.add(mount(server), answer, logged)
       })
     },

@@ -21,7 +21,9 @@ import { misuse, type RondoError } from '../errors.ts'
 import type { FlowMethod } from '../protocol/call.ts'
 import type { Reply } from '../protocol/reply.ts'
 import { toTaskHead, toTaskResult } from '../protocol/task.ts'
+import { validateStandard } from '../tool/schema/schema.ts'
 import { errorResult } from '../tool/target.ts'
+import type { Reading, ScopeChallenge } from './scope.ts'
 
 const PASSAGE: unique symbol = Symbol('rondo.passage')
 const METHODS: readonly FlowMethod[] = ['tools/call', 'prompts/get', 'resources/read']
@@ -58,6 +60,9 @@ interface Registered {
   readonly readCallback?: object
   readonly handler?: object
   readonly resourceTemplate?: { readonly uriTemplate: { match(uri: string): unknown } }
+  readonly inputSchema?: unknown
+  readonly argsSchema?: unknown
+  scopeChallenge?: ScopeChallenge
   update(updates: { readonly callback?: object }): void
 }
 type Registrations = Readonly<Record<string, Registered>>
@@ -75,9 +80,15 @@ const mounted = new WeakSet<object>()
 const callbacks = new WeakSet<object>()
 const runs = new WeakSet<object>()
 
-/** Marks a callback, so that it is recognised when it is registered. */
-export function markAsOurs(callback: object): void {
+/** Makes the scope challenge of a callback, for a registration of it. */
+type MakeChallenge = (reading: Reading) => ScopeChallenge
+
+const challenges = new WeakMap<object, MakeChallenge>()
+
+/** Marks a callback, so that it is recognised when it is registered. `challenge`: the scopes that it needs. */
+export function markAsOurs(callback: object, challenge?: MakeChallenge): void {
   callbacks.add(callback)
+  if (challenge) challenges.set(callback, challenge)
 }
 
 /** Prepares a server for our callbacks. Calling it again changes nothing. */
@@ -154,17 +165,45 @@ function followRegistrations(server: McpServer): () => boolean {
 
 function follow(registered: Registered, callback: object): void {
   let current = callback
+  let own = registered.scopeChallenge
   const recognise = (): void => {
     const run = runOf(registered)
     if (run !== undefined && callbacks.has(current)) runs.add(run)
+    const make = challenges.get(current)
+    registered.scopeChallenge = make ? withOwn(registered, make, own) : own
   }
   const update = registered.update.bind(registered)
   registered.update = (updates) => {
+    registered.scopeChallenge = own
     update(updates)
+    own = registered.scopeChallenge
     current = updates.callback ?? current
     recognise()
   }
   recognise()
+}
+
+/** Our challenge and the author's own, if there is one: all scopes go into one. */
+function withOwn(
+  registered: Registered,
+  make: MakeChallenge,
+  own: ScopeChallenge | undefined,
+): ScopeChallenge {
+  const schema = (registered.inputSchema ?? registered.argsSchema) as never
+  const ours = make({
+    resourceTemplate: registered.resourceTemplate,
+    async read(args) {
+      if (schema === undefined) return args
+      const checked = await validateStandard(schema, args)
+      return checked.ok ? checked.value : undefined
+    },
+  })
+  return async (context) => {
+    const [theirs, needed] = [await own?.(context), await ours(context)]
+    if (theirs === undefined || needed === undefined) return theirs ?? needed
+    const [first, ...rest] = new Set([...theirs.scopes, ...needed.scopes])
+    return first === undefined ? undefined : { ...theirs, scopes: [first, ...rest] }
+  }
 }
 
 export function passageOf(ctx: ServerContext): Passage {

@@ -11,7 +11,7 @@ import type { Context } from '../tool/context.ts'
 import type { Result } from '../tool/schema/judge.ts'
 import { validateStandard } from '../tool/schema/schema.ts'
 import type { Finished, Target, TaskTerms } from '../tool/target.ts'
-import { errorResult, inputRequired } from '../tool/target.ts'
+import { errorResult, inputRequired, scopesOf } from '../tool/target.ts'
 import type { CallbackOptions, Definition, SdkContext } from './mount.ts'
 import type { Passage } from './passage.ts'
 import type { TaskTool } from './tasks.ts'
@@ -30,12 +30,15 @@ export function requestTarget(
 ): SdkTarget {
   const name = params.name ?? params.uri ?? ''
   let thrown: ProtocolError | undefined
+  const required = scopesOf(definition.options.scopes, undefined)
   const run = (ctx: Context): Promise<unknown> =>
     callHandler(definition, first, withSdk(ctx, sdk), variables, (error) => {
       thrown = error
     })
   return {
     ...toTarget(definition, name),
+    // For the id of a task. The official server has checked the arguments.
+    scopes: required && (() => required(first as never)),
     prepare: () => ({ kind: 'ready', run }),
     finish: (value) => assertResult(name, value),
     get thrown() {

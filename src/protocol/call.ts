@@ -33,6 +33,8 @@ export interface FlowCall extends Envelope {
   readonly requestState?: string
   /** The client asks for a task, in dialects in which the client decides. */
   readonly task?: { readonly ttlMs?: number }
+  /** Why the arguments do not fit, if that was found out before the round: then no handler runs. */
+  readonly badArguments?: string
 }
 
 export type Listing = 'tools' | 'prompts' | 'resources' | 'templates'
@@ -100,6 +102,8 @@ export interface Principal {
   readonly client?: string
   /** What handlers may see. Never the bearer token itself. */
   readonly claims?: Readonly<Record<string, unknown>>
+  /** What the caller's token allows. Checked in every request, and no part of what a state is bound to. */
+  readonly scopes?: readonly string[]
 }
 
 /** What a client said in its `initialize`. */

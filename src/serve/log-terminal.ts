@@ -42,6 +42,8 @@ function sentence(event: LogEvent, paint: Paint): string {
       return roundLine(event, paint)
     case 'state_refused':
       return `requestState refused: ${clean(event.reason)} ${clean(event.target ?? '')}`.trimEnd()
+    case 'caller_refused':
+      return `${event.status}: ${clean(event.reason)}`
     case 'fault':
       return `${paint('bold', clean(event.target))} ${paint('red', 'threw')}`
     case 'slow':

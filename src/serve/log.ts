@@ -106,6 +106,7 @@ function standardError(): LogScreen {
 const LEVELS: Readonly<Record<LogFacts['event'], LogOrigin['level']>> = {
   round: 'info',
   state_refused: 'warn',
+  caller_refused: 'warn',
   fault: 'error',
   slow: 'warn',
   continuation: 'warn',

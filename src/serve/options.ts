@@ -41,6 +41,8 @@ export interface HttpOptions extends AdmissionOptions {
   maxBacklogBytes?: number
   /** Receives errors that no client is told about. */
   onError?: (error: unknown) => void
+  /** Receives the reason with which `authenticate` refuses a request. */
+  onRefused?: (status: number, reason: string) => void
   /** The timer of heartbeats and keep-alives. */
   every?: Every
   /** Clients of earlier eras get no session. */
@@ -50,7 +52,7 @@ export interface HttpOptions extends AdmissionOptions {
 }
 
 export interface ServerOptions
-  extends Omit<HttpOptions, 'onError' | 'every' | 'stateless' | 'isolated'>,
+  extends Omit<HttpOptions, 'onError' | 'onRefused' | 'every' | 'stateless' | 'isolated'>,
     FetchOptions,
     LogOptions,
     DraftOptions {

@@ -147,7 +147,9 @@ export function createServerWith(codecs: readonly Codec[], options: ServerOption
     if (closed === open.size) logDrained()
   }
   const service = toService(options, host, registry, { leave, drain, onClosed, readiness })
-  const http = { ...options, onError }
+  const onRefused = (status: number, reason: string): void =>
+    host.log({ event: 'caller_refused', status, reason })
+  const http = { ...options, onError, onRefused }
   const { sessions } = options
   const exchange = createExchange(service, { ...http, stateless: sessions === false })
   const fetchExchange = createExchange(service, { ...http, stateless: !sessions, isolated: true })

@@ -5,11 +5,21 @@
  */
 
 import type { FlowHost, LogFacts } from '../carry/host.ts'
+import { type Need, needOf } from '../carry/scope.ts'
 import { handleTask, watchTasks } from '../carry/task/call.ts'
 import { runRound } from '../carry/token.ts'
 import { type ErrorCode, isStoreFault, RondoError } from '../errors.ts'
 import { isThenable } from '../lib/json.ts'
-import type { Call, FlowCall, Line, ListenCall, Listing, Principal } from '../protocol/call.ts'
+import type {
+  Call,
+  FlowCall,
+  Line,
+  ListenCall,
+  Listing,
+  Principal,
+  SessionCall,
+  TaskListCall,
+} from '../protocol/call.ts'
 import type { Codecs } from '../protocol/codec.ts'
 import type { ParamHeader } from '../protocol/common/headers.ts'
 import type { Reply } from '../protocol/reply.ts'
@@ -44,6 +54,10 @@ export interface Service {
   /** Serves clients of earlier eras. Absent if these are closed. */
   readonly older?: Older
   paramHeaders(tool: string): readonly ParamHeader[]
+  /** True if something that is served asks for scopes. */
+  readonly scoped: boolean
+  /** What a request needs of its caller's token. Throws or rejects if the author's function does. */
+  needOf(call: Call | SessionCall | TaskListCall): Need | Promise<Need>
   /** There is a store for tasks. */
   readonly tasks?: boolean
   readonly watchTasks?: WatchTasks
@@ -125,6 +139,10 @@ export function createService(options: ServiceOptions): OpenService {
     tasks,
     watchTasks: host.tasks && watchTasks(host, host.tasks),
     paramHeaders: registry.paramHeaders,
+    get scoped() {
+      return registry.scoped
+    },
+    needOf: (call) => needOf(registry, call),
     handle({ call, principal, line }) {
       switch (call.kind) {
         case 'flow': {

@@ -218,12 +218,23 @@ export type EngineEvent =
 
 export type OnEngineEvent = (event: EngineEvent) => void
 
-/** An id that cannot be guessed: 128 random bits. */
-export function createTaskId(): string {
-  return randomBytes(16).toString('base64url')
+/** Characters of 128 random bits, with which every id begins. */
+const RANDOM = 22
+
+/** An id that cannot be guessed: 128 random bits, then the note, if there is one, which anybody can read. */
+export function createTaskId(note = ''): string {
+  const random = randomBytes(16).toString('base64url')
+  return note === '' ? random : `${random}_${Buffer.from(note).toString('base64url')}`
 }
+
+/** The note in an id. Of an id that somebody made up it says nothing, and no task has that id. */
+export function noteOf(id: string): string {
+  return id[RANDOM] === '_' ? Buffer.from(id.slice(RANDOM + 1), 'base64url').toString('utf8') : ''
+}
+
+const MAX_ID = 512
 
 /** True for what could be the id of a task. Other ids are unknown without a query. */
 export function isTaskId(id: string): boolean {
-  return /^[A-Za-z0-9_-]{22,64}$/.test(id)
+  return id.length <= MAX_ID && /^[A-Za-z0-9_-]{22,}$/.test(id)
 }

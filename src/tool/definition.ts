@@ -16,6 +16,12 @@ export interface Described {
   version?: string
 }
 
+/**
+ * The scopes that a caller's token must have, all of them: a list, or a function of the arguments that returns one. It sees
+ * the arguments as the handler does, and is called before the state of a call is opened, in every round.
+ */
+export type Scopes<A> = readonly string[] | ((args: A) => readonly string[] | Promise<readonly string[]>)
+
 export interface ToolAnnotations {
   title?: string
   readOnlyHint?: boolean
@@ -33,6 +39,8 @@ export interface ToolDefinition<
   /** The structured result. The handler then returns a value of this schema. */
   output?: O
   annotations?: ToolAnnotations
+  /** What a caller's token must allow. Not checked over stdio. */
+  scopes?: Scopes<I extends Schema ? Infer<I> : Record<string, unknown>>
   /** Drops arguments that the schema does not name before it checks them. Default: the option of the server. */
   dropUnknownArguments?: boolean
   /** Accepts each state of a call once; a repeated request gets the same result. Needs a store. */
@@ -87,6 +95,8 @@ export type Completer = (
 export interface PromptDefinition<I extends Schema | undefined = undefined> extends Described {
   /** The arguments: an object of strings. */
   input?: I
+  /** What a caller's token must allow. Not checked over stdio. */
+  scopes?: Scopes<I extends Schema ? Infer<I, Record<string, string>> : Record<string, string>>
   /** Suggests values for an argument while it is typed. */
   complete?: Readonly<Partial<Record<ArgumentName<I>, Completer>>>
 }
@@ -114,9 +124,14 @@ export interface ResourceDefinition extends Described {
   size?: number
   annotations?: { audience?: readonly ('user' | 'assistant')[]; priority?: number; lastModified?: string }
   cache?: CachePolicy
+  /** What a caller's token must allow, to read and to subscribe. Not checked over stdio. */
+  scopes?: Scopes<string>
 }
 
-export interface TemplateDefinition<T extends string = string> extends Omit<ResourceDefinition, 'size'> {
+export interface TemplateDefinition<T extends string = string>
+  extends Omit<ResourceDefinition, 'size' | 'scopes'> {
+  /** What a caller's token must allow, to read and to subscribe; a function gets the variables. Not checked over stdio. */
+  scopes?: Scopes<TemplateParams<T>>
   /** Suggests values for a variable while it is typed. */
   complete?: Readonly<Partial<Record<VariableName<T>, Completer>>>
 }

@@ -15,6 +15,7 @@ import type {
   PromptHandler,
   ResourceDefinition,
   ResourceHandler,
+  Scopes,
   TemplateDefinition,
   TemplateHandler,
   ToolDefinition,
@@ -23,7 +24,7 @@ import type {
 import { TEXT_BOUNDS, type TextBounds } from './schema/judge.ts'
 import { warnOfPatterns } from './schema/pattern.ts'
 import { type Compiled, compileSchema, droppingUnknown } from './schema/schema.ts'
-import { promptTarget, resourceTarget, type Target, toolTarget } from './target.ts'
+import { assertScopes, promptTarget, resourceTarget, type Target, toolTarget } from './target.ts'
 import { orTaskHandle } from './task-handle.ts'
 import { parseTemplate } from './uri-template.ts'
 
@@ -32,7 +33,7 @@ type Row = Readonly<Record<string, unknown>>
 
 interface Template {
   readonly row: Row
-  readonly definition: TemplateDefinition
+  readonly definition: Pick<TemplateDefinition, 'complete'> & { readonly scopes?: unknown }
   match(uri: string): Target | undefined
 }
 
@@ -67,6 +68,10 @@ export interface Registry extends Declarations {
   rows(listing: Listing): readonly Row[]
   completer(ref: CompleteRef, argument: string): Completer | undefined
   paramHeaders(tool: string): readonly ParamHeader[]
+  /** The scopes of a template that do not depend on its variables. */
+  templateScopes(uriTemplate: string): readonly string[]
+  /** True once something was declared that asks for scopes. */
+  readonly scoped: boolean
 }
 
 const TOOL_NAME = /^[A-Za-z0-9_.-]{1,128}$/
@@ -109,6 +114,10 @@ export function createRegistry({
   const resources = new Map<string, { row: Row; target: Target }>()
   const templates = new Map<string, Template>()
   const listings = { tools, prompts, resources, templates }
+  let scoped = false
+  const noteScopes = ({ scopes }: { readonly scopes?: unknown }): void => {
+    scoped ||= scopes !== undefined
+  }
 
   const reserved = new Set(taskTools?.map(({ name }) => name))
 
@@ -137,6 +146,7 @@ export function createRegistry({
       output,
       once: definition.once,
       live,
+      scopes: definition.scopes as Scopes<never> | undefined,
       task: { mode, ttlMs: taskTtlMs, pollMs: taskPollMs },
     })
     const mayBeHandle = taskTools !== undefined && mode !== 'never'
@@ -144,10 +154,12 @@ export function createRegistry({
     const schemas = { inputSchema: input?.json ?? { type: 'object' }, outputSchema }
     const wire = row({ name }, definition, { ...schemas, annotations: definition.annotations })
     tools.set(name, { row: wire, target, headers: headersOf(name, input?.json) })
+    // Those of the built-in tools are scopes of tasks, which only tools with scopes begin.
+    if (!live) noteScopes(definition)
   }
 
   for (const { name, definition, handler } of taskTools ?? [])
-    declareTool(name, { ...definition, task: 'never' }, handler, true)
+    declareTool(name, { ...(definition as ToolDefinition<Schema>), task: 'never' }, handler, true)
 
   return {
     tool(name, definition, handler) {
@@ -162,31 +174,35 @@ export function createRegistry({
       if (name === '') throw misuse("A prompt's name must not be empty.")
       assertNew('prompt', name, prompts)
       const input = compileInput(definition.input)
-      const { version, description } = definition
-      const target = promptTarget(name, handler as never, { version, input, description })
+      const { version, description, scopes } = definition
+      const target = promptTarget(name, handler as never, { version, input, description, scopes })
       const wire = row({ name }, definition as PromptDefinition, { arguments: promptArguments(input) })
       prompts.set(name, { row: wire, target, definition: definition as PromptDefinition })
+      noteScopes(definition)
     },
     resource(uri, definition, handler) {
       if (!URL.canParse(uri))
         throw misuse(`A resource needs a full URI, such as "notes://today"; got "${uri}".`)
       assertNew('resource', uri, resources)
-      const { name, mimeType, size, annotations, version, cache = DEFAULT_CACHE } = definition
-      const target = resourceTarget(uri, handler as never, uri, { version, mimeType, cache })
+      const { name, mimeType, size, annotations, version, cache = DEFAULT_CACHE, scopes } = definition
+      const target = resourceTarget(uri, handler as never, uri, { version, mimeType, cache, scopes })
       resources.set(uri, { row: row({ uri, name }, definition, { mimeType, size, annotations }), target })
+      noteScopes(definition)
     },
     template(uriTemplate, definition, handler) {
       assertNew('resource template', uriTemplate, templates)
       const template = parseTemplate(uriTemplate)
-      const { name, mimeType, annotations, version, cache = DEFAULT_CACHE } = definition
+      const { name, mimeType, annotations, version, cache = DEFAULT_CACHE, scopes } = definition
+      if (Array.isArray(scopes)) assertScopes(`The scopes of the template "${uriTemplate}"`, scopes)
       templates.set(uriTemplate, {
         row: row({ uriTemplate, name }, definition, { mimeType, annotations }),
         definition,
         match(uri) {
           const params = template.match(uri)
-          return params && resourceTarget(uri, handler as never, params, { version, mimeType, cache })
+          return params && resourceTarget(uri, handler as never, params, { version, mimeType, cache, scopes })
         },
       })
+      noteScopes(definition)
     },
     remove: (listing, name) => !(listing === 'tools' && reserved.has(name)) && listings[listing].delete(name),
     find(method, name) {
@@ -202,6 +218,13 @@ export function createRegistry({
       return complete && Object.hasOwn(complete, argument) ? complete[argument] : undefined
     },
     paramHeaders: (tool) => tools.get(tool)?.headers ?? NO_HEADERS,
+    templateScopes(uriTemplate) {
+      const scopes = templates.get(uriTemplate)?.definition.scopes
+      return Array.isArray(scopes) ? scopes : []
+    },
+    get scoped() {
+      return scoped
+    },
   }
 }
 

@@ -11,7 +11,7 @@ import { isRecord } from '../lib/json.ts'
 import type { FlowMethod } from '../protocol/call.ts'
 import type { InputRequests, ResourceContents } from '../protocol/wire.ts'
 import type { Context } from './context.ts'
-import type { CachePolicy } from './definition.ts'
+import type { CachePolicy, Scopes } from './definition.ts'
 import { type Compiled, describeProblems } from './schema/schema.ts'
 
 type Prepared =
@@ -42,12 +42,19 @@ export interface Target {
   readonly structured?: boolean
   /** What it returns depends on when it runs, so development mode does not compare two runs. */
   readonly live?: boolean
+  /** What a caller's token must allow. Absent: nothing in particular. */
+  scopes?(args: Readonly<Record<string, unknown>>): Required | Promise<Required>
   prepare(args: Readonly<Record<string, unknown>>): Prepared | Promise<Prepared>
   /** Makes a result of what the handler returned. Throws a TypeError if that is not possible. */
   finish(value: unknown): Finished | Promise<Finished>
   /** A failure that the caller may read: an `isError` result for a tool, an error for the other methods. */
   fail(message: string): { readonly result: Finished } | { readonly error: RondoError }
 }
+
+/** The scopes of a call, or why its arguments do not fit. */
+type Required =
+  | { readonly kind: 'scopes'; readonly scopes: readonly string[] }
+  | { readonly kind: 'refused'; readonly problem: string }
 
 type AnyHandler = (args: never, ctx: Context, uri: string) => unknown
 
@@ -58,12 +65,13 @@ interface ToolParts {
   readonly task: TaskTerms
   readonly once?: boolean
   readonly live?: boolean
+  readonly scopes?: Scopes<never>
 }
 
 export function toolTarget(
   name: string,
   handler: AnyHandler,
-  { version, input, output, task, once, live }: ToolParts,
+  { version, input, output, task, once, live, scopes }: ToolParts,
 ): Target {
   return {
     method: 'tools/call',
@@ -73,6 +81,7 @@ export function toolTarget(
     once,
     live,
     structured: output !== undefined,
+    scopes: scopesOf(scopes, input),
     prepare: (args) => prepare(input, args, ready(handler)),
     finish: (value) => toToolResult(value, output),
     fail: (message) => ({ result: errorResult(message) }),
@@ -82,13 +91,19 @@ export function toolTarget(
 export function promptTarget(
   name: string,
   handler: AnyHandler,
-  { version, input, description }: { version?: string; input?: Compiled; description?: string },
+  {
+    version,
+    input,
+    description,
+    scopes,
+  }: { version?: string; input?: Compiled; description?: string; scopes?: Scopes<never> },
 ): Target {
   return {
     method: 'prompts/get',
     name,
     version,
     task: NO_TASK,
+    scopes: scopesOf(scopes, input),
     prepare: (args) => prepare(input, args, ready(handler)),
     finish: (value) => toPromptResult(value, description),
     fail: failHandler,
@@ -99,13 +114,20 @@ export function resourceTarget(
   uri: string,
   handler: AnyHandler,
   args: unknown,
-  { version, mimeType, cache }: { version?: string; mimeType?: string; cache: CachePolicy },
+  {
+    version,
+    mimeType,
+    cache,
+    scopes,
+  }: { version?: string; mimeType?: string; cache: CachePolicy; scopes?: Scopes<never> },
 ): Target {
+  const ask = scopesOf(scopes, undefined)
   return {
     method: 'resources/read',
     name: uri,
     version,
     task: NO_TASK,
+    scopes: ask && (() => ask(args as never)),
     prepare: () => ready(handler, uri)(args),
     finish: (value) => ({
       contents: toContents(value, uri, mimeType),
@@ -113,6 +135,40 @@ export function resourceTarget(
       cacheScope: cache.scope,
     }),
     fail: failHandler,
+  }
+}
+
+/** The characters of a scope (RFC 6749, 3.3): it stands in a quoted string, and blanks separate scopes. */
+const SCOPE = /^[\x21\x23-\x5b\x5d-\x7e]{1,256}$/
+
+/** Throws unless this is a list of scopes. */
+export function assertScopes(what: string, scopes: unknown): asserts scopes is readonly string[] {
+  if (Array.isArray(scopes) && scopes.every((scope) => typeof scope === 'string' && SCOPE.test(scope))) return
+  throw misuse(
+    `${what} must be a list of OAuth scopes: strings without blanks, quotes and backslashes; got ${JSON.stringify(scopes)}.`,
+  )
+}
+
+/** Checks a list once, here; checks the arguments before a function sees them. */
+export function scopesOf(
+  scopes: Scopes<never> | undefined,
+  input: Compiled | undefined,
+): Target['scopes'] | undefined {
+  if (scopes === undefined) return undefined
+  if (typeof scopes !== 'function') {
+    assertScopes('scopes', scopes)
+    const required: Required = { kind: 'scopes', scopes }
+    return () => required
+  }
+  const of = async (args: unknown): Promise<Required> => {
+    const given = await scopes(args as never)
+    assertScopes('What the function scopes returns', given)
+    return { kind: 'scopes', scopes: given }
+  }
+  if (!input) return of
+  return async (args) => {
+    const checked = await input.validate(args)
+    return checked.ok ? of(checked.value) : { kind: 'refused', problem: describeProblems(checked.problems) }
   }
 }
 

@@ -181,7 +181,8 @@ describe('the memory kept for turns', () => {
       ask: async () => ({ kind: 'gone' }) as const,
       rest: () => () => {},
     }
-    const peer = { facts, takesTurns: true, principal: undefined, session: 's', line: () => line }
+    const admit = async () => ({ scopes: [] })
+    const peer = { facts, takesTurns: true, principal: undefined, session: 's', admit, line: () => line }
     const held: number[] = []
     for (let i = 0; i < 50; i++) {
       const flow = { kind: 'flow', id: i, method: 'tools/call', target: 'two', args: {}, ...facts } as const

@@ -24,6 +24,7 @@ const ARROWS: Readonly<Record<string, readonly string[]>> = {
     'form',
     'lib',
   ],
+  oauth: ['serve', 'tool', 'protocol', 'lib'],
   serve: ['drafts', 'carry', 'replay', 'seal', 'store', 'tool', 'journal', 'protocol', 'form', 'lib'],
   carry: ['replay', 'seal', 'store', 'tool', 'journal', 'protocol', 'form', 'lib'],
   replay: ['tool', 'journal', 'protocol', 'form', 'lib'],

@@ -62,6 +62,8 @@ export function createEchoService(): EchoService {
             { header: 'Count', path: ['deep', 'count'] },
           ]
         : [],
+    scoped: false,
+    needOf: () => ({ scopes: [] }),
     state,
     drain() {
       state.draining = true

@@ -13,6 +13,7 @@ import { createTaskId } from '../../store/task-engine.ts'
 import type { Target } from '../../tool/target.ts'
 import type { TaskHost } from '../host.ts'
 import { concludeRefused, followsTask, logRound, type Round, solicited, taskHostFor } from '../round.ts'
+import { needOfTarget, noteScopes } from '../scope.ts'
 import { toTaskState } from './call.ts'
 import { ownerOf, sealPiece, type TaskPlan, type TaskRecord } from './journal.ts'
 import { toHandleReply } from './tools.ts'
@@ -61,7 +62,7 @@ async function beginTask(
 ): Promise<Reply> {
   const { host, call, target, principal, beginning } = round
   await host.keys.ready()
-  const id = createTaskId()
+  const id = createTaskId(noteScopes(await needOfTarget(target, call.args)))
   const owner = ownerOf(host, principal)
   const { method, args, protocolVersion, capabilities, clientInfo } = call
   const plan: TaskPlan = {

@@ -22,6 +22,7 @@ import type { BuiltInTool } from '../../tool/registry.ts'
 import { errorResult, type InputRequired, inputRequired, type Target } from '../../tool/target.ts'
 import type { TaskHandle } from '../../tool/task-handle.ts'
 import type { FlowHost, TaskHost } from '../host.ts'
+import { scopesOfTask } from '../scope.ts'
 import { deliverAnswers, toTaskState, visibleTo } from './call.ts'
 import { ownerOf } from './journal.ts'
 
@@ -39,6 +40,7 @@ export function createTaskTools(host: FlowHost, tasks: TaskHost): readonly Built
           'Returns the state of a task that another tool has started, and its result as soon as there is one. If the task has a ' +
           'question for the user, the user is asked; it cannot be answered in the arguments.',
         input: inputSchema('The id of the task, as the tool that started it returned it.'),
+        scopes: ({ taskId }) => scopesOfTask(String(taskId)),
         annotations: { destructiveHint: false, idempotentHint: true, openWorldHint: false },
       },
       handler: ({ taskId }, ctx) => showStatus(host, tasks, String(taskId), ctx),
@@ -49,6 +51,7 @@ export function createTaskTools(host: FlowHost, tasks: TaskHost): readonly Built
         title: 'Cancel a task',
         description: 'Cancels a task that another tool has started. What it has done so far is not undone.',
         input: inputSchema('The id of the task to cancel.'),
+        scopes: ({ taskId }) => scopesOfTask(String(taskId)),
         annotations: { destructiveHint: true, idempotentHint: true, openWorldHint: false },
       },
       handler: ({ taskId }, ctx) => cancelTask(host, tasks, String(taskId), ctx.principal),

@@ -15,6 +15,7 @@ import type { Carrier } from '../../carry/carrier.ts'
 import type { FlowHost } from '../../carry/host.ts'
 import { type AskingLine, type MakePortable, runPushed, steadyLine } from '../../carry/push.ts'
 import { type Beginning, concludeRefused, type Round } from '../../carry/round.ts'
+import { type Need, withNeed } from '../../carry/scope.ts'
 import { deliverAnswers } from '../../carry/task/call.ts'
 import { firstRound, keepSealed, nextRound, runOpened, type Seal, tokenCarrier } from '../../carry/token.ts'
 import { isStoreFault, RondoError } from '../../errors.ts'
@@ -51,8 +52,10 @@ export interface TurnPeer {
   readonly principal: Principal | undefined
   /** Names its session on every instance. */
   readonly session?: string
+  /** Returns what the call needs of its caller's token. Rejects if the token of this request does not allow it. */
+  admit(call: FlowCall | TaskCall): Promise<Need>
   /** The line of the call that the responses belong to. */
-  line(id: RequestId, progressToken: RequestId | undefined): AskingLine
+  line(id: RequestId, progressToken: RequestId | undefined, scopes: readonly string[]): AskingLine
 }
 
 export interface Turns {
@@ -154,14 +157,14 @@ function outlivesUs({ host }: Parts, { capabilities }: FlowCall): boolean {
 async function continueCall(
   parts: Parts,
   { claims, request, answers, failed: error, unable, echoed }: OpenedTurn,
-  { facts, takesTurns, principal, line: lineOf }: TurnPeer,
+  { facts, takesTurns, principal, admit, line: lineOf }: TurnPeer,
 ): Promise<TurnOutcome> {
   const { host } = parts
   const { requestId, target: name, args, progressToken, told: progress } = request
   const method = claims.method as FlowMethod
   const target = parts.find(method, name)
   if (!target) throw new RondoError('REPLAY_DIVERGED', `"${name}" is no longer declared.`)
-  const call: FlowCall = {
+  const sent: FlowCall = {
     ...facts,
     // The state does not say which method failed; a client that declares what it does not implement is asked no more.
     capabilities: unable ? withoutMethods(facts.capabilities) : facts.capabilities,
@@ -175,8 +178,10 @@ async function continueCall(
     requestState: request.id,
     progressToken,
   }
+  const need = await admit(sent)
+  const call = withNeed(sent, need)
   const beginning = nextRound(host, claims)
-  const line = lineOf(requestId, progressToken)
+  const line = lineOf(requestId, progressToken, need.scopes)
   const failed = unable ? undefined : error
   const start = { target, call, principal, line, beginning, progress, failed, remembers: !echoed }
   if (takesTurns) return run(parts, start)
@@ -278,9 +283,11 @@ async function handTask(
 async function answerTask(
   { host }: Parts,
   { request, answers }: OpenedTurn,
-  { principal }: TurnPeer,
+  { principal, admit, facts }: TurnPeer,
 ): Promise<TurnOutcome> {
   if (!host.tasks) throw new RondoError('PEER_TASK')
+  const { requestId: id, target: taskId } = request
+  await admit({ ...facts, kind: 'task', action: 'update', id, taskId })
   await deliverAnswers(host, host.tasks, request.target, principal, answers)
   return { kind: 'taken' }
 }

@@ -20,7 +20,7 @@ import { encodeError, encodeReply } from '../../protocol/rev-2025-11-25/encode.t
 import { isSealedSession, openSession, sealSession } from '../../seal/session-id.ts'
 import { principalTag } from '../../seal/state.ts'
 import type { WatchedCall } from '../../serve/heartbeat.ts'
-import { JSON_HEADERS, readsStreams } from '../../serve/http/line.ts'
+import { JSON_HEADERS, readsStreams, refusal } from '../../serve/http/line.ts'
 import { unknownTarget } from '../../serve/service.ts'
 import type { CallEnding } from '../../serve/session/dispatch.ts'
 import { readInitialize } from '../../serve/session/initialize.ts'
@@ -203,6 +203,7 @@ async function takeAnswer(
   const { id, answer } = decoded
   const { state } = message as { readonly state?: unknown }
   if (session.asked(id)) {
+    served.options.access.admit([], posted.principal, session.scopesOf(id))
     if (!session.answer(id, answer, state)) throw new RondoError('STATE_INVALID')
     return outlet.send(ACCEPTED)
   }
@@ -219,7 +220,7 @@ async function resume(
   { options, turns, session, posted, peer }: Served,
   answers: TurnAnswers,
 ): Promise<void> {
-  const { older, inFlight, stream } = options
+  const { older, inFlight, stream, access } = options
   const { principal, headers, outlet } = posted
   const { protocolVersion, capabilities } = session.facts
   const dialect = older.codecs.session(protocolVersion)
@@ -240,7 +241,11 @@ async function resume(
     takesTurns: takesTurns(capabilities),
     principal,
     session: session.id,
-    line(id, progressToken) {
+    async admit(call) {
+      const [need] = await access.admit([call], principal)
+      return need ?? { scopes: [] }
+    },
+    line(id, progressToken, scopes) {
       // The state holds the request.
       const size = (): number => costOf(JSON.stringify(posted.message))
       const waiting = session.awaited(answers.turn)
@@ -248,6 +253,7 @@ async function resume(
       const chosen = waiting ?? ownChannel()
       channel = chosen
       const begun = session.resume(id, chosen, dialect, size)
+      begun.scopes = scopes
       active.call = { progressToken }
       active.line = begun
       finish = () => session.finish(id, begun)
@@ -261,6 +267,10 @@ async function resume(
     const outcome = await turns.resume(answers, caller, unaskable(dialect, headers))
     finish()
     if (line?.closed) return
+    const refused =
+      outcome.kind === 'reply' && outcome.reply.kind === 'error' ? outcome.reply.error : undefined
+    // What the token does not allow is a response of its own: nothing has been sent.
+    if (channel === undefined && refused?.headers !== undefined) return outlet.send(refusal(refused))
     channel ??= ownChannel()
     if (outcome.kind === 'turn') channel.endWith(encodeTurn(outcome.turn, protocolVersion))
     else
@@ -295,10 +305,11 @@ function isOfDrafts({ older, sessions }: PostOptions, { message, headers }: Post
 }
 
 async function greetDrafts(
-  { older, sessions }: PostOptions,
+  { older, sessions, access }: PostOptions,
   turns: TurnsService,
   { message, principal, outlet }: Posted,
 ): Promise<void> {
+  access.admit([], principal)
   const { id, requested, capabilities: declared, clientInfo } = readInitialize(older, message)
   const protocolVersion = negotiate(requested, older.versions)
   const capabilities = rememberedCapabilities(declared, EXPERIMENTAL)

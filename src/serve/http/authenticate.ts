@@ -23,16 +23,36 @@ export interface AuthRefusal {
   readonly status: 401 | 403
   readonly headers?: Readonly<Record<string, string>>
   readonly body?: string
+  /** For the log, and never sent: what is wrong, and what an operator can do. It must not quote the token. */
+  readonly reason?: string
 }
 
 type Verdict = Principal | AuthRefusal | undefined
 
 /** Returns the caller, `undefined` for an anonymous one, or a refusal. */
-export type Authenticate = (request: AuthRequest) => Verdict | Promise<Verdict>
+export interface Authenticate {
+  (request: AuthRequest): Verdict | Promise<Verdict>
+  /** What `oauthResource` adds, so that the server describes itself to clients. */
+  readonly resource?: ProtectedResource
+}
+
+/** The server as a protected resource (RFC 9728). */
+export interface ProtectedResource {
+  /** Asked of every request. */
+  readonly scopes: readonly string[]
+  /** True if a token with the scope `granted` may do what needs the scope `required`. */
+  readonly implies?: (granted: string, required: string) => boolean
+  /** The value of `WWW-Authenticate`. */
+  challenge(error: 'insufficient_scope' | 'invalid_token' | undefined, scopes: readonly string[]): string
+  /** The paths at which the metadata is served. */
+  readonly paths: readonly string[]
+  /** The metadata, as JSON. */
+  readonly document: string
+}
 
 export type Identified =
   | { readonly kind: 'known'; readonly principal: Principal | undefined }
-  | { readonly kind: 'refused'; readonly response: HttpResponse }
+  | { readonly kind: 'refused'; readonly response: HttpResponse; readonly reason?: string }
 
 /** How long a hook may take. A hook that never settles would otherwise hold its request forever. */
 export const HOOK_MS = 30_000
@@ -81,6 +101,7 @@ export function assertPrincipal({
   subject,
   issuer,
   client,
+  scopes,
 }: Partial<Record<keyof Principal, unknown>>): void {
   if (typeof subject !== 'string' || subject === '') {
     throw misuse(
@@ -93,11 +114,20 @@ export function assertPrincipal({
       throw misuse(`The ${name} of a principal must be a string: leave it out if there is none`)
     }
   }
+  if (scopes === undefined) return
+  if (!Array.isArray(scopes) || !scopes.every((scope) => typeof scope === 'string')) {
+    throw misuse('The scopes of a principal must be a list of strings: split the claim `scope` at its blanks')
+  }
 }
 
 /** The hook's refusal, without what HTTP cannot carry. */
 function refused(
-  { status, headers, body }: { status: 401 | 403; headers?: unknown; body?: unknown },
+  {
+    status,
+    headers,
+    body,
+    reason,
+  }: { status: 401 | 403; headers?: unknown; body?: unknown; reason?: unknown },
   onError: (error: unknown) => void,
 ): Identified {
   const code = status === 401 ? 'PEER_UNAUTHENTICATED' : 'PEER_FORBIDDEN'
@@ -112,6 +142,7 @@ function refused(
       headers: { 'Content-Type': 'application/json', ...sendable(headers, onError) },
       body: written ?? encodeError(null, new RondoError(code)),
     },
+    ...(typeof reason === 'string' && { reason }),
   }
 }
 

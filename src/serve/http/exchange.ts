@@ -4,6 +4,7 @@
  * JSON if nothing streams, events otherwise. Clients of earlier eras are recognized here and served in `session/`.
  */
 
+import { type Need, withNeed } from '../../carry/scope.ts'
 import { RondoError } from '../../errors.ts'
 import { createEvery } from '../../lib/clock.ts'
 import { isThenable, parseGuarded } from '../../lib/json.ts'
@@ -14,9 +15,10 @@ import { claimedVersion, isInitialize } from '../../protocol/common/request.ts'
 import { createWatch, HEARTBEAT_MS } from '../heartbeat.ts'
 import { createShares, type ShareOf } from '../limits.ts'
 import { assertHttpOptions, type HttpOptions } from '../options.ts'
-import { createInFlight, type InFlight, quietly, type Service, settle } from '../service.ts'
+import { createInFlight, type InFlight, internalError, quietly, type Service, settle } from '../service.ts'
 import { createSessionExchange, type SessionExchange } from '../session/exchange.ts'
 import type { Older } from '../session/older.ts'
+import { type Access, createAccess, metadataResponse } from './access.ts'
 import {
   type Admission,
   type CrossOrigin,
@@ -42,6 +44,10 @@ export interface Exchange {
   readonly shared: CrossOrigin['headers']
   /** Absent if there is no `authenticate`. */
   readonly identify: ((request: Arriving) => Identified | Promise<Identified>) | undefined
+  /** The response to a request for the metadata of a protected server. Absent if there is none. */
+  readonly metadata:
+    | ((method: string, url: string | undefined, headers: RequestHeaders) => HttpResponse | undefined)
+    | undefined
   /** Receives errors that no client is told about. Never throws. */
   onError(error: unknown): void
   serve(text: string, request: HttpRequest): void
@@ -70,6 +76,7 @@ const ACCEPTED: HttpResponse = { status: 202, headers: {}, body: '' }
 export function createExchange(service: Service, options: HttpOptions = {}, listenHost?: string): Exchange {
   assertHttpOptions(options)
   const { authenticate, heartbeatMs = HEARTBEAT_MS } = options
+  const { resource } = authenticate ?? {}
   const onError = quietly(options.onError)
   const every = options.every ?? createEvery(onError)
   const subscriptions = createSubscriptions(service, options)
@@ -81,10 +88,32 @@ export function createExchange(service: Service, options: HttpOptions = {}, list
     every,
     maxBacklog: options.maxBacklogBytes ?? 1_048_576,
   }
-  const context = { service, inFlight, stream, shareOf, onError }
+  const access = createAccess(service, authenticate)
+  const context = { service, inFlight, stream, shareOf, access, onError }
   const older = service.older && openOlder(service.older, options.stateless === true, context)
 
+  /** Continues if the caller's token allows the call, with what was found out about its arguments. */
+  function admitted(call: Call, { principal, outlet }: HttpRequest, proceed: (call: Call) => void): void {
+    const refuse = (error: unknown): void => {
+      const known = error instanceof RondoError ? error : internalError(error, onError).error
+      outlet.fail(refusal(known, call.id))
+    }
+    const follow = ([need]: readonly Need[]): void => proceed(need ? withNeed(call, need) : call)
+    try {
+      const needs = access.admit([call], principal)
+      if (needs instanceof Promise) needs.then(follow).catch(refuse)
+      else follow(needs)
+    } catch (error) {
+      refuse(error)
+    }
+  }
+
   function dispatch(decoded: RequestMessage | OlderMessage, request: HttpRequest): void {
+    if (decoded.kind !== 'call' || !access.active) return proceed(decoded, request)
+    admitted(decoded.call, request, (call) => proceed({ kind: 'call', call }, request))
+  }
+
+  function proceed(decoded: RequestMessage | OlderMessage, request: HttpRequest): void {
     const { headers, principal, outlet } = request
     if (decoded.kind === 'older') older?.exchange.post(decoded.message, headers, principal, outlet)
     else if (decoded.kind === 'refused') outlet.send(refusal(decoded.error, decoded.id))
@@ -97,8 +126,10 @@ export function createExchange(service: Service, options: HttpOptions = {}, list
 
   const logRefused = (identified: Identified): Identified => {
     if (identified.kind === 'known') return identified
-    const { status } = identified.response
-    service.onRefused?.(status === 401 ? 'PEER_UNAUTHENTICATED' : 'PEER_FORBIDDEN', status)
+    const { response, reason } = identified
+    const { status } = response
+    if (reason !== undefined) options.onRefused?.(status, reason)
+    else service.onRefused?.(status === 401 ? 'PEER_UNAUTHENTICATED' : 'PEER_FORBIDDEN', status)
     return identified
   }
   const allowed = createAllowList(options, listenHost)
@@ -116,6 +147,7 @@ export function createExchange(service: Service, options: HttpOptions = {}, list
         const identified = identify(authenticate, request, onError)
         return isThenable(identified) ? identified.then(logRefused) : logRefused(identified)
       }),
+    metadata: resource && ((method, url, headers) => metadataResponse(resource, method, url, headers)),
     serve(text, request) {
       dispatch(readMessage(text, request.headers, service, older?.isOlder), request)
     },
@@ -149,6 +181,7 @@ interface CallContext {
   readonly inFlight: InFlight
   readonly stream: StreamOptions
   readonly shareOf: ShareOf
+  readonly access: Access
   readonly onError: (error: unknown) => void
 }
 

@@ -23,6 +23,8 @@ export function createFetchHandler(exchange: Exchange, options: FetchOptions = {
 
   const respond = async (request: Request, headers: RequestHeaders): Promise<Response> => {
     const { method, url, signal } = request
+    const metadata = method === 'POST' ? undefined : exchange.metadata?.(method, url, headers)
+    if (metadata !== undefined) return toResponse(metadata)
     const early = exchange.admit(method, headers)
     if (early !== undefined) return toResponse(early)
     const identified = await exchange.identify?.({ headers, method, url })
@@ -49,6 +51,8 @@ export function createFetchHandler(exchange: Exchange, options: FetchOptions = {
   const serve = async (request: Request): Promise<Response> => {
     const headers = headersOf(request)
     const response = await respond(request, headers)
+    // What is open to every page stays so.
+    if (response.headers.get('access-control-allow-origin') === '*') return response
     const shared = exchange.shared(headers.origin)
     for (const name in shared) response.headers.set(name, shared[name] ?? '')
     return response

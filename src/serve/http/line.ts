@@ -165,7 +165,10 @@ export const JSON_HEADERS: HttpHeaders = { 'Content-Type': 'application/json' }
 export function refusal(error: RondoError, id: RequestId | null = null, headers?: HttpHeaders): HttpResponse {
   return {
     status: error.http,
-    headers: headers === undefined ? JSON_HEADERS : { ...JSON_HEADERS, ...headers },
+    headers:
+      headers === undefined && error.headers === undefined
+        ? JSON_HEADERS
+        : { ...JSON_HEADERS, ...error.headers, ...headers },
     body: encodeError(id, error),
   }
 }

@@ -22,7 +22,8 @@ export interface NodeHandlerOptions {
 
 export type NodeHandler = (req: NodeRequest, res: ServerResponse) => void
 
-type NodeRequest = IncomingMessage & { body?: unknown }
+/** A framework may have read the body, and cut off the path at which it serves this handler. */
+type NodeRequest = IncomingMessage & { body?: unknown; originalUrl?: string }
 
 const NOT_UTF8 = refusal(new RondoError('PEER_PARSE', 'Not UTF-8'))
 const TOO_LARGE = refusal(new RondoError('LIMIT_BODY'))
@@ -72,7 +73,18 @@ export function createNodeHandler(
     else exchange.serveParsed(body, request)
   }
 
+  const sendMetadata = (req: NodeRequest, res: ServerResponse): boolean => {
+    const response = exchange.metadata?.(
+      req.method ?? '',
+      req.originalUrl ?? req.url,
+      req.headers as RequestHeaders,
+    )
+    if (response !== undefined) new NodeOutlet(res, exchange).send(response)
+    return response !== undefined
+  }
+
   return (req, res) => {
+    if (exchange.metadata !== undefined && req.method !== 'POST' && sendMetadata(req, res)) return
     if (path !== undefined && req.url !== path && !req.url?.startsWith(`${path}?`)) {
       return sendNotFound(path, res)
     }

@@ -29,6 +29,8 @@ export interface DispatchContext {
   readonly known: boolean
   /** True while new calls are refused. */
   readonly draining: boolean
+  /** What each call needs of its caller's token; answers to its questions need the same. */
+  readonly scopes?: ReadonlyMap<RequestId, readonly string[]>
   /** Why nobody can be asked here, if so. */
   readonly unaskable?: string
   /** Serves the calls of a client that takes its questions in turns. */
@@ -100,6 +102,7 @@ function dispatchCall(
   let line: ReturnType<Session['begin']>
   try {
     line = session.begin(call.id, path.channel, dialect, () => sizeOf(call))
+    line.scopes = context.scopes?.get(call.id) ?? line.scopes
   } catch (error) {
     if (error instanceof RondoError) return refuse(error)
     throw error

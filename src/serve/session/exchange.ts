@@ -45,6 +45,7 @@ export function createSessionExchange(options: PostOptions): SessionExchange {
     bare(method, headers, principal, outlet) {
       const serve = (session: Session | undefined): void => {
         if (session === undefined) throw new RondoError('PEER_SESSION')
+        options.access.admit([], principal)
         if (method === 'GET') return serveGet(options, session, headers, outlet)
         sessions.end(session)
         outlet.send({ status: 200, headers: {}, body: '' })

@@ -35,7 +35,7 @@ export interface Channel {
 /** What a line needs of its session. */
 export interface Desk {
   /** Registers a question, whose answer goes to `take`, and returns its id. */
-  expect(take: (answer: PeerAnswer) => void, handed?: PortableQuestion): string
+  expect(take: (answer: PeerAnswer) => void, handed?: PortableQuestion, scopes?: readonly string[]): string
   forget(id: string): void
   /** Counts the call as parked, with the bytes that it keeps. Returns false if there are too many, or no room. */
   park(bytes: number): boolean
@@ -73,6 +73,8 @@ export class SessionLine implements AskingLine {
   #waiting: Waiting | undefined
   #resting: (Resting & { nextBeatAt: number }) | undefined
   #closed = false
+  /** What the call needs of its caller's token. */
+  scopes: readonly string[] = []
 
   /** `size` returns the bytes that the request keeps while it waits. */
   constructor(
@@ -154,7 +156,7 @@ export class SessionLine implements AskingLine {
       }
       for (const [key, request] of Object.entries(questions)) {
         const held = Object.hasOwn(handed, key) ? handed[key] : undefined
-        const id = this.#desk.expect((answer) => this.#take(id, answer), held)
+        const id = this.#desk.expect((answer) => this.#take(id, answer), held, this.scopes)
         open.set(id, key)
         const json = this.#dialect.encodeRequest(id, request, this.#desk.randomId(), task)
         if (held !== undefined) this.#handed.add(id)

@@ -6,21 +6,24 @@
  * post 3  The version of a request is the one in its header, or else the session's.
  */
 
+import { type Need, withNeed } from '../../carry/scope.ts'
 import { RondoError } from '../../errors.ts'
-import type { Principal } from '../../protocol/call.ts'
+import type { Principal, RequestId } from '../../protocol/call.ts'
 import { negotiate, type SessionDialect, type SessionMessage } from '../../protocol/codec.ts'
 import { type RequestHeaders, versionHeader } from '../../protocol/common/headers.ts'
-import { claimedVersion, isInitialize } from '../../protocol/common/request.ts'
+import { claimedVersion, idOf, isInitialize } from '../../protocol/common/request.ts'
 import { principalTag } from '../../seal/state.ts'
+import type { Access } from '../http/access.ts'
 import {
   type HttpResponse,
   JSON_HEADERS,
   type Outlet,
   readsStreams,
+  refusal,
   type StreamOptions,
 } from '../http/line.ts'
 import type { ShareOf } from '../limits.ts'
-import type { InFlight, Service } from '../service.ts'
+import { type InFlight, internalError, type Service } from '../service.ts'
 import { type DispatchContext, dispatch, isRequest, messagesOf, type ReplyPath } from './dispatch.ts'
 import { factsOf, readInitialize } from './initialize.ts'
 import type { Older } from './older.ts'
@@ -34,6 +37,7 @@ export interface PostOptions {
   readonly inFlight: InFlight
   readonly service: Pick<Service, 'state' | 'onRefused'>
   readonly shareOf: ShareOf
+  readonly access: Access
   onError(error: unknown): void
 }
 
@@ -71,10 +75,11 @@ export function servePost(options: PostOptions, posted: Posted): void {
 }
 
 function beginSession(
-  { older, sessions, service, shareOf }: PostOptions,
+  { older, sessions, service, shareOf, access }: PostOptions,
   { message, principal, headers: read, outlet }: Posted,
 ): void {
   if (service.state.draining) throw new RondoError('SERVER_DRAINING')
+  access.admit([], principal)
   const call = readInitialize(older, message)
   const protocolVersion = negotiate(call.requested, older.versions)
   const headers: Record<string, string> = { ...JSON_HEADERS }
@@ -115,14 +120,51 @@ export function unaskable({ rounds }: SessionDialect, headers: RequestHeaders): 
   return readsStreams(headers.accept) ? undefined : NO_STREAM
 }
 
-/** `begin` serves the calls of a client that takes its questions in turns. */
+/**
+ * Delivers messages that the caller's token allows. An answer needs what the call needs that asked. `begin` serves the calls
+ * of a client that takes its questions in turns.
+ */
 export function deliver(
+  options: PostOptions,
+  session: Session,
+  version: string,
+  decoded: readonly SessionMessage[],
+  posted: Posted,
+  begin?: DispatchContext['begin'],
+): void {
+  const { access, onError } = options
+  if (!access.active) return deliverAdmitted(options, session, version, decoded, posted, begin)
+  const isCall = (one: SessionMessage) => one.kind === 'call' || one.kind === 'session'
+  const calls = decoded.flatMap((one) => (one.kind === 'call' || one.kind === 'session' ? [one.call] : []))
+  const asked = decoded.flatMap((one) => (one.kind === 'answer' ? session.scopesOf(one.id) : []))
+  const follow = (needs: readonly Need[]): void => {
+    const rest = [...needs]
+    const scopes = new Map<RequestId, readonly string[]>()
+    const admitted = decoded.map((one) => {
+      const need = isCall(one) ? rest.shift() : undefined
+      if (one.kind !== 'call' || need === undefined) return one
+      scopes.set(one.call.id, need.scopes)
+      return { ...one, call: withNeed(one.call, need) }
+    })
+    deliverAdmitted(options, session, version, admitted, posted, begin, scopes)
+  }
+  const admitting = access.admit(calls, posted.principal, asked)
+  if (!(admitting instanceof Promise)) return follow(admitting)
+  admitting.then(follow).catch((error: unknown) => {
+    const known = error instanceof RondoError ? error : internalError(error, onError).error
+    posted.outlet.fail(refusal(known, idOf(posted.message)))
+  })
+}
+
+/** `scopes`: what each call needs. */
+function deliverAdmitted(
   options: PostOptions,
   session: Session,
   version: string,
   decoded: readonly SessionMessage[],
   { message, headers, principal, outlet }: Posted,
   begin?: DispatchContext['begin'],
+  scopes?: DispatchContext['scopes'],
 ): void {
   const { older, inFlight, service, onError, stream } = options
   const dialect = older.codecs.session(version)
@@ -133,6 +175,7 @@ export function deliver(
     draining: service.state.draining,
     unaskable: unaskable(dialect, headers),
     begin,
+    scopes,
     onError,
   }
   const requests = decoded.filter(isRequest)

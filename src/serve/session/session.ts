@@ -87,7 +87,11 @@ export class Session implements Desk {
   readonly #calls = new Map<RequestId, SessionLine>()
   readonly #questions = new Map<
     string,
-    { take(answer: PeerAnswer): void; readonly handed?: PortableQuestion }
+    {
+      take(answer: PeerAnswer): void
+      readonly handed?: PortableQuestion
+      readonly scopes: readonly string[]
+    }
   >()
   readonly #streams = new Map<number, SessionStream>()
   readonly #awaited = new Map<string, SessionStream>()
@@ -139,11 +143,20 @@ export class Session implements Desk {
     this.#seenAt = this.#settings.now()
   }
 
-  expect(take: (answer: PeerAnswer) => void, handed?: PortableQuestion): string {
+  expect(
+    take: (answer: PeerAnswer) => void,
+    handed?: PortableQuestion,
+    scopes: readonly string[] = [],
+  ): string {
     this.#lastQuestion += 1
     const id = handed?.id ?? `ask-${this.#lastQuestion}`
-    this.#questions.set(id, { take, handed })
+    this.#questions.set(id, { take, handed, scopes })
     return id
+  }
+
+  /** What an answer needs of its caller's token: what the call needs that asked. */
+  scopesOf(id: RequestId): readonly string[] {
+    return (typeof id === 'string' ? this.#questions.get(id)?.scopes : undefined) ?? []
   }
 
   forget(id: string): void {

@@ -216,7 +216,7 @@ describe('ids and keys from outside', () => {
   it('E6 that cannot be task ids are unknown without a query', async () => {
     const touched = async () => Promise.reject(new Error('asked the store'))
     const engine = engineOn({}, broken({ get: touched, deliver: touched, cancel: touched }))
-    for (const id of ['', 'x', `${'x'.repeat(22)}\0`, '../../etc', 'x'.repeat(65)]) {
+    for (const id of ['', 'x', `${'x'.repeat(22)}\0`, '../../etc', 'x'.repeat(513)]) {
       expect(await engine.get(id, alice)).toBeUndefined()
       expect(await engine.deliver(id, alice, answers({ a: '1' }))).toBe('unknown')
       expect(await engine.cancel(id, alice)).toBe('unknown')

@@ -205,7 +205,7 @@ function storable(answers: ReadonlyMap<string, Sealed>): ReadonlyMap<string, Sea
 }
 
 function assertTask({ id, ttlMs, pollMs }: NewTask): void {
-  if (!isTaskId(id)) throw misuse('A task id must be 22 to 64 characters of base64url: use createTaskId()')
+  if (!isTaskId(id)) throw misuse('A task id must be 22 to 512 characters of base64url: use createTaskId()')
   if (!Number.isSafeInteger(ttlMs) || ttlMs < 1 || ttlMs > MAX_TTL_MS)
     throw misuse(`ttlMs must be a whole number of milliseconds from 1 to ${MAX_TTL_MS}`)
   if (!Number.isSafeInteger(pollMs) || pollMs < 1) throw misuse('pollMs must be a positive whole number')

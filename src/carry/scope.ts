@@ -1,0 +1,92 @@
+/**
+ * What a request needs of its caller's token. The scopes of a task are those of the call that began it. They are part of
+ * the task's id: whoever changes them names a task that does not exist, and nothing has to be read to check them.
+ */
+
+import type { Call, FlowMethod, SessionCall, TaskListCall } from '../protocol/call.ts'
+import { noteOf } from '../store/task-engine.ts'
+import type { Target } from '../tool/target.ts'
+
+export interface Need {
+  readonly scopes: readonly string[]
+  /** Why the arguments do not fit, if they had to be checked to find the scopes. */
+  readonly badArguments?: string
+}
+
+interface Offered {
+  find(method: FlowMethod, target: string): Target | undefined
+  /** The scopes of a template that do not depend on its variables. */
+  templateScopes(uriTemplate: string): readonly string[]
+}
+
+const NOTHING: Need = { scopes: [] }
+
+export function needOf(
+  { find, templateScopes }: Offered,
+  call: Call | SessionCall | TaskListCall,
+): Need | Promise<Need> {
+  switch (call.kind) {
+    case 'flow':
+      return needOfTarget(find(call.method, call.target), call.args)
+    case 'task':
+      return { scopes: scopesOfTask(call.taskId) }
+    case 'listen': {
+      const { resourceSubscriptions = [], taskIds = [] } = call.filter
+      const read = resourceSubscriptions.map((uri) => needOfTarget(find('resources/read', uri), {}))
+      return union([...read, { scopes: taskIds.flatMap(scopesOfTask) }])
+    }
+    case 'watch':
+      return needOfTarget(find('resources/read', call.uri), {})
+    case 'complete':
+      // The arguments are not known yet.
+      return call.ref.kind === 'prompt'
+        ? staticNeed(find('prompts/get', call.ref.name))
+        : { scopes: templateScopes(call.ref.uri) }
+    default:
+      return NOTHING
+  }
+}
+
+export function needOfTarget(
+  target: Target | undefined,
+  args: Readonly<Record<string, unknown>>,
+): Need | Promise<Need> {
+  const required = target?.scopes?.(args)
+  if (required === undefined) return NOTHING
+  return required instanceof Promise ? required.then(toNeed) : toNeed(required)
+}
+
+/** A list is known at once; what depends on arguments is checked with the request that brings them. */
+function staticNeed(target: Target | undefined): Need {
+  if (target?.scopes === undefined) return NOTHING
+  const required = target.scopes({})
+  if (!(required instanceof Promise)) return toNeed(required)
+  required.catch(() => {})
+  return NOTHING
+}
+
+function toNeed(required: Awaited<ReturnType<NonNullable<Target['scopes']>>>): Need {
+  return required.kind === 'scopes' ? required : { scopes: [], badArguments: required.problem }
+}
+
+export function union(needs: readonly (Need | Promise<Need>)[]): Need | Promise<Need> {
+  const known = needs.filter((need): need is Need => !(need instanceof Promise))
+  if (known.length < needs.length) return Promise.all(needs).then(union)
+  return { scopes: [...new Set(known.flatMap(({ scopes }) => scopes))] }
+}
+
+/** The call, with what was found out about its arguments. */
+export function withNeed<C extends { readonly kind: string }>(call: C, { badArguments }: Need): C {
+  return badArguments === undefined || call.kind !== 'flow' ? call : { ...call, badArguments }
+}
+
+/** What `createTaskId` notes in the id of a task. */
+export function noteScopes({ scopes }: Need): string {
+  return scopes.join(' ')
+}
+
+export function scopesOfTask(id: string): readonly string[] {
+  return noteOf(id)
+    .split(' ')
+    .filter((scope) => scope !== '')
+}

@@ -1,0 +1,253 @@
+import { describe, expect, it } from 'vitest'
+import { introspection, type OAuthResourceOptions, oauthResource } from './resource.ts'
+
+const NOW = Date.UTC(2026, 6, 28)
+const SECONDS = NOW / 1000
+const ISSUER = 'https://id.example.com'
+const RESOURCE = 'https://mcp.example.com/mcp'
+const CLAIMS = { iss: ISSUER, aud: RESOURCE, sub: 'alice', client_id: 'desk', exp: SECONDS + 600 }
+
+function open(options: Partial<OAuthResourceOptions> = {}) {
+  const clock = { now: NOW }
+  const asked: string[] = []
+  const resource = oauthResource({
+    resource: RESOURCE,
+    issuers: [ISSUER],
+    tokens: (token) => {
+      asked.push(token)
+      return { ...CLAIMS, sub: token }
+    },
+    now: () => clock.now,
+    ...options,
+  })
+  return { resource, clock, asked }
+}
+
+describe('the memory of verified tokens', () => {
+  it('H1 verifies a token once a minute', async () => {
+    const { resource, clock, asked } = open()
+    for (const ms of [0, 59_999, 60_000, 60_001]) {
+      clock.now = NOW + ms
+      await resource.verify('a')
+    }
+    expect(asked).toEqual(['a', 'a'])
+  })
+
+  it('H1 forgets a token when it expires', async () => {
+    const { resource, clock, asked } = open({
+      tokens: (token) => {
+        asked.push(token)
+        return { ...CLAIMS, exp: SECONDS + 5 }
+      },
+    })
+    await resource.verify('a')
+    clock.now = NOW + 5_000
+    // Clocks may differ, so it is still valid, and verified every time.
+    for (let i = 0; i < 3; i += 1) expect(await resource.verify('a')).toHaveProperty('subject')
+    expect(asked).toHaveLength(4)
+    clock.now = NOW + 66_000
+    expect(await resource.verify('a')).toHaveProperty('refused')
+  })
+
+  it('I3 is bounded: the oldest goes first', async () => {
+    const { resource, asked } = open({ cacheEntries: 100 })
+    for (let i = 0; i < 1_000; i += 1) await resource.verify(`token-${i}`)
+    asked.length = 0
+    for (let i = 900; i < 1_000; i += 1) await resource.verify(`token-${i}`)
+    expect(asked).toEqual([])
+    await resource.verify('token-899')
+    expect(asked).toEqual(['token-899'])
+  })
+
+  it('holds 10,000 tokens and not one more', async () => {
+    const { resource, asked } = open()
+    for (let i = 0; i <= 10_000; i += 1) await resource.verify(`token-${i}`)
+    asked.length = 0
+    await resource.verify('token-1')
+    await resource.verify('token-0')
+    expect(asked).toEqual(['token-0'])
+  })
+
+  it('does not remember what was refused', async () => {
+    const { resource, asked } = open({
+      tokens: (token) => {
+        asked.push(token)
+        return undefined
+      },
+    })
+    for (let i = 0; i < 3; i += 1) expect(await resource.verify('a')).toHaveProperty('refused')
+    expect(asked).toHaveLength(3)
+  })
+
+  it('is off with cacheMs: 0, and never longer than a minute', async () => {
+    const off = open({ cacheMs: 0 })
+    for (let i = 0; i < 3; i += 1) await off.resource.verify('a')
+    expect(off.asked).toHaveLength(3)
+    const long = open({ cacheMs: 3_600_000 })
+    await long.resource.verify('a')
+    long.clock.now = NOW + 60_000
+    await long.resource.verify('a')
+    expect(long.asked).toHaveLength(2)
+  })
+
+  it('verifies a token once for requests that come together', async () => {
+    const { resource, asked } = open({
+      tokens: async (token) => {
+        asked.push(token)
+        return CLAIMS
+      },
+    })
+    const all = await Promise.all(Array.from({ length: 10 }, () => resource.verify('a')))
+    expect(all).toEqual(Array.from({ length: 10 }, () => all[0]))
+    expect(asked).toEqual(['a'])
+  })
+})
+
+describe('a function that verifies tokens', () => {
+  it('R11 refuses the token if the function throws, and does not quote it', async () => {
+    const { resource } = open({
+      tokens: (token) => {
+        throw new RangeError(`bad ${token}`)
+      },
+    })
+    expect(await resource.verify('secret')).toEqual({
+      refused: 'Verifying the token failed unexpectedly (RangeError).',
+    })
+  })
+
+  it.each([
+    ['a string', 'claims'],
+    ['a list', []],
+    ['null', null],
+    ['claims for somebody else', { ...CLAIMS, aud: 'https://other.example' }],
+  ])('H1 does not trust it: %s', async (_what, claims) => {
+    const { resource } = open({ tokens: () => claims as never })
+    expect(await resource.verify('a')).toHaveProperty('refused')
+  })
+
+  it('H3 leaves out the client only if the author says so', async () => {
+    const { client_id: _client, ...anonymous } = CLAIMS
+    expect(await open({ tokens: () => anonymous }).resource.verify('a')).toHaveProperty('refused')
+    const said = open({ tokens: () => anonymous, client: () => undefined })
+    expect(await said.resource.verify('a')).toEqual({
+      issuer: ISSUER,
+      subject: 'alice',
+      claims: anonymous,
+      scopes: [],
+    })
+  })
+})
+
+describe('the audience', () => {
+  it.each(['https://mcp.example.com', 'https://mcp.example.com/'])(
+    'H1 of a server at the root may have a slash or not (%s)',
+    async (aud) => {
+      const { resource } = open({ resource: 'https://mcp.example.com', tokens: () => ({ ...CLAIMS, aud }) })
+      expect(await resource.verify('a')).toHaveProperty('subject')
+    },
+  )
+
+  it('H1 may be named explicitly, and then the resource is none', async () => {
+    const audience = ['11111111-2222', 'api://desk']
+    const named = open({ audience, tokens: () => ({ ...CLAIMS, aud: 'api://desk' }) })
+    expect(await named.resource.verify('a')).toHaveProperty('subject')
+    expect(await open({ audience }).resource.verify('a')).toHaveProperty('refused')
+  })
+})
+
+describe('introspection', () => {
+  const METADATA = { issuer: ISSUER, introspection_endpoint: `${ISSUER}/introspect` }
+  const client = { id: 'desk server', secret: 's:e+cret' }
+  const ask = (answer: () => Response | Promise<Response>, sent: RequestInit[] = []) =>
+    open({
+      tokens: introspection({ client, maxConcurrent: 2 }),
+      fetch: async (url, init) => {
+        if (url.includes('.well-known')) return Response.json(METADATA)
+        sent.push(init)
+        return answer()
+      },
+    }).resource
+
+  it('H1 sends the token with its own credentials, and takes the issuer for the one it asked', async () => {
+    const sent: RequestInit[] = []
+    const { iss: _iss, ...claims } = CLAIMS
+    const resource = ask(() => Response.json({ active: true, token_type: 'Bearer', ...claims }), sent)
+    expect(await resource.verify('opaque')).toMatchObject({
+      issuer: ISSUER,
+      subject: 'alice',
+      client: 'desk',
+    })
+    expect(sent[0]).toMatchObject({
+      method: 'POST',
+      redirect: 'manual',
+      body: 'token=opaque&token_type_hint=access_token',
+      headers: { authorization: `Basic ${Buffer.from('desk+server:s%3Ae%2Bcret').toString('base64')}` },
+    })
+  })
+
+  it.each([
+    ['says no', { active: false }, /not active/],
+    ['says "true"', { active: 'true', ...CLAIMS }, /not active/],
+    ['names another issuer', { active: true, ...CLAIMS, iss: 'https://evil.example' }, /does not name/],
+    ['names another audience', { active: true, ...CLAIMS, aud: 'x' }, /somebody else/],
+    ['names no audience', { active: true, ...CLAIMS, aud: undefined }, /names no audience/],
+    ['means a refresh token', { active: true, ...CLAIMS, token_type: 'refresh_token' }, /no bearer token/],
+    ['means a token with a key', { active: true, ...CLAIMS, cnf: { jkt: 'x' } }, /bound to a key/],
+  ])('H1 refuses the token if the issuer %s', async (_what, answer, log) => {
+    expect(await ask(() => Response.json(answer)).verify('a')).toEqual({
+      refused: expect.stringMatching(log),
+    })
+  })
+
+  it('R11 refuses the token if the issuer fails', async () => {
+    expect(await ask(() => new Response('', { status: 500 })).verify('a')).toEqual({
+      refused: expect.stringContaining('status 500'),
+    })
+  })
+
+  it('I3 asks about a limited number of tokens at a time', async () => {
+    let release = (): void => {}
+    const gate = new Promise<void>((resolve) => {
+      release = resolve
+    })
+    const resource = ask(() => gate.then(() => Response.json({ active: true, ...CLAIMS })))
+    const two = [resource.verify('a'), resource.verify('b')]
+    expect(await resource.verify('c')).toEqual({ refused: expect.stringContaining('maxConcurrent') })
+    release()
+    for (const verified of await Promise.all(two)) expect(verified).toHaveProperty('subject')
+    expect(await resource.verify('c')).toHaveProperty('subject')
+  })
+})
+
+describe('mistakes of an author are found at once', () => {
+  it.each([
+    ['http', { resource: 'http://mcp.example.com/mcp' }, /resource of oauthResource must be an https URL/],
+    ['a fragment', { resource: 'https://mcp.example.com/#x' }, /without a fragment/],
+    ['a name', { resource: 'mcp' }, /https URL/],
+    ['no issuer', { issuers: [] }, /needs issuers/],
+    ['an issuer without TLS', { issuers: ['http://id.example.com'] }, /issuers of oauthResource/],
+    ['offline_access', { scopes: ['offline_access'] }, /does not ask for offline_access/],
+    ['scopes in one string', { scopes: 'a b' as never }, /must be a list of OAuth scopes/],
+    ['a scope with a blank', { scopes: ['a b'] }, /must be a list of OAuth scopes/],
+    ['a scope with a quote', { scopes: ['a"'] }, /must be a list of OAuth scopes/],
+    ['an empty audience', { audience: [] }, /audience must be/],
+    ['a negative time', { clockSkewMs: -1 }, /clockSkewMs/],
+    [
+      'introspection of two issuers',
+      { issuers: [ISSUER, 'https://b.example'], tokens: introspection({ client: { id: 'a', secret: 'b' } }) },
+      /exactly one issuer/,
+    ],
+  ])('%s', (_what, options, message) => {
+    expect(() => open(options)).toThrow(message)
+  })
+
+  it('credentials that are missing', () => {
+    expect(() => introspection({} as never)).toThrow(/credentials/)
+  })
+
+  it('this machine needs no TLS', () => {
+    expect(() =>
+      open({ resource: 'http://localhost:3000/mcp', issuers: ['http://127.0.0.1:9000'] }),
+    ).not.toThrow()
+  })
+})

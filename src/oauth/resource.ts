@@ -1,0 +1,300 @@
+/**
+ * `oauthResource`: an `authenticate` for servers that accept access tokens of an authorization server. It reads the token,
+ * has it verified, remembers the outcome for a short time, and describes the server to clients (RFC 9728).
+ *
+ * resource 1: A client learns nothing from a refusal but that its token is not valid here; the reason is in the log.
+ * resource 2: A verified token is remembered by its SHA-256, for at most a minute and never beyond its expiry. What was
+ *             refused is not remembered, so nobody can fill the cache without tokens that the issuer signed.
+ */
+
+import { createHash } from 'node:crypto'
+import { misuse } from '../errors.ts'
+import { isRecord } from '../lib/json.ts'
+import type { Principal } from '../protocol/call.ts'
+import type { Authenticate, AuthRefusal, ProtectedResource } from '../serve/http/authenticate.ts'
+import { assertScopes } from '../tool/target.ts'
+import { type ClaimRules, type Claims, clientOf, findProblem, grantedBy, toPrincipal } from './claims.ts'
+import { createIntrospection, type IntrospectionOptions } from './introspection.ts'
+import {
+  createJwtVerifier,
+  type Issuer,
+  JWT_CHECKS,
+  type JwtChecks,
+  type JwtOptions,
+  type JwtSetup,
+  type Verified,
+} from './jwt.ts'
+import { type Fetch, isSecure } from './remote.ts'
+
+/** How tokens are verified. Create one with `jwt` or `introspection`, or pass a function. */
+export type TokenCheck =
+  | { readonly kind: 'jwt'; readonly options: JwtOptions }
+  | { readonly kind: 'introspection'; readonly options: IntrospectionOptions }
+
+/** Returns the claims of a valid token, `undefined` for any other. Issuer, audience and times are checked afterwards. */
+export type VerifyToken = (token: string) => Claims | undefined | Promise<Claims | undefined>
+
+export interface OAuthResourceOptions {
+  /** The URL of the MCP endpoint, as clients know it: https, except on this machine. */
+  resource: string
+  /**
+   * The authorization servers whose tokens are accepted, exactly as they call themselves in `iss`. An object also says where
+   * the keys of an issuer without metadata are, or which they are.
+   */
+  issuers: readonly (string | Issuer)[]
+  /** Asked of every request, and announced to clients. Default: none. */
+  scopes?: readonly string[]
+  /** What the tokens for this server name as their audience (`aud`), one of them. Default: `resource`. */
+  audience?: string | readonly string[]
+  /** Default: `jwt()`. */
+  tokens?: TokenCheck | VerifyToken
+  /** True if a token with the scope `granted` may do what needs the scope `required`. Equal scopes are never asked about. */
+  implies?: (granted: string, required: string) => boolean
+  /** The client that a token was issued to. Default: `client_id`, `azp` or `appid`; a token without any is refused. */
+  client?: (claims: Claims) => string | undefined
+  /** The scopes of a token. Default: `scope` or `scp`. */
+  granted?: (claims: Claims) => readonly string[]
+  /** How far the clocks of issuer and server may differ. Default: 60 s. */
+  clockSkewMs?: number
+  /** How long a verified token is remembered; 0 for not at all. Default, and at most: a minute. */
+  cacheMs?: number
+  /** Tokens that are remembered. Default: 10,000. */
+  cacheEntries?: number
+  /** More members of the metadata document, such as `resource_name` and `resource_documentation`. */
+  metadata?: Readonly<Record<string, unknown>>
+  /** Sends the requests to the authorization server. Default: the global `fetch`. */
+  fetch?: Fetch
+  /** The clock, in ms since the epoch. */
+  now?: () => number
+}
+
+export interface OAuthResource extends Authenticate {
+  readonly resource: ProtectedResource & { readonly metadataUrl: string; readonly url: string }
+  /** Verifies a token as a request would: for entrances of your own. */
+  verify(token: string): Promise<Principal | { readonly refused: string }>
+}
+
+/** Verifies JSON Web Tokens with the published keys of their issuer. */
+export function jwt(options: JwtOptions = {}): TokenCheck {
+  return { kind: 'jwt', options }
+}
+
+/** Asks the issuer about every token that is not remembered. For one issuer. */
+export function introspection(options: IntrospectionOptions): TokenCheck {
+  if (!isRecord(options?.client) || typeof options.client.id !== 'string') {
+    throw misuse("introspection needs this server's credentials: introspection({ client: { id, secret } })")
+  }
+  return { kind: 'introspection', options }
+}
+
+/** Accepts access tokens: `createServer({ authenticate: oauthResource({ … }) })`. */
+export function oauthResource(options: OAuthResourceOptions): OAuthResource {
+  return createResource(options, JWT_CHECKS)
+}
+
+const MAX_CACHE_MS = 60_000
+
+/** `checks` are parts of the verification that a test leaves out, one at a time. */
+export function createResource(options: OAuthResourceOptions, checks: JwtChecks): OAuthResource {
+  const { now = Date.now, fetch = globalThis.fetch } = options
+  const resource = describe(options)
+  const issuers = readIssuers(options)
+  const rules: ClaimRules = {
+    issuers: issuers.map(({ issuer }) => issuer),
+    audiences: audiencesOf(options),
+    skew: numberOf('clockSkewMs', options.clockSkewMs, 60_000) / 1000,
+    client: options.client ?? clientOf,
+    granted: options.granted ?? grantedBy,
+  }
+  const verify = toVerifier(options.tokens ?? jwt(), { issuers, rules, fetch, now }, checks)
+  const cache = createTokenCache(
+    Math.min(numberOf('cacheMs', options.cacheMs, MAX_CACHE_MS), MAX_CACHE_MS),
+    numberOf('cacheEntries', options.cacheEntries, 10_000),
+    now,
+  )
+  /** Requests with a token that is being verified wait for the same verification. */
+  const verifying = new Map<string, Promise<Identity>>()
+
+  const identify = async (token: string, key: string): Promise<Identity> => {
+    try {
+      const verified = await verify(token)
+      if (verified.kind === 'refused') return { refused: verified.problem }
+      const principal = toPrincipal(verified.claims, rules)
+      cache.set(key, principal, verified.claims.exp as number)
+      return principal
+    } catch (error) {
+      const name = error instanceof Error ? error.name : typeof error
+      return { refused: `Verifying the token failed unexpectedly (${name}).` }
+    } finally {
+      verifying.delete(key)
+    }
+  }
+  const identifyOnce = (token: string): Principal | Promise<Identity> => {
+    const key = createHash('sha256').update(token).digest('base64')
+    const known = cache.get(key) ?? verifying.get(key)
+    if (known !== undefined) return known
+    const started = identify(token, key)
+    verifying.set(key, started)
+    return started
+  }
+  const noToken: AuthRefusal = { status: 401, headers: challengeHeader(resource, undefined) }
+  const badToken = challengeHeader(resource, 'invalid_token')
+  const toVerdict = (identity: Identity): Principal | AuthRefusal =>
+    'refused' in identity ? { status: 401, headers: badToken, reason: identity.refused } : identity
+
+  const authenticate: Authenticate = ({ headers }) => {
+    const header = headers('authorization')
+    if (header === undefined || !BEARER.test(header)) return noToken
+    const token = BEARER_TOKEN.exec(header)?.[1]
+    if (token === undefined)
+      return toVerdict({ refused: 'The Authorization header has no single bearer token.' })
+    const identity = identifyOnce(token)
+    return identity instanceof Promise ? identity.then(toVerdict) : identity
+  }
+  return Object.assign(authenticate, { resource, verify: async (token: string) => identifyOnce(token) })
+}
+
+type Identity = Principal | { readonly refused: string }
+
+const BEARER = /^bearer(?:[ \t]|$)/i
+/** RFC 6750, 2.1. */
+const BEARER_TOKEN = /^bearer +([A-Za-z0-9._~+/-]+=*)[ \t]*$/i
+
+function challengeHeader(
+  resource: ProtectedResource,
+  error: 'invalid_token' | undefined,
+): Record<string, string> {
+  return { 'WWW-Authenticate': resource.challenge(error, resource.scopes) }
+}
+
+interface TokenCache {
+  get(key: string): Principal | undefined
+  /** `exp` in seconds. */
+  set(key: string, principal: Principal, exp: number): void
+}
+
+function createTokenCache(lifeMs: number, maxEntries: number, now: () => number): TokenCache {
+  const entries = new Map<string, { readonly principal: Principal; readonly until: number }>()
+  return {
+    get(key) {
+      const entry = entries.get(key)
+      if (entry === undefined || now() < entry.until) return entry?.principal
+      entries.delete(key)
+      return undefined
+    },
+    set(key, principal, exp) {
+      const until = Math.min(exp * 1000, now() + lifeMs)
+      if (maxEntries < 1 || !(until > now())) return
+      entries.delete(key)
+      // The oldest goes first. It lives for a minute at most, so it hardly matters which one goes.
+      for (const oldest of entries.keys()) {
+        if (entries.size < maxEntries) break
+        entries.delete(oldest)
+      }
+      entries.set(key, { principal, until })
+    },
+  }
+}
+
+function toVerifier(
+  tokens: TokenCheck | VerifyToken,
+  setup: JwtSetup,
+  checks: JwtChecks,
+): (token: string) => Promise<Verified> {
+  if (typeof tokens === 'function') {
+    return async (token) => {
+      const claims = await tokens(token)
+      if (claims === undefined)
+        return { kind: 'refused', problem: 'The function tokens does not accept the token.' }
+      const problem = findProblem(checks.claims, claims, setup.rules, setup.now() / 1000)
+      return problem === undefined ? { kind: 'claims', claims } : { kind: 'refused', problem }
+    }
+  }
+  if (tokens.kind === 'jwt') return createJwtVerifier(tokens.options, setup, checks)
+  if (setup.issuers.length !== 1) throw misuse('introspection works with exactly one issuer.')
+  return createIntrospection(tokens.options, setup, checks.claims, checks.remote)
+}
+
+function describe(options: OAuthResourceOptions): OAuthResource['resource'] {
+  const { scopes = [], implies } = options
+  const url = readUrl('resource', options.resource)
+  assertScopes('The scopes of oauthResource', scopes)
+  if (scopes.includes('offline_access')) {
+    throw misuse(
+      'A server does not ask for offline_access: whether to get refresh tokens is up to the client.',
+    )
+  }
+  const path = url.pathname === '/' ? '' : url.pathname.replace(/\/$/, '')
+  const metadataUrl = `${url.origin}${WELL_KNOWN}${path}`
+  const document = {
+    ...options.metadata,
+    resource: options.resource,
+    authorization_servers: readIssuers(options).map(({ issuer }) => issuer),
+    ...(scopes.length > 0 && { scopes_supported: scopes }),
+    bearer_methods_supported: ['header'],
+  }
+  return {
+    scopes,
+    implies,
+    url: options.resource,
+    metadataUrl,
+    paths: [...new Set([`${WELL_KNOWN}${path}`, WELL_KNOWN])],
+    document: JSON.stringify(document),
+    challenge(error, needed) {
+      const parts = [
+        ...(error === undefined ? [] : [`error="${error}"`]),
+        ...(error === undefined ? [] : [`error_description="${DESCRIPTIONS[error]}"`]),
+        ...(needed.length > 0 ? [`scope="${needed.join(' ')}"`] : []),
+        `resource_metadata="${metadataUrl}"`,
+      ]
+      return `Bearer ${parts.join(', ')}`
+    },
+  }
+}
+
+const WELL_KNOWN = '/.well-known/oauth-protected-resource'
+const DESCRIPTIONS = {
+  invalid_token: 'The access token is not valid for this server',
+  insufficient_scope: 'The access token lacks a scope that this request needs',
+} as const
+
+function readIssuers({ issuers }: OAuthResourceOptions): readonly Issuer[] {
+  if (!Array.isArray(issuers) || issuers.length === 0) {
+    throw misuse(
+      "oauthResource needs issuers: ['https://id.example.com'], the authorization servers it trusts.",
+    )
+  }
+  return issuers.map((given: string | Issuer) => {
+    const issuer = typeof given === 'string' ? { issuer: given } : given
+    readUrl('issuers', issuer.issuer)
+    if (typeof issuer.jwks === 'string') readUrl('jwks', issuer.jwks)
+    return issuer
+  })
+}
+
+/** The root of a server may be written with a slash or without: both are the same URL. Any other URL is what it is. */
+function audiencesOf({ resource, audience }: OAuthResourceOptions): readonly string[] {
+  if (audience === undefined) {
+    const { origin, pathname, search } = new URL(resource)
+    return pathname === '/' && search === '' ? [resource, origin, `${origin}/`] : [resource]
+  }
+  const audiences: readonly unknown[] = typeof audience === 'string' ? [audience] : audience
+  if (audiences.length > 0 && audiences.every((one) => typeof one === 'string' && one !== '')) {
+    return audiences as readonly string[]
+  }
+  throw misuse('audience must be a string, or a list of them: what the tokens for this server have in aud.')
+}
+
+function readUrl(option: string, value: unknown): URL {
+  const url = typeof value === 'string' && URL.canParse(value) ? new URL(value) : undefined
+  if (url !== undefined && isSecure(url) && url.hash === '' && url.username === '') return url
+  throw misuse(
+    `${option} of oauthResource must be an https URL without a fragment (http only on this machine); got ${JSON.stringify(value)}.`,
+  )
+}
+
+function numberOf(option: string, value: number | undefined, fallback: number): number {
+  if (value === undefined) return fallback
+  if (Number.isFinite(value) && value >= 0) return value
+  throw misuse(`${option} of oauthResource must be a number of 0 or more; got ${JSON.stringify(value)}.`)
+}
