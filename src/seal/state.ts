@@ -180,8 +180,10 @@ const MEMBERS: ReadonlySet<string> = new Set<Exclude<keyof Claims, 'extension'> 
   EXTENSION,
 ])
 
-export function encodeClaims({ extension, ...claims }: Claims): string {
-  return JSON.stringify(extension === undefined ? claims : { ...claims, [EXTENSION]: extension })
+export function encodeClaims(claims: Claims): string {
+  if (claims.extension === undefined) return JSON.stringify(claims)
+  const { extension, ...others } = claims
+  return JSON.stringify({ ...others, [EXTENSION]: extension })
 }
 
 export function decodeClaims(text: string): Claims | undefined {
@@ -216,11 +218,11 @@ function narrowClaims(value: Record<string, unknown>): Claims | undefined {
     principal,
     method,
     request,
-    ...(toolVersion === undefined ? {} : { toolVersion }),
+    toolVersion,
     protocolVersion,
     asked,
     journal,
-    ...(extension === undefined ? {} : { extension }),
+    extension,
   }
 }
 
