@@ -4,7 +4,8 @@
  *
  * A slot holds a request while it is open, an answer afterwards, and nothing if it was closed without one. Slots are never
  * removed, so no key is used twice. Hooks have keys of their own: no client sees or answers them.
- * Stores keep the list as one JSON text of [key, request, answer, role] rows, which preserves the order and any key.
+ * A slot with an `until` takes no answer from that time on: a late one is acknowledged and changes nothing.
+ * Stores keep the list as one JSON text of [key, request, answer, role, until] rows, which preserves the order and any key.
  */
 
 import { misuse } from '../errors.ts'
@@ -17,7 +18,14 @@ import type { Sealed } from './task-engine.ts'
 export type SlotRole = 'offer' | 'hook'
 
 export type InputSlot =
-  | { readonly kind: 'open'; readonly key: string; readonly role?: SlotRole; readonly request: Sealed }
+  | {
+      readonly kind: 'open'
+      readonly key: string
+      readonly role?: SlotRole
+      readonly request: Sealed
+      /** Takes no answer from this time on, ms since the Unix epoch. */
+      readonly until?: number
+    }
   | { readonly kind: 'answered'; readonly key: string; readonly role?: SlotRole; readonly answer: Sealed }
   | { readonly kind: 'closed'; readonly key: string; readonly role?: SlotRole }
 
@@ -27,7 +35,12 @@ export type AnsweredSlot = Extract<InputSlot, { kind: 'answered' }>
 export type SlotName = Pick<InputSlot, 'key' | 'role'>
 
 export interface SlotChange {
-  readonly open?: readonly { readonly key: string; readonly role?: SlotRole; readonly request: Sealed }[]
+  readonly open?: readonly {
+    readonly key: string
+    readonly role?: SlotRole
+    readonly request: Sealed
+    readonly until?: number
+  }[]
   readonly close?: readonly SlotName[]
 }
 
@@ -37,7 +50,10 @@ export function changeSlots(
   { open = [], close = [] }: SlotChange,
 ): readonly InputSlot[] {
   let next = slots
-  for (const { key, role, request } of open) next = openSlots(next, new Map([[key, request]]), role)
+  for (const { key, role, request, until } of open) {
+    const times = until === undefined ? undefined : new Map([[key, until]])
+    next = openSlots(next, new Map([[key, request]]), role, times)
+  }
   return closeSlots(next, close)
 }
 
@@ -56,6 +72,7 @@ export function openSlots(
   slots: readonly InputSlot[],
   requests: ReadonlyMap<string, Sealed>,
   role?: SlotRole,
+  until?: ReadonlyMap<string, number>,
 ): readonly InputSlot[] {
   const used = new Set(slots.map(nameOf))
   for (const key of requests.keys()) {
@@ -64,8 +81,13 @@ export function openSlots(
   }
   const added = Array.from(
     requests,
-    ([key, request]): InputSlot =>
-      role === undefined ? { kind: 'open', key, request } : { kind: 'open', key, role, request },
+    ([key, request]): InputSlot => ({
+      kind: 'open',
+      key,
+      request,
+      ...(role === undefined ? {} : { role }),
+      ...(until?.has(key) ? { until: until.get(key) } : {}),
+    }),
   )
   return [...slots, ...added]
 }
@@ -95,9 +117,20 @@ interface SlotUpdate {
   readonly wakes: boolean
 }
 
-/** Fills open slots with the answers of a client; all other answers are ignored, and hooks are never touched. */
-export function answerSlots(slots: readonly InputSlot[], answers: ReadonlyMap<string, Sealed>): SlotUpdate {
-  return fill(slots, (slot) => (slot.role === 'hook' ? undefined : answers.get(slot.key)))
+/**
+ * Fills open slots with the answers of a client that arrived `at` a time; all other answers are ignored, late ones too, and
+ * hooks are never touched.
+ */
+export function answerSlots(
+  slots: readonly InputSlot[],
+  answers: ReadonlyMap<string, Sealed>,
+  at = Number.NEGATIVE_INFINITY,
+): SlotUpdate {
+  return fill(slots, (slot) => (slot.role === 'hook' || isLate(slot, at) ? undefined : answers.get(slot.key)))
+}
+
+function isLate(slot: InputSlot, at: number): boolean {
+  return slot.kind === 'open' && slot.until !== undefined && at >= slot.until
 }
 
 /** Fills the hook with its event, if it is open. */
@@ -183,7 +216,13 @@ export function waitingStatus(slots: readonly InputSlot[]): 'working' | 'input_r
   return openInputs(slots).size > 0 ? 'input_required' : 'working'
 }
 
-type SlotRow = readonly [key: string, request: Sealed | null, answer: Sealed | null, role?: SlotRole]
+type SlotRow = readonly [
+  key: string,
+  request: Sealed | null,
+  answer: Sealed | null,
+  role?: SlotRole | null,
+  until?: number,
+]
 
 /** A closed slot has neither a request nor an answer. */
 export function encodeSlots(slots: readonly InputSlot[]): string {
@@ -191,6 +230,8 @@ export function encodeSlots(slots: readonly InputSlot[]): string {
     slots.map((slot): SlotRow => {
       const request = slot.kind === 'open' ? slot.request : null
       const answer = slot.kind === 'answered' ? slot.answer : null
+      if (slot.kind === 'open' && slot.until !== undefined)
+        return [slot.key, request, answer, slot.role ?? null, slot.until]
       return slot.role === undefined ? [slot.key, request, answer] : [slot.key, request, answer, slot.role]
     }),
   )
@@ -198,9 +239,12 @@ export function encodeSlots(slots: readonly InputSlot[]): string {
 
 export function decodeSlots(text: string | null): readonly InputSlot[] {
   if (text === null) return []
-  return (JSON.parse(text) as SlotRow[]).map(([key, request, answer, role]): InputSlot => {
-    const slot = role === undefined ? { key } : { key, role }
+  return (JSON.parse(text) as SlotRow[]).map(([key, request, answer, role, until]): InputSlot => {
+    const slot = role === undefined || role === null ? { key } : { key, role }
     if (answer !== null) return { ...slot, kind: 'answered', answer }
-    return request === null ? { ...slot, kind: 'closed' } : { ...slot, kind: 'open', request }
+    if (request === null) return { ...slot, kind: 'closed' }
+    return until === undefined
+      ? { ...slot, kind: 'open', request }
+      : { ...slot, kind: 'open', request, until }
   })
 }

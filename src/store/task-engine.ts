@@ -90,6 +90,8 @@ export interface TaskTurn {
   /** Grows with every turn of the task, not always by one. */
   readonly number: number
   readonly journal: readonly Sealed[]
+  /** The store's time when the task was claimed: all processes go by this clock. */
+  readonly claimedAt: number
   /** Every answer this task ever got from its client, by key, when the turn began. */
   readonly answers: ReadonlyMap<string, Sealed>
   /** The slots of the task as far as this turn has seen them. Their keys may not be used again. */
@@ -119,6 +121,8 @@ export type TaskTurnOutcome =
       readonly inputs: ReadonlyMap<string, Sealed>
       readonly close?: readonly SlotName[]
       readonly wakeAt?: number
+      /** When inputs stop taking answers, by key. */
+      readonly until?: ReadonlyMap<string, number>
     }
   | { readonly kind: 'complete'; readonly result: Sealed }
   | { readonly kind: 'fail'; readonly error: Sealed }

@@ -40,7 +40,8 @@ export function toView(row: Row): TaskView {
   }
 }
 
-export function toLease(row: Row, journal: readonly Sealed[]): Lease {
+/** `now` is the store's time; some rows have it as a column. */
+export function toLease(row: Row, journal: readonly Sealed[], now = Number(row.now)): Lease {
   const id = row.id as string
   const task = {
     id,
@@ -52,7 +53,7 @@ export function toLease(row: Row, journal: readonly Sealed[]): Lease {
     failures: Number(row.failures),
     known: Boolean(row.known),
   }
-  const lease = { fence: { id, epoch: Number(row.epoch) }, task, journal, slots: slotsOf(row) }
+  const lease = { fence: { id, epoch: Number(row.epoch) }, task, journal, slots: slotsOf(row), now }
   return row.taken_over ? { ...lease, takenOver: true } : lease
 }
 
@@ -81,7 +82,7 @@ export function newLease(
   { createdAt, expiresAt }: TaskView,
 ): Lease {
   const task = { id, owner, head, createdAt, expiresAt, pollMs, failures: 0, known }
-  return { fence: { id, epoch: 1 }, task, journal, slots: [] }
+  return { fence: { id, epoch: 1 }, task, journal, slots: [], now: createdAt }
 }
 
 /** The columns `status` and `outcome` of a task that ended. */

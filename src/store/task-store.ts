@@ -12,6 +12,8 @@
  * store 4: what a method resolved with survives a crash of this process and, where the database can, of the machine.
  * store 5: the store's clock decides leases and expiry for all processes.
  * store 6: a task that is both held and known is due, in whichever order the two happen.
+ * store 8: a task that was parked until a time is due then, by the store's clock, and not before unless it is answered; a slot
+ *          takes no answer from its own time on.
  * store 7: a worker and an owner may change the slots of a task at the same time: no answer is lost, and a task that parks
  *          while an answer arrives is due.
  */
@@ -41,6 +43,8 @@ export interface Lease {
   readonly slots: readonly InputSlot[]
   /** Another worker had the task and never released it: it died or hangs. */
   readonly takenOver?: boolean
+  /** The store's time of the claim. */
+  readonly now: number
 }
 
 export type TaskEnding =
@@ -165,6 +169,8 @@ export interface WorkerTasks {
   release(fence: Fence, delayMs: number, failed: boolean): Promise<boolean>
   /** Releases the task, which is due again once its owner knows the id. */
   hold(fence: Fence): Promise<boolean>
+  /** In how many ms the next task is due, if that is within `withinMs`; a worker then need not wait for its next poll. */
+  nextDueMs(withinMs: number): Promise<number | undefined>
   /** Makes the tasks of workers known to be dead due; returns how many. */
   reclaim?(): Promise<number>
   /**

@@ -58,6 +58,7 @@ export function startClaimLoop(
     if (keeper.remove(turn) && end.kind === 'lost') absolve(turn, end.reason)
     report(emit, turn.lease, end, clock.elapsed() - began)
     pump()
+    if (end.kind === 'park') void arm()
   }
   const start = (lease: Lease, heldUntil: number) => {
     const { fence, task, takenOver = false } = lease
@@ -129,6 +130,7 @@ export function startClaimLoop(
       .finally(() => {
         pumping = undefined
         pump()
+        void arm()
       })
   }
   const poll = async () => {
@@ -144,6 +146,24 @@ export function startClaimLoop(
     mayBeDue = true
     pump()
   })
+  let cancelAlarm = () => {}
+  let arming = false
+  /** Claims again when the next task is due, if that is before the next poll. */
+  const arm = async () => {
+    if (arming || stopping) return
+    arming = true
+    const ms = await store.nextDueMs(Math.ceil(options.pollMs * 1.2)).catch((error) => {
+      emit({ kind: 'store-error', during: 'claim', error })
+      return undefined
+    })
+    arming = false
+    cancelAlarm()
+    if (ms === undefined || stopping) return
+    cancelAlarm = clock.idly(ms, () => {
+      mayBeDue = true
+      pump()
+    })
+  }
   const stopPoll = repeat(clock, () => options.pollMs * (0.8 + Math.random() * 0.4), poll)
   const polled = poll()
 
@@ -151,6 +171,7 @@ export function startClaimLoop(
     stopping = true
     stopHints()
     stopPoll()
+    cancelAlarm()
     await polled
     await pumping
     await Promise.all(reservations)

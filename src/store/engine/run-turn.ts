@@ -82,6 +82,7 @@ export function runTurn(store: TaskStore, lease: Lease, run: RunTurn, options: T
     task: lease.task,
     number: lease.fence.epoch,
     journal: lease.journal,
+    claimedAt: lease.now,
     answers: givenAnswers(lease.slots),
     slots: inputs.slots,
     publish: inputs.publish,
@@ -132,7 +133,7 @@ function prepareOutcome(
   if (outcome.kind === 'release') return () => store.release(fence, outcome.delayMs ?? 0, false)
   if (outcome.kind === 'hold') return () => store.hold(fence)
   if (outcome.kind !== 'park') return () => store.settle(fence, outcome)
-  const next = closeSlots(openSlots(slots, outcome.inputs), outcome.close ?? [])
+  const next = closeSlots(openSlots(slots, outcome.inputs, undefined, outcome.until), outcome.close ?? [])
   if (outcome.wakeAt === undefined && !next.some((slot) => slot.kind === 'open'))
     throw misuse('A task cannot wait for nothing: park it with at least one input request, or a time')
   return () => store.park(fence, next, outcome.wakeAt)

@@ -96,7 +96,7 @@ function createOwnerTasks(table: MemoryTable): OwnerTasks {
       const row = table.owned(id, owner)
       if (row === undefined) return { kind: 'unknown' }
       if (!isOpen(row)) return { kind: 'idle' }
-      const { slots, changed, open, wakes } = answerSlots(row.slots, answers)
+      const { slots, changed, open, wakes } = answerSlots(row.slots, answers, table.now())
       if (!changed) return { kind: row.status === 'input_required' ? 'partial' : 'idle' }
       const running = row.worker !== undefined
       Object.assign(row, { slots, status: waitingStatus(slots), known: row.known || running || wakes })
@@ -190,6 +190,16 @@ function createWorkerTasks(table: MemoryTable): WorkerTasks {
       table.end(row, ending.kind === 'complete' ? 'completed' : 'failed')
       return true
     },
+    async nextDueMs(withinMs) {
+      const at = table.now()
+      const next = table
+        .all()
+        .reduce(
+          (first, { dueAt = first }) => (dueAt > at ? Math.min(first, dueAt) : first),
+          at + withinMs + 1,
+        )
+      return next > at + withinMs ? undefined : next - at
+    },
     async release(fence, delayMs, failed) {
       const row = table.fenced(fence)
       if (row === undefined) return false
@@ -247,7 +257,8 @@ function take(table: MemoryTable, row: TaskRow, { worker, leaseMs }: Taker): Lea
   row.epoch++
   row.worker = worker
   row.dueAt = table.now() + leaseMs
-  return takenOver ? { ...toLease(row), takenOver } : toLease(row)
+  const lease = toLease(row, table.now())
+  return takenOver ? { ...lease, takenOver } : lease
 }
 
 /** Makes a parked row due, and claims it for the taker. */
@@ -263,10 +274,10 @@ function newestFirst(a: Aged, b: Aged): number {
   return b.createdAt - a.createdAt || (a.id === b.id ? 0 : a.id < b.id ? 1 : -1)
 }
 
-function toLease(row: TaskRow): Lease {
+function toLease(row: TaskRow, now: number): Lease {
   const { id, owner, head, createdAt, expiresAt, pollMs, failures, known, epoch, journal, slots } = row
   const task = { id, owner, head, createdAt, expiresAt, pollMs, failures, known }
-  return { fence: { id, epoch }, task, journal: [...journal], slots }
+  return { fence: { id, epoch }, task, journal: [...journal], slots, now }
 }
 
 function toSummary(row: TaskRow): TaskSummary {

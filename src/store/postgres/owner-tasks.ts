@@ -107,7 +107,7 @@ export function createOwnerTasks(database: PostgresDatabase): OwnerTasks {
     change<Handover>([id, owner], taker, (row) => {
       if (row === undefined) return { kind: 'unknown' }
       if (!isOpen(row.status)) return { kind: 'idle' }
-      const { slots, taken, changed, open, wakes } = answerSlots(slotsOf(row), answers)
+      const { slots, taken, changed, open, wakes } = answerSlots(slotsOf(row), answers, Number(row.now))
       // Our answers may be stored already, if the connection was lost after the write.
       const isOurs = answers.size > 0 && taken === answers.size
       if (!changed && row.status === 'working') return { kind: isOurs ? 'resumed' : 'idle' }
@@ -203,15 +203,15 @@ function createQueries(schema: string) {
       FROM made, unnest($10::text[]) WITH ORDINALITY AS e (entry, at)
     ) SELECT * FROM made`,
     exists: `SELECT worker, epoch FROM ${task} WHERE id = $1`,
-    inputs: `SELECT status, inputs, revision, epoch, worker FROM ${task}
+    inputs: `SELECT status, inputs, revision, epoch, worker, ${nowAt('$4')} AS now FROM ${task}
       WHERE id = $1 AND tenant = $2 AND principal = $3 AND expires_at > ${nowAt('$4')}`,
     answer: `UPDATE ${task} SET ${answered} WHERE ${unchanged} RETURNING 1`,
     // All entries were written before the worker parked the task, so none is missed here.
     resume: `WITH done AS (UPDATE ${task} SET ${answered}, worker = $8::text,
         due_at = ${nowAt('$3')} + $9::bigint, epoch = epoch + ($8::text IS NOT NULL)::integer
-        WHERE ${unchanged} AND worker IS NULL RETURNING ${LEASE_COLUMNS})
+        WHERE ${unchanged} AND worker IS NULL RETURNING ${LEASE_COLUMNS}, ${nowAt('$3')} AS now)
       SELECT done.*, ${entries} AS journal FROM done`,
-    lease: `SELECT ${LEASE_COLUMNS}, ${entries} AS journal FROM ${task} AS done
+    lease: `SELECT ${LEASE_COLUMNS}, ${nowAt('$4')} AS now, ${entries} AS journal FROM ${task} AS done
       WHERE id = $1 AND epoch = $2 AND worker = $3 AND expires_at > ${nowAt('$4')}`,
     cancel: `WITH done AS (
       UPDATE ${task} SET status = 'cancelled', worker = NULL, due_at = NULL, inputs = NULL, head = '',

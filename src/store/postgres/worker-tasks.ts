@@ -123,6 +123,10 @@ export function createWorkerTasks(database: PostgresDatabase): WorkerTasks {
       if (done) publish({ kind: 'due' })
       return done
     },
+    async nextDueMs(withinMs) {
+      const [row] = await query(sql.nextDue, [now(), withinMs])
+      return row?.next === null || row === undefined ? undefined : Number(row.next)
+    },
     async release(fence, delayMs, failed) {
       const done = (await query(sql.release, [...guard(fence), delayMs, failed ? 1 : 0])).length > 0
       if (done) publish({ kind: 'due' })
@@ -144,7 +148,9 @@ function createQueries(schema: string) {
       FROM (SELECT id AS due, worker AS former FROM ${task} WHERE due_at <= ${nowAt('$4')} AND expires_at > ${nowAt('$4')}
         ORDER BY due_at LIMIT $3 FOR UPDATE SKIP LOCKED) found
       WHERE t.id = due
-      RETURNING ${LEASE_COLUMNS}, former IS NOT NULL AS taken_over`,
+      RETURNING ${LEASE_COLUMNS}, former IS NOT NULL AS taken_over, ${nowAt('$4')} AS now`,
+    nextDue: `SELECT min(due_at) - ${nowAt('$1')} AS next FROM ${task}
+      WHERE due_at > ${nowAt('$1')} AND due_at <= ${nowAt('$1')} + $2::bigint`,
     journals: `SELECT task, entry FROM ${journal} WHERE task = ANY ($1::text[]) ORDER BY task, seq`,
     read: `SELECT entry FROM ${journal} WHERE task = $1 AND seq >= $2 AND seq < $3 ORDER BY seq`,
     renew: `UPDATE ${task} SET due_at = ${nowAt('$3')} + $4::bigint

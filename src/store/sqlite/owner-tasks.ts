@@ -56,7 +56,7 @@ export function createOwnerTasks(database: SqliteDatabase): OwnerTasks {
     const at = now()
     const claim = taker ? [workerName(taker.worker), at + taker.leaseMs, 1] : [null, at, 0]
     const [done] = sql.wake.all(...claim, id)
-    return taker && done && toLease(done, readJournal(id))
+    return taker && done && toLease(done, readJournal(id), at)
   }
   const deliver = (
     id: string,
@@ -67,7 +67,11 @@ export function createOwnerTasks(database: SqliteDatabase): OwnerTasks {
     const row = sql.inputs.get(id, owner.tenant, owner.principal, now())
     if (row === undefined) return { kind: 'unknown' }
     if (!isOpen(row.status)) return { kind: 'idle' }
-    const { slots, changed, open, wakes } = answerSlots(decodeSlots(row.inputs as string | null), answers)
+    const { slots, changed, open, wakes } = answerSlots(
+      decodeSlots(row.inputs as string | null),
+      answers,
+      now(),
+    )
     if (!changed) return { kind: row.status === 'input_required' ? 'partial' : 'idle' }
     const isRunning = row.worker !== null
     answer(id, slots, isRunning || wakes)

@@ -38,7 +38,7 @@ export function createWorkerTasks(database: SqliteDatabase): WorkerTasks {
     const claimed = sql.claim.all(workerName(worker), at + leaseMs, JSON.stringify(due.map((row) => row.id)))
     const rows = claimed.map((row) => (left.has(row.id) ? { ...row, taken_over: 1 } : row))
     const journals = groupJournals(sql.journals.all(JSON.stringify(rows.map((row) => row.id))))
-    return rows.map((row) => toLease(row, journals.get(row.id) ?? []))
+    return rows.map((row) => toLease(row, journals.get(row.id) ?? [], at))
   }
   /** The slots of a task that is still held, with the answers that arrived meanwhile. */
   const merge = (fence: Fence, given: readonly InputSlot[]) => {
@@ -99,6 +99,11 @@ export function createWorkerTasks(database: SqliteDatabase): WorkerTasks {
       if (done) publish({ kind: 'due' })
       return done
     },
+    async nextDueMs(withinMs) {
+      const at = now()
+      const next = (await queue.read(() => sql.nextDue.get(at, at + withinMs)))?.next
+      return typeof next === 'number' ? next - at : undefined
+    },
     async release(fence, delayMs, failed) {
       const done = await queue.write(
         () => sql.release.run(now() + delayMs, failed ? 1 : 0, ...guard(fence)) === 1,
@@ -121,6 +126,7 @@ export function createWorkerTasks(database: SqliteDatabase): WorkerTasks {
 function createQueries({ sql }: SqliteDatabase) {
   return {
     anyDue: sql('SELECT 1 FROM task WHERE due_at <= ? AND expires_at > ? LIMIT 1'),
+    nextDue: sql('SELECT min(due_at) AS next FROM task WHERE due_at > ? AND due_at <= ?'),
     // A row that still names a worker was never released: that worker died or hangs.
     due: sql(`SELECT id, worker IS NOT NULL AS taken_over FROM task
       WHERE due_at <= ? AND expires_at > ? ORDER BY due_at LIMIT ?`),
