@@ -22,7 +22,7 @@ export function sleepingIn(round: Sleeper, leaves: boolean): Sleeping {
 }
 
 /** In development mode nobody waits for days. */
-function skipIn({ host, call }: Pick<Sleeper, 'host' | 'call'>): Sleeping['skip'] {
+export function skipIn({ host, call }: Pick<Sleeper, 'host' | 'call'>): Sleeping['skip'] {
   if (!host.skipSleep) return undefined
   return (ms) => {
     const message = `Development mode skips a sleep of ${Math.ceil(ms)} ms in ${call.target} (skipSleep: false turns that off)`

@@ -4,6 +4,8 @@
  */
 
 import type { LogEvent } from '../carry/host.ts'
+import { misuse } from '../errors.ts'
+import { type Duration, toMilliseconds } from '../lib/duration.ts'
 import type { FlowMethod, Principal } from '../protocol/call.ts'
 import { TASKS_EXTENSION } from '../protocol/task.ts'
 import type { ClientCapabilities } from '../protocol/wire.ts'
@@ -11,13 +13,16 @@ import { generateKey } from '../seal/key-ring.ts'
 import type { ServerOptions } from '../serve/options.ts'
 import type { Server } from '../serve/server.ts'
 import { createMemoryStore } from '../store/memory/store.ts'
+import type { Store } from '../store/store.ts'
 import { createTestCall, type TestCall } from './call.ts'
 import { exchange, type Message, PRINCIPAL_HEADER, type Sent, toRound } from './exchange.ts'
 import { createTestTask, type TestTask } from './task.ts'
 
 /** What a bench passes to your server: spread it over your own options. */
 export interface BenchOptions
-  extends Required<Pick<ServerOptions, 'keys' | 'now' | 'dev' | 'log' | 'authenticate'>>,
+  extends Required<
+      Pick<ServerOptions, 'keys' | 'now' | 'restTimer' | 'dev' | 'skipSleep' | 'log' | 'authenticate'>
+    >,
     Pick<ServerOptions, 'store'> {}
 
 export interface BenchSetup {
@@ -38,6 +43,11 @@ export interface TestBench {
   prompt(name: string, args?: Record<string, string>, options?: CallOptions): TestCall
   resource(uri: string, options?: CallOptions): TestCall
   readonly clock: { now: number; advance(ms: number): void }
+  /**
+   * Lets time pass (`'3 days'`), and waits until the tasks that are due then have done their work. A request that sleeps moves
+   * the clock by itself.
+   */
+  advance(duration: Duration): Promise<void>
   /** The log events of all instances. */
   readonly events: LogEvent[]
   /** The instance that receives the next request. */
@@ -61,7 +71,15 @@ export function createBench(make: (options: BenchOptions) => Server, setup: Benc
   const options: BenchOptions = {
     keys: generateKey('bench'),
     now: () => clock.now,
+    restTimer(ms, fn) {
+      const timer = setImmediate(() => {
+        clock.now += ms
+        fn()
+      })
+      return () => clearImmediate(timer)
+    },
     dev: true,
+    skipSleep: false,
     log: (event) => void events.push(event),
     authenticate: ({ headers }) => {
       const header = headers(PRINCIPAL_HEADER)
@@ -75,6 +93,13 @@ export function createBench(make: (options: BenchOptions) => Server, setup: Benc
   const send = (sent: Sent): Promise<Message> => {
     lastId += 1
     return exchange(server, sent, lastId)
+  }
+  const advance = async (duration: Duration): Promise<void> => {
+    const ms = toMilliseconds(duration)
+    if (ms === undefined)
+      throw misuse(`bench.advance takes milliseconds, or text such as '3 days'; got ${duration}.`)
+    clock.now += ms
+    if (options.store) await untilSettled(options.store)
   }
   const otherInstance = (): void => {
     server = make(options)
@@ -96,7 +121,21 @@ export function createBench(make: (options: BenchOptions) => Server, setup: Benc
     { principal, capabilities = ANYTHING }: CallOptions = {},
   ): TestTask => {
     const following = { ...capabilities, extensions: { ...capabilities.extensions, ...FOLLOWS } }
-    return createTestTask({ params, principal, capabilities: following, send, restart })
+    const sleepsUntil = async (id: string) => {
+      const [found] = (await options.store?.tasks.list({ id })) ?? []
+      return found?.worker === undefined && found?.status === 'working' ? found.dueAt : undefined
+    }
+    const now = () => clock.now
+    return createTestTask({
+      params,
+      principal,
+      capabilities: following,
+      send,
+      restart,
+      sleepsUntil,
+      now,
+      advance,
+    })
   }
 
   return {
@@ -105,10 +144,22 @@ export function createBench(make: (options: BenchOptions) => Server, setup: Benc
     prompt: (name, args = {}, given) => call('prompts/get', { name, arguments: args }, given),
     resource: (uri, given) => call('resources/read', { uri }, given),
     clock,
+    advance,
     events,
     get server() {
       return server
     },
     otherInstance,
+  }
+}
+
+const SETTLE_MS = 5_000
+
+/** Waits in real time until no task is due or running. */
+async function untilSettled({ tasks }: Store): Promise<void> {
+  for (const end = Date.now() + SETTLE_MS; Date.now() < end; ) {
+    const { due, running } = await tasks.stats()
+    if (due === 0 && running === 0) return
+    await new Promise((resolve) => setTimeout(resolve, 2))
   }
 }

@@ -8,12 +8,16 @@ import type { ClientCapabilities, InputRequests } from '../protocol/wire.ts'
 import { questionFor, type Script, toResponse } from './call.ts'
 import { type Message, type Sent, type TestRound, toRound } from './exchange.ts'
 
-export type TaskRound = TestRound | { readonly kind: 'cancelled' }
+export type TaskRound =
+  | TestRound
+  | { readonly kind: 'cancelled' }
+  /** The task sleeps; `bench.advance` lets the time pass. */
+  | { readonly kind: 'sleeping'; readonly until: number }
 
 export interface TestTask {
   /** Begins the call or answers its open questions. Returns what it asks next or ends with. */
   next(answers?: Script): Promise<TaskRound>
-  /** Runs to the end. An answer that is missing or never used is an error. */
+  /** Runs to the end; what sleeps, sleeps without waiting. An answer that is missing or never used is an error. */
   run(script?: Script): Promise<TaskRound>
   cancel(): Promise<void>
   /** Stops the instance and continues with a new one, as after a restart; the store stays. */
@@ -32,6 +36,11 @@ export interface TestTaskOptions {
   readonly capabilities: ClientCapabilities
   send(sent: Sent): Promise<Message>
   restart(): Promise<void>
+  /** When the task is due again, if it is parked until a time. */
+  sleepsUntil(id: string): Promise<number | undefined>
+  now(): number
+  /** Lets the time pass. */
+  advance(ms: number): Promise<void>
 }
 
 const MAX_ROUNDS = 32
@@ -55,11 +64,11 @@ export function createTestTask(options: TestTaskOptions): TestTask {
     })
     if (message.result?.resultType !== 'task') return toRound(message)
     taskId = String(message.result.taskId)
-    return poll(send, taskId, messages)
+    return poll(send, taskId, messages, options)
   }
   const answerTask = async (id: string, inputResponses: object | undefined): Promise<TaskRound> => {
     const { error } = inputResponses ? await send('tasks/update', { taskId: id, inputResponses }) : {}
-    return error ? toRound({ error }) : poll(send, id, messages)
+    return error ? toRound({ error }) : poll(send, id, messages, options)
   }
 
   const task: TestTask = {
@@ -79,7 +88,7 @@ export function createTestTask(options: TestTaskOptions): TestTask {
       }
       return round
     },
-    run: (script = {}) => runScript(task, script),
+    run: (script = {}) => runScript(task, script, options),
     async cancel() {
       if (taskId === undefined) throw new Error('The call is not a task yet.')
       const { error } = await send('tasks/cancel', { taskId })
@@ -100,13 +109,20 @@ export function createTestTask(options: TestTaskOptions): TestTask {
 type Send = (method: string, params: Sent['params']) => Promise<Message>
 
 /** Polls in real time, whatever the clock of the bench says. */
-async function poll(send: Send, taskId: string, messages: string[]): Promise<TaskRound> {
+async function poll(
+  send: Send,
+  taskId: string,
+  messages: string[],
+  { sleepsUntil, now }: Pick<TestTaskOptions, 'sleepsUntil' | 'now'>,
+): Promise<TaskRound> {
   for (let i = 0; i < TIMEOUT_MS / POLL_MS; i++) {
     const { result = {}, error } = await send('tasks/get', { taskId })
     if (error) return toRound({ error })
     const text = result.statusMessage
     if (typeof text === 'string' && text !== messages.at(-1)) messages.push(text)
     if (result.status !== 'working') return toTaskRound(result)
+    const until = await sleepsUntil(taskId)
+    if (until !== undefined && until > now()) return { kind: 'sleeping', until }
     await new Promise((resolve) => setTimeout(resolve, POLL_MS))
   }
   throw new Error(`The task is still working after ${TIMEOUT_MS} ms.`)
@@ -121,11 +137,20 @@ function toTaskRound(result: Readonly<Record<string, unknown>>): TaskRound {
   return toRound({ result: result.result as Message['result'] })
 }
 
-async function runScript(task: TestTask, script: Script): Promise<TaskRound> {
+async function runScript(
+  task: TestTask,
+  script: Script,
+  { advance, now }: Pick<TestTaskOptions, 'advance' | 'now'>,
+): Promise<TaskRound> {
   const unused = new Set(Object.keys(script))
   let round = await task.next()
-  for (let rounds = 1; round.kind === 'input_required'; rounds++) {
+  for (let rounds = 1; round.kind === 'input_required' || round.kind === 'sleeping'; rounds++) {
     if (rounds >= MAX_ROUNDS) throw new Error(`The task did not end within ${MAX_ROUNDS} rounds.`)
+    if (round.kind === 'sleeping') {
+      await advance(Math.max(0, round.until - now()))
+      round = await task.next()
+      continue
+    }
     const answers: Record<string, Script[string]> = {}
     for (const key of Object.keys(round.questions)) {
       // A task never uses a key twice: a question that is asked again has the key `key~2`.

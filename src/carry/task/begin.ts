@@ -57,7 +57,7 @@ export function continueAsTask(round: Round, { journal }: RunReport): Promise<Re
 async function beginTask(
   round: Round,
   tasks: TaskHost,
-  { entries, reasks, manual }: Journal,
+  { entries, reasks, manual, deadlines }: Journal,
   brings: boolean,
 ): Promise<Reply> {
   const { host, call, target, principal, beginning } = round
@@ -73,7 +73,7 @@ async function beginTask(
     toolVersion: target.version,
     epoch: beginning.journal.epoch ?? (await host.store?.once.epoch()),
     principal,
-    noted: { reasks, manual },
+    noted: { reasks, manual, deadlines },
     brought: brings ? broughtBy(round) : undefined,
     call: { method, target: call.target, args, protocolVersion, capabilities, clientInfo },
   }

@@ -29,7 +29,12 @@ export interface Parked {
 }
 
 /** `rested`: a turn came as far as it could and ended without a question; the next one does not report the same again. */
-export type TaskRecord = { readonly entry: Entry } | { readonly parked: Parked } | { readonly rested: true }
+export type TaskRecord =
+  | { readonly entry: Entry }
+  | { readonly parked: Parked }
+  | { readonly rested: true }
+  /** When an open operation ends by itself. Written when it is opened, so that no restart starts the clock again. */
+  | { readonly deadline: { readonly key: string; readonly due: number } }
 
 export interface Folded {
   readonly entries: readonly Entry[]
@@ -38,10 +43,12 @@ export interface Folded {
   readonly parks: number
   /** True if nothing was recorded since the last turn ended. */
   readonly resting: boolean
+  /** When what is open ends by itself, by key. */
+  readonly deadlines: Readonly<Record<string, number>>
 }
 
 /** What a flow noted in its rounds, before it became a task. */
-export type Noted = Pick<Parked, 'reasks' | 'manual'>
+export type Noted = Pick<Parked, 'reasks' | 'manual'> & Pick<Journal, 'deadlines'>
 
 /** What a task begins with: the call, its caller, and its flow. Kept sealed as the head of the task. */
 export interface TaskPlan {
@@ -64,21 +71,37 @@ export interface TaskPlan {
   >
 }
 
-export function foldRecords(records: readonly TaskRecord[], noted: Noted = { reasks: {} }): Folded {
+export function foldRecords(
+  records: readonly TaskRecord[],
+  { deadlines: before = {}, ...noted }: Noted = { reasks: {} },
+): Folded {
   const entries = new Map<string, Entry>()
+  const deadlines = new Map(Object.entries(before))
   let parked: Parked = { asked: {}, ...noted }
   let parks = 0
   let resting = false
   for (const record of records) {
+    if ('deadline' in record) {
+      deadlines.set(record.deadline.key, record.deadline.due)
+      continue
+    }
     resting = !('entry' in record)
-    if ('entry' in record) entries.set(record.entry.key, record.entry)
-    else if ('parked' in record) {
+    if ('entry' in record) {
+      entries.set(record.entry.key, record.entry)
+      deadlines.delete(record.entry.key)
+    } else if ('parked' in record) {
       parked = record.parked
       parks += 1
       for (const key of parked.struck ?? []) entries.delete(key)
     }
   }
-  return { entries: [...entries.values()], parked, parks, resting }
+  return {
+    entries: [...entries.values()],
+    parked,
+    parks,
+    resting,
+    deadlines: Object.fromEntries(deadlines),
+  }
 }
 
 /** The answers to what was asked last, under the author's keys, with the digests of the questions. */
@@ -116,13 +139,22 @@ function shownAs(
   return found?.key
 }
 
+interface Parking {
+  readonly inputs: ReadonlyMap<string, OpenQuestion['request']>
+  /** When inputs stop taking answers. */
+  readonly until: ReadonlyMap<string, number>
+  readonly close: readonly InputSlot[]
+  readonly record: TaskRecord
+}
+
 /** Assigns the open questions wire keys that this task has not used, and returns the record that says so. */
 export function park(
   questions: readonly (readonly [string, Pick<OpenQuestion, 'request' | 'digest'>])[],
-  journal: Pick<Journal, 'reasks' | 'entries' | 'manual'>,
+  journal: Pick<Journal, 'reasks' | 'entries' | 'manual' | 'deadlines'>,
   { entries: before, parked }: Folded,
   slots: readonly InputSlot[],
-): { inputs: ReadonlyMap<string, OpenQuestion['request']>; record: TaskRecord } {
+): Parking {
+  const until = new Map<string, number>()
   const inputs = new Map<string, OpenQuestion['request']>()
   const asked: Record<string, { key: string; digest: string }> = {}
   const mine = slots.filter((slot) => slot.role !== 'hook')
@@ -132,7 +164,13 @@ export function park(
     const wireKey = shown ?? freeKey(key, { has: (name) => taken.has(name) || inputs.has(name) })
     if (shown === undefined) inputs.set(wireKey, request)
     asked[wireKey] = { key, digest }
+    const due = journal.deadlines?.[key]
+    if (due !== undefined) until.set(wireKey, due)
   }
+  // What the handler no longer asks: its time was up, or the program changed.
+  const close = mine.filter(
+    (slot) => slot.kind === 'open' && slot.role === undefined && !Object.hasOwn(asked, slot.key),
+  )
   const kept = new Set(journal.entries.map((entry) => entry.key))
   const struck = before.map((entry) => entry.key).filter((key) => !kept.has(key))
   const record: TaskRecord = {
@@ -143,7 +181,7 @@ export function park(
       ...(journal.manual === undefined ? {} : { manual: journal.manual }),
     },
   }
-  return { inputs, record }
+  return { inputs, until, close, record }
 }
 
 /** The place of a piece in its task; questions and answers have one per key. */

@@ -21,6 +21,7 @@ import { unaskableReply } from '../failure.ts'
 import type { FlowHost, TaskHost } from '../host.ts'
 import { concludeRefused, logFault, logRound, type Round, runOnce } from '../round.ts'
 import { effectOnce } from '../single-use.ts'
+import { skipIn } from '../sleep.ts'
 import { eventsOf, hooksOf } from './hook.ts'
 import {
   type Folded,
@@ -140,7 +141,7 @@ function waitsFor({ inputRequests, events = [], wakeAt }: Pause): string | undef
 /** Keeps the journal in the store, and the open questions with it. */
 async function keep(run: TaskRun, pause: Pause): Promise<TaskTurnOutcome> {
   const { host, turn, folded } = run
-  const { report, facts, asked, inputRequests, events, journal } = pause
+  const { report, facts, asked, inputRequests, events, journal, wakeAt } = pause
   const isManual = report.ending.kind === 'returned'
   if (isManual && folded.parks >= host.limits.maxEntries) {
     return refused(run, report, new RondoError('LIMIT_ROUNDS'))
@@ -153,15 +154,15 @@ async function keep(run: TaskRun, pause: Pause): Promise<TaskTurnOutcome> {
   const questions = Object.entries(inputRequests ?? {}).map(
     ([key, request]) => [key, { request, digest: asked[key] ?? '' }] as const,
   )
-  const { inputs, record } = park(questions, journal, folded, turn.slots())
+  const { inputs, record, until, close } = park(questions, journal, folded, turn.slots())
   await turn.record(sealPiece(host, turn.task, 'record', record))
   // State alone: nobody is asked, so the next turn is due by itself, at the pace of a client (C9).
-  if (questions.length === 0 && !events) return { kind: 'release', delayMs: AGAIN_MS }
+  if (questions.length === 0 && !events && wakeAt === undefined) return { kind: 'release', delayMs: AGAIN_MS }
   const sealed = Array.from(
     inputs,
     ([key, request]) => [key, sealPiece(host, turn.task, `input ${key}`, request)] as const,
   )
-  return { kind: 'park', inputs: new Map(sealed) }
+  return { kind: 'park', inputs: new Map(sealed), until, close, wakeAt }
 }
 
 /** Records that this turn came to its end, so that the next one does not report the same status again. */
@@ -207,7 +208,7 @@ function open({ host, tasks, turn, plan, target }: Opening): TaskRun {
   const { flow, seed, startedAt, round, toolVersion, principal, epoch } = plan
   const records = turn.journal.map((sealed) => openPiece<TaskRecord>(host, tasks, task, 'record', sealed))
   const folded = foldRecords(records, plan.noted)
-  const { entries, parked } = folded
+  const { entries, parked, deadlines } = folded
   return {
     host,
     tasks,
@@ -223,7 +224,16 @@ function open({ host, tasks, turn, plan, target }: Opening): TaskRun {
     beginning: {
       flow,
       round,
-      journal: { startedAt, seed, entries, reasks: parked.reasks, moves: 0, manual: parked.manual, epoch },
+      journal: {
+        startedAt,
+        seed,
+        entries,
+        reasks: parked.reasks,
+        deadlines,
+        moves: 0,
+        manual: parked.manual,
+        epoch,
+      },
       asked: {},
       flowExpires: task.expiresAt,
       anchored: true,
@@ -255,6 +265,8 @@ function adapt(run: TaskRun, input: ReplayInput): ReplayInput {
     events: eventsOf(host, tasks, turn.task, turn.slots()),
     resumed: run.folded.resting,
   }
+  // The store's clock decides, whatever the time is here: a task that it made due is due.
+  const ahead = turn.claimedAt - input.platform.now()
   const { store } = host
   // Does not wait for a slot: the task is released instead, which costs nothing.
   const once: ReplayInput['scene']['once'] =
@@ -263,6 +275,16 @@ function adapt(run: TaskRun, input: ReplayInput): ReplayInput {
   return {
     ...input,
     incoming,
+    platform: { ...input.platform, now: () => input.platform.now() + ahead },
+    sleeping: () => ({
+      parks: true,
+      inlineMs: 0,
+      beyond: 'leave',
+      until: turn.task.expiresAt,
+      skip: skipIn(run),
+    }),
+    persistDeadline: async (key, due) =>
+      turn.record(sealPiece(host, turn.task, 'record', { deadline: { key, due } } satisfies TaskRecord)),
     anchored: turn.task.known,
     scene: {
       ...input.scene,
@@ -295,15 +317,18 @@ function openAnswers({ host, tasks, turn }: TaskRun): ReadonlyMap<string, unknow
 
 /** The answers to what was asked last; before the first question, those that came with the request that began the task. */
 function incomingOf(
-  { plan, folded }: TaskRun,
+  { plan, folded, turn }: TaskRun,
   { capabilities }: Incoming,
   opened: ReadonlyMap<string, unknown>,
-): Pick<Incoming, 'answers' | 'asked' | 'unasked' | 'capabilities'> {
+): Pick<Incoming, 'answers' | 'asked' | 'unasked' | 'arrivedAt' | 'capabilities'> {
   const unable = [...opened.values()].filter((answer) => typeof answer === 'string')
   const able = withoutMethods(capabilities, unable as InputRequest['method'][])
-  if (folded.parks === 0 && plan.brought) return { ...plan.brought, capabilities: able }
+  if (folded.parks === 0 && plan.brought)
+    return { ...plan.brought, arrivedAt: turn.task.createdAt, capabilities: able }
   const given = new Map([...opened].filter(([, answer]) => typeof answer !== 'string'))
-  return { ...freshAnswers(folded.parked, given), capabilities: able }
+  // The store takes no late answer: what is there came in time.
+  const arrivedAt = Number.NEGATIVE_INFINITY
+  return { ...freshAnswers(folded.parked, given), arrivedAt, capabilities: able }
 }
 
 const PATIENCE_MS = 15 * 60_000

@@ -229,7 +229,9 @@ function createOperatorTasks(table: MemoryTable): OperatorTasks {
         due: due.length,
         oldestDueMs: due.reduce((oldest, dueAt) => Math.max(oldest, at - dueAt), 0),
         running: rows.filter(({ worker, dueAt }) => worker !== undefined && (dueAt ?? 0) > at).length,
-        parked: rows.filter((row) => isOpen(row) && row.dueAt === undefined).length,
+        parked: rows.filter(
+          (row) => isOpen(row) && !((row.dueAt ?? at + 1) <= at) && row.worker === undefined,
+        ).length,
       }
     },
     async list({ id, status, owner, after, limit = 100 }) {

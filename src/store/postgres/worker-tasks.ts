@@ -188,12 +188,12 @@ function isDuplicate(error: unknown): boolean {
 
 export function createOperatorTasks({ query, now, schema }: PostgresDatabase): OperatorTasks {
   const task = `${schema}.task`
-  // Counted on partial indexes. A task that is open and not parked has a `due_at`.
+  // Counted on partial indexes. A task that is open is due, running or parked, perhaps until a time.
   const stats = `WITH c AS (SELECT ${nowAt('$1')} AS now)
     SELECT c.now, count(*) FILTER (WHERE due_at <= c.now) AS due, min(due_at) AS oldest,
       count(*) FILTER (WHERE due_at > c.now AND worker IS NOT NULL) AS running,
       (SELECT count(*) FROM ${task} o WHERE o.status IN ('working', 'input_required') AND o.expires_at > c.now)
-        - count(due_at) AS parked
+        - count(*) FILTER (WHERE due_at <= c.now OR worker IS NOT NULL) AS parked
     FROM c LEFT JOIN ${task} ON due_at IS NOT NULL AND expires_at > c.now GROUP BY c.now`
   const list = (
     owned: string,

@@ -169,12 +169,13 @@ function toSet(fences: readonly Fence[], isHeld: (fence: Fence) => boolean): Rea
 }
 
 export function createOperatorTasks({ sql, queue, now }: SqliteDatabase): OperatorTasks {
-  // Counted on partial indexes, since scanning all rows would block the event loop. A task that is open and not parked has
-  // a `due_at`.
+  // Counted on partial indexes, since scanning all rows would block the event loop. A task that is open is due, running or
+  // parked, perhaps until a time.
   const stats = sql(`SELECT count(*) FILTER (WHERE due_at <= ?) AS due, min(due_at) AS oldest,
     count(*) FILTER (WHERE due_at > ? AND worker IS NOT NULL) AS running,
     (SELECT count(*) FROM task INDEXED BY task_open
-      WHERE status IN ('working', 'input_required') AND expires_at > ?) - count(*) AS parked
+      WHERE status IN ('working', 'input_required') AND expires_at > ?)
+      - count(*) FILTER (WHERE due_at <= ? OR worker IS NOT NULL) AS parked
     FROM task INDEXED BY task_due WHERE due_at IS NOT NULL AND expires_at > ?`)
   const list = (owned: string) =>
     sql(`SELECT ${SUMMARY_COLUMNS}, (SELECT count(*) FROM journal WHERE task = id) AS entries
@@ -185,7 +186,7 @@ export function createOperatorTasks({ sql, queue, now }: SqliteDatabase): Operat
   return {
     async stats() {
       const at = now()
-      const row = (await queue.read(() => stats.get(at, at, at, at))) ?? {}
+      const row = (await queue.read(() => stats.get(at, at, at, at, at))) ?? {}
       const due = Number(row.due)
       const oldestDueMs = due > 0 ? at - Number(row.oldest) : 0
       return { due, oldestDueMs, running: Number(row.running), parked: Number(row.parked) }

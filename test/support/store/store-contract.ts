@@ -9,11 +9,13 @@ import { describeOwnerContract } from './owner-contract.ts'
 import { describeProcessContract } from './process-contract.ts'
 import { describeRaceContract } from './race-contract.ts'
 import type { StoreHarness } from './store-harness.ts'
+import { describeTimeContract } from './time-contract.ts'
 import { describeWorkerContract } from './worker-contract.ts'
 
 export function describeStoreContract(harness: StoreHarness, modelRuns: number): void {
   describe(`${harness.name}: owners`, () => describeOwnerContract(harness))
   describe(`${harness.name}: workers`, () => describeWorkerContract(harness))
+  describe(`${harness.name}: time`, () => describeTimeContract(harness))
   describe(`${harness.name}: races`, () => describeRaceContract(harness))
   describe(`${harness.name}: operators`, () => describeOperatorContract(harness))
   describe(`${harness.name}: once and blobs`, () => describeOnceContract(harness))

@@ -1,0 +1,181 @@
+/** Tasks that sleep, and tasks whose questions close by themselves. */
+
+import { createServer, type Server } from 'rondo'
+import { createBench, type TestBench } from 'rondo/testing'
+import { describe, expect, it } from 'vitest'
+import { z } from 'zod'
+
+const value = z.object({ value: z.string() })
+const DAY = 86_400_000
+
+interface World {
+  readonly effects: string[]
+}
+
+function bench(declare: (server: Server, world: World) => void): TestBench & World {
+  const world: World = { effects: [] }
+  const made = createBench((options) => {
+    const server = createServer({ name: 'time', version: '1.0.0', ...options, tasks: { ttlMs: 30 * DAY } })
+    declare(server, world)
+    return server
+  })
+  return Object.assign(made, world)
+}
+
+describe('a task that sleeps', () => {
+  const reminder = () =>
+    bench((server, { effects }) =>
+      server.tool('remind', { task: 'auto' }, async (_args, ctx) => {
+        const began = ctx.now()
+        await ctx.sleep('wait', '3 days')
+        await ctx.effect('send', ({ key }) => void effects.push(key))
+        return `after ${(ctx.now() - began) / DAY} days`
+      }),
+    )
+
+  it('G1 is parked until its time, and wakes once', async () => {
+    const made = reminder()
+    const task = made.task('remind')
+    expect(await task.next()).toEqual({ kind: 'sleeping', until: made.clock.now + 3 * DAY })
+    await made.advance('2 days 23 hours')
+    expect(await task.next()).toMatchObject({ kind: 'sleeping' })
+    expect(made.effects).toEqual([])
+    await made.advance('1 hour')
+    expect(await task.next()).toMatchObject({ kind: 'complete', text: 'after 3 days' })
+    expect(made.effects).toHaveLength(1)
+  })
+
+  it('G1 survives a restart, which does not start the clock again', async () => {
+    const made = reminder()
+    const task = made.task('remind')
+    const { until } = (await task.next()) as { until: number }
+    await made.advance('2 days')
+    await task.restart()
+    expect(await task.next()).toEqual({ kind: 'sleeping', until })
+    await made.advance('1 day')
+    expect(await task.next()).toMatchObject({ kind: 'complete' })
+    expect(made.effects).toHaveLength(1)
+  })
+
+  it('runs to its end in one call of a test, and the time passes at once', async () => {
+    const made = reminder()
+    expect(await made.task('remind').run()).toMatchObject({ kind: 'complete', text: 'after 3 days' })
+  })
+
+  it('is cancelled while it sleeps', async () => {
+    const made = reminder()
+    const task = made.task('remind')
+    await task.next()
+    await task.cancel()
+    await made.advance('4 days')
+    expect(await task.next()).toEqual({ kind: 'cancelled' })
+    expect(made.effects).toEqual([])
+  })
+
+  it('G1 ends with advice if it would sleep longer than its task lives', async () => {
+    const made = bench((server) =>
+      server.tool('far', { task: 'auto', taskTtlMs: DAY }, (_args, ctx) => ctx.sleep('wait', '2 days')),
+    )
+    expect(await made.task('far').run()).toMatchObject({
+      kind: 'complete',
+      result: { isError: true },
+      text: expect.stringContaining('taskTtlMs'),
+    })
+  })
+
+  it('G1 a call that begins in rounds continues as a task', async () => {
+    const made = bench((server) =>
+      server.tool('late', {}, async (_args, ctx) => {
+        const { value: name } = await ctx.ask('name', { message: 'Name?', schema: value })
+        await ctx.sleep('wait', '1 day')
+        return `Hello ${name}`
+      }),
+    )
+    const task = made.task('late')
+    expect(await task.next()).toMatchObject({ kind: 'input_required' })
+    expect(task.taskId).toBeUndefined()
+    expect(await task.next({ name: { value: 'Ada' } })).toMatchObject({ kind: 'sleeping' })
+    expect(task.taskId).toBeDefined()
+    await made.advance('1 day')
+    expect(await task.next()).toMatchObject({ text: 'Hello Ada' })
+  })
+
+  it('G1 a client without tasks gets advice instead, and nothing later runs', async () => {
+    const made = reminder()
+    expect(await made.tool('remind').run()).toMatchObject({
+      result: { isError: true },
+      text: expect.stringContaining('This client cannot follow a task'),
+    })
+    expect(made.effects).toEqual([])
+  })
+
+  it('G1 a short sleep waits in the request, without real time in a test', async () => {
+    const made = bench((server) =>
+      server.tool('nap', {}, async (_args, ctx) => {
+        const began = ctx.now()
+        await ctx.sleep('wait', '9 s')
+        return `${ctx.now() - began}`
+      }),
+    )
+    expect(await made.tool('nap').run()).toMatchObject({ text: '9000' })
+  })
+})
+
+describe('a question of a task with a time limit', () => {
+  const approval = () =>
+    bench((server, { effects }) =>
+      server.tool('approve', { task: 'auto' }, async (_args, ctx) => {
+        const [first, second] = await Promise.all([
+          ctx.elicit('first', { message: 'First?', schema: value, within: '1 day' }),
+          ctx.elicit('second', { message: 'Second?', schema: value }),
+        ])
+        await ctx.effect('act', ({ key }) => void effects.push(key))
+        return [first, second].map(({ action }) => action).join()
+      }),
+    )
+
+  it('G2 is answered in time', async () => {
+    const made = approval()
+    const task = made.task('approve')
+    await task.next()
+    await made.advance('23 hours')
+    expect(await task.next({ first: { value: 'a' }, second: { value: 'b' } })).toMatchObject({
+      text: 'accept,accept',
+    })
+  })
+
+  it('G2 expires by timer and is withdrawn, and the other question stays open under its key', async () => {
+    const made = approval()
+    const task = made.task('approve')
+    await task.next()
+    await made.advance('1 day')
+    const round = await task.next()
+    expect(round).toMatchObject({ kind: 'input_required' })
+    expect(Object.keys((round as { questions: object }).questions)).toEqual(['second'])
+    expect(await task.next({ second: { value: 'b' } })).toMatchObject({ text: 'expired,accept' })
+    expect(made.effects).toHaveLength(1)
+  })
+
+  it('G2 takes no late response, and acknowledges it', async () => {
+    const made = approval()
+    const task = made.task('approve')
+    await task.next()
+    // Nobody wakes the task yet: the response arrives first.
+    made.clock.now += DAY
+    const round = await task.next({ first: { value: 'late' } })
+    expect(['input_required']).toContain(round.kind)
+    await made.advance(0)
+    expect(await task.next({ second: { value: 'b' } })).toMatchObject({ text: 'expired,accept' })
+  })
+
+  it('G2 counts a response that came in time although no worker was there until later', async () => {
+    const made = approval()
+    const task = made.task('approve')
+    await task.next()
+    await task.next({ first: { value: 'in time' } })
+    await made.server.close()
+    made.clock.now += 2 * DAY
+    made.otherInstance()
+    expect(await task.next({ second: { value: 'b' } })).toMatchObject({ text: 'accept,accept' })
+  })
+})
