@@ -124,7 +124,7 @@ interface SlotUpdate {
 export function answerSlots(
   slots: readonly InputSlot[],
   answers: ReadonlyMap<string, Sealed>,
-  at = Number.NEGATIVE_INFINITY,
+  at: number = Number.NEGATIVE_INFINITY,
 ): SlotUpdate {
   return fill(slots, (slot) => (slot.role === 'hook' || isLate(slot, at) ? undefined : answers.get(slot.key)))
 }

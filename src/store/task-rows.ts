@@ -41,7 +41,7 @@ export function toView(row: Row): TaskView {
 }
 
 /** `now` is the store's time; some rows have it as a column. */
-export function toLease(row: Row, journal: readonly Sealed[], now = Number(row.now)): Lease {
+export function toLease(row: Row, journal: readonly Sealed[], now: number = Number(row.now)): Lease {
   const id = row.id as string
   const task = {
     id,
