@@ -47,6 +47,8 @@ export interface AskOptions {
   readonly task?: string
   /** The questions whose answers any instance can accept, by key. */
   readonly handed?: Readonly<Record<string, PortableQuestion>>
+  /** Fires when the time of a question is up: asking then ends with the answers that are there, and the rest is withdrawn. */
+  readonly enough?: AbortSignal
   /** Fires when no answer is needed any more; asking then ends as refused. */
   readonly signal?: AbortSignal
 }
@@ -102,6 +104,8 @@ interface NextRun {
   readonly kind: 'run'
   readonly beginning: Beginning
   readonly answers?: FlowCall['inputResponses']
+  /** When the answers arrived, if not now. */
+  readonly arrivedAt?: number
   /** What the client can do, as far as is known by now. */
   readonly capabilities: ClientCapabilities
 }
@@ -128,14 +132,16 @@ interface Pushed {
 interface PushedRound extends Round {
   readonly pushed: Pushed
   readonly isFirst: boolean
+  readonly arrivedAt?: number
 }
 
 const pushCarrier: Carrier<{ pushed: Pushed; next: NextRun; isFirst: boolean }, Next, PushedRound> = {
   open({ pushed, next, isFirst }) {
     const { request, steady: line } = pushed
-    const { beginning, answers: inputResponses, capabilities } = next
+    const { beginning, answers: inputResponses, capabilities, arrivedAt } = next
     const call = { ...request.call, capabilities, inputResponses, requestState: undefined }
-    return { ...request, call, line, beginning, pushed, isFirst, began: request.host.platform.now() }
+    const began = request.host.platform.now()
+    return { ...request, call, line, beginning, pushed, isFirst, arrivedAt, began }
   },
   keep,
   end: (_round, reply) => ({ kind: 'end', reply }),
@@ -144,6 +150,7 @@ const pushCarrier: Carrier<{ pushed: Pushed; next: NextRun; isFirst: boolean }, 
   // The journal is in this process and nowhere else: there is no other instance to move the call to.
   adapt: (round, input) => ({
     ...input,
+    incoming: { ...input.incoming, arrivedAt: round.arrivedAt },
     scene: { ...input.scene, background: backgroundOf(round), once: onceHere(round) },
     mayMove: () => undefined,
   }),
@@ -201,18 +208,51 @@ async function keep(round: PushedRound, pause: Pause): Promise<Next> {
   const handed = isOne
     ? await hand?.(round, claimsOf(round, journal, asked), questions, steady.progress)
     : undefined
-  const answered = await request.line.ask(questions, {
-    timeoutMs: Math.min(host.limits.roundTtlMs, left),
-    alive: () => steady.heartbeat('Waiting for an answer'),
-    handed,
-  })
-  if (answered.kind === 'answers')
-    return { kind: 'run', beginning: next, answers: answered.answers, capabilities }
+  const limit = timeLimit(host, pause)
+  const answered = await request.line
+    .ask(questions, {
+      timeoutMs: Math.min(host.limits.roundTtlMs, left),
+      alive: () => steady.heartbeat('Waiting for an answer'),
+      handed,
+      enough: limit?.signal,
+    })
+    .finally(limit?.stop)
+  if (answered.kind === 'answers') {
+    const { answers } = answered
+    return { kind: 'run', beginning: next, answers, arrivedAt: limit?.arrivedAt(), capabilities }
+  }
   if (answered.kind === 'gone') return { kind: 'end', reply: GONE }
   const unable = answered.unable === undefined ? undefined : questions[answered.unable]
   if (unable === undefined) return { kind: 'end', reply: concludeRefused(round, undefined, answered.error) }
   // The client does not implement what it declared: the handler continues as for a client that cannot be asked.
   return { kind: 'run', beginning: next, capabilities: withoutMethods(capabilities, [unable.method]) }
+}
+
+interface TimeLimit {
+  readonly signal: AbortSignal
+  stop(): void
+  /** When the answers arrived, if their time was up since: what is there at that moment came in time. */
+  arrivedAt(): number | undefined
+}
+
+/** The time after which the first of the questions closes by itself, if one does. */
+function timeLimit({ platform }: FlowHost, { report: { ending } }: Pause): TimeLimit | undefined {
+  const dues = ending.kind === 'asking' ? [...ending.questions.values()].flatMap(({ due }) => due ?? []) : []
+  if (dues.length === 0) return undefined
+  const due = Math.min(...dues)
+  const enough = new AbortController()
+  let cancel = (): void => {}
+  const arm = (): void => {
+    const left = due - platform.now()
+    if (left <= 0) enough.abort()
+    else cancel = platform.after(left, arm)
+  }
+  arm()
+  return {
+    signal: enough.signal,
+    stop: () => cancel(),
+    arrivedAt: () => (enough.signal.aborted ? due - 1 : undefined),
+  }
 }
 
 /** Reduces the pause to its first question, unless the manual form asks, and adds the epoch that the flow belongs to from now on. */

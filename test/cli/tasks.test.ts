@@ -55,7 +55,7 @@ function describeOperator(open: () => Promise<{ database: Database; words: strin
   it('lists tasks without their content, newest first', async () => {
     const { stdout, stderr, code } = await list()
     const lines = stdout.trimEnd().split('\n')
-    expect(lines[0]).toMatch(/^task +status +age +expires +failures +entries +worker +open +owner$/)
+    expect(lines[0]).toMatch(/^task +status +age +expires +failures +entries +worker +waits for +owner$/)
     expect(lines).toHaveLength(5)
     expect(lines[1]).toMatch(new RegExp(`^${ids.due} +working +now +in \\d+ min +0 +0 +- +- +tracker/alice$`))
     expect(stdout).toMatch(new RegExp(`^${ids.running} +working .* worker +- +tracker/alice$`, 'm'))

@@ -276,12 +276,17 @@ export async function awaitTask(
     if (state.status !== 'input_required' || !ask || fresh.length === 0) return toReply(state)
     for (const [key] of fresh) shown.add(key)
     const questions = Object.fromEntries(fresh)
-    const asked = await askWhileOpen(tasks, taskId, owner, (signal) => ask(questions, signal))
-    if (asked === undefined) continue
+    const keys = Object.keys(questions)
+    const asked = await askWhileOpen(tasks, taskId, owner, keys, (signal) => ask(questions, signal))
+    if (asked === undefined) {
+      // One of them was closed: the others were withdrawn with it, and are asked again.
+      for (const key of keys) shown.delete(key)
+      continue
+    }
     if (asked.kind === 'failed') return { kind: 'error', error: asked.error }
     const answers = asked.kind === 'unable' ? unableAnswers(questions, asked.key) : asked.answers
     // What was asked beside a question that the client cannot show is asked again.
-    for (const key of Object.keys(questions)) if (!Object.hasOwn(answers, key)) shown.delete(key)
+    for (const key of keys) if (!Object.hasOwn(answers, key)) shown.delete(key)
     await deliverAnswers(host, tasks, taskId, principal, answers)
   }
 }
@@ -308,16 +313,17 @@ export async function deliverAnswers(
   await tasks.engine.deliver(taskId, owner, sealAnswers(host, { id: taskId, owner }, answers))
 }
 
-/** Asks until the task no longer does, because another request answered or cancelled it; returns undefined then. */
+/** Asks until the task no longer asks all of it, because it was answered elsewhere, cancelled or expired; returns undefined then. */
 async function askWhileOpen<T>(
   { engine }: TaskHost,
   id: string,
   owner: TaskOwner,
+  keys: readonly string[],
   ask: (signal: AbortSignal) => Promise<T>,
 ): Promise<T | undefined> {
   const over = new AbortController()
   const stop = await engine.watch([id], owner, (_id, view) => {
-    if (view?.status !== 'input_required') over.abort()
+    if (view?.status !== 'input_required' || !keys.every((key) => view.inputs.has(key))) over.abort()
   })
   try {
     if (over.signal.aborted) return undefined

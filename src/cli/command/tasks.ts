@@ -185,7 +185,7 @@ type StoredTask = Awaited<ReturnType<TaskStore['list']>>[number]
 type StoreStats = Awaited<ReturnType<TaskStore['stats']>>
 
 const TAG_LENGTH = 9
-const HEAD = ['task', 'status', 'age', 'expires', 'failures', 'entries', 'worker', 'open', 'owner']
+const HEAD = ['task', 'status', 'age', 'expires', 'failures', 'entries', 'worker', 'waits for', 'owner']
 
 function tableOf(tasks: readonly StoredTask[], now: number, width?: number): string {
   const rows = tasks.map((task) => [
@@ -196,7 +196,7 @@ function tableOf(tasks: readonly StoredTask[], now: number, width?: number): str
     String(task.failures),
     String(task.entries),
     task.worker ?? '-',
-    task.openKeys.join(',') || '-',
+    waitsFor(task, now),
     `${task.owner.tenant}/${task.owner.principal.slice(0, TAG_LENGTH)}`,
   ])
   return formatTable([HEAD, ...rows.map((row) => row.map(oneLine))], width)
@@ -214,6 +214,7 @@ function sayStoredTask(task: StoredTask, now: number): string {
     ['failures', String(task.failures)],
     ['worker', task.worker ?? '-'],
     [task.worker === undefined ? 'due' : 'lease until', due],
+    ['waits for', waitsFor(task, now)],
     ['open questions', task.openKeys.join(', ') || '-'],
     ['journal entries', String(task.entries)],
     ['tenant', task.owner.tenant],
@@ -222,12 +223,22 @@ function sayStoredTask(task: StoredTask, now: number): string {
   return formatTable(rows.map((row) => row.map(oneLine)))
 }
 
+/** What would make the task continue, as far as an operator may see. */
+function waitsFor({ status, worker, dueAt, openKeys }: StoredTask, now: number): string {
+  if (status !== 'working' && status !== 'input_required') return '-'
+  const answers = openKeys.map((key) => `answer ${key}`)
+  const isTimed = worker === undefined && dueAt !== undefined
+  const time = isTimed ? [dueAt <= now ? 'a worker' : `time ${sayTime(dueAt)}`] : []
+  if (worker === undefined && answers.length + time.length === 0) return 'an event, or its owner'
+  return [...answers, ...time].join(', ') || '-'
+}
+
 function sayStats({ due, oldestDueMs, running, parked }: StoreStats): string {
   const oldest = due === 0 ? '' : `, the oldest for ${(oldestDueMs / 1000).toFixed(1)} s`
   return formatTable([
     ['due', `${due}${oldest}`, 'wait for a worker'],
     ['running', String(running), 'with a worker'],
-    ['parked', String(parked), 'wait for an answer'],
+    ['parked', String(parked), 'wait for an answer, an event or a time'],
   ])
 }
 

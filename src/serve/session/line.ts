@@ -139,7 +139,7 @@ export class SessionLine implements AskingLine {
     if (!this.#desk.park(bytes)) {
       return Promise.resolve({ kind: 'refused', error: new RondoError('LIMIT_PARKED') })
     }
-    const { timeoutMs, alive, task, signal, handed = {} } = options
+    const { timeoutMs, alive, task, signal, enough, handed = {} } = options
     const now = this.#desk.now()
     const keys = Object.keys(questions)
     return new Promise((resolve) => {
@@ -162,6 +162,12 @@ export class SessionLine implements AskingLine {
         if (held !== undefined) this.#handed.add(id)
         this.#channel.send(held ? held.attach(json) : json, false, held?.id)
       }
+      const settle = (): void => {
+        const { answers = {} } = this.#waiting ?? {}
+        this.#stopWaiting({ kind: 'answers', answers })
+      }
+      if (enough?.aborted) return settle()
+      enough?.addEventListener('abort', settle, { once: true })
       signal?.addEventListener('abort', () => this.refuse(new RondoError('INPUT_TIMEOUT')), { once: true })
     })
   }
