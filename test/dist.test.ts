@@ -99,15 +99,10 @@ describe('the packed package', () => {
   const program = (store: string): string => `
     import { createServer, generateKey } from 'rondo'
     ${store}
-    const say = console.error
-    console.error = (line) => {
-      say(line)
-      process.exit(0)
-    }
     const server = createServer({ name: 'bare', version: '1.0.0', keys: generateKey(), store })
     server.tool('go', {}, () => 'went')
     await server.listen({ port: 0, signals: false })
-    setTimeout(() => process.exit(1), 120_000)
+    process.exit(0)
   `
 
   it.skipIf(Number(process.versions.node.split('.')[0]) >= 22)(
@@ -117,7 +112,7 @@ describe('the packed package', () => {
       const store = `import { createSqliteStore } from 'rondo/sqlite'
         const store = createSqliteStore({ file: 'rondo.db' })`
       const { output } = run(process.execPath, ['--input-type=module', '-e', program(store)], folder)
-      expect(output).toContain('install the package \\"libsql\\", or use Node 22.13 or later')
+      expect(output).toContain('install the package "libsql", or use Node 22.13 or later')
       rmSync(folder, { recursive: true })
     },
   )
@@ -127,7 +122,7 @@ describe('the packed package', () => {
     const store = `import { createPostgresStore } from 'rondo/postgres'
       const store = createPostgresStore({ connectionString: 'postgres://127.0.0.1:1/none' })`
     const { output } = run(process.execPath, ['--input-type=module', '-e', program(store)], folder)
-    expect(output).toContain('The PostgreSQL store needs the package \\"pg\\"')
+    expect(output).toContain('The PostgreSQL store needs the package "pg"')
     rmSync(folder, { recursive: true })
   })
 
@@ -180,10 +175,10 @@ describe('the packed package', () => {
 
   it('contains the licences of the packages bundled into the command', () => {
     const notices = readFileSync(join(project, 'node_modules/rondo/dist/THIRD-PARTY-NOTICES.txt'), 'utf8')
-    for (const name of installedWith(['@clack/prompts'])) {
+    for (const name of installedWith(['@clack/prompts', 'oauth4webapi'])) {
       expect(notices).toMatch(new RegExp(`^${name} [\\d.]+ \\(MIT\\)\n\n`, 'm'))
     }
-    expect(notices.match(/Permission is hereby granted, free of charge/g)).toHaveLength(6)
+    expect(notices.match(/Permission is hereby granted, free of charge/g)).toHaveLength(7)
   })
 
   it('can be imported by every subpath', () => {
