@@ -1,8 +1,6 @@
 /** OAuth for the client: `connect(url, { auth: oauth({ … }) })`. Not part of `rondo/client`, which most programs use without it. */
 
 export type { ClientAuth, Refusal, RequestAuth } from './client/auth.ts'
-export type { GivenClient, IdentityOptions, SigningAlgorithm } from './client/oauth/client-identity.ts'
-export type { LoginLink } from './client/oauth/grant.ts'
 export {
   memoryTokenStore,
   parseLogin,
@@ -12,6 +10,15 @@ export {
   type TokenStore,
 } from './client/oauth/login-store.ts'
 export { type LoopbackOptions, loopback } from './client/oauth/loopback.ts'
-export { type LoginAttempt, type OAuth, type OAuthOptions, oauth } from './client/oauth/oauth.ts'
+export { oauth } from './client/oauth/oauth.ts'
+export type {
+  GivenClient,
+  IdentityOptions,
+  LoginAttempt,
+  LoginLink,
+  OAuth,
+  OAuthOptions,
+  SigningAlgorithm,
+} from './client/oauth/options.ts'
 export type { AuthFetch } from './client/oauth/safe-fetch.ts'
 export type { Challenge } from './client/transport/response-reader.ts'

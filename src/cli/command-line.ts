@@ -132,6 +132,7 @@ const EXIT_BY_CODE: Partial<Record<ErrorCode, Exit>> = {
   LIMIT_CLIENT_DEADLINE: 'unreachable',
   STORE_UNAVAILABLE: 'unreachable',
   STORE_SCHEMA: 'stored',
+  PEER_LOGIN: 'refused',
   PEER_LINK: 'refused',
   INPUT_REFUSED: 'refused',
   INPUT_NO_HANDLER: 'refused',
@@ -151,10 +152,21 @@ export function exitOf(error: unknown): Exit {
 
 /** The message; if the server requires credentials, also how to pass them. */
 export function sayError(error: Error): string {
+  if (error instanceof RondoError && error.code === 'PEER_LOGIN')
+    return `${error.message}. ${adviceFor(error.data)}`
   if (!(error instanceof RondoError) || error.code !== 'PEER_HTTP' || !isRecord(error.data))
     return error.message
   const { status } = error.data
-  return status === 401 || status === 403 ? `${error.message}. Pass credentials with --header` : error.message
+  return status === 401 || status === 403
+    ? `${error.message}. Log in with "rondo login", or pass credentials with --bearer or --header`
+    : error.message
+}
+
+/** How to get the login that is missing. */
+function adviceFor(data: unknown): string {
+  const { server, scopes } = isRecord(data) ? data : {}
+  const words = Array.isArray(scopes) && scopes.length > 0 ? ` --scope "${scopes.join(' ')}"` : ''
+  return `Log in with "rondo login ${typeof server === 'string' ? server : '<server>'}${words}"`
 }
 
 const SHOWN = 12

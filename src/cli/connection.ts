@@ -15,10 +15,16 @@ import type { Root } from '../protocol/wire.ts'
 import { type Options, type OptionTable, usageError } from './command-line.ts'
 import { type Io, tell } from './io.ts'
 import { serverEnv } from './local-keys.ts'
+import { storedAuth } from './login-store.ts'
 import type { NamedTarget } from './target.ts'
 
 export const CONNECT_OPTIONS: OptionTable = {
   header: { type: 'string', multiple: true, value: 'NAME:VALUE', help: 'sends an HTTP header; never stored' },
+  bearer: {
+    type: 'string',
+    value: 'TOKEN|env:NAME',
+    help: 'sends a token, or the one in a variable; never stored',
+  },
   env: {
     type: 'string',
     multiple: true,
@@ -64,9 +70,12 @@ export async function openConnection(
     if (lines.length > KEPT_LINES) lines.shift()
   }
   const timeout = options.number('timeout')
+  const sent = requestHeaders(io, options, headers)
+  const auth = await storedAuth(io, target, sent)
   try {
     const client = await connect(toTarget(io, target, options, onStderr), {
-      headers: readHeaders([...options.list('header'), ...headers]),
+      headers: sent,
+      ...(auth && { auth }),
       onRound: policiesOf(io, options),
       onWarning: (text) => tell(io, `warning: ${oneLine(text)}`),
       signal: io.signal,
@@ -125,7 +134,30 @@ export function toTarget(
   }
 }
 
-export function readHeaders(lines: readonly string[]): Record<string, string> {
+/** The headers that the command line names, and those given. */
+export function requestHeaders(
+  io: Pick<Io, 'env'>,
+  options: Options,
+  others: readonly string[] = [],
+): Record<string, string> {
+  const named = readHeaders([...options.list('header'), ...others])
+  const bearer = options.text('bearer')
+  if (bearer === undefined || Object.keys(named).some((name) => name.toLowerCase() === 'authorization'))
+    return named
+  return { ...named, Authorization: `Bearer ${readBearer(io, '--bearer', bearer)}` }
+}
+
+/** A token, or with `env:NAME` the one in a variable. */
+export function readBearer({ env }: Pick<Io, 'env'>, option: string, text: string): string {
+  const name = text.startsWith('env:') ? text.slice(4) : undefined
+  const token = name === undefined ? text : env[name]
+  if (token !== undefined && /^[\x21-\x7e]+$/.test(token)) return token
+  throw usageError(
+    name === undefined ? `${option} takes a token` : `${option} ${text}: the variable has no token`,
+  )
+}
+
+function readHeaders(lines: readonly string[]): Record<string, string> {
   return Object.fromEntries(
     lines.map((line) => {
       const [, name, value] = /^([!#$%&'*+.^_`|~\w-]+)\s*:\s*(.*)$/.exec(line) ?? []

@@ -11,6 +11,7 @@ import { callCommand, promptCommand, readCommand } from './command/call.ts'
 import { doctorCommand } from './command/doctor.ts'
 import { keysCommand } from './command/keys.ts'
 import { promptsCommand, resourcesCommand, toolsCommand } from './command/list.ts'
+import { loginCommand, logoutCommand, whoamiCommand } from './command/login.ts'
 import { abandonCommand, answerCommand, pendingCommand, resumeCommand } from './command/pending.ts'
 import { playCommand } from './command/play.ts'
 import { stateCommand } from './command/state.ts'
@@ -44,6 +45,9 @@ export const COMMANDS: readonly Command[] = [
   abandonCommand,
   taskCommand,
   tasksCommand,
+  loginCommand,
+  logoutCommand,
+  whoamiCommand,
   doctorCommand,
   stateCommand,
   keysCommand,

@@ -152,7 +152,7 @@ const TRIES = 3
  * Takes a lock between processes: a file with the id of its holder, which is invalid once the holder is dead. Returns the function that
  * releases it; throws if a live process holds it.
  */
-function takeLock(path: string, what: string): () => void {
+export function takeLock(path: string, what: string): () => void {
   // Linked, not created in place, so that a lock always names its holder.
   const own = `${path}.${process.pid}`
   writeFileSync(own, `${process.pid}\n`, { mode: 0o600 })

@@ -7,13 +7,21 @@ import { hasRounds } from '../../client/dialect.ts'
 import { RondoError } from '../../errors.ts'
 import { JSON_OPTION } from '../call-setup.ts'
 import { type Command, type Invocation, sayError, usageError } from '../command-line.ts'
-import { CONNECT_OPTIONS, type Connection, openConnection, readHeaders, toTarget } from '../connection.ts'
+import {
+  CONNECT_OPTIONS,
+  type Connection,
+  openConnection,
+  readBearer,
+  requestHeaders,
+  toTarget,
+} from '../connection.ts'
 import { type ExaminedCall, examineState } from '../doctor/examine.ts'
 import { checkOlder } from '../doctor/older.ts'
 import { type Probe, probeHttp, probeStdio } from '../doctor/probe.ts'
 import { checkIdentity, checkLists, checkProtocol } from '../doctor/protocol.ts'
 import { attempt, type DoctorFinding, fail, printFindings, skip, warn } from '../doctor/report.ts'
 import { examineTasks } from '../doctor/tasks.ts'
+import { storedAuth } from '../login-store.ts'
 import { type NamedTarget, takeTarget } from '../target.ts'
 
 export const doctorCommand: Command = {
@@ -39,6 +47,11 @@ export const doctorCommand: Command = {
       multiple: true,
       value: 'NAME=VALUE',
       help: 'arguments for that other tool',
+    },
+    'other-bearer': {
+      type: 'string',
+      value: 'TOKEN|env:NAME',
+      help: 'a token that was issued for another server',
     },
     'other-header': { type: 'string', multiple: true, value: 'NAME:VALUE', help: 'headers of another user' },
     wait: {
@@ -74,17 +87,18 @@ async function examine(
   io.status.start('examining')
   try {
     const opened = await tryConnect(invocation, target)
-    if ('verdict' in opened) return [opened]
+    if ('verdict' in opened) return [opened, ...(await examineLogin(invocation, target))]
     const { client, close } = opened
     const call = { invocation, target, client, words }
     if (client.protocolVersion !== EXAMINED) return await examineOlder(call).finally(close)
-    const probe = openProbe(invocation, target)
+    const probe = await openProbe(invocation, target)
     const part = (id: string, check: () => Promise<DoctorFinding | readonly DoctorFinding[]>) =>
       attempt(id, io.signal, check)
     try {
       return [
         ...checkIdentity(client),
         ...(await part('protocol', () => checkProtocol(probe))),
+        ...(await examineLogin(invocation, target)),
         ...(await part('tools', () => checkLists(client, probe))),
         ...(await part('state', () => examineState({ ...call, probe }))),
         ...(await part('tasks', () => examineTasks(call))),
@@ -108,8 +122,12 @@ async function tryConnect(
     const isThere =
       error instanceof RondoError && error.code.startsWith('PEER_') && error.code !== 'PEER_GONE'
     if (io.signal.aborted || !isThere) throw error
-    if (error.code === 'PEER_HTTP')
-      return fail('era', sayError(error), 'Pass the credentials it requires with --header.')
+    if (error.code === 'PEER_HTTP' || error.code === 'PEER_LOGIN')
+      return fail(
+        'era',
+        sayError(error),
+        'Log in, or pass the credentials it requires with --bearer or --header.',
+      )
     return fail('era', error.message, `Serve revision ${EXAMINED}.`)
   }
 }
@@ -136,7 +154,30 @@ async function examineOlder(call: ExaminedCall): Promise<readonly DoctorFinding[
   ]
 }
 
-function openProbe({ io, options }: Invocation, target: NamedTarget): Probe {
+/** Examines how a server with a URL asks for a login. */
+async function examineLogin(
+  { io, options }: Invocation,
+  target: NamedTarget,
+): Promise<readonly DoctorFinding[]> {
+  if (target.kind !== 'url') return []
+  const headers = requestHeaders(io, options)
+  const auth = await storedAuth(io, target, headers)
+  const others = Object.entries(headers).filter(([name]) => name.toLowerCase() !== 'authorization')
+  const probe = probeHttp(target.url, Object.fromEntries(others))
+  const foreign = options.text('other-bearer')
+  const exam = {
+    ...{ server: new URL(target.url), probe, tokens: auth?.tokenFor },
+    ...(foreign !== undefined && { foreign: readBearer(io, '--other-bearer', foreign) }),
+  }
+  const { checkAuthorization } = await import('../doctor/authorization.ts')
+  return attempt('auth', io.signal, () => checkAuthorization(exam)).finally(() => probe.close())
+}
+
+async function openProbe({ io, options }: Invocation, target: NamedTarget): Promise<Probe> {
   const found = toTarget(io, target, options, () => {})
-  return typeof found === 'string' ? probeHttp(found, readHeaders(options.list('header'))) : probeStdio(found)
+  if (typeof found !== 'string') return probeStdio(found)
+  const headers = requestHeaders(io, options)
+  const auth = await storedAuth(io, target, headers)
+  const credential = await auth?.open(new URL(found)).credential(io.signal)
+  return probeHttp(found, { ...headers, ...(credential && { Authorization: credential }) })
 }

@@ -13,7 +13,7 @@ interface OlderExam {
   /** The version both sides speak. */
   readonly version: string
   /** Opens a separate connection. */
-  open(): Probe
+  open(): Promise<Probe>
 }
 
 /** A session that the probe has opened. */
@@ -25,7 +25,7 @@ interface Held {
 }
 
 export async function checkOlder({ version, open }: OlderExam): Promise<DoctorFinding[]> {
-  const probe = open()
+  const probe = await open()
   try {
     const hello = await initialize(probe, version)
     const findings = [checkHandshake(hello, version), await checkNegotiation(open)]
@@ -64,9 +64,9 @@ function checkHandshake(reply: ProbeReply, version: string): DoctorFinding {
 }
 
 /** For an unknown version, the server must offer one that it speaks. */
-async function checkNegotiation(open: () => Probe): Promise<DoctorFinding> {
+async function checkNegotiation(open: () => Promise<Probe>): Promise<DoctorFinding> {
   const unknown = '1999-01-01'
-  const probe = open()
+  const probe = await open()
   try {
     const reply = await initialize(probe, unknown)
     const offered = resultOf(reply)?.protocolVersion

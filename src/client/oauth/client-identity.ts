@@ -17,42 +17,12 @@ import {
 import { isRecord } from '../../lib/json.ts'
 import { explain } from './failure.ts'
 import type { StoredClient } from './login-store.ts'
+import type { GivenClient, IdentityOptions, SigningAlgorithm } from './options.ts'
 import { type AuthFetch, unusable } from './safe-fetch.ts'
-
-/** The algorithms with which a client may sign. */
-export type SigningAlgorithm = 'ES256' | 'ES384' | 'PS256' | 'RS256' | 'Ed25519'
-
-/** A client that was registered at an authorization server by hand. */
-export interface GivenClient {
-  readonly id: string
-  readonly secret?: string
-  /** Signs a JWT instead of sending a secret (`private_key_jwt`). */
-  readonly privateKey?: {
-    /** A `CryptoKey`, or the key as PKCS #8 in PEM form. */
-    readonly key: CryptoKey | string
-    /** Default ES256. */
-    readonly algorithm?: SigningAlgorithm
-    readonly keyId?: string
-  }
-  /**
-   * The authorization server that knows the client. Required with a secret or a key: otherwise any server could name an
-   * authorization server that collects it.
-   */
-  readonly issuer?: string
-}
-
-export interface IdentityOptions {
-  readonly client?: GivenClient
-  /** The https URL of a client id metadata document. */
-  readonly clientMetadataUrl?: string
-  /** The name with which the client registers itself. Default `Rondo`. */
-  readonly clientName?: string
-}
 
 interface Registration {
   readonly request: AuthFetch
   readonly redirectUri: string
-  readonly scopes: readonly string[]
   /** What is known from an earlier login at this authorization server. */
   readonly known?: StoredClient
   readonly now: number
@@ -99,7 +69,7 @@ export function isSame(one: string, other: string): boolean {
 async function register(
   as: AuthorizationServer,
   clientName: string,
-  { request, redirectUri, scopes, signal }: Registration,
+  { request, redirectUri, signal }: Registration,
 ): Promise<StoredClient> {
   const local = /^http:|^(?!https:)/.test(redirectUri)
   const metadata = {
@@ -109,7 +79,6 @@ async function register(
     response_types: ['code'],
     application_type: local ? 'native' : 'web',
     token_endpoint_auth_method: preferredMethod(as),
-    ...(scopes.length > 0 && { scope: scopes.join(' ') }),
   }
   const registered = await explain(as.issuer, 'register the client', [], async () =>
     processDynamicClientRegistrationResponse(

@@ -10,6 +10,7 @@
 import { type AuthorizationServer, processDiscoveryResponse } from 'oauth4webapi'
 import { isRecord } from '../../lib/json.ts'
 import type { Challenge } from '../transport/response-reader.ts'
+import { canonical } from './login-store.ts'
 import { type AuthFetch, checkUrl, type SafeFetchOptions, unusable } from './safe-fetch.ts'
 
 export interface Protection {
@@ -38,11 +39,6 @@ export async function readProtection(lookup: Lookup, challenges: readonly Challe
   }
   // Servers of 2025-03-26 are their own authorization server and publish no metadata about it.
   return { resource: canonical(server), issuers: [server.origin] }
-}
-
-/** The server's URL without what does not identify it. */
-export function canonical(server: URL): string {
-  return server.href.replace(/#.*$/s, '').replace(/^(https?:\/\/[^/?]+)\/$/, '$1')
 }
 
 function toProtection(metadata: Readonly<Record<string, unknown>>, server: URL): Protection {

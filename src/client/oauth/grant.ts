@@ -22,10 +22,11 @@ import {
   type TokenEndpointResponse,
   validateAuthResponse,
 } from 'oauth4webapi'
-import { authentication, type GivenClient } from './client-identity.ts'
+import { authentication } from './client-identity.ts'
 import { readScopes } from './discovery.ts'
 import { explain } from './failure.ts'
 import type { StoredClient, StoredTokens } from './login-store.ts'
+import type { GivenClient, LoginLink } from './options.ts'
 import { type AuthFetch, checkUrl, unusable } from './safe-fetch.ts'
 
 /** Everything a token request needs besides what it exchanges. */
@@ -42,19 +43,6 @@ export interface GrantContext {
 export interface Granted {
   readonly tokens: StoredTokens
   readonly user?: string
-}
-
-/** A login that a person has to complete. */
-export interface LoginLink {
-  /** To be opened in a browser. */
-  readonly url: URL
-  readonly server: URL
-  readonly issuer: string
-  readonly scopes: readonly string[]
-  /** The redirect has this `state`; whoever receives redirects ignores those with another one. */
-  readonly state: string
-  /** Aborted when nobody waits for the login any more. */
-  readonly signal: AbortSignal
 }
 
 /** Sends a person to the authorization server and exchanges the code that comes back. */

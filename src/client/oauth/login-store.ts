@@ -52,6 +52,11 @@ export interface TokenStore {
   exclusively?<T>(server: string, work: () => Promise<T>): Promise<T>
 }
 
+/** The server's URL without what does not identify it: the key of its login. */
+export function canonical(server: URL): string {
+  return server.href.replace(/#.*$/s, '').replace(/^(https?:\/\/[^/?]+)\/$/, '$1')
+}
+
 /** Keeps logins in memory, as long as the process runs. */
 export function memoryTokenStore(): TokenStore {
   const logins = new Map<string, StoredLogin>()

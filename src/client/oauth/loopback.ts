@@ -9,8 +9,7 @@
 import type { Server } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { RondoError } from '../../errors.ts'
-import type { LoginLink } from './grant.ts'
-import type { LoginAttempt } from './oauth.ts'
+import type { LoginAttempt, LoginLink } from './options.ts'
 
 export interface LoopbackOptions {
   /** Shows the link to the person. */

@@ -12,17 +12,10 @@
 import type { AuthorizationServer } from 'oauth4webapi'
 import { RondoError } from '../../errors.ts'
 import { orAbort } from '../../lib/clock.ts'
-import type { ClientAuth, Refusal, RequestAuth } from '../auth.ts'
+import type { Refusal, RequestAuth } from '../auth.ts'
 import { parseChallenges } from '../transport/response-reader.ts'
-import { givenClient, type IdentityOptions, identify, isSame } from './client-identity.ts'
-import {
-  canonical,
-  checkLogin,
-  type Protection,
-  readIssuer,
-  readProtection,
-  readScopes,
-} from './discovery.ts'
+import { givenClient, identify, isSame } from './client-identity.ts'
+import { checkLogin, type Protection, readIssuer, readProtection, readScopes } from './discovery.ts'
 import { oauthCode } from './failure.ts'
 import {
   type GrantContext,
@@ -30,51 +23,17 @@ import {
   grantByCode,
   grantByRefresh,
   grantToClient,
-  type LoginLink,
   revoke,
 } from './grant.ts'
-import { memoryTokenStore, type StoredClient, type StoredLogin, type TokenStore } from './login-store.ts'
-import { type AuthFetch, createSafeFetch, unusable } from './safe-fetch.ts'
-
-/** One login of a person: where the authorization server redirects to, and how the redirect comes back. */
-export interface LoginAttempt {
-  readonly redirectUri: string
-  /** Shows the link to a person. Resolves with the URL to which the browser was redirected. */
-  visit(link: LoginLink): Promise<URL | string>
-  /** Called when the login is over, also if it failed. */
-  close?(): Promise<void> | void
-}
-
-export interface OAuthOptions extends IdentityOptions {
-  /** Called when a person has to log in, such as `loopback({ … })`. Without it such a request fails with PEER_LOGIN. */
-  readonly login?: () => Promise<LoginAttempt> | LoginAttempt
-  /** `client_credentials`: the client acts for itself, and nobody logs in. Needs `client`. */
-  readonly grant?: 'authorization_code' | 'client_credentials'
-  /** Scopes to request in addition to those the server names. */
-  readonly scopes?: readonly string[]
-  /** Requests `offline_access` where the authorization server offers it, for a refresh token. Default true. */
-  readonly offlineAccess?: boolean
-  /** The authorization server to use; must be one of those the server names. Default: the first of them. */
-  readonly issuer?: string
-  /** Keeps the tokens. Default: memory. */
-  readonly store?: TokenStore
-  /** For metadata, registration and tokens. Default: the platform's. */
-  readonly fetch?: AuthFetch
-  /** The limit for one of those requests. Default 20 s. */
-  readonly timeoutMs?: number
-  /** How long a person may take to log in. Default 10 minutes. */
-  readonly loginTimeoutMs?: number
-  /** Milliseconds since the epoch. */
-  readonly now?: () => number
-}
-
-/** `oauth`, with logging in and out without a request. */
-export interface OAuth extends ClientAuth {
-  /** Logs in now, with the scopes of an earlier login and these. */
-  login(server: URL | string, options?: { readonly signal?: AbortSignal }): Promise<StoredLogin>
-  /** Forgets the login, and ends it at the authorization server if possible; returns whether that happened. */
-  logout(server: URL | string): Promise<boolean>
-}
+import {
+  canonical,
+  memoryTokenStore,
+  type StoredClient,
+  type StoredLogin,
+  type TokenStore,
+} from './login-store.ts'
+import type { LoginLink, OAuth, OAuthOptions } from './options.ts'
+import { type AuthFetch, createSafeFetch, isLoopback, unusable } from './safe-fetch.ts'
 
 const LOGIN_TIMEOUT_MS = 600_000
 /** A token is replaced this long before it expires. */
@@ -82,19 +41,24 @@ const EARLY_MS = 10_000
 
 /** Authorises requests with OAuth: pass it to `connect` as `auth`. */
 export function oauth(options: OAuthOptions = {}): OAuth {
-  checkOptions(options)
-  const store = options.store ?? memoryTokenStore()
-  const opened = new Map<string, ServerLogin>()
-  const open = (server: URL): ServerLogin => {
-    const key = canonical(server)
-    const known = opened.get(key) ?? createServerLogin(checkServer(server), key, { ...options, store })
-    opened.set(key, known)
-    return known
-  }
+  const open = openLogins(options)
   return {
     open,
     login: (server, { signal = new AbortController().signal } = {}) => open(new URL(server)).login(signal),
     logout: (server) => open(new URL(server)).logout(),
+  }
+}
+
+/** Returns the login of each server, always the same one. */
+export function openLogins(options: OAuthOptions): (server: URL) => ServerLogin {
+  checkOptions(options)
+  const store = options.store ?? memoryTokenStore()
+  const opened = new Map<string, ServerLogin>()
+  return (server) => {
+    const key = canonical(server)
+    const known = opened.get(key) ?? createServerLogin(checkServer(server), key, { ...options, store })
+    opened.set(key, known)
+    return known
   }
 }
 
@@ -114,12 +78,18 @@ function checkOptions({ client, grant, clientMetadataUrl, issuer }: OAuthOptions
 }
 
 function checkServer(server: URL): URL {
-  const local = /^(localhost|.*\.localhost|127\..*|\[::1\])$/.test(server.hostname)
-  if (server.protocol === 'https:' || local) return server
+  if (server.protocol === 'https:' || isLoopback(server.hostname)) return server
   throw new TypeError(`A token may be sent over https only, not to ${server.origin}`)
 }
 
+/** Gets a token that the server should refuse: for another resource, or with the least scope. It is not stored. */
+export type DoctorTokens = (other: {
+  readonly resource?: string
+  readonly scope?: 'least'
+}) => Promise<string>
+
 interface ServerLogin extends RequestAuth {
+  tokenFor: DoctorTokens
   login(signal: AbortSignal): Promise<StoredLogin>
   logout(): Promise<boolean>
 }
@@ -236,7 +206,7 @@ function createServerLogin(server: URL, key: string, setup: Setup): ServerLogin 
     const attempt = await setup.login()
     try {
       const { redirectUri } = attempt
-      const registration = { request, redirectUri, scopes, known: earlier?.client, now: now(), signal }
+      const registration = { request, redirectUri, known: earlier?.client, now: now(), signal }
       const client = await identify(as, setup, registration)
       const context = contextOf(as, client, protection.resource)
       const time = AbortSignal.timeout(limitMs)
@@ -298,6 +268,15 @@ function createServerLogin(server: URL, key: string, setup: Setup): ServerLogin 
       }
       return login
     },
+    async tokenFor({ resource, scope }) {
+      const login = await load()
+      // A refresh token is not risked for this: some authorization servers end it even if they refuse.
+      if (login?.client.secret === undefined)
+        throw new RondoError('PEER_LOGIN', 'only a client with a secret can get one without a person')
+      const scopes = scope === undefined ? login.scopes : leastOf(login)
+      const context = contextOf(await issuerOf(login.issuer), login.client, resource ?? login.resource)
+      return (await grantToClient(context, scopes)).tokens.accessToken
+    },
     async logout() {
       const login = await load()
       await forget()
@@ -306,6 +285,13 @@ function createServerLogin(server: URL, key: string, setup: Setup): ServerLogin 
       return revoke(context, login.tokens)
     },
   }
+}
+
+/** One scope of several. */
+function leastOf({ tokens, scopes }: StoredLogin): readonly string[] {
+  const granted = tokens?.granted ?? scopes
+  if (granted.length < 2) throw new RondoError('PEER_LOGIN', 'the login has only one scope')
+  return granted.slice(0, 1)
 }
 
 /** With these errors the authorization server says that a refresh token is of no more use. */

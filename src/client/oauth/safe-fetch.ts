@@ -95,18 +95,21 @@ export function checkUrl(
   return url
 }
 
-function isLoopback(host: string): boolean {
-  return host === 'localhost' || host.endsWith('.localhost') || host === '[::1]' || /^127\./.test(host)
+/** An IPv4 address: URL parsers write every form of one as four numbers. A name may begin like one. */
+const V4 = /^\d+\.\d+\.\d+\.\d+$/
+
+export function isLoopback(host: string): boolean {
+  const named = host === 'localhost' || host.endsWith('.localhost') || host === '[::1]'
+  return named || (V4.test(host) && host.startsWith('127.'))
 }
 
-/** URL parsers write every form of an IPv4 address as four numbers. */
 const PRIVATE_V4 =
-  /^(?:0|10|127|169\.254|192\.168|172\.(?:1[6-9]|2\d|3[01])|100\.(?:6[4-9]|[7-9]\d|1[01]\d|12[0-7]))\.\d/
+  /^(?:0|10|127|169\.254|192\.168|172\.(?:1[6-9]|2\d|3[01])|100\.(?:6[4-9]|[7-9]\d|1[01]\d|12[0-7]))\./
 const PRIVATE_V6 = /^\[(?:::1?\]|f[cd]|fe[89ab]|::ffff:|::\d|64:ff9b:)/
 
 function isPrivate(host: string): boolean {
   const bare = host.replace(/\.$/, '')
-  return isLoopback(bare) || PRIVATE_V4.test(bare) || PRIVATE_V6.test(bare)
+  return isLoopback(bare) || (V4.test(bare) && PRIVATE_V4.test(bare)) || PRIVATE_V6.test(bare)
 }
 
 /** The part of a failed request that says why, without what was sent. */
