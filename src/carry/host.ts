@@ -256,6 +256,8 @@ export interface TaskHost {
   readonly maxPieceBytes: number
   /** Set if clients that cannot follow tasks reach them through tools. */
   readonly tools?: { readonly waitMs: number }
+  /** Handlers learn which tasks of the caller a request names as related. */
+  readonly related?: boolean
 }
 
 /** A round whose handler is running, as far as the watch for slow ones needs it. */

@@ -191,6 +191,7 @@ function toReplayInput(round: Round, handler: (ctx: Context) => unknown): Replay
       background: taskHostFor(round) ? CAN_LEAVE : foregroundOf(round),
       inputResponses: solicited(beginning, call.inputResponses),
       requestState: beginning.journal.manual,
+      relatedTaskIds: call.relatedTaskIds,
     },
     platform: host.platform,
     limits: host.limits,

@@ -31,6 +31,8 @@ export interface FlowCall extends Envelope {
   readonly args: Readonly<Record<string, unknown>>
   readonly inputResponses?: Readonly<Record<string, unknown>>
   readonly requestState?: string
+  /** Tasks that the client considers related to this call. Of another caller or unknown, unless they were checked. */
+  readonly relatedTaskIds?: readonly string[]
   /** The client asks for a task, in dialects in which the client decides. */
   readonly task?: { readonly ttlMs?: number }
   /** Why the arguments do not fit, if that was found out before the round: then no handler runs. */

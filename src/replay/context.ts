@@ -41,7 +41,10 @@ export interface Scene {
   once?(key: string, branch: string, act: () => unknown): Promise<unknown>
   readonly inputResponses: InputResponses | undefined
   readonly requestState: string | undefined
+  readonly relatedTaskIds?: readonly string[]
 }
+
+const NONE: readonly string[] = []
 
 export type Deferred = () => void | Promise<void>
 
@@ -67,6 +70,7 @@ class RunContext implements Context {
     this.protocolVersion = scene.protocolVersion
     this.round = scene.round
     this.flow = scene.flow
+    this.relatedTaskIds = scene.relatedTaskIds ?? NONE
   }
 
   readonly principal: Context['principal']
@@ -74,6 +78,7 @@ class RunContext implements Context {
   readonly protocolVersion: string
   readonly round: number
   readonly flow: string
+  readonly relatedTaskIds: readonly string[]
 
   readonly elicit: Context['elicit'] = (key, question) =>
     this.#operate('question', key, async () => (await this.#elicit(key, question)) as Outcome<never>)

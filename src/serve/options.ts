@@ -118,6 +118,11 @@ export interface TaskOptions {
    * sentence with its id. `waitMs` is how long `task_status` waits for a task that is working (default: 5 s). Default: false.
    */
   tools?: boolean | { waitMs?: number }
+  /**
+   * Passes the tasks that a request names as related (`io.modelcontextprotocol/relatedTaskIds`, a draft) to the handler as
+   * `ctx.relatedTaskIds`, if they are the caller's own. Default: false, and the field is ignored.
+   */
+  related?: boolean
   /** Sealed bytes of the arguments, of one step's result, of a question or of the result. Default: 16 MiB. */
   maxPieceBytes?: number
   /** Sealed bytes of one task's journal; multiplied by `maxOpen`, what one caller can store. Default: 16 MiB. */

@@ -6,7 +6,7 @@
 
 import type { FlowHost, LogFacts } from '../carry/host.ts'
 import { type Need, needOf } from '../carry/scope.ts'
-import { handleTask, watchTasks } from '../carry/task/call.ts'
+import { handleTask, relatedTasks, watchTasks } from '../carry/task/call.ts'
 import { runRound } from '../carry/token.ts'
 import { type ErrorCode, isStoreFault, RondoError } from '../errors.ts'
 import { isThenable } from '../lib/json.ts'
@@ -27,6 +27,7 @@ import type { TaskState } from '../protocol/task.ts'
 import type { ClientCapabilities } from '../protocol/wire.ts'
 import type { CachePolicy } from '../tool/definition.ts'
 import type { Registry } from '../tool/registry.ts'
+import type { Target } from '../tool/target.ts'
 import type { SlowHandlers, Watch, WatchedCall } from './heartbeat.ts'
 import type { Readiness } from './http/health.ts'
 import type { Change, ChangeBus } from './http/subscription.ts'
@@ -148,7 +149,10 @@ export function createService(options: ServiceOptions): OpenService {
         case 'flow': {
           const target = registry.find(call.method, call.target)
           if (!target) return unknownTarget(call)
-          return runRound({ host, target, call, principal, line }).catch(toReply)
+          const running = call.relatedTaskIds
+            ? runRelated(host, target, call, principal, line)
+            : runRound({ host, target, call, principal, line })
+          return running.catch(toReply)
         }
         case 'list':
           return catalog.list(call.listing, call.cursor)
@@ -167,6 +171,21 @@ export function createService(options: ServiceOptions): OpenService {
       changes.publish({ kind: listing === 'templates' ? 'resources' : listing })
     },
   }
+}
+
+/** Passes on only those related tasks that are the caller's, and none unless the server is told to. */
+async function runRelated(
+  host: FlowHost,
+  target: Target,
+  call: FlowCall,
+  principal: Principal | undefined,
+  line: Line,
+): Promise<Reply> {
+  const { tasks } = host
+  const ids = tasks?.related
+    ? await relatedTasks(host, tasks, call.relatedTaskIds ?? [], principal)
+    : undefined
+  return runRound({ host, target, call: { ...call, relatedTaskIds: ids }, principal, line })
 }
 
 /**

@@ -46,7 +46,14 @@ export function createTaskHost(
   const onEvent = logTaskEvents(log, tasks.onEvent)
   const settings = { maxOpenTasks, maxJournalBytes, onEvent, leaseMs, statsMs, worker: instance }
   const given = Object.fromEntries(Object.entries(settings).filter(([, value]) => value !== undefined))
-  return { engine: createLeaseEngine(store, given), ttlMs, pollMs, maxPieceBytes, tools }
+  return {
+    engine: createLeaseEngine(store, given),
+    ttlMs,
+    pollMs,
+    maxPieceBytes,
+    tools,
+    related: tasks.related === true,
+  }
 }
 
 /** How long `task_status` waits, so that a model does not have to poll a short task. */

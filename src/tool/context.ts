@@ -215,6 +215,11 @@ export interface Context {
   readonly round: number
   /** The id of the flow: the same in every round, for logs and correlation. */
   readonly flow: string
+  /**
+   * Tasks of this caller that the request names as related, with the option `tasks.related`. A retry may name others: record with
+   * `ctx.step` what you conclude from them.
+   */
+  readonly relatedTaskIds: readonly string[]
   /** True if the client can be asked this. */
   can(kind: QuestionKind): boolean
 

@@ -30,12 +30,14 @@ export async function send(
   {
     capabilities = CAPABILITIES,
     headers = {},
-  }: { capabilities?: object; headers?: Record<string, string> } = {},
+    meta = {},
+  }: { capabilities?: object; headers?: Record<string, string>; meta?: object } = {},
 ): Promise<Rpc> {
   lastId += 1
   const _meta = {
     'io.modelcontextprotocol/protocolVersion': '2026-07-28',
     'io.modelcontextprotocol/clientCapabilities': capabilities,
+    ...meta,
   }
   const response = await server.fetch(
     new Request('http://127.0.0.1/mcp', {

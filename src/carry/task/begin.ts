@@ -64,7 +64,7 @@ async function beginTask(
   await host.keys.ready()
   const id = createTaskId(noteScopes(await needOfTarget(target, call.args)))
   const owner = ownerOf(host, principal)
-  const { method, args, protocolVersion, capabilities, clientInfo } = call
+  const { method, args, protocolVersion, capabilities, clientInfo, relatedTaskIds } = call
   const plan: TaskPlan = {
     flow: beginning.flow,
     seed: beginning.journal.seed,
@@ -75,7 +75,7 @@ async function beginTask(
     principal,
     noted: { reasks, manual, deadlines },
     brought: brings ? broughtBy(round) : undefined,
-    call: { method, target: call.target, args, protocolVersion, capabilities, clientInfo },
+    call: { method, target: call.target, args, protocolVersion, capabilities, clientInfo, relatedTaskIds },
   }
   const view = await tasks.engine.create({
     id,

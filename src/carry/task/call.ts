@@ -70,6 +70,19 @@ export function watchTasks(
   }
 }
 
+/** Of the ids that a call names as related, those of tasks that the caller has: as `tasks/get` would find them. */
+export async function relatedTasks(
+  host: FlowHost,
+  tasks: TaskHost,
+  ids: readonly string[],
+  principal: Principal | undefined,
+): Promise<readonly string[]> {
+  await host.keys.ready()
+  const owner = ownerOf(host, principal)
+  const found = await Promise.all(ids.map((id) => tasks.engine.get(id, owner)))
+  return found.flatMap((view) => (view ? [view.id] : []))
+}
+
 /** Reports one task to its owner as it changes, after `last`. Does not count as a request about it (R6). */
 export async function observeTask(
   host: FlowHost,

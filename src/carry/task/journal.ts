@@ -67,7 +67,7 @@ export interface TaskPlan {
   readonly brought?: Pick<Incoming, 'answers' | 'asked' | 'unasked'>
   readonly call: Pick<
     FlowCall,
-    'method' | 'target' | 'args' | 'protocolVersion' | 'capabilities' | 'clientInfo'
+    'method' | 'target' | 'args' | 'protocolVersion' | 'capabilities' | 'clientInfo' | 'relatedTaskIds'
   >
 }
 

@@ -5,4 +5,6 @@ export const CLIENT_CAPABILITIES = 'io.modelcontextprotocol/clientCapabilities'
 export const CLIENT_INFO = 'io.modelcontextprotocol/clientInfo'
 export const LOG_LEVEL = 'io.modelcontextprotocol/logLevel'
 export const SERVER_INFO = 'io.modelcontextprotocol/serverInfo'
+/** Of the tasks extension, as drafted. */
+export const RELATED_TASK_IDS = 'io.modelcontextprotocol/relatedTaskIds'
 export const SUBSCRIPTION_ID = 'io.modelcontextprotocol/subscriptionId'

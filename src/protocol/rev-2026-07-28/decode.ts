@@ -18,7 +18,13 @@ import {
   type RequestHeaders,
   versionHeader,
 } from '../common/headers.ts'
-import { CLIENT_CAPABILITIES, CLIENT_INFO, LOG_LEVEL, PROTOCOL_VERSION } from '../common/meta-key.ts'
+import {
+  CLIENT_CAPABILITIES,
+  CLIENT_INFO,
+  LOG_LEVEL,
+  PROTOCOL_VERSION,
+  RELATED_TASK_IDS,
+} from '../common/meta-key.ts'
 import {
   ANSWER_LIMITS,
   isRequestId,
@@ -111,7 +117,16 @@ function flow(
   if (headers !== undefined && method === 'tools/call') {
     checkParamHeaders(headers, context.paramHeaders(target), call.args)
   }
-  return call
+  const related = isRecord(params._meta) ? params._meta[RELATED_TASK_IDS] : undefined
+  return related === undefined ? call : { ...call, relatedTaskIds: readRelated(related) }
+}
+
+const MAX_RELATED = 16
+
+/** They are advice, so what is malformed is ignored. */
+function readRelated(value: unknown): readonly string[] {
+  const list: readonly unknown[] = Array.isArray(value) ? value.slice(0, MAX_RELATED) : []
+  return [...new Set(list.filter((id) => typeof id === 'string'))]
 }
 
 function task(

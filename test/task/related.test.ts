@@ -1,0 +1,76 @@
+/** `io.modelcontextprotocol/relatedTaskIds`: advice of a client, which reaches the handler only if the tasks are the caller's own. */
+
+import { createServer, type Server, type TaskOptions } from 'rondo'
+import { expect, it, onTestFinished } from 'vitest'
+import { z } from 'zod'
+import { createMemoryStore } from '../../src/store/memory/store.ts'
+import { send, settled } from '../support/task-client.ts'
+
+const KEY = 'io.modelcontextprotocol/relatedTaskIds'
+
+function start(tasks: TaskOptions = { related: true }): Server {
+  const server = createServer({
+    name: 'related',
+    version: '1',
+    keys: 'k:MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE=',
+    log: 'off',
+    store: createMemoryStore(),
+    tasks,
+    authenticate: ({ headers }) => ({ subject: headers('x-user') ?? 'ada' }),
+  })
+  onTestFinished(() => server.close())
+  server.tool('work', { task: 'always' }, () => 'done')
+  server.tool('names', {}, (_args, ctx) => ctx.relatedTaskIds.join(' '))
+  server.tool('asks', { task: 'always' }, async (_args, ctx) => {
+    await ctx.ask('q', { message: 'Q?', schema: z.object({ a: z.string() }) })
+    return ctx.relatedTaskIds.join(' ')
+  })
+  return server
+}
+
+const textOf = (result: unknown): unknown => (result as { content: { text: string }[] }).content[0]?.text
+
+async function names(server: Server, related: unknown, user = 'ada', tool = 'names'): Promise<unknown> {
+  const headers = { 'x-user': user }
+  const { result } = await send(server, 'tools/call', { name: tool }, { headers, meta: { [KEY]: related } })
+  return result && textOf(result)
+}
+
+it('E6 gives the handler the related tasks of the caller, and no others', async () => {
+  const server = start()
+  const taskId = String((await send(server, 'tools/call', { name: 'work' })).result?.taskId)
+  expect(await names(server, [taskId, 'made-up', taskId, 'A'.repeat(22)])).toBe(taskId)
+  expect(await names(server, [taskId], 'bob')).toBe('')
+})
+
+it.each([['text'], [7], [{}], [[1, null, {}]], [undefined], [[]]])(
+  'ignores %o: it is advice',
+  async (related) => {
+    expect(await names(start(), related)).toBe('')
+  },
+)
+
+it('looks at 16 ids at most', async () => {
+  const server = start()
+  const taskId = String((await send(server, 'tools/call', { name: 'work' })).result?.taskId)
+  const many = Array.from({ length: 16 }, (_, i) => `${i}`.padStart(22, 'x'))
+  expect(await names(server, [...many, taskId])).toBe('')
+  expect(await names(server, [...many.slice(1), taskId])).toBe(taskId)
+})
+
+it('gives it nothing without the option, not even the ids as they came', async () => {
+  const server = start({})
+  const taskId = String((await send(server, 'tools/call', { name: 'work' })).result?.taskId)
+  expect(await names(server, [taskId])).toBe('')
+})
+
+it('keeps them with the task that the call becomes', async () => {
+  const server = start()
+  const related = String((await send(server, 'tools/call', { name: 'work' })).result?.taskId)
+  const { result } = await send(server, 'tools/call', { name: 'asks' }, { meta: { [KEY]: [related] } })
+  const taskId = String(result?.taskId)
+  await settled(server, taskId)
+  const inputResponses = { q: { action: 'accept', content: { a: 'x' } } }
+  await send(server, 'tasks/update', { taskId, inputResponses })
+  expect(textOf((await settled(server, taskId)).result)).toBe(related)
+})
