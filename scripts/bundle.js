@@ -15,8 +15,9 @@ const { exports: subpaths, bin } = JSON.parse(readFileSync('package.json', 'utf8
 const entrances = [
   ...Object.values(subpaths).flatMap((target) => target.default ?? []),
   bin.rondo,
-  // Runs in a process of its own.
+  // Run in processes of their own.
   './dist/cli/serve-file.js',
+  './dist/cli/console/instance.js',
 ]
 
 /** In browsers the client has `fetch` and no Node modules. */
@@ -57,6 +58,8 @@ function noticesOf({ inputs }) {
     return `${name} ${version} (${license})\n\n${readFileSync(join(folder, file), 'utf8').trim()}\n`
   })
 }
+
+await import('./bundle-console.js')
 
 await build({
   entryPoints: { 'client.browser': 'src/client.ts' },

@@ -3,10 +3,10 @@
  * another instance. Types only; `serve/host.ts` creates the host.
  */
 
-import type { AskEntryKind } from '../journal/journal.ts'
+import type { AskEntryKind, Journal } from '../journal/journal.ts'
 import type { FlowMethod } from '../protocol/call.ts'
 import type { Codecs } from '../protocol/codec.ts'
-import type { MoveReason, Platform, ReplayLimits } from '../replay/run-state.ts'
+import type { MoveReason, Platform, ReplayLimits, RunReport, RunTrace } from '../replay/run-state.ts'
 import type { KeyHolder, KeyRing } from '../seal/key-ring.ts'
 import type { Claims, Expected, ExpectedExtension, OpenedState, SealedState } from '../seal/state.ts'
 import type { Store } from '../store/store.ts'
@@ -274,6 +274,16 @@ export interface TaskPlace {
   readonly turn: number
 }
 
+/** A `round` event, without where it comes from. */
+export type RoundLine = Extract<LogFacts, { event: 'round' }>
+
+/** In development: sees what every operation of a round did. */
+export interface Tracer {
+  begin(): RunTrace
+  /** `before` is the journal with which the round began. */
+  end(event: RoundLine, trace: RunTrace | undefined, before: Journal, report: RunReport | undefined): void
+}
+
 export interface FlowHost {
   readonly audience: string
   readonly codecs: Codecs
@@ -281,6 +291,7 @@ export interface FlowHost {
   readonly limits: FlowLimits
   readonly platform: FlowPlatform
   readonly dev: boolean
+  readonly tracer?: Tracer
   /** Sleeps end at once, as if the time had passed. */
   readonly skipSleep: boolean
   log(event: LogFacts): void

@@ -19,13 +19,14 @@ import {
   needsTask,
   type OpenQuestion,
   type RunReport,
+  type RunTrace,
 } from '../replay/run-state.ts'
 import { verify } from '../replay/verify.ts'
 import type { Context } from '../tool/context.ts'
 import { isInputRequired, type Target } from '../tool/target.ts'
 import type { Carrier, Pause } from './carrier.ts'
 import { type Failure, invalidArguments, refusal, thrown } from './failure.ts'
-import type { FlowHost, RoundEvent, RunningRound, TaskHost, TaskPlace } from './host.ts'
+import type { FlowHost, RoundEvent, RoundLine, RunningRound, TaskHost, TaskPlace } from './host.ts'
 import { pauseManually } from './manual.ts'
 import { effectOnce } from './single-use.ts'
 import { sleepingIn } from './sleep.ts'
@@ -41,6 +42,7 @@ export interface Round {
   readonly began: number
   /** The turn of a task that this round is. */
   readonly task?: TaskPlace
+  readonly trace?: RunTrace
 }
 
 /** A request on its way into a round. */
@@ -59,8 +61,9 @@ export interface Beginning {
 }
 
 /** Prepares the arguments, runs the handler once, checks the run in development, and has the carrier end or keep it. */
-export async function runOnce<To, R extends Round>(carrier: Carrier<never, To, R>, round: R): Promise<To> {
-  const { host } = round
+export async function runOnce<To, R extends Round>(carrier: Carrier<never, To, R>, given: R): Promise<To> {
+  const { host } = given
+  const round = host.tracer ? { ...given, trace: host.tracer.begin() } : given
   host.running.add(round)
   try {
     const run = await runHandler(carrier, round)
@@ -195,6 +198,7 @@ function toReplayInput(round: Round, handler: (ctx: Context) => unknown): Replay
     },
     platform: host.platform,
     limits: host.limits,
+    trace: round.trace,
     mayMove: movePolicy(host, line, beginning.journal.moves),
     sleeping: () => sleepingIn(round, taskHostFor(round) !== undefined),
     onDeferError: (error) => logFault(round, error),
@@ -254,7 +258,7 @@ type RoundFacts = Pick<
 export function logRound(round: Round, report: RunReport | undefined, facts: RoundFacts): void {
   const { host, call, target, beginning, began } = round
   const changed = beginning.anchored && beginning.sealedVersion !== target.version
-  host.log({
+  const event: RoundLine = {
     event: 'round',
     flow: beginning.flow,
     round: beginning.round,
@@ -273,7 +277,9 @@ export function logRound(round: Round, report: RunReport | undefined, facts: Rou
     keyId: facts.keyId,
     sealedVersion: changed ? beginning.sealedVersion : undefined,
     ms: host.platform.now() - began,
-  })
+  }
+  host.log(event)
+  host.tracer?.end(event, round.trace, beginning.journal, report)
 }
 
 export function logFault(round: Round, error: unknown): void {

@@ -203,8 +203,9 @@ function answerRoots(io: Io, folders: readonly string[]): RoundPolicy {
   }
 }
 
-/** The runner within the package: the built file, or the source if this file is source. */
-const RUNNER = import.meta.url.endsWith('.ts') ? 'src/cli/serve-file.ts' : 'dist/cli/serve-file.js'
+/** A runner within the package: the built file, or the source if this file is source. */
+const runnerPath = (name: string): string =>
+  import.meta.url.endsWith('.ts') ? `src/cli/${name}.ts` : `dist/cli/${name}.js`
 
 const TYPESCRIPT = /\.[cm]?ts$/
 
@@ -212,8 +213,13 @@ const TYPESCRIPT = /\.[cm]?ts$/
  * Arguments for `process.execPath` that run a file which exports a server (`serve-file.ts`). TypeScript needs a Node that
  * strips types, or `tsx` installed beside the file.
  */
-export function scriptArgs(path: string, entrance: readonly string[]): string[] {
-  const runner = new URL(RUNNER, pathToFileURL(createRequire(import.meta.url).resolve('rondo/package.json')))
+export function scriptArgs(
+  path: string,
+  entrance: readonly string[],
+  runnerName: 'serve-file' | 'console/instance' = 'serve-file',
+): string[] {
+  const root = pathToFileURL(createRequire(import.meta.url).resolve('rondo/package.json'))
+  const runner = new URL(runnerPath(runnerName), root)
   return [...loaderArgs(path, runner), fileURLToPath(runner), path, ...entrance]
 }
 

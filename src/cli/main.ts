@@ -8,6 +8,7 @@ import { PeerError } from '../client/peer.ts'
 import { RondoError } from '../errors.ts'
 import { oneLine } from '../form/clean-text.ts'
 import { callCommand, promptCommand, readCommand } from './command/call.ts'
+import { consoleCommand } from './command/console.ts'
 import { doctorCommand } from './command/doctor.ts'
 import { keysCommand } from './command/keys.ts'
 import { promptsCommand, resourcesCommand, toolsCommand } from './command/list.ts'
@@ -52,6 +53,7 @@ export const COMMANDS: readonly Command[] = [
   stateCommand,
   keysCommand,
   playCommand,
+  consoleCommand,
 ]
 
 /** Runs the command line and returns the exit code. */

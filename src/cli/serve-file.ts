@@ -4,6 +4,7 @@
  * served, whatever the file has started by then.
  */
 
+import { develop } from '../serve/development.ts'
 import { LoadError, loadServer } from './load-server.ts'
 
 export type ServeReport =
@@ -15,6 +16,7 @@ const [path = '', entrance, host, port] = process.argv.slice(2)
 async function serveHttp(): Promise<void> {
   let close = async (): Promise<void> => {}
   process.on('disconnect', () => void close().finally(() => process.exit(0)))
+  develop({})
   const server = await loadServer(path)
   const listening = await server.listen({ host, port: Number(port) })
   close = () => listening.close()

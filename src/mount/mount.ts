@@ -18,6 +18,7 @@ import type {
 import { misuse } from '../errors.ts'
 import type { FlowMethod } from '../protocol/call.ts'
 import { resolveKeys } from '../seal/key-source.ts'
+import { inDevelopment } from '../serve/development.ts'
 import type { HostOptions } from '../serve/host.ts'
 import { createLog } from '../serve/log.ts'
 import type { Context } from '../tool/context.ts'
@@ -128,17 +129,18 @@ export interface Rondo {
 }
 
 /** Creates what an official server needs for tools that ask: keys, limits, and wrappers for its callbacks. */
-export function createRondo(options: RondoOptions): Rondo {
-  if (typeof options?.audience !== 'string' || options.audience === '') {
+export function createRondo(given: RondoOptions): Rondo {
+  if (typeof given?.audience !== 'string' || given.audience === '') {
     throw misuse(
       "createRondo needs an audience, the name of your service: createRondo({ audience: 'tracker' })",
     )
   }
-  if (options.tasks?.tools) {
+  if (given.tasks?.tools) {
     throw misuse(
       'tasks: { tools: true } is an option of createServer. On an official server, clients without tasks are served in rounds.',
     )
   }
+  const options = inDevelopment(given)
   const keys = resolveKeys(options.keys)
   const { log, instance } = createLog(options)
   /** Servers are built inside the official entrance, which turns whatever is thrown there into -32603 and logs nothing. */

@@ -127,7 +127,9 @@ class RunContext implements Context {
       const branch = this.#run.record.find(key) ? '' : branchOf(this.#run)
       const act = (): unknown => {
         this.#scene.background.begins?.('effect', key)
-        return fn(new EffectWorkInfo(this.#run, effectKey(this.#run, key, branch)))
+        const derived = effectKey(this.#run, key, branch)
+        this.#run.trace?.keyed(key, derived)
+        return fn(new EffectWorkInfo(this.#run, derived))
       }
       const fenced = once ? () => onceOf(this.#scene)(key, branch, act) : act
       return (await work(this.#run, 'effect', key, fenced)) as never

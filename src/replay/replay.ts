@@ -21,6 +21,7 @@ import {
   type ReplayLimits,
   type RunReport,
   type RunState,
+  type RunTrace,
   runMarked,
 } from './run-state.ts'
 import { createTurn } from './turn.ts'
@@ -37,6 +38,7 @@ export interface ReplayInput {
   mayMove(executed: number): MoveReason | undefined
   /** The client holds the flow's id (R6). Default: if the request came with a state. */
   readonly anchored?: boolean
+  readonly trace?: RunTrace
   /** Nothing new may run. */
   readonly frozen?: boolean
   /** Makes an entry durable before the handler sees its result. */
@@ -122,6 +124,7 @@ function createRun(input: ReplayInput, signal: Signal): RunState {
     incoming: input.incoming,
     roundAt: input.platform.now(),
     seed: input.journal.seed,
+    trace: input.trace,
     persist: input.persist,
     persistDeadline: input.persistDeadline,
     sleeping: () => input.sleeping(),

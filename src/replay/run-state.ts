@@ -92,6 +92,7 @@ export interface RunState {
   /** What to do when something arrives that the handler waits for, by name. */
   readonly arrivals: Map<string, () => void>
   readonly seed: string
+  readonly trace?: RunTrace
   /** Makes an entry durable before the handler sees its result. Absent if the journal is kept when the run ends. */
   persist?(entry: Entry): Promise<void>
   /** Makes the end of an open operation durable. */
@@ -199,6 +200,12 @@ export function needsTask(what: string, why = 'This call cannot become one.'): R
   return new RondoError('REPLAY_NO_TASK', `Only a task can wait for ${what}. ${why}`)
 }
 
+/** In development: notes when and from where each operation is called, and under which key an effect runs. */
+export interface RunTrace {
+  called(name: string): void
+  keyed(name: string, effectKey: string): void
+}
+
 /** Takes a name for one use in this run (R4). Returns false if that ended the run. */
 export function takeName(run: RunState, key: string, kind: EntryKind, question?: string): boolean {
   assertName(key)
@@ -213,6 +220,7 @@ export function takeName(run: RunState, key: string, kind: EntryKind, question?:
     return false
   }
   run.names.set(key, kind)
+  run.trace?.called(key)
   const recorded = run.record.find(key)?.entry.kind
   if (recorded !== undefined && recorded !== kind) {
     const detail =

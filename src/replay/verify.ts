@@ -26,6 +26,7 @@ export async function verify(input: ReplayInput, first: RunReport): Promise<RunR
     onArrival: undefined,
     scene: { ...input.scene, line: SILENT, background: { ...input.scene.background, tell: () => {} } },
     frozen: true,
+    trace: undefined,
     onDeferError: undefined,
   })
   const difference = wasMoved(first.ending)

@@ -3,7 +3,7 @@
  */
 
 import { AsyncLocalStorage } from 'node:async_hooks'
-import type { FlowHost, FlowPlatform, RunningRound, StateCarrier } from '../carry/host.ts'
+import type { FlowHost, FlowPlatform, RunningRound, StateCarrier, Tracer } from '../carry/host.ts'
 import { createMigration, type MigrationMode, sealedWithHandles } from '../carry/migration.ts'
 import { sealedStates } from '../carry/token.ts'
 import { misuse } from '../errors.ts'
@@ -50,7 +50,7 @@ export interface OpenHost extends FlowHost {
 }
 
 export function createHost(
-  options: HostOptions,
+  options: HostOptions & { tracer?: Tracer },
   keys: KeyHolder = resolveKeys(options.keys),
   codecs: readonly Codec[] = REVISIONS.codecs,
 ): OpenHost {
@@ -68,6 +68,7 @@ export function createHost(
     platform,
     dev: options.dev ?? false,
     skipSleep: options.skipSleep ?? options.dev ?? false,
+    tracer: options.tracer,
     log,
     instance,
     running: new Set<RunningRound>(),

@@ -8,6 +8,7 @@ import { misuse } from '../errors.ts'
 import type { Listing } from '../protocol/call.ts'
 import type { Codec } from '../protocol/codec.ts'
 import { createRegistry, type Declarations, type Registry } from '../tool/registry.ts'
+import { inDevelopment } from './development.ts'
 import { onRejections, onSignals } from './drain.ts'
 import { createSlowHandlers } from './heartbeat.ts'
 import { createHost, type OpenHost } from './host.ts'
@@ -111,8 +112,9 @@ export function createServer(options: ServerOptions): Server {
 }
 
 /** Creates a server that speaks these revisions, unless `eras` excludes them. */
-export function createServerWith(codecs: readonly Codec[], options: ServerOptions): Server {
-  assertIdentity(options)
+export function createServerWith(codecs: readonly Codec[], given: ServerOptions): Server {
+  assertIdentity(given)
+  const options = inDevelopment(given)
   const host = createHost({ ...options, audience: options.audience ?? options.name }, undefined, codecs)
   const registry = createRegistry({
     store: options.store !== undefined,

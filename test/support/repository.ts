@@ -13,9 +13,11 @@ export function readRepository(root = '.'): Map<string, string> {
   const visit = (folder: string): void => {
     for (const entry of readdirSync(join(root, folder), { withFileTypes: true })) {
       const path = folder === '' ? entry.name : `${folder}/${entry.name}`
-      if (SKIP.has(entry.name) || SKIP_FILE.test(entry.name) || BINARY.test(entry.name)) continue
+      if (SKIP.has(entry.name) || SKIP_FILE.test(entry.name)) continue
       if (entry.isDirectory()) visit(path)
-      else if (entry.isFile()) files.set(path, readFileSync(join(root, path), 'utf8'))
+      // A picture can be linked, and has no text.
+      else if (entry.isFile())
+        files.set(path, BINARY.test(entry.name) ? '' : readFileSync(join(root, path), 'utf8'))
     }
   }
   visit('')

@@ -50,7 +50,7 @@ export const playCommand: Command = {
   },
 }
 
-function isFile(path: string): boolean {
+export function isFile(path: string): boolean {
   try {
     return statSync(path).isFile()
   } catch {
@@ -188,7 +188,7 @@ const SOURCES = /\.(?:[cm]?[jt]s|[jt]sx|json)$/
 const SETTLE_MS = 120
 
 /** Calls `changed` shortly after the last change of a source file beside the given one. */
-function watchSources(path: string, changed: () => void): () => void {
+export function watchSources(path: string, changed: () => void): () => void {
   let timer: NodeJS.Timeout | undefined
   const watcher = watch(dirname(path), { recursive: true }, (_event, name) => {
     if (name === null || !isSource(name)) return

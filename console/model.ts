@@ -1,0 +1,378 @@
+/**
+ * What the page shows, built from the events of the supervisor. A pure function of the list of events: a page that was
+ * reloaded, or that connects late, builds the same.
+ */
+
+import type {
+  Action,
+  ConsoleEvent,
+  Exchange,
+  InstanceView,
+  RoundHappening,
+} from '../src/cli/console/event.ts'
+
+export type RoundEvent = RoundHappening['round']
+export type Operation = RoundHappening['operations'][number]
+
+/** One round of a flow, or one turn of its task. */
+export interface Round {
+  readonly number: number
+  readonly instance: string
+  readonly began: number
+  readonly event: RoundEvent
+  readonly operations: readonly Operation[]
+  readonly exchange?: Exchange
+  /** It answers a round that was answered before with something else, or once more. */
+  readonly isBranch: boolean
+}
+
+export interface Flow {
+  readonly id: string
+  readonly target: string
+  readonly method: string
+  readonly rounds: readonly Round[]
+  readonly task?: string
+  readonly client?: string
+  readonly principal?: string
+}
+
+export interface Task {
+  readonly id: string
+  readonly flow?: string
+  readonly status: string
+  readonly message?: string
+  readonly questions?: Questions
+  readonly turns: readonly {
+    readonly at: number
+    readonly instance: string
+    readonly outcome: string
+    readonly ms: number
+  }[]
+  readonly failures: number
+}
+
+export interface Finding {
+  readonly at: number
+  readonly level: 'error' | 'warning'
+  readonly text: string
+  readonly flow?: string
+}
+
+export interface Model {
+  readonly seq: number
+  readonly instances: ReadonlyMap<string, InstanceView>
+  readonly flows: ReadonlyMap<string, Flow>
+  readonly tasks: ReadonlyMap<string, Task>
+  readonly actions: ReadonlyMap<string, Action>
+  readonly findings: readonly Finding[]
+  /** Rounds by exchange, and exchanges whose round is not known yet. */
+  readonly flowOf: ReadonlyMap<string, string>
+  readonly exchanges: ReadonlyMap<string, Exchange>
+}
+
+export type Questions = Readonly<
+  Record<string, { readonly method: string; readonly params?: Readonly<Record<string, unknown>> }>
+>
+
+export const EMPTY: Model = {
+  seq: 0,
+  instances: new Map(),
+  flows: new Map(),
+  tasks: new Map(),
+  actions: new Map(),
+  findings: [],
+  flowOf: new Map(),
+  exchanges: new Map(),
+}
+
+const MAX_FLOWS = 10_000
+const MAX_EXCHANGES = 2_000
+const MAX_FINDINGS = 500
+const WARN_BYTES = 8 * 1024
+const WARN_ROUNDS = 8
+
+export function apply(model: Model, events: readonly ConsoleEvent[]): Model {
+  const next = {
+    ...model,
+    instances: new Map(model.instances),
+    flows: new Map(model.flows),
+    tasks: new Map(model.tasks),
+    actions: new Map(model.actions),
+    findings: [...model.findings],
+    flowOf: new Map(model.flowOf),
+    exchanges: new Map(model.exchanges),
+  }
+  for (const event of events) {
+    if (event.seq <= next.seq) continue
+    next.seq = event.seq
+    applyOne(next, event)
+  }
+  trim(next.flows, MAX_FLOWS)
+  trim(next.exchanges, MAX_EXCHANGES)
+  next.findings = next.findings.slice(-MAX_FINDINGS)
+  return next
+}
+
+type Draft = {
+  seq: number
+  instances: Map<string, InstanceView>
+  flows: Map<string, Flow>
+  tasks: Map<string, Task>
+  actions: Map<string, Action>
+  findings: Finding[]
+  flowOf: Map<string, string>
+  exchanges: Map<string, Exchange>
+}
+
+function applyOne(draft: Draft, event: ConsoleEvent): void {
+  switch (event.kind) {
+    case 'instance': {
+      draft.instances.set(event.instance.name, event.instance)
+      const { note = '' } = event.instance
+      if (note !== '' && note !== 'killed' && note !== 'drained')
+        draft.findings.push({
+          at: event.at,
+          level: 'error',
+          text: `Instance ${event.instance.name}: ${note}`,
+        })
+      return
+    }
+    case 'round':
+      return applyRound(draft, event)
+    case 'exchange':
+      return applyExchange(draft, event.exchange, event.at)
+    case 'action':
+      return void draft.actions.set(event.action.id, event.action)
+    case 'task':
+      return applyTask(draft, event)
+    case 'log':
+      return applyLog(draft, event)
+  }
+}
+
+function applyRound(
+  draft: Draft,
+  { at, instance, exchange: id, round, operations }: ConsoleEvent & RoundHappening,
+): void {
+  const flow = draft.flows.get(round.flow) ?? {
+    id: round.flow,
+    target: round.target,
+    method: round.method,
+    rounds: [],
+  }
+  const exchange = id === undefined ? undefined : draft.exchanges.get(id)
+  const isBranch = flow.rounds.some(
+    (one) => one.number >= round.round && round.task === undefined && id !== undefined,
+  )
+  const one: Round = {
+    number: round.round,
+    instance,
+    began: exchange?.began ?? at - round.ms,
+    event: round,
+    operations,
+    isBranch,
+    ...(exchange && { exchange }),
+  }
+  if (id !== undefined) draft.flowOf.set(id, round.flow)
+  draft.flows.set(round.flow, {
+    ...flow,
+    rounds: [...flow.rounds, one],
+    ...(round.task !== undefined && { task: round.task }),
+    ...aboutCaller(exchange),
+  })
+  if (round.task !== undefined) editTask(draft, round.task, { flow: round.flow })
+  const add = (level: Finding['level'], text: string): void =>
+    void draft.findings.push({ at, level, text, flow: round.flow })
+  if (round.outcome === 'refused')
+    add('error', `${round.target} was refused in round ${round.round}: ${round.code ?? 'no code'}`)
+  if ((round.stateBytes ?? 0) > WARN_BYTES)
+    add(
+      'warning',
+      `The state of ${round.target} has ${round.stateBytes} bytes: some proxies refuse bodies that large`,
+    )
+  if (round.round === WARN_ROUNDS)
+    add('warning', `${round.target} takes ${WARN_ROUNDS} rounds or more: official clients give up after 10`)
+}
+
+function applyExchange(draft: Draft, exchange: Exchange, at: number): void {
+  draft.exchanges.set(exchange.id, exchange)
+  const id = draft.flowOf.get(exchange.id)
+  const flow = id === undefined ? undefined : draft.flows.get(id)
+  if (flow !== undefined) {
+    const rounds = flow.rounds.map((round) =>
+      round.exchange === undefined && isSameRound(round, exchange, draft)
+        ? { ...round, exchange, began: exchange.began }
+        : round,
+    )
+    draft.flows.set(flow.id, { ...flow, rounds, ...aboutCaller(exchange) })
+  }
+  const result = exchange.response?.result as Record<string, unknown> | undefined
+  const taskId = typeof result?.taskId === 'string' ? result.taskId : undefined
+  if (taskId !== undefined && typeof result?.status === 'string') {
+    editTask(draft, taskId, {
+      status: result.status,
+      ...(typeof result.statusMessage === 'string' && { message: result.statusMessage }),
+      questions: result.inputRequests as Questions | undefined,
+    })
+  }
+  if (exchange.status >= 500)
+    draft.findings.push({
+      at,
+      level: 'error',
+      text: `A request got HTTP ${exchange.status}`,
+      ...(id && { flow: id }),
+    })
+}
+
+/** The last round without an exchange that ran on its instance. */
+function isSameRound(round: Round, exchange: Exchange, draft: Draft): boolean {
+  return round.instance === exchange.instance && draft.flowOf.get(exchange.id) === round.event.flow
+}
+
+function aboutCaller(exchange: Exchange | undefined): { client?: string; principal?: string } {
+  if (exchange === undefined || exchange.by === 'console') return {}
+  return {
+    ...(exchange.client !== undefined && { client: exchange.client }),
+    ...(exchange.principal !== undefined && { principal: exchange.principal }),
+  }
+}
+
+function editTask(draft: Draft, id: string, change: Partial<Task>): void {
+  const task = draft.tasks.get(id) ?? { id, status: 'working', turns: [], failures: 0 }
+  draft.tasks.set(id, { ...task, ...change })
+}
+
+function applyTask(draft: Draft, { at, instance, event }: Extract<ConsoleEvent, { kind: 'task' }>): void {
+  if (event.kind === 'turn') {
+    const turns = draft.tasks.get(event.id)?.turns ?? []
+    return editTask(draft, event.id, {
+      turns: [...turns, { at, instance, outcome: event.outcome, ms: event.ms }],
+    })
+  }
+  if (event.kind === 'retry') editTask(draft, event.id, { failures: event.failures })
+  if (event.kind === 'gave-up') editTask(draft, event.id, { failures: event.failures, status: 'failed' })
+  if (event.kind === 'store-error')
+    draft.findings.push({
+      at,
+      level: 'error',
+      text: `The store failed during ${event.during}: ${event.error?.message ?? ''}`,
+    })
+}
+
+function applyLog(draft: Draft, { at, exchange, event }: Extract<ConsoleEvent, { kind: 'log' }>): void {
+  const flow = exchange === undefined ? undefined : draft.flowOf.get(exchange)
+  const link = flow === undefined ? {} : { flow }
+  if (event.event === 'fault')
+    draft.findings.push({
+      at,
+      level: 'error',
+      text: `${event.target} threw: ${event.error?.message ?? ''}`,
+      flow: event.flow,
+    })
+  if (event.event === 'warning')
+    draft.findings.push({
+      at,
+      level: 'warning',
+      text: `${event.message}${event.error ? `: ${event.error.message}` : ''}`,
+      ...link,
+    })
+  if (event.event === 'state_refused')
+    draft.findings.push({
+      at,
+      level: 'warning',
+      text: `A state for ${event.target ?? 'a call'} was refused: ${event.reason}`,
+      ...link,
+    })
+}
+
+function trim(map: Map<string, unknown>, max: number): void {
+  for (const key of map.keys()) {
+    if (map.size <= max) return
+    map.delete(key)
+  }
+}
+
+export interface Summary {
+  readonly outcome: string
+  readonly isOpen: boolean
+  readonly began: number
+  readonly serverMs: number
+  readonly humanMs: number
+  readonly stateBytes: number
+  readonly instances: readonly string[]
+}
+
+/** A flow in one line. */
+export function summarize({ rounds }: Flow): Summary {
+  const last = rounds.at(-1)
+  const ordered = [...rounds].sort((a, b) => a.began - b.began)
+  const humanMs = ordered.reduce((sum, round, i) => {
+    const before = ordered[i - 1]
+    return before?.event.outcome === 'input_required'
+      ? sum + Math.max(0, round.began - before.began - before.event.ms)
+      : sum
+  }, 0)
+  const outcome = last?.event.outcome ?? ''
+  return {
+    outcome,
+    isOpen: outcome === 'input_required' || outcome === 'moved',
+    began: ordered[0]?.began ?? 0,
+    serverMs: rounds.reduce((sum, { event }) => sum + event.ms, 0),
+    humanMs,
+    stateBytes: Math.max(0, ...rounds.map(({ event }) => event.stateBytes ?? 0)),
+    instances: [...new Set(rounds.map(({ instance }) => instance))].sort(),
+  }
+}
+
+/** The questions that a round asked, if its reply can still be answered. */
+export function questionsOf({ exchange }: Round): Questions | undefined {
+  const result = exchange?.response?.result as
+    | { inputRequests?: Questions; requestState?: unknown }
+    | undefined
+  return typeof result?.requestState === 'string' && Object.keys(result.inputRequests ?? {}).length > 0
+    ? result.inputRequests
+    : undefined
+}
+
+/** A test for `rondo/testing` that repeats the flow: the same arguments, the same answers, the same outcome. */
+export function toTest(flow: Flow, file: string): string {
+  const line = flow.rounds.filter(({ isBranch }) => !isBranch)
+  const first = line[0]?.exchange?.request?.params as { arguments?: unknown } | undefined
+  const answers: Record<string, unknown> = {}
+  for (const { exchange } of line) {
+    const given = (exchange?.request?.params as { inputResponses?: Record<string, Answer> } | undefined)
+      ?.inputResponses
+    for (const [key, answer] of Object.entries(given ?? {})) answers[key] = answer
+  }
+  const result = line.at(-1)?.exchange?.response?.result as { content?: { text?: unknown }[] } | undefined
+  const text = result?.content?.[0]?.text
+  const used = new Set(['createBench'])
+  const said = Object.entries(answers).map(([key, answer]) => {
+    const { action, content } = answer as Answer
+    if (action === 'decline' || action === 'cancel') {
+      used.add(action)
+      return `    ${JSON.stringify(key)}: ${action},`
+    }
+    return `    ${JSON.stringify(key)}: ${JSON.stringify(content ?? answer)},`
+  })
+  const expected =
+    typeof text === 'string' ? `{ kind: 'complete', text: ${JSON.stringify(text)} }` : `{ kind: 'complete' }`
+  return `import { ${[...used].sort().join(', ')} } from 'rondo/testing'
+import { expect, it } from 'vitest'
+// Exports a function that creates the server: (options) => createServer({ name, version, ...options }).
+import { createTracked } from ${JSON.stringify(`./${file.split('/').at(-1)}`)}
+
+it(${JSON.stringify(`${flow.target}, as recorded`)}, async () => {
+  const bench = createBench(createTracked)
+  const done = await bench.tool(${JSON.stringify(flow.target)}, ${JSON.stringify(first?.arguments ?? {})}).run({
+${said.join('\n')}
+  })
+  expect(done).toMatchObject(${expected})
+})
+`
+}
+
+interface Answer {
+  readonly action?: string
+  readonly content?: unknown
+}

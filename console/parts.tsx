@@ -1,0 +1,306 @@
+/** Small parts that several views use: times, sizes, outcomes, and forms drawn from a schema. */
+
+import type { ComponentChildren, JSX } from 'preact'
+import { useState } from 'preact/hooks'
+import { cleanText } from '../src/form/clean-text.ts'
+import type { Field } from '../src/form/field.ts'
+import { readForm } from '../src/form/form.ts'
+import { checkForm, startValues } from '../src/form/judge.ts'
+import type { Questions } from './model.ts'
+
+export function formatMs(ms: number): string {
+  if (ms < 1_000) return `${Math.round(ms)} ms`
+  return ms < 60_000
+    ? `${(ms / 1_000).toFixed(1)} s`
+    : `${Math.floor(ms / 60_000)} min ${Math.round((ms % 60_000) / 1_000)} s`
+}
+
+export function formatBytes(bytes: number): string {
+  return bytes < 1_024 ? `${bytes} B` : `${(bytes / 1_024).toFixed(1)} kB`
+}
+
+/** A relative time, with the exact one on hover. `now` moves on only when events arrive, so nothing jumps while one reads. */
+export function Ago({ at, now }: { at: number; now: number }): JSX.Element {
+  const s = Math.max(0, Math.round((now - at) / 1_000))
+  const text =
+    s < 2
+      ? 'just now'
+      : s < 60
+        ? `${s} s ago`
+        : s < 3_600
+          ? `${Math.floor(s / 60)} min ago`
+          : `${Math.floor(s / 3_600)} h ago`
+  const date = new Date(at)
+  return (
+    <time dateTime={date.toISOString()} title={date.toLocaleString()}>
+      {text}
+    </time>
+  )
+}
+
+const OUTCOMES: Readonly<Record<string, string>> = {
+  complete: 'complete',
+  tool_error: 'tool error',
+  input_required: 'asks',
+  moved: 'moved',
+  task: 'task',
+  refused: 'refused',
+}
+
+export function Outcome({ outcome }: { outcome: string }): JSX.Element {
+  return <span class={`outcome ${outcome}`}>{OUTCOMES[outcome] ?? outcome}</span>
+}
+
+/** Says what to do where there is nothing to see yet. */
+export function Empty({ children }: { children: ComponentChildren }): JSX.Element {
+  return <p class="empty">{children}</p>
+}
+
+export function Json({ value }: { value: unknown }): JSX.Element {
+  return <pre tabIndex={0}>{JSON.stringify(value, undefined, 2) ?? 'nothing'}</pre>
+}
+
+type Values = Record<string, unknown>
+
+/** The fields of a schema, as controls. */
+export function Fields({
+  fields,
+  values,
+  problems,
+  id,
+  change,
+}: {
+  fields: readonly Field[]
+  values: Values
+  problems: Readonly<Record<string, string>>
+  id: string
+  change: (name: string, value: unknown) => void
+}): JSX.Element {
+  return (
+    <>
+      {fields.map((field) => {
+        const key = `${id}-${field.name}`
+        const problem = problems[field.name]
+        return (
+          <div class="field" key={key}>
+            {field.type === 'boolean' ? (
+              <label>
+                <input
+                  type="checkbox"
+                  id={key}
+                  checked={values[field.name] === true}
+                  onChange={(event) => change(field.name, event.currentTarget.checked)}
+                />{' '}
+                {field.title}
+              </label>
+            ) : (
+              <>
+                <label for={key}>
+                  {field.title}
+                  {field.required ? '' : ' (optional)'}
+                </label>
+                <Control
+                  field={field}
+                  id={key}
+                  value={values[field.name]}
+                  change={(value) => change(field.name, value)}
+                />
+              </>
+            )}
+            {field.description && <small>{field.description}</small>}
+            {problem && (
+              <small class="problem" role="alert">
+                {problem}
+              </small>
+            )}
+          </div>
+        )
+      })}
+    </>
+  )
+}
+
+function Control({
+  field,
+  id,
+  value,
+  change,
+}: {
+  field: Field
+  id: string
+  value: unknown
+  change: (value: unknown) => void
+}): JSX.Element {
+  if (field.type === 'choice')
+    return (
+      <select id={id} value={String(value ?? '')} onChange={(event) => change(event.currentTarget.value)}>
+        <option value="">–</option>
+        {field.options?.map((option) => (
+          <option key={option.value} value={option.value}>
+            {option.title}
+          </option>
+        ))}
+      </select>
+    )
+  if (field.type === 'choices')
+    return (
+      <select
+        id={id}
+        multiple
+        onChange={(event) =>
+          change(Array.from(event.currentTarget.selectedOptions, (option) => option.value))
+        }
+      >
+        {field.options?.map((option) => (
+          <option
+            key={option.value}
+            value={option.value}
+            selected={Array.isArray(value) && value.includes(option.value)}
+          >
+            {option.title}
+          </option>
+        ))}
+      </select>
+    )
+  return (
+    <input
+      id={id}
+      inputMode={field.type === 'text' ? 'text' : 'decimal'}
+      value={String(value ?? '')}
+      onInput={(event) => change(event.currentTarget.value)}
+    />
+  )
+}
+
+/** What a form shows at first; a box that nobody ticks means no. */
+export function startOf(fields: readonly Field[]): Values {
+  const boxes = fields.filter(({ type }) => type === 'boolean').map(({ name }) => [name, false])
+  return { ...Object.fromEntries(boxes), ...startValues(fields) }
+}
+
+export type Responses = Record<string, unknown>
+
+/** The open questions of a round, and how to answer them. */
+export function QuestionCard({
+  questions,
+  id,
+  label = 'Answer',
+  send,
+}: {
+  questions: Questions
+  id: string
+  label?: string
+  send: (responses: Responses) => Promise<unknown>
+}): JSX.Element {
+  const [values, setValues] = useState<Record<string, Values>>({})
+  const [problems, setProblems] = useState<Record<string, Record<string, string>>>({})
+  const [busy, setBusy] = useState(false)
+  const [later, setLater] = useState(false)
+  const entries = Object.entries(questions)
+  const valuesOf = (key: string, fields: readonly Field[]): Values => ({ ...startOf(fields), ...values[key] })
+
+  async function submit(action: 'accept' | 'decline' | 'cancel'): Promise<void> {
+    const responses: Responses = {}
+    const found: Record<string, Record<string, string>> = {}
+    for (const [key, question] of entries) {
+      const { method, params = {} } = question
+      if (method === 'elicitation/create' && (action !== 'accept' || params.mode === 'url'))
+        responses[key] = { action }
+      else if (method === 'elicitation/create') {
+        const { fields } = readForm(params.requestedSchema)
+        const checked = checkForm(fields, valuesOf(key, fields))
+        if (checked.ok) responses[key] = { action, content: checked.content }
+        else found[key] = Object.fromEntries(checked.problems.map(({ name, message }) => [name, message]))
+      } else {
+        const text = String(values[key]?.json ?? sampleFor(method))
+        try {
+          responses[key] = JSON.parse(text)
+        } catch {
+          found[key] = { json: 'This is not JSON' }
+        }
+      }
+    }
+    setProblems(found)
+    if (Object.keys(found).length > 0) return
+    setBusy(true)
+    try {
+      await send(responses)
+    } finally {
+      setBusy(false)
+    }
+  }
+
+  if (later)
+    return (
+      <p>
+        {entries.length === 1 ? 'A question waits.' : `${entries.length} questions wait.`} The server holds
+        nothing for it.{' '}
+        <button type="button" onClick={() => setLater(false)}>
+          Show
+        </button>
+      </p>
+    )
+  return (
+    <form
+      class="card"
+      onSubmit={(event) => {
+        event.preventDefault()
+        void submit('accept')
+      }}
+    >
+      {entries.map(([key, { method, params = {} }]) => (
+        <fieldset key={key}>
+          <legend>{key}</legend>
+          {typeof params.message === 'string' && (
+            <p class="message">{cleanText(params.message, 4_000, 'many')}</p>
+          )}
+          {method !== 'elicitation/create' ? (
+            <div class="field">
+              <label for={`${id}-${key}-json`}>{method}: the result as JSON</label>
+              <textarea
+                id={`${id}-${key}-json`}
+                rows={5}
+                value={String(values[key]?.json ?? sampleFor(method))}
+                onInput={(event) => setValues({ ...values, [key]: { json: event.currentTarget.value } })}
+              />
+              {problems[key]?.json && <small class="problem">{problems[key]?.json}</small>}
+            </div>
+          ) : params.mode === 'url' ? (
+            <p>
+              The server wants to open <code>{cleanText(String(params.url), 2_000)}</code>. The console never
+              opens it by itself.
+            </p>
+          ) : (
+            <Fields
+              id={`${id}-${key}`}
+              fields={readForm(params.requestedSchema).fields}
+              values={valuesOf(key, readForm(params.requestedSchema).fields)}
+              problems={problems[key] ?? {}}
+              change={(name, value) => setValues({ ...values, [key]: { ...values[key], [name]: value } })}
+            />
+          )}
+        </fieldset>
+      ))}
+      <div class="buttons">
+        <button type="submit" class="primary" disabled={busy}>
+          {label}
+        </button>
+        <button type="button" disabled={busy} onClick={() => void submit('decline')}>
+          Decline
+        </button>
+        <button type="button" disabled={busy} onClick={() => void submit('cancel')}>
+          Cancel
+        </button>
+        <button type="button" disabled={busy} onClick={() => setLater(true)}>
+          Later
+        </button>
+      </div>
+    </form>
+  )
+}
+
+function sampleFor(method: string): string {
+  return method === 'roots/list'
+    ? '{ "roots": [] }'
+    : '{ "role": "assistant", "model": "console", "content": { "type": "text", "text": "" } }'
+}

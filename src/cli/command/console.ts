@@ -1,0 +1,124 @@
+/**
+ * `rondo console`: runs several instances of a file's server behind one address on loopback, and serves a page that shows every
+ * call round by round and can break it on purpose. Reloads the instances when a file in the folder changes; open calls
+ * continue on the new ones.
+ */
+
+import { spawn } from 'node:child_process'
+import { resolve } from 'node:path'
+import { JSON_OPTION } from '../call-setup.ts'
+import { type Command, CommandError, usageError } from '../command-line.ts'
+import { scriptArgs } from '../connection.ts'
+import { createActions } from '../console/actions.ts'
+import { readAssets } from '../console/assets.ts'
+import { createBook } from '../console/book.ts'
+import { createCalls } from '../console/calls.ts'
+import { createFleet } from '../console/fleet.ts'
+import { createProxy } from '../console/proxy.ts'
+import { openWeb, type Web, type WebParts } from '../console/web.ts'
+import { type Io, print, printJson, tell } from '../io.ts'
+import { serverEnv } from '../local-keys.ts'
+import { isFile, watchSources } from './play.ts'
+
+const MAX_INSTANCES = 16
+
+export const consoleCommand: Command = {
+  name: 'console',
+  usage: '<file>',
+  summary: 'runs a file as several instances, with a page that shows its calls and breaks them on purpose',
+  details: [
+    'The file exports a server, as for "rondo play". The page and the MCP address are on 127.0.0.1 and ::1 only.',
+    'For development: handlers run twice per round, errors are shown in full, and the page sees answers and results.',
+  ],
+  options: {
+    instances: {
+      type: 'string',
+      value: 'N',
+      help: `how many processes run the file, 1 to ${MAX_INSTANCES} (default: 3)`,
+    },
+    port: { type: 'string', value: 'N', help: 'the port (default: 3000); 0 picks a free one' },
+    open: { type: 'boolean', help: 'opens the page in a browser' },
+    'no-watch': { type: 'boolean', help: 'does not reload on change' },
+    ...JSON_OPTION,
+  },
+  async run({ io, words, options }) {
+    const [file, ...others] = words
+    if (file === undefined || others.length > 0) throw usageError('Name one file that exports a server')
+    const path = resolve(io.cwd, file)
+    if (!isFile(path)) throw usageError(`No such file: ${path}`)
+    const count = options.number('instances') ?? 3
+    if (!Number.isInteger(count) || count < 1 || count > MAX_INSTANCES)
+      throw usageError(`--instances takes a whole number from 1 to ${MAX_INSTANCES}`)
+    const port = options.number('port') ?? 3000
+    if (!Number.isInteger(port) || port > 65_535)
+      throw usageError('--port takes a whole number from 0 to 65535')
+
+    const book = createBook(io.now)
+    const fleet = createFleet({
+      io,
+      count,
+      args: scriptArgs(path, [], 'console/instance'),
+      env: serverEnv(io),
+      onHappening: book.add,
+    })
+    const proxy = createProxy(fleet, book, io.now)
+    const act = createActions(fleet, proxy, book)
+    const web = await open({
+      ...{ port, assets: readAssets(), book, proxy, act, calls: createCalls(() => web.mcp) },
+      status: () => ({ file: path, mcp: web.mcp, instances: fleet.views() }),
+    })
+    const stopped = new Promise<void>((done) => {
+      io.signal.addEventListener('abort', () => done(), { once: true })
+    })
+    let stopWatching = (): void => {}
+    try {
+      const failed = await Promise.race([fleet.start(), stopped])
+      if (typeof failed === 'string') throw new CommandError('failed', `Cannot serve ${path}: ${failed}`)
+      if (!io.signal.aborted) announce(io, web, path, options.flag('json'))
+      if (options.flag('open') && !io.signal.aborted) openBrowser(io, web.page)
+      if (!options.flag('no-watch'))
+        stopWatching = watchSources(path, () => {
+          tell(io, 'A file changed; reloading.')
+          void act({ kind: 'reload' }).then(
+            ({ ok, happened }) => ok || tell(io, `Still serving the previous version: ${happened}`),
+          )
+        })
+      await stopped
+    } finally {
+      stopWatching()
+      await Promise.all([fleet.stop(), web.close()])
+    }
+    tell(io, 'Stopped.')
+    return 'done'
+  },
+}
+
+async function open(parts: WebParts): Promise<Web> {
+  try {
+    return await openWeb(parts)
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== 'EADDRINUSE') throw error
+    throw new CommandError(
+      'unreachable',
+      `Port ${parts.port} is in use. Choose another with --port N; --port 0 picks a free one`,
+    )
+  }
+}
+
+function announce(io: Io, { page, mcp }: Web, file: string, json: boolean): void {
+  if (json) return printJson(io, { page, mcp, file })
+  print(io, `Console  ${page}\nMCP      ${mcp}\nCall     rondo tools ${mcp}`)
+}
+
+/** Nothing depends on it: without a browser, the address is on the screen. */
+function openBrowser(io: Io, url: string): void {
+  const [command, ...args] =
+    process.platform === 'darwin'
+      ? ['open', url]
+      : process.platform === 'win32'
+        ? ['cmd', '/c', 'start', '', url]
+        : ['xdg-open', url]
+  const child = spawn(command ?? '', args, { stdio: 'ignore', detached: true })
+  child.once('error', () => tell(io, 'Cannot open a browser here; open the address yourself.'))
+  child.unref()
+}

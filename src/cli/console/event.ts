@@ -1,0 +1,120 @@
+/** What the supervisor of the console knows, and what it sends to the page: one numbered list of events. */
+
+import type { Development, TracedOperation } from '../../serve/development.ts'
+
+type LogEvent = Parameters<NonNullable<Development['log']>>[0]
+type RoundEvent = Parameters<NonNullable<Development['round']>>[0]
+type EngineEvent = Parameters<NonNullable<Development['task']>>[0]
+
+/** An event as it happened; `seq` numbers them from 1, `at` is ms since the epoch. */
+export type ConsoleEvent = { readonly seq: number; readonly at: number } & Happening
+
+export type Happening =
+  | { readonly kind: 'instance'; readonly instance: InstanceView }
+  | RoundHappening
+  | {
+      readonly kind: 'log'
+      readonly instance: string
+      readonly exchange?: string
+      readonly event: Exclude<Sendable<LogEvent>, RoundEvent>
+    }
+  | { readonly kind: 'task'; readonly instance: string; readonly event: Sendable<EngineEvent> }
+  | { readonly kind: 'exchange'; readonly exchange: Exchange }
+  | { readonly kind: 'action'; readonly action: Action }
+
+export interface RoundHappening {
+  readonly kind: 'round'
+  readonly instance: string
+  /** Absent for a turn of a task. */
+  readonly exchange?: string
+  readonly round: RoundEvent
+  readonly operations: readonly TracedOperation[]
+}
+
+/** Errors travel as plain objects. */
+type Sendable<E> = E extends { error?: unknown } ? Omit<E, 'error'> & { error?: PlainError } : E
+
+export interface PlainError {
+  readonly name: string
+  readonly message: string
+  readonly code?: string
+  readonly stack?: string
+}
+
+export interface InstanceView {
+  readonly name: string
+  readonly pid?: number
+  readonly state: 'starting' | 'up' | 'draining' | 'down'
+  /** Why it is down, or what a reload reported. */
+  readonly note?: string
+}
+
+/** One HTTP request to the proxy, and its response. */
+export interface Exchange {
+  readonly id: string
+  /** When the request arrived, ms since the epoch. */
+  readonly began: number
+  readonly ms: number
+  /** The instance that served it; absent if none was up. */
+  readonly instance?: string
+  readonly status: number
+  readonly method?: string
+  readonly target?: string
+  readonly client?: string
+  readonly revision?: string
+  readonly principal?: string
+  /** Parsed bodies; absent if they are not JSON, or too large to show. */
+  readonly request?: Message
+  readonly response?: Message
+  /** Who sent it: a client, or an action of the console. */
+  readonly by: 'client' | 'console'
+  /** The fault that was injected. */
+  readonly fault?: string
+}
+
+export type Message = { readonly [name: string]: unknown }
+
+export const ACTION_KINDS = [
+  'kill',
+  'start',
+  'drain',
+  'reload',
+  'elsewhere',
+  'lose',
+  'twice',
+  'flip',
+  'principal',
+  'expire',
+  'answer',
+  'fork',
+] as const
+
+export type ActionKind = (typeof ACTION_KINDS)[number]
+
+/** Something that was done on purpose: what should happen, and then what did. */
+export interface Action {
+  readonly id: string
+  readonly kind: ActionKind
+  readonly flow?: string
+  readonly instance?: string
+  readonly expected: string
+  /** Absent while it waits, for example for the next round of the flow. */
+  readonly happened?: string
+  /** Whether what happened is what was expected. */
+  readonly ok?: boolean
+}
+
+/** From an instance to the supervisor. */
+export type InstanceMessage =
+  | { readonly kind: 'listening'; readonly port: number }
+  | { readonly kind: 'failed'; readonly message: string }
+  | {
+      readonly kind: 'event'
+      readonly happening: DistributiveOmit<Extract<Happening, { instance: string }>, 'instance'>
+    }
+
+type DistributiveOmit<T, K extends PropertyKey> = T extends unknown ? Omit<T, K> : never
+
+export const EXCHANGE_HEADER = 'x-rondo-exchange'
+export const SKEW_HEADER = 'x-rondo-skew'
+export const PRINCIPAL_HEADER = 'x-rondo-principal'

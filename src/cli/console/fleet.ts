@@ -1,0 +1,242 @@
+/**
+ * The instances of the console: real processes of the user's server, one per slot. A slot that was killed stays down until it
+ * is started again; one that exits by itself, or after draining, gets a new process.
+ *
+ * fleet 1: A reload starts the new process of a slot before it drains the old one; if the file cannot be served, the old
+ * one keeps serving. fleet 2: No process outlives the supervisor: each also exits when its IPC channel closes.
+ */
+
+import { type ChildProcess, spawn } from 'node:child_process'
+import { once } from 'node:events'
+import type { Io } from '../io.ts'
+import type { Happening, InstanceMessage, InstanceView } from './event.ts'
+
+export interface FleetOptions {
+  readonly io: Pick<Io, 'cwd'>
+  /** Arguments for `process.execPath`. */
+  readonly args: readonly string[]
+  readonly env: Readonly<Record<string, string>>
+  readonly count: number
+  onHappening(happening: Happening): void
+}
+
+export interface Fleet {
+  /** Resolves with why the file cannot be served; undefined if all instances are up. */
+  start(): Promise<string | undefined>
+  /** The next instance in turn, except `avoid`; or the one named `only`, if it is up. */
+  pick(choice?: { readonly avoid?: string; readonly only?: string }): Up | undefined
+  views(): readonly InstanceView[]
+  /** Ends the process at once, as a crash would. False if it is not running. */
+  kill(name: string): Promise<boolean>
+  /** Lets the process finish its calls, then replaces it. */
+  drain(name: string): Promise<string>
+  /** Starts a process in a slot that is down. */
+  revive(name: string): Promise<string | undefined>
+  /** Replaces all processes, one after the other. Resolves with why the file cannot be served, if so. */
+  reload(): Promise<string | undefined>
+  stop(): Promise<void>
+}
+
+export interface Up {
+  readonly name: string
+  readonly port: number
+}
+
+interface Slot {
+  readonly name: string
+  child?: ChildProcess
+  port?: number
+  state: InstanceView['state']
+  note?: string
+  /** Why the process of this slot is about to exit. */
+  intent?: 'kill' | 'replace'
+  /** Consecutive exits without a request. */
+  crashes: number
+}
+
+/** Longer than a server takes to drain. */
+const STOP_MS = 12_000
+const MAX_CRASHES = 5
+
+export function createFleet(options: FleetOptions): Fleet {
+  const slots: Slot[] = Array.from({ length: options.count }, (_, i) => ({
+    name: nameOf(i),
+    state: 'down',
+    crashes: 0,
+  }))
+  /** Every process that has not exited, old ones included. */
+  const alive = new Set<ChildProcess>()
+  let next = 0
+  let stopped = false
+  let turn: Promise<unknown> = Promise.resolve()
+
+  const killAll = (): void => {
+    for (const child of alive) child.kill('SIGKILL')
+  }
+  process.once('exit', killAll)
+
+  const tell = (slot: Slot): void => options.onHappening({ kind: 'instance', instance: viewOf(slot) })
+  const find = (name: string): Slot | undefined => slots.find((slot) => slot.name === name)
+
+  function launch(slot: Slot): ChildProcess {
+    const child = spawn(process.execPath, [...options.args], {
+      cwd: options.io.cwd,
+      env: { ...options.env },
+      stdio: ['ignore', 2, 2, 'ipc'],
+      detached: process.platform !== 'win32',
+    })
+    alive.add(child)
+    child.once('exit', () => alive.delete(child))
+    child.on('error', () => alive.delete(child))
+    child.on('message', (message: InstanceMessage) => {
+      if (message.kind === 'event')
+        options.onHappening({ ...message.happening, instance: slot.name } as Happening)
+    })
+    return child
+  }
+
+  /** Starts a process for the slot and puts it in place. Resolves with why it failed, if so. */
+  async function fill(slot: Slot): Promise<string | undefined> {
+    if (stopped) return undefined
+    const child = launch(slot)
+    if (slot.child === undefined) {
+      slot.state = 'starting'
+      tell(slot)
+    }
+    const message = await firstMessage(child)
+    if (message.kind === 'failed' || stopped) {
+      await endProcess(child)
+      const reason = message.kind === 'failed' ? message.message : undefined
+      if (slot.child === undefined) slot.state = 'down'
+      slot.note = reason
+      tell(slot)
+      return reason
+    }
+    const old = slot.child
+    Object.assign(slot, { child, port: message.port, state: 'up', note: undefined, intent: undefined })
+    tell(slot)
+    child.once('exit', (code, signal) => onExit(slot, child, signal ?? `exit code ${code}`))
+    if (old !== undefined) void endProcess(old)
+    return undefined
+  }
+
+  function onExit(slot: Slot, child: ChildProcess, how: string): void {
+    if (slot.child !== child || stopped) return
+    const { intent } = slot
+    Object.assign(slot, { child: undefined, port: undefined, state: 'down', intent: undefined })
+    if (intent === 'kill') slot.note = 'killed'
+    else if (intent === 'replace') slot.note = 'drained'
+    else {
+      slot.crashes += 1
+      slot.note = `exited by itself (${how})`
+    }
+    tell(slot)
+    // A server that keeps dying is left alone, so that its reason can be read.
+    if (intent !== 'kill' && slot.crashes < MAX_CRASHES) void fill(slot)
+  }
+
+  const inTurn = <T>(run: () => Promise<T>): Promise<T> => {
+    const result = turn.then(run)
+    turn = result.catch(() => {})
+    return result
+  }
+
+  return {
+    views: () => slots.map(viewOf),
+    pick({ avoid, only } = {}) {
+      const ups = slots.filter((slot) => slot.state === 'up' && slot.port !== undefined)
+      const chosen =
+        only === undefined
+          ? ups.filter(({ name }) => name !== avoid)
+          : ups.filter(({ name }) => name === only)
+      const slot = chosen.length === 0 ? undefined : chosen[next++ % chosen.length]
+      return slot?.port === undefined ? undefined : { name: slot.name, port: slot.port }
+    },
+    async start() {
+      const [first, ...others] = slots
+      // If the file is broken, one process is enough to find out.
+      const failed = first && (await fill(first))
+      if (failed !== undefined) return failed
+      const results = await Promise.all(others.map(fill))
+      return results.find((reason) => reason !== undefined)
+    },
+    async kill(name) {
+      const slot = find(name)
+      if (slot?.child === undefined) return false
+      slot.intent = 'kill'
+      const gone = once(slot.child, 'exit')
+      slot.child.kill('SIGKILL')
+      await gone
+      return true
+    },
+    async drain(name) {
+      const slot = find(name)
+      const child = slot?.child
+      if (slot === undefined || child === undefined) return 'It is not running'
+      Object.assign(slot, { state: 'draining', intent: 'replace' })
+      tell(slot)
+      await endProcess(child)
+      return child.signalCode === 'SIGKILL'
+        ? 'It did not finish in time and was killed'
+        : 'It finished its calls and exited'
+    },
+    async revive(name) {
+      const slot = find(name)
+      if (slot === undefined || slot.child !== undefined) return undefined
+      slot.crashes = 0
+      return inTurn(() => fill(slot))
+    },
+    reload: () =>
+      inTurn(async () => {
+        for (const slot of slots) {
+          slot.crashes = 0
+          const failed = await fill(slot)
+          if (failed !== undefined) return failed
+        }
+        return undefined
+      }),
+    async stop() {
+      stopped = true
+      await Promise.all([...alive].map(endProcess))
+      process.off('exit', killAll)
+    },
+  }
+}
+
+function nameOf(index: number): string {
+  const letter = String.fromCharCode(65 + (index % 26))
+  return index < 26 ? letter : `${letter}${Math.floor(index / 26)}`
+}
+
+function viewOf({ name, child, state, note }: Slot): InstanceView {
+  return {
+    name,
+    state,
+    ...(child?.pid !== undefined && { pid: child.pid }),
+    ...(note !== undefined && { note }),
+  }
+}
+
+async function firstMessage(child: ChildProcess): Promise<Exclude<InstanceMessage, { kind: 'event' }>> {
+  return await new Promise((done) => {
+    child.on('message', (message: InstanceMessage) => {
+      if (message.kind !== 'event') done(message)
+    })
+    child.once('exit', (code, signal) =>
+      done({
+        kind: 'failed',
+        message: `The process exited while it loaded the file (${signal ?? `exit code ${code}`})`,
+      }),
+    )
+    child.once('error', (error) => done({ kind: 'failed', message: error.message }))
+  })
+}
+
+async function endProcess(child: ChildProcess): Promise<void> {
+  if (child.exitCode !== null || child.signalCode !== null || child.pid === undefined) return
+  const gone = once(child, 'exit')
+  const kill = setTimeout(() => child.kill('SIGKILL'), STOP_MS)
+  child.kill('SIGTERM')
+  await gone
+  clearTimeout(kill)
+}

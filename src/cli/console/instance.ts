@@ -1,0 +1,141 @@
+/**
+ * One instance of the console: a process that runs the server of a file in development mode, on a free port of loopback, and
+ * reports over IPC what happens in it. Every event names the exchange in which it happened, which the proxy numbers with a
+ * header. SIGTERM drains; the process exits when its supervisor is gone, or if the file cannot be served.
+ */
+
+import { AsyncLocalStorage } from 'node:async_hooks'
+import { createServer as createHttpServer, type IncomingMessage, type ServerResponse } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { develop } from '../../serve/development.ts'
+import type { Server } from '../../serve/server.ts'
+import { LoadError, loadServer } from '../load-server.ts'
+import {
+  EXCHANGE_HEADER,
+  type InstanceMessage,
+  type PlainError,
+  PRINCIPAL_HEADER,
+  SKEW_HEADER,
+} from './event.ts'
+
+const [path = ''] = process.argv.slice(2)
+
+interface Current {
+  readonly exchange?: string
+  readonly skewMs: number
+}
+
+const current = new AsyncLocalStorage<Current>()
+
+type Reported = Extract<InstanceMessage, { kind: 'event' }>['happening']
+
+function send(message: InstanceMessage, sent?: () => void): void {
+  // The supervisor may be gone: `disconnect` ends this process.
+  if (process.connected) process.send?.(message, undefined, undefined, () => sent?.())
+  else sent?.()
+}
+
+const report = (happening: Reported): void => send({ kind: 'event', happening })
+
+function plain<E extends object>(event: E): E {
+  if (!('error' in event) || event.error === undefined) return event
+  const { error } = event
+  const { name, message, code, stack } = (
+    error instanceof Error ? error : { name: 'Error', message: String(error) }
+  ) as PlainError
+  return { ...event, error: { name, message, ...(typeof code === 'string' && { code }), stack } }
+}
+
+develop({
+  log(event) {
+    if (event.event === 'round') return
+    report({ kind: 'log', exchange: current.getStore()?.exchange, event: plain(event) as never })
+  },
+  round: (round, operations) =>
+    report({ kind: 'round', exchange: current.getStore()?.exchange, round, operations }),
+  task: (event) => report({ kind: 'task', event: plain(event) as never }),
+  skewMs: () => current.getStore()?.skewMs ?? 0,
+  authenticate({ headers }) {
+    const subject = headers(PRINCIPAL_HEADER)
+    return subject === undefined ? undefined : { subject }
+  },
+})
+
+/** How long calls in flight may take while the process stops. */
+const GRACE_MS = 8_000
+
+/** Reads the body first: the events of a stream do not run in the context of the request, what follows does. */
+async function serve(
+  handler: (req: IncomingMessage & { body?: unknown }, res: ServerResponse) => void,
+  req: IncomingMessage & { body?: unknown },
+  res: ServerResponse,
+): Promise<void> {
+  const exchange = req.headers[EXCHANGE_HEADER]
+  const skewMs = Number(req.headers[SKEW_HEADER] ?? 0)
+  if (req.method === 'POST') {
+    const chunks: Buffer[] = []
+    for await (const chunk of req) chunks.push(chunk)
+    req.body = Buffer.concat(chunks)
+  }
+  current.run({ exchange: typeof exchange === 'string' ? exchange : undefined, skewMs }, () =>
+    handler(req, res),
+  )
+}
+
+async function start(): Promise<void> {
+  let stopping = false
+  let stop = async (): Promise<void> => {}
+  const end = (): void => {
+    if (stopping) return
+    stopping = true
+    void stop().finally(() => process.exit(0))
+  }
+  process.on('disconnect', () => process.exit(0))
+  process.on('SIGTERM', end)
+  process.on('SIGINT', () => {})
+  // A mistake of the author outside of a call must not look like a crash of the instance.
+  process.on('unhandledRejection', (error) =>
+    report({
+      kind: 'log',
+      event: plain({ event: 'warning', message: 'Unhandled rejection: await every promise', error }) as never,
+    }),
+  )
+  const server: Server = await loadServer(path)
+  const handler = server.nodeHandler()
+  const calls = new Set<ServerResponse>()
+  let onIdle = (): void => {}
+  const http = createHttpServer((req, res) => {
+    if (req.method === 'POST' && req.headers['mcp-method'] !== 'subscriptions/listen') calls.add(res)
+    res.once('close', () => {
+      calls.delete(res)
+      if (calls.size === 0) onIdle()
+    })
+    serve(handler, req, res).catch(() => res.destroy())
+  })
+  stop = async () => {
+    server.drain()
+    await new Promise<void>((done) => {
+      onIdle = done
+      if (calls.size === 0) done()
+      setTimeout(done, GRACE_MS).unref()
+    })
+    await server.close()
+  }
+  await new Promise<void>((done, fail) => {
+    http.once('error', fail)
+    http.listen(0, '127.0.0.1', done)
+  })
+  send({ kind: 'listening', port: (http.address() as AddressInfo).port })
+}
+
+try {
+  await start()
+} catch (error) {
+  const message =
+    error instanceof LoadError
+      ? error.message
+      : error instanceof Error
+        ? (error.stack ?? error.message)
+        : String(error)
+  send({ kind: 'failed', message }, () => process.exit(1))
+}

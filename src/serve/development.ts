@@ -1,0 +1,182 @@
+/**
+ * Development mode for a whole process: `rondo play` and `rondo console` install a hook before they load a file, and every
+ * server that is created afterwards uses it, whichever copy of this package the file imports. A process without the hook
+ * is not affected.
+ *
+ * The hook sees content (answers, results, messages of errors), which no log of ours does. It exists only where the
+ * person at the keyboard started the server for themselves, on loopback.
+ */
+
+import type { LogEvent, RoundLine, Tracer } from '../carry/host.ts'
+import type { Entry, Journal } from '../journal/journal.ts'
+import type { RunReport } from '../replay/run-state.ts'
+import type { EngineEvent } from '../store/task-engine.ts'
+import type { Authenticate } from './http/authenticate.ts'
+import { createLog } from './log.ts'
+import type { ServerOptions } from './options.ts'
+
+export interface Development {
+  log?(event: LogEvent): void
+  round?(event: RoundLine, operations: readonly TracedOperation[]): void
+  task?(event: EngineEvent): void
+  /** Milliseconds by which the clock of the current request is ahead. */
+  skewMs?(): number
+  /** Identifies callers of a server that does not authenticate them itself. */
+  authenticate?: Authenticate
+}
+
+/** What one operation of a handler did in one round. */
+export interface TracedOperation {
+  readonly key: string
+  readonly kind: string
+  /** `held`: a step or an effect that was reached and has not run. */
+  readonly state: 'ran' | 'replayed' | 'answered' | 'asked' | 'held'
+  /** From the call to the end of the work, for what ran. */
+  readonly ms?: number
+  /** The recorded answer or result as JSON, cut off where it is long. */
+  readonly value?: string
+  readonly effectKey?: string
+  /** The line of the author's file that called it. */
+  readonly source?: string
+}
+
+const SLOT = Symbol.for('rondo.development')
+
+type Slot = { [SLOT]?: Development }
+
+/** Puts every server that this process creates from now on into development mode. */
+export function develop(hook: Development): void {
+  const slot = globalThis as Slot
+  slot[SLOT] = hook
+}
+
+type Affected = Pick<
+  ServerOptions,
+  'dev' | 'log' | 'logAuthorErrors' | 'instance' | 'now' | 'tasks' | 'authenticate'
+>
+
+/** The options as development mode wants them; unchanged in a process without the hook. */
+export function inDevelopment<O extends Affected>(options: O): O & { tracer?: Tracer } {
+  const hook = (globalThis as Slot)[SLOT]
+  if (hook === undefined) return options
+  const now = options.now ?? Date.now
+  return {
+    ...options,
+    dev: options.dev ?? true,
+    now: hook.skewMs ? () => now() + (hook.skewMs?.() ?? 0) : options.now,
+    log: hook.log ? bothLogs(options, hook.log) : options.log,
+    authenticate: options.authenticate ?? hook.authenticate,
+    tasks: hook.task
+      ? { ...options.tasks, onEvent: bothEvents(options.tasks?.onEvent, hook.task) }
+      : options.tasks,
+    tracer: hook.round ? createTracer(hook.round, now) : undefined,
+  }
+}
+
+type LogOption = ServerOptions['log']
+
+/** Whoever installed the hook shows the log, so it is written as JSON only if the author asked for that. */
+function bothLogs(options: Affected, hook: (event: LogEvent) => void): LogOption {
+  const { log } = createLog({ ...options, log: options.log ?? 'off' })
+  return (event) => {
+    hook(event)
+    log(event)
+  }
+}
+
+function bothEvents(
+  own: ((event: EngineEvent) => void) | undefined,
+  hook: (event: EngineEvent) => void,
+): (event: EngineEvent) => void {
+  return (event) => {
+    hook(event)
+    own?.(event)
+  }
+}
+
+interface Call {
+  readonly at: number
+  readonly source?: string
+  effectKey?: string
+}
+
+function createTracer(round: NonNullable<Development['round']>, now: () => number): Tracer {
+  const calls = new WeakMap<object, Map<string, Call>>()
+  return {
+    begin() {
+      const seen = new Map<string, Call>()
+      const trace = {
+        called: (name: string) => void seen.set(name, { at: now(), source: callerOf(longStack()) }),
+        keyed(name: string, effectKey: string) {
+          const call = seen.get(name)
+          if (call) call.effectKey = effectKey
+        },
+      }
+      calls.set(trace, seen)
+      return trace
+    },
+    end(event, trace, before, report) {
+      round(event, report ? describe(report, before, (trace && calls.get(trace)) ?? new Map()) : [])
+    },
+  }
+}
+
+const ASKS: readonly string[] = ['form', 'confirm', 'url', 'sampling', 'roots']
+
+function describe(
+  { operations, journal }: RunReport,
+  before: Journal,
+  calls: ReadonlyMap<string, Call>,
+): TracedOperation[] {
+  const known = new Set(before.entries.map(({ key }) => key))
+  const entries = new Map(journal.entries.map((entry) => [entry.key, entry]))
+  return operations.map(({ key, kind }) => {
+    const entry = entries.get(key)
+    const call = calls.get(key)
+    const isAsk = ASKS.includes(kind)
+    const isNew = entry !== undefined && !known.has(key)
+    return {
+      key,
+      kind,
+      state: entry ? (isNew ? (isAsk ? 'answered' : 'ran') : 'replayed') : isAsk ? 'asked' : 'held',
+      ...(isNew && !isAsk && call && { ms: Math.max(0, entry.at - call.at) }),
+      ...(entry && { value: recordedValue(entry) }),
+      ...(call?.effectKey !== undefined && { effectKey: call.effectKey }),
+      ...(call?.source !== undefined && { source: call.source }),
+    }
+  })
+}
+
+const MAX_VALUE = 2_000
+
+function recordedValue(entry: Entry): string {
+  const value =
+    'answer' in entry
+      ? entry.answer
+      : 'failure' in entry
+        ? entry.failure
+        : 'value' in entry
+          ? entry.value
+          : undefined
+  return (JSON.stringify(value) ?? 'undefined').slice(0, MAX_VALUE)
+}
+
+/** Our own frames alone are more than the usual ten. */
+function longStack(): string | undefined {
+  const { stackTraceLimit } = Error
+  Error.stackTraceLimit = 40
+  const { stack } = new Error()
+  Error.stackTraceLimit = stackTraceLimit
+  return stack
+}
+
+const OWN = new URL('..', import.meta.url).href.replace(/^file:\/\//, '')
+
+/** The first line of a stack that is not in this package, in another package or in Node. */
+function callerOf(stack = ''): string | undefined {
+  for (const line of stack.split('\n').slice(1)) {
+    const [, place] = /^\s+at (?:.*\()?(?:file:\/\/)?(\/[^()]+:\d+):\d+\)?$/.exec(line) ?? []
+    if (place !== undefined && !place.startsWith(OWN) && !place.includes('/node_modules/')) return place
+  }
+  return undefined
+}

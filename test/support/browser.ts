@@ -1,0 +1,91 @@
+/** A real browser for tests: Debian's chromium, which scripts/ensure-chromium.sh installs. */
+
+import { accessSync, mkdtempSync, rmSync } from 'node:fs'
+import { createRequire } from 'node:module'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { type BrowserContext, chromium, type Page } from 'playwright-core'
+
+const CHROMIUM: string | undefined = [
+  process.env.CHROMIUM ?? '/usr/bin/chromium',
+  '/usr/bin/chromium-browser',
+  '/usr/bin/google-chrome',
+].find((path) => {
+  try {
+    accessSync(path)
+    return true
+  } catch {
+    return false
+  }
+})
+
+export const HAS_BROWSER: boolean = CHROMIUM !== undefined
+
+export interface TestBrowser {
+  readonly context: BrowserContext
+  readonly page: Page
+  /** Addresses that a page requested, messages on its console, and violations of its policy. */
+  readonly requests: string[]
+  readonly problems: string[]
+  close(): Promise<void>
+}
+
+export async function openBrowser(
+  options: { colorScheme?: 'light' | 'dark'; width?: number } = {},
+): Promise<TestBrowser> {
+  const profile = mkdtempSync(join(tmpdir(), 'rondo-browser-'))
+  const context = await chromium.launchPersistentContext(profile, {
+    executablePath: CHROMIUM,
+    headless: true,
+    args: [
+      '--no-sandbox',
+      '--disable-gpu',
+      '--disable-quic',
+      '--no-first-run',
+      '--disable-background-networking',
+      '--disable-component-update',
+      '--disable-sync',
+    ],
+    viewport: { width: options.width ?? 1280, height: 900 },
+    colorScheme: options.colorScheme ?? 'light',
+  })
+  const page = context.pages()[0] ?? (await context.newPage())
+  const requests: string[] = []
+  const problems: string[] = []
+  context.on('request', (request) => requests.push(request.url()))
+  page.on('pageerror', (error) => problems.push(String(error)))
+  page.on('console', (message) => {
+    if (message.type() === 'error' || message.type() === 'warning') problems.push(message.text())
+  })
+  return {
+    ...{ context, page, requests, problems },
+    async close() {
+      await context.close()
+      rmSync(profile, { recursive: true, force: true })
+    },
+  }
+}
+
+const AXE: string = createRequire(import.meta.url).resolve('axe-core')
+
+interface AxeResults {
+  readonly violations: readonly {
+    readonly id: string
+    readonly nodes: readonly { readonly html: string }[]
+  }[]
+  readonly passes: readonly unknown[]
+}
+
+/** What axe finds on the page: the broken rules with their elements, and how many rules passed. */
+export async function runAxe(page: Page): Promise<{ violations: string[]; passes: number }> {
+  // Evaluated by the browser's debugger, which the policy of the page does not govern.
+  const { readFileSync } = await import('node:fs')
+  await page.evaluate(readFileSync(AXE, 'utf8'))
+  const results = (await page.evaluate('axe.run(document, { resultTypes: ["violations"] })')) as AxeResults
+  return {
+    violations: results.violations.map(
+      ({ id, nodes }) => `${id}: ${nodes.map(({ html }) => html.slice(0, 120)).join(' | ')}`,
+    ),
+    passes: results.passes.length,
+  }
+}

@@ -1,0 +1,135 @@
+/** Runs the built `rondo console` on a file, and talks to its API as the page does. Needs the build. */
+
+import { type ChildProcess, spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join, resolve } from 'node:path'
+import { pathToFileURL } from 'node:url'
+import type { Action, ActionKind, ConsoleEvent } from '../../src/cli/console/event.ts'
+import { CLI } from './run-cli.ts'
+
+const at = (path: string): string => pathToFileURL(resolve(path)).href
+
+/** A server with what the console shows: a question, a step, an effect, a second question, a task. */
+export function deskSource(greeting = 'Booked'): string {
+  const name = `{ type: 'object', properties: { room: { type: 'string', enum: ['red', 'blue'] } }, required: ['room'] }`
+  return `import { createServer } from '${at('dist/index.js')}'
+import { createSqliteStore } from '${at('dist/sqlite.js')}'
+import { appendFileSync } from 'node:fs'
+import { fileURLToPath } from 'node:url'
+
+const file = (name) => fileURLToPath(new URL(name, import.meta.url))
+const server = createServer({ name: 'desk', version: '1.0.0', store: createSqliteStore({ file: file('tasks.db') }) })
+
+server.tool('book', { description: 'Books a room' }, async (_args, ctx) => {
+  const price = await ctx.step('price', () => 40)
+  const { room } = await ctx.ask('room', { message: 'Which room?', schema: ${name} })
+  const sure = await ctx.confirm('sure', 'Pay ' + price + ' for ' + room + '?')
+  if (!sure) return 'Nothing was booked'
+  await ctx.effect('pay', ({ key }) => appendFileSync(file('paid.log'), key + '\\n'))
+  return '${greeting} ' + room
+})
+
+server.tool('report', { description: 'Reports as a task', task: { mode: 'auto' } }, async (_args, ctx) => {
+  await ctx.background()
+  const { room } = await ctx.ask('room', { message: 'A report on which room?', schema: ${name} })
+  return 'Report on ' + room
+})
+
+export default server
+`
+}
+
+export interface ConsoleProcess {
+  readonly child: ChildProcess
+  readonly folder: string
+  readonly file: string
+  readonly page: string
+  readonly origin: string
+  readonly mcp: string
+  readonly token: string
+  readonly errors: () => string
+  get(path: string, headers?: Record<string, string>): Promise<Response>
+  act(kind: ActionKind, more?: object): Promise<Action>
+  events(since?: number): Promise<ConsoleEvent[]>
+  stop(): Promise<number | null>
+}
+
+export interface ConsoleOptions {
+  readonly source?: string
+  readonly instances?: number
+  readonly args?: readonly string[]
+}
+
+export async function startConsole({
+  source = deskSource(),
+  instances = 2,
+  args = [],
+}: ConsoleOptions = {}): Promise<ConsoleProcess> {
+  const folder = mkdtempSync(join(tmpdir(), 'rondo-console-'))
+  const file = join(folder, 'server.mjs')
+  writeFileSync(file, source)
+  const { PATH = '', HOME = '' } = process.env
+  const child = spawn(
+    process.execPath,
+    [CLI, 'console', file, '--port', '0', '--json', '--instances', String(instances), ...args],
+    { env: { PATH, HOME, RONDO_HOME: join(folder, '.home') }, stdio: ['ignore', 'pipe', 'pipe'] },
+  )
+  let errors = ''
+  child.stderr.setEncoding('utf8').on('data', (text: string) => {
+    errors += text
+  })
+  let text = ''
+  for await (const chunk of child.stdout.setEncoding('utf8')) {
+    text += chunk
+    if (text.includes('}\n')) break
+  }
+  if (text === '') throw new Error(`The console did not start: ${errors}`)
+  const { page, mcp } = JSON.parse(text) as { page: string; mcp: string }
+  const { origin, hash } = new URL(page)
+  const token = hash.slice(1)
+  const authorization = `Bearer ${token}`
+  const get: ConsoleProcess['get'] = (path, headers = {}) =>
+    fetch(`${origin}${path}`, { headers: { authorization, ...headers } })
+  return {
+    ...{ child, folder, file, page, origin, mcp, token, get },
+    errors: () => errors,
+    async act(kind, more = {}) {
+      const response = await fetch(`${origin}/api/actions`, {
+        method: 'POST',
+        headers: { authorization, 'content-type': 'application/json' },
+        body: JSON.stringify({ kind, ...more }),
+      })
+      const value = await response.json()
+      if (!response.ok) throw new Error(`${response.status}: ${value.error}`)
+      return value as Action
+    },
+    async events(since = 0) {
+      const stop = new AbortController()
+      const response = await fetch(`${origin}/api/events`, {
+        headers: { authorization, 'last-event-id': String(since) },
+        signal: stop.signal,
+      })
+      let received = ''
+      const decoder = new TextDecoder()
+      for await (const chunk of response.body ?? []) {
+        received += decoder.decode(chunk, { stream: true })
+        // The comment after what was known already.
+        if (received.endsWith(':\n\n')) break
+      }
+      stop.abort()
+      return received
+        .split('\n')
+        .flatMap((line) => (line.startsWith('data: ') ? [JSON.parse(line.slice(6)) as ConsoleEvent] : []))
+    },
+    async stop() {
+      if (child.exitCode === null && child.signalCode === null) {
+        child.kill('SIGTERM')
+        await once(child, 'exit')
+      }
+      rmSync(folder, { recursive: true, force: true })
+      return child.exitCode
+    },
+  }
+}
