@@ -221,6 +221,53 @@ export const scenarios: readonly Scenario[] = [
       }),
   },
   {
+    name: 'a short sleep between effects, and a question answered in time',
+    method: 'tools/call',
+    target: 'nap',
+    script: { name: { value: 'Ada' } },
+    text: 'reserve done Ada charge done',
+    effects: ['reserve', 'charge'],
+    declare: (server, world) =>
+      server.tool('nap', {}, async (_args, ctx) => {
+        const first = await ctx.effect('reserve', touch(world, 'reserve'))
+        await ctx.sleep('nap', 5)
+        const { value: name } = await ctx.ask('name', { message: 'Name?', schema: value, within: '1 hour' })
+        await ctx.sleepUntil('past', new Date(0))
+        return `${first} ${name} ${await ctx.effect('charge', touch(world, 'charge'))}`
+      }),
+  },
+  {
+    name: 'a question whose time is up beside one that is answered, then an effect',
+    method: 'tools/call',
+    target: 'expired',
+    script: { name: { value: 'Ada' } },
+    text: 'expired false Ada save done',
+    effects: ['save'],
+    declare: (server, world) =>
+      server.tool('expired', {}, async (_args, ctx) => {
+        const [{ action }, sure, { value: name }] = await Promise.all([
+          ctx.elicit('gone', { message: 'Too late?', schema: value, within: 0 }),
+          ctx.confirm('sure', 'Too late as well?', { within: 0 }),
+          ctx.ask('name', { message: 'Name?', schema: value }),
+        ])
+        return `${action} ${sure} ${name} ${await ctx.effect('save', touch(world, 'save'))}`
+      }),
+  },
+  {
+    name: 'a question whose time is up, not caught by the author',
+    method: 'tools/call',
+    target: 'uncaught',
+    script: {},
+    text: 'The question "name" was not answered in time. Nothing more was done.',
+    isError: true,
+    effects: [],
+    declare: (server, world) =>
+      server.tool('uncaught', {}, async (_args, ctx) => {
+        await ctx.ask('name', { message: 'Name?', schema: value, within: 0 })
+        return ctx.effect('never', touch(world, 'never'))
+      }),
+  },
+  {
     name: 'a prompt that asks',
     method: 'prompts/get',
     target: 'summary',
