@@ -8,6 +8,7 @@ import { openSqlite } from '../../src/store/sqlite/driver.ts'
 import { seededRandom, testSeed } from '../support/seeded-random.ts'
 import { createSqliteDatabase } from '../support/store/sqlite-database.ts'
 import { type ChaosOptions, runChaos } from '../support/store/task-chaos.ts'
+import { createDownstream } from '../support/store/worker-process.ts'
 
 const LONG = process.env.RONDO_LONG !== undefined
 const TIMEOUT = LONG ? 1_800_000 : 600_000
@@ -56,6 +57,48 @@ it('E9 P16 loses no task, finishes none twice and applies no effect twice, which
   expect(connection.prepare('PRAGMA integrity_check').get()?.integrity_check).toBe('ok')
   connection.close()
 })
+
+it('G1 G2 P16 tasks that sleep and questions that expire: none is lost, none wakes early, none takes effect twice', {
+  timeout: TIMEOUT,
+}, async () => {
+  const report = await run({
+    timed: true,
+    ...(LONG ? { tasks: 2_001, kills: 50, freezes: 3 } : { tasks: 30, kills: 2 }),
+  })
+  console.log(report)
+  expect(report.lost).toEqual([])
+  expect(report).toMatchObject({ wrong: 0, finishedTwice: 0, lateEntries: 0, early: 0 })
+  expect(report.effects).toBe(report.created * 3)
+  // Two of three tasks wait for a time, which is an entry of its own.
+  expect(report.entries).toBe((report.created * 11) / 3)
+})
+
+it('G1 control: an effect before its time is noticed', () => {
+  const downstream = createDownstream()
+  downstream.apply('late', Date.now())
+  downstream.apply('early', Date.now() + 60_000)
+  expect(downstream.early).toBe(1)
+})
+
+it.runIf(LONG)(
+  'G1 P16 control: reports damage to tasks that wait for a time when the fence is removed',
+  {
+    timeout: TIMEOUT,
+  },
+  async () => {
+    const freezes = LONG ? 6 : 1
+    const report = await run({
+      timed: true,
+      fenced: false,
+      kills: 0,
+      tasks: LONG ? 300 : 42,
+      freezes,
+      patienceMs: 20_000,
+    })
+    console.log(report)
+    expect(report.lateEntries + report.finishedTwice).toBeGreaterThanOrEqual(1)
+  },
+)
 
 it('P16 control: reports damage when the fence is removed', { timeout: TIMEOUT }, async () => {
   const freezes = LONG ? 6 : 1

@@ -21,6 +21,8 @@ export interface ChaosOptions extends TroubleOptions {
   readonly concurrency: number
   readonly stepMs: number
   readonly fenced: boolean
+  /** Two of three tasks wait for a time. */
+  readonly timed?: boolean
   readonly guarded?: boolean
 }
 
@@ -36,12 +38,22 @@ export interface ChaosReport {
   readonly entries: number
   readonly effects: number
   readonly attempts: number
+  /** Effects that ran before the sleep or the time limit in front of them was over. */
+  readonly early: number
   readonly trouble: TroubleCount
   /** Workers that ended without having been killed. */
   readonly deaths: number
 }
 
 const STEPS = 3
+/** Every third task asks a question in the middle; in a run about time the others sleep, or ask one that nobody answers. */
+const ASKS: readonly Partial<Plan>[] = [{ askAt: 1 }, {}, {}]
+const WAITS_LONG = 300
+const TIMED: readonly Partial<Plan>[] = [
+  { askAt: 1 },
+  { sleepAt: 1, waitMs: WAITS_LONG },
+  { expireAt: 2, waitMs: WAITS_LONG },
+]
 const AT_ONCE = 24
 const sleep = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms))
 
@@ -81,18 +93,24 @@ export async function runChaos(options: ChaosOptions): Promise<ChaosReport> {
     entries: finding.entries,
     effects: downstream.applied.size,
     attempts: downstream.attempts,
+    early: downstream.early,
     trouble,
     deaths: crew.deaths,
   }
 }
 
-async function createTasks({ tasks, stepMs }: ChaosOptions, crew: Crew, created: string[]): Promise<void> {
+async function createTasks(
+  { tasks, stepMs, timed }: ChaosOptions,
+  crew: Crew,
+  created: string[],
+): Promise<void> {
   let left = tasks
+  const waits = timed ? TIMED : ASKS
   const client = async () => {
     while (left-- > 0) {
       const id = createTaskId()
       // Every third asks a question in the middle.
-      const plan: Plan = { steps: STEPS, stepMs, ...(left % 3 === 0 ? { askAt: 1 } : {}) }
+      const plan: Plan = { steps: STEPS, stepMs, ...waits[left % waits.length] }
       for (let tries = 0; tries < 100; tries++) {
         const worker = await crew.pick()
         const isDone = await worker.create(id, plan).then(

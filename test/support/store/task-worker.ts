@@ -8,10 +8,10 @@ import { createLeaseEngine } from '../../../src/store/engine/lease-engine.ts'
 import { createPostgresStore } from '../../../src/store/postgres/store.ts'
 import { createSqliteStore } from '../../../src/store/sqlite/store.ts'
 import type { Store } from '../../../src/store/store.ts'
-import type { RunTurn } from '../../../src/store/task-engine.ts'
+import type { RunTurn, TaskTurnOutcome } from '../../../src/store/task-engine.ts'
 import { alice, answers, inputs, newTask, type StoreAddress } from './store-harness.ts'
 import { openUnfenced, openUnguarded } from './unfenced-store.ts'
-import type { Entry, FromWorker, Plan, ToWorker, WorkerOptions } from './worker-plan.ts'
+import type { Entry, FromWorker, Plan, ToWorker, WaitEntry, WorkerOptions } from './worker-plan.ts'
 
 const options = JSON.parse(process.argv[2] ?? '') as WorkerOptions
 const send = (message: FromWorker) => void process.send?.(message)
@@ -35,28 +35,43 @@ function createBlindClock(): StoreClock {
 
 let calls = 0
 const waiting = new Map<number, (value: number) => void>()
-const apply = (key: string) =>
+const apply = (key: string, notBefore?: number) =>
   new Promise<number>((resolve) => {
     const n = calls++
     waiting.set(n, resolve)
-    send({ kind: 'apply', n, key })
+    send({ kind: 'apply', n, key, notBefore })
   })
 
 const run: RunTurn = async (turn) => {
   const plan = JSON.parse(turn.task.head) as Plan
-  const values = turn.journal.map((entry) => (JSON.parse(entry) as Entry).value)
+  const records = turn.journal.map((entry) => JSON.parse(entry) as Entry | WaitEntry)
+  const values = records.flatMap((record) => ('value' in record ? [record.value] : []))
+  let due = records.find((record) => 'due' in record)?.due
   for (let step = values.length; step < plan.steps; step++) {
     if (plan.askAt === step && !turn.answers.has('go')) return { kind: 'park', inputs: inputs('go') }
+    if (plan.sleepAt === step || plan.expireAt === step) {
+      if (due === undefined) {
+        due = turn.claimedAt + (plan.waitMs ?? 0)
+        await turn.record(JSON.stringify({ due, pid: process.pid } satisfies WaitEntry))
+      }
+      if (turn.claimedAt < due) return waitUntil(plan.expireAt === step, due, turn.slots().length > 0)
+    }
     send({ kind: 'began', id: turn.task.id, step })
     if (plan.poison) process.kill(process.pid, 'SIGKILL')
     await sleep(plan.stepMs)
-    const value = await apply(`${turn.task.id}/${step}`)
+    const value = await apply(`${turn.task.id}/${step}`, due)
     await sleep(plan.stepMs)
     const entry: Entry = { step, value, pid: process.pid }
     await turn.record(JSON.stringify(entry))
     values.push(value)
   }
   return { kind: 'complete', result: JSON.stringify(values) }
+}
+
+/** Parks until a time, with a question that closes then if it asks one. */
+function waitUntil(asks: boolean, due: number, isAsked: boolean): TaskTurnOutcome {
+  const open = asks && !isAsked ? inputs('late') : inputs()
+  return { kind: 'park', inputs: open, until: new Map([['late', due]]), wakeAt: due }
 }
 
 function open(address: StoreAddress): Store {
@@ -87,7 +102,9 @@ process.on('message', async (message: ToWorker) => {
   }
   // A message that could not be written is sent again.
   if (message.kind === 'answer')
-    await engine.deliver(message.id, alice, answers({ go: 'yes' })).catch(() => 'lost')
+    await engine
+      .deliver(message.id, alice, answers({ go: 'yes', ...(message.late ? { late: 'too late' } : {}) }))
+      .catch(() => 'lost')
   if (message.kind === 'create') {
     await engine.create(newTask({ id: message.id, head: JSON.stringify(message.plan) }))
     send({ kind: 'created', id: message.id })

@@ -9,6 +9,11 @@ export interface Plan {
   readonly stepMs: number
   /** The step before which it asks a question. */
   readonly askAt?: number
+  /** The step before which it sleeps, and the step before which it asks a question that nobody answers in time. */
+  readonly sleepAt?: number
+  readonly expireAt?: number
+  /** How long either takes. */
+  readonly waitMs?: number
   /** Kills its process in every attempt. */
   readonly poison?: true
 }
@@ -27,16 +32,23 @@ export interface WorkerOptions {
 export type ToWorker =
   | { readonly kind: 'applied'; readonly n: number; readonly value: number }
   | { readonly kind: 'create'; readonly id: string; readonly plan: Plan }
-  | { readonly kind: 'answer'; readonly id: string }
+  | { readonly kind: 'answer'; readonly id: string; readonly late?: true }
   | { readonly kind: 'stop' }
 
 export type FromWorker =
   | { readonly kind: 'ready' }
-  | { readonly kind: 'apply'; readonly n: number; readonly key: string }
+  /** `notBefore`: when the wait before this effect was over. */
+  | { readonly kind: 'apply'; readonly n: number; readonly key: string; readonly notBefore?: number }
   | { readonly kind: 'created'; readonly id: string }
   | { readonly kind: 'began'; readonly id: string; readonly step: number }
 
 /** One entry of the journal. `pid` is the process that wrote it. */
+/** The time until which a task waits, recorded before it parks. */
+export interface WaitEntry {
+  readonly due: number
+  readonly pid: number
+}
+
 export interface Entry {
   readonly step: number
   readonly value: number

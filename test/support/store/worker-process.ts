@@ -7,7 +7,10 @@ import type { FromWorker, Plan, ToWorker, WorkerOptions } from './worker-plan.ts
 
 /** A service that honours idempotency keys: the first call with a key takes effect, later ones get its outcome. */
 export interface Downstream {
-  apply(key: string): number
+  /** `notBefore`: an earlier call is counted in `early`. */
+  apply(key: string, notBefore?: number): number
+  /** Effects that ran before the wait in front of them was over. */
+  readonly early: number
   /** The outcome of each key. */
   readonly applied: ReadonlyMap<string, number>
   readonly attempts: number
@@ -16,13 +19,18 @@ export interface Downstream {
 export function createDownstream(): Downstream {
   const applied = new Map<string, number>()
   let attempts = 0
+  let early = 0
   return {
+    get early() {
+      return early
+    },
     applied,
     get attempts() {
       return attempts
     },
-    apply(key) {
+    apply(key, notBefore = 0) {
       attempts++
+      if (Date.now() < notBefore) early++
       const value = applied.get(key) ?? applied.size + 1
       applied.set(key, value)
       return value
@@ -59,7 +67,7 @@ export async function startWorker(
   const listeners = new Set<(message: FromWorker) => void>()
   child.on('message', (message: FromWorker) => {
     if (message.kind === 'apply')
-      tell(child, { kind: 'applied', n: message.n, value: downstream.apply(message.key) })
+      tell(child, { kind: 'applied', n: message.n, value: downstream.apply(message.key, message.notBefore) })
     for (const listener of [...listeners]) listener(message)
   })
   const heard = (test: (message: FromWorker) => boolean): Promise<void> => {
