@@ -32,6 +32,8 @@ export const EXPIRED = { action: 'expired' } as const
 interface Asking extends Ask {
   readonly within?: number
   expire?(at: number): void
+  /** Reads, records and delivers an answer. */
+  take(answer: unknown, at: number): void
 }
 
 /**
@@ -41,33 +43,70 @@ interface Asking extends Ask {
 export function ask(run: RunState, key: string, plain: Ask, limit?: Duration): Promise<unknown> {
   const within = limit === undefined ? undefined : checkDuration(`The time limit of "${key}" (within)`, limit)
   return new Promise((resolve) => {
-    const question: Asking = within === undefined ? plain : limited(run, key, plain, within, resolve)
-    const digest = run.platform.digest(questionText(question))
+    const digest = run.platform.digest(questionText(plain))
+    const question: Asking = {
+      ...(within === undefined ? plain : limited(run, key, plain, within, resolve)),
+      take: (answer, at) => take(run, key, question, digest, answer, at, resolve),
+    }
     if (!takeName(run, key, question.kind, digest)) return
     const found = run.record.find(key) as FoundAnswer | undefined
     if (found?.entry.question === digest) return deliverRecorded(run, key, question, found, resolve)
     if (found) run.record.invalidate(key)
     if (isTooLate(run, key, question)) return question.expire?.(run.platform.now())
     const { asked, answers, anchored, unasked } = run.incoming
-    const shown = Object.hasOwn(asked, key) ? asked[key] : undefined
+    const arrived = run.answered.get(key)
+    const shown = arrived?.digest ?? (Object.hasOwn(asked, key) ? asked[key] : undefined)
     const reworded = found !== undefined || (shown !== undefined && shown !== digest)
     if (reworded) return askReworded(run, key, question, digest)
+    if (arrived) return question.take(arrived.answer, run.platform.now())
     const answer = answers && Object.hasOwn(answers, key) ? answers[key] : undefined
     const counts = unasked || !anchored ? question.unasked : shown === digest
     if (answer === undefined || !counts) return openQuestion(run, key, question, digest)
-    whenReadInOrder(run, question.read(answer), (reading) => {
-      if (!reading.ok) return askAfterMisfit(run, key, question, digest, reading)
-      const recorded = reading.answer ?? answer
-      const entry = { kind: question.kind, key, at: run.roundAt, question: digest, answer: recorded }
-      append(run, entry, (index) =>
-        run.turn.deliver(index, run.roundAt, () => {
-          noteNews(run)
-          noteReceived(run, key, recorded)
-          resolve(reading.value)
-        }),
-      )
-    })
+    question.take(answer, run.roundAt)
   })
+}
+
+/** Records an answer and delivers it, or asks again if it does not fit. */
+function take(
+  run: RunState,
+  key: string,
+  question: Asking,
+  digest: string,
+  answer: unknown,
+  at: number,
+  resolve: (value: unknown) => void,
+): void {
+  whenReadInOrder(run, question.read(answer), (reading) => {
+    if (!reading.ok) return askAfterMisfit(run, key, question, digest, reading)
+    const recorded = reading.answer ?? answer
+    const entry = { kind: question.kind, key, at, question: digest, answer: recorded }
+    append(run, entry, (index) =>
+      run.turn.deliver(index, at, () => {
+        noteNews(run)
+        noteReceived(run, key, recorded)
+        resolve(reading.value)
+      }),
+    )
+  })
+}
+
+/** The name under which a run waits for the answer to a question. */
+function arrivalName(key: string): string {
+  return `answer ${key}`
+}
+
+/** An answer to a published question has arrived. Returns false if the run is over. */
+export function answerArrived(
+  run: RunState,
+  key: string,
+  { answer, digest }: { readonly answer: unknown; readonly digest: string },
+): boolean {
+  if (run.turn.ended()) return false
+  // Only the owner of a task can answer, and names the task to do so.
+  run.turn.anchor()
+  run.answered.set(key, { answer, digest })
+  run.arrivals.get(arrivalName(key))?.()
+  return true
 }
 
 /** An answer that came in time counts, however long it had to wait for this run. */
@@ -88,9 +127,10 @@ function limited(
   question: Ask,
   within: number,
   resolve: (value: unknown) => void,
-): Asking {
+): Omit<Asking, 'take'> {
   const expire = (at: number): void => {
     run.turn.close(key)
+    run.arrivals.delete(arrivalName(key))
     const entry: AskEntry = {
       kind: question.kind,
       key,
@@ -220,6 +260,15 @@ function openQuestion(run: RunState, key: string, question: Asking, digest: stri
   const { kind, within, expire } = question
   const due = within === undefined ? undefined : fixDeadline(run, key, (now) => now + within)
   if (due !== undefined && isOver(run, due)) return expire?.(run.platform.now())
+  run.answered.delete(key)
+  run.arrivals.set(arrivalName(key), () => {
+    const arrived = run.answered.get(key)
+    if (arrived?.digest !== digest) return
+    run.arrivals.delete(arrivalName(key))
+    run.waits.delete(key)
+    run.turn.close(key)
+    question.take(arrived.answer, run.platform.now())
+  })
   run.turn.open(key, { kind, request: withElicitationId(run, key, request), digest, due })
   if (due !== undefined && expire) closeQuestionAt(run, key, due, expire)
 }

@@ -9,6 +9,7 @@ import { RondoError } from '../errors.ts'
 import { createRecord, type Entry, type Journal } from '../journal/journal.ts'
 import { isThenable } from '../lib/json.ts'
 import type { Context } from '../tool/context.ts'
+import { answerArrived } from './ask.ts'
 import { createContext, type Deferred, type Scene } from './context.ts'
 import { eventArrived } from './hook.ts'
 import {
@@ -17,6 +18,7 @@ import {
   type Mark,
   type MoveReason,
   notAwaited,
+  type OpenQuestion,
   type Platform,
   type ReplayLimits,
   type RunReport,
@@ -48,22 +50,27 @@ export interface ReplayInput {
   /** What sleeps may do in this run. */
   sleeping(): Sleeping
   /** Calls `arrival` for what arrives while the handler runs; it returns false once the run is over. */
-  onArrival?(arrival: (event: Arrival) => boolean): void
+  onArrival?(arrival: (arrived: Arrival) => boolean): void
+  /** Shows questions to the client while the handler runs. Resolves when that is durable. */
+  publish?(questions: ReadonlyMap<string, OpenQuestion>, journal: Pick<Journal, 'reasks'>): Promise<void>
   /** A function passed to `ctx.defer` failed. */
   onDeferError?(error: unknown): void
 }
 
-/** An event from outside, for the hook of this key. */
-export interface Arrival {
-  readonly hook: string
-  readonly value: unknown
-}
+/** An event from outside for the hook of this key, or the answer to a question that was published. */
+export type Arrival =
+  | { readonly hook: string; readonly value: unknown }
+  | { readonly question: string; readonly digest: string; readonly answer: unknown }
 
 export async function replay(input: ReplayInput): Promise<RunReport> {
   const signal = lazySignal(input.scene)
   const deferred: Deferred[] = []
   const run = createRun(input, signal)
-  input.onArrival?.(({ hook, value }) => eventArrived(run, hook, value))
+  input.onArrival?.((arrived) =>
+    'hook' in arrived
+      ? eventArrived(run, arrived.hook, arrived.value)
+      : answerArrived(run, arrived.question, arrived),
+  )
   start(run, input.handler, createContext(run, input.scene, deferred))
   const ending = await run.turn.ending
   signal.abort()
@@ -116,6 +123,7 @@ function createRun(input: ReplayInput, signal: Signal): RunState {
       anchored: input.anchored ?? input.incoming.anchored,
       frozen: input.frozen,
       mayMove,
+      publish: (questions) => run.publish?.(questions),
       rest: () => (run.waits.size > 0 ? rest(run, mayMove) : undefined),
     }),
     record: createRecord(input.journal),
@@ -134,12 +142,24 @@ function createRun(input: ReplayInput, signal: Signal): RunState {
     operations: [],
     floating: new Set(),
     received: new Map(),
+    answered: new Map(),
+    publish: input.publish && !input.frozen ? (questions) => publish(run, input, questions) : undefined,
     events: new Map(input.incoming.events),
     arrivals: new Map(),
     tally,
     signal: signal.get,
   }
   return run
+}
+
+/** The run goes on meanwhile, and does not end before the questions are durable. */
+function publish(run: RunState, input: ReplayInput, questions: ReadonlyMap<string, OpenQuestion>): void {
+  const settled = run.turn.busy()
+  const failed = (error: unknown): void =>
+    run.turn.refuse(
+      error instanceof RondoError ? error : new RondoError('SERVER_INTERNAL', undefined, { cause: error }),
+    )
+  Promise.resolve(input.publish?.(questions, run.record.toJournal())).catch(failed).finally(settled)
 }
 
 function start(run: RunState, handler: ReplayInput['handler'], ctx: Context): void {

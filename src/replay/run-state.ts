@@ -89,8 +89,12 @@ export interface RunState {
   reading?: Promise<void>
   /** Events from outside that have arrived, by the key of their hook. */
   readonly events: Map<string, unknown>
+  /** Answers that arrived while the handler runs, by key, with the digest of the question that was shown. */
+  readonly answered: Map<string, { readonly answer: unknown; readonly digest: string }>
   /** What to do when something arrives that the handler waits for, by name. */
   readonly arrivals: Map<string, () => void>
+  /** Shows questions while the run goes on, which does not end before that is durable. */
+  publish?(questions: ReadonlyMap<string, OpenQuestion>): void
   readonly seed: string
   readonly trace?: RunTrace
   /** Makes an entry durable before the handler sees its result. Absent if the journal is kept when the run ends. */
@@ -138,6 +142,8 @@ export interface OpenQuestion {
   readonly digest: string
   /** When the question closes by itself, ms since the epoch. */
   readonly due?: number
+  /** An offer: the handler may return without its answer. */
+  readonly standing?: true
 }
 
 /** Why a call continues elsewhere: before an effect (R6), or because this instance wants to release it. */

@@ -51,6 +51,8 @@ export interface Turn {
   wake(): void
   /** The question needs no answer any more. */
   close(key: string): void
+  /** The client has shown that it holds the flow's id (R6): effects that were held back may begin. */
+  anchor(): void
   /** The handler waits for an event from outside. */
   listen(name: string): void
   /** The event is there. */
@@ -73,17 +75,23 @@ export interface TurnOptions {
   readonly frozen?: boolean
   /** Why this instance wants to release the call now, if it does. */
   mayMove(): MoveReason | undefined
+  /** Shows questions while work goes on. Without it they go out when the run is suspended. */
+  publish?(questions: ReadonlyMap<string, OpenQuestion>): void
   /** Called when nothing else is left: how the run ends if it only sleeps, unless it waits until a sleep is over. */
   rest?(): Ending | undefined
 }
 
-export function createTurn({ startedAt, idle, anchored, frozen, mayMove, rest }: TurnOptions): Turn {
+export function createTurn(options: TurnOptions): Turn {
+  const { startedAt, idle, frozen, mayMove, rest } = options
+  let { anchored } = options
   const due: Delivery[] = []
   const holds = new Set<{ readonly index: number }>()
   const fresh: Work[] = []
   const held: Work[] = []
   const questions = new Map<string, OpenQuestion>()
   const events = new Set<string>()
+  /** Open questions that were not published. */
+  const unshown = new Set<string>()
   let running = 0
   let leaving = false
   let scheduled = false
@@ -111,7 +119,8 @@ export function createTurn({ startedAt, idle, anchored, frozen, mayMove, rest }:
     if (ended) return
     if (due.length > 0) return handNext()
     if (fresh.length > 0 && holds.size === 0) beginFresh()
-    if (ended || running > 0) return
+    if (ended) return
+    if (running > 0) return publish()
     if (due.length > 0 || fresh.length > 0) return wake()
     if (leaving) end({ kind: 'background' })
     else if (questions.size > 0 || events.size > 0) end({ kind: 'asking', questions, events })
@@ -120,6 +129,14 @@ export function createTurn({ startedAt, idle, anchored, frozen, mayMove, rest }:
       const sleeping = rest?.()
       if (sleeping) end(sleeping)
     }
+  }
+
+  /** The handler waits, and other work goes on: the client may answer meanwhile. */
+  const publish = (): void => {
+    if (unshown.size === 0 || frozen) return
+    const shown = [...questions].filter(([key]) => unshown.has(key))
+    unshown.clear()
+    options.publish?.(new Map(shown))
   }
 
   const handNext = (): void => {
@@ -179,10 +196,20 @@ export function createTurn({ startedAt, idle, anchored, frozen, mayMove, rest }:
     },
     open(key, question) {
       questions.set(key, question)
+      unshown.add(key)
       wake()
     },
     wake,
-    close: (key) => void questions.delete(key),
+    close(key) {
+      questions.delete(key)
+      unshown.delete(key)
+    },
+    anchor() {
+      if (anchored) return
+      anchored = true
+      fresh.push(...held.splice(0))
+      wake()
+    },
     listen(name) {
       events.add(name)
       wake()
@@ -191,7 +218,8 @@ export function createTurn({ startedAt, idle, anchored, frozen, mayMove, rest }:
     end,
     refuse: (error) => end({ kind: 'refused', error }),
     returned(value) {
-      const left = questions.keys().next().value ?? fresh[0]?.key ?? held[0]?.key
+      const [asked] = [...questions].find(([, { standing }]) => !standing) ?? []
+      const left = asked ?? fresh[0]?.key ?? held[0]?.key
       if (left === undefined) return end({ kind: 'returned', value })
       const detail = `The handler returned while "${left}" was still open. Await it, and everything else it starts.`
       end({ kind: 'refused', error: new RondoError('REPLAY_NOT_AWAITED', detail) })

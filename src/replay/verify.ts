@@ -24,6 +24,7 @@ export async function verify(input: ReplayInput, first: RunReport): Promise<RunR
     journal: first.journal,
     incoming: { ...input.incoming, answers: undefined, asked: {}, events: undefined },
     onArrival: undefined,
+    publish: undefined,
     scene: { ...input.scene, line: SILENT, background: { ...input.scene.background, tell: () => {} } },
     frozen: true,
     trace: undefined,

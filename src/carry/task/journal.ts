@@ -29,9 +29,11 @@ export interface Parked {
 }
 
 /** `rested`: a turn came as far as it could and ended without a question; the next one does not report the same again. */
+/** `opened`: questions that were shown while the turn went on. */
 export type TaskRecord =
   | { readonly entry: Entry }
   | { readonly parked: Parked }
+  | { readonly opened: Pick<Parked, 'asked' | 'reasks'> }
   | { readonly rested: true }
   /** When an open operation ends by itself. Written when it is opened, so that no restart starts the clock again. */
   | { readonly deadline: { readonly key: string; readonly due: number } }
@@ -85,11 +87,12 @@ export function foldRecords(
       deadlines.set(record.deadline.key, record.deadline.due)
       continue
     }
-    resting = !('entry' in record)
+    resting = !('entry' in record || 'opened' in record)
     if ('entry' in record) {
       entries.set(record.entry.key, record.entry)
       deadlines.delete(record.entry.key)
-    } else if ('parked' in record) {
+    } else if ('opened' in record) parked = withOpened(parked, record.opened)
+    else if ('parked' in record) {
       parked = record.parked
       parks += 1
       for (const key of parked.struck ?? []) entries.delete(key)
@@ -104,21 +107,28 @@ export function foldRecords(
   }
 }
 
+/** What was asked, with what was shown since. */
+export function withOpened(parked: Parked, { asked, reasks }: Pick<Parked, 'asked' | 'reasks'>): Parked {
+  return { ...parked, asked: { ...parked.asked, ...asked }, reasks }
+}
+
 /** The answers to what was asked last, under the author's keys, with the digests of the questions. */
 export function freshAnswers(
   { asked }: Parked,
   answers: ReadonlyMap<string, unknown>,
 ): { answers: Record<string, unknown>; asked: Record<string, string> } {
   const fresh = { answers: Object.create(null), asked: Object.create(null) }
+  // A question that was asked again has a later wire key; the answer to the earlier one is spent.
+  const latest = new Map(Object.entries(asked).map(([wireKey, { key }]) => [key, wireKey]))
   for (const [wireKey, { key, digest }] of Object.entries(asked)) {
-    if (!answers.has(wireKey)) continue
+    if (!answers.has(wireKey) || latest.get(key) !== wireKey) continue
     fresh.answers[key] = answers.get(wireKey)
     fresh.asked[key] = digest
   }
   return fresh
 }
 
-function freeKey(key: string, taken: { has(key: string): boolean }): string {
+export function freeKey(key: string, taken: { has(key: string): boolean }): string {
   if (!taken.has(key)) return key
   let n = 2
   while (taken.has(`${key}~${n}`)) n += 1
@@ -126,7 +136,7 @@ function freeKey(key: string, taken: { has(key: string): boolean }): string {
 }
 
 /** The wire key under which this question is open already. */
-function shownAs(
+export function shownAs(
   { asked }: Parked,
   slots: readonly InputSlot[],
   key: string,

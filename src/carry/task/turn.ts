@@ -35,6 +35,7 @@ import {
   type TaskRecord,
   toFlowCall,
 } from './journal.ts'
+import { createShown, type Shown } from './publish.ts'
 import { createStatusReporter, type StatusReporter } from './status.ts'
 
 export type FindTarget = (plan: TaskPlan) => Target | undefined
@@ -45,6 +46,7 @@ interface TaskRun extends Round {
   readonly turn: TaskTurn
   readonly plan: TaskPlan
   readonly folded: Folded
+  readonly shown: Shown
   readonly status: StatusReporter
 }
 
@@ -154,7 +156,7 @@ async function keep(run: TaskRun, pause: Pause): Promise<TaskTurnOutcome> {
   const questions = Object.entries(inputRequests ?? {}).map(
     ([key, request]) => [key, { request, digest: asked[key] ?? '' }] as const,
   )
-  const { inputs, record, until, close } = park(questions, journal, folded, turn.slots())
+  const { inputs, record, until, close } = park(questions, journal, run.shown.folded(), turn.slots())
   await turn.record(sealPiece(host, turn.task, 'record', record))
   // State alone: nobody is asked, so the next turn is due by itself, at the pace of a client (C9).
   if (questions.length === 0 && !events && wakeAt === undefined) return { kind: 'release', delayMs: AGAIN_MS }
@@ -215,6 +217,7 @@ function open({ host, tasks, turn, plan, target }: Opening): TaskRun {
     turn,
     plan,
     folded,
+    shown: createShown(host, tasks, turn, folded),
     status: createStatusReporter(host, turn),
     call: toFlowCall(plan, task.id),
     target,
@@ -294,11 +297,8 @@ function adapt(run: TaskRun, input: ReplayInput): ReplayInput {
       background: { ...run.status, possible: false },
     },
     mayMove: () => (turn.draining.aborted || turn.signal.aborted ? 'drain' : undefined),
-    onArrival: (arrival) =>
-      turn.onAnswers((slot) => {
-        const [event] = eventsOf(host, tasks, turn.task, [slot])
-        return event !== undefined && arrival({ hook: event[0], value: event[1] })
-      }),
+    onArrival: run.shown.onArrival,
+    publish: run.shown.publish,
     persist: async (entry) => {
       run.status.ends(entry.key)
       await turn.record(sealPiece(host, turn.task, 'record', { entry } satisfies TaskRecord))
@@ -323,7 +323,8 @@ function incomingOf(
 ): Pick<Incoming, 'answers' | 'asked' | 'unasked' | 'arrivedAt' | 'capabilities'> {
   const unable = [...opened.values()].filter((answer) => typeof answer === 'string')
   const able = withoutMethods(capabilities, unable as InputRequest['method'][])
-  if (folded.parks === 0 && plan.brought)
+  const isFirst = folded.parks === 0 && Object.keys(folded.parked.asked).length === 0
+  if (isFirst && plan.brought)
     return { ...plan.brought, arrivedAt: turn.task.createdAt, capabilities: able }
   const given = new Map([...opened].filter(([, answer]) => typeof answer !== 'string'))
   // The store takes no late answer: what is there came in time.
