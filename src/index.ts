@@ -118,6 +118,7 @@ export type {
   HookOptions,
   Infer,
   Jsonable,
+  Offer,
   Outcome,
   Question,
   ReturnsJson,

@@ -180,7 +180,7 @@ function deliverRecorded(
   })
 }
 
-function noteReceived({ received }: RunState, key: string, answer: unknown): void {
+export function noteReceived({ received }: RunState, key: string, answer: unknown): void {
   received.set(`answer:${key}`, { answer })
 }
 

@@ -11,6 +11,7 @@ import type {
   Context,
   EffectInfo,
   HookOptions,
+  Offer,
   Outcome,
   Question,
   Schema,
@@ -18,6 +19,7 @@ import type {
 } from '../tool/context.ts'
 import { ask, EXPIRED } from './ask.ts'
 import { type Hooks, openHook } from './hook.ts'
+import { openOffer } from './offer.ts'
 import { confirmQuestion, formQuestion, rootsQuestion, samplingQuestion, urlQuestion } from './question.ts'
 import { type Background, noteNews, operate, type RunState, throwIfNested, toHex } from './run-state.ts'
 import type { Work } from './turn.ts'
@@ -140,6 +142,10 @@ class RunContext implements Context {
     this.#operate('sleep', key, async () => sleepUntil(this.#run, key, date))
   readonly hook = ((key: string, options?: HookOptions<Schema>) =>
     this.#operate('hook', key, () => openHook(this.#run, this.#scene, key, options))) as Context['hook']
+  readonly offer: Context['offer'] = (key, question) => {
+    throwIfNested(this.#run, `offer "${String(key)}"`)
+    return openOffer(this.#run, key, question, this.#scene.hooks !== undefined) as Offer<never>
+  }
   readonly checkpoint: Context['checkpoint'] = () => this.#pass('checkpoint', {})
   readonly background: Context['background'] = () =>
     this.#pass('background', this.#scene.background.possible ? { leaving: true } : {})

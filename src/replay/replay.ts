@@ -53,6 +53,8 @@ export interface ReplayInput {
   onArrival?(arrival: (arrived: Arrival) => boolean): void
   /** Shows questions to the client while the handler runs. Resolves when that is durable. */
   publish?(questions: ReadonlyMap<string, OpenQuestion>, journal: Pick<Journal, 'reasks'>): Promise<void>
+  /** Closes an offer that was published. Resolves when that is durable. */
+  withdraw?(key: string): Promise<void>
   /** A function passed to `ctx.defer` failed. */
   onDeferError?(error: unknown): void
 }
@@ -143,7 +145,11 @@ function createRun(input: ReplayInput, signal: Signal): RunState {
     floating: new Set(),
     received: new Map(),
     answered: new Map(),
-    publish: input.publish && !input.frozen ? (questions) => publish(run, input, questions) : undefined,
+    publish:
+      input.publish && !input.frozen
+        ? (questions) => goOn(run, () => input.publish?.(questions, run.record.toJournal()))
+        : undefined,
+    withdraw: input.withdraw && !input.frozen ? (key) => goOn(run, () => input.withdraw?.(key)) : undefined,
     events: new Map(input.incoming.events),
     arrivals: new Map(),
     tally,
@@ -152,14 +158,14 @@ function createRun(input: ReplayInput, signal: Signal): RunState {
   return run
 }
 
-/** The run goes on meanwhile, and does not end before the questions are durable. */
-function publish(run: RunState, input: ReplayInput, questions: ReadonlyMap<string, OpenQuestion>): void {
+/** The run goes on during the write, and does not end before it is durable. */
+function goOn(run: RunState, write: () => Promise<void> | undefined): void {
   const settled = run.turn.busy()
   const failed = (error: unknown): void =>
     run.turn.refuse(
       error instanceof RondoError ? error : new RondoError('SERVER_INTERNAL', undefined, { cause: error }),
     )
-  Promise.resolve(input.publish?.(questions, run.record.toJournal())).catch(failed).finally(settled)
+  Promise.resolve(write()).catch(failed).finally(settled)
 }
 
 function start(run: RunState, handler: ReplayInput['handler'], ctx: Context): void {

@@ -95,6 +95,8 @@ export interface RunState {
   readonly arrivals: Map<string, () => void>
   /** Shows questions while the run goes on, which does not end before that is durable. */
   publish?(questions: ReadonlyMap<string, OpenQuestion>): void
+  /** Closes an offer that was shown. */
+  withdraw?(key: string): void
   readonly seed: string
   readonly trace?: RunTrace
   /** Makes an entry durable before the handler sees its result. Absent if the journal is kept when the run ends. */

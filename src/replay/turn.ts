@@ -61,6 +61,8 @@ export interface Turn {
   refuse(error: RondoError): void
   returned(value: unknown): void
   ended(): boolean
+  /** The place in the journal up to which the handler has received results; -1 before the first. */
+  position(): number
   /** The time of the last delivered result. */
   now(): number
   readonly ending: Promise<Ending>
@@ -96,6 +98,7 @@ export function createTurn(options: TurnOptions): Turn {
   let leaving = false
   let scheduled = false
   let now = startedAt
+  let position = -1
   let ended: Ending | undefined
   let settle: (ending: Ending) => void
   const ending = new Promise<Ending>((resolve) => {
@@ -146,6 +149,7 @@ export function createTurn(options: TurnOptions): Turn {
     const [next] = due.splice(first, 1)
     if (next) {
       now = Math.max(now, next.at)
+      position = Math.max(position, next.index)
       next.hand()
     }
     wake()
@@ -225,6 +229,7 @@ export function createTurn(options: TurnOptions): Turn {
       end({ kind: 'refused', error: new RondoError('REPLAY_NOT_AWAITED', detail) })
     },
     ended: () => ended !== undefined,
+    position: () => position,
     now: () => now,
     ending,
   }

@@ -25,6 +25,7 @@ export async function verify(input: ReplayInput, first: RunReport): Promise<RunR
     incoming: { ...input.incoming, answers: undefined, asked: {}, events: undefined },
     onArrival: undefined,
     publish: undefined,
+    withdraw: undefined,
     scene: { ...input.scene, line: SILENT, background: { ...input.scene.background, tell: () => {} } },
     frozen: true,
     trace: undefined,

@@ -119,6 +119,14 @@ export type Jsonable<T> = unknown extends T
 /** Refuses a function whose result does not survive JSON. */
 export type ReturnsJson<T> = [T] extends [Jsonable<T>] ? unknown : { readonly 'Return plain JSON': never }
 
+/** A standing question: it stays open while the handler works on. */
+export interface Offer<T> extends PromiseLike<Outcome<T>> {
+  /** The response, if one was recorded before the last result that the handler received. Always nothing in rounds. */
+  peek(): Outcome<T> | undefined
+  /** Closes the question, also in the view of the client. Whoever awaits it gets `{ action: 'cancel' }`. */
+  withdraw(): void
+}
+
 export interface HookOptions<S extends Schema = Schema> {
   /** What an event must look like: any JSON. Default: an event may be anything. */
   schema?: S
@@ -171,6 +179,11 @@ export interface Context {
   sleep(key: string, duration: Duration): Promise<void>
   /** Continues at a time: a Date, milliseconds since 1970, or an ISO date. At once if it is past. */
   sleepUntil(key: string, date: Date | number | string): Promise<void>
+  /**
+   * Opens a question that does not block: `await` it, look at it with `peek`, or `withdraw` it. In a task it is visible at
+   * once and until the handler returns; in rounds it is asked when it is awaited.
+   */
+  offer<S extends Schema>(key: string, question: Question<S>): Offer<Infer<S, ElicitContent>>
   /**
    * Opens a hook for one event from outside, such as a webhook. Needs a task: a call in rounds continues as one from here
    * on. When this resolves, the hook is durable and its id can be handed out.

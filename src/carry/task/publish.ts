@@ -21,9 +21,11 @@ import {
   withOpened,
 } from './journal.ts'
 
-export interface Shown extends Required<Pick<ReplayInput, 'publish' | 'onArrival'>> {
+export interface Shown extends Required<Pick<ReplayInput, 'publish' | 'withdraw' | 'onArrival'>> {
   /** What the task asked before this turn and in it. */
   folded(): Folded
+  /** The record of a park, with the offers that stay open. */
+  keepOffers(record: TaskRecord): TaskRecord
 }
 
 export function createShown(host: FlowHost, tasks: TaskHost, turn: TaskTurn, before: Folded): Shown {
@@ -67,6 +69,23 @@ export function createShown(host: FlowHost, tasks: TaskHost, turn: TaskTurn, bef
         const arrived = toArrival(slot)
         return arrived !== undefined && arrival(arrived)
       }),
+    async withdraw(key) {
+      const close = turn
+        .slots()
+        .filter(
+          (slot) => slot.role === 'offer' && slot.kind === 'open' && parked.asked[slot.key]?.key === key,
+        )
+      if (close.length > 0) await turn.publish({ close })
+    },
+    keepOffers(record) {
+      if (!('parked' in record)) return record
+      const offers = turn.slots().flatMap((slot) => {
+        const asked = Object.hasOwn(parked.asked, slot.key) ? parked.asked[slot.key] : undefined
+        return slot.role === 'offer' && slot.kind === 'open' && asked ? [[slot.key, asked] as const] : []
+      })
+      const asked = { ...Object.fromEntries(offers), ...record.parked.asked }
+      return { parked: { ...record.parked, asked } }
+    },
     folded: () => ({ ...before, parked }),
   }
 }

@@ -157,7 +157,7 @@ async function keep(run: TaskRun, pause: Pause): Promise<TaskTurnOutcome> {
     ([key, request]) => [key, { request, digest: asked[key] ?? '' }] as const,
   )
   const { inputs, record, until, close } = park(questions, journal, run.shown.folded(), turn.slots())
-  await turn.record(sealPiece(host, turn.task, 'record', record))
+  await turn.record(sealPiece(host, turn.task, 'record', run.shown.keepOffers(record)))
   // State alone: nobody is asked, so the next turn is due by itself, at the pace of a client (C9).
   if (questions.length === 0 && !events && wakeAt === undefined) return { kind: 'release', delayMs: AGAIN_MS }
   const sealed = Array.from(
@@ -299,6 +299,7 @@ function adapt(run: TaskRun, input: ReplayInput): ReplayInput {
     mayMove: () => (turn.draining.aborted || turn.signal.aborted ? 'drain' : undefined),
     onArrival: run.shown.onArrival,
     publish: run.shown.publish,
+    withdraw: run.shown.withdraw,
     persist: async (entry) => {
       run.status.ends(entry.key)
       await turn.record(sealPiece(host, turn.task, 'record', { entry } satisfies TaskRecord))
