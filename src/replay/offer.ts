@@ -9,6 +9,7 @@
  * nothing.
  */
 
+import { misuse } from '../errors.ts'
 import type { AskEntry, Found } from '../journal/journal.ts'
 import { missingCapability } from '../protocol/common/request.ts'
 import type { Offer, Outcome, Question } from '../tool/context.ts'
@@ -21,6 +22,8 @@ const WITHDRAWN: Outcome<never> = { action: 'cancel' }
 
 /** `stands`: the run is a task, which can show the question while it goes on. */
 export function openOffer(run: RunState, key: string, question: Question, stands: boolean): Offer<unknown> {
+  if (question.within !== undefined)
+    throw misuse(`The offer "${key}" cannot have a time limit (within): withdraw it when its time is up.`)
   const form = formQuestion(question, run.limits)
   return stands ? standingOffer(run, key, form) : askedOffer(run, key, form)
 }

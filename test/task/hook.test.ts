@@ -172,7 +172,8 @@ describe('an event from outside', () => {
     await parked(store)
     const { result } = await send(server, 'tasks/get', { taskId: id })
     expect(result).toMatchObject({ status: 'working' })
-    expect(JSON.stringify(result)).not.toContain('any')
+    expect(result).not.toHaveProperty('inputRequests')
+    expect(JSON.stringify(result)).not.toContain(shop.ids[0])
     for (const key of ['any', 'any.received', 'hook any', 'event any']) {
       const inputResponses = { [key]: { action: 'accept', content: { forged: true } } }
       await send(server, 'tasks/update', { taskId: id, inputResponses })
@@ -215,6 +216,20 @@ describe('an event from outside', () => {
       problem: 'The event is too large',
     })
   })
+})
+
+it('G1 G3 is limited in time by a race with a sleep', async () => {
+  const shop = newShop()
+  const server = start(shop, { dev: false })
+  server.tool('limited', { task: 'auto' }, async (_args, ctx) => {
+    const hook = await ctx.hook('paid')
+    await ctx.step('hand out', () => void shop.ids.push(hook.id))
+    const event = await Promise.race([hook.received(), ctx.sleep('limit', 300)])
+    return event === undefined ? 'too late' : JSON.stringify(event)
+  })
+  const late = await begin(server, 'limited')
+  expect(textOf(await settled(server, late))).toBe('too late')
+  expect(await server.deliver(shop.ids[0] ?? '', 1)).toEqual({ kind: 'closed' })
 })
 
 describe('the id of a hook', () => {

@@ -59,7 +59,9 @@ export function createShown(host: FlowHost, tasks: TaskHost, turn: TaskTurn, bef
     if (!question || slot.role === 'hook') return undefined
     const answer: unknown = openPiece(host, tasks, task, `answer ${slot.key}`, slot.answer)
     // Text is a method that the client turned out not to implement: the next turn goes on without it.
-    return typeof answer === 'string' ? undefined : { question: question.key, digest: question.digest, answer }
+    return typeof answer === 'string'
+      ? undefined
+      : { question: question.key, digest: question.digest, answer }
   }
 
   return {

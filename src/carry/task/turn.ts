@@ -325,8 +325,7 @@ function incomingOf(
   const unable = [...opened.values()].filter((answer) => typeof answer === 'string')
   const able = withoutMethods(capabilities, unable as InputRequest['method'][])
   const isFirst = folded.parks === 0 && Object.keys(folded.parked.asked).length === 0
-  if (isFirst && plan.brought)
-    return { ...plan.brought, arrivedAt: turn.task.createdAt, capabilities: able }
+  if (isFirst && plan.brought) return { ...plan.brought, arrivedAt: turn.task.createdAt, capabilities: able }
   const given = new Map([...opened].filter(([, answer]) => typeof answer !== 'string'))
   // The store takes no late answer: what is there came in time.
   const arrivedAt = Number.NEGATIVE_INFINITY
