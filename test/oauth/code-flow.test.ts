@@ -86,7 +86,7 @@ describe('a call of a caller with a token', () => {
     expect(ran).toEqual(['refund'])
   })
 
-  it('H2 refuses the second round with less scope, and names every scope in one challenge', async () => {
+  it('H2 T33 refuses the second round with less scope, and names every scope in one challenge', async () => {
     const { server, ran } = open()
     const first = await tokenFor()
     const answers = await begin(server, first.access_token)

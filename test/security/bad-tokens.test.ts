@@ -440,7 +440,7 @@ describe('bad tokens', () => {
     expect((await open(published()).send(sign())).status).toBe(200)
   })
 
-  it.each(BAD)('H1 refuses a token $what', async ({ token, log, keys: own }) => {
+  it.each(BAD)('H1 T32 refuses a token $what', async ({ token, log, keys: own }) => {
     const { send, reasons } = open(published(own))
     const { headers: _headers, ...answer } = await send(token)
     expect(answer).toEqual(REFUSED)
@@ -625,7 +625,7 @@ describe('floods', () => {
   /** Without a valid signature, which nobody gets to see. */
   const withKid = (kid: string): string => `${encode(JSON.stringify({ ...HEADER, kid }))}.${ownClaims}.eA`
 
-  it('I3 10,000 tokens with distinct key ids cause one request for keys per cooldown, and are not remembered', async () => {
+  it('I3 T34 10,000 tokens with distinct key ids cause one request for keys per cooldown, and are not remembered', async () => {
     let clock = NOW
     let fetched = 0
     const fetch = async () => {

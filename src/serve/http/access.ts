@@ -54,7 +54,8 @@ export function createAccess(service: Service, authenticate: Authenticate | unde
       }
       const all = union([{ scopes: base }, { scopes: also }, ...needs])
       if (!(all instanceof Promise)) return check(needs as readonly Need[], all)
-      return Promise.all(needs).then(async (known) => check(known, await all))
+      // Both at once, so that neither can reject unheard.
+      return Promise.all([Promise.all(needs), all]).then(([known, sum]) => check(known, sum))
     },
   }
 }

@@ -89,6 +89,7 @@ export function createExchange(service: Service, options: HttpOptions = {}, list
     maxBacklog: options.maxBacklogBytes ?? 1_048_576,
   }
   const access = createAccess(service, authenticate)
+  const asksEverybody = (resource?.scopes.length ?? 0) > 0
   const context = { service, inFlight, stream, shareOf, access, onError }
   const older = service.older && openOlder(service.older, options.stateless === true, context)
 
@@ -109,7 +110,8 @@ export function createExchange(service: Service, options: HttpOptions = {}, list
   }
 
   function dispatch(decoded: RequestMessage | OlderMessage, request: HttpRequest): void {
-    if (decoded.kind !== 'call' || !access.active) return proceed(decoded, request)
+    const scoped = asksEverybody || service.scoped
+    if (decoded.kind !== 'call' || !scoped) return proceed(decoded, request)
     admitted(decoded.call, request, (call) => proceed({ kind: 'call', call }, request))
   }
 
