@@ -5,10 +5,11 @@
 
 import { createServer as createHttpServer, request as httpRequest } from 'node:http'
 import type { AddressInfo } from 'node:net'
-import { createServer, generateKey, type Server } from 'rondo'
+import { createServer, generateKey, type Server, type TaskOptions } from 'rondo'
 import { type Client, type ConnectOptions, connect, type TaskState } from 'rondo/client'
 import { afterEach, describe, expect, it } from 'vitest'
 import { createMemoryStore } from '../../src/store/memory/store.ts'
+import { idIn, toResult } from '../support/task-tools.ts'
 
 const keys = generateKey('turns')
 const closers: (() => unknown)[] = []
@@ -30,9 +31,10 @@ function declare(server: Server): void {
   server.resource('desk://report', { name: 'report' }, (uri) => ({ uri, text: 'r' }))
 }
 
-async function serve(): Promise<{ server: Server; url: string }> {
+async function serve(tasks: TaskOptions = {}): Promise<{ server: Server; url: string }> {
   const store = createMemoryStore()
-  const server = createServer({ name: 'own', version: '1', keys, log: 'off', store, eras: ['2025-11-25'] })
+  const eras = ['2025-11-25'] as const
+  const server = createServer({ name: 'own', version: '1', keys, log: 'off', store, eras, tasks })
   declare(server)
   const { url } = await server.listen({ port: 0, signals: false })
   closers.push(() => server.close())
@@ -71,6 +73,28 @@ describe.each([
       expect(result.content).toMatchObject([{ text: 'yes' }])
       expect(seen.at(-1)).toMatchObject({ status: 'completed' })
     }
+  })
+
+  it('G6 reaches a task through task_status, which asks', async () => {
+    const { url } = await serve({ tools: true })
+    const client = await open(url, options)
+    const started = await client.callTool('may')
+    const taskId = idIn({ ...toResult({ result: started as never }) })
+    expect((await client.callTool('task_status', { taskId })).content).toMatchObject([{ text: 'yes' }])
+  })
+
+  it('G7 is notified of a task that it created', async () => {
+    const { url } = await serve()
+    const client = await open(url, options)
+    const started = await client.start({ method: 'tools/call', name: 'must', arguments: {} })
+    const taskId = started.status === 'task' ? (started.pending.task?.taskId ?? '') : ''
+    const subscription = client.subscribe({ taskIds: [taskId] })
+    await subscription.filter
+    const seen = (async () => {
+      for await (const change of subscription) if (change.kind === 'task') return change.task
+    })()
+    await client.task(taskId).cancel()
+    expect(await seen).toMatchObject({ taskId })
   })
 
   it('receives change notifications', async () => {
