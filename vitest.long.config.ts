@@ -7,7 +7,7 @@ export default defineConfig({
   resolve: {
     alias: [
       { find: /^rondo$/, replacement: src('index') },
-      { find: /^rondo\/(testing|client|forms|oauth|sdk|sqlite|postgres)$/, replacement: src('$1') },
+      { find: /^rondo\/(testing|client|forms|oauth|sdk|sqlite|postgres|otel)$/, replacement: src('$1') },
     ],
   },
   test: {

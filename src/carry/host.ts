@@ -6,6 +6,7 @@
 import type { AskEntryKind, Journal } from '../journal/journal.ts'
 import type { FlowMethod } from '../protocol/call.ts'
 import type { Codecs } from '../protocol/codec.ts'
+import type { Observer } from '../protocol/observer.ts'
 import type { MoveReason, Platform, ReplayLimits, RunReport, RunTrace } from '../replay/run-state.ts'
 import type { KeyHolder, KeyRing } from '../seal/key-ring.ts'
 import type { Claims, Expected, ExpectedExtension, OpenedState, SealedState } from '../seal/state.ts'
@@ -295,6 +296,8 @@ export interface FlowHost {
   /** Sleeps end at once, as if the time had passed. */
   readonly skipSleep: boolean
   log(event: LogFacts): void
+  /** Telemetry. It never throws. */
+  readonly observer?: Observer
   /** Names this process in the log and in the store. */
   readonly instance: string
   /** Rounds whose handlers are running. */

@@ -201,7 +201,8 @@ async function keep(round: PushedRound, pause: Pause): Promise<Next> {
   const { outcome, asks } = pause.facts
   logRound(round, pause.report, { outcome, asks })
   const { journal, asked, inputRequests: questions } = hand ? await readyToHand(host, pause) : pause
-  const next: Beginning = { ...beginning, round: beginning.round + 1, journal, asked }
+  const askedAt = questions === undefined ? undefined : host.platform.now()
+  const next: Beginning = { ...beginning, round: beginning.round + 1, journal, asked, askedAt }
   if (questions === undefined) return { kind: 'run', beginning: next, capabilities }
   const left = beginning.flowExpires - host.platform.now()
   const isOne = Object.keys(questions).length === 1

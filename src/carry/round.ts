@@ -7,6 +7,7 @@ import { RondoError } from '../errors.ts'
 import type { Journal } from '../journal/journal.ts'
 import type { FlowCall, Line, Principal } from '../protocol/call.ts'
 import { followsTasks, nameCapabilities } from '../protocol/common/request.ts'
+import type { Observed, ObservedOperation, OperationEnd } from '../protocol/observer.ts'
 import type { Reply } from '../protocol/reply.ts'
 import { TASKS_EXTENSION } from '../protocol/task.ts'
 import type { InputRequest, InputResponses } from '../protocol/wire.ts'
@@ -43,6 +44,10 @@ export interface Round {
   /** The turn of a task that this round is. */
   readonly task?: TaskPlace
   readonly trace?: RunTrace
+  /** The request whose answers woke this turn. */
+  readonly wokenBy?: string
+  /** Set by `runOnce` if there is telemetry. */
+  observed?: Observed
 }
 
 /** A request on its way into a round. */
@@ -58,6 +63,8 @@ export interface Beginning {
   readonly flowExpires: number
   readonly anchored: boolean
   readonly sealedVersion?: string
+  /** When the answers of this round were asked for, ms since the epoch. */
+  readonly askedAt?: number
 }
 
 /** Prepares the arguments, runs the handler once, checks the run in development, and has the carrier end or keep it. */
@@ -65,14 +72,65 @@ export async function runOnce<To, R extends Round>(carrier: Carrier<never, To, R
   const { host } = given
   const round = host.tracer ? { ...given, trace: host.tracer.begin() } : given
   host.running.add(round)
+  const observed = host.observer?.begin?.(toOperation(round))
+  if (observed) round.observed = observed
   try {
-    const run = await runHandler(carrier, round)
+    const running = observed ? observed.run(() => runHandler(carrier, round)) : runHandler(carrier, round)
+    const run = await running
     if (run.kind === 'end') return carrier.end(round, run.reply)
     host.running.delete(round)
     return carrier.abandon?.(round) ?? (await conclude(carrier, round, run.report))
+  } catch (error) {
+    observed?.end(toEnd(error))
+    throw error
   } finally {
     host.running.delete(round)
+    // Only for a turn that was abandoned: every other round has ended with its line in the log.
+    observed?.end({ outcome: 'moved' })
   }
+}
+
+function toEnd(error: unknown): OperationEnd {
+  if (!(error instanceof RondoError)) return { outcome: 'refused', code: 'SERVER_INTERNAL' }
+  return { outcome: 'refused', code: error.code, rpc: error.rpc }
+}
+
+/** A request that was refused before its round began, because its state did not open. */
+export function observeRefused(request: RoundRequest, began: number, error: unknown): void {
+  const operation = { kind: 'request' as const, ...requestOf(request), began }
+  request.host.observer?.begin?.(operation)?.end(toEnd(error))
+}
+
+function requestOf({
+  call,
+  target,
+}: RoundRequest): Pick<ObservedOperation, 'method' | 'target' | 'requestId' | 'protocolVersion' | 'trace'> {
+  const { id: requestId, method, protocolVersion, trace } = call
+  // The URI of a resource may contain arguments.
+  const name = method === 'resources/read' ? undefined : target.name
+  return { method, target: name, requestId, protocolVersion, trace }
+}
+
+function toOperation(round: Round): ObservedOperation {
+  const { beginning, task, wokenBy, began } = round
+  const { askedAt, journal } = beginning
+  return {
+    kind: task ? 'turn' : 'round',
+    ...requestOf(round),
+    began,
+    ...placeOf(round),
+    spans: journal.spans,
+    wokenBy,
+    waitedMs: askedAt === undefined ? undefined : Math.max(0, began - askedAt),
+  }
+}
+
+/** The spans that the next round, on whatever instance, links to. */
+export function spansOf({ beginning, observed }: Round): Pick<Journal, 'spans'> {
+  const { spans } = beginning.journal
+  const span = observed?.span
+  if (span === undefined) return spans ? { spans } : {}
+  return { spans: [spans?.[0] ?? span, span] }
 }
 
 type HandlerRun =
@@ -173,7 +231,8 @@ function toReplayInput(round: Round, handler: (ctx: Context) => unknown): Replay
   const { store } = host
   return {
     handler,
-    journal: beginning.journal,
+    journal: round.observed ? { ...beginning.journal, ...spansOf(round) } : beginning.journal,
+    observed: round.observed,
     incoming: {
       anchored: beginning.anchored,
       asked: beginning.asked,
@@ -258,6 +317,16 @@ type RoundFacts = Pick<
 export function logRound(round: Round, report: RunReport | undefined, facts: RoundFacts): void {
   const { host, call, target, beginning, began } = round
   const changed = beginning.anchored && beginning.sealedVersion !== target.version
+  round.observed?.end({
+    outcome: facts.outcome,
+    code: facts.code,
+    asks: facts.asks?.length,
+    moved: facts.moved,
+    task: facts.task,
+    replayed: report?.replayed,
+    executed: report?.executed,
+    stateBytes: facts.stateBytes,
+  })
   const event: RoundLine = {
     event: 'round',
     flow: beginning.flow,

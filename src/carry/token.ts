@@ -24,6 +24,7 @@ import {
   type Beginning,
   concludeRefused,
   logRound,
+  observeRefused,
   placeOf,
   type Round,
   type RoundRequest,
@@ -70,8 +71,15 @@ export const tokenCarrier: Carrier<RoundRequest, Reply> = {
 export async function runRound(request: RoundRequest): Promise<Reply> {
   const { keys } = request.host
   if (!keys.isReady) await keys.ready()
-  const opening = tokenCarrier.open(request)
-  return await runOpened(opening instanceof Promise ? await opening : opening, tokenCarrier)
+  const began = request.host.platform.now()
+  let opened: Round
+  try {
+    opened = await tokenCarrier.open(request)
+  } catch (error) {
+    observeRefused(request, began, error)
+    throw error
+  }
+  return await runOpened(opened, tokenCarrier)
 }
 
 /** Runs a round whose state has passed every check. */
@@ -134,6 +142,7 @@ export function nextRound(host: FlowHost, claims: Claims): Beginning {
     flowExpires: claims.flowExpires,
     anchored: true,
     sealedVersion: claims.toolVersion,
+    ...(Object.keys(claims.asked).length > 0 && { askedAt: claims.issuedAt }),
   }
 }
 

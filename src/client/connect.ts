@@ -1,6 +1,7 @@
 /** `connect`: opens a target over HTTP, over stdio or in memory (C15), and returns a client. Runs wherever there is `fetch`. */
 
 import { type Clock, systemClock } from '../lib/clock.ts'
+import type { Observer } from '../protocol/observer.ts'
 import { type ClientAuth, withAuth } from './auth.ts'
 import { type Client, createClient } from './client.ts'
 import { DIALECTS } from './dialect.ts'
@@ -52,6 +53,8 @@ export interface ConnectOptions extends Partial<Limits> {
   readonly turns?: boolean
   /** Receives what was odd but not fatal. */
   readonly onWarning?: (text: string) => void
+  /** Observes every request and sends trace context with it: `otel()` from `rondo/otel`. Default: none. */
+  readonly telemetry?: Observer
   /** Aborts connecting. */
   readonly signal?: AbortSignal
   readonly clock?: Clock
@@ -77,7 +80,7 @@ export async function connect(target: ConnectTarget, options: ConnectOptions = {
   const transport = await openTransport(target, limits, options, onWarning)
   const info = options.clientInfo ?? { name: 'rondo', version: '0.1.0' }
   const peer = createPeer(
-    { transport, clock, limits, info, headers: options.headers, onWarning },
+    { transport, clock, limits, info, headers: options.headers, onWarning, observer: options.telemetry },
     DIALECTS[0],
   )
   try {

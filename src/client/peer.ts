@@ -14,6 +14,7 @@ import { type Clock, sleep } from '../lib/clock.ts'
 import { isRecord } from '../lib/json.ts'
 import type { Call, Envelope, ListenFilter, RequestId } from '../protocol/call.ts'
 import type { ParamHeader } from '../protocol/common/headers.ts'
+import type { Observer, OperationEnd } from '../protocol/observer.ts'
 import type { Notice, Received, WireError } from '../protocol/reply.ts'
 import { type ClientCapabilities, type Discovery, LOG_LEVELS, type LogLevel } from '../protocol/wire.ts'
 import type { Dialect } from './dialect.ts'
@@ -64,6 +65,8 @@ interface PeerOptions {
   /** Sent with every HTTP request, for authentication. */
   readonly headers?: HeaderSource
   readonly onWarning: (text: string) => void
+  /** Telemetry. */
+  readonly observer?: Observer
 }
 
 /** How requests reach the server: each on its own, or in a session. */
@@ -128,7 +131,7 @@ export function createPeer(options: PeerOptions, dialect: Dialect): Peer {
         for (let attempt = 0; ; attempt++) {
           try {
             const id = peer.dialect.legId?.(body) ?? peer.nextId()
-            return await exchange(peer, envelop(peer, body, id, sending), leg, sending)
+            return await observed(peer, envelop(peer, body, id, sending), leg, sending)
           } catch (error) {
             await waitWhileBusy(peer, error, attempt, leg.signal)
           }
@@ -175,6 +178,46 @@ function envelop(peer: Peer, body: CallBody, id: RequestId, sending: SendOptions
     ...(sending.progress && { progressToken: id }),
     ...(sending.trace && { trace: sending.trace }),
   }
+}
+
+/** Sends a request inside its span, with its trace context. What an observer throws is a warning. */
+async function observed(peer: Peer, call: Call, leg: Leg, sending: SendOptions): Promise<Received> {
+  const { observer, clock, dialect } = peer
+  const quietly = <T>(fn: () => T): T | undefined => {
+    try {
+      return fn()
+    } catch (error) {
+      peer.onWarning(`The telemetry threw: ${String(error)}`)
+      return undefined
+    }
+  }
+  const flow = call.kind === 'flow' && call.method !== 'resources/read' ? { target: call.target } : {}
+  const operation = {
+    kind: 'client' as const,
+    method: dialect.methodOf(call),
+    requestId: call.id,
+    protocolVersion: call.protocolVersion,
+    began: clock.now(),
+    ...flow,
+  }
+  const one = observer && quietly(() => observer.begin?.(operation))
+  if (!one) return exchange(peer, call, leg, sending)
+  const traced = { ...call, trace: { ...call.trace, ...one.trace } }
+  try {
+    const received = await one.run(() => exchange(peer, traced, leg, sending))
+    quietly(() => one.end(endOf(received)))
+    return received
+  } catch (error) {
+    quietly(() => one.end({ code: error instanceof RondoError ? error.code : 'PEER_GONE' }))
+    throw error
+  }
+}
+
+function endOf(received: Received): OperationEnd {
+  if (received.kind === 'error') return { code: 'PEER_ERROR', rpc: received.error.code }
+  if (received.kind === 'task') return { outcome: 'task', task: received.task.taskId }
+  if (received.kind === 'input_required') return { outcome: 'input_required' }
+  return { outcome: received.result.isError === true ? 'tool_error' : 'complete' }
 }
 
 async function exchange(peer: Peer, call: Call, leg: Leg, sending: SendOptions): Promise<Received> {

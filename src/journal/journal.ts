@@ -74,6 +74,8 @@ export interface Journal {
   readonly epoch?: string
   /** Where the journal is stored if it was too large for its token. */
   readonly spilled?: string
+  /** Names of the spans of the flow's first and last round, if telemetry is on. */
+  readonly spans?: readonly [first: string, last: string]
 }
 
 const ASK_KINDS: ReadonlySet<unknown> = new Set<AskEntryKind>(['form', 'confirm', 'url', 'sampling', 'roots'])

@@ -11,7 +11,7 @@ import { RondoError } from '../errors.ts'
 import type { FlowCall, Line, TaskCall } from '../protocol/call.ts'
 import { checkNameHeader } from '../protocol/common/headers.ts'
 import { CLIENT_CAPABILITIES, CLIENT_INFO, LOG_LEVEL, PROTOCOL_VERSION } from '../protocol/common/meta-key.ts'
-import { ANSWER_LIMITS, readAnswers, readTask } from '../protocol/common/request.ts'
+import { ANSWER_LIMITS, readAnswers, readTask, readTrace } from '../protocol/common/request.ts'
 import type { ClientCapabilities, LogLevel } from '../protocol/wire.ts'
 import type { Log } from '../serve/log.ts'
 import { isForUs, type Passage } from './passage.ts'
@@ -70,6 +70,7 @@ export function toFlowCall({ server, method, request }: Passage, ctx: ServerCont
     target,
     args: reading ? {} : args,
     progressToken: ctx.mcpReq._meta?.progressToken,
+    trace: readTrace(ctx.mcpReq._meta ?? {}),
     inputResponses: readResponses(ctx),
     requestState: readState(ctx, (reason) => log({ event: 'state_refused', method, target, reason })),
     ...(isOlder(server) ? connectedClient(server) : requestingClient(metaOf(ctx))),
@@ -88,6 +89,7 @@ export function toTaskCall(
 ): TaskCall {
   const envelope = {
     id: ctx.mcpReq.id,
+    trace: readTrace(ctx.mcpReq._meta ?? {}),
     ...(isOlder(server) ? connectedClient(server) : requestingClient(metaOf(ctx))),
   }
   const params = { taskId, inputResponses: readResponses(ctx) }

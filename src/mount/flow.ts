@@ -16,6 +16,7 @@ import type { KeyHolder } from '../seal/key-ring.ts'
 import { createSlowHandlers, createWatch } from '../serve/heartbeat.ts'
 import { createHost } from '../serve/host.ts'
 import { assertPrincipal, HOOK_MS, inTime } from '../serve/http/authenticate.ts'
+import { observeRequest } from '../serve/observe.ts'
 import { createInFlight } from '../serve/service.ts'
 import { createTaskWork } from '../serve/task-work.ts'
 import { isOlder, toFlowCall, toLine, toTaskCall } from './call.ts'
@@ -101,7 +102,9 @@ export function createFlow(options: RondoOptions, keys: KeyHolder, tools: TaskTo
         const call = toTaskCall(action, taskId, ctx, server)
         const principal = await principalOf(ctx)
         assertTaskAllowed(call.taskId, ctx, principal, options.implies)
-        const reply = await handleTask(host, tasksOf(host), call, principal)
+        const reply = await observeRequest(host, call, (span) =>
+          handleTask(host, tasksOf(host), call, principal, span),
+        )
         return toResult(reply)
       } catch (error) {
         const refusal = toRefusal(host, error)

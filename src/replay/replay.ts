@@ -8,6 +8,7 @@
 import { RondoError } from '../errors.ts'
 import { createRecord, type Entry, type Journal } from '../journal/journal.ts'
 import { isThenable } from '../lib/json.ts'
+import type { Observed } from '../protocol/observer.ts'
 import type { Context } from '../tool/context.ts'
 import { answerArrived } from './ask.ts'
 import { createContext, type Deferred, type Scene } from './context.ts'
@@ -43,6 +44,8 @@ export interface ReplayInput {
   readonly trace?: RunTrace
   /** Nothing new may run. */
   readonly frozen?: boolean
+  /** Telemetry of this run. */
+  readonly observed?: Pick<Observed, 'work' | 'replayed'>
   /** Makes an entry durable before the handler sees its result. */
   persist?(entry: Entry): Promise<void>
   /** Makes the end of an open operation durable: a sleep, a question with a time limit. */
@@ -136,6 +139,7 @@ function createRun(input: ReplayInput, signal: Signal): RunState {
     seed: input.journal.seed,
     trace: input.trace,
     persist: input.persist,
+    observed: input.observed,
     persistDeadline: input.persistDeadline,
     sleeping: () => input.sleeping(),
     waits: new Map(),

@@ -12,6 +12,7 @@ import { misuse, RondoError } from '../errors.ts'
 import type { AskEntryKind, Entry, EntryKind, Journal, JournalRecord } from '../journal/journal.ts'
 import type { Idle } from '../lib/clock.ts'
 import { isThenable } from '../lib/json.ts'
+import type { Observed } from '../protocol/observer.ts'
 import type { ClientCapabilities, InputRequest } from '../protocol/wire.ts'
 import type { TextBounds } from '../tool/schema/judge.ts'
 import type { Turn } from './turn.ts'
@@ -101,6 +102,8 @@ export interface RunState {
   readonly trace?: RunTrace
   /** Makes an entry durable before the handler sees its result. Absent if the journal is kept when the run ends. */
   persist?(entry: Entry): Promise<void>
+  /** Telemetry of this run. */
+  readonly observed?: Pick<Observed, 'work' | 'replayed'>
   /** Makes the end of an open operation durable. */
   persistDeadline?(key: string, due: number): Promise<void>
   sleeping(): Sleeping

@@ -29,6 +29,7 @@ export async function verify(input: ReplayInput, first: RunReport): Promise<RunR
     scene: { ...input.scene, line: SILENT, background: { ...input.scene.background, tell: () => {} } },
     frozen: true,
     trace: undefined,
+    observed: undefined,
     onDeferError: undefined,
   })
   const difference = wasMoved(first.ending)

@@ -33,6 +33,7 @@ export function work(run: RunState, kind: WorkEntryKind, key: string, fn: () => 
     if (found) {
       run.record.reach(key)
       run.tally.replayed += 1
+      run.observed?.replayed(kind, key)
       const settlers = { resolve, reject, delivered: noteReplayed }
       return deliver(run, found.index, found.entry as WorkEntry, settlers)
     }
@@ -72,7 +73,8 @@ function begin(run: RunState, kind: WorkEntryKind, key: string, fn: () => unknow
       : finish({ kind, key, at: run.platform.now(), failure: toFailure(thrown) }, thrown)
   const mark: Mark = { run, label: `${kind} "${key}"` }
   try {
-    const value = runMarked(mark, fn)
+    const { observed } = run
+    const value = runMarked(mark, observed ? () => observed.work(kind, key, fn) : fn)
     // A promise of our own settles once, whatever the author's thenable does.
     if (isThenable(value)) Promise.resolve(value).then(done, failed)
     else done(value)

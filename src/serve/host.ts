@@ -16,6 +16,7 @@ import { resolveKeys } from '../seal/key-source.ts'
 import { LEASE_MS } from '../store/engine/lease-engine.ts'
 import { createOverload } from './limits.ts'
 import { createLog, type Log } from './log.ts'
+import { guardObserver, logAndObserve } from './observe.ts'
 import { assertEras, REVISIONS, resolveLimits, type ServerOptions } from './options.ts'
 import { createTaskHost } from './task-work.ts'
 
@@ -31,6 +32,7 @@ type Shared =
   | 'shed'
   | 'log'
   | 'logAuthorErrors'
+  | 'telemetry'
   | 'instance'
   | 'now'
   | 'restTimer'
@@ -56,7 +58,9 @@ export function createHost(
 ): OpenHost {
   assertEras(options.eras)
   const platform = createPlatform(options)
-  const { log, instance } = createLog({ ...options, now: platform.now })
+  const { log: write, instance } = createLog({ ...options, now: platform.now })
+  const observer = guardObserver(options.telemetry, write, platform.now)
+  const log = logAndObserve(write, observer)
   const overload = createOverload(options.shed, platform.now, (error) =>
     log({ event: 'warning', message: 'The function `shed` threw; nothing is shed', error }),
   )
@@ -70,13 +74,14 @@ export function createHost(
     skipSleep: options.skipSleep ?? options.dev ?? false,
     tracer: options.tracer,
     log,
+    observer,
     instance,
     running: new Set<RunningRound>(),
     draining: false,
     overloaded: overload.overloaded,
     maxRoundMs: options.maxRoundMs ?? Number.POSITIVE_INFINITY,
     states: chooseStates(options, platform, log),
-    tasks: createTaskHost(options, log, instance),
+    tasks: createTaskHost(options, log, instance, observer),
     leaseMs: options.tasks?.leaseMs ?? LEASE_MS,
     store: options.store,
     drain() {

@@ -8,6 +8,7 @@ import { DRAFTS, type DraftOptions } from '../drafts/drafts.ts'
 import { misuse } from '../errors.ts'
 import type { Every } from '../lib/clock.ts'
 import { CODECS, type Codec } from '../protocol/codec.ts'
+import type { Observer } from '../protocol/observer.ts'
 import type { KeyRing, KeySource } from '../seal/key-ring.ts'
 import { STATE_LIMITS } from '../seal/state.ts'
 import type { Store } from '../store/store.ts'
@@ -98,6 +99,8 @@ export interface ServerOptions
   /** Carries changes between instances. Default: within this process. */
   changes?: ChangeBus
   tasks?: TaskOptions
+  /** Observes rounds, tasks and other requests: `otel()` from `rondo/otel`, or an observer of your own. Default: none. */
+  telemetry?: Observer
   /** The clock, in ms since the epoch. */
   now?: () => number
   /** The timer of a request that only sleeps, for tests: calls `fn` after `ms`, unless the returned function is called first. */

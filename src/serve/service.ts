@@ -32,6 +32,7 @@ import type { SlowHandlers, Watch, WatchedCall } from './heartbeat.ts'
 import type { Readiness } from './http/health.ts'
 import type { Change, ChangeBus } from './http/subscription.ts'
 import { complete, createCatalog } from './listing.ts'
+import { observeRequest } from './observe.ts'
 import type { Older } from './session/older.ts'
 
 /** A call in progress. Subscriptions are served by the entrances, from `changes`. */
@@ -148,21 +149,23 @@ export function createService(options: ServiceOptions): OpenService {
       switch (call.kind) {
         case 'flow': {
           const target = registry.find(call.method, call.target)
-          if (!target) return unknownTarget(call)
+          if (!target) return observeRequest(host, call, () => unknownTarget(call))
           const running = call.relatedTaskIds
             ? runRelated(host, target, call, principal, line)
             : runRound({ host, target, call, principal, line })
           return running.catch(toReply)
         }
         case 'list':
-          return catalog.list(call.listing, call.cursor)
+          return observeRequest(host, call, () => catalog.list(call.listing, call.cursor))
         case 'discover':
-          return catalog.discover()
+          return observeRequest(host, call, () => catalog.discover())
         case 'complete':
-          return complete(registry, call).catch(toReply)
+          return observeRequest(host, call, () => complete(registry, call).catch(toReply))
         case 'task':
-          if (!host.tasks) return { kind: 'error', error: new RondoError('PEER_METHOD') }
-          return handleTask(host, host.tasks, call, principal).catch(toReply)
+          return observeRequest(host, call, (span) => {
+            if (!host.tasks) return { kind: 'error', error: new RondoError('PEER_METHOD') }
+            return handleTask(host, host.tasks, call, principal, span).catch(toReply)
+          })
       }
     },
     changed(listing) {

@@ -10,6 +10,7 @@ import type { FlowHost, LogFacts, TaskHost } from '../carry/host.ts'
 import { createRunTurn, type FindTarget } from '../carry/task/turn.ts'
 import { misuse } from '../errors.ts'
 import { createEvery } from '../lib/clock.ts'
+import type { Observer } from '../protocol/observer.ts'
 import { createLeaseEngine } from '../store/engine/lease-engine.ts'
 import type { EngineEvent, OnEngineEvent, Serving } from '../store/task-engine.ts'
 import { assertTaskTimes } from '../tool/registry.ts'
@@ -34,6 +35,7 @@ export function createTaskHost(
   { store, tasks = {} }: Pick<ServerOptions, 'store' | 'tasks'>,
   log: Log,
   instance: string,
+  observer?: Observer,
 ): TaskHost | undefined {
   assertTaskTimes({ ttl: ['tasks.ttlMs', tasks.ttlMs], poll: ['tasks.pollMs', tasks.pollMs] })
   const tools = toToolTerms(tasks.tools)
@@ -41,9 +43,15 @@ export function createTaskHost(
   if (!store) return undefined
   const { ttlMs = DAY_MS, pollMs = 1000, maxPieceBytes = MAX_PIECE_BYTES } = tasks
   // Counting costs a query, so it is done only for a listener.
-  const statsMs = tasks.onEvent ? undefined : 0
+  const statsMs = tasks.onEvent || observer?.queue ? undefined : 0
   const { maxOpen: maxOpenTasks, maxJournalBytes, leaseMs } = tasks
-  const onEvent = logTaskEvents(log, tasks.onEvent)
+  const logged = logTaskEvents(log, tasks.onEvent)
+  const onEvent: OnEngineEvent = observer?.queue
+    ? (event) => {
+        logged(event)
+        if (event.kind === 'queue') observer.queue?.(event)
+      }
+    : logged
   const settings = { maxOpenTasks, maxJournalBytes, onEvent, leaseMs, statsMs, worker: instance }
   const given = Object.fromEntries(Object.entries(settings).filter(([, value]) => value !== undefined))
   return {

@@ -48,6 +48,7 @@ const ARROWS: Readonly<Record<string, readonly string[]>> = {
     'form',
     'lib',
   ],
+  telemetry: ['protocol', 'lib'],
   form: [],
   lib: [],
 }

@@ -12,7 +12,15 @@ import type { RunReport } from '../../replay/run-state.ts'
 import { createTaskId } from '../../store/task-engine.ts'
 import type { Target } from '../../tool/target.ts'
 import type { TaskHost } from '../host.ts'
-import { concludeRefused, followsTask, logRound, type Round, solicited, taskHostFor } from '../round.ts'
+import {
+  concludeRefused,
+  followsTask,
+  logRound,
+  type Round,
+  solicited,
+  spansOf,
+  taskHostFor,
+} from '../round.ts'
 import { needOfTarget, noteScopes } from '../scope.ts'
 import { toTaskState } from './call.ts'
 import { ownerOf, sealPiece, type TaskPlan, type TaskRecord } from './journal.ts'
@@ -71,6 +79,7 @@ async function beginTask(
     startedAt: beginning.journal.startedAt,
     round: beginning.round,
     toolVersion: target.version,
+    ...spansOf(round),
     epoch: beginning.journal.epoch ?? (await host.store?.once.epoch()),
     principal,
     noted: { reasks, manual, deadlines },

@@ -15,7 +15,7 @@ import type { ClientCapabilities, InputRequest, InputRequests } from '../../prot
 import { openEnvelope, sealEnvelope } from '../../seal/envelope.ts'
 import type { TaskOwner, TaskPage, TaskView } from '../../store/task-engine.ts'
 import type { FlowHost, TaskHost } from '../host.ts'
-import { openPiece, ownerOf, type Piece, type PieceOf, sealPiece } from './journal.ts'
+import { markAnswer, openPiece, ownerOf, type Piece, type PieceOf, sealPiece } from './journal.ts'
 import { type KeptMessage, statusMessageOf, waitingFor } from './status.ts'
 
 const ACKNOWLEDGED: Reply = { kind: 'complete', result: {} }
@@ -26,6 +26,7 @@ export async function handleTask(
   tasks: TaskHost,
   call: TaskCall,
   principal: Principal | undefined,
+  span?: string,
 ): Promise<Reply> {
   await host.keys.ready()
   const owner = ownerOf(host, principal)
@@ -38,7 +39,8 @@ export async function handleTask(
     }
     case 'update': {
       const sealed = Object.entries(call.inputResponses ?? {}).map(
-        ([key, answer]) => [key, sealPiece(host, { id: taskId, owner }, `answer ${key}`, answer)] as const,
+        ([key, answer]) =>
+          [key, sealPiece(host, { id: taskId, owner }, `answer ${key}`, markAnswer(answer, span))] as const,
       )
       const delivery = await tasks.engine.deliver(taskId, owner, new Map(sealed))
       return delivery === 'unknown' ? UNKNOWN : ACKNOWLEDGED

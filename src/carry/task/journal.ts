@@ -10,6 +10,7 @@
 
 import { RondoError } from '../../errors.ts'
 import type { Entry, Journal, Reask } from '../../journal/journal.ts'
+import { isRecord } from '../../lib/json.ts'
 import type { FlowCall, Principal } from '../../protocol/call.ts'
 import type { Incoming, OpenQuestion } from '../../replay/run-state.ts'
 import { openEnvelope, sealEnvelope } from '../../seal/envelope.ts'
@@ -19,6 +20,8 @@ import type { TaskHead, TaskOwner } from '../../store/task-engine.ts'
 import type { FlowHost, TaskHost } from '../host.ts'
 
 export interface Parked {
+  /** When the questions were asked, ms since the epoch. */
+  readonly at?: number
   /** What was asked, by wire key: the author's key, and the digest of the question. */
   readonly asked: Readonly<Record<string, { readonly key: string; readonly digest: string }>>
   readonly reasks: Readonly<Record<string, Reask>>
@@ -60,6 +63,8 @@ export interface TaskPlan {
   /** The round in which the flow became a task. */
   readonly round: number
   readonly toolVersion?: string
+  /** Names of the spans of the flow's first round and of the one that began the task. */
+  readonly spans?: Journal['spans']
   /** The epoch of the store in which the task began, for effects of single use. */
   readonly epoch?: string
   readonly principal?: Principal
@@ -192,6 +197,25 @@ export function park(
     },
   }
   return { inputs, until, close, record }
+}
+
+/** The member of an answer's `_meta` that names the span of the request that brought it. */
+const SPAN = 'rondo/span'
+
+/** Adds the name of a span to an answer that is about to be sealed. A name that the client sent itself is replaced. */
+export function markAnswer(answer: unknown, span: string | undefined): unknown {
+  if (span === undefined || !isRecord(answer)) return answer
+  return { ...answer, _meta: { ...(isRecord(answer._meta) ? answer._meta : {}), [SPAN]: span } }
+}
+
+/** The reverse. A handler never sees the name, since the keys of effects depend on answers (R7). */
+export function unmarkAnswer(sealed: unknown): { readonly answer: unknown; readonly span?: string } {
+  if (!isRecord(sealed) || !isRecord(sealed._meta) || !Object.hasOwn(sealed._meta, SPAN))
+    return { answer: sealed }
+  const { _meta, ...answer } = sealed
+  const { [SPAN]: span, ...others } = _meta as Record<string, unknown>
+  const rest = Object.keys(others).length > 0 ? { ...answer, _meta: others } : answer
+  return { answer: rest, ...(typeof span === 'string' && { span }) }
 }
 
 /** The place of a piece in its task; questions and answers have one per key. */

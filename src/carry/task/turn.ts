@@ -34,6 +34,7 @@ import {
   type TaskPlan,
   type TaskRecord,
   toFlowCall,
+  unmarkAnswer,
 } from './journal.ts'
 import { createShown, type Shown } from './publish.ts'
 import { createStatusReporter, type StatusReporter } from './status.ts'
@@ -157,7 +158,8 @@ async function keep(run: TaskRun, pause: Pause): Promise<TaskTurnOutcome> {
     ([key, request]) => [key, { request, digest: asked[key] ?? '' }] as const,
   )
   const { inputs, record, until, close } = park(questions, journal, run.shown.folded(), turn.slots())
-  await turn.record(sealPiece(host, turn.task, 'record', run.shown.keepOffers(record)))
+  const kept = run.shown.keepOffers(record)
+  await turn.record(sealPiece(host, turn.task, 'record', host.observer ? timed(kept, host) : kept))
   // State alone: nobody is asked, so the next turn is due by itself, at the pace of a client (C9).
   if (questions.length === 0 && !events && wakeAt === undefined) return { kind: 'release', delayMs: AGAIN_MS }
   const sealed = Array.from(
@@ -207,7 +209,7 @@ function failed(host: FlowHost, task: TaskHead, error: RondoError): TaskTurnOutc
 /** Opens the journal in the store, with the call that made the task. */
 function open({ host, tasks, turn, plan, target }: Opening): TaskRun {
   const { task } = turn
-  const { flow, seed, startedAt, round, toolVersion, principal, epoch } = plan
+  const { flow, seed, startedAt, round, toolVersion, principal, epoch, spans } = plan
   const records = turn.journal.map((sealed) => openPiece<TaskRecord>(host, tasks, task, 'record', sealed))
   const folded = foldRecords(records, plan.noted)
   const { entries, parked, deadlines } = folded
@@ -236,14 +238,33 @@ function open({ host, tasks, turn, plan, target }: Opening): TaskRun {
         moves: 0,
         manual: parked.manual,
         epoch,
+        spans,
       },
       asked: {},
       flowExpires: task.expiresAt,
       anchored: true,
       sealedVersion: toolVersion,
+      askedAt: parked.at,
     },
+    ...(host.observer && { wokenBy: wokenBy(host, tasks, turn, folded) }),
     began: host.platform.now(),
   }
+}
+
+/** Adds the time at which the questions were asked. */
+function timed(record: TaskRecord, { platform }: FlowHost): TaskRecord {
+  return 'parked' in record ? { parked: { ...record.parked, at: platform.now() } } : record
+}
+
+/** The span of the request that brought the answers of this turn. */
+function wokenBy(host: FlowHost, tasks: TaskHost, turn: TaskTurn, { parked }: Folded): string | undefined {
+  for (const key of Object.keys(parked.asked)) {
+    const sealed = turn.answers.get(key)
+    if (sealed === undefined) continue
+    const { span } = unmarkAnswer(openPiece(host, tasks, turn.task, `answer ${key}`, sealed))
+    if (span !== undefined) return span
+  }
+  return undefined
 }
 
 /** A line without a client. It closes when the turn no longer counts. */
@@ -311,7 +332,8 @@ function adapt(run: TaskRun, input: ReplayInput): ReplayInput {
 function openAnswers({ host, tasks, turn }: TaskRun): ReadonlyMap<string, unknown> {
   const opened = Array.from(
     turn.answers,
-    ([key, sealed]) => [key, openPiece<unknown>(host, tasks, turn.task, `answer ${key}`, sealed)] as const,
+    ([key, sealed]) =>
+      [key, unmarkAnswer(openPiece(host, tasks, turn.task, `answer ${key}`, sealed)).answer] as const,
   )
   return new Map(opened)
 }

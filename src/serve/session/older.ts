@@ -20,6 +20,7 @@ import type { Registry } from '../../tool/registry.ts'
 import type { Target } from '../../tool/target.ts'
 import type { ChangeBus } from '../http/subscription.ts'
 import { complete, createCatalog } from '../listing.ts'
+import { observeRequest } from '../observe.ts'
 import { toErrorReply, unknownTarget } from '../service.ts'
 import { type Greeting, type GreetOptions, greet } from './initialize.ts'
 import { resolveSessions, type SessionOptions } from './options.ts'
@@ -122,19 +123,20 @@ export function createOlder(options: OlderOptions): Older | undefined {
     draft,
     greet: (protocolVersion, greeting) => greet(options, protocolVersion, greeting),
     async answer(call, principal, line, unaskable) {
-      if (call.kind === 'list') return catalog.list(call.listing, call.cursor)
+      if (call.kind === 'list') {
+        return observeRequest(host, call, () => catalog.list(call.listing, call.cursor))
+      }
       if (call.kind === 'complete') {
-        return complete(registry, call).catch((error: unknown) => toErrorReply(error, host.log))
+        const answer = (): Promise<Reply> =>
+          complete(registry, call).catch((error: unknown) => toErrorReply(error, host.log))
+        return observeRequest(host, call, answer)
       }
       if (call.kind === 'task' || call.kind === 'tasks') {
         const shown = Math.min(pageSize, TASKS_PER_PAGE)
         const hand = call.kind === 'task' ? draft?.handTask(call) : undefined
-        return answerTaskCall(host, call, principal, line, {
-          dialect: codecs.session(call.protocolVersion),
-          pageSize: shown,
-          unaskable,
-          hand,
-        })
+        const dialect = codecs.session(call.protocolVersion)
+        const terms = { dialect, pageSize: shown, unaskable, hand }
+        return observeRequest(host, call, () => answerTaskCall(host, call, principal, line, terms))
       }
       const means = { dialect: codecs.session(call.protocolVersion), unaskable, hand: draft?.hand(call) }
       return answerFlow(host, registry, call, principal, line, means)

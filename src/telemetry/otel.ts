@@ -1,0 +1,308 @@
+/**
+ * `otel()`: spans and metrics of a server or a client, with nothing but the API of OpenTelemetry. Without an SDK it records
+ * nothing.
+ *
+ * span 1: One SERVER span for each round, whose parent is the span that the client named in this round. Rounds are joined by
+ *         links: a host starts a new trace for a retry, and a span over somebody's lunch would tell nothing.
+ * span 2: A turn of a task is a CONSUMER span and the root of a new trace, with links to the round that began the task and
+ *         to the request whose answers woke it.
+ * span 3: A question is not an error. A result with `isError` is `error.type=tool_error`.
+ * span 4: No argument, answer, result, token or header is recorded, and no message of an error.
+ */
+
+import {
+  type Attributes,
+  type Context,
+  context,
+  type Link,
+  type Meter,
+  type MeterProvider,
+  metrics,
+  propagation,
+  ROOT_CONTEXT,
+  type Span,
+  type SpanContext,
+  SpanKind,
+  SpanStatusCode,
+  type Tracer,
+  type TracerProvider,
+  trace,
+} from '@opentelemetry/api'
+import { isThenable } from '../lib/json.ts'
+import type {
+  Observed,
+  ObservedOperation,
+  ObservedQueue,
+  Observer,
+  OperationEnd,
+} from '../protocol/observer.ts'
+import { ATTRIBUTE, CONVENTION, METRIC } from './names.ts'
+import {
+  packSpan,
+  readBaggage,
+  readTraceContext,
+  unpackSpan,
+  writeBaggage,
+  writeTraceContext,
+} from './trace-context.ts'
+
+export interface OtelOptions {
+  /** Default: the global one. */
+  tracerProvider?: TracerProvider
+  /** Default: the global one. */
+  meterProvider?: MeterProvider
+  /** Passes baggage on, which a server then takes from its clients. Default: false. */
+  baggage?: boolean
+  /** Spans for `tasks/get`, which clients send all the time. They are measured in any case. Default: false. */
+  polls?: boolean
+}
+
+const SCOPE = 'rondo'
+
+/** Returns telemetry for `createServer`, `createRondo` and `connect`. */
+export function otel(options: OtelOptions = {}): Required<Observer> {
+  const tracer = (): Tracer => (options.tracerProvider ?? trace).getTracer(SCOPE)
+  const instruments = createInstruments((options.meterProvider ?? metrics).getMeter(SCOPE))
+  return {
+    event(event) {
+      if (event.event !== 'state_refused') return
+      const { reason } = event as { reason?: unknown }
+      // A reason that is a sentence of an operator's own function would be a label without bound.
+      const label = typeof reason === 'string' && /^[a-z-]{1,32}$/.test(reason) ? reason : 'other'
+      instruments.refused.add(1, { [ATTRIBUTE.reason]: label })
+    },
+    queue: instruments.queue,
+    begin(operation) {
+      const span =
+        isPoll(operation) && options.polls !== true ? undefined : start(tracer(), operation, options)
+      return observe(operation, span, instruments, tracer, options)
+    },
+  }
+}
+
+function isPoll({ method }: ObservedOperation): boolean {
+  return method === 'tasks/get'
+}
+
+interface Started {
+  readonly span: Span
+  /** The context in which the operation runs. */
+  readonly inside: Context
+}
+
+function start(tracer: Tracer, operation: ObservedOperation, options: OtelOptions): Started {
+  const { parent, ambient } = parentOf(operation, options)
+  const kind = operation.kind === 'client' ? SpanKind.CLIENT : kindOf(operation)
+  const name = operation.target === undefined ? operation.method : `${operation.method} ${operation.target}`
+  const links = linksOf(operation, ambient)
+  const attributes = attributesOf(operation)
+  const span = tracer.startSpan(name, { kind, links, attributes, startTime: operation.began }, parent)
+  return { span, inside: trace.setSpan(parent, span) }
+}
+
+function kindOf({ kind }: ObservedOperation): SpanKind {
+  return kind === 'turn' ? SpanKind.CONSUMER : SpanKind.SERVER
+}
+
+/** `ambient` is the span of the HTTP server, which becomes a link if the client named a span of its own. */
+function parentOf(
+  { kind, trace: sent }: ObservedOperation,
+  { baggage }: OtelOptions,
+): { readonly parent: Context; readonly ambient?: SpanContext } {
+  const active = context.active()
+  if (kind === 'client') return { parent: active }
+  if (kind === 'turn') return { parent: ROOT_CONTEXT }
+  const claimed = sent && readTraceContext(sent)
+  const carried = baggage ? readBaggage(sent?.baggage) : undefined
+  if (!claimed) return { parent: carried ? propagation.setBaggage(active, carried) : active }
+  const parent = trace.setSpanContext(active, claimed)
+  return {
+    parent: carried ? propagation.setBaggage(parent, carried) : parent,
+    ambient: trace.getSpanContext(active),
+  }
+}
+
+function linksOf({ kind, spans, wokenBy }: ObservedOperation, ambient: SpanContext | undefined): Link[] {
+  const [first, last] = spans ?? []
+  const named: [string, SpanContext | undefined][] = [
+    [kind === 'turn' ? 'created' : 'previous', unpackSpan(last)],
+    ['first', first === last ? undefined : unpackSpan(first)],
+    ['woken', unpackSpan(wokenBy)],
+    ['transport', ambient],
+  ]
+  return named.flatMap(([name, linked]) =>
+    linked ? [{ context: linked, attributes: { [ATTRIBUTE.link]: name } }] : [],
+  )
+}
+
+function targetOf({ method, target }: ObservedOperation): Attributes {
+  if (method === 'tools/call') {
+    return {
+      [CONVENTION.operation]: 'execute_tool',
+      ...(target !== undefined && { [CONVENTION.tool]: target }),
+    }
+  }
+  return target === undefined ? {} : { [CONVENTION.prompt]: target }
+}
+
+function attributesOf(operation: ObservedOperation): Attributes {
+  const { requestId, waitedMs } = operation
+  return defined({
+    [CONVENTION.method]: operation.method,
+    [CONVENTION.protocolVersion]: operation.protocolVersion,
+    [CONVENTION.requestId]:
+      operation.kind === 'turn' || requestId === undefined ? undefined : shortId(requestId),
+    ...targetOf(operation),
+    [ATTRIBUTE.flow]: operation.flow,
+    [ATTRIBUTE.round]: operation.round,
+    [ATTRIBUTE.task]: operation.task,
+    [ATTRIBUTE.turn]: operation.turn,
+    [ATTRIBUTE.humanWait]: waitedMs === undefined ? undefined : waitedMs / 1000,
+  })
+}
+
+/** A client chooses its ids: one that is not a short token is not recorded. */
+function shortId(id: string | number): string | undefined {
+  const text = String(id)
+  return /^[\w.:-]{1,64}$/.test(text) ? text : undefined
+}
+
+function defined(attributes: Readonly<Record<string, Attributes[string]>>): Attributes {
+  return Object.fromEntries(Object.entries(attributes).filter(([, value]) => value !== undefined))
+}
+
+function observe(
+  operation: ObservedOperation,
+  started: Started | undefined,
+  instruments: Instruments,
+  tracer: () => Tracer,
+  { baggage }: OtelOptions,
+): Observed {
+  const { span, inside = context.active() } = started ?? {}
+  const began = performance.now()
+  const own = span?.spanContext()
+  const sent = own ?? trace.getSpanContext(inside)
+  return {
+    span: own && packSpan(own),
+    trace:
+      operation.kind === 'client'
+        ? {
+            ...(sent && packSpan(sent) !== undefined && writeTraceContext(sent)),
+            ...(baggage && writeBaggage(propagation.getBaggage(inside))),
+          }
+        : undefined,
+    run: (fn) => context.with(inside, fn),
+    work(kind, key, fn) {
+      const attributes = { [ATTRIBUTE.workKind]: kind, [ATTRIBUTE.workName]: key }
+      const child = tracer().startSpan(`${kind} ${key}`, { kind: SpanKind.INTERNAL, attributes }, inside)
+      return ending(child, () => context.with(trace.setSpan(inside, child), fn))
+    },
+    replayed(kind, key) {
+      span?.addEvent('replayed', { [ATTRIBUTE.workKind]: kind, [ATTRIBUTE.workName]: key })
+    },
+    end(end) {
+      const seconds = (performance.now() - began) / 1000
+      if (span) endSpan(span, end)
+      instruments.ended(operation, end, seconds)
+    },
+  }
+}
+
+/** Ends the span of a step when the step has settled, and returns what the step returned. */
+function ending(span: Span, fn: () => unknown): unknown {
+  const failed = (error: unknown): void => {
+    const name = error instanceof Error ? error.constructor.name : typeof error
+    span.setAttribute(CONVENTION.errorType, name)
+    span.setStatus({ code: SpanStatusCode.ERROR })
+    span.end()
+  }
+  try {
+    const value = fn()
+    if (isThenable(value)) Promise.resolve(value).then(() => span.end(), failed)
+    else span.end()
+    return value
+  } catch (error) {
+    failed(error)
+    throw error
+  }
+}
+
+function errorType({ code, outcome }: OperationEnd): string | undefined {
+  return code ?? (outcome === 'tool_error' ? 'tool_error' : undefined)
+}
+
+function endSpan(span: Span, end: OperationEnd): void {
+  const type = errorType(end)
+  span.setAttributes(
+    defined({
+      [ATTRIBUTE.outcome]: end.outcome,
+      [ATTRIBUTE.asks]: end.asks,
+      [ATTRIBUTE.moved]: end.moved,
+      [ATTRIBUTE.task]: end.task,
+      [ATTRIBUTE.replayed]: end.replayed,
+      [ATTRIBUTE.executed]: end.executed,
+      [ATTRIBUTE.stateBytes]: end.stateBytes,
+      [CONVENTION.errorType]: type,
+      [CONVENTION.statusCode]: end.rpc === undefined ? undefined : String(end.rpc),
+    }),
+  )
+  if (type !== undefined) span.setStatus({ code: SpanStatusCode.ERROR })
+  span.end()
+}
+
+interface Instruments {
+  readonly refused: { add(value: number, attributes: Attributes): void }
+  queue(queue: ObservedQueue): void
+  ended(operation: ObservedOperation, end: OperationEnd, seconds: number): void
+}
+
+/** The conventions name these. */
+const DURATION = [0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 120, 300]
+const HUMAN = [1, 5, 15, 60, 300, 900, 3_600, 14_400, 86_400]
+const ROUNDS = [1, 2, 3, 4, 5, 6, 8, 10, 16, 32]
+
+const FINAL = new Set(['complete', 'tool_error', 'refused'])
+
+function createInstruments(meter: Meter): Instruments {
+  const histogram = (name: string, unit: string, description: string, boundaries: number[]) =>
+    meter.createHistogram(name, { unit, description, advice: { explicitBucketBoundaries: boundaries } })
+  const server = histogram(METRIC.server, 's', 'Duration of a request on the server', DURATION)
+  const client = histogram(METRIC.client, 's', 'Duration of a request on the client', DURATION)
+  const rounds = histogram(METRIC.rounds, '{round}', 'Rounds of a flow that ended', ROUNDS)
+  const humanWait = histogram(METRIC.humanWait, 's', 'Time between a question and its answer', HUMAN)
+  const refused = meter.createCounter(METRIC.refused, {
+    unit: '{state}',
+    description: 'States that did not open',
+  })
+  const open = meter.createGauge(METRIC.tasksOpen, {
+    unit: '{task}',
+    description: 'Tasks that have not ended',
+  })
+  const dueAge = meter.createGauge(METRIC.dueAge, {
+    unit: 's',
+    description: 'How long the oldest task that is due has waited for a worker',
+  })
+  return {
+    refused,
+    queue({ due, running, parked, oldestDueMs }) {
+      open.record(due + running + parked)
+      dueAge.record(oldestDueMs / 1000)
+    },
+    ended(operation, end, seconds) {
+      const { kind, method, protocolVersion, round, waitedMs } = operation
+      const target = targetOf(operation)
+      const type = errorType(end)
+      const labels = {
+        [CONVENTION.method]: method,
+        [CONVENTION.protocolVersion]: protocolVersion,
+        ...target,
+        ...(type !== undefined && { [CONVENTION.errorType]: type }),
+      }
+      if (kind === 'client') client.record(seconds, labels)
+      else if (kind !== 'turn') server.record(seconds, labels)
+      if (waitedMs !== undefined) humanWait.record(waitedMs / 1000, target)
+      if (round !== undefined && end.outcome !== undefined && FINAL.has(end.outcome))
+        rounds.record(round, target)
+    },
+  }
+}
