@@ -9,11 +9,19 @@
 import type { Report, RunBench, Settings, Table } from './bench.ts'
 import { drive, type Exchange } from './load/drive.ts'
 import { LEGS, type Leg, prepareLegs } from './load/legs.ts'
-import { pinLoad, type ServerName, type ServerProcess, spawnServer } from './server/spawn-server.ts'
+import {
+  type FormName,
+  pinLoad,
+  type ServerName,
+  type ServerProcess,
+  spawnServer,
+} from './server/spawn-server.ts'
 import { fixed, median, medianRatio } from './stat.ts'
 
 const SERVERS: readonly ServerName[] = ['rondo', 'official', 'bare']
 const TOOL_COUNTS = [1, 20, 100]
+/** What the log and spans cost. */
+const FORMS: readonly FormName[] = ['rondo', 'rondo-log', 'rondo-spans']
 
 interface Effort {
   readonly warmUp: number
@@ -24,8 +32,8 @@ interface Effort {
 const FULL: Effort = { warmUp: 6_000, rounds: 9, requests: 1_500 }
 const QUICK: Effort = { warmUp: 2_000, rounds: 3, requests: 500 }
 
-interface Subject {
-  readonly server: ServerProcess
+interface Subject<Name extends string = ServerName> {
+  readonly server: ServerProcess<Name>
   readonly idleRssBytes: number
   readonly exchanges: Readonly<Record<Leg, (index: number) => Exchange>>
 }
@@ -45,7 +53,32 @@ export const run: RunBench = async (settings) => {
   if (!pinLoad()) settings.progress('load and servers share their cores (no taskset)')
   const measured: Measured[] = []
   for (const tools of TOOL_COUNTS) measured.push(await measure(tools, effort, settings))
-  return toReport(measured, effort)
+  const forms = await measureForms(effort, settings)
+  return toReport(measured, forms, effort)
+}
+
+type FormCosts = Readonly<Record<Leg, Readonly<Record<FormName, number[]>>>>
+
+async function measureForms(effort: Effort, { progress }: Settings): Promise<FormCosts> {
+  const subjects = await Promise.all(FORMS.map((name) => prepare(name, 1)))
+  const none = (): Record<FormName, number[]> => ({ rondo: [], 'rondo-log': [], 'rondo-spans': [] })
+  const costs = { plain: none(), asks: none(), answers: none() }
+  try {
+    for (const subject of subjects) {
+      for (const leg of LEGS) await drive(subject.server.url, effort.warmUp, subject.exchanges[leg])
+    }
+    for (let round = 0; round < effort.rounds; round++) {
+      progress(`log and spans: round ${round + 1} of ${effort.rounds}`)
+      for (const leg of LEGS) {
+        for (const subject of rotated(subjects, round)) {
+          costs[leg][subject.server.name].push(await costOf(subject, leg, effort.requests))
+        }
+      }
+    }
+    return costs
+  } finally {
+    await Promise.all(subjects.map(({ server }) => server.stop()))
+  }
 }
 
 async function measure(tools: number, effort: Effort, { progress }: Settings): Promise<Measured> {
@@ -72,13 +105,16 @@ async function measure(tools: number, effort: Effort, { progress }: Settings): P
   }
 }
 
-async function prepare(name: ServerName, tools: number): Promise<Subject> {
+async function prepare<Name extends ServerName | FormName>(
+  name: Name,
+  tools: number,
+): Promise<Subject<Name>> {
   const server = await spawnServer(name, tools)
   const { rssBytes } = await server.usage()
   return { server, idleRssBytes: rssBytes, exchanges: await prepareLegs(server.url) }
 }
 
-async function costOf({ server, exchanges }: Subject, leg: Leg, requests: number): Promise<number> {
+async function costOf({ server, exchanges }: Subject<string>, leg: Leg, requests: number): Promise<number> {
   let before = 0
   await drive(server.url, requests, exchanges[leg], async () => {
     before = (await server.usage()).cpuMicros
@@ -106,8 +142,24 @@ const LEG_NAMES: Readonly<Record<Leg, string>> = {
   answers: 'second leg, completes',
 }
 
-function toReport(measured: readonly Measured[], effort: Effort): Report {
-  return { tables: [costTable(measured), memoryTable(measured)], data: { effort, measured } }
+function toReport(measured: readonly Measured[], forms: FormCosts, effort: Effort): Report {
+  const tables = [costTable(measured), formTable(forms), memoryTable(measured)]
+  return { tables, data: { effort, measured, forms } }
+}
+
+function formTable(costs: FormCosts): Table {
+  const more = (leg: Leg, form: FormName): string =>
+    `${fixed(100 * (medianRatio(costs[leg][form], costs[leg].rondo) - 1), 1)} %`
+  return {
+    title: 'What the JSON log and spans add to the server CPU of one request',
+    columns: ['request', 'rondo µs', 'log adds', 'spans add'],
+    rows: LEGS.map((leg) => [
+      LEG_NAMES[leg],
+      fixed(median(costs[leg].rondo)),
+      more(leg, 'rondo-log'),
+      more(leg, 'rondo-spans'),
+    ]),
+  }
 }
 
 function costTable(measured: readonly Measured[]): Table {

@@ -39,6 +39,13 @@ export type { Duration } from './lib/duration.ts'
 export type { FlowMethod, Listing, Principal } from './protocol/call.ts'
 export type { QuestionKind } from './protocol/common/request.ts'
 export type {
+  Observed,
+  ObservedOperation,
+  ObservedQueue,
+  Observer,
+  OperationEnd,
+} from './protocol/observer.ts'
+export type {
   Annotations,
   ClientCapabilities,
   ContentBlock,

@@ -16,6 +16,8 @@ export type ChildMessage =
 
 const SERVERS: Readonly<Record<string, () => Promise<{ start: StartServer }>>> = {
   rondo: () => import('./rondo.ts'),
+  'rondo-log': () => import('./rondo-log.ts'),
+  'rondo-spans': () => import('./rondo-spans.ts'),
   'rondo-task': () => import('./rondo-task.ts'),
   official: () => import('./official.ts'),
   'official-session': () => import('./official-session.ts'),

@@ -7,6 +7,8 @@ import { messageOf } from '../message-of.ts'
 import type { ChildMessage } from './child.ts'
 
 export type ServerName = 'rondo' | 'official' | 'bare'
+/** Rondo with something that costs time. */
+export type FormName = 'rondo' | 'rondo-log' | 'rondo-spans'
 /** One that is only measured while its questions wait: with a session for each client, or with tasks in a store. */
 export type SessionServerName = 'official-session' | 'rondo-task'
 
@@ -38,14 +40,16 @@ export function pinLoad(): boolean {
   return hasTaskset && spawnSync('taskset', ['-a', '-cp', LOAD_CORE, String(process.pid)]).status === 0
 }
 
-export async function spawnServer<Name extends ServerName | SessionServerName>(
+export async function spawnServer<Name extends ServerName | FormName | SessionServerName>(
   name: Name,
   tools: number,
   execArgv: readonly string[] = [],
 ): Promise<ServerProcess<Name>> {
   const command = [process.execPath, ...execArgv, CHILD, name, String(tools)]
   const [file = '', ...args] = hasTaskset ? ['taskset', '-c', SERVER_CORE, ...command] : command
-  const child = spawn(file, args, { stdio: ['ignore', 'inherit', 'inherit', 'ipc'] })
+  // Its log costs what writing it costs, and nobody reads it.
+  const errors = name === 'rondo-log' ? 'ignore' : 'inherit'
+  const child = spawn(file, args, { stdio: ['ignore', 'inherit', errors, 'ipc'] })
   const { url } = await messageOf<Listening>(child, 'listening')
   return {
     name,

@@ -1,12 +1,14 @@
 /**
  * Secrets are planted wherever a call can carry one, the call is run to each of its possible ends, and then everything
- * that left the server is searched: response bodies, the bytes of tokens, log lines.
+ * that left the server is searched: response bodies, the bytes of tokens, log lines, spans, metrics.
  */
 
 import { createServer, type Server, ToolError } from 'rondo'
+import { otel } from 'rondo/otel'
 import { describe, expect, it } from 'vitest'
 import { z } from 'zod'
-import { createJsonLog } from '../../src/serve/log.ts'
+import { createJsonLog, createLog } from '../../src/serve/log.ts'
+import { recordTelemetry } from '../support/telemetry.ts'
 
 const CANARIES = {
   bearer: 'canary-bearer-1f6c',
@@ -15,6 +17,7 @@ const CANARIES = {
   answer: 'canary-answer-c91e',
   step: 'canary-step-2b77',
   thrown: 'canary-thrown-e4f0',
+  header: 'canary-header-77aa',
   key: 'canary-key-of-32-bytes-or-so-0123456789',
 }
 type Canary = keyof typeof CANARIES
@@ -31,6 +34,8 @@ function findCanaries(text: string): Canary[] {
   )
 }
 
+const telemetry = recordTelemetry()
+
 interface Scene {
   readonly server: Server
   readonly lines: string[]
@@ -42,8 +47,16 @@ function stage(): Scene {
   const lines: string[] = []
   const told: string[] = []
   const toLine = createJsonLog({ write: (line) => void lines.push(line) })
+  const screen = {
+    write: (line: string) => void lines.push(line),
+    isTerminal: true,
+    colors: true,
+    production: true,
+  }
+  const { log: toScreen } = createLog({ log: 'pretty' }, screen)
   const server = createServer({
     name: 'canaries',
+    telemetry: otel(),
     version: '1.0.0',
     keys: `k1:${Buffer.from(CANARIES.key).toString('base64')}`,
     authenticate({ headers }) {
@@ -55,6 +68,7 @@ function stage(): Scene {
     log(event) {
       if ('error' in event && event.error instanceof Error) told.push(event.error.message)
       toLine(event)
+      toScreen(event)
     },
   })
   const input = z.object({ secret: z.string(), end: z.enum(['return', 'throw', 'refuse', 'diverge']) })
@@ -80,6 +94,8 @@ async function call(server: Server, params: Record<string, unknown>, bearer = CA
       method: 'POST',
       headers: {
         authorization: `Bearer ${bearer}`,
+        'x-note': CANARIES.header,
+        baggage: `note=${CANARIES.header}`,
         'content-type': 'application/json',
         accept: 'application/json, text/event-stream',
         'mcp-protocol-version': '2026-07-28',
@@ -140,6 +156,16 @@ describe('secrets never leave the server', () => {
     expect(scene.lines.length).toBeGreaterThan(20)
     expect(scene.lines.flatMap(findCanaries)).toEqual([])
     expect(scene.lines.join('\n')).not.toMatch(/r1\.[\w-]{20}/)
+    const spans = telemetry
+      .spans()
+      .map(({ name, attributes, events, links, status }) =>
+        JSON.stringify({ name, attributes, events, links, status }),
+      )
+    expect(spans.length).toBeGreaterThan(20)
+    expect(spans.join('\n')).toContain('step fetch')
+    expect(spans.flatMap(findCanaries)).toEqual([])
+    expect(findCanaries(JSON.stringify(await telemetry.metrics()))).toEqual([])
+    expect(spans.join('\n')).not.toMatch(/r1\.[\w-]{20}/)
     // Control: the log received the errors whose messages it does not print.
     expect(scene.told.flatMap(findCanaries)).toEqual(expect.arrayContaining(['thrown', 'bearer']))
   })

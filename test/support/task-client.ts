@@ -50,7 +50,12 @@ export async function send(
         'mcp-name': String(params.name ?? params.uri ?? params.taskId),
         ...headers,
       },
-      body: JSON.stringify({ jsonrpc: '2.0', id: lastId, method, params: { ...params, _meta } }),
+      body: JSON.stringify({
+        jsonrpc: '2.0',
+        id: lastId,
+        method,
+        params: { ...params, _meta: { ...(params._meta as object), ..._meta } },
+      }),
     }),
   )
   return readLast(await response.text())

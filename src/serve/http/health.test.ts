@@ -1,4 +1,4 @@
-import { afterEach, describe, expect, it } from 'vitest'
+import { afterEach, describe, expect, it, vi } from 'vitest'
 import { generateKey } from '../../seal/key-ring.ts'
 import { createMemoryStore } from '../../store/memory/store.ts'
 import type { Store } from '../../store/store.ts'
@@ -94,14 +94,21 @@ describe('the health paths', () => {
   })
 
   it('say draining while calls are still served, for drainDelayMs', async () => {
-    const { server, listening, at } = await start({ ...PATHS, drainDelayMs: 300 })
+    const { server, listening, at } = await start({ ...PATHS, drainDelayMs: 60_000 })
+    let end = (): void => {}
+    const timer = vi.spyOn(globalThis, 'setTimeout').mockImplementationOnce(((fn: () => void) => {
+      end = fn
+    }) as never)
     const closing = listening.close()
+    expect(timer.mock.calls[0]?.[1]).toBe(60_000)
+    timer.mockRestore()
     const ready = await at('/readyz')
     expect([ready.status, await ready.text()]).toEqual([503, 'draining\n'])
     expect((await at('/healthz')).status).toBe(200)
     expect(await server.notReady()).toBe('draining')
     // Not 503: the server still serves. 415 is the refusal of this body.
     expect((await at('/mcp', { method: 'POST', body: '{}' })).status).toBe(415)
+    end()
     await closing
     await expect(at('/healthz')).rejects.toThrow()
   })

@@ -1,0 +1,387 @@
+/**
+ * Spans and metrics as a collector gets them. The instances are servers that share keys; each round goes to the next.
+ * What can only be checked with a second process is in the tests of tasks: here a worker "dies" by a clock.
+ */
+
+import { createMcpHandler } from '@modelcontextprotocol/server'
+import { context, type SpanContext, SpanKind, trace } from '@opentelemetry/api'
+import type { ReadableSpan } from '@opentelemetry/sdk-trace-base'
+import { createServer, generateKey, type LogEvent, type Observer, type Server, ToolError } from 'rondo'
+import { connect } from 'rondo/client'
+import { otel } from 'rondo/otel'
+import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
+import { z } from 'zod'
+import { createBuilder } from '../../examples/official-server.ts'
+import { createMemoryStore } from '../../src/store/memory/store.ts'
+import { packSpan, readBaggage, readTraceContext, unpackSpan } from '../../src/telemetry/trace-context.ts'
+import { send, settled } from '../support/task-client.ts'
+import { recordTelemetry } from '../support/telemetry.ts'
+
+const telemetry = recordTelemetry()
+const keys = generateKey('k1')
+const servers: { close(): Promise<void> }[] = []
+
+beforeEach(() => telemetry.reset())
+afterEach(async () => {
+  for (const server of servers.splice(0)) await server.close()
+})
+
+const FORM = z.object({ word: z.string() })
+
+function declare(server: Pick<Server, 'tool'>): void {
+  server.tool('greet', { input: z.object({ secret: z.string().optional() }) }, async (_args, ctx) => {
+    await ctx.step('look', () => 1)
+    const { word } = await ctx.ask('first', { message: 'First?', schema: FORM })
+    await ctx.ask('second', { message: 'Second?', schema: FORM })
+    await ctx.effect('save', async () => word.length)
+    return `Hello ${word}`
+  })
+  server.tool('fail', {}, () => {
+    throw new ToolError('No.')
+  })
+}
+
+function start(options: Partial<Parameters<typeof createServer>[0]> = {}): Server {
+  const named = { name: 'observed', version: '1', keys, log: 'off' as const, telemetry: otel() }
+  const server = createServer({ ...named, ...options })
+  declare(server)
+  servers.push(server)
+  return server
+}
+
+const answer = (key: string, word = 'hi') => ({ [key]: { action: 'accept', content: { word } } })
+const only = { capabilities: { elicitation: { form: {} } } }
+type Sent = Record<string, unknown>
+
+/** Three rounds on three instances. `metaOf` adds to the request of each round. */
+async function threeRounds(instances: readonly Server[], metaOf: (round: number) => Sent = () => ({})) {
+  const [a, b, c] = instances as [Server, Server, Server]
+  const call = (server: Server, round: number, params: Sent) =>
+    send(server, 'tools/call', { name: 'greet', arguments: {}, ...params, _meta: metaOf(round) }, only)
+  const one = await call(a, 1, {})
+  const two = await call(b, 2, {
+    requestState: one.result?.requestState,
+    inputResponses: answer('first'),
+  })
+  return call(c, 3, { requestState: two.result?.requestState, inputResponses: answer('second') })
+}
+
+const rounds = (kind = SpanKind.SERVER): readonly ReadableSpan[] =>
+  telemetry.spans().filter((span) => span.kind === kind && span.attributes['rondo.round'] !== undefined)
+const links = ({ links }: ReadableSpan) =>
+  Object.fromEntries(
+    links.map(({ context, attributes }) => [String(attributes?.['rondo.link']), context.spanId]),
+  )
+
+describe('one flow of three rounds over three instances', () => {
+  it('is three traces joined by links, without a client that sends trace context', async () => {
+    const { result } = await threeRounds([start(), start(), start()])
+    expect(result).toMatchObject({ content: [{ text: 'Hello hi' }] })
+    const [one, two, three] = rounds() as [ReadableSpan, ReadableSpan, ReadableSpan]
+    expect(rounds()).toHaveLength(3)
+    expect(new Set(rounds().map((span) => span.spanContext().traceId)).size).toBe(3)
+    expect(rounds().map(({ parentSpanContext }) => parentSpanContext)).toEqual([
+      undefined,
+      undefined,
+      undefined,
+    ])
+    expect(links(one)).toEqual({})
+    expect(links(two)).toEqual({ previous: one.spanContext().spanId })
+    expect(links(three)).toEqual({ previous: two.spanContext().spanId, first: one.spanContext().spanId })
+    expect(rounds().map(({ name }) => name)).toEqual(Array(3).fill('tools/call greet'))
+    expect(rounds().map(({ attributes }) => attributes['rondo.outcome'])).toEqual([
+      'input_required',
+      'input_required',
+      'complete',
+    ])
+    expect(new Set(rounds().map(({ attributes }) => attributes['rondo.flow.id'])).size).toBe(1)
+    expect(rounds().map(({ status }) => status.code)).toEqual([0, 0, 0])
+  })
+
+  it('has the spans that the client names as parents, and the same links', async () => {
+    const traceOf = (round: number) => `${round}`.repeat(32)
+    await threeRounds([start(), start(), start()], (round) => ({
+      traceparent: `00-${traceOf(round)}-${'a'.repeat(16)}-01`,
+      baggage: 'user=alice',
+    }))
+    const [one, two, three] = rounds() as [ReadableSpan, ReadableSpan, ReadableSpan]
+    expect(rounds().map((span) => span.spanContext().traceId)).toEqual([traceOf(1), traceOf(2), traceOf(3)])
+    expect(one.parentSpanContext).toMatchObject({ spanId: 'a'.repeat(16), isRemote: true })
+    expect(links(two)).toEqual({ previous: one.spanContext().spanId })
+    expect(links(three)).toEqual({ previous: two.spanContext().spanId, first: one.spanContext().spanId })
+  })
+
+  it('links the span of the transport if the client names one of its own', async () => {
+    const server = start()
+    const http = trace.getTracer('http').startSpan('POST')
+    const _meta = { traceparent: `00-${'1'.repeat(32)}-${'a'.repeat(16)}-01` }
+    await context.with(trace.setSpan(context.active(), http), () =>
+      send(server, 'tools/call', { name: 'greet', arguments: {}, _meta }, only),
+    )
+    expect(rounds()[0]?.spanContext().traceId).toBe('1'.repeat(32))
+    expect(links(rounds()[0] as ReadableSpan)).toEqual({ transport: http.spanContext().spanId })
+  })
+
+  it('tells human time from server time', async () => {
+    let now = 1_000_000
+    const clock = { now: () => now }
+    const server = start(clock)
+    const one = await send(server, 'tools/call', { name: 'greet', arguments: {} }, only)
+    now += 90_000
+    await send(
+      server,
+      'tools/call',
+      {
+        name: 'greet',
+        arguments: {},
+        requestState: one.result?.requestState,
+        inputResponses: answer('first'),
+      },
+      only,
+    )
+    expect(rounds().map(({ attributes }) => attributes['rondo.human.wait'])).toEqual([undefined, 90])
+    const waits = (await telemetry.metrics()).find(({ name }) => name === 'rondo.human.wait')
+    expect(waits?.points.map(({ value }) => (value as { max?: number }).max)).toContain(90)
+  })
+
+  it('has a child span for each step and effect that ran, and an event for each that was replayed', async () => {
+    await threeRounds([start(), start(), start()])
+    const [one, two, three] = rounds() as [ReadableSpan, ReadableSpan, ReadableSpan]
+    const inner = telemetry.spans().filter(({ kind }) => kind === SpanKind.INTERNAL)
+    expect(inner.map(({ name, parentSpanContext }) => [name, parentSpanContext?.spanId])).toEqual([
+      ['step look', one.spanContext().spanId],
+      ['effect save', three.spanContext().spanId],
+    ])
+    expect(two.events.map(({ name, attributes }) => [name, attributes?.['rondo.work.name']])).toEqual([
+      ['replayed', 'look'],
+    ])
+    expect(three.attributes).toMatchObject({ 'rondo.ops.executed': 1 })
+  })
+
+  it('seals nothing if there is no telemetry', async () => {
+    const plain = await send(
+      start({ telemetry: undefined }),
+      'tools/call',
+      { name: 'greet', arguments: {} },
+      only,
+    )
+    const traced = await send(start(), 'tools/call', { name: 'greet', arguments: {} }, only)
+    const length = ({ result }: typeof plain) => String(result?.requestState).length
+    expect(length(traced)).toBeGreaterThanOrEqual(length(plain))
+    expect(rounds()).toHaveLength(1)
+  })
+})
+
+describe('errors', () => {
+  it('are tool_error for a result with isError, and the code of a refusal', async () => {
+    const server = start()
+    await send(server, 'tools/call', { name: 'fail', arguments: {} }, only)
+    const forged = { name: 'greet', arguments: {}, requestState: 'r1.forged' }
+    await send(server, 'tools/call', forged, only)
+    await send(server, 'tools/call', { name: 'nothing', arguments: {} }, only)
+    const types = telemetry.spans().map(({ name, attributes }) => [name, attributes['error.type']])
+    expect(types).toEqual([
+      ['tools/call fail', 'tool_error'],
+      ['tools/call greet', 'STATE_INVALID'],
+      ['tools/call', 'PEER_PARAMS'],
+    ])
+    const refused = (await telemetry.metrics()).find(({ name }) => name === 'rondo.state.refused')
+    expect(refused?.points.map(({ attributes }) => attributes)).toContainEqual({ 'rondo.reason': 'encoding' })
+  })
+
+  it('R11 of an observer break nothing, and are logged', async () => {
+    const events: LogEvent[] = []
+    const broken = (): never => {
+      throw new Error('the collector is gone')
+    }
+    const half: Observer = {
+      begin: () => ({ run: broken, work: broken, replayed: broken, end: broken }),
+      event: broken,
+    }
+    for (const observer of [half, { begin: broken }]) {
+      const server = start({ telemetry: observer, log: (event) => void events.push(event) })
+      const { result } = await threeRounds([server, server, server])
+      expect(result).toMatchObject({ content: [{ text: 'Hello hi' }] })
+    }
+    expect(events.filter(({ event }) => event === 'warning')).toHaveLength(2)
+  })
+})
+
+describe('a task', () => {
+  it('has a CONSUMER span of its own trace for each turn, with links to its creation and to what woke it', async () => {
+    const server = start({ store: createMemoryStore() })
+    server.tool('work', { task: 'always' }, async (_args, ctx) => {
+      await ctx.ask('first', { message: 'First?', schema: FORM })
+      return 'done'
+    })
+    const { result } = await send(server, 'tools/call', { name: 'work', arguments: {} })
+    const taskId = String(result?.taskId)
+    await settled(server, taskId)
+    await send(server, 'tasks/update', { taskId, inputResponses: answer('first') })
+    await settled(server, taskId)
+    const [created] = rounds()
+    const update = telemetry.spans().find(({ name }) => name === 'tasks/update')
+    const turns = rounds(SpanKind.CONSUMER)
+    expect(created?.attributes).toMatchObject({ 'rondo.outcome': 'task', 'rondo.task.id': taskId })
+    expect(turns.map(({ attributes }) => attributes['rondo.outcome'])).toEqual(['input_required', 'complete'])
+    expect(turns.map(({ attributes }) => attributes['rondo.task.id'])).toEqual([taskId, taskId])
+    expect(turns.map(({ parentSpanContext }) => parentSpanContext)).toEqual([undefined, undefined])
+    const createdId = created?.spanContext().spanId
+    expect(turns.map(links)).toEqual([
+      { created: createdId },
+      { created: createdId, woken: update?.spanContext().spanId },
+    ])
+    expect(telemetry.spans().filter(({ name }) => name === 'tasks/get')).toEqual([])
+  })
+
+  it('whose worker died has another turn, which the log calls taken over', async () => {
+    const store = createMemoryStore()
+    const events: LogEvent[] = []
+    let release = (): void => {}
+    const stuck = new Promise<void>((resolve) => {
+      release = resolve
+    })
+    let runs = 0
+    const work = (server: Server) =>
+      server.tool('work', { task: 'always' }, async (_args, ctx) => {
+        await ctx.step('slow', async () => {
+          runs += 1
+          if (runs === 1) await stuck
+          return runs
+        })
+        return 'done'
+      })
+    // A worker that no longer renews its lease and claims nothing else.
+    const dead = {
+      ...store.tasks,
+      absolve: undefined,
+      renew: async () => new Set<string>(),
+      claim: (...given: Parameters<typeof store.tasks.claim>) =>
+        runs === 0 ? store.tasks.claim(...given) : Promise.resolve([]),
+    }
+    const dying = start({ store: { ...store, tasks: dead }, tasks: { leaseMs: 300 } })
+    work(dying)
+    const { result } = await send(dying, 'tools/call', { name: 'work', arguments: {} })
+    const taskId = String(result?.taskId)
+    await vi.waitFor(() => expect(runs).toBe(1))
+    const next = start({ store, log: (event) => void events.push(event), instance: 'next' })
+    work(next)
+    await settled(next, taskId)
+    release()
+    expect(events.find(({ event }) => event === 'task')).toMatchObject({
+      phase: 'taken_over',
+      instance: 'next',
+      task: taskId,
+      turn: expect.any(Number),
+    })
+    const done = rounds(SpanKind.CONSUMER).find(
+      ({ attributes }) => attributes['rondo.outcome'] === 'complete',
+    )
+    expect(done?.attributes).toMatchObject({ 'rondo.task.id': taskId })
+    expect(done?.attributes['rondo.task.turn']).toBeGreaterThan(1)
+    expect(links(done as ReadableSpan).created).toBe(rounds()[0]?.spanContext().spanId)
+  })
+})
+
+describe('a client', () => {
+  it('sends its span as the parent, and measures every request (SEP-414)', async () => {
+    const server = start()
+    const answers = { elicitation: async () => ({ action: 'accept' as const, content: { word: 'hi' } }) }
+    const client = await connect(server, { telemetry: otel(), answers })
+    await client.callTool('greet', {})
+    await client.close()
+    const sent = telemetry
+      .spans()
+      .filter(({ kind, name }) => kind === SpanKind.CLIENT && name === 'tools/call greet')
+    expect(sent.length).toBeGreaterThanOrEqual(3)
+    expect(rounds().map(({ parentSpanContext }) => parentSpanContext?.spanId)).toEqual(
+      sent.map((span) => span.spanContext().spanId),
+    )
+    const names = (await telemetry.metrics()).map(({ name }) => name)
+    expect(names).toEqual(
+      expect.arrayContaining(['mcp.client.operation.duration', 'mcp.server.operation.duration']),
+    )
+  })
+})
+
+describe('every way to serve a call', () => {
+  const KEYS = [
+    'mcp.method.name',
+    'mcp.protocol.version',
+    'gen_ai.tool.name',
+    'gen_ai.operation.name',
+    'rondo.flow.id',
+    'rondo.round',
+    'rondo.outcome',
+    'rondo.ops.replayed',
+    'rondo.ops.executed',
+  ]
+  const answers = {
+    elicitation: async ({ message }: { message: string }) =>
+      message.startsWith('For')
+        ? { action: 'accept' as const, content: { people: 2 } }
+        : {
+            action: 'accept' as const,
+            content: message.startsWith('Book') ? { confirm: true } : { word: 'hi' },
+          },
+  }
+
+  it('push has the same attributes, and links its rounds', async () => {
+    const server = start({ sessions: {} })
+    const client = await connect(server, { mode: '2025-11-25', answers: answers as never, turns: false })
+    await client.callTool('greet', {})
+    await client.close()
+    expect(rounds()).toHaveLength(3)
+    for (const { attributes } of rounds())
+      expect(Object.keys(attributes)).toEqual(expect.arrayContaining(KEYS))
+    const [one, two] = rounds() as [ReadableSpan, ReadableSpan]
+    expect(links(two)).toEqual({ previous: one.spanContext().spanId })
+  })
+
+  it('an official server has the same attributes, and links its rounds', async () => {
+    const build = createBuilder(undefined, { keys, telemetry: otel(), log: 'off' })
+    const handler = createMcpHandler(build)
+    const client = await connect(
+      { fetch: (request) => handler.fetch(request) },
+      { answers: answers as never },
+    )
+    await client.callTool('book_table', { date: '2026-12-24' })
+    await client.close()
+    expect(rounds().length).toBeGreaterThanOrEqual(2)
+    for (const { attributes } of rounds())
+      expect(Object.keys(attributes)).toEqual(expect.arrayContaining(KEYS))
+    const [one, two] = rounds() as [ReadableSpan, ReadableSpan]
+    expect(links(two)).toMatchObject({ previous: one.spanContext().spanId })
+  })
+})
+
+describe('trace context from a client', () => {
+  const good = `00-${'1'.repeat(32)}-${'a'.repeat(16)}-01`
+  it.each([
+    ['another version', good.replace(/^00/, '01')],
+    ['capitals', good.toUpperCase()],
+    ['zeros as a trace id', good.replace('1'.repeat(32), '0'.repeat(32))],
+    ['more than it should be', `${good}-more`],
+    ['a line break', `${good}\n`],
+    ['a megabyte', 'a'.repeat(1_000_000)],
+  ])('is ignored if it is %s', (_, traceparent) => {
+    expect(readTraceContext({ traceparent })).toBeUndefined()
+    expect(readTraceContext({ traceparent: good })).toBeDefined()
+  })
+
+  it('survives the journal in 34 characters, and anything else in its place is ignored', () => {
+    const span = readTraceContext({ traceparent: good }) as SpanContext
+    const packed = packSpan(span) as string
+    expect(packed).toHaveLength(34)
+    expect(unpackSpan(packed)).toEqual(span)
+    for (const wrong of [undefined, 7, '', packed.slice(1), `${packed}a`, 'A'.repeat(34)]) {
+      expect(unpackSpan(wrong)).toBeUndefined()
+    }
+  })
+
+  it('has baggage only if that is asked for, and only so much', () => {
+    expect(readBaggage('user=alice, shop = a%20b;p=1')?.getEntry('shop')?.value).toBe('a b')
+    expect(readBaggage('a'.repeat(5_000))).toBeUndefined()
+    expect(readBaggage('no member')).toBeUndefined()
+  })
+})
