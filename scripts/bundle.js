@@ -5,10 +5,12 @@
  *
  * Packages that only the command and `rondo/client/oauth` need are bundled, so that a server does not install them. Their
  * licences are copied into dist/THIRD-PARTY-NOTICES.txt. Every other package is imported from where it is installed.
+ *
+ * Declarations that no entry leads to are removed: nobody can import them, and they name packages that are bundled.
  */
 
-import { readdirSync, readFileSync, writeFileSync } from 'node:fs'
-import { join, resolve } from 'node:path'
+import { readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { dirname, join, resolve } from 'node:path'
 import { build } from 'esbuild'
 
 const { exports: subpaths, bin } = JSON.parse(readFileSync('package.json', 'utf8'))
@@ -57,6 +59,27 @@ function noticesOf({ inputs }) {
     }
     return `${name} ${version} (${license})\n\n${readFileSync(join(folder, file), 'utf8').trim()}\n`
   })
+}
+
+/** The declarations to which these lead, themselves included. */
+function declarationsFrom(paths, found = new Set()) {
+  for (const path of paths) {
+    if (found.has(path)) continue
+    found.add(path)
+    const named = readFileSync(path, 'utf8').matchAll(/(?:\bfrom|\bimport\() ?['"](\.[^'"]+)\.[jt]s['"]/g)
+    declarationsFrom(
+      [...named].map(([, name]) => join(dirname(path), `${name}.d.ts`)),
+      found,
+    )
+  }
+  return found
+}
+
+const reached = declarationsFrom(
+  Object.values(subpaths).flatMap(({ types }) => (types === undefined ? [] : join(types))),
+)
+for (const path of readdirSync('dist', { recursive: true }).map((name) => join('dist', name))) {
+  if (path.endsWith('.d.ts') && !reached.has(path)) rmSync(path)
 }
 
 await import('./bundle-console.js')
