@@ -50,8 +50,15 @@ export type { RondoErrorOptions } from './errors.ts'
 export { type ErrorCode, RondoError } from './errors.ts'
 export { displayText } from './form/clean-text.ts'
 export type { Clock } from './lib/clock.ts'
-export type { CompleteRef, ListenFilter } from './protocol/call.ts'
+export type { CompleteRef, ListenFilter, RequestId } from './protocol/call.ts'
 export { kindOf, type QuestionKind } from './protocol/common/request.ts'
+export type {
+  Observed,
+  ObservedOperation,
+  ObservedQueue,
+  Observer,
+  OperationEnd,
+} from './protocol/observer.ts'
 export type { Notice, WireError } from './protocol/reply.ts'
 export type { TaskState } from './protocol/task.ts'
 export type {

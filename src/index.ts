@@ -1,6 +1,7 @@
 /** Rondo: MCP tools that stop in the middle, ask the user, and go on. */
 
 export type {
+  CallerRefusedEvent,
   ContinuationEvent,
   DrainEvent,
   FaultEvent,
@@ -36,7 +37,7 @@ export {
 export type { AskEntryKind } from './journal/journal.ts'
 export type { Every } from './lib/clock.ts'
 export type { Duration } from './lib/duration.ts'
-export type { FlowMethod, Listing, Principal } from './protocol/call.ts'
+export type { FlowMethod, Listing, Principal, RequestId } from './protocol/call.ts'
 export type { QuestionKind } from './protocol/common/request.ts'
 export type {
   Observed,
@@ -72,7 +73,7 @@ export { generateKey, type KeyRing, parseKeys, type RingKey } from './seal/key-r
 export { keysFromEnv, keysFromFile, keysFromFunction, type RefreshOptions } from './seal/key-source.ts'
 export type { StateLimits } from './seal/state.ts'
 export type { AdmissionOptions, AllowListOptions } from './serve/http/admission.ts'
-export type { Authenticate, AuthRefusal, AuthRequest } from './serve/http/authenticate.ts'
+export type { Authenticate, AuthRefusal, AuthRequest, ProtectedResource } from './serve/http/authenticate.ts'
 export type { FetchHandler, FetchOptions } from './serve/http/fetch.ts'
 export type { NotReady } from './serve/http/health.ts'
 export type { Listening, ListenOptions } from './serve/http/listen.ts'
@@ -145,6 +146,7 @@ export type {
   ResourceHandler,
   ResourceValue,
   Returned,
+  Scopes,
   StructuredValue,
   TemplateDefinition,
   TemplateHandler,

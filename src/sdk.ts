@@ -13,6 +13,7 @@ export {
   type RondoOptions,
   type SdkContext,
 } from './mount/mount.ts'
+export type { Implies } from './mount/scope.ts'
 export type { Principal } from './protocol/call.ts'
 export { generateKey } from './seal/key-ring.ts'
 export { keysFromEnv, keysFromFile, keysFromFunction } from './seal/key-source.ts'

@@ -30,9 +30,15 @@ async function load(path: string): Promise<Record<string, unknown>> {
   } catch (error) {
     if (COMMONJS.test(String(error))) throw new LoadError(commonJs(path))
     // Only the file itself can have tried to listen by now.
-    if ((error as { code?: unknown } | undefined)?.code !== 'EADDRINUSE') throw error
+    if (!isPortInUse(error)) throw error
     throw new LoadError(`${listening(path)}\n(Its port is in use: ${(error as Error).message})`)
   }
+}
+
+/** Of Node, or of `server.listen()`, which names the cause. */
+function isPortInUse(error: unknown): boolean {
+  const { code, cause } = (error ?? {}) as { code?: unknown; cause?: unknown }
+  return code === 'EADDRINUSE' || (cause !== undefined && isPortInUse(cause))
 }
 
 /** Checks the methods and not the class, because the file may import another copy of this package. */

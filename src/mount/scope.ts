@@ -12,6 +12,7 @@ import type { Scopes } from '../tool/definition.ts'
 import { assertScopes, scopesOf } from '../tool/target.ts'
 import type { Definition } from './mount.ts'
 
+/** True if a token with the scope `granted` may do what needs the scope `required`. */
 export type Implies = (granted: string, required: string) => boolean
 
 /** What the official entrance asks a registration for, before it handles a request. */

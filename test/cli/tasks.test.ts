@@ -57,9 +57,13 @@ function describeOperator(open: () => Promise<{ database: Database; words: strin
     const lines = stdout.trimEnd().split('\n')
     expect(lines[0]).toMatch(/^task +status +age +expires +failures +entries +worker +waits for +owner$/)
     expect(lines).toHaveLength(5)
-    expect(lines[1]).toMatch(new RegExp(`^${ids.due} +working +now +in \\d+ min +0 +0 +- +- +tracker/alice$`))
+    expect(lines[1]).toMatch(
+      new RegExp(`^${ids.due} +working +now +in \\d+ min +0 +0 +- +a worker +tracker/alice$`),
+    )
     expect(stdout).toMatch(new RegExp(`^${ids.running} +working .* worker +- +tracker/alice$`, 'm'))
-    expect(stdout).toMatch(new RegExp(`^${ids.parked} +input_required .* 2 +- +who,why +tracker/alice$`, 'm'))
+    expect(stdout).toMatch(
+      new RegExp(`^${ids.parked} +input_required .* 2 +- +answer who, answer why +tracker/alice$`, 'm'),
+    )
     expect(stdout).not.toContain(SECRET)
     expect([code, stderr]).toEqual([0, ''])
   })

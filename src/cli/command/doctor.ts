@@ -87,7 +87,10 @@ async function examine(
   io.status.start('examining')
   try {
     const opened = await tryConnect(invocation, target)
-    if ('verdict' in opened) return [opened, ...(await examineLogin(invocation, target))]
+    if ('verdict' in opened) {
+      const login = await examineLogin(invocation, target)
+      return [opened, ...login.filter(({ verdict }) => verdict !== 'skip')]
+    }
     const { client, close } = opened
     const call = { invocation, target, client, words }
     if (client.protocolVersion !== EXAMINED) return await examineOlder(call).finally(close)

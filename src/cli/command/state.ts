@@ -131,9 +131,10 @@ function describe(
 }
 
 function toRows(shown: Record<string, unknown>): string[][] {
-  return Object.entries(shown).flatMap(([name, value]) =>
-    name === 'entries' && Array.isArray(value)
-      ? value.map((entry) => ['entry', JSON.stringify(entry)])
-      : [[name, typeof value === 'string' ? value : JSON.stringify(value)]],
-  )
+  return Object.entries(shown).flatMap(([name, value]) => {
+    if (value === undefined) return []
+    if (name === 'entries' && Array.isArray(value))
+      return value.map((entry) => ['entry', JSON.stringify(entry)])
+    return [[name, typeof value === 'string' ? value : JSON.stringify(value)]]
+  })
 }
