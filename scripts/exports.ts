@@ -3,6 +3,7 @@
  * public interface as a change of that list.
  */
 
+import { spawnSync } from 'node:child_process'
 import { readFileSync, writeFileSync } from 'node:fs'
 import { parseArgs } from 'node:util'
 import { readSubpaths } from '../test/support/package-exports.ts'
@@ -13,5 +14,7 @@ const list = Object.fromEntries(
   readSubpaths().map(({ name, source }) => [name, readExports(readFileSync(source, 'utf8'))]),
 )
 const text = `${JSON.stringify(list, null, 2)}\n`
-if (values.update) writeFileSync('test/exports.json', text)
-else process.stdout.write(text)
+if (values.update) {
+  writeFileSync('test/exports.json', text)
+  spawnSync('npx', ['biome', 'format', '--write', 'test/exports.json'], { stdio: 'inherit' })
+} else process.stdout.write(text)
