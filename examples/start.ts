@@ -1,67 +1,55 @@
 /**
- * `npm start`: serves a tracker and its reports on loopback, and prints what to try. Tasks are kept in `.rondo/tasks.db`,
- * sealed with a key beside it: stop this process in the middle of a task, start it again, and the task resumes.
+ * `npm start` opens this server in the console, as three processes. Its tasks are in `.rondo/tasks.db`: stop the console in
+ * the middle of one, start it again, and the task continues.
  */
 
-import { mkdirSync, readFileSync, writeFileSync } from 'node:fs'
+import { mkdirSync } from 'node:fs'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { createServer, generateKey, type ServerOptions } from 'rondo'
+import { createServer } from 'rondo'
 import { createSqliteStore } from 'rondo/sqlite'
 import { z } from 'zod'
-import { tryOut } from './start-curl.ts'
 
-const FOLDER = '.rondo'
-
-/** A key for this machine alone; a server for others needs `RONDO_KEYS`. */
-function localKey(): string {
-  try {
-    return readFileSync(`${FOLDER}/key`, 'utf8')
-  } catch {
-    const key = generateKey('local')
-    writeFileSync(`${FOLDER}/key`, key, { mode: 0o600 })
-    return key
-  }
-}
-
-/** Without SQLite the server has no tasks: it says so and serves every call in rounds. */
-async function openStore(): Promise<ServerOptions['store']> {
-  const store = createSqliteStore({ file: `${FOLDER}/tasks.db` })
-  try {
-    await store.ready()
-    return store
-  } catch (error) {
-    console.warn(`No tasks, only rounds: ${(error as Error).message}`)
-    return undefined
-  }
-}
-
-mkdirSync(FOLDER, { recursive: true })
-const store = await openStore()
-const server = createServer({
-  name: 'tracker',
-  version: '1.0.0',
-  dev: true,
-  keys: process.env.RONDO_KEYS ?? localKey(),
-  store,
-})
-const bugs = new Map<number, string>()
+mkdirSync('.rondo', { recursive: true })
+const store = createSqliteStore({ file: '.rondo/tasks.db' })
+const server = createServer({ name: 'tracker', version: '1.0.0', store })
 
 server.tool(
   'resolve_bug',
-  { description: 'Resolve a bug', input: z.object({ id: z.int() }) },
+  { description: 'Resolve a bug: one question', input: z.object({ id: z.int() }) },
   async ({ id }, ctx) => {
     const { resolution } = await ctx.ask('resolution', {
       message: `How was bug #${id} resolved?`,
       schema: z.object({ resolution: z.enum(['Fixed', 'Duplicate', 'By Design']) }),
     })
-    await ctx.effect('save', () => void bugs.set(id, resolution))
+    await ctx.effect('save', ({ key }) => ({ saved: id, key }))
     return `Bug #${id} resolved as ${resolution}.`
   },
 )
 
 server.tool(
+  'release',
+  {
+    description: 'Release a version: a step, two questions, then an effect',
+    input: z.object({ version: z.string() }),
+  },
+  async ({ version }, ctx) => {
+    const open = await ctx.step('count bugs', async () => ({ open: 3 }))
+    const { channel, notes } = await ctx.ask('channel', {
+      message: `${open.open} bugs are open. Where should ${version} go?`,
+      schema: z.object({ channel: z.enum(['beta', 'stable']), notes: z.string().max(200).optional() }),
+    })
+    if (!(await ctx.confirm('sure', `Publish ${version} to ${channel}?`))) return 'Nothing was published.'
+    await ctx.effect('publish', ({ key }) => ({ version, channel, key }))
+    return `${version} is out in ${channel}${notes ? `: ${notes}` : '.'}`
+  },
+)
+
+server.tool(
   'report',
-  { description: 'Report on a year of bugs', input: z.object({ year: z.int() }) },
+  {
+    description: 'Report on a year of bugs: continues as a task',
+    input: z.object({ year: z.int().min(2000) }),
+  },
   async ({ year }, ctx) => {
     await ctx.background()
     for (let month = 1; month <= 12; month++) {
@@ -72,5 +60,23 @@ server.tool(
   },
 )
 
-const { url } = await server.listen()
-console.log(tryOut(url, store !== undefined))
+server.tool(
+  'follow_up',
+  {
+    description: 'Ask again later: a task that sleeps, then asks for at most ten minutes',
+    input: z.object({ id: z.int() }),
+    task: 'auto',
+  },
+  async ({ id }, ctx) => {
+    await ctx.sleep('pause', '15 s')
+    const outcome = await ctx.elicit('gone', {
+      message: `Is bug #${id} gone?`,
+      schema: z.object({ gone: z.boolean() }),
+      within: '10 min',
+    })
+    if (outcome.action !== 'accept') return `Nobody knows about bug #${id}.`
+    return outcome.content.gone ? `Bug #${id} is gone.` : `Bug #${id} is back.`
+  },
+)
+
+export default server

@@ -1,27 +1,30 @@
-/** Builds the page of the console, `console/`, into dist/console: a script, a style sheet and the page itself. */
+/** Builds the page of the console from `console/`: a script, a style sheet and the page itself. */
 
-import { copyFileSync, mkdirSync } from 'node:fs'
-import { dirname, join, resolve } from 'node:path'
+import { readFileSync } from 'node:fs'
+import { basename, dirname, join, resolve } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { build } from 'esbuild'
 
-const root = resolve(dirname(fileURLToPath(import.meta.url)), '..')
-const outdir = join(root, 'dist', 'console')
+const folder = join(resolve(dirname(fileURLToPath(import.meta.url)), '..'), 'console')
 
-mkdirSync(outdir, { recursive: true })
-await build({
-  entryPoints: [
-    { in: join(root, 'console', 'main.tsx'), out: 'console' },
-    { in: join(root, 'console', 'console.css'), out: 'console' },
-  ],
-  outdir,
-  bundle: true,
-  minify: true,
-  format: 'esm',
-  platform: 'browser',
-  target: 'es2022',
-  jsx: 'automatic',
-  jsxImportSource: 'preact',
-  legalComments: 'none',
-})
-copyFileSync(join(root, 'console', 'index.html'), join(outdir, 'index.html'))
+/** The files by their names; nothing is written. */
+export async function buildPage() {
+  const { outputFiles } = await build({
+    entryPoints: [
+      { in: join(folder, 'main.tsx'), out: 'console' },
+      { in: join(folder, 'console.css'), out: 'console' },
+    ],
+    outdir: folder,
+    write: false,
+    bundle: true,
+    minify: true,
+    format: 'esm',
+    platform: 'browser',
+    target: 'es2022',
+    jsx: 'automatic',
+    jsxImportSource: 'preact',
+    legalComments: 'none',
+  })
+  const built = outputFiles.map(({ path, contents }) => [basename(path), contents])
+  return new Map([...built, ['index.html', readFileSync(join(folder, 'index.html'))]])
+}

@@ -9,15 +9,16 @@
  * Declarations that no entry leads to are removed: nobody can import them, and they name packages that are bundled.
  */
 
-import { readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { dirname, join, resolve } from 'node:path'
 import { build } from 'esbuild'
+import { buildPage } from './bundle-console.js'
 
-const { exports: subpaths, bin } = JSON.parse(readFileSync('package.json', 'utf8'))
+const { exports: subpaths } = JSON.parse(readFileSync('package.json', 'utf8'))
 const entrances = [
   ...Object.values(subpaths).flatMap((target) => target.default ?? []),
-  bin.rondo,
-  // Run in processes of their own.
+  // The command, and what it runs in processes of their own.
+  './dist/cli.js',
   './dist/cli/serve-file.js',
   './dist/cli/console/instance.js',
 ]
@@ -82,7 +83,8 @@ for (const path of readdirSync('dist', { recursive: true }).map((name) => join('
   if (path.endsWith('.d.ts') && !reached.has(path)) rmSync(path)
 }
 
-await import('./bundle-console.js')
+mkdirSync('dist/console', { recursive: true })
+for (const [name, bytes] of await buildPage()) writeFileSync(`dist/console/${name}`, bytes)
 
 await build({
   entryPoints: { 'client.browser': 'src/client.ts' },

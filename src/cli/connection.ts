@@ -224,8 +224,9 @@ export function scriptArgs(
 }
 
 function loaderArgs(path: string, runner: URL): string[] {
-  const needsTypes = TYPESCRIPT.test(path) || runner.pathname.endsWith('.ts')
-  if (!needsTypes || stripsTypes()) return []
+  // In a checkout, tsx also resolves what examples import to the sources.
+  const isSource = runner.pathname.endsWith('.ts')
+  if (!isSource && (!TYPESCRIPT.test(path) || stripsTypes())) return []
   for (const from of [pathToFileURL(path), runner]) {
     const loader = tryResolve(from, 'tsx')
     if (loader !== undefined) return ['--import', pathToFileURL(loader).href]

@@ -12,7 +12,7 @@ import { scriptArgs } from '../connection.ts'
 import { createActions } from '../console/actions.ts'
 import { readAssets } from '../console/assets.ts'
 import { createBook } from '../console/book.ts'
-import { createCalls } from '../console/calls.ts'
+import { type Calls, createCalls } from '../console/calls.ts'
 import { createFleet } from '../console/fleet.ts'
 import { createProxy } from '../console/proxy.ts'
 import { openWeb, type Web, type WebParts } from '../console/web.ts'
@@ -63,8 +63,9 @@ export const consoleCommand: Command = {
     })
     const proxy = createProxy(fleet, book, io.now)
     const act = createActions(fleet, proxy, book)
-    const web = await open({
-      ...{ port, assets: readAssets(), book, proxy, act, calls: createCalls(() => web.mcp) },
+    const calls = createCalls(() => web.mcp)
+    const web: Web = await open({
+      ...{ port, assets: await readAssets(), book, proxy, act, calls },
       status: () => ({ file: path, mcp: web.mcp, instances: fleet.views() }),
     })
     const stopped = new Promise<void>((done) => {
@@ -72,9 +73,10 @@ export const consoleCommand: Command = {
     })
     let stopWatching = (): void => {}
     try {
-      const failed = await Promise.race([fleet.start(), stopped])
+      io.status.start(`starting ${count === 1 ? 'the instance' : `${count} instances`}`)
+      const failed = await Promise.race([fleet.start(), stopped]).finally(() => io.status.stop())
       if (typeof failed === 'string') throw new CommandError('failed', `Cannot serve ${path}: ${failed}`)
-      if (!io.signal.aborted) announce(io, web, path, options.flag('json'))
+      if (!io.signal.aborted) announce(io, web, path, await sampleCall(calls, web.mcp), options.flag('json'))
       if (options.flag('open') && !io.signal.aborted) openBrowser(io, web.page)
       if (!options.flag('no-watch'))
         stopWatching = watchSources(path, () => {
@@ -105,9 +107,41 @@ async function open(parts: WebParts): Promise<Web> {
   }
 }
 
-function announce(io: Io, { page, mcp }: Web, file: string, json: boolean): void {
-  if (json) return printJson(io, { page, mcp, file })
-  print(io, `Console  ${page}\nMCP      ${mcp}\nCall     rondo tools ${mcp}`)
+function announce(io: Io, { page, mcp }: Web, file: string, call: string, json: boolean): void {
+  if (json) return printJson(io, { page, mcp, file, call })
+  print(io, `Console  ${page}\nMCP      ${mcp}\nCall     ${call}`)
+}
+
+/** A command to paste into a terminal: calls the first tool whose arguments fit on a line, with made-up values. */
+async function sampleCall({ tools }: Calls, mcp: string): Promise<string> {
+  for (const { name, inputSchema } of await tools().catch(() => [])) {
+    const { properties = {}, required = [] } = inputSchema as {
+      properties?: Record<string, SampleSchema>
+      required?: string[]
+    }
+    const words = required.map((key) => sampleWord(key, properties[key] ?? {}))
+    if (/^[\w.-]+$/.test(name) && words.every((word) => word !== undefined))
+      return ['npx rondo call', mcp, name, ...words].join(' ')
+  }
+  return `npx rondo tools ${mcp}`
+}
+
+interface SampleSchema {
+  readonly type?: unknown
+  readonly enum?: readonly unknown[]
+  readonly examples?: readonly unknown[]
+  readonly minimum?: number
+}
+
+const SAMPLES: Readonly<Record<string, unknown>> = { integer: 7, number: 1, boolean: true, string: 'tea' }
+
+/** An argument that needs no quotes in a shell; undefined if there is none. */
+function sampleWord(key: string, schema: SampleSchema): string | undefined {
+  const { type, examples, minimum } = schema
+  const number = typeof minimum === 'number' && minimum > Number(SAMPLES.integer) ? minimum : undefined
+  const value = examples?.[0] ?? schema.enum?.[0] ?? number ?? SAMPLES[String(type)]
+  const word = `${key}=${String(value)}`
+  return value !== undefined && /^[\w.-]+=[\w.:@/-]+$/.test(word) ? word : undefined
 }
 
 /** Nothing depends on it: without a browser, the address is on the screen. */
