@@ -289,6 +289,16 @@ export class EventRejected extends ToolError {
   }
 }
 
+/** No event came for a hook within its time. Uncaught, it ends the call politely. */
+export class EventExpired extends ToolError {
+  readonly key: string
+  constructor(key: string) {
+    super(`The event for "${key}" did not arrive in time. Nothing more was done.`)
+    this.name = 'EventExpired'
+    this.key = key
+  }
+}
+
 /** The user dismissed a question without answering. Uncaught, it ends the call politely. */
 export class InputCancelled extends ToolError {
   readonly key: string

@@ -26,6 +26,7 @@ export type { TurnsOptions } from './drafts/turns/turn-state.ts'
 export type { StateForm } from './drafts/turns/wire.ts'
 export {
   type ErrorCode,
+  EventExpired,
   EventRejected,
   InputCancelled,
   InputDeclined,

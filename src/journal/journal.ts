@@ -40,6 +40,8 @@ export type WorkEntry = {
   readonly kind: WorkEntryKind
   readonly key: string
   readonly at: number
+  /** Of an `event`: the time of its hook was up before one came. */
+  readonly expired?: true
 } & ({ readonly value?: unknown } | { readonly failure: RecordedFailure })
 
 /** A sleep that is over. */
@@ -64,7 +66,7 @@ export interface Journal {
   readonly seed: string
   readonly entries: readonly Entry[]
   readonly reasks: Readonly<Record<string, Reask>>
-  /** When what is open ends by itself, by key, ms since the epoch: sleeps, and questions with a time limit. */
+  /** When what is open ends by itself, by key, ms since the epoch: sleeps, and questions and hooks with a time limit. */
   readonly deadlines?: Readonly<Record<string, number>>
   /** Rounds spent on moving the call (state alone). They are limited, because a client limits its rounds. */
   readonly moves: number
@@ -104,6 +106,7 @@ function isEntry(value: unknown): value is Entry {
   }
   if (value.kind === 'sleep') return true
   if (!WORK_KINDS.has(value.kind)) return false
+  if (value.expired !== undefined && (value.expired !== true || value.kind !== 'event')) return false
   if (!Object.hasOwn(value, 'failure')) return true
   return !Object.hasOwn(value, 'value') && isFailure(value.failure)
 }

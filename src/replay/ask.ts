@@ -258,7 +258,7 @@ function openQuestion(run: RunState, key: string, question: Asking, digest: stri
   const problem = run.record.reask(key).problem
   const request = problem ? withProblem(question.request, problem) : question.request
   const { kind, within, expire } = question
-  const due = within === undefined ? undefined : fixDeadline(run, key, (now) => now + within)
+  const due = within === undefined ? undefined : fixDeadline(run, key, (now) => now + within).due
   if (due !== undefined && isOver(run, due)) return expire?.(run.platform.now())
   run.answered.delete(key)
   run.arrivals.set(arrivalName(key), () => {

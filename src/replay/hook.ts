@@ -5,9 +5,11 @@
  * hook 1: A hook is durable before the handler has its id, so that no event comes too early.
  * hook 2: An event is recorded before the handler sees it. One that does not fit the schema is recorded too: the hook
  * took it, and every replay sees the same refusal.
+ * hook 3: When the time of a hook is up, it is closed in the store before that is recorded. An event that the store accepted
+ * in time is never lost to the deadline.
  */
 
-import { EventRejected } from '../errors.ts'
+import { EventExpired, EventRejected, misuse, RondoError } from '../errors.ts'
 import type { Found, WorkEntry } from '../journal/journal.ts'
 import type { JsonSchema } from '../protocol/wire.ts'
 import type { Hook, HookOptions, Schema } from '../tool/context.ts'
@@ -24,12 +26,15 @@ import {
   type RunState,
   takeName,
 } from './run-state.ts'
+import { checkDuration, closeHookAt, fixDeadline, isOver } from './wait.ts'
 import { copyJson, work } from './work.ts'
 
 /** Opens hooks, where that is possible: in a task. */
 export interface Hooks {
-  /** Resolves with the id of the hook when it is durable. Opening it again has no effect. */
-  open(key: string, schema: JsonSchema | undefined): Promise<string>
+  /** Resolves with the id of the hook when it is durable. Opening it again has no effect. It takes no event from `until` on. */
+  open(key: string, schema: JsonSchema | undefined, until: number | undefined): Promise<string>
+  /** Resolves when the hook takes no more events, and an event that it took before has arrived. */
+  close(key: string): Promise<void>
 }
 
 export async function openHook(
@@ -38,11 +43,31 @@ export async function openHook(
   key: string,
   options: HookOptions<Schema> = {},
 ): Promise<Hook<unknown>> {
-  const { schema } = options
+  const { schema, within } = options
+  if (typeof key === 'string' && key.length > MAX_KEY)
+    throw misuse(`The name of a hook may be at most ${MAX_KEY} characters long; got ${key.length}.`)
+  const limit =
+    within === undefined ? undefined : checkDuration(`The time limit of "${key}" (within)`, within)
   const compiled = schema === undefined ? undefined : compileEvent(schema, run.limits)
   if (!hooks) return leaveFor(run, background, key)
-  const id = (await work(run, 'hook', key, () => hooks.open(key, compiled?.json))) as string
-  return createHook(run, key, id, compiled)
+  const id = (await work(run, 'hook', key, async () => {
+    const fixed = limit === undefined ? undefined : fixDeadline(run, eventName(key), (now) => now + limit)
+    // The journal knows the deadline before the store does, so that both go by the same one after a crash.
+    await fixed?.written
+    return hooks.open(key, compiled?.json, fixed?.due)
+  })) as string
+  return createHook({ run, hooks, key, compiled }, id)
+}
+
+/** The event is recorded under a longer name. */
+const MAX_KEY = 119
+
+/** A hook that is open in this run. */
+interface OpenHook {
+  readonly run: RunState
+  readonly hooks: Hooks
+  readonly key: string
+  readonly compiled: Compiled | undefined
 }
 
 /** Continues as a task, where the handler comes here again; ends the call if it cannot. */
@@ -52,12 +77,12 @@ function leaveFor(run: RunState, { possible, whyNot = needsTask }: Background, k
   return new Promise(() => {})
 }
 
-function createHook(run: RunState, key: string, id: string, compiled: Compiled | undefined): Hook<unknown> {
+function createHook(hook: OpenHook, id: string): Hook<unknown> {
   let received: Promise<unknown> | undefined
   return {
     id,
     received() {
-      received ??= operate(run, `event of the hook "${key}"`, () => receive(run, key, compiled))
+      received ??= operate(hook.run, `event of the hook "${hook.key}"`, () => receive(hook))
       return received
     },
   }
@@ -68,7 +93,7 @@ function eventName(key: string): string {
   return `${key}.received`
 }
 
-function receive(run: RunState, key: string, compiled: Compiled | undefined): Promise<unknown> {
+function receive({ run, hooks, key, compiled }: OpenHook): Promise<unknown> {
   const name = eventName(key)
   return new Promise((resolve, reject) => {
     if (!takeName(run, name, 'event')) return
@@ -77,8 +102,13 @@ function receive(run: RunState, key: string, compiled: Compiled | undefined): Pr
     const found = run.record.find(name) as (Found & { readonly entry: WorkEntry }) | undefined
     if (found) {
       const { index, entry } = found
-      const event = 'value' in entry ? copyJson(entry.value) : undefined
       run.tally.replayed += 1
+      if (entry.expired)
+        return run.turn.deliver(index, entry.at, () => {
+          noteReplayed(run)
+          reject(new EventExpired(key))
+        })
+      const event = 'value' in entry ? copyJson(entry.value) : undefined
       whenRead(run, read(compiled, event), index, (reading) =>
         run.turn.deliver(index, entry.at, () => {
           noteReplayed(run)
@@ -87,9 +117,13 @@ function receive(run: RunState, key: string, compiled: Compiled | undefined): Pr
       )
       return
     }
-    const take = (event: unknown): void => {
+    const stopWaiting = (): void => {
       run.arrivals.delete(name)
+      run.waits.delete(name)
       run.turn.heard(name)
+    }
+    const take = (event: unknown): void => {
+      stopWaiting()
       const at = run.platform.now()
       append(run, { kind: 'event', key: name, at, value: event }, (index) => {
         whenRead(run, read(compiled, copyJson(event)), index, (reading) =>
@@ -100,10 +134,42 @@ function receive(run: RunState, key: string, compiled: Compiled | undefined): Pr
         )
       })
     }
+    const expire = (): void => {
+      const at = run.platform.now()
+      whileBusy(run, hooks.close(key), () => {
+        if (run.events.has(key)) return
+        stopWaiting()
+        append(run, { kind: 'event', key: name, at, expired: true }, (index) =>
+          run.turn.deliver(index, at, () => {
+            noteNews(run)
+            reject(new EventExpired(key))
+          }),
+        )
+      })
+    }
     if (run.events.has(key)) return take(run.events.get(key))
+    const due = run.record.deadline(name)
     run.arrivals.set(name, () => take(run.events.get(key)))
     run.turn.listen(name)
+    if (due === undefined) return
+    if (isOver(run, due)) expire()
+    else closeHookAt(run, name, due, expire)
   })
+}
+
+/** Calls `then` when the write is done, unless the run has ended; the run does not end before that. */
+function whileBusy(run: RunState, written: Promise<void>, then: () => void): void {
+  const settled = run.turn.busy()
+  const failed = (error: unknown): void =>
+    run.turn.refuse(
+      error instanceof RondoError ? error : new RondoError('SERVER_INTERNAL', undefined, { cause: error }),
+    )
+  written
+    .then(() => {
+      if (!run.turn.ended()) then()
+    })
+    .catch(failed)
+    .finally(settled)
 }
 
 /** An event from outside has arrived while the handler runs. Returns false if the run is over. */

@@ -29,7 +29,7 @@ export interface Sleeping {
 
 /** Something open that ends by itself. */
 export interface Wait {
-  readonly kind: 'sleep' | 'question'
+  readonly kind: 'sleep' | 'question' | 'hook'
   readonly due: number
   end(at: number): void
 }
@@ -95,7 +95,7 @@ function sleep(run: RunState, key: string, toDue: (now: number) => number): Prom
         }),
       )
     const sleeping = run.sleeping()
-    const due = fixDeadline(run, key, toDue)
+    const { due } = fixDeadline(run, key, toDue)
     const left = due - run.platform.now()
     if (isOver(run, due)) return end(run.platform.now())
     if (sleeping.skip && !run.frozen) {
@@ -131,20 +131,30 @@ export function closeQuestionAt(run: RunState, key: string, due: number, end: (a
   expect(run, key, { kind: 'question', due, end })
 }
 
+/** The same for a hook. */
+export function closeHookAt(run: RunState, name: string, due: number, end: (at: number) => void): void {
+  expect(run, name, { kind: 'hook', due, end })
+}
+
+/** When an operation ends by itself. `written` resolves when that is durable, or when the run was refused because it is not. */
+interface Deadline {
+  readonly due: number
+  readonly written?: Promise<void>
+}
+
 /** Returns when the operation ends by itself; fixed now if it is new. */
-export function fixDeadline(run: RunState, key: string, toDue: (now: number) => number): number {
+export function fixDeadline(run: RunState, key: string, toDue: (now: number) => number): Deadline {
   const known = run.record.deadline(key)
-  if (known !== undefined) return known
+  if (known !== undefined) return { due: known }
   const due = toDue(run.platform.now())
   run.record.fixDeadline(key, due)
-  if (run.persistDeadline) keep(run, run.persistDeadline(key, due))
-  return due
+  return run.persistDeadline ? { due, written: keep(run, run.persistDeadline(key, due)) } : { due }
 }
 
 /** The handler does not wait for the write, but the run does. */
-function keep(run: RunState, written: Promise<void>): void {
+function keep(run: RunState, written: Promise<void>): Promise<void> {
   const settled = run.turn.busy()
-  written
+  return written
     .catch((error: unknown) =>
       run.turn.refuse(
         error instanceof RondoError ? error : new RondoError('SERVER_INTERNAL', undefined, { cause: error }),

@@ -133,9 +133,16 @@ function isLate(slot: InputSlot, at: number): boolean {
   return slot.kind === 'open' && slot.until !== undefined && at >= slot.until
 }
 
-/** Fills the hook with its event, if it is open. */
-export function answerHook(slots: readonly InputSlot[], key: string, event: Sealed): SlotUpdate {
-  return fill(slots, (slot) => (slot.role === 'hook' && slot.key === key ? event : undefined))
+/** Fills the hook with its event, if it is open and its time is not up. */
+export function answerHook(
+  slots: readonly InputSlot[],
+  key: string,
+  event: Sealed,
+  at: number = Number.NEGATIVE_INFINITY,
+): SlotUpdate {
+  return fill(slots, (slot) =>
+    slot.role === 'hook' && slot.key === key && !isLate(slot, at) ? event : undefined,
+  )
 }
 
 /** Why a hook did not take an event. */
@@ -200,6 +207,11 @@ export function openInputs(slots: readonly InputSlot[]): ReadonlyMap<string, Sea
       slot.kind === 'open' && slot.role !== 'hook' ? [[slot.key, slot.request] as const] : [],
     ),
   )
+}
+
+/** The keys of the hooks that wait for an event. */
+export function openHooks(slots: readonly InputSlot[]): readonly string[] {
+  return slots.flatMap((slot) => (slot.kind === 'open' && slot.role === 'hook' ? [slot.key] : []))
 }
 
 /** The answers of clients. */

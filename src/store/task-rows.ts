@@ -3,7 +3,7 @@
  * SQLite returns numbers and 0 or 1 where PostgreSQL returns the text of a `bigint` and booleans; both are accepted.
  */
 
-import { decodeSlots, openInputs } from './input-slots.ts'
+import { decodeSlots, openHooks, openInputs } from './input-slots.ts'
 import type { NewTask, Sealed, TaskStatus, TaskView } from './task-engine.ts'
 import type { Lease, TaskEnding, TaskSummary } from './task-store.ts'
 
@@ -19,7 +19,7 @@ export const LEASE_COLUMNS =
 
 /** The columns that `toSummary` reads, except `entries`. */
 export const SUMMARY_COLUMNS = `id, tenant, principal, status, created_at, updated_at, expires_at, failures, worker, due_at,
-  CASE status WHEN 'input_required' THEN inputs END AS inputs`
+  CASE WHEN status IN ('working', 'input_required') THEN inputs END AS inputs`
 
 export function toView(row: Row): TaskView {
   const status = row.status as TaskStatus
@@ -58,6 +58,7 @@ export function toLease(row: Row, journal: readonly Sealed[], now: number = Numb
 }
 
 export function toSummary(row: Row): TaskSummary {
+  const slots = slotsOf(row)
   return {
     id: row.id as string,
     owner: ownerOf(row),
@@ -68,7 +69,8 @@ export function toSummary(row: Row): TaskSummary {
     failures: Number(row.failures),
     worker: (row.worker ?? undefined) as string | undefined,
     dueAt: row.due_at === null ? undefined : Number(row.due_at),
-    openKeys: [...openInputs(slotsOf(row)).keys()],
+    openKeys: [...openInputs(slots).keys()],
+    openHooks: openHooks(slots),
     entries: Number(row.entries),
   }
 }

@@ -103,6 +103,8 @@ export interface TaskSummary {
   readonly worker: string | undefined
   readonly dueAt: number | undefined
   readonly openKeys: readonly string[]
+  /** The keys of its hooks that wait for an event. */
+  readonly openHooks: readonly string[]
   readonly entries: number
 }
 

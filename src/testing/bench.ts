@@ -121,9 +121,10 @@ export function createBench(make: (options: BenchOptions) => Server, setup: Benc
     { principal, capabilities = ANYTHING }: CallOptions = {},
   ): TestTask => {
     const following = { ...capabilities, extensions: { ...capabilities.extensions, ...FOLLOWS } }
-    const sleepsUntil = async (id: string) => {
+    const waitsFor = async (id: string) => {
       const [found] = (await options.store?.tasks.list({ id })) ?? []
-      return found?.worker === undefined && found?.status === 'working' ? found.dueAt : undefined
+      if (found === undefined || found.worker !== undefined || found.status !== 'working') return undefined
+      return { hooks: found.openHooks, until: found.dueAt }
     }
     const now = () => clock.now
     return createTestTask({
@@ -132,7 +133,7 @@ export function createBench(make: (options: BenchOptions) => Server, setup: Benc
       capabilities: following,
       send,
       restart,
-      sleepsUntil,
+      waitsFor,
       now,
       advance,
     })

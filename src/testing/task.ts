@@ -13,11 +13,13 @@ export type TaskRound =
   | { readonly kind: 'cancelled' }
   /** The task sleeps; `bench.advance` lets the time pass. */
   | { readonly kind: 'sleeping'; readonly until: number }
+  /** The task waits for an event: deliver one to a hook with `bench.server.deliver`. `until`: or until a time. */
+  | { readonly kind: 'waiting'; readonly hooks: readonly string[]; readonly until?: number }
 
 export interface TestTask {
   /** Begins the call or answers its open questions. Returns what it asks next or ends with. */
   next(answers?: Script): Promise<TaskRound>
-  /** Runs to the end; what sleeps, sleeps without waiting. An answer that is missing or never used is an error. */
+  /** Runs to the end; what sleeps, sleeps without waiting. Events have to be delivered meanwhile. An answer that is missing or never used is an error. */
   run(script?: Script): Promise<TaskRound>
   cancel(): Promise<void>
   /** Stops the instance and continues with a new one, as after a restart; the store stays. */
@@ -36,8 +38,8 @@ export interface TestTaskOptions {
   readonly capabilities: ClientCapabilities
   send(sent: Sent): Promise<Message>
   restart(): Promise<void>
-  /** When the task is due again, if it is parked until a time. */
-  sleepsUntil(id: string): Promise<number | undefined>
+  /** What a parked task waits for, apart from answers: events for its hooks, a time. */
+  waitsFor(id: string): Promise<{ readonly hooks: readonly string[]; readonly until?: number } | undefined>
   now(): number
   /** Lets the time pass. */
   advance(ms: number): Promise<void>
@@ -113,7 +115,7 @@ async function poll(
   send: Send,
   taskId: string,
   messages: string[],
-  { sleepsUntil, now }: Pick<TestTaskOptions, 'sleepsUntil' | 'now'>,
+  { waitsFor, now }: Pick<TestTaskOptions, 'waitsFor' | 'now'>,
 ): Promise<TaskRound> {
   for (let i = 0; i < TIMEOUT_MS / POLL_MS; i++) {
     const { result = {}, error } = await send('tasks/get', { taskId })
@@ -121,8 +123,11 @@ async function poll(
     const text = result.statusMessage
     if (typeof text === 'string' && text !== messages.at(-1)) messages.push(text)
     if (result.status !== 'working') return toTaskRound(result)
-    const until = await sleepsUntil(taskId)
-    if (until !== undefined && until > now()) return { kind: 'sleeping', until }
+    const { hooks = [], until } = (await waitsFor(taskId)) ?? {}
+    const isLater = until !== undefined && until > now()
+    if (hooks.length > 0 && (isLater || until === undefined))
+      return { kind: 'waiting', hooks, ...(isLater && { until }) }
+    if (isLater) return { kind: 'sleeping', until }
     await new Promise((resolve) => setTimeout(resolve, POLL_MS))
   }
   throw new Error(`The task is still working after ${TIMEOUT_MS} ms.`)
@@ -137,20 +142,36 @@ function toTaskRound(result: Readonly<Record<string, unknown>>): TaskRound {
   return toRound({ result: result.result as Message['result'] })
 }
 
+/** Waits in real time for somebody to deliver the event that the task waits for, unless it also waits for a time. */
+async function untilEvent(task: TestTask, answers?: Script): Promise<TaskRound> {
+  let round = await task.next(answers)
+  for (let i = 0; round.kind === 'waiting' && round.until === undefined; i++) {
+    if (i >= TIMEOUT_MS / POLL_MS)
+      throw new Error(
+        `The task waits for an event: ${round.hooks.join(', ')}. Deliver it with server.deliver.`,
+      )
+    await new Promise((resolve) => setTimeout(resolve, POLL_MS))
+    round = await task.next()
+  }
+  return round
+}
+
 async function runScript(
   task: TestTask,
   script: Script,
   { advance, now }: Pick<TestTaskOptions, 'advance' | 'now'>,
 ): Promise<TaskRound> {
   const unused = new Set(Object.keys(script))
-  let round = await task.next()
-  for (let rounds = 1; round.kind === 'input_required' || round.kind === 'sleeping'; rounds++) {
+  const next = (answers?: Script): Promise<TaskRound> => untilEvent(task, answers)
+  let round = await next()
+  for (let rounds = 1; ; rounds++) {
     if (rounds >= MAX_ROUNDS) throw new Error(`The task did not end within ${MAX_ROUNDS} rounds.`)
-    if (round.kind === 'sleeping') {
-      await advance(Math.max(0, round.until - now()))
-      round = await task.next()
+    if (round.kind === 'sleeping' || round.kind === 'waiting') {
+      await advance(Math.max(0, (round.until ?? 0) - now()))
+      round = await next()
       continue
     }
+    if (round.kind !== 'input_required') break
     const answers: Record<string, Script[string]> = {}
     for (const key of Object.keys(round.questions)) {
       // A task never uses a key twice: a question that is asked again has the key `key~2`.
@@ -160,7 +181,7 @@ async function runScript(
       answers[key] = answer
       unused.delete(name)
     }
-    round = await task.next(answers)
+    round = await next(answers)
   }
   if (unused.size > 0) throw new Error(`The task never asked for ${[...unused].join(', ')}.`)
   return round

@@ -128,6 +128,8 @@ export interface Offer<T> extends PromiseLike<Outcome<T>> {
 }
 
 export interface HookOptions<S extends Schema = Schema> {
+  /** How long the hook takes an event, from now on: milliseconds, or text such as `'3 days'`. Default: as long as its task lives. */
+  within?: Duration
   /** What an event must look like: any JSON. Default: an event may be anything. */
   schema?: S
 }
@@ -139,7 +141,7 @@ export interface Hook<T> {
    * the event, and keep it secret from everybody else. The same in every replay.
    */
   readonly id: string
-  /** The event. An event that passed its JSON Schema but not the schema itself throws `EventRejected`. */
+  /** The event. An event that passed its JSON Schema but not the schema itself throws `EventRejected`, the end of its time `EventExpired`. */
   received(): Promise<T>
 }
 

@@ -21,18 +21,31 @@ import { useCliHome } from '../support/use-cli.ts'
 const SECRET = 'SEALED'
 const home = useCliHome()
 
-/** One parked, one running, one due, one done; gives their ids. */
-async function fill(store: Store): Promise<Record<'parked' | 'running' | 'due' | 'done', string>> {
+/** One done, three parked (for answers, until a time, for an event), one running, one due; returns their ids. */
+async function fill(
+  store: Store,
+): Promise<Record<'parked' | 'sleeping' | 'hooked' | 'running' | 'due' | 'done', string>> {
   const sealed = { head: SECRET, message: SECRET, journal: [SECRET, SECRET] }
   const done = await claimNew(store, sealed)
   await store.tasks.settle(done.fence, { kind: 'complete', result: SECRET })
   const parked = await claimNew(store, sealed)
   await store.tasks.park(parked.fence, openSlots([], inputs('who', 'w\u202ehy')))
+  const sleeping = await claimNew(store, sealed)
+  await store.tasks.park(sleeping.fence, [], Date.now() + 600_000)
+  const hooked = await claimNew(store, sealed)
+  await store.tasks.park(hooked.fence, openSlots([], inputs('paid'), 'hook'))
   const running = await claimNew(store, sealed, 600_000)
   // As one in 64 is.
   const due = newTask({ head: SECRET, id: `-${randomBytes(15).toString('base64url')}` })
   await store.tasks.create(due, 10)
-  return { parked: parked.fence.id, running: running.fence.id, due: due.id, done: done.fence.id }
+  return {
+    parked: parked.fence.id,
+    sleeping: sleeping.fence.id,
+    hooked: hooked.fence.id,
+    running: running.fence.id,
+    due: due.id,
+    done: done.fence.id,
+  }
 }
 
 function describeOperator(open: () => Promise<{ database: Database; words: string[] }>): void {
@@ -56,22 +69,24 @@ function describeOperator(open: () => Promise<{ database: Database; words: strin
     const { stdout, stderr, code } = await list()
     const lines = stdout.trimEnd().split('\n')
     expect(lines[0]).toMatch(/^task +status +age +expires +failures +entries +worker +waits for +owner$/)
-    expect(lines).toHaveLength(5)
+    expect(lines).toHaveLength(7)
     expect(lines[1]).toMatch(
       new RegExp(`^${ids.due} +working +now +in \\d+ min +0 +0 +- +a worker +tracker/alice$`),
     )
     expect(stdout).toMatch(new RegExp(`^${ids.running} +working .* worker +- +tracker/alice$`, 'm'))
-    expect(stdout).toMatch(
-      new RegExp(`^${ids.parked} +input_required .* 2 +- +answer who, answer why +tracker/alice$`, 'm'),
-    )
+    const waits = { parked: 'answer who, answer why', sleeping: 'time 20[^ ]+Z', hooked: 'event paid' }
+    for (const [name, text] of Object.entries(waits))
+      expect(stdout).toMatch(
+        new RegExp(`^${ids[name as keyof typeof waits]} +\\w+ .* 2 +- +${text} +tracker/alice$`, 'm'),
+      )
     expect(stdout).not.toContain(SECRET)
     expect([code, stderr]).toEqual([0, ''])
   })
 
   it('lists by status, page by page', async () => {
-    const first = (await json('--limit', '3')).value
-    expect(idsIn(first)).toHaveLength(3)
-    const second = (await json('--limit', '3', '--after', String(first.next))).value
+    const first = (await json('--limit', '5')).value
+    expect(idsIn(first)).toHaveLength(5)
+    const second = (await json('--limit', '5', '--after', String(first.next))).value
     expect(idsIn(second)).toEqual([ids.done])
     expect(second.next).toBeUndefined()
     expect((await list('--limit', '1')).stderr).toMatch(/^For the next page: --after \d+\.\S+\n$/)
@@ -84,6 +99,8 @@ function describeOperator(open: () => Promise<{ database: Database; words: strin
     expect(stderr).toBe('')
     expect(stdout).toMatch(/^open questions +who, why$/m)
     expect(stdout).toMatch(/^owner's tag +alice$/m)
+    expect((await list(ids.hooked)).stdout).toMatch(/^waits for +event paid$/m)
+    expect((await list(ids.sleeping)).stdout).toMatch(/^waits for +time 20/m)
     expect((await json(ids.running)).value.task).toMatchObject({ id: ids.running, worker: 'worker' })
     expect((await json(ids.due)).value.task).toMatchObject({ id: ids.due })
     const none = await list('nosuchtask')
@@ -92,9 +109,9 @@ function describeOperator(open: () => Promise<{ database: Database; words: strin
   })
 
   it('counts due, running and parked tasks', async () => {
-    expect((await json('--stats')).value.stats).toMatchObject({ due: 1, running: 1, parked: 1 })
+    expect((await json('--stats')).value.stats).toMatchObject({ due: 1, running: 1, parked: 3 })
     const { stdout } = await list('--stats')
-    expect(stdout).toMatch(/^due +1, the oldest for \d+\.\d s +wait for a worker\nrunning +1 .*\nparked +1 /)
+    expect(stdout).toMatch(/^due +1, the oldest for \d+\.\d s +wait for a worker\nrunning +1 .*\nparked +3 /)
   })
 
   it.each([
@@ -136,7 +153,7 @@ describe('a SQLite file', () => {
     connection.close()
     const before = [digest(copy), readdirSync(folder)]
     for (const words of [[], ['--stats'], ['nosuchtask']]) await home.run(['tasks', copy, ...words])
-    expect((await home.run(['tasks', copy])).stdout.split('\n')).toHaveLength(6)
+    expect((await home.run(['tasks', copy])).stdout.split('\n')).toHaveLength(8)
     expect([digest(copy), readdirSync(folder)]).toEqual(before)
   })
 

@@ -23,7 +23,7 @@ export type EventDelivery =
   | { readonly kind: 'accepted' }
   /** The hook had an event before, and keeps that one. */
   | { readonly kind: 'duplicate' }
-  /** The hook takes no event any more: its task has ended, or no longer waits for one. */
+  /** The hook takes no event any more: its time is up, or its task has ended. */
   | { readonly kind: 'closed' }
   /** The event does not fit. The hook stays open for one that does. */
   | { readonly kind: 'rejected'; readonly problem: string }
@@ -50,15 +50,16 @@ const MAX_ID = 4_096
 export function hooksOf(host: FlowHost, turn: TaskTurn): Hooks {
   const { task } = turn
   return {
-    async open(key, schema) {
+    async open(key, schema, until) {
       const isOpen = turn.slots().some((slot) => slot.role === 'hook' && slot.key === key)
       if (!isOpen) {
         const request = sealPiece(host, task, `hook ${key}`, { schema } satisfies HookRequest)
-        await turn.publish({ open: [{ key, role: 'hook', request }] })
+        await turn.publish({ open: [{ key, role: 'hook', request, until }] })
       }
       const { principal } = task.owner
       return sealId(host, { task: task.id, principal, key, expires: task.expiresAt })
     },
+    close: (key) => turn.publish({ close: [{ key, role: 'hook' }] }),
   }
 }
 

@@ -216,6 +216,7 @@ function sayStoredTask(task: StoredTask, now: number): string {
     [task.worker === undefined ? 'due' : 'lease until', due],
     ['waits for', waitsFor(task, now)],
     ['open questions', task.openKeys.join(', ') || '-'],
+    ['open hooks', task.openHooks.join(', ') || '-'],
     ['journal entries', String(task.entries)],
     ['tenant', task.owner.tenant],
     ["owner's tag", task.owner.principal],
@@ -224,13 +225,16 @@ function sayStoredTask(task: StoredTask, now: number): string {
 }
 
 /** What would make the task continue, as far as an operator may see. */
-function waitsFor({ status, worker, dueAt, openKeys }: StoredTask, now: number): string {
+function waitsFor({ status, worker, dueAt, openKeys, openHooks }: StoredTask, now: number): string {
   if (status !== 'working' && status !== 'input_required') return '-'
   const answers = openKeys.map((key) => `answer ${key}`)
+  const events = openHooks.map((key) => `event ${key}`)
   const isTimed = worker === undefined && dueAt !== undefined
   const time = isTimed ? [dueAt <= now ? 'a worker' : `time ${sayTime(dueAt)}`] : []
-  if (worker === undefined && answers.length + time.length === 0) return 'an event, or its owner'
-  return [...answers, ...time].join(', ') || '-'
+  const all = [...answers, ...events, ...time]
+  // An effect is held back until the client has shown that it knows the task.
+  if (worker === undefined && all.length === 0) return 'its owner'
+  return all.join(', ') || '-'
 }
 
 function sayStats({ due, oldestDueMs, running, parked }: StoreStats): string {

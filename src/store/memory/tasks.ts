@@ -5,6 +5,7 @@ import {
   answerSlots,
   type InputSlot,
   mergeSlots,
+  openHooks,
   openInputs,
   refusedHook,
   waitingStatus,
@@ -107,7 +108,7 @@ function createOwnerTasks(table: MemoryTable): OwnerTasks {
     async deliverHook(id, owner, key, event, taker) {
       const row = table.owned(id, owner)
       if (row === undefined) return { kind: 'unknown' }
-      const { slots, taken, changed } = answerHook(row.slots, key, event)
+      const { slots, taken, changed } = answerHook(row.slots, key, event, table.now())
       if (!changed) return { kind: taken > 0 ? 'accepted' : refusedHook(row.slots, key) }
       row.slots = slots
       table.show(row)
@@ -286,7 +287,17 @@ function toSummary(row: TaskRow): TaskSummary {
   const { id, owner, status, createdAt, updatedAt, expiresAt, failures, worker, dueAt, slots, journal } = row
   const openKeys = [...openInputs(slots).keys()]
   const times = { createdAt, updatedAt, expiresAt, dueAt }
-  return { id, owner, status, ...times, failures, worker, openKeys, entries: journal.length }
+  return {
+    id,
+    owner,
+    status,
+    ...times,
+    failures,
+    worker,
+    openKeys,
+    openHooks: openHooks(slots),
+    entries: journal.length,
+  }
 }
 
 const isOpen = ({ status }: TaskRow): boolean => status === 'working' || status === 'input_required'

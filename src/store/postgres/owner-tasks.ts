@@ -126,7 +126,7 @@ export function createOwnerTasks(database: PostgresDatabase): OwnerTasks {
     change<HookHandover>([id, owner], taker, (row) => {
       if (row === undefined) return { kind: 'unknown' }
       const before = slotsOf(row)
-      const { slots, taken, changed } = answerHook(before, key, event)
+      const { slots, taken, changed } = answerHook(before, key, event, Number(row.now))
       if (!changed) return { kind: taken > 0 ? 'accepted' : refusedHook(before, key) }
       return { slots, wakes: true, known: false, result: { kind: 'accepted' } }
     })

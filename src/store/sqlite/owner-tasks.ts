@@ -88,7 +88,7 @@ export function createOwnerTasks(database: SqliteDatabase): OwnerTasks {
     const row = sql.inputs.get(id, owner.tenant, owner.principal, now())
     if (row === undefined) return { kind: 'unknown' }
     const before = decodeSlots(row.inputs as string | null)
-    const { slots, taken, changed } = answerHook(before, key, event)
+    const { slots, taken, changed } = answerHook(before, key, event, now())
     if (!changed) return { kind: taken > 0 ? 'accepted' : refusedHook(before, key) }
     answer(id, slots, false)
     return { kind: 'accepted', lease: row.worker === null ? wake(id, taker) : undefined }

@@ -6,6 +6,7 @@ import type { Store } from '../../../src/store/store.ts'
 import type { TaskQuery } from '../../../src/store/task-store.ts'
 import {
   alice,
+  answers,
   bob,
   claimNew,
   createTime,
@@ -62,6 +63,21 @@ export function describeOperatorContract(harness: StoreHarness): void {
     expect(await store.tasks.list({ id: lease?.fence.id })).toMatchObject([
       { worker: 'worker-7', dueAt: now() + 1000 },
     ])
+  })
+
+  it('G3 says which hooks of a task wait for an event', async () => {
+    const { fence } = await claimNew(store)
+    const slots = openSlots(openSlots([], inputs('h', 'i'), 'hook'), inputs('name'))
+    await store.tasks.park(fence, slots)
+    await store.tasks.deliverHook(fence.id, alice, 'h', 'event')
+    const waiting = { status: 'input_required', openKeys: ['name'], openHooks: ['i'] }
+    expect(await store.tasks.list({ id: fence.id })).toMatchObject([waiting])
+    await store.tasks.deliver(fence.id, alice, answers({ name: 'x' }))
+    expect(await store.tasks.list({ id: fence.id })).toMatchObject([
+      { ...waiting, status: 'working', openKeys: [] },
+    ])
+    await store.tasks.cancel(fence.id, alice)
+    expect(await store.tasks.list({ id: fence.id })).toMatchObject([{ openKeys: [], openHooks: [] }])
   })
 
   it('E6 lists only the tasks of one owner, page by page, including ended but not expired ones', async () => {

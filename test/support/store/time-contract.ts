@@ -91,6 +91,26 @@ export function describeTimeContract(harness: StoreHarness): void {
       expect(await claim(store)).toHaveLength(1)
     })
 
+    it('G3 as a hook takes an event until then, and says that it is closed afterwards', async () => {
+      const park = async () => {
+        const { fence } = await claimNew(store)
+        const slots = openSlots([], inputs('h'), 'hook', new Map([['h', now() + HOUR - 1]]))
+        await store.tasks.park(fence, slots, now() + HOUR - 1)
+        return fence.id
+      }
+      const [early, late] = [await park(), await park()]
+      now.pass(HOUR - 2)
+      expect(await other.tasks.deliverHook(early, alice, 'h', 'event')).toMatchObject({ kind: 'accepted' })
+      now.pass(1)
+      expect(await other.tasks.deliverHook(late, alice, 'h', 'event')).toEqual({ kind: 'closed' })
+      // What was stored in time counts when its write is repeated because the reply was lost.
+      expect(await other.tasks.deliverHook(early, alice, 'h', 'event')).toMatchObject({ kind: 'accepted' })
+      expect(await other.tasks.deliverHook(early, alice, 'h', 'second')).toEqual({ kind: 'duplicate' })
+      const leases = await claim(store)
+      const kinds = new Map(leases.map(({ fence, slots }) => [fence.id, slots[0]?.kind]))
+      expect([kinds.get(early), kinds.get(late)]).toEqual(['answered', 'open'])
+    })
+
     it('G2 takes no answer from its time on, whether or not a worker has come', async () => {
       const { id } = await parked()
       now.pass(HOUR - 1)
