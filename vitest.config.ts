@@ -9,6 +9,7 @@ export default defineConfig({
     alias: [
       { find: /^rondo$/, replacement: src('index') },
       { find: 'rondo/client/oauth', replacement: src('client-oauth') },
+      { find: 'rondo/testing/store', replacement: src('testing-store') },
       { find: /^rondo\/(testing|client|forms|oauth|sdk|sqlite|postgres|otel)$/, replacement: src('$1') },
     ],
   },

@@ -5,9 +5,9 @@
 
 import pg from 'pg'
 import { afterAll, afterEach, beforeAll, beforeEach, expect, it } from 'vitest'
+import { seededRandom, testSeed } from '../../src/testing/seeded-random.ts'
 import { describePostgres } from '../support/postgres.ts'
 import { startPostgres, type TestPostgres } from '../support/postgres-server.ts'
-import { seededRandom, testSeed } from '../support/seeded-random.ts'
 import { createPostgresDatabase } from '../support/store/postgres-database.ts'
 import type { Database } from '../support/store/store-harness.ts'
 import { type ChaosOptions, runChaos } from '../support/store/task-chaos.ts'

@@ -5,7 +5,7 @@
 
 import { afterEach, beforeEach, expect, it } from 'vitest'
 import { openSqlite } from '../../src/store/sqlite/driver.ts'
-import { seededRandom, testSeed } from '../support/seeded-random.ts'
+import { seededRandom, testSeed } from '../../src/testing/seeded-random.ts'
 import { createSqliteDatabase } from '../support/store/sqlite-database.ts'
 import { type ChaosOptions, runChaos } from '../support/store/task-chaos.ts'
 import { createDownstream } from '../support/store/worker-process.ts'

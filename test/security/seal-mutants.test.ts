@@ -6,8 +6,8 @@
 import { createDecipheriv, createHash, hkdfSync } from 'node:crypto'
 import { describe, expect, it } from 'vitest'
 import { openEnvelope, sealEnvelope } from '../../src/seal/envelope.ts'
+import { seededRandom, testSeed } from '../../src/testing/seeded-random.ts'
 import { AUDIENCE, ringOf } from '../support/seal-fixtures.ts'
-import { seededRandom, testSeed } from '../support/seeded-random.ts'
 import { tokenMutators } from '../support/token-mutators.ts'
 
 const MUTANTS = process.env.RONDO_LONG ? 1_000_000 : 20_000

@@ -2,6 +2,7 @@ import { afterAll, beforeAll } from 'vitest'
 import { describePostgres } from '../../../test/support/postgres.ts'
 import { startPostgres, type TestPostgres } from '../../../test/support/postgres-server.ts'
 import { createPostgresDatabase } from '../../../test/support/store/postgres-database.ts'
+import { describeProcessContract } from '../../../test/support/store/process-contract.ts'
 import { describeStoreContract } from '../../../test/support/store/store-contract.ts'
 
 describePostgres('PostgreSQL', () => {
@@ -11,12 +12,7 @@ describePostgres('PostgreSQL', () => {
   })
   afterAll(() => server.stop())
 
-  describeStoreContract(
-    {
-      name: 'PostgreSQL',
-      processes: true,
-      create: async () => createPostgresDatabase(server),
-    },
-    10,
-  )
+  const harness = { name: 'PostgreSQL', create: async () => createPostgresDatabase(server) }
+  describeStoreContract(harness)
+  describeProcessContract(harness)
 })

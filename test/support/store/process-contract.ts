@@ -5,13 +5,17 @@ import { createLeaseEngine } from '../../../src/store/engine/lease-engine.ts'
 import { createTaskId, type TaskEngine } from '../../../src/store/task-engine.ts'
 import { freezeWorker } from './freeze-worker.ts'
 import { type StoreAudit, startAudit } from './store-audit.ts'
-import { alice, type Database, newTask, type StoreHarness, until } from './store-harness.ts'
+import { alice, type Database, type DatabaseHarness, newTask, until } from './store-harness.ts'
 import type { Plan, WorkerOptions } from './worker-plan.ts'
 import { createDownstream, type Downstream, startWorker, type WorkerProcess } from './worker-process.ts'
 
 const LEASE = 700
 
-export function describeProcessContract(harness: StoreHarness): void {
+export function describeProcessContract(harness: DatabaseHarness): void {
+  describe(`${harness.name}: processes`, () => declare(harness))
+}
+
+function declare(harness: DatabaseHarness): void {
   let database: Database
   let engine: TaskEngine
   let audit: StoreAudit
@@ -19,8 +23,6 @@ export function describeProcessContract(harness: StoreHarness): void {
   let workers: WorkerProcess[]
   beforeEach(async () => {
     database = await harness.create()
-    if (database.address === undefined)
-      throw new Error('Worker processes need a database that they can reach')
     const store = database.open()
     await store.ready()
     engine = createLeaseEngine(store)
@@ -35,7 +37,6 @@ export function describeProcessContract(harness: StoreHarness): void {
   })
 
   const start = async (changes: Partial<WorkerOptions> = {}) => {
-    if (database.address === undefined) throw new Error('no address')
     const options = {
       address: database.address,
       leaseMs: LEASE,

@@ -1,25 +1,22 @@
-/** Everything a database has to do, as one suite. */
+/** The public contract as tests of vitest. */
 
-import { describe } from 'vitest'
-import { describeEngineContract } from './engine-contract.ts'
-import { describeModelContract } from './model-contract.ts'
-import { describeOnceContract } from './once-contract.ts'
-import { describeOperatorContract } from './operator-contract.ts'
-import { describeOwnerContract } from './owner-contract.ts'
-import { describeProcessContract } from './process-contract.ts'
-import { describeRaceContract } from './race-contract.ts'
-import type { StoreHarness } from './store-harness.ts'
-import { describeTimeContract } from './time-contract.ts'
-import { describeWorkerContract } from './worker-contract.ts'
+import { describe, it } from 'vitest'
+import {
+  type ContractCase,
+  type StoreContractOptions,
+  type StoreHarness,
+  storeContract,
+  storeControls,
+} from '../../../src/testing-store.ts'
 
-export function describeStoreContract(harness: StoreHarness, modelRuns: number): void {
-  describe(`${harness.name}: owners`, () => describeOwnerContract(harness))
-  describe(`${harness.name}: workers`, () => describeWorkerContract(harness))
-  describe(`${harness.name}: time`, () => describeTimeContract(harness))
-  describe(`${harness.name}: races`, () => describeRaceContract(harness))
-  describe(`${harness.name}: operators`, () => describeOperatorContract(harness))
-  describe(`${harness.name}: once and blobs`, () => describeOnceContract(harness))
-  describe(`${harness.name}: model`, () => describeModelContract(harness, modelRuns))
-  describe(`${harness.name}: engine`, () => describeEngineContract(harness))
-  if (harness.processes) describe(`${harness.name}: processes`, () => describeProcessContract(harness))
+export function describeStoreContract(harness: StoreHarness, options: StoreContractOptions = {}): void {
+  describeCases([...storeContract(harness, options), ...storeControls(harness)])
+}
+
+/** One suite for each group. */
+export function describeCases(cases: readonly ContractCase[]): void {
+  for (const group of new Set(cases.map((one) => one.group)))
+    describe(group, () => {
+      for (const one of cases) if (one.group === group) it(one.name, one.run)
+    })
 }

@@ -1,25 +1,25 @@
 /** What a worker may rely on, on every database: exclusive turns, fences, counted failures, ordered journals. */
 
-import { afterEach, beforeEach, describe, expect, it } from 'vitest'
-import { closeSlots, givenAnswers, openSlots } from '../../../src/store/input-slots.ts'
-import type { Store } from '../../../src/store/store.ts'
-import type { Hint } from '../../../src/store/task-store.ts'
+import { closeSlots, givenAnswers, openSlots } from '../../store/input-slots.ts'
+import type { Store } from '../../store/store.ts'
+import type { Hint } from '../../store/task-store.ts'
 import {
   alice,
   answers,
   bob,
   claimNew,
   createTime,
-  type Database,
   inputs,
   newTask,
   type StoreHarness,
-} from './store-harness.ts'
+  type StoreSite,
+} from './harness.ts'
+import { afterEach, beforeEach, describe, expect, it } from './suite.ts'
 
 const LEASE = 10_000
 
 export function describeWorkerContract(harness: StoreHarness): void {
-  let database: Database
+  let database: StoreSite
   let now: ReturnType<typeof createTime>
   let store: Store
   let other: Store
@@ -27,7 +27,7 @@ export function describeWorkerContract(harness: StoreHarness): void {
     database = await harness.create()
     now = createTime()
     store = database.open(now)
-    other = database.address ? database.open(now) : store
+    other = database.open(now)
   })
   afterEach(() => database.close())
 

@@ -1,22 +1,14 @@
 /** Two operations at the same time: the database decides once, and both sides learn the same outcome. */
 
-import { afterEach, beforeEach, expect, it } from 'vitest'
-import { openSlots } from '../../../src/store/input-slots.ts'
-import type { Store } from '../../../src/store/store.ts'
-import {
-  alice,
-  answers,
-  claimNew,
-  createTime,
-  type Database,
-  inputs,
-  type StoreHarness,
-} from './store-harness.ts'
+import { openSlots } from '../../store/input-slots.ts'
+import type { Store } from '../../store/store.ts'
+import { alice, answers, claimNew, createTime, inputs, type StoreHarness, type StoreSite } from './harness.ts'
+import { afterEach, beforeEach, expect, it } from './suite.ts'
 
 const ROUNDS = 25
 
 export function describeRaceContract(harness: StoreHarness): void {
-  let database: Database
+  let database: StoreSite
   let now: ReturnType<typeof createTime>
   let store: Store
   let other: Store
@@ -24,7 +16,7 @@ export function describeRaceContract(harness: StoreHarness): void {
     database = await harness.create()
     now = createTime()
     store = database.open(now)
-    other = database.address ? database.open(now) : store
+    other = database.open(now)
   })
   afterEach(() => database.close())
 

@@ -1,13 +1,13 @@
 /** Single use and spilled journals, on every database. */
 
-import { afterEach, beforeEach, describe, expect, it } from 'vitest'
-import { workOnce } from '../../../src/carry/single-use.ts'
-import type { OnceSlot, Store } from '../../../src/store/store.ts'
-import { createManualClock } from '../manual-clock.ts'
-import { createTime, type Database, type StoreHarness, until } from './store-harness.ts'
+import { workOnce } from '../../carry/single-use.ts'
+import type { StoreClock } from '../../lib/clock.ts'
+import type { OnceSlot, Store } from '../../store/store.ts'
+import { createTime, type StoreHarness, type StoreSite, until } from './harness.ts'
+import { afterEach, beforeEach, describe, expect, it } from './suite.ts'
 
 export function describeOnceContract(harness: StoreHarness): void {
-  let database: Database
+  let database: StoreSite
   let now: ReturnType<typeof createTime>
   let store: Store
   let other: Store
@@ -16,7 +16,7 @@ export function describeOnceContract(harness: StoreHarness): void {
     database = await harness.create()
     now = createTime()
     store = database.open(now)
-    other = database.address ? database.open(now) : store
+    other = database.open(now)
     const epoch = await store.once.epoch()
     slot = { flow: 'flow', round: 1, digest: 'digest', epoch, expiresAt: now() + 60_000 }
   })
@@ -115,15 +115,14 @@ export function describeOnceContract(harness: StoreHarness): void {
     it('I6 B8 keeps a slot for as long as the work takes, and for one hold after its worker died', async () => {
       const clock = createManualClock(now())
       const here = database.open(clock.now)
-      const there = database.address ? database.open(clock.now) : here
+      const there = database.open(clock.now)
       const handed = { ...slot, epoch: await here.once.epoch(), expiresAt: now() + 3_600_000 }
       let finish: ((response: string) => void) | undefined
       const effect = () =>
         new Promise<string>((resolve) => {
           finish = resolve
         })
-      const engineClock = { ...clock, elapsed: clock.now, idly: clock.after }
-      const working = workOnce(here.once, handed, effect, { holdMs: 15_000, clock: engineClock })
+      const working = workOnce(here.once, handed, effect, { holdMs: 15_000, clock })
       const again = () => there.once.claim(handed, attempt('second'))
       await until('the effect', () => finish)
       for (let passed = 0; passed < 75_000; passed += 5_000) {
@@ -178,4 +177,29 @@ export function describeOnceContract(harness: StoreHarness): void {
       expect(await store.blobs.get('id')).toBe('first')
     })
   })
+}
+
+/** A clock that stands still until it is advanced to its next timer. */
+function createManualClock(start: number): StoreClock & { elapse(ms: number): Promise<void> } {
+  let time = start
+  let timers: { readonly at: number; readonly fn: () => void }[] = []
+  const after = (ms: number, fn: () => void) => {
+    const timer = { at: time + ms, fn }
+    timers.push(timer)
+    return () => {
+      timers = timers.filter((one) => one !== timer)
+    }
+  }
+  return {
+    now: () => time,
+    elapsed: () => time,
+    after,
+    idly: after,
+    async elapse(ms) {
+      const due = await until(`a timer of ${ms} ms`, () => timers.find(({ at }) => at === time + ms))
+      time = due.at
+      timers = timers.filter((one) => one !== due)
+      due.fn()
+    },
+  }
 }

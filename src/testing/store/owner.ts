@@ -1,23 +1,23 @@
 /** What the owner of a task may rely on, on every database. */
 
-import { afterEach, beforeEach, describe, expect, it } from 'vitest'
-import { openSlots } from '../../../src/store/input-slots.ts'
-import type { Store } from '../../../src/store/store.ts'
-import { createTaskId } from '../../../src/store/task-engine.ts'
+import { openSlots } from '../../store/input-slots.ts'
+import type { Store } from '../../store/store.ts'
+import { createTaskId } from '../../store/task-engine.ts'
 import {
   alice,
   answers,
   bob,
   claimNew,
   createTime,
-  type Database,
   inputs,
   newTask,
   type StoreHarness,
-} from './store-harness.ts'
+  type StoreSite,
+} from './harness.ts'
+import { afterEach, beforeEach, describe, expect, it } from './suite.ts'
 
 export function describeOwnerContract(harness: StoreHarness): void {
-  let database: Database
+  let database: StoreSite
   let now: ReturnType<typeof createTime>
   let store: Store
   let other: Store
@@ -25,7 +25,7 @@ export function describeOwnerContract(harness: StoreHarness): void {
     database = await harness.create()
     now = createTime()
     store = database.open(now)
-    other = database.address ? database.open(now) : store
+    other = database.open(now)
   })
   afterEach(() => database.close())
 

@@ -1,23 +1,15 @@
 /** What a task that waits for a time may rely on, on every database: not early, once, and no late answers. */
 
-import { afterEach, beforeEach, describe, expect, it } from 'vitest'
-import { openSlots } from '../../../src/store/input-slots.ts'
-import type { Store } from '../../../src/store/store.ts'
-import {
-  alice,
-  answers,
-  claimNew,
-  createTime,
-  type Database,
-  inputs,
-  type StoreHarness,
-} from './store-harness.ts'
+import { openSlots } from '../../store/input-slots.ts'
+import type { Store } from '../../store/store.ts'
+import { alice, answers, claimNew, createTime, inputs, type StoreHarness, type StoreSite } from './harness.ts'
+import { afterEach, beforeEach, describe, expect, it } from './suite.ts'
 
 const LEASE = 10_000
 const HOUR = 3_600_000
 
 export function describeTimeContract(harness: StoreHarness): void {
-  let database: Database
+  let database: StoreSite
   let now: ReturnType<typeof createTime>
   let store: Store
   let other: Store
@@ -25,7 +17,7 @@ export function describeTimeContract(harness: StoreHarness): void {
     database = await harness.create()
     now = createTime()
     store = database.open(now)
-    other = database.address ? database.open(now) : store
+    other = database.open(now)
   })
   afterEach(() => database.close())
 

@@ -1,23 +1,23 @@
 /** What an operator may rely on: counts, lists without content, deletion in batches. */
 
-import { afterEach, beforeEach, expect, it } from 'vitest'
-import { openSlots } from '../../../src/store/input-slots.ts'
-import type { Store } from '../../../src/store/store.ts'
-import type { TaskQuery } from '../../../src/store/task-store.ts'
+import { openSlots } from '../../store/input-slots.ts'
+import type { Store } from '../../store/store.ts'
+import type { TaskQuery } from '../../store/task-store.ts'
 import {
   alice,
   answers,
   bob,
   claimNew,
   createTime,
-  type Database,
   inputs,
   newTask,
   type StoreHarness,
-} from './store-harness.ts'
+  type StoreSite,
+} from './harness.ts'
+import { afterEach, beforeEach, expect, it } from './suite.ts'
 
 export function describeOperatorContract(harness: StoreHarness): void {
-  let database: Database
+  let database: StoreSite
   let now: ReturnType<typeof createTime>
   let store: Store
   beforeEach(async () => {
