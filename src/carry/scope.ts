@@ -5,7 +5,7 @@
 
 import type { Call, FlowMethod, SessionCall, TaskListCall } from '../protocol/call.ts'
 import { noteOf } from '../store/task-engine.ts'
-import type { Target } from '../tool/target.ts'
+import { isScope, type Target } from '../tool/target.ts'
 
 export interface Need {
   readonly scopes: readonly string[]
@@ -85,8 +85,7 @@ export function noteScopes({ scopes }: Need): string {
   return scopes.join(' ')
 }
 
+/** Of an id that somebody made up, only what can stand in a challenge: the id is unknown anyway. */
 export function scopesOfTask(id: string): readonly string[] {
-  return noteOf(id)
-    .split(' ')
-    .filter((scope) => scope !== '')
+  return noteOf(id).split(' ').filter(isScope)
 }

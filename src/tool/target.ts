@@ -141,9 +141,13 @@ export function resourceTarget(
 /** The characters of a scope (RFC 6749, 3.3): it stands in a quoted string, and blanks separate scopes. */
 const SCOPE = /^[\x21\x23-\x5b\x5d-\x7e]{1,256}$/
 
+export function isScope(text: unknown): text is string {
+  return typeof text === 'string' && SCOPE.test(text)
+}
+
 /** Throws unless this is a list of scopes. */
 export function assertScopes(what: string, scopes: unknown): asserts scopes is readonly string[] {
-  if (Array.isArray(scopes) && scopes.every((scope) => typeof scope === 'string' && SCOPE.test(scope))) return
+  if (Array.isArray(scopes) && scopes.every(isScope)) return
   throw misuse(
     `${what} must be a list of OAuth scopes: strings without blanks, quotes and backslashes; got ${JSON.stringify(scopes)}.`,
   )

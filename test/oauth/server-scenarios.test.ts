@@ -172,6 +172,36 @@ describe('scope challenges', () => {
   })
 })
 
+it('R11 a challenge that HTTP cannot carry becomes an internal error, and the request does not hang', async () => {
+  const resource = { scopes: ['a'], challenge: () => 'Bearer\r\nx: y', paths: [], document: '{}' }
+  const authenticate = Object.assign(() => ({ subject: 'alice' }), { resource })
+  const { server } = createProtectedServer({ authenticate })
+  expect((await request(server, undefined, 'tools/call', call('whoami'))).status).toBe(500)
+  const { port } = await server.listen({ port: 0, signals: false, rejections: false })
+  const overNode = { fetch: (sent: Request) => fetch(`http://127.0.0.1:${port}/mcp`, sent) }
+  expect((await request(overNode, undefined, 'tools/call', call('whoami'))).status).toBe(500)
+  await server.close()
+})
+
+describe('ids of tasks that somebody made up', () => {
+  const NOTES = ['a"\r\nSet-Cookie: a=b', 'a", error="invalid_token', 'caf\u00e9', '\u0000', ' '.repeat(300)]
+
+  it.each(NOTES)('R11 H2 cannot put %j into a header', async (note) => {
+    const { server } = open()
+    const taskId = `${'A'.repeat(22)}_${Buffer.from(note).toString('base64url')}`
+    for (const method of ['tasks/get', 'tasks/update', 'tasks/cancel']) {
+      const params = { taskId, inputResponses: {} }
+      const answer = await request(server, tokenOf('tickets:read'), method, params)
+      if (answer.status === 403) expect(readChallenge(answer.challenge).scope).toMatch(/^[\w:, =]+$/)
+      else expect([answer.status, answer.error]).toMatchObject([200, { message: 'Task not found' }])
+    }
+    const listening = { notifications: { taskIds: [taskId] } }
+    expect(
+      (await request(server, tokenOf('tickets:read'), 'subscriptions/listen', listening)).status,
+    ).toBeLessThan(500)
+  })
+})
+
 describe('clients of earlier eras', () => {
   const as = (token: string) => ({ headers: { authorization: `Bearer ${token}` } })
   const capabilities = { elicitation: { form: {} } }

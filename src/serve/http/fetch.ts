@@ -133,8 +133,10 @@ class FetchOutlet implements Outlet {
   }
 
   send({ status, headers, body }: HttpResponse): void {
+    // Throws if a header cannot be sent. Then another response may still follow.
+    const response = toResponse({ status, headers, body })
     this.#ended = true
-    this.#respond(new Response(body === '' ? null : body, { status, headers: { ...headers } }))
+    this.#respond(response)
   }
 
   open(headers: HttpHeaders): void {
