@@ -258,4 +258,55 @@ describe('clients of earlier eras', () => {
     expect(statuses).toEqual([403, 202])
     await server.close()
   })
+
+  it('H2 cannot resume the stream of a call with less scope than the call needs, nor open one with none', async () => {
+    const { server } = open()
+    const send = (sent: Request) => server.fetch(sent)
+    const client = await connectOlder(RESOURCE, { ...as(tokenOf(FULL)), capabilities }, send)
+    const stream = await client.post({
+      jsonrpc: '2.0',
+      id: 7,
+      method: 'tools/call',
+      params: call('refund', { amount: 1 }),
+    })
+    const question = await stream.next()
+    expect(question).toMatchObject({ method: 'elicitation/create' })
+    const last = { 'last-event-id': stream.ids[0] ?? '' }
+    await stream.drop()
+    await client.respond(question?.id, { action: 'accept', content: { confirm: true } })
+    const less = await client.get({ ...last, ...as(tokenOf('tickets:read')).headers })
+    expect([
+      less.status,
+      readChallenge(less.response.headers.get('www-authenticate') ?? undefined).scope,
+    ]).toEqual([403, 'tickets:read tickets:write tickets:refund'])
+    expect((await client.get(as(tokenOf('')).headers)).status).toBe(403)
+    const resumed = await client.get(last)
+    const seen = [await resumed.next(), await resumed.next()]
+    expect(seen).toContainEqual(
+      expect.objectContaining({
+        result: expect.objectContaining({ content: [{ type: 'text', text: 'refunded 1' }] }),
+      }),
+    )
+    await server.close()
+  })
+
+  it('H2 cannot do anything about a task with less scope than the call that began it', async () => {
+    const { server } = open()
+    const send = (sent: Request) => server.fetch(sent)
+    const client = await connectOlder(RESOURCE, { ...as(tokenOf(FULL)), capabilities }, send)
+    const created = await client.call('tools/call', { ...call('report'), task: { ttl: 60_000 } })
+    const { taskId } = (created.result as { task: { taskId: string } }).task
+    for (const method of ['tasks/get', 'tasks/result', 'tasks/cancel']) {
+      const message = { jsonrpc: '2.0', id: 9, method, params: { taskId } }
+      const { status, response } = await client.post(message, as(tokenOf('tickets:read')).headers)
+      expect([
+        method,
+        status,
+        readChallenge(response.headers.get('www-authenticate') ?? undefined).scope,
+      ]).toEqual([method, 403, 'tickets:read tickets:write'])
+    }
+    const { result } = await client.call('tasks/get', { taskId })
+    expect(result).toMatchObject({ taskId, status: expect.stringMatching(/working|input_required/) })
+    await server.close()
+  })
 })

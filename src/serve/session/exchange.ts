@@ -45,7 +45,8 @@ export function createSessionExchange(options: PostOptions): SessionExchange {
     bare(method, headers, principal, outlet) {
       const serve = (session: Session | undefined): void => {
         if (session === undefined) throw new RondoError('PEER_SESSION')
-        options.access.admit([], principal)
+        const last = method === 'GET' ? headers['last-event-id'] : undefined
+        options.access.admit([], principal, last === undefined ? [] : session.scopesOfStream(last))
         if (method === 'GET') return serveGet(options, session, headers, outlet)
         sessions.end(session)
         outlet.send({ status: 200, headers: {}, body: '' })

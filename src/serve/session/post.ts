@@ -190,6 +190,7 @@ function deliverAdmitted(
     streams: readsStreams(headers.accept),
     batch: Array.isArray(message),
     responses: requests.length,
+    scopes: [...new Set([...(scopes?.values() ?? [])].flat())],
     onLost() {
       for (const id of ids) session.cancel(id)
     },

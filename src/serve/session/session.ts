@@ -38,7 +38,7 @@ const DEFAULT_LEVEL: LogLevel = 'info'
 const MAX_FIRST_STREAM = 900_000_000
 
 /** What the caller of `openStream` decides about a stream. */
-type StreamRequest = Pick<StreamSetup, 'primed' | 'streams' | 'responses' | 'batch' | 'onLost'>
+type StreamRequest = Pick<StreamSetup, 'primed' | 'streams' | 'responses' | 'batch' | 'scopes' | 'onLost'>
 
 /** Streams that a session keeps for resumption; the oldest finished one is evicted first. */
 const MAX_STREAMS = 64
@@ -270,13 +270,23 @@ export class Session implements Desk {
 
   /** Sends the rest of a stream after an event. Returns false if the event is unknown, or what followed is lost. */
   resumeStream(eventId: string, outlet: Outlet): boolean {
+    const place = this.#placeOf(eventId)
+    return place?.stream?.resume(outlet, place.number) ?? false
+  }
+
+  /** What a token needs to resume the stream of an event. */
+  scopesOfStream(eventId: string): readonly string[] {
+    return this.#placeOf(eventId)?.stream?.scopes ?? []
+  }
+
+  #placeOf(eventId: string): { stream: SessionStream | undefined; number: number } | undefined {
     const numbered = readEventId(eventId)
-    if (numbered) return this.#streams.get(numbered.stream)?.resume(outlet, numbered.number) ?? false
+    if (numbered) return { stream: this.#streams.get(numbered.stream), number: numbered.number }
     for (const stream of this.#streams.values()) {
       const number = stream.numberOf(eventId)
-      if (number !== undefined) return stream.resume(outlet, number)
+      if (number !== undefined) return { stream, number }
     }
-    return false
+    return undefined
   }
 
   /** Opens a stream on which a client that lost the stream of a question waits for what follows its answer. */

@@ -27,6 +27,8 @@ export interface StreamSetup {
   readonly responses: number
   /** True if the responses are sent as a batch. */
   readonly batch: boolean
+  /** What a token needs that resumes the stream: the scopes of its calls. */
+  readonly scopes?: readonly string[]
   /** Called when the first event is sent: from now on there is something to resume. */
   onOpen(stream: SessionStream): void
   /** Called when the client is gone for good. */
@@ -108,6 +110,10 @@ export class SessionStream implements Channel {
     if (this.#openedAt === undefined && this.#outlet !== undefined) this.#begin(this.#outlet)
     for (const { id, text } of events) this.#outlet?.write(this.#log.appendWhole(id, text))
     this.end()
+  }
+
+  get scopes(): readonly string[] {
+    return this.#setup.scopes ?? []
   }
 
   /** The number of an event that came with its own id. */
