@@ -166,7 +166,7 @@ export function sayError(error: Error): string {
 function adviceFor(data: unknown): string {
   const { server, scopes } = isRecord(data) ? data : {}
   const words = Array.isArray(scopes) && scopes.length > 0 ? ` --scope "${scopes.join(' ')}"` : ''
-  return `Log in with "rondo login ${typeof server === 'string' ? server : '<server>'}${words}"`
+  return `Log in with: rondo login ${typeof server === 'string' ? server : '<server>'}${words}`
 }
 
 const SHOWN = 12

@@ -85,7 +85,7 @@ it('H4 logs in once for all commands, keeps the login readable by its owner only
 
   const needed = await home.run(['call', server.url, 'refund'])
   expect(needed.stderr).toMatch(
-    /requires a login with the scope tickets:write. Log in with "rondo login .* --scope "tickets:write""/,
+    /requires a login with the scope tickets:read tickets:write. Log in with: rondo login http\S+ --scope "tickets:read tickets:write" \[/,
   )
   expect(needed.code).toBe(EXITS.refused.code)
   expect((await logIn(['--scope', 'tickets:write'])).code).toBe(0)
