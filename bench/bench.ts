@@ -3,6 +3,8 @@
 export interface Settings {
   /** Fewer requests and rounds: a quick check, not a measurement. */
   readonly quick: boolean
+  /** The directory of another checkout, built, to run beside this one. */
+  readonly against?: string
   /** Reports progress. */
   progress(text: string): void
 }

@@ -60,7 +60,7 @@ export const run: RunBench = async ({ quick, progress }) => {
 }
 
 async function measure({ label, server, park }: Case, count: number): Promise<Figures> {
-  const child = await spawnServer(server, 1, ['--expose-gc'])
+  const child = await spawnServer(server, 1, { execArgv: ['--expose-gc'] })
   try {
     const warm: ClientRequest[] = []
     const held: ClientRequest[] = []

@@ -3,7 +3,9 @@
  * minute.
  */
 
+import { existsSync } from 'node:fs'
 import { cpus } from 'node:os'
+import { join } from 'node:path'
 import { parseArgs } from 'node:util'
 import type { Report, RunBench } from './bench.ts'
 import { printTable } from './print-table.ts'
@@ -23,6 +25,8 @@ const HELP = `Usage: npm run bench -- [options] [name …]
   ${Object.keys(BENCHES).join(', ')}: what to measure (all)
 
   --quick   fewer requests and rounds: a quick check, not a measurement
+  --against DIR
+            core: run the build of another checkout beside this one, in the same rounds
   --json    every figure as JSON on stdout, instead of tables
   --help    this text`
 
@@ -30,6 +34,7 @@ const { values, positionals } = parseArgs({
   allowPositionals: true,
   options: {
     quick: { type: 'boolean', default: false },
+    against: { type: 'string' },
     json: { type: 'boolean', default: false },
     help: { type: 'boolean', default: false },
   },
@@ -39,12 +44,15 @@ async function main(): Promise<void> {
   const names = positionals.length > 0 ? positionals : Object.keys(BENCHES)
   const unknown = names.find((name) => !Object.hasOwn(BENCHES, name))
   if (unknown !== undefined) throw new TypeError(`Unknown bench "${unknown}".\n\n${HELP}`)
+  if (values.against !== undefined && !existsSync(join(values.against, 'dist/index.js'))) {
+    throw new TypeError(`${values.against} has no build: run "npm ci && npm run build" there.`)
+  }
   const machine = { date: new Date().toISOString(), node: process.version, cpu: cpus()[0]?.model }
   const reports: Record<string, Report> = {}
   for (const name of names) {
     const bench = await BENCHES[name]?.()
     if (bench === undefined) continue
-    const report = await bench.run({ quick: values.quick, progress })
+    const report = await bench.run({ quick: values.quick, against: values.against, progress })
     reports[name] = report
     progress('')
     if (!values.json) for (const table of report.tables) console.log(`${printTable(table)}\n`)

@@ -5,9 +5,11 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { describe, expect, it } from 'vitest'
 import { drive } from '../bench/load/drive.ts'
+import { playFlow } from '../bench/load/flow.ts'
 import { LEGS, prepareLegs } from '../bench/load/legs.ts'
 import { start as startBare } from '../bench/server/bare.ts'
 import { start as startOfficial } from '../bench/server/official.ts'
+import { startRules, startRulesHoisted, startSurvey } from '../bench/server/programs.ts'
 import { start as startRondo } from '../bench/server/rondo.ts'
 import { median, medianRatio } from '../bench/stat.ts'
 import { openBareSqlite } from '../bench/task/bare-sqlite.ts'
@@ -27,6 +29,40 @@ describe.each(Object.entries(SERVERS))('the bench of %s', (_name, start) => {
         const swapped = (index: number) => ({ ...legs[leg](index), check: legs[leg](index + 1).check })
         await expect(drive(url, 1, swapped)).rejects.toThrow(/^Unexpected response/)
       }
+    } finally {
+      await close()
+    }
+  })
+})
+
+describe('the bench of whole calls', () => {
+  const rules = {
+    tool: 'update_work_item',
+    args: { workItemId: 7, fields: { 'System.State': 'Resolved' } },
+    answer: (key: string) => (key === 'resolution' ? { resolution: 'Duplicate' } : { duplicateOfId: 1 }),
+    expected: 'Bug #7 resolved as Duplicate of Bug #1. State set to Resolved and duplicate link created.',
+  }
+  const survey = (tool: string) => ({
+    tool,
+    args: { count: 3 },
+    answer: () => ({ resolution: 'Fixed' }),
+    expected: tool === 'walk' ? '3 entries' : '3 answers',
+  })
+
+  it.each([
+    ['the guide as written', startRules, rules],
+    ['the guide with hoisted schemas', startRulesHoisted, rules],
+    ['hoisted questions', startSurvey, survey('survey')],
+    ['inline questions', startSurvey, survey('survey_inline')],
+    ['steps', startSurvey, survey('walk')],
+  ])('plays %s, and stops at another result', async (_name, start, flow) => {
+    const { url, close } = await start(1)
+    try {
+      const { first, last } = await playFlow(url, 1, flow)
+      await drive(url, 5, () => first)
+      await drive(url, 5, () => last)
+      await expect(drive(url, 1, () => ({ ...first, check: last.check }))).rejects.toThrow(/^Unexpected/)
+      await expect(playFlow(url, 1, { ...flow, expected: 'no' })).rejects.toThrow(/^Unexpected/)
     } finally {
       await close()
     }

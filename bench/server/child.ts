@@ -22,6 +22,17 @@ const SERVERS: Readonly<Record<string, () => Promise<{ start: StartServer }>>> =
   official: () => import('./official.ts'),
   'official-session': () => import('./official-session.ts'),
   bare: () => import('./bare.ts'),
+  readme: () => programs((all) => all.startReadme),
+  'readme-hoisted': () => programs((all) => all.startReadmeHoisted),
+  rules: () => programs((all) => all.startRules),
+  'rules-hoisted': () => programs((all) => all.startRulesHoisted),
+  survey: () => programs((all) => all.startSurvey),
+}
+
+type Programs = typeof import('./programs.ts')
+
+async function programs(pick: (all: Programs) => StartServer): Promise<{ start: StartServer }> {
+  return { start: pick(await import('./programs.ts')) }
 }
 
 function tell(message: ChildMessage): void {

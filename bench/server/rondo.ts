@@ -1,4 +1,4 @@
-import { createServer, type ServerOptions } from 'rondo'
+import type { ServerOptions } from 'rondo'
 import {
   Answer,
   DESCRIPTION,
@@ -9,6 +9,7 @@ import {
   SECRET,
   toolNames,
 } from '../work.ts'
+import { createServer } from './build.ts'
 import type { Started, StartServer } from './start.ts'
 
 export const start: StartServer = (tools) => startWith(tools, {}, 'never')

@@ -5,12 +5,15 @@ import { availableParallelism } from 'node:os'
 import { fileURLToPath } from 'node:url'
 import { messageOf } from '../message-of.ts'
 import type { ChildMessage } from './child.ts'
+import { BUILD_VARIABLE } from './start.ts'
 
 export type ServerName = 'rondo' | 'official' | 'bare'
 /** Rondo with something that costs time. */
 export type FormName = 'rondo' | 'rondo-log' | 'rondo-spans'
 /** One that is only measured while its questions wait: with a session for each client, or with tasks in a store. */
 export type SessionServerName = 'official-session' | 'rondo-task'
+/** Programs of README and guide. */
+export type ProgramName = 'readme' | 'readme-hoisted' | 'rules' | 'rules-hoisted' | 'survey'
 
 export interface Usage {
   readonly cpuMicros: number
@@ -40,16 +43,25 @@ export function pinLoad(): boolean {
   return hasTaskset && spawnSync('taskset', ['-a', '-cp', LOAD_CORE, String(process.pid)]).status === 0
 }
 
-export async function spawnServer<Name extends ServerName | FormName | SessionServerName>(
+interface SpawnOptions {
+  readonly execArgv?: readonly string[]
+  /** The directory of another checkout whose build the server runs. */
+  readonly build?: string
+}
+
+/** Their log costs what writing it costs, and nobody reads it. */
+const LOGGING: ReadonlySet<string> = new Set(['rondo-log', 'readme', 'readme-hoisted'])
+
+export async function spawnServer<Name extends ServerName | FormName | SessionServerName | ProgramName>(
   name: Name,
   tools: number,
-  execArgv: readonly string[] = [],
+  { execArgv = [], build }: SpawnOptions = {},
 ): Promise<ServerProcess<Name>> {
   const command = [process.execPath, ...execArgv, CHILD, name, String(tools)]
   const [file = '', ...args] = hasTaskset ? ['taskset', '-c', SERVER_CORE, ...command] : command
-  // Its log costs what writing it costs, and nobody reads it.
-  const errors = name === 'rondo-log' ? 'ignore' : 'inherit'
-  const child = spawn(file, args, { stdio: ['ignore', 'inherit', errors, 'ipc'] })
+  const env = build === undefined ? process.env : { ...process.env, [BUILD_VARIABLE]: build }
+  const errors = LOGGING.has(name) ? 'ignore' : 'inherit'
+  const child = spawn(file, args, { env, stdio: ['ignore', 'inherit', errors, 'ipc'] })
   const { url } = await messageOf<Listening>(child, 'listening')
   return {
     name,

@@ -5,3 +5,6 @@ export interface Started {
 }
 
 export type StartServer = (tools: number) => Promise<Started>
+
+/** The environment variable with the directory of another checkout, in which `npm run build` has run. */
+export const BUILD_VARIABLE = 'RONDO_BENCH_BUILD'
