@@ -148,7 +148,18 @@ export const ERRORS = {
     sentence: 'The Mcp-Session-Id header is missing: clients of this revision start with initialize',
   },
   PEER_SESSION: { rpc: -32001, http: 404, sentence: 'Session not found. Start again with initialize' },
-  PEER_EVENT: { rpc: -32000, http: 400, sentence: 'There is nothing to resume after this Last-Event-ID' },
+  PEER_EVENT: {
+    rpc: -32000,
+    http: 400,
+    sentence: 'There is nothing to resume after this Last-Event-ID',
+    open: true,
+  },
+  PEER_ASTRAY: {
+    rpc: -32000,
+    http: 421,
+    sentence:
+      'This response belongs to a question that another instance asked. The instances need a store that they share, or sticky routing by Mcp-Session-Id',
+  },
   PEER_HOST: { rpc: -32000, http: 403, sentence: 'This Host is not allowed', open: true },
   PEER_ORIGIN: { rpc: -32000, http: 403, sentence: 'This Origin is not allowed', open: true },
   PEER_UNAUTHENTICATED: { rpc: -32000, http: 401, sentence: 'Authentication required' },

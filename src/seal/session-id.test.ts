@@ -1,39 +1,88 @@
 import { describe, expect, it } from 'vitest'
 import { AUDIENCE, ringOf } from '../../test/support/seal-fixtures.ts'
+import type { PeerFacts } from '../protocol/call.ts'
 import { sealEnvelope } from './envelope.ts'
-import { isSealedSession, openSession, sealSession } from './session-id.ts'
+import { isSealedSession, isTurnsSession, openSession, sealSession } from './session-id.ts'
 
 const ring = ringOf('a')
-const facts = {
+const alice = { ring, audience: AUDIENCE, principal: 'alice' }
+const facts: PeerFacts = {
   protocolVersion: '2025-11-25',
   capabilities: { elicitation: { form: {} } },
   clientInfo: { name: 'c', version: '1' },
 }
+const session = { facts, until: 2_000 }
 
-describe('a session that is sealed into its id', () => {
-  const id = sealSession(ring, AUDIENCE, 'alice', facts)
+describe.each(['pushed', 'turns'] as const)('a session that is sealed into its id: %s', (kind) => {
+  const { id } = sealSession(kind, alice, session)
 
-  it('F5 opens on every instance that has the key, for its principal', () => {
+  it('J1 F5 opens on every instance that has the key, for its principal', () => {
     expect(isSealedSession(id)).toBe(true)
-    expect(openSession(ring, AUDIENCE, 'alice', id)).toEqual(facts)
-    expect(openSession(ringOf('b', 'a'), AUDIENCE, 'alice', id)).toEqual(facts)
+    expect(isTurnsSession(id)).toBe(kind === 'turns')
+    expect(openSession(alice, id, 1_999)).toEqual(session)
+    expect(openSession({ ...alice, ring: ringOf('b', 'a') }, id, 0)).toEqual(session)
+  })
+
+  it('J1 does not open from its expiry on', () => {
+    expect(openSession(alice, id, 2_000)).toBeUndefined()
+    expect(openSession(alice, id, Number.NaN)).toBeUndefined()
   })
 
   it.each([
-    ['another principal', ring, AUDIENCE, 'bob', id],
-    ['another service', ring, 'other', 'alice', id],
-    ['another key', ringOf('b'), AUDIENCE, 'alice', id],
-    ['no prefix', ring, AUDIENCE, 'alice', id.slice(2)],
-    ['a tail more', ring, AUDIENCE, 'alice', `${id}A`],
-    ['nothing', ring, AUDIENCE, 'alice', ''],
+    ['another principal', { ...alice, principal: 'bob' }, id],
+    ['another service', { ...alice, audience: 'other' }, id],
+    ['another key', { ...alice, ring: ringOf('b') }, id],
+    ['no prefix', alice, id.slice(2)],
+    ['the prefix of the other kind', alice, `${kind === 'turns' ? 's' : 't'}${id.slice(1)}`],
+    ['a tail more', alice, `${id}A`],
+    ['nothing', alice, ''],
     [
       'what was sealed for something else',
-      ring,
-      AUDIENCE,
-      'alice',
-      `t.${sealEnvelope(ring, AUDIENCE, JSON.stringify({ principal: 'alice', facts })).token}`,
+      alice,
+      `${id.slice(0, 2)}${sealEnvelope(ring, AUDIENCE, JSON.stringify({ principal: 'alice', ...session })).token}`,
     ],
-  ])('T2 does not open with %s', (_what, by, audience, principal, given) => {
-    expect(openSession(by, audience, principal, given)).toBeUndefined()
+  ])('J1 T2 does not open with %s', (_what, place, given) => {
+    expect(openSession(place, given, 0)).toBeUndefined()
   })
+
+  it('J1 T2 does not open with any one bit altered', () => {
+    for (let index = 0; index < id.length; index++) {
+      for (let bit = 0; bit < 7; bit++) {
+        const altered = String.fromCharCode(id.charCodeAt(index) ^ (1 << bit))
+        expect(openSession(alice, id.slice(0, index) + altered + id.slice(index + 1), 0)).toBeUndefined()
+      }
+    }
+  })
+
+  it.each([
+    ['a long name', { ...facts, clientInfo: { name: 'n'.repeat(128), version: 'v'.repeat(128) } }],
+    [
+      'capabilities of 2000 characters',
+      { ...facts, capabilities: { elicitation: {}, other: { x: 'x'.repeat(2_000) } } },
+    ],
+    [
+      'many experimental capabilities',
+      {
+        ...facts,
+        capabilities: {
+          sampling: {},
+          experimental: Object.fromEntries(Array.from({ length: 100 }, (_, i) => [`x${i}`, {}])),
+        },
+      },
+    ],
+    [
+      'a name of four-byte characters',
+      { ...facts, clientInfo: { name: '\u{1f600}'.repeat(64), version: '1' } },
+    ],
+  ])(
+    'J1 is printable ASCII of at most 1024 characters with %s, and keeps what can be asked',
+    (_what, long) => {
+      const sealed = sealSession(kind, alice, { facts: long, until: 2_000 })
+      expect(sealed.id).toMatch(/^[\x21-\x7e]{1,1024}$/)
+      const opened = openSession(alice, sealed.id, 0)
+      expect(opened?.facts).toEqual(JSON.parse(JSON.stringify(sealed.facts)))
+      const { elicitation, sampling } = long.capabilities as Record<string, unknown>
+      expect(opened?.facts.capabilities).toMatchObject(JSON.parse(JSON.stringify({ elicitation, sampling })))
+    },
+  )
 })

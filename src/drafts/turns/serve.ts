@@ -17,7 +17,7 @@ import { isInitialize, rememberedCapabilities } from '../../protocol/common/requ
 import { VERSIONS } from '../../protocol/rev-2025-11-25/codec.ts'
 import { decode } from '../../protocol/rev-2025-11-25/decode.ts'
 import { encodeError, encodeReply } from '../../protocol/rev-2025-11-25/encode.ts'
-import { isSealedSession, openSession, sealSession } from '../../seal/session-id.ts'
+import { isTurnsSession, openSession, sealSession } from '../../seal/session-id.ts'
 import { principalTag } from '../../seal/state.ts'
 import type { WatchedCall } from '../../serve/heartbeat.ts'
 import { JSON_HEADERS, readsStreams, refusal } from '../../serve/http/line.ts'
@@ -62,7 +62,7 @@ export function attachTurns(turnsOptions?: TurnsOptions): AttachDraft {
 
 /** The turns carrier, and sessions that are sealed into their ids. Rejects only if the keys do not load. */
 interface TurnsService {
-  sealSession(facts: PeerFacts, principal: Principal | undefined): Promise<string>
+  sealSession(facts: PeerFacts, principal: Principal | undefined, lifetimeMs: number): Promise<string>
   /** Undefined if the session is not this principal's. */
   openSession(id: string, principal: Principal | undefined): Promise<PeerFacts | undefined>
   begin(
@@ -87,13 +87,15 @@ function createTurnsService(
   const turns = createTurns(host, registry.find, options)
   const { audience, keys } = host
   return {
-    async sealSession(facts, principal) {
+    async sealSession(facts, principal, lifetimeMs) {
       await keys.ready()
-      return sealSession(keys.ring, audience, principalTag(principal), facts)
+      const place = { ring: keys.ring, audience, principal: principalTag(principal) }
+      return sealSession('turns', place, { facts, until: host.platform.now() + lifetimeMs }).id
     },
     async openSession(id, principal) {
       await keys.ready()
-      return openSession(keys.ring, audience, principalTag(principal), id)
+      const place = { ring: keys.ring, audience, principal: principalTag(principal) }
+      return openSession(place, id, host.platform.now())?.facts
     },
     async begin(call, principal, line, session, unaskable) {
       const { id } = call
@@ -129,8 +131,8 @@ async function openSealed(
   if (facts === undefined) return undefined
   const owner = principalTag(principal)
   return sessions
-    ? older.sessions.adopt(id, facts, owner, shareOf(principal, headers, outlet))
-    : older.sessions.transient(facts, owner, id)
+    ? older.sessions.adopt({ id }, facts, owner, shareOf(principal, headers, outlet))
+    : older.sessions.transient(facts, owner, { id })
 }
 
 /** Rejects with what is wrong with the request as a whole. */
@@ -292,12 +294,9 @@ function responseOf(
   return encodeError(null, reply.kind === 'error' ? reply.error : new RondoError('SERVER_INTERNAL'))
 }
 
-/** Bytes of a client's name and version. With it, an id stays below the 1024 bytes that some clients allow. */
-const INFO_BYTES = 200
-
 /** True if the message begins a session that is sealed into its id, or belongs to one. */
 function isOfDrafts({ older, sessions }: PostOptions, { message, headers }: Posted): boolean {
-  if (!isInitialize(message)) return isSealedSession(headers['mcp-session-id'])
+  if (!isInitialize(message)) return isTurnsSession(headers['mcp-session-id'])
   const { requested, capabilities } = readInitialize(older, message)
   // A client that takes no turns waits for its result, which needs a session.
   const takesPart = takesTurns(capabilities) || (sessions && echoesState(capabilities))
@@ -313,8 +312,8 @@ async function greetDrafts(
   const { id, requested, capabilities: declared, clientInfo } = readInitialize(older, message)
   const protocolVersion = negotiate(requested, older.versions)
   const capabilities = rememberedCapabilities(declared, EXPERIMENTAL)
-  const facts = { protocolVersion, capabilities, clientInfo: fitting(clientInfo) }
-  const session = await turns.sealSession(facts, principal)
+  const facts = { protocolVersion, capabilities, clientInfo }
+  const session = await turns.sealSession(facts, principal, older.sessions.lifetimeMs)
   const known = principal !== undefined
   const greeting = older.greet(protocolVersion, { session: sessions, known, tasks: true })
   // Without a session the server cannot remember a log level.
@@ -329,13 +328,4 @@ async function greetDrafts(
     headers: { ...JSON_HEADERS, 'Mcp-Session-Id': session },
     body: encodeReply(id, { kind: 'complete', result }, protocolVersion),
   })
-}
-
-/** It is for logs and handlers only, so a long one is shortened or left out. */
-function fitting(info: PeerFacts['clientInfo']): PeerFacts['clientInfo'] {
-  const size = Buffer.byteLength(JSON.stringify(info ?? {}))
-  if (size <= INFO_BYTES) return info
-  const { name, version } = info ?? { name: '', version: '' }
-  const short = { name: name.slice(0, 64), version: version.slice(0, 32) }
-  return Buffer.byteLength(JSON.stringify(short)) <= INFO_BYTES ? short : undefined
 }

@@ -12,7 +12,7 @@
 
 import { type ErrorCode, RondoError } from '../../errors.ts'
 import type { RequestHeaders } from '../../protocol/common/headers.ts'
-import { isSealedSession } from '../../seal/session-id.ts'
+import { isTurnsSession } from '../../seal/session-id.ts'
 import { type HttpHeaders, type HttpResponse, refusal } from './line.ts'
 
 export interface AdmissionOptions extends AllowListOptions {
@@ -76,9 +76,9 @@ function hasTwoHosts(raw: readonly string[]): boolean {
   return hosts > 1
 }
 
-/** True for a session that exists only in this process; one that is sealed into its id continues elsewhere. */
+/** True for a session whose questions may be waited for in this process; a client of the drafts brings its state, and is served elsewhere. */
 function isOfMemory(session: string | undefined): boolean {
-  return session !== undefined && !isSealedSession(session)
+  return session !== undefined && !isTurnsSession(session)
 }
 
 function isOfSession(method: string | undefined, headers: RequestHeaders): boolean {

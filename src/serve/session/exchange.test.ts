@@ -186,14 +186,28 @@ describe('over HTTP', () => {
     expect((await client.get({ origin: 'https://evil.example.com' })).status).toBe(403)
   })
 
-  it('ends an idle session', async () => {
+  it('releases what it has of an idle session, which continues when its client comes back', async () => {
     let now = Date.now()
-    const { connect } = await startOlder({ now: () => now, sessions: { idleMs: 200, maxSessions: 1 } })
+    const authenticate = () => ({ subject: 'alice' })
+    const sessions = { idleMs: 200, maxSessionsPerPrincipal: 1 }
+    const { connect } = await startOlder({ now: () => now, authenticate, sessions })
     const client = await connect()
     expect((await client.call('ping')).result).toEqual({})
+    expect((await connect()).initialized.error).toBeDefined()
     now += 200
     let left = 200
     while ((await connect()).initialized.error) if (--left === 0) throw new Error('the session stays')
+    expect((await client.call('ping')).result).toEqual({})
+  })
+
+  it('J1 ends a session at the end of its lifetime, with 404', async () => {
+    let now = Date.now()
+    const { connect } = await startOlder({ now: () => now, sessions: { lifetimeMs: 60_000 } })
+    const client = await connect()
+    now += 59_999
+    expect((await client.call('ping')).result).toEqual({})
+    now += 1
     expect((await client.get()).status).toBe(404)
+    expect((await client.post({ jsonrpc: '2.0', id: 1, method: 'ping' })).status).toBe(404)
   })
 })

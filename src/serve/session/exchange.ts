@@ -4,10 +4,11 @@
  */
 
 import { RondoError } from '../../errors.ts'
+import { isThenable } from '../../lib/json.ts'
 import type { Principal, RequestId } from '../../protocol/call.ts'
 import { type RequestHeaders, versionHeader } from '../../protocol/common/headers.ts'
 import { idOf } from '../../protocol/common/request.ts'
-import { isSealedSession } from '../../seal/session-id.ts'
+import { isTurnsSession } from '../../seal/session-id.ts'
 import { principalTag } from '../../seal/state.ts'
 import { type Outlet, refusal } from '../http/line.ts'
 import { internalError } from '../service.ts'
@@ -23,13 +24,20 @@ export interface SessionExchange {
 export function createSessionExchange(options: PostOptions): SessionExchange {
   const { sessions } = options.older
 
-  const guarded = (outlet: Outlet, id: RequestId | null, serve: () => void): void => {
+  /** A request that cannot be served at all gets its error as the response. What is thrown otherwise goes to the entrance. */
+  const guarded = (outlet: Outlet, id: RequestId | null, serve: () => void | Promise<void>): void => {
+    const refuse = (error: RondoError): void => {
+      if (error.code === 'LIMIT_SESSIONS') options.service.onRefused?.(error.code, error.http)
+      outlet.fail(refusal(error, id))
+    }
     try {
-      serve()
+      const serving = serve()
+      serving?.catch((error: unknown) =>
+        refuse(error instanceof RondoError ? error : internalError(error, options.onError).error),
+      )
     } catch (error) {
       if (!(error instanceof RondoError)) throw error
-      if (error.code === 'LIMIT_SESSIONS') options.service.onRefused?.(error.code, error.http)
-      outlet.send(refusal(error, id))
+      refuse(error)
     }
   }
 
@@ -38,41 +46,35 @@ export function createSessionExchange(options: PostOptions): SessionExchange {
       const posted = { message, headers, principal, outlet }
       guarded(outlet, idOf(message), () => {
         const { draft } = options.older
-        if (!draft?.takes(options, posted)) return servePost(options, posted)
-        later(outlet, () => draft.post(options, posted))
+        return draft?.takes(options, posted) ? draft.post(options, posted) : servePost(options, posted)
       })
     },
     bare(method, headers, principal, outlet) {
-      const serve = (session: Session | undefined): void => {
+      const serve = (session: Session | undefined): void | Promise<void> => {
         if (session === undefined) throw new RondoError('PEER_SESSION')
+        // A temporary session receives no notifications, so its stream would stay silent.
+        if (session !== sessions.find(session.id, session.owner)) throw new RondoError('LIMIT_SESSIONS')
         const last = method === 'GET' ? headers['last-event-id'] : undefined
         options.access.admit([], principal, last === undefined ? [] : session.scopesOfStream(last))
         if (method === 'GET') return serveGet(options, session, headers, outlet)
-        sessions.end(session)
-        outlet.send({ status: 200, headers: {}, body: '' })
+        const done = (): void => outlet.send({ status: 200, headers: {}, body: '' })
+        const ending = options.older.shared.end(session)
+        return isThenable(ending) ? ending.then(done) : done()
       }
       guarded(outlet, null, () => {
         const { draft } = options.older
         const id = headers['mcp-session-id'] ?? ''
-        if (!draft || !isSealedSession(id)) return serve(sessions.find(id, principalTag(principal)))
+        if (!draft || !isTurnsSession(id)) {
+          const share = options.shareOf(principal, headers, outlet)
+          const found = options.older.shared.find(id, principalTag(principal), share)
+          return isThenable(found) ? found.then(serve) : serve(found)
+        }
         if (!options.sessions) {
           return outlet.send(refusal(new RondoError('PEER_HTTP_METHOD'), null, { Allow: 'POST' }))
         }
-        later(outlet, async () => {
-          const session = await draft.open(options, { headers, principal, outlet })
-          // A temporary session receives no notifications, so its stream would stay silent.
-          if (session && session !== sessions.find(id, session.owner)) throw new RondoError('LIMIT_SESSIONS')
-          serve(session)
-        })
+        return draft.open(options, { headers, principal, outlet }).then(serve)
       })
     },
-  }
-
-  function later(outlet: Outlet, serve: () => Promise<void>): void {
-    serve().catch((error: unknown) => {
-      const known = error instanceof RondoError ? error : internalError(error, options.onError).error
-      outlet.fail(refusal(known))
-    })
   }
 }
 
@@ -97,6 +99,10 @@ function serveGet(
   if (session.resumeStream(last, outlet)) return
   // The event is a question of another instance; what follows its answer may be sent here.
   const awaited = older.draft?.awaits(session, last)
-  if (awaited === undefined) throw new RondoError('PEER_EVENT')
+  if (awaited === undefined) {
+    const detail =
+      'There is nothing to resume after this Last-Event-ID. If another instance began the stream, the instances need a store that they share, or sticky routing by Mcp-Session-Id'
+    throw new RondoError('PEER_EVENT', session.portable ? detail : undefined)
+  }
   session.awaitAnswer(awaited, outlet, stream)
 }

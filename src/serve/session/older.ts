@@ -26,6 +26,7 @@ import { type Greeting, type GreetOptions, greet } from './initialize.ts'
 import { resolveSessions, type SessionOptions } from './options.ts'
 import type { Posted, PostOptions } from './post.ts'
 import type { Session } from './session.ts'
+import { createSharedSessions, type SharedSessions } from './shared.ts'
 import { createSessionTable, type SessionTable } from './table.ts'
 import { answerTaskCall } from './task-call.ts'
 
@@ -71,6 +72,8 @@ export interface Older {
   /** The versions that `initialize` may agree on, the preferred one first. */
   readonly versions: readonly string[]
   readonly sessions: SessionTable
+  /** Sessions over HTTP. */
+  readonly shared: SharedSessions
   /** The result of `initialize`. */
   greet(protocolVersion: string, greeting: Greeting): Readonly<Record<string, unknown>>
   /** Never rejects. `unaskable` says why nobody can be asked, unless the reason is missing capabilities. */
@@ -120,6 +123,7 @@ export function createOlder(options: OlderOptions): Older | undefined {
     codecs,
     versions,
     sessions,
+    shared: createSharedSessions(host, sessions),
     draft,
     greet: (protocolVersion, greeting) => greet(options, protocolVersion, greeting),
     async answer(call, principal, line, unaskable) {

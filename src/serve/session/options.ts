@@ -2,6 +2,7 @@
 
 import { misuse } from '../../errors.ts'
 import { createEvery, type Every } from '../../lib/clock.ts'
+import { drawId } from '../../seal/envelope.ts'
 
 export interface SessionOptions {
   /** Sessions that may be open at once. Default: 10,000. */
@@ -14,8 +15,10 @@ export interface SessionOptions {
   maxKeptBytes?: number
   /** The same for one caller: a principal, or an address. Default: 16 MiB. */
   maxKeptBytesPerCaller?: number
-  /** A session without requests, streams or calls ends after this time. Default: 30 minutes. */
+  /** An instance forgets what it has of a session without requests, streams or calls after this time. Default: 30 minutes. */
   idleMs?: number
+  /** A session ends after this time however much it is used; its client starts again with `initialize`. Default: 7 days. */
+  lifetimeMs?: number
   /** Calls that may wait for an answer at once, in all sessions together. Default: 10,000. */
   maxParked?: number
   /** Calls of one authenticated caller that may wait for an answer at once, in all its sessions. Default: 100. */
@@ -39,6 +42,8 @@ export interface SessionSettings extends Required<SessionOptions> {
   readonly maxWatched: number
   /** How long clients are told to wait before they resume a stream. */
   readonly retryMs: number
+  /** Tells the questions and streams of this process apart from those of others: 8 characters. */
+  readonly tag: string
   readonly now: () => number
   readonly randomId: () => string
   readonly every: Every
@@ -54,6 +59,7 @@ const DEFAULTS: Required<SessionOptions> = {
   maxKeptBytes: 64 * 1024 * 1024,
   maxKeptBytesPerCaller: 16 * 1024 * 1024,
   idleMs: 30 * MINUTE,
+  lifetimeMs: 7 * 24 * 60 * MINUTE,
   maxParked: 10_000,
   maxParkedPerPrincipal: 100,
   maxParkedPerAddress: 1_000,
@@ -82,7 +88,8 @@ export function resolveSessions(given: SessionOptions, world: World): SessionSet
   }
   const known = settings as unknown as Required<SessionOptions>
   const { now, randomId, onError = () => {}, every = createEvery(onError) } = world
-  return { ...known, maxWatched: 1_000, retryMs: 1_000, now, randomId, every, onError }
+  const tag = drawId().slice(0, 8)
+  return { ...known, maxWatched: 1_000, retryMs: 1_000, tag, now, randomId, every, onError }
 }
 
 /** How often to sweep: often enough for the shortest of these times. */

@@ -1,13 +1,14 @@
 /**
  * A POST of an older client: the beginning of a session, or messages of one.
  *
- * post 1  A session is found by its id and its owner; anything else is 404.
+ * post 1  A session is found by its id and its owner, on any instance; anything else is 404.
  * post 2  Without sessions every request stands alone: nobody can be asked, and nothing is watched.
  * post 3  The version of a request is the one in its header, or else the session's.
  */
 
 import { type Need, withNeed } from '../../carry/scope.ts'
 import { RondoError } from '../../errors.ts'
+import { isThenable } from '../../lib/json.ts'
 import type { Principal, RequestId } from '../../protocol/call.ts'
 import { negotiate, type SessionDialect, type SessionMessage } from '../../protocol/codec.ts'
 import { type RequestHeaders, versionHeader } from '../../protocol/common/headers.ts'
@@ -50,16 +51,26 @@ export interface Posted {
 
 /** The version of a request that does not state one, as clients up to 2025-03-26 do not. */
 const UNSTATED_VERSION = '2025-03-26'
+type Found = ReturnType<Older['shared']['find']>
+
 export const ACCEPTED: HttpResponse = { status: 202, headers: {}, body: '' }
 const NO_SESSION = 'This endpoint keeps no sessions, so it cannot ask its clients anything.'
 const NO_STREAM = 'The request does not accept text/event-stream, so its client cannot be asked anything.'
 const SILENT: ReplyPath = { channel: { send: () => {}, open: false }, respond: () => {} }
 
-/** Throws if the request as a whole is wrong. */
-export function servePost(options: PostOptions, posted: Posted): void {
+/** Throws or rejects if the request as a whole is wrong. */
+export function servePost(options: PostOptions, posted: Posted): void | Promise<void> {
   if (isInitialize(posted.message)) return beginSession(options, posted)
-  const { headers, message } = posted
   const session = sessionOf(options, posted)
+  return isThenable(session)
+    ? session.then((found) => serveIn(found, options, posted))
+    : serveIn(session, options, posted)
+}
+
+function serveIn(session: Session | undefined, options: PostOptions, posted: Posted): void {
+  if (session === undefined) throw new RondoError('PEER_SESSION')
+  session.touch()
+  const { headers, message } = posted
   const version = versionOf(posted) ?? session.facts.protocolVersion
   const dialect = options.older.codecs.session(version)
   const messages = messagesOf(message, dialect)
@@ -76,42 +87,42 @@ export function servePost(options: PostOptions, posted: Posted): void {
 
 function beginSession(
   { older, sessions, service, shareOf, access }: PostOptions,
-  { message, principal, headers: read, outlet }: Posted,
-): void {
+  { message, principal, headers, outlet }: Posted,
+): void | Promise<void> {
   if (service.state.draining) throw new RondoError('SERVER_DRAINING')
   access.admit([], principal)
   const call = readInitialize(older, message)
   const protocolVersion = negotiate(call.requested, older.versions)
-  const headers: Record<string, string> = { ...JSON_HEADERS }
-  if (sessions) {
-    const share = shareOf(principal, read, outlet)
-    const facts = factsOf(older, call, protocolVersion)
-    headers['Mcp-Session-Id'] = older.sessions.open(facts, principalTag(principal), share).id
+  const greet = (session?: Session): void => {
+    const known = principal !== undefined
+    const result = older.greet(protocolVersion, { session: sessions, known, tasks: true })
+    const body = older.codecs.session(protocolVersion).encodeReply(call.id, { kind: 'complete', result })
+    const named = session ? { ...JSON_HEADERS, 'Mcp-Session-Id': session.id } : JSON_HEADERS
+    outlet.send({ status: 200, headers: named, body })
   }
-  const known = principal !== undefined
-  const result = older.greet(protocolVersion, { session: sessions, known, tasks: true })
-  const body = older.codecs.session(protocolVersion).encodeReply(call.id, { kind: 'complete', result })
-  outlet.send({ status: 200, headers, body })
+  if (!sessions) return greet()
+  const facts = factsOf(older, call, protocolVersion)
+  const begun = older.shared.begin(facts, principalTag(principal), shareOf(principal, headers, outlet))
+  return isThenable(begun) ? begun.then(greet) : greet(begun)
 }
 
 function versionOf({ headers, message }: Posted): string | undefined {
   return versionHeader(headers) ?? (claimedVersion(message) as string | undefined)
 }
 
-/** The session of a request, or a temporary one for this request alone. */
-function sessionOf({ older, sessions }: PostOptions, posted: Posted): Session {
-  const owner = principalTag(posted.principal)
-  const id = posted.headers['mcp-session-id']
+/** The session of a request, or a temporary one for this request alone; undefined if its session is unknown. */
+function sessionOf({ older, sessions, shareOf }: PostOptions, posted: Posted): Found {
+  const { principal, headers, outlet } = posted
+  const owner = principalTag(principal)
+  const id = headers['mcp-session-id']
   const version = versionOf(posted)
   if (id === undefined) {
     if (sessions && !older.codecs.draftVersions.includes(version ?? ''))
       throw new RondoError('PEER_NO_SESSION')
     return older.sessions.transient({ protocolVersion: version ?? UNSTATED_VERSION, capabilities: {} }, owner)
   }
-  const session = older.sessions.find(id, owner)
-  if (session === undefined) throw new RondoError('PEER_SESSION')
-  session.touch()
-  return session
+  if (!sessions) return older.sessions.find(id, owner)
+  return older.shared.find(id, owner, shareOf(principal, headers, outlet))
 }
 
 export function unaskable({ rounds }: SessionDialect, headers: RequestHeaders): string | undefined {
@@ -156,6 +167,13 @@ export function deliver(
   })
 }
 
+/** The operator has to act, so it is logged too. */
+function astray({ onRefused }: PostOptions['service']): RondoError {
+  const error = new RondoError('PEER_ASTRAY')
+  onRefused?.(error.code, error.http)
+  return error
+}
+
 /** `scopes`: what each call needs. */
 function deliverAdmitted(
   options: PostOptions,
@@ -182,7 +200,10 @@ function deliverAdmitted(
   for (const one of decoded) {
     if (!isRequest(one)) dispatch(context, session, version, one, principal, SILENT)
   }
-  if (requests.length === 0) return outlet.send(ACCEPTED)
+  if (requests.length === 0) {
+    if (decoded.some((one) => one.kind === 'answer' && session.isAstray(one.id))) throw astray(service)
+    return outlet.send(ACCEPTED)
+  }
   // The stream outlives the requests, so it must not hold references to them.
   const ids = requests.flatMap((one) => (one.kind === 'call' ? [one.call.id] : []))
   const wish = {

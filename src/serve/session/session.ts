@@ -13,7 +13,7 @@ import type { PeerAnswer, PeerFacts, RequestId } from '../../protocol/call.ts'
 import type { SessionDialect } from '../../protocol/codec.ts'
 import { encodeNotification } from '../../protocol/common/json-rpc.ts'
 import type { LogLevel } from '../../protocol/wire.ts'
-import { isSealedSession } from '../../seal/session-id.ts'
+import { isSealedSession, isTurnsSession } from '../../seal/session-id.ts'
 import { principalTag } from '../../seal/state.ts'
 import type { Outlet, StreamOptions } from '../http/line.ts'
 import type { Change } from '../http/subscription.ts'
@@ -21,6 +21,12 @@ import { readEventId } from './event-log.ts'
 import { type Channel, type Desk, SessionLine } from './line.ts'
 import type { MemoryBudget, OwnerTally, SessionSettings } from './options.ts'
 import { SessionStream, type StreamSetup } from './stream.ts'
+
+/** What names a session: its id, and when it ends, ms since the epoch. */
+export interface SessionName {
+  readonly id: string
+  readonly until?: number
+}
 
 /** What a session shares with others: limits, counters and the memory budget. */
 interface SessionPlace {
@@ -45,6 +51,9 @@ const MAX_STREAMS = 64
 
 /** Tasks that a session is notified of at once. */
 const MAX_TASKS = 64
+
+/** The id of a question of a session that every instance knows begins with the tag of the process that asked. */
+const ASKED_BY = /^[\w-]{8}\./
 
 /** Longer than any URI that is in use. */
 const MAX_URI = 8_192
@@ -73,6 +82,7 @@ export function shareLimit(
 
 export class Session implements Desk {
   readonly id: string
+  readonly until: number
   readonly facts: PeerFacts
   /** The principal's tag: nobody else may use the session. */
   readonly owner: string
@@ -104,12 +114,13 @@ export class Session implements Desk {
   #lastStream = 0
 
   constructor(
-    id: string,
+    { id, until = Number.POSITIVE_INFINITY }: SessionName,
     facts: PeerFacts,
     owner: string,
     { share, settings, parked, budget, onParked }: SessionPlace,
   ) {
     this.id = id
+    this.until = until
     this.facts = facts
     this.owner = owner
     this.#settings = settings
@@ -149,7 +160,7 @@ export class Session implements Desk {
     scopes: readonly string[] = [],
   ): string {
     this.#lastQuestion += 1
-    const id = handed?.id ?? `ask-${this.#lastQuestion}`
+    const id = handed?.id ?? `${this.portable ? this.#settings.tag : 'ask'}.${this.#lastQuestion}`
     this.#questions.set(id, { take, handed, scopes })
     return id
   }
@@ -167,6 +178,12 @@ export class Session implements Desk {
   asked(id: RequestId): boolean {
     if (typeof id !== 'string') return false
     return this.#questions.has(id) || [...this.#calls.values()].some((line) => line.asked(id))
+  }
+
+  /** True if another process asked the question, or this one before it was restarted. */
+  isAstray(id: RequestId): boolean {
+    if (!this.portable || typeof id !== 'string' || this.#questions.has(id)) return false
+    return ASKED_BY.test(id) && !id.startsWith(`${this.#settings.tag}.`)
   }
 
   /** Delivers an answer. Returns false if its state is not the one that the question was sent with. */
@@ -357,8 +374,8 @@ export class Session implements Desk {
     for (const stream of [...this.#streams.values()]) if (stream.sweep(now)) this.#drop(stream)
     const attached = [...this.#streams.values()].some((stream) => stream.attached)
     if (attached || this.#calls.size > 0) this.#seenAt = now
-    if (this.portable && this.#isEmpty) return true
-    return now - this.#seenAt >= this.#settings.idleMs
+    if (isTurnsSession(this.id) && this.#isEmpty) return true
+    return now >= this.until || now - this.#seenAt >= this.#settings.idleMs
   }
 
   /** True if this part of the session holds nothing that another request could need. */

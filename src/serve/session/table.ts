@@ -8,18 +8,18 @@ import { idle } from '../../lib/clock.ts'
 import type { PeerFacts } from '../../protocol/call.ts'
 import type { ChangeBus } from '../http/subscription.ts'
 import { createOwnerTally, type MemoryBudget, type SessionSettings, sweepMs, UNCOUNTED } from './options.ts'
-import { costOf, isNamed, Session, shareLimit } from './session.ts'
+import { costOf, isNamed, Session, type SessionName, shareLimit } from './session.ts'
 
 export interface SessionTable {
   /**
    * Begins a session. If there are too many, the oldest unused one of an anonymous caller is evicted; throws if there is
-   * none. `share` is whose share of the limits it uses, if not its owner's.
+   * none. `share` is whose share of the limits it uses, if not its owner's. Without a name it gets a random id.
    */
-  open(facts: PeerFacts, owner: string, share?: string): Session
+  open(facts: PeerFacts, owner: string, share?: string, name?: SessionName): Session
   /** Creates a session for one request, which `find` does not know. */
-  transient(facts: PeerFacts, owner: string, id?: string): Session
+  transient(facts: PeerFacts, owner: string, name?: SessionName): Session
   /** This instance's part of a session that is sealed into its id. If there are too many sessions, one for this request alone. */
-  adopt(id: string, facts: PeerFacts, owner: string, share?: string): Session
+  adopt(name: SessionName, facts: PeerFacts, owner: string, share?: string): Session
   /** The owner's session. Another caller's session is unknown, as if it did not exist. */
   find(id: string, owner: string): Session | undefined
   end(session: Session): void
@@ -28,6 +28,7 @@ export interface SessionTable {
   /** Ends what is due now. */
   sweep(): void
   readonly size: number
+  readonly lifetimeMs: number
   /** Bytes that are kept for clients. */
   readonly keptBytes: number
   /** Calls that wait for an answer. */
@@ -125,15 +126,15 @@ export function createSessionTable(
 
   /** Returns undefined if there is no room. */
   const enroll = (
-    id: string,
+    name: SessionName,
     facts: PeerFacts,
     caller: Pick<Session, 'owner' | 'share'>,
   ): Session | undefined => {
     const { owner, share } = caller
     const budget = budgetOf(caller)
     if (!makeRoom(caller, budget, costOfFacts(facts))) return undefined
-    const session = new Session(id, facts, owner, { share, settings, parked, budget })
-    sessions.set(id, session)
+    const session = new Session(name, facts, owner, { share, settings, parked, budget })
+    sessions.set(session.id, session)
     open.add(share, 1)
     unsubscribes.set(
       session,
@@ -146,7 +147,7 @@ export function createSessionTable(
 
   const find = (id: string, owner: string): Session | undefined => {
     const session = sessions.get(id)
-    if (session?.owner !== owner) return undefined
+    if (session?.owner !== owner || settings.now() >= session.until) return undefined
     sessions.delete(id)
     sessions.set(id, session)
     return session
@@ -161,8 +162,8 @@ export function createSessionTable(
     beginSweeping()
   }
 
-  const transient = (facts: PeerFacts, owner: string, id = ''): Session =>
-    new Session(id, facts, owner, {
+  const transient = (facts: PeerFacts, owner: string, name: SessionName = { id: '' }): Session =>
+    new Session(name, facts, owner, {
       share: owner,
       settings: { ...settings, maxWatched: 0, resumeMs: 0 },
       parked,
@@ -171,14 +172,14 @@ export function createSessionTable(
     })
 
   return {
-    open(facts, owner, share = owner) {
-      const session = enroll(settings.randomId(), facts, { owner, share })
+    open(facts, owner, share = owner, name = { id: settings.randomId() }) {
+      const session = enroll(name, facts, { owner, share })
       if (session === undefined) throw new RondoError('LIMIT_SESSIONS')
       return session
     },
     transient,
-    adopt: (id, facts, owner, share = owner) =>
-      find(id, owner) ?? enroll(id, facts, { owner, share }) ?? transient(facts, owner, id),
+    adopt: (name, facts, owner, share = owner) =>
+      find(name.id, owner) ?? enroll(name, facts, { owner, share }) ?? transient(facts, owner, name),
     find,
     end,
     async endAll() {
@@ -192,6 +193,7 @@ export function createSessionTable(
     get size() {
       return sessions.size
     },
+    lifetimeMs: settings.lifetimeMs,
     get keptBytes() {
       return kept.total
     },
