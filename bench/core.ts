@@ -22,8 +22,8 @@ import { fixed, median, medianRatio } from './stat.ts'
 
 const SERVERS: readonly ServerName[] = ['rondo', 'official', 'bare']
 const TOOL_COUNTS = [1, 20, 100]
-/** What the log and spans cost. */
-const FORMS: readonly FormName[] = ['rondo', 'rondo-log', 'rondo-spans']
+/** What the log, spans and access tokens cost. */
+const FORMS: readonly FormName[] = ['rondo', 'rondo-log', 'rondo-spans', 'rondo-oauth']
 /** Rondo as another checkout has it (`--against`). */
 const OTHER = 'other'
 
@@ -60,7 +60,7 @@ export const run: RunBench = async (settings) => {
 async function measureForms(effort: Effort, settings: Settings): Promise<Costs<FormName, Leg>> {
   const racers = await Promise.all(FORMS.map((name) => prepare(name, 1)))
   try {
-    return await race('log and spans', racers, LEGS, effort, settings)
+    return await race('log, spans and tokens', racers, LEGS, effort, settings)
   } finally {
     await Promise.all(racers.map(({ server }) => server.stop()))
   }
@@ -87,7 +87,7 @@ async function prepare<Name extends ServerName | FormName>(
   tools: number,
 ): Promise<Racer<Name, Leg>> {
   const server = await spawnServer(name, tools)
-  return { server, exchanges: await prepareLegs(server.url) }
+  return { server, exchanges: await prepareLegs(server.url, server.token) }
 }
 
 async function prepareOther(tools: number, build: string): Promise<Racer<typeof OTHER, Leg>> {
@@ -117,13 +117,15 @@ function formTable(costs: Costs<FormName, Leg>): Table {
   const more = (leg: Leg, form: FormName): string =>
     `${fixed(100 * (medianRatio(costs[leg][form], costs[leg].rondo) - 1), 1)} %`
   return {
-    title: 'What the JSON log and spans add to the server CPU of one request',
-    columns: ['request', 'rondo µs', 'log adds', 'spans add'],
+    title:
+      'What the JSON log, spans and access tokens (verified, then remembered) add to the server CPU of one request',
+    columns: ['request', 'rondo µs', 'log adds', 'spans add', 'tokens add'],
     rows: LEGS.map((leg) => [
       LEG_NAMES[leg],
       fixed(median(costs[leg].rondo)),
       more(leg, 'rondo-log'),
       more(leg, 'rondo-spans'),
+      more(leg, 'rondo-oauth'),
     ]),
   }
 }

@@ -33,9 +33,19 @@ interface Result {
 }
 
 /** Returns the exchanges of every leg. To get states for the last one, it runs the first legs once. */
-export async function prepareLegs(url: URL): Promise<Readonly<Record<Leg, (index: number) => Exchange>>> {
-  const plain = bugs((id) => exchange(url, id, { arguments: { id, resolution: 'Fixed' } }, completes(id)))
-  const asks = bugs((id) => exchange(url, id, { arguments: { id } }, questions(id)))
+export async function prepareLegs(
+  url: URL,
+  token?: string,
+): Promise<Readonly<Record<Leg, (index: number) => Exchange>>> {
+  const exchange = (id: number, params: object, check: (result: Result) => unknown): Exchange => {
+    const message = { id, method: 'tools/call', name: TOOL, params: { name: TOOL, ...params, _meta }, token }
+    return {
+      request: httpRequest(url, message),
+      check: (response) => void check(resultOf(response, id)),
+    }
+  }
+  const plain = bugs((id) => exchange(id, { arguments: { id, resolution: 'Fixed' } }, completes(id)))
+  const asks = bugs((id) => exchange(id, { arguments: { id } }, questions(id)))
   const states: string[] = []
   await drive(url, BUGS, (index) => ({
     request: at(asks, index).request,
@@ -49,7 +59,7 @@ export async function prepareLegs(url: URL): Promise<Readonly<Record<Leg, (index
       inputResponses: { [QUESTION_KEY]: ANSWER },
       requestState: states[id],
     }
-    return exchange(url, id, params, completes(id))
+    return exchange(id, params, completes(id))
   })
   return {
     plain: (index) => at(plain, index),
@@ -64,14 +74,6 @@ function bugs(make: (id: number) => Exchange): readonly Exchange[] {
 
 function at(exchanges: readonly Exchange[], index: number): Exchange {
   return exchanges[index % BUGS] as Exchange
-}
-
-function exchange(url: URL, id: number, params: object, check: (result: Result) => unknown): Exchange {
-  const message = { id, method: 'tools/call', name: TOOL, params: { name: TOOL, ...params, _meta } }
-  return {
-    request: httpRequest(url, message),
-    check: (response) => void check(resultOf(response, id)),
-  }
 }
 
 function resultOf({ status, body }: Response, id: number): Result {

@@ -9,7 +9,7 @@ import { BUILD_VARIABLE } from './start.ts'
 
 export type ServerName = 'rondo' | 'official' | 'bare'
 /** Rondo with something that costs time. */
-export type FormName = 'rondo' | 'rondo-log' | 'rondo-spans'
+export type FormName = 'rondo' | 'rondo-log' | 'rondo-spans' | 'rondo-oauth'
 /** One that is only measured while its questions wait: with a session for each client, or with tasks in a store. */
 export type SessionServerName = 'official-session' | 'rondo-task'
 /** Programs of README and guide. */
@@ -25,6 +25,8 @@ export interface Usage {
 export interface ServerProcess<Name = ServerName> {
   readonly name: Name
   readonly url: URL
+  /** What requests have to send as a bearer token. */
+  readonly token?: string
   usage(): Promise<Usage>
   stop(): Promise<void>
 }
@@ -62,10 +64,11 @@ export async function spawnServer<Name extends ServerName | FormName | SessionSe
   const env = build === undefined ? process.env : { ...process.env, [BUILD_VARIABLE]: build }
   const errors = LOGGING.has(name) ? 'ignore' : 'inherit'
   const child = spawn(file, args, { env, stdio: ['ignore', 'inherit', errors, 'ipc'] })
-  const { url } = await messageOf<Listening>(child, 'listening')
+  const { url, token } = await messageOf<Listening>(child, 'listening')
   return {
     name,
     url: new URL(url),
+    token,
     async usage() {
       const answer = messageOf<Used>(child, 'usage')
       child.send('usage')

@@ -1,6 +1,8 @@
 /** A server under test, which listens on a free loopback port. */
 export interface Started {
   readonly url: URL
+  /** What requests have to send as a bearer token. */
+  readonly token?: string
   close(): Promise<void>
 }
 

@@ -19,7 +19,7 @@ interface Offered {
   templateScopes(uriTemplate: string): readonly string[]
 }
 
-const NOTHING: Need = { scopes: [] }
+export const NOTHING: Need = { scopes: [] }
 
 export function needOf(
   { find, templateScopes }: Offered,

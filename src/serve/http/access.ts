@@ -5,7 +5,7 @@
  * with too little scope 403 (RFC 6750, 3.1).
  */
 
-import { type Need, union } from '../../carry/scope.ts'
+import { type Need, NOTHING, union } from '../../carry/scope.ts'
 import { RondoError } from '../../errors.ts'
 import type { Principal } from '../../protocol/call.ts'
 import type { RequestHeaders } from '../../protocol/common/headers.ts'
@@ -28,6 +28,8 @@ export interface Access {
 
 export function createAccess(service: Service, authenticate: Authenticate | undefined): Access {
   const { scopes: base = [], implies, challenge = plainChallenge } = authenticate?.resource ?? {}
+
+  const everybody: Need = { scopes: base }
 
   const allows = (granted: readonly string[], scope: string): boolean =>
     granted.includes(scope) || (implies !== undefined && granted.some((one) => implies(one, scope)))
@@ -52,7 +54,9 @@ export function createAccess(service: Service, authenticate: Authenticate | unde
         require(all, principal)
         return known
       }
-      const all = union([{ scopes: base }, { scopes: also }, ...needs])
+      // Most calls need what everybody needs, and nothing else.
+      const ordinary = also.length === 0 && needs.every((need) => need === NOTHING)
+      const all = ordinary ? everybody : union([everybody, { scopes: also }, ...needs])
       if (!(all instanceof Promise)) return check(needs as readonly Need[], all)
       // Both at once, so that neither can reject unheard.
       return Promise.all([Promise.all(needs), all]).then(([known, sum]) => check(known, sum))
