@@ -42,6 +42,7 @@ export type { FlowMethod, Listing, Principal, RequestId } from './protocol/call.
 export type { QuestionKind } from './protocol/common/request.ts'
 export type {
   Observed,
+  ObservedEvent,
   ObservedOperation,
   ObservedQueue,
   Observer,

@@ -2,6 +2,7 @@
 
 export type {
   Observed,
+  ObservedEvent,
   ObservedOperation,
   ObservedQueue,
   Observer,

@@ -10,6 +10,21 @@ import { type ErrorCode, isStoreFault, RondoError, ToolError } from '../errors.t
 import type { Reply } from '../protocol/reply.ts'
 import { originOf } from '../replay/work.ts'
 import type { Target } from '../tool/target.ts'
+import type { LogPlace } from './host.ts'
+
+/** Where errors were thrown, for the line that reports them. */
+const places = new WeakMap<object, LogPlace>()
+
+/** Notes the round in which an error was thrown. The innermost one counts. */
+export function blame(error: unknown, place: LogPlace): void {
+  if (typeof error === 'object' && error !== null && !places.has(error)) places.set(error, place)
+}
+
+export function placeOfError(error: unknown): LogPlace {
+  return (typeof error === 'object' && error !== null && places.get(error)) || {}
+}
+
+export const STORE_FAILED = 'A request failed because the store failed'
 
 export interface Failure {
   readonly reply: Reply

@@ -93,6 +93,10 @@ export interface RoundEvent extends LogOrigin {
 /** A state that did not open. The reason is for the operator; the client gets the same sentence for all of them. */
 export interface StateRefusedEvent extends LogOrigin {
   readonly event: 'state_refused'
+  /** The call, if the state is one of this service. */
+  readonly flow?: string
+  /** The round that was refused. */
+  readonly round?: number
   /** Absent if the request is in the state itself. */
   readonly method?: FlowMethod
   readonly target?: string
@@ -175,6 +179,10 @@ export interface TaskEvent extends LogOrigin {
   readonly event: 'task'
   /** `lost`: another worker has the task, or it was cancelled. `failed`: the turn threw and will be retried. */
   readonly phase: 'claimed' | 'taken_over' | 'lost' | 'failed' | 'given_up'
+  /** The call, unless the task is sealed with a key that this instance does not have. */
+  readonly flow?: string
+  /** The round in which the call became a task. */
+  readonly round?: number
   readonly task: string
   readonly turn: number
   /** How many turns threw or died since the task last made progress. */
@@ -264,6 +272,7 @@ export interface TaskHost {
 /** A round whose handler is running, as far as the watch for slow ones needs it. */
 export interface RunningRound {
   readonly call: { readonly method: FlowMethod; readonly target: string }
+  readonly target: { readonly label?: string }
   readonly beginning: { readonly flow: string; readonly round: number }
   readonly task?: TaskPlace
   readonly began: number

@@ -5,7 +5,7 @@
 
 import { RondoError } from '../errors.ts'
 import type { Journal } from '../journal/journal.ts'
-import type { FlowCall, Line, Principal } from '../protocol/call.ts'
+import type { FlowCall, FlowMethod, Line, Principal } from '../protocol/call.ts'
 import { followsTasks, nameCapabilities } from '../protocol/common/request.ts'
 import type { Observed, ObservedOperation, OperationEnd } from '../protocol/observer.ts'
 import type { Reply } from '../protocol/reply.ts'
@@ -26,7 +26,7 @@ import { verify } from '../replay/verify.ts'
 import type { Context } from '../tool/context.ts'
 import { isInputRequired, type Target } from '../tool/target.ts'
 import type { Carrier, Pause } from './carrier.ts'
-import { type Failure, invalidArguments, refusal, thrown } from './failure.ts'
+import { blame, type Failure, invalidArguments, refusal, thrown } from './failure.ts'
 import type { FlowHost, RoundEvent, RoundLine, RunningRound, TaskHost, TaskPlace } from './host.ts'
 import { pauseManually } from './manual.ts'
 import { effectOnce } from './single-use.ts'
@@ -81,6 +81,7 @@ export async function runOnce<To, R extends Round>(carrier: Carrier<never, To, R
     host.running.delete(round)
     return carrier.abandon?.(round) ?? (await conclude(carrier, round, run.report))
   } catch (error) {
+    blame(error, placeOf(round))
     observed?.end(toEnd(error))
     throw error
   } finally {
@@ -315,7 +316,7 @@ type RoundFacts = Pick<
 
 /** Writes the one log line of a round. */
 export function logRound(round: Round, report: RunReport | undefined, facts: RoundFacts): void {
-  const { host, call, target, beginning, began } = round
+  const { host, target, beginning, began } = round
   const changed = beginning.anchored && beginning.sealedVersion !== target.version
   round.observed?.end({
     outcome: facts.outcome,
@@ -331,8 +332,7 @@ export function logRound(round: Round, report: RunReport | undefined, facts: Rou
     event: 'round',
     flow: beginning.flow,
     round: beginning.round,
-    method: call.method,
-    target: call.target,
+    ...subjectOf(round),
     outcome: facts.outcome,
     asks: facts.asks,
     events: facts.events,
@@ -352,8 +352,15 @@ export function logRound(round: Round, report: RunReport | undefined, facts: Rou
 }
 
 export function logFault(round: Round, error: unknown): void {
-  const { method, target } = round.call
-  round.host.log({ event: 'fault', ...placeOf(round), method, target, error })
+  round.host.log({ event: 'fault', ...placeOf(round), ...subjectOf(round), error })
+}
+
+/** What a line about this round is about. The URI of a template contains what its caller chose, so the template is named. */
+export function subjectOf({ call, target }: Pick<RunningRound, 'call' | 'target'>): {
+  method: FlowMethod
+  target: string
+} {
+  return { method: call.method, target: target.label ?? call.target }
 }
 
 /** Where a line about this round belongs. */

@@ -46,7 +46,14 @@ export async function replyOnce(
     case 'busy':
       throw busy('The same request is being processed', claim.retryMs)
     case 'refused':
-      host.log({ event: 'state_refused', method: call.method, target: call.target, reason: claim.reason })
+      host.log({
+        event: 'state_refused',
+        flow: beginning.flow,
+        round: beginning.round,
+        method: call.method,
+        ...(call.method !== 'resources/read' && { target: call.target }),
+        reason: claim.reason,
+      })
       throw new RondoError('STATE_INVALID')
   }
 }

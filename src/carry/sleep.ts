@@ -6,9 +6,9 @@
 import type { FlowCall } from '../protocol/call.ts'
 import type { Sleeping } from '../replay/wait.ts'
 import type { Target } from '../tool/target.ts'
-import type { FlowHost } from './host.ts'
+import type { FlowHost, RunningRound } from './host.ts'
 
-interface Sleeper {
+interface Sleeper extends Pick<RunningRound, 'beginning' | 'task'> {
   readonly host: FlowHost
   readonly call: FlowCall
   readonly target: Target
@@ -22,11 +22,11 @@ export function sleepingIn(round: Sleeper, leaves: boolean): Sleeping {
 }
 
 /** In development mode nobody waits for days. */
-export function skipIn({ host, call }: Pick<Sleeper, 'host' | 'call'>): Sleeping['skip'] {
+export function skipIn({ host, call, target, beginning, task }: Sleeper): Sleeping['skip'] {
   if (!host.skipSleep) return undefined
   return (ms) => {
-    const message = `Development mode skips a sleep of ${Math.ceil(ms)} ms in ${call.target} (skipSleep: false turns that off)`
-    host.log({ event: 'warning', message })
+    const message = `Development mode skips a sleep of ${Math.ceil(ms)} ms in ${target.label ?? call.target} (skipSleep: false turns that off)`
+    host.log({ event: 'warning', message, flow: beginning.flow, round: beginning.round, ...task })
   }
 }
 

@@ -14,12 +14,14 @@ import {
   type Claims,
   openState,
   principalTag,
+  type RefusedState,
   requestDigest,
   type SealedState,
   sealState,
 } from '../seal/state.ts'
 import type { Carrier, Pause } from './carrier.ts'
-import type { FlowHost, OpenedStored, StateCarrier } from './host.ts'
+import { blame } from './failure.ts'
+import type { FlowHost, OpenedStored, StateCarrier, StateRefusedEvent } from './host.ts'
 import {
   type Beginning,
   concludeRefused,
@@ -29,6 +31,7 @@ import {
   type Round,
   type RoundRequest,
   runOnce,
+  subjectOf,
 } from './round.ts'
 import { replyOnce } from './single-use.ts'
 import { keepWithStore, unspill } from './spill.ts'
@@ -85,9 +88,14 @@ export async function runRound(request: RoundRequest): Promise<Reply> {
 /** Runs a round whose state has passed every check. */
 export async function runOpened(opened: Round, carrier: Carrier<never, Reply>): Promise<Reply> {
   const { host, call, target } = opened
-  const round = opened.beginning.journal.spilled === undefined ? opened : await unspill(opened)
-  if (!target.once || !host.store) return await runOnce(carrier, round)
-  return await replyOnce(host, host.store.once, call, round.beginning, () => runOnce(carrier, round))
+  try {
+    const round = opened.beginning.journal.spilled === undefined ? opened : await unspill(opened)
+    if (!target.once || !host.store) return await runOnce(carrier, round)
+    return await replyOnce(host, host.store.once, call, round.beginning, () => runOnce(carrier, round))
+  } catch (error) {
+    blame(error, placeOf(opened))
+    throw error
+  }
 }
 
 const NOTHING_ASKED: Readonly<Record<string, string>> = {}
@@ -114,15 +122,26 @@ function open(request: RoundRequest): Round | Promise<Round> {
   const { method, protocolVersion } = call
   const expected = { now: began, method, protocolVersion, ...bind(call, principal) }
   const opening = host.states.open(host, call.requestState, expected)
-  const resumed = (opened: OpenedStored): Round => toRound(resume(host, call, opened))
+  const resumed = (opened: OpenedStored): Round => toRound(resume(request, opened))
   return opening instanceof Promise ? opening.then(resumed) : resumed(opening)
 }
 
-function resume(host: FlowHost, { method, target }: FlowCall, opened: OpenedStored): Beginning {
+function resume(request: RoundRequest, opened: OpenedStored): Beginning {
+  const { host } = request
   if (opened.kind === 'open') return nextRound(host, opened.claims)
-  const { reason, keyId } = { keyId: undefined, ...opened }
-  host.log({ event: 'state_refused', method, target, reason, keyId })
+  logStateRefused(host, opened, subjectOf(request))
   throw new RondoError('STATE_INVALID')
+}
+
+/** Logs why a state did not open. The client does not learn it. */
+export function logStateRefused(
+  host: FlowHost,
+  opened: Omit<RefusedState, 'kind' | 'reason'> & { readonly reason: string },
+  request: Pick<StateRefusedEvent, 'method' | 'target'> = {},
+): void {
+  const { reason, keyId, flow, round } = opened
+  const place = flow === undefined || round === undefined ? {} : { flow, round: round + 1 }
+  host.log({ event: 'state_refused', ...place, ...request, reason, keyId })
 }
 
 /** The round after the one in which `claims` were sealed. */

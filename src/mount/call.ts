@@ -72,7 +72,9 @@ export function toFlowCall({ server, method, request }: Passage, ctx: ServerCont
     progressToken: ctx.mcpReq._meta?.progressToken,
     trace: readTrace(ctx.mcpReq._meta ?? {}),
     inputResponses: readResponses(ctx),
-    requestState: readState(ctx, (reason) => log({ event: 'state_refused', method, target, reason })),
+    requestState: readState(ctx, (reason) =>
+      log({ event: 'state_refused', method, ...(!reading && { target }), reason }),
+    ),
     ...(isOlder(server) ? connectedClient(server) : requestingClient(metaOf(ctx))),
   }
 }

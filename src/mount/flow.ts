@@ -5,6 +5,7 @@
  */
 
 import type { McpServer, ProtocolError, ServerContext } from '@modelcontextprotocol/server'
+import { placeOfError } from '../carry/failure.ts'
 import type { FlowHost, TaskHost } from '../carry/host.ts'
 import { handleTask } from '../carry/task/call.ts'
 import { runRound } from '../carry/token.ts'
@@ -137,7 +138,7 @@ const FOR_THE_OPERATOR = /^(LIMIT|STORE)_|^SERVER_INTERNAL$/
 function toRefusal(host: FlowHost, error: unknown, target?: SdkTarget): RondoError | ProtocolError {
   const known = error instanceof RondoError ? error : undefined
   if (known === undefined || FOR_THE_OPERATOR.test(known.code)) {
-    host.log({ event: 'warning', message: 'A request failed', error })
+    host.log({ event: 'warning', message: 'A request failed', ...placeOfError(error), error })
     return known ?? new RondoError('SERVER_INTERNAL', undefined, { cause: error })
   }
   return (known.code === 'SERVER_HANDLER' && target?.thrown) || known

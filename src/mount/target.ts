@@ -26,9 +26,10 @@ export function requestTarget(
   definition: Definition,
   { request: { params } }: Passage,
   sdk: ServerContext,
-  [first = {}, variables = {}]: readonly unknown[],
+  [first = {}, matched]: readonly unknown[],
 ): SdkTarget {
   const name = params.name ?? params.uri ?? ''
+  const variables = matched ?? {}
   let thrown: ProtocolError | undefined
   const required = scopesOf(definition.options.scopes, undefined)
   const run = (ctx: Context): Promise<unknown> =>
@@ -37,6 +38,8 @@ export function requestTarget(
     })
   return {
     ...toTarget(definition, name),
+    // The official server does not say which template the URI matched.
+    label: matched && definition.method === 'resources/read' ? `${name.split(':')[0]}:{…}` : undefined,
     // For the id of a task. The official server has checked the arguments.
     scopes: required && (() => required(first as never)),
     prepare: () => ({ kind: 'ready', run }),

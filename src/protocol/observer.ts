@@ -1,6 +1,6 @@
 /**
- * The port for telemetry: what a server or a client does, as it happens. Types only. The log is its first user, through
- * `event`; `rondo/otel` implements the rest. Without an observer nothing of this runs.
+ * The port for telemetry: what a server or a client does, as it happens. Types only. The log is an observer of events
+ * (`serve/log.ts`); `rondo/otel` observes operations too. Without such an observer nothing of this runs.
  *
  * Nothing here contains content: no argument, no answer, no result, no token, no header.
  */
@@ -8,12 +8,19 @@
 import type { RequestId } from './call.ts'
 
 export interface Observer {
-  /** Something that is logged. */
-  event?(event: { readonly event: string }): void
+  /** Something happened that is worth a line in the log. Its other members depend on `event`: see `LogEvent`. */
+  event?(event: ObservedEvent): void
   /** An operation begins. Returns what observes it, or nothing. */
   begin?(operation: ObservedOperation): Observed | undefined
   /** The queue of tasks, from time to time, in processes that run tasks. */
   queue?(queue: ObservedQueue): void
+}
+
+export interface ObservedEvent {
+  readonly event: string
+  readonly level: 'info' | 'warn' | 'error'
+  /** The process in which it happened. */
+  readonly instance: string
 }
 
 export interface ObservedQueue {

@@ -98,6 +98,10 @@ export type RefusedState = {
   readonly kind: 'refused'
   readonly reason: StateRefusal
   readonly keyId?: string
+  /** The call, if the state is one of this service. */
+  readonly flow?: string
+  /** The round in which it was sealed. */
+  readonly round?: number
 }
 
 export type OpenedState =
@@ -131,7 +135,9 @@ export function openState(
   const claims = decodeClaims(envelope.plaintext.toString('utf8'))
   if (claims === undefined) return { kind: 'refused', reason: 'shape', keyId }
   const reason = timeRefusal(claims, expected.now, limits) ?? bindingRefusal(claims, expected)
-  return reason === undefined ? { kind: 'open', claims, keyId } : { kind: 'refused', reason, keyId }
+  if (reason === undefined) return { kind: 'open', claims, keyId }
+  const { flow, round } = claims
+  return { kind: 'refused', reason, keyId, flow, round }
 }
 
 /** The one error a client sees. The reason and the key's name are for the log. */

@@ -77,10 +77,10 @@ type LogOption = ServerOptions['log']
 
 /** Whoever installed the hook shows the log, so it is written as JSON only if the author asked for that. */
 function bothLogs(options: Affected, hook: (event: LogEvent) => void): LogOption {
-  const { log } = createLog({ ...options, log: options.log ?? 'off' })
+  const { observer } = createLog({ ...options, log: options.log ?? 'off' })
   return (event) => {
     hook(event)
-    log(event)
+    observer.event?.(event)
   }
 }
 

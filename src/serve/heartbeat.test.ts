@@ -317,7 +317,7 @@ describe('I2 a handler that does not end', () => {
     }
     const call = { method: 'tools/call', target: 'index' } as const
     const beginning = { flow: 'f1', round: 2 }
-    const round = { call, beginning, began: 0, task: { task: 't1', turn: 3 } }
+    const round = { call, target: {}, beginning, began: 0, task: { task: 't1', turn: 3 } }
     const running = new Set<RunningRound>([round])
     const slow = createSlowHandlers({
       running,

@@ -12,7 +12,7 @@
 
 import type { FlowHost, RunningRound } from '../carry/host.ts'
 import { justAbove } from '../carry/push.ts'
-import { placeOf } from '../carry/round.ts'
+import { placeOf, subjectOf } from '../carry/round.ts'
 import { misuse } from '../errors.ts'
 import type { Every } from '../lib/clock.ts'
 
@@ -53,8 +53,7 @@ export function createSlowHandlers({
         const ms = platform.now() - round.began
         if (ms < slowHandlerMs || logged.has(round)) continue
         logged.add(round)
-        const { method, target } = round.call
-        log({ event: 'slow', ...placeOf(round), method, target, ms })
+        log({ event: 'slow', ...placeOf(round), ...subjectOf(round), ms })
       }
     },
   }

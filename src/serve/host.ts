@@ -5,6 +5,7 @@
 import { AsyncLocalStorage } from 'node:async_hooks'
 import type { FlowHost, FlowPlatform, RunningRound, StateCarrier, Tracer } from '../carry/host.ts'
 import { createMigration, type MigrationMode, sealedWithHandles } from '../carry/migration.ts'
+import { placeOfTask } from '../carry/task/journal.ts'
 import { sealedStates } from '../carry/token.ts'
 import { misuse } from '../errors.ts'
 import { idle } from '../lib/clock.ts'
@@ -14,9 +15,10 @@ import { deriveBytes, digest, drawId } from '../seal/envelope.ts'
 import type { KeyHolder } from '../seal/key-ring.ts'
 import { resolveKeys } from '../seal/key-source.ts'
 import { LEASE_MS } from '../store/engine/lease-engine.ts'
+import type { TaskHead } from '../store/task-engine.ts'
 import { createOverload } from './limits.ts'
-import { createLog, type Log } from './log.ts'
-import { guardObserver, logAndObserve } from './observe.ts'
+import { createEvents, createLog, type Log } from './log.ts'
+import { guardObserver } from './observe.ts'
 import { assertEras, REVISIONS, resolveLimits, type ServerOptions } from './options.ts'
 import { createTaskHost } from './task-work.ts'
 
@@ -58,13 +60,15 @@ export function createHost(
 ): OpenHost {
   assertEras(options.eras)
   const platform = createPlatform(options)
-  const { log: write, instance } = createLog({ ...options, now: platform.now })
-  const observer = guardObserver(options.telemetry, write, platform.now)
-  const log = logAndObserve(write, observer)
+  const written = createLog({ ...options, now: platform.now })
+  const { instance } = written
+  const observer = guardObserver(options.telemetry, written.log, platform.now)
+  const log = createEvents([written.observer, observer], instance)
   const overload = createOverload(options.shed, platform.now, (error) =>
     log({ event: 'warning', message: 'The function `shed` threw; nothing is shed', error }),
   )
-  const host = {
+  const placeOf = (task: TaskHead) => host.tasks && placeOfTask(host, host.tasks, task)
+  const host: OpenHost & { draining: boolean } = {
     audience: options.audience,
     codecs: createCodecs(codecs, options.eras),
     keys,
@@ -81,7 +85,7 @@ export function createHost(
     overloaded: overload.overloaded,
     maxRoundMs: options.maxRoundMs ?? Number.POSITIVE_INFINITY,
     states: chooseStates(options, platform, log),
-    tasks: createTaskHost(options, log, instance, observer),
+    tasks: createTaskHost(options, { log, instance, observer, placeOf }),
     leaseMs: options.tasks?.leaseMs ?? LEASE_MS,
     store: options.store,
     drain() {

@@ -74,6 +74,75 @@ describe('the JSON log', () => {
   })
 })
 
+describe('the form of the log', () => {
+  const author = (): Error => new Error('Bob is not there')
+  function lineOf(given: Partial<LogScreen>, settings: Parameters<typeof createLog>[0] = {}): string {
+    const lines: string[] = []
+    const error = author()
+    createLog({ now: () => 0, instance: 'one', ...settings }, screenOf(lines, given)).log({
+      event: 'fault',
+      flow: 'f1',
+      round: 2,
+      task: 't1',
+      turn: 3,
+      method: 'tools/call',
+      target: 'greet',
+      error,
+    })
+    expect(lines).toHaveLength(1)
+    return lines[0] ?? ''
+  }
+
+  it.each<[string, Partial<LogScreen>, Parameters<typeof createLog>[0], 'pretty' | 'json', boolean]>([
+    ['on a terminal', { isTerminal: true }, {}, 'pretty', true],
+    ['on a terminal in production', { isTerminal: true, production: true }, {}, 'json', false],
+    ['elsewhere', {}, {}, 'json', false],
+    ['elsewhere in development mode', {}, { dev: true }, 'json', true],
+    ['if it is chosen', { isTerminal: true }, { log: 'json' }, 'json', true],
+    ['if it is chosen', {}, { log: 'pretty' }, 'pretty', false],
+    ['elsewhere with logAuthorErrors', {}, { logAuthorErrors: true }, 'json', true],
+    [
+      'on a terminal without logAuthorErrors',
+      { isTerminal: true },
+      { logAuthorErrors: false },
+      'pretty',
+      false,
+    ],
+  ])('%s (%j, %j) is %s; messages of authors: %s', (_, screen, settings, form, messages) => {
+    const line = lineOf(screen, settings)
+    expect(line.startsWith('{') ? 'json' : 'pretty').toBe(form)
+    expect(line.includes('Bob is not there')).toBe(messages)
+    // The place of what was thrown is there in any case, and so is the place of the line.
+    expect(line).toContain('at author (')
+    for (const id of ['f1', 't1']) expect(line).toContain(id)
+  })
+
+  it('has colours where the terminal has them', () => {
+    const line = lineOf({ isTerminal: true, colors: true })
+    expect(line).toContain('\x1b[31mthrew\x1b[0m')
+    expect(lineOf({ isTerminal: true })).not.toContain('\x1b')
+  })
+
+  it('is one line a round, for people', () => {
+    const lines: string[] = []
+    const { log } = createLog({ now: () => 0 }, screenOf(lines, { isTerminal: true }))
+    const round = { flow: 'f1', round: 2, method: 'tools/call', target: 'greet\n\x1b[2J' } as const
+    const counts = { replayed: 1, executed: 2, stateBytes: 300, ms: 4 }
+    log({
+      event: 'round',
+      ...round,
+      outcome: 'input_required',
+      asks: [{ key: 'word', kind: 'form' }],
+      ...counts,
+    })
+    expect(lines).toHaveLength(1)
+    expect(lines[0]).toMatch(
+      /^00:00:00\.000 · greet \[2J {2}round 2 {2}input_required: word {2}4 ms, 2 ran, 1 replayed, 300 bytes flow f1$/,
+    )
+    expect(lines[0]).not.toContain('\x1b')
+  })
+})
+
 describe('the log of a server', () => {
   it.each([
     [

@@ -11,6 +11,7 @@ import { randomBytes } from 'node:crypto'
 import { hostname } from 'node:os'
 import type { LogEvent, LogFacts, LogOrigin } from '../carry/host.ts'
 import { isOurs, misuse, RondoError } from '../errors.ts'
+import type { Observer } from '../protocol/observer.ts'
 import { formatForTerminal } from './log-terminal.ts'
 import { quietly } from './service.ts'
 
@@ -45,6 +46,9 @@ export interface LogScreen {
 }
 
 export interface OpenLog {
+  /** The log is an observer of events, and of nothing else. */
+  readonly observer: { event?(event: LogEvent): void }
+  /** Tells this observer alone. */
   readonly log: Log
   readonly instance: string
 }
@@ -55,7 +59,11 @@ export function createLog(settings: LogSettings, screen: LogScreen = standardErr
   const { log: option, dev, now = Date.now } = settings
   const instance = settings.instance ?? createInstance()
   assertLog(option, instance)
-  if (option === 'off') return { log: () => {}, instance }
+  const open = (write?: (event: LogEvent) => void): OpenLog => {
+    const observer = write ? { event: write } : {}
+    return { observer, log: createEvents([observer], instance), instance }
+  }
+  if (option === 'off') return open()
   const development = dev ?? (screen.isTerminal && !screen.production)
   const pretty = option === 'pretty' || (option === undefined && screen.isTerminal && development)
   const authorErrors = settings.logAuthorErrors ?? development
@@ -63,19 +71,31 @@ export function createLog(settings: LogSettings, screen: LogScreen = standardErr
     ? (event) =>
         screen.write(formatForTerminal(event, now(), screen.colors, describeError(event, authorErrors)))
     : createJsonLog({ write: screen.write, authorErrors, now })
-  const withOrigin =
-    (write: (event: LogEvent) => void): Log =>
-    (facts) =>
-      write({ level: levelOf(facts), instance, ...facts } as LogEvent)
-  if (typeof option !== 'function') return { log: withOrigin(quietly(writeLine)), instance }
+  if (typeof option !== 'function') return open(quietly(writeLine))
   let reportedAt: number | undefined
   const report = (error: unknown): void => {
     if (reportedAt !== undefined && now() - reportedAt < REPORT_MS) return
     reportedAt = now()
     const message = 'The log function threw or rejected; its event is lost'
-    withOrigin(quietly(writeLine))({ event: 'warning', message, error })
+    quietly(writeLine)({ level: 'warn', instance, event: 'warning', message, error })
   }
-  return { log: withOrigin(quietly(option, report)), instance }
+  return open(quietly(option, report))
+}
+
+/** Returns what tells all observers of an event. None of them may throw. */
+export function createEvents(
+  observers: readonly (Pick<Observer, 'event'> | undefined)[],
+  instance: string,
+): Log {
+  const listening = observers.filter((observer) => observer?.event !== undefined)
+  const [only] = listening
+  if (!only) return () => {}
+  const toEvent = (facts: LogFacts) => ({ level: levelOf(facts), instance, ...facts }) as LogEvent
+  if (listening.length === 1) return (facts) => only.event?.(toEvent(facts))
+  return (facts) => {
+    const event = toEvent(facts)
+    for (const observer of listening) observer?.event?.(event)
+  }
 }
 
 function assertLog(option: unknown, instance: unknown): void {

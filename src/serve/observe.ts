@@ -3,7 +3,7 @@
  * minute, and everything continues (R11).
  */
 
-import type { FlowHost, LogFacts } from '../carry/host.ts'
+import type { FlowHost } from '../carry/host.ts'
 import { misuse, RondoError } from '../errors.ts'
 import { isThenable } from '../lib/json.ts'
 import type { Call, ListenCall, OlderCall } from '../protocol/call.ts'
@@ -85,15 +85,6 @@ function guardObserved(
       ended = true
       attempt(() => observed.end(how))
     },
-  }
-}
-
-/** Passes what is logged to the observer too. */
-export function logAndObserve(log: Log, observer: Observer | undefined): Log {
-  if (!observer?.event) return log
-  return (facts: LogFacts) => {
-    log(facts)
-    observer.event?.(facts)
   }
 }
 

@@ -142,11 +142,17 @@ export function createServerWith(codecs: readonly Codec[], given: ServerOptions)
     host.drain()
     work.stop().catch(onError)
   }
-  const logDrained = (): void =>
+  let drained = false
+  const logDrained = (): void => {
+    if (drained) return
+    drained = true
     host.log({ event: 'drain', phase: 'finished', ms: now() - (leftAt ?? now()) })
-  const onClosed = (): void => {
+  }
+  const onClosed = async (): Promise<void> => {
     closed += 1
-    if (closed === open.size) logDrained()
+    if (closed < open.size) return
+    await work.stop().catch(onError)
+    logDrained()
   }
   const service = toService(options, host, registry, { leave, drain, onClosed, readiness })
   const onRefused = (status: number, reason: string): void =>
@@ -164,11 +170,17 @@ export function createServerWith(codecs: readonly Codec[], given: ServerOptions)
     forgetSignals()
     forgetRejections()
   }
+  /** What listeners do by themselves is done here for a server without one. */
+  const stopWork = async (): Promise<void> => {
+    if (open.size === 0) leave()
+    await work.stop()
+    if (open.size === 0) logDrained()
+  }
   /** On a signal, the process exits when this work has stopped too. */
   const startWork = ({ signals, rejections }: { signals?: boolean; rejections?: boolean } = {}): void => {
     work.start()
     forgetProcess()
-    if (signals !== false) forgetSignals = onSignals(work.stop)
+    if (signals !== false) forgetSignals = onSignals(stopWork)
     if (rejections !== false) forgetRejections = onRejections(onRejection)
   }
 
@@ -219,7 +231,7 @@ export function createServerWith(codecs: readonly Codec[], given: ServerOptions)
       // The process is about to exit, unless it serves other clients.
       if (open.size > 0) return
       forgetProcess()
-      await work.stop()
+      await stopWork()
     },
     drain: service.drain,
     async close() {

@@ -4,6 +4,7 @@
  * the target of a call and runs its round; lists, discovery and completion are in `listing.ts`.
  */
 
+import { placeOfError, STORE_FAILED } from '../carry/failure.ts'
 import type { FlowHost, LogFacts } from '../carry/host.ts'
 import { type Need, needOf } from '../carry/scope.ts'
 import { handleTask, relatedTasks, watchTasks } from '../carry/task/call.ts'
@@ -69,8 +70,8 @@ export interface Service {
   readonly readiness?: Readiness
   /** Logs a request that was refused before anything ran. */
   onRefused?(code: ErrorCode, status: number): void
-  /** An entrance has closed after draining. */
-  onClosed?(): void
+  /** An entrance has closed after draining. Resolves when everything else has stopped too. */
+  onClosed?(): Promise<void>
   /** `draining` is true once the process has begun to stop. */
   readonly state: { readonly draining: boolean }
   /** From now on this instance is not ready, but still serves. */
@@ -213,9 +214,9 @@ export function unknownTarget({ method, target }: FlowCall): Reply {
 /** Turns what was thrown into a reply. Unexpected errors, and those that an operator has to fix, are logged. */
 export function toErrorReply(error: unknown, log: (event: LogFacts) => void): Reply {
   if (!(error instanceof RondoError))
-    log({ event: 'warning', message: 'A request failed unexpectedly', error })
+    log({ event: 'warning', message: 'A request failed unexpectedly', ...placeOfError(error), error })
   else if (isStoreFault(error))
-    log({ event: 'warning', message: 'A request failed because the store failed', error })
+    log({ event: 'warning', message: STORE_FAILED, ...placeOfError(error), error })
   const known =
     error instanceof RondoError ? error : new RondoError('SERVER_INTERNAL', undefined, { cause: error })
   return { kind: 'error', error: known }

@@ -6,13 +6,13 @@
  * threw, and a store that cannot be reached, at most once a minute.
  */
 
-import type { FlowHost, LogFacts, TaskHost } from '../carry/host.ts'
+import type { FlowHost, LogFacts, LogPlace, TaskHost } from '../carry/host.ts'
 import { createRunTurn, type FindTarget } from '../carry/task/turn.ts'
 import { misuse } from '../errors.ts'
 import { createEvery } from '../lib/clock.ts'
 import type { Observer } from '../protocol/observer.ts'
 import { createLeaseEngine } from '../store/engine/lease-engine.ts'
-import type { EngineEvent, OnEngineEvent, Serving } from '../store/task-engine.ts'
+import type { EmitEngineEvent, EngineEvent, Serving, TaskHead } from '../store/task-engine.ts'
 import { assertTaskTimes } from '../tool/registry.ts'
 import { createSlowHandlers } from './heartbeat.ts'
 import type { Log } from './log.ts'
@@ -29,13 +29,19 @@ interface TaskWork {
   stop(): Promise<void>
 }
 
+interface TaskReports {
+  readonly log: Log
+  readonly instance: string
+  readonly observer?: Observer
+  /** The flow to which a task belongs, if that can be read. */
+  placeOf(task: TaskHead): LogPlace | undefined
+}
+
 const NO_WORK: TaskWork = { start: () => {}, stop: async () => {} }
 
 export function createTaskHost(
   { store, tasks = {} }: Pick<ServerOptions, 'store' | 'tasks'>,
-  log: Log,
-  instance: string,
-  observer?: Observer,
+  { log, instance, observer, placeOf }: TaskReports,
 ): TaskHost | undefined {
   assertTaskTimes({ ttl: ['tasks.ttlMs', tasks.ttlMs], poll: ['tasks.pollMs', tasks.pollMs] })
   const tools = toToolTerms(tasks.tools)
@@ -45,10 +51,10 @@ export function createTaskHost(
   // Counting costs a query, so it is done only for a listener.
   const statsMs = tasks.onEvent || observer?.queue ? undefined : 0
   const { maxOpen: maxOpenTasks, maxJournalBytes, leaseMs } = tasks
-  const logged = logTaskEvents(log, tasks.onEvent)
-  const onEvent: OnEngineEvent = observer?.queue
-    ? (event) => {
-        logged(event)
+  const logged = logTaskEvents(log, placeOf, tasks.onEvent)
+  const onEvent: EmitEngineEvent = observer?.queue
+    ? (event, task) => {
+        logged(event, task)
         if (event.kind === 'queue') observer.queue?.(event)
       }
     : logged
@@ -94,7 +100,9 @@ export function createTaskWork(
   return {
     start() {
       if (host.draining || serving) return
-      serving = engine.serve(run, { concurrency })
+      const serve = () => engine.serve(run, { concurrency })
+      // Without keys it could only hold on to what it claims. Why they do not load is logged for each turn.
+      serving = host.keys.ready()?.then(serve, serve) ?? serve()
       stopWatching = slow && createEvery(() => {})(slow.everyMs, slow.check)
     },
     stop() {
@@ -111,9 +119,10 @@ const REPORT_MS = 60_000
 /** Logs what matters, and passes every event to the operator's listener. */
 function logTaskEvents(
   log: Log,
-  listener: OnEngineEvent | undefined,
+  placeOf: TaskReports['placeOf'],
+  listener: ((event: EngineEvent) => void) | undefined,
   now: () => number = Date.now,
-): OnEngineEvent {
+): EmitEngineEvent {
   const reportedAt = new Map<string, number>()
   const notify = quietly(listener, (error) =>
     log({ event: 'warning', message: 'The listener tasks.onEvent threw or rejected', error }),
@@ -124,9 +133,9 @@ function logTaskEvents(
     reportedAt.set(during, now())
     return true
   }
-  return (event) => {
+  return (event, task) => {
     const facts = event.kind === 'store-error' && !isNew(event) ? undefined : factsOf(event)
-    if (facts !== undefined) log(facts)
+    if (facts !== undefined) log(task ? { ...placeOf(task), ...facts } : facts)
     notify(event)
   }
 }

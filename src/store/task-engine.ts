@@ -222,6 +222,9 @@ export type EngineEvent =
 
 export type OnEngineEvent = (event: EngineEvent) => void
 
+/** `task`: the task of an event that belongs to one. */
+export type EmitEngineEvent = (event: EngineEvent, task?: TaskHead) => void
+
 /** Characters of 128 random bits, with which every id begins. */
 const RANDOM = 22
 

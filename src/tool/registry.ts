@@ -199,7 +199,8 @@ export function createRegistry({
         definition,
         match(uri) {
           const params = template.match(uri)
-          return params && resourceTarget(uri, handler as never, params, { version, mimeType, cache, scopes })
+          const terms = { label: uriTemplate, version, mimeType, cache, scopes }
+          return params && resourceTarget(uri, handler as never, params, terms)
         },
       })
       noteScopes(definition)

@@ -34,6 +34,8 @@ const NO_TASK: TaskTerms = { mode: 'never' }
 export interface Target {
   readonly method: FlowMethod
   readonly name: string
+  /** Its name in the log, where `name` contains what a caller chose. */
+  readonly label?: string
   readonly version?: string
   readonly task: TaskTerms
   /** Each state of a call may be used once (B8). */
@@ -115,16 +117,18 @@ export function resourceTarget(
   handler: AnyHandler,
   args: unknown,
   {
+    label,
     version,
     mimeType,
     cache,
     scopes,
-  }: { version?: string; mimeType?: string; cache: CachePolicy; scopes?: Scopes<never> },
+  }: { label?: string; version?: string; mimeType?: string; cache: CachePolicy; scopes?: Scopes<never> },
 ): Target {
   const ask = scopesOf(scopes, undefined)
   return {
     method: 'resources/read',
     name: uri,
+    label,
     version,
     task: NO_TASK,
     scopes: ask && (() => ask(args as never)),

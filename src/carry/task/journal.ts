@@ -17,7 +17,7 @@ import { openEnvelope, sealEnvelope } from '../../seal/envelope.ts'
 import { principalTag } from '../../seal/state.ts'
 import type { InputSlot } from '../../store/input-slots.ts'
 import type { TaskHead, TaskOwner } from '../../store/task-engine.ts'
-import type { FlowHost, TaskHost } from '../host.ts'
+import type { FlowHost, LogPlace, TaskHost } from '../host.ts'
 
 export interface Parked {
   /** When the questions were asked, ms since the epoch. */
@@ -256,16 +256,42 @@ export function sealPiece(host: FlowHost, of: PieceOf, piece: Piece, value: unkn
   throw new RondoError('LIMIT_STATE_BYTES', detail)
 }
 
-/** Throws if the piece was not sealed by this service for this place. */
-export function openPiece<T>(host: FlowHost, tasks: TaskHost, of: PieceOf, piece: Piece, sealed: string): T {
+/** Returns the reason if the piece was not sealed by this service for this place. */
+function readPiece(
+  host: FlowHost,
+  tasks: TaskHost,
+  of: PieceOf,
+  piece: Piece,
+  sealed: string,
+): { readonly value: unknown } | { readonly reason: string } {
   const open = (place: string) => openEnvelope(host.keys.ring, place, sealed, tasks.maxPieceBytes)
   const opened = open(placeOf(host, of, piece))
-  if (opened.kind === 'open') return JSON.parse(opened.plaintext.toString('utf8'))
+  if (opened.kind === 'open') return { value: JSON.parse(opened.plaintext.toString('utf8')) }
   const former = open(formerPlaceOf(host, of, piece))
-  if (former.kind === 'open') return JSON.parse(former.plaintext.toString('utf8'))
-  const message = `The ${piece} of the task ${of.id} does not open: ${opened.reason}`
+  if (former.kind === 'open') return { value: JSON.parse(former.plaintext.toString('utf8')) }
+  return opened
+}
+
+/** Throws if the piece was not sealed by this service for this place. */
+export function openPiece<T>(host: FlowHost, tasks: TaskHost, of: PieceOf, piece: Piece, sealed: string): T {
+  const read = readPiece(host, tasks, of, piece, sealed)
+  if ('value' in read) return read.value as T
+  const message = `The ${piece} of the task ${of.id} does not open: ${read.reason}`
   host.log({ event: 'warning', message, task: of.id })
   throw new RondoError('SERVER_INTERNAL', message)
+}
+
+/** Where a line about the task belongs, if its head opens. */
+export function placeOfTask(
+  host: FlowHost,
+  tasks: TaskHost,
+  task: TaskHead,
+): Pick<LogPlace, 'flow' | 'round'> | undefined {
+  if (!host.keys.isReady) return undefined
+  const read = readPiece(host, tasks, task, 'head', task.head)
+  if (!('value' in read)) return undefined
+  const { flow, round } = read.value as TaskPlan
+  return { flow, round }
 }
 
 /** The call as a worker runs it. */

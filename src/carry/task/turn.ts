@@ -77,7 +77,7 @@ export function createRunTurn(host: FlowHost, tasks: TaskHost, find: FindTarget)
     await host.keys.ready()
     const { task } = turn
     const plan = openPiece<TaskPlan>(host, tasks, task, 'head', task.head)
-    assertOwner(host, task, plan)
+    assertOwner(host, turn, plan)
     const target = find(plan)
     if (!target)
       return mayComeBack(task.id) ? leaveToOthers(host, turn, plan) : failed(host, task, unknownTool(plan))
@@ -91,11 +91,13 @@ export function createRunTurn(host: FlowHost, tasks: TaskHost, find: FindTarget)
 }
 
 /** Throws if the row names an owner other than the one who began the task. */
-function assertOwner(host: FlowHost, { id, owner }: TaskHead, { principal }: TaskPlan): void {
+function assertOwner(host: FlowHost, { task, number: turn }: TaskTurn, plan: TaskPlan): void {
+  const { id, owner } = task
+  const { principal, flow, round } = plan
   const began = ownerOf(host, principal)
   if (owner.principal === began.principal && owner.tenant === began.tenant) return
   const message = `The task ${id} does not belong to the owner that its row names`
-  host.log({ event: 'warning', message, task: id })
+  host.log({ event: 'warning', message, flow, round, task: id, turn })
   throw new RondoError('SERVER_INTERNAL', message)
 }
 
@@ -105,10 +107,10 @@ const ELSEWHERE_MS = 10_000
 function leaveToOthers(
   host: FlowHost,
   { task, number }: TaskTurn,
-  { call, flow }: TaskPlan,
+  { call, flow, round }: TaskPlan,
 ): TaskTurnOutcome {
   const message = `A task waits for an instance that has the tool "${call.target}"`
-  host.log({ event: 'warning', message, flow, task: task.id, turn: number })
+  host.log({ event: 'warning', message, flow, round, task: task.id, turn: number })
   return { kind: 'release', delayMs: ELSEWHERE_MS }
 }
 

@@ -12,12 +12,21 @@
  */
 
 import type { Carrier } from '../../carry/carrier.ts'
+import { placeOfError, STORE_FAILED } from '../../carry/failure.ts'
 import type { FlowHost } from '../../carry/host.ts'
 import { type AskingLine, type MakePortable, runPushed, steadyLine } from '../../carry/push.ts'
 import { type Beginning, concludeRefused, type Round } from '../../carry/round.ts'
 import { type Need, withNeed } from '../../carry/scope.ts'
 import { deliverAnswers } from '../../carry/task/call.ts'
-import { firstRound, keepSealed, nextRound, runOpened, type Seal, tokenCarrier } from '../../carry/token.ts'
+import {
+  firstRound,
+  keepSealed,
+  logStateRefused,
+  nextRound,
+  runOpened,
+  type Seal,
+  tokenCarrier,
+} from '../../carry/token.ts'
 import { isStoreFault, RondoError } from '../../errors.ts'
 import type {
   FlowCall,
@@ -128,7 +137,7 @@ async function open(parts: Parts, answers: TurnAnswers, peer: TurnPeer): Promise
     if (opened.echoed) memory.sawEcho(answers.turn, peer.session)
     return opened
   }
-  host.log({ event: 'state_refused', reason: opened.reason, keyId: opened.keyId })
+  logStateRefused(host, opened)
   throw new RondoError('STATE_INVALID')
 }
 
@@ -310,7 +319,7 @@ async function guarded(
     return await work()
   } catch (error) {
     if (isStoreFault(error))
-      host.log({ event: 'warning', message: 'A request failed because the store failed', error })
+      host.log({ event: 'warning', message: STORE_FAILED, ...placeOfError(error), error })
     return toReply(id, toError(error))
   }
 }

@@ -71,6 +71,9 @@ export interface RefusedTurn {
   readonly kind: 'refused'
   readonly reason: string
   readonly keyId?: string
+  /** The call, if the state is one of this service. */
+  readonly flow?: string
+  readonly round?: number
 }
 
 /** The states of a POST, opened once each, by their sealed text. */

@@ -84,7 +84,7 @@ export async function listen(service: Service, options: ListenOptions = {}): Pro
     async finish() {
       await exchange.endStreams()
       await closed(server)
-      service.onClosed?.()
+      await service.onClosed?.()
     },
     graceMs: options.graceMs,
   })

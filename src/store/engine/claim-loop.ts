@@ -7,7 +7,7 @@
  */
 
 import { repeat, type StoreClock } from '../../lib/clock.ts'
-import type { LossReason, OnEngineEvent, RunTurn, Serving } from '../task-engine.ts'
+import type { EmitEngineEvent, LossReason, RunTurn, Serving } from '../task-engine.ts'
 import type { Hint, Lease, Taker, TaskStore } from '../task-store.ts'
 import { type RunningTurn, runTurn, type TaskTurnOptions, type TurnEnd } from './run-turn.ts'
 
@@ -41,7 +41,7 @@ export function startClaimLoop(
   run: RunTurn,
   clock: StoreClock,
   options: ClaimLoopOptions,
-  emit: OnEngineEvent,
+  emit: EmitEngineEvent,
 ): ClaimLoop {
   const running = new Map<RunningTurn, number>()
   /** Open reservations; each settles when it is filled or its task was released. */
@@ -62,7 +62,7 @@ export function startClaimLoop(
   }
   const start = (lease: Lease, heldUntil: number) => {
     const { fence, task, takenOver = false } = lease
-    emit({ kind: 'began', id: fence.id, turn: fence.epoch, takenOver, failures: task.failures })
+    emit({ kind: 'began', id: fence.id, turn: fence.epoch, takenOver, failures: task.failures }, task)
     const turn = runTurn(store, lease, run, options)
     running.set(turn, clock.elapsed())
     keeper.add(turn, heldUntil)
@@ -210,19 +210,16 @@ function settled(clock: StoreClock, turns: readonly RunningTurn[], ms: number): 
   })
 }
 
-function report(emit: OnEngineEvent, lease: Lease, end: TurnEnd, ms: number): void {
-  const { id, epoch: turn } = lease.fence
-  emit({ kind: 'turn', id, turn, outcome: end.kind, ms })
-  if (end.kind === 'lost') emit({ kind: 'lost', id, turn, reason: end.reason })
-  if (end.kind === 'retry') emit({ kind: 'retry', id, turn, failures: end.failures, error: end.error })
-  if (end.kind === 'gave-up')
-    emit({
-      kind: 'gave-up',
-      id,
-      turn,
-      failures: end.failures,
-      ...(end.error !== undefined && { error: end.error }),
-    })
+function report(emit: EmitEngineEvent, lease: Lease, end: TurnEnd, ms: number): void {
+  const { task, fence } = lease
+  const { id, epoch: turn } = fence
+  emit({ kind: 'turn', id, turn, outcome: end.kind, ms }, task)
+  if (end.kind === 'lost') emit({ kind: 'lost', id, turn, reason: end.reason }, task)
+  if (end.kind === 'retry') emit({ kind: 'retry', id, turn, failures: end.failures, error: end.error }, task)
+  if (end.kind === 'gave-up') {
+    const { failures, error } = end
+    emit({ kind: 'gave-up', id, turn, failures, ...(error !== undefined && { error }) }, task)
+  }
 }
 
 /** How long a turn may still run after its task was cancelled elsewhere. */
@@ -242,7 +239,7 @@ function startLeaseKeeper(
   clock: StoreClock,
   leaseMs: number,
   lose: (turn: RunningTurn, reason: 'cancelled or taken over' | 'lease ran out', wasHeld: boolean) => void,
-  emit: OnEngineEvent,
+  emit: EmitEngineEvent,
 ): LeaseKeeper {
   const heldUntil = new Map<RunningTurn, number>()
   let renewedAt = clock.elapsed()

@@ -10,9 +10,9 @@ import { repeat, type StoreClock, storeClock } from '../../lib/clock.ts'
 import { isStorable } from '../input-slots.ts'
 import type { Store } from '../store.ts'
 import {
+  type EmitEngineEvent,
   isTaskId,
   type NewTask,
-  type OnEngineEvent,
   type RunTurn,
   type Sealed,
   type ServeOptions,
@@ -41,7 +41,7 @@ export interface LeaseEngineOptions {
   sweepBatch?: number
   /** How often the `queue` event is emitted, if `onEvent` is set; 0 for never. */
   statsMs?: number
-  onEvent?: OnEngineEvent
+  onEvent?: EmitEngineEvent
   clock?: StoreClock
   /** The name of this process in the store. */
   worker?: string
@@ -142,7 +142,7 @@ function startLoop(
   run: RunTurn,
   settings: Settings,
   { concurrency = 16, drainMs = 10_000 }: ServeOptions = {},
-  emit: OnEngineEvent,
+  emit: EmitEngineEvent,
 ): ClaimLoop {
   const worker = settings.worker ?? `${hostname()}-${process.pid}-${randomBytes(4).toString('hex')}`
   const options = { ...settings, worker, concurrency, drainMs, graceMs: 5_000 }
@@ -150,7 +150,7 @@ function startLoop(
 }
 
 /** The periodic work of a process that runs turns. */
-function startMaintenance(store: Store, settings: Settings, emit: OnEngineEvent): () => void {
+function startMaintenance(store: Store, settings: Settings, emit: EmitEngineEvent): () => void {
   const { clock, sweepMs, sweepBatch, statsMs, onEvent } = settings
   const stopSweep = startSweep(store, clock, sweepMs, sweepBatch, emit)
   const stopStats =
@@ -190,7 +190,7 @@ async function startIn<T extends Creation | Handover | HookHandover>(
   }
 }
 
-async function emitQueue(tasks: TaskStore, emit: OnEngineEvent): Promise<void> {
+async function emitQueue(tasks: TaskStore, emit: EmitEngineEvent): Promise<void> {
   try {
     const { due, oldestDueMs, running, parked } = await tasks.stats()
     emit({ kind: 'queue', due, oldestDueMs, running, parked })
@@ -217,7 +217,7 @@ function startSweep(
   clock: StoreClock,
   everyMs: number,
   batch: number,
-  emit: OnEngineEvent,
+  emit: EmitEngineEvent,
 ): () => void {
   let more = false
   const wait = () => (more ? 50 : everyMs * (0.8 + Math.random() * 0.4))

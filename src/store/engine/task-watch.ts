@@ -6,7 +6,7 @@
  */
 
 import { repeat, type StoreClock } from '../../lib/clock.ts'
-import type { OnEngineEvent, TaskEngine, TaskOwner, TaskView, WatchTask } from '../task-engine.ts'
+import type { EmitEngineEvent, TaskEngine, TaskOwner, TaskView, WatchTask } from '../task-engine.ts'
 import type { TaskStore } from '../task-store.ts'
 
 interface Watcher {
@@ -24,7 +24,7 @@ export function createWatch(
   store: TaskStore,
   clock: StoreClock,
   pollMs: number,
-  emit: OnEngineEvent,
+  emit: EmitEngineEvent,
 ): (read: TaskStore['get']) => TaskEngine['watch'] {
   const watchers = new Map<string, Set<Watcher>>()
   let stopAll: (() => void) | undefined

@@ -1,0 +1,228 @@
+/** What an operator reads: every line has its place, and each thing that an operator must know has a line. */
+
+import { createServer, generateKey, type LogEvent, type Server, type ServerOptions } from 'rondo'
+import { afterEach, describe, expect, it, vi } from 'vitest'
+import { z } from 'zod'
+import { RondoError } from '../../src/errors.ts'
+import { createMemoryStore } from '../../src/store/memory/store.ts'
+import type { Lease } from '../../src/store/task-store.ts'
+import { connectOlder } from '../support/older-client.ts'
+import { send, settled } from '../support/task-client.ts'
+
+const keys = generateKey('k1')
+const servers: { close(): Promise<void> }[] = []
+afterEach(async () => {
+  for (const server of servers.splice(0)) await server.close()
+})
+
+const FORM = z.object({ word: z.string() })
+
+function start(options: Partial<ServerOptions> = {}) {
+  const events: LogEvent[] = []
+  const log = (event: LogEvent): void => void events.push(event)
+  const server = createServer({ name: 'logged', version: '1', keys, log, instance: 'one', ...options })
+  servers.push(server)
+  server.tool('ask', {}, async (_args, ctx) => {
+    const { word } = await ctx.ask('word', { message: 'Word?', schema: FORM })
+    if (word === 'throw') throw new Error('no')
+    return word
+  })
+  server.tool('sleep', {}, async (_args, ctx) => {
+    await ctx.sleep('night', 3_600_000)
+    return 'rested'
+  })
+  const of = <E extends LogEvent['event']>(name: E) =>
+    events.filter(({ event }) => event === name) as Extract<LogEvent, { event: E }>[]
+  return { server, events, of }
+}
+
+const only = { capabilities: { elicitation: { form: {} } } }
+const accept = (word: string) => ({ word: { action: 'accept', content: { word } } })
+const ask = (server: Server, params = {}) =>
+  send(server, 'tools/call', { name: 'ask', arguments: {}, ...params }, only)
+const PLACE = { flow: expect.any(String), round: expect.any(Number) }
+
+describe('every line of a call names its flow and its round', () => {
+  it('in rounds, faults and what development skips', async () => {
+    const { server, events, of } = start({ skipSleep: true })
+    const { result } = await ask(server)
+    await ask(server, { requestState: result?.requestState, inputResponses: accept('throw') })
+    await send(server, 'tools/call', { name: 'sleep', arguments: {} }, only)
+    expect(events.map(({ event }) => event)).toEqual(['round', 'round', 'fault', 'warning', 'round'])
+    for (const event of events) expect(event).toMatchObject({ instance: 'one', ...PLACE })
+    const [first, second, third] = of('round')
+    expect(second).toMatchObject({ flow: first?.flow, round: 2 })
+    expect(of('fault')[0]).toMatchObject({ flow: first?.flow, round: 2, target: 'ask' })
+    expect(of('warning')[0]).toMatchObject({ flow: third?.flow, round: 1 })
+  })
+
+  it('in a state that is refused, if it is one of this service', async () => {
+    let now = 1_000_000
+    const { server, of } = start({ now: () => now })
+    const { result } = await ask(server)
+    const requestState = String(result?.requestState)
+    await send(server, 'tools/call', { name: 'sleep', arguments: {}, requestState }, only)
+    now += 86_400_000 * 30
+    await ask(server, { requestState })
+    await ask(server, { requestState: requestState.slice(0, -1) })
+    const { flow } = of('round')[0] ?? {}
+    const [request, expired, damaged] = of('state_refused')
+    expect(request).toMatchObject({ flow, round: 2, target: 'sleep', reason: 'request', keyId: 'k1' })
+    expect(expired).toMatchObject({ flow, round: 2, target: 'ask', reason: 'flow-expired' })
+    expect(damaged).not.toHaveProperty('flow')
+  })
+
+  it('in a store that fails during a round', async () => {
+    const store = createMemoryStore()
+    const failing = () => Promise.reject(new RondoError('STORE_UNAVAILABLE', 'The store is away'))
+    const { server, of } = start({
+      store: { ...store, once: { ...store.once, epoch: failing, claim: failing } },
+    })
+    server.tool('pay', { once: true }, async (_args, ctx) => {
+      await ctx.ask('word', { message: 'Word?', schema: FORM })
+      return 'paid'
+    })
+    await send(server, 'tools/call', { name: 'pay', arguments: {} }, only)
+    const [line] = [...of('warning'), ...of('fault')]
+    expect(line).toMatchObject({ ...PLACE, error: { message: '[STORE_UNAVAILABLE] The store is away' } })
+  })
+
+  it('names the template of a resource, because its URI contains what the caller chose', async () => {
+    const { server, of } = start()
+    server.template('note://{id}', { name: 'note' }, ({ id }) => `Note ${id}`)
+    server.resource('note:///all', { name: 'all' }, () => 'All')
+    await send(server, 'resources/read', { uri: 'note://private' }, only)
+    await send(server, 'resources/read', { uri: 'note:///all' }, only)
+    expect(of('round').map(({ target }) => target)).toEqual(['note://{id}', 'note:///all'])
+  })
+})
+
+describe('a task', () => {
+  const spoil =
+    (change: (lease: Lease) => Partial<Lease>) =>
+    (store: ReturnType<typeof createMemoryStore>): ServerOptions['store'] => ({
+      ...store,
+      tasks: {
+        ...store.tasks,
+        claim: async (...given) =>
+          (await store.tasks.claim(...given)).map((lease) => ({ ...lease, ...change(lease) })),
+      },
+    })
+
+  /** One instance takes the call and runs no tasks; the other runs it, as far as its store lets it. */
+  async function run(spoiled: ReturnType<typeof spoil>) {
+    const store = createMemoryStore()
+    const front = start({ store, tasks: { concurrency: 0 } })
+    const back = start({ store: spoiled(store), instance: 'two' })
+    for (const { server } of [front, back]) server.tool('work', { task: 'always' }, () => 'done')
+    const { result } = await send(front.server, 'tools/call', { name: 'work', arguments: {} })
+    // The first request starts the worker.
+    await send(back.server, 'tools/list', {})
+    const [begun] = front.of('round')
+    const lines = () => back.of('task')
+    return { task: String(result?.taskId), flow: begun?.flow, lines, back, front }
+  }
+
+  it('has a line for each claim, with flow, round, task and turn', async () => {
+    const { task, flow, lines, front, back } = await run(spoil(() => ({})))
+    await settled(front.server, task)
+    const place = { instance: 'two', flow, round: 1, task, turn: 1 }
+    expect(lines()).toMatchObject([{ level: 'info', phase: 'claimed', ...place }])
+    expect(back.of('round').at(-1)).toMatchObject({ outcome: 'complete', ...place })
+  })
+
+  it('has a line for a turn that threw', async () => {
+    const { task, flow, lines } = await run(spoil(() => ({ journal: ['damaged'] })))
+    await vi.waitFor(() => expect(lines()).toHaveLength(2))
+    const place = { flow, round: 1, task, turn: 1 }
+    expect(lines()[1]).toMatchObject({ level: 'warn', phase: 'failed', failures: 1, ...place })
+    expect(lines()[1]?.error).toMatchObject({ message: expect.stringContaining('does not open') })
+  })
+
+  it('has a line when it is given up', async () => {
+    const failed = spoil(({ task }) => ({ task: { ...task, failures: 5 }, takenOver: true }))
+    const { task, flow, lines } = await run(failed)
+    await vi.waitFor(() => expect(lines()).toHaveLength(2))
+    const place = { flow, round: 1, task, turn: 1, failures: 5 }
+    expect(lines()).toMatchObject([
+      { level: 'warn', phase: 'taken_over', ...place },
+      { level: 'error', phase: 'given_up', ...place },
+    ])
+  })
+
+  it('has a line when its turn no longer counts', async () => {
+    const { server, of } = start({ store: createMemoryStore() })
+    let begun = (): void => {}
+    const running = new Promise<void>((resolve) => {
+      begun = resolve
+    })
+    server.tool('work', { task: 'always' }, async (_args, ctx) => {
+      await ctx.step('wait', () => {
+        begun()
+        return new Promise((resolve) => ctx.signal.addEventListener('abort', resolve))
+      })
+      return 'done'
+    })
+    const { result } = await send(server, 'tools/call', { name: 'work', arguments: {} })
+    await running
+    await send(server, 'tasks/cancel', { taskId: result?.taskId })
+    await vi.waitFor(() => expect(of('task')).toHaveLength(2), { timeout: 60_000 })
+    const place = { flow: of('round')[0]?.flow, round: 1, task: result?.taskId, turn: 1 }
+    const reason = 'cancelled or taken over'
+    expect(of('task')[1]).toMatchObject({ level: 'warn', phase: 'lost', reason, ...place })
+  })
+})
+
+describe('a request that is refused', () => {
+  const post = (server: Server, more: Record<string, string>, url = 'http://127.0.0.1/mcp') => {
+    const headers = { 'content-type': 'application/json', ...more }
+    return server.fetch(new Request(url, { method: 'POST', headers, body: '{}' }))
+  }
+
+  it.each<[string, number, string, Partial<ServerOptions>, Record<string, string>, string?]>([
+    ['host', 403, 'allowedHosts', {}, {}, 'http://mcp.example.com/mcp'],
+    ['origin', 403, 'allowedOrigins', {}, { origin: 'https://evil.example' }],
+    ['caller', 401, 'authenticate', { authenticate: () => ({ status: 401 }) }, {}],
+    ['caller', 403, 'authenticate', { authenticate: () => ({ status: 403 }) }, {}],
+  ])(
+    'for its %s (%i) has a line that names the option %s',
+    async (_, status, option, options, headers, url) => {
+      const { server, of } = start(options)
+      expect((await post(server, headers, url)).status).toBe(status)
+      expect(of('refused')).toMatchObject([
+        { level: 'warn', instance: 'one', status, count: 1, message: expect.stringContaining(option) },
+      ])
+    },
+  )
+
+  it('because of too many tasks (429) has a line that names the option tasks.maxOpen', async () => {
+    const { server, of } = start({ store: createMemoryStore(), tasks: { maxOpen: 0 } })
+    server.tool('work', { task: 'always' }, () => 'done')
+    await send(server, 'tools/call', { name: 'work', arguments: {} })
+    expect(of('refused')).toMatchObject([{ status: 429, message: expect.stringContaining('tasks.maxOpen') }])
+  })
+
+  it('T16 again and again has one line in ten seconds, with their number', async () => {
+    let now = 0
+    const { server, of } = start({ now: () => now })
+    for (let i = 0; i < 5; i++) await post(server, {}, 'http://mcp.example.com/mcp')
+    now += 10_000
+    await post(server, {}, 'http://mcp.example.com/mcp')
+    expect(of('refused').map(({ count }) => count)).toEqual([1, 5])
+    expect(JSON.stringify(of('refused'))).not.toContain('example.com')
+  })
+})
+
+describe('a session of an earlier era', () => {
+  it('has a line when it opens and when it closes, without its id', async () => {
+    const { server, of, events } = start({ sessions: {} })
+    const client = await connectOlder('http://127.0.0.1/mcp', {}, (request) => server.fetch(request))
+    await client.remove()
+    const protocolVersion = '2025-11-25'
+    const [opened, closed] = of('session')
+    expect(opened).toMatchObject({ level: 'info', instance: 'one', phase: 'opened', protocolVersion })
+    expect(closed).toMatchObject({ phase: 'closed', session: opened?.session })
+    expect(client.sessionId).toBeTruthy()
+    expect(JSON.stringify(events)).not.toContain(client.sessionId)
+  })
+})
