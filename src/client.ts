@@ -54,6 +54,7 @@ export type { CompleteRef, ListenFilter, RequestId } from './protocol/call.ts'
 export { kindOf, type QuestionKind } from './protocol/common/request.ts'
 export type {
   Observed,
+  ObservedEvent,
   ObservedOperation,
   ObservedQueue,
   Observer,
