@@ -6,11 +6,12 @@
 import { RondoError } from '../errors.ts'
 import { canonicalJson } from '../lib/json.ts'
 import { missingCapability } from '../protocol/common/request.ts'
+import type { InputResponses } from '../protocol/wire.ts'
 import { unaskable, withElicitationId } from '../replay/question.ts'
 import type { RunReport } from '../replay/run-state.ts'
 import type { InputRequired } from '../tool/target.ts'
 import type { Pause } from './carrier.ts'
-import type { Round } from './round.ts'
+import type { Beginning, Round } from './round.ts'
 
 /** Returns the pause, or the error if the questions must not be asked. */
 export function pauseManually(
@@ -43,4 +44,15 @@ export function pauseManually(
     inputRequests: inputRequests && Object.fromEntries(outgoing),
     facts: { outcome: 'input_required', asks: entries.map(([key]) => ({ key, kind: 'manual' })) },
   }
+}
+
+/** The responses that the manual form sees: those to open questions; in a first request, all of them. */
+export function solicited(
+  { anchored, asked }: Beginning,
+  answers: Readonly<Record<string, unknown>> | undefined,
+): InputResponses | undefined {
+  if (!answers || !anchored) return answers as InputResponses | undefined
+  const wanted: Record<string, unknown> = Object.create(null)
+  for (const key of Object.keys(answers)) if (Object.hasOwn(asked, key)) wanted[key] = answers[key]
+  return wanted as InputResponses
 }

@@ -20,20 +20,13 @@ import { withoutMethods } from '../protocol/common/request.ts'
 import type { Reply } from '../protocol/reply.ts'
 import type { ClientCapabilities, InputRequests } from '../protocol/wire.ts'
 import type { ReplayInput } from '../replay/replay.ts'
-import { CAN_LEAVE } from '../replay/run-state.ts'
+import { CAN_LEAVE, FOREGROUND } from '../replay/run-state.ts'
 import type { Claims } from '../seal/state.ts'
 import type { Carrier, Pause } from './carrier.ts'
 import type { FlowHost } from './host.ts'
-import {
-  type Beginning,
-  concludeRefused,
-  foregroundOf,
-  logRound,
-  type Round,
-  type RoundRequest,
-  runOnce,
-  taskHostFor,
-} from './round.ts'
+import { taskHostFor, whyNoTask } from './leave.ts'
+import { type Beginning, concludeRefused, type Round, type RoundRequest, runOnce } from './round.ts'
+import { logRound } from './round-log.ts'
 import { effectOnce } from './single-use.ts'
 import { beginAtOnce, continueAsTask } from './task/begin.ts'
 import { claimsOf, firstRound } from './token.ts'
@@ -158,7 +151,9 @@ const pushCarrier: Carrier<{ pushed: Pushed; next: NextRun; isFirst: boolean }, 
 
 /** A client of this era asks for a task with its request, or not at all; only through tools can it reach a later one. */
 function backgroundOf(round: Round): ReplayInput['scene']['background'] {
-  return round.host.tasks?.tools && taskHostFor(round) ? CAN_LEAVE : foregroundOf(round)
+  return round.host.tasks?.tools && taskHostFor(round)
+    ? CAN_LEAVE
+    : { ...FOREGROUND, whyNot: (what) => whyNoTask(round, what) }
 }
 
 /** Runs a call to its end. Rejects only with a `RondoError`. */

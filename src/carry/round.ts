@@ -5,19 +5,15 @@
 
 import { RondoError } from '../errors.ts'
 import type { Journal } from '../journal/journal.ts'
-import type { FlowCall, FlowMethod, Line, Principal } from '../protocol/call.ts'
-import { followsTasks, nameCapabilities } from '../protocol/common/request.ts'
-import type { Observed, ObservedOperation, OperationEnd } from '../protocol/observer.ts'
+import type { FlowCall, Line, Principal } from '../protocol/call.ts'
+import type { Observed } from '../protocol/observer.ts'
 import type { Reply } from '../protocol/reply.ts'
-import { TASKS_EXTENSION } from '../protocol/task.ts'
-import type { InputRequest, InputResponses } from '../protocol/wire.ts'
+import type { InputRequest } from '../protocol/wire.ts'
 import { type ReplayInput, replay } from '../replay/replay.ts'
 import {
-  type Background,
   CAN_LEAVE,
   FOREGROUND,
   type MoveReason,
-  needsTask,
   type OpenQuestion,
   type RunReport,
   type RunTrace,
@@ -27,10 +23,11 @@ import type { Context } from '../tool/context.ts'
 import { isInputRequired, type Target } from '../tool/target.ts'
 import type { Carrier, Pause } from './carrier.ts'
 import { blame, type Failure, invalidArguments, refusal, thrown } from './failure.ts'
-import type { FlowHost, RoundEvent, RoundLine, RunningRound, TaskHost, TaskPlace } from './host.ts'
-import { pauseManually } from './manual.ts'
+import type { FlowHost, TaskPlace } from './host.ts'
+import { sleepingIn, taskHostFor, whyNoTask } from './leave.ts'
+import { pauseManually, solicited } from './manual.ts'
+import { logFault, logRound, observeRound, placeOf, spansOf, toEnd } from './round-log.ts'
 import { effectOnce } from './single-use.ts'
-import { sleepingIn } from './sleep.ts'
 
 export interface Round {
   readonly host: FlowHost
@@ -72,7 +69,7 @@ export async function runOnce<To, R extends Round>(carrier: Carrier<never, To, R
   const { host } = given
   const round = host.tracer ? { ...given, trace: host.tracer.begin() } : given
   host.running.add(round)
-  const observed = host.observer?.begin?.(toOperation(round))
+  const observed = host.observer && observeRound(round)
   if (observed) round.observed = observed
   try {
     const running = observed ? observed.run(() => runHandler(carrier, round)) : runHandler(carrier, round)
@@ -89,49 +86,6 @@ export async function runOnce<To, R extends Round>(carrier: Carrier<never, To, R
     // Only for a turn that was abandoned: every other round has ended with its line in the log.
     observed?.end({ outcome: 'moved' })
   }
-}
-
-function toEnd(error: unknown): OperationEnd {
-  if (!(error instanceof RondoError)) return { outcome: 'refused', code: 'SERVER_INTERNAL' }
-  return { outcome: 'refused', code: error.code, rpc: error.rpc }
-}
-
-/** A request that was refused before its round began, because its state did not open. */
-export function observeRefused(request: RoundRequest, began: number, error: unknown): void {
-  const operation = { kind: 'request' as const, ...requestOf(request), began }
-  request.host.observer?.begin?.(operation)?.end(toEnd(error))
-}
-
-function requestOf({
-  call,
-  target,
-}: RoundRequest): Pick<ObservedOperation, 'method' | 'target' | 'requestId' | 'protocolVersion' | 'trace'> {
-  const { id: requestId, method, protocolVersion, trace } = call
-  // The URI of a resource may contain arguments.
-  const name = method === 'resources/read' ? undefined : target.name
-  return { method, target: name, requestId, protocolVersion, trace }
-}
-
-function toOperation(round: Round): ObservedOperation {
-  const { beginning, task, wokenBy, began } = round
-  const { askedAt, journal } = beginning
-  return {
-    kind: task ? 'turn' : 'round',
-    ...requestOf(round),
-    began,
-    ...placeOf(round),
-    spans: journal.spans,
-    wokenBy,
-    waitedMs: askedAt === undefined ? undefined : Math.max(0, began - askedAt),
-  }
-}
-
-/** The spans that the next round, on whatever instance, links to. */
-export function spansOf({ beginning, observed }: Round): Pick<Journal, 'spans'> {
-  const { spans } = beginning.journal
-  const span = observed?.span
-  if (span === undefined) return spans ? { spans } : {}
-  return { spans: [spans?.[0] ?? span, span] }
 }
 
 type HandlerRun =
@@ -251,8 +205,11 @@ function toReplayInput(round: Round, handler: (ctx: Context) => unknown): Replay
       progressToken: call.progressToken,
       logLevel: call.logLevel,
       once: store && ((key, branch, act) => effectOnce(round, store.once, { key, branch }, act)),
-      background: taskHostFor(round) ? CAN_LEAVE : foregroundOf(round),
-      inputResponses: solicited(beginning, call.inputResponses),
+      background:
+        host.tasks && taskHostFor(round)
+          ? CAN_LEAVE
+          : { ...FOREGROUND, whyNot: (what) => whyNoTask(round, what) },
+      inputResponses: () => solicited(beginning, call.inputResponses),
       requestState: beginning.journal.manual,
       relatedTaskIds: call.relatedTaskIds,
     },
@@ -260,115 +217,9 @@ function toReplayInput(round: Round, handler: (ctx: Context) => unknown): Replay
     limits: host.limits,
     trace: round.trace,
     mayMove: movePolicy(host, line, beginning.journal.moves),
-    sleeping: () => sleepingIn(round, taskHostFor(round) !== undefined),
+    sleeping: () => sleepingIn(round),
     onDeferError: (error) => logFault(round, error),
   }
-}
-
-/**
- * Returns the task host if this call may continue as a task: there is one, the tool allows it, and the client follows tasks,
- * or reaches them through tools.
- */
-export function taskHostFor({ host, call, target }: Round): TaskHost | undefined {
-  if (!host.tasks || target.task.mode === 'never' || call.method !== 'tools/call') return undefined
-  return host.tasks.tools || followsTask(call) ? host.tasks : undefined
-}
-
-/** True if the client of this call can follow it as a task. */
-export function followsTask({ task, capabilities }: FlowCall): boolean {
-  return task !== undefined || followsTasks(capabilities)
-}
-
-/** What a run can do that has to end within its request. */
-export function foregroundOf({ host, call, target }: Round): Background {
-  return {
-    ...FOREGROUND,
-    whyNot(what) {
-      if (call.method !== 'tools/call') return needsTask(what, 'Only a tool can become one.')
-      if (!host.tasks)
-        return needsTask(what, 'This server has no store for tasks: pass one, createServer({ store }).')
-      if (target.task.mode === 'never')
-        return needsTask(what, `"${target.name}" is declared with task: 'never'.`)
-      const data = { requiredCapabilities: { extensions: { [TASKS_EXTENSION]: {} } } }
-      const detail =
-        `"${target.name}" waits for ${what}, which only a task can do, and this client did not declare the capability ` +
-        `${nameCapabilities(data.requiredCapabilities)} to follow one. Nothing after this point was done.`
-      return new RondoError('PEER_CAPABILITY', detail, { data })
-    },
-  }
-}
-
-/** The responses that the manual form sees: those to open questions; in a first request, all of them. */
-export function solicited(
-  { anchored, asked }: Beginning,
-  answers: Readonly<Record<string, unknown>> | undefined,
-): InputResponses | undefined {
-  if (!answers || !anchored) return answers as InputResponses | undefined
-  const wanted: Record<string, unknown> = Object.create(null)
-  for (const key of Object.keys(answers)) if (Object.hasOwn(asked, key)) wanted[key] = answers[key]
-  return wanted as InputResponses
-}
-
-type RoundFacts = Pick<
-  RoundEvent,
-  'outcome' | 'asks' | 'events' | 'moved' | 'task' | 'code' | 'stateBytes' | 'keyId'
->
-
-/** Writes the one log line of a round. */
-export function logRound(round: Round, report: RunReport | undefined, facts: RoundFacts): void {
-  const { host, target, beginning, began } = round
-  const changed = beginning.anchored && beginning.sealedVersion !== target.version
-  round.observed?.end({
-    outcome: facts.outcome,
-    code: facts.code,
-    asks: facts.asks?.length,
-    moved: facts.moved,
-    task: facts.task,
-    replayed: report?.replayed,
-    executed: report?.executed,
-    stateBytes: facts.stateBytes,
-  })
-  const event: RoundLine = {
-    event: 'round',
-    flow: beginning.flow,
-    round: beginning.round,
-    ...subjectOf(round),
-    outcome: facts.outcome,
-    asks: facts.asks,
-    events: facts.events,
-    moved: facts.moved,
-    task: facts.task ?? round.task?.task,
-    turn: round.task?.turn,
-    code: facts.code,
-    replayed: report?.replayed ?? 0,
-    executed: report?.executed ?? 0,
-    stateBytes: facts.stateBytes,
-    keyId: facts.keyId,
-    sealedVersion: changed ? beginning.sealedVersion : undefined,
-    ms: host.platform.now() - began,
-  }
-  host.log(event)
-  host.tracer?.end(event, round.trace, beginning.journal, report)
-}
-
-export function logFault(round: Round, error: unknown): void {
-  round.host.log({ event: 'fault', ...placeOf(round), ...subjectOf(round), error })
-}
-
-/** What a line about this round is about. The URI of a template contains what its caller chose, so the template is named. */
-export function subjectOf({ call, target }: Pick<RunningRound, 'call' | 'target'>): {
-  method: FlowMethod
-  target: string
-} {
-  return { method: call.method, target: target.label ?? call.target }
-}
-
-/** Where a line about this round belongs. */
-export function placeOf({ beginning, task }: Pick<RunningRound, 'beginning' | 'task'>): {
-  flow: string
-  round: number
-} & Partial<TaskPlace> {
-  return { flow: beginning.flow, round: beginning.round, ...task }
 }
 
 async function concludeReturned(round: Round, report: RunReport, value: unknown): Promise<Reply> {

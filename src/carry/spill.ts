@@ -11,7 +11,9 @@ import { openEnvelope, sealEnvelope } from '../seal/envelope.ts'
 import type { BlobStore, Store } from '../store/store.ts'
 import type { Pause } from './carrier.ts'
 import type { FlowHost } from './host.ts'
-import { type Round, taskHostFor } from './round.ts'
+import { taskHostFor } from './leave.ts'
+import type { Round } from './round.ts'
+import { placeOf as placeOfRound } from './round-log.ts'
 import { continueAsTask } from './task/begin.ts'
 import type { Kept } from './token.ts'
 
@@ -87,4 +89,18 @@ export async function unspill(round: Round): Promise<Round> {
       : undefined
   if (!stored) throw new RondoError('STATE_INVALID', 'The stored journal is gone or does not open')
   return { ...round, beginning: { ...beginning, journal: { ...stored, moves } } }
+}
+
+/** The error of a state that is too large for a client, and cannot be stored. */
+export function tooLarge(bytes: number, { limits }: FlowHost): RondoError {
+  const detail =
+    `The sealed journal has ${bytes} bytes; at most ${limits.maxBytes} are allowed (limits.maxBytes). ` +
+    'Record less (return ids from steps instead of documents), or give the server a store.'
+  return new RondoError('LIMIT_STATE_BYTES', detail)
+}
+
+export function warnSize(round: Round, bytes: number): void {
+  const { host, target } = round
+  const message = `The requestState of ${target.name} has ${bytes} bytes; some proxies and clients refuse bodies of that size`
+  host.log({ event: 'warning', message, ...placeOfRound(round) })
 }

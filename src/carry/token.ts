@@ -14,27 +14,17 @@ import {
   type Claims,
   openState,
   principalTag,
-  type RefusedState,
   requestDigest,
   type SealedState,
   sealState,
 } from '../seal/state.ts'
 import type { Carrier, Pause } from './carrier.ts'
 import { blame } from './failure.ts'
-import type { FlowHost, OpenedStored, StateCarrier, StateRefusedEvent } from './host.ts'
-import {
-  type Beginning,
-  concludeRefused,
-  logRound,
-  observeRefused,
-  placeOf,
-  type Round,
-  type RoundRequest,
-  runOnce,
-  subjectOf,
-} from './round.ts'
+import type { FlowHost, OpenedStored, StateCarrier } from './host.ts'
+import { type Beginning, concludeRefused, type Round, type RoundRequest, runOnce } from './round.ts'
+import { logRound, logStateRefused, observeRefused, placeOf, subjectOf } from './round-log.ts'
 import { replyOnce } from './single-use.ts'
-import { keepWithStore, unspill } from './spill.ts'
+import { keepWithStore, tooLarge, unspill, warnSize } from './spill.ts'
 import { beginAtOnce, continueAsTask } from './task/begin.ts'
 
 /** Where the claims of a round went. */
@@ -133,17 +123,6 @@ function resume(request: RoundRequest, opened: OpenedStored): Beginning {
   throw new RondoError('STATE_INVALID')
 }
 
-/** Logs why a state did not open. The client does not learn it. */
-export function logStateRefused(
-  host: FlowHost,
-  opened: Omit<RefusedState, 'kind' | 'reason'> & { readonly reason: string },
-  request: Pick<StateRefusedEvent, 'method' | 'target'> = {},
-): void {
-  const { reason, keyId, flow, round } = opened
-  const place = flow === undefined || round === undefined ? {} : { flow, round: round + 1 }
-  host.log({ event: 'state_refused', ...place, ...request, reason, keyId })
-}
-
 /** The round after the one in which `claims` were sealed. */
 export function nextRound(host: FlowHost, claims: Claims): Beginning {
   const { maxRounds } = host.limits
@@ -229,17 +208,4 @@ export function claimsOf(
 /** What a state is bound to. */
 function bind(call: FlowCall, principal: Principal | undefined): Pick<Claims, 'principal' | 'request'> {
   return { principal: principalTag(principal), request: requestDigest(call.method, call.target, call.args) }
-}
-
-function tooLarge(bytes: number, { limits }: FlowHost): RondoError {
-  const detail =
-    `The sealed journal has ${bytes} bytes; at most ${limits.maxBytes} are allowed (limits.maxBytes). ` +
-    'Record less (return ids from steps instead of documents), or give the server a store.'
-  return new RondoError('LIMIT_STATE_BYTES', detail)
-}
-
-function warnSize(round: Round, bytes: number): void {
-  const { host, target } = round
-  const message = `The requestState of ${target.name} has ${bytes} bytes; some proxies and clients refuse bodies of that size`
-  host.log({ event: 'warning', message, ...placeOf(round) })
 }

@@ -130,6 +130,21 @@ export function createCodecs(codecs: readonly Codec[] = CODECS, eras?: readonly 
   }
 }
 
+/**
+ * A client that shares no version of the new era opens a session anyway, so versions of sessions are named only if there
+ * are no others. A draft is named only if there is nothing else: official clients take its label for a later revision,
+ * and give up.
+ */
+export function namedVersions({
+  requestVersions,
+  sessionVersions,
+  draftVersions,
+}: Codecs): readonly string[] {
+  if (requestVersions.length > 0) return requestVersions
+  const published = sessionVersions.filter((version) => !draftVersions.includes(version))
+  return published.length > 0 ? published : sessionVersions
+}
+
 /** The version to speak with a client that asks for `requested`: that one, or the preferred one. */
 export function negotiate(requested: string, served: readonly string[]): string {
   return served.includes(requested) ? requested : (served[0] ?? requested)

@@ -17,13 +17,14 @@ import type {
   Schema,
   StepInfo,
 } from '../tool/context.ts'
-import { ask, EXPIRED } from './ask.ts'
+import { ask } from './ask.ts'
+import type { Deferred } from './defer.ts'
 import { type Hooks, openHook } from './hook.ts'
 import { openOffer } from './offer.ts'
 import { confirmQuestion, formQuestion, rootsQuestion, samplingQuestion, urlQuestion } from './question.ts'
 import { type Background, noteNews, operate, type RunState, throwIfNested, toHex } from './run-state.ts'
 import type { Work } from './turn.ts'
-import { sleepFor, sleepUntil } from './wait.ts'
+import { EXPIRED, sleepFor, sleepUntil } from './wait.ts'
 import { branchOf, effectKey, work } from './work.ts'
 
 /** What the handler can learn about its request, and how it reaches the client. */
@@ -41,14 +42,12 @@ export interface Scene {
   readonly hooks?: Hooks
   /** Runs an effect unless the store has its result. `branch` identifies what the client had answered when it was called. */
   once?(key: string, branch: string, act: () => unknown): Promise<unknown>
-  readonly inputResponses: InputResponses | undefined
+  inputResponses(): InputResponses | undefined
   readonly requestState: string | undefined
   readonly relatedTaskIds?: readonly string[]
 }
 
 const NONE: readonly string[] = []
-
-export type Deferred = () => void | Promise<void>
 
 export function createContext(run: RunState, scene: Scene, deferred: Deferred[]): Context {
   return new RunContext(run, scene, deferred)
@@ -176,7 +175,7 @@ class RunContext implements Context {
 
   /** Reading either counts as receiving client input: it enters the keys of effects, and what follows is news. */
   get inputResponses(): Context['inputResponses'] {
-    const { inputResponses } = this.#scene
+    const inputResponses = this.#scene.inputResponses()
     for (const [key, answer] of Object.entries(inputResponses ?? {})) this.#receive(`manual:${key}`, answer)
     return inputResponses
   }

@@ -14,8 +14,7 @@ import type { Found, WorkEntry } from '../journal/journal.ts'
 import type { JsonSchema } from '../protocol/wire.ts'
 import type { Hook, HookOptions, Schema } from '../tool/context.ts'
 import { type Compiled, compileEvent, describeProblems } from '../tool/schema/schema.ts'
-import { whenRead } from './ask.ts'
-import type { Reading } from './question.ts'
+import { type Reading, whenRead } from './question.ts'
 import {
   append,
   type Background,

@@ -13,9 +13,9 @@ import { misuse } from '../errors.ts'
 import type { AskEntry, Found } from '../journal/journal.ts'
 import { missingCapability } from '../protocol/common/request.ts'
 import type { Offer, Outcome, Question } from '../tool/context.ts'
-import { ask, noteReceived, whenRead } from './ask.ts'
-import { type Ask, formQuestion, questionText, type Reading, withProblem } from './question.ts'
-import { append, noteNews, operate, type RunState, takeName } from './run-state.ts'
+import { ask } from './ask.ts'
+import { type Ask, formQuestion, questionText, type Reading, whenRead, withProblem } from './question.ts'
+import { append, noteNews, noteReceived, operate, type RunState, takeName } from './run-state.ts'
 import { copyJson } from './work.ts'
 
 const WITHDRAWN: Outcome<never> = { action: 'cancel' }

@@ -1,6 +1,6 @@
 /**
  * A question: its request to the client, its text, how an answer to it is read, and what is said about it to a client that
- * cannot show it. Knows nothing of rounds or journals; `ask.ts` takes a question through a run.
+ * cannot show it. Knows nothing of journals; `ask.ts` takes a question through a run.
  */
 
 import { misuse, RondoError } from '../errors.ts'
@@ -258,4 +258,42 @@ function describeRequest(request: InputRequest): string {
   if (params.mode === 'url') return `The tool wants the user to open a page: "${message}"`
   const fields = cleanText(describeFields(readForm(params.requestedSchema).fields), MAX_FIELDS)
   return `The tool asks the user: "${message}" The answer has ${fields}.`
+}
+
+/** Continues with the reading, synchronously if possible; otherwise the turn holds at `index` until it is there. */
+export function whenRead(
+  run: RunState,
+  reading: Reading | Promise<Reading>,
+  index: number,
+  then: (reading: Reading) => void,
+  before?: Promise<void>,
+): Promise<void> | undefined {
+  if (before === undefined && !(reading instanceof Promise)) {
+    then(reading)
+    return undefined
+  }
+  const settled = run.turn.busy()
+  const release = run.turn.hold(index)
+  const unreadable = (): Reading => ({ ok: false, problem: 'The answer could not be checked.' })
+  return Promise.all([Promise.resolve(reading).catch(unreadable), before])
+    .then(([result]) => {
+      if (!run.turn.ended()) then(result)
+    })
+    .catch((cause) => run.turn.refuse(new RondoError('SERVER_INTERNAL', undefined, { cause })))
+    .finally(() => {
+      release()
+      settled()
+    })
+}
+
+/**
+ * Delivers the answers of one request in the order in which the handler asks for them, no matter how long each validation
+ * takes: if the request is sent again, the order is the same.
+ */
+export function whenReadInOrder(
+  run: RunState,
+  reading: Reading | Promise<Reading>,
+  then: (reading: Reading) => void,
+): void {
+  run.reading = whenRead(run, reading, Number.POSITIVE_INFINITY, then, run.reading)
 }

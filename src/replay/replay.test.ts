@@ -227,7 +227,7 @@ describe('status and log messages', () => {
       if (ctx.inputResponses?.q) ctx.log('info', 'answered')
     })
     await flow.round(undefined, everything)
-    const scene = { ...everything.scene, inputResponses: { q: accept({}) } as never }
+    const scene = { ...everything.scene, inputResponses: () => ({ q: accept({}) }) as never }
     await flow.round(undefined, { scene })
     expect(sent(flow)).toEqual(['begin', 'answered'])
   })

@@ -11,12 +11,13 @@ import { isThenable } from '../lib/json.ts'
 import type { Observed } from '../protocol/observer.ts'
 import type { Context } from '../tool/context.ts'
 import { answerArrived } from './ask.ts'
-import { createContext, type Deferred, type Scene } from './context.ts'
+import { createContext, type Scene } from './context.ts'
+import { type Deferred, runDeferred } from './defer.ts'
 import { eventArrived } from './hook.ts'
 import {
+  continueDuring,
   type Ending,
   type Incoming,
-  type Mark,
   type MoveReason,
   notAwaited,
   type OpenQuestion,
@@ -25,7 +26,6 @@ import {
   type RunReport,
   type RunState,
   type RunTrace,
-  runMarked,
 } from './run-state.ts'
 import { createTurn } from './turn.ts'
 import { earliest, rest, type Sleeping, stopTimers } from './wait.ts'
@@ -79,7 +79,7 @@ export async function replay(input: ReplayInput): Promise<RunReport> {
   start(run, input.handler, createContext(run, input.scene, deferred))
   const ending = await run.turn.ending
   signal.abort()
-  stopTimers(run)
+  if (run.waits.size > 0 || run.alarm) stopTimers(run)
   if (deferred.length > 0) await runDeferred(run, deferred, input.onDeferError)
   return {
     ending: bounded(ending, run),
@@ -151,25 +151,16 @@ function createRun(input: ReplayInput, signal: Signal): RunState {
     answered: new Map(),
     publish:
       input.publish && !input.frozen
-        ? (questions) => goOn(run, () => input.publish?.(questions, run.record.toJournal()))
+        ? (questions) => continueDuring(run, input.publish?.(questions, run.record.toJournal()))
         : undefined,
-    withdraw: input.withdraw && !input.frozen ? (key) => goOn(run, () => input.withdraw?.(key)) : undefined,
+    withdraw:
+      input.withdraw && !input.frozen ? (key) => continueDuring(run, input.withdraw?.(key)) : undefined,
     events: new Map(input.incoming.events),
     arrivals: new Map(),
     tally,
     signal: signal.get,
   }
   return run
-}
-
-/** The run goes on during the write, and does not end before it is durable. */
-function goOn(run: RunState, write: () => Promise<void> | undefined): void {
-  const settled = run.turn.busy()
-  const failed = (error: unknown): void =>
-    run.turn.refuse(
-      error instanceof RondoError ? error : new RondoError('SERVER_INTERNAL', undefined, { cause: error }),
-    )
-  Promise.resolve(write()).catch(failed).finally(settled)
 }
 
 function start(run: RunState, handler: ReplayInput['handler'], ctx: Context): void {
@@ -187,45 +178,6 @@ function start(run: RunState, handler: ReplayInput['handler'], ctx: Context): vo
   } catch (error) {
     threw(error)
   }
-}
-
-/** Runs the last registered first, each after the one before it has settled. The call waits for them, but not forever. */
-function runDeferred(
-  run: RunState,
-  deferred: Deferred[],
-  onError: (error: unknown) => void = () => {},
-): Promise<void> {
-  const { maxDeferMs } = run.limits
-  const mark: Mark = { run, label: 'function passed to ctx.defer' }
-  const report = (error: unknown): void => {
-    try {
-      onError(error)
-    } catch {
-      // There is nobody left to report to.
-    }
-  }
-  const one = async (fn: Deferred): Promise<void> => {
-    try {
-      await runMarked(mark, fn)
-    } catch (error) {
-      report(error)
-    }
-  }
-  const all = async (): Promise<void> => {
-    for (let fn = deferred.pop(); fn; fn = deferred.pop()) await one(fn)
-  }
-  return new Promise((resolve) => {
-    const cancel = run.platform.after(maxDeferMs, () => {
-      const detail = `A function passed to ctx.defer has not settled within ${maxDeferMs} ms (limits.maxDeferMs). The call continues without it.`
-      report(new RondoError('LIMIT_DEFER', detail))
-      for (const fn of deferred.splice(0).reverse()) void one(fn)
-      resolve()
-    })
-    all().then(() => {
-      cancel()
-      resolve()
-    })
-  })
 }
 
 function bounded(ending: Ending, run: RunState): Ending {

@@ -254,6 +254,22 @@ function assertName(key: unknown): asserts key is string {
   }
 }
 
+/** Notes an answer that the handler has received: keys of later effects depend on it (R7). */
+export function noteReceived({ received }: RunState, key: string, answer: unknown): void {
+  received.set(`answer:${key}`, { answer })
+}
+
+/** The handler does not wait for this write, but the run does not end before it is durable. */
+export function continueDuring(run: RunState, written: Promise<void> | undefined): Promise<void> | undefined {
+  if (!written) return undefined
+  const settled = run.turn.busy()
+  return written.catch((error: unknown) => run.turn.refuse(toRefusal(error))).finally(settled)
+}
+
+function toRefusal(error: unknown): RondoError {
+  return error instanceof RondoError ? error : new RondoError('SERVER_INTERNAL', undefined, { cause: error })
+}
+
 /** Appends to the journal within its limit (R9), durably if the run can persist, and then calls `then` with the index. */
 export function append(run: RunState, entry: Entry, then: (index: number) => void): void {
   if (run.record.size() >= run.limits.maxEntries) {
@@ -264,10 +280,7 @@ export function append(run: RunState, entry: Entry, then: (index: number) => voi
   if (!run.persist) return then(index)
   const settled = run.turn.busy()
   const release = run.turn.hold(index)
-  const failed = (error: unknown): void =>
-    run.turn.refuse(
-      error instanceof RondoError ? error : new RondoError('SERVER_INTERNAL', undefined, { cause: error }),
-    )
+  const failed = (error: unknown): void => run.turn.refuse(toRefusal(error))
   run
     .persist(entry)
     .then(() => {

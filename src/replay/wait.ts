@@ -10,8 +10,18 @@
  */
 
 import { misuse, RondoError } from '../errors.ts'
+import type { AskEntry } from '../journal/journal.ts'
 import { type Duration, describeDuration, toMilliseconds } from '../lib/duration.ts'
-import { append, type Ending, noteNews, noteReplayed, type RunState, takeName } from './run-state.ts'
+import {
+  append,
+  continueDuring,
+  type Ending,
+  noteNews,
+  noteReceived,
+  noteReplayed,
+  type RunState,
+  takeName,
+} from './run-state.ts'
 
 /** What sleeps may do in a run. */
 export interface Sleeping {
@@ -131,6 +141,30 @@ export function closeQuestionAt(run: RunState, key: string, due: number, end: (a
   expect(run, key, { kind: 'question', due, end })
 }
 
+/** What a question resolves with if its time is up. */
+export const EXPIRED = { action: 'expired' } as const
+
+/** Closes a question whose time is up, and records that. */
+export function expireQuestion(run: RunState, entry: AskEntry, resolve: (value: unknown) => void): void {
+  const { key, at } = entry
+  run.turn.close(key)
+  append(run, entry, (index) =>
+    run.turn.deliver(index, at, () => {
+      noteNews(run)
+      noteReceived(run, key, EXPIRED)
+      resolve(EXPIRED)
+    }),
+  )
+}
+
+/** True if the question's time was up before its answer arrived. One that came in time counts, however long it had to wait. */
+export function isTooLate({ incoming, record, platform, frozen }: RunState, key: string): boolean {
+  const due = record.deadline(key)
+  if (due === undefined || frozen) return false
+  const isAnswered = incoming.answers !== undefined && Object.hasOwn(incoming.answers, key)
+  return ((isAnswered ? incoming.arrivedAt : undefined) ?? platform.now()) >= due
+}
+
 /** The same for a hook. */
 export function closeHookAt(run: RunState, name: string, due: number, end: (at: number) => void): void {
   expect(run, name, { kind: 'hook', due, end })
@@ -148,19 +182,7 @@ export function fixDeadline(run: RunState, key: string, toDue: (now: number) => 
   if (known !== undefined) return { due: known }
   const due = toDue(run.platform.now())
   run.record.fixDeadline(key, due)
-  return run.persistDeadline ? { due, written: keep(run, run.persistDeadline(key, due)) } : { due }
-}
-
-/** The handler does not wait for the write, but the run does. */
-function keep(run: RunState, written: Promise<void>): Promise<void> {
-  const settled = run.turn.busy()
-  return written
-    .catch((error: unknown) =>
-      run.turn.refuse(
-        error instanceof RondoError ? error : new RondoError('SERVER_INTERNAL', undefined, { cause: error }),
-      ),
-    )
-    .finally(settled)
+  return { due, written: continueDuring(run, run.persistDeadline?.(key, due)) }
 }
 
 /** True if the time has come, by the clock of this run. */

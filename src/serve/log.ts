@@ -12,8 +12,8 @@ import { hostname } from 'node:os'
 import type { LogEvent, LogFacts, LogOrigin } from '../carry/host.ts'
 import { isOurs, misuse, RondoError } from '../errors.ts'
 import type { Observer } from '../protocol/observer.ts'
+import { quietly } from './failure.ts'
 import { formatForTerminal } from './log-terminal.ts'
-import { quietly } from './service.ts'
 
 export type Log = (facts: LogFacts) => void
 

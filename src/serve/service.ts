@@ -4,16 +4,14 @@
  * the target of a call and runs its round; lists, discovery and completion are in `listing.ts`.
  */
 
-import { placeOfError, STORE_FAILED } from '../carry/failure.ts'
-import type { FlowHost, LogFacts } from '../carry/host.ts'
+import type { FlowHost } from '../carry/host.ts'
 import { type Need, needOf } from '../carry/scope.ts'
-import { handleTask, relatedTasks, watchTasks } from '../carry/task/call.ts'
+import { handleTask, watchTasks, withRelatedTasks } from '../carry/task/call.ts'
 import { runRound } from '../carry/token.ts'
-import { type ErrorCode, isStoreFault, RondoError } from '../errors.ts'
+import { type ErrorCode, RondoError } from '../errors.ts'
 import { isThenable } from '../lib/json.ts'
 import type {
   Call,
-  FlowCall,
   Line,
   ListenCall,
   Listing,
@@ -21,14 +19,14 @@ import type {
   SessionCall,
   TaskListCall,
 } from '../protocol/call.ts'
-import type { Codecs } from '../protocol/codec.ts'
+import { type Codecs, namedVersions } from '../protocol/codec.ts'
 import type { ParamHeader } from '../protocol/common/headers.ts'
 import type { Reply } from '../protocol/reply.ts'
 import type { TaskState } from '../protocol/task.ts'
 import type { ClientCapabilities } from '../protocol/wire.ts'
 import type { CachePolicy } from '../tool/definition.ts'
 import type { Registry } from '../tool/registry.ts'
-import type { Target } from '../tool/target.ts'
+import { type ErrorReply, internalError, toErrorReply, unknownTarget } from './failure.ts'
 import type { SlowHandlers, Watch, WatchedCall } from './heartbeat.ts'
 import type { Readiness } from './http/health.ts'
 import type { Change, ChangeBus } from './http/subscription.ts'
@@ -152,7 +150,9 @@ export function createService(options: ServiceOptions): OpenService {
           const target = registry.find(call.method, call.target)
           if (!target) return observeRequest(host, call, () => unknownTarget(call))
           const running = call.relatedTaskIds
-            ? runRelated(host, target, call, principal, line)
+            ? withRelatedTasks(host, call, principal).then((related) =>
+                runRound({ host, target, call: related, principal, line }),
+              )
             : runRound({ host, target, call, principal, line })
           return running.catch(toReply)
         }
@@ -175,51 +175,6 @@ export function createService(options: ServiceOptions): OpenService {
       changes.publish({ kind: listing === 'templates' ? 'resources' : listing })
     },
   }
-}
-
-/** Passes on only those related tasks that are the caller's, and none unless the server is told to. */
-async function runRelated(
-  host: FlowHost,
-  target: Target,
-  call: FlowCall,
-  principal: Principal | undefined,
-  line: Line,
-): Promise<Reply> {
-  const { tasks } = host
-  const ids = tasks?.related
-    ? await relatedTasks(host, tasks, call.relatedTaskIds ?? [], principal)
-    : undefined
-  return runRound({ host, target, call: { ...call, relatedTaskIds: ids }, principal, line })
-}
-
-/**
- * A client that shares no version of the new era opens a session anyway, so versions of sessions are named only if there
- * are no others. A draft is named only if there is nothing else: official clients take its label for a later revision,
- * and give up.
- */
-function namedVersions({ requestVersions, sessionVersions, draftVersions }: Codecs): readonly string[] {
-  if (requestVersions.length > 0) return requestVersions
-  const published = sessionVersions.filter((version) => !draftVersions.includes(version))
-  return published.length > 0 ? published : sessionVersions
-}
-
-export function unknownTarget({ method, target }: FlowCall): Reply {
-  if (method === 'resources/read') {
-    return { kind: 'error', error: new RondoError('PEER_RESOURCE', undefined, { data: { uri: target } }) }
-  }
-  const detail = `Unknown ${method === 'tools/call' ? 'tool' : 'prompt'}: ${target}`
-  return { kind: 'error', error: new RondoError('PEER_PARAMS', detail) }
-}
-
-/** Turns what was thrown into a reply. Unexpected errors, and those that an operator has to fix, are logged. */
-export function toErrorReply(error: unknown, log: (event: LogFacts) => void): Reply {
-  if (!(error instanceof RondoError))
-    log({ event: 'warning', message: 'A request failed unexpectedly', ...placeOfError(error), error })
-  else if (isStoreFault(error))
-    log({ event: 'warning', message: STORE_FAILED, ...placeOfError(error), error })
-  const known =
-    error instanceof RondoError ? error : new RondoError('SERVER_INTERNAL', undefined, { cause: error })
-  return { kind: 'error', error: known }
 }
 
 /**
@@ -256,28 +211,6 @@ export function finishOnce<R>(
       finish(internalError(error, onError))
     } catch (again) {
       onError(again)
-    }
-  }
-}
-
-type ErrorReply = Extract<Reply, { kind: 'error' }>
-
-export function internalError(error: unknown, onError: (error: unknown) => void): ErrorReply {
-  onError(error)
-  return { kind: 'error', error: new RondoError('SERVER_INTERNAL', undefined, { cause: error }) }
-}
-
-/** Guards a listener of the operator: what it throws or rejects with goes to `onFailure`, and everything continues. */
-export function quietly<T>(
-  listener: ((value: T) => unknown) | undefined,
-  onFailure: (error: unknown) => void = () => {},
-): (value: T) => void {
-  return (value) => {
-    try {
-      const outcome = listener?.(value)
-      if (isThenable(outcome)) Promise.resolve(outcome).catch(onFailure)
-    } catch (error) {
-      onFailure(error)
     }
   }
 }

@@ -14,10 +14,10 @@ import type { Observer } from '../protocol/observer.ts'
 import { createLeaseEngine } from '../store/engine/lease-engine.ts'
 import type { EmitEngineEvent, EngineEvent, Serving, TaskHead } from '../store/task-engine.ts'
 import { assertTaskTimes } from '../tool/registry.ts'
+import { quietly } from './failure.ts'
 import { createSlowHandlers } from './heartbeat.ts'
 import type { Log } from './log.ts'
 import type { ServerOptions } from './options.ts'
-import { quietly } from './service.ts'
 
 const DAY_MS = 86_400_000
 const MAX_PIECE_BYTES = 16 * 1024 * 1024

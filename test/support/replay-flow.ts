@@ -113,7 +113,7 @@ export function replayFlow(handler: Handler, options: FlowOptions = {}): ReplayF
             possible: false,
             tell: (message) => void notified.push({ method: 'status', params: { message } }),
           },
-          inputResponses: undefined,
+          inputResponses: () => undefined,
           requestState: undefined,
           ...more,
         },

@@ -12,15 +12,10 @@ import type { RunReport } from '../../replay/run-state.ts'
 import { createTaskId } from '../../store/task-engine.ts'
 import type { Target } from '../../tool/target.ts'
 import type { TaskHost } from '../host.ts'
-import {
-  concludeRefused,
-  followsTask,
-  logRound,
-  type Round,
-  solicited,
-  spansOf,
-  taskHostFor,
-} from '../round.ts'
+import { followsTask, taskHostFor } from '../leave.ts'
+import { solicited } from '../manual.ts'
+import { concludeRefused, type Round } from '../round.ts'
+import { logRound, spansOf } from '../round-log.ts'
 import { needOfTarget, noteScopes } from '../scope.ts'
 import { toTaskState } from './call.ts'
 import { ownerOf, sealPiece, type TaskPlan, type TaskRecord } from './journal.ts'

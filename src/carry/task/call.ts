@@ -7,7 +7,7 @@ import { RondoError } from '../../errors.ts'
 import { readForm } from '../../form/form.ts'
 import { judgeContent } from '../../form/judge.ts'
 import { isRecord } from '../../lib/json.ts'
-import type { Line, Principal, TaskCall, TaskListCall } from '../../protocol/call.ts'
+import type { FlowCall, Line, Principal, TaskCall, TaskListCall } from '../../protocol/call.ts'
 import { missingCapability, nameCapabilities } from '../../protocol/common/request.ts'
 import type { OlderReply, Reply } from '../../protocol/reply.ts'
 import { relatedTask, type TaskState } from '../../protocol/task.ts'
@@ -72,17 +72,21 @@ export function watchTasks(
   }
 }
 
-/** Of the ids that a call names as related, those of tasks that the caller has: as `tasks/get` would find them. */
-export async function relatedTasks(
+/**
+ * Passes on, of the ids that a call names as related, those of tasks that the caller has, as `tasks/get` would find them;
+ * none unless the server is told to.
+ */
+export async function withRelatedTasks(
   host: FlowHost,
-  tasks: TaskHost,
-  ids: readonly string[],
+  call: FlowCall,
   principal: Principal | undefined,
-): Promise<readonly string[]> {
-  await host.keys.ready()
+): Promise<FlowCall> {
+  const { tasks, keys } = host
+  if (!tasks?.related) return { ...call, relatedTaskIds: undefined }
+  await keys.ready()
   const owner = ownerOf(host, principal)
-  const found = await Promise.all(ids.map((id) => tasks.engine.get(id, owner)))
-  return found.flatMap((view) => (view ? [view.id] : []))
+  const found = await Promise.all((call.relatedTaskIds ?? []).map((id) => tasks.engine.get(id, owner)))
+  return { ...call, relatedTaskIds: found.flatMap((view) => (view ? [view.id] : [])) }
 }
 
 /** Reports one task to its owner as it changes, after `last`. Does not count as a request about it (R6). */

@@ -11,7 +11,7 @@ import { RondoError } from '../../errors.ts'
 import type { Line } from '../../protocol/call.ts'
 import { withoutMethods } from '../../protocol/common/request.ts'
 import type { Reply } from '../../protocol/reply.ts'
-import type { InputRequest } from '../../protocol/wire.ts'
+import type { InputRequest, InputResponses } from '../../protocol/wire.ts'
 import type { ReplayInput } from '../../replay/replay.ts'
 import type { Incoming, RunReport } from '../../replay/run-state.ts'
 import type { RunTurn, TaskHead, TaskTurn, TaskTurnOutcome } from '../../store/task-engine.ts'
@@ -19,9 +19,10 @@ import type { Target } from '../../tool/target.ts'
 import type { Carrier, Pause } from '../carrier.ts'
 import { unaskableReply } from '../failure.ts'
 import type { FlowHost, TaskHost } from '../host.ts'
-import { concludeRefused, logFault, logRound, type Round, runOnce } from '../round.ts'
+import { skipIn } from '../leave.ts'
+import { concludeRefused, type Round, runOnce } from '../round.ts'
+import { logFault, logRound } from '../round-log.ts'
 import { effectOnce } from '../single-use.ts'
-import { skipIn } from '../sleep.ts'
 import { eventsOf, hooksOf } from './hook.ts'
 import {
   type Folded,
@@ -297,7 +298,7 @@ function adapt(run: TaskRun, input: ReplayInput): ReplayInput {
   // Does not wait for a slot: the task is released instead, which costs nothing.
   const once: ReplayInput['scene']['once'] =
     store && ((key, branch, act) => effectOnce(run, store.once, { key, branch }, act, 0))
-  const inputResponses = incoming.answers as never
+  const inputResponses = (): InputResponses | undefined => incoming.answers as InputResponses | undefined
   return {
     ...input,
     incoming,

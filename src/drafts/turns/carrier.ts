@@ -16,17 +16,10 @@ import { placeOfError, STORE_FAILED } from '../../carry/failure.ts'
 import type { FlowHost } from '../../carry/host.ts'
 import { type AskingLine, type MakePortable, runPushed, steadyLine } from '../../carry/push.ts'
 import { type Beginning, concludeRefused, type Round } from '../../carry/round.ts'
+import { logStateRefused } from '../../carry/round-log.ts'
 import { type Need, withNeed } from '../../carry/scope.ts'
 import { deliverAnswers } from '../../carry/task/call.ts'
-import {
-  firstRound,
-  keepSealed,
-  logStateRefused,
-  nextRound,
-  runOpened,
-  type Seal,
-  tokenCarrier,
-} from '../../carry/token.ts'
+import { firstRound, keepSealed, nextRound, runOpened, type Seal, tokenCarrier } from '../../carry/token.ts'
 import { isStoreFault, RondoError } from '../../errors.ts'
 import type {
   FlowCall,

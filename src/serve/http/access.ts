@@ -5,9 +5,9 @@
  * with too little scope 403 (RFC 6750, 3.1).
  */
 
-import { type Need, NOTHING, union } from '../../carry/scope.ts'
+import { type Need, NOTHING, union, withNeed } from '../../carry/scope.ts'
 import { RondoError } from '../../errors.ts'
-import type { Principal } from '../../protocol/call.ts'
+import type { Call, Principal } from '../../protocol/call.ts'
 import type { RequestHeaders } from '../../protocol/common/headers.ts'
 import type { Service } from '../service.ts'
 import type { Authenticate, ProtectedResource } from './authenticate.ts'
@@ -61,6 +61,23 @@ export function createAccess(service: Service, authenticate: Authenticate | unde
       // Both at once, so that neither can reject unheard.
       return Promise.all([Promise.all(needs), all]).then(([known, sum]) => check(known, sum))
     },
+  }
+}
+
+/** Calls `done` with an error, or with the call and what was found out about its arguments if the caller's token allows it. */
+export function admitCall(
+  access: Access,
+  call: Call,
+  principal: Principal | undefined,
+  done: (error: unknown, call?: Call) => void,
+): void {
+  const follow = ([need]: readonly Need[]): void => done(undefined, need ? withNeed(call, need) : call)
+  try {
+    const needs = access.admit([call], principal)
+    if (needs instanceof Promise) needs.then(follow).catch(done)
+    else follow(needs)
+  } catch (error) {
+    done(error)
   }
 }
 

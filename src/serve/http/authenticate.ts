@@ -7,6 +7,7 @@
 import { misuse, RondoError } from '../../errors.ts'
 import { isRecord, isThenable } from '../../lib/json.ts'
 import type { Principal } from '../../protocol/call.ts'
+import type { RequestHeaders } from '../../protocol/common/headers.ts'
 import { encodeError } from '../../protocol/common/json-rpc.ts'
 import type { HttpResponse } from './line.ts'
 
@@ -56,6 +57,26 @@ export type Identified =
 
 /** How long a hook may take. A hook that never settles would otherwise hold its request forever. */
 export const HOOK_MS = 30_000
+
+/** What `authenticate` learns of a request. */
+export type Arriving = Omit<AuthRequest, 'headers'> & { readonly headers: RequestHeaders }
+
+/** Identifies callers, and reports those that are refused. */
+export function createIdentify(
+  authenticate: Authenticate,
+  onError: (error: unknown) => void,
+  onRefused: (status: number, reason: string | undefined) => void,
+): (request: Arriving) => Identified | Promise<Identified> {
+  const report = (identified: Identified): Identified => {
+    if (identified.kind === 'refused') onRefused(identified.response.status, identified.reason)
+    return identified
+  }
+  return ({ headers, method, url }) => {
+    const request = { headers: (name: string) => headers[name.toLowerCase()], method, url }
+    const identified = identify(authenticate, request, onError)
+    return isThenable(identified) ? identified.then(report) : report(identified)
+  }
+}
 
 export function identify(
   authenticate: Authenticate,

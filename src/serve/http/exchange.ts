@@ -4,21 +4,21 @@
  * JSON if nothing streams, events otherwise. Clients of earlier eras are recognized here and served in `session/`.
  */
 
-import { type Need, withNeed } from '../../carry/scope.ts'
 import { RondoError } from '../../errors.ts'
 import { createEvery } from '../../lib/clock.ts'
-import { isThenable, parseGuarded } from '../../lib/json.ts'
+import { parseGuarded } from '../../lib/json.ts'
 import type { Call, ListenCall, Principal } from '../../protocol/call.ts'
 import type { RequestMessage } from '../../protocol/codec.ts'
 import { type RequestHeaders, statusOf, versionHeader } from '../../protocol/common/headers.ts'
 import { claimedVersion, isInitialize } from '../../protocol/common/request.ts'
+import { internalError, quietly } from '../failure.ts'
 import { createWatch, HEARTBEAT_MS } from '../heartbeat.ts'
 import { createShares, type ShareOf } from '../limits.ts'
 import { assertHttpOptions, type HttpOptions } from '../options.ts'
-import { createInFlight, type InFlight, internalError, quietly, type Service, settle } from '../service.ts'
+import { createInFlight, type InFlight, type Service, settle } from '../service.ts'
 import { createSessionExchange, type SessionExchange } from '../session/exchange.ts'
 import type { Older } from '../session/older.ts'
-import { type Access, createAccess, metadataResponse } from './access.ts'
+import { type Access, admitCall, createAccess, metadataResponse } from './access.ts'
 import {
   type Admission,
   type CrossOrigin,
@@ -26,7 +26,7 @@ import {
   createAllowList,
   createCrossOrigin,
 } from './admission.ts'
-import { type AuthRequest, type Identified, identify } from './authenticate.ts'
+import { type Arriving, createIdentify, type Identified } from './authenticate.ts'
 import { HttpLine, type HttpResponse, type Outlet, refusal, type StreamOptions } from './line.ts'
 import { createSubscriptions, serveListen } from './subscription.ts'
 
@@ -66,9 +66,6 @@ export interface Exchange {
   endStreams(): Promise<void>
 }
 
-/** What `authenticate` learns of a request. */
-type Arriving = Omit<AuthRequest, 'headers'> & { readonly headers: RequestHeaders }
-
 const INTERNAL_ERROR: HttpResponse = { ...refusal(new RondoError('SERVER_INTERNAL')), status: 500 }
 const ACCEPTED: HttpResponse = { status: 202, headers: {}, body: '' }
 
@@ -93,26 +90,14 @@ export function createExchange(service: Service, options: HttpOptions = {}, list
   const context = { service, inFlight, stream, shareOf, access, onError }
   const older = service.older && openOlder(service.older, options.stateless === true, context)
 
-  /** Continues if the caller's token allows the call, with what was found out about its arguments. */
-  function admitted(call: Call, { principal, outlet }: HttpRequest, proceed: (call: Call) => void): void {
-    const refuse = (error: unknown): void => {
-      const known = error instanceof RondoError ? error : internalError(error, onError).error
-      outlet.fail(refusal(known, call.id))
-    }
-    const follow = ([need]: readonly Need[]): void => proceed(need ? withNeed(call, need) : call)
-    try {
-      const needs = access.admit([call], principal)
-      if (needs instanceof Promise) needs.then(follow).catch(refuse)
-      else follow(needs)
-    } catch (error) {
-      refuse(error)
-    }
-  }
-
   function dispatch(decoded: RequestMessage | OlderMessage, request: HttpRequest): void {
-    const scoped = asksEverybody || service.scoped
-    if (decoded.kind !== 'call' || !scoped) return proceed(decoded, request)
-    admitted(decoded.call, request, (call) => proceed({ kind: 'call', call }, request))
+    if (decoded.kind !== 'call' || !(asksEverybody || service.scoped)) return proceed(decoded, request)
+    const { call } = decoded
+    admitCall(access, call, request.principal, (error, allowed) => {
+      if (allowed) return proceed({ kind: 'call', call: allowed }, request)
+      const known = error instanceof RondoError ? error : internalError(error, onError).error
+      request.outlet.fail(refusal(known, call.id))
+    })
   }
 
   function proceed(decoded: RequestMessage | OlderMessage, request: HttpRequest): void {
@@ -126,13 +111,9 @@ export function createExchange(service: Service, options: HttpOptions = {}, list
     } else serveCall(decoded.call, request, context)
   }
 
-  const logRefused = (identified: Identified): Identified => {
-    if (identified.kind === 'known') return identified
-    const { response, reason } = identified
-    const { status } = response
+  const onRefused = (status: number, reason: string | undefined): void => {
     if (reason !== undefined) options.onRefused?.(status, reason)
     else service.onRefused?.(status === 401 ? 'PEER_UNAUTHENTICATED' : 'PEER_FORBIDDEN', status)
-    return identified
   }
   const allowed = createAllowList(options, listenHost)
   const crossOrigin = createCrossOrigin(allowed.namedOrigin)
@@ -142,13 +123,7 @@ export function createExchange(service: Service, options: HttpOptions = {}, list
     admit: createAdmission(service.state, options, allowed, crossOrigin, sessions, service.onRefused),
     shared: crossOrigin.headers,
     onError,
-    identify:
-      authenticate &&
-      (({ headers, method, url }) => {
-        const request = { headers: (name: string) => headers[name.toLowerCase()], method, url }
-        const identified = identify(authenticate, request, onError)
-        return isThenable(identified) ? identified.then(logRefused) : logRefused(identified)
-      }),
+    identify: authenticate && createIdentify(authenticate, onError, onRefused),
     metadata: resource && ((method, url, headers) => metadataResponse(resource, method, url, headers)),
     serve(text, request) {
       dispatch(readMessage(text, request.headers, service, older?.isOlder), request)

@@ -10,8 +10,8 @@ import { type RequestHeaders, versionHeader } from '../../protocol/common/header
 import { idOf } from '../../protocol/common/request.ts'
 import { isTurnsSession } from '../../seal/session-id.ts'
 import { principalTag } from '../../seal/state.ts'
+import { internalError } from '../failure.ts'
 import { type Outlet, refusal } from '../http/line.ts'
-import { internalError } from '../service.ts'
 import { type PostOptions, servePost } from './post.ts'
 import type { Session } from './session.ts'
 

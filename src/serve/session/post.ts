@@ -14,6 +14,7 @@ import { negotiate, type SessionDialect, type SessionMessage } from '../../proto
 import { type RequestHeaders, versionHeader } from '../../protocol/common/headers.ts'
 import { claimedVersion, idOf, isInitialize } from '../../protocol/common/request.ts'
 import { principalTag } from '../../seal/state.ts'
+import { internalError } from '../failure.ts'
 import type { Access } from '../http/access.ts'
 import {
   type HttpResponse,
@@ -24,7 +25,7 @@ import {
   type StreamOptions,
 } from '../http/line.ts'
 import type { ShareOf } from '../limits.ts'
-import { type InFlight, internalError, type Service } from '../service.ts'
+import type { InFlight, Service } from '../service.ts'
 import { type DispatchContext, dispatch, isRequest, messagesOf, type ReplyPath } from './dispatch.ts'
 import { factsOf, readInitialize } from './initialize.ts'
 import type { Older } from './older.ts'

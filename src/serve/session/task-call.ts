@@ -10,7 +10,7 @@ import { RondoError } from '../../errors.ts'
 import type { Principal, TaskCall, TaskListCall } from '../../protocol/call.ts'
 import type { SessionDialect } from '../../protocol/codec.ts'
 import type { OlderReply } from '../../protocol/reply.ts'
-import { toErrorReply } from '../service.ts'
+import { toErrorReply } from '../failure.ts'
 import type { SessionDraft } from './older.ts'
 
 interface TaskCallOptions {

@@ -11,10 +11,11 @@ import { createEvery, type Every } from '../../lib/clock.ts'
 import { createLineReader } from '../../lib/lines.ts'
 import type { Principal } from '../../protocol/call.ts'
 import { atMost, createStop, onSignals } from '../drain.ts'
+import { quietly } from '../failure.ts'
 import { assertInterval, createWatch, HEARTBEAT_MS } from '../heartbeat.ts'
 import { assertPrincipal } from '../http/authenticate.ts'
 import { toLine } from '../http/line.ts'
-import { quietly, type Service } from '../service.ts'
+import type { Service } from '../service.ts'
 import { StdioPeer } from './peer.ts'
 
 export interface StdioOptions {
