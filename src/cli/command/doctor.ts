@@ -87,10 +87,7 @@ async function examine(
   io.status.start('examining')
   try {
     const opened = await tryConnect(invocation, target)
-    if ('verdict' in opened) {
-      const login = await examineLogin(invocation, target)
-      return [opened, ...login.filter(({ verdict }) => verdict !== 'skip')]
-    }
+    if ('verdict' in opened) return [opened, ...(await examineNeededLogin(invocation, target))]
     const { client, close } = opened
     const call = { invocation, target, client, words }
     if (client.protocolVersion !== EXAMINED) return await examineOlder(call).finally(close)
@@ -151,6 +148,7 @@ async function examineOlder(call: ExaminedCall): Promise<readonly DoctorFinding[
     ...(await attempt('handshake', signal, () =>
       checkOlder({ version, open: () => openProbe(invocation, target) }),
     )),
+    ...(await examineNeededLogin(invocation, target)),
     ...(hasRounds(version)
       ? await attempt('state', signal, () => examineState(call))
       : [skip('state', `servers of ${version} send no state`)]),
@@ -174,6 +172,15 @@ async function examineLogin(
   }
   const { checkAuthorization } = await import('../doctor/authorization.ts')
   return attempt('auth', io.signal, () => checkAuthorization(exam)).finally(() => probe.close())
+}
+
+/** The same, without a word about servers that require none. */
+async function examineNeededLogin(
+  invocation: Invocation,
+  target: NamedTarget,
+): Promise<readonly DoctorFinding[]> {
+  const found = await examineLogin(invocation, target)
+  return found.filter(({ id, verdict }) => id !== 'auth' || verdict !== 'skip')
 }
 
 async function openProbe({ io, options }: Invocation, target: NamedTarget): Promise<Probe> {

@@ -139,20 +139,21 @@ function one(login: StoredLogin | undefined): StoredLogin {
 }
 
 function row(login: StoredLogin, now: number): string[] {
-  const { server, user, issuer, scopes, tokens } = login
+  const { server, user, issuer, scopes } = login
   return [
     oneLine(server),
     oneLine(user ?? '(name unknown)'),
     oneLine(issuer),
     scopes.map(oneLine).join(' '),
-    stateOf(tokens, now),
+    stateOf(login, now),
   ]
 }
 
-function stateOf(tokens: StoredLogin['tokens'], now: number): string {
+function stateOf({ tokens, grant }: StoredLogin, now: number): string {
   if (tokens === undefined) return 'ended; log in again'
   if (tokens.expiresAt === undefined || tokens.expiresAt > now) return 'valid'
-  return tokens.refreshToken === undefined ? 'expired; log in again' : 'refreshed at the next call'
+  const renewable = tokens.refreshToken !== undefined || grant === 'client_credentials'
+  return renewable ? 'refreshed at the next call' : 'expired; log in again'
 }
 
 /** What may be shown of a login: no token and no secret. */

@@ -32,6 +32,8 @@ export interface StoredLogin {
   readonly resource: string
   readonly issuer: string
   readonly client: StoredClient
+  /** Set if the client acts for itself: it needs nobody to log in again. */
+  readonly grant?: 'client_credentials'
   /** The scopes that were requested. */
   readonly scopes: readonly string[]
   /** Absent after a logout, or if the authorization server no longer accepts them. */
@@ -80,10 +82,11 @@ export function memoryTokenStore(): TokenStore {
 /** The login in a parsed JSON value; undefined if it is not one. */
 export function parseLogin(value: unknown): StoredLogin | undefined {
   if (!isRecord(value) || value.version !== 1) return undefined
-  const { server, resource, issuer, client, scopes, tokens, user } = value
+  const { server, resource, issuer, client, grant, scopes, tokens, user } = value
   const texts = [server, resource, issuer].every((one) => typeof one === 'string')
   if (!texts || !isStrings(scopes) || !isClient(client)) return undefined
   if (tokens !== undefined && !isTokens(tokens)) return undefined
+  if (grant !== undefined && grant !== 'client_credentials') return undefined
   if (user !== undefined && typeof user !== 'string') return undefined
   return value as unknown as StoredLogin
 }

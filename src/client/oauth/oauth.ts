@@ -183,6 +183,7 @@ function createServerLogin(server: URL, key: string, setup: Setup): ServerLogin 
     const as = await issuerOf(issuer)
     const earlier = before !== undefined && isSame(before.issuer, as.issuer) ? before : undefined
     const scopes = chooseScopes(as, protection, setup, challenged, earlier)
+    const itself = ownClient(as, setup, earlier)
     const finish = (client: StoredClient, { tokens, user }: Granted): Promise<StoredLogin> => {
       unproven = tokens.accessToken
       const { resource } = protection
@@ -192,15 +193,14 @@ function createServerLogin(server: URL, key: string, setup: Setup): ServerLogin 
         resource,
         issuer: as.issuer,
         client,
+        ...(itself && { grant: 'client_credentials' as const }),
         scopes,
         tokens,
         ...(user && { user }),
       })
     }
-    if (setup.grant === 'client_credentials' && given !== undefined) {
-      const client = givenClient(as, given)
-      return finish(client, await grantToClient(contextOf(as, client, protection.resource), scopes))
-    }
+    if (itself !== undefined)
+      return finish(itself, await grantToClient(contextOf(as, itself, protection.resource), scopes))
     if (setup.login === undefined) throw loginRequired(server, challenged, before)
     checkLogin(as)
     const attempt = await setup.login()
@@ -285,6 +285,17 @@ function createServerLogin(server: URL, key: string, setup: Setup): ServerLogin 
       return revoke(context, login.tokens)
     },
   }
+}
+
+/** The client that acts for itself: the one that was given, or that of an earlier login if nobody can log in. */
+function ownClient(
+  as: AuthorizationServer,
+  { grant, client, login }: OAuthOptions,
+  earlier: StoredLogin | undefined,
+): StoredClient | undefined {
+  if (grant === 'client_credentials' && client !== undefined) return givenClient(as, client)
+  if (login !== undefined || earlier?.grant === undefined) return undefined
+  return earlier.client.secret === undefined ? undefined : earlier.client
 }
 
 /** One scope of several. */
