@@ -43,7 +43,14 @@ export interface Execution {
 }
 
 export interface ResilientPool {
-  query(text: string, values: unknown[]): Promise<Execution>
+  /** Retries for `retryMs`, counted from `since` (of `performance.now`); at least one attempt is made. */
+  query(text: string, values: unknown[], since?: number): Promise<Execution>
+  /** Tries once, and rejects with the error of the driver. */
+  attempt(text: string, values: unknown[]): Promise<PgRow[]>
+  /** Whether another attempt may succeed after this error. */
+  mayRetry(error: unknown): boolean
+  /** Whether a statement that is due since then may still be retried. */
+  isPatient(since: number): boolean
   /** Runs `body` in a transaction on one connection. Not retried. */
   transaction<T>(
     body: (query: (text: string, values?: unknown[]) => Promise<PgRow[]>) => Promise<T>,
@@ -72,6 +79,12 @@ export function createResilientPool(options: PoolOptions): ResilientPool {
       waiting.add(reject)
       work.then(resolve, reject).finally(() => waiting.delete(reject))
     })
+  const attempt = async (text: string, values: unknown[]) => {
+    const pool = await open()
+    return (await orClosed(pool.query(text, values))).rows
+  }
+  const mayRetry = (error: unknown) => !ended && isTransient(error)
+  const isPatient = (since: number) => performance.now() <= since + options.retryMs
   const end = async () => {
     ended = true
     const pool = await opened?.catch(() => undefined)
@@ -81,20 +94,20 @@ export function createResilientPool(options: PoolOptions): ResilientPool {
       fail(new RondoError('STORE_UNAVAILABLE', 'the store was closed while the query waited'))
   }
   return {
-    async query(text, values) {
-      const pool = await open()
-      const until = performance.now() + options.retryMs
+    async query(text, values, since = performance.now()) {
       for (let tries = 0; ; tries++) {
         try {
-          const { rows } = await orClosed(pool.query(text, values))
-          return { rows, retried: tries > 0 }
+          return { rows: await attempt(text, values), retried: tries > 0 }
         } catch (error) {
-          if (ended || !isTransient(error)) throw error
-          if (performance.now() > until) throw toStoreError(error)
+          if (!mayRetry(error)) throw error
+          if (!isPatient(since)) throw toStoreError(error)
           await new Promise((resolve) => setTimeout(resolve, pause(tries)))
         }
       }
     },
+    attempt,
+    mayRetry,
+    isPatient,
     async transaction(body) {
       const connecting = (await open()).connect()
       const client = await orClosed(connecting).catch((error) => {
@@ -170,7 +183,7 @@ async function createPool(connectionString: string | undefined, max: number): Pr
 }
 
 /** 20, 40, 80 … 1000 ms, with jitter of a half, so that processes do not reconnect all at once. */
-const pause = (tries: number): number => Math.min(20 * 2 ** tries, 1000) * (0.5 + Math.random())
+export const pause = (tries: number): number => Math.min(20 * 2 ** tries, 1000) * (0.5 + Math.random())
 
 /** Connection lost, server starting or stopping, too many connections, deadlock: a retry may succeed. */
 function isTransient(error: unknown): boolean {

@@ -15,6 +15,7 @@ import { createBatch, LEASE_COLUMNS, newLease, toLease, toView, VIEW_COLUMNS } f
 import type { Creation, Handover, HookHandover, Lease, OwnerTasks, Taker } from '../task-store.ts'
 import { nowAt, type PostgresDatabase } from './database.ts'
 import type { PgRow } from './driver.ts'
+import { createWriteGroup, groupUpdates, manyRows, oneRow } from './write-group.ts'
 
 /** Each lost race means that another answer was stored, so this bounds the keys of a task. */
 const MAX_RACES = 1000
@@ -29,8 +30,16 @@ interface Changed<T> {
 }
 
 export function createOwnerTasks(database: PostgresDatabase): OwnerTasks {
-  const { query, execute, now, publish } = database
+  const { query, now, publish } = database
   const sql = createQueries(database.schema)
+  const groups = {
+    create: createWriteGroup(database, sql.create),
+    inputs: createWriteGroup(database, sql.inputs),
+    answer: createWriteGroup(database, sql.answer),
+    resume: createWriteGroup(database, sql.resume),
+  }
+  const read = async (id: string, { tenant, principal }: TaskOwner) =>
+    (await groups.inputs({ values: [id, tenant, principal] })).rows[0]
   const get = createBatch(async (items: readonly [string, TaskOwner][]) => {
     const ids = items.map(([id]) => id)
     const tenants = items.map(([, { tenant }]) => tenant)
@@ -43,9 +52,10 @@ export function createOwnerTasks(database: PostgresDatabase): OwnerTasks {
   const create = async (task: NewTask, openLimit: number, taker: Taker | undefined): Promise<Creation> => {
     const { id, owner, head, message = null, ttlMs, pollMs, journal = [], known = true } = task
     const limit = openLimit === Number.POSITIVE_INFINITY ? null : openLimit
-    const row = [id, owner.tenant, owner.principal, message, head, ttlMs, pollMs]
+    const row = [id, owner.tenant, owner.principal, message, head, ttlMs, pollMs, limit]
     const claim = [taker?.worker ?? null, taker?.leaseMs ?? null]
-    const { rows, retried } = await execute(sql.create, [...row, limit, now(), journal, ...claim, known])
+    const values = [...row, ...claim, known, journal.length]
+    const { rows, retried } = await groups.create({ values, entries: journal })
     const created = (view: TaskView, isOurs: boolean): Creation => ({
       kind: 'created',
       view,
@@ -79,20 +89,21 @@ export function createOwnerTasks(database: PostgresDatabase): OwnerTasks {
   ): Promise<T> => {
     let claimed: number | undefined
     for (let race = 0; race < MAX_RACES; race++) {
-      const [row] = await query(sql.inputs, [id, owner.tenant, owner.principal, now()])
+      const row = await read(id, owner)
       const decided = decide(row)
       if (!('slots' in decided) || row === undefined) {
         const lease = claimed === undefined ? undefined : await findLease(id, claimed, taker)
         return lease ? { ...(decided as T), lease } : (decided as T)
       }
       const { slots, wakes, known, result } = decided
-      const at = [id, row.revision, now(), row.epoch, encodeSlots(slots), waitingStatus(slots), known]
+      const values = [id, row.revision, row.epoch, encodeSlots(slots), waitingStatus(slots), known]
       if (row.worker !== null || !wakes) {
-        if ((await query(sql.answer, at)).length > 0) return result
+        if ((await groups.answer({ values })).rows.length > 0) return result
         continue
       }
       if (taker) claimed = (row.epoch as number) + 1
-      const [done] = await query(sql.resume, [...at, taker?.worker ?? null, taker?.leaseMs ?? 0])
+      const claim = [taker?.worker ?? null, taker?.leaseMs ?? 0]
+      const [done] = (await groups.resume({ values: [...values, ...claim] })).rows
       if (done === undefined) continue
       return taker ? { ...result, lease: toLease(done, done.journal as string[]) } : result
     }
@@ -154,7 +165,7 @@ export function createOwnerTasks(database: PostgresDatabase): OwnerTasks {
       return handover
     },
     async slots(id, owner) {
-      const [row] = await query(sql.inputs, [id, owner.tenant, owner.principal, now()])
+      const row = await read(id, owner)
       return row && isOpen(row.status) ? slotsOf(row) : undefined
     },
     async cancel(id, owner): Promise<Cancellation> {
@@ -179,38 +190,80 @@ export function createOwnerTasks(database: PostgresDatabase): OwnerTasks {
 function createQueries(schema: string) {
   const task = `${schema}.task`
   const journal = `${schema}.journal`
-  const shown = `updated_at = ${nowAt('$3')}, revision = revision + 1`
   // The revision changes with the slots and the status, the epoch with the worker.
-  const unchanged = `id = $1 AND revision = $2 AND epoch = $4 AND expires_at > ${nowAt('$3')}`
-  const answered = `inputs = $5, status = $6, known = known OR $7::boolean, ${shown}`
+  const unchanged = `t.id = q.id AND t.revision = q.revision AND t.epoch = q.epoch AND t.expires_at > ${nowAt('$1')}`
+  const answered = `inputs = q.inputs, status = q.status, known = t.known OR q.known, updated_at = ${nowAt('$1')},
+    revision = t.revision + 1`
+  const expected = {
+    id: 'text',
+    revision: 'integer',
+    epoch: 'integer',
+    inputs: 'text',
+    status: 'text',
+    known: 'boolean',
+  }
   const entries = `ARRAY(SELECT entry FROM ${journal} WHERE task = done.id ORDER BY seq)`
+  const owned = { id: 'text', tenant: 'text', principal: 'text' }
+  const fresh = {
+    ...owned,
+    message: 'text',
+    head: 'text',
+    ttl: 'bigint',
+    poll_ms: 'integer',
+    open_limit: 'bigint',
+    worker: 'text',
+    lease: 'bigint',
+    known: 'boolean',
+    entries: 'integer',
+  }
+  const leaseColumns = LEASE_COLUMNS.split(', ')
+    .map((name) => `t.${name}`)
+    .join(', ')
+  // A task that has a journal from the start begins at epoch 1, so that its first worker reads it. Owners are locked in the
+  // order of the rows, and `open_tasks` sees the tasks that this statement has already made.
+  const create = (source: string, ids: string) => `WITH made AS (
+      INSERT INTO ${task} AS t (id, tenant, principal, status, message, head, created_at, updated_at, expires_at, poll_ms,
+        revision, epoch, failures, worker, due_at, known)
+      SELECT q.id, q.tenant, q.principal, 'working', q.message, q.head, ${nowAt('$1')}, ${nowAt('$1')},
+        ${nowAt('$1')} + q.ttl, q.poll_ms, 1, CASE WHEN q.worker IS NULL THEN least(q.entries, 1) ELSE 1 END, 0, q.worker,
+        ${nowAt('$1')} + coalesce(q.lease, 0), q.known
+      FROM ${source}
+      WHERE q.open_limit IS NULL OR q.open_limit > ${schema}.open_tasks(q.tenant, q.principal, ${nowAt('$1')}, q.open_limit)
+      ON CONFLICT (id) DO NOTHING RETURNING ${VIEW_COLUMNS}
+    ), listed AS (SELECT q.at, made.* FROM made JOIN ${ids} AS q (id, at) USING (id)
+    ), written AS (
+      INSERT INTO ${journal} (task, seq, entry) SELECT listed.id, e.seq, e.entry
+      FROM listed JOIN unnest($14::bigint[], $15::integer[], $16::text[]) AS e (at, seq, entry) USING (at)
+    ) SELECT * FROM listed`
+  const inputsOf = (
+    source: string,
+  ) => `SELECT q.at, t.status, t.inputs, t.revision, t.epoch, t.worker, ${nowAt('$1')} AS now
+    FROM ${source} JOIN ${task} t USING (id, tenant, principal) WHERE t.expires_at > ${nowAt('$1')}`
   return {
     get: `SELECT q.at, ${VIEW_COLUMNS} FROM unnest($1::text[], $2::text[], $3::text[]) WITH ORDINALITY
       AS q (id, tenant, principal, at) JOIN ${task} t USING (id, tenant, principal)
       WHERE t.expires_at > ${nowAt('$4')}`,
-    // A task that has a journal from the start begins at epoch 1, so that its first worker reads it.
-    create: `WITH made AS (
-      INSERT INTO ${task} AS t (id, tenant, principal, status, message, head, created_at, updated_at, expires_at, poll_ms,
-        revision, epoch, failures, worker, due_at, known)
-      SELECT $1, $2, $3, 'working', $4, $5, c.now, c.now, c.now + $6::bigint, $7::integer, 1,
-        CASE WHEN $11::text IS NULL THEN least(cardinality($10::text[]), 1) ELSE 1 END, 0, $11::text,
-        c.now + coalesce($12::bigint, 0), $13::boolean
-      FROM (SELECT ${nowAt('$9')} AS now) c
-      WHERE $8::bigint IS NULL OR $8::bigint > ${schema}.open_tasks($2, $3, c.now, $8::bigint)
-      ON CONFLICT (id) DO NOTHING RETURNING ${VIEW_COLUMNS}
-    ), written AS (
-      INSERT INTO ${journal} (task, seq, entry) SELECT made.id, e.at - 1, e.entry
-      FROM made, unnest($10::text[]) WITH ORDINALITY AS e (entry, at)
-    ) SELECT * FROM made`,
+    create: {
+      one: create(oneRow(fresh), '(SELECT $2::text, 1)'),
+      many: create(manyRows(fresh), 'unnest($2::text[]) WITH ORDINALITY'),
+      entries: true,
+      order: [1, 2, 0],
+    },
     exists: `SELECT worker, epoch FROM ${task} WHERE id = $1`,
-    inputs: `SELECT status, inputs, revision, epoch, worker, ${nowAt('$4')} AS now FROM ${task}
-      WHERE id = $1 AND tenant = $2 AND principal = $3 AND expires_at > ${nowAt('$4')}`,
-    answer: `UPDATE ${task} SET ${answered} WHERE ${unchanged} RETURNING 1`,
+    inputs: { one: inputsOf(oneRow(owned)), many: inputsOf(manyRows(owned)) },
+    answer: groupUpdates(expected, { task, where: unchanged, set: answered }),
     // All entries were written before the worker parked the task, so none is missed here.
-    resume: `WITH done AS (UPDATE ${task} SET ${answered}, worker = $8::text,
-        due_at = ${nowAt('$3')} + $9::bigint, epoch = epoch + ($8::text IS NOT NULL)::integer
-        WHERE ${unchanged} AND worker IS NULL RETURNING ${LEASE_COLUMNS}, ${nowAt('$3')} AS now)
-      SELECT done.*, ${entries} AS journal FROM done`,
+    resume: groupUpdates(
+      { ...expected, worker: 'text', lease: 'bigint' },
+      {
+        task,
+        where: `${unchanged} AND t.worker IS NULL`,
+        set: `${answered}, worker = q.worker, due_at = ${nowAt('$1')} + q.lease,
+          epoch = t.epoch + (q.worker IS NOT NULL)::integer`,
+        returning: `${leaseColumns}, ${nowAt('$1')} AS now`,
+        select: `, ${entries} AS journal`,
+      },
+    ),
     lease: `SELECT ${LEASE_COLUMNS}, ${nowAt('$4')} AS now, ${entries} AS journal FROM ${task} AS done
       WHERE id = $1 AND epoch = $2 AND worker = $3 AND expires_at > ${nowAt('$4')}`,
     cancel: `WITH done AS (

@@ -19,30 +19,57 @@ import {
 import type { Fence, OperatorTasks, WorkerTasks } from '../task-store.ts'
 import { nowAt, type PostgresDatabase } from './database.ts'
 import type { PgRow } from './driver.ts'
+import {
+  type Columns,
+  createWriteGroup,
+  type GroupedStatement,
+  groupUpdates,
+  manyRows,
+  oneRow,
+  type RowChange,
+} from './write-group.ts'
 
-/** Parameters: id, epoch, now. The only thing that keeps a worker which lost its lease away from the journal. */
-export const FENCE: string = `id = $1 AND epoch = $2 AND worker IS NOT NULL AND expires_at > ${nowAt('$3')}`
+/**
+ * Holds for the row `t` of a task if the worker that `q` names by id and epoch has it; `$1` is the time. The only thing that
+ * keeps a worker which lost its lease away from the journal.
+ */
+export const FENCE: string = `t.id = q.id AND t.epoch = q.epoch AND t.worker IS NOT NULL AND t.expires_at > ${nowAt('$1')}`
 
 /** Each lost race means that an answer or a message was stored. */
 const MAX_RACES = 1000
 
 export function createWorkerTasks(database: PostgresDatabase): WorkerTasks {
-  const { query, execute, now, publish } = database
+  const { query, now, publish } = database
   const sql = createQueries(database.schema)
-  const guard = ({ id, epoch }: Fence): unknown[] => [id, epoch, now()]
+  const group = (statement: GroupedStatement) => createWriteGroup(database, statement)
+  const groups = {
+    append: group(sql.append),
+    status: group(sql.status),
+    inputs: group(sql.inputs),
+    publish: group(sql.publish),
+    park: group(sql.park),
+    settle: group(sql.settle),
+    hold: group(sql.hold),
+    release: group(sql.release),
+  }
   const arrays = (fences: readonly Fence[]) => [
+    now(),
     fences.map(({ id }) => id),
     fences.map(({ epoch }) => epoch),
-    now(),
   ]
   const toSet = (rows: readonly PgRow[]) => new Set(rows.map((row) => row.id as string))
 
   /** Executes a fenced write. If it was retried, its first attempt may have succeeded. */
-  const write = async (text: string, fence: Fence, values: unknown[], status: string): Promise<boolean> => {
-    const { rows, retried } = await execute(text, [...guard(fence), ...values])
+  const write = async (
+    kind: 'status' | 'settle',
+    { id, epoch }: Fence,
+    values: unknown[],
+    status: string,
+  ): Promise<boolean> => {
+    const { rows, retried } = await groups[kind]({ values: [id, epoch, ...values] })
     if (rows.length > 0) return true
     if (!retried) return false
-    const [row] = await query(sql.reached, [fence.id, fence.epoch, status])
+    const [row] = await query(sql.reached, [id, epoch, status])
     return row !== undefined
   }
   const announce = async (fence: Fence, written: Promise<boolean>) => {
@@ -50,12 +77,12 @@ export function createWorkerTasks(database: PostgresDatabase): WorkerTasks {
     if (done) publish({ kind: 'changed', id: fence.id })
     return done
   }
-  const append = async (fence: Fence, from: number, entries: readonly string[]): Promise<boolean> => {
+  const append = async ({ id, epoch }: Fence, from: number, entries: readonly string[]): Promise<boolean> => {
     try {
-      return (await query(sql.append, [...guard(fence), from, entries])).length > 0
+      return (await groups.append({ values: [id, epoch], entries, from })).rows.length > 0
     } catch (error) {
       if (!isDuplicate(error)) throw error
-      const rows = await query(sql.read, [fence.id, from, from + entries.length])
+      const rows = await query(sql.read, [id, from, from + entries.length])
       if (rows.length === entries.length && rows.every(({ entry }, i) => entry === entries[i])) return true
       throw new RondoError(
         'STORE_UNAVAILABLE',
@@ -68,21 +95,21 @@ export function createWorkerTasks(database: PostgresDatabase): WorkerTasks {
   }
   /** Writes slots over those that were read, again if answers arrived in between. If a write was retried, it may have succeeded. */
   const writeSlots = async (
-    text: string,
-    fence: Fence,
+    kind: 'publish' | 'park',
+    { id, epoch }: Fence,
     given: readonly InputSlot[],
     toValues: (news: boolean) => readonly unknown[] = () => [],
   ) => {
     for (let race = 0; race < MAX_RACES; race++) {
-      const [row] = await query(sql.inputs, guard(fence))
+      const [row] = (await groups.inputs({ values: [id, epoch] })).rows
       if (row === undefined) return undefined
       const merged = mergeSlots(decodeSlots(row.inputs as string | null), given)
       const inputs = encodeSlots(merged.slots)
-      const values = [row.revision, inputs, waitingStatus(merged.slots), ...toValues(merged.news)]
-      const { rows, retried } = await execute(text, [...guard(fence), ...values])
+      const values = [id, epoch, row.revision, inputs, waitingStatus(merged.slots), ...toValues(merged.news)]
+      const { rows, retried } = await groups[kind]({ values })
       if (rows.length > 0) return merged
       if (!retried) continue
-      const [written] = await query(sql.reachedSlots, [fence.id, fence.epoch, row.revision, inputs])
+      const [written] = await query(sql.reachedSlots, [id, epoch, row.revision, inputs])
       if (written !== undefined) return merged
     }
     throw new RondoError(
@@ -100,14 +127,14 @@ export function createWorkerTasks(database: PostgresDatabase): WorkerTasks {
     renew: async (fences, leaseMs) => toSet(await query(sql.renew, [...arrays(fences), leaseMs])),
     held: async (fences) => toSet(await query(sql.held, arrays(fences))),
     append,
-    status: (fence, message) => announce(fence, write(sql.status, fence, [message], 'working')),
+    status: (fence, message) => announce(fence, write('status', fence, [message], 'working')),
     async publish(fence, given) {
-      const merged = await writeSlots(sql.publish, fence, given)
+      const merged = await writeSlots('publish', fence, given)
       if (merged) publish({ kind: 'changed', id: fence.id })
       return merged?.slots
     },
     async park(fence, given, wakeAt) {
-      const merged = await writeSlots(sql.park, fence, given, (news) => [news, wakeAt ?? null])
+      const merged = await writeSlots('park', fence, given, (news) => [news, wakeAt ?? null])
       if (!merged) return false
       publish({ kind: 'changed', id: fence.id })
       if (merged.news) publish({ kind: 'due' })
@@ -115,10 +142,10 @@ export function createWorkerTasks(database: PostgresDatabase): WorkerTasks {
     },
     settle(fence, ending) {
       const [status, outcome] = endingColumns(ending)
-      return announce(fence, write(sql.settle, fence, [status, outcome], status))
+      return announce(fence, write('settle', fence, [status, outcome], status))
     },
-    async hold(fence) {
-      const done = (await query(sql.hold, guard(fence))).length > 0
+    async hold({ id, epoch }) {
+      const done = (await groups.hold({ values: [id, epoch] })).rows.length > 0
       // The task may have become known while the turn ran.
       if (done) publish({ kind: 'due' })
       return done
@@ -127,10 +154,10 @@ export function createWorkerTasks(database: PostgresDatabase): WorkerTasks {
       const [row] = await query(sql.nextDue, [now(), withinMs])
       return row?.next === null || row === undefined ? undefined : Number(row.next)
     },
-    async release(fence, delayMs, failed) {
-      const done = (await query(sql.release, [...guard(fence), delayMs, failed ? 1 : 0])).length > 0
-      if (done) publish({ kind: 'due' })
-      return done
+    async release({ id, epoch }, delayMs, failed) {
+      const { rows } = await groups.release({ values: [id, epoch, delayMs, failed ? 1 : 0] })
+      if (rows.length > 0) publish({ kind: 'due' })
+      return rows.length > 0
     },
   }
 }
@@ -138,9 +165,20 @@ export function createWorkerTasks(database: PostgresDatabase): WorkerTasks {
 function createQueries(schema: string) {
   const task = `${schema}.task`
   const journal = `${schema}.journal`
-  const fences = `unnest($1::text[], $2::integer[]) AS f (id, epoch) JOIN ${task} t USING (id, epoch)
-    WHERE t.worker IS NOT NULL AND t.expires_at > ${nowAt('$3')}`
-  const shown = `updated_at = ${nowAt('$3')}, revision = revision + 1`
+  const fences = `unnest($2::text[], $3::integer[]) AS q (id, epoch) JOIN ${task} t ON ${FENCE}`
+  const shown = `updated_at = ${nowAt('$1')}, revision = t.revision + 1`
+  const fenced = (columns: Columns, change: Omit<RowChange, 'task' | 'where'>, where = '') =>
+    groupUpdates({ id: 'text', epoch: 'integer', ...columns }, { task, where: FENCE + where, ...change })
+  const append = (
+    source: string,
+    skip: string,
+  ) => `WITH held AS (SELECT q.at, q.id, t.failures FROM ${source} JOIN ${task} t ON ${FENCE}
+        FOR UPDATE OF t ${skip}),
+      forgiven AS (UPDATE ${task} t SET failures = 0 FROM held WHERE t.id = held.id AND held.failures > 0),
+      added AS (INSERT INTO ${journal} (task, seq, entry) SELECT held.id, e.seq, e.entry
+        FROM held JOIN unnest($4::bigint[], $5::integer[], $6::text[]) AS e (at, seq, entry) USING (at))
+      SELECT at FROM held`
+  const fence = { id: 'text', epoch: 'integer' }
   return {
     // A row that still names a worker was never released: that worker died or hangs.
     claim: `UPDATE ${task} t SET failures = failures + (worker IS NOT NULL)::integer, worker = $1,
@@ -153,31 +191,55 @@ function createQueries(schema: string) {
       WHERE due_at > ${nowAt('$1')} AND due_at <= ${nowAt('$1')} + $2::bigint`,
     journals: `SELECT task, entry FROM ${journal} WHERE task = ANY ($1::text[]) ORDER BY task, seq`,
     read: `SELECT entry FROM ${journal} WHERE task = $1 AND seq >= $2 AND seq < $3 ORDER BY seq`,
-    renew: `UPDATE ${task} SET due_at = ${nowAt('$3')} + $4::bigint
-      WHERE id IN (SELECT t.id FROM ${fences} FOR UPDATE OF t) RETURNING id`,
+    renew: `UPDATE ${task} SET due_at = ${nowAt('$1')} + $4::bigint
+      WHERE id IN (SELECT t.id FROM ${fences} ORDER BY t.id FOR UPDATE OF t) RETURNING id`,
     held: `SELECT t.id FROM ${fences}`,
     reached: `SELECT 1 FROM ${task} WHERE id = $1 AND epoch = $2 AND status = $3`,
-    append: `WITH held AS (SELECT id, failures FROM ${task} WHERE ${FENCE} FOR UPDATE),
-      forgiven AS (UPDATE ${task} t SET failures = 0 FROM held WHERE t.id = held.id AND held.failures > 0),
-      added AS (INSERT INTO ${journal} (task, seq, entry) SELECT held.id, $4::integer + e.at - 1, e.entry
-        FROM held, unnest($5::text[]) WITH ORDINALITY AS e (entry, at))
-      SELECT id FROM held`,
-    status: `UPDATE ${task} SET message = $4, ${shown} WHERE ${FENCE} RETURNING 1`,
-    inputs: `SELECT inputs, revision FROM ${task} WHERE ${FENCE}`,
-    publish: `UPDATE ${task} SET inputs = $5, status = $6, ${shown} WHERE ${FENCE} AND revision = $4 RETURNING 1`,
-    park: `UPDATE ${task} SET inputs = $5, status = $6, ${shown}, worker = NULL, failures = 0,
-      due_at = CASE WHEN $7::boolean THEN ${nowAt('$3')} ELSE $8::bigint END WHERE ${FENCE} AND revision = $4 RETURNING 1`,
+    append: {
+      one: append(oneRow(fence), ''),
+      many: append(manyRows(fence), 'SKIP LOCKED'),
+      entries: true,
+    },
+    status: fenced({ message: 'text' }, { set: `message = q.message, ${shown}` }),
+    inputs: {
+      one: `SELECT t.inputs, t.revision FROM ${oneRow(fence)} JOIN ${task} t ON ${FENCE}`,
+      many: `SELECT q.at, t.inputs, t.revision FROM ${manyRows(fence)} JOIN ${task} t ON ${FENCE}`,
+    },
+    publish: fenced(
+      { revision: 'integer', inputs: 'text', status: 'text' },
+      { set: `inputs = q.inputs, status = q.status, ${shown}` },
+      ' AND t.revision = q.revision',
+    ),
+    park: fenced(
+      { revision: 'integer', inputs: 'text', status: 'text', news: 'boolean', wake_at: 'bigint' },
+      {
+        set: `inputs = q.inputs, status = q.status, ${shown}, worker = NULL, failures = 0,
+          due_at = CASE WHEN q.news THEN ${nowAt('$1')} ELSE q.wake_at END`,
+      },
+      ' AND t.revision = q.revision',
+    ),
     // A parked task has no worker, so the fence says nothing about a write that may have succeeded.
     reachedSlots: `SELECT 1 FROM ${task} WHERE id = $1 AND epoch >= $2 AND revision > $3 AND inputs = $4`,
-    settle: `WITH done AS (UPDATE ${task} SET status = $4, outcome = $5, ${shown}, worker = NULL, due_at = NULL,
-        inputs = NULL, head = '' WHERE ${FENCE} RETURNING id),
-      gone AS (DELETE FROM ${journal} USING done WHERE task = done.id)
-      SELECT id FROM done`,
+    settle: fenced(
+      { status: 'text', outcome: 'text' },
+      {
+        set: `status = q.status, outcome = q.outcome, ${shown}, worker = NULL, due_at = NULL, inputs = NULL, head = ''`,
+        also: `, gone AS (DELETE FROM ${journal} USING done WHERE task = done.id)`,
+      },
+    ),
     // Nobody knows the id, so nobody misses what it asks: a task that is held looks as if it asked nothing.
-    hold: `UPDATE ${task} SET due_at = CASE WHEN known THEN ${nowAt('$3')} END, worker = NULL, epoch = epoch + 1, status = 'working'
-      WHERE ${FENCE} RETURNING 1`,
-    release: `UPDATE ${task} SET due_at = ${nowAt('$3')} + $4::bigint, failures = failures + $5::integer, worker = NULL,
-      epoch = epoch + 1 WHERE ${FENCE} RETURNING 1`,
+    hold: fenced(
+      {},
+      {
+        set: `due_at = CASE WHEN t.known THEN ${nowAt('$1')} END, worker = NULL, epoch = t.epoch + 1, status = 'working'`,
+      },
+    ),
+    release: fenced(
+      { delay: 'bigint', failed: 'integer' },
+      {
+        set: `due_at = ${nowAt('$1')} + q.delay, failures = t.failures + q.failed, worker = NULL, epoch = t.epoch + 1`,
+      },
+    ),
   }
 }
 

@@ -32,12 +32,10 @@ function openSqlite(file: string): Store {
 
 function weakenPostgres(sql: string): string {
   return sql
-    .replaceAll(POSTGRES_FENCE, 'id = $1 AND $2::integer >= 0 AND ($3::bigint IS NULL OR $3::bigint >= 0)')
-    .replaceAll('USING (id, epoch)', 'USING (id)')
-    .replaceAll('t.worker IS NOT NULL AND', '')
+    .replaceAll(POSTGRES_FENCE, 't.id = q.id AND q.epoch >= 0 AND ($1::bigint IS NULL OR $1::bigint >= 0)')
     .replace(
-      /AS e \(entry, at\)\)\s+SELECT id FROM held/,
-      'AS e (entry, at) ON CONFLICT (task, seq) DO UPDATE SET entry = excluded.entry) SELECT id FROM held',
+      /AS e \(at, seq, entry\) USING \(at\)\)\s+SELECT at FROM held/,
+      'AS e (at, seq, entry) USING (at) ON CONFLICT (task, seq) DO UPDATE SET entry = excluded.entry) SELECT at FROM held',
     )
 }
 
