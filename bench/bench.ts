@@ -5,6 +5,8 @@ export interface Settings {
   readonly quick: boolean
   /** The directory of another checkout, built, to run beside this one. */
   readonly against?: string
+  /** Measure only this database. */
+  readonly only?: string
   /** Reports progress. */
   progress(text: string): void
 }

@@ -25,8 +25,10 @@ const HELP = `Usage: npm run bench -- [options] [name …]
   ${Object.keys(BENCHES).join(', ')}: what to measure (all)
 
   --quick   fewer requests and rounds: a quick check, not a measurement
+  --only DATABASE
+            tasks: on this database alone, sqlite or postgres
   --against DIR
-            core: run the build of another checkout beside this one, in the same rounds
+            core, tasks: run the build of another checkout beside this one, in the same rounds
   --json    every figure as JSON on stdout, instead of tables
   --help    this text`
 
@@ -34,6 +36,7 @@ const { values, positionals } = parseArgs({
   allowPositionals: true,
   options: {
     quick: { type: 'boolean', default: false },
+    only: { type: 'string' },
     against: { type: 'string' },
     json: { type: 'boolean', default: false },
     help: { type: 'boolean', default: false },
@@ -52,7 +55,7 @@ async function main(): Promise<void> {
   for (const name of names) {
     const bench = await BENCHES[name]?.()
     if (bench === undefined) continue
-    const report = await bench.run({ quick: values.quick, against: values.against, progress })
+    const report = await bench.run({ ...values, progress })
     reports[name] = report
     progress('')
     if (!values.json) for (const table of report.tables) console.log(`${printTable(table)}\n`)

@@ -8,25 +8,30 @@
 
 import type { RunBench, Settings, Table } from './bench.ts'
 import { fixed, median, medianRatio } from './stat.ts'
+import { type Before, compileCheckout } from './task/before.ts'
 import { type Databases, openPostgresServer, openSqliteFiles } from './task/database.ts'
 import { measureParked, type ParkedFigures, parkedTable } from './task/parked.ts'
 import { measureServer, type ServerFigures, serverTable } from './task/server.ts'
 import { type Crew, spawnCrew } from './task/spawn-crew.ts'
-import type { SubjectName, Work } from './task/subject.ts'
+import type { Lone, SubjectName, Work } from './task/subject.ts'
 
 const SUBJECTS: readonly SubjectName[] = ['rondo', 'bare', 'grouped']
 const WORKS: readonly Work[] = ['complete', 'resume', 'get']
+const LONE: readonly Lone[] = ['complete', 'resume']
 const PROCESSES = [1, 2]
+const OPEN = { sqlite: openSqliteFiles, postgres: openPostgresServer }
 
 interface Effort {
   readonly rounds: number
   readonly ms: number
   readonly calls: number
   readonly parked: number
+  /** Lone tasks in a round. */
+  readonly lone: number
 }
 
-const FULL: Effort = { rounds: 7, ms: 1_500, calls: 3_000, parked: 100_000 }
-const QUICK: Effort = { rounds: 3, ms: 500, calls: 500, parked: 5_000 }
+const FULL: Effort = { rounds: 7, ms: 1_500, calls: 3_000, parked: 100_000, lone: 100 }
+const QUICK: Effort = { rounds: 3, ms: 500, calls: 500, parked: 5_000, lone: 30 }
 
 /** Times a second, one figure for each round. */
 type Rates = Record<SubjectName, number[]>
@@ -35,6 +40,8 @@ interface Measured {
   readonly database: string
   readonly processes: number
   readonly rates: Readonly<Record<Work, Rates>>
+  /** Of lone tasks, in ms. */
+  readonly times: Readonly<Record<Lone, Rates>>
 }
 
 export const run: RunBench = async (settings) => {
@@ -42,34 +49,49 @@ export const run: RunBench = async (settings) => {
   const measured: Measured[] = []
   const servers: ServerFigures[] = []
   const parked: ParkedFigures[] = []
-  for (const open of [openSqliteFiles, openPostgresServer]) {
-    const databases = await open()
-    if (databases === undefined) continue
-    try {
-      for (const count of PROCESSES) measured.push(await measure(databases, count, effort, settings))
-      settings.progress(`${databases.name}: the whole server`)
-      servers.push(await measureServer(databases, effort))
-      settings.progress(`${databases.name}: parking ${effort.parked} tasks`)
-      parked.push(await measureParked(databases, effort.parked))
-    } finally {
-      await databases.close()
+  const { only, against } = settings
+  if (only !== undefined && !Object.hasOwn(OPEN, only))
+    throw new TypeError(`Unknown database "${only}": ${Object.keys(OPEN).join(' or ')}`)
+  if (against !== undefined) settings.progress(`compiling ${against}`)
+  const before = against === undefined ? undefined : await compileCheckout(against)
+  try {
+    for (const [name, open] of Object.entries(OPEN)) {
+      const databases = (only ?? name) === name ? await open() : undefined
+      if (databases === undefined) continue
+      try {
+        for (const count of PROCESSES)
+          measured.push(await measure(databases, count, effort, settings, before))
+        if (before !== undefined) continue
+        settings.progress(`${databases.name}: the whole server`)
+        servers.push(await measureServer(databases, effort))
+        settings.progress(`${databases.name}: parking ${effort.parked} tasks`)
+        parked.push(await measureParked(databases, effort.parked))
+      } finally {
+        await databases.close()
+      }
     }
+  } finally {
+    await before?.remove()
   }
-  const tables = [rateTable(measured), serverTable(servers), parkedTable(parked)]
-  return { tables, data: { effort, measured, servers, parked } }
+  const rates = [rateTable(measured), loneTable(measured)]
+  const tables = before === undefined ? [...rates, serverTable(servers), parkedTable(parked)] : rates
+  return { tables, data: { effort, against, measured, servers, parked } }
 }
 
 async function measure(
   databases: Databases,
   processes: number,
-  { rounds, ms }: Effort,
+  { rounds, ms, lone }: Effort,
   { progress }: Settings,
+  before: Before | undefined,
 ): Promise<Measured> {
   const label = `${databases.name}, ${processes} processes`
   const rates: Record<Work, Rates> = { complete: noRates(), resume: noRates(), get: noRates() }
+  const times: Record<Lone, Rates> = { complete: noRates(), resume: noRates() }
   const crews: Crew[] = []
   try {
-    for (const name of SUBJECTS) crews.push(await spawnCrew(name, databases.create(), processes))
+    for (const name of before === undefined ? SUBJECTS : [...SUBJECTS, 'before' as const])
+      crews.push(await spawnCrew(name, databases.create(), processes, before?.child))
     progress(`${label}: warming up`)
     for (const crew of crews) for (const work of WORKS) await crew.rate(work, ms)
     for (let round = 0; round < rounds; round++) {
@@ -77,11 +99,15 @@ async function measure(
         progress(`${label}: ${work}, round ${round + 1} of ${rounds}`)
         for (const crew of rotated(crews, round)) rates[work][crew.name].push(await crew.rate(work, ms))
       }
+      if (processes > 1) continue
+      for (const work of LONE)
+        for (const crew of rotated(crews, round))
+          times[work][crew.name].push(...(await crew.lone(work, lone)))
     }
   } finally {
     await Promise.all(crews.map((crew) => crew.stop()))
   }
-  return { database: databases.name, processes, rates }
+  return { database: databases.name, processes, rates, times }
 }
 
 /** Rotates the order, so that no subject always goes first. */
@@ -91,7 +117,7 @@ function rotated<T>(list: readonly T[], by: number): readonly T[] {
 }
 
 function noRates(): Rates {
-  return { rondo: [], bare: [], grouped: [] }
+  return { rondo: [], before: [], bare: [], grouped: [] }
 }
 
 const NAMES: Readonly<Record<Work, string>> = {
@@ -101,6 +127,7 @@ const NAMES: Readonly<Record<Work, string>> = {
 }
 
 function rateTable(measured: readonly Measured[]): Table {
+  const hasBefore = measured.some(({ rates }) => rates.complete.before.length > 0)
   const rows = measured.flatMap(({ database, processes, rates }) =>
     WORKS.map((work) => [
       NAMES[work],
@@ -109,12 +136,44 @@ function rateTable(measured: readonly Measured[]): Table {
       ...SUBJECTS.map((name) => fixed(median(rates[work][name]))),
       `${fixed(100 * medianRatio(rates[work].rondo, rates[work].bare))} %`,
       `${fixed(100 * medianRatio(rates[work].rondo, rates[work].grouped))} %`,
+      ...(hasBefore
+        ? [
+            fixed(median(rates[work].before)),
+            `${fixed(100 * medianRatio(rates[work].before, rates[work].grouped))} %`,
+            fixed(medianRatio(rates[work].rondo, rates[work].before), 2),
+          ]
+        : []),
     ]),
   )
   const columns = ['task', 'database', 'processes', 'rondo /s', 'by hand /s', 'by hand, grouped /s']
   return {
     title: 'Tasks a second, and the same rows written by hand with the bare driver',
-    columns: [...columns, 'of by hand', 'of grouped'],
+    columns: [
+      ...columns,
+      'of by hand',
+      'of grouped',
+      ...(hasBefore ? ['before /s', 'before, of grouped', 'rondo / before'] : []),
+    ],
+    rows,
+  }
+}
+
+/** How long one task takes while nothing else happens. */
+function loneTable(measured: readonly Measured[]): Table {
+  const rows = measured.flatMap(({ database, times }) =>
+    LONE.flatMap((work) =>
+      (['rondo', 'before'] as const)
+        .filter((name) => times[work][name].length > 0)
+        .map((name) => {
+          const sorted = [...times[work][name]].sort((a, b) => a - b)
+          const at = (part: number) => fixed(sorted[Math.floor(part * sorted.length)] ?? Number.NaN, 2)
+          return [NAMES[work], database, name, String(sorted.length), at(0.5), at(0.99)]
+        }),
+    ),
+  )
+  return {
+    title: 'A lone task, one process: ms from its creation to its end',
+    columns: ['task', 'database', 'program', 'tasks', 'p50', 'p99'],
     rows,
   }
 }

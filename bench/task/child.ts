@@ -3,16 +3,19 @@
 import { openBarePostgres } from './bare-postgres.ts'
 import { openBareSqlite } from './bare-sqlite.ts'
 import { openRondo } from './rondo.ts'
-import type { Done, StoreAddress, Subject, SubjectName, Work } from './subject.ts'
+import type { Done, Lone, StoreAddress, Subject, SubjectName, Work } from './subject.ts'
 
 export type ToChild =
   | { readonly kind: 'run'; readonly work: Work; readonly ms: number }
+  | { readonly kind: 'lone'; readonly work: Lone; readonly count: number }
   | { readonly kind: 'settle' }
 
 /** What a child sends when it is ready, and after each instruction. */
 export interface FromChild {
   readonly kind: 'done'
   readonly done?: Done
+  /** How many ms each lone task took. */
+  readonly times?: readonly number[]
 }
 
 function open(name: SubjectName, address: StoreAddress, processes: number): Promise<Subject> {
@@ -25,10 +28,12 @@ function open(name: SubjectName, address: StoreAddress, processes: number): Prom
 
 const [name = '', address = '', processes = '1'] = process.argv.slice(2)
 const subject = await open(name as SubjectName, JSON.parse(address), Number(processes))
-const say = (done?: Done): void => void process.send?.({ kind: 'done', done } satisfies FromChild)
+const say = (done: Omit<FromChild, 'kind'> = {}): void =>
+  void process.send?.({ kind: 'done', ...done } satisfies FromChild)
 
 process.on('message', async (message: ToChild) => {
-  if (message.kind === 'run') return say(await subject.run(message.work, message.ms))
+  if (message.kind === 'run') return say({ done: await subject.run(message.work, message.ms) })
+  if (message.kind === 'lone') return say({ times: await subject.lone?.(message.work, message.count) })
   await subject.settle()
   say()
 })

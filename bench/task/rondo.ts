@@ -62,6 +62,23 @@ export async function openRondo(address: StoreAddress, processes: number): Promi
     await new Promise((resolve) => setTimeout(resolve, ms))
     return { count, ms: performance.now() - began }
   }
+  const lone = async (count: number): Promise<readonly number[]> => {
+    const times: number[] = []
+    for (let i = 0; i < count; i++) {
+      const began = performance.now()
+      const task = newTask()
+      await new Promise<void>((resolve) => {
+        onEnd = ({ id, outcome }) => {
+          if (id !== task.id) return
+          if (outcome === 'park') void engine.deliver(id, task.owner, answers)
+          if (outcome === 'complete') resolve()
+        }
+        void engine.create(task)
+      })
+      times.push(performance.now() - began)
+    }
+    return times
+  }
   let next = 0
   const look = async (): Promise<number> => {
     const { id, owner } = kept[next++ % KEPT] as NewTask
@@ -72,6 +89,10 @@ export async function openRondo(address: StoreAddress, processes: number): Promi
     async run(kind, ms) {
       asks = kind === 'resume'
       return kind === 'get' ? repeatTogether(ms, look) : work(ms)
+    },
+    lone(kind, count) {
+      asks = kind === 'resume'
+      return lone(count)
     },
     settle: () => settle(store, KEPT * processes),
     async close() {

@@ -5,22 +5,32 @@ import { once } from 'node:events'
 import { fileURLToPath } from 'node:url'
 import { messageOf } from '../message-of.ts'
 import type { FromChild, ToChild } from './child.ts'
-import type { StoreAddress, SubjectName, Work } from './subject.ts'
+import type { Lone, StoreAddress, SubjectName, Work } from './subject.ts'
 
 export interface Crew {
   readonly name: SubjectName
   /** How often all of them together did the work in a second. */
   rate(work: Work, ms: number): Promise<number>
+  /** How many ms the first of them took for each of `count` tasks, one after the other. */
+  lone(work: Lone, count: number): Promise<readonly number[]>
   stop(): Promise<void>
 }
 
 const CHILD = fileURLToPath(new URL('./child.js', import.meta.url))
 
-export async function spawnCrew(name: SubjectName, address: StoreAddress, processes: number): Promise<Crew> {
+/** `before` runs the program of another commit, which knows itself as `rondo`. */
+export async function spawnCrew(
+  name: SubjectName,
+  address: StoreAddress,
+  processes: number,
+  before = '',
+): Promise<Crew> {
+  const program = name === 'before' ? [before, 'rondo'] : [CHILD, name]
   const children: ChildProcess[] = []
   // One after the other: the first creates the tables, and each adds its own rows.
   for (let i = 0; i < processes; i++) {
-    const child = fork(CHILD, [name, JSON.stringify(address), String(processes)])
+    const [path = '', ...subject] = program
+    const child = fork(path, [...subject, JSON.stringify(address), String(processes)])
     await messageOf<FromChild>(child, 'done')
     children.push(child)
   }
@@ -38,6 +48,13 @@ export async function spawnCrew(name: SubjectName, address: StoreAddress, proces
       const answers = await tell({ kind: 'run', work, ms })
       await tell({ kind: 'settle' })
       return answers.reduce((sum, { done }) => sum + (done ? (1_000 * done.count) / done.ms : 0), 0)
+    },
+    async lone(work, count) {
+      const [first] = children
+      if (first === undefined) return []
+      const answer = messageOf<FromChild>(first, 'done')
+      first.send({ kind: 'lone', work, count } satisfies ToChild)
+      return (await answer).times ?? []
     },
     async stop() {
       await Promise.all(

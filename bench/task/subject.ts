@@ -4,7 +4,8 @@ export type StoreAddress =
   | { readonly kind: 'sqlite'; readonly file: string }
   | { readonly kind: 'postgres'; readonly connectionString: string; readonly schema: string }
 
-export type SubjectName = 'rondo' | 'bare' | 'grouped'
+/** `before` is `rondo` of another commit. */
+export type SubjectName = 'rondo' | 'before' | 'bare' | 'grouped'
 
 /**
  *   complete  a task is created, run and completed
@@ -19,6 +20,9 @@ export const AT_ONCE = 32
 /** Parked tasks that every process has from the beginning, to be read. */
 export const KEPT = 1_000
 
+/** Of the works that create tasks; one after the other, to see how long a lone task takes. */
+export type Lone = Exclude<Work, 'get'>
+
 export interface Done {
   readonly count: number
   readonly ms: number
@@ -27,6 +31,8 @@ export interface Done {
 export interface Subject {
   /** Does the work for `ms`, as often as it can. */
   run(work: Work, ms: number): Promise<Done>
+  /** Does the work alone, one task after the other; returns how many ms each took. Only the engine can. */
+  lone?(work: Lone, count: number): Promise<readonly number[]>
   /** Resolves when nothing is in progress in any of the processes. */
   settle(): Promise<void>
   close(): Promise<void>
