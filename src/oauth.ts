@@ -1,6 +1,6 @@
 /** `rondo/oauth`: servers that accept access tokens of an authorization server. Needs the package `jose`. */
 
-export type { Claims } from './oauth/claims.ts'
+export type { TokenClaims } from './oauth/claims.ts'
 export type { IntrospectionOptions } from './oauth/introspection.ts'
 export type { Issuer, JwtOptions } from './oauth/jwt.ts'
 export type { PublishedKey } from './oauth/key-set.ts'

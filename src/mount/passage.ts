@@ -23,7 +23,7 @@ import type { Reply } from '../protocol/reply.ts'
 import { toTaskHead, toTaskResult } from '../protocol/task.ts'
 import { validateStandard } from '../tool/schema/schema.ts'
 import { errorResult } from '../tool/target.ts'
-import type { Reading, ScopeChallenge } from './scope.ts'
+import type { RequestReading, ScopeChallenge } from './scope.ts'
 
 const PASSAGE: unique symbol = Symbol('rondo.passage')
 const METHODS: readonly FlowMethod[] = ['tools/call', 'prompts/get', 'resources/read']
@@ -81,7 +81,7 @@ const callbacks = new WeakSet<object>()
 const runs = new WeakSet<object>()
 
 /** Makes the scope challenge of a callback, for a registration of it. */
-type MakeChallenge = (reading: Reading) => ScopeChallenge
+type MakeChallenge = (reading: RequestReading) => ScopeChallenge
 
 const challenges = new WeakMap<object, MakeChallenge>()
 

@@ -20,7 +20,7 @@ export type ScopeChallenge = NonNullable<Parameters<McpServer['registerTool']>[1
 type Challenged = Awaited<ReturnType<ScopeChallenge>>
 
 /** The registration of a callback, as far as it says how arguments are read. */
-export interface Reading {
+export interface RequestReading {
   readonly scopeChallenge?: ScopeChallenge
   readonly resourceTemplate?: { readonly uriTemplate: { match(uri: string): unknown } }
   /** Checks arguments as the official server does. Undefined: they do not fit. */
@@ -84,7 +84,7 @@ export function assertTaskAllowed(
 export function challengeOf(
   definition: Definition,
   implies: Implies | undefined,
-  reading: Reading,
+  reading: RequestReading,
 ): ScopeChallenge {
   return async ({ request, authInfo }) => {
     if (authInfo === undefined) return undefined
@@ -104,7 +104,7 @@ interface RequestParams {
 async function givenBy(
   { method, options }: Definition,
   params: RequestParams,
-  { read, resourceTemplate }: Reading,
+  { read, resourceTemplate }: RequestReading,
 ): Promise<unknown> {
   if (typeof options.scopes !== 'function') return {}
   if (method !== 'resources/read') return read ? read(params.arguments ?? {}) : (params.arguments ?? {})

@@ -11,7 +11,7 @@ import { isRecord } from '../lib/json.ts'
 import type { Principal } from '../protocol/call.ts'
 
 /** What a token says, verified or not yet. */
-export type Claims = Readonly<Record<string, unknown>>
+export type TokenClaims = Readonly<Record<string, unknown>>
 
 export interface ClaimRules {
   readonly issuers: readonly string[]
@@ -19,14 +19,14 @@ export interface ClaimRules {
   readonly audiences: readonly string[]
   /** How far clocks may differ, in seconds. */
   readonly skew: number
-  readonly client: (claims: Claims) => string | undefined
-  readonly granted: (claims: Claims) => readonly string[]
+  readonly client: (claims: TokenClaims) => string | undefined
+  readonly granted: (claims: TokenClaims) => readonly string[]
 }
 
 export interface ClaimCheck {
   readonly name: string
   /** Returns what is wrong, for the operator. `now` is in seconds. */
-  problem(claims: Claims, rules: ClaimRules, now: number): string | undefined
+  problem(claims: TokenClaims, rules: ClaimRules, now: number): string | undefined
 }
 
 export const CLAIM_CHECKS: readonly ClaimCheck[] = [
@@ -116,7 +116,7 @@ function audienceProblem(aud: unknown, audiences: readonly string[]): string | u
 /** Returns the first problem. */
 export function findProblem(
   checks: readonly ClaimCheck[],
-  claims: Claims,
+  claims: TokenClaims,
   rules: ClaimRules,
   now: number,
 ): string | undefined {
@@ -129,7 +129,7 @@ export function findProblem(
 }
 
 /** The principal is issuer, subject and client: all users of one host share its client, and two clients share a user. */
-export function toPrincipal(claims: Claims, { client, granted }: ClaimRules): Principal {
+export function toPrincipal(claims: TokenClaims, { client, granted }: ClaimRules): Principal {
   const known = client(claims)
   return {
     issuer: String(claims.iss),
@@ -141,13 +141,13 @@ export function toPrincipal(claims: Claims, { client, granted }: ClaimRules): Pr
 }
 
 /** `client_id` is that of RFC 9068; `azp` is that of Keycloak, Auth0 and Entra, `appid` that of Entra's first version. */
-export function clientOf({ client_id, azp, appid }: Claims): string {
+export function clientOf({ client_id, azp, appid }: TokenClaims): string {
   const named = [client_id, azp, appid].find((one) => one !== undefined)
   return isText(named) ? named : ''
 }
 
 /** `scope` is that of RFC 9068; `scp` that of Entra, as a string, and of Okta, as a list. */
-export function grantedBy({ scope, scp }: Claims): readonly string[] {
+export function grantedBy({ scope, scp }: TokenClaims): readonly string[] {
   const value = scope ?? scp
   const words = typeof value === 'string' ? value.split(' ') : isTexts(value) ? value : []
   return words.filter((word) => word !== '')

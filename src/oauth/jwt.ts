@@ -10,7 +10,14 @@
 
 import { compactVerify, importJWK, type JWK } from 'jose'
 import { isRecord, parseGuarded } from '../lib/json.ts'
-import { CLAIM_CHECKS, type ClaimCheck, type ClaimRules, type Claims, findProblem, shown } from './claims.ts'
+import {
+  CLAIM_CHECKS,
+  type ClaimCheck,
+  type ClaimRules,
+  findProblem,
+  shown,
+  type TokenClaims,
+} from './claims.ts'
 import { createKeySet, type KeySet, type PublishedKey } from './key-set.ts'
 import { type Fetch, RemoteFault, type RemoteLimits } from './remote.ts'
 
@@ -27,7 +34,7 @@ export interface JwtOptions {
 
 /** The outcome of a verification: what the token says, or what is wrong with it, for the operator. */
 export type Verified =
-  | { readonly kind: 'claims'; readonly claims: Claims }
+  | { readonly kind: 'claims'; readonly claims: TokenClaims }
   | { readonly kind: 'refused'; readonly problem: string }
 
 export interface Issuer {
@@ -204,7 +211,7 @@ const PART = /^[A-Za-z0-9_-]+$/
 function readToken(
   token: string,
   { maxLength, parse }: JwtChecks,
-): { header: Header; claims: Claims } | string {
+): { header: Header; claims: TokenClaims } | string {
   if (token.length > maxLength)
     return `The token has ${token.length} characters; at most ${maxLength} are read.`
   const parts = token.split('.')

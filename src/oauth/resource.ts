@@ -13,7 +13,7 @@ import { isRecord } from '../lib/json.ts'
 import type { Principal } from '../protocol/call.ts'
 import type { Authenticate, AuthRefusal, ProtectedResource } from '../serve/http/authenticate.ts'
 import { assertScopes } from '../tool/target.ts'
-import { type ClaimRules, type Claims, clientOf, findProblem, grantedBy, toPrincipal } from './claims.ts'
+import { type ClaimRules, clientOf, findProblem, grantedBy, type TokenClaims, toPrincipal } from './claims.ts'
 import { createIntrospection, type IntrospectionOptions } from './introspection.ts'
 import {
   createJwtVerifier,
@@ -32,7 +32,7 @@ export type TokenCheck =
   | { readonly kind: 'introspection'; readonly options: IntrospectionOptions }
 
 /** Returns the claims of a valid token, `undefined` for any other. Issuer, audience and times are checked afterwards. */
-export type VerifyToken = (token: string) => Claims | undefined | Promise<Claims | undefined>
+export type VerifyToken = (token: string) => TokenClaims | undefined | Promise<TokenClaims | undefined>
 
 export interface OAuthResourceOptions {
   /** The URL of the MCP endpoint, as clients know it: https, except on this machine. */
@@ -51,9 +51,9 @@ export interface OAuthResourceOptions {
   /** True if a token with the scope `granted` may do what needs the scope `required`. Equal scopes are never asked about. */
   implies?: (granted: string, required: string) => boolean
   /** The client that a token was issued to. Default: `client_id`, `azp` or `appid`; a token without any is refused. */
-  client?: (claims: Claims) => string | undefined
+  client?: (claims: TokenClaims) => string | undefined
   /** The scopes of a token. Default: `scope` or `scp`. */
-  granted?: (claims: Claims) => readonly string[]
+  granted?: (claims: TokenClaims) => readonly string[]
   /** How far the clocks of issuer and server may differ. Default: 60 s. */
   clockSkewMs?: number
   /** How long a verified token is remembered; 0 for not at all. Default, and at most: a minute. */

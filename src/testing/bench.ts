@@ -15,7 +15,7 @@ import type { Server } from '../serve/server.ts'
 import { createMemoryStore } from '../store/memory/store.ts'
 import type { Store } from '../store/store.ts'
 import { createTestCall, type TestCall } from './call.ts'
-import { exchange, type Message, PRINCIPAL_HEADER, type Sent, toRound } from './exchange.ts'
+import { exchange, PRINCIPAL_HEADER, type Sent, type TestMessage, toRound } from './exchange.ts'
 import { createTestTask, type TestTask } from './task.ts'
 
 /** What a bench passes to your server: spread it over your own options. */
@@ -90,7 +90,7 @@ export function createBench(make: (options: BenchOptions) => Server, setup: Benc
   let server = make(options)
   let lastId = 0
 
-  const send = (sent: Sent): Promise<Message> => {
+  const send = (sent: Sent): Promise<TestMessage> => {
     lastId += 1
     return exchange(server, sent, lastId)
   }

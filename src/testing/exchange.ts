@@ -18,7 +18,7 @@ export interface Sent {
   readonly capabilities: ClientCapabilities
 }
 
-export interface Message {
+export interface TestMessage {
   readonly result?: Readonly<Record<string, unknown>>
   readonly error?: { readonly code: number; readonly message: string; readonly data?: unknown }
 }
@@ -27,16 +27,16 @@ const VERSION = '2026-07-28'
 /** Who calls, as the bench's own authentication reads it. */
 export const PRINCIPAL_HEADER = 'x-test-principal'
 
-export async function exchange(server: Server, sent: Sent, id: number): Promise<Message> {
+export async function exchange(server: Server, sent: Sent, id: number): Promise<TestMessage> {
   const response = await server.fetch(toRequest(sent, id))
   const body = await response.text()
-  const message: Message = JSON.parse(isStream(response) ? lastData(body) : body)
+  const message: TestMessage = JSON.parse(isStream(response) ? lastData(body) : body)
   if (!message.error && !message.result)
     throw new Error(`The server responded with status ${response.status} and no result.`)
   return message
 }
 
-export function toRound({ result = {}, error }: Message): TestRound {
+export function toRound({ result = {}, error }: TestMessage): TestRound {
   if (error) return { kind: 'error', code: error.code, message: error.message, data: error.data }
   if (result.resultType === 'input_required') {
     const { inputRequests = {}, requestState } = result as { inputRequests?: never; requestState?: string }

@@ -6,7 +6,7 @@
 import type { Principal } from '../protocol/call.ts'
 import type { ClientCapabilities, InputRequests } from '../protocol/wire.ts'
 import { questionFor, type Script, toResponse } from './call.ts'
-import { type Message, type Sent, type TestRound, toRound } from './exchange.ts'
+import { type Sent, type TestMessage, type TestRound, toRound } from './exchange.ts'
 
 export type TaskRound =
   | TestRound
@@ -36,7 +36,7 @@ export interface TestTaskOptions {
   readonly params: Readonly<Record<string, unknown>>
   readonly principal?: Principal
   readonly capabilities: ClientCapabilities
-  send(sent: Sent): Promise<Message>
+  send(sent: Sent): Promise<TestMessage>
   restart(): Promise<void>
   /** What a parked task waits for, apart from answers: events for its hooks, a time. */
   waitsFor(id: string): Promise<{ readonly hooks: readonly string[]; readonly until?: number } | undefined>
@@ -108,7 +108,7 @@ export function createTestTask(options: TestTaskOptions): TestTask {
   return task
 }
 
-type Send = (method: string, params: Sent['params']) => Promise<Message>
+type Send = (method: string, params: Sent['params']) => Promise<TestMessage>
 
 /** Polls in real time, whatever the clock of the bench says. */
 async function poll(
@@ -139,7 +139,7 @@ function toTaskRound(result: Readonly<Record<string, unknown>>): TaskRound {
   if (status === 'failed') return toRound({ error })
   if (status === 'input_required')
     return { kind: 'input_required', questions: inputRequests ?? {}, state: undefined }
-  return toRound({ result: result.result as Message['result'] })
+  return toRound({ result: result.result as TestMessage['result'] })
 }
 
 /** Waits in real time for somebody to deliver the event that the task waits for, unless it also waits for a time. */

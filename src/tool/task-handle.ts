@@ -7,7 +7,7 @@
 import type { JsonSchema } from '../protocol/wire.ts'
 
 /** The structured content of a call that continues as a task. */
-export interface TaskHandle {
+export interface HandedTask {
   readonly task: {
     readonly taskId: string
     readonly status: string

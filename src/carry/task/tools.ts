@@ -20,7 +20,7 @@ import type { Context } from '../../tool/context.ts'
 import type { ToolResult } from '../../tool/definition.ts'
 import type { BuiltInTool } from '../../tool/registry.ts'
 import { errorResult, type InputRequired, inputRequired, type Target } from '../../tool/target.ts'
-import type { TaskHandle } from '../../tool/task-handle.ts'
+import type { HandedTask } from '../../tool/task-handle.ts'
 import type { FlowHost, TaskHost } from '../host.ts'
 import { scopesOfTask } from '../scope.ts'
 import { deliverAnswers, toTaskState, visibleTo } from './call.ts'
@@ -75,7 +75,7 @@ export function toHandleReply({ name, structured }: Target, task: TaskState): Re
     `"${name}" continues in the background as the task ${task.taskId}. ${next}. If the task has a question, ${STATUS} asks the user. ` +
     `Do not call "${name}" again for the same work.`
   const { taskId, status, statusMessage } = task
-  const handle: TaskHandle = { task: { taskId, status, statusMessage, next } }
+  const handle: HandedTask = { task: { taskId, status, statusMessage, next } }
   return {
     kind: 'complete',
     result: { content: [{ type: 'text', text }], ...(structured && { structuredContent: handle }) },
@@ -147,7 +147,7 @@ function nextAnswer({ inputRequests = {} }: TaskState, { elicitation }: ClientCa
 }
 
 function stateOf({ taskId, status, statusMessage }: TaskState, text: string, next: string): ToolResult {
-  const handle: TaskHandle = { task: { taskId, status, statusMessage, next } }
+  const handle: HandedTask = { task: { taskId, status, statusMessage, next } }
   return { content: [{ type: 'text', text: `${text} ${next}.` }], structuredContent: handle }
 }
 
