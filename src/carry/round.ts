@@ -109,7 +109,24 @@ async function runHandler<To, R extends Round>(
   const input = toReplayInput(round, prepared.run)
   const adapted = carrier.adapt?.(round, input) ?? input
   const first = await replay(adapted)
-  return { kind: 'ran', report: host.dev && !target.live ? await verify(adapted, first) : first }
+  const isVerified = host.dev && !target.live
+  const report = isVerified ? await verify(adapted, first, (keys) => adviseHoisting(round, keys)) : first
+  return { kind: 'ran', report }
+}
+
+/** Targets that were told about: each is told once. */
+const advised = new WeakSet<Target>()
+
+function adviseHoisting({ host, target, beginning, task }: Round, keys: readonly string[]): void {
+  if (advised.has(target)) return
+  advised.add(target)
+  const [is, them] =
+    keys.length === 1 ? ['schema of the question', 'it'] : ['schemas of the questions', 'them']
+  const names = keys.map((key) => `"${key}"`).join(', ')
+  const message =
+    `"${target.name}" creates the ${is} ${names} in its handler, again in every round. ` +
+    `Creating ${them} once, outside the handler, costs less.`
+  host.log({ event: 'warning', ...placeOf({ beginning, task }), message })
 }
 
 function badArguments({ badArguments: problem = '' }: FlowCall): { kind: 'refused'; problem: string } {

@@ -54,7 +54,7 @@ export function ask(run: RunState, key: string, plain: Ask, limit?: Duration): P
       expire: (at) => expire(run, key, plain.kind, digest, at, resolve),
       take: (answer, at) => take(run, key, question, digest, answer, at, resolve),
     }
-    if (!takeName(run, key, question.kind, digest)) return
+    if (!takeName(run, key, question.kind, digest, question.schema)) return
     const found = run.record.find(key) as FoundAnswer | undefined
     if (found?.entry.question === digest) return deliverRecorded(run, key, question, found, resolve)
     if (found) run.record.invalidate(key)

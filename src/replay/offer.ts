@@ -127,7 +127,7 @@ function standingOffer(run: RunState, key: string, form: Ask): Offer<unknown> {
         }),
     )
 
-  if (takeName(run, key, form.kind, digest)) begin()
+  if (takeName(run, key, form.kind, digest, form.schema)) begin()
   return {
     // biome-ignore lint/suspicious/noThenProperty: an offer can be awaited.
     then: (onFulfilled, onRejected) => wait().then(onFulfilled, onRejected),

@@ -29,6 +29,8 @@ export interface Ask {
   readonly unasked: boolean
   /** What a client that cannot be asked can do instead, in one sentence. */
   readonly instead?: string
+  /** The schema of a form, as the author passed it. */
+  readonly schema?: object
   read(answer: unknown): Reading | Promise<Reading>
 }
 
@@ -42,6 +44,7 @@ export function formQuestion(
     kind: 'form',
     unasked: true,
     instead: insteadOf(orArgument),
+    schema,
     request: { method: 'elicitation/create', params: { mode: 'form', message, requestedSchema: form.json } },
     read: (answer) =>
       readElicit(answer, (content) => {

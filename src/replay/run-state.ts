@@ -178,6 +178,8 @@ export interface Operation {
   readonly kind: string
   readonly key: string
   readonly question?: string
+  /** The schema of the question, as the author passed it. */
+  readonly schema?: object
 }
 
 export interface RunReport {
@@ -218,10 +220,16 @@ export interface RunTrace {
 }
 
 /** Takes a name for one use in this run (R4). Returns false if that ended the run. */
-export function takeName(run: RunState, key: string, kind: EntryKind, question?: string): boolean {
+export function takeName(
+  run: RunState,
+  key: string,
+  kind: EntryKind,
+  question?: string,
+  schema?: object,
+): boolean {
   assertName(key)
   if (run.turn.ended()) return false
-  run.operations.push(question === undefined ? { kind, key } : { kind, key, question })
+  run.operations.push({ kind, key, question, schema })
   const before = run.names.get(key)
   if (before !== undefined) {
     const detail =

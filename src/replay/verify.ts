@@ -15,8 +15,15 @@ const SILENT: Line = { notify: () => {}, closed: false, onClose: () => () => {} 
 /** Real time between the two runs, so that a handler that reads the clock itself sees another time. */
 const PAUSE_MS = 4
 
-/** Returns the first report, or a refusal if a second run of the same round differs from it. */
-export async function verify(input: ReplayInput, first: RunReport): Promise<RunReport> {
+/**
+ * Returns the first report, or a refusal if a second run of the same round differs from it. `advise` is called with the
+ * questions whose schema was another object in the second run: the handler creates it.
+ */
+export async function verify(
+  input: ReplayInput,
+  first: RunReport,
+  advise?: (questions: readonly string[]) => void,
+): Promise<RunReport> {
   if (first.ending.kind === 'refused') return first
   await new Promise<void>((resolve) => input.platform.after(PAUSE_MS, resolve))
   const second = await replay({
@@ -35,7 +42,13 @@ export async function verify(input: ReplayInput, first: RunReport): Promise<RunR
   const difference = wasMoved(first.ending)
     ? compareOperations(first, { ...second, operations: second.operations.slice(0, first.operations.length) })
     : (compareOperations(first, second) ?? compareEndings(first.ending, second.ending))
-  if (difference === undefined) return first
+  if (difference === undefined) {
+    const created = first.operations.filter(
+      ({ schema }, i) => schema && schema !== second.operations[i]?.schema,
+    )
+    if (created.length > 0) advise?.(created.map(({ key }) => key))
+    return first
+  }
   const detail =
     `The handler behaved differently when it ran again against the same journal: ${difference}. ` +
     'Use ctx.now, ctx.uuid and ctx.random for time and random values, and ctx.step for everything else from outside.'

@@ -56,3 +56,39 @@ describe('the log of a bench', () => {
     expect(faults[0]?.error).toBe(thrown)
   })
 })
+
+describe('development mode', () => {
+  const Size = z.object({ size: z.enum(['S', 'M']) })
+  const order = (options: BenchOptions) => {
+    const server = createServer({ name: 'order', version: '1', ...options })
+    server.tool(
+      'hoisted',
+      {},
+      async (_args, ctx) => (await ctx.ask('size', { message: 'Size?', schema: Size })).size,
+    )
+    server.tool('inline', {}, async (_args, ctx) => {
+      const { size } = await ctx.ask('size', { message: 'Size?', schema: Size })
+      const { colour } = await ctx.ask('colour', { message: '?', schema: z.object({ colour: z.string() }) })
+      await ctx.confirm('sure', 'Sure?')
+      return size + colour
+    })
+    return server
+  }
+  const answers = { size: { size: 'S' }, colour: { colour: 'red' }, sure: { confirm: true } }
+
+  it('says once for each tool which schemas its handler creates', async () => {
+    const bench = createBench(order)
+    expect(await bench.tool('hoisted').run({ size: answers.size })).toMatchObject({ text: 'S' })
+    for (let call = 0; call < 2; call++) {
+      expect(await bench.tool('inline').run(answers)).toMatchObject({ text: 'Sred' })
+    }
+    const warnings = bench.events.filter(({ event }) => event === 'warning')
+    expect(warnings).toMatchObject([
+      {
+        message:
+          '"inline" creates the schema of the question "colour" in its handler, again in every round. ' +
+          'Creating it once, outside the handler, costs less.',
+      },
+    ])
+  })
+})

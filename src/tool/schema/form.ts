@@ -18,7 +18,8 @@ import type { Schema } from '../context.ts'
 import { boundValue } from './bound.ts'
 import { refuse, toFormField } from './form-field.ts'
 import { formatPath, type Problem, type Result, TEXT_BOUNDS, type TextBounds } from './judge.ts'
-import { findLongText, isStandardSchema, toJsonSchema, validateStandard } from './schema.ts'
+import { createMemo, fitsDefaults, isZod, keyOf, type SchemaKey } from './reuse.ts'
+import { findLongText, isStandardSchema, toJsonSchema, validateOnce, validateStandard } from './schema.ts'
 
 interface FormOptions {
   /** Why a field that looks like a secret is not one. */
@@ -49,31 +50,72 @@ interface FormShape {
 }
 
 /**
- * Handlers build their schemas again in every round, so forms are cached twice: by the schema, for one that outlives the
- * round, and by its JSON, which is the same each time.
+ * Handlers create their schemas again in every round, so forms are cached by the schema, for one that outlives the round; by
+ * its key, for one that is like an earlier one (`reuse.ts`); and by its JSON.
  */
-const forms = new WeakMap<Schema, Map<boolean, CompiledForm>>()
-const shapes = new Map<string, FormShape>()
-const MAX_SHAPES = 500
+const [forms, secretForms] = [new WeakMap<Schema, CompiledForm>(), new WeakMap<Schema, CompiledForm>()]
+const twins = createMemo<CompiledForm>(500)
+const shapes = createMemo<FormShape>(500)
 const MAX_SHAPE_LENGTH = 8_192
 
 export function compileForm(schema: Schema, options: FormOptions = {}): CompiledForm {
   const allowSecrets = (options.allowSecretLike ?? '').trim() !== ''
-  const known = forms.get(schema)?.get(allowSecrets)
+  const known = (allowSecrets ? secretForms : forms).get(schema)
   if (known !== undefined) return known
-  const strict = !isStandardSchema(schema)
-  const shape = findShape(toJsonSchema(schema, 'input', 'The schema of the question'), strict, allowSecrets)
-  const { json, fields } = shape
-  const form: CompiledForm = {
-    json,
-    fields,
-    validate: (content, bounds) => validate(schema, shape, content, bounds),
-  }
-  forms.set(schema, (forms.get(schema) ?? new Map<boolean, CompiledForm>()).set(allowSecrets, form))
+  const form = isZod(schema)
+    ? compileZod(schema, keyOf(schema), allowSecrets)
+    : isStandardSchema(schema)
+      ? toCompiled(schema, shapeOf(convert(schema), false, allowSecrets))
+      : toCompiled(schema, plainShape(schema, allowSecrets))
+  ;(allowSecrets ? secretForms : forms).set(schema, form)
   return form
 }
 
-function findShape(root: JsonSchema, strict: boolean, allowSecrets: boolean): FormShape {
+/** With the form of an earlier schema that is the same in every respect, or with the shape of one that looks the same. */
+function compileZod(schema: Schema, key: SchemaKey | undefined, allowSecrets: boolean): CompiledForm {
+  if (key === undefined) return toCompiled(schema, shapeOf(convert(schema), false, allowSecrets))
+  const exact = key.exact && `${allowSecrets} ${key.exact}`
+  const twin = exact && twins.get(exact)
+  if (twin) return twin
+  const name = `zod ${allowSecrets} ${key.text}`
+  let shape = shapes.get(name)
+  if (shape === undefined) {
+    const root = convert(schema)
+    shape = shapeOf(root, false, allowSecrets)
+    if (!fitsDefaults(key, root)) return toCompiled(schema, shape)
+    shapes.set(name, shape)
+  }
+  const form = toCompiled(schema, shape)
+  if (exact) twins.set(exact, form)
+  return form
+}
+
+function convert(schema: Schema): JsonSchema {
+  return toJsonSchema(schema, 'input', 'The schema of the question')
+}
+
+/** Plain JSON Schema is copied only if its text is new. */
+function plainShape(schema: Schema, allowSecrets: boolean): FormShape {
+  let text: string | undefined
+  try {
+    text = JSON.stringify(schema)
+  } catch {
+    // The copy reports why.
+  }
+  const known = text === undefined ? undefined : shapes.get(`true ${allowSecrets} ${text}`)
+  return known ?? shapeOf(convert(schema), true, allowSecrets)
+}
+
+function toCompiled(schema: Schema, shape: FormShape): CompiledForm {
+  let uses = 0
+  return {
+    json: shape.json,
+    fields: shape.fields,
+    validate: (content, bounds) => validate(schema, shape, content, bounds, uses++ === 0),
+  }
+}
+
+function shapeOf(root: JsonSchema, strict: boolean, allowSecrets: boolean): FormShape {
   const key = `${strict} ${allowSecrets} ${JSON.stringify(root)}`
   const known = shapes.get(key)
   if (known !== undefined) return known
@@ -84,9 +126,7 @@ function findShape(root: JsonSchema, strict: boolean, allowSecrets: boolean): Fo
   if (!allowSecrets)
     for (const [name, one] of Object.entries(json.properties as object)) assertNoSecret(name, one)
   const shape = { json, fields, nullable, findExcess: boundValue(root) }
-  if (key.length > MAX_SHAPE_LENGTH) return shape
-  if (shapes.size >= MAX_SHAPES) shapes.clear()
-  shapes.set(key, shape)
+  if (key.length <= MAX_SHAPE_LENGTH) shapes.set(key, shape)
   return shape
 }
 
@@ -124,6 +164,7 @@ function validate(
   { fields, nullable, findExcess }: FormShape,
   answer: unknown,
   bounds: TextBounds = TEXT_BOUNDS,
+  isFirst = false,
 ): FormResult | Promise<FormResult> {
   const excess = findLongText(answer, bounds) ?? findExcess?.(answer, bounds)
   if (excess !== undefined) return withTitles(fields, [excess])
@@ -138,7 +179,7 @@ function validate(
   for (const name of nullable) given[name] ??= null
   const settle = (result: Result): FormResult =>
     result.ok ? { ...result, content } : withTitles(fields, result.problems)
-  const result = validateStandard(schema, given)
+  const result = isFirst ? validateOnce(schema, given) : validateStandard(schema, given)
   return 'then' in result ? result.then(settle) : settle(result)
 }
 

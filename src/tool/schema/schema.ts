@@ -21,6 +21,7 @@ import {
   type TextBounds,
 } from './judge.ts'
 import { assertPatterns } from './pattern.ts'
+import { isZod, type ZodOutcome } from './reuse.ts'
 import { findTarget } from './subschemas.ts'
 
 /** `input`: what a caller sends. `output`: what a handler returns and a caller receives. */
@@ -48,8 +49,21 @@ export function compileSchema(schema: Schema, role: SchemaRole, bounds: TextBoun
   return role === 'output' ? { json, validate: check } : bounded(schema, json, check, bounds)
 }
 
+const events = new WeakMap<TextBounds, WeakMap<Schema, Compiled>>()
+
 /** Compiles the schema of an event from outside, which may be any JSON. */
 export function compileEvent(schema: Schema, bounds: TextBounds = TEXT_BOUNDS): Compiled {
+  const known = events.get(bounds) ?? new WeakMap<Schema, Compiled>()
+  events.set(bounds, known)
+  let compiled = known.get(schema)
+  if (compiled === undefined) {
+    compiled = compileNewEvent(schema, bounds)
+    known.set(schema, compiled)
+  }
+  return compiled
+}
+
+function compileNewEvent(schema: Schema, bounds: TextBounds): Compiled {
   const what = 'The schema of a hook'
   const json = toJsonSchema(schema, 'input', what)
   assertPatterns(json, what)
@@ -153,6 +167,8 @@ export function toJsonSchema(schema: Schema, role: SchemaRole, what: string): Js
 }
 
 export function isStandardSchema(schema: unknown): schema is StandardSchema {
+  // Creating the `~standard` of a zod schema costs more than recognizing it.
+  if (isZod(schema)) return true
   const isHolder = typeof schema === 'function' || isRecord(schema)
   return isHolder && isRecord((schema as unknown as Record<string, unknown>)['~standard'])
 }
@@ -163,15 +179,38 @@ export function validateStandard(schema: StandardSchema, value: unknown): Result
   return 'then' in outcome ? outcome.then(fromStandard) : fromStandard(outcome)
 }
 
+/** Without the parser that zod generates for a schema when it is first used: that costs more than one use saves. */
+const UNCOMPILED = { jitless: true }
+
+/** The same for a schema that may not be used again. */
+export function validateOnce(schema: StandardSchema, value: unknown): Result | Promise<Result> {
+  if (!isZod(schema)) return validateStandard(schema, value)
+  try {
+    return fromZod(schema.safeParse(value, UNCOMPILED))
+  } catch {
+    // It has an asynchronous check, or one that throws. Its `~standard` does the same.
+    return schema.safeParseAsync(value, UNCOMPILED).then(fromZod)
+  }
+}
+
+function fromZod(outcome: ZodOutcome): Result {
+  return outcome.success
+    ? { ok: true, value: outcome.data }
+    : { ok: false, problems: toProblems(outcome.error.issues) }
+}
+
 type StandardOutcome = Awaited<ReturnType<StandardSchema['~standard']['validate']>>
 
 function fromStandard(outcome: StandardOutcome): Result {
   if (outcome.issues === undefined) return { ok: true, value: outcome.value }
-  const problems = outcome.issues.slice(0, MAX_PROBLEMS).map((issue) => ({
+  return { ok: false, problems: toProblems(outcome.issues) }
+}
+
+function toProblems(issues: NonNullable<StandardOutcome['issues']>): Problem[] {
+  return issues.slice(0, MAX_PROBLEMS).map((issue) => ({
     path: formatPath(Array.from(issue.path ?? [], (part) => (typeof part === 'object' ? part.key : part))),
     message: issue.message,
   }))
-  return { ok: false, problems }
 }
 
 function convertStandard(schema: StandardSchema, role: SchemaRole, what: string): unknown {

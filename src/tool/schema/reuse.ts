@@ -1,0 +1,304 @@
+/**
+ * Recognizes a schema that a handler has created before. A handler that creates its schemas itself creates them again in every
+ * round, and converting one to JSON Schema or compiling it costs more than the rest of a question. The key of a schema is
+ * built from its definition, and reading it is much cheaper.
+ *
+ * reuse 1: Two schemas with the same `text` have the same JSON Schema. The text holds everything the library's conversion
+ * reads: constructors, definitions, checks, metadata, ancestors. Functions are left out, because the conversion calls none of
+ * those that are allowed here.
+ * reuse 2: Two schemas with the same `exact` key also validate alike: their functions are the same objects.
+ * reuse 3: A schema that holds anything else has no key, and is converted. So has a schema of a library other than zod 4.
+ *
+ * A default is the one value that a function of the author may compute while the schema is converted. It is read for the
+ * text, and `fitsDefaults` tells whether the conversion saw the same one.
+ */
+
+import { isRecord } from '../../lib/json.ts'
+import type { JsonSchema } from '../../protocol/wire.ts'
+import type { StandardSchema } from '../context.ts'
+
+export interface SchemaKey {
+  /** Equal for schemas with the same JSON Schema. */
+  readonly text: string
+  /** Equal for schemas that also validate alike. Undefined if that cannot be told. */
+  readonly exact: string | undefined
+  /** The default of each field that has one. */
+  readonly defaults: ReadonlyMap<string, unknown>
+}
+
+/** A zod 4 schema, as far as it is read here. */
+export interface ZodSchema extends StandardSchema {
+  readonly _zod: Internals
+  meta(): unknown
+  safeParse(value: unknown, context: object): ZodOutcome
+  safeParseAsync(value: unknown, context: object): Promise<ZodOutcome>
+}
+
+interface Internals {
+  readonly def: Record<string, unknown>
+  readonly constr: object
+  readonly parent?: unknown
+  readonly toJSONSchema?: unknown
+}
+
+export type ZodOutcome =
+  | { readonly success: true; readonly data: unknown }
+  | { readonly success: false; readonly error: { readonly issues: readonly ZodIssue[] } }
+
+interface ZodIssue {
+  readonly path: readonly PropertyKey[]
+  readonly message: string
+}
+
+/** Types whose conversion depends on their definition alone. Not `lazy`, `catch` and `custom`, which have code of their own. */
+const TYPES: ReadonlySet<unknown> = new Set([
+  'string',
+  'number',
+  'boolean',
+  'any',
+  'unknown',
+  'never',
+  'enum',
+  'literal',
+  'object',
+  'array',
+  'union',
+  'optional',
+  'nullable',
+  'nonoptional',
+  'readonly',
+  'pipe',
+  'transform',
+  'default',
+  'prefault',
+])
+
+/** Types that wrap the schema of a field without changing where its default is written. */
+const WRAPPERS: ReadonlySet<unknown> = new Set(['optional', 'nullable', 'nonoptional', 'readonly'])
+
+const MAX_DEPTH = 12
+const MAX_TEXT = 8_192
+
+/** A zod schema with its own methods. One that was extended, wrapped or given another `~standard` is not recognized. */
+export function isZod(schema: unknown): schema is ZodSchema {
+  return isGenuine(schema) && !Object.hasOwn(schema, '~standard') && typeof schema.safeParse === 'function'
+}
+
+/** The same for a schema inside another, which may have been used: then it has its own `~standard`. */
+function isGenuine(schema: unknown): schema is ZodSchema {
+  if (typeof schema !== 'object' || schema === null || !('_zod' in schema)) return false
+  const { _zod, meta } = schema as Partial<ZodSchema>
+  return (
+    isRecord(_zod) && isRecord(_zod.def) && _zod.constr === schema.constructor && typeof meta === 'function'
+  )
+}
+
+/** The key of a schema; undefined if it has none. */
+export function keyOf(schema: ZodSchema): SchemaKey | undefined {
+  const writer: Writer = { text: '', functions: '', isExact: true, defaults: NONE }
+  try {
+    if (!writeSchema(writer, schema, 0, undefined)) return undefined
+  } catch {
+    // A getter of the author threw. The conversion reports it.
+    return undefined
+  }
+  const { text, functions, isExact, defaults } = writer
+  if (text.length > MAX_TEXT) return undefined
+  return { text, exact: isExact ? text + functions : undefined, defaults }
+}
+
+/** True if the conversion saw the defaults that are in the key. */
+export function fitsDefaults({ defaults }: SchemaKey, json: JsonSchema): boolean {
+  for (const [name, value] of defaults) {
+    const fields = isRecord(json.properties) ? json.properties : {}
+    const field = Object.hasOwn(fields, name) ? fields[name] : undefined
+    if (!isRecord(field) || JSON.stringify(field.default) !== JSON.stringify(value)) return false
+  }
+  return true
+}
+
+/** Texts are written behind their length, so that no two definitions are written alike. */
+interface Writer {
+  text: string
+  functions: string
+  isExact: boolean
+  defaults: ReadonlyMap<string, unknown>
+}
+
+const NONE: ReadonlyMap<string, unknown> = new Map()
+
+/** Functions and constructors by identity. A function has a number from the second time on: many are created for one schema. */
+const numbers = new WeakMap<object, number>()
+let lastNumber = 0
+
+/** Returns false if there is no key, as all of these do. `field`: the field of the form that only wrappers surround. */
+function writeSchema(writer: Writer, schema: unknown, depth: number, field: string | undefined): boolean {
+  if (depth > MAX_DEPTH || writer.text.length > MAX_TEXT || !isGenuine(schema)) return false
+  const { _zod } = schema
+  const { def, constr, parent } = _zod
+  if (!TYPES.has(def.type) || _zod.toJSONSchema !== undefined) return false
+  writer.text += `<${numberOf(constr)}`
+  if (!writeDefinition(writer, def, depth, field)) return false
+  const meta = schema.meta()
+  if (meta !== undefined) {
+    // Schemas with an id become definitions of their own, so the JSON depends on which of them are the same object.
+    if (!isRecord(meta) || meta.id !== undefined) return false
+    writer.text += '#'
+    if (!writeValue(writer, meta, depth + 1)) return false
+  }
+  if (parent !== undefined) {
+    writer.text += '^'
+    if (!writeSchema(writer, parent, depth + 1, undefined)) return false
+  }
+  writer.text += '>'
+  return true
+}
+
+function writeDefinition(
+  writer: Writer,
+  def: Record<string, unknown>,
+  depth: number,
+  field: string | undefined,
+): boolean {
+  const { type } = def
+  // All names: some definitions have members that are not enumerable.
+  for (const name of Object.getOwnPropertyNames(def)) {
+    const value = def[name]
+    writer.text += `,${name.length}.${name}:`
+    if (name === 'shape') {
+      if (!writeShape(writer, value, depth)) return false
+    } else if (name === 'checks') {
+      if (!Array.isArray(value) || !value.every((check) => writeCheck(writer, check, depth))) return false
+    } else if (name === 'defaultValue') {
+      if (field === undefined || writer.defaults.has(field)) return false
+      writer.defaults = new Map(writer.defaults).set(field, value)
+      writer.isExact = false
+      if (!writeValue(writer, value, depth + 1)) return false
+    } else if (name === 'innerType') {
+      const inner = WRAPPERS.has(type) ? field : undefined
+      if (!writeSchema(writer, value, depth + 1, inner)) return false
+    } else if (!writeValue(writer, value, depth + 1)) return false
+  }
+  return true
+}
+
+function writeShape(writer: Writer, shape: unknown, depth: number): boolean {
+  if (!isRecord(shape)) return false
+  for (const name in shape) {
+    writer.text += `${name.length}.${name}=`
+    if (!writeSchema(writer, shape[name], depth + 1, depth === 0 ? name : undefined)) return false
+  }
+  return true
+}
+
+/** A check of the library has a constructor; what `.check(fn)` adds is a plain object with a function. */
+function writeCheck(writer: Writer, check: unknown, depth: number): boolean {
+  const { _zod } = check as { _zod?: Partial<Internals> & { check?: unknown; onattach?: unknown } }
+  if (!isRecord(_zod) || !isRecord(_zod.def)) return false
+  if (_zod.constr === undefined) {
+    if (!Array.isArray(_zod.onattach) || _zod.onattach.length > 0) return false
+    writer.text += '{'
+    if (!writeValue(writer, _zod.check, depth + 1)) return false
+  } else {
+    writer.text += `{${numberOf(_zod.constr)}`
+  }
+  return writeDefinition(writer, _zod.def, depth + 1, undefined)
+}
+
+function writeValue(writer: Writer, value: unknown, depth: number): boolean {
+  switch (typeof value) {
+    case 'string':
+      writer.text += `'${value.length}.${value}`
+      return true
+    case 'undefined':
+    case 'boolean':
+      writer.text += String(value)
+      return true
+    case 'number':
+      writer.text += Object.is(value, -0) ? '-0' : String(value)
+      return true
+    case 'function':
+      writeFunction(writer, value)
+      return true
+    case 'object':
+      return writeObject(writer, value, depth)
+    default:
+      return false
+  }
+}
+
+function writeFunction(writer: Writer, value: object): void {
+  writer.text += 'f'
+  if (numbers.has(value)) writer.functions += ` ${numberOf(value)}`
+  else writer.isExact = false
+  numberOf(value)
+}
+
+function writeObject(writer: Writer, value: object | null, depth: number): boolean {
+  if (value === null) {
+    writer.text += 'null'
+    return true
+  }
+  if (depth > MAX_DEPTH) return false
+  if (value instanceof RegExp) {
+    writer.text += `/${value.flags}/${value.source.length}.${value.source}`
+    return true
+  }
+  if ('_zod' in value) return writeSchema(writer, value, depth, undefined)
+  if (Array.isArray(value)) {
+    writer.text += '['
+    for (const one of value) {
+      if (!writeValue(writer, one, depth + 1)) return false
+      writer.text += ','
+    }
+    writer.text += ']'
+    return true
+  }
+  const prototype = Object.getPrototypeOf(value)
+  if (prototype !== Object.prototype && prototype !== null) return false
+  writer.text += '{'
+  for (const name in value) {
+    writer.text += `${name.length}.${name}:`
+    if (!writeValue(writer, (value as Record<string, unknown>)[name], depth + 1)) return false
+    writer.text += ','
+  }
+  writer.text += '}'
+  return true
+}
+
+function numberOf(value: object): number {
+  let number = numbers.get(value)
+  if (number === undefined) {
+    number = ++lastNumber
+    numbers.set(value, number)
+  }
+  return number
+}
+
+export interface Memo<V> {
+  get(key: string): V | undefined
+  set(key: string, value: V): void
+}
+
+/** Remembers at least the last `size` values and at most twice as many: what is used again moves to the younger half. */
+export function createMemo<V>(size: number): Memo<V> {
+  let young = new Map<string, V>()
+  let old = new Map<string, V>()
+  const set = (key: string, value: V): void => {
+    if (young.size >= size) {
+      old = young
+      young = new Map()
+    }
+    young.set(key, value)
+  }
+  return {
+    set,
+    get(key) {
+      const value = young.get(key)
+      if (value !== undefined) return value
+      const older = old.get(key)
+      if (older !== undefined) set(key, older)
+      return older
+    },
+  }
+}
