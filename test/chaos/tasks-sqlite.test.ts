@@ -7,7 +7,8 @@ import { afterEach, beforeEach, expect, it } from 'vitest'
 import { openSqlite } from '../../src/store/sqlite/driver.ts'
 import { seededRandom, testSeed } from '../../src/testing/seeded-random.ts'
 import { createSqliteDatabase } from '../support/store/sqlite-database.ts'
-import { type ChaosOptions, runChaos } from '../support/store/task-chaos.ts'
+import { until } from '../support/store/store-harness.ts'
+import { type ChaosOptions, createEvents, runChaos } from '../support/store/task-chaos.ts'
 import { createDownstream } from '../support/store/worker-process.ts'
 
 const LONG = process.env.RONDO_LONG !== undefined
@@ -58,19 +59,19 @@ it('E9 P16 loses no task, finishes none twice and applies no effect twice, which
   connection.close()
 })
 
-it('G1 G2 P16 tasks that sleep and questions that expire: none is lost, none wakes early, none takes effect twice', {
+it('G1 G2 G3 P16 tasks that sleep, expire and receive events: none is lost, early or doubled, and each has the event that was accepted', {
   timeout: TIMEOUT,
 }, async () => {
   const report = await run({
     timed: true,
-    ...(LONG ? { tasks: 2_001, kills: 50, freezes: 3 } : { tasks: 30, kills: 2 }),
+    ...(LONG ? { tasks: 2_000, kills: 50, freezes: 3 } : { tasks: 32, kills: 2 }),
   })
   console.log(report)
   expect(report.lost).toEqual([])
-  expect(report).toMatchObject({ wrong: 0, finishedTwice: 0, lateEntries: 0, early: 0 })
+  expect(report).toMatchObject({ wrong: 0, finishedTwice: 0, lateEntries: 0, early: 0, wrongEvents: 0 })
   expect(report.effects).toBe(report.created * 3)
-  // Two of three tasks wait for a time, which is an entry of its own.
-  expect(report.entries).toBe((report.created * 11) / 3)
+  expect(report.entries).toBe(report.plannedEntries)
+  expect(report.events).toBeGreaterThanOrEqual(LONG ? 500 : 8)
 })
 
 it('G1 control: an effect before its time is noticed', () => {
@@ -78,6 +79,20 @@ it('G1 control: an effect before its time is noticed', () => {
   downstream.apply('late', Date.now())
   downstream.apply('early', Date.now() + 60_000)
   expect(downstream.early).toBe(1)
+})
+
+it('G3 control: a hook that accepts two events, or loses one, is noticed', async () => {
+  const sent: string[] = []
+  const worker = { deliver: async (_id: string, event: string) => sent.push(event) && 'accepted' }
+  const plan = { steps: 3, stepMs: 1, hookAt: 1 }
+  const events = createEvents({ pick: async () => worker as never }, new Map([['a', plan]]))
+  await until('two deliveries', () => sent.length === 2)
+  await events.stop()
+  expect([events.fits('a', 'by 0'), events.fits('a', undefined), events.fits('b', 'by 0')]).toEqual([
+    false,
+    false,
+    false,
+  ])
 })
 
 it.runIf(LONG)(

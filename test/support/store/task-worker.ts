@@ -11,7 +11,15 @@ import type { Store } from '../../../src/store/store.ts'
 import type { RunTurn, TaskTurnOutcome } from '../../../src/store/task-engine.ts'
 import { alice, answers, inputs, newTask, type StoreAddress } from './store-harness.ts'
 import { openUnfenced, openUnguarded } from './unfenced-store.ts'
-import type { Entry, FromWorker, Plan, ToWorker, WaitEntry, WorkerOptions } from './worker-plan.ts'
+import type {
+  Entry,
+  EventEntry,
+  FromWorker,
+  Plan,
+  ToWorker,
+  WaitEntry,
+  WorkerOptions,
+} from './worker-plan.ts'
 
 const options = JSON.parse(process.argv[2] ?? '') as WorkerOptions
 const send = (message: FromWorker) => void process.send?.(message)
@@ -44,9 +52,10 @@ const apply = (key: string, notBefore?: number) =>
 
 const run: RunTurn = async (turn) => {
   const plan = JSON.parse(turn.task.head) as Plan
-  const records = turn.journal.map((entry) => JSON.parse(entry) as Entry | WaitEntry)
+  const records = turn.journal.map((entry) => JSON.parse(entry) as Entry | WaitEntry | EventEntry)
   const values = records.flatMap((record) => ('value' in record ? [record.value] : []))
   let due = records.find((record) => 'due' in record)?.due
+  let event = records.find((record) => 'event' in record)?.event
   for (let step = values.length; step < plan.steps; step++) {
     if (plan.askAt === step && !turn.answers.has('go')) return { kind: 'park', inputs: inputs('go') }
     if (plan.sleepAt === step || plan.expireAt === step) {
@@ -55,6 +64,13 @@ const run: RunTurn = async (turn) => {
         await turn.record(JSON.stringify({ due, pid: process.pid } satisfies WaitEntry))
       }
       if (turn.claimedAt < due) return waitUntil(plan.expireAt === step, due, turn.slots().length > 0)
+    }
+    if (plan.hookAt === step && event === undefined) {
+      const hook = turn.slots().find(({ role }) => role === 'hook')
+      if (hook === undefined) await turn.publish({ open: [{ key: 'paid', role: 'hook', request: 'event' }] })
+      if (hook?.kind !== 'answered') return { kind: 'park', inputs: inputs() }
+      event = hook.answer
+      await turn.record(JSON.stringify({ event, pid: process.pid } satisfies EventEntry))
     }
     send({ kind: 'began', id: turn.task.id, step })
     if (plan.poison) process.kill(process.pid, 'SIGKILL')
@@ -65,7 +81,7 @@ const run: RunTurn = async (turn) => {
     await turn.record(JSON.stringify(entry))
     values.push(value)
   }
-  return { kind: 'complete', result: JSON.stringify(values) }
+  return { kind: 'complete', result: JSON.stringify(event === undefined ? values : [...values, event]) }
 }
 
 /** Parks until a time, with a question that closes then if it asks one. */
@@ -105,6 +121,11 @@ process.on('message', async (message: ToWorker) => {
     await engine
       .deliver(message.id, alice, answers({ go: 'yes', ...(message.late ? { late: 'too late' } : {}) }))
       .catch(() => 'lost')
+  if (message.kind === 'deliver') {
+    const { n, id, event } = message
+    const outcome = await engine.deliverHook(id, alice, 'paid', event).catch(() => 'lost' as const)
+    send({ kind: 'delivered', n, outcome })
+  }
   if (message.kind === 'create') {
     await engine.create(newTask({ id: message.id, head: JSON.stringify(message.plan) }))
     send({ kind: 'created', id: message.id })

@@ -1,5 +1,6 @@
 /** What a task of the crash tests does, and the messages between its worker and the test. */
 
+import type { HookOutcome } from '../../../src/store/task-store.ts'
 import type { StoreAddress } from './store-harness.ts'
 
 /** The head of such a task, as JSON. */
@@ -14,6 +15,8 @@ export interface Plan {
   readonly expireAt?: number
   /** How long either takes. */
   readonly waitMs?: number
+  /** The step before which it waits for an event from outside. */
+  readonly hookAt?: number
   /** Kills its process in every attempt. */
   readonly poison?: true
 }
@@ -33,6 +36,7 @@ export type ToWorker =
   | { readonly kind: 'applied'; readonly n: number; readonly value: number }
   | { readonly kind: 'create'; readonly id: string; readonly plan: Plan }
   | { readonly kind: 'answer'; readonly id: string; readonly late?: true }
+  | { readonly kind: 'deliver'; readonly n: number; readonly id: string; readonly event: string }
   | { readonly kind: 'stop' }
 
 export type FromWorker =
@@ -40,15 +44,22 @@ export type FromWorker =
   /** `notBefore`: when the wait before this effect was over. */
   | { readonly kind: 'apply'; readonly n: number; readonly key: string; readonly notBefore?: number }
   | { readonly kind: 'created'; readonly id: string }
+  | { readonly kind: 'delivered'; readonly n: number; readonly outcome: HookOutcome | 'lost' }
   | { readonly kind: 'began'; readonly id: string; readonly step: number }
 
-/** One entry of the journal. `pid` is the process that wrote it. */
 /** The time until which a task waits, recorded before it parks. */
 export interface WaitEntry {
   readonly due: number
   readonly pid: number
 }
 
+/** The event that a task has received. */
+export interface EventEntry {
+  readonly event: string
+  readonly pid: number
+}
+
+/** One entry of the journal. `pid` is the process that wrote it. */
 export interface Entry {
   readonly step: number
   readonly value: number

@@ -2,6 +2,7 @@
 
 import { type ChildProcess, fork } from 'node:child_process'
 import { once } from 'node:events'
+import type { HookOutcome } from '../../../src/store/task-store.ts'
 import { processFile } from '../process-file.ts'
 import type { FromWorker, Plan, ToWorker, WorkerOptions } from './worker-plan.ts'
 
@@ -44,8 +45,10 @@ export interface WorkerProcess {
   began(id: string, step: number): Promise<void>
   /** Resolves when the worker has created the task; rejects if the worker ends first. */
   create(id: string, plan: Plan): Promise<void>
-  /** Lets the worker answer the question of a task, if it is alive. */
-  answer(id: string): void
+  /** Lets the worker answer the question of a task, if it is alive; `late`: also the one that nobody answers in time. */
+  answer(id: string, late?: boolean): void
+  /** Lets the worker deliver an event to the hook of a task. 'lost': it died, or the store failed. */
+  deliver(id: string, event: string): Promise<HookOutcome | 'lost'>
   signal(name: 'SIGKILL' | 'SIGSTOP' | 'SIGCONT'): void
   /** The signal that ended it, if one did. */
   readonly ended: Promise<string | undefined>
@@ -64,6 +67,7 @@ export async function startWorker(
     stdio: ['ignore', 'inherit', 'inherit', 'ipc'],
   })
   const ended = once(child, 'exit').then(([, signal]) => (signal ?? undefined) as string | undefined)
+  let deliveries = 0
   const listeners = new Set<(message: FromWorker) => void>()
   child.on('message', (message: FromWorker) => {
     if (message.kind === 'apply')
@@ -95,7 +99,19 @@ export async function startWorker(
       tell(child, { kind: 'create', id, plan })
       return created
     },
-    answer: (id) => tell(child, { kind: 'answer', id }),
+    answer: (id, late) => tell(child, late ? { kind: 'answer', id, late } : { kind: 'answer', id }),
+    async deliver(id, event) {
+      const n = deliveries++
+      let outcome: HookOutcome | 'lost' = 'lost'
+      const told = heard((message) => {
+        if (message.kind !== 'delivered' || message.n !== n) return false
+        outcome = message.outcome
+        return true
+      })
+      tell(child, { kind: 'deliver', n, id, event })
+      await told.catch(() => {})
+      return outcome
+    },
     signal: (name) => void child.kill(name),
     async stop() {
       tell(child, { kind: 'stop' })
