@@ -33,6 +33,9 @@ export interface RoundOptions {
   persistDeadline?: ReplayInput['persistDeadline']
   sleeping?: Partial<Sleeping>
   arrivedAt?: number
+  /** Events from outside, by the key of their hook. */
+  events?: ReadonlyMap<string, unknown>
+  onArrival?: ReplayInput['onArrival']
   /** Replaces members of the scene. */
   scene?: Partial<ReplayInput['scene']>
 }
@@ -79,6 +82,8 @@ export function replayFlow(handler: Handler, options: FlowOptions = {}): ReplayF
         persistDeadline,
         sleeping,
         arrivedAt,
+        events,
+        onArrival,
         scene: more,
       } = {},
     ) {
@@ -93,7 +98,9 @@ export function replayFlow(handler: Handler, options: FlowOptions = {}): ReplayF
           capabilities: options.capabilities ?? EVERYTHING,
           resumed: rounds > 1,
           arrivedAt,
+          events,
         },
+        onArrival,
         persist,
         persistDeadline,
         sleeping: () => ({ parks: false, inlineMs: 10_000, beyond: 'Not here.', ...sleeping }),

@@ -10,7 +10,7 @@ import { createTaskId } from '../../../src/store/task-engine.ts'
 import type { SeededRandom } from '../seeded-random.ts'
 import { startAudit } from './store-audit.ts'
 import { alice, until } from './store-harness.ts'
-import { makeTrouble, type TroubleCount, type TroubleOptions } from './task-trouble.ts'
+import { createSurely, makeTrouble, type TroubleCount, type TroubleOptions } from './task-trouble.ts'
 import { type Crew, startCrew } from './worker-crew.ts'
 import type { Plan } from './worker-plan.ts'
 import { createDownstream } from './worker-process.ts'
@@ -131,14 +131,7 @@ async function createTasks(
     while (left-- > 0) {
       const id = createTaskId()
       const plan: Plan = { steps: STEPS, stepMs, ...waits[left % waits.length] }
-      for (let tries = 0; tries < 100; tries++) {
-        const worker = await crew.pick()
-        const isDone = await worker.create(id, plan).then(
-          () => true,
-          () => false,
-        )
-        if (isDone) break
-      }
+      await createSurely(crew, id, plan)
       created.push(id)
       plans.set(id, plan)
     }
@@ -183,7 +176,7 @@ export function createEvents(crew: Pick<Crew, 'pick'>, plans: ReadonlyMap<string
       if (outcome === 'accepted') accepted.set(id, (accepted.get(id) ?? new Set()).add(event))
       if (outcome === 'accepted' || outcome === 'duplicate') return
       // Not open yet; or the reply was lost, and the task has ended since. Then the run stops this.
-      await sleep(30)
+      await sleep(200)
     }
   }
   const loop = async () => {
@@ -193,7 +186,7 @@ export function createEvents(crew: Pick<Crew, 'pick'>, plans: ReadonlyMap<string
         begun.add(id)
         for (let n = 0; n < SENDERS; n++) sending.push(send(id, `by ${n}`))
       }
-      await sleep(20)
+      await sleep(50)
     }
   }
   const ended = loop()

@@ -92,7 +92,7 @@ async function freezeInStep(
     const worker = await crew.pick()
     const id = createTaskId()
     const began = worker.began(id, 0).then(() => BEGAN)
-    await worker.create(id, plan)
+    await createSurely(crew, id, plan, worker)
     created.push(id)
     // If the worker is at its limit, another one may claim the task.
     const elsewhere = until('the end', () => isCompleted(store, id), 60_000).catch(() => false)
@@ -102,6 +102,20 @@ async function freezeInStep(
     worker.signal('SIGCONT')
   }
   throw new Error('No worker could be frozen in the middle of a step')
+}
+
+/** Creates a task with this worker, or with others until one confirms it. */
+export async function createSurely(crew: Crew, id: string, plan: Plan, first?: WorkerProcess): Promise<void> {
+  let worker = first ?? (await crew.pick())
+  for (let tries = 0; tries < 100; tries++) {
+    const isDone = await worker.create(id, plan).then(
+      () => true,
+      () => false,
+    )
+    if (isDone) return
+    worker = await crew.pick()
+  }
+  throw new Error('No worker could create a task')
 }
 
 async function isCompleted(store: Store, id: string): Promise<boolean> {

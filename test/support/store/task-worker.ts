@@ -127,8 +127,11 @@ process.on('message', async (message: ToWorker) => {
     send({ kind: 'delivered', n, outcome })
   }
   if (message.kind === 'create') {
-    await engine.create(newTask({ id: message.id, head: JSON.stringify(message.plan) }))
-    send({ kind: 'created', id: message.id })
+    const { id, plan } = message
+    await engine.create(newTask({ id, head: JSON.stringify(plan) })).then(
+      () => send({ kind: 'created', id }),
+      () => send({ kind: 'failed', id }),
+    )
   }
 })
 const serving = await engine.serve(run, { concurrency })

@@ -43,7 +43,7 @@ export type FromWorker =
   | { readonly kind: 'ready' }
   /** `notBefore`: when the wait before this effect was over. */
   | { readonly kind: 'apply'; readonly n: number; readonly key: string; readonly notBefore?: number }
-  | { readonly kind: 'created'; readonly id: string }
+  | { readonly kind: 'created' | 'failed'; readonly id: string }
   | { readonly kind: 'delivered'; readonly n: number; readonly outcome: HookOutcome | 'lost' }
   | { readonly kind: 'began'; readonly id: string; readonly step: number }
 

@@ -43,7 +43,7 @@ export interface WorkerProcess {
   readonly pid: number
   /** Resolves when the worker reports that this step of this task has begun. */
   began(id: string, step: number): Promise<void>
-  /** Resolves when the worker has created the task; rejects if the worker ends first. */
+  /** Resolves when the worker has created the task; rejects if the worker ends first, or the store fails. */
   create(id: string, plan: Plan): Promise<void>
   /** Lets the worker answer the question of a task, if it is alive; `late`: also the one that nobody answers in time. */
   answer(id: string, late?: boolean): void
@@ -95,9 +95,15 @@ export async function startWorker(
     began: (id, step) =>
       heard((message) => message.kind === 'began' && message.id === id && message.step === step),
     create(id, plan) {
-      const created = heard((message) => message.kind === 'created' && message.id === id)
+      let isCreated = false
+      const told = heard((message) => {
+        isCreated ||= message.kind === 'created' && message.id === id
+        return (message.kind === 'created' || message.kind === 'failed') && message.id === id
+      })
       tell(child, { kind: 'create', id, plan })
-      return created
+      return told.then(() => {
+        if (!isCreated) throw new Error('the store failed')
+      })
     },
     answer: (id, late) => tell(child, late ? { kind: 'answer', id, late } : { kind: 'answer', id }),
     async deliver(id, event) {
