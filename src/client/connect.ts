@@ -1,7 +1,7 @@
 /** `connect`: opens a target over HTTP, over stdio or in memory (C15), and returns a client. Runs wherever there is `fetch`. */
 
 import { type Clock, systemClock } from '../lib/clock.ts'
-import type { Observer } from '../protocol/observer.ts'
+import { guardObserver, type Observer } from '../protocol/observer.ts'
 import { type ClientAuth, withAuth } from './auth.ts'
 import { type Client, createClient } from './client.ts'
 import { DIALECTS } from './dialect.ts'
@@ -79,10 +79,11 @@ export async function connect(target: ConnectTarget, options: ConnectOptions = {
   const clock = options.clock ?? systemClock
   const transport = await openTransport(target, limits, options, onWarning)
   const info = options.clientInfo ?? { name: 'rondo', version: '0.1.0' }
-  const peer = createPeer(
-    { transport, clock, limits, info, headers: options.headers, onWarning, observer: options.telemetry },
-    DIALECTS[0],
+  const observer = guardObserver(options.telemetry, clock.now, (error) =>
+    onWarning(`The telemetry threw; something was not observed: ${String(error)}`),
   )
+  const { headers } = options
+  const peer = createPeer({ transport, clock, limits, info, headers, onWarning, observer }, DIALECTS[0])
   try {
     const discovery = await negotiate(peer, {
       mode: options.mode,

@@ -65,7 +65,7 @@ interface PeerOptions {
   /** Sent with every HTTP request, for authentication. */
   readonly headers?: HeaderSource
   readonly onWarning: (text: string) => void
-  /** Telemetry. */
+  /** Telemetry. It never throws. */
   readonly observer?: Observer
 }
 
@@ -180,17 +180,10 @@ function envelop(peer: Peer, body: CallBody, id: RequestId, sending: SendOptions
   }
 }
 
-/** Sends a request inside its span, with its trace context. What an observer throws is a warning. */
+/** Sends a request inside its span, with its trace context. */
 async function observed(peer: Peer, call: Call, leg: Leg, sending: SendOptions): Promise<Received> {
   const { observer, clock, dialect } = peer
-  const quietly = <T>(fn: () => T): T | undefined => {
-    try {
-      return fn()
-    } catch (error) {
-      peer.onWarning(`The telemetry threw: ${String(error)}`)
-      return undefined
-    }
-  }
+  if (!observer?.begin) return exchange(peer, call, leg, sending)
   const flow = call.kind === 'flow' && call.method !== 'resources/read' ? { target: call.target } : {}
   const operation = {
     kind: 'client' as const,
@@ -200,15 +193,15 @@ async function observed(peer: Peer, call: Call, leg: Leg, sending: SendOptions):
     began: clock.now(),
     ...flow,
   }
-  const one = observer && quietly(() => observer.begin?.(operation))
+  const one = observer.begin(operation)
   if (!one) return exchange(peer, call, leg, sending)
   const traced = { ...call, trace: { ...call.trace, ...one.trace } }
   try {
     const received = await one.run(() => exchange(peer, traced, leg, sending))
-    quietly(() => one.end(endOf(received)))
+    one.end(endOf(received))
     return received
   } catch (error) {
-    quietly(() => one.end({ code: error instanceof RondoError ? error.code : 'PEER_GONE' }))
+    one.end({ code: error instanceof RondoError ? error.code : 'PEER_GONE' })
     throw error
   }
 }

@@ -1,10 +1,13 @@
 /**
- * The port for telemetry: what a server or a client does, as it happens. Types only. The log is an observer of events
+ * The port for telemetry: what a server or a client does, as it happens. The log is an observer of events
  * (`serve/log.ts`); `rondo/otel` observes operations too. Without such an observer nothing of this runs.
  *
  * Nothing here contains content: no argument, no answer, no result, no token, no header.
+ *
+ * An observer cannot break what it observes: whatever it throws is reported, and everything continues (R11).
  */
 
+import { misuse } from '../errors.ts'
 import type { RequestId } from './call.ts'
 
 export interface Observer {
@@ -84,4 +87,81 @@ export interface OperationEnd {
   readonly replayed?: number
   readonly executed?: number
   readonly stateBytes?: number
+}
+
+const REPORT_MS = 60_000
+
+/** Returns an observer that never throws. What it threw is reported at most once a minute. */
+export function guardObserver(
+  observer: Observer | undefined,
+  now: () => number,
+  onThrown: (error: unknown) => void,
+): Observer | undefined {
+  if (observer === undefined) return undefined
+  if (typeof observer !== 'object' || observer === null)
+    throw misuse("telemetry must be an observer, such as otel() from 'rondo/otel'.")
+  let reportedAt = Number.NEGATIVE_INFINITY
+  const report = (error: unknown): void => {
+    if (now() - reportedAt < REPORT_MS) return
+    reportedAt = now()
+    onThrown(error)
+  }
+  const attempt = <T>(fn: () => T): T | undefined => {
+    try {
+      return fn()
+    } catch (error) {
+      report(error)
+      return undefined
+    }
+  }
+  return {
+    event: observer.event && ((event) => attempt(() => observer.event?.(event))),
+    queue: observer.queue && ((queue) => attempt(() => observer.queue?.(queue))),
+    begin(operation) {
+      const observed = attempt(() => observer.begin?.(operation))
+      return observed && guardObserved(observed, attempt, report)
+    },
+  }
+}
+
+function guardObserved(
+  observed: Observed,
+  attempt: <T>(fn: () => T) => T | undefined,
+  report: (error: unknown) => void,
+): Observed {
+  /** Calls `fn` once, whatever the observer does with it. */
+  const around = <T>(fn: () => T, observe: (once: () => T) => T): T => {
+    let ran: { readonly value: T } | undefined
+    let threw: { readonly error: unknown } | undefined
+    const once = (): T => {
+      if (threw) throw threw.error
+      if (ran) return ran.value
+      try {
+        ran = { value: fn() }
+        return ran.value
+      } catch (error) {
+        threw = { error }
+        throw error
+      }
+    }
+    try {
+      observe(once)
+    } catch (error) {
+      if (threw?.error !== error) report(error)
+    }
+    return once()
+  }
+  let ended = false
+  return {
+    span: attempt(() => observed.span),
+    trace: attempt(() => observed.trace),
+    run: (fn) => around(fn, (once) => observed.run(once)),
+    work: (kind, key, fn) => around(fn, (once) => observed.work(kind, key, once)),
+    replayed: (kind, key) => void attempt(() => observed.replayed(kind, key)),
+    end(how) {
+      if (ended) return
+      ended = true
+      attempt(() => observed.end(how))
+    },
+  }
 }

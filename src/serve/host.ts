@@ -10,6 +10,7 @@ import { sealedStates } from '../carry/token.ts'
 import { misuse } from '../errors.ts'
 import { idle } from '../lib/clock.ts'
 import { type Codec, createCodecs } from '../protocol/codec.ts'
+import { guardObserver } from '../protocol/observer.ts'
 import type { Scope } from '../replay/run-state.ts'
 import { deriveBytes, digest, drawId } from '../seal/envelope.ts'
 import type { KeyHolder } from '../seal/key-ring.ts'
@@ -18,7 +19,6 @@ import { LEASE_MS } from '../store/engine/lease-engine.ts'
 import type { TaskHead } from '../store/task-engine.ts'
 import { createOverload } from './limits.ts'
 import { createEvents, createLog, type Log } from './log.ts'
-import { guardObserver } from './observe.ts'
 import { assertEras, REVISIONS, resolveLimits, type ServerOptions } from './options.ts'
 import { createTaskHost } from './task-work.ts'
 
@@ -62,7 +62,9 @@ export function createHost(
   const platform = createPlatform(options)
   const written = createLog({ ...options, now: platform.now })
   const { instance } = written
-  const observer = guardObserver(options.telemetry, written.log, platform.now)
+  const observer = guardObserver(options.telemetry, platform.now, (error) =>
+    written.log({ event: 'warning', message: 'The telemetry threw; something was not observed', error }),
+  )
   const log = createEvents([written.observer, observer], instance)
   const overload = createOverload(options.shed, platform.now, (error) =>
     log({ event: 'warning', message: 'The function `shed` threw; nothing is shed', error }),

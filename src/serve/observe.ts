@@ -1,92 +1,11 @@
-/**
- * What a server tells its observer. An observer cannot break what it observes: whatever it throws is logged, at most once a
- * minute, and everything continues (R11).
- */
+/** What a server tells its observer about requests that run no handler. Rounds and turns are observed in `carry/round.ts`. */
 
 import type { FlowHost } from '../carry/host.ts'
-import { misuse, RondoError } from '../errors.ts'
+import { RondoError } from '../errors.ts'
 import { isThenable } from '../lib/json.ts'
 import type { Call, ListenCall, OlderCall } from '../protocol/call.ts'
-import type { Observed, ObservedOperation, Observer } from '../protocol/observer.ts'
+import type { Observed, ObservedOperation } from '../protocol/observer.ts'
 import type { OlderReply } from '../protocol/reply.ts'
-import type { Log } from './log.ts'
-
-const REPORT_MS = 60_000
-
-/** Returns an observer that never throws. */
-export function guardObserver(
-  observer: Observer | undefined,
-  log: Log,
-  now: () => number,
-): Observer | undefined {
-  if (observer === undefined) return undefined
-  if (typeof observer !== 'object' || observer === null)
-    throw misuse("telemetry must be an observer, such as otel() from 'rondo/otel'.")
-  let reportedAt = Number.NEGATIVE_INFINITY
-  const report = (error: unknown): void => {
-    if (now() - reportedAt < REPORT_MS) return
-    reportedAt = now()
-    log({ event: 'warning', message: 'The telemetry threw; something was not observed', error })
-  }
-  const attempt = <T>(fn: () => T): T | undefined => {
-    try {
-      return fn()
-    } catch (error) {
-      report(error)
-      return undefined
-    }
-  }
-  return {
-    event: observer.event && ((event) => attempt(() => observer.event?.(event))),
-    queue: observer.queue && ((queue) => attempt(() => observer.queue?.(queue))),
-    begin(operation) {
-      const observed = attempt(() => observer.begin?.(operation))
-      return observed && guardObserved(observed, attempt, report)
-    },
-  }
-}
-
-function guardObserved(
-  observed: Observed,
-  attempt: <T>(fn: () => T) => T | undefined,
-  report: (error: unknown) => void,
-): Observed {
-  /** Calls `fn` once, whatever the observer does with it. */
-  const around = <T>(fn: () => T, observe: (once: () => T) => T): T => {
-    let ran: { readonly value: T } | undefined
-    let threw: { readonly error: unknown } | undefined
-    const once = (): T => {
-      if (threw) throw threw.error
-      if (ran) return ran.value
-      try {
-        ran = { value: fn() }
-        return ran.value
-      } catch (error) {
-        threw = { error }
-        throw error
-      }
-    }
-    try {
-      observe(once)
-    } catch (error) {
-      if (threw?.error !== error) report(error)
-    }
-    return once()
-  }
-  let ended = false
-  return {
-    span: attempt(() => observed.span),
-    trace: attempt(() => observed.trace),
-    run: (fn) => around(fn, (once) => observed.run(once)),
-    work: (kind, key, fn) => around(fn, (once) => observed.work(kind, key, once)),
-    replayed: (kind, key) => void attempt(() => observed.replayed(kind, key)),
-    end(how) {
-      if (ended) return
-      ended = true
-      attempt(() => observed.end(how))
-    },
-  }
-}
 
 type PlainCall = Exclude<Call | OlderCall, ListenCall>
 

@@ -62,20 +62,25 @@ const SCOPE = 'rondo'
 /** Returns telemetry for `createServer`, `createRondo` and `connect`. */
 export function otel(options: OtelOptions = {}): Required<Observer> {
   const tracer = (): Tracer => (options.tracerProvider ?? trace).getTracer(SCOPE)
-  const instruments = createInstruments((options.meterProvider ?? metrics).getMeter(SCOPE))
+  let made: Instruments | undefined
+  /** Made when they are first needed: until an SDK has started, the API has none that would count. */
+  const instruments = (): Instruments => {
+    made ??= createInstruments((options.meterProvider ?? metrics).getMeter(SCOPE))
+    return made
+  }
   return {
     event(event) {
       if (event.event !== 'state_refused') return
       const { reason } = event as { reason?: unknown }
       // A reason that is a sentence of an operator's own function would be a label without bound.
       const label = typeof reason === 'string' && /^[a-z-]{1,32}$/.test(reason) ? reason : 'other'
-      instruments.refused.add(1, { [ATTRIBUTE.reason]: label })
+      instruments().refused.add(1, { [ATTRIBUTE.reason]: label })
     },
-    queue: instruments.queue,
+    queue: (queue) => instruments().queue(queue),
     begin(operation) {
       const span =
         isPoll(operation) && options.polls !== true ? undefined : start(tracer(), operation, options)
-      return observe(operation, span, instruments, tracer, options)
+      return observe(operation, span, instruments(), tracer, options)
     },
   }
 }
@@ -96,8 +101,20 @@ function start(tracer: Tracer, operation: ObservedOperation, options: OtelOption
   const name = operation.target === undefined ? operation.method : `${operation.method} ${operation.target}`
   const links = linksOf(operation, ambient)
   const attributes = attributesOf(operation)
-  const span = tracer.startSpan(name, { kind, links, attributes, startTime: operation.began }, parent)
+  const startTime = lateness(operation) > 0 ? operation.began : undefined
+  const span = tracer.startSpan(name, { kind, links, attributes, startTime }, parent)
   return { span, inside: trace.setSpan(parent, span) }
+}
+
+/** A span with a start of its own is measured in whole milliseconds, so that is for what took some before. */
+const LATE_MS = 2
+/** Beyond this the clock of the server is not that of the machine. */
+const TOO_LATE_MS = 60_000
+
+/** How long ago the operation began, in milliseconds: its state may have been in a store. */
+function lateness({ began }: ObservedOperation): number {
+  const late = Date.now() - began
+  return late >= LATE_MS && late <= TOO_LATE_MS ? late : 0
 }
 
 function kindOf({ kind }: ObservedOperation): SpanKind {
@@ -179,7 +196,7 @@ function observe(
   { baggage }: OtelOptions,
 ): Observed {
   const { span, inside = context.active() } = started ?? {}
-  const began = performance.now()
+  const began = performance.now() - lateness(operation)
   const own = span?.spanContext()
   const sent = own ?? trace.getSpanContext(inside)
   return {

@@ -1,21 +1,22 @@
 /**
- * Spans and metrics as a collector gets them. The instances are servers that share keys; each round goes to the next.
- * What can only be checked with a second process is in the tests of tasks: here a worker "dies" by a clock.
+ * Spans and metrics of rounds as a collector gets them. The instances are servers that share keys; each round goes to
+ * the next. Turns of tasks are in `telemetry-tasks.test.ts`.
  */
 
 import { createMcpHandler } from '@modelcontextprotocol/server'
-import { context, type SpanContext, SpanKind, trace } from '@opentelemetry/api'
+import { context, metrics, propagation, type SpanContext, SpanKind, trace } from '@opentelemetry/api'
 import type { ReadableSpan } from '@opentelemetry/sdk-trace-base'
 import { createServer, generateKey, type LogEvent, type Observer, type Server, ToolError } from 'rondo'
 import { connect } from 'rondo/client'
 import { otel } from 'rondo/otel'
-import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
+import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { z } from 'zod'
 import { createBuilder } from '../../examples/official-server.ts'
-import { createMemoryStore } from '../../src/store/memory/store.ts'
+import { openEnvelope } from '../../src/seal/envelope.ts'
+import { parseKeys } from '../../src/seal/key-ring.ts'
 import { packSpan, readBaggage, readTraceContext, unpackSpan } from '../../src/telemetry/trace-context.ts'
-import { send, settled } from '../support/task-client.ts'
-import { recordTelemetry } from '../support/telemetry.ts'
+import { send } from '../support/task-client.ts'
+import { linksOf, recordTelemetry } from '../support/telemetry.ts'
 
 const telemetry = recordTelemetry()
 const keys = generateKey('k1')
@@ -68,10 +69,6 @@ async function threeRounds(instances: readonly Server[], metaOf: (round: number)
 
 const rounds = (kind = SpanKind.SERVER): readonly ReadableSpan[] =>
   telemetry.spans().filter((span) => span.kind === kind && span.attributes['rondo.round'] !== undefined)
-const links = ({ links }: ReadableSpan) =>
-  Object.fromEntries(
-    links.map(({ context, attributes }) => [String(attributes?.['rondo.link']), context.spanId]),
-  )
 
 describe('one flow of three rounds over three instances', () => {
   it('is three traces joined by links, without a client that sends trace context', async () => {
@@ -85,9 +82,9 @@ describe('one flow of three rounds over three instances', () => {
       undefined,
       undefined,
     ])
-    expect(links(one)).toEqual({})
-    expect(links(two)).toEqual({ previous: one.spanContext().spanId })
-    expect(links(three)).toEqual({ previous: two.spanContext().spanId, first: one.spanContext().spanId })
+    expect(linksOf(one)).toEqual({})
+    expect(linksOf(two)).toEqual({ previous: one.spanContext().spanId })
+    expect(linksOf(three)).toEqual({ previous: two.spanContext().spanId, first: one.spanContext().spanId })
     expect(rounds().map(({ name }) => name)).toEqual(Array(3).fill('tools/call greet'))
     expect(rounds().map(({ attributes }) => attributes['rondo.outcome'])).toEqual([
       'input_required',
@@ -107,8 +104,8 @@ describe('one flow of three rounds over three instances', () => {
     const [one, two, three] = rounds() as [ReadableSpan, ReadableSpan, ReadableSpan]
     expect(rounds().map((span) => span.spanContext().traceId)).toEqual([traceOf(1), traceOf(2), traceOf(3)])
     expect(one.parentSpanContext).toMatchObject({ spanId: 'a'.repeat(16), isRemote: true })
-    expect(links(two)).toEqual({ previous: one.spanContext().spanId })
-    expect(links(three)).toEqual({ previous: two.spanContext().spanId, first: one.spanContext().spanId })
+    expect(linksOf(two)).toEqual({ previous: one.spanContext().spanId })
+    expect(linksOf(three)).toEqual({ previous: two.spanContext().spanId, first: one.spanContext().spanId })
   })
 
   it('links the span of the transport if the client names one of its own', async () => {
@@ -119,7 +116,7 @@ describe('one flow of three rounds over three instances', () => {
       send(server, 'tools/call', { name: 'greet', arguments: {}, _meta }, only),
     )
     expect(rounds()[0]?.spanContext().traceId).toBe('1'.repeat(32))
-    expect(links(rounds()[0] as ReadableSpan)).toEqual({ transport: http.spanContext().spanId })
+    expect(linksOf(rounds()[0] as ReadableSpan)).toEqual({ transport: http.spanContext().spanId })
   })
 
   it('tells human time from server time', async () => {
@@ -158,6 +155,18 @@ describe('one flow of three rounds over three instances', () => {
     expect(three.attributes).toMatchObject({ 'rondo.ops.executed': 1 })
   })
 
+  it('is measured in less than milliseconds', async () => {
+    // A round that begins late has a start in whole milliseconds; by this clock none is late.
+    const server = start({ now: () => Date.now() + 5_000 })
+    await threeRounds([server, server, server])
+    expect(rounds().some(({ duration }) => duration[1] % 1e6 !== 0)).toBe(true)
+    const [one] = rounds()
+    const step = telemetry.spans().find(({ name }) => name === 'step look')
+    const nanos = ([s = 0, n = 0]: readonly number[]) => s * 1e9 + n
+    expect(nanos(step?.startTime ?? [])).toBeGreaterThanOrEqual(nanos(one?.startTime ?? []) - 1e6)
+    expect(nanos(step?.endTime ?? [])).toBeLessThanOrEqual(nanos(one?.endTime ?? []) + 1e6)
+  })
+
   it('seals nothing if there is no telemetry', async () => {
     const plain = await send(
       start({ telemetry: undefined }),
@@ -166,8 +175,16 @@ describe('one flow of three rounds over three instances', () => {
       only,
     )
     const traced = await send(start(), 'tools/call', { name: 'greet', arguments: {} }, only)
-    const length = ({ result }: typeof plain) => String(result?.requestState).length
-    expect(length(traced)).toBeGreaterThanOrEqual(length(plain))
+    const opened = ({ result }: typeof plain) =>
+      openEnvelope(parseKeys(keys), 'observed', String(result?.requestState), 10_000)
+    const text = (state: typeof plain) => {
+      const envelope = opened(state)
+      return envelope.kind === 'open' ? envelope.plaintext.toString('utf8') : ''
+    }
+    const packed = packSpan(rounds()[0]?.spanContext() as SpanContext) as string
+    expect(text(traced)).toContain(`"spans":["${packed}","${packed}"]`)
+    expect(text(plain)).toContain('look')
+    expect(text(plain)).not.toContain('"spans"')
     expect(rounds()).toHaveLength(1)
   })
 })
@@ -207,82 +224,6 @@ describe('errors', () => {
   })
 })
 
-describe('a task', () => {
-  it('has a CONSUMER span of its own trace for each turn, with links to its creation and to what woke it', async () => {
-    const server = start({ store: createMemoryStore() })
-    server.tool('work', { task: 'always' }, async (_args, ctx) => {
-      await ctx.ask('first', { message: 'First?', schema: FORM })
-      return 'done'
-    })
-    const { result } = await send(server, 'tools/call', { name: 'work', arguments: {} })
-    const taskId = String(result?.taskId)
-    await settled(server, taskId)
-    await send(server, 'tasks/update', { taskId, inputResponses: answer('first') })
-    await settled(server, taskId)
-    const [created] = rounds()
-    const update = telemetry.spans().find(({ name }) => name === 'tasks/update')
-    const turns = rounds(SpanKind.CONSUMER)
-    expect(created?.attributes).toMatchObject({ 'rondo.outcome': 'task', 'rondo.task.id': taskId })
-    expect(turns.map(({ attributes }) => attributes['rondo.outcome'])).toEqual(['input_required', 'complete'])
-    expect(turns.map(({ attributes }) => attributes['rondo.task.id'])).toEqual([taskId, taskId])
-    expect(turns.map(({ parentSpanContext }) => parentSpanContext)).toEqual([undefined, undefined])
-    const createdId = created?.spanContext().spanId
-    expect(turns.map(links)).toEqual([
-      { created: createdId },
-      { created: createdId, woken: update?.spanContext().spanId },
-    ])
-    expect(telemetry.spans().filter(({ name }) => name === 'tasks/get')).toEqual([])
-  })
-
-  it('whose worker died has another turn, which the log calls taken over', async () => {
-    const store = createMemoryStore()
-    const events: LogEvent[] = []
-    let release = (): void => {}
-    const stuck = new Promise<void>((resolve) => {
-      release = resolve
-    })
-    let runs = 0
-    const work = (server: Server) =>
-      server.tool('work', { task: 'always' }, async (_args, ctx) => {
-        await ctx.step('slow', async () => {
-          runs += 1
-          if (runs === 1) await stuck
-          return runs
-        })
-        return 'done'
-      })
-    // A worker that no longer renews its lease and claims nothing else.
-    const dead = {
-      ...store.tasks,
-      absolve: undefined,
-      renew: async () => new Set<string>(),
-      claim: (...given: Parameters<typeof store.tasks.claim>) =>
-        runs === 0 ? store.tasks.claim(...given) : Promise.resolve([]),
-    }
-    const dying = start({ store: { ...store, tasks: dead }, tasks: { leaseMs: 300 } })
-    work(dying)
-    const { result } = await send(dying, 'tools/call', { name: 'work', arguments: {} })
-    const taskId = String(result?.taskId)
-    await vi.waitFor(() => expect(runs).toBe(1))
-    const next = start({ store, log: (event) => void events.push(event), instance: 'next' })
-    work(next)
-    await settled(next, taskId)
-    release()
-    expect(events.find(({ event }) => event === 'task')).toMatchObject({
-      phase: 'taken_over',
-      instance: 'next',
-      task: taskId,
-      turn: expect.any(Number),
-    })
-    const done = rounds(SpanKind.CONSUMER).find(
-      ({ attributes }) => attributes['rondo.outcome'] === 'complete',
-    )
-    expect(done?.attributes).toMatchObject({ 'rondo.task.id': taskId })
-    expect(done?.attributes['rondo.task.turn']).toBeGreaterThan(1)
-    expect(links(done as ReadableSpan).created).toBe(rounds()[0]?.spanContext().spanId)
-  })
-})
-
 describe('a client', () => {
   it('sends its span as the parent, and measures every request (SEP-414)', async () => {
     const server = start()
@@ -301,6 +242,57 @@ describe('a client', () => {
     expect(names).toEqual(
       expect.arrayContaining(['mcp.client.operation.duration', 'mcp.server.operation.duration']),
     )
+  })
+
+  it('sends what is active in its process, and passes baggage on only if that is asked for', async () => {
+    const seen: Record<string, string>[] = []
+    const server = start({
+      telemetry: { begin: ({ trace: sent }) => void (sent?.traceparent && seen.push({ ...sent })) },
+    })
+    const baggage = propagation.createBaggage({ shop: { value: 'a b' } })
+    const inside = propagation.setBaggage(context.active(), baggage)
+    for (const passed of [false, true]) {
+      const client = await connect(server, { telemetry: otel({ baggage: passed }) })
+      await context.with(inside, () => client.callTool('fail', {}))
+      await client.close()
+    }
+    const called = seen.filter(({ baggage }) => baggage !== undefined)
+    expect(seen.length).toBeGreaterThan(called.length)
+    expect(called.map(({ baggage }) => baggage)).toContain('shop=a%20b')
+  })
+
+  it('R11 is not broken by its telemetry, and warns once', async () => {
+    const broken = (): never => {
+      throw new Error('the collector is gone')
+    }
+    const half: Observer = { begin: () => ({ run: broken, work: broken, replayed: broken, end: broken }) }
+    const getters: Observer = {
+      begin: () =>
+        Object.defineProperty({ run: broken, work: broken, replayed: broken, end: broken }, 'trace', {
+          get: broken,
+        }),
+    }
+    for (const observer of [half, getters, { begin: broken }]) {
+      const warnings: string[] = []
+      const onWarning = (text: string): void => void warnings.push(text)
+      const client = await connect(start(), { telemetry: observer, onWarning })
+      const { content } = await client.callTool('fail', {})
+      expect(content).toMatchObject([{ text: 'No.' }])
+      await client.close()
+      expect(warnings).toEqual([
+        'The telemetry threw; something was not observed: Error: the collector is gone',
+      ])
+    }
+  })
+})
+
+describe('an SDK that starts late', () => {
+  it('gets metrics too', async () => {
+    const early = otel()
+    metrics.disable()
+    const late = recordTelemetry()
+    await send(start({ telemetry: early }), 'tools/call', { name: 'fail', arguments: {} }, only)
+    expect((await late.metrics()).map(({ name }) => name)).toContain('mcp.server.operation.duration')
   })
 })
 
@@ -335,7 +327,12 @@ describe('every way to serve a call', () => {
     for (const { attributes } of rounds())
       expect(Object.keys(attributes)).toEqual(expect.arrayContaining(KEYS))
     const [one, two] = rounds() as [ReadableSpan, ReadableSpan]
-    expect(links(two)).toEqual({ previous: one.spanContext().spanId })
+    expect(linksOf(two)).toEqual({ previous: one.spanContext().spanId })
+    expect(rounds().map(({ attributes }) => typeof attributes['rondo.human.wait'])).toEqual([
+      'undefined',
+      'number',
+      'number',
+    ])
   })
 
   it('an official server has the same attributes, and links its rounds', async () => {
@@ -351,7 +348,9 @@ describe('every way to serve a call', () => {
     for (const { attributes } of rounds())
       expect(Object.keys(attributes)).toEqual(expect.arrayContaining(KEYS))
     const [one, two] = rounds() as [ReadableSpan, ReadableSpan]
-    expect(links(two)).toMatchObject({ previous: one.spanContext().spanId })
+    expect(linksOf(two)).toMatchObject({ previous: one.spanContext().spanId })
+    expect(one.attributes).not.toHaveProperty('rondo.human.wait')
+    expect(two.attributes['rondo.human.wait']).toEqual(expect.any(Number))
   })
 })
 

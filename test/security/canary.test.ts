@@ -3,11 +3,14 @@
  * that left the server is searched: response bodies, the bytes of tokens, log lines, spans, metrics.
  */
 
-import { createServer, type Server, ToolError } from 'rondo'
+import type { ReadableSpan } from '@opentelemetry/sdk-trace-base'
+import { type Context, createServer, type Server, ToolError } from 'rondo'
+import { connect } from 'rondo/client'
 import { otel } from 'rondo/otel'
 import { describe, expect, it } from 'vitest'
 import { z } from 'zod'
 import { createJsonLog, createLog } from '../../src/serve/log.ts'
+import { createMemoryStore } from '../../src/store/memory/store.ts'
 import { recordTelemetry } from '../support/telemetry.ts'
 
 const CANARIES = {
@@ -35,6 +38,11 @@ function findCanaries(text: string): Canary[] {
 }
 
 const telemetry = recordTelemetry()
+
+/** All that a collector gets of a span, but for what its client named as its trace state, which is passed on as it came. */
+function textOfSpan({ name, attributes, events, links, status }: ReadableSpan): string {
+  return JSON.stringify({ name, attributes, events, links, status })
+}
 
 interface Scene {
   readonly server: Server
@@ -156,11 +164,7 @@ describe('secrets never leave the server', () => {
     expect(scene.lines.length).toBeGreaterThan(20)
     expect(scene.lines.flatMap(findCanaries)).toEqual([])
     expect(scene.lines.join('\n')).not.toMatch(/r1\.[\w-]{20}/)
-    const spans = telemetry
-      .spans()
-      .map(({ name, attributes, events, links, status }) =>
-        JSON.stringify({ name, attributes, events, links, status }),
-      )
+    const spans = telemetry.spans().map(textOfSpan)
     expect(spans.length).toBeGreaterThan(20)
     expect(spans.join('\n')).toContain('step fetch')
     expect(spans.flatMap(findCanaries)).toEqual([])
@@ -168,6 +172,69 @@ describe('secrets never leave the server', () => {
     expect(spans.join('\n')).not.toMatch(/r1\.[\w-]{20}/)
     // Control: the log received the errors whose messages it does not print.
     expect(scene.told.flatMap(findCanaries)).toEqual(expect.arrayContaining(['thrown', 'bearer']))
+  })
+
+  it('T3 T16 in log lines, spans or metrics of tasks, sessions, resources and clients', async () => {
+    telemetry.reset()
+    const lines: string[] = []
+    const told: string[] = []
+    const toLine = createJsonLog({ write: (line) => void lines.push(line) })
+    const server = createServer({
+      name: 'canaries',
+      version: '1.0.0',
+      keys: `k1:${Buffer.from(CANARIES.key).toString('base64')}`,
+      telemetry: otel(),
+      store: createMemoryStore(),
+      sessions: {},
+      authenticate: ({ headers }) =>
+        headers('authorization') === `Bearer ${CANARIES.bearer}`
+          ? { subject: 'alice', claims: { note: CANARIES.claim } }
+          : { status: 401, reason: 'The token is not known' },
+      log(event) {
+        if ('error' in event && event.error instanceof Error) told.push(event.error.message)
+        toLine(event)
+      },
+    })
+    const input = z.object({ secret: z.string() })
+    const handler = async (_args: unknown, ctx: Context): Promise<string> => {
+      await ctx.step('fetch', () => CANARIES.step)
+      const { word } = await ctx.ask('word', {
+        message: 'Which word?',
+        schema: z.object({ word: z.string() }),
+      })
+      ctx.progress(1, 2, CANARIES.step)
+      if (word === CANARIES.answer) throw new Error(`broken: ${CANARIES.thrown}`)
+      return CANARIES.step
+    }
+    server.tool('rounds', { input }, handler)
+    server.tool('task', { input, task: 'always' }, handler)
+    server.template('note://{id}', { name: 'note' }, ({ id }) => {
+      if (id === CANARIES.argument) throw new Error(`broken: ${CANARIES.thrown}`)
+      return id
+    })
+    const headers = { authorization: `Bearer ${CANARIES.bearer}`, 'x-note': CANARIES.header }
+    const trace = { tracestate: `a=${CANARIES.header}`, baggage: `note=${CANARIES.header}` }
+    for (const mode of ['2026-07-28', '2025-11-25'] as const) {
+      const words = ['fine', CANARIES.answer, 'fine', CANARIES.answer]
+      const elicitation = async () => ({ action: 'accept' as const, content: { word: words.shift() ?? '' } })
+      const options = { mode, headers, turns: false, telemetry: otel(), answers: { elicitation } }
+      const client = await connect(server, options)
+      const args = { secret: CANARIES.argument }
+      for (const tool of ['rounds', 'rounds', 'task', 'task']) await client.callTool(tool, args, { trace })
+      await client.readResource(`note://${CANARIES.argument}`).catch(() => {})
+      await client.close()
+    }
+    await connect(server, { headers: { authorization: `Bearer ${CANARIES.thrown}` } }).catch(() => {})
+    await server.close()
+    const text = lines.join('\n')
+    for (const part of ['"round"', '"task"', '"session"', '"caller_refused"', '"fault"', 'note://{id}'])
+      expect(text).toContain(part)
+    expect(lines.flatMap(findCanaries)).toEqual([])
+    const spans = telemetry.spans().map(textOfSpan)
+    expect(new Set(telemetry.spans().map(({ kind }) => kind)).size).toBe(4)
+    expect(spans.flatMap(findCanaries)).toEqual([])
+    expect(findCanaries(JSON.stringify(await telemetry.metrics()))).toEqual([])
+    expect(told.flatMap(findCanaries)).toContain('thrown')
   })
 
   it('control: the search finds a secret that is only encoded', () => {

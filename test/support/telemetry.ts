@@ -60,3 +60,10 @@ export function recordTelemetry(): Telemetry {
     reset: () => exporter.reset(),
   }
 }
+
+/** The spans to which a span is linked, by the name of the link. */
+export function linksOf({ links }: ReadableSpan): Record<string, string> {
+  return Object.fromEntries(
+    links.map(({ context, attributes }) => [String(attributes?.['rondo.link']), context.spanId]),
+  )
+}

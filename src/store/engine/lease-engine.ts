@@ -153,14 +153,10 @@ function startLoop(
 function startMaintenance(store: Store, settings: Settings, emit: EmitEngineEvent): () => void {
   const { clock, sweepMs, sweepBatch, statsMs, onEvent } = settings
   const stopSweep = startSweep(store, clock, sweepMs, sweepBatch, emit)
-  const stopStats =
-    onEvent && statsMs > 0
-      ? repeat(
-          clock,
-          () => statsMs,
-          () => emitQueue(store.tasks, emit),
-        )
-      : () => {}
+  if (!onEvent || statsMs === 0) return stopSweep
+  const emitStats = () => emitQueue(store.tasks, emit)
+  const stopStats = repeat(clock, () => statsMs, emitStats)
+  void emitStats()
   return () => {
     stopSweep()
     stopStats()
