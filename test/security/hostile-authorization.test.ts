@@ -7,7 +7,7 @@ import { createServer, type IncomingMessage, type ServerResponse } from 'node:ht
 import type { AddressInfo } from 'node:net'
 import { inspect } from 'node:util'
 import { describe, expect, it, onTestFinished } from 'vitest'
-import { checkUrl } from '../../src/client/oauth/safe-fetch.ts'
+import { checkUrl, createSafeFetch } from '../../src/client/oauth/safe-fetch.ts'
 import { connect } from '../../src/client.ts'
 import { type OAuthOptions, oauth } from '../../src/client-oauth.ts'
 import { startAuthorizationServer } from '../support/authorization-server.ts'
@@ -358,5 +358,67 @@ describe('a URL that a server names', () => {
     expect(() => checkUrl('http://127.0.0.1.evil.example/', { server })).toThrow(/must use https/)
     expect(checkUrl('https://10.0.0.1/', { server: new URL('https://10.0.0.2/mcp') }).host).toBe('10.0.0.1')
     expect(checkUrl('https://10.0.0.1/', { server, trusted: 'https://10.0.0.1/realm' }).host).toBe('10.0.0.1')
+  })
+})
+
+describe('a name that a server names', () => {
+  const ADDRESSES: Readonly<Record<string, readonly string[]>> = {
+    'mcp.example': ['203.0.113.1'],
+    'id.example': ['203.0.113.2'],
+    'mcp.corp.example': ['10.0.0.1'],
+    'id.corp.example': ['10.0.0.2'],
+    'metadata.corp.example': ['169.254.169.254'],
+    'six.corp.example': ['fd00::1'],
+    'both.example': ['203.0.113.3', '192.168.0.1'],
+    'nat64.example': ['64:ff9b::cb00:7101'],
+    'nat64.corp.example': ['64:ff9b::a00:1'],
+  }
+  /** `certified`: where there is a server with a certificate for its name. */
+  const open = (server: string, certified: readonly string[] = [], trusted?: string) => {
+    const sent: string[] = []
+    const request = createSafeFetch({
+      server: new URL(server),
+      trusted,
+      network: {
+        lookup: async (name) => ADDRESSES[name] ?? Promise.reject(new Error('ENOTFOUND')),
+        holds: async (address, name) => certified.includes(`${name} ${address}`),
+      },
+      fetch: async (url) => {
+        sent.push(url)
+        return Response.json({})
+      },
+    })
+    return { sent, get: (name: string) => request(`https://${name}/metadata`, { method: 'GET' }) }
+  }
+
+  it.each([
+    'id.corp.example',
+    'metadata.corp.example',
+    'six.corp.example',
+    'both.example',
+    'nat64.corp.example',
+  ])(
+    'H4 T30 may not be %s, which is at a private address, if the server is on a public one',
+    async (name) => {
+      const { get, sent } = open('https://mcp.example/mcp')
+      await expect(get(name)).rejects.toThrow(/names \S+, which is at the private address/)
+      expect(sent).toEqual([])
+    },
+  )
+
+  it('may be public, unknown here, named by the caller, or anything if the server is inside', async () => {
+    for (const name of ['id.example', 'nat64.example', 'nowhere.example', 'mcp.example'])
+      expect((await open('https://mcp.example/mcp').get(name)).status).toBe(200)
+    const named = open('https://mcp.example/mcp', [], 'https://id.corp.example/realm')
+    expect((await named.get('id.corp.example')).status).toBe(200)
+    await expect(named.get('six.corp.example')).rejects.toThrow(/private address/)
+    const inside = open('https://mcp.corp.example/mcp', ['mcp.corp.example 10.0.0.1'])
+    expect((await inside.get('id.corp.example')).status).toBe(200)
+  })
+
+  it('H4 T30 is refused if the server only claims to be inside: nobody there has its certificate', async () => {
+    const { get, sent } = open('https://mcp.corp.example/mcp')
+    await expect(get('id.corp.example')).rejects.toThrow(/private address/)
+    expect(sent).toEqual([])
   })
 })

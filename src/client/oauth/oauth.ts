@@ -97,15 +97,18 @@ interface ServerLogin extends RequestAuth {
 type Setup = OAuthOptions & { readonly store: TokenStore }
 
 function createServerLogin(server: URL, key: string, setup: Setup): ServerLogin {
-  const {
-    store,
-    now = Date.now,
-    loginTimeoutMs: limitMs = LOGIN_TIMEOUT_MS,
-    issuer: trusted,
-    client: given,
-  } = setup
-  const request = createSafeFetch({ server, trusted, fetch: setup.fetch, timeoutMs: setup.timeoutMs })
-  const lookup = { server, trusted, request }
+  const { store, now = Date.now, loginTimeoutMs: limitMs = LOGIN_TIMEOUT_MS, client: given } = setup
+  const reach = {
+    server,
+    fetch: setup.fetch,
+    timeoutMs: setup.timeoutMs,
+    /** The issuer that the caller named, or at which somebody has logged in before. */
+    get trusted(): string | undefined {
+      return setup.issuer ?? given?.issuer ?? current?.issuer
+    },
+  }
+  const request = createSafeFetch(reach)
+  const lookup = Object.assign(reach, { request })
   const single = createSingleRun()
   const exclusively = <T>(work: () => Promise<T>): Promise<T> => store.exclusively?.(key, work) ?? work()
   let current: StoredLogin | undefined

@@ -2,8 +2,9 @@
  * Requests to URLs that a server named: metadata, registration, tokens.
  *
  * fetch 1: https only. A server on loopback may name loopback addresses over http.
- * fetch 2: A server on a public address may not name private ones, so that it cannot make this client call what only this
- *   machine can reach. Names are not resolved here: a name that resolves to a private address is not noticed.
+ * fetch 2: A server on a public address may not name private ones, nor names that resolve to private ones, so that it cannot
+ *   make this client call what only this machine can reach. A name whose address changes between this check and the
+ *   request gains nothing: whatever answers has to have a certificate for that name. Browsers cannot resolve names.
  * fetch 3: Redirects are not followed; size and time are limited.
  * fetch 4: Errors name the host, and nothing of the request or the response.
  */
@@ -19,17 +20,32 @@ export interface SafeFetchOptions {
   /** An issuer that the caller named; its host is allowed wherever it is. */
   readonly trusted?: string
   readonly fetch?: AuthFetch
+  /** Resolves names. Default: that of Node, unless `fetch` is given: then it decides what can be reached. */
+  readonly network?: Network
   /** Default 20 s. */
   readonly timeoutMs?: number
 }
 
+export interface Network {
+  /** The addresses of a name. Rejects if there are none. */
+  lookup(name: string): Promise<readonly string[]>
+  /** True if there is a server at the address with a certificate for the name. */
+  holds(address: string, name: string, port: number): Promise<boolean>
+}
+
 const MAX_BYTES = 262_144
 const TIMEOUT_MS = 20_000
+const HANDSHAKE_MS = 5_000
 
 export function createSafeFetch(options: SafeFetchOptions): AuthFetch {
   const { fetch = (url, init) => globalThis.fetch(url, init), timeoutMs = TIMEOUT_MS } = options
+  const { network = options.fetch === undefined ? systemNetwork() : undefined } = options
+  let inside: Promise<boolean> | undefined
+  /** True if the server that is called is on a private address itself. */
+  const isInside = (known: Network): Promise<boolean> => (inside ??= isOnPrivate(known, options.server))
   return async (text, init) => {
     const url = checkUrl(text, options)
+    if (network !== undefined) await checkAddress(url, options, network, isInside)
     const timeout = AbortSignal.timeout(timeoutMs)
     const signal = init.signal ? AbortSignal.any([timeout, init.signal]) : timeout
     try {
@@ -88,11 +104,15 @@ export function checkUrl(
   }
   if (url.username !== '' || url.password !== '')
     throw unusable(`The URL of ${url.host} contains credentials`)
-  const named = trusted !== undefined && URL.canParse(trusted) && new URL(trusted).host === url.host
-  if (isPrivate(url.hostname) && !isPrivate(server.hostname) && !named) {
+  if (isPrivate(url.hostname) && !isPrivate(server.hostname) && !isNamed(url, trusted)) {
     throw unusable(`${server.host} names ${url.host}, a private address that only this machine may reach`)
   }
   return url
+}
+
+/** True if the caller named this host. */
+function isNamed({ host }: URL, trusted: string | undefined): boolean {
+  return trusted !== undefined && URL.canParse(trusted) && new URL(trusted).host === host
 }
 
 /** An IPv4 address: URL parsers write every form of one as four numbers. A name may begin like one. */
@@ -110,6 +130,67 @@ const PRIVATE_V6 = /^\[(?:::1?\]|f[cd]|fe[89ab]|::ffff:|::\d|64:ff9b:)/
 function isPrivate(host: string): boolean {
   const bare = host.replace(/\.$/, '')
   return isLoopback(bare) || (V4.test(bare) && PRIVATE_V4.test(bare)) || PRIVATE_V6.test(bare)
+}
+
+/** Throws if the name stands for a private address, and the server may not name those. */
+async function checkAddress(
+  url: URL,
+  { server, trusted }: SafeFetchOptions,
+  network: Network,
+  isInside: (network: Network) => Promise<boolean>,
+): Promise<void> {
+  if (url.host === server.host || isPrivate(server.hostname) || isNamed(url, trusted)) return
+  const found = await privateAddressOf(network, url.hostname)
+  if (found === undefined || (await isInside(network))) return
+  throw unusable(
+    `${server.host} names ${url.host}, which is at the private address ${found}. If you trust it, name it as the issuer`,
+  )
+}
+
+async function isOnPrivate(network: Network, server: URL): Promise<boolean> {
+  const found = await privateAddressOf(network, server.hostname)
+  if (found === undefined) return false
+  // Whoever controls the name can let it stand for any address, but not answer there.
+  return network.holds(found, server.hostname, Number(server.port || 443))
+}
+
+/** The first private address of a name. A name that cannot be resolved here is left to the request, which may have a proxy. */
+async function privateAddressOf(network: Network, name: string): Promise<string | undefined> {
+  const addresses = await network.lookup(name).catch(() => [])
+  return addresses.find((one) => isPrivate(toHost(one)))
+}
+
+/** An address as a URL has it. IPv4 addresses that a network translates to IPv6 (RFC 6052) count as what they are. */
+function toHost(address: string): string {
+  const [, high, low] = /^64:ff9b::([\da-f]{1,4}):([\da-f]{1,4})$/i.exec(address) ?? []
+  if (high === undefined || low === undefined) return address.includes(':') ? `[${address}]` : address
+  const bytes = [high, low].flatMap((text) => [
+    Number.parseInt(text, 16) >> 8,
+    Number.parseInt(text, 16) & 255,
+  ])
+  return bytes.join('.')
+}
+
+function systemNetwork(): Network | undefined {
+  const dns = globalThis.process?.getBuiltinModule?.('node:dns')
+  const tls = globalThis.process?.getBuiltinModule?.('node:tls')
+  if (dns === undefined || tls === undefined) return undefined
+  return {
+    async lookup(name) {
+      const found = await dns.promises.lookup(name.replace(/^\[|\]$/g, ''), { all: true })
+      return found.map(({ address }) => address)
+    },
+    holds: (host, servername, port) =>
+      new Promise((resolve) => {
+        const end = (held: boolean) => {
+          socket.destroy()
+          resolve(held)
+        }
+        const socket = tls.connect({ host, servername, port, timeout: HANDSHAKE_MS }, () => end(true))
+        socket.on('error', () => end(false))
+        socket.on('timeout', () => end(false))
+      }),
+  }
 }
 
 /** The part of a failed request that says why, without what was sent. */
