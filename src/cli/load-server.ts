@@ -1,6 +1,10 @@
-/** Loads the server that a file exports, as the default export or the only one, as an object or as a function. */
+/**
+ * Loads the server that a file exports, as the default export or the only one, as an object or as a function. An `McpServer`
+ * of the official package is a server too.
+ */
 
 import { pathToFileURL } from 'node:url'
+import type { McpServer } from '@modelcontextprotocol/server'
 import type { Server } from '../serve/server.ts'
 
 /** The file runs but exports no server. The message says what to write. */
@@ -11,12 +15,31 @@ export class LoadError extends Error {
   }
 }
 
-export async function loadServer(path: string): Promise<Server> {
+/** What the command needs of a server, whichever package it was created with. */
+export type LoadedServer = Pick<Server, 'listen' | 'stdio' | 'nodeHandler' | 'drain' | 'close'>
+
+export interface Loaded {
+  readonly server: LoadedServer
+  /** The name of the export, and whether it is a function that creates the server. */
+  readonly exported: { readonly name: string; readonly isFunction: boolean }
+  /** It was created with the official package. */
+  readonly isOfficial: boolean
+}
+
+export async function loadServer(path: string): Promise<Loaded> {
   const module = await load(path)
-  const named = Object.values(module).filter(isServer)
-  const found = module.default ?? (named.length === 1 ? named[0] : undefined)
-  const server: unknown = typeof found === 'function' ? await found() : await found
-  if (isServer(server)) return server
+  const named = Object.entries(module).filter(([, value]) => isServer(value) || isOfficial(value))
+  const [name = '', found] =
+    module.default === undefined ? (named.length === 1 ? (named[0] ?? []) : []) : ['default', module.default]
+  const isFunction = typeof found === 'function'
+  const server: unknown = isFunction ? await found() : await found
+  const exported = { name, isFunction }
+  if (isServer(server)) return { server, exported, isOfficial: false }
+  if (isOfficial(server)) {
+    const { serveOfficial } = await import('./official-server.ts')
+    const adapted = await serveOfficial(isFunction ? (found as () => McpServer) : server)
+    return { server: adapted, exported, isOfficial: true }
+  }
   throw new LoadError(listensAlready() ? listening(path) : exportsNone(path))
 }
 
@@ -46,6 +69,13 @@ function isServer(value: unknown): value is Server {
   if (typeof value !== 'object' || value === null) return false
   const { listen, stdio, tool } = value as Partial<Record<keyof Server, unknown>>
   return typeof listen === 'function' && typeof stdio === 'function' && typeof tool === 'function'
+}
+
+/** An `McpServer` of the official package. */
+function isOfficial(value: unknown): value is McpServer {
+  if (typeof value !== 'object' || value === null) return false
+  const { server, registerTool, connect } = value as Partial<Record<keyof McpServer, unknown>>
+  return typeof server === 'object' && typeof registerTool === 'function' && typeof connect === 'function'
 }
 
 /** True if the file opened a port while it was loaded. */

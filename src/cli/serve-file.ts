@@ -17,14 +17,14 @@ async function serveHttp(): Promise<void> {
   let close = async (): Promise<void> => {}
   process.on('disconnect', () => void close().finally(() => process.exit(0)))
   develop({})
-  const server = await loadServer(path)
+  const { server } = await loadServer(path)
   const listening = await server.listen({ host, port: Number(port) })
   close = () => listening.close()
   process.send?.({ kind: 'listening', url: listening.url, port: listening.port } satisfies ServeReport)
 }
 
 async function serveStdio(): Promise<void> {
-  const server = await loadServer(path)
+  const { server } = await loadServer(path)
   await server.stdio()
 }
 

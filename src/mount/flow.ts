@@ -45,11 +45,15 @@ export interface SdkFlow {
   close(): Promise<void>
 }
 
-export function createFlow(options: RondoOptions, keys: KeyHolder, tools: TaskTools): SdkFlow {
+export function createFlow(
+  options: RondoOptions & { developer?: () => Principal | undefined },
+  keys: KeyHolder,
+  tools: TaskTools,
+): SdkFlow {
   const host = createHost(options, keys)
   /** For tools that never become tasks, and for servers whose clients could not follow one. */
   const roundsAlone: FlowHost = Object.create(host, { tasks: { value: undefined } })
-  const principalOf = findPrincipalOf(options.principal)
+  const principalOf = findPrincipalOf(options.principal, options.developer)
   const onError = (error: unknown): void => host.log({ event: 'warning', message: 'A timer failed', error })
   const slow = createSlowHandlers(host)
   const inFlight = createInFlight(createWatch({ heartbeatMs: 0, slow, every: createEvery(onError), onError }))
@@ -148,10 +152,13 @@ function toRefusal(host: FlowHost, error: unknown, target?: SdkTarget): RondoErr
 export type FindPrincipal = (ctx: ServerContext) => Principal | undefined | Promise<Principal | undefined>
 
 /** Calls `find` within a time limit and checks what it returns before a handler sees it. */
-function findPrincipalOf(find: FindPrincipal = principalFromAuthInfo): FindPrincipal {
+function findPrincipalOf(
+  find: FindPrincipal = principalFromAuthInfo,
+  developer: () => Principal | undefined = () => undefined,
+): FindPrincipal {
   return async (ctx) => {
     const principal: unknown = await inTime(Promise.resolve(find(ctx)), HOOK_MS, 'createRondo({ principal })')
-    if (principal === undefined || principal === null) return undefined
+    if (principal === undefined || principal === null) return developer()
     if (!isRecord(principal))
       throw misuse('The function principal of createRondo must return a principal or undefined')
     assertPrincipal(principal)

@@ -18,7 +18,7 @@ import type {
 import { misuse } from '../errors.ts'
 import type { FlowMethod } from '../protocol/call.ts'
 import { resolveKeys } from '../seal/key-source.ts'
-import { inDevelopment } from '../serve/development.ts'
+import { inDevelopment, mountedInDevelopment } from '../serve/development.ts'
 import type { HostOptions } from '../serve/host.ts'
 import { createLog } from '../serve/log.ts'
 import type { Context } from '../tool/context.ts'
@@ -203,7 +203,7 @@ export function createRondo(given: RondoOptions): Rondo {
     loading?.then((loaded) => loaded.drain()).catch(() => {})
   }
 
-  return {
+  const rondo: Rondo = {
     mount: mountLogged,
     tool: (handler, given) => wrap('tools/call', handler as Definition['handler'], given),
     prompt: (handler, given) => wrap('prompts/get', handler as Definition['handler'], given),
@@ -230,4 +230,6 @@ export function createRondo(given: RondoOptions): Rondo {
       )
     },
   }
+  mountedInDevelopment(rondo)
+  return rondo
 }

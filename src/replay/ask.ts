@@ -44,7 +44,8 @@ interface Asking extends Ask {
  * Resolves with what the question's `read` returns for the answer, or with `EXPIRED`; never settles if the client has to be
  * asked.
  */
-export function ask(run: RunState, key: string, plain: Ask, limit?: Duration): Promise<unknown> {
+export function ask(run: RunState, key: string, given: Ask, limit?: Duration): Promise<unknown> {
+  const plain = run.trace?.reword ? { ...given, request: run.trace.reword(key, given.request) } : given
   const within = limit === undefined ? undefined : checkDuration(`The time limit of "${key}" (within)`, limit)
   return new Promise((resolve) => {
     const digest = run.platform.digest(questionText(plain))

@@ -217,6 +217,8 @@ export function needsTask(what: string, why = 'This call cannot become one.'): R
 export interface RunTrace {
   called(name: string): void
   keyed(name: string, effectKey: string): void
+  /** The question as a changed program would ask it. */
+  reword?(name: string, request: InputRequest): InputRequest
 }
 
 /** Takes a name for one use in this run (R4). Returns false if that ended the run. */

@@ -35,7 +35,7 @@ export async function verify(
     withdraw: undefined,
     scene: { ...input.scene, line: SILENT, background: { ...input.scene.background, tell: () => {} } },
     frozen: true,
-    trace: undefined,
+    trace: input.trace?.reword && { called: () => {}, keyed: () => {}, reword: input.trace.reword },
     observed: undefined,
     onDeferError: undefined,
   })

@@ -9,9 +9,11 @@
 
 import type { LogEvent, RoundLine, Tracer } from '../carry/host.ts'
 import type { Entry, Journal } from '../journal/journal.ts'
-import type { RunReport } from '../replay/run-state.ts'
+import type { Principal } from '../protocol/call.ts'
+import type { InputRequest } from '../protocol/wire.ts'
+import type { RunReport, RunTrace } from '../replay/run-state.ts'
+import type { Store } from '../store/store.ts'
 import type { EngineEvent } from '../store/task-engine.ts'
-import type { Authenticate } from './http/authenticate.ts'
 import { createLog } from './log.ts'
 import type { ServerOptions } from './options.ts'
 
@@ -21,8 +23,19 @@ export interface Development {
   task?(event: EngineEvent): void
   /** Milliseconds by which the clock of the current request is ahead. */
   skewMs?(): number
-  /** Identifies callers of a server that does not authenticate them itself. */
-  authenticate?: Authenticate
+  /** The caller of the current request, for a server that does not authenticate callers itself. */
+  principal?(): Principal | undefined
+  /** Keys of the questions that the current request finds with other wording, as after a deploy. */
+  reworded?(): readonly string[]
+  /** Called with the store of every server that has one. */
+  store?(store: Store): void
+  /** What was mounted on servers that are not ours, which cannot stop it. */
+  mounted?: Mounted[]
+}
+
+interface Mounted {
+  drain(): void
+  close(): Promise<void>
 }
 
 /** What one operation of a handler did in one round. */
@@ -52,25 +65,46 @@ export function develop(hook: Development): void {
 
 type Affected = Pick<
   ServerOptions,
-  'dev' | 'log' | 'logAuthorErrors' | 'instance' | 'now' | 'tasks' | 'authenticate'
+  'dev' | 'log' | 'logAuthorErrors' | 'instance' | 'now' | 'tasks' | 'authenticate' | 'store' | 'skipSleep'
 >
 
+/** What development mode adds to the options. */
+interface Added {
+  tracer?: Tracer
+  /** Who calls, if the server has not found out. */
+  developer?: () => Principal | undefined
+}
+
 /** The options as development mode wants them; unchanged in a process without the hook. */
-export function inDevelopment<O extends Affected>(options: O): O & { tracer?: Tracer } {
+export function inDevelopment<O extends Affected>(options: O): O & Added {
   const hook = (globalThis as Slot)[SLOT]
   if (hook === undefined) return options
   const now = options.now ?? Date.now
+  if (options.store) hook.store?.(options.store)
   return {
     ...options,
     dev: options.dev ?? true,
+    // Whoever watches wants to see a call sleep.
+    skipSleep: options.skipSleep ?? (hook.round ? false : undefined),
     now: hook.skewMs ? () => now() + (hook.skewMs?.() ?? 0) : options.now,
     log: hook.log ? bothLogs(options, hook.log) : options.log,
-    authenticate: options.authenticate ?? hook.authenticate,
+    authenticate: options.authenticate ?? hook.principal,
+    developer: hook.principal,
     tasks: hook.task
       ? { ...options.tasks, onEvent: bothEvents(options.tasks?.onEvent, hook.task) }
       : options.tasks,
-    tracer: hook.round ? createTracer(hook.round, now) : undefined,
+    tracer: hook.round ? createTracer(hook.round, hook.reworded, now) : undefined,
   }
+}
+
+/** Remembers what was mounted on a server that is not ours. */
+export function mountedInDevelopment(mounted: Mounted): void {
+  const hook = (globalThis as Slot)[SLOT]
+  if (hook) hook.mounted = [...(hook.mounted ?? []), mounted]
+}
+
+export function mountedHere(): readonly Mounted[] {
+  return (globalThis as Slot)[SLOT]?.mounted ?? []
 }
 
 type LogOption = ServerOptions['log']
@@ -100,17 +134,25 @@ interface Call {
   effectKey?: string
 }
 
-function createTracer(round: NonNullable<Development['round']>, now: () => number): Tracer {
+function createTracer(
+  round: NonNullable<Development['round']>,
+  reworded: Development['reworded'],
+  now: () => number,
+): Tracer {
   const calls = new WeakMap<object, Map<string, Call>>()
   return {
     begin() {
       const seen = new Map<string, Call>()
-      const trace = {
+      const other = reworded?.() ?? []
+      const trace: RunTrace = {
         called: (name: string) => void seen.set(name, { at: now(), source: callerOf(longStack()) }),
         keyed(name: string, effectKey: string) {
           const call = seen.get(name)
           if (call) call.effectKey = effectKey
         },
+        ...(other.length > 0 && {
+          reword: (name, request) => (other.includes(name) ? withOtherWords(request) : request),
+        }),
       }
       calls.set(trace, seen)
       return trace
@@ -119,6 +161,12 @@ function createTracer(round: NonNullable<Development['round']>, now: () => numbe
       round(event, report ? describe(report, before, (trace && calls.get(trace)) ?? new Map()) : [])
     },
   }
+}
+
+function withOtherWords(request: InputRequest): InputRequest {
+  if (request.method !== 'elicitation/create') return request
+  const { params } = request
+  return { ...request, params: { ...params, message: `${params.message} (reworded)` } } as InputRequest
 }
 
 const ASKS: readonly string[] = ['form', 'confirm', 'url', 'sampling', 'roots']

@@ -8,7 +8,7 @@ import { join } from 'node:path'
 import { connect, type PendingCall } from 'rondo/client'
 import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from 'vitest'
 import type { Action, ConsoleEvent } from '../../src/cli/console/event.ts'
-import { type ConsoleProcess, deskSource, startConsole } from '../support/console-process.ts'
+import { type ConsoleProcess, deskSource, officialSource, startConsole } from '../support/console-process.ts'
 import { useCliHome } from '../support/use-cli.ts'
 
 // Many processes, on a machine that may be busy.
@@ -127,6 +127,83 @@ describe('a running console', () => {
       ok: true,
       happened: expect.stringContaining('replayed'),
     })
+  })
+
+  it('rewords an open question, which is then asked again, and the call completes with the new words', async () => {
+    const { pending, flow } = await begin()
+    const action = await desk.act('reword', { flow })
+    const again = await answer(pending, room('red'))
+    expect(await settled(action.id)).toMatchObject({
+      ok: true,
+      happened: expect.stringMatching(
+        /^Round 2 on .: executed 0, replayed 1, input_required; asked again: room$/,
+      ),
+    })
+    if (again.status !== 'input_required') throw new Error('Not asked again')
+    expect(JSON.stringify(again.pending.questions)).toContain('Which room? (reworded)')
+    expect(await finish(again.pending)).toContain('Booked red')
+  })
+
+  it('shows a task that sleeps, and then what it asks, and until when', async () => {
+    const client = await connect(desk.mcp)
+    // Resolves when the task asks.
+    const started = client.start({ method: 'tools/call', name: 'remind', arguments: {} })
+    const stored = async (status: string) => {
+      const event = (await desk.events()).findLast((one) => one.kind === 'stored')
+      if (event?.kind !== 'stored' || event.task.status !== status) throw new Error(`Not ${status} yet`)
+      return event
+    }
+    const { id } = await vi.waitFor(async () => {
+      const { task } = await stored('working')
+      expect([task.openKeys, task.worker]).toEqual([[], undefined])
+      expect((task.dueAt ?? 0) - task.createdAt).toBeGreaterThan(1_500)
+      return task
+    }, 60_000)
+    await started
+    await vi.waitFor(async () => {
+      const event = await stored('input_required')
+      expect(event.task.openKeys).toEqual(['room'])
+      expect((event.task.dueAt ?? 0) - event.at).toBeGreaterThan(60_000)
+    }, 60_000)
+    // The console has read the questions as the owner of the task would.
+    await vi.waitFor(async () => {
+      const exchanges = (await desk.events()).flatMap((event) =>
+        event.kind === 'exchange' ? [event.exchange] : [],
+      )
+      expect(JSON.stringify(exchanges.filter(({ method }) => method === 'tasks/get'))).toContain(
+        'Which room now?',
+      )
+    }, 60_000)
+    const before = (await stored('input_required')).task.polls?.count ?? 0
+    for (let i = 0; i < 3; i++) await client.task(id).get()
+    await vi.waitFor(async () => {
+      const { task } = await stored('input_required')
+      expect(task.polls?.count).toBe(before + 3)
+    }, 60_000)
+    await client.task(id).answer(room('blue'))
+    await vi.waitFor(() => stored('completed'), 60_000)
+    await client.close()
+  })
+
+  it('examines the server, and names the flow in which it examined the state', async () => {
+    const response = await fetch(`${desk.origin}/api/doctor`, {
+      method: 'POST',
+      headers: { authorization: `Bearer ${desk.token}`, 'content-type': 'application/json' },
+      body: JSON.stringify({ tool: 'book' }),
+    })
+    const { findings } = await response.json()
+    const found = new Map<string, Record<string, unknown>>(
+      findings.map((one: { id: string }) => [one.id, one]),
+    )
+    for (const id of ['state-tampered', 'state-user', 'state-arguments'])
+      expect(found.get(id) ?? { verdict: 'skip' }).toMatchObject({
+        verdict: expect.stringMatching(/pass|skip/),
+      })
+    expect(found.get('state-tampered')).toMatchObject({ verdict: 'pass', flow: expect.any(String) })
+    expect((await rounds(String(found.get('state-tampered')?.flow))).length).toBeGreaterThan(0)
+    expect((await desk.events()).some((event) => event.kind === 'examined' && event.tool === 'book')).toBe(
+      true,
+    )
   })
 
   it('delivers a round twice, under the same effect keys', async () => {
@@ -291,6 +368,46 @@ describe('a running console', () => {
     ])
     for (const instance of ['A', 'B', 'C'])
       expect(await desk.act('start', { instance })).toMatchObject({ ok: true })
+  })
+})
+
+describe.each([
+  ['itself', false],
+  ['as a function', true],
+])('an official server, exported %s', (_how, isFunction) => {
+  it('runs as several instances: its rounds are shown, its state is refused to others, and a kill does not end a call', async () => {
+    const desk = await startConsole({ source: officialSource(isFunction), instances: 2 })
+    try {
+      const status = await (await desk.get('/api/status')).json()
+      expect(status).toMatchObject({ isOfficial: true, exported: { name: 'default', isFunction } })
+      const client = await connect(desk.mcp)
+      const started = await client.start({ method: 'tools/call', name: 'book', arguments: {} })
+      if (started.status !== 'input_required') throw new Error('Not asked')
+      const rounds = async () =>
+        (await desk.events()).flatMap((event) => (event.kind === 'round' ? [event] : []))
+      const [first] = await rounds()
+      expect(first?.operations).toMatchObject([
+        { key: 'price', state: 'ran' },
+        { key: 'room', state: 'asked' },
+      ])
+      const flow = first?.round.flow
+      expect(await desk.act('principal', { flow })).toMatchObject({
+        ok: true,
+        happened: 'Refused: principal',
+      })
+      expect(await desk.act('kill', { flow })).toMatchObject({ instance: first?.instance })
+      const done = await client.resume(started.pending, room('red'))
+      expect(JSON.stringify(done)).toContain('Booked red for 40')
+      expect((await rounds()).at(-1)?.instance).not.toBe(first?.instance)
+      // Requests that arrive together are all served, also by a server that can do one at a time.
+      const many = await Promise.all(
+        Array.from({ length: 6 }, () => client.start({ method: 'tools/call', name: 'book', arguments: {} })),
+      )
+      expect(many.map((one) => one.status)).toEqual(Array(6).fill('input_required'))
+      await client.close()
+    } finally {
+      expect(await desk.stop()).toBe(0)
+    }
   })
 })
 

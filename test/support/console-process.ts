@@ -37,7 +37,35 @@ server.tool('report', { description: 'Reports as a task', task: { mode: 'auto' }
   return 'Report on ' + room
 })
 
+server.tool('remind', { description: 'Sleeps, then asks for a while', task: 'auto' }, async (_args, ctx) => {
+  await ctx.background()
+  await ctx.sleep('pause', '2 s')
+  const outcome = await ctx.elicit('room', { message: 'Which room now?', schema: ${name}, within: '10 min' })
+  return 'Reminded: ' + (outcome.action === 'accept' ? outcome.content.room : outcome.action)
+})
+
 export default server
+`
+}
+
+/** The same question on a server of the official package: exported itself, or as a function that builds it. */
+export function officialSource(isFunction: boolean): string {
+  return `import { McpServer } from '${at('node_modules/@modelcontextprotocol/server/dist/index.mjs')}'
+import { createRondo } from '${at('dist/sdk.js')}'
+
+const rondo = createRondo({ audience: 'official-desk' })
+const schema = { type: 'object', properties: { room: { type: 'string', enum: ['red', 'blue'] } }, required: ['room'] }
+const build = () => {
+  const server = rondo.mount(new McpServer({ name: 'official-desk', version: '1.0.0' }))
+  server.registerTool('book', { description: 'Books a room' }, rondo.tool(async (_args, ctx) => {
+    const price = await ctx.step('price', () => 40)
+    const { room } = await ctx.ask('room', { message: 'Which room?', schema })
+    await ctx.effect('pay', ({ key }) => key)
+    return { content: [{ type: 'text', text: 'Booked ' + room + ' for ' + price }] }
+  }))
+  return server
+}
+export default ${isFunction ? 'build' : 'build()'}
 `
 }
 

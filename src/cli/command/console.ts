@@ -15,9 +15,11 @@ import { createBook } from '../console/book.ts'
 import { type Calls, createCalls } from '../console/calls.ts'
 import { createFleet } from '../console/fleet.ts'
 import { createProxy } from '../console/proxy.ts'
+import { followTasks } from '../console/stored-tasks.ts'
 import { openWeb, type Web, type WebParts } from '../console/web.ts'
 import { type Io, print, printJson, tell } from '../io.ts'
 import { serverEnv } from '../local-keys.ts'
+import { examineUrl } from './doctor.ts'
 import { isFile, watchSources } from './play.ts'
 
 const MAX_INSTANCES = 16
@@ -63,20 +65,23 @@ export const consoleCommand: Command = {
     })
     const proxy = createProxy(fleet, book, io.now)
     const act = createActions(fleet, proxy, book)
-    const calls = createCalls(() => web.mcp)
+    const examine = (args: readonly string[]) => examineUrl(io, web.mcp, args)
+    const calls = createCalls({ mcp: () => web.mcp, proxy, book, examine })
     const web: Web = await open({
       ...{ port, assets: await readAssets(), book, proxy, act, calls },
-      status: () => ({ file: path, mcp: web.mcp, instances: fleet.views() }),
+      status: () => ({ file: path, mcp: web.mcp, instances: fleet.views(), ...fleet.served() }),
     })
     const stopped = new Promise<void>((done) => {
       io.signal.addEventListener('abort', () => done(), { once: true })
     })
     let stopWatching = (): void => {}
+    let stopFollowing = (): void => {}
     try {
       io.status.start(`starting ${count === 1 ? 'the instance' : `${count} instances`}`)
       const failed = await Promise.race([fleet.start(), stopped]).finally(() => io.status.stop())
       if (typeof failed === 'string') throw new CommandError('failed', `Cannot serve ${path}: ${failed}`)
       if (!io.signal.aborted) announce(io, web, path, await sampleCall(calls, web.mcp), options.flag('json'))
+      stopFollowing = followTasks({ fleet, proxy, book, look: (id) => calls.task({ id }) })
       if (options.flag('open') && !io.signal.aborted) openBrowser(io, web.page)
       if (!options.flag('no-watch'))
         stopWatching = watchSources(path, () => {
@@ -88,6 +93,7 @@ export const consoleCommand: Command = {
       await stopped
     } finally {
       stopWatching()
+      stopFollowing()
       await Promise.all([fleet.stop(), web.close()])
     }
     tell(io, 'Stopped.')

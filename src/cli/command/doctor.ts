@@ -6,7 +6,7 @@
 import { hasRounds } from '../../client/dialect.ts'
 import { RondoError } from '../../errors.ts'
 import { JSON_OPTION } from '../call-setup.ts'
-import { type Command, type Invocation, sayError, usageError } from '../command-line.ts'
+import { type Command, type Invocation, readLine, sayError, usageError } from '../command-line.ts'
 import {
   CONNECT_OPTIONS,
   type Connection,
@@ -21,6 +21,7 @@ import { type Probe, probeHttp, probeStdio } from '../doctor/probe.ts'
 import { checkIdentity, checkLists, checkProtocol } from '../doctor/protocol.ts'
 import { attempt, type DoctorFinding, fail, printFindings, skip, warn } from '../doctor/report.ts'
 import { examineTasks } from '../doctor/tasks.ts'
+import type { Io } from '../io.ts'
 import { storedAuth } from '../login-store.ts'
 import { type NamedTarget, takeTarget } from '../target.ts'
 
@@ -73,6 +74,16 @@ export const doctorCommand: Command = {
     const bad = options.flag('strict') ? ['fail', 'warn'] : ['fail']
     return findings.some(({ verdict }) => bad.includes(verdict)) ? 'failed' : 'done'
   },
+}
+
+/** Examines a server for the console, with options as they would be typed. */
+export async function examineUrl(
+  io: Io,
+  url: string,
+  args: readonly string[],
+): Promise<readonly DoctorFinding[]> {
+  const line = readLine(args, doctorCommand.options)
+  return examine({ io, ...line }, { kind: 'url', url }, line.words)
 }
 
 /** The revision that is examined in full; only here do rounds have a state. */

@@ -127,19 +127,49 @@ export function createActions(fleet: Fleet, proxy: ConsoleProxy, book: Book): Ac
   async function reload(request: ActionRequest): Promise<Action> {
     const action = open(request, 'New processes run the file as it is now; open calls continue on them')
     const failed = await fleet.reload()
-    return close(action, failed === undefined, failed ?? 'All instances were replaced')
+    if (failed !== undefined) return close(action, false, failed)
+    if (request.flow === undefined) return close(action, true, 'All instances were replaced')
+    onNextRound(action, (seen) => ({ ok: seen.round?.round.outcome !== 'refused', happened: say(seen) }))
+    return action
+  }
+
+  /** As after a deploy that changed a sentence: the flow finds its open questions with other words. */
+  function reword(request: ActionRequest): Action {
+    const { exchange } = lastOf(request.flow)
+    const result = isRecord(exchange.response?.result) ? exchange.response.result : {}
+    const keys = Object.entries(isRecord(result.inputRequests) ? result.inputRequests : {}).flatMap(
+      ([key, question]) => (isRecord(question) && question.method === 'elicitation/create' ? [key] : []),
+    )
+    if (keys.length === 0) throw new ActionError('This flow has no open question with a message')
+    const action = open(
+      request,
+      'The answer was to other words: the question is asked again, and nothing new runs',
+    )
+    proxy.reword(request.flow ?? '', keys)
+    onNextRound(action, (seen) => {
+      const states = new Map(seen.round?.operations.map(({ key, state }) => [key, state]))
+      const again = keys.filter((key) => states.get(key) === 'asked')
+      const ok = again.length === keys.length && seen.round?.round.executed === 0
+      return { ok, happened: `${say(seen)}; asked again: ${again.join(', ') || 'nothing'}` }
+    })
+    return action
   }
 
   function arm(request: ActionRequest & { kind: 'elsewhere' | 'lose' | 'twice' }): Action {
     const last = lastOf(request.flow)
     const flow = request.flow ?? ''
     const avoid = last.exchange.instance
+    if (request.kind === 'elsewhere' && fleet.views().length === 1)
+      throw new ActionError('There is one instance only. Start the console with --instances 3')
     const action = open(request, ARMED[request.kind])
     const settle = async (exchanges: readonly string[]): Promise<void> => {
       const seen = await Promise.all(exchanges.map((id) => book.reported(id)))
       const [first, second] = seen
       if (first?.round === undefined) return void close(action, false, 'The round did not run')
-      if (request.kind === 'elsewhere') return void close(action, first.round.instance !== avoid, say(first))
+      if (request.kind === 'elsewhere') {
+        const ok = first.round.instance !== avoid && first.round.round.outcome !== 'refused'
+        return void close(action, ok, say(first))
+      }
       if (request.kind === 'twice') {
         const once = second?.round === undefined && second?.exchange.status === 200
         const { ok, happened } = once
@@ -235,6 +265,8 @@ export function createActions(fleet: Fleet, proxy: ConsoleProxy, book: Book): Ac
       case 'lose':
       case 'twice':
         return arm({ ...request, kind: request.kind })
+      case 'reword':
+        return reword(request)
       case 'flip':
       case 'principal':
       case 'expire':

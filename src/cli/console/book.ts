@@ -88,10 +88,16 @@ export function createBook(now: () => number = Date.now, max: number = MAX_EVENT
     settle(id)
   }
 
+  const findStored = (id: string): number =>
+    events.findIndex((event) => event.kind === 'stored' && event.task.id === id)
+
   return {
     add(happening) {
       seq += 1
       const event: ConsoleEvent = { seq, at: now(), ...happening }
+      // Only the last state of a task is worth remembering.
+      const old = happening.kind === 'stored' ? findStored(happening.task.id) : -1
+      if (old >= 0) events.splice(old, 1)
       events.push(event)
       if (events.length > max) events.shift()
       index(happening)

@@ -1,6 +1,7 @@
 /** What the supervisor of the console knows, and what it sends to the page: one numbered list of events. */
 
 import type { Development, TracedOperation } from '../../serve/development.ts'
+import type { DoctorFinding } from '../doctor/report.ts'
 
 type LogEvent = Parameters<NonNullable<Development['log']>>[0]
 type RoundEvent = Parameters<NonNullable<Development['round']>>[0]
@@ -19,6 +20,8 @@ export type Happening =
       readonly event: Exclude<Sendable<LogEvent>, RoundEvent>
     }
   | { readonly kind: 'task'; readonly instance: string; readonly event: Sendable<EngineEvent> }
+  | { readonly kind: 'stored'; readonly task: StoredTask }
+  | { readonly kind: 'examined'; readonly tool?: string; readonly findings: readonly ExaminedFinding[] }
   | { readonly kind: 'exchange'; readonly exchange: Exchange }
   | { readonly kind: 'action'; readonly action: Action }
 
@@ -29,6 +32,28 @@ export interface RoundHappening {
   readonly exchange?: string
   readonly round: RoundEvent
   readonly operations: readonly TracedOperation[]
+}
+
+/** A finding of `rondo doctor`, with a flow in which it was found. */
+export interface ExaminedFinding extends DoctorFinding {
+  readonly flow?: string
+}
+
+/** A task as its store has it, and how often clients have polled it. */
+export interface StoredTask {
+  readonly id: string
+  readonly status: 'working' | 'input_required' | 'completed' | 'failed' | 'cancelled'
+  readonly createdAt: number
+  readonly updatedAt: number
+  readonly expiresAt: number
+  readonly failures: number
+  readonly worker?: string
+  /** When a worker may claim it; for a task that a worker has, when its lease ends. */
+  readonly dueAt?: number
+  readonly openKeys: readonly string[]
+  readonly entries: number
+  readonly owner: { readonly tenant: string; readonly principal: string }
+  readonly polls?: { readonly count: number; readonly at: number }
 }
 
 /** Errors travel as plain objects. */
@@ -82,6 +107,7 @@ export const ACTION_KINDS = [
   'elsewhere',
   'lose',
   'twice',
+  'reword',
   'flip',
   'principal',
   'expire',
@@ -106,15 +132,31 @@ export interface Action {
 
 /** From an instance to the supervisor. */
 export type InstanceMessage =
-  | { readonly kind: 'listening'; readonly port: number }
+  | ({ readonly kind: 'listening'; readonly port: number } & Served)
   | { readonly kind: 'failed'; readonly message: string }
   | {
       readonly kind: 'event'
       readonly happening: DistributiveOmit<Extract<Happening, { instance: string }>, 'instance'>
     }
+  | { readonly kind: 'tasks'; readonly tasks: readonly StoredTask[] }
+
+/** From the supervisor to an instance: asks for the tasks in its store. */
+export interface SupervisorMessage {
+  readonly kind: 'look'
+}
+
+/** What a file exports: under which name, whether as a function, and created with which package. */
+export interface Served {
+  readonly exported: { readonly name: string; readonly isFunction: boolean }
+  readonly isOfficial: boolean
+}
 
 type DistributiveOmit<T, K extends PropertyKey> = T extends unknown ? Omit<T, K> : never
 
+/** The name of the console's own client. */
+export const CONSOLE_CLIENT = 'rondo-console'
+
 export const EXCHANGE_HEADER = 'x-rondo-exchange'
 export const SKEW_HEADER = 'x-rondo-skew'
+export const REWORD_HEADER = 'x-rondo-reword'
 export const PRINCIPAL_HEADER = 'x-rondo-principal'

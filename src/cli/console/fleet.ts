@@ -9,7 +9,14 @@
 import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import type { Io } from '../io.ts'
-import type { Happening, InstanceMessage, InstanceView } from './event.ts'
+import type {
+  Happening,
+  InstanceMessage,
+  InstanceView,
+  Served,
+  StoredTask,
+  SupervisorMessage,
+} from './event.ts'
 
 export interface FleetOptions {
   readonly io: Pick<Io, 'cwd'>
@@ -26,6 +33,10 @@ export interface Fleet {
   /** The next instance in turn, except `avoid`; or the one named `only`, if it is up. */
   pick(choice?: { readonly avoid?: string; readonly only?: string }): Up | undefined
   views(): readonly InstanceView[]
+  /** What the file exports; undefined until an instance is up. */
+  served(): Served | undefined
+  /** The tasks in the stores of the instances, by id. An instance that is busy is left out. */
+  look(): Promise<ReadonlyMap<string, StoredTask>>
   /** Ends the process at once, as a crash would. False if it is not running. */
   kill(name: string): Promise<boolean>
   /** Lets the process finish its calls, then replaces it. */
@@ -68,6 +79,7 @@ export function createFleet(options: FleetOptions): Fleet {
   const alive = new Set<ChildProcess>()
   let next = 0
   let stopped = false
+  let served: Served | undefined
   let turn: Promise<unknown> = Promise.resolve()
 
   const killAll = (): void => {
@@ -113,6 +125,7 @@ export function createFleet(options: FleetOptions): Fleet {
       return reason
     }
     const old = slot.child
+    served = { exported: message.exported, isOfficial: message.isOfficial }
     Object.assign(slot, { child, port: message.port, state: 'up', note: undefined, intent: undefined })
     tell(slot)
     child.once('exit', (code, signal) => onExit(slot, child, signal ?? `exit code ${code}`))
@@ -143,6 +156,13 @@ export function createFleet(options: FleetOptions): Fleet {
 
   return {
     views: () => slots.map(viewOf),
+    served: () => served,
+    async look() {
+      const lists = await Promise.all(
+        slots.map(({ child, state }) => (state === 'up' && child ? lookInto(child) : [])),
+      )
+      return new Map(lists.flat().map((task) => [task.id, task]))
+    },
     pick({ avoid, only } = {}) {
       const ups = slots.filter((slot) => slot.state === 'up' && slot.port !== undefined)
       const chosen =
@@ -217,10 +237,31 @@ function viewOf({ name, child, state, note }: Slot): InstanceView {
   }
 }
 
-async function firstMessage(child: ChildProcess): Promise<Exclude<InstanceMessage, { kind: 'event' }>> {
+const LOOK_MS = 1_000
+
+/** The tasks that a process reports; none if it takes too long. */
+function lookInto(child: ChildProcess): Promise<readonly StoredTask[]> {
+  return new Promise((done) => {
+    const end = (tasks: readonly StoredTask[]): void => {
+      clearTimeout(timer)
+      child.off('message', read)
+      done(tasks)
+    }
+    const read = (message: InstanceMessage): void => {
+      if (message.kind === 'tasks') end(message.tasks)
+    }
+    const timer = setTimeout(() => end([]), LOOK_MS)
+    child.on('message', read)
+    child.send({ kind: 'look' } satisfies SupervisorMessage, (error) => error && end([]))
+  })
+}
+
+async function firstMessage(
+  child: ChildProcess,
+): Promise<Extract<InstanceMessage, { kind: 'listening' | 'failed' }>> {
   return await new Promise((done) => {
     child.on('message', (message: InstanceMessage) => {
-      if (message.kind !== 'event') done(message)
+      if (message.kind === 'listening' || message.kind === 'failed') done(message)
     })
     child.once('exit', (code, signal) =>
       done({

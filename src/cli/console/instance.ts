@@ -8,14 +8,16 @@ import { AsyncLocalStorage } from 'node:async_hooks'
 import { createServer as createHttpServer, type IncomingMessage, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { develop } from '../../serve/development.ts'
-import type { Server } from '../../serve/server.ts'
+import type { Store } from '../../store/store.ts'
 import { LoadError, loadServer } from '../load-server.ts'
 import {
   EXCHANGE_HEADER,
   type InstanceMessage,
   type PlainError,
   PRINCIPAL_HEADER,
+  REWORD_HEADER,
   SKEW_HEADER,
+  type SupervisorMessage,
 } from './event.ts'
 
 const [path = ''] = process.argv.slice(2)
@@ -23,6 +25,8 @@ const [path = ''] = process.argv.slice(2)
 interface Current {
   readonly exchange?: string
   readonly skewMs: number
+  readonly subject?: string
+  readonly reworded: readonly string[]
 }
 
 const current = new AsyncLocalStorage<Current>()
@@ -46,6 +50,9 @@ function plain<E extends object>(event: E): E {
   return { ...event, error: { name, message, ...(typeof code === 'string' && { code }), stack } }
 }
 
+const stores: Store[] = []
+
+/** Before the file is loaded, which creates its servers. */
 develop({
   log(event) {
     if (event.event === 'round') return
@@ -55,10 +62,24 @@ develop({
     report({ kind: 'round', exchange: current.getStore()?.exchange, round, operations }),
   task: (event) => report({ kind: 'task', event: plain(event) as never }),
   skewMs: () => current.getStore()?.skewMs ?? 0,
-  authenticate({ headers }) {
-    const subject = headers(PRINCIPAL_HEADER)
+  principal() {
+    const subject = current.getStore()?.subject
     return subject === undefined ? undefined : { subject }
   },
+  reworded: () => current.getStore()?.reworded ?? [],
+  store: (store) => void stores.push(store),
+})
+
+/** Older tasks are not shown. */
+const MAX_TASKS = 200
+
+/** Sends the tasks of the stores. A store that fails says so in its own events. */
+async function look(): Promise<void> {
+  const lists = await Promise.all(stores.map(({ tasks }) => tasks.list({ limit: MAX_TASKS }).catch(() => [])))
+  send({ kind: 'tasks', tasks: lists.flat() })
+}
+process.on('message', (message: SupervisorMessage) => {
+  if (message.kind === 'look') void look()
 })
 
 /** How long calls in flight may take while the process stops. */
@@ -70,16 +91,22 @@ async function serve(
   req: IncomingMessage & { body?: unknown },
   res: ServerResponse,
 ): Promise<void> {
-  const exchange = req.headers[EXCHANGE_HEADER]
-  const skewMs = Number(req.headers[SKEW_HEADER] ?? 0)
   if (req.method === 'POST') {
     const chunks: Buffer[] = []
     for await (const chunk of req) chunks.push(chunk)
     req.body = Buffer.concat(chunks)
   }
-  current.run({ exchange: typeof exchange === 'string' ? exchange : undefined, skewMs }, () =>
-    handler(req, res),
-  )
+  const context = {
+    exchange: textOf(req.headers[EXCHANGE_HEADER]),
+    skewMs: Number(req.headers[SKEW_HEADER] ?? 0),
+    subject: textOf(req.headers[PRINCIPAL_HEADER]),
+    reworded: (textOf(req.headers[REWORD_HEADER]) ?? '').split(',').map(decodeURIComponent),
+  }
+  current.run(context, () => handler(req, res))
+}
+
+function textOf(header: string | string[] | undefined): string | undefined {
+  return typeof header === 'string' && header !== '' ? header : undefined
 }
 
 async function start(): Promise<void> {
@@ -100,7 +127,7 @@ async function start(): Promise<void> {
       event: plain({ event: 'warning', message: 'Unhandled rejection: await every promise', error }) as never,
     }),
   )
-  const server: Server = await loadServer(path)
+  const { server, exported, isOfficial } = await loadServer(path)
   const handler = server.nodeHandler()
   const calls = new Set<ServerResponse>()
   let onIdle = (): void => {}
@@ -125,7 +152,7 @@ async function start(): Promise<void> {
     http.once('error', fail)
     http.listen(0, '127.0.0.1', done)
   })
-  send({ kind: 'listening', port: (http.address() as AddressInfo).port })
+  send({ kind: 'listening', port: (http.address() as AddressInfo).port, exported, isOfficial })
 }
 
 try {

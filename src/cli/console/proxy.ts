@@ -13,12 +13,20 @@ import {
 } from 'node:http'
 import { isRecord } from '../../lib/json.ts'
 import { type Book, MAX_EVENTS } from './book.ts'
-import { EXCHANGE_HEADER, type Exchange, type Message, PRINCIPAL_HEADER, SKEW_HEADER } from './event.ts'
+import {
+  CONSOLE_CLIENT,
+  EXCHANGE_HEADER,
+  type Exchange,
+  type Message,
+  PRINCIPAL_HEADER,
+  REWORD_HEADER,
+  SKEW_HEADER,
+} from './event.ts'
 import type { Fleet, Up } from './fleet.ts'
 
 /** What happens to the next round of a flow. */
 export interface Fault {
-  readonly kind: 'elsewhere' | 'lose' | 'twice'
+  readonly kind: 'elsewhere' | 'lose' | 'twice' | 'reword'
   /** The instance that must not serve it. */
   readonly avoid?: string
   /** Called with the exchange, or exchanges, in which it happened. */
@@ -31,8 +39,14 @@ export interface ConsoleProxy {
   send(request: OwnRequest): Promise<Exchange>
   /** The headers of a request that its next round needs again. Credentials are among them: they stay in this process. */
   headersOf(exchange: string): Readonly<Record<string, string>>
+  /** The headers of the request with which a task began: those of its owner. */
+  headersOfTask(id: string): Readonly<Record<string, string>>
+  /** How often clients have polled a task. */
+  pollsOf(id: string): { readonly count: number; readonly at: number } | undefined
   /** Arms a fault for the next round of a flow. */
   arm(flow: string, fault: Fault): void
+  /** From now on, the flow finds these questions with other wording. */
+  reword(flow: string, keys: readonly string[]): void
 }
 
 export interface OwnRequest {
@@ -62,13 +76,16 @@ const NOT_FORWARDED = new Set([
   'content-length',
   EXCHANGE_HEADER,
   SKEW_HEADER,
+  REWORD_HEADER,
 ])
 
 export function createProxy(fleet: Fleet, book: Book, now: () => number = Date.now): ConsoleProxy {
   const armed = new Map<string, Fault[]>()
   /** The instance of each session of an older client, and the name of the client. */
   const homes = new Map<string, { readonly instance: string; readonly client?: string }>()
-  const polls = new Map<string, string>()
+  const polls = new Map<string, { readonly text: string; readonly count: number; readonly at: number }>()
+  const taskHeaders = new Map<string, Readonly<Record<string, string>>>()
+  const reworded = new Map<string, readonly string[]>()
   const repeated = new Map<string, Record<string, string>>()
   let count = 0
   const nextId = (): string => {
@@ -76,9 +93,11 @@ export function createProxy(fleet: Fleet, book: Book, now: () => number = Date.n
     return `x${count}`
   }
 
+  const flowOf = (body: Message | undefined): string | undefined =>
+    book.flowOf(isRecord(body?.params) ? body.params.requestState : undefined)
+
   function takeFault(body: Message | undefined): Fault | undefined {
-    const params = isRecord(body?.params) ? body.params : {}
-    const flow = book.flowOf(params.requestState)
+    const flow = flowOf(body)
     const faults = flow === undefined ? undefined : armed.get(flow)
     const fault = faults?.shift()
     if (flow !== undefined && faults?.length === 0) armed.delete(flow)
@@ -106,13 +125,23 @@ export function createProxy(fleet: Fleet, book: Book, now: () => number = Date.n
   }
 
   /** Polls that see what the last one saw are not worth an event. */
-  function isRepeatedPoll({ method, target, response }: Exchange): boolean {
+  function isRepeatedPoll({ method, target, response, client }: Exchange): boolean {
     if (method !== 'tasks/get' || target === undefined) return false
-    const text = JSON.stringify(response?.result)
-    if (polls.get(target) === text) return true
-    polls.set(target, text)
+    const text = JSON.stringify(response?.result) ?? ''
+    const before = polls.get(target)
+    const isOurs = client === CONSOLE_CLIENT
+    const { count = 0, at = now() } = before ?? {}
+    polls.set(target, isOurs ? { text, count, at } : { text, count: count + 1, at: now() })
     trim(polls)
-    return false
+    return before?.text === text
+  }
+
+  /** Remembers who owns a task that a call became. */
+  function noteTask({ id, request, response }: Pick<Exchange, 'id' | 'request' | 'response'>): void {
+    const result = isRecord(response?.result) ? response.result : {}
+    if (request?.method === 'tasks/get' || typeof result.taskId !== 'string') return
+    taskHeaders.set(result.taskId, repeated.get(id) ?? {})
+    trim(taskHeaders)
   }
 
   interface Passing {
@@ -159,6 +188,7 @@ export function createProxy(fleet: Fleet, book: Book, now: () => number = Date.n
           ...(instance && { instance }),
           ...(response && { response }),
         }
+        noteTask(exchange)
         record(exchange)
         done(exchange)
       }
@@ -174,6 +204,8 @@ export function createProxy(fleet: Fleet, book: Book, now: () => number = Date.n
         if (value !== undefined && !NOT_FORWARDED.has(name)) forwarded[name] = value
       if (raw.length > 0) forwarded['content-length'] = String(raw.length)
       if (passing.skewMs !== undefined) forwarded[SKEW_HEADER] = String(passing.skewMs)
+      const keys = reworded.get(flowOf(body) ?? '')
+      if (keys) forwarded[REWORD_HEADER] = keys.map(encodeURIComponent).join(',')
       const out = openRequest(
         {
           host: '127.0.0.1',
@@ -274,6 +306,15 @@ export function createProxy(fleet: Fleet, book: Book, now: () => number = Date.n
       return exchange
     },
     headersOf: (id) => repeated.get(id) ?? {},
+    headersOfTask: (id) => taskHeaders.get(id) ?? {},
+    pollsOf(id) {
+      const { count = 0, at = 0 } = polls.get(id) ?? {}
+      return count === 0 ? undefined : { count, at }
+    },
+    reword(flow, keys) {
+      reworded.set(flow, [...new Set([...(reworded.get(flow) ?? []), ...keys])])
+      trim(reworded)
+    },
     arm(flow, fault) {
       armed.set(flow, [...(armed.get(flow) ?? []), fault])
     },
