@@ -8,7 +8,7 @@ import { AsyncLocalStorage } from 'node:async_hooks'
 import { createServer as createHttpServer, type IncomingMessage, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { develop } from '../../serve/development.ts'
-import type { Store } from '../../store/store.ts'
+import type { Store } from '../../sqlite.ts'
 import { LoadError, loadServer } from '../load-server.ts'
 import {
   EXCHANGE_HEADER,
