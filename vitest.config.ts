@@ -10,7 +10,10 @@ export default defineConfig({
       { find: /^rondo$/, replacement: src('index') },
       { find: 'rondo/client/oauth', replacement: src('client-oauth') },
       { find: 'rondo/testing/store', replacement: src('testing-store') },
-      { find: /^rondo\/(testing|client|forms|oauth|sdk|sqlite|postgres|otel)$/, replacement: src('$1') },
+      {
+        find: /^rondo\/(testing|client|forms|oauth|sdk|sqlite|postgres|restate|otel)$/,
+        replacement: src('$1'),
+      },
     ],
   },
   test: {

@@ -7,7 +7,10 @@ export default defineConfig({
   resolve: {
     alias: [
       { find: /^rondo$/, replacement: src('index') },
-      { find: /^rondo\/(testing|client|forms|oauth|sdk|sqlite|postgres|otel)$/, replacement: src('$1') },
+      {
+        find: /^rondo\/(testing|client|forms|oauth|sdk|sqlite|postgres|restate|otel)$/,
+        replacement: src('$1'),
+      },
     ],
   },
   test: {

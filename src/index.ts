@@ -86,20 +86,38 @@ export type { Era, HttpOptions, ServerOptions, TaskOptions } from './serve/optio
 export { createServer, type Server } from './serve/server.ts'
 export type { SessionOptions } from './serve/session/options.ts'
 export type { StdioOptions } from './serve/stdio/stdio.ts'
-export type { InputSlot, SlotRole } from './store/input-slots.ts'
-export type { BlobStore, OnceAttempt, OnceClaim, OnceSlot, OnceStore, Store } from './store/store.ts'
+export type { AnsweredSlot, InputSlot, SlotChange, SlotName, SlotRole } from './store/input-slots.ts'
+export type {
+  BlobStore,
+  EngineStore,
+  OnceAttempt,
+  OnceClaim,
+  OnceSlot,
+  OnceStore,
+  Store,
+} from './store/store.ts'
 export type {
   Cancellation,
   Delivery,
+  EmitEngineEvent,
   EngineEvent,
+  EngineOptions,
   LossReason,
   NewTask,
   OnEngineEvent,
+  RunTurn,
   Sealed,
+  ServeOptions,
+  Serving,
+  TaskEngine,
   TaskHead,
   TaskOwner,
+  TaskPage,
   TaskStatus,
+  TaskTurn,
+  TaskTurnOutcome,
   TaskView,
+  WatchTask,
 } from './store/task-engine.ts'
 export type {
   Creation,

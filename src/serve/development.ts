@@ -12,7 +12,7 @@ import type { Entry, Journal } from '../journal/journal.ts'
 import type { Principal } from '../protocol/call.ts'
 import type { InputRequest } from '../protocol/wire.ts'
 import type { RunReport, RunTrace } from '../replay/run-state.ts'
-import type { Store } from '../store/store.ts'
+import type { EngineStore, Store } from '../store/store.ts'
 import type { EngineEvent } from '../store/task-engine.ts'
 import { createLog } from './log.ts'
 import type { ServerOptions } from './options.ts'
@@ -28,7 +28,7 @@ export interface Development {
   /** Keys of the questions that the current request finds with other wording, as after a deploy. */
   reworded?(): readonly string[]
   /** Called with the store of every server that has one. */
-  store?(store: Store): void
+  store?(store: Store | EngineStore): void
   /** What was mounted on servers that are not ours, which cannot stop it. */
   mounted?: Mounted[]
 }

@@ -11,7 +11,7 @@ import { CODECS, type Codec } from '../protocol/codec.ts'
 import type { Observer } from '../protocol/observer.ts'
 import type { KeyRing, KeySource } from '../seal/key-ring.ts'
 import { STATE_LIMITS } from '../seal/state.ts'
-import type { Store } from '../store/store.ts'
+import type { EngineStore, Store } from '../store/store.ts'
 import type { OnEngineEvent } from '../store/task-engine.ts'
 import type { CachePolicy } from '../tool/definition.ts'
 import { TEXT_BOUNDS } from '../tool/schema/judge.ts'
@@ -75,7 +75,7 @@ export interface ServerOptions
   /** Drops arguments that are not in the input schema before checking: some hosts add their own. Default: false. */
   dropUnknownArguments?: boolean
   /** A database that instances share, for tasks, single-use records and journals that are too large for a token. */
-  store?: Store
+  store?: Store | EngineStore
   /** Where journals are kept between rounds; all modes but `sealed` need a `store`. Default: `sealed`. */
   continuation?: MigrationMode
   /** Hands a call back at its next step or ask once its round has run this long. Default: never. */

@@ -61,7 +61,7 @@ export function createTaskHost(
   const settings = { maxOpenTasks, maxJournalBytes, onEvent, leaseMs, statsMs, worker: instance }
   const given = Object.fromEntries(Object.entries(settings).filter(([, value]) => value !== undefined))
   return {
-    engine: createLeaseEngine(store, given),
+    engine: 'createEngine' in store ? store.createEngine(given) : createLeaseEngine(store, given),
     ttlMs,
     pollMs,
     maxPieceBytes,

@@ -3,13 +3,12 @@
  */
 
 import { randomBytes } from 'node:crypto'
-import type { Sealed } from './task-engine.ts'
-import type { TaskStore } from './task-store.ts'
+import type { EngineOptions, Sealed, TaskEngine } from './task-engine.ts'
+import type { OperatorTasks, TaskStore } from './task-store.ts'
 
-export interface Store {
+interface StorePorts {
   /** The kind of database, for the log. */
   readonly kind?: string
-  readonly tasks: TaskStore
   readonly once: OnceStore
   readonly blobs: BlobStore
   /** Opens the database and prepares its tables. Every other method does so too. */
@@ -17,6 +16,17 @@ export interface Store {
   /** Deletes up to `limit` expired rows of each kind; returns how many were deleted. */
   sweep(limit: number): Promise<number>
   close(): Promise<void>
+}
+
+/** A database: `createLeaseEngine` runs its tasks. */
+export interface Store extends StorePorts {
+  readonly tasks: TaskStore
+}
+
+/** A store that runs tasks with an engine of its own. */
+export interface EngineStore extends StorePorts {
+  readonly tasks: OperatorTasks
+  createEngine(options?: EngineOptions): TaskEngine
 }
 
 /**

@@ -225,6 +225,25 @@ export type OnEngineEvent = (event: EngineEvent) => void
 /** `task`: the task of an event that belongs to one. */
 export type EmitEngineEvent = (event: EngineEvent, task?: TaskHead) => void
 
+/** What can be set on every engine. */
+export interface EngineOptions {
+  /** How often to poll for changes that no hint announced. Default: the store's own. */
+  pollMs?: number
+  /** A task fails after this many turns that died or threw with nothing recorded in between. */
+  maxFailures?: number
+  /** The delay before a turn that threw is retried. */
+  backoffMs?: (failures: number) => number
+  /** Unfinished tasks that one owner may have. */
+  maxOpenTasks?: number
+  /** Characters in the journal of one task. */
+  maxJournalBytes?: number
+  /** How often the `queue` event is emitted, if `onEvent` is set; 0 for never. */
+  statsMs?: number
+  onEvent?: EmitEngineEvent
+  /** The name of this process in the store. */
+  worker?: string
+}
+
 /** Characters of 128 random bits, with which every id begins. */
 const RANDOM = 22
 

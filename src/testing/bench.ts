@@ -68,6 +68,7 @@ export function createBench(make: (options: BenchOptions) => Server, setup: Benc
     },
   }
   const events: LogEvent[] = []
+  const store = setup.store === false ? undefined : createMemoryStore({ now: () => clock.now })
   const options: BenchOptions = {
     keys: generateKey('bench'),
     now: () => clock.now,
@@ -85,7 +86,7 @@ export function createBench(make: (options: BenchOptions) => Server, setup: Benc
       const header = headers(PRINCIPAL_HEADER)
       return header === undefined ? undefined : JSON.parse(decodeURIComponent(header))
     },
-    store: setup.store === false ? undefined : createMemoryStore({ now: () => clock.now }),
+    store,
   }
   let server = make(options)
   let lastId = 0
@@ -99,7 +100,7 @@ export function createBench(make: (options: BenchOptions) => Server, setup: Benc
     if (ms === undefined)
       throw misuse(`bench.advance takes milliseconds, or text such as '3 days'; got ${duration}.`)
     clock.now += ms
-    if (options.store) await untilSettled(options.store)
+    if (store) await untilSettled(store)
   }
   const otherInstance = (): void => {
     server = make(options)

@@ -10,7 +10,7 @@
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { FlowHost } from '../../carry/host.ts'
 import { misuse } from '../../errors.ts'
-import type { Store } from '../../store/store.ts'
+import type { EngineStore, Store } from '../../store/store.ts'
 import type { NodeHandler } from './node.ts'
 
 /** Why an instance takes no calls. */
@@ -31,7 +31,7 @@ const NO_BLOB = 'ready'
 
 export function createReadiness(
   host: Pick<FlowHost, 'keys' | 'draining' | 'platform'>,
-  store: Store | undefined,
+  store: Store | EngineStore | undefined,
 ): Readiness {
   let leaving = false
   let asking: Promise<NotReady | undefined> | undefined
@@ -60,7 +60,10 @@ export function createReadiness(
 }
 
 /** False if the store fails, or does not answer in time. */
-function answers(store: Store | undefined, after: FlowHost['platform']['after']): Promise<boolean> {
+function answers(
+  store: Store | EngineStore | undefined,
+  after: FlowHost['platform']['after'],
+): Promise<boolean> {
   return new Promise((resolve) => {
     const cancel = after(STORE_MS, () => resolve(false))
     const done = (answered: boolean): void => {

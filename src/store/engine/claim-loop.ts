@@ -200,7 +200,7 @@ function isRunning(running: ReadonlyMap<RunningTurn, unknown>, id: string): bool
 }
 
 /** Resolves when all turns are done, or after `ms`. */
-function settled(clock: StoreClock, turns: readonly RunningTurn[], ms: number): Promise<void> {
+export function settled(clock: StoreClock, turns: readonly RunningTurn[], ms: number): Promise<void> {
   return new Promise((resolve) => {
     const cancel = clock.after(ms, resolve)
     void Promise.all(turns.map((turn) => turn.done)).then(() => {
@@ -210,7 +210,8 @@ function settled(clock: StoreClock, turns: readonly RunningTurn[], ms: number): 
   })
 }
 
-function report(emit: EmitEngineEvent, lease: Lease, end: TurnEnd, ms: number): void {
+/** Emits how a turn ended. */
+export function report(emit: EmitEngineEvent, lease: Lease, end: TurnEnd, ms: number): void {
   const { task, fence } = lease
   const { id, epoch: turn } = fence
   emit({ kind: 'turn', id, turn, outcome: end.kind, ms }, task)

@@ -11,6 +11,7 @@ import { isStorable } from '../input-slots.ts'
 import type { Store } from '../store.ts'
 import {
   type EmitEngineEvent,
+  type EngineOptions,
   isTaskId,
   type NewTask,
   type RunTurn,
@@ -23,28 +24,13 @@ import type { Creation, Handover, HookHandover, Lease, Taker, TaskStore } from '
 import { type ClaimLoop, type Reservation, startClaimLoop } from './claim-loop.ts'
 import { createWatch } from './task-watch.ts'
 
-export interface LeaseEngineOptions {
+export interface LeaseEngineOptions extends EngineOptions {
   /** How long a worker keeps a task without a heartbeat. Leases are renewed after a third of this time. */
   leaseMs?: number
-  /** How often to poll for changes that no hint announced. Default: the store's own. */
-  pollMs?: number
-  /** A task fails after this many turns that died or threw with nothing recorded in between. */
-  maxFailures?: number
-  /** The delay before a turn that threw is retried. */
-  backoffMs?: (failures: number) => number
-  /** Unfinished tasks that one owner may have. */
-  maxOpenTasks?: number
-  /** Characters in the journal of one task. */
-  maxJournalBytes?: number
   sweepMs?: number
   /** Rows deleted at a time. */
   sweepBatch?: number
-  /** How often the `queue` event is emitted, if `onEvent` is set; 0 for never. */
-  statsMs?: number
-  onEvent?: EmitEngineEvent
   clock?: StoreClock
-  /** The name of this process in the store. */
-  worker?: string
 }
 
 export const LEASE_MS = 15_000
@@ -196,11 +182,11 @@ async function emitQueue(tasks: TaskStore, emit: EmitEngineEvent): Promise<void>
 }
 
 /** Keys that no store can hold were never asked, so they are ignored like any other unknown key. */
-function storable(answers: ReadonlyMap<string, Sealed>): ReadonlyMap<string, Sealed> {
+export function storable(answers: ReadonlyMap<string, Sealed>): ReadonlyMap<string, Sealed> {
   return new Map([...answers].filter(([key]) => isStorable(key)))
 }
 
-function assertTask({ id, ttlMs, pollMs }: NewTask): void {
+export function assertTask({ id, ttlMs, pollMs }: NewTask): void {
   if (!isTaskId(id)) throw misuse('A task id must be 22 to 512 characters of base64url: use createTaskId()')
   if (!Number.isSafeInteger(ttlMs) || ttlMs < 1 || ttlMs > MAX_TTL_MS)
     throw misuse(`ttlMs must be a whole number of milliseconds from 1 to ${MAX_TTL_MS}`)

@@ -22,6 +22,12 @@ import {
 import type { LossReason, RunTurn, Sealed, TaskTurn, TaskTurnOutcome } from '../task-engine.ts'
 import type { Lease, TaskStore } from '../task-store.ts'
 
+/** What a turn needs of a store. */
+export type TurnStore = Pick<
+  TaskStore,
+  'append' | 'status' | 'publish' | 'park' | 'settle' | 'release' | 'hold' | 'slots'
+>
+
 export type TurnEnd =
   | { readonly kind: TaskTurnOutcome['kind'] }
   | { readonly kind: 'lost'; readonly reason: LossReason }
@@ -50,7 +56,7 @@ export interface RunningTurn {
   readonly done: Promise<TurnEnd>
 }
 
-export function runTurn(store: TaskStore, lease: Lease, run: RunTurn, options: TaskTurnOptions): RunningTurn {
+export function runTurn(store: TurnStore, lease: Lease, run: RunTurn, options: TaskTurnOptions): RunningTurn {
   const aborter = new AbortController()
   const drainer = new AbortController()
   const { failures } = lease.task
@@ -125,7 +131,7 @@ export function runTurn(store: TaskStore, lease: Lease, run: RunTurn, options: T
 
 /** Throws if the outcome is invalid: that is a fault of the handler, not of the store. */
 function prepareOutcome(
-  store: TaskStore,
+  store: TurnStore,
   { fence }: Lease,
   slots: readonly InputSlot[],
   outcome: TaskTurnOutcome,
@@ -141,7 +147,7 @@ function prepareOutcome(
 
 /** If the store cannot be reached, the lease runs out and the next worker counts the failure. */
 async function failTurn(
-  store: TaskStore,
+  store: TurnStore,
   lease: Lease,
   options: TaskTurnOptions,
   failures: number,
@@ -156,7 +162,7 @@ async function failTurn(
   return { kind: 'retry', failures, error }
 }
 
-async function giveUp(store: TaskStore, lease: Lease, failures: number, error?: unknown): Promise<TurnEnd> {
+async function giveUp(store: TurnStore, lease: Lease, failures: number, error?: unknown): Promise<TurnEnd> {
   try {
     const written = await store.settle(lease.fence, { kind: 'fail' })
     return written
@@ -169,7 +175,7 @@ async function giveUp(store: TaskStore, lease: Lease, failures: number, error?: 
 
 /** The slots of a task while its turn runs: changed by the turn, answered by its owner and by the server. */
 function createInputs(
-  store: TaskStore,
+  store: TurnStore,
   lease: Lease,
   fenced: (write: () => Promise<boolean>) => Promise<void>,
 ) {
@@ -223,7 +229,7 @@ interface Waiting {
 }
 
 function createRecorder(
-  store: TaskStore,
+  store: TurnStore,
   lease: Lease,
   maxBytes: number,
   fenced: (write: () => Promise<boolean>) => Promise<void>,

@@ -21,7 +21,7 @@ interface Watcher {
 
 /** Returns how to watch with a given way to read a task. All watchers share one poll. */
 export function createWatch(
-  store: TaskStore,
+  store: Pick<TaskStore, 'onHint' | 'revisions'>,
   clock: StoreClock,
   pollMs: number,
   emit: EmitEngineEvent,

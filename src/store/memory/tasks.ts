@@ -24,7 +24,7 @@ import {
   type WorkerTasks,
 } from '../task-store.ts'
 
-interface TaskRow {
+export interface TaskRow {
   readonly id: string
   readonly owner: TaskOwner
   status: TaskStatus
@@ -48,7 +48,7 @@ interface TaskRow {
 }
 
 /** The rows of tasks, and the few ways in which a row changes. */
-interface MemoryTable {
+export interface MemoryTable {
   readonly now: () => number
   readonly hints: HintBus
   all(): TaskRow[]
@@ -254,7 +254,7 @@ function findDue(table: MemoryTable, count: number): TaskRow[] {
 }
 
 /** A row that still names a worker was never released: that worker died or hangs. */
-function take(table: MemoryTable, row: TaskRow, { worker, leaseMs }: Taker): Lease {
+export function take(table: MemoryTable, row: TaskRow, { worker, leaseMs }: Taker): Lease {
   const takenOver = row.worker !== undefined
   if (takenOver) row.failures++
   row.epoch++
@@ -283,7 +283,7 @@ function toLease(row: TaskRow, now: number): Lease {
   return { fence: { id, epoch }, task, journal: [...journal], slots, now }
 }
 
-function toSummary(row: TaskRow): TaskSummary {
+export function toSummary(row: TaskRow): TaskSummary {
   const { id, owner, status, createdAt, updatedAt, expiresAt, failures, worker, dueAt, slots, journal } = row
   const openKeys = [...openInputs(slots).keys()]
   const times = { createdAt, updatedAt, expiresAt, dueAt }
@@ -302,8 +302,8 @@ function toSummary(row: TaskRow): TaskSummary {
 
 const isOpen = ({ status }: TaskRow): boolean => status === 'working' || status === 'input_required'
 
-export function createMemoryTable(now: () => number): MemoryTable {
-  const rows = new Map<string, TaskRow>()
+export function createMemoryTable(now: () => number, given: readonly TaskRow[] = []): MemoryTable {
+  const rows = new Map(given.map((row) => [row.id, row]))
   const hints = createHintBus()
   const live = (id: string) => {
     const row = rows.get(id)

@@ -1,0 +1,186 @@
+/**
+ * Tasks, single use and blobs in Restate: replication and fail-over without a database cluster. Restate has no clock that
+ * its callers can use, so the processes go by their own, which must agree to within a second or so.
+ */
+
+import { misuse, RondoError } from '../../errors.ts'
+import type { EngineStore } from '../store.ts'
+import type { EngineOptions } from '../task-engine.ts'
+import type { OperatorTasks, TaskSummary } from '../task-store.ts'
+import { assertEndpoint, createEndpoint, type EndpointOptions, type RunDelivered } from './endpoint.ts'
+import { createRestateEngine, type TurnRunner } from './engine.ts'
+import { createIngress, type Ingress } from './ingress.ts'
+import { type CallObject, createBlobs, createOnce } from './once-object.ts'
+import {
+  createTaskObject,
+  type ServiceNames,
+  SUMMARY,
+  serviceNames,
+  type TaskHandlers,
+} from './task-object.ts'
+
+export interface RestateStoreOptions {
+  /** The ingress of Restate, such as http://127.0.0.1:8080. With several, the next one is used when one fails. */
+  ingress: string | readonly string[]
+  /**
+   * The admin API of Restate, such as http://127.0.0.1:9070: registers the endpoint, counts and lists tasks. Without it, the
+   * endpoint must be registered by hand: `restate deployments register <url>`.
+   */
+  admin?: string | readonly string[]
+  /** Where Restate reaches this process. Without it, the process creates and follows tasks, and others run them. */
+  endpoint?: EndpointOptions
+  /** The beginning of the names of our services in Restate; applications that share a cluster need different ones. */
+  namespace?: string
+  /** Sent with every request to the ingress and to the admin API, for instance a token. */
+  headers?: Readonly<Record<string, string>>
+  /** How long to retry when Restate cannot be reached. */
+  retryMs?: number
+  /** How often to poll for changes that other processes made. */
+  pollMs?: number
+  /** Ms since the Unix epoch: for tests. */
+  now?: () => number
+}
+
+export function createRestateStore(options: RestateStoreOptions): EngineStore {
+  return assembleStore(options, { defineTask: createTaskObject, deliver: (run) => run })
+}
+
+/** The parts of a store that tests weaken. */
+interface StoreParts {
+  readonly defineTask: (names: ServiceNames) => TaskHandlers
+  /** Turns as Restate delivers them. */
+  readonly deliver: (run: RunDelivered) => RunDelivered
+}
+
+function assembleStore(options: RestateStoreOptions, parts: StoreParts): EngineStore {
+  const { namespace = 'Rondo', headers, retryMs = 10_000, pollMs = 500, now = Date.now } = options
+  if (!/^[A-Za-z][A-Za-z0-9_]*$/.test(namespace))
+    throw misuse('namespace must begin with a letter and contain only letters, digits and underscores')
+  if (options.endpoint) assertEndpoint(options.endpoint)
+  const connect = (addresses: string | readonly string[], ms: number) =>
+    createIngress({ addresses: [addresses].flat(), headers, retryMs: ms, attemptMs: Math.max(ms, 1_000) })
+  const ingress = connect(options.ingress, retryMs)
+  const admin = options.admin === undefined ? undefined : connect(options.admin, retryMs)
+  const names = serviceNames(namespace)
+  let opening: Promise<void> | undefined
+  const call: CallObject = async (service, key, handler, input, once = false) => {
+    // Where Restate cannot be reached, the call itself says so; a mistake in the options is told here.
+    opening ??= ready().catch((error) => {
+      if (error instanceof TypeError) throw error
+    })
+    await opening
+    return await ingress.call([service, key, handler], input, once)
+  }
+
+  const runners = new Set<TurnRunner>()
+  const run: RunDelivered = async (wake, gone) => {
+    const [best] = [...runners].sort((a, b) => a.load() - b.load())
+    if (best === undefined) throw new Error('No worker runs in this process')
+    await best.run(wake, gone)
+  }
+  const endpoint =
+    options.endpoint && createEndpoint(options.endpoint, names, parts.defineTask(names), parts.deliver(run))
+  let preparing: Promise<void> | undefined
+  const prepare = async () => {
+    await endpoint?.open()
+    if (admin) await endpoint?.register(admin)
+  }
+  const ready = () => {
+    preparing ??= prepare().catch((error) => {
+      preparing = undefined
+      throw error
+    })
+    return preparing
+  }
+  const operator = createOperator(admin, names.task, now)
+  const blobs = createBlobs(names, call, now)
+  return {
+    kind: 'restate',
+    tasks: operator,
+    once: createOnce(names, call, now),
+    blobs,
+    createEngine: (engineOptions: EngineOptions = {}) =>
+      createRestateEngine(
+        {
+          names,
+          call,
+          now,
+          pollMs,
+          operator,
+          ready,
+          join(runner) {
+            if (endpoint === undefined)
+              throw misuse(
+                'A process that runs tasks needs the option endpoint, where Restate delivers them: createRestateStore({ …, endpoint: { port } }). Or set tasks.concurrency to 0',
+              )
+            runners.add(runner)
+            return () => void runners.delete(runner)
+          },
+        },
+        engineOptions,
+      ),
+    async ready() {
+      await ready()
+      // Goes through Restate to an endpoint and back.
+      await blobs.get('ready')
+    },
+    // Everything is deleted by a delayed call of its own.
+    sweep: async () => 0,
+    async close() {
+      await endpoint?.close()
+      ingress.close()
+      admin?.close()
+    },
+  }
+}
+
+/** Counts and lists with SQL over the states of all tasks. This reads every task, so it is for people, not for programs. */
+function createOperator(admin: Ingress | undefined, service: string, now: () => number): OperatorTasks {
+  const read = async (id?: string): Promise<readonly TaskSummary[]> => {
+    if (admin === undefined)
+      throw misuse(
+        'Counting and listing tasks needs the address of the admin API: createRestateStore({ …, admin })',
+      )
+    if (id !== undefined && !/^[\w-]+$/.test(id)) return []
+    const one = id === undefined ? '' : ` AND service_key = '${id}'`
+    const query = `SELECT value_utf8 AS summary FROM state WHERE service_name = '${service}' AND key = '${SUMMARY}'${one}`
+    const { status, body } = await admin.request('POST', '/query', { query })
+    if (status >= 300)
+      throw new RondoError(
+        'STORE_UNAVAILABLE',
+        `The admin API of Restate refused a query with status ${status}`,
+      )
+    const { rows } = JSON.parse(body) as { rows: readonly { summary: string }[] }
+    return rows
+      .map(({ summary }) => JSON.parse(summary) as TaskSummary)
+      .filter(({ expiresAt }) => expiresAt > now())
+  }
+  return {
+    async stats() {
+      const at = now()
+      const tasks = await read()
+      const open = tasks.filter(({ status }) => status === 'working' || status === 'input_required')
+      const due = open.flatMap(({ worker, dueAt }) =>
+        worker === undefined && dueAt !== undefined && dueAt <= at ? [at - dueAt] : [],
+      )
+      const running = open.filter(({ worker }) => worker !== undefined).length
+      const oldestDueMs = due.reduce((oldest, ms) => Math.max(oldest, ms), 0)
+      return { due: due.length, oldestDueMs, running, parked: open.length - due.length - running }
+    },
+    async list({ id, status, owner, after, limit = 100 }) {
+      const isNewer = (a: Place, b: Place) =>
+        b.createdAt - a.createdAt || (a.id < b.id ? 1 : a.id > b.id ? -1 : 0)
+      return (await read(id))
+        .filter((task) => status === undefined || task.status === status)
+        .filter(
+          (task) =>
+            !owner || (task.owner.tenant === owner.tenant && task.owner.principal === owner.principal),
+        )
+        .sort(isNewer)
+        .filter((task) => after === undefined || isNewer(after, task) < 0)
+        .slice(0, limit)
+    },
+  }
+}
+
+type Place = Pick<TaskSummary, 'id' | 'createdAt'>

@@ -1,0 +1,105 @@
+/**
+ * A balancer for HTTP/2: each stream goes to the next endpoint that accepts a connection, and ends with it. Restate sends
+ * many calls over one connection, so a balancer of connections would send all of them to one worker.
+ */
+
+import {
+  type ClientHttp2Session,
+  connect,
+  constants,
+  createServer,
+  type IncomingHttpHeaders,
+  type ServerHttp2Session,
+  type ServerHttp2Stream,
+} from 'node:http2'
+import type { AddressInfo } from 'node:net'
+
+export interface Balancer {
+  readonly url: string
+  add(port: number): void
+  remove(port: number): void
+  close(): Promise<void>
+}
+
+/** Headers that belong to one connection. */
+const HOP = new Set([':status', 'connection', 'keep-alive', 'transfer-encoding'])
+
+export async function startBalancer(): Promise<Balancer> {
+  const ports: number[] = []
+  const sessions = new Map<number, Promise<ClientHttp2Session>>()
+  const incoming = new Set<ServerHttp2Session>()
+  let next = 0
+
+  const sessionTo = (port: number): Promise<ClientHttp2Session> => {
+    const known = sessions.get(port)
+    if (known) return known
+    const opening = new Promise<ClientHttp2Session>((resolve, reject) => {
+      const session = connect(`http://127.0.0.1:${port}`)
+      session.on('connect', () => resolve(session))
+      session.on('error', reject)
+      session.on('close', () => sessions.delete(port))
+      session.on('goaway', () => sessions.delete(port))
+    })
+    sessions.set(port, opening)
+    opening.catch(() => sessions.delete(port))
+    return opening
+  }
+  const pick = async (): Promise<ClientHttp2Session | undefined> => {
+    for (let tries = ports.length; tries > 0; tries--) {
+      next = (next + 1) % ports.length
+      const session = await sessionTo(ports[next] as number).catch(() => undefined)
+      if (session && !session.closed && !session.destroyed) return session
+    }
+    return undefined
+  }
+  const forward = async (stream: ServerHttp2Stream, headers: IncomingHttpHeaders): Promise<void> => {
+    stream.on('error', () => {})
+    const session = await pick()
+    if (session === undefined) {
+      stream.respond({ ':status': 503 })
+      stream.end()
+      return
+    }
+    const out = session.request(headers)
+    const reset = (
+      from: { readonly rstCode?: number; destroyed: boolean },
+      to: typeof stream | typeof out,
+    ) => {
+      if (to.destroyed || to.closed) return
+      const code = from.rstCode ?? constants.NGHTTP2_NO_ERROR
+      if (code !== constants.NGHTTP2_NO_ERROR) to.close(code)
+    }
+    out.on('error', () => stream.close(constants.NGHTTP2_INTERNAL_ERROR))
+    out.on('response', (received) => {
+      const kept = Object.entries(received).filter(([name]) => !HOP.has(name))
+      stream.respond({ ':status': received[':status'] ?? 502, ...Object.fromEntries(kept) })
+    })
+    out.on('close', () => reset(out, stream))
+    stream.on('close', () => reset(stream, out))
+    stream.on('aborted', () => out.close(constants.NGHTTP2_CANCEL))
+    out.on('aborted', () => stream.close(constants.NGHTTP2_CANCEL))
+    stream.pipe(out)
+    out.pipe(stream)
+  }
+  const server = createServer()
+  server.on('session', (session) => {
+    incoming.add(session)
+    session.on('close', () => incoming.delete(session))
+    session.on('error', () => {})
+  })
+  server.on('stream', (stream, headers) => void forward(stream, headers))
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+  return {
+    url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
+    add: (port) => void ports.push(port),
+    remove(port) {
+      const at = ports.indexOf(port)
+      if (at >= 0) ports.splice(at, 1)
+    },
+    async close() {
+      for (const session of incoming) session.destroy()
+      for (const session of sessions.values()) (await session.catch(() => undefined))?.destroy()
+      await new Promise((resolve) => server.close(resolve))
+    },
+  }
+}

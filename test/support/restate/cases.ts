@@ -1,0 +1,268 @@
+/** Everything that is tested on a real node of Restate, as cases that another process can run. */
+
+import { connect } from 'node:http2'
+import { createTaskId, type TaskTurnOutcome } from '../../../src/store/task-engine.ts'
+import { alice, inputs, newTask, type StoreHarness, until } from '../../../src/testing/store/harness.ts'
+import { describeOnceContract } from '../../../src/testing/store/once.ts'
+import {
+  afterEach,
+  beforeEach,
+  type ContractCase,
+  collect,
+  expect,
+  it,
+} from '../../../src/testing/store/suite.ts'
+import { engineContract, engineControls } from '../../../src/testing-store.ts'
+import type { TestRestate } from './server.ts'
+import { createSite, freePort, type RestateSite, restateHarness } from './site.ts'
+
+export function restateCases(restate: () => TestRestate): readonly ContractCase[] {
+  const harness = restateHarness(restate)
+  return [
+    ...engineContract(harness),
+    ...engineControls(harness),
+    ...onceCases(restate),
+    ...collect('Restate', () => describeOwn(restate)),
+  ]
+}
+
+/** Cases that count what a sweep deletes: here everything deletes itself, and cases of our own show that. */
+const COUNTED = [
+  'refuses a claim after its expiry, whether or not the record still exists',
+  'keeps a blob until it expires',
+]
+
+function onceCases(restate: () => TestRestate): readonly ContractCase[] {
+  const harness: StoreHarness = {
+    name: 'Restate',
+    async create() {
+      const site = await createSite(restate())
+      return { open: (now) => site.store({ now }) as never, close: site.close }
+    },
+  }
+  const all = collect('Restate: once and blobs', () => describeOnceContract(harness))
+  const kept = all.filter(({ name }) => !COUNTED.includes(name))
+  if (all.length - kept.length !== COUNTED.length)
+    throw new Error('The contract has other names for its cases')
+  return kept
+}
+
+const complete = (result: string): TaskTurnOutcome => ({ kind: 'complete', result })
+
+function describeOwn(restate: () => TestRestate): void {
+  let site: RestateSite
+  beforeEach(async () => {
+    site = await createSite(restate())
+  })
+  afterEach(() => site.close())
+
+  /** What Restate keeps of this site: names of services, keys and values. */
+  const dump = async (): Promise<string> => {
+    const tables = ['state', 'sys_journal', 'sys_invocation', 'sys_inbox']
+    const texts = await Promise.all(
+      tables.map(async (table) => {
+        const response = await fetch(`${restate().admin[0]}/query`, {
+          method: 'POST',
+          headers: { 'Content-Type': 'application/json', Accept: 'application/json' },
+          body: JSON.stringify({ query: `SELECT * FROM ${table}` }),
+        })
+        const { rows } = (await response.json()) as { rows: readonly Record<string, unknown>[] }
+        return rows.map((row) => Object.values(row).map(decode).join(' ')).join('\n')
+      }),
+    )
+    return texts.join('\n')
+  }
+  const rowsOf = async (service: string) =>
+    (await dump()).split('\n').filter((line) => line.includes(`${site.namespace}${service} `)).length
+
+  it('G1 wakes a sleeping task by a delayed call, not before its time', async () => {
+    const engine = site.store().createEngine()
+    let wakeAt = 0
+    const serving = await engine.serve(async (turn) => {
+      if (wakeAt > 0) return complete(String(turn.claimedAt >= wakeAt && Date.now() >= wakeAt - 5))
+      wakeAt = turn.claimedAt + 700
+      return { kind: 'park', inputs: inputs(), wakeAt }
+    })
+    const { id } = await engine.create(newTask())
+    const view = await until('the end', async () => {
+      const now = await engine.get(id, alice)
+      return now?.status === 'completed' ? now : undefined
+    })
+    await serving.stop()
+    expect(view.result).toBe('true')
+  })
+
+  it('P15 deletes an expired task by a delayed call, and its owner forgets it', async () => {
+    const engine = site.store().createEngine()
+    const { id } = await engine.create(newTask({ ttlMs: 1_500 }))
+    expect(await rowsOf('Task')).toBeGreaterThan(0)
+    expect(await engine.list(alice, { limit: 5 })).toMatchObject([{ id }])
+    await until('the expiry', async () => (await engine.get(id, alice)) === undefined)
+    await until('the deletion', async () => {
+      const left = await fetch(`${restate().admin[0]}/query`, {
+        method: 'POST',
+        headers: { 'Content-Type': 'application/json', Accept: 'application/json' },
+        body: JSON.stringify({
+          query: `SELECT key FROM state WHERE service_key = '${id}' OR key LIKE '%${id}%'`,
+        }),
+      })
+      return ((await left.json()) as { rows: unknown[] }).rows.length === 0
+    })
+    expect(await engine.list(alice, { limit: 5 })).toEqual([])
+  })
+
+  it('B8 deletes records of single use and blobs when they expire', async () => {
+    const store = site.store()
+    const expiresAt = Date.now() + 1_500
+    const epoch = await store.once.epoch()
+    const slot = { flow: 'flow', round: 1, digest: 'digest', epoch, expiresAt }
+    expect(await store.once.claim(slot, { claimant: 'one', holdMs: 100 })).toEqual({ kind: 'first' })
+    await store.blobs.put('blob', 'sealed', expiresAt)
+    expect(await store.blobs.get('blob')).toBe('sealed')
+    await until('the expiry', () => Date.now() >= expiresAt)
+    expect(await store.blobs.get('blob')).toBe(undefined)
+    expect(await store.once.claim(slot, { claimant: 'two', holdMs: 100 })).toEqual({
+      kind: 'refused',
+      reason: 'expired',
+    })
+    await until('the deletion', async () => {
+      const lines = (await dump()).split('\n')
+      return !lines.some((line) => line.includes(`${site.namespace}Blob blob row`))
+    })
+  })
+
+  it('D4 admits as many unfinished tasks of an owner as the limit says, created at once or not', async () => {
+    const engine = site.store().createEngine({ maxOpenTasks: 3 })
+    const made = await Promise.allSettled(Array.from({ length: 8 }, () => engine.create(newTask())))
+    const codes = made.map((one) => (one.status === 'rejected' ? one.reason.code : 'created')).sort()
+    expect(codes).toEqual([...Array(5).fill('LIMIT_TASKS'), ...Array(3).fill('created')])
+    const [open] = await engine.list(alice, { limit: 1 })
+    expect(await engine.cancel(open?.id ?? '', alice)).toBe('cancelled')
+    await until('room for another', () =>
+      engine.create(newTask()).then(
+        () => true,
+        () => false,
+      ),
+    )
+    await expect(engine.create(newTask())).rejects.toMatchObject({ code: 'LIMIT_TASKS' })
+  })
+
+  it('J3 creates a task once, however often it is asked to, and for one owner', async () => {
+    const engine = site.store().createEngine()
+    const task = newTask()
+    const views = await Promise.all([engine.create(task), engine.create(task), engine.create(task)])
+    expect(views.map(({ id, createdAt }) => [id, createdAt])).toEqual(
+      Array(3).fill([task.id, views[0]?.createdAt]),
+    )
+    await expect(engine.create({ ...task, owner: { tenant: 'a', principal: 'b' } })).rejects.toThrow()
+  })
+
+  it('J3 returns an ended task from memory, without Restate', async () => {
+    const engine = site.store({ retryMs: 50 }).createEngine()
+    const serving = await engine.serve(async () => complete('done'))
+    const { id } = await engine.create(newTask())
+    await until('the end', async () => (await engine.get(id, alice))?.status === 'completed')
+    await serving.stop()
+    await site.balancer.close()
+    expect(await engine.get(id, alice)).toMatchObject({ status: 'completed', result: 'done' })
+    expect(await engine.get(id, { ...alice, principal: 'bob' }).catch(() => 'asked Restate')).toBe(
+      'asked Restate',
+    )
+  })
+
+  it('J3 keeps a long journal in pieces, in order', async () => {
+    const engine = site.store().createEngine()
+    const entries = Array.from({ length: 40 }, (_, i) => `${i}:${'x'.repeat(2_000)}`)
+    let turns = 0
+    const serving = await engine.serve(async (turn) => {
+      if (turns++ > 0) return complete(JSON.stringify(turn.journal.map((entry) => entry.split(':', 1)[0])))
+      for (const entry of entries) await turn.record(entry)
+      return { kind: 'release' }
+    })
+    const { id } = await engine.create(newTask({ journal: ['before:', 'then:'] }))
+    const view = await until('the end', async () => {
+      const now = await engine.get(id, alice)
+      return now?.status === 'completed' ? now : undefined
+    })
+    await serving.stop()
+    expect(JSON.parse(view.result ?? '')).toEqual(['before', 'then', ...entries.map((_, i) => String(i))])
+  })
+
+  it('J3 shows an operator counts and summaries, and nothing sealed', async () => {
+    const store = site.store()
+    const engine = store.createEngine()
+    const serving = await engine.serve(async () => ({ kind: 'park', inputs: new Map([['name', 'SEALED']]) }))
+    const { id } = await engine.create(newTask({ head: 'SEALED', journal: ['SEALED'] }))
+    await until('the question', async () => (await engine.get(id, alice))?.status === 'input_required')
+    expect(await store.tasks.stats()).toEqual({ due: 0, oldestDueMs: 0, running: 0, parked: 1 })
+    const listed = await store.tasks.list({})
+    expect(listed).toMatchObject([{ id, status: 'input_required', openKeys: ['name'], entries: 1 }])
+    expect(JSON.stringify(listed).includes('SEALED')).toBe(false)
+    expect(await store.tasks.list({ id: createTaskId() })).toEqual([])
+    await serving.stop()
+  })
+
+  /** Sends a request to an endpoint as Restate would, with the given headers; resolves with the status. */
+  const knock = (port: number, path: string, headers: Record<string, string>) =>
+    new Promise<number>((resolve, reject) => {
+      const session = connect(`http://127.0.0.1:${port}`)
+      session.on('error', reject)
+      const stream = session.request({ ':method': 'POST', ':path': path, ...headers })
+      stream.on('error', reject)
+      stream.on('response', (received) => resolve(received[':status'] ?? 0))
+      stream.on('close', () => session.close())
+      stream.resume()
+      stream.end()
+    })
+
+  it('J3 refuses requests that Restate did not sign, and forged ones, at every path', async () => {
+    const signed = { port: await freePort(), identityKeys: [restate().identityKey] }
+    const open = { port: await freePort() }
+    const stores = [signed, open].map((endpoint) => site.store({ endpoint, admin: undefined, retryMs: 50 }))
+    // Opens the endpoint; nobody has registered it, so nothing can be stored.
+    for (const store of stores) await store.ready().catch(() => {})
+    const kinds = { 'content-type': 'application/vnd.restate.invocation.v6', accept: '*/*' }
+    const forged = {
+      ...kinds,
+      'x-restate-signature-scheme': 'v1',
+      'x-restate-jwt-v1': `${encode({ alg: 'EdDSA', typ: 'JWT', kid: restate().identityKey })}.${encode({
+        aud: '/invoke',
+        exp: Math.ceil(Date.now() / 1000) + 60,
+        iat: 1,
+        nbf: 1,
+      })}.${Buffer.alloc(64, 1).toString('base64url')}`,
+    }
+    const paths = [`/invoke/${site.namespace}Turn/run`, `/invoke/${site.namespace}Task/settle`, '/discover']
+    for (const path of paths) {
+      expect(await knock(signed.port, path, kinds)).toBe(401)
+      expect(await knock(signed.port, path, forged)).toBe(401)
+      // Control: an endpoint without keys takes such requests seriously.
+      expect(await knock(open.port, path, kinds)).not.toBe(401)
+    }
+  })
+
+  it('J3 keeps its inner calls from whoever reaches the ingress', async () => {
+    const engine = site.store().createEngine()
+    const { id } = await engine.create(newTask())
+    const post = async (path: string) => {
+      const response = await fetch(`${restate().ingress[0]}/${site.namespace}${path}`, {
+        method: 'POST',
+        headers: { 'Content-Type': 'application/json' },
+        body: JSON.stringify({ id, wake: 1, at: Date.now() + 1e12 }),
+      })
+      return response.status
+    }
+    expect([await post('Turn/run'), await post(`Task/${id}/expire`), await post('Owner/x/admit')]).toEqual([
+      400, 400, 400,
+    ])
+    expect(await engine.get(id, alice)).toMatchObject({ status: 'working' })
+  })
+}
+
+const encode = (value: unknown): string => Buffer.from(JSON.stringify(value)).toString('base64url')
+
+/** A value of a query: bytes are in hexadecimal digits. */
+function decode(value: unknown): string {
+  const text = String(value)
+  return /^([0-9a-f]{2})+$/.test(text) ? `${text} ${Buffer.from(text, 'hex').toString()}` : text
+}
