@@ -7,8 +7,8 @@
 import { AsyncLocalStorage } from 'node:async_hooks'
 import { createServer as createHttpServer, type IncomingMessage, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
+import type { OperatorTasks } from '../../index.ts'
 import { develop } from '../../serve/development.ts'
-import type { EngineStore, Store } from '../../sqlite.ts'
 import { LoadError, loadServer } from '../load-server.ts'
 import {
   EXCHANGE_HEADER,
@@ -50,7 +50,7 @@ function plain<E extends object>(event: E): E {
   return { ...event, error: { name, message, ...(typeof code === 'string' && { code }), stack } }
 }
 
-const stores: Pick<Store | EngineStore, 'tasks'>[] = []
+const stores: { readonly tasks: OperatorTasks }[] = []
 
 /** Before the file is loaded, which creates its servers. */
 develop({
