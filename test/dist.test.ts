@@ -126,6 +126,16 @@ describe('the packed package', () => {
     rmSync(folder, { recursive: true })
   })
 
+  it('names the package that access tokens need at startup; logins of clients need none', () => {
+    const folder = bareProject()
+    const load = (path: string) => `console.log(Object.keys(await import('${path}')).join())`
+    const missing = run(process.execPath, ['--input-type=module', '-e', load('rondo/oauth')], folder)
+    expect(missing.output).toContain("Cannot find package 'jose'")
+    const client = run(process.execPath, ['--input-type=module', '-e', load('rondo/client/oauth')], folder)
+    expect(client.output).toBe('loopback,memoryTokenStore,oauth,parseLogin\n')
+    rmSync(folder, { recursive: true })
+  })
+
   it('contains the build, and no tests, sources or reports', () => {
     expect(packed.files).toEqual(
       expect.arrayContaining(['package.json', 'README.md', 'LICENSE', 'dist/index.js', 'dist/index.d.ts']),

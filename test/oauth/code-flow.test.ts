@@ -170,6 +170,38 @@ describe('a call of a caller with a token', () => {
     await server.close()
   })
 
+  it('T3 T16 keeps tokens out of responses, states, tasks and the log, whatever becomes of a request', async () => {
+    const { server, events, ran } = open()
+    const good = (await tokenFor()).access_token
+    const less = (await tokenFor('tickets:read')).access_token
+    const { refresh_token: refresh = '' } = await tokenFor()
+    const [head, claims, signature] = good.split('.')
+    const forged = `${head}.${claims}.${signature?.split('').reverse().join('')}`
+    const answers = await begin(server, good)
+    const said: unknown[] = []
+    for (const token of [good, less, forged, refresh, `${good}~`, `${good}.${good}`, '..']) {
+      for (const [method, params] of [
+        ['tools/call', call('refund', { amount: 5 }, answers)],
+        ['tools/call', call('whoami')],
+        ['tools/call', call('report')],
+        ['tools/call', call('nothing')],
+        ['tasks/get', { taskId: 'nothing' }],
+      ] as const) {
+        const { headers, ...rest } = await request(server, token, method, params)
+        said.push([...headers], rest)
+      }
+    }
+    expect(ran).toContain('report')
+    expect(events.filter(({ event }) => event === 'caller_refused')).toHaveLength(25)
+    const text = JSON.stringify([said, events, answers])
+    expect(text).toContain('refunded 5')
+    for (const secret of [claims, signature, less.split('.')[2], refresh, forged.split('.')[2]]) {
+      expect(secret?.length).toBeGreaterThan(20)
+      expect(text).not.toContain(secret)
+    }
+    await server.close()
+  })
+
   it('H1 works with a robot, which is its own subject', async () => {
     const { server } = open()
     const { access_token } = await issuer.robot({ resource: RESOURCE, scope: 'tickets:read' })
