@@ -207,6 +207,61 @@ describe('T31 a refresh', () => {
   })
 })
 
+describe('T31 a refresh that another process has begun', () => {
+  /** A host whose refreshes wait until they are released. */
+  const hold = () => {
+    let release = (): void => {}
+    let began = (): void => {}
+    const gate = new Promise<void>((resolve) => {
+      release = resolve
+    })
+    const begun = new Promise<void>((resolve) => {
+      began = resolve
+    })
+    const held: OAuthOptions['fetch'] = async (url, init) => {
+      const response = await fetch(url, init)
+      if (String(init.body).includes('grant_type=refresh_token')) {
+        began()
+        await gate
+      }
+      return response
+    }
+    return { held, begun, release }
+  }
+
+  it('does not bring a login back that somebody ends meanwhile', async () => {
+    const store = memoryTokenStore()
+    const { held, begun, release } = hold()
+    const slow = await open({ login, client: desk, store, fetch: held })
+    clock += AN_HOUR
+    const refreshing = say(slow, 'whoami')
+    await begun
+    const ended = oauth({ client: desk, store }).logout(server.url)
+    release()
+    await refreshing
+    expect(await ended).toBe(true)
+    expect(await store.load(server.url)).toBeUndefined()
+  })
+
+  it('does not replace a login with more scope that somebody completes meanwhile', async () => {
+    const store = memoryTokenStore()
+    const { held, begun, release } = hold()
+    const slow = await open({ login, client: desk, store, fetch: held })
+    clock += AN_HOUR
+    const refreshing = say(slow, 'whoami')
+    await begun
+    const stepping = oauth({ login, client: desk, store, scopes: ['tickets:write'] }).login(server.url)
+    await expect.poll(() => links.length).toBe(2)
+    release()
+    await refreshing
+    const { tokens } = await stepping
+    expect(await store.load(server.url)).toMatchObject({
+      scopes: expect.arrayContaining(['tickets:write']),
+      tokens: { accessToken: tokens?.accessToken },
+    })
+  })
+})
+
 describe('a step-up', () => {
   it('H4 requests the scopes of before and those of the challenge, and sends the call again', async () => {
     const client = await open({ login, client: desk })

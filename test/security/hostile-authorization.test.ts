@@ -9,7 +9,7 @@ import { inspect } from 'node:util'
 import { describe, expect, it, onTestFinished } from 'vitest'
 import { checkUrl, createSafeFetch } from '../../src/client/oauth/safe-fetch.ts'
 import { connect } from '../../src/client.ts'
-import { type OAuthOptions, oauth } from '../../src/client-oauth.ts'
+import { memoryTokenStore, type OAuthOptions, oauth } from '../../src/client-oauth.ts'
 import { startAuthorizationServer } from '../support/authorization-server.ts'
 import { startProtected } from '../support/login-server.ts'
 
@@ -97,11 +97,12 @@ async function startLiar(lies: Lies) {
       return `http://127.0.0.1:7777/callback?${query}`
     },
   })
+  const store = memoryTokenStore()
   const log = async (): Promise<void> => {
-    const client = await connect(`${origin}/mcp`, { auth: oauth({ login, timeoutMs: 2_000 }) })
+    const client = await connect(`${origin}/mcp`, { auth: oauth({ login, store, timeoutMs: 2_000 }) })
     await client.close()
   }
-  return { origin, seen, log }
+  return { origin, seen, log, store }
 }
 
 const DISCOVERY = {
@@ -113,12 +114,16 @@ const DISCOVERY = {
 }
 
 function readBody(request: IncomingMessage, done: (message: { id: number }) => void): void {
+  readText(request, (text) => done(JSON.parse(text)))
+}
+
+function readText(request: IncomingMessage, done: (text: string) => void): void {
   let text = ''
   request.setEncoding('utf8')
   request.on('data', (part: string) => {
     text += part
   })
-  request.on('end', () => done(JSON.parse(text)))
+  request.on('end', () => done(text))
 }
 
 async function failure(lies: Lies) {
@@ -262,6 +267,50 @@ describe('T30 T31 a client that logs in', () => {
     })
     expect(seen.filter((one) => one === 'visit')).toHaveLength(1)
     expect(text).not.toContain(CANARY.access)
+  })
+
+  it('H4 refreshes once and then logs in if the server refuses what was refreshed', async () => {
+    const grants: string[] = []
+    const { origin, log, store } = await startLiar({
+      paths: {
+        '/token': (request, response) => {
+          readText(request, (text) => {
+            const grant = new URLSearchParams(text).get('grant_type') ?? ''
+            grants.push(grant)
+            const access_token = grant === 'refresh_token' ? `refused-${grants.length}` : CANARY.access
+            sendJson(response, { access_token, refresh_token: CANARY.refresh, token_type: 'Bearer' })
+          })
+        },
+      },
+    })
+    store.save(`${origin}/mcp`, {
+      version: 1,
+      server: `${origin}/mcp`,
+      resource: `${origin}/mcp`,
+      issuer: origin,
+      client: { id: 'registered', redirectUri: 'http://127.0.0.1:7777/callback' },
+      scopes: [],
+      tokens: { accessToken: 'refused', refreshToken: CANARY.refresh },
+    })
+    await log()
+    expect(grants).toEqual(['refresh_token', 'authorization_code'])
+  })
+
+  it('H4 asks for more scope a few times at most, whatever the server keeps asking for', async () => {
+    let asked = 0
+    const { seen, log } = await startLiar({
+      paths: {
+        '/mcp': (request, response) => {
+          asked += 1
+          const status = request.headers.authorization === undefined ? 401 : 403
+          const challenge = `Bearer error="insufficient_scope", scope="more-${asked}"`
+          response.writeHead(status, { 'WWW-Authenticate': challenge }).end()
+        },
+      },
+    })
+    await expect(log()).rejects.toMatchObject({ code: 'PEER_HTTP', data: { status: 403 } })
+    expect(seen.filter((one) => one === 'visit')).toHaveLength(3)
+    expect(asked).toBe(4)
   })
 
   it('H4 removes its token from a refusal that is not about the token', async () => {

@@ -115,8 +115,10 @@ function createServerLogin(server: URL, key: string, setup: Setup): ServerLogin 
   let loaded = false
   /** The store does not have `current` yet. */
   let unsaved = false
-  /** Issued in this process and not accepted yet. */
+  /** Issued in this process for a login, and not accepted yet. */
   let unproven: string | undefined
+  /** Issued for a refresh token, and not accepted yet. */
+  let refreshed: string | undefined
   let known: AuthorizationServer | undefined
 
   const load = async (): Promise<StoredLogin | undefined> => {
@@ -164,6 +166,7 @@ function createServerLogin(server: URL, key: string, setup: Setup): ServerLogin 
         const context = contextOf(await issuerOf(login.issuer), login.client, login.resource)
         const granted = await twice(() => grantByRefresh(context, refreshToken))
         await save({ ...login, ...granted })
+        refreshed = granted.tokens.accessToken
         return true
       } catch (error) {
         const code = oauthCode(error) ?? ''
@@ -190,7 +193,7 @@ function createServerLogin(server: URL, key: string, setup: Setup): ServerLogin 
     const finish = (client: StoredClient, { tokens, user }: Granted): Promise<StoredLogin> => {
       unproven = tokens.accessToken
       const { resource } = protection
-      return save({
+      const login: StoredLogin = {
         version: 1,
         server: key,
         resource,
@@ -200,7 +203,9 @@ function createServerLogin(server: URL, key: string, setup: Setup): ServerLogin 
         scopes,
         tokens,
         ...(user && { user }),
-      })
+      }
+      // A refresh of the former login, in any process, must not end after this and replace it.
+      return exclusively(() => save(login))
     }
     if (itself !== undefined)
       return finish(itself, await grantToClient(contextOf(as, itself, protection.resource), scopes))
@@ -239,6 +244,7 @@ function createServerLogin(server: URL, key: string, setup: Setup): ServerLogin 
     },
     accepted(credential) {
       if (credential === `Bearer ${unproven}`) unproven = undefined
+      if (credential === `Bearer ${refreshed}`) refreshed = undefined
     },
     async refused(refusal, signal) {
       const sent = refusal.sent?.replace(/^Bearer /, '')
@@ -253,7 +259,8 @@ function createServerLogin(server: URL, key: string, setup: Setup): ServerLogin 
         if (refusal.status === 403) checkStepUp(login, wanted)
         else if (same && sent !== undefined) {
           if (sent === unproven) throw uselessToken(server, login)
-          if (await refresh(sent)) return
+          // One that was refreshed just now does not get better by another refresh: somebody has to log in.
+          if (sent !== refreshed && (await refresh(sent))) return
         }
         await authorize(protection, wanted, waiting)
       }, signal)
@@ -281,11 +288,14 @@ function createServerLogin(server: URL, key: string, setup: Setup): ServerLogin 
       return (await grantToClient(context, scopes)).tokens.accessToken
     },
     async logout() {
-      const login = await load()
-      await forget()
-      if (login?.tokens === undefined) return false
-      const context = contextOf(await issuerOf(login.issuer), login.client, login.resource)
-      return revoke(context, login.tokens)
+      // A refresh in another process would otherwise bring the login back.
+      return exclusively(async () => {
+        const login = await load()
+        await forget()
+        if (login?.tokens === undefined) return false
+        const context = contextOf(await issuerOf(login.issuer), login.client, login.resource)
+        return revoke(context, login.tokens)
+      })
     },
   }
 }
