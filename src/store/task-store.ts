@@ -79,8 +79,13 @@ export interface HookHandover {
   readonly lease?: Lease
 }
 
-/** Something may have happened, in any process: work is due, or a task (any task, without an id) visibly changed. */
-export type Hint = { readonly kind: 'due' } | { readonly kind: 'changed'; readonly id?: string }
+/**
+ * Something may have happened, in any process: work is due (so many tasks; any number, without a count), or a task (any task,
+ * without an id) visibly changed.
+ */
+export type Hint =
+  | { readonly kind: 'due'; readonly count?: number }
+  | { readonly kind: 'changed'; readonly id?: string }
 
 export interface TaskStats {
   /** Tasks that a worker could claim now, and for how long the oldest of them has been due. */

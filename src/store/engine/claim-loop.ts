@@ -1,8 +1,9 @@
 /**
  * The worker of a process: claims due tasks, runs their turns, keeps their leases, and releases them on shutdown.
  *
- * Hints wake it at once; polling is authoritative. A claim that returned fewer tasks than it asked for is the last one
- * until the next hint or poll. A turn is aborted when its lease is lost: the store says so when the task was cancelled,
+ * Hints wake it at once; polling is authoritative. A claim takes as many tasks as there are free slots, or as many as are
+ * known to be due, which leaves the other slots to tasks that are claimed when they are created. One that returned fewer
+ * tasks than it asked for is the last until the next hint or poll. A turn is aborted when its lease is lost: the store says so when the task was cancelled,
  * expired or taken over, and our own clock says so when the lease runs out, even in a process that was frozen or cut off.
  */
 
@@ -21,8 +22,8 @@ interface ClaimLoopOptions extends TaskTurnOptions {
   readonly graceMs: number
 }
 
-/** Tasks per claim, which is one transaction and reads all of their journals. */
-const MAX_CLAIM = 64
+/** Tasks per claim, if as many slots are free: one transaction, which reads all of their journals. */
+const MAX_CLAIM = 256
 
 /** A slot kept free for a task that is about to be created or resumed, so that the same write can claim it. */
 export interface Reservation {
@@ -32,7 +33,7 @@ export interface Reservation {
 }
 
 export interface ClaimLoop extends Serving {
-  /** Undefined if no slot is free, or if other tasks may be waiting. */
+  /** Undefined if no slot is free, or if older tasks may be waiting for one. */
   reserve(): Reservation | undefined
 }
 
@@ -48,7 +49,8 @@ export function startClaimLoop(
   const reservations = new Set<Promise<unknown>>()
   let reserved = 0
   let stopping = false
-  let mayBeDue = true
+  /** How many tasks may be due; `Infinity` if nobody knows. */
+  let due = Number.POSITIVE_INFINITY
   let pumping: Promise<void> | undefined
 
   const leave = (turn: RunningTurn, end: TurnEnd) => {
@@ -56,9 +58,10 @@ export function startClaimLoop(
     if (began === undefined) return
     running.delete(turn)
     if (keeper.remove(turn) && end.kind === 'lost') absolve(turn, end.reason)
-    report(emit, turn.lease, end, clock.elapsed() - began)
+    // First, so that a task which is due gets the slot before one that is created because of the report.
     pump()
-    if (end.kind === 'park') void arm()
+    report(emit, turn.lease, end, clock.elapsed() - began)
+    if (end.kind === 'park' && end.timed) void arm()
   }
   const start = (lease: Lease, heldUntil: number) => {
     const { fence, task, takenOver = false } = lease
@@ -83,7 +86,7 @@ export function startClaimLoop(
   const keeper = startLeaseKeeper(store, clock, options.leaseMs, lose, emit)
 
   const free = () => (stopping ? 0 : options.concurrency - running.size - reserved)
-  const wanted = () => mayBeDue && free() > 0
+  const wanted = () => due > 0 && free() > 0
   const claim = async (count: number) => {
     const asked = clock.elapsed()
     reserved += count
@@ -91,19 +94,22 @@ export function startClaimLoop(
       const leases = await store.claim(options.worker, options.leaseMs, count)
       if (leases.length > 0) emit({ kind: 'claimed', count: leases.length })
       for (const lease of leases) start(lease, asked + options.leaseMs)
-      if (leases.length === count) mayBeDue = true
+      return leases.length
     } finally {
       reserved -= count
     }
   }
   const claimAll = async () => {
     while (wanted()) {
-      mayBeDue = false
-      await claim(Math.min(free(), MAX_CLAIM))
+      const count = Math.min(free(), MAX_CLAIM, due)
+      const isCounted = due < Number.POSITIVE_INFINITY
+      due = isCounted ? due - count : 0
+      const found = await claim(count)
+      if (!isCounted && found === count) due = Number.POSITIVE_INFINITY
     }
   }
   const reserve = (): Reservation | undefined => {
-    if (mayBeDue || free() <= 0) return undefined
+    if (free() <= due) return undefined
     const asked = clock.elapsed()
     reserved++
     let close = (_released?: Promise<unknown>) => {}
@@ -135,7 +141,7 @@ export function startClaimLoop(
   }
   const poll = async () => {
     await store.reclaim?.().catch((error) => emit({ kind: 'store-error', during: 'reclaim', error }))
-    mayBeDue = true
+    due = Number.POSITIVE_INFINITY
     pump()
   }
   const stopHints = store.onHint((hint: Hint) => {
@@ -143,7 +149,7 @@ export function startClaimLoop(
       if (hint.id === undefined || isRunning(running, hint.id)) keeper.check()
       return
     }
-    mayBeDue = true
+    due += hint.count ?? Number.POSITIVE_INFINITY
     pump()
   })
   let cancelAlarm = () => {}
@@ -160,7 +166,7 @@ export function startClaimLoop(
     cancelAlarm()
     if (ms === undefined || stopping) return
     cancelAlarm = clock.idly(ms, () => {
-      mayBeDue = true
+      due = Number.POSITIVE_INFINITY
       pump()
     })
   }

@@ -29,7 +29,9 @@ export type TurnStore = Pick<
 >
 
 export type TurnEnd =
-  | { readonly kind: TaskTurnOutcome['kind'] }
+  | { readonly kind: Exclude<TaskTurnOutcome['kind'], 'park'> }
+  /** `timed`: the task may be due before anybody answers. */
+  | { readonly kind: 'park'; readonly timed: boolean }
   | { readonly kind: 'lost'; readonly reason: LossReason }
   | { readonly kind: 'retry' | 'gave-up'; readonly failures: number; readonly error?: unknown }
 
@@ -105,6 +107,7 @@ export function runTurn(store: TurnStore, lease: Lease, run: RunTurn, options: T
       const write = prepareOutcome(store, lease, inputs.slots(), outcome)
       ending = true
       await fenced(write)
+      if (outcome.kind === 'park') return { kind: 'park', timed: outcome.wakeAt !== undefined }
       return { kind: outcome.kind }
     } catch (error) {
       if (lost !== undefined) return { kind: 'lost', reason: lost }

@@ -86,7 +86,7 @@ function createOwnerTasks(table: MemoryTable): OwnerTasks {
       if (open.length >= openLimit) return { kind: 'limit' }
       const row = table.add(task)
       if (taker) return { kind: 'created', view: toView(row), lease: take(table, row, taker) }
-      table.hints.publish({ kind: 'due' })
+      table.hints.publish({ kind: 'due', count: 1 })
       return { kind: 'created', view: toView(row) }
     },
     async get(id, owner) {

@@ -7,7 +7,7 @@
  */
 
 import { randomBytes } from 'node:crypto'
-import type { Hint, HintBus } from '../task-store.ts'
+import type { Fence, Hint, HintBus } from '../task-store.ts'
 import { type Execution, type PgClient, type PgRow, type ResilientPool, toStoreError } from './driver.ts'
 
 /**
@@ -27,9 +27,17 @@ export interface PostgresDatabase {
   /** The time as a parameter; null for the database's clock. */
   now(): number | null
   readonly hints: HintBus
+  /** The slots of tasks as this process last read or wrote them under a fence: a guess, which every write checks. */
+  readonly seenSlots: WeakMap<Fence, SeenSlots>
   /** Publishes to this process and to the others. */
   publish(hint: Hint): void
   ready(): Promise<void>
+}
+
+export interface SeenSlots {
+  readonly revision: number
+  /** The column; null if the task never had a slot. */
+  readonly inputs: string | null
 }
 
 interface DatabaseOptions {
@@ -66,6 +74,7 @@ export function createDatabase(options: DatabaseOptions): PostgresDatabase {
     schema,
     pool,
     hints,
+    seenSlots: new WeakMap(),
     ready,
     execute,
     query: async (text, values) => (await execute(text, values)).rows,
@@ -82,6 +91,9 @@ interface Notifier {
   /** Publishes the hints of other processes; returns a function that stops it. */
   listen(publish: (hint: Hint) => void): () => void
 }
+
+/** A hint need not survive a crash, so its commit does not wait for the disk. */
+const NOTIFY = "SELECT set_config('synchronous_commit', 'off', true), pg_notify($1, $2)"
 
 /** The least time between two messages of a process. */
 const SPACING_MS = 10
@@ -102,7 +114,7 @@ function createSender(pool: ResilientPool, channel: string, self: string): (hint
     while (kinds.size > 0) {
       const payload = [self, ...kinds].join(' ')
       kinds = new Set()
-      await pool.query('SELECT pg_notify($1, $2)', [channel, payload]).catch(() => {})
+      await pool.query(NOTIFY, [channel, payload]).catch(() => {})
       await new Promise((resolve) => setTimeout(resolve, SPACING_MS).unref())
     }
     sending = false

@@ -49,6 +49,8 @@ export interface ResilientPool {
   attempt(text: string, values: unknown[]): Promise<PgRow[]>
   /** Whether another attempt may succeed after this error. */
   mayRetry(error: unknown): boolean
+  /** The error of statements that were waiting when the pool was ended; undefined before. */
+  closed(): Error | undefined
   /** Whether a statement that is due since then may still be retried. */
   isPatient(since: number): boolean
   /** Runs `body` in a transaction on one connection. Not retried. */
@@ -90,8 +92,7 @@ export function createResilientPool(options: PoolOptions): ResilientPool {
     const pool = await opened?.catch(() => undefined)
     if (options.pool !== undefined || pool === undefined) return
     await within(CLOSE_MS, pool.end())
-    for (const fail of waiting)
-      fail(new RondoError('STORE_UNAVAILABLE', 'the store was closed while the query waited'))
+    for (const fail of waiting) fail(closedWhileWaiting())
   }
   return {
     async query(text, values, since = performance.now()) {
@@ -108,6 +109,7 @@ export function createResilientPool(options: PoolOptions): ResilientPool {
     attempt,
     mayRetry,
     isPatient,
+    closed: () => (ended ? closedWhileWaiting() : undefined),
     async transaction(body) {
       const connecting = (await open()).connect()
       const client = await orClosed(connecting).catch((error) => {
@@ -133,6 +135,9 @@ export function createResilientPool(options: PoolOptions): ResilientPool {
     },
   }
 }
+
+const closedWhileWaiting = (): Error =>
+  new RondoError('STORE_UNAVAILABLE', 'the store was closed while the query waited')
 
 const ignore = (): void => {}
 

@@ -30,7 +30,7 @@ interface Changed<T> {
 }
 
 export function createOwnerTasks(database: PostgresDatabase): OwnerTasks {
-  const { query, now, publish } = database
+  const { query, now, publish, seenSlots } = database
   const sql = createQueries(database.schema)
   const groups = {
     create: createWriteGroup(database, sql.create),
@@ -56,11 +56,12 @@ export function createOwnerTasks(database: PostgresDatabase): OwnerTasks {
     const claim = [taker?.worker ?? null, taker?.leaseMs ?? null]
     const values = [...row, ...claim, known, journal.length]
     const { rows, retried } = await groups.create({ values, entries: journal })
-    const created = (view: TaskView, isOurs: boolean): Creation => ({
-      kind: 'created',
-      view,
-      lease: taker && isOurs ? newLease(task, view) : undefined,
-    })
+    const created = (view: TaskView, isOurs: boolean): Creation => {
+      if (!taker || !isOurs) return { kind: 'created', view }
+      const lease = newLease(task, view)
+      seenSlots.set(lease.fence, { revision: 1, inputs: null })
+      return { kind: 'created', view, lease }
+    }
     if (rows[0] !== undefined) return created(toView(rows[0]), true)
     const [same] = await query(sql.exists, [id])
     if (same === undefined) return { kind: 'limit' }
@@ -105,7 +106,13 @@ export function createOwnerTasks(database: PostgresDatabase): OwnerTasks {
       const claim = [taker?.worker ?? null, taker?.leaseMs ?? 0]
       const [done] = (await groups.resume({ values: [...values, ...claim] })).rows
       if (done === undefined) continue
-      return taker ? { ...result, lease: toLease(done, done.journal as string[]) } : result
+      if (!taker) return result
+      const lease = toLease(done, done.journal as string[])
+      seenSlots.set(lease.fence, {
+        revision: (row.revision as number) + 1,
+        inputs: done.inputs as string | null,
+      })
+      return { ...result, lease }
     }
     throw new RondoError('STORE_UNAVAILABLE', 'the task kept changing while answers were being added; retry')
   }
@@ -145,7 +152,7 @@ export function createOwnerTasks(database: PostgresDatabase): OwnerTasks {
   return {
     async create(task, openLimit, taker) {
       const creation = await create(task, openLimit, taker)
-      if (creation.kind === 'created' && !creation.lease) publish({ kind: 'due' })
+      if (creation.kind === 'created' && !creation.lease) publish({ kind: 'due', count: 1 })
       return creation
     },
     get: (id, owner) => get([id, owner]),
@@ -153,14 +160,14 @@ export function createOwnerTasks(database: PostgresDatabase): OwnerTasks {
       const handover = await deliver(id, owner, answers, taker)
       const { kind, lease } = handover
       if (kind === 'partial' || kind === 'resumed') publish({ kind: 'changed', id })
-      if (kind === 'resumed' && !lease) publish({ kind: 'due' })
+      if (kind === 'resumed' && !lease) publish({ kind: 'due', count: 1 })
       return handover
     },
     async deliverHook(id, owner, key, event, taker) {
       const handover = await deliverHook(id, owner, key, event, taker)
       if (handover.kind === 'accepted') {
         publish({ kind: 'changed', id })
-        if (!handover.lease) publish({ kind: 'due' })
+        if (!handover.lease) publish({ kind: 'due', count: 1 })
       }
       return handover
     },
@@ -178,7 +185,7 @@ export function createOwnerTasks(database: PostgresDatabase): OwnerTasks {
     },
     async confirm(id, owner) {
       const rows = await query(sql.confirm, [id, owner.tenant, owner.principal, now()])
-      if (rows.length > 0) publish({ kind: 'due' })
+      if (rows.length > 0) publish({ kind: 'due', count: 1 })
     },
     async revisions(ids) {
       const rows = await query(sql.revisions, [ids, now()])
@@ -250,7 +257,7 @@ function createQueries(schema: string) {
       order: [1, 2, 0],
     },
     exists: `SELECT worker, epoch FROM ${task} WHERE id = $1`,
-    inputs: { one: inputsOf(oneRow(owned)), many: inputsOf(manyRows(owned)) },
+    inputs: { reads: true, one: inputsOf(oneRow(owned)), many: inputsOf(manyRows(owned)) },
     answer: groupUpdates(expected, { task, where: unchanged, set: answered }),
     // All entries were written before the worker parked the task, so none is missed here.
     resume: groupUpdates(

@@ -17,7 +17,7 @@ import {
   toSummary,
 } from '../task-rows.ts'
 import type { Fence, OperatorTasks, WorkerTasks } from '../task-store.ts'
-import { nowAt, type PostgresDatabase } from './database.ts'
+import { nowAt, type PostgresDatabase, type SeenSlots } from './database.ts'
 import type { PgRow } from './driver.ts'
 import {
   type Columns,
@@ -39,7 +39,7 @@ export const FENCE: string = `t.id = q.id AND t.epoch = q.epoch AND t.worker IS 
 const MAX_RACES = 1000
 
 export function createWorkerTasks(database: PostgresDatabase): WorkerTasks {
-  const { query, now, publish } = database
+  const { query, now, publish, seenSlots } = database
   const sql = createQueries(database.schema)
   const group = (statement: GroupedStatement) => createWriteGroup(database, statement)
   const groups = {
@@ -93,20 +93,26 @@ export function createWorkerTasks(database: PostgresDatabase): WorkerTasks {
       )
     }
   }
-  /** Writes slots over those that were read, again if answers arrived in between. If a write was retried, it may have succeeded. */
+  const readSlots = async ({ id, epoch }: Fence) => {
+    const [row] = (await groups.inputs({ values: [id, epoch] })).rows
+    return row as SeenSlots | undefined
+  }
+  /** Writes slots over those that were seen, again if answers arrived in between. If a write was retried, it may have succeeded. */
   const writeSlots = async (
     kind: 'publish' | 'park',
-    { id, epoch }: Fence,
+    fence: Fence,
     given: readonly InputSlot[],
     toValues: (news: boolean) => readonly unknown[] = () => [],
   ) => {
+    const { id, epoch } = fence
     for (let race = 0; race < MAX_RACES; race++) {
-      const [row] = (await groups.inputs({ values: [id, epoch] })).rows
+      const row = (race === 0 && seenSlots.get(fence)) || (await readSlots(fence))
       if (row === undefined) return undefined
-      const merged = mergeSlots(decodeSlots(row.inputs as string | null), given)
+      const merged = mergeSlots(decodeSlots(row.inputs), given)
       const inputs = encodeSlots(merged.slots)
       const values = [id, epoch, row.revision, inputs, waitingStatus(merged.slots), ...toValues(merged.news)]
       const { rows, retried } = await groups[kind]({ values })
+      seenSlots.set(fence, { revision: row.revision + 1, inputs })
       if (rows.length > 0) return merged
       if (!retried) continue
       const [written] = await query(sql.reachedSlots, [id, epoch, row.revision, inputs])
@@ -122,12 +128,21 @@ export function createWorkerTasks(database: PostgresDatabase): WorkerTasks {
       const rows = await query(sql.claim, [worker, leaseMs, count, now()])
       const old = rows.filter((row) => (row.epoch as number) > 1).map((row) => row.id)
       const journals = groupJournals(old.length > 0 ? await query(sql.journals, [old]) : [])
-      return rows.map((row) => toLease(row, journals.get(row.id) ?? []))
+      return rows.map((row) => {
+        const lease = toLease(row, journals.get(row.id) ?? [])
+        seenSlots.set(lease.fence, row as unknown as SeenSlots)
+        return lease
+      })
     },
     renew: async (fences, leaseMs) => toSet(await query(sql.renew, [...arrays(fences), leaseMs])),
     held: async (fences) => toSet(await query(sql.held, arrays(fences))),
     append,
-    status: (fence, message) => announce(fence, write('status', fence, [message], 'working')),
+    async status(fence, message) {
+      const done = await announce(fence, write('status', fence, [message], 'working'))
+      const seen = seenSlots.get(fence)
+      if (done && seen) seenSlots.set(fence, { revision: seen.revision + 1, inputs: seen.inputs })
+      return done
+    },
     async publish(fence, given) {
       const merged = await writeSlots('publish', fence, given)
       if (merged) publish({ kind: 'changed', id: fence.id })
@@ -186,7 +201,7 @@ function createQueries(schema: string) {
       FROM (SELECT id AS due, worker AS former FROM ${task} WHERE due_at <= ${nowAt('$4')} AND expires_at > ${nowAt('$4')}
         ORDER BY due_at LIMIT $3 FOR UPDATE SKIP LOCKED) found
       WHERE t.id = due
-      RETURNING ${LEASE_COLUMNS}, former IS NOT NULL AS taken_over, ${nowAt('$4')} AS now`,
+      RETURNING ${LEASE_COLUMNS}, revision, former IS NOT NULL AS taken_over, ${nowAt('$4')} AS now`,
     nextDue: `SELECT min(due_at) - ${nowAt('$1')} AS next FROM ${task}
       WHERE due_at > ${nowAt('$1')} AND due_at <= ${nowAt('$1')} + $2::bigint`,
     journals: `SELECT task, entry FROM ${journal} WHERE task = ANY ($1::text[]) ORDER BY task, seq`,
@@ -202,6 +217,7 @@ function createQueries(schema: string) {
     },
     status: fenced({ message: 'text' }, { set: `message = q.message, ${shown}` }),
     inputs: {
+      reads: true,
       one: `SELECT t.inputs, t.revision FROM ${oneRow(fence)} JOIN ${task} t ON ${FENCE}`,
       many: `SELECT q.at, t.inputs, t.revision FROM ${manyRows(fence)} JOIN ${task} t ON ${FENCE}`,
     },

@@ -22,6 +22,8 @@ export interface GroupedStatement {
   readonly one: string
   /** Returns `at`, counted from 1, with each row that was changed. Skips rows that are locked. */
   readonly many: string
+  /** It reads without locks: a row that `many` did not find is not there. */
+  readonly reads?: boolean
   /** Whether three arrays with the journal entries of all changes come last: `at`, position, entry. */
   readonly entries?: boolean
   /** The columns by which the rows of `many` are sorted, for statements that lock something besides rows. */
@@ -122,8 +124,9 @@ export function createWriteGroup(
     const found = new Map(rows.map((row) => [Number(row.at), row]))
     items.forEach((item, i) => {
       const row = found.get(i + 1)
-      if (row === undefined) void sendOne(item)
-      else item.resolve({ rows: [row], retried: item.retried })
+      if (row !== undefined) item.resolve({ rows: [row], retried: item.retried })
+      else if (statement.reads) item.resolve({ rows: [], retried: item.retried })
+      else void sendOne(item)
     })
   }
   const divide = async (items: readonly Item[], tries: number): Promise<void> => {
@@ -134,10 +137,14 @@ export function createWriteGroup(
   const send = async (items: readonly Item[], tries = 0): Promise<void> => {
     const [first, second] = items
     if (first === undefined) return
+    const closed = pool.closed()
+    if (closed) return items.forEach(({ reject }) => void reject(closed))
     await (second === undefined ? sendOne(first) : sendMany(items, tries))
   }
   const flush = () => {
     scheduled = false
+    const closed = pool.closed()
+    if (closed) for (const item of waiting.splice(0)) item.reject(closed)
     while (inProgress < IN_PROGRESS && waiting.length > 0) {
       const { batch, rest } = take(waiting)
       waiting = rest

@@ -107,7 +107,7 @@ export function createOwnerTasks(database: SqliteDatabase): OwnerTasks {
   return {
     async create(task, openLimit, taker) {
       const creation = await queue.write(() => create(task, openLimit, taker))
-      if (creation.kind === 'created' && !creation.lease) publish({ kind: 'due' })
+      if (creation.kind === 'created' && !creation.lease) publish({ kind: 'due', count: 1 })
       return creation
     },
     get: (id, owner) => get([id, owner]),
@@ -115,14 +115,14 @@ export function createOwnerTasks(database: SqliteDatabase): OwnerTasks {
       const handover = await queue.write(() => deliver(id, owner, answers, taker))
       const { kind, lease } = handover
       if (kind === 'partial' || kind === 'resumed') publish({ kind: 'changed', id })
-      if (kind === 'resumed' && !lease) publish({ kind: 'due' })
+      if (kind === 'resumed' && !lease) publish({ kind: 'due', count: 1 })
       return handover
     },
     async deliverHook(id, owner, key, event, taker) {
       const handover = await queue.write(() => deliverHook(id, owner, key, event, taker))
       if (handover.kind === 'accepted') {
         publish({ kind: 'changed', id })
-        if (!handover.lease) publish({ kind: 'due' })
+        if (!handover.lease) publish({ kind: 'due', count: 1 })
       }
       return handover
     },
@@ -137,7 +137,7 @@ export function createOwnerTasks(database: SqliteDatabase): OwnerTasks {
     },
     async confirm(id, owner) {
       const changes = await queue.write(() => sql.confirm.run(now(), id, owner.tenant, owner.principal))
-      if (changes > 0) publish({ kind: 'due' })
+      if (changes > 0) publish({ kind: 'due', count: 1 })
     },
     async revisions(ids) {
       const rows = await queue.read(() => sql.revisions.all(JSON.stringify(ids), now()))
