@@ -10,6 +10,7 @@ import { oauthResource } from 'rondo/oauth'
 import { describe, expect, it } from 'vitest'
 import { connectOlder } from '../support/older-client.ts'
 import { call, createProtectedServer, readChallenge, request } from '../support/protected-server.ts'
+import { connectTurns, lastEventId, responsesTo } from '../support/turns-client.ts'
 
 const RESOURCE = 'http://127.0.0.1/mcp'
 const ISSUER = 'https://id.example.com'
@@ -114,6 +115,16 @@ describe('scope challenges', () => {
     ['prompts/get', { name: 'letter' }, 'tickets:read tickets:write'],
     ['resources/read', { uri: 'tickets://all' }, 'tickets:read tickets:write'],
     ['resources/read', { uri: 'tickets://blue/open' }, 'tickets:read team:blue'],
+    [
+      'completion/complete',
+      { ref: { type: 'ref/prompt', name: 'letter' }, argument: { name: 'to', value: '' } },
+      'tickets:read tickets:write',
+    ],
+    [
+      'completion/complete',
+      { ref: { type: 'ref/resource', uri: 'archive://{year}' }, argument: { name: 'year', value: '' } },
+      'tickets:read tickets:write',
+    ],
     [
       'subscriptions/listen',
       { notifications: { resourceSubscriptions: ['tickets://all'] } },
@@ -307,6 +318,42 @@ describe('clients of earlier eras', () => {
     }
     const { result } = await client.call('tasks/get', { taskId })
     expect(result).toMatchObject({ taskId, status: expect.stringMatching(/working|input_required/) })
+    await server.close()
+  })
+
+  it('H2 cannot answer a turn with less scope than its call needs', async () => {
+    const { server, ran } = open()
+    const client = await connectTurns((sent) => server.fetch(sent), RESOURCE, as(tokenOf(FULL)))
+    const turn = await client.request('tools/call', call('refund', { amount: 1 }))
+    const yes = [{ action: 'accept', content: { confirm: true } }]
+    const last = { 'last-event-id': lastEventId(turn) }
+    const less = { ...last, ...as(tokenOf('tickets:read')).headers }
+    expect(await client.post(responsesTo(turn, yes), less)).toMatchObject({
+      status: 403,
+      message: { error: { data: { requiredScopes: ['tickets:read', 'tickets:write', 'tickets:refund'] } } },
+    })
+    expect(ran).toEqual(['refund'])
+    expect(await client.answer(turn, yes)).toMatchObject({
+      message: { result: { content: [{ text: 'refunded 1' }] } },
+    })
+    await server.close()
+  })
+
+  it('H2 cannot answer a question that has a state with less scope than its call needs', async () => {
+    const { server } = open()
+    const echoes = { ...capabilities, experimental: { 'request-state': {} } }
+    const client = await connectOlder(RESOURCE, { ...as(tokenOf(FULL)), capabilities: echoes }, (sent) =>
+      server.fetch(sent),
+    )
+    const params = call('refund', { amount: 1 })
+    const stream = await client.post({ jsonrpc: '2.0', id: 7, method: 'tools/call', params })
+    const { id, state } = (await stream.next()) ?? {}
+    expect(state).toBeDefined()
+    const yes = { jsonrpc: '2.0', id, state, result: { action: 'accept', content: { confirm: true } } }
+    const refused = await client.post(yes, as(tokenOf('tickets:read')).headers)
+    expect(refused.status).toBe(403)
+    expect((await client.post(yes)).status).toBe(202)
+    expect(await stream.next()).toMatchObject({ result: { content: [{ text: 'refunded 1' }] } })
     await server.close()
   })
 })

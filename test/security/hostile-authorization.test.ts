@@ -296,6 +296,41 @@ describe('T30 T31 a client that logs in', () => {
     expect(grants).toEqual(['refresh_token', 'authorization_code'])
   })
 
+  it('H4 T30 sends nothing of a login at one authorization server to another that the server names later', async () => {
+    const bodies: string[] = []
+    const { origin, log, store, seen } = await startLiar({
+      paths: {
+        '/token': (request, response) => {
+          readText(request, (text) => {
+            bodies.push(`${request.headers.authorization} ${text}`)
+            sendJson(response, { access_token: CANARY.access, token_type: 'Bearer' })
+          })
+        },
+      },
+    })
+    store.save(`${origin}/mcp`, {
+      version: 1,
+      server: `${origin}/mcp`,
+      resource: `${origin}/mcp`,
+      issuer: 'https://former.example',
+      client: {
+        id: 'former-client',
+        secret: 'canary-secret-91d4',
+        method: 'client_secret_post',
+        redirectUri: 'http://127.0.0.1:7777/callback',
+      },
+      scopes: ['former-scope'],
+      tokens: { accessToken: 'refused', refreshToken: CANARY.refresh },
+    })
+    await log()
+    expect(seen).toContain('/register')
+    expect(bodies).toHaveLength(1)
+    expect(bodies[0]).toContain('grant_type=authorization_code')
+    for (const secret of ['former', 'canary-secret-91d4', CANARY.refresh])
+      expect(bodies[0]).not.toContain(secret)
+    expect(await store.load(`${origin}/mcp`)).toMatchObject({ issuer: origin, scopes: [] })
+  })
+
   it('H4 asks for more scope a few times at most, whatever the server keeps asking for', async () => {
     let asked = 0
     const { seen, log } = await startLiar({

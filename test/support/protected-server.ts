@@ -52,7 +52,12 @@ export function createProtectedServer(options: Partial<ServerOptions> = {}): Pro
     const { month } = await ctx.ask('month', { message: 'Which?', schema: z.object({ month: z.string() }) })
     return `report of ${month}`
   })
-  server.prompt('letter', { scopes: ['tickets:write'] }, () => {
+  const completes = async (): Promise<string[]> => {
+    ran.push('complete')
+    return ['secret']
+  }
+  const letter = { scopes: ['tickets:write'], input: z.object({ to: z.string().optional() }) }
+  server.prompt('letter', { ...letter, complete: { to: completes } }, () => {
     ran.push('letter')
     return 'Dear customer'
   })
@@ -60,6 +65,11 @@ export function createProtectedServer(options: Partial<ServerOptions> = {}): Pro
     ran.push('tickets')
     return '[]'
   })
+  server.template(
+    'archive://{year}',
+    { name: 'archive', scopes: ['tickets:write'], complete: { year: completes } },
+    ({ year }) => year,
+  )
   server.template(
     'tickets://{team}/open',
     {
