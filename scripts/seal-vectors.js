@@ -1,9 +1,10 @@
 /**
- * Writes src/seal/state.vectors.json: tokens that must open, and tokens that must be refused for a given reason.
+ * Writes src/seal/state.vectors.json and state.vectors-2.json, one for each suite: tokens that must open, and tokens that must
+ * be refused for a given reason.
  *
  * Run by hand, and only when the token format changes on purpose: npx tsx scripts/seal-vectors.js
- * A changed file means that existing tokens no longer open, so a change needs a new format number as well. Keys, salts
- * and claims are derived from names: the same code writes the same file.
+ * A changed file means that existing tokens no longer open, so a change needs a new suite number as well. Keys, salts
+ * and claims are derived from names: the same code writes the same files.
  */
 
 import { createHash } from 'node:crypto'
@@ -78,17 +79,29 @@ function expectedFor({ issuedAt, principal, method, request, protocolVersion }) 
   return { now: issuedAt + 1_000, principal, method, request, protocolVersion }
 }
 
-function opening(name, claims, { keys = KEYS, mint = keys, keyId = '2026-10' } = {}) {
+/** The bytes of the salt, and in suite 2 of the nonce after it. */
+function drawFrom(stock) {
+  let at = 0
+  return (size) => {
+    at += size
+    return stock.subarray(at - size, at)
+  }
+}
+
+const ringOf = (keys, suite) => ({ ...parseKeys(keys), suite })
+
+function opening(suite, name, claims, { keys = KEYS, mint = keys, keyId = '2026-10' } = {}) {
   const salt = bytes(`salt ${name}`)
-  const { token } = sealState(parseKeys(mint), AUDIENCE, claims, undefined, () => salt)
+  const { token } = sealState(ringOf(mint, suite), AUDIENCE, claims, undefined, drawFrom(salt))
   const random = salt.toString('base64url')
   return { name, keys, mint, audience: AUDIENCE, random, claims, expected: expectedFor(claims), keyId, token }
 }
 
 function refusing(
+  token,
   name,
   reason,
-  { token = genuine, audience = AUDIENCE, maxBytes = 65_536, ...expected } = {},
+  { audience = AUDIENCE, maxBytes = 65_536, token: other = token, ...expected } = {},
 ) {
   return {
     name,
@@ -96,61 +109,82 @@ function refusing(
     audience,
     maxBytes,
     expected: { ...expectedFor(base), ...expected },
-    token,
+    token: other,
     reason,
   }
 }
 
-function around(plaintext) {
-  return sealEnvelope(parseKeys(KEYS), AUDIENCE, plaintext, () => bytes('salt around')).token
-}
-
-/** The genuine token with the bits of one byte flipped; a negative index counts from the end. */
-function flipped(index, mask = 1) {
-  const raw = Buffer.from(genuine.slice(3), 'base64url')
+/** The token with the bits of one byte flipped; a negative index counts from the end. */
+function flip(token, index, mask = 1) {
+  const raw = Buffer.from(token.slice(3), 'base64url')
   raw[(index + raw.length) % raw.length] ^= mask
   return `r1.${raw.toString('base64url')}`
 }
 
-const open = [
-  opening('a first question', base),
-  opening('a second round', second),
-  opening('an anonymous caller and a long manual state', anonymous),
-  opening('sealed with the older key of the ring', base, { mint: key('2026-09'), keyId: '2026-09' }),
-]
-const genuine = open[0].token
-const stranger = sealState(parseKeys(key('2026-11')), AUDIENCE, base, undefined, () => bytes('salt stranger'))
+function vectorsOf(suite, { ciphertextAt }) {
+  const open = [
+    opening(suite, 'a first question', base),
+    opening(suite, 'a second round', second),
+    opening(suite, 'an anonymous caller and a long manual state', anonymous),
+    opening(suite, 'sealed with the older key of the ring', base, {
+      mint: key('2026-09'),
+      keyId: '2026-09',
+    }),
+  ]
+  const genuine = open[0].token
+  const refuse = refusing.bind(undefined, genuine)
+  const flipped = (...at) => flip(genuine, ...at)
+  const around = (plaintext) =>
+    sealEnvelope(ringOf(KEYS, suite), AUDIENCE, plaintext, drawFrom(bytes('salt around'))).token
+  const foreign = ringOf(key('2026-11'), suite)
+  const stranger = sealState(foreign, AUDIENCE, base, undefined, drawFrom(bytes('salt stranger')))
+  const nonce = suite === 2 ? [refuse('a bit of the nonce', 'tag', { token: flipped(22) })] : []
+  return {
+    open,
+    refuse: [
+      refuse('longer than the limit', 'size', { maxBytes: genuine.length - 1 }),
+      refuse('empty', 'encoding', { token: '' }),
+      refuse('prefix in capitals', 'encoding', { token: `R${genuine.slice(1)}` }),
+      refuse('padding added', 'encoding', { token: `${genuine}=` }),
+      refuse('a space added', 'encoding', { token: `${genuine} ` }),
+      refuse('four characters cut off', 'encoding', { token: genuine.slice(0, -4) }),
+      refuse('another format', 'encoding', { token: flipped(0, 3) }),
+      refuse('another suite', 'encoding', { token: flipped(1, 3) }),
+      refuse('a key that is not on the ring', 'key', { token: stranger.token }),
+      refuse('a bit of the salt', 'commitment', { token: flipped(6) }),
+      refuse('a bit of the commitment', 'commitment', { token: flipped(ciphertextAt - 1, 128) }),
+      refuse('another audience', 'commitment', { audience: 'https://tracker.example/mcp/' }),
+      refuse('a bit of the ciphertext', 'tag', { token: flipped(ciphertextAt) }),
+      ...nonce,
+      refuse('a bit of the tag', 'tag', { token: flipped(-1, 128) }),
+      refuse('no claims inside', 'shape', { token: around('[]') }),
+      refuse('a claim that is not known', 'shape', {
+        token: around(JSON.stringify({ ...base, epoch: 1 })),
+      }),
+      refuse('a claim that is missing', 'shape', {
+        token: around(JSON.stringify({ ...base, principal: undefined })),
+      }),
+      refuse('sealed more than five minutes ahead', 'early', { now: NOW - 5 * MINUTE - 1 }),
+      refuse('at the end of the round', 'expired', { now: base.roundExpires }),
+      refuse('at the end of the flow', 'flow-expired', { now: base.flowExpires }),
+      refuse('another principal', 'principal', { principal: principalTag({ subject: 'alice' }) }),
+      refuse('no principal', 'principal', { principal: principalTag(undefined) }),
+      refuse('another method', 'method', { method: 'prompts/get' }),
+      refuse('other arguments', 'request', {
+        request: requestDigest('tools/call', 'update_work_item', {}),
+      }),
+      refuse('another protocol version', 'protocol', { protocolVersion: '2025-11-25' }),
+    ],
+  }
+}
 
-const refuse = [
-  refusing('longer than the limit', 'size', { maxBytes: genuine.length - 1 }),
-  refusing('empty', 'encoding', { token: '' }),
-  refusing('prefix in capitals', 'encoding', { token: `R${genuine.slice(1)}` }),
-  refusing('padding added', 'encoding', { token: `${genuine}=` }),
-  refusing('a space added', 'encoding', { token: `${genuine} ` }),
-  refusing('four characters cut off', 'encoding', { token: genuine.slice(0, -4) }),
-  refusing('another format', 'encoding', { token: flipped(0, 3) }),
-  refusing('another suite', 'encoding', { token: flipped(1, 3) }),
-  refusing('a key that is not on the ring', 'key', { token: stranger.token }),
-  refusing('a bit of the salt', 'commitment', { token: flipped(6) }),
-  refusing('a bit of the commitment', 'commitment', { token: flipped(69, 128) }),
-  refusing('another audience', 'commitment', { audience: 'https://tracker.example/mcp/' }),
-  refusing('a bit of the ciphertext', 'tag', { token: flipped(70) }),
-  refusing('a bit of the tag', 'tag', { token: flipped(-1, 128) }),
-  refusing('no claims inside', 'shape', { token: around('[]') }),
-  refusing('a claim that is not known', 'shape', { token: around(JSON.stringify({ ...base, epoch: 1 })) }),
-  refusing('a claim that is missing', 'shape', {
-    token: around(JSON.stringify({ ...base, principal: undefined })),
-  }),
-  refusing('sealed more than five minutes ahead', 'early', { now: NOW - 5 * MINUTE - 1 }),
-  refusing('at the end of the round', 'expired', { now: base.roundExpires }),
-  refusing('at the end of the flow', 'flow-expired', { now: base.flowExpires }),
-  refusing('another principal', 'principal', { principal: principalTag({ subject: 'alice' }) }),
-  refusing('no principal', 'principal', { principal: principalTag(undefined) }),
-  refusing('another method', 'method', { method: 'prompts/get' }),
-  refusing('other arguments', 'request', { request: requestDigest('tools/call', 'update_work_item', {}) }),
-  refusing('another protocol version', 'protocol', { protocolVersion: '2025-11-25' }),
+const FILES = [
+  [1, 'state.vectors.json', { ciphertextAt: 70 }],
+  [2, 'state.vectors-2.json', { ciphertextAt: 66 }],
 ]
-
-const file = new URL('../src/seal/state.vectors.json', import.meta.url)
-writeFileSync(file, `${JSON.stringify({ open, refuse }, undefined, 2)}\n`)
-console.log(`${open.length} to open, ${refuse.length} to refuse`)
+for (const [suite, name, parts] of FILES) {
+  const { open, refuse } = vectorsOf(suite, parts)
+  const file = new URL(`../src/seal/${name}`, import.meta.url)
+  writeFileSync(file, `${JSON.stringify({ open, refuse }, undefined, 2)}\n`)
+  console.log(`${name}: ${open.length} to open, ${refuse.length} to refuse`)
+}

@@ -141,7 +141,7 @@ export function createRondo(given: RondoOptions): Rondo {
     )
   }
   const options = inDevelopment(given)
-  const keys = resolveKeys(options.keys)
+  const keys = resolveKeys(options.keys, { suite: options.sealSuite })
   const { log, instance } = createLog(options)
   /** Servers are built inside the official entrance, which turns whatever is thrown there into -32603 and logs nothing. */
   const logged = <R>(message: string, run: () => R): R => {

@@ -3,13 +3,13 @@ import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { AUDIENCE, ringOf } from '../../test/support/seal-fixtures.ts'
 import { type EnvelopeRefusal, envelopeLength, openEnvelope, sealEnvelope } from './envelope.ts'
-import { createKeyRing } from './key-ring.ts'
+import { createKeyRing, type KeyRing } from './key-ring.ts'
 
 const MAX = 64 * 1024
 const ALPHABET = 'ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_'
-const ring = ringOf('a', 'b')
+const open = ringOf('a', 'b')
 
-function reasonOf(token: unknown, audience: string = AUDIENCE): EnvelopeRefusal | 'open' {
+function reasonOf(token: unknown, audience: string = AUDIENCE, ring = open): EnvelopeRefusal | 'open' {
   const opened = openEnvelope(ring, audience, token, MAX)
   return opened.kind === 'open' ? 'open' : opened.reason
 }
@@ -21,7 +21,16 @@ function withByte(token: string, index: number, change: (byte: number) => number
   return `r1.${raw.toString('base64url')}`
 }
 
-describe('sealEnvelope and openEnvelope', () => {
+/** Where the parts of a token begin, from docs/reference/token-format.md. */
+const SUITES = [
+  { suite: 1, commitmentAt: 38, ciphertextAt: 70, shortest: 342, readByTheBook: readSuite1 },
+  { suite: 2, commitmentAt: 34, ciphertextAt: 66, shortest: 338, readByTheBook: readSuite2 },
+] as const
+
+describe.each(SUITES)('suite $suite of sealEnvelope and openEnvelope', (parts) => {
+  const { suite, commitmentAt, ciphertextAt, shortest, readByTheBook } = parts
+  const ring: KeyRing = { ...open, suite }
+
   it('P1 restores every byte, and names the key', () => {
     fc.assert(
       fc.property(
@@ -29,7 +38,7 @@ describe('sealEnvelope and openEnvelope', () => {
         fc.string({ unit: 'binary' }),
         (data, to) => {
           const { token, keyId } = sealEnvelope(ring, to, data)
-          expect(token).toHaveLength(envelopeLength(data.length))
+          expect(token).toHaveLength(envelopeLength(ring, data.length))
           expect(openEnvelope(ring, to, token, token.length)).toEqual({
             kind: 'open',
             plaintext: Buffer.from(data),
@@ -43,7 +52,8 @@ describe('sealEnvelope and openEnvelope', () => {
   it('B3 reveals nothing of the plaintext, and never returns the same token twice', () => {
     const secret = 'the answer is Duplicate'
     const tokens = Array.from({ length: 50 }, () => sealEnvelope(ring, AUDIENCE, secret).token)
-    expect(new Set(tokens.map((token) => token.slice(11))).size).toBe(50)
+    const rest = (token: string): string => token.slice(3 + Math.ceil((ciphertextAt * 4) / 3))
+    expect(new Set(tokens.map(rest)).size).toBe(50)
     for (const token of tokens) {
       expect(Buffer.from(token.slice(3), 'base64url').includes(secret)).toBe(false)
     }
@@ -51,7 +61,7 @@ describe('sealEnvelope and openEnvelope', () => {
 
   it('B3 can be opened by an independent implementation of its description', async () => {
     const secret = randomBytes(40)
-    const one = createKeyRing([{ name: 'k', secret }])
+    const one: KeyRing = { ...createKeyRing([{ name: 'k', secret }]), suite }
     const { token } = sealEnvelope(one, AUDIENCE, 'hello')
     expect(await readByTheBook(secret, AUDIENCE, token)).toBe('hello')
   })
@@ -86,11 +96,14 @@ describe('sealEnvelope and openEnvelope', () => {
       ['another prefix', token.replace('r1.', 'r2.'), 'encoding'],
       ['a length that no padding has', token.slice(0, -4), 'encoding'],
       ['another format', withByte(token, 0, () => 2), 'encoding'],
-      ['another suite', withByte(token, 1, () => 0), 'encoding'],
+      ['no suite', withByte(token, 1, () => 0), 'encoding'],
+      ['the other suite', withByte(token, 1, (byte) => 3 - byte), 'encoding'],
+      ['an unknown suite', withByte(token, 1, () => 3), 'encoding'],
       ['an unknown key', withByte(token, 5, flip), 'key'],
       ['another salt', withByte(token, 6, flip), 'commitment'],
-      ['another commitment', withByte(token, 69, flip), 'commitment'],
-      ['another ciphertext', withByte(token, 70, flip), 'tag'],
+      ['another commitment', withByte(token, commitmentAt, flip), 'commitment'],
+      ['another end of the commitment', withByte(token, ciphertextAt - 1, flip), 'commitment'],
+      ['another ciphertext', withByte(token, ciphertextAt, flip), 'tag'],
       ['another tag', withByte(token, -1, flip), 'tag'],
     ]
     for (const [name, given, reason] of table) expect([name, reasonOf(given)]).toEqual([name, reason])
@@ -98,7 +111,7 @@ describe('sealEnvelope and openEnvelope', () => {
 
   it('B4 refuses a token whose key id names another key of the ring', () => {
     const { token } = sealEnvelope(ring, AUDIENCE, 'data')
-    const other = sealEnvelope(ringOf('b'), AUDIENCE, 'data').token
+    const other = sealEnvelope({ ...ringOf('b'), suite }, AUDIENCE, 'data').token
     const raw = Buffer.from(token.slice(3), 'base64url')
     Buffer.from(other.slice(3), 'base64url').copy(raw, 2, 2, 6)
     expect(openEnvelope(ring, AUDIENCE, `r1.${raw.toString('base64url')}`, MAX)).toEqual({
@@ -110,13 +123,17 @@ describe('sealEnvelope and openEnvelope', () => {
 
   it('P2 never throws and opens no string that was not sealed', () => {
     fc.assert(
-      fc.property(fc.anything(), fc.uint8Array({ minLength: 342, maxLength: 342 }), (thing, bytes) => {
-        expect(reasonOf(thing)).not.toBe('open')
-        expect(reasonOf(`r1.${Buffer.from(bytes).toString('base64url')}`)).not.toBe('open')
-        bytes.set([1, 1], 0)
-        new DataView(bytes.buffer).setUint32(2, ring.mint.id)
-        expect(reasonOf(`r1.${Buffer.from(bytes).toString('base64url')}`)).toBe('commitment')
-      }),
+      fc.property(
+        fc.anything(),
+        fc.uint8Array({ minLength: shortest, maxLength: shortest }),
+        (thing, bytes) => {
+          expect(reasonOf(thing)).not.toBe('open')
+          expect(reasonOf(`r1.${Buffer.from(bytes).toString('base64url')}`)).not.toBe('open')
+          bytes.set([1, suite], 0)
+          new DataView(bytes.buffer).setUint32(2, ring.mint.id)
+          expect(reasonOf(`r1.${Buffer.from(bytes).toString('base64url')}`)).toBe('commitment')
+        },
+      ),
     )
   })
 
@@ -156,16 +173,49 @@ function openings(token: string, tryOpen: (text: string) => string): string[] {
 }
 
 /** Written from docs/reference/token-format.md with WebCrypto, sharing no code with the sealer. */
-async function readByTheBook(secret: Buffer<ArrayBuffer>, audience: string, token: string): Promise<string> {
+async function readSuite1(secret: Buffer<ArrayBuffer>, audience: string, token: string): Promise<string> {
   const raw = Buffer.from(token.slice('r1.'.length), 'base64url')
-  const audienceHash = createHash('sha256').update(JSON.stringify(audience)).digest()
-  const context = Buffer.concat([Buffer.from('rondo seal\0'), audienceHash, raw.subarray(0, 6)])
-  const ikm = await crypto.subtle.importKey('raw', secret, 'HKDF', false, ['deriveBits'])
-  const derivation = { name: 'HKDF', hash: 'SHA-256', salt: raw.subarray(6, 38), info: context }
-  const okm = Buffer.from(await crypto.subtle.deriveBits(derivation, ikm, 76 * 8))
+  const context = contextByTheBook(audience, raw)
+  const okm = await hkdfByTheBook(secret, raw.subarray(6, 38), context, 76)
   expect(okm.subarray(44)).toEqual(raw.subarray(38, 70))
-  const aes = await crypto.subtle.importKey('raw', okm.subarray(0, 32), 'AES-GCM', false, ['decrypt'])
-  const cipher = { name: 'AES-GCM', iv: okm.subarray(32, 44), additionalData: context, tagLength: 128 }
-  const padded = Buffer.from(await crypto.subtle.decrypt(cipher, aes, raw.subarray(70)))
+  return decryptByTheBook(okm.subarray(0, 32), okm.subarray(32, 44), context, raw.subarray(70))
+}
+
+async function readSuite2(secret: Buffer<ArrayBuffer>, audience: string, token: string): Promise<string> {
+  const raw = Buffer.from(token.slice('r1.'.length), 'base64url')
+  const context = contextByTheBook(audience, raw)
+  const info = Buffer.concat([Buffer.from('rondo seal\0'), raw.subarray(0, 6)])
+  const okm = await hkdfByTheBook(secret, raw.subarray(6, 22), info, 64)
+  const mac = { name: 'HMAC', hash: 'SHA-256' }
+  const commitmentKey = await crypto.subtle.importKey('raw', okm.subarray(32), mac, false, ['sign'])
+  expect(Buffer.from(await crypto.subtle.sign('HMAC', commitmentKey, context))).toEqual(raw.subarray(34, 66))
+  return decryptByTheBook(okm.subarray(0, 32), raw.subarray(22, 34), context, raw.subarray(66))
+}
+
+function contextByTheBook(audience: string, raw: Buffer): Buffer<ArrayBuffer> {
+  const audienceHash = createHash('sha256').update(JSON.stringify(audience)).digest()
+  return Buffer.concat([Buffer.from('rondo seal\0'), audienceHash, raw.subarray(0, 6)])
+}
+
+async function hkdfByTheBook(
+  secret: Buffer<ArrayBuffer>,
+  salt: Buffer<ArrayBuffer>,
+  info: Buffer<ArrayBuffer>,
+  bytes: number,
+): Promise<Buffer<ArrayBuffer>> {
+  const ikm = await crypto.subtle.importKey('raw', secret, 'HKDF', false, ['deriveBits'])
+  const derivation = { name: 'HKDF', hash: 'SHA-256', salt, info }
+  return Buffer.from(await crypto.subtle.deriveBits(derivation, ikm, bytes * 8))
+}
+
+async function decryptByTheBook(
+  key: Buffer<ArrayBuffer>,
+  iv: Buffer<ArrayBuffer>,
+  additionalData: Buffer<ArrayBuffer>,
+  ciphertext: Buffer<ArrayBuffer>,
+): Promise<string> {
+  const aes = await crypto.subtle.importKey('raw', key, 'AES-GCM', false, ['decrypt'])
+  const cipher = { name: 'AES-GCM', iv, additionalData, tagLength: 128 }
+  const padded = Buffer.from(await crypto.subtle.decrypt(cipher, aes, ciphertext))
   return padded.subarray(4, 4 + padded.readUInt32BE(0)).toString()
 }

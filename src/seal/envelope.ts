@@ -1,19 +1,27 @@
 /**
  * Bytes in, one opaque string out, and back: authenticated encryption under a key ring.
  *
- *   "r1." + base64url( format 1 · suite 1 · key id 4 · salt 32 · commitment 32 · ciphertext · tag 16 )
+ *   "r1." + base64url( format 1 · suite 1 · key id 4 · salt · nonce · commitment 32 · ciphertext · tag 16 )
  *                      └────── header ──────┘
  *   context    = "rondo seal" 0x00 · SHA-256(JSON of the audience) · header
- *   HKDF-SHA-256(ring key, salt, info = context)  →  AES key 32 · nonce 12 · commitment 32
- *   AES-256-GCM(AES key, nonce, aad = context)    →  ciphertext of the padded data, tag
  *   padded data = length of the data, 4 bytes, big endian · data · zeros up to the bucket
  *
- * envelope 1: Every token has its own AES key and nonce: a nonce is never used twice, however many tokens a ring key seals.
- * envelope 2: The commitment fixes the key: no token opens under two keys, and a wrong key shows before anything is decrypted.
+ *   suite 1: salt 32, no nonce; every token has a key of its own
+ *     HKDF-SHA-256(ring key, salt, info = context)  →  AES key 32 · nonce 12 · commitment 32
+ *   suite 2: salt 16, nonce 12; a process seals for an hour with one key (`shared-key.ts`)
+ *     HKDF-SHA-256(ring key, salt, info = "rondo seal" 0x00 · header)  →  AES key 32 · commitment key 32
+ *     HMAC-SHA-256(commitment key, context)  →  commitment 32
+ *   both: AES-256-GCM(AES key, nonce, aad = context)  →  ciphertext of the padded data, tag
+ *
+ * envelope 1: A nonce is never used twice under one AES key: in suite 1 a key seals once, in suite 2 at most 2^20 times with
+ * random nonces. Either holds however many tokens a ring key seals.
+ * envelope 2: The commitment fixes the key and the audience: no token opens under two keys, and a wrong key shows before
+ * anything is decrypted.
  * envelope 3: One token is one string: another spelling of the same bytes is refused.
  * envelope 4: Opening never throws, and its refusal is one word.
  * envelope 5: The bucket follows from the length of the data alone, so a token's length says little about its content, and
  * one text has one padded form.
+ * envelope 6: Tokens of both suites open. The ring names the suite that seals.
  *
  * What the data means, and who may use it when, is `state.ts`.
  */
@@ -24,25 +32,39 @@ import {
   createHmac,
   hash,
   hkdfSync,
+  type KeyObject,
   randomFillSync,
   timingSafeEqual,
 } from 'node:crypto'
-import type { KeyRing, RingKey } from './key-ring.ts'
+import type { KeyRing, RingKey, Suite } from './key-ring.ts'
+import { bindTo, contextOf, createKeyTable } from './shared-key.ts'
 
 const PREFIX = 'r1.'
 const FORMAT = 1
-const SUITE = 1
-const LABEL = Buffer.from('rondo seal\0')
 
 const SALT_AT = 6
-const COMMITMENT_AT = 38
-const CIPHERTEXT_AT = 70
 const TAG_BYTES = 16
-const OVERHEAD_BYTES = CIPHERTEXT_AT + TAG_BYTES
-
 const KEY_BYTES = 32
 const NONCE_BYTES = 12
 const COMMITMENT_BYTES = 32
+
+/** Where the parts of a token begin. */
+interface Layout {
+  readonly nonceAt: number
+  readonly commitmentAt: number
+  readonly ciphertextAt: number
+  readonly overhead: number
+}
+
+const LAYOUTS: Readonly<Record<Suite, Layout>> = { 1: layoutOf(32, 0), 2: layoutOf(16, NONCE_BYTES) }
+const NEWEST = 2
+
+function layoutOf(saltBytes: number, nonceBytes: number): Layout {
+  const nonceAt = SALT_AT + saltBytes
+  const commitmentAt = nonceAt + nonceBytes
+  const ciphertextAt = commitmentAt + COMMITMENT_BYTES
+  return { nonceAt, commitmentAt, ciphertextAt, overhead: ciphertextAt + TAG_BYTES }
+}
 
 export type Random = (size: number) => Uint8Array
 
@@ -53,31 +75,48 @@ export type OpenedEnvelope =
   | { readonly kind: 'refused'; readonly reason: EnvelopeRefusal; readonly keyId?: string }
 
 /** The length of the token that holds this many bytes. */
-export function envelopeLength(dataBytes: number): number {
-  return PREFIX.length + Math.ceil(((OVERHEAD_BYTES + paddedSize(dataBytes)) * 4) / 3)
+export function envelopeLength({ suite = NEWEST }: KeyRing, dataBytes: number): number {
+  return PREFIX.length + Math.ceil(((LAYOUTS[suite].overhead + paddedSize(dataBytes)) * 4) / 3)
 }
 
+/** What a token is encrypted with. */
+interface Secrets {
+  readonly aesKey: Buffer | KeyObject
+  readonly nonce: Uint8Array
+  readonly commitment: Buffer
+  readonly context: Buffer
+}
+
+const keys = createKeyTable()
+
+/** `now` only decides how long a key is used, in ms of any clock that does not step back. */
 export function sealEnvelope(
   ring: KeyRing,
   audience: string,
   plaintext: Uint8Array | string,
   random: Random = drawBytes,
+  now: () => number = performance.now.bind(performance),
 ): { readonly token: string; readonly keyId: string } {
-  const key = ring.mint
-  const padded = pad(typeof plaintext === 'string' ? Buffer.from(plaintext) : plaintext)
-  const salt = random(COMMITMENT_AT - SALT_AT)
-  const context = contextOf(audience, key)
-  const { aesKey, nonce, commitment } = derive(key, salt, context)
+  const { mint: key, suite = NEWEST } = ring
+  const { nonceAt, commitmentAt, ciphertextAt, overhead } = LAYOUTS[suite]
+  const data = typeof plaintext === 'string' ? Buffer.from(plaintext) : plaintext
+  const size = paddedSize(data.byteLength)
+  const raw = Buffer.allocUnsafe(overhead + size)
 
-  const cipher = createCipheriv('aes-256-gcm', aesKey, nonce).setAAD(context)
-  const ciphertext = cipher.update(padded)
-  cipher.final()
-  const raw = Buffer.allocUnsafe(OVERHEAD_BYTES + ciphertext.byteLength)
+  const shared = suite === 2 ? keys.mint(key, headerOf(key, suite), random, now()) : undefined
+  const salt = shared?.salt ?? random(nonceAt - SALT_AT)
+  const { aesKey, nonce, commitment, context } = shared
+    ? { aesKey: shared.aesKey, nonce: random(NONCE_BYTES), ...bindTo(shared, audience) }
+    : derive(key, salt, audience)
+
   raw.set(context.subarray(-SALT_AT), 0)
   raw.set(salt, SALT_AT)
-  raw.set(commitment, COMMITMENT_AT)
-  raw.set(ciphertext, CIPHERTEXT_AT)
-  raw.set(cipher.getAuthTag(), CIPHERTEXT_AT + ciphertext.byteLength)
+  if (suite === 2) raw.set(nonce, nonceAt)
+  raw.set(commitment, commitmentAt)
+  const cipher = createCipheriv('aes-256-gcm', aesKey, nonce).setAAD(context)
+  raw.set(cipher.update(padInto(raw.subarray(ciphertextAt, ciphertextAt + size), data)), ciphertextAt)
+  cipher.final()
+  raw.set(cipher.getAuthTag(), ciphertextAt + size)
   return { token: PREFIX + raw.toString('base64url'), keyId: key.name }
 }
 
@@ -96,12 +135,23 @@ export function openEnvelope(
   if (key === undefined) return { kind: 'refused', reason: 'key' }
 
   const keyId = key.name
-  const context = contextOf(audience, key)
-  const { aesKey, nonce, commitment } = derive(key, raw.subarray(SALT_AT, COMMITMENT_AT), context)
-  if (!timingSafeEqual(commitment, raw.subarray(COMMITMENT_AT, CIPHERTEXT_AT))) {
+  const suite = raw[1] as Suite
+  const layout = LAYOUTS[suite]
+  const salt = raw.subarray(SALT_AT, layout.nonceAt)
+  const shared = suite === 2 ? keys.find(key, headerOf(key, suite), salt) : undefined
+  const secrets: Secrets = shared
+    ? {
+        aesKey: shared.aesKey,
+        nonce: raw.subarray(layout.nonceAt, layout.commitmentAt),
+        ...bindTo(shared, audience),
+      }
+    : derive(key, salt, audience)
+  if (!timingSafeEqual(secrets.commitment, raw.subarray(layout.commitmentAt, layout.ciphertextAt))) {
     return { kind: 'refused', reason: 'commitment', keyId }
   }
-  const padded = decrypt(raw, aesKey, nonce, context)
+  // Only now: the salts that anybody can make up do not get into the table.
+  if (shared) keys.keep(key, shared)
+  const padded = decrypt(raw, layout, secrets)
   if (padded === undefined) return { kind: 'refused', reason: 'tag', keyId }
   const plaintext = unpad(padded)
   if (plaintext === undefined) return { kind: 'refused', reason: 'shape', keyId }
@@ -115,41 +165,54 @@ function decodeToken(token: string): Buffer | undefined {
   const raw = Buffer.from(text, 'base64url')
   // Buffer.from skips foreign characters and ignores spare bits: only the canonical text survives the round trip.
   if (raw.toString('base64url') !== text) return undefined
-  if (!isPaddedSize(raw.byteLength - OVERHEAD_BYTES)) return undefined
-  return raw[0] === FORMAT && raw[1] === SUITE ? raw : undefined
+  const layout = raw[0] === FORMAT ? (LAYOUTS as Record<number, Layout>)[raw[1] ?? 0] : undefined
+  return layout !== undefined && isPaddedSize(raw.byteLength - layout.overhead) ? raw : undefined
+}
+
+const headers = new WeakMap<RingKey, Partial<Record<Suite, Buffer>>>()
+
+function headerOf(key: RingKey, suite: Suite): Buffer {
+  const known = headers.get(key) ?? {}
+  headers.set(key, known)
+  let header = known[suite]
+  if (header === undefined) {
+    header = Buffer.of(FORMAT, suite, 0, 0, 0, 0)
+    header.writeUInt32BE(key.id, 2)
+    known[suite] = header
+  }
+  return header
 }
 
 /** The last context of each key. A server has one audience, and every request needs its context. */
 const contexts = new WeakMap<RingKey, { readonly audience: string; readonly context: Buffer }>()
 
-/** Label, audience and header, to which every derivation and every tag is bound. The header comes last. */
-function contextOf(audience: string, key: RingKey): Buffer {
-  const known = contexts.get(key)
-  if (known?.audience === audience) return known.context
-  // JSON escapes lone surrogates, which UTF-8 would map to one character.
-  const audienceHash = hash('sha256', JSON.stringify(audience), 'buffer')
-  const header = Buffer.of(FORMAT, SUITE, 0, 0, 0, 0)
-  header.writeUInt32BE(key.id, 2)
-  const context = Buffer.concat([LABEL, audienceHash, header])
-  contexts.set(key, { audience, context })
-  return context
-}
-
-function derive(key: RingKey, salt: Uint8Array, context: Buffer) {
+/** Suite 1. */
+function derive(key: RingKey, salt: Uint8Array, audience: string): Secrets {
+  let known = contexts.get(key)
+  if (known?.audience !== audience) {
+    known = { audience, context: contextOf(audience, headerOf(key, 1)) }
+    contexts.set(key, known)
+  }
+  const { context } = known
   const length = KEY_BYTES + NONCE_BYTES + COMMITMENT_BYTES
   const okm = Buffer.from(hkdfSync('sha256', key.secret, salt, context, length))
   return {
     aesKey: okm.subarray(0, KEY_BYTES),
     nonce: okm.subarray(KEY_BYTES, KEY_BYTES + NONCE_BYTES),
     commitment: okm.subarray(KEY_BYTES + NONCE_BYTES),
+    context,
   }
 }
 
-function decrypt(raw: Buffer, aesKey: Buffer, nonce: Buffer, context: Buffer): Buffer | undefined {
+function decrypt(
+  raw: Buffer,
+  { ciphertextAt }: Layout,
+  { aesKey, nonce, context }: Secrets,
+): Buffer | undefined {
   const tagAt = raw.byteLength - TAG_BYTES
   const decipher = createDecipheriv('aes-256-gcm', aesKey, nonce, { authTagLength: TAG_BYTES })
   decipher.setAAD(context).setAuthTag(raw.subarray(tagAt))
-  const padded = decipher.update(raw.subarray(CIPHERTEXT_AT, tagAt))
+  const padded = decipher.update(raw.subarray(ciphertextAt, tagAt))
   try {
     decipher.final()
     return padded
@@ -177,7 +240,11 @@ export function isPaddedSize(bytes: number): boolean {
 }
 
 export function pad(data: Uint8Array): Buffer {
-  const padded = Buffer.allocUnsafe(paddedSize(data.byteLength))
+  return padInto(Buffer.allocUnsafe(paddedSize(data.byteLength)), data)
+}
+
+/** `padded` has the right size. */
+function padInto(padded: Buffer, data: Uint8Array): Buffer {
   padded.writeUInt32BE(data.byteLength, 0)
   padded.set(data, PREFIX_BYTES)
   return padded.fill(0, PREFIX_BYTES + data.byteLength)

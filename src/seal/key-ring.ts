@@ -34,12 +34,17 @@ export interface RingKey {
 
 export interface KeyRing {
   readonly kind: 'key-ring'
+  /** The suite of new tokens; every suite opens. Default: 2. */
+  readonly suite?: 1 | 2
   /** The key that seals. */
   readonly mint: RingKey
   /** Names in order, for logs. */
   readonly names: readonly string[]
   find(id: number): RingKey | undefined
 }
+
+/** How tokens are sealed (`envelope.ts`): with a key for each token, or with one for an hour. */
+export type Suite = NonNullable<KeyRing['suite']>
 
 export interface KeyMaterial {
   readonly name: string
@@ -132,20 +137,23 @@ export interface KeyHolderOptions {
   /** Called for every refresh that fails. */
   onError?: (error: unknown) => void
   schedule?: Schedule
+  /** The suite of new tokens. Default: the ring's own. */
+  suite?: 1 | 2
 }
 
 /** The longest delay of a timer; a longer one would fire at once. */
 const MAX_DELAY_MS = 2 ** 31 - 1
 
 export function createKeyHolder(source: KeySource, options: KeyHolderOptions = {}): KeyHolder {
-  const { onError = () => {}, schedule = unrefTimer } = options
+  const { onError = () => {}, schedule = unrefTimer, suite } = options
   let loading: Promise<void> | undefined
   let cancel: (() => void) | undefined
   let closed = false
 
   function adopt(loaded: unknown): void {
     if (!isKeyRing(loaded)) throw misuse('load() of a key source must return a key ring')
-    Object.defineProperty(holder, 'ring', { value: loaded, configurable: true })
+    const ring = suite === undefined ? loaded : { ...loaded, suite }
+    Object.defineProperty(holder, 'ring', { value: ring, configurable: true })
     holder.isReady = true
     plan()
   }

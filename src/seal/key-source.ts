@@ -98,13 +98,15 @@ export function resolveKeys(
   keys: string | KeySource | KeyRing | undefined,
   options: ResolveKeysOptions = {},
 ): KeyHolder {
-  const { env = process.env, warn = console.warn } = options
+  const { env = process.env, warn = console.warn, suite } = options
+  if (suite !== undefined && suite !== 1 && suite !== 2)
+    throw misuse(`sealSuite must be 1 or 2; got ${JSON.stringify(suite)}.`)
   const onError = options.onError ?? ((error) => warn(`The keys could not be refreshed: ${messageOf(error)}`))
-  if (typeof keys === 'string') return createKeyHolder(toSource(parseKeys(keys)))
+  if (typeof keys === 'string') return createKeyHolder(toSource(parseKeys(keys)), { suite })
   if (keys !== undefined) return createKeyHolder(toSource(keys), { ...options, onError })
   const text = env.RONDO_KEYS
-  if (isBlank(text)) return createKeyHolder(developmentKeys({ nodeEnv: env.NODE_ENV, warn }))
-  return createKeyHolder(toSource(parseKeys(text)))
+  if (isBlank(text)) return createKeyHolder(developmentKeys({ nodeEnv: env.NODE_ENV, warn }), { suite })
+  return createKeyHolder(toSource(parseKeys(text)), { suite })
 }
 
 function toSource(keys: KeySource | KeyRing): KeySource {

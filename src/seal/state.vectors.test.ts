@@ -16,10 +16,15 @@ interface Vectors {
   refuse: (Vector & { maxBytes: number; reason: string })[]
 }
 
-const file = new URL('./state.vectors.json', import.meta.url)
-const vectors: Vectors = JSON.parse(readFileSync(file, 'utf8'))
+/** The files of both suites are frozen. */
+const FILES = [
+  { suite: 1, file: 'state.vectors.json' },
+  { suite: 2, file: 'state.vectors-2.json' },
+] as const
 
-describe('state.vectors.json', () => {
+describe.each(FILES)('$file', ({ suite, file }) => {
+  const vectors: Vectors = JSON.parse(readFileSync(new URL(`./${file}`, import.meta.url), 'utf8'))
+
   it('is not empty and covers every reason', () => {
     expect(vectors.open).toHaveLength(4)
     const reasons = new Set(vectors.refuse.map(({ reason }) => reason))
@@ -46,9 +51,8 @@ describe('state.vectors.json', () => {
   })
 
   it.each(vectors.open)('seals to the same string: $name', ({ mint, audience, claims, random, token }) => {
-    const sealed = sealState(parseKeys(mint), audience, claims, STATE_LIMITS, () =>
-      Buffer.from(random, 'base64url'),
-    )
+    const ring = { ...parseKeys(mint), suite }
+    const sealed = sealState(ring, audience, claims, STATE_LIMITS, streamOf(random))
     expect(sealed).toMatchObject({ kind: 'sealed', token, bytes: token.length })
   })
 
@@ -58,3 +62,13 @@ describe('state.vectors.json', () => {
     expect(opened).toMatchObject({ kind: 'refused', reason })
   })
 })
+
+/** Returns the bytes of the vector one after the other. */
+function streamOf(random: string): (size: number) => Uint8Array {
+  const bytes = Buffer.from(random, 'base64url')
+  let at = 0
+  return (size) => {
+    at += size
+    return bytes.subarray(at - size, at)
+  }
+}

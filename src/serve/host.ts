@@ -24,6 +24,7 @@ import { createTaskHost } from './task-work.ts'
 
 type Shared =
   | 'keys'
+  | 'sealSuite'
   | 'eras'
   | 'dev'
   | 'limits'
@@ -55,7 +56,7 @@ export interface OpenHost extends FlowHost {
 
 export function createHost(
   options: HostOptions & { tracer?: Tracer },
-  keys: KeyHolder = resolveKeys(options.keys),
+  keys: KeyHolder = resolveKeys(options.keys, { suite: options.sealSuite }),
   codecs: readonly Codec[] = REVISIONS.codecs,
 ): OpenHost {
   assertEras(options.eras)

@@ -3,7 +3,7 @@ import { describe, expect, it } from 'vitest'
 import { z } from 'zod'
 import type { Schema, StandardSchema } from '../context.ts'
 import { compileForm } from './form.ts'
-import { createMemo, isZod, keyOf } from './reuse.ts'
+import { isZod, keyOf } from './reuse.ts'
 
 /** The same schema in a shell that has no key: the control, which is converted and compiled by itself. */
 function shelled(schema: StandardSchema): Schema {
@@ -249,16 +249,3 @@ function throwing(): unknown {
     },
   })
 }
-
-describe('createMemo', () => {
-  it('keeps what is used, and forgets the rest', () => {
-    const memo = createMemo<number>(10)
-    memo.set('hot', 1)
-    for (let i = 0; i < 1_000; i++) {
-      memo.set(`cold ${i}`, i)
-      expect(memo.get('hot')).toBe(1)
-    }
-    expect(memo.get('cold 0')).toBeUndefined()
-    expect(memo.get('cold 999')).toBe(999)
-  })
-})
