@@ -179,7 +179,9 @@ export function createRestateEngine(access: RestateAccess, options: EngineOption
 }
 
 function decodeView(stored: StoredView): TaskView {
-  return { ...stored, inputs: new Map(stored.inputs) }
+  // JSON has no undefined.
+  const absent = { message: undefined, result: undefined, error: undefined }
+  return { ...absent, ...stored, inputs: new Map(stored.inputs) }
 }
 
 /** The views of tasks that ended: they never change, so Restate is asked once. The oldest are evicted first. */

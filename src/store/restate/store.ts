@@ -52,7 +52,7 @@ interface StoreParts {
   readonly deliver: (run: RunDelivered) => RunDelivered
 }
 
-function assembleStore(options: RestateStoreOptions, parts: StoreParts): EngineStore {
+export function assembleStore(options: RestateStoreOptions, parts: StoreParts): EngineStore {
   const { namespace = 'Rondo', headers, retryMs = 10_000, pollMs = 500, now = Date.now } = options
   if (!/^[A-Za-z][A-Za-z0-9_]*$/.test(namespace))
     throw misuse('namespace must begin with a letter and contain only letters, digits and underscores')

@@ -21,12 +21,34 @@ export interface Balancer {
   close(): Promise<void>
 }
 
+const PING_MS = 500
+const SILENT_MS = 1_500
+/** How long an endpoint that failed gets nothing, if there is another. */
+const AVOID_MS = 1_000
+
+/** Drops a connection whose other end does not respond: the process is frozen, or its machine is gone. */
+function watch(session: ClientHttp2Session): void {
+  let heardAt = performance.now()
+  const timer = setInterval(() => {
+    if (session.destroyed || performance.now() - heardAt > SILENT_MS) {
+      clearInterval(timer)
+      session.destroy()
+      return
+    }
+    session.ping(() => {
+      heardAt = performance.now()
+    })
+  }, PING_MS)
+  session.on('close', () => clearInterval(timer))
+}
+
 /** Headers that belong to one connection. */
 const HOP = new Set([':status', 'connection', 'keep-alive', 'transfer-encoding'])
 
 export async function startBalancer(): Promise<Balancer> {
   const ports: number[] = []
   const sessions = new Map<number, Promise<ClientHttp2Session>>()
+  const avoided = new Map<number, number>()
   const incoming = new Set<ServerHttp2Session>()
   let next = 0
 
@@ -35,9 +57,15 @@ export async function startBalancer(): Promise<Balancer> {
     if (known) return known
     const opening = new Promise<ClientHttp2Session>((resolve, reject) => {
       const session = connect(`http://127.0.0.1:${port}`)
-      session.on('connect', () => resolve(session))
+      // A frozen process accepts connections too, but says nothing.
+      session.on('remoteSettings', () => resolve(session))
+      watch(session)
       session.on('error', reject)
-      session.on('close', () => sessions.delete(port))
+      session.on('close', () => {
+        sessions.delete(port)
+        avoided.set(port, performance.now() + AVOID_MS)
+        reject(new Error('closed'))
+      })
       session.on('goaway', () => sessions.delete(port))
     })
     sessions.set(port, opening)
@@ -45,9 +73,11 @@ export async function startBalancer(): Promise<Balancer> {
     return opening
   }
   const pick = async (): Promise<ClientHttp2Session | undefined> => {
-    for (let tries = ports.length; tries > 0; tries--) {
-      next = (next + 1) % ports.length
-      const session = await sessionTo(ports[next] as number).catch(() => undefined)
+    next++
+    const turn = [...ports.slice(next % ports.length), ...ports.slice(0, next % ports.length)]
+    const isAvoided = (port: number) => Number((avoided.get(port) ?? 0) > performance.now())
+    for (const port of turn.sort((a, b) => isAvoided(a) - isAvoided(b))) {
+      const session = await sessionTo(port).catch(() => undefined)
       if (session && !session.closed && !session.destroyed) return session
     }
     return undefined
