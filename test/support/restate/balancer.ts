@@ -85,6 +85,7 @@ export async function startBalancer(): Promise<Balancer> {
   const forward = async (stream: ServerHttp2Stream, headers: IncomingHttpHeaders): Promise<void> => {
     stream.on('error', () => {})
     const session = await pick()
+    if (stream.destroyed) return
     if (session === undefined) {
       stream.respond({ ':status': 503 })
       stream.end()
@@ -101,6 +102,7 @@ export async function startBalancer(): Promise<Balancer> {
     }
     out.on('error', () => stream.close(constants.NGHTTP2_INTERNAL_ERROR))
     out.on('response', (received) => {
+      if (stream.destroyed) return
       const kept = Object.entries(received).filter(([name]) => !HOP.has(name))
       stream.respond({ ':status': received[':status'] ?? 502, ...Object.fromEntries(kept) })
     })
