@@ -1,10 +1,11 @@
 /** Each numbered example is a program: it serves, and prints the command that calls it. The client examples call them. */
 
-import { type ChildProcess, spawn } from 'node:child_process'
+import { type ChildProcess, spawn, spawnSync } from 'node:child_process'
 import { once } from 'node:events'
 import { mkdtempSync, readdirSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { pathToFileURL } from 'node:url'
 import { generateKey } from 'rondo'
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest'
 import { splitCommand } from '../src/cli/target.ts'
@@ -129,5 +130,32 @@ describe('a client example', () => {
     expect(questions).toHaveProperty('resolution')
     const done = await run('client-suspend.ts', [id, '{ "resolution": { "resolution": "Fixed" } }'])
     expect(done).toContain('Bug #4522 resolved as Fixed.')
+  })
+})
+
+describe('the log with pino', () => {
+  it('has the events as pino writes them, with errors described', () => {
+    const program = `
+      import { server } from ${JSON.stringify(pathToFileURL(processFile('examples/log-pino.ts')).href)}
+      import { connect } from ${JSON.stringify(pathToFileURL(processFile('src/client.ts')).href)}
+      server.tool('fail', {}, () => { throw new Error('private') })
+      const client = await connect(server)
+      await client.callTool('ping', {})
+      await client.callTool('fail', {})
+      await client.close()
+      await server.close()`
+    const args = ['--input-type=module', '-e', program]
+    const { stdout, stderr } = spawnSync(process.execPath, args, { env, encoding: 'utf8' })
+    expect(stderr).toBe('')
+    const lines = stdout
+      .trim()
+      .split('\n')
+      .map((line) => JSON.parse(line))
+    const INFO = 30
+    const ERROR = 50
+    expect(lines[0]).toMatchObject({ level: INFO, msg: 'round', target: 'ping', flow: expect.any(String) })
+    const fault = lines.find(({ msg }) => msg === 'fault')
+    expect(fault).toMatchObject({ level: ERROR, instance: expect.any(String), error: { name: 'Error' } })
+    expect(stdout).not.toContain('private')
   })
 })

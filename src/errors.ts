@@ -219,15 +219,16 @@ export interface RondoErrorOptions {
 /** A call cannot proceed. `code` is stable; `message` is for the author and the log. */
 export class RondoError extends Error {
   readonly code: ErrorCode
-  readonly data: unknown
-  readonly headers: Readonly<Record<string, string>> | undefined
+  // Members that are not given are not there: Node prints every one of an error that nobody catches.
+  declare readonly data: unknown
+  declare readonly headers: Readonly<Record<string, string>> | undefined
 
-  constructor(code: ErrorCode, detail?: string, options: RondoErrorOptions = {}) {
-    super(`[${code}] ${detail ?? ERRORS[code].sentence}`, { cause: options.cause })
+  constructor(code: ErrorCode, detail?: string, { cause, data, headers }: RondoErrorOptions = {}) {
+    super(`[${code}] ${detail ?? ERRORS[code].sentence}`, cause === undefined ? undefined : { cause })
     this.name = 'RondoError'
     this.code = code
-    this.data = options.data
-    this.headers = options.headers
+    if (data !== undefined) this.data = data
+    if (headers !== undefined) this.headers = headers
   }
 
   /** The JSON-RPC error code; 0 for an error that is never sent. */
@@ -255,7 +256,11 @@ const OURS = Symbol.for('rondo.misuse')
 /** An author or operator uses Rondo wrongly. The message says what to do instead, and is logged in full. */
 export function misuse(message: string, options?: { cause?: unknown }): TypeError {
   const error = Object.defineProperty(new TypeError(message, options), OURS, { value: true })
+  // Deep enough to reach the author's line.
+  const { stackTraceLimit } = Error
+  Error.stackTraceLimit = 50
   Error.captureStackTrace?.(error, misuse)
+  Error.stackTraceLimit = stackTraceLimit
   return error
 }
 

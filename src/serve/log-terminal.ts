@@ -21,10 +21,9 @@ export function formatForTerminal(
 ): string {
   const paint: Paint = (color, text) => (colors ? `\x1b[${CODES[color]}m${text}\x1b[0m` : text)
   const time = paint('dim', new Date(now).toISOString().slice(11, 23))
-  const place = paint('dim', placeOf(event))
-  const line = [time, mark(event, paint), sentence(event, paint), place]
-    .filter((part) => part !== '')
-    .join(' ')
+  const place = placeOf(event)
+  const parts = [time, mark(event, paint), sentence(event, paint)]
+  const line = (place === '' ? parts : [...parts, paint('dim', place)]).join(' ')
   return [line, ...(error === undefined ? [] : errorLines(error, paint))].join('\n')
 }
 

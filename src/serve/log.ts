@@ -163,17 +163,24 @@ export function createJsonLog({
   authorErrors = false,
   now = Date.now,
 }: JsonLogOptions = {}): (event: LogEvent) => void {
-  return (event) =>
-    write(JSON.stringify({ time: new Date(now()).toISOString(), ...toLogRecord(event, { authorErrors }) }))
+  return (event) => {
+    const { level } = event
+    const time = new Date(now()).toISOString()
+    write(JSON.stringify({ time, level, ...toLogRecord(event, { authorErrors }) }))
+  }
 }
 
-/** Returns the event as plain JSON, for another logger: errors are described as in `createJsonLog`. */
+/**
+ * Returns the event as plain JSON, for another logger: errors are described as in `createJsonLog`. Time and level are left
+ * to that logger.
+ */
 export function toLogRecord(
   event: LogEvent,
   { authorErrors = false }: Pick<JsonLogOptions, 'authorErrors'> = {},
 ): Record<string, unknown> {
+  const { level: _, ...facts } = event
   const error = describeError(event, authorErrors)
-  return error === undefined ? { ...event } : { ...event, error }
+  return error === undefined ? facts : { ...facts, error }
 }
 
 /** What is logged of an error. */
@@ -204,10 +211,16 @@ function describe(error: unknown, authorErrors: boolean, depth = 0): DescribedEr
       : { cause: describe(error.cause, authorErrors, depth + 1) }
   const shown = authorErrors || isOurs(error)
   const named = { name: error.name, ...codeOf(error), ...(shown && { message: shorten(error.message) }) }
-  if (error instanceof RondoError) return { ...named, ...cause }
   const frames = error.stack?.split('\n').filter((line) => /^\s+at /.test(line)) ?? []
-  return { ...named, stack: frames.slice(0, MAX_FRAMES).map((line) => line.trim()), ...cause }
+  const theirs = frames.filter((line) => !NOT_THEIRS.test(line))
+  // Of our own errors, only where the author's code is in them.
+  const shownFrames = theirs.length > 0 || error instanceof RondoError ? theirs : frames
+  const stack = shownFrames.slice(0, MAX_FRAMES).map((line) => line.trim())
+  return { ...named, ...(stack.length > 0 && { stack }), ...cause }
 }
+
+/** Frames in which an author finds nothing: those of Node and of this package. */
+const NOT_THEIRS = /[\\/]node_modules[\\/]rondo[\\/]|\(node:|at node:|\(<anonymous>\)$/
 
 function shorten(message: string): string {
   return message.length > MAX_MESSAGE ? `${message.slice(0, MAX_MESSAGE)}…` : message

@@ -1,6 +1,6 @@
 /**
- * The built `rondo` command in a real pseudo-terminal: what it draws, and keys to press. Standard output goes to a file,
- * so that a test can tell results from what was only displayed.
+ * The built `rondo` command, or another program, in a real pseudo-terminal: what it draws, and keys to press. Standard
+ * output goes to a file, so that a test can tell results from what was only displayed.
  */
 
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs'
@@ -42,11 +42,15 @@ const PATIENCE_MS = 120_000
 /** The last output may arrive after the process has ended. */
 const LAST_WORDS_MS = 2000
 
-export function openTerminal(args: readonly string[], env: Record<string, string>): TerminalSession {
+export function openTerminal(
+  args: readonly string[],
+  env: Record<string, string>,
+  program = CLI,
+): TerminalSession {
   const folder = mkdtempSync(join(tmpdir(), 'rondo-terminal-'))
   const file = join(folder, 'stdout')
   const script = 'out=$1; shift; exec "$@" > "$out"'
-  const pty = spawn('sh', ['-c', script, 'sh', file, process.execPath, CLI, ...args], {
+  const pty = spawn('sh', ['-c', script, 'sh', file, process.execPath, program, ...args], {
     name: 'xterm-256color',
     cols: 100,
     rows: 40,

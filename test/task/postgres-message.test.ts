@@ -1,5 +1,6 @@
 /** A PostgreSQL store that is set up wrongly: the line in the log says what is wrong and what to do. */
 
+import { spawnSync } from 'node:child_process'
 import pg from 'pg'
 import { createServer } from 'rondo'
 import { afterAll, beforeAll, expect, it } from 'vitest'
@@ -7,6 +8,7 @@ import { createJsonLog } from '../../src/serve/log.ts'
 import { createPostgresStore, type PostgresStoreOptions } from '../../src/store/postgres/store.ts'
 import { describePostgres } from '../support/postgres.ts'
 import { startPostgres, type TestPostgres } from '../support/postgres-server.ts'
+import { processFile } from '../support/process-file.ts'
 import { send } from '../support/task-client.ts'
 
 /** The log messages of a server whose store cannot create a task. */
@@ -81,6 +83,17 @@ describePostgres('a PostgreSQL store that is set up wrongly', () => {
     const messages = await messagesOf({ connectionString: connectionString() })
     expect(messages.length).toBeGreaterThan(0)
     for (const each of messages) expect(each).toMatch(message)
+  })
+
+  it('R11 stops a program with what to do: a database that does not exist', () => {
+    const connectionString = server.connectionString.replace(/postgres$/, 'nowhere')
+    const program = processFile('test/support/newcomer-process.ts')
+    const { status, stdout, stderr } = spawnSync(process.execPath, [program, '0', connectionString], {
+      encoding: 'utf8',
+    })
+    expect(stderr).toContain('Create the database, or correct its name in connectionString')
+    expect(stdout).not.toContain('Serving')
+    expect(status).toBe(1)
   })
 
   it('R11 is reported in the log with what to do: a role that may not use a table', async () => {

@@ -153,11 +153,12 @@ function toListenError(cause: Error, port: number, host: string): Error {
     EADDRNOTAVAIL: `${host} is not an address of this machine: pass another with listen({ host }), or leave it out for loopback`,
     ENOTFOUND: `The name ${host} is unknown: pass an address of this machine with listen({ host })`,
   }
-  return new RondoError(
-    'SERVER_LISTEN',
-    advice[code] ?? `Cannot listen on port ${port} of ${host} (${code})`,
-    { cause },
-  )
+  const known = advice[code]
+  const detail = known ?? `Cannot listen on port ${port} of ${host} (${code})`
+  const error = new RondoError('SERVER_LISTEN', detail, known === undefined ? { cause } : {})
+  // It is thrown by an event of Node: the stack says nothing, and would hide the sentence.
+  error.stack = `${error.name}: ${error.message}`
+  return error
 }
 
 /** Stops listening. Unlike `close` of `node:http` it keeps idle connections open, since a request may be on its way. */
