@@ -1,5 +1,6 @@
 /**
- * The three ports of a store: tasks, single use and blobs. One database implements all of them and is opened on first use.
+ * The ports of a store: tasks, single use, blobs, and for a fleet records and the bus. One database implements all of them
+ * and is opened on first use.
  */
 
 import { randomBytes } from 'node:crypto'
@@ -11,6 +12,10 @@ interface StorePorts {
   readonly kind?: string
   readonly once: OnceStore
   readonly blobs: BlobStore
+  /** What instances share of the sessions of older clients. Without it such a session needs sticky routing. */
+  readonly records?: RecordStore
+  /** Carries changes between instances. Without it each instance notifies only its own subscribers. */
+  readonly bus?: Bus
   /** Opens the database and prepares its tables. Every other method does so too. */
   ready(): Promise<void>
   /** Deletes up to `limit` expired rows of each kind; returns how many were deleted. */
@@ -91,4 +96,71 @@ export interface OnceStore {
 
 export function createEpoch(): string {
   return randomBytes(12).toString('base64url')
+}
+
+export interface RecordWrite {
+  readonly id: string
+  /** Whose share of the limits it uses. */
+  readonly owner: string
+  readonly sealed: Sealed
+  /** The version that it replaces; 0 if there must be none. */
+  readonly version: number
+  /** How long it lives from now on. */
+  readonly ttlMs: number
+  /** Bytes that all records of the owner may have together, each with `RECORD_BYTES` more. */
+  readonly maxBytes: number
+}
+
+export interface StoredRecord {
+  readonly sealed: Sealed
+  readonly version: number
+  /** How long ago it was last written or touched, by the store's clock. */
+  readonly quietMs: number
+}
+
+/** What a record counts for besides its sealed text. */
+export const RECORD_BYTES = 256
+
+/**
+ * Small sealed records that several instances change.
+ *
+ * record 1: of any number of concurrent writes that replace one version, exactly one is `stored`; the others `conflict`. The
+ *           same write again (a retry after a lost connection) is `stored`.
+ * record 2: a write that would take its owner over `maxBytes` is refused with `limit` and changes nothing.
+ * record 3: expired records are invisible at once, and do not count.
+ */
+export interface RecordStore {
+  get(id: string): Promise<StoredRecord | undefined>
+  put(record: RecordWrite): Promise<'stored' | 'conflict' | 'limit'>
+  /** Says that whoever holds these records is alive. Does not change their versions. */
+  touch(ids: readonly string[]): Promise<void>
+  remove(id: string): Promise<void>
+}
+
+export interface BusSubscription {
+  /** Resolves when every message that is published from now on will arrive. */
+  readonly started: Promise<void>
+  stop(): void
+}
+
+/** Receives what is on the bus, one batch after the other. */
+export interface BusListener {
+  receive(messages: readonly string[]): void | Promise<void>
+  /** Messages were lost: anything may have happened. */
+  lost(): void | Promise<void>
+}
+
+/**
+ * Carries short messages to every process that shares the store, this one included, in one order.
+ *
+ * bus 1: a message that was published after a listener subscribed reaches it once, after every message before it, also if
+ *        the connection was lost meanwhile.
+ * bus 2: if messages are lost, because a listener was away for too long or more came than it can take, it is told so.
+ * bus 3: bounded: a process has one write to the bus under way, and the queue before it, a message, a batch and the rate at
+ *        which a listener reads are limited, whatever others publish.
+ */
+export interface Bus {
+  /** Resolves when the message is durable. A message that is already queued is sent once. */
+  publish(message: string): Promise<void>
+  subscribe(listener: BusListener): BusSubscription
 }

@@ -1,11 +1,14 @@
 /** All ports in the memory of one process: for tests and first steps. Nothing survives the process. */
 
+import { BUS_LIMITS, type BusRow, createBus } from '../bus.ts'
 import {
   type BlobStore,
   createEpoch,
   type OnceClaim,
   type OnceSlot,
   type OnceStore,
+  RECORD_BYTES,
+  type RecordStore,
   type Store,
 } from '../store.ts'
 import { createMemoryTable, createMemoryTasks } from './tasks.ts'
@@ -30,13 +33,17 @@ export function createMemoryStore({ now = Date.now }: MemoryStoreOptions = {}): 
   const table = createMemoryTable(now)
   const once = createOnce(now)
   const blobs = createBlobs(now)
+  const records = createRecords(now)
+  const bus = createMemoryBus(now)
   return {
     kind: 'memory',
     tasks: createMemoryTasks(table),
     once: once.port,
     blobs: blobs.port,
+    records: records.port,
+    bus: bus.port,
     ready: async () => {},
-    sweep: async (limit) => table.sweep(limit) + once.sweep(limit) + blobs.sweep(limit),
+    sweep: async (limit) => table.sweep(limit) + once.sweep(limit) + blobs.sweep(limit) + records.sweep(limit) + bus.sweep(limit),
     close: async () => {},
   }
 }
@@ -101,4 +108,81 @@ function createBlobs(now: () => number): Swept<BlobStore> {
     },
   }
   return { port, sweep: sweepMap(rows, now) }
+}
+
+interface RecordRow {
+  readonly owner: string
+  readonly sealed: string
+  readonly version: number
+  readonly expiresAt: number
+  touchedAt: number
+}
+
+function createRecords(now: () => number): Swept<RecordStore> {
+  const rows = new Map<string, RecordRow>()
+  const find = (id: string): RecordRow | undefined => {
+    const row = rows.get(id)
+    return row !== undefined && row.expiresAt > now() ? row : undefined
+  }
+  const bytesOf = (owner: string, besides: string): number => {
+    let bytes = 0
+    for (const [id, row] of rows)
+      if (row.owner === owner && id !== besides && row.expiresAt > now()) bytes += row.sealed.length + RECORD_BYTES
+    return bytes
+  }
+  const port: RecordStore = {
+    async get(id) {
+      const row = find(id)
+      return row && { sealed: row.sealed, version: row.version, quietMs: now() - row.touchedAt }
+    },
+    async put({ id, owner, sealed, version, ttlMs, maxBytes }) {
+      const row = find(id)
+      if ((row?.version ?? 0) !== version) return row?.sealed === sealed ? 'stored' : 'conflict'
+      if (bytesOf(owner, id) + sealed.length + RECORD_BYTES > maxBytes) return 'limit'
+      rows.set(id, { owner, sealed, version: version + 1, expiresAt: now() + ttlMs, touchedAt: now() })
+      return 'stored'
+    },
+    async touch(ids) {
+      for (const id of ids) {
+        const row = find(id)
+        if (row) row.touchedAt = now()
+      }
+    },
+    async remove(id) {
+      rows.delete(id)
+    },
+  }
+  return { port, sweep: sweepMap(rows, now) }
+}
+
+function createMemoryBus(now: () => number) {
+  let rows: (BusRow & { readonly at: number })[] = []
+  let last = 0
+  const listeners = new Set<() => void>()
+  const port = createBus({
+    pollMs: 60_000,
+    async append(messages) {
+      for (const message of messages) rows.push({ position: ++last, message, at: now() })
+      if (rows.length > BUS_LIMITS.keepRows) rows = rows.slice(-BUS_LIMITS.keepRows)
+      for (const listener of [...listeners]) listener()
+    },
+    async read(after, limit) {
+      const oldest = rows[0]?.position
+      const from = oldest === undefined ? 0 : Math.max(0, after + 1 - oldest)
+      return { rows: rows.slice(from, from + limit), oldest }
+    },
+    newest: async () => last,
+    onHint(listener) {
+      const wrapped = (): void => listener()
+      listeners.add(wrapped)
+      return () => void listeners.delete(wrapped)
+    },
+  })
+  const sweep = (limit: number): number => {
+    const gone = rows.findIndex(({ at }) => now() - at < BUS_LIMITS.keepMs)
+    const count = Math.min(gone === -1 ? rows.length : gone, limit)
+    rows.splice(0, count)
+    return count
+  }
+  return { port, sweep }
 }

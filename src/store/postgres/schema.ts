@@ -65,6 +65,56 @@ LANGUAGE plpgsql VOLATILE AS $$ BEGIN
   RETURN (SELECT count(*) FROM (SELECT 1 FROM ${schema}.task o WHERE o.tenant = of_tenant AND o.principal = of_principal
     AND o.status IN ('working', 'input_required') AND o.expires_at > at LIMIT up_to) open);
 END $$;`,
+  // What the instances of a fleet share of sessions, and what they tell each other. A write to the bus waits for the one
+  // before it, so that positions become visible in their order.
+  (schema) => `
+CREATE TABLE ${schema}.record (
+  id text PRIMARY KEY,
+  owner text NOT NULL,
+  sealed text NOT NULL,
+  version integer NOT NULL,
+  touched_at bigint NOT NULL,
+  expires_at bigint NOT NULL
+) WITH (autovacuum_vacuum_scale_factor = 0.02);
+CREATE INDEX record_owner ON ${schema}.record (owner);
+CREATE INDEX record_expiry ON ${schema}.record (expires_at);
+CREATE SEQUENCE ${schema}.bus_position;
+CREATE TABLE ${schema}.bus (
+  position bigint PRIMARY KEY,
+  message text NOT NULL,
+  expires_at bigint NOT NULL
+) WITH (autovacuum_vacuum_scale_factor = 0.02);
+CREATE INDEX bus_expiry ON ${schema}.bus (expires_at);
+CREATE FUNCTION ${schema}.put_record(
+  new_id text, new_owner text, new_sealed text, old_version integer, ttl bigint, max_bytes bigint, extra bigint, at bigint
+) RETURNS text LANGUAGE plpgsql VOLATILE AS $$
+DECLARE found record; used bigint;
+BEGIN
+  PERFORM pg_advisory_xact_lock(hashtextextended('${schema} record ' || new_owner, 0));
+  SELECT r.sealed, r.version, r.expires_at > at AS alive INTO found FROM ${schema}.record r WHERE r.id = new_id FOR UPDATE;
+  IF coalesce(CASE WHEN found.alive THEN found.version END, 0) <> old_version THEN
+    RETURN CASE WHEN found.alive AND found.sealed = new_sealed THEN 'stored' ELSE 'conflict' END;
+  END IF;
+  SELECT coalesce(sum(length(r.sealed) + extra), 0) INTO used FROM ${schema}.record r
+    WHERE r.owner = new_owner AND r.id <> new_id AND r.expires_at > at;
+  IF used + length(new_sealed) + extra > max_bytes THEN RETURN 'limit'; END IF;
+  INSERT INTO ${schema}.record AS r (id, owner, sealed, version, touched_at, expires_at)
+    VALUES (new_id, new_owner, new_sealed, old_version + 1, at, at + ttl)
+    ON CONFLICT (id) DO UPDATE SET owner = excluded.owner, sealed = excluded.sealed, version = excluded.version,
+      touched_at = excluded.touched_at, expires_at = excluded.expires_at;
+  RETURN 'stored';
+END $$;
+CREATE FUNCTION ${schema}.append_bus(messages text[], until bigint, keep bigint) RETURNS void
+LANGUAGE plpgsql VOLATILE AS $$
+DECLARE one text; last bigint;
+BEGIN
+  PERFORM pg_advisory_xact_lock(hashtextextended('${schema} bus', 0));
+  FOREACH one IN ARRAY messages LOOP
+    last := nextval('${schema}.bus_position');
+    INSERT INTO ${schema}.bus VALUES (last, one, until);
+  END LOOP;
+  DELETE FROM ${schema}.bus WHERE position <= last - keep;
+END $$;`,
 ]
 
 const VERSION = MIGRATIONS.length

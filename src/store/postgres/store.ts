@@ -17,6 +17,7 @@ import { createHintBus } from '../task-store.ts'
 import { createDatabase, createNotifier, nowAt, type PostgresDatabase } from './database.ts'
 import { createResilientPool, type PgPool } from './driver.ts'
 import { createOwnerTasks } from './owner-tasks.ts'
+import { createPostgresBus, createRecords } from './shared.ts'
 import { assertSchema, assertTables, migrate } from './schema.ts'
 import { createOperatorTasks, createWorkerTasks } from './worker-tasks.ts'
 
@@ -73,6 +74,8 @@ export function createPostgresStore(options: PostgresStoreOptions = {}): Store {
     },
     once: createOnce(database),
     blobs: createBlobs(database),
+    records: createRecords(database),
+    bus: createPostgresBus(database, listen, pollMs),
     ready: database.ready,
     sweep: (limit) => sweep(database, limit),
     async close() {
@@ -160,7 +163,9 @@ async function sweep({ query, now, schema }: PostgresDatabase, limit: number): P
   const once = `DELETE FROM ${schema}.once WHERE (flow, round) IN (${expired('once', 'flow, round')}) RETURNING 1`
   const blobs = `DELETE FROM ${schema}.blob WHERE id IN (${expired('blob', 'id')}) RETURNING 1`
   let count = 0
-  for (const statement of [tasks, once, blobs]) count += (await query(statement, [now(), limit])).length
+  const records = `DELETE FROM ${schema}.record WHERE id IN (${expired('record', 'id')}) RETURNING 1`
+  const news = `DELETE FROM ${schema}.bus WHERE position IN (${expired('bus', 'position')}) RETURNING 1`
+  for (const statement of [tasks, once, blobs, records, news]) count += (await query(statement, [now(), limit])).length
   return count
 }
 

@@ -62,6 +62,19 @@ const MIGRATIONS: readonly string[] = [
   'CREATE INDEX task_owner ON task (tenant, principal, created_at, id);',
   // Whether the owner has shown that it knows the id; assumed for tasks that exist already.
   'ALTER TABLE task ADD COLUMN known INTEGER NOT NULL DEFAULT 1;',
+  // What the instances of a fleet share of sessions, and what they tell each other.
+  `CREATE TABLE record (
+  id TEXT PRIMARY KEY,
+  owner TEXT NOT NULL,
+  sealed TEXT NOT NULL,
+  version INTEGER NOT NULL,
+  touched_at INTEGER NOT NULL,
+  expires_at INTEGER NOT NULL
+) STRICT;
+CREATE INDEX record_owner ON record (owner);
+CREATE INDEX record_expiry ON record (expires_at);
+CREATE TABLE bus (position INTEGER PRIMARY KEY AUTOINCREMENT, message TEXT NOT NULL, expires_at INTEGER NOT NULL) STRICT;
+CREATE INDEX bus_expiry ON bus (expires_at);`,
 ]
 
 const VERSION = MIGRATIONS.length

@@ -10,6 +10,7 @@ import { createDatabase, type SqliteDatabase } from './database.ts'
 import type { SqliteConnection } from './driver.ts'
 import { createOwnerTasks } from './owner-tasks.ts'
 import { openFile, openForReading, prepareDatabase } from './schema.ts'
+import { createRecords, createSqliteBus } from './shared.ts'
 import { createOperatorTasks, createWorkerTasks } from './worker-tasks.ts'
 
 export interface SqliteStoreOptions {
@@ -56,6 +57,8 @@ export function createStoreOn(
     },
     once: createOnce(database),
     blobs: createBlobs(database),
+    records: createRecords(database),
+    bus: createSqliteBus(database),
     ready: () => database.queue.write(() => {}),
     sweep: createSweep(database),
     close: database.close,
@@ -127,6 +130,8 @@ function createSweep({ sql, queue, now }: SqliteDatabase): (limit: number) => Pr
   const deleteOnce = sql(`DELETE FROM once WHERE (flow, round) IN
     (SELECT flow, round FROM once WHERE expires_at <= ? LIMIT ?)`)
   const deleteBlobs = sql('DELETE FROM blob WHERE id IN (SELECT id FROM blob WHERE expires_at <= ? LIMIT ?)')
+  const deleteRecords = sql('DELETE FROM record WHERE id IN (SELECT id FROM record WHERE expires_at <= ? LIMIT ?)')
+  const deleteNews = sql('DELETE FROM bus WHERE position IN (SELECT position FROM bus WHERE expires_at <= ? LIMIT ?)')
   return (limit) =>
     queue.write(() => {
       const ids = expired.all(now(), limit).map((row) => String(row.id))
@@ -134,7 +139,8 @@ function createSweep({ sql, queue, now }: SqliteDatabase): (limit: number) => Pr
         deleteJournal.run(id)
         deleteTask.run(id)
       }
-      return ids.length + deleteOnce.run(now(), limit) + deleteBlobs.run(now(), limit)
+      const others = [deleteOnce, deleteBlobs, deleteRecords, deleteNews]
+      return others.reduce((sum, statement) => sum + statement.run(now(), limit), ids.length)
     })
 }
 
