@@ -89,12 +89,18 @@ export type { StdioOptions } from './serve/stdio/stdio.ts'
 export type { AnsweredSlot, InputSlot, SlotChange, SlotName, SlotRole } from './store/input-slots.ts'
 export type {
   BlobStore,
+  Bus,
+  BusListener,
+  BusSubscription,
   EngineStore,
   OnceAttempt,
   OnceClaim,
   OnceSlot,
   OnceStore,
+  RecordStore,
+  RecordWrite,
   Store,
+  StoredRecord,
 } from './store/store.ts'
 export type {
   Cancellation,

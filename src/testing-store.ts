@@ -11,8 +11,13 @@ export type {
   TaskTurnOutcome,
   WatchTask,
 } from './store/task-engine.ts'
-export { engineContract, type StoreContractOptions, storeContract } from './testing/store/contract.ts'
-export { engineControls, storeControls } from './testing/store/control.ts'
+export {
+  engineContract,
+  fleetContract,
+  type StoreContractOptions,
+  storeContract,
+} from './testing/store/contract.ts'
+export { engineControls, fleetControls, storeControls } from './testing/store/control.ts'
 export type {
   ContractEngineOptions,
   EngineHarness,

@@ -11,6 +11,7 @@ import { createRegistry, type Declarations, type Registry } from '../tool/regist
 import { inDevelopment } from './development.ts'
 import { onRejections, onSignals } from './drain.ts'
 import { createRefusalLog } from './failure.ts'
+import { createFleet, type Fleet, shareChanges } from './fleet.ts'
 import { createSlowHandlers } from './heartbeat.ts'
 import { createHost, type OpenHost } from './host.ts'
 import { createExchange } from './http/exchange.ts'
@@ -56,14 +57,15 @@ function toService(
   options: ServerOptions,
   host: OpenHost,
   registry: Registry,
+  fleet: Fleet | undefined,
   stopping: Pick<Service, 'leave' | 'drain' | 'onClosed' | 'readiness'>,
 ): OpenService {
   const { name, version, title, instructions, pageSize = 1000 } = options
   const scope = options.authenticate ? 'private' : 'public'
   const serverInfo = title === undefined ? { name, version } : { name, title, version }
-  const changes = guardedBus(options.changes ?? createChangeBus(), (error) =>
-    host.log({ event: 'warning', message: 'Notifying a subscriber of a change failed', error }),
-  )
+  const onError = (error: unknown): void =>
+    host.log({ event: 'warning', message: 'Notifying a subscriber of a change failed', error })
+  const changes = guardedBus(options.changes ?? shareChanges(createChangeBus(onError), fleet), onError)
   const shared = { host, registry, serverInfo, instructions, pageSize, changes, codecs: host.codecs }
   return createService({
     ...shared,
@@ -154,7 +156,8 @@ export function createServerWith(codecs: readonly Codec[], given: ServerOptions)
     await work.stop().catch(onError)
     logDrained()
   }
-  const service = toService(options, host, registry, { leave, drain, onClosed, readiness })
+  const fleet = createFleet(host, options.store)
+  const service = toService(options, host, registry, fleet, { leave, drain, onClosed, readiness })
   const onRefused = (status: number, reason: string): void =>
     host.log({ event: 'caller_refused', status, reason })
   const http = { ...options, onError, onRefused }
@@ -176,9 +179,13 @@ export function createServerWith(codecs: readonly Codec[], given: ServerOptions)
     await work.stop()
     if (open.size === 0) logDrained()
   }
+  const start = (): void => {
+    work.start()
+    fleet?.start()
+  }
   /** On a signal, the process exits when this work has stopped too. */
   const startWork = ({ signals, rejections }: { signals?: boolean; rejections?: boolean } = {}): void => {
-    work.start()
+    start()
     forgetProcess()
     if (signals !== false) forgetSignals = onSignals(stopWork)
     if (rejections !== false) forgetRejections = onRejections(onRejection)
@@ -204,11 +211,11 @@ export function createServerWith(codecs: readonly Codec[], given: ServerOptions)
       return deliverEvent(host, host.tasks, hookId, event)
     },
     fetch(request) {
-      work.start()
+      start()
       return fetch(request)
     },
     nodeHandler(handlerOptions) {
-      work.start()
+      start()
       return createNodeHandler(exchange, { ...options, ...handlerOptions })
     },
     notReady: () => readiness.check(),
@@ -232,6 +239,7 @@ export function createServerWith(codecs: readonly Codec[], given: ServerOptions)
       if (open.size > 0) return
       forgetProcess()
       await stopWork()
+      fleet?.stop()
     },
     drain: service.drain,
     async close() {
@@ -243,6 +251,7 @@ export function createServerWith(codecs: readonly Codec[], given: ServerOptions)
       await Promise.all([exchange.endStreams(), fetchExchange.endStreams()])
       await work.stop()
       if (open.size === 0) logDrained()
+      fleet?.stop()
       host.close()
     },
   }

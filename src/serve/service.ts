@@ -49,7 +49,7 @@ export interface Service {
   readonly namedVersions?: readonly string[]
   readonly changes: ChangeBus
   /** The changes to which a client may subscribe: those whose capability is declared. */
-  readonly changeKinds: readonly Change['kind'][]
+  readonly changeKinds: readonly Exclude<Change['kind'], 'everything'>[]
   /** Never rejects. */
   handle(active: ActiveCall): Reply | Promise<Reply>
   /** Serves clients of earlier eras. Absent if these are closed. */

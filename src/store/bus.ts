@@ -27,21 +27,31 @@ export interface BusTable {
   readonly pollMs: number
 }
 
-export const BUS_LIMITS = {
+interface BusLimits {
   /** Characters of a message. */
-  message: 16_384,
+  readonly message: number
   /** Messages that wait to be written; then they are replaced by one that says that messages were lost. */
-  queue: 1_024,
+  readonly queue: number
   /** Messages of one write, and of one read. */
-  batch: 256,
+  readonly batch: number
   /** The least time between two writes of a process, and between two reads of a listener. */
-  spacingMs: 20,
+  readonly spacingMs: number
   /** A listener that is further behind skips to the end. */
-  behind: 4_096,
+  readonly behind: number
   /** How long a message stays, and how many of them. */
+  readonly keepMs: number
+  readonly keepRows: number
+}
+
+export const BUS_LIMITS: BusLimits = {
+  message: 16_384,
+  queue: 1_024,
+  batch: 256,
+  spacingMs: 20,
+  behind: 4_096,
   keepMs: 10 * 60_000,
   keepRows: 16_384,
-} as const
+}
 
 const LOST = ''
 
@@ -76,7 +86,9 @@ function createPublisher(table: BusTable, clock: StoreClock): Bus['publish'] {
   return (message) =>
     new Promise((resolve, reject) => {
       if (message.length > BUS_LIMITS.message)
-        return reject(new RangeError(`A message of the bus may have at most ${BUS_LIMITS.message} characters`))
+        return reject(
+          new RangeError(`A message of the bus may have at most ${BUS_LIMITS.message} characters`),
+        )
       if (queue.size >= BUS_LIMITS.queue && !queue.has(message)) queue = shorten(queue)
       const queued = queue.get(message) ?? { done: [], fail: [] }
       queued.done.push(resolve)

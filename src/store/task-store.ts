@@ -80,12 +80,13 @@ export interface HookHandover {
 }
 
 /**
- * Something may have happened, in any process: work is due (so many tasks; any number, without a count), or a task (any task,
- * without an id) visibly changed.
+ * Something may have happened, in any process: work is due (so many tasks; any number, without a count), a task (any task,
+ * without an id) visibly changed, or there is something on the bus.
  */
 export type Hint =
   | { readonly kind: 'due'; readonly count?: number }
   | { readonly kind: 'changed'; readonly id?: string }
+  | { readonly kind: 'bus' }
 
 export interface TaskStats {
   /** Tasks that a worker could claim now, and for how long the oldest of them has been due. */

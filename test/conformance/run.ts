@@ -102,7 +102,8 @@ async function runAll(stage: Stage, scenarios: readonly string[], options: Optio
   const totals = new Map<Standing, number>()
   let checks = 0
   for (const scenario of scenarios) {
-    const allowWarnings = options['two-instances'] ? TWO_INSTANCE_WARNINGS : []
+    const alone = options['two-instances'] && options.store === undefined
+    const allowWarnings = alone ? TWO_INSTANCE_WARNINGS : []
     const verdict = await runScenario(stage.target, scenario, {
       allowWarnings,
       revision: options.requirements,

@@ -20,7 +20,7 @@ export const ALWAYS_SKIPPED: ReadonlySet<string> = new Set(['tasks-status-notifi
 
 /**
  * Two checks open a subscription with one request and trigger the change with another. Behind a round robin these
- * reach different instances, which do not notify each other unless they share a bus.
+ * reach different instances, which do not notify each other unless they share a store.
  */
 export const TWO_INSTANCE_WARNINGS: readonly RegExp[] = [
   /^sep-2575-server-sends-(prompts|tools)-list-changed-on-subscription$/,

@@ -74,7 +74,8 @@ export function createSubscriptions(service: Service, limits: SubscriptionLimits
     admit(share, id, honored)
     const tag = { [SUBSCRIPTION_ID]: id }
     const leave = service.changes.subscribe((change) => {
-      if (wants(honored, change)) sink.send(toNotification(change, tag))
+      for (const one of change.kind === 'everything' ? allOf(honored) : [change])
+        if (wants(honored, one)) sink.send(toNotification(one, tag))
     })
     const declared = rememberedCapabilities(call.capabilities)
     const leaveTasks = followTasks(service, honored.taskIds, principal, declared, {
@@ -167,7 +168,13 @@ function honor(filter: ListenFilter, { changeKinds: kinds, watchTasks }: Service
   }
 }
 
-function wants(filter: ListenFilter, change: Change): boolean {
+/** Every change that a subscription can be notified of. */
+function allOf({ resourceSubscriptions = [] }: ListenFilter): readonly OneChange[] {
+  const lists = (['tools', 'prompts', 'resources'] as const).map((kind) => ({ kind }))
+  return [...lists, ...resourceSubscriptions.map((uri) => ({ kind: 'resource' as const, uri }))]
+}
+
+function wants(filter: ListenFilter, change: OneChange): boolean {
   switch (change.kind) {
     case 'tools':
       return filter.toolsListChanged === true
@@ -180,7 +187,7 @@ function wants(filter: ListenFilter, change: Change): boolean {
   }
 }
 
-function toNotification(change: Change, _meta: Readonly<Record<string, RequestId>>): string {
+function toNotification(change: OneChange, _meta: Readonly<Record<string, RequestId>>): string {
   if (change.kind === 'resource') {
     return encodeNotification('notifications/resources/updated', { uri: change.uri, _meta })
   }
@@ -198,6 +205,11 @@ export type Change =
   | { readonly kind: 'prompts' }
   | { readonly kind: 'resources' }
   | { readonly kind: 'resource'; readonly uri: string }
+  /** Changes may have been missed. */
+  | { readonly kind: 'everything' }
+
+/** A change that clients can be notified of. */
+type OneChange = Exclude<Change, { readonly kind: 'everything' }>
 
 /** Carries changes to open subscriptions. Instances that share a bus notify each other's subscribers too. */
 export interface ChangeBus {

@@ -360,7 +360,10 @@ export class Session implements Desk {
   }
 
   notify(change: Change): void {
-    if (change.kind === 'resource') {
+    if (change.kind === 'everything') {
+      for (const kind of ['tools', 'prompts', 'resources'] as const) this.notify({ kind })
+      for (const uri of this.#watched) this.notify({ kind: 'resource', uri })
+    } else if (change.kind === 'resource') {
       if (!this.#watched.has(change.uri)) return
       this.#general?.send(encodeNotification('notifications/resources/updated', { uri: change.uri }), false)
     } else {

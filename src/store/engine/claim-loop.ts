@@ -149,6 +149,7 @@ export function startClaimLoop(
       if (hint.id === undefined || isRunning(running, hint.id)) keeper.check()
       return
     }
+    if (hint.kind !== 'due') return
     due += hint.count ?? Number.POSITIVE_INFINITY
     pump()
   })

@@ -43,7 +43,8 @@ export function createMemoryStore({ now = Date.now }: MemoryStoreOptions = {}): 
     records: records.port,
     bus: bus.port,
     ready: async () => {},
-    sweep: async (limit) => table.sweep(limit) + once.sweep(limit) + blobs.sweep(limit) + records.sweep(limit) + bus.sweep(limit),
+    sweep: async (limit) =>
+      table.sweep(limit) + once.sweep(limit) + blobs.sweep(limit) + records.sweep(limit) + bus.sweep(limit),
     close: async () => {},
   }
 }
@@ -127,7 +128,8 @@ function createRecords(now: () => number): Swept<RecordStore> {
   const bytesOf = (owner: string, besides: string): number => {
     let bytes = 0
     for (const [id, row] of rows)
-      if (row.owner === owner && id !== besides && row.expiresAt > now()) bytes += row.sealed.length + RECORD_BYTES
+      if (row.owner === owner && id !== besides && row.expiresAt > now())
+        bytes += row.sealed.length + RECORD_BYTES
     return bytes
   }
   const port: RecordStore = {

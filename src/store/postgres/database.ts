@@ -95,6 +95,8 @@ interface Notifier {
 /** A hint need not survive a crash, so its commit does not wait for the disk. */
 const NOTIFY = "SELECT set_config('synchronous_commit', 'off', true), pg_notify($1, $2)"
 
+const KINDS: readonly Hint['kind'][] = ['changed', 'due', 'bus']
+
 /** The least time between two messages of a process. */
 const SPACING_MS = 10
 
@@ -138,7 +140,7 @@ function listen(
   const receive = ({ payload = '' }: { payload?: string }) => {
     const [from, ...kinds] = payload.split(' ')
     if (from === self) return
-    for (const kind of ['changed', 'due'] as const) if (kinds.includes(kind)) publish({ kind })
+    for (const kind of KINDS) if (kinds.includes(kind)) publish({ kind })
   }
   const reconnect = () => {
     if (!stopped) timer = setTimeout(connect, Math.min(100 * 2 ** tries++, 5_000)).unref()
@@ -157,8 +159,7 @@ function listen(
     if (client !== fresh) return
     tries = 0
     // Anything may have happened before we listened.
-    publish({ kind: 'changed' })
-    publish({ kind: 'due' })
+    for (const kind of KINDS) publish({ kind })
   }
   const connect = async () => {
     try {

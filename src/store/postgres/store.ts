@@ -17,8 +17,8 @@ import { createHintBus } from '../task-store.ts'
 import { createDatabase, createNotifier, nowAt, type PostgresDatabase } from './database.ts'
 import { createResilientPool, type PgPool } from './driver.ts'
 import { createOwnerTasks } from './owner-tasks.ts'
-import { createPostgresBus, createRecords } from './shared.ts'
 import { assertSchema, assertTables, migrate } from './schema.ts'
+import { createPostgresBus, createRecords } from './shared.ts'
 import { createOperatorTasks, createWorkerTasks } from './worker-tasks.ts'
 
 export interface PostgresStoreOptions {
@@ -165,7 +165,8 @@ async function sweep({ query, now, schema }: PostgresDatabase, limit: number): P
   let count = 0
   const records = `DELETE FROM ${schema}.record WHERE id IN (${expired('record', 'id')}) RETURNING 1`
   const news = `DELETE FROM ${schema}.bus WHERE position IN (${expired('bus', 'position')}) RETURNING 1`
-  for (const statement of [tasks, once, blobs, records, news]) count += (await query(statement, [now(), limit])).length
+  for (const statement of [tasks, once, blobs, records, news])
+    count += (await query(statement, [now(), limit])).length
   return count
 }
 

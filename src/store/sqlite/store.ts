@@ -130,8 +130,12 @@ function createSweep({ sql, queue, now }: SqliteDatabase): (limit: number) => Pr
   const deleteOnce = sql(`DELETE FROM once WHERE (flow, round) IN
     (SELECT flow, round FROM once WHERE expires_at <= ? LIMIT ?)`)
   const deleteBlobs = sql('DELETE FROM blob WHERE id IN (SELECT id FROM blob WHERE expires_at <= ? LIMIT ?)')
-  const deleteRecords = sql('DELETE FROM record WHERE id IN (SELECT id FROM record WHERE expires_at <= ? LIMIT ?)')
-  const deleteNews = sql('DELETE FROM bus WHERE position IN (SELECT position FROM bus WHERE expires_at <= ? LIMIT ?)')
+  const deleteRecords = sql(
+    'DELETE FROM record WHERE id IN (SELECT id FROM record WHERE expires_at <= ? LIMIT ?)',
+  )
+  const deleteNews = sql(
+    'DELETE FROM bus WHERE position IN (SELECT position FROM bus WHERE expires_at <= ? LIMIT ?)',
+  )
   return (limit) =>
     queue.write(() => {
       const ids = expired.all(now(), limit).map((row) => String(row.id))

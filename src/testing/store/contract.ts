@@ -3,6 +3,7 @@
 import { createLeaseEngine } from '../../store/engine/lease-engine.ts'
 import { testSeed } from '../seeded-random.ts'
 import { describeEngineContract } from './engine.ts'
+import { describeBusContract, describeRecordContract } from './fleet.ts'
 import type { EngineHarness, StoreHarness } from './harness.ts'
 import { describeModelContract } from './model.ts'
 import { describeOnceContract } from './once.ts'
@@ -35,6 +36,15 @@ export function storeContract(
     ...collect(`${name}: once and blobs`, () => describeOnceContract(harness)),
     ...collect(`${name}: model`, () => describeModelContract(harness, modelRuns, seed)),
     ...engineContract(leaseEngineHarness(harness)),
+  ]
+}
+
+/** What the optional parts for a fleet must do: `records` and `bus`. Run it if your store has them. */
+export function fleetContract(harness: StoreHarness): readonly ContractCase[] {
+  const { name } = harness
+  return [
+    ...collect(`${name}: records`, () => describeRecordContract(harness)),
+    ...collect(`${name}: bus`, () => describeBusContract(harness)),
   ]
 }
 

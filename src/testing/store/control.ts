@@ -7,7 +7,7 @@ import { AssertionError } from 'node:assert'
 import type { Store } from '../../store/store.ts'
 import type { TaskEngine, TaskOwner, TaskView } from '../../store/task-engine.ts'
 import type { Fence, Lease, TaskStore } from '../../store/task-store.ts'
-import { engineContract, leaseEngineHarness, storeContract } from './contract.ts'
+import { engineContract, fleetContract, leaseEngineHarness, storeContract } from './contract.ts'
 import type { EngineHarness, StoreHarness } from './harness.ts'
 import type { ContractCase } from './suite.ts'
 
@@ -283,6 +283,72 @@ export function engineControls(harness: EngineHarness): readonly ContractCase[] 
       group: `${harness.name}: engine controls`,
       name: `control: finds an engine that ${fault.name}`,
       run: () => expectFailure(engineContract(faulty), fault.caughtBy),
+    }
+  })
+}
+
+interface FleetFault extends Pick<Fault, 'name' | 'caughtBy'> {
+  weaken(store: Store): Partial<Pick<Store, 'records' | 'bus'>>
+}
+
+const FLEET_FAULTS: readonly FleetFault[] = [
+  {
+    name: 'lets a write replace a version that is gone',
+    caughtBy: 'J1 of many writes that replace one version, exactly one is stored',
+    weaken: ({ records }) => ({
+      records: records && {
+        ...records,
+        async put(record) {
+          let outcome = await records.put(record)
+          while (outcome === 'conflict') {
+            const version = (await records.get(record.id))?.version ?? 0
+            outcome = await records.put({ ...record, version })
+          }
+          return outcome
+        },
+      },
+    }),
+  },
+  {
+    name: 'does not count what an owner has',
+    caughtBy: 'I3 J1 refuses what would take an owner over its limit, and counts nobody else',
+    weaken: ({ records }) => ({
+      records: records && {
+        ...records,
+        put: (record) => records.put({ ...record, maxBytes: Number.MAX_SAFE_INTEGER }),
+      },
+    }),
+  },
+  {
+    name: 'loses a message and delivers another',
+    caughtBy: 'J2 are received in the order in which one process published them',
+    weaken: ({ bus }) => ({
+      bus: bus && {
+        ...bus,
+        publish: (message) => bus.publish(message === 'message 7' ? 'another' : message),
+      },
+    }),
+  },
+]
+
+/** Cases that pass if `fleetContract` finds faults put in front of your store. */
+export function fleetControls(harness: StoreHarness): readonly ContractCase[] {
+  return FLEET_FAULTS.map((fault) => {
+    const faulty: StoreHarness = {
+      name: harness.name,
+      async create() {
+        const site = await harness.create()
+        const open = (now?: () => number) => {
+          const store = site.open(now)
+          return { ...store, ...fault.weaken(store) }
+        }
+        return overlay(site, { open })
+      },
+    }
+    return {
+      group: `${harness.name}: fleet controls`,
+      name: `control: finds a store that ${fault.name}`,
+      run: () => expectFailure(fleetContract(faulty), fault.caughtBy),
     }
   })
 }

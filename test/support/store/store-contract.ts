@@ -3,14 +3,18 @@
 import { describe, it } from 'vitest'
 import {
   type ContractCase,
+  fleetContract,
+  fleetControls,
   type StoreContractOptions,
   type StoreHarness,
   storeContract,
   storeControls,
 } from '../../../src/testing-store.ts'
 
+/** With the parts for a fleet, which all of ours have. */
 export function describeStoreContract(harness: StoreHarness, options: StoreContractOptions = {}): void {
-  describeCases([...storeContract(harness, options), ...storeControls(harness)])
+  const fleet = [...fleetContract(harness), ...fleetControls(harness)]
+  describeCases([...storeContract(harness, options), ...storeControls(harness), ...fleet])
 }
 
 /** One suite for each group. */
