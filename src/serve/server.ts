@@ -70,7 +70,12 @@ function toService(
   return createService({
     ...shared,
     listCache: options.listCache ?? { ttlMs: 60_000, scope },
-    older: createOlder({ ...shared, sessions: options.sessions || {}, attach: REVISIONS.attach(options) }),
+    older: createOlder({
+      ...shared,
+      fleet,
+      sessions: options.sessions || {},
+      attach: REVISIONS.attach(options),
+    }),
     slow: createSlowHandlers(host),
     onRefused: createRefusalLog(host.log, host.platform.now),
     ...stopping,

@@ -4,6 +4,7 @@
  */
 
 import { RondoError } from '../../errors.ts'
+import { isThenable } from '../../lib/json.ts'
 import type { FlowCall, Line, OlderCall, Principal, RequestId, SessionCall } from '../../protocol/call.ts'
 import type { SessionDialect, SessionMessage } from '../../protocol/codec.ts'
 import type { OlderReply } from '../../protocol/reply.ts'
@@ -75,15 +76,25 @@ export function dispatch(
   switch (decoded.kind) {
     case 'call':
       return dispatchCall(context, session, decoded.call, principal, path)
-    case 'session':
-      return path.respond(dialect.encodeReply(decoded.call.id, applySessionCall(session, decoded.call)))
+    case 'session': {
+      const { call } = decoded
+      const answer = (reply: OlderReply): void => path.respond(dialect.encodeReply(call.id, reply))
+      const fail = (error: unknown): void => answer(toFailure(error, context.onError))
+      try {
+        const applying = applySessionCall(context, session, call)
+        return isThenable(applying) ? void applying.then(() => answer(EMPTY)).catch(fail) : answer(EMPTY)
+      } catch (error) {
+        return fail(error)
+      }
+    }
     case 'refused':
       return path.respond(dialect.encodeError(decoded.id, decoded.error))
     case 'answer':
       session.answer(decoded.id, decoded.answer)
       return
     case 'notification':
-      if (decoded.method === 'notifications/cancelled') session.cancel(decoded.params.requestId as RequestId)
+      if (decoded.method === 'notifications/cancelled')
+        context.older.shared.cancel(session, decoded.params.requestId as RequestId)
   }
 }
 
@@ -143,16 +154,16 @@ function sizeOf(call: OlderCall): number {
   return call.kind === 'flow' ? costOf(JSON.stringify(call.args)) : 0
 }
 
-function applySessionCall(session: Session, call: SessionCall): OlderReply {
-  try {
-    if (call.kind === 'level') session.level = call.level
-    else if (call.kind === 'watch') session.watch(call.uri)
-    else if (call.kind === 'unwatch') session.unwatch(call.uri)
-    else if (call.kind === 'initialize')
-      throw new RondoError('PEER_REQUEST', 'initialize must be the first message, and not part of a batch')
-    return EMPTY
-  } catch (error) {
-    if (error instanceof RondoError) return { kind: 'error', error }
-    throw error
-  }
+function applySessionCall(
+  { older }: DispatchContext,
+  session: Session,
+  call: SessionCall,
+): void | Promise<void> {
+  if (call.kind === 'initialize')
+    throw new RondoError('PEER_REQUEST', 'initialize must be the first message, and not part of a batch')
+  return call.kind === 'ping' ? undefined : older.shared.change(session, call)
+}
+
+function toFailure(error: unknown, onError: (error: unknown) => void): OlderReply {
+  return error instanceof RondoError ? { kind: 'error', error } : internalError(error, onError)
 }

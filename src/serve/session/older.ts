@@ -19,6 +19,7 @@ import { digest } from '../../seal/envelope.ts'
 import type { Registry } from '../../tool/registry.ts'
 import type { Target } from '../../tool/target.ts'
 import { toErrorReply, unknownTarget } from '../failure.ts'
+import type { Fleet } from '../fleet.ts'
 import type { ChangeBus } from '../http/subscription.ts'
 import { complete, createCatalog } from '../listing.ts'
 import { observeRequest } from '../observe.ts'
@@ -95,6 +96,7 @@ interface OlderOptions extends GreetOptions {
   readonly changes: ChangeBus
   readonly sessions: SessionOptions
   readonly attach?: AttachDraft
+  readonly fleet?: Fleet
 }
 
 /** Pages of tasks are short, because every task on them has to be unsealed. */
@@ -104,13 +106,17 @@ const TASK_SUPPORT = { never: 'forbidden', late: 'forbidden', auto: 'optional', 
 
 /** Returns undefined if the server accepts no earlier era. */
 export function createOlder(options: OlderOptions): Older | undefined {
-  const { host, registry, pageSize, changes, codecs } = options
+  const { host, registry, pageSize, changes, codecs, fleet } = options
   const versions = codecs.sessionVersions
   if (versions.length === 0) return undefined
   const onError = (error: unknown): void =>
     host.log({ event: 'warning', message: 'Sweeping a session failed', error })
   const sessions = createSessionTable(
-    resolveSessions(options.sessions, { ...host.platform, onError }),
+    resolveSessions(options.sessions, {
+      ...host.platform,
+      onError,
+      elsewhere: fleet && ((session, json) => fleet.mention({ kind: 'note', session, json })),
+    }),
     changes,
     (phase, { id, facts: { protocolVersion } }) =>
       host.log({ event: 'session', phase, session: digest(id).slice(0, 16), protocolVersion }),
@@ -123,7 +129,7 @@ export function createOlder(options: OlderOptions): Older | undefined {
     codecs,
     versions,
     sessions,
-    shared: createSharedSessions(host, sessions),
+    shared: createSharedSessions(host, sessions, fleet),
     draft,
     greet: (protocolVersion, greeting) => greet(options, protocolVersion, greeting),
     async answer(call, principal, line, unaskable) {

@@ -48,6 +48,8 @@ export interface SessionSettings extends Required<SessionOptions> {
   readonly randomId: () => string
   readonly every: Every
   onError(error: unknown): void
+  /** Sends a message on a session's own stream, wherever that is. */
+  readonly elsewhere?: (session: string, json: string) => void
 }
 
 const MINUTE = 60_000
@@ -74,6 +76,7 @@ interface World extends Pick<SessionSettings, 'now' | 'randomId'> {
   readonly every?: Every
   /** Called with what a sweep throws. */
   onError?(error: unknown): void
+  readonly elsewhere?: SessionSettings['elsewhere']
 }
 
 export function resolveSessions(given: SessionOptions, world: World): SessionSettings {
@@ -87,9 +90,9 @@ export function resolveSessions(given: SessionOptions, world: World): SessionSet
     settings[name] = value
   }
   const known = settings as unknown as Required<SessionOptions>
-  const { now, randomId, onError = () => {}, every = createEvery(onError) } = world
+  const { now, randomId, elsewhere, onError = () => {}, every = createEvery(onError) } = world
   const tag = drawId().slice(0, 8)
-  return { ...known, maxWatched: 1_000, retryMs: 1_000, tag, now, randomId, every, onError }
+  return { ...known, maxWatched: 1_000, retryMs: 1_000, tag, now, randomId, every, onError, elsewhere }
 }
 
 /** How often to sweep: often enough for the shortest of these times. */

@@ -13,6 +13,7 @@ import type { PeerAnswer, PeerFacts, RequestId } from '../../protocol/call.ts'
 import type { SessionDialect } from '../../protocol/codec.ts'
 import { encodeNotification } from '../../protocol/common/json-rpc.ts'
 import type { LogLevel } from '../../protocol/wire.ts'
+import { digest } from '../../seal/envelope.ts'
 import { isSealedSession, isTurnsSession } from '../../seal/session-id.ts'
 import { principalTag } from '../../seal/state.ts'
 import type { Outlet, StreamOptions } from '../http/line.ts'
@@ -82,6 +83,8 @@ export function shareLimit(
 
 export class Session implements Desk {
   readonly id: string
+  /** Names the session where its id must not be: whoever knows the id can use the session. */
+  readonly name: string
   readonly until: number
   readonly facts: PeerFacts
   /** The principal's tag: nobody else may use the session. */
@@ -120,6 +123,7 @@ export class Session implements Desk {
     { share, settings, parked, budget, onParked }: SessionPlace,
   ) {
     this.id = id
+    this.name = digest(id)
     this.until = until
     this.facts = facts
     this.owner = owner
@@ -242,9 +246,11 @@ export class Session implements Desk {
     this.touch()
   }
 
-  /** Cancels a call, because the client asked for it or can no longer be reached. */
-  cancel(id: RequestId): void {
-    this.#calls.get(id)?.cancel()
+  /** Cancels a call, because the client asked for it or can no longer be reached. Returns false if this instance has none. */
+  cancel(id: RequestId): boolean {
+    const line = this.#calls.get(id)
+    line?.cancel()
+    return line !== undefined
   }
 
   watch(uri: string): void {
@@ -262,6 +268,27 @@ export class Session implements Desk {
 
   unwatch(uri: string): void {
     if (this.#watched.delete(uri)) this.#budget.release(costOf(uri))
+  }
+
+  /** What other instances have to know of the session, as it is here. */
+  get state(): { readonly level: LogLevel; readonly watched: readonly string[] } {
+    return { level: this.level, watched: [...this.#watched] }
+  }
+
+  /** Takes over what other instances know of the session. */
+  adopt({ level = DEFAULT_LEVEL, watched = [] }: Partial<Session['state']>): void {
+    this.level = level
+    const wanted = new Set(watched)
+    for (const uri of [...this.#watched]) if (!wanted.has(uri)) this.unwatch(uri)
+    for (const uri of wanted) {
+      if (!this.#watched.has(uri) && this.#budget.take(costOf(uri))) this.#watched.add(uri)
+    }
+  }
+
+  /** Bytes that may be kept in the store for the session's caller. */
+  get keptBytes(): number {
+    const { maxKeptBytes, maxKeptBytesPerCaller: perCaller } = this.#settings
+    return Math.min(maxKeptBytes, shareLimit(this, perCaller, perCaller))
   }
 
   /** Opens a stream over HTTP. One without responses becomes the session's own and replaces the former one. */
@@ -345,7 +372,7 @@ export class Session implements Desk {
     this.#tasks.set(taskId, end)
     observe((json, ended) => {
       if (isOver) return
-      if (json !== undefined) this.#general?.send(json, false)
+      if (json !== undefined) this.note(json)
       if (ended) end()
     }).then(
       (stopObserving) => {
@@ -357,6 +384,17 @@ export class Session implements Desk {
         this.#settings.onError(error)
       },
     )
+  }
+
+  /** Sends a message on the session's own stream, which another instance may have. */
+  note(json: string): void {
+    if (this.#general) this.#general.send(json, false)
+    else if (this.portable) this.#settings.elsewhere?.(this.name, json)
+  }
+
+  /** The same for a message from another instance. */
+  noteHere(json: string): void {
+    this.#general?.send(json, false)
   }
 
   notify(change: Change): void {

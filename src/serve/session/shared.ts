@@ -1,14 +1,21 @@
 /**
- * Sessions over HTTP, which every instance knows: what a session is, is sealed into its id (`seal/session-id.ts`).
+ * Sessions over HTTP, which every instance knows: what a session is, is sealed into its id (`seal/session-id.ts`). What
+ * changes later, its log level and its subscriptions, and that it has ended, is a record in the store, sealed as well.
  *
  * shared 1  An id that was altered, belongs to another caller or has expired is unknown.
- * shared 2  A session that its client has ended is unknown from then on.
+ * shared 2  A session that its client has ended is unknown from then on: on every instance with a store, on this one without.
+ * shared 3  A change is in the store before its request is answered, and other instances are told of it.
  */
 
 import type { FlowHost } from '../../carry/host.ts'
-import type { PeerFacts } from '../../protocol/call.ts'
+import { RondoError } from '../../errors.ts'
+import { isRecord } from '../../lib/json.ts'
+import type { PeerFacts, RequestId, SessionCall } from '../../protocol/call.ts'
+import type { LogLevel } from '../../protocol/wire.ts'
 import { digest } from '../../seal/envelope.ts'
 import { openSession, sealSession } from '../../seal/session-id.ts'
+import type { Fleet } from '../fleet.ts'
+import { createRecords, type NextRecord, type SealedRecords } from './records.ts'
 import type { Session } from './session.ts'
 import type { SessionTable } from './table.ts'
 
@@ -17,6 +24,10 @@ export interface SharedSessions {
   begin(facts: PeerFacts, owner: string, share: string): Session | Promise<Session>
   /** This instance's part of the owner's session; undefined if there is no such session. */
   find(id: string, owner: string, share: string): Session | undefined | Promise<Session | undefined>
+  /** Changes a session for all instances. Throws or rejects if the client asks for too much. */
+  change(session: Session, call: StateCall): void | Promise<void>
+  /** Cancels a call of a session, whichever instance has it. */
+  cancel(session: Session, request: RequestId): void
   /** Ends a session for good, because its client asked for it. */
   end(session: Session): void | Promise<void>
 }
@@ -24,8 +35,23 @@ export interface SharedSessions {
 /** Sessions that an instance remembers as ended; their ids would be valid until they expire. */
 const MAX_ENDED = 10_000
 
-export function createSharedSessions(host: FlowHost, table: SessionTable): SharedSessions {
+/** A request that changes what a session is. */
+export type StateCall = Extract<SessionCall, { readonly kind: 'level' | 'watch' | 'unwatch' }>
+
+/** What the record of a session holds. */
+interface SessionState {
+  readonly level?: LogLevel
+  readonly watched?: readonly string[]
+  readonly ended?: boolean
+}
+
+export function createSharedSessions(
+  host: FlowHost,
+  table: SessionTable,
+  fleet: Fleet | undefined,
+): SharedSessions {
   const { keys, audience, platform } = host
+  const records = fleet && createRecords(host, fleet.records)
   const ended = new Set<string>()
 
   const begin = (facts: PeerFacts, owner: string, share: string): Session => {
@@ -43,17 +69,96 @@ export function createSharedSessions(host: FlowHost, table: SessionTable): Share
     return opened && table.adopt({ id, until: opened.until }, opened.facts, owner, share)
   }
 
+  /** Brings this instance's part up to date. Returns false if the session has ended. */
+  const refresh = async (session: Session, kept: SealedRecords): Promise<boolean> => {
+    const found = await kept.get(recordOf(session), narrowState)
+    if (found?.value.ended) {
+      table.end(session)
+      return false
+    }
+    session.adopt(found?.value ?? {})
+    return true
+  }
+
+  const forget = (session: Session): void => {
+    ended.add(session.name)
+    const [oldest] = ended
+    if (ended.size > MAX_ENDED && oldest !== undefined) ended.delete(oldest)
+    table.end(session)
+  }
+
+  fleet?.onNews(async (news) => {
+    const session = 'session' in news ? table.named(news.session) : undefined
+    if (!session || !records) return
+    if (news.kind === 'session') await refresh(session, records)
+    else if (news.kind === 'note') session.noteHere(news.json)
+    else if (news.kind === 'cancel') session.cancel(news.request)
+  })
+
   return {
     begin: (...args) => keys.ready()?.then(() => begin(...args)) ?? begin(...args),
     find(...args) {
       const loading = keys.ready()
-      return loading ? loading.then(() => find(...args)) : find(...args)
+      if (!records) return loading ? loading.then(() => find(...args)) : find(...args)
+      const findShared = async (): Promise<Session | undefined> => {
+        await loading
+        const session = find(...args)
+        return session && (await refresh(session, records)) ? session : undefined
+      }
+      return findShared()
+    },
+    change(session, call) {
+      if (!records || !session.portable) return applyHere(session, call)
+      const save = async (): Promise<void> => {
+        applyHere(session, call)
+        const edit = (state: SessionState | undefined): NextRecord<SessionState> | undefined =>
+          state?.ended
+            ? undefined
+            : { value: changed(state ?? {}, call), ttlMs: session.until - platform.now() }
+        const outcome = await records.change(recordOf(session), session, edit, narrowState)
+        if (outcome === 'limit') throw new RondoError('LIMIT_SUBSCRIPTIONS')
+        await refresh(session, records)
+        await fleet?.tell({ kind: 'session', session: session.name })
+      }
+      return save()
+    },
+    cancel(session, request) {
+      if (session.cancel(request) || !session.portable) return
+      fleet?.mention({ kind: 'cancel', session: session.name, request })
     },
     end(session) {
-      ended.add(digest(session.id))
-      const [oldest] = ended
-      if (ended.size > MAX_ENDED && oldest !== undefined) ended.delete(oldest)
-      table.end(session)
+      if (!records) return forget(session)
+      const save = async (): Promise<void> => {
+        const last = (): NextRecord<SessionState> => ({
+          value: { ended: true },
+          ttlMs: session.until - platform.now(),
+        })
+        await records.change(recordOf(session), session, last, narrowState)
+        forget(session)
+        await fleet?.tell({ kind: 'session', session: session.name })
+      }
+      return save()
     },
   }
+}
+
+/** Throws if the client asks for too much. */
+function applyHere(session: Session, call: StateCall): void {
+  if (call.kind === 'level') session.level = call.level
+  else if (call.kind === 'watch') session.watch(call.uri)
+  else session.unwatch(call.uri)
+}
+
+function changed(state: SessionState, call: StateCall): SessionState {
+  if (call.kind === 'level') return { ...state, level: call.level }
+  const others = (state.watched ?? []).filter((uri) => uri !== call.uri)
+  return { ...state, watched: call.kind === 'watch' ? [...others, call.uri] : others }
+}
+
+function recordOf({ name }: Session): string {
+  return `session ${name}`
+}
+
+function narrowState(value: unknown): SessionState | undefined {
+  return isRecord(value) ? (value as SessionState) : undefined
 }

@@ -22,6 +22,8 @@ export interface SessionTable {
   adopt(name: SessionName, facts: PeerFacts, owner: string, share?: string): Session
   /** The owner's session. Another caller's session is unknown, as if it did not exist. */
   find(id: string, owner: string): Session | undefined
+  /** The session with this name (`Session.name`), if this instance has a part of it. */
+  named(name: string): Session | undefined
   end(session: Session): void
   /** Refuses all calls that wait for an answer, then ends every session. */
   endAll(): Promise<void>
@@ -48,6 +50,7 @@ export function createSessionTable(
 ): SessionTable {
   /** The most recently used is last. */
   const sessions = new Map<string, Session>()
+  const names = new Map<string, Session>()
   const kept = createOwnerTally()
   const unsubscribes = new Map<Session, () => void>()
   /** Sessions of single requests whose call waits. */
@@ -58,6 +61,7 @@ export function createSessionTable(
 
   const end = (session: Session): void => {
     if (!sessions.delete(session.id)) return
+    names.delete(session.name)
     open.add(session.share, -1)
     unsubscribes.get(session)?.()
     unsubscribes.delete(session)
@@ -135,6 +139,7 @@ export function createSessionTable(
     if (!makeRoom(caller, budget, costOfFacts(facts))) return undefined
     const session = new Session(name, facts, owner, { share, settings, parked, budget })
     sessions.set(session.id, session)
+    names.set(session.name, session)
     open.add(share, 1)
     unsubscribes.set(
       session,
@@ -181,6 +186,7 @@ export function createSessionTable(
     adopt: (name, facts, owner, share = owner) =>
       find(name.id, owner) ?? enroll(name, facts, { owner, share }) ?? transient(facts, owner, name),
     find,
+    named: (name) => names.get(name),
     end,
     async endAll() {
       for (const session of [...sessions.values(), ...transients]) {

@@ -1,0 +1,21 @@
+/** The stores that a fleet can share, each as one database with a handle for every instance. */
+
+import type { Store } from 'rondo'
+import { onTestFinished } from 'vitest'
+import { createMemoryStore } from '../../src/store/memory/store.ts'
+import { createSqliteDatabase } from './store/sqlite-database.ts'
+
+export type OpenHandle = () => Store
+
+/** Within one process the instances share the memory store itself. */
+export function shareMemory(): Promise<OpenHandle> {
+  const store = createMemoryStore()
+  return Promise.resolve(() => store)
+}
+
+export async function shareSqlite(): Promise<OpenHandle> {
+  const database = await createSqliteDatabase()
+  // Registered before the servers, so it runs after they are closed.
+  onTestFinished(() => database.close())
+  return () => database.open()
+}
