@@ -2,8 +2,8 @@
  * What tasks cost on SQLite and PostgreSQL: created and completed, parked and resumed, read, through the real engine
  * and store, compared with the same rows written by hand with the bare driver; by one process and by two.
  *
- * The subjects take turns, round by round. Commits are durable everywhere. What a hundred thousand parked tasks cost, and
- * the whole server in front of them, have tables of their own.
+ * The subjects take turns, round by round. Commits are durable everywhere. What a hundred thousand parked tasks and
+ * a hundred thousand sleeping ones cost, how late these wake, and the whole server in front of them, have tables of their own.
  */
 
 import type { RunBench, Settings, Table } from './bench.ts'
@@ -12,6 +12,7 @@ import { type Before, compileCheckout } from './task/before.ts'
 import { type Databases, openPostgresServer, openSqliteFiles } from './task/database.ts'
 import { measureParked, type ParkedFigures, parkedTable } from './task/parked.ts'
 import { measureServer, type ServerFigures, serverTable } from './task/server.ts'
+import { measureSleeping, type SleepFigures, sleepingTables } from './task/sleeping.ts'
 import { type Crew, spawnCrew } from './task/spawn-crew.ts'
 import type { Lone, SubjectName, Work } from './task/subject.ts'
 
@@ -26,12 +27,23 @@ interface Effort {
   readonly ms: number
   readonly calls: number
   readonly parked: number
+  /** Sleeping tasks that wake one per millisecond, and others that wake at one moment. */
+  readonly due: number
+  readonly herd: number
   /** Lone tasks in a round. */
   readonly lone: number
 }
 
-const FULL: Effort = { rounds: 7, ms: 1_500, calls: 3_000, parked: 100_000, lone: 100 }
-const QUICK: Effort = { rounds: 3, ms: 500, calls: 500, parked: 5_000, lone: 30 }
+const FULL: Effort = {
+  rounds: 7,
+  ms: 1_500,
+  calls: 3_000,
+  parked: 100_000,
+  due: 10_000,
+  herd: 20_000,
+  lone: 100,
+}
+const QUICK: Effort = { rounds: 3, ms: 500, calls: 500, parked: 5_000, due: 1_000, herd: 1_000, lone: 30 }
 
 /** Times a second, one figure for each round. */
 type Rates = Record<SubjectName, number[]>
@@ -49,6 +61,7 @@ export const run: RunBench = async (settings) => {
   const measured: Measured[] = []
   const servers: ServerFigures[] = []
   const parked: ParkedFigures[] = []
+  const slept: SleepFigures[] = []
   const { only, against } = settings
   if (only !== undefined && !Object.hasOwn(OPEN, only))
     throw new TypeError(`Unknown database "${only}": ${Object.keys(OPEN).join(' or ')}`)
@@ -66,6 +79,8 @@ export const run: RunBench = async (settings) => {
         servers.push(await measureServer(databases, effort))
         settings.progress(`${databases.name}: parking ${effort.parked} tasks`)
         parked.push(await measureParked(databases, effort.parked))
+        settings.progress(`${databases.name}: ${effort.parked} sleeping tasks`)
+        slept.push(await measureSleeping(databases, effort))
       } finally {
         await databases.close()
       }
@@ -74,8 +89,11 @@ export const run: RunBench = async (settings) => {
     await before?.remove()
   }
   const rates = [rateTable(measured), loneTable(measured)]
-  const tables = before === undefined ? [...rates, serverTable(servers), parkedTable(parked)] : rates
-  return { tables, data: { effort, against, measured, servers, parked } }
+  const tables =
+    before === undefined
+      ? [...rates, serverTable(servers), parkedTable(parked), ...sleepingTables(slept)]
+      : rates
+  return { tables, data: { effort, against, measured, servers, parked, slept } }
 }
 
 async function measure(

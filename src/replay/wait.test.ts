@@ -182,6 +182,7 @@ describe('ctx.sleep', () => {
   it.each([
     ['a date in the past', new Date(0)],
     ['now', 1_000_000],
+    ['a time before the epoch', -1e300],
     ['an ISO date in the past', '1970-01-01T00:00:00Z'],
   ])('sleepUntil is over at once for %s', async (_name, date) => {
     const flow = replayFlow(async (ctx) => {
@@ -191,6 +192,11 @@ describe('ctx.sleep', () => {
     const { ending, journal } = await flow.round(undefined, PARKS)
     expect(ending).toEqual({ kind: 'returned', value: 'awake' })
     expect(journal.entries).toEqual([{ kind: 'sleep', key: 'nap', at: 1_000_000 }])
+  })
+
+  it('sleepUntil counts whole milliseconds, because databases do', async () => {
+    const flow = replayFlow((ctx) => ctx.sleepUntil('nap', 1_000_000.25))
+    expect((await flow.round(undefined, PARKS)).ending).toEqual({ kind: 'sleeping', wakeAt: 1_000_001 })
   })
 
   it.each([

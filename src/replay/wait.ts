@@ -66,7 +66,7 @@ export function checkDuration(what: string, duration: unknown): number {
 /** Throws if `date` is not a time. One in the past is fine: the sleep is over at once. */
 function checkDate(date: unknown): number {
   const at = date instanceof Date ? date.getTime() : typeof date === 'string' ? Date.parse(date) : date
-  if (typeof at === 'number' && Number.isFinite(at)) return at
+  if (typeof at === 'number' && Number.isFinite(at)) return Math.max(0, Math.ceil(at))
   throw misuse(
     `ctx.sleepUntil takes a Date, a number of milliseconds since 1970, or an ISO date; got ${String(date)}.`,
   )

@@ -155,8 +155,11 @@ export function startClaimLoop(
   })
   let cancelAlarm = () => {}
   let arming = false
+  let armAgain = false
   /** Claims again when the next task is due, if that is before the next poll. */
   const arm = async () => {
+    // A task that parks meanwhile may be due before the one that is being looked for.
+    armAgain = arming
     if (arming || stopping) return
     arming = true
     const ms = await store.nextDueMs(Math.ceil(options.pollMs * 1.2)).catch((error) => {
@@ -164,6 +167,7 @@ export function startClaimLoop(
       return undefined
     })
     arming = false
+    if (armAgain) return arm()
     cancelAlarm()
     if (ms === undefined || stopping) return
     cancelAlarm = clock.idly(ms, () => {

@@ -240,3 +240,32 @@ describe('ids and keys from outside', () => {
     ).toBe('partial')
   })
 })
+
+describe('a task that is due at a time', () => {
+  it('G1 is claimed then, although it parked while the next due task was being looked for', async () => {
+    let stale = () => {}
+    const early = new Promise<undefined>((resolve) => {
+      stale = () => resolve(undefined)
+    })
+    const nextDueMs = store.tasks.nextDueMs
+    let looks = 0
+    const engine = engineOn(
+      { pollMs: 60_000 },
+      broken({ nextDueMs: (ms) => (looks++ === 0 ? early : nextDueMs(ms)) }),
+    )
+    const turns: number[] = []
+    await engine.serve(async ({ number, claimedAt }) => {
+      turns.push(number)
+      if (number > 1) return complete('awake')
+      return { kind: 'park', inputs: inputs(), wakeAt: claimedAt + 1000 }
+    })
+    await clock.pass(1)
+    const { id } = await engine.create(newTask())
+    await clock.pass(1)
+    stale()
+    await clock.pass(1000)
+    expect(looks).toBeGreaterThan(1)
+    expect(turns).toEqual([1, 2])
+    expect(await engine.get(id, alice)).toMatchObject({ status: 'completed' })
+  })
+})

@@ -65,6 +65,7 @@ const TIMED: readonly Partial<Plan>[] = [
 const entriesOf = (plan: Partial<Plan>): number =>
   STEPS + ((plan.sleepAt ?? plan.expireAt ?? plan.hookAt ?? 0) ? 1 : 0)
 const AT_ONCE = 24
+const AGAIN_MS = 1_000
 const sleep = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms))
 
 /** Runs everything; resolves when all tasks have ended, or when nothing has changed for too long. */
@@ -142,10 +143,17 @@ async function createTasks(
 /** Answers questions through the workers, repeating each until it is accepted, until told to stop. */
 function answerQuestions(store: Store, crew: Crew, random: SeededRandom): () => Promise<void> {
   let stopped = false
+  /** When an answer was last sent: a busy database is not flooded. */
+  const sent = new Map<string, number>()
   const loop = async () => {
     while (!stopped) {
       const waiting = await store.tasks.list({ status: 'input_required', limit: 200 }).catch(() => [])
-      for (const { id } of waiting) (await crew.pick()).answer(id, random.below(4) === 0)
+      const now = Date.now()
+      for (const { id } of waiting) {
+        if (now - (sent.get(id) ?? 0) < AGAIN_MS) continue
+        sent.set(id, now)
+        ;(await crew.pick()).answer(id, random.below(4) === 0)
+      }
       await sleep(50)
     }
   }
