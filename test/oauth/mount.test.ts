@@ -58,8 +58,18 @@ function open() {
         authInfo: { token: 'x', clientId: 'desk', scopes, resource: RESOURCE, extra },
       }),
   })
+  /** The same with enough scope, for a caller who differs in something. */
+  const asOther = ({ clientId = 'desk', ...claims }: Record<string, string>) => ({
+    fetch: (sent: Request) =>
+      handler.fetch(sent, {
+        authInfo: {
+          ...{ token: 'x', clientId, scopes: ['tickets:write'], resource: RESOURCE },
+          extra: { ...extra, ...claims },
+        },
+      }),
+  })
   const anonymous = { fetch: (sent: Request) => handler.fetch(sent) }
-  return { as, anonymous, ran, rondo }
+  return { as, asOther, anonymous, ran, rondo }
 }
 
 describe('scopes in an official server', () => {
@@ -90,6 +100,22 @@ describe('scopes in an official server', () => {
     expect(ran).toHaveLength(1)
     const done = await request(as('tickets:write', 'more'), undefined, 'tools/call', round)
     expect(done.result).toMatchObject({ content: [{ text: 'tickets:write more' }] })
+  })
+
+  it.each([
+    ['another user', { sub: 'bob' }],
+    ['a user of that name at another issuer', { iss: 'https://id.example.org' }],
+    ['another client of the user', { clientId: 'phone' }],
+  ])('H3 refuses a state of %s with the one error', async (_who, other) => {
+    const { as, asOther, ran } = open()
+    const first = await request(as('tickets:write'), undefined, 'tools/call', call('refund', { amount: 5 }))
+    const round = call('refund', { amount: 5 }, { ...YES, requestState: first.result?.requestState })
+    expect((await request(asOther(other), undefined, 'tools/call', round)).error).toMatchObject({
+      code: -32602,
+      message: 'Invalid or expired requestState',
+    })
+    expect(ran).toHaveLength(1)
+    expect((await request(asOther({}), undefined, 'tools/call', round)).result).toBeDefined()
   })
 
   it('H2 challenges requests about a task with less scope', async () => {

@@ -331,6 +331,29 @@ describe('T30 T31 a client that logs in', () => {
     expect(await store.load(`${origin}/mcp`)).toMatchObject({ issuer: origin, scopes: [] })
   })
 
+  it.each([
+    ['uses the client that it registered', {}, 0],
+    ['registers again for another redirect', { redirectUri: 'http://127.0.0.1:1/callback' }, 1],
+    ['registers again if the secret has expired', { expiresAt: 1 }, 1],
+  ])('H4 %s', async (_what, changed, times) => {
+    const { origin, log, store, seen } = await startLiar({})
+    const client = { id: 'registered', redirectUri: 'http://127.0.0.1:7777/callback', ...changed }
+    const [server, resource] = [`${origin}/mcp`, `${origin}/mcp`]
+    store.save(server, { version: 1, server, resource, issuer: origin, client, scopes: [] })
+    await log()
+    expect(seen.filter((one) => one === '/register')).toHaveLength(times)
+  })
+
+  it('H4 T30 sends the secret of a client to no other authorization server than its own', async () => {
+    const { origin, seen } = await startLiar({})
+    const client = { id: 'nightly', secret: 'secret', issuer: 'https://id.example' }
+    for (const issuer of [undefined, origin]) {
+      const robot = oauth({ grant: 'client_credentials', client, issuer })
+      await expect(robot.login(`${origin}/mcp`)).rejects.toMatchObject({ code: 'PEER_AUTHORIZATION' })
+    }
+    expect(seen).not.toContain('/token')
+  })
+
   it('H4 asks for more scope a few times at most, whatever the server keeps asking for', async () => {
     let asked = 0
     const { seen, log } = await startLiar({
