@@ -71,6 +71,50 @@ describe('turns', () => {
     expect(held.turns).toHaveLength(5)
   })
 
+  it('are claimed for all free slots when nobody knows how many are due, and else for as many as are due', async () => {
+    const asked: number[] = []
+    const claim: Store['tasks']['claim'] = (worker, leaseMs, count) => {
+      asked.push(count)
+      return store.tasks.claim(worker, leaseMs, count)
+    }
+    const engine = engineOn({}, broken({ claim }))
+    const held = heldTurn()
+    const serving = await engine.serve(held.run, { concurrency: 3 })
+    await clock.pass(1)
+    expect(asked).toEqual([3])
+    // Claimed by the write that creates it, as long as a slot is free.
+    for (let i = 0; i < 5; i++) await engine.create(newTask())
+    await clock.pass(1)
+    expect([held.turns.length, asked]).toEqual([3, [3]])
+    held.end(0, complete('done'))
+    held.end(1, complete('done'))
+    await clock.pass(1)
+    expect(held.turns).toHaveLength(5)
+    expect(asked.slice(1)).toEqual([1, 1])
+    for (let i = 2; i < 5; i++) held.end(i, complete('done'))
+    await serving.stop()
+  })
+
+  it('of tasks that wait go first: one created because a turn ended does not take their slot', async () => {
+    const held = heldTurn()
+    const next = newTask()
+    const engine = engineOn({
+      onEvent(event) {
+        if (event.kind === 'turn' && held.turns.length === 1) void engine.create(next)
+      },
+    })
+    await engine.serve(held.run, { concurrency: 1 })
+    await clock.pass(1)
+    await engine.create(newTask())
+    const { id } = await engine.create(newTask())
+    held.end(0, complete('done'))
+    await clock.pass(1)
+    expect(held.turns.map(({ task }) => task.id).slice(1)).toEqual([id])
+    held.end(1, complete('done'))
+    await clock.pass(1)
+    expect(held.turns[2]?.task.id).toBe(next.id)
+  })
+
   it('append entries in order, and share a write between entries that wait', async () => {
     const batches: (readonly string[])[] = []
     const engine = engineOn(
