@@ -11,7 +11,7 @@ export default defineConfig({
       { find: 'rondo/client/oauth', replacement: src('client-oauth') },
       { find: 'rondo/testing/store', replacement: src('testing-store') },
       {
-        find: /^rondo\/(testing|client|forms|oauth|sdk|sqlite|postgres|restate|otel)$/,
+        find: /^rondo\/(testing|client|forms|oauth|sdk|store|sqlite|postgres|restate|otel)$/,
         replacement: src('$1'),
       },
     ],

@@ -14,6 +14,7 @@ import type { NewTask, Sealed, TaskOwner, TaskStatus, TaskView } from '../task-e
 import {
   createHintBus,
   type Fence,
+  type Hint,
   type HintBus,
   type Lease,
   type OperatorTasks,
@@ -24,6 +25,7 @@ import {
   type WorkerTasks,
 } from '../task-store.ts'
 
+/** A task as one value, which survives `JSON.stringify`. Stores may index it by what they search for, and must not change it. */
 export interface TaskRow {
   readonly id: string
   readonly owner: TaskOwner
@@ -74,6 +76,35 @@ export function createMemoryTasks(table: MemoryTable): TaskStore {
     ...createWorkerTasks(table),
     ...createOperatorTasks(table),
   }
+}
+
+/** What a change of rows led to. */
+export interface RowsChange<T> {
+  readonly result: T
+  /** The rows that are new or changed, to be written before anybody learns the result. */
+  readonly changed: readonly TaskRow[]
+  /** To be published when the rows are written. */
+  readonly hints: readonly Hint[]
+}
+
+/**
+ * Runs a method of a store on copies of rows, for databases that keep a task as one value: read the rows that the method is
+ * about, run it here, write what changed, in one transaction.
+ */
+export async function changeRows<T>(
+  rows: readonly TaskRow[],
+  now: number,
+  change: (tasks: TaskStore) => Promise<T>,
+): Promise<RowsChange<T>> {
+  const before = new Map(rows.map((row) => [row.id, JSON.stringify(row)]))
+  const table = createMemoryTable(
+    () => now,
+    rows.map((row) => ({ ...row, journal: [...row.journal] })),
+  )
+  const hints: Hint[] = []
+  table.hints.onHint((hint) => hints.push(hint))
+  const result = await change(createMemoryTasks(table))
+  return { result, changed: table.all().filter((row) => JSON.stringify(row) !== before.get(row.id)), hints }
 }
 
 function createOwnerTasks(table: MemoryTable): OwnerTasks {
