@@ -45,6 +45,8 @@ export function createRestateStore(options: RestateStoreOptions): EngineStore {
   return assembleStore(options, { defineTask: createTaskObject, deliver: (run) => run })
 }
 
+const START_MS = 1_000
+
 /** The parts of a store that tests weaken. */
 interface StoreParts {
   readonly defineTask: (names: ServiceNames) => TaskHandlers
@@ -73,7 +75,13 @@ export function assembleStore(options: RestateStoreOptions, parts: StoreParts): 
   }
 
   const runners = new Set<TurnRunner>()
+  let joined = () => {}
+  const joining = new Promise<void>((resolve) => {
+    joined = resolve
+  })
   const run: RunDelivered = async (wake, gone) => {
+    // A process that has just started may get a turn before it is there for it.
+    await Promise.race([joining, new Promise((resolve) => setTimeout(resolve, START_MS).unref())])
     const [best] = [...runners].sort((a, b) => a.load() - b.load())
     if (best === undefined) throw new Error('No worker runs in this process')
     await best.run(wake, gone)
@@ -114,6 +122,7 @@ export function assembleStore(options: RestateStoreOptions, parts: StoreParts): 
                 'A process that runs tasks needs the option endpoint, where Restate delivers them: createRestateStore({ …, endpoint: { port } }). Or set tasks.concurrency to 0',
               )
             runners.add(runner)
+            joined()
             return () => void runners.delete(runner)
           },
         },

@@ -17,7 +17,8 @@ import type { AddressInfo } from 'node:net'
 export interface Balancer {
   readonly url: string
   add(port: number): void
-  remove(port: number): void
+  /** Called with everything that passes, in either direction. */
+  onData?: (data: Buffer) => void
   close(): Promise<void>
 }
 
@@ -110,6 +111,7 @@ export async function startBalancer(): Promise<Balancer> {
     stream.on('close', () => reset(stream, out))
     stream.on('aborted', () => out.close(constants.NGHTTP2_CANCEL))
     out.on('aborted', () => stream.close(constants.NGHTTP2_CANCEL))
+    for (const from of [stream, out]) from.on('data', (data: Buffer) => balancer.onData?.(data))
     stream.pipe(out)
     out.pipe(stream)
   }
@@ -121,17 +123,14 @@ export async function startBalancer(): Promise<Balancer> {
   })
   server.on('stream', (stream, headers) => void forward(stream, headers))
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
-  return {
+  const balancer: Balancer = {
     url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
     add: (port) => void ports.push(port),
-    remove(port) {
-      const at = ports.indexOf(port)
-      if (at >= 0) ports.splice(at, 1)
-    },
     async close() {
       for (const session of incoming) session.destroy()
       for (const session of sessions.values()) (await session.catch(() => undefined))?.destroy()
       await new Promise((resolve) => server.close(resolve))
     },
   }
+  return balancer
 }

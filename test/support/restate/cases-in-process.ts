@@ -4,6 +4,7 @@ import { type ChildProcess, fork } from 'node:child_process'
 import { afterAll, describe, it } from 'vitest'
 import type { ContractCase } from '../../../src/testing-store.ts'
 import { findNode } from '../node-binaries.ts'
+import { processFile } from '../process-file.ts'
 import { hasRestate } from './server.ts'
 
 const major = Number(process.versions.node.split('.')[0])
@@ -38,7 +39,10 @@ interface Outcome {
 export function itRuns(cases: readonly ContractCase[]): void {
   let child: ChildProcess | undefined
   const runner = () => {
-    child ??= fork('test/support/restate/case-runner.ts', [], { execPath: restateNode, execArgv: [] })
+    child ??= fork(processFile('test/support/restate/case-runner.ts'), [], {
+      execPath: restateNode,
+      execArgv: [],
+    })
     return child
   }
   const run = (index: number) =>

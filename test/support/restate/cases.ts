@@ -1,6 +1,8 @@
 /** Everything that is tested on a real node of Restate, as cases that another process can run. */
 
 import { connect } from 'node:http2'
+import { createServer, type Server } from 'rondo'
+import { z } from 'zod'
 import { createTaskId, type TaskTurnOutcome } from '../../../src/store/task-engine.ts'
 import { alice, inputs, newTask, type StoreHarness, until } from '../../../src/testing/store/harness.ts'
 import { describeOnceContract } from '../../../src/testing/store/once.ts'
@@ -13,6 +15,9 @@ import {
   it,
 } from '../../../src/testing/store/suite.ts'
 import { engineContract, engineControls } from '../../../src/testing-store.ts'
+import { effectsUnderToken } from '../../scenarios/effects-under-token.ts'
+import { createWorld, type Scenario, scenarios, type World } from '../../scenarios/scenario.ts'
+import { follow, send } from '../task-client.ts'
 import type { TestRestate } from './server.ts'
 import { createSite, freePort, type RestateSite, restateHarness } from './site.ts'
 
@@ -23,6 +28,7 @@ export function restateCases(restate: () => TestRestate): readonly ContractCase[
     ...engineControls(harness),
     ...onceCases(restate),
     ...collect('Restate', () => describeOwn(restate)),
+    ...collect('Restate: servers', () => describeServers(restate)),
   ]
 }
 
@@ -256,6 +262,104 @@ function describeOwn(restate: () => TestRestate): void {
       400, 400, 400,
     ])
     expect(await engine.get(id, alice)).toMatchObject({ status: 'working' })
+  })
+}
+
+const tools = scenarios.filter(({ method }) => method === 'tools/call')
+const randomId = () => 'the same in every carrier'
+
+/** Whole servers whose calls run as tasks. */
+function describeServers(restate: () => TestRestate): void {
+  let site: RestateSite
+  let servers: Server[]
+  beforeEach(async () => {
+    site = await createSite(restate())
+    servers = []
+  })
+  afterEach(async () => {
+    await Promise.all(servers.map((server) => server.close()))
+    await site.close()
+  })
+  const start = (): Server => {
+    const keys = 'k:MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE='
+    const options = { name: 'restate', version: '1.0.0', keys, log: 'off', dev: true, randomId } as const
+    const server = createServer({ ...options, store: site.store() })
+    servers.push(server)
+    return server
+  }
+  const declare = (scenario: Scenario, world: World): Server => {
+    const server = start()
+    const tool: Server['tool'] = (name, definition, handler) =>
+      server.tool(name, { ...definition, task: 'auto' }, handler)
+    scenario.declare({ ...server, tool }, world)
+    return server
+  }
+
+  for (const scenario of tools) {
+    it(`R10 P20 J3 a task has the result and the effect keys of the rounds: ${scenario.name}`, async () => {
+      const world = createWorld()
+      const server = declare(scenario, world)
+      const created = await send(server, 'tools/call', { name: scenario.target, arguments: scenario.args })
+      expect(created.result).toMatchObject({ resultType: 'task', status: 'working' })
+      const ended = await follow(server, String(created.result?.taskId), scenario.script)
+      expect(ended).toMatchObject({
+        status: 'completed',
+        result: { resultType: 'complete', content: [{ text: scenario.text }] },
+      })
+      expect(world.effects).toEqual(await effectsUnderToken(scenario, randomId))
+      expect(world.effects.map(({ name }) => name)).toEqual(scenario.effects)
+    })
+  }
+
+  it('E2 J3 a task continues on another instance after a restart', async () => {
+    const [scenario] = tools.filter(({ script }) => Object.keys(script).length > 0)
+    if (scenario === undefined) throw new Error('No scenario asks')
+    const world = createWorld()
+    const first = declare(scenario, world)
+    const created = await send(first, 'tools/call', { name: scenario.target, arguments: scenario.args })
+    await first.close()
+    const second = declare(scenario, world)
+    expect(await follow(second, String(created.result?.taskId), scenario.script)).toMatchObject({
+      status: 'completed',
+      result: { content: [{ text: scenario.text }] },
+    })
+  })
+
+  it('J3 nothing but sealed content passes between Restate and a worker', async () => {
+    const passed: string[] = []
+    site.balancer.onData = (data) => passed.push(data.toString('latin1'))
+    const server = start()
+    server.tool(
+      'secret',
+      { task: 'always', input: z.object({ card: z.string() }) },
+      async ({ card }, ctx) => {
+        ctx.status('canary-status')
+        await ctx.step('look', () => `canary-step ${card}`)
+        const { value } = await ctx.ask('word', {
+          message: 'canary-question',
+          schema: z.object({ value: z.string() }),
+        })
+        return `canary-result ${value}`
+      },
+    )
+    const call = { name: 'secret', arguments: { card: 'canary-argument' } }
+    const { result } = await send(server, 'tools/call', call)
+    const ended = await follow(server, String(result?.taskId), { word: { value: 'canary-answer' } })
+    expect(JSON.stringify(ended)).toContain('canary-result canary-answer')
+    const text = passed.join('')
+    // What passes can be read: the key of the question is not sealed.
+    expect(text).toContain('"word"')
+    expect(text.includes('canary')).toBe(false)
+  })
+
+  it('J3 a server is ready when Restate reaches it, and says what is wrong otherwise', async () => {
+    const server = start()
+    server.tool('go', {}, () => 'went')
+    const listening = await server.listen({ port: 0, signals: false, ready: '/readyz' })
+    const ready = async () => (await fetch(new URL('/readyz', listening.url))).status
+    expect(await ready()).toBe(200)
+    await site.balancer.close()
+    await until('the loss', async () => (await ready()) === 503)
   })
 }
 
