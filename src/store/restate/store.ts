@@ -60,7 +60,12 @@ export function assembleStore(options: RestateStoreOptions, parts: StoreParts): 
     throw misuse('namespace must begin with a letter and contain only letters, digits and underscores')
   if (options.endpoint) assertEndpoint(options.endpoint)
   const connect = (addresses: string | readonly string[], ms: number) =>
-    createIngress({ addresses: [addresses].flat(), headers, retryMs: ms, attemptMs: Math.max(ms, 1_000) })
+    createIngress({
+      addresses: [addresses].flat(),
+      headers,
+      retryMs: ms,
+      attemptMs: Math.min(Math.max(ms, 1_000), 10_000),
+    })
   const ingress = connect(options.ingress, retryMs)
   const admin = options.admin === undefined ? undefined : connect(options.admin, retryMs)
   const names = serviceNames(namespace)

@@ -23,7 +23,7 @@ export interface Balancer {
 }
 
 const PING_MS = 500
-const SILENT_MS = 1_500
+const SILENT_MS = 3_000
 /** How long an endpoint that failed gets nothing, if there is another. */
 const AVOID_MS = 1_000
 
@@ -46,7 +46,8 @@ function watch(session: ClientHttp2Session): void {
 /** Headers that belong to one connection. */
 const HOP = new Set([':status', 'connection', 'keep-alive', 'transfer-encoding'])
 
-export async function startBalancer(): Promise<Balancer> {
+/** `watches`: it notices endpoints that are frozen. */
+export async function startBalancer({ watches = false } = {}): Promise<Balancer> {
   const ports: number[] = []
   const sessions = new Map<number, Promise<ClientHttp2Session>>()
   const avoided = new Map<number, number>()
@@ -60,7 +61,7 @@ export async function startBalancer(): Promise<Balancer> {
       const session = connect(`http://127.0.0.1:${port}`)
       // A frozen process accepts connections too, but says nothing.
       session.on('remoteSettings', () => resolve(session))
-      watch(session)
+      if (watches) watch(session)
       session.on('error', reject)
       session.on('close', () => {
         sessions.delete(port)

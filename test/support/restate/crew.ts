@@ -45,7 +45,7 @@ export async function startRestateCrew(
   { size, fenced = true, maxFailures = 50 }: CrewOptions,
 ): Promise<RestateCrew> {
   const namespace = `C${randomBytes(6).toString('hex')}`
-  const balancer = await startBalancer()
+  const balancer = await startBalancer({ watches: true })
   const applied = new Map<string, number>()
   const accepted = new Map<string, number>()
   const listeners = new Set<(message: FromRestateWorker, worker: RestateWorker) => void>()

@@ -38,6 +38,7 @@ export async function createSite(restate: TestRestate): Promise<RestateSite> {
       ingress: restate.ingress,
       admin: restate.admin,
       namespace,
+      retryMs: 60_000,
       endpoint: { port, url: balancer.url, identityKeys: [restate.identityKey] },
       ...options,
     })
