@@ -90,6 +90,25 @@ describe('a login', () => {
     expect(as.requests.filter((one) => one === 'POST /reg')).toHaveLength(registered)
   })
 
+  it('H4 names the resource in every request for a token, also for a refresh and for the client itself', async () => {
+    const sent: URLSearchParams[] = []
+    const spied: OAuthOptions['fetch'] = (url, init) => {
+      if (url.endsWith('/token')) sent.push(new URLSearchParams(String(init.body)))
+      return fetch(url, init)
+    }
+    const person = await open({ login, client: desk, fetch: spied })
+    clock += AN_HOUR
+    await say(person, 'whoami')
+    const client = { id: 'robot', secret: ROBOT_SECRET, issuer: as.issuer }
+    await open({ grant: 'client_credentials', client, fetch: spied })
+    expect(sent.map((body) => [body.get('grant_type'), body.get('resource')])).toEqual([
+      ['authorization_code', server.url],
+      ['refresh_token', server.url],
+      ['client_credentials', server.url],
+    ])
+    expect(sent[0]?.get('code_verifier')).toMatch(/^[\w-]{43,}$/)
+  })
+
   it('is shared by requests that are refused at the same time', async () => {
     const auth = oauth({ login, client: desk })
     const opened = await Promise.all([1, 2, 3].map(() => connect(server.url, { auth })))
@@ -250,8 +269,18 @@ describe('T31 a refresh that another process has begun', () => {
     clock += AN_HOUR
     const refreshing = say(slow, 'whoami')
     await begun
+    // Without the turn that it has to wait for, the login would be saved now, and then replaced.
+    const saved = new Promise<void>((resolve) => {
+      const { save } = store
+      store.save = (key, one) => {
+        resolve()
+        return save(key, one)
+      }
+    })
+    const before = countTokenRequests()
     const stepping = oauth({ login, client: desk, store, scopes: ['tickets:write'] }).login(server.url)
-    await expect.poll(() => links.length).toBe(2)
+    await expect.poll(() => countTokenRequests() - before).toBe(1)
+    await Promise.race([saved, new Promise((resolve) => setTimeout(resolve, 150))])
     release()
     await refreshing
     const { tokens } = await stepping
