@@ -135,7 +135,7 @@ function logTaskEvents(
   }
   return (event, task) => {
     const facts = event.kind === 'store-error' && !isNew(event) ? undefined : factsOf(event)
-    if (facts !== undefined) log(task ? { ...placeOf(task), ...facts } : facts)
+    if (facts !== undefined) log(task ? { ...facts, ...placeOf(task) } : facts)
     notify(event)
   }
 }

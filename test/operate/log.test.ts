@@ -72,6 +72,15 @@ describe('every line of a call names its flow and its round', () => {
     expect(damaged).not.toHaveProperty('flow')
   })
 
+  it('for an observer too, which gets the same events as the log', async () => {
+    const observed: object[] = []
+    const { server, events } = start({ telemetry: { event: (event) => void observed.push(event) } })
+    const { result } = await ask(server)
+    await ask(server, { requestState: `${result?.requestState}x` })
+    expect(observed).toMatchObject([{ event: 'round', ...PLACE }, { event: 'state_refused' }])
+    expect(observed).toEqual(events)
+  })
+
   it('in a store that fails during a round', async () => {
     const store = createMemoryStore()
     const failing = () => Promise.reject(new RondoError('STORE_UNAVAILABLE', 'The store is away'))
