@@ -6,13 +6,13 @@ import { createWorld, type Scenario, type World } from './scenario.ts'
 
 /** `randomId` generates the id of the flow, from which the effect keys are derived. */
 export async function effectsUnderToken(
-  { method, target, args, script, declare }: Scenario,
+  { method, target, args, script, declare, rounds = declare }: Scenario,
   randomId: () => string,
 ): Promise<World['effects']> {
   const world = createWorld()
   const bench = createBench((options) => {
     const server = createServer({ name: 'scenarios', version: '1.0.0', ...options, randomId })
-    declare(server, world)
+    rounds(server, world)
     return server
   })
   if (method === 'tools/call') await bench.tool(target, { ...args }).run(script)

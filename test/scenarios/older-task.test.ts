@@ -9,7 +9,7 @@ import { afterEach, describe, expect, it } from 'vitest'
 import { createMemoryStore } from '../../src/store/memory/store.ts'
 import { toResponse } from '../../src/testing/call.ts'
 import { effectsUnderToken } from './effects-under-token.ts'
-import { createWorld, type Scenario, scenarios, type World } from './scenario.ts'
+import { createWorld, type Scenario, scenarios, taskScenarios, type World } from './scenario.ts'
 
 const closing: (() => Promise<void>)[] = []
 afterEach(async () => {
@@ -50,7 +50,7 @@ function answersOf({ script }: Scenario): ConnectOptions['answers'] {
   }
 }
 
-const tools = scenarios.filter(({ method }) => method === 'tools/call')
+const tools = [...scenarios.filter(({ method }) => method === 'tools/call'), ...taskScenarios]
 
 describe.each(['2025-11-25', 'DRAFT-2026-v1'] as const)('tasks of %s', (mode) => {
   it.each(tools)(

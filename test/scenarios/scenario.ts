@@ -30,6 +30,8 @@ export interface Scenario {
   /** Names of the effects that run. */
   readonly effects: readonly string[]
   declare(server: Server, world: World): void
+  /** The same without what only a task can do: the reference for effect keys. */
+  rounds?(server: Server, world: World): void
 }
 
 export function createWorld(): World {
@@ -45,7 +47,90 @@ function touch(world: World, name: string): (info: { key: string }) => string {
   }
 }
 
+/** What only a task can do. */
+export const taskScenarios: readonly Scenario[] = [
+  {
+    name: 'an event that is there before the handler waits for it, and a second that is told so',
+    method: 'tools/call',
+    target: 'before',
+    script: { name: { value: 'Ada' } },
+    text: 'accepted duplicate paid Ada ship done',
+    effects: ['ship'],
+    declare: (server, world) =>
+      server.tool('before', {}, async (_args, ctx) => {
+        const hook = await ctx.hook('paid', { schema: z.object({ by: z.string() }) })
+        const told = await ctx.step('report', async () => {
+          const first = await server.deliver(hook.id, { by: 'paid' })
+          return `${first.kind} ${(await server.deliver(hook.id, { by: 'again' })).kind}`
+        })
+        const { value: name } = await ctx.ask('name', { message: 'Name?', schema: value })
+        const { by } = await hook.received()
+        return `${told} ${by} ${name} ${await ctx.effect('ship', touch(world, 'ship'))}`
+      }),
+    rounds: (server, world) =>
+      server.tool('before', {}, async (_args, ctx) => {
+        await ctx.ask('name', { message: 'Name?', schema: value })
+        return ctx.effect('ship', touch(world, 'ship'))
+      }),
+  },
+  {
+    name: 'an event that does not fit, then one that does, while the handler waits beside a step',
+    method: 'tools/call',
+    target: 'during',
+    script: {},
+    text: 'rejected accepted 7 ship done',
+    effects: ['ship'],
+    declare: (server, world) =>
+      server.tool('during', {}, async (_args, ctx) => {
+        const hook = await ctx.hook('paid', { schema: z.object({ cents: z.int() }), within: '1 hour' })
+        const [told, { cents }] = await Promise.all([
+          ctx.step('report', async () => {
+            const bad = await server.deliver(hook.id, { cents: 'many' })
+            return `${bad.kind} ${(await server.deliver(hook.id, { cents: 7 })).kind}`
+          }),
+          hook.received(),
+        ])
+        return `${told} ${cents} ${await ctx.effect('ship', touch(world, 'ship'))}`
+      }),
+    rounds: (server, world) =>
+      server.tool('during', {}, (_args, ctx) => ctx.effect('ship', touch(world, 'ship'))),
+  },
+  {
+    name: 'a hook whose time is up',
+    method: 'tools/call',
+    target: 'silence',
+    script: {},
+    text: 'EventExpired closed remind done',
+    effects: ['remind'],
+    declare: (server, world) =>
+      server.tool('silence', {}, async (_args, ctx) => {
+        const hook = await ctx.hook('paid', { within: 5 })
+        const error = await hook.received().catch(({ name }: Error) => name)
+        const late = await ctx.step('late', async () => (await server.deliver(hook.id, 1)).kind)
+        return `${error} ${late} ${await ctx.effect('remind', touch(world, 'remind'))}`
+      }),
+    rounds: (server, world) =>
+      server.tool('silence', {}, (_args, ctx) => ctx.effect('remind', touch(world, 'remind'))),
+  },
+]
+
 export const scenarios: readonly Scenario[] = [
+  {
+    name: 'an offer beside a step, awaited, then an effect',
+    method: 'tools/call',
+    target: 'offer',
+    script: { tip: { value: '2' } },
+    text: 'nothing yet, work, accept, charge done',
+    effects: ['charge'],
+    declare: (server, world) =>
+      server.tool('offer', {}, async (_args, ctx) => {
+        const tip = ctx.offer('tip', { message: 'A tip?', schema: value })
+        const early = tip.peek() ? 'a tip' : 'nothing yet'
+        const step = await ctx.step('work', () => 'work')
+        const { action } = await tip
+        return `${early}, ${step}, ${action}, ${await ctx.effect('charge', touch(world, 'charge'))}`
+      }),
+  },
   {
     name: 'plain',
     method: 'tools/call',

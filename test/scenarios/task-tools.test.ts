@@ -5,10 +5,10 @@ import { afterEach, describe, expect, it } from 'vitest'
 import { createMemoryStore } from '../../src/store/memory/store.ts'
 import { type Host, idIn, pushHost, roundsHost, untilEnded } from '../support/task-tools.ts'
 import { effectsUnderToken } from './effects-under-token.ts'
-import { createWorld, type Scenario, scenarios, type World } from './scenario.ts'
+import { createWorld, type Scenario, scenarios, taskScenarios, type World } from './scenario.ts'
 
 const randomId = () => 'the same in every carrier'
-const tools = scenarios.filter(({ method }) => method === 'tools/call')
+const tools = [...scenarios.filter(({ method }) => method === 'tools/call'), ...taskScenarios]
 const servers: Server[] = []
 
 afterEach(async () => {

@@ -9,7 +9,7 @@ import { createSqliteDatabase } from '../support/store/sqlite-database.ts'
 import type { Database } from '../support/store/store-harness.ts'
 import { follow, send } from '../support/task-client.ts'
 import { effectsUnderToken } from './effects-under-token.ts'
-import { createWorld, type Scenario, scenarios, type World } from './scenario.ts'
+import { createWorld, type Scenario, scenarios, taskScenarios, type World } from './scenario.ts'
 
 const servers: Server[] = []
 const randomId = () => 'the same in every carrier'
@@ -38,7 +38,7 @@ function instance(
   return server
 }
 
-const tools = scenarios.filter(({ method }) => method === 'tools/call')
+const tools = [...scenarios.filter(({ method }) => method === 'tools/call'), ...taskScenarios]
 
 /** Every tool of the scenarios as a task, in databases of one kind. */
 function describeTasks(create: () => Promise<Pick<Database, 'open' | 'close'>>): void {

@@ -1,6 +1,6 @@
 /** Two operations at the same time: the database decides once, and both sides learn the same outcome. */
 
-import { openSlots } from '../../store/input-slots.ts'
+import { closeSlots, type InputSlot, openSlots } from '../../store/input-slots.ts'
 import type { Store } from '../../store/store.ts'
 import { alice, answers, claimNew, createTime, inputs, type StoreHarness, type StoreSite } from './harness.ts'
 import { afterEach, beforeEach, expect, it } from './suite.ts'
@@ -81,6 +81,25 @@ export function describeRaceContract(harness: StoreHarness): void {
       const leases = await store.tasks.claim('w', 10_000, 10)
       expect(leases.map((lease) => lease.slots.map(({ kind }) => kind))).toEqual([['answered']])
     }
+  })
+
+  it('G3 a delivery races the end of its time: what was accepted is there, and nothing else', async () => {
+    const seen = new Set<string>()
+    for (let i = 0; i < ROUNDS; i++) {
+      const { fence } = await claimNew(store)
+      const slots = openSlots([], inputs('h'), 'hook')
+      await store.tasks.publish(fence, slots)
+      const close = () => store.tasks.publish(fence, closeSlots(slots, [{ key: 'h', role: 'hook' }]))
+      const deliver = () => other.tasks.deliverHook(fence.id, alice, 'h', 'event')
+      const [merged, { kind }] = (
+        i % 2 ? await Promise.all([close(), deliver()]) : (await Promise.all([deliver(), close()])).reverse()
+      ) as [readonly InputSlot[], { kind: string }]
+      expect(merged.map((slot) => slot.kind)).toEqual([kind === 'accepted' ? 'answered' : 'closed'])
+      expect(['accepted', 'closed']).toContain(kind)
+      expect((await other.tasks.deliverHook(fence.id, alice, 'h', 'late')).kind).not.toBe('accepted')
+      seen.add(kind)
+    }
+    expect(seen.size).toBeGreaterThan(0)
   })
 
   it('deliver races deliver: one answer wins each key, and the task is resumed once', async () => {
