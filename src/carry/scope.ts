@@ -5,7 +5,7 @@
 
 import type { Call, FlowMethod, SessionCall, TaskListCall } from '../protocol/call.ts'
 import { noteOf } from '../store/task-engine.ts'
-import { isScope, type Target } from '../tool/target.ts'
+import { assertTaskScopes, isScope, type Target } from '../tool/target.ts'
 
 export interface Need {
   readonly scopes: readonly string[]
@@ -82,6 +82,7 @@ export function withNeed<C extends { readonly kind: string }>(call: C, { badArgu
 
 /** What `createTaskId` notes in the id of a task. */
 export function noteScopes({ scopes }: Need): string {
+  assertTaskScopes('this call', scopes)
   return scopes.join(' ')
 }
 

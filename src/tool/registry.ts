@@ -24,7 +24,14 @@ import type {
 import { TEXT_BOUNDS, type TextBounds } from './schema/judge.ts'
 import { warnOfPatterns } from './schema/pattern.ts'
 import { type Compiled, compileSchema, droppingUnknown } from './schema/schema.ts'
-import { assertScopes, promptTarget, resourceTarget, type Target, toolTarget } from './target.ts'
+import {
+  assertScopes,
+  assertTaskScopes,
+  promptTarget,
+  resourceTarget,
+  type Target,
+  toolTarget,
+} from './target.ts'
 import { orTaskHandle } from './task-handle.ts'
 import { parseTemplate } from './uri-template.ts'
 
@@ -149,6 +156,8 @@ export function createRegistry({
       scopes: definition.scopes as Scopes<never> | undefined,
       task: { mode, ttlMs: taskTtlMs, pollMs: taskPollMs },
     })
+    if (store && mode !== 'never' && Array.isArray(definition.scopes))
+      assertTaskScopes(`tool "${name}"`, definition.scopes)
     const mayBeHandle = taskTools !== undefined && mode !== 'never'
     const outputSchema = mayBeHandle && output ? orTaskHandle(output.json) : output?.json
     const schemas = { inputSchema: input?.json ?? { type: 'object' }, outputSchema }

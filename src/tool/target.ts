@@ -157,6 +157,19 @@ export function assertScopes(what: string, scopes: unknown): asserts scopes is r
   )
 }
 
+/** The id of a task holds its scopes, and ids have a limit. */
+const MAX_TASK_SCOPES = 360
+
+/** Throws if the scopes of a call that may become a task are too long together. */
+export function assertTaskScopes(what: string, scopes: readonly string[]): void {
+  const { length } = scopes.join(' ')
+  if (length <= MAX_TASK_SCOPES) return
+  throw misuse(
+    `The scopes of ${what} have ${length} characters together, and the id of a task holds ${MAX_TASK_SCOPES}. ` +
+      "Ask for fewer or shorter ones, or declare the tool with task: 'never'.",
+  )
+}
+
 /** Checks a list once, here; checks the arguments before a function sees them. */
 export function scopesOf(
   scopes: Scopes<never> | undefined,

@@ -194,6 +194,23 @@ it('R11 a challenge that HTTP cannot carry becomes an internal error, and the re
   await server.close()
 })
 
+it('R11 scopes that do not fit into the id of a task are found where the tool is declared', async () => {
+  const { server } = createProtectedServer()
+  const many = Array.from({ length: 30 }, (_, index) => `tickets:scope-${index}`)
+  expect(() => server.tool('many', { scopes: many, task: 'always' }, () => 'ran')).toThrow(
+    /The scopes of tool "many" have 499 characters together.*task: 'never'/,
+  )
+  server.tool('once', { scopes: many, task: 'never' }, () => 'ran')
+  const fits = many.slice(0, 21)
+  server.tool('fits', { scopes: fits, task: 'always' }, () => 'ran')
+  const authenticate = () => ({ subject: 'alice', scopes: fits })
+  const other = createProtectedServer({ authenticate })
+  other.server.tool('fits', { scopes: fits, task: 'always' }, () => 'ran')
+  const { result } = await request(other.server, undefined, 'tools/call', call('fits'))
+  expect(result).toMatchObject({ taskId: expect.any(String) })
+  await other.server.close()
+})
+
 describe('ids of tasks that somebody made up', () => {
   const NOTES = ['a"\r\nSet-Cookie: a=b', 'a", error="invalid_token', 'caf\u00e9', '\u0000', ' '.repeat(300)]
 
