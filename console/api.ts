@@ -1,10 +1,10 @@
 /** How the page talks to its supervisor: events as a stream, actions as requests; both with the token of the address. */
 
 import type { CallReply } from '../src/cli/console/calls.ts'
-import type { Action, ActionKind, ConsoleEvent } from '../src/cli/console/event.ts'
+import type { Action, ActionKind, ConsoleEvent, Served } from '../src/cli/console/event.ts'
 import type { Tool } from '../src/protocol/wire.ts'
 
-export interface Status {
+export interface Status extends Served {
   readonly file: string
   readonly mcp: string
 }
@@ -18,6 +18,8 @@ export interface Api {
   call(request: object): Promise<CallReply>
   /** Polls a task, after answering or cancelling it. */
   task(id: string, change?: { answers?: object; cancel?: boolean }): Promise<unknown>
+  /** Examines the server as `rondo doctor` does; the findings arrive as an event. */
+  examine(request: object): Promise<unknown>
   /** Delivers batches of events until the signal fires; reconnects where it left off. */
   follow(
     receive: (events: readonly ConsoleEvent[]) => void,
@@ -53,6 +55,7 @@ export function createApi(token: string): Api {
     tools: () => get('/api/tools'),
     act: (kind, more) => post('/api/actions', { kind, ...more }),
     call: (request) => post('/api/calls', request),
+    examine: (request) => post('/api/doctor', request),
     task: (id, change) => post('/api/tasks', { id, ...change }),
     follow(receive, lost, signal) {
       let last = 0

@@ -1,40 +1,142 @@
-/** Findings about this server, each with the flow that showed it. */
+/** Findings about this server: what its calls showed, and what an examination found, each with the flow that showed it. */
 
 import type { JSX } from 'preact'
-import type { Model } from './model.ts'
-import { Ago, Empty } from './parts.tsx'
+import { useEffect, useState } from 'preact/hooks'
+import type { Tool } from '../src/protocol/wire.ts'
+import type { Api } from './api.ts'
+import { argumentsOf, type Finding, type Model } from './model.ts'
+import { Ago, Empty, Outcome, Panel } from './parts.tsx'
 
 export function Doctor({
   model,
+  api,
   now,
   link,
   file,
 }: {
   model: Model
+  api: Api
   now: number
   link: (path: string) => string
   file: string
 }): JSX.Element {
-  const findings = [...model.findings].reverse()
+  const findings = fold(model.findings)
+  const { examined } = model
   return (
     <section aria-labelledby="doctor-title">
-      <h1 id="doctor-title">Doctor</h1>
-      {findings.length === 0 ? (
-        <Empty>
-          Nothing is wrong with what was called so far. <code>rondo doctor {file}</code> examines the server
-          from outside.
-        </Empty>
-      ) : (
-        <ul class="findings">
-          {findings.map((finding, i) => (
-            <li key={`${finding.at}-${i}`} class={finding.level}>
-              <strong>{finding.level}</strong> {finding.text}{' '}
-              {finding.flow && <a href={link(`flow/${finding.flow}`)}>flow</a>}{' '}
-              <Ago at={finding.at} now={now} />
-            </li>
-          ))}
-        </ul>
-      )}
+      <div class="title">
+        <h1 id="doctor-title">Doctor</h1>
+      </div>
+      <Panel title="In the calls so far" id="seen-title">
+        {findings.length === 0 ? (
+          <Empty>
+            Nothing is wrong with what was called so far. Call a tool, or examine the server below.
+          </Empty>
+        ) : (
+          <ul class="findings">
+            {findings.map((finding) => (
+              <li key={finding.text} class={finding.level}>
+                <Outcome outcome={finding.level} />
+                <span>
+                  {finding.text}
+                  {finding.count > 1 && ` (${finding.count} times)`}{' '}
+                  {finding.flow && <a href={link(`flow/${finding.flow}`)}>its flow</a>}
+                </span>
+                <Ago at={finding.at} now={now} />
+              </li>
+            ))}
+          </ul>
+        )}
+      </Panel>
+      <Panel title="Examination" id="examined-title">
+        <Examine api={api} model={model} />
+        {examined === undefined ? (
+          <Empty>
+            It sends what a hostile client would send, as <code>rondo doctor {file.split('/').at(-1)}</code>{' '}
+            does: modified states, another caller, other arguments. Every question is declined.
+          </Empty>
+        ) : (
+          <ul class="findings">
+            {examined.findings.map(({ id, verdict, detail, advice, flow }) => (
+              <li key={id} class={verdict}>
+                <Outcome outcome={verdict} />
+                <span>
+                  <strong>{id}</strong> {detail} {flow && <a href={link(`flow/${flow}`)}>its flow</a>}
+                  {advice && <small>{advice}</small>}
+                </span>
+              </li>
+            ))}
+          </ul>
+        )}
+      </Panel>
     </section>
+  )
+}
+
+/** Equal findings as one, the latest first. */
+function fold(findings: readonly Finding[]): (Finding & { readonly count: number })[] {
+  const folded = new Map<string, Finding & { readonly count: number }>()
+  for (const finding of findings) {
+    const before = folded.get(finding.text)
+    folded.delete(finding.text)
+    folded.set(finding.text, { ...before, ...finding, count: (before?.count ?? 0) + 1 })
+  }
+  return [...folded.values()].reverse()
+}
+
+/** Chooses a tool that asks, with the arguments of its last call, and examines the server with it. */
+function Examine({ api, model }: { api: Api; model: Model }): JSX.Element {
+  const [tools, setTools] = useState<readonly Tool[]>([])
+  const [name, setName] = useState('')
+  const [busy, setBusy] = useState(false)
+  const [problem, setProblem] = useState('')
+  useEffect(() => {
+    api.tools().then(setTools, (error) => setProblem((error as Error).message))
+  }, [api])
+  const asked = [...model.flows.values()].findLast(({ rounds }) =>
+    rounds.some(({ event }) => event.outcome === 'input_required'),
+  )
+  const chosen = name || asked?.target || tools[0]?.name || ''
+  const last = [...model.flows.values()].findLast((flow) => flow.target === chosen)
+  const needs = tools.find((tool) => tool.name === chosen)?.inputSchema.required
+  const isReady = last !== undefined || !Array.isArray(needs) || needs.length === 0
+
+  async function run(): Promise<void> {
+    setBusy(true)
+    setProblem('')
+    try {
+      await api.examine({ tool: chosen, args: last ? argumentsOf(last) : {} })
+    } catch (error) {
+      setProblem((error as Error).message)
+    } finally {
+      setBusy(false)
+    }
+  }
+  return (
+    <form
+      class="filters"
+      onSubmit={(event) => {
+        event.preventDefault()
+        void run()
+      }}
+    >
+      <label>
+        <span>With the tool</span>
+        <select value={chosen} onChange={(event) => setName(event.currentTarget.value)}>
+          {tools.map((tool) => (
+            <option key={tool.name}>{tool.name}</option>
+          ))}
+        </select>
+      </label>
+      <button type="submit" class="primary" disabled={busy || chosen === '' || !isReady}>
+        {busy ? 'Examining…' : 'Examine'}
+      </button>
+      {!isReady && <small>It needs arguments: call it once under Try, and they are used here.</small>}
+      {problem !== '' && (
+        <p class="problem" role="alert">
+          {problem}
+        </p>
+      )}
+    </form>
   )
 }

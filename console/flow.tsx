@@ -2,23 +2,40 @@
 
 import type { JSX } from 'preact'
 import { useState } from 'preact/hooks'
-import type { Action, ActionKind } from '../src/cli/console/event.ts'
+import { type ActionKind, EXPECTED, type Served } from '../src/cli/console/event.ts'
 import type { Api } from './api.ts'
-import { type Flow, type Model, questionsOf, type Round, summarize, toTest } from './model.ts'
-import { Empty, formatBytes, formatMs, Json, Outcome, QuestionCard } from './parts.tsx'
+import { toTest } from './export.ts'
+import { Lanes } from './lanes.tsx'
+import {
+  argumentsOf,
+  type DatedAction,
+  type Flow,
+  isTurn,
+  type Model,
+  questionsOf,
+  type Round,
+  stateOf,
+  summarize,
+  type Task,
+} from './model.ts'
+import { Badge, brief, Empty, formatBytes, formatMs, Json, Outcome, Panel, QuestionCard } from './parts.tsx'
 
 export function FlowView({
   model,
   id,
   api,
+  now,
   link,
   file,
+  served,
 }: {
   model: Model
   id: string
   api: Api
+  now: number
   link: (path: string) => string
   file: string
+  served: Served
 }): JSX.Element {
   const [problem, setProblem] = useState('')
   const [fork, setFork] = useState<string>()
@@ -26,7 +43,7 @@ export function FlowView({
   if (flow === undefined)
     return (
       <Empty>
-        This flow is not known (any more). <a href={link('flows')}>All flows</a>
+        This flow is not known, or no longer. <a href={link('flows')}>All flows</a>
       </Empty>
     )
   const sum = summarize(flow)
@@ -34,7 +51,8 @@ export function FlowView({
   const open = last && questionsOf(last)
   const forked = fork === undefined ? undefined : flow.rounds.find(({ exchange }) => exchange?.id === fork)
   const forkQuestions = forked && questionsOf(forked)
-  const actions = [...model.actions.values()].filter((action) => action.flow === id).reverse()
+  const actions = [...model.actions.values()].filter((action) => action.flow === id)
+  const task = flow.task === undefined ? undefined : model.tasks.get(flow.task)
   const act = async (kind: ActionKind, more: object = {}): Promise<void> => {
     setProblem('')
     try {
@@ -44,113 +62,237 @@ export function FlowView({
     }
   }
   return (
-    <article aria-labelledby="flow-title">
-      <p>
-        <a href={link('flows')}>Flows</a> / <code>{flow.id}</code>
-      </p>
-      <h1 id="flow-title">
-        {flow.target} <Outcome outcome={sum.outcome} />
-      </h1>
-      <p>
-        {flow.rounds.length} rounds on {sum.instances.join(', ')}; server {formatMs(sum.serverMs)}, human{' '}
-        {formatMs(sum.humanMs)}
-        {flow.client ? `; called by ${flow.client}` : ''}
-        {flow.principal ? ` as ${flow.principal}` : ''}
-      </p>
-      <Lanes flow={flow} />
-      <JournalTable flow={flow} />
-      <div class="columns">
-        <section aria-labelledby="questions-title">
-          <h2 id="questions-title">Questions</h2>
-          {open && last?.exchange ? (
-            <QuestionCard
-              key={last.exchange.id}
-              id={last.exchange.id}
-              questions={open}
-              send={(inputResponses) => act('answer', { exchange: last.exchange?.id, inputResponses })}
-            />
-          ) : (
-            <Empty>{sum.isOpen ? 'The call waits for its client.' : 'Nothing is open.'}</Empty>
-          )}
-          <Fork flow={flow} choose={setFork} chosen={fork} />
-          {forked && forkQuestions && (
-            <QuestionCard
-              key={`fork-${fork}`}
-              id={`fork-${fork}`}
-              questions={forkQuestions}
-              label="Fork with this answer"
-              send={async (inputResponses) => {
-                await act('fork', { exchange: fork, inputResponses })
-                setFork(undefined)
-              }}
-            />
-          )}
-        </section>
-        <section aria-labelledby="actions-title">
-          <h2 id="actions-title">Break it on purpose</h2>
-          {sum.isOpen ? (
-            <div class="buttons">
-              <button type="button" onClick={() => void act('kill')}>
-                Kill instance {last?.instance}
-              </button>
-              <button type="button" onClick={() => void act('elsewhere')}>
-                Next round elsewhere
-              </button>
-              <button type="button" onClick={() => void act('lose')}>
-                Lose the next reply
-              </button>
-              <button type="button" onClick={() => void act('twice')}>
-                Deliver twice
-              </button>
-              <button type="button" onClick={() => void act('flip')}>
-                Flip a byte
-              </button>
-              <button type="button" onClick={() => void act('principal')}>
-                Send as somebody else
-              </button>
-              <button type="button" onClick={() => void act('expire')}>
-                Let it expire
-              </button>
-            </div>
-          ) : (
-            <Empty>The call is over. Fork it from a round, or call the tool again.</Empty>
-          )}
-          {problem !== '' && (
-            <p class="problem" role="alert">
-              {problem}
-            </p>
-          )}
-          <ActionList actions={actions} />
-        </section>
-      </div>
-      <section aria-labelledby="raw-title">
-        <h2 id="raw-title">Messages</h2>
-        <p class="buttons">
-          <Download
-            name={`${flow.target}.json`}
-            text={() => JSON.stringify(flow, undefined, 2)}
-            label="Export as JSON"
-          />
-          <Download
-            name={`${flow.target}.test.ts`}
-            text={() => toTest(flow, file)}
-            label="Export as a test"
-          />
+    <article class="flow" aria-labelledby="flow-title">
+      <header class="flow-head">
+        <p class="crumbs">
+          <a href={link('flows')}>Flows</a> / <code>{flow.id}</code>
         </p>
+        <h1 id="flow-title">
+          {flow.target} <code class="args">{brief(argumentsOf(flow))}</code> <Outcome outcome={sum.outcome} />
+        </h1>
+        <dl class="facts">
+          <Fact name="Rounds">{flow.rounds.length}</Fact>
+          <Fact name="Instances">
+            <span class="badges">
+              {sum.instances.map((name) => (
+                <Badge key={name} name={name} />
+              ))}
+            </span>
+          </Fact>
+          <Fact name="Server">{formatMs(sum.serverMs)}</Fact>
+          <Fact name="Human">{formatMs(sum.humanMs)}</Fact>
+          <Fact name="State">{sum.stateBytes > 0 ? formatBytes(sum.stateBytes) : 'none'}</Fact>
+          <Fact name="Caller">
+            {flow.client ?? 'unknown'}
+            {flow.principal ? ` as ${flow.principal}` : ''}
+          </Fact>
+        </dl>
+      </header>
+      <div class="flow-grid">
+        <Panel title="What happened, where" id="lanes-title">
+          <Lanes flow={flow} actions={actions} instances={[...model.instances.keys()]} isOpen={sum.isOpen} />
+        </Panel>
+        <div class="deeds">
+          <Panel title="Question" id="questions-title">
+            {open && last?.exchange ? (
+              <QuestionCard
+                key={last.exchange.id}
+                id={last.exchange.id}
+                questions={open}
+                send={(inputResponses) => act('answer', { exchange: last.exchange?.id, inputResponses })}
+              />
+            ) : task !== undefined ? (
+              <TaskQuestion task={task} now={now} api={api} link={link} />
+            ) : (
+              <Empty>{sum.isOpen ? 'The call waits for its client.' : 'Nothing is open.'}</Empty>
+            )}
+            <Fork flow={flow} choose={setFork} chosen={fork} />
+            {forked && forkQuestions && (
+              <QuestionCard
+                key={`fork-${fork}`}
+                id={`fork-${fork}`}
+                questions={forkQuestions}
+                label="Fork with this answer"
+                send={async (inputResponses) => {
+                  await act('fork', { exchange: fork, inputResponses })
+                  setFork(undefined)
+                }}
+              />
+            )}
+          </Panel>
+          <Panel title="Break it on purpose" id="actions-title">
+            {sum.isOpen && flow.task === undefined ? (
+              <ul class="breaks">
+                {BREAKS.map(([kind, label]) => (
+                  <li key={kind}>
+                    <button type="button" onClick={() => void act(kind)} aria-describedby={`expect-${kind}`}>
+                      {kind === 'kill' ? `Kill instance ${last?.instance}` : label}
+                    </button>
+                    <Verdict
+                      id={`expect-${kind}`}
+                      expected={EXPECTED[kind]}
+                      action={actions.findLast((one) => one.kind === kind)}
+                    />
+                  </li>
+                ))}
+              </ul>
+            ) : (
+              <Empty>
+                {flow.task === undefined
+                  ? 'The call is over. Fork it from a round, or call the tool again.'
+                  : 'The task lives in the store: kill or drain an instance above, and another one continues.'}
+              </Empty>
+            )}
+            {problem !== '' && (
+              <p class="problem" role="alert">
+                {problem}
+              </p>
+            )}
+          </Panel>
+        </div>
+        <Panel
+          title="Journal: what ran, what was replayed"
+          id="journal-title"
+          aside={
+            <p class="legend">
+              <span class="cell ran">ran</span> <span class="cell replayed">replayed</span>{' '}
+              <span class="cell asked">asked</span> <span class="cell answered">answered</span>
+            </p>
+          }
+        >
+          <JournalTable flow={flow} />
+        </Panel>
+        <Panel title="Expected, and what happened" id="done-title">
+          {actions.length === 0 && (
+            <Empty>
+              Nothing was done from this page yet. Each action says what should happen, and then what did.
+            </Empty>
+          )}
+          <ActionList actions={[...actions].reverse()} />
+        </Panel>
+      </div>
+      <Panel
+        title="Messages"
+        id="raw-title"
+        aside={
+          <p class="buttons">
+            <Download
+              name={`${flow.target}.json`}
+              text={() => JSON.stringify(flow, undefined, 2)}
+              label="Export as JSON"
+            />
+            <Download
+              name={`${flow.target}.test.ts`}
+              text={() => toTest(flow, file, served)}
+              label="Export as a test"
+            />
+          </p>
+        }
+      >
         {flow.rounds.map((round, i) => (
           <details key={round.exchange?.id ?? i}>
             <summary>
-              Round {round.number} on {round.instance}: {round.event.outcome}
+              {isTurn(round) ? 'Turn' : 'Round'} {round.number} on {round.instance}: {round.event.outcome}
               {round.exchange?.by === 'console' ? ' (sent by the console)' : ''}
             </summary>
-            <h3>Request</h3>
-            <Json value={round.exchange?.request} />
-            <h3>Response</h3>
-            <Json value={round.exchange?.response} />
+            <div class="messages">
+              <div>
+                <h3>Request</h3>
+                <Json value={round.exchange?.request} />
+              </div>
+              <div>
+                <h3>Response</h3>
+                <Json value={round.exchange?.response} />
+              </div>
+            </div>
           </details>
         ))}
-      </section>
+      </Panel>
     </article>
+  )
+}
+
+/** What should happen; after the action, what did. */
+function Verdict({
+  id,
+  expected,
+  action,
+}: {
+  id: string
+  expected: string
+  action: DatedAction | undefined
+}): JSX.Element {
+  if (action === undefined) return <small id={id}>{expected}.</small>
+  if (action.happened === undefined)
+    return (
+      <small id={id} class="waits">
+        {action.phase ?? 'Armed: happens with the next round'}.
+      </small>
+    )
+  return (
+    <small id={id} class={action.ok ? 'good' : 'problem'}>
+      {action.ok ? '✓' : '✗'} {action.happened}
+    </small>
+  )
+}
+
+function TaskQuestion({
+  task,
+  now,
+  api,
+  link,
+}: {
+  task: Task
+  now: number
+  api: Api
+  link: (path: string) => string
+}): JSX.Element {
+  const { state, waits } = stateOf(task, now)
+  return (
+    <>
+      <p class="empty">
+        <Outcome outcome={state === 'ended' ? task.status : state} />{' '}
+        {state === 'ended'
+          ? 'The task has ended.'
+          : `The task waits for ${waits.replace(/^wakes/, 'its time: wakes')}.`}{' '}
+        <a href={link('tasks')}>All tasks</a>
+      </p>
+      {state === 'asks' && task.questions && (
+        <QuestionCard
+          key={Object.keys(task.questions).join()}
+          id={task.id}
+          questions={task.questions}
+          send={(answers) => api.task(task.id, { answers }).catch(() => {})}
+        />
+      )}
+    </>
+  )
+}
+
+const BREAKS = [
+  ['kill', 'Kill instance'],
+  ['elsewhere', 'Next round elsewhere'],
+  ['lose', 'Lose the next reply'],
+  ['twice', 'Deliver twice'],
+  ['reword', 'Reword the question'],
+  ['reload', 'Reload the server'],
+  ['flip', 'Flip a byte'],
+  ['principal', 'Send as somebody else'],
+  ['expire', 'Let it expire'],
+] as const
+
+function Fact({
+  name,
+  children,
+}: {
+  name: string
+  children: JSX.Element | string | number | (string | JSX.Element)[]
+}) {
+  return (
+    <div>
+      <dt>{name}</dt>
+      <dd>{children}</dd>
+    </div>
   )
 }
 
@@ -182,37 +324,49 @@ function Fork({
   const answered = flow.rounds.slice(0, -1).filter((round) => questionsOf(round))
   if (answered.length === 0) return null
   return (
-    <div class="field">
+    <div class="field fork">
       <label for="fork">Fork from a round, with another answer</label>
       <select
         id="fork"
         value={chosen ?? ''}
         onChange={(event) => choose(event.currentTarget.value || undefined)}
+        aria-describedby="expect-fork"
       >
         <option value="">–</option>
         {answered.map((round) => (
           <option key={round.exchange?.id} value={round.exchange?.id}>
-            Round {round.number} ({Object.keys(questionsOf(round) ?? {}).join(', ')})
+            Round {round.number}
+            {round.isBranch ? '′' : ''} ({Object.keys(questionsOf(round) ?? {}).join(', ')})
           </option>
         ))}
       </select>
+      <small id="expect-fork">{EXPECTED.fork}.</small>
     </div>
   )
 }
 
-export function ActionList({ actions }: { actions: readonly Action[] }): JSX.Element {
+const NAMES: Readonly<Partial<Record<ActionKind, string>>> = {
+  ...Object.fromEntries(BREAKS.filter(([kind]) => kind !== 'kill')),
+  kill: 'Kill',
+  start: 'Start',
+  drain: 'Drain',
+  answer: 'Answer',
+  fork: 'Fork',
+}
+
+export function ActionList({ actions }: { actions: readonly DatedAction[] }): JSX.Element {
   return (
     <ol class="actions" aria-label="What was done" aria-live="polite">
-      {actions.map(({ id, kind, instance, expected, happened, ok }) => (
+      {actions.map(({ id, kind, instance, expected, phase, happened, ok }) => (
         <li key={id} class={ok === undefined ? 'waits' : ok ? 'ok' : 'bad'} data-kind={kind}>
           <strong>
-            {kind}
+            {NAMES[kind] ?? kind}
             {instance ? ` ${instance}` : ''}
           </strong>
           <span>Expected: {expected}.</span>
           <span>
             {happened === undefined
-              ? 'Waits for the next round.'
+              ? `${phase ?? 'Waits for the next round'}.`
               : `Happened: ${happened}. ${ok ? '✓ as expected' : '✗ not as expected'}`}
           </span>
         </li>
@@ -221,133 +375,11 @@ export function ActionList({ actions }: { actions: readonly Action[] }): JSX.Ele
   )
 }
 
-const LANE = 46
-const LEFT = 76
-const MIN = 46
-const GAP = 64
-
-/** A drawing of the rounds over time. Long waits are shortened: what matters is who waited for whom. */
-function Lanes({ flow }: { flow: Flow }): JSX.Element {
-  const instances = [...new Set(flow.rounds.map(({ instance }) => instance))].sort()
-  const names = ['client', ...instances]
-  let x = LEFT
-  const bars = flow.rounds.map((round, i) => {
-    const width = MIN + Math.min(90, Math.sqrt(round.event.ms) * 3)
-    const before = flow.rounds[i - 1]
-    if (before !== undefined) x += GAP
-    const bar = {
-      round,
-      x,
-      width,
-      waited: before ? Math.max(0, round.began - before.began - before.event.ms) : 0,
-      human: before?.event.outcome === 'input_required',
-    }
-    x += width
-    return bar
-  })
-  const width = x + 40
-  const height = names.length * LANE + 34
-  const y = (name: string): number => names.indexOf(name) * LANE + 24
-  const text = flow.rounds
-    .map(({ number, instance, event }) => `round ${number} on ${instance}, ${event.outcome}`)
-    .join('; ')
-  return (
-    <section class="lanes" tabIndex={0} aria-label="Rounds over time">
-      <svg width={width} height={height} viewBox={`0 0 ${width} ${height}`} role="img" aria-label={text}>
-        <defs>
-          <pattern
-            id="hatch"
-            width="6"
-            height="6"
-            patternUnits="userSpaceOnUse"
-            patternTransform="rotate(45)"
-          >
-            <line x1="0" y1="0" x2="0" y2="6" class="hatch" />
-          </pattern>
-          <marker
-            id="tip"
-            viewBox="0 0 8 8"
-            refX="7"
-            refY="4"
-            markerWidth="7"
-            markerHeight="7"
-            orient="auto-start-reverse"
-          >
-            <path d="M0 0 8 4 0 8z" class="tip" />
-          </marker>
-        </defs>
-        {names.map((name) => (
-          <g key={name}>
-            <line x1={LEFT - 8} x2={width - 8} y1={y(name)} y2={y(name)} class="lane" />
-            <text x={4} y={y(name) + 4}>
-              {name === 'client' ? 'client' : `instance ${name}`.slice(0, 11)}
-            </text>
-          </g>
-        ))}
-        {bars.map(({ round, x: at, width: w, waited, human }, i) => (
-          <g key={round.exchange?.id ?? i}>
-            {i > 0 && human && (
-              <rect
-                x={at - GAP + 4}
-                y={y('client') - 8}
-                width={GAP - 8}
-                height={16}
-                class="human"
-                fill="url(#hatch)"
-              />
-            )}
-            {i > 0 && (
-              <text x={at - GAP / 2} y={y('client') - 12} class="small" text-anchor="middle">
-                {formatMs(waited)}
-              </text>
-            )}
-            <line
-              x1={at}
-              x2={at}
-              y1={y('client')}
-              y2={y(round.instance) - 12}
-              class="arrow"
-              marker-end="url(#tip)"
-            />
-            <rect
-              x={at}
-              y={y(round.instance) - 11}
-              width={w}
-              height={22}
-              rx={4}
-              class={`bar ${round.event.outcome}`}
-            >
-              <title>{`Round ${round.number}: executed ${round.event.executed}, replayed ${round.event.replayed}, ${formatMs(round.event.ms)}`}</title>
-            </rect>
-            <text x={at + w / 2} y={y(round.instance) + 4} text-anchor="middle" class="on-bar">
-              {round.isBranch ? `${round.number}′` : round.number}
-            </text>
-            <line
-              x1={at + w}
-              x2={at + w}
-              y1={y(round.instance) - 12}
-              y2={y('client')}
-              class="arrow"
-              marker-end="url(#tip)"
-            />
-            {round.event.stateBytes !== undefined && (
-              <text x={at + w + 4} y={(y(round.instance) + y('client')) / 2 + 4} class="small">
-                {formatBytes(round.event.stateBytes)}
-                {round.event.moved ? ` ${round.event.moved}` : ''}
-                <title>{`State sealed with key ${round.event.keyId ?? ''}`}</title>
-              </text>
-            )}
-          </g>
-        ))}
-      </svg>
-    </section>
-  )
-}
-
 /** One row per operation, one column per round: what ran, and what replay returned from the journal. */
 function JournalTable({ flow }: { flow: Flow }): JSX.Element {
   const keys = [...new Set(flow.rounds.flatMap(({ operations }) => operations.map(({ key }) => key)))]
-  if (keys.length === 0) return <Empty>The handler has called no operation of ctx.</Empty>
+  if (keys.length === 0)
+    return <Empty>The handler has called no operation of ctx: nothing to record, nothing to replay.</Empty>
   const find = (key: string): Round['operations'][number] | undefined =>
     flow.rounds.flatMap(({ operations }) => operations).find((one) => one.key === key)
   return (
@@ -358,10 +390,8 @@ function JournalTable({ flow }: { flow: Flow }): JSX.Element {
             <th scope="col">Operation</th>
             {flow.rounds.map((round, i) => (
               <th scope="col" key={round.exchange?.id ?? i}>
-                {round.event.task === undefined && round.exchange === undefined ? 'Turn' : 'Round'}{' '}
-                {round.number}
-                {round.isBranch ? '′' : ''}
-                <small>{round.instance}</small>
+                {isTurn(round) ? 'Turn' : 'Round'} {round.number}
+                {round.isBranch ? '′' : ''} <Badge name={round.instance} />
               </th>
             ))}
           </tr>
@@ -372,7 +402,7 @@ function JournalTable({ flow }: { flow: Flow }): JSX.Element {
             return (
               <tr key={key}>
                 <th scope="row">
-                  {key} <small>{kind}</small>
+                  <strong>{key}</strong> <span class="kind">{kind}</span>
                   {source && <small title={source}>{source.split('/').at(-1)}</small>}
                 </th>
                 {flow.rounds.map((round, i) => (
@@ -390,19 +420,33 @@ function JournalTable({ flow }: { flow: Flow }): JSX.Element {
   )
 }
 
+const WORDS: Readonly<Record<string, string>> = { held: 'not run yet' }
+
 function Cell({ operation }: { operation: Round['operations'][number] | undefined }): JSX.Element {
   if (operation === undefined) return <td class="unreached">not reached</td>
   const { state, ms, value, effectKey } = operation
   return (
-    <td class={state}>
-      {state === 'held' ? 'not run yet' : state}
+    <td>
+      <span class={`cell ${state}`}>{WORDS[state] ?? state}</span>
       {ms !== undefined && <small>{formatMs(ms)}</small>}
-      {effectKey && <small title={effectKey}>key {effectKey.slice(0, 8)}</small>}
-      {value !== undefined && value !== 'undefined' && (
+      {effectKey && (
+        <small title={effectKey} class="mono">
+          key {effectKey.slice(0, 8)}
+        </small>
+      )}
+      {value !== undefined && value !== 'undefined' && state !== 'replayed' && (
         <small class="value" title={value}>
-          {value}
+          {shorten(value)}
         </small>
       )}
     </td>
   )
+}
+
+function shorten(value: string): string {
+  try {
+    return brief(JSON.parse(value))
+  } catch {
+    return value
+  }
 }

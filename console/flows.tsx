@@ -1,111 +1,248 @@
-/** The list of flows, newest first. Only the rows in sight are in the document. */
+/**
+ * The list of flows, newest first. Only the rows in sight are in the document. While somebody reads the list (it is scrolled,
+ * pointed at or focused), new flows wait behind a button, so that no row moves.
+ */
 
 import type { JSX } from 'preact'
-import { useMemo, useRef, useState } from 'preact/hooks'
-import { type Flow, type Model, summarize } from './model.ts'
-import { Ago, Empty, formatBytes, formatMs, Outcome } from './parts.tsx'
+import { useEffect, useMemo, useRef, useState } from 'preact/hooks'
+import { argumentsOf, type Flow, type Model, type Summary, summarize } from './model.ts'
+import { Ago, Badge, brief, Empty, formatBytes, formatMs, Outcome } from './parts.tsx'
 
-const ROW = 44
+const ROW = 48
 const SPARE = 8
+const OUTCOMES = [
+  'complete',
+  'tool_error',
+  'input_required',
+  'sleeping',
+  'waiting',
+  'moved',
+  'task',
+  'refused',
+]
 
 export function Flows({
   model,
   now,
   link,
   mcp,
+  chosen,
 }: {
   model: Model
   now: number
   link: (path: string) => string
   mcp: string
+  /** The flow that is shown beside the list. */
+  chosen?: string
 }): JSX.Element {
   const [text, setText] = useState('')
   const [outcome, setOutcome] = useState('')
   const [top, setTop] = useState(0)
+  const [height, setHeight] = useState(800)
+  /** The newest flow when somebody began to read. */
+  const [newest, setNewest] = useState<string>()
   const box = useRef<HTMLElement>(null)
-  const flows = useMemo(() => {
+  const all = useMemo(() => [...model.flows.values()].reverse(), [model.flows])
+  const found = useMemo(() => {
     const wanted = text.toLowerCase()
-    return [...model.flows.values()].reverse().filter((flow) => {
+    return all.filter((flow) => {
       if (outcome !== '' && flow.rounds.at(-1)?.event.outcome !== outcome) return false
       return (
         wanted === '' ||
-        `${flow.target} ${flow.id} ${flow.client ?? ''} ${flow.principal ?? ''}`
+        `${flow.target} ${flow.id} ${flow.client ?? ''} ${flow.principal ?? ''} ${brief(argumentsOf(flow))}`
           .toLowerCase()
           .includes(wanted)
       )
     })
-  }, [model.flows, text, outcome])
-  const height = box.current?.clientHeight ?? 800
+  }, [all, text, outcome])
+  const hidden =
+    newest === undefined
+      ? 0
+      : Math.max(
+          0,
+          found.findIndex(({ id }) => id === newest),
+        )
+  const flows = hidden === 0 ? found : found.slice(hidden)
+  const hold = (): void => setNewest((before) => before ?? found[0]?.id)
+  const release = (): void => {
+    setNewest(undefined)
+    box.current?.scrollTo(0, 0)
+  }
+  useEffect(() => {
+    const seen = new ResizeObserver(() => setHeight(box.current?.clientHeight ?? 800))
+    if (box.current) seen.observe(box.current)
+    return () => seen.disconnect()
+  }, [flows.length === 0])
+
   const from = Math.max(0, Math.floor(top / ROW) - SPARE)
   const shown = flows.slice(from, from + Math.ceil(height / ROW) + 2 * SPARE)
+  const isAside = chosen !== undefined
   return (
-    <section aria-labelledby="flows-title">
-      <h1 id="flows-title">Flows</h1>
-      <div class="filters">
-        <label>
-          Find <input type="search" value={text} onInput={(event) => setText(event.currentTarget.value)} />
-        </label>
-        <label>
-          Outcome{' '}
-          <select value={outcome} onChange={(event) => setOutcome(event.currentTarget.value)}>
-            <option value="">all</option>
-            {['complete', 'tool_error', 'input_required', 'moved', 'task', 'refused'].map((one) => (
-              <option key={one} value={one}>
-                {one.replace('_', ' ')}
-              </option>
-            ))}
-          </select>
-        </label>
-        <span role="status">
-          {flows.length} of {model.flows.size}
-        </span>
+    <section class={isAside ? 'flows aside' : 'flows'} aria-labelledby="flows-title">
+      <div class="title">
+        {isAside ? <h2 id="flows-title">Flows</h2> : <h1 id="flows-title">Flows</h1>}
+        <div class="filters">
+          <label>
+            <span>Find</span>
+            <input
+              type="search"
+              value={text}
+              onInput={(event) => {
+                setText(event.currentTarget.value)
+                setNewest(undefined)
+              }}
+            />
+          </label>
+          <label>
+            <span>Outcome</span>
+            <select
+              value={outcome}
+              onChange={(event) => {
+                setOutcome(event.currentTarget.value)
+                setNewest(undefined)
+              }}
+            >
+              <option value="">all</option>
+              {OUTCOMES.map((one) => (
+                <option key={one} value={one}>
+                  {one === 'input_required' ? 'asks' : one.replace('_', ' ')}
+                </option>
+              ))}
+            </select>
+          </label>
+          <span role="status" class="count">
+            {found.length} of {model.flows.size}
+          </span>
+        </div>
       </div>
       {flows.length === 0 ? (
-        <Empty>
-          {model.flows.size > 0 ? (
-            'No flow matches.'
-          ) : (
-            <>
-              No call yet. Call a tool under <a href={link('try')}>Try</a>, or connect any MCP client to{' '}
-              <code>{mcp}</code>.
-            </>
-          )}
-        </Empty>
+        model.flows.size > 0 ? (
+          <Empty>No flow matches. Clear the filter to see all {model.flows.size}.</Empty>
+        ) : (
+          <div class="welcome">
+            <p class="lead">No call yet.</p>
+            <ol>
+              <li>
+                <a href={link('try')}>Try a tool</a>: a form from its schema, and its questions on this page.
+              </li>
+              <li>
+                Or connect any MCP client to <code>{mcp}</code>. Its calls appear here.
+              </li>
+              <li>Then open a call, kill the instance that asked, and answer: another one continues.</li>
+            </ol>
+          </div>
+        )
       ) : (
-        <section
-          class="list"
-          ref={box}
-          onScroll={(event) => setTop(event.currentTarget.scrollTop)}
-          tabIndex={0}
-          aria-label="List of flows"
-        >
-          <ul style={{ height: `${flows.length * ROW}px` }}>
-            {shown.map((flow, i) => (
-              <Row key={flow.id} flow={flow} now={now} y={(from + i) * ROW} href={link(`flow/${flow.id}`)} />
-            ))}
-          </ul>
-        </section>
+        <div class="list-frame">
+          <div class="row head" aria-hidden="true">
+            <span>Call</span>
+            <span>Outcome</span>
+            <span>Rounds</span>
+            <span class="wide">Server and human time</span>
+            <span class="wide">State</span>
+            <span class="wide">Instances</span>
+            <span class="wide">Caller</span>
+            <span>Began</span>
+          </div>
+          {/* Always there: a node inserted before the list would move it, and with it the pointer out of the list. */}
+          <button type="button" class="new" hidden={hidden === 0} onClick={release}>
+            {hidden === 1 ? '1 new flow' : `${hidden} new flows`}: show
+          </button>
+          <section
+            class="list"
+            ref={box}
+            onScroll={(event) => {
+              setTop(event.currentTarget.scrollTop)
+              if (event.currentTarget.scrollTop > 0) hold()
+            }}
+            onPointerEnter={hold}
+            onPointerLeave={() => box.current?.scrollTop === 0 && setNewest(undefined)}
+            onFocusIn={hold}
+            onFocusOut={() => box.current?.scrollTop === 0 && setNewest(undefined)}
+            tabIndex={0}
+            data-held={newest === undefined ? undefined : ''}
+            aria-label="List of flows"
+          >
+            <ul style={{ height: `${flows.length * ROW}px` }}>
+              {shown.map((flow, i) => (
+                <Row
+                  key={flow.id}
+                  flow={flow}
+                  now={now}
+                  y={(from + i) * ROW}
+                  href={link(`flow/${flow.id}`)}
+                  isChosen={flow.id === chosen}
+                />
+              ))}
+            </ul>
+          </section>
+        </div>
       )}
     </section>
   )
 }
 
-function Row({ flow, now, y, href }: { flow: Flow; now: number; y: number; href: string }): JSX.Element {
-  const sum = summarize(flow)
+/** A flow that does not change keeps its line. */
+const summaries = new WeakMap<Flow, Summary>()
+
+function summaryOf(flow: Flow): Summary {
+  const known = summaries.get(flow) ?? summarize(flow)
+  summaries.set(flow, known)
+  return known
+}
+
+function Row({
+  flow,
+  now,
+  y,
+  href,
+  isChosen,
+}: {
+  flow: Flow
+  now: number
+  y: number
+  href: string
+  isChosen: boolean
+}): JSX.Element {
+  const sum = summaryOf(flow)
+  const rounds = flow.rounds.length
   return (
     <li style={{ transform: `translateY(${y}px)` }}>
-      <a href={href} class="row">
-        <strong>{flow.target}</strong>
-        <Outcome outcome={sum.outcome} />
-        <span>{flow.rounds.length === 1 ? '1 round' : `${flow.rounds.length} rounds`}</span>
-        <span class="wide">
-          server {formatMs(sum.serverMs)}, human {formatMs(sum.humanMs)}
+      <a href={href} class="row" aria-current={isChosen ? 'true' : undefined}>
+        <span class="call">
+          <strong>{flow.target}</strong> <code>{brief(argumentsOf(flow))}</code>
         </span>
-        <span class="wide">{sum.stateBytes > 0 ? formatBytes(sum.stateBytes) : 'no state'}</span>
-        <span class="wide">on {sum.instances.join(', ')}</span>
+        <Outcome outcome={sum.outcome} />
+        <span class="number">{rounds === 1 ? '1 round' : `${rounds} rounds`}</span>
+        <span class="wide">
+          <Split server={sum.serverMs} human={sum.humanMs} />
+        </span>
+        <span class="wide number">{sum.stateBytes > 0 ? formatBytes(sum.stateBytes) : 'no state'}</span>
+        <span class="wide badges">
+          {sum.instances.map((name) => (
+            <Badge key={name} name={name} />
+          ))}
+        </span>
         <span class="wide">{flow.principal ?? flow.client ?? ''}</span>
         <Ago at={sum.began} now={now} />
       </a>
     </li>
+  )
+}
+
+/** The time of the server and the time of people. */
+function Split({ server, human }: { server: number; human: number }): JSX.Element {
+  const part = server + human === 0 ? 100 : Math.max(4, Math.round((100 * server) / (server + human)))
+  return (
+    <span class="split">
+      <svg viewBox="0 0 100 6" preserveAspectRatio="none" aria-hidden="true">
+        <rect width="100" height="6" rx="0" class={human > 0 ? 'split-human' : 'split-server'} />
+        <rect width={part} height="6" class="split-server" />
+      </svg>
+      <small>
+        {formatMs(server)}
+        {human > 0 ? `, human ${formatMs(human)}` : ''}
+      </small>
+    </span>
   )
 }

@@ -2,11 +2,13 @@
 
 import { type JSX, render } from 'preact'
 import { useEffect, useMemo, useState } from 'preact/hooks'
+import { EXPECTED, type Served } from '../src/cli/console/event.ts'
 import { createApi, type Status } from './api.ts'
 import { Doctor } from './doctor.tsx'
 import { ActionList, FlowView } from './flow.tsx'
 import { Flows } from './flows.tsx'
-import { apply, EMPTY } from './model.ts'
+import { apply, EMPTY, stateOf } from './model.ts'
+import { Badge, Copy } from './parts.tsx'
 import { Tasks } from './tasks.tsx'
 import { Try } from './try.tsx'
 
@@ -28,6 +30,22 @@ function readPlace(): Place {
   return { token, view, id: id.join('/') }
 }
 
+const TICK_MS = 1_000
+/** From this width on, the list of flows stays beside the flow. */
+const BESIDE = '(min-width: 1700px)'
+const UNKNOWN: Served = { exported: { name: 'default', isFunction: false }, isOfficial: false }
+
+function useMedia(query: string): boolean {
+  const [matches, setMatches] = useState(() => matchMedia(query).matches)
+  useEffect(() => {
+    const media = matchMedia(query)
+    const changed = (): void => setMatches(media.matches)
+    media.addEventListener('change', changed)
+    return () => media.removeEventListener('change', changed)
+  }, [query])
+  return matches
+}
+
 function App(): JSX.Element {
   const [place, setPlace] = useState(readPlace)
   const [model, setModel] = useState(EMPTY)
@@ -35,11 +53,16 @@ function App(): JSX.Element {
   const [lost, setLost] = useState<string>()
   const [status, setStatus] = useState<Status>()
   const api = useMemo(() => createApi(place.token), [place.token])
+  const isBeside = useMedia(BESIDE)
 
   useEffect(() => {
     const moved = (): void => setPlace(readPlace())
     addEventListener('hashchange', moved)
-    return () => removeEventListener('hashchange', moved)
+    const timer = setInterval(() => setNow(Date.now()), TICK_MS)
+    return () => {
+      removeEventListener('hashchange', moved)
+      clearInterval(timer)
+    }
   }, [])
   useEffect(() => {
     const stop = new AbortController()
@@ -54,19 +77,40 @@ function App(): JSX.Element {
     api.status().then(setStatus, () => {})
     return () => stop.abort()
   }, [api])
+  const flow = place.view === 'flow' ? model.flows.get(place.id) : undefined
+  useEffect(() => {
+    const name = flow?.target ?? VIEWS.find(([view]) => view === place.view)?.[1] ?? 'Flows'
+    document.title = `${name} · Rondo console`
+  }, [place.view, flow?.target])
 
-  const link = (path: string): string => `#${place.token}/${path}`
+  // Not a bare fragment: a page whose links all begin with # has nothing but skip links.
+  const link = (path: string): string => `./#${place.token}/${path}`
   const go = (path: string): void => {
-    location.hash = link(path)
+    location.href = link(path)
   }
   // The page may have been opened as localhost or [::1]; only its own origin may be called.
   const mcp = `${location.origin}/mcp`
   const file = status?.file ?? 'server.ts'
   const common = { model, now, link, mcp, file }
+  const open = [...model.tasks.values()].filter((task) => stateOf(task, now).state !== 'ended').length
+  const counts: Readonly<Record<string, number>> = {
+    flows: model.flows.size,
+    tasks: open,
+    doctor: new Set(model.findings.map(({ text }) => text)).size,
+  }
   return (
     <>
-      <header>
-        <strong>Rondo console</strong>
+      <button type="button" class="skip" onClick={() => document.getElementById('main')?.focus()}>
+        Skip to the content
+      </button>
+      <header class="top">
+        <p class="brand">
+          <svg viewBox="0 0 20 20" aria-hidden="true">
+            <path d="M10 3a7 7 0 1 1-6.6 4.7" />
+            <path d="M3 3v5h5" />
+          </svg>
+          Rondo <span>console</span>
+        </p>
         <nav aria-label="Views">
           {VIEWS.map(([view, name]) => (
             <a
@@ -77,11 +121,14 @@ function App(): JSX.Element {
               }
             >
               {name}
-              {view === 'doctor' && model.findings.length > 0 ? ` (${model.findings.length})` : ''}
+              {(counts[view] ?? 0) > 0 && <span class="number"> {counts[view]}</span>}
             </a>
           ))}
         </nav>
-        <code class="mcp">{mcp}</code>
+        <p class="mcp">
+          <span title={file}>{file.split(/[/\\]/).at(-1)}</span> <code>{mcp}</code>
+          <Copy text={mcp} label="Copy the MCP address" />
+        </p>
       </header>
       {lost !== undefined && (
         <p class="lost" role="alert">
@@ -89,15 +136,16 @@ function App(): JSX.Element {
         </p>
       )}
       <Instances model={model} act={(kind, instance) => void api.act(kind, { instance }).catch(() => {})} />
-      <main>
+      <main id="main" tabIndex={-1} class={place.view === 'flow' && isBeside ? 'beside' : undefined}>
+        {place.view === 'flow' && isBeside && <Flows {...common} chosen={place.id} />}
         {place.view === 'flow' ? (
-          <FlowView {...common} key={place.id} id={place.id} api={api} />
+          <FlowView {...common} key={place.id} id={place.id} api={api} served={status ?? UNKNOWN} />
         ) : place.view === 'try' ? (
-          <Try api={api} model={model} go={go} />
+          <Try {...common} api={api} go={go} />
         ) : place.view === 'tasks' ? (
           <Tasks {...common} api={api} />
         ) : place.view === 'doctor' ? (
-          <Doctor {...common} />
+          <Doctor {...common} api={api} />
         ) : (
           <Flows {...common} />
         )}
@@ -121,25 +169,35 @@ function Instances({
       <ul class="instances">
         {[...model.instances.values()].map(({ name, state, pid, note }) => (
           <li key={name} class={state}>
-            <strong>{name}</strong> <span>{state}</span>{' '}
-            <small>{state === 'down' ? note : pid && `pid ${pid}`}</small>
+            <Badge name={name} /> <span class="state">{state}</span>
+            <small title={note}>{state === 'down' ? note?.slice(0, 40) : pid && `pid ${pid}`}</small>
             {state === 'down' ? (
-              <button type="button" onClick={() => act('start', name)} aria-label={`Start instance ${name}`}>
+              <button
+                type="button"
+                class="quiet"
+                onClick={() => act('start', name)}
+                aria-label={`Start instance ${name}`}
+                title={EXPECTED.start}
+              >
                 Start
               </button>
             ) : (
               <>
                 <button
                   type="button"
+                  class="quiet"
                   onClick={() => act('kill', name)}
                   aria-label={`Kill ${name} with signal 9`}
+                  title={EXPECTED['kill-instance']}
                 >
                   Kill
                 </button>
                 <button
                   type="button"
+                  class="quiet"
                   onClick={() => act('drain', name)}
                   aria-label={`Drain instance ${name}`}
+                  title={EXPECTED.drain}
                 >
                   Drain
                 </button>

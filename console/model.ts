@@ -6,9 +6,11 @@
 import type {
   Action,
   ConsoleEvent,
+  ExaminedFinding,
   Exchange,
   InstanceView,
   RoundHappening,
+  StoredTask,
 } from '../src/cli/console/event.ts'
 
 export type RoundEvent = RoundHappening['round']
@@ -26,6 +28,9 @@ export interface Round {
   readonly isBranch: boolean
 }
 
+/** A turn of a task, which a worker runs. */
+export const isTurn = ({ event }: Round): boolean => event.turn !== undefined
+
 export interface Flow {
   readonly id: string
   readonly target: string
@@ -39,7 +44,14 @@ export interface Flow {
 export interface Task {
   readonly id: string
   readonly flow?: string
+  readonly target?: string
   readonly status: string
+  /** As the store has it. */
+  readonly stored?: StoredTask
+  /** The instance that runs it now. */
+  readonly runsOn?: string
+  /** What the last turn ended with: `sleeping`, `waiting` for these events, or questions. */
+  readonly waiting?: { readonly outcome: string; readonly events: readonly string[] }
   readonly message?: string
   readonly questions?: Questions
   readonly turns: readonly {
@@ -56,15 +68,26 @@ export interface Finding {
   readonly level: 'error' | 'warning'
   readonly text: string
   readonly flow?: string
+  readonly exchange?: string
 }
+
+export interface Examination {
+  readonly at: number
+  readonly tool?: string
+  readonly findings: readonly ExaminedFinding[]
+}
+
+/** An action, and when it began. */
+export type DatedAction = Action & { readonly at: number }
 
 export interface Model {
   readonly seq: number
   readonly instances: ReadonlyMap<string, InstanceView>
   readonly flows: ReadonlyMap<string, Flow>
   readonly tasks: ReadonlyMap<string, Task>
-  readonly actions: ReadonlyMap<string, Action>
+  readonly actions: ReadonlyMap<string, DatedAction>
   readonly findings: readonly Finding[]
+  readonly examined?: Examination
   /** Rounds by exchange, and exchanges whose round is not known yet. */
   readonly flowOf: ReadonlyMap<string, string>
   readonly exchanges: ReadonlyMap<string, Exchange>
@@ -118,8 +141,9 @@ type Draft = {
   instances: Map<string, InstanceView>
   flows: Map<string, Flow>
   tasks: Map<string, Task>
-  actions: Map<string, Action>
+  actions: Map<string, DatedAction>
   findings: Finding[]
+  examined?: Examination
   flowOf: Map<string, string>
   exchanges: Map<string, Exchange>
 }
@@ -142,7 +166,15 @@ function applyOne(draft: Draft, event: ConsoleEvent): void {
     case 'exchange':
       return applyExchange(draft, event.exchange, event.at)
     case 'action':
-      return void draft.actions.set(event.action.id, event.action)
+      return void draft.actions.set(event.action.id, {
+        ...event.action,
+        at: draft.actions.get(event.action.id)?.at ?? event.at,
+      })
+    case 'stored':
+      return editTask(draft, event.task.id, { status: event.task.status, stored: event.task })
+    case 'examined':
+      draft.examined = { at: event.at, findings: event.findings, ...(event.tool && { tool: event.tool }) }
+      return
     case 'task':
       return applyTask(draft, event)
     case 'log':
@@ -152,8 +184,10 @@ function applyOne(draft: Draft, event: ConsoleEvent): void {
 
 function applyRound(
   draft: Draft,
-  { at, instance, exchange: id, round, operations }: ConsoleEvent & RoundHappening,
+  { at, instance, exchange: within, round, operations }: ConsoleEvent & RoundHappening,
 ): void {
+  // The request that created a task may be the one in which its first turn ran.
+  const id = round.turn === undefined ? within : undefined
   const flow = draft.flows.get(round.flow) ?? {
     id: round.flow,
     target: round.target,
@@ -180,9 +214,14 @@ function applyRound(
     ...(round.task !== undefined && { task: round.task }),
     ...aboutCaller(exchange),
   })
-  if (round.task !== undefined) editTask(draft, round.task, { flow: round.flow })
+  if (round.task !== undefined)
+    editTask(draft, round.task, {
+      flow: round.flow,
+      target: round.target,
+      waiting: { outcome: round.outcome, events: round.events ?? [] },
+    })
   const add = (level: Finding['level'], text: string): void =>
-    void draft.findings.push({ at, level, text, flow: round.flow })
+    void draft.findings.push({ at, level, text, flow: round.flow, ...(within && { exchange: within }) })
   if (round.outcome === 'refused')
     add('error', `${round.target} was refused in round ${round.round}: ${round.code ?? 'no code'}`)
   if ((round.stateBytes ?? 0) > WARN_BYTES)
@@ -196,6 +235,9 @@ function applyRound(
 
 function applyExchange(draft: Draft, exchange: Exchange, at: number): void {
   draft.exchanges.set(exchange.id, exchange)
+  // What was provoked on purpose is not a finding.
+  if (exchange.fault !== undefined)
+    draft.findings = draft.findings.filter((finding) => finding.exchange !== exchange.id)
   const id = draft.flowOf.get(exchange.id)
   const flow = id === undefined ? undefined : draft.flows.get(id)
   if (flow !== undefined) {
@@ -215,7 +257,7 @@ function applyExchange(draft: Draft, exchange: Exchange, at: number): void {
       questions: result.inputRequests as Questions | undefined,
     })
   }
-  if (exchange.status >= 500)
+  if (exchange.status >= 500 && exchange.fault === undefined)
     draft.findings.push({
       at,
       level: 'error',
@@ -242,10 +284,39 @@ function editTask(draft: Draft, id: string, change: Partial<Task>): void {
   draft.tasks.set(id, { ...task, ...change })
 }
 
+export type TaskState = 'due' | 'running' | 'asks' | 'sleeping' | 'waiting' | 'ended'
+
+/** Where a task stands, and what would make it continue. */
+export function stateOf(task: Task, now: number): { state: TaskState; waits: string } {
+  const { status, stored, waiting } = task
+  if (status === 'completed' || status === 'failed' || status === 'cancelled')
+    return { state: 'ended', waits: status }
+  const { worker, dueAt, openKeys = [] } = stored ?? {}
+  if (worker !== undefined) return { state: 'running', waits: `runs on ${task.runsOn ?? 'an instance'}` }
+  const until = dueAt === undefined ? '' : formatUntil(dueAt, now)
+  if (openKeys.length > 0)
+    return { state: 'asks', waits: `an answer to ${openKeys.join(', ')}${until && `, ${until} left`}` }
+  if (dueAt !== undefined && dueAt > now) return { state: 'sleeping', waits: `wakes in ${until}` }
+  if (dueAt !== undefined || stored === undefined) return { state: 'due', waits: 'a worker' }
+  const events = waiting?.events ?? []
+  return { state: 'waiting', waits: events.length > 0 ? `the event ${events.join(', ')}` : 'an event' }
+}
+
+function formatUntil(at: number, now: number): string {
+  const s = Math.max(0, Math.ceil((at - now) / 1_000))
+  return s < 60
+    ? `${s} s`
+    : s < 3_600
+      ? `${Math.floor(s / 60)} min ${s % 60} s`
+      : `${Math.floor(s / 3_600)} h`
+}
+
 function applyTask(draft: Draft, { at, instance, event }: Extract<ConsoleEvent, { kind: 'task' }>): void {
+  if (event.kind === 'began') return editTask(draft, event.id, { runsOn: instance, failures: event.failures })
   if (event.kind === 'turn') {
     const turns = draft.tasks.get(event.id)?.turns ?? []
     return editTask(draft, event.id, {
+      runsOn: undefined,
       turns: [...turns, { at, instance, outcome: event.outcome, ms: event.ms }],
     })
   }
@@ -261,7 +332,7 @@ function applyTask(draft: Draft, { at, instance, event }: Extract<ConsoleEvent, 
 
 function applyLog(draft: Draft, { at, exchange, event }: Extract<ConsoleEvent, { kind: 'log' }>): void {
   const flow = exchange === undefined ? undefined : draft.flowOf.get(exchange)
-  const link = flow === undefined ? {} : { flow }
+  const link = { ...(flow && { flow }), ...(exchange && { exchange }) }
   if (event.event === 'fault')
     draft.findings.push({
       at,
@@ -334,45 +405,10 @@ export function questionsOf({ exchange }: Round): Questions | undefined {
     : undefined
 }
 
-/** A test for `rondo/testing` that repeats the flow: the same arguments, the same answers, the same outcome. */
-export function toTest(flow: Flow, file: string): string {
-  const line = flow.rounds.filter(({ isBranch }) => !isBranch)
-  const first = line[0]?.exchange?.request?.params as { arguments?: unknown } | undefined
-  const answers: Record<string, unknown> = {}
-  for (const { exchange } of line) {
-    const given = (exchange?.request?.params as { inputResponses?: Record<string, Answer> } | undefined)
-      ?.inputResponses
-    for (const [key, answer] of Object.entries(given ?? {})) answers[key] = answer
-  }
-  const result = line.at(-1)?.exchange?.response?.result as { content?: { text?: unknown }[] } | undefined
-  const text = result?.content?.[0]?.text
-  const used = new Set(['createBench'])
-  const said = Object.entries(answers).map(([key, answer]) => {
-    const { action, content } = answer as Answer
-    if (action === 'decline' || action === 'cancel') {
-      used.add(action)
-      return `    ${JSON.stringify(key)}: ${action},`
-    }
-    return `    ${JSON.stringify(key)}: ${JSON.stringify(content ?? answer)},`
-  })
-  const expected =
-    typeof text === 'string' ? `{ kind: 'complete', text: ${JSON.stringify(text)} }` : `{ kind: 'complete' }`
-  return `import { ${[...used].sort().join(', ')} } from 'rondo/testing'
-import { expect, it } from 'vitest'
-// Exports a function that creates the server: (options) => createServer({ name, version, ...options }).
-import { createTracked } from ${JSON.stringify(`./${file.split('/').at(-1)}`)}
-
-it(${JSON.stringify(`${flow.target}, as recorded`)}, async () => {
-  const bench = createBench(createTracked)
-  const done = await bench.tool(${JSON.stringify(flow.target)}, ${JSON.stringify(first?.arguments ?? {})}).run({
-${said.join('\n')}
-  })
-  expect(done).toMatchObject(${expected})
-})
-`
-}
-
-interface Answer {
-  readonly action?: string
-  readonly content?: unknown
+/** The arguments of a flow, as its first request has them. */
+export function argumentsOf({ rounds }: Flow): Readonly<Record<string, unknown>> {
+  const params = rounds.find(({ exchange }) => exchange)?.exchange?.request?.params as
+    | { arguments?: Readonly<Record<string, unknown>> }
+    | undefined
+  return params?.arguments ?? {}
 }

@@ -39,21 +39,84 @@ export function Ago({ at, now }: { at: number; now: number }): JSX.Element {
 }
 
 const OUTCOMES: Readonly<Record<string, string>> = {
-  complete: 'complete',
   tool_error: 'tool error',
   input_required: 'asks',
-  moved: 'moved',
-  task: 'task',
-  refused: 'refused',
 }
 
+/** How a round, a flow or a task stands, as a word on its colour. */
 export function Outcome({ outcome }: { outcome: string }): JSX.Element {
   return <span class={`outcome ${outcome}`}>{OUTCOMES[outcome] ?? outcome}</span>
+}
+
+/** An instance, with a colour of its own wherever it appears. */
+export function Badge({ name }: { name: string }): JSX.Element {
+  return <span class={`badge i${hueOf(name)}`}>{name}</span>
+}
+
+export function hueOf(name: string): number {
+  return (name.charCodeAt(0) - 65 + 6) % 6
+}
+
+/** Text to take along; says when it was copied. */
+export function Copy({ text, label }: { text: string; label: string }): JSX.Element {
+  const [done, setDone] = useState(false)
+  return (
+    <button
+      type="button"
+      class="quiet copy"
+      aria-label={label}
+      onClick={() =>
+        void navigator.clipboard?.writeText(text).then(
+          () => setDone(true),
+          () => {},
+        )
+      }
+      onBlur={() => setDone(false)}
+    >
+      {done ? 'Copied' : 'Copy'}
+    </button>
+  )
+}
+
+/** JSON in one line, without what everybody knows. */
+export function brief(value: unknown): string {
+  if (typeof value !== 'object' || value === null)
+    return typeof value === 'string' ? value : JSON.stringify(value)
+  const { action, content } = value as { action?: unknown; content?: unknown }
+  if (action === 'accept') return content === undefined ? 'accepted' : brief(content)
+  if (action === 'decline' || action === 'cancel') return action === 'decline' ? 'declined' : 'cancelled'
+  if (Array.isArray(value)) return JSON.stringify(value)
+  return Object.entries(value)
+    .map(([name, one]) => `${name}: ${typeof one === 'string' ? one : JSON.stringify(one)}`)
+    .join(', ')
 }
 
 /** Says what to do where there is nothing to see yet. */
 export function Empty({ children }: { children: ComponentChildren }): JSX.Element {
   return <p class="empty">{children}</p>
+}
+
+/** A heading with what belongs to it in a box. */
+export function Panel({
+  title,
+  id,
+  children,
+  aside,
+}: {
+  title: string
+  id: string
+  children: ComponentChildren
+  aside?: ComponentChildren
+}): JSX.Element {
+  return (
+    <section class="panel" aria-labelledby={id}>
+      <header class="panel-head">
+        <h2 id={id}>{title}</h2>
+        {aside}
+      </header>
+      {children}
+    </section>
+  )
 }
 
 export function Json({ value }: { value: unknown }): JSX.Element {

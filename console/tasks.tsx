@@ -1,40 +1,97 @@
-/** Tasks: their state, the turns that ran them and where, and their questions. Polls that saw nothing new are left out. */
+/** Tasks: where each stands in the store, what it waits for, who runs it, and its questions. Polls are folded into a number. */
 
 import type { JSX } from 'preact'
 import { useState } from 'preact/hooks'
 import type { Api } from './api.ts'
-import type { Model, Task } from './model.ts'
-import { Empty, formatMs, QuestionCard, type Responses } from './parts.tsx'
+import { type Model, stateOf, type Task, type TaskState } from './model.ts'
+import { Ago, Badge, Empty, formatMs, Outcome, QuestionCard, type Responses } from './parts.tsx'
+
+const STATES: readonly (readonly [TaskState, string])[] = [
+  ['running', 'running'],
+  ['due', 'due'],
+  ['asks', 'parked, asking'],
+  ['sleeping', 'sleeping'],
+  ['waiting', 'waiting for an event'],
+  ['ended', 'ended'],
+]
+
+const PAGE = 40
 
 export function Tasks({
   model,
   api,
+  now,
   link,
 }: {
   model: Model
   api: Api
+  now: number
   link: (path: string) => string
 }): JSX.Element {
+  const [only, setOnly] = useState<TaskState>()
+  const [limit, setLimit] = useState(PAGE)
   const tasks = [...model.tasks.values()].reverse()
+  const stated = tasks.map((task) => ({ task, ...stateOf(task, now) }))
+  const shown = stated.filter(({ state }) => only === undefined || state === only)
   return (
     <section aria-labelledby="tasks-title">
-      <h1 id="tasks-title">Tasks</h1>
-      {tasks.length === 0 && (
+      <div class="title">
+        <h1 id="tasks-title">Tasks</h1>
+        {tasks.length > 0 && (
+          <fieldset class="tallies">
+            <legend>Show</legend>
+            {STATES.map(([state, name]) => (
+              <button
+                key={state}
+                type="button"
+                aria-pressed={only === state}
+                onClick={() => setOnly(only === state ? undefined : state)}
+              >
+                <span class="number">{stated.filter((one) => one.state === state).length}</span> {name}
+              </button>
+            ))}
+          </fieldset>
+        )}
+      </div>
+      {tasks.length === 0 ? (
         <Empty>
-          No task yet. A call becomes one when its tool calls <code>ctx.background()</code>, the server has a
-          store, and the client can follow tasks.
+          No task yet. A call becomes one when its tool calls <code>ctx.background()</code> or has the option{' '}
+          <code>task</code>, the server has a store, and the client can follow tasks.{' '}
+          <a href={link('try')}>Try</a> can.
         </Empty>
+      ) : shown.length === 0 ? (
+        <Empty>No task is {only} now. Press the button again to see all.</Empty>
+      ) : (
+        <ul class="tasks">
+          {shown.slice(0, limit).map(({ task, state, waits }) => (
+            <TaskRow key={task.id} task={task} state={state} waits={waits} api={api} now={now} link={link} />
+          ))}
+        </ul>
       )}
-      <ul class="tasks">
-        {tasks.map((task) => (
-          <TaskRow key={task.id} task={task} api={api} link={link} />
-        ))}
-      </ul>
+      {shown.length > limit && (
+        <button type="button" onClick={() => setLimit(limit + PAGE)}>
+          Show {Math.min(PAGE, shown.length - limit)} more of {shown.length}
+        </button>
+      )}
     </section>
   )
 }
 
-function TaskRow({ task, api, link }: { task: Task; api: Api; link: (path: string) => string }): JSX.Element {
+function TaskRow({
+  task,
+  state,
+  waits,
+  api,
+  now,
+  link,
+}: {
+  task: Task
+  state: TaskState
+  waits: string
+  api: Api
+  now: number
+  link: (path: string) => string
+}): JSX.Element {
   const [problem, setProblem] = useState('')
   const send = async (change: { answers?: Responses; cancel?: boolean }): Promise<void> => {
     setProblem('')
@@ -44,27 +101,91 @@ function TaskRow({ task, api, link }: { task: Task; api: Api; link: (path: strin
       setProblem((error as Error).message)
     }
   }
-  const last = task.turns.at(-1)
+  const { stored, turns } = task
+  const last = turns.at(-1)
   return (
-    <li class="card">
-      <h2>
-        <span class={`outcome ${task.status}`}>{task.status.replace('_', ' ')}</span> <code>{task.id}</code>
-      </h2>
-      <p>
-        {task.message ? `${task.message}. ` : ''}
-        {task.turns.length === 1 ? '1 turn' : `${task.turns.length} turns`}
-        {last ? `, the last on ${last.instance} (${last.outcome}, ${formatMs(last.ms)})` : ''}
-        {task.failures > 0 ? `, ${task.failures} failed` : ''}
-        {task.flow ? (
-          <>
-            {' · '}
-            <a href={link(`flow/${task.flow}`)}>its flow</a>
-          </>
-        ) : (
-          ''
+    <li class={`panel task ${state}`}>
+      <header class="panel-head">
+        <h2>
+          <Outcome outcome={state === 'ended' ? task.status : state} /> {task.target ?? 'task'}{' '}
+          <code>{task.id}</code>
+        </h2>
+        <p class="buttons">
+          {task.flow && <a href={link(`flow/${task.flow}`)}>its flow</a>}
+          <button type="button" class="quiet" onClick={() => void send({})}>
+            Poll
+          </button>
+          {state !== 'ended' && (
+            <button type="button" class="quiet" onClick={() => void send({ cancel: true })}>
+              Cancel the task
+            </button>
+          )}
+        </p>
+      </header>
+      <dl class="facts">
+        <div>
+          <dt>{state === 'ended' ? 'Ended' : state === 'running' ? 'Now' : 'Waits for'}</dt>
+          <dd class="waits">{waits}</dd>
+        </div>
+        {task.message && state !== 'ended' && (
+          <div>
+            <dt>Status</dt>
+            <dd>{task.message}</dd>
+          </div>
         )}
-      </p>
-      {task.status === 'input_required' && task.questions && (
+        <div>
+          <dt>Turns</dt>
+          <dd>
+            {turns.length}
+            {last && (
+              <>
+                , last on <Badge name={last.instance} /> {formatMs(last.ms)}
+              </>
+            )}
+          </dd>
+        </div>
+        <div>
+          <dt>Failed attempts</dt>
+          <dd>{stored?.failures ?? task.failures}</dd>
+        </div>
+        {stored && (
+          <>
+            <div>
+              <dt>Journal</dt>
+              <dd>{stored.entries === 1 ? '1 entry' : `${stored.entries} entries`}</dd>
+            </div>
+            {stored.worker !== undefined && stored.dueAt !== undefined && (
+              <div>
+                <dt>Lease</dt>
+                <dd>{formatMs(Math.max(0, stored.dueAt - now))} left</dd>
+              </div>
+            )}
+            <div>
+              <dt>Owner</dt>
+              <dd title={stored.owner.principal}>{stored.owner.principal.slice(0, 12)}</dd>
+            </div>
+            <div>
+              <dt>Created</dt>
+              <dd>
+                <Ago at={stored.createdAt} now={now} />
+              </dd>
+            </div>
+            <div>
+              <dt>Polls</dt>
+              <dd>
+                {stored.polls === undefined ? (
+                  'none'
+                ) : (
+                  <>
+                    {stored.polls.count}, last <Ago at={stored.polls.at} now={now} />
+                  </>
+                )}
+              </dd>
+            </div>
+          </>
+        )}
+      </dl>
+      {state === 'asks' && task.questions && (
         <QuestionCard
           key={Object.keys(task.questions).join()}
           id={task.id}
@@ -72,14 +193,6 @@ function TaskRow({ task, api, link }: { task: Task; api: Api; link: (path: strin
           send={(answers) => send({ answers })}
         />
       )}
-      <div class="buttons">
-        <button type="button" onClick={() => void send({})}>
-          Poll
-        </button>
-        <button type="button" onClick={() => void send({ cancel: true })}>
-          Cancel the task
-        </button>
-      </div>
       {problem !== '' && (
         <p class="problem" role="alert">
           {problem}

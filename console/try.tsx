@@ -7,14 +7,26 @@ import { checkForm } from '../src/form/judge.ts'
 import type { Tool } from '../src/protocol/wire.ts'
 import type { Api } from './api.ts'
 import type { Model } from './model.ts'
-import { Empty, Fields, Json, startOf } from './parts.tsx'
+import { Copy, Empty, Fields, Json, Panel, startOf } from './parts.tsx'
 
 const CLIENT = 'rondo-console'
 type QuestionKind = 'form' | 'url' | 'sampling' | 'roots'
 
 const KINDS: readonly QuestionKind[] = ['form', 'url', 'sampling', 'roots']
 
-export function Try({ api, model, go }: { api: Api; model: Model; go: (path: string) => void }): JSX.Element {
+export function Try({
+  api,
+  model,
+  go,
+  link,
+  mcp,
+}: {
+  api: Api
+  model: Model
+  go: (path: string) => void
+  link: (path: string) => string
+  mcp: string
+}): JSX.Element {
   const [tools, setTools] = useState<readonly Tool[]>()
   const [name, setName] = useState('')
   const [values, setValues] = useState<Record<string, unknown>>({})
@@ -77,60 +89,82 @@ export function Try({ api, model, go }: { api: Api; model: Model; go: (path: str
     }
   }
 
+  const command = ['npx rondo call', mcp, name, ...words(json, fields, values)].join(' ')
   return (
-    <section aria-labelledby="try-title">
-      <h1 id="try-title">Try</h1>
+    <section class="try" aria-labelledby="try-title">
+      <div class="title">
+        <h1 id="try-title">Try</h1>
+      </div>
       {tools?.length === 0 && (
         <Empty>This server has no tools. Add one with server.tool(…) and save the file.</Empty>
       )}
       <form
-        class="card"
+        class="try-grid"
         onSubmit={(event) => {
           event.preventDefault()
           void call()
         }}
       >
-        <div class="field">
-          <label for="tool">Tool</label>
-          <select
-            id="tool"
-            value={name}
-            onChange={(event) => {
-              setName(event.currentTarget.value)
-              setValues({})
-              setJson(undefined)
-            }}
-          >
-            {tools?.map((one) => (
-              <option key={one.name} value={one.name}>
-                {one.name}
-              </option>
-            ))}
-          </select>
-          {tool?.description && <small>{tool.description}</small>}
-        </div>
-        {json === undefined && isPlain ? (
-          <Fields
-            id="args"
-            fields={fields}
-            values={{ ...startOf(fields), ...values }}
-            problems={problems}
-            change={(field, value) => setValues({ ...values, [field]: value })}
-          />
-        ) : (
+        <Panel title="Call a tool" id="call-title">
           <div class="field">
-            <label for="args-json">Arguments as JSON</label>
-            <textarea
-              id="args-json"
-              rows={6}
-              value={json ?? '{}'}
-              onInput={(event) => setJson(event.currentTarget.value)}
-            />
-            {problems.json && <small class="problem">{problems.json}</small>}
+            <label for="tool">Tool</label>
+            <select
+              id="tool"
+              value={name}
+              onChange={(event) => {
+                setName(event.currentTarget.value)
+                setValues({})
+                setJson(undefined)
+              }}
+            >
+              {tools?.map((one) => (
+                <option key={one.name} value={one.name}>
+                  {one.name}
+                </option>
+              ))}
+            </select>
+            {tool?.description && <small>{tool.description}</small>}
           </div>
-        )}
-        <details>
-          <summary>Client</summary>
+          {json === undefined && isPlain ? (
+            <Fields
+              id="args"
+              fields={fields}
+              values={{ ...startOf(fields), ...values }}
+              problems={problems}
+              change={(field, value) => setValues({ ...values, [field]: value })}
+            />
+          ) : (
+            <div class="field">
+              <label for="args-json">Arguments as JSON</label>
+              <textarea
+                id="args-json"
+                rows={6}
+                value={json ?? '{}'}
+                onInput={(event) => setJson(event.currentTarget.value)}
+              />
+              {problems.json && <small class="problem">{problems.json}</small>}
+            </div>
+          )}
+          <div class="buttons">
+            <button type="submit" class="primary" disabled={busy || tool === undefined}>
+              {busy ? 'Calling…' : 'Call'}
+            </button>
+            {isPlain && (
+              <button
+                type="button"
+                class="quiet"
+                onClick={() => setJson(json === undefined ? '{}' : undefined)}
+              >
+                {json === undefined ? 'Arguments as JSON' : 'Arguments as a form'}
+              </button>
+            )}
+          </div>
+          <p class="command">
+            <small>The same from a terminal:</small> <code>{command}</code>{' '}
+            <Copy text={command} label="Copy the command" />
+          </p>
+        </Panel>
+        <Panel title="As which client" id="client-title">
           <div class="field">
             <label for="principal">Principal</label>
             <select
@@ -142,6 +176,7 @@ export function Try({ api, model, go }: { api: Api; model: Model; go: (path: str
               <option value="A">A</option>
               <option value="B">B</option>
             </select>
+            <small>Who calls. A state of A is refused if B sends it.</small>
           </div>
           <div class="field">
             <label for="mode">Revision</label>
@@ -154,7 +189,7 @@ export function Try({ api, model, go }: { api: Api; model: Model; go: (path: str
           <fieldset>
             <legend>It can be asked for</legend>
             {KINDS.map((kind) => (
-              <label key={kind}>
+              <label key={kind} class="check">
                 <input
                   type="checkbox"
                   checked={accepts.includes(kind)}
@@ -166,31 +201,48 @@ export function Try({ api, model, go }: { api: Api; model: Model; go: (path: str
                     )
                   }
                 />{' '}
-                {kind}{' '}
+                {kind}
               </label>
             ))}
           </fieldset>
-          {isPlain && (
-            <button type="button" onClick={() => setJson(json === undefined ? '{}' : undefined)}>
-              {json === undefined ? 'Arguments as JSON' : 'Arguments as a form'}
-            </button>
-          )}
-        </details>
-        <div class="buttons">
-          <button type="submit" class="primary" disabled={busy || tool === undefined}>
-            Call
-          </button>
-        </div>
+        </Panel>
       </form>
       <div aria-live="polite">
         {outcome.error && <p class="problem">{outcome.error}</p>}
         {outcome.result !== undefined && (
-          <>
-            <h2>Result</h2>
+          <Panel
+            title="Result"
+            id="result-title"
+            aside={latest && <a href={link(`flow/${latest.id}`)}>See its flow</a>}
+          >
             <Json value={outcome.result} />
-          </>
+          </Panel>
         )}
       </div>
     </section>
   )
+}
+
+/** The arguments as one would type them. */
+function words(
+  json: string | undefined,
+  fields: readonly { readonly name: string; readonly required: boolean }[],
+  values: Readonly<Record<string, unknown>>,
+): string[] {
+  if (json !== undefined) return sayJson(json)
+  return fields.flatMap(({ name, required }) => {
+    const value = values[name]
+    if (value === undefined || value === '') return required ? [`${name}=…`] : []
+    const text = Array.isArray(value) ? `${name}:=${JSON.stringify(value)}` : `${name}=${String(value)}`
+    return [/^[\w.:@/=,-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`]
+  })
+}
+
+function sayJson(json: string): string[] {
+  try {
+    const entries = Object.entries(JSON.parse(json) as object)
+    return entries.map(([name, value]) => `'${name}:=${JSON.stringify(value).replaceAll("'", "'\\''")}'`)
+  } catch {
+    return ['…']
+  }
 }

@@ -9,6 +9,10 @@ import { createServer } from 'rondo'
 import { createSqliteStore } from 'rondo/sqlite'
 import { z } from 'zod'
 
+const resolutions = z.object({ resolution: z.enum(['Fixed', 'Duplicate', 'By Design']) })
+const channels = z.object({ channel: z.enum(['beta', 'stable']), notes: z.string().max(200).optional() })
+const checks = z.object({ gone: z.boolean() })
+
 mkdirSync('.rondo', { recursive: true })
 const store = createSqliteStore({ file: '.rondo/tasks.db' })
 const server = createServer({ name: 'tracker', version: '1.0.0', store })
@@ -19,7 +23,7 @@ server.tool(
   async ({ id }, ctx) => {
     const { resolution } = await ctx.ask('resolution', {
       message: `How was bug #${id} resolved?`,
-      schema: z.object({ resolution: z.enum(['Fixed', 'Duplicate', 'By Design']) }),
+      schema: resolutions,
     })
     await ctx.effect('save', ({ key }) => ({ saved: id, key }))
     return `Bug #${id} resolved as ${resolution}.`
@@ -36,7 +40,7 @@ server.tool(
     const open = await ctx.step('count bugs', async () => ({ open: 3 }))
     const { channel, notes } = await ctx.ask('channel', {
       message: `${open.open} bugs are open. Where should ${version} go?`,
-      schema: z.object({ channel: z.enum(['beta', 'stable']), notes: z.string().max(200).optional() }),
+      schema: channels,
     })
     if (!(await ctx.confirm('sure', `Publish ${version} to ${channel}?`))) return 'Nothing was published.'
     await ctx.effect('publish', ({ key }) => ({ version, channel, key }))
@@ -71,7 +75,7 @@ server.tool(
     await ctx.sleep('pause', '15 s')
     const outcome = await ctx.elicit('gone', {
       message: `Is bug #${id} gone?`,
-      schema: z.object({ gone: z.boolean() }),
+      schema: checks,
       within: '10 min',
     })
     if (outcome.action !== 'accept') return `Nobody knows about bug #${id}.`

@@ -1,11 +1,11 @@
 /** The page of the console in a real browser. Needs the build, and chromium. */
 
-import { readFileSync } from 'node:fs'
+import { readdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { gzipSync } from 'node:zlib'
 import { Client as OfficialClient, StreamableHTTPClientTransport } from '@modelcontextprotocol/client'
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest'
 import { HAS_BROWSER, openBrowser, runAxe, type TestBrowser } from '../support/browser.ts'
-import { type ConsoleProcess, startConsole } from '../support/console-process.ts'
+import { type ConsoleProcess, deskSource, startConsole } from '../support/console-process.ts'
 
 vi.setConfig({ testTimeout: 300_000 })
 
@@ -20,17 +20,8 @@ it('loads at most 40 kB, compressed', () => {
 
 it('has no innerHTML, eval or other way to turn text into markup', () => {
   const script = readFileSync('dist/console/console.js', 'utf8')
-  const sources = [
-    'main.tsx',
-    'flow.tsx',
-    'flows.tsx',
-    'parts.tsx',
-    'tasks.tsx',
-    'try.tsx',
-    'doctor.tsx',
-    'api.ts',
-    'model.ts',
-  ]
+  const sources = readdirSync('console').filter((name) => /\.tsx?$/.test(name))
+  expect(sources.length).toBeGreaterThan(8)
   for (const name of sources) {
     const text = readFileSync(`console/${name}`, 'utf8')
     expect(text).not.toMatch(
@@ -60,8 +51,8 @@ describe.skipIf(!HAS_BROWSER)('in a browser', () => {
   async function call(tool = 'book'): Promise<void> {
     const { page } = browser
     await open('Try')
-    await page.getByLabel('Tool').selectOption(tool)
-    await page.getByRole('button', { name: 'Call' }).click()
+    await page.getByLabel('Tool', { exact: true }).selectOption(tool)
+    await page.getByRole('button', { name: 'Call', exact: true }).click()
   }
 
   /** Begins a call in the page; the page shows its flow. */
@@ -107,8 +98,6 @@ describe.skipIf(!HAS_BROWSER)('in a browser', () => {
       /not reached[\s\S]*ran[\s\S]*key [0-9a-f]{8}/,
     )
     expect(await page.getByRole('row', { name: /^pay/ }).innerText()).toContain('server.mjs:')
-    // The picture in README and guide.
-    if (process.env.RONDO_LONG) await page.screenshot({ path: 'docs/images/console-flow.png' })
   })
 
   it('kills the instance between question and answer, and the call completes on another', async () => {
@@ -181,6 +170,51 @@ describe.skipIf(!HAS_BROWSER)('in a browser', () => {
     expect(keys?.[0]).not.toBe(keys?.[1])
   })
 
+  it('forks from round 2, with a decline: what came before is replayed, and nothing is paid', async () => {
+    const { page } = browser
+    await begin()
+    await answer('red')
+    await page.locator('.message', { hasText: 'Pay 40 for red?' }).waitFor()
+    await confirm()
+    await page.locator('h1 .outcome.complete').waitFor()
+    const [fork] = await page
+      .getByLabel('Fork from a round')
+      .locator('option')
+      .filter({ hasText: 'Round 2' })
+      .all()
+    await page.getByLabel('Fork from a round').selectOption((await fork?.getAttribute('value')) ?? '')
+    await page.getByRole('button', { name: 'Fork with this answer' }).waitFor()
+    await page.getByRole('button', { name: 'Decline' }).click()
+    expect(await happened('fork')).toMatch(/Happened: Round 3 on .: executed 0, replayed 2/)
+    const row = await page.getByRole('row', { name: /^pay/ }).innerText()
+    expect(row.match(/key [0-9a-f]{8}/g)).toHaveLength(1)
+  })
+
+  it('says beforehand what each action should do, and compares it with what happened', async () => {
+    const { page } = browser
+    await begin()
+    const buttons = page.locator('.breaks button')
+    expect(await buttons.count()).toBe(9)
+    for (const button of await buttons.all()) {
+      const id = await button.getAttribute('aria-describedby')
+      expect((await page.locator(`#${id}`).innerText()).length).toBeGreaterThan(20)
+    }
+    await page.getByRole('button', { name: 'Reword the question' }).click()
+    await page.locator('#expect-reword', { hasText: 'Armed' }).waitFor()
+    await answer('red')
+    expect(await happened('reword')).toContain('asked again: room. ✓')
+    await page.locator('.message', { hasText: 'Which room? (reworded)' }).waitFor()
+    await page.getByRole('button', { name: 'Next round elsewhere' }).click()
+    await answer('red')
+    expect(await happened('elsewhere')).toMatch(/replayed 1, input_required\. ✓/)
+    await page.getByRole('button', { name: 'Deliver twice' }).click()
+    await page.locator('.message', { hasText: 'Pay 40 for red?' }).waitFor()
+    await confirm()
+    expect(await happened('twice')).toMatch(/the same effect keys \(pay [0-9a-f]{8}\)\. ✓/)
+    await page.locator('#expect-twice').waitFor({ state: 'detached' })
+    expect(await page.locator('.actions .bad').count()).toBe(0)
+  })
+
   it('shows the flow of another host: the official client calls the proxy', async () => {
     const { page } = browser
     const client = new OfficialClient({ name: 'another-host', version: '1.0.0' }, {
@@ -196,8 +230,8 @@ describe.skipIf(!HAS_BROWSER)('in a browser', () => {
     await client.close()
     await open('Flows')
     await page.getByLabel('Find').fill('another-host')
-    await page.locator('.row').first().click()
-    await page.getByText('called by another-host').waitFor()
+    await page.locator('a.row').first().click()
+    await page.locator('.facts', { hasText: 'another-host' }).waitFor()
   })
 
   it('is the same after a reload of the page during an open call', async () => {
@@ -209,24 +243,66 @@ describe.skipIf(!HAS_BROWSER)('in a browser', () => {
     await page.locator('.message', { hasText: 'Pay 40 for blue?' }).waitFor()
   })
 
-  it('answers the question of a task', async () => {
+  it('reloads the file during an open call, which completes in the new version', async () => {
     const { page } = browser
-    await call('report')
+    await begin()
+    writeFileSync(desk.file, deskSource('Reserved'))
+    await page.getByRole('button', { name: 'Reload the server' }).click()
+    await page.locator('#expect-reload', { hasText: 'Armed' }).waitFor()
+    await answer('blue')
+    expect(await happened('reload')).toMatch(
+      /Happened: Round 2 on .: executed 0, replayed 1, input_required\. ✓/,
+    )
+    await page.locator('.message', { hasText: 'Pay 40 for blue?' }).waitFor()
+    await confirm()
+    await page.locator('h1 .outcome.complete').waitFor()
+    await page.locator('details').last().click()
+    await page.locator('pre', { hasText: 'Reserved blue' }).waitFor()
+  })
+
+  it('shows a task that sleeps, says when it wakes, and answers what it asks then', async () => {
+    const { page } = browser
+    await call('remind')
     await open('Tasks')
     const task = page.locator('.tasks > li').first()
-    await expect
-      .poll(async () => {
-        await task.getByRole('button', { name: 'Poll' }).click()
-        return page.locator('.message', { hasText: 'A report on which room?' }).count()
-      })
-      .toBe(1)
+    await task.locator('.outcome.sleeping').waitFor()
+    expect(await task.locator('.waits').innerText()).toMatch(/^wakes in \d+ s$/)
+    await task.locator('.outcome.asks').waitFor()
+    expect(await task.locator('.waits').innerText()).toMatch(/^an answer to room, \d+ min \d+ s left$/)
+    await task.locator('.message', { hasText: 'Which room now?' }).waitFor()
     await answer('blue')
-    await expect
-      .poll(async () => {
-        await task.getByRole('button', { name: 'Poll' }).click()
-        return task.locator('.outcome').innerText()
-      })
-      .toBe('completed')
+    await task.locator('.outcome.completed').waitFor()
+    await task.getByRole('link', { name: 'its flow' }).click()
+    const lanes = page.getByRole('img')
+    expect(await lanes.getAttribute('aria-label')).toMatch(/round 1 on ., task; turn \d+ on ., sleeping/)
+    for (const lane of ['store', 'worker']) expect(await lanes.innerHTML()).toContain(lane)
+  })
+
+  it('keeps the rows where they are while somebody reads the list', async () => {
+    const { page } = browser
+    await open('Flows')
+    const first = page.locator('a.row').first()
+    await first.hover()
+    await page.locator('.list[data-held]').waitFor()
+    const before = [await first.getAttribute('href'), await first.boundingBox()]
+    await page.evaluate(`fetch('/api/calls', { method: 'POST', body: '{"name":"book"}',
+      headers: { authorization: 'Bearer ${desk.token}', 'content-type': 'application/json' } })`)
+    await page.getByRole('button', { name: '1 new flow: show' }).waitFor()
+    expect([await first.getAttribute('href'), await first.boundingBox()]).toEqual(before)
+    await page.getByRole('button', { name: '1 new flow: show' }).click()
+    await expect.poll(() => first.getAttribute('href')).not.toBe(before[0])
+    expect(await first.locator('time').getAttribute('title')).toMatch(/\d{4}/)
+  })
+
+  it('examines the server, and leads to the flow that showed a finding', async () => {
+    const { page } = browser
+    await open('Doctor')
+    await page.getByLabel('With the tool').selectOption('book')
+    await page.getByRole('button', { name: 'Examine' }).click()
+    const tampered = page.locator('.findings li', { hasText: 'state-tampered' })
+    expect(await tampered.locator('.outcome').innerText()).toBe('pass')
+    await tampered.getByRole('link', { name: 'its flow' }).click()
+    await page.getByRole('heading', { name: /^book/ }).waitFor()
   })
 
   it('has no violation that axe knows in any view, light and dark, narrow and wide', async () => {
@@ -244,7 +320,8 @@ describe.skipIf(!HAS_BROWSER)('in a browser', () => {
         expect(passes).toBeGreaterThan(10)
       }
     }
-    for (const width of [360, 2_560]) {
+    // 640 is a window of 1,280 at a zoom of 200 %.
+    for (const width of [360, 640, 2_560]) {
       await page.setViewportSize({ width, height: 800 })
       for (const view of ['Flows', 'Try', 'Tasks', 'Doctor', 'flow']) {
         if (view === 'flow') await page.goto(flow)
@@ -252,6 +329,7 @@ describe.skipIf(!HAS_BROWSER)('in a browser', () => {
         await page.locator('h1').waitFor()
         const overflow = await page.evaluate('document.documentElement.scrollWidth - innerWidth')
         expect([width, view, overflow]).toEqual([width, view, 0])
+        expect([width, view, (await runAxe(page)).violations]).toEqual([width, view, []])
       }
     }
     await page.setViewportSize({ width: 1280, height: 900 })
@@ -267,7 +345,7 @@ describe.skipIf(!HAS_BROWSER)('in a browser', () => {
   it('works with the keyboard alone', async () => {
     const { page } = browser
     await page.goto(`${desk.page}/try`)
-    const tool = page.getByLabel('Tool')
+    const tool = page.getByLabel('Tool', { exact: true })
     await tool.locator('option').first().waitFor({ state: 'attached' })
     const tabTo = async (name: RegExp): Promise<void> => {
       for (let i = 0; i < 60; i++) {
@@ -296,6 +374,11 @@ describe.skipIf(!HAS_BROWSER)('in a browser', () => {
     expect(requests.length).toBeGreaterThan(10)
     expect(requests.filter((url) => !url.startsWith(desk.origin) && !url.startsWith('data:'))).toEqual([])
     expect(problems).toEqual([])
+    // Negative control: a picture from elsewhere is refused, and that is seen.
+    await page.evaluate(
+      "document.body.append(Object.assign(new Image(), { src: 'http://127.0.0.1:9/x.png' }))",
+    )
+    await expect.poll(() => problems.join()).toContain('Content Security Policy')
     await page.goto('about:blank')
     await page.goto(`${desk.origin}/#wrong`)
     await page.getByText('The token in this address is not valid').waitFor()

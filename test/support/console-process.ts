@@ -86,23 +86,30 @@ export interface ConsoleProcess {
 
 export interface ConsoleOptions {
   readonly source?: string
+  /** A file of this repository, instead of a source. */
+  readonly path?: string
   readonly instances?: number
   readonly args?: readonly string[]
 }
 
 export async function startConsole({
   source = deskSource(),
+  path,
   instances = 2,
   args = [],
 }: ConsoleOptions = {}): Promise<ConsoleProcess> {
   const folder = mkdtempSync(join(tmpdir(), 'rondo-console-'))
-  const file = join(folder, 'server.mjs')
-  writeFileSync(file, source)
+  const file = path === undefined ? join(folder, 'server.mjs') : resolve(path)
+  if (path === undefined) writeFileSync(file, source)
   const { PATH = '', HOME = '' } = process.env
   const child = spawn(
     process.execPath,
     [CLI, 'console', file, '--port', '0', '--json', '--instances', String(instances), ...args],
-    { env: { PATH, HOME, RONDO_HOME: join(folder, '.home') }, stdio: ['ignore', 'pipe', 'pipe'] },
+    {
+      cwd: folder,
+      env: { PATH, HOME, RONDO_HOME: join(folder, '.home') },
+      stdio: ['ignore', 'pipe', 'pipe'],
+    },
   )
   let errors = ''
   child.stderr.setEncoding('utf8').on('data', (text: string) => {

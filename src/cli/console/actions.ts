@@ -13,6 +13,7 @@ import {
   ACTION_KINDS,
   type Action,
   type ActionKind,
+  EXPECTED,
   type Exchange,
   type Message,
   PRINCIPAL_HEADER,
@@ -90,12 +91,7 @@ export function createActions(fleet: Fleet, proxy: ConsoleProxy, book: Book): Ac
     const name =
       request.instance ?? (request.flow ? book.flow(request.flow).at(-1)?.exchange.instance : undefined)
     if (name === undefined) throw new ActionError('Name an instance, or a flow that one has served')
-    const action = open(
-      { ...request, instance: name },
-      request.flow
-        ? 'The call lives in its state, not in the process: its next round runs on another instance'
-        : 'The process is gone at once; open calls continue on the others',
-    )
+    const action = open({ ...request, instance: name }, EXPECTED[request.flow ? 'kill' : 'kill-instance'])
     if (!(await fleet.kill(name))) return close(action, false, `Instance ${name} was not running`)
     if (request.flow === undefined) return close(action, true, `Instance ${name} is gone`)
     onNextRound(action, (seen) => ({
@@ -108,10 +104,7 @@ export function createActions(fleet: Fleet, proxy: ConsoleProxy, book: Book): Ac
   async function drain(request: ActionRequest): Promise<Action> {
     const { instance } = request
     if (instance === undefined) throw new ActionError('Name an instance')
-    const action = open(
-      request,
-      'Calls in flight are handed back at their next step or ask; then a new process takes its place',
-    )
+    const action = open(request, EXPECTED.drain)
     const happened = await fleet.drain(instance)
     return close(action, happened.startsWith('It finished'), happened)
   }
@@ -119,18 +112,19 @@ export function createActions(fleet: Fleet, proxy: ConsoleProxy, book: Book): Ac
   async function start(request: ActionRequest): Promise<Action> {
     const { instance } = request
     if (instance === undefined) throw new ActionError('Name an instance')
-    const action = open(request, 'A new process takes calls')
+    const action = open(request, EXPECTED.start)
     const failed = await fleet.revive(instance)
     return close(action, failed === undefined, failed ?? `Instance ${instance} is up`)
   }
 
   async function reload(request: ActionRequest): Promise<Action> {
-    const action = open(request, 'New processes run the file as it is now; open calls continue on them')
+    const action = open(request, EXPECTED.reload)
+    publish({ ...action, phase: 'Replacing the instances' })
     const failed = await fleet.reload()
     if (failed !== undefined) return close(action, false, failed)
     if (request.flow === undefined) return close(action, true, 'All instances were replaced')
     onNextRound(action, (seen) => ({ ok: seen.round?.round.outcome !== 'refused', happened: say(seen) }))
-    return action
+    return publish(action)
   }
 
   /** As after a deploy that changed a sentence: the flow finds its open questions with other words. */
@@ -141,10 +135,7 @@ export function createActions(fleet: Fleet, proxy: ConsoleProxy, book: Book): Ac
       ([key, question]) => (isRecord(question) && question.method === 'elicitation/create' ? [key] : []),
     )
     if (keys.length === 0) throw new ActionError('This flow has no open question with a message')
-    const action = open(
-      request,
-      'The answer was to other words: the question is asked again, and nothing new runs',
-    )
+    const action = open(request, EXPECTED.reword)
     proxy.reword(request.flow ?? '', keys)
     onNextRound(action, (seen) => {
       const states = new Map(seen.round?.operations.map(({ key, state }) => [key, state]))
@@ -161,7 +152,7 @@ export function createActions(fleet: Fleet, proxy: ConsoleProxy, book: Book): Ac
     const avoid = last.exchange.instance
     if (request.kind === 'elsewhere' && fleet.views().length === 1)
       throw new ActionError('There is one instance only. Start the console with --instances 3')
-    const action = open(request, ARMED[request.kind])
+    const action = open(request, EXPECTED[request.kind])
     const settle = async (exchanges: readonly string[]): Promise<void> => {
       const seen = await Promise.all(exchanges.map((id) => book.reported(id)))
       const [first, second] = seen
@@ -194,7 +185,7 @@ export function createActions(fleet: Fleet, proxy: ConsoleProxy, book: Book): Ac
 
   async function attack(request: ActionRequest & { kind: 'flip' | 'principal' | 'expire' }): Promise<Action> {
     const { exchange } = lastOf(request.flow)
-    const action = open(request, ATTACKS[request.kind].expected)
+    const action = open(request, EXPECTED[request.kind])
     const state = stateOf(exchange) ?? ''
     const { authorization, ...others } = proxy.headersOf(exchange.id)
     const stranger = { ...others, [PRINCIPAL_HEADER]: otherThan(exchange.principal) }
@@ -209,7 +200,7 @@ export function createActions(fleet: Fleet, proxy: ConsoleProxy, book: Book): Ac
     if (request.kind === 'principal' && (sent.status === 401 || sent.status === 403))
       return close(action, true, `Refused: HTTP ${sent.status} without credentials`)
     const reason = (await book.reported(sent.id))?.refused
-    const ok = reason !== undefined && ATTACKS[request.kind].reasons.includes(reason)
+    const ok = reason !== undefined && REASONS[request.kind].includes(reason)
     return close(
       action,
       ok,
@@ -224,12 +215,7 @@ export function createActions(fleet: Fleet, proxy: ConsoleProxy, book: Book): Ac
       throw new ActionError('This exchange asked nothing, or is no longer known')
     const flow = seen.round?.round.flow
     const isFork = request.kind === 'fork'
-    const action = open(
-      { ...request, ...(flow && { flow }) },
-      isFork
-        ? 'What was recorded up to that round is replayed; with another answer, effects run under other keys'
-        : 'What was recorded is replayed, and only what is new runs',
-    )
+    const action = open({ ...request, ...(flow && { flow }) }, EXPECTED[isFork ? 'fork' : 'answer'])
     const before = flow === undefined ? [] : book.flow(flow)
     const body = nextBody(seen.exchange, state)
     const inputResponses = request.inputResponses ?? {}
@@ -278,20 +264,12 @@ export function createActions(fleet: Fleet, proxy: ConsoleProxy, book: Book): Ac
   }
 }
 
-const ARMED = {
-  elsewhere: 'The next round runs on another instance than the last one, and replays what is recorded',
-  lose: 'The client gets no reply and sends the round again; effects get the same idempotency keys',
-  twice: 'Two instances get the same round; their effects get the same idempotency keys',
-} as const
-
-const ATTACKS = {
-  flip: {
-    expected: 'Refused: one changed character, and the state does not open',
-    reasons: ['encoding', 'key', 'commitment', 'tag'],
-  },
-  principal: { expected: 'Refused: the state belongs to another caller', reasons: ['principal'] },
-  expire: { expected: 'Refused: the state has expired', reasons: ['expired', 'flow-expired'] },
-} satisfies Record<string, { expected: string; reasons: readonly string[] }>
+/** The reasons for which a state must be refused. */
+const REASONS: Readonly<Record<'flip' | 'principal' | 'expire', readonly string[]>> = {
+  flip: ['encoding', 'key', 'commitment', 'tag'],
+  principal: ['principal'],
+  expire: ['expired', 'flow-expired'],
+}
 
 /** "Round 2 on B: executed 1, replayed 2, complete". */
 function say({ round }: Seen): string {

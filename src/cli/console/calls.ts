@@ -26,7 +26,7 @@ export interface Calls {
 
 export interface CallsOptions {
   mcp(): string
-  readonly proxy: Pick<ConsoleProxy, 'headersOfTask'>
+  readonly proxy: Pick<ConsoleProxy, 'headersOfTask' | 'examining'>
   readonly book: Pick<Book, 'add' | 'watch'>
   /** Runs `rondo doctor` with these arguments. */
   examine(args: readonly string[]): Promise<readonly DoctorFinding[]>
@@ -96,6 +96,7 @@ export function createCalls({ mcp, proxy, book, examine }: CallsOptions): Calls 
       const words = Object.entries(args).map(([name, value]) => `${name}:=${JSON.stringify(value)}`)
       let flow: string | undefined
       let task: string | undefined
+      proxy.examining = true
       const stop = book.watch((event) => {
         if (event.kind !== 'round' || event.round.target !== tool) return
         if (event.round.outcome === 'input_required') flow ??= event.round.flow
@@ -118,6 +119,7 @@ export function createCalls({ mcp, proxy, book, examine }: CallsOptions): Calls 
         throw new ActionError((error as Error).message)
       } finally {
         stop()
+        proxy.examining = false
       }
     },
   }

@@ -117,6 +117,24 @@ export const ACTION_KINDS = [
 
 export type ActionKind = (typeof ACTION_KINDS)[number]
 
+/** What should happen: shown before the action, and compared with what happens. */
+export const EXPECTED: Readonly<Record<ActionKind | 'kill-instance', string>> = {
+  kill: 'The call lives in its state, not in the process: its next round runs on another instance',
+  'kill-instance': 'The process is gone at once; open calls continue on the others',
+  start: 'A new process takes calls',
+  drain: 'Calls in flight are handed back at their next step or ask; then a new process takes its place',
+  reload: 'New processes run the file as it is now; open calls continue on them',
+  elsewhere: 'The next round runs on another instance than the last one, and replays what is recorded',
+  lose: 'The client gets no reply and sends the round again; effects get the same idempotency keys',
+  twice: 'Two instances get the same round; their effects get the same idempotency keys',
+  reword: 'The answer was to other words: the question is asked again, and nothing new runs',
+  flip: 'Refused: one changed character, and the state does not open',
+  principal: 'Refused: the state belongs to another caller',
+  expire: 'Refused: the state has expired',
+  answer: 'What was recorded is replayed, and only what is new runs',
+  fork: 'What was recorded up to that round is replayed; with another answer, effects run under other keys',
+}
+
 /** Something that was done on purpose: what should happen, and then what did. */
 export interface Action {
   readonly id: string
@@ -124,6 +142,8 @@ export interface Action {
   readonly flow?: string
   readonly instance?: string
   readonly expected: string
+  /** What is being done, while that takes time. */
+  readonly phase?: string
   /** Absent while it waits, for example for the next round of the flow. */
   readonly happened?: string
   /** Whether what happened is what was expected. */

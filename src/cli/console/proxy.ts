@@ -45,6 +45,8 @@ export interface ConsoleProxy {
   pollsOf(id: string): { readonly count: number; readonly at: number } | undefined
   /** Arms a fault for the next round of a flow. */
   arm(flow: string, fault: Fault): void
+  /** While it is true, requests of this command's own clients are marked as those of the doctor. */
+  examining: boolean
   /** From now on, the flow finds these questions with other wording. */
   reword(flow: string, keys: readonly string[]): void
 }
@@ -167,12 +169,14 @@ export function createProxy(fleet: Fleet, book: Book, now: () => number = Date.n
     const principal = headers[PRINCIPAL_HEADER]
     const session = headers['mcp-session-id']
     const client = clientOf(body) ?? (typeof session === 'string' ? homes.get(session)?.client : undefined)
+    const isDoctor = proxy.examining && (client === undefined || /^rondo( doctor)?$/.test(client))
+    const fault = passing.fault ?? (isDoctor ? 'doctor' : undefined)
     const facts = {
       id,
       began,
       by: passing.by,
       ...(client !== undefined && { client }),
-      ...(passing.fault !== undefined && { fault: passing.fault }),
+      ...(fault !== undefined && { fault }),
       ...(typeof principal === 'string' && { principal }),
       ...(raw.length <= MAX_SHOWN && body && { request: body }),
     }
@@ -277,7 +281,8 @@ export function createProxy(fleet: Fleet, book: Book, now: () => number = Date.n
     fault.done([passing.id, again.id])
   }
 
-  return {
+  const proxy: ConsoleProxy = {
+    examining: false,
     serve(req, res) {
       serve(req, res).catch(() => res.destroy())
     },
@@ -319,6 +324,7 @@ export function createProxy(fleet: Fleet, book: Book, now: () => number = Date.n
       armed.set(flow, [...(armed.get(flow) ?? []), fault])
     },
   }
+  return proxy
 }
 
 function repeatable(headers: IncomingHttpHeaders): Record<string, string> {
