@@ -39,8 +39,9 @@ export function Flows({
   const [outcome, setOutcome] = useState('')
   const [top, setTop] = useState(0)
   const [height, setHeight] = useState(800)
-  /** The newest flow when somebody began to read. */
-  const [newest, setNewest] = useState<string>()
+  /** The newest flow that is shown; while somebody reads, it stays the same. */
+  const newest = useRef<string | undefined>(undefined)
+  const [, again] = useState(0)
   const box = useRef<HTMLElement>(null)
   const all = useMemo(() => [...model.flows.values()].reverse(), [model.flows])
   const found = useMemo(() => {
@@ -55,18 +56,16 @@ export function Flows({
       )
     })
   }, [all, text, outcome])
-  const hidden =
-    newest === undefined
-      ? 0
-      : Math.max(
-          0,
-          found.findIndex(({ id }) => id === newest),
-        )
+  if (!isRead(box.current)) newest.current = found[0]?.id
+  const hidden = Math.max(
+    0,
+    found.findIndex(({ id }) => id === newest.current),
+  )
   const flows = hidden === 0 ? found : found.slice(hidden)
-  const hold = (): void => setNewest((before) => before ?? found[0]?.id)
   const release = (): void => {
-    setNewest(undefined)
+    newest.current = found[0]?.id
     box.current?.scrollTo(0, 0)
+    again((count) => count + 1)
   }
   useEffect(() => {
     const seen = new ResizeObserver(() => setHeight(box.current?.clientHeight ?? 800))
@@ -89,7 +88,6 @@ export function Flows({
               value={text}
               onInput={(event) => {
                 setText(event.currentTarget.value)
-                setNewest(undefined)
               }}
             />
           </label>
@@ -99,7 +97,6 @@ export function Flows({
               value={outcome}
               onChange={(event) => {
                 setOutcome(event.currentTarget.value)
-                setNewest(undefined)
               }}
             >
               <option value="">all</option>
@@ -144,23 +141,14 @@ export function Flows({
             <span class="wide">Caller</span>
             <span>Began</span>
           </div>
-          {/* Always there: a node inserted before the list would move it, and with it the pointer out of the list. */}
           <button type="button" class="new" hidden={hidden === 0} onClick={release}>
             {hidden === 1 ? '1 new flow' : `${hidden} new flows`}: show
           </button>
           <section
             class="list"
             ref={box}
-            onScroll={(event) => {
-              setTop(event.currentTarget.scrollTop)
-              if (event.currentTarget.scrollTop > 0) hold()
-            }}
-            onPointerEnter={hold}
-            onPointerLeave={() => box.current?.scrollTop === 0 && setNewest(undefined)}
-            onFocusIn={hold}
-            onFocusOut={() => box.current?.scrollTop === 0 && setNewest(undefined)}
+            onScroll={(event) => setTop(event.currentTarget.scrollTop)}
             tabIndex={0}
-            data-held={newest === undefined ? undefined : ''}
             aria-label="List of flows"
           >
             <ul style={{ height: `${flows.length * ROW}px` }}>
@@ -179,6 +167,13 @@ export function Flows({
         </div>
       )}
     </section>
+  )
+}
+
+/** Somebody reads the list: it is scrolled, pointed at or focused. */
+function isRead(list: HTMLElement | null): boolean {
+  return (
+    list !== null && (list.scrollTop > 0 || list.matches(':hover') || list.contains(document.activeElement))
   )
 }
 

@@ -283,7 +283,6 @@ describe.skipIf(!HAS_BROWSER)('in a browser', () => {
     await open('Flows')
     const first = page.locator('a.row').first()
     await first.hover()
-    await page.locator('.list[data-held]').waitFor()
     const before = [await first.getAttribute('href'), await first.boundingBox()]
     await page.evaluate(`fetch('/api/calls', { method: 'POST', body: '{"name":"book"}',
       headers: { authorization: 'Bearer ${desk.token}', 'content-type': 'application/json' } })`)
