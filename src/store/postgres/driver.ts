@@ -6,6 +6,7 @@
  * `retried` tells the callers that need to find out whether their first attempt succeeded.
  */
 
+import { createHash } from 'node:crypto'
 import { misuse, RondoError } from '../../errors.ts'
 
 export type PgRow = Readonly<Record<string, unknown>>
@@ -28,6 +29,11 @@ export interface PgPool {
   end(): Promise<void>
   on(event: 'error', listener: (error: Error) => void): unknown
   on(event: 'connect' | 'acquire', listener: (client: PgClient) => void): unknown
+}
+
+/** The pool of the package `pg`: a statement with a name is parsed and planned once for each connection. */
+interface PreparingPool {
+  query(statement: { name: string; text: string; values: unknown[] }): Promise<PgResult>
 }
 
 interface PoolOptions {
@@ -81,9 +87,20 @@ export function createResilientPool(options: PoolOptions): ResilientPool {
       waiting.add(reject)
       work.then(resolve, reject).finally(() => waiting.delete(reject))
     })
-  const attempt = async (text: string, values: unknown[]) => {
+  // A pool of the caller may lead to a pooler, where a name of one connection means nothing on the next.
+  let prepares = options.pool === undefined
+  const attempt = async (text: string, values: unknown[]): Promise<PgRow[]> => {
     const pool = await open()
-    return (await orClosed(pool.query(text, values))).rows
+    if (!prepares) return (await orClosed(pool.query(text, values))).rows
+    try {
+      const named = { name: nameOf(text), text, values }
+      return (await orClosed((pool as PgPool & PreparingPool).query(named))).rows
+    } catch (error) {
+      // It was refused before it ran. Our own pool may lead to a pooler too.
+      if (!isUnprepared(error)) throw error
+      prepares = false
+      return attempt(text, values)
+    }
   }
   const mayRetry = (error: unknown) => !ended && isTransient(error)
   const isPatient = (since: number) => performance.now() <= since + options.retryMs
@@ -185,6 +202,21 @@ async function createPool(connectionString: string | undefined, max: number): Pr
     keepAlive: true,
     application_name: 'rondo',
   })
+}
+
+const names = new Map<string, string>()
+
+/** The same name means the same statement, whichever process gave it: behind a pooler they may meet. */
+function nameOf(text: string): string {
+  const name = names.get(text) ?? `rondo_${createHash('sha256').update(text).digest('hex').slice(0, 40)}`
+  names.set(text, name)
+  return name
+}
+
+/** The connection does not know the name, knows it already, or knows a plan for tables that have changed since. */
+function isUnprepared(error: unknown): boolean {
+  const code = codeOf(error)
+  return code === '26000' || code === '42P05' || code === '0A000'
 }
 
 /** 20, 40, 80 … 1000 ms, with jitter of a half, so that processes do not reconnect all at once. */

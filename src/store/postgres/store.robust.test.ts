@@ -19,7 +19,7 @@ import { unguard } from '../../../test/support/store/unfenced-store.ts'
 import { createLeaseEngine } from '../engine/lease-engine.ts'
 import { openSlots } from '../input-slots.ts'
 import type { RunTurn, TaskTurnOutcome } from '../task-engine.ts'
-import type { PgPool } from './driver.ts'
+import { createResilientPool, type PgPool } from './driver.ts'
 import { createPostgresStore } from './store.ts'
 
 const complete = (result: string): TaskTurnOutcome => ({ kind: 'complete', result })
@@ -53,7 +53,7 @@ describePostgres('PostgreSQL as a store', () => {
       const stores = Array.from({ length: 8 }, () => database.open())
       await Promise.all(stores.map((store) => store.ready()))
       await stores[3]?.tasks.create(newTask(), 10)
-      expect(await ask(`SELECT value FROM ${schema}.meta WHERE key = 'version'`)).toEqual([{ value: '4' }])
+      expect(await ask(`SELECT value FROM ${schema}.meta WHERE key = 'version'`)).toEqual([{ value: '5' }])
     })
 
     it('upgrades tables of the first version', async () => {
@@ -62,7 +62,8 @@ describePostgres('PostgreSQL as a store', () => {
       await first.tasks.create(task, 10)
       await ask(
         `DROP INDEX ${schema}.task_owner; ALTER TABLE ${schema}.task DROP COLUMN known;
-          DROP FUNCTION ${schema}.open_tasks; UPDATE ${schema}.meta SET value = '1' WHERE key = 'version'`,
+          DROP FUNCTION ${schema}.open_tasks; DROP FUNCTION ${schema}.put_record; DROP FUNCTION ${schema}.append_bus;
+          DROP TABLE ${schema}.record, ${schema}.bus; DROP SEQUENCE ${schema}.bus_position; UPDATE ${schema}.meta SET value = '1' WHERE key = 'version'`,
       )
       const [lease] = await database.open().tasks.claim('worker', 1000, 1)
       expect(lease?.task).toMatchObject({ id: task.id, known: true })
@@ -126,6 +127,21 @@ describePostgres('PostgreSQL as a store', () => {
     }
     await serving.stop()
     await store.close()
+    await pool.end()
+  })
+
+  it('goes on without prepared statements if a pooler shares its connections', async () => {
+    const { connectionString } = server
+    const pool = createResilientPool({ connectionString, pool: undefined, maxConnections: 1, retryMs: 100 })
+    const one = async () => (await pool.query('SELECT $1::integer + 1 AS two', [1])).rows
+    const names = async () => (await pool.query('SELECT name FROM pg_prepared_statements', [])).rows
+    expect(await one()).toEqual([{ two: 2 }])
+    expect((await names()).length).toBeGreaterThan(0)
+    // As if the next statement went to another connection.
+    await pool.query('DEALLOCATE ALL', [])
+    expect(await one()).toEqual([{ two: 2 }])
+    await pool.query('DEALLOCATE ALL', [])
+    expect([await one(), await names()]).toEqual([[{ two: 2 }], []])
     await pool.end()
   })
 
