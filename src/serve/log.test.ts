@@ -57,6 +57,20 @@ describe('the JSON log', () => {
     })
   })
 
+  it('contains the frames of the author, and others only if there are none', () => {
+    const ours = 'at ask (/app/node_modules/rondo/dist/index.js:1:1)'
+    const theirs = 'at handler (/app/server.js:7:1)'
+    const lines = ['at Array.map (<anonymous>)', ours, 'at run (node:async_hooks:1:1)']
+    const withStack = (error: Error, frames: readonly string[]): Error =>
+      Object.assign(error, { stack: ['Error: x', ...frames.map((frame) => `    ${frame}`)].join('\n') })
+    expect(logged(withStack(new Error('x'), [...lines, theirs]))).toMatchObject({ stack: [theirs] })
+    expect(logged(withStack(new Error('x'), lines))).toMatchObject({ stack: lines })
+    expect(logged(withStack(new RondoError('REPLAY_NESTED'), [...lines, theirs]))).toMatchObject({
+      stack: [theirs],
+    })
+    expect(logged(withStack(new RondoError('REPLAY_NESTED'), lines))).not.toHaveProperty('stack')
+  })
+
   it('does not follow circular causes', () => {
     const error = new Error('a')
     error.cause = error

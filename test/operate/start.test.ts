@@ -3,11 +3,13 @@
 import { createServer as createHttpServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
+import { PassThrough } from 'node:stream'
 import { createServer, generateKey, keysFromFunction, type LogEvent, type ServerOptions } from 'rondo'
 import { createPostgresStore } from 'rondo/postgres'
 import { createSqliteStore } from 'rondo/sqlite'
 import { describe, expect, it } from 'vitest'
 import { createMemoryStore } from '../../src/store/memory/store.ts'
+import { send } from '../support/task-client.ts'
 
 function make(options: Partial<ServerOptions> = {}) {
   const events: LogEvent[] = []
@@ -32,6 +34,46 @@ describe('listen', () => {
       { event: 'drain', level, instance, phase: 'finished', ms: expect.any(Number) },
     ])
     expect(events[0]).toMatchObject({ revisions: expect.arrayContaining(['2026-07-28', '2025-11-25']) })
+  })
+
+  it('has finished draining when its tasks are handed back', async () => {
+    const { server, events } = make({ store: createMemoryStore() })
+    let begun = (): void => {}
+    const running = new Promise<void>((resolve) => {
+      begun = resolve
+    })
+    server.tool('work', { task: 'always' }, async (_args, ctx) => {
+      await ctx.step('slow', async () => {
+        begun()
+        await new Promise((resolve) => setTimeout(resolve, 300))
+      })
+      await ctx.step('next', () => 1)
+      return 'done'
+    })
+    await server.listen(QUIET)
+    await send(server, 'tools/call', { name: 'work', arguments: {} })
+    await running
+    await server.close()
+    const told = events.slice(-2)
+    expect(told).toMatchObject([
+      { event: 'round', outcome: 'moved', moved: 'drain', turn: 1 },
+      { event: 'drain', phase: 'finished' },
+    ])
+  })
+
+  it('over stdio logs both ends too', async () => {
+    const { server, events } = make()
+    const input = new PassThrough()
+    input.end()
+    await server.stdio({ input, output: new PassThrough(), signals: false, rejections: false })
+    expect(events.map((event) => ('phase' in event ? event.phase : event.event))).toEqual([
+      'start',
+      'ready',
+      'begun',
+      'finished',
+    ])
+    await server.close()
+    expect(events).toHaveLength(4)
   })
 
   it('says in one sentence that the port is in use', async () => {
