@@ -14,6 +14,7 @@ import { printTable } from './print-table.ts'
 const BENCHES: Readonly<Record<string, () => Promise<{ run: RunBench }>>> = {
   client: () => import('./client.ts'),
   core: () => import('./core.ts'),
+  engines: () => import('./engines.ts'),
   import: () => import('./import.ts'),
   parked: () => import('./parked.ts'),
   sdk: () => import('./sdk.ts'),

@@ -3,7 +3,7 @@
 import { openBarePostgres } from './bare-postgres.ts'
 import { openBareSqlite } from './bare-sqlite.ts'
 import { openRondo } from './rondo.ts'
-import type { Done, Lone, StoreAddress, Subject, SubjectName, Work } from './subject.ts'
+import type { Done, EngineAddress, Lone, Subject, SubjectName, Work } from './subject.ts'
 
 export type ToChild =
   | { readonly kind: 'run'; readonly work: Work; readonly ms: number }
@@ -18,8 +18,9 @@ export interface FromChild {
   readonly times?: readonly number[]
 }
 
-function open(name: SubjectName, address: StoreAddress, processes: number): Promise<Subject> {
+function open(name: SubjectName, address: EngineAddress, processes: number): Promise<Subject> {
   if (name === 'rondo') return openRondo(address, processes)
+  if (address.kind === 'restate') throw new TypeError('Nobody writes to Restate by hand')
   const grouped = name === 'grouped'
   return address.kind === 'sqlite'
     ? openBareSqlite(address.file, grouped)

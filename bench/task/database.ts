@@ -5,12 +5,14 @@ import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { hasPostgres, startPostgres } from '../../test/support/postgres-server.ts'
-import type { StoreAddress } from './subject.ts'
+import { restateNode } from '../../test/support/restate/node.ts'
+import { hasRestate, startRestate } from '../../test/support/restate/server.ts'
+import type { RestateAddress, StoreAddress } from './subject.ts'
 
-export interface Databases {
+export interface Databases<A = StoreAddress> {
   readonly name: string
   /** A new one, empty. */
-  create(): StoreAddress
+  create(): A
   close(): Promise<void>
 }
 
@@ -33,6 +35,26 @@ export async function openPostgresServer(): Promise<Databases | undefined> {
   return {
     name: 'PostgreSQL',
     create: () => ({ kind: 'postgres', connectionString, schema: `bench_${randomBytes(6).toString('hex')}` }),
+    close: stop,
+  }
+}
+
+/** A Node that can run all of them; this one if there is no other. */
+export function findNewNode(): string {
+  return restateNode ?? process.execPath
+}
+
+/** Undefined if Restate, or a Node for its SDK, is not installed. */
+export async function openRestateServer(): Promise<Databases<RestateAddress> | undefined> {
+  if (!hasRestate || restateNode === undefined) {
+    console.warn('\n*** NOT MEASURED: Restate is not installed. Run scripts/ensure-restate.sh ***\n')
+    return undefined
+  }
+  const { ingress, admin, identityKey, stop } = await startRestate()
+  const namespace = () => `Bench${randomBytes(6).toString('hex')}`
+  return {
+    name: 'Restate',
+    create: () => ({ kind: 'restate', ingress, admin, identityKey, namespace: namespace() }),
     close: stop,
   }
 }

@@ -6,14 +6,49 @@
 
 import { createLeaseEngine } from '../../src/store/engine/lease-engine.ts'
 import { createPostgresStore } from '../../src/store/postgres/store.ts'
+import { createRestateStore } from '../../src/store/restate/store.ts'
 import { createSqliteStore } from '../../src/store/sqlite/store.ts'
-import type { Store } from '../../src/store/store.ts'
-import type { EngineEvent, NewTask, RunTurn, TaskOwner } from '../../src/store/task-engine.ts'
+import type { EngineStore, Store } from '../../src/store/store.ts'
+import type {
+  EngineEvent,
+  EngineOptions,
+  NewTask,
+  RunTurn,
+  TaskEngine,
+  TaskOwner,
+} from '../../src/store/task-engine.ts'
 import { ANSWER, KEY, newTask, QUESTION, RESULT } from './row.ts'
-import { AT_ONCE, type Done, KEPT, repeatTogether, type StoreAddress, type Subject } from './subject.ts'
+import {
+  AT_ONCE,
+  type Done,
+  type EngineAddress,
+  KEPT,
+  type RestateAddress,
+  repeatTogether,
+  type StoreAddress,
+  type Subject,
+} from './subject.ts'
 
 export function openStore(address: StoreAddress): Store {
   return address.kind === 'sqlite' ? createSqliteStore(address) : createPostgresStore(address)
+}
+
+function openRestate({ ingress, admin, namespace, identityKey, port = 0, url }: RestateAddress): EngineStore {
+  const endpoint = { port, url, identityKeys: [identityKey] }
+  return createRestateStore({ ingress, admin, namespace, endpoint })
+}
+
+/** A store and its engine. */
+export function openEngine(
+  address: EngineAddress,
+  options: EngineOptions = {},
+): { readonly store: Store | EngineStore; readonly engine: TaskEngine } {
+  if (address.kind !== 'restate') {
+    const store = openStore(address)
+    return { store, engine: createLeaseEngine(store, options) }
+  }
+  const store = openRestate(address)
+  return { store, engine: store.createEngine(options) }
 }
 
 const inputs = new Map([[KEY, QUESTION]])
@@ -22,12 +57,11 @@ const answers = new Map([[KEY, ANSWER]])
 /** Tasks of this process whose owner is not known by the turn's event. */
 type Owners = Map<string, TaskOwner>
 
-export async function openRondo(address: StoreAddress, processes: number): Promise<Subject> {
-  const store = openStore(address)
+export async function openRondo(address: EngineAddress, processes: number): Promise<Subject> {
   let asks = true
   let onEnd: (event: EngineEvent & { kind: 'turn' }) => void = () => {}
   const owners: Owners = new Map()
-  const engine = createLeaseEngine(store, {
+  const { store, engine } = openEngine(address, {
     statsMs: 3_600_000,
     onEvent(event) {
       if (event.kind === 'store-error') throw event.error
@@ -103,7 +137,10 @@ export async function openRondo(address: StoreAddress, processes: number): Promi
 }
 
 /** Other processes may run some of them, so the store reports when all have parked. */
-async function keepSome({ tasks }: Store, create: (task: NewTask) => Promise<unknown>): Promise<NewTask[]> {
+async function keepSome(
+  { tasks }: Pick<EngineStore, 'tasks'>,
+  create: (task: NewTask) => Promise<unknown>,
+): Promise<NewTask[]> {
   const before = (await tasks.stats()).parked
   const kept = Array.from({ length: KEPT }, newTask)
   await Promise.all(kept.map(create))
@@ -112,7 +149,7 @@ async function keepSome({ tasks }: Store, create: (task: NewTask) => Promise<unk
 }
 
 /** Nothing due, nothing running, and nothing parked except the tasks that are kept. */
-export async function settle({ tasks }: Pick<Store, 'tasks'>, kept: number): Promise<void> {
+export async function settle({ tasks }: Pick<EngineStore, 'tasks'>, kept: number): Promise<void> {
   for (let look = 0; look < 1_000; look++) {
     const { due, running, parked } = await tasks.stats()
     if (due + running === 0 && parked === kept) return

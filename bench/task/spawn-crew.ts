@@ -5,7 +5,7 @@ import { once } from 'node:events'
 import { fileURLToPath } from 'node:url'
 import { messageOf } from '../message-of.ts'
 import type { FromChild, ToChild } from './child.ts'
-import type { Lone, StoreAddress, SubjectName, Work } from './subject.ts'
+import type { EngineAddress, Lone, SubjectName, Work } from './subject.ts'
 
 export interface Crew {
   readonly name: SubjectName
@@ -21,16 +21,19 @@ const CHILD = fileURLToPath(new URL('./child.js', import.meta.url))
 /** `before` runs the program of another commit, which knows itself as `rondo`. */
 export async function spawnCrew(
   name: SubjectName,
-  address: StoreAddress,
+  address: EngineAddress,
   processes: number,
   before = '',
+  node: string = process.execPath,
 ): Promise<Crew> {
   const program = name === 'before' ? [before, 'rondo'] : [CHILD, name]
   const children: ChildProcess[] = []
   // One after the other: the first creates the tables, and each adds its own rows.
   for (let i = 0; i < processes; i++) {
     const [path = '', ...subject] = program
-    const child = fork(path, [...subject, JSON.stringify(address), String(processes)])
+    const child = fork(path, [...subject, JSON.stringify(address), String(processes)], {
+      execPath: node,
+    })
     await messageOf<FromChild>(child, 'done')
     children.push(child)
   }

@@ -4,6 +4,20 @@ export type StoreAddress =
   | { readonly kind: 'sqlite'; readonly file: string }
   | { readonly kind: 'postgres'; readonly connectionString: string; readonly schema: string }
 
+/** Whatever an engine runs on. */
+export type EngineAddress = StoreAddress | RestateAddress
+
+/** `port` and `url`: where Restate reaches the process; any free port if it is the only one. */
+export interface RestateAddress {
+  readonly kind: 'restate'
+  readonly ingress: readonly string[]
+  readonly admin: readonly string[]
+  readonly namespace: string
+  readonly identityKey: string
+  readonly port?: number
+  readonly url?: string
+}
+
 /** `before` is `rondo` of another commit. */
 export type SubjectName = 'rondo' | 'before' | 'bare' | 'grouped'
 

@@ -177,6 +177,7 @@ function defineServices(sdk: Sdk, names: ServiceNames, task: TaskHandlers, run: 
         look: shared((ctx, input: never) => task.look(ctx as never, input)),
         slots: shared((ctx, input: never) => task.slots(ctx as never, input)),
         held: shared((ctx, input: never) => task.held(ctx as never, input)),
+        check: exclusive(inner, task.check),
         expire: exclusive(inner, task.expire),
       },
       options,
@@ -184,9 +185,8 @@ function defineServices(sdk: Sdk, names: ServiceNames, task: TaskHandlers, run: 
     sdk.object({
       name: names.owner,
       handlers: {
-        admit: exclusive(inner, owner.admit),
-        ended: exclusive(inner, owner.ended),
-        forget: exclusive(inner, owner.forget),
+        ...owner,
+        open: shared((ctx, input: never) => owner.open(ctx as never, input)),
         page: shared((ctx, input: never) => owner.page(ctx as never, input)),
       },
       options: { ...options, enableLazyState: true },

@@ -18,6 +18,7 @@ import {
   type EmitEngineEvent,
   type EngineOptions,
   isTaskId,
+  type NewTask,
   type RunTurn,
   type ServeOptions,
   type Serving,
@@ -27,7 +28,15 @@ import {
 } from '../task-engine.ts'
 import { createHintBus, type Fence, type HintBus, type OperatorTasks } from '../task-store.ts'
 import type { CallObject } from './once-object.ts'
-import { ownerKey, type ServiceNames, type StoredView, type TaskCalls, type Wake } from './task-object.ts'
+import {
+  type OwnerCalls,
+  ownerKey,
+  type ServiceNames,
+  SILENCE_MS,
+  type StoredView,
+  type TaskCalls,
+  type Wake,
+} from './task-object.ts'
 
 /** What an engine needs of the store that it belongs to. */
 export interface RestateAccess {
@@ -70,7 +79,7 @@ const defaults = {
 type CallTask = <K extends keyof TaskCalls>(
   id: string,
   handler: K,
-  input: Omit<Parameters<TaskCalls[K]>[0], 'at'>,
+  input: Omit<Parameters<TaskCalls[K]>[0], 'at'> & { readonly at?: number },
 ) => Promise<ReturnType<TaskCalls[K]>>
 
 const READS: ReadonlySet<keyof TaskCalls> = new Set(['look', 'slots', 'held'])
@@ -86,7 +95,7 @@ export function createRestateEngine(access: RestateAccess, options: EngineOption
       access.names.task,
       id,
       handler,
-      { ...input, at: access.now() },
+      { at: access.now(), ...input },
       !READS.has(handler),
     )) as never
 
@@ -115,6 +124,7 @@ export function createRestateEngine(access: RestateAccess, options: EngineOption
     )
     return new Map(found.flatMap(([id, revision]) => (revision === undefined ? [] : [[id, revision]])))
   }
+  const admissions = createAdmissions(access, settings.maxOpenTasks, read)
   const watcher = createWatch({ onHint: hints.onHint, revisions }, clock, settings.pollMs, emit)
   const watch = watcher(get)
 
@@ -123,10 +133,12 @@ export function createRestateEngine(access: RestateAccess, options: EngineOption
       assertTask(task)
       const bytes = (task.journal ?? []).reduce((sum, entry) => sum + entry.length, 0)
       if (bytes > settings.maxJournalBytes) throw new RondoError('LIMIT_STATE_BYTES')
-      const limit = Number.isFinite(settings.maxOpenTasks) ? settings.maxOpenTasks : null
-      const creation = await call(task.id, 'begin', { task, limit })
+      const at = access.now()
+      const admission = await admissions.admit(task, at)
+      const creation = await call(task.id, 'begin', { task, at, admitted: admission !== undefined })
+      const isNew = creation.kind === 'created' && creation.view.createdAt === at
+      if (admission === 'new' && !isNew) await admissions.undo(task, at)
       if (creation.kind === 'created') return decodeView(creation.view)
-      if (creation.kind === 'limit') throw new RondoError('LIMIT_TASKS')
       throw misuse('This task id belongs to another owner: call createTaskId() for every task')
     },
     get: async (id, owner) => (isTaskId(id) ? get(id, owner) : undefined),
@@ -182,6 +194,53 @@ function decodeView(stored: StoredView): TaskView {
   // JSON has no undefined.
   const absent = { message: undefined, result: undefined, error: undefined }
   return { ...absent, ...stored, inputs: new Map(stored.inputs) }
+}
+
+/** How long a task may take from its admission until it exists. */
+const ADMISSION_MS = 60_000
+/** Owners whose full lists are remembered. */
+const MAX_PRUNED = 1_000
+
+/**
+ * The limit on unfinished tasks, which the object of the owner counts. A process that dies after the admission leaves an
+ * entry without a task; such entries are removed when the owner has reached the limit, at most once a minute.
+ */
+function createAdmissions(
+  { names, call, now }: RestateAccess,
+  maxOpenTasks: number,
+  read: (id: string, owner: TaskOwner) => Promise<TaskView | undefined>,
+) {
+  type Calls = OwnerCalls
+  const ask = async <K extends keyof Calls>(owner: TaskOwner, handler: K, input: Parameters<Calls[K]>[0]) =>
+    (await call(names.owner, ownerKey(owner), handler, input, handler !== 'open')) as ReturnType<Calls[K]>
+  const prunedAt = new Map<string, number>()
+  const prune = async (owner: TaskOwner): Promise<void> => {
+    const key = ownerKey(owner)
+    if (now() - (prunedAt.get(key) ?? 0) < ADMISSION_MS) return
+    if (prunedAt.size >= MAX_PRUNED) prunedAt.clear()
+    prunedAt.set(key, now())
+    for (const id of await ask(owner, 'open', { before: now() - ADMISSION_MS })) {
+      const view = await read(id, owner)
+      if (view === undefined) await ask(owner, 'ended', { id })
+    }
+  }
+  return {
+    /** Rejects with `LIMIT_TASKS`. Undefined if there is no limit. */
+    async admit({ id, owner, ttlMs }: NewTask, at: number): Promise<'new' | 'again' | undefined> {
+      if (!Number.isFinite(maxOpenTasks)) return undefined
+      const entry = { id, at, expiresAt: at + ttlMs, limit: maxOpenTasks }
+      let admission = await ask(owner, 'admit', entry)
+      if (admission === 'full') {
+        await prune(owner)
+        admission = await ask(owner, 'admit', entry)
+      }
+      if (admission === 'full') throw new RondoError('LIMIT_TASKS')
+      return admission
+    },
+    async undo({ id, owner }: NewTask, at: number): Promise<void> {
+      await ask(owner, 'forget', { id, createdAt: at })
+    },
+  }
 }
 
 /** The views of tasks that ended: they never change, so Restate is asked once. The oldest are evicted first. */
@@ -252,6 +311,18 @@ function startWorker(
   let taken = 0
   let stopping = false
 
+  let beatAt = clock.elapsed()
+  const beat = async () => {
+    if (clock.elapsed() - beatAt < SILENCE_MS / 3) return
+    beatAt = clock.elapsed()
+    await Promise.all(
+      [...running].map(({ lease: { fence } }) =>
+        call(fence.id, 'renew', { epoch: fence.epoch }).catch((error) =>
+          emit({ kind: 'store-error', during: 'renew', error }),
+        ),
+      ),
+    )
+  }
   const check = async (turn: RunningTurn) => {
     const { id, epoch } = turn.lease.fence
     try {
@@ -271,6 +342,7 @@ function startWorker(
     clock,
     () => CHECK_MS,
     async () => {
+      await beat()
       await Promise.all([...running].filter((turn) => !turn.ending).map(check))
     },
   )
@@ -335,7 +407,8 @@ function startWorker(
     }
     gone.addEventListener('abort', abandon, { once: true })
     await finish(turn).finally(() => gone.removeEventListener('abort', abandon))
-    if (turn.lost === 'store failed') throw new Error('The outcome of the turn could not be stored')
+    // Only Restate knows whether anybody else has the turn: if not, it must deliver it again. A claim that is stale ends it.
+    if (turn.lost !== undefined) throw new Error(`The turn was lost: ${turn.lost}`)
   }
 
   return {

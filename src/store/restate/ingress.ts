@@ -22,6 +22,9 @@ export interface IngressOptions {
   readonly attemptMs: number
 }
 
+/** Calls at a time to one address; the others wait. A Restate node runs 1000 at a time, for all processes. */
+const MAX_CALLS = 64
+
 /** What one HTTP request got. */
 interface Reply {
   readonly status: number
@@ -38,10 +41,8 @@ export interface Ingress {
 
 export function createIngress({ addresses, headers = {}, retryMs, attemptMs }: IngressOptions): Ingress {
   const bases = addresses.map(toBase)
-  const agents = {
-    'http:': new HttpAgent({ keepAlive: true }),
-    'https:': new HttpsAgent({ keepAlive: true }),
-  }
+  const pool = { keepAlive: true, maxSockets: MAX_CALLS }
+  const agents = { 'http:': new HttpAgent(pool), 'https:': new HttpsAgent(pool) }
   const running = new Set<ClientRequest>()
   let preferred = 0
   let closed = false
@@ -66,7 +67,12 @@ export function createIngress({ addresses, headers = {}, retryMs, attemptMs }: I
       }
       const request = start(url, options, (response) => readReply(response).then(resolve, reject))
       running.add(request)
-      const timer = setTimeout(() => request.destroy(new Error('Restate did not answer in time')), attemptMs)
+      let timer: NodeJS.Timeout | undefined
+      // The time begins when the request is sent, not while it waits for a connection.
+      request.on('socket', () => {
+        const expire = () => request.destroy(new Error('Restate did not answer in time'))
+        timer = setTimeout(expire, attemptMs)
+      })
       request.on('error', reject)
       request.on('close', () => {
         clearTimeout(timer)

@@ -29,18 +29,8 @@ const ROW = 'row'
 
 /** The handlers of a slot. Its row is deleted by a call that it sends to itself, for the time at which it expires. */
 export function createOnceObject(names: ServiceNames) {
-  const currentEpoch = async (ctx: ObjectContext): Promise<string | null> => {
-    const reply = await ctx.genericCall({
-      service: names.epoch,
-      method: 'current',
-      key: EPOCH_KEY,
-      parameter: Buffer.from('{}'),
-    })
-    return JSON.parse(Buffer.from(reply).toString())
-  }
   return {
     async claim(ctx: ObjectContext, { at, slot, attempt }: Attempted): Promise<OnceClaim> {
-      if (slot.epoch !== (await currentEpoch(ctx))) return { kind: 'refused', reason: 'epoch' }
       if (slot.expiresAt <= at) return { kind: 'refused', reason: 'expired' }
       const row = await ctx.get<OnceRow>(ROW)
       if (row !== null) {
@@ -146,12 +136,15 @@ export function createOnce(names: ServiceNames, call: CallObject, now: () => num
     call(names.once, `${slot.round} ${slot.flow}`, handler, { at: now(), slot, ...input }, true)
   const start = async (replace: boolean) =>
     String(await call(names.epoch, EPOCH_KEY, 'start', { epoch: createEpoch(), replace }, true))
+  const epoch = async () =>
+    ((await call(names.epoch, EPOCH_KEY, 'current', {})) as string | null) ?? (await start(false))
   return {
-    async epoch() {
-      return ((await call(names.epoch, EPOCH_KEY, 'current', {})) as string | null) ?? (await start(false))
-    },
+    epoch,
     renewEpoch: () => start(true),
-    claim: async (slot, attempt) => (await onSlot(slot, 'claim', { attempt })) as OnceClaim,
+    async claim(slot, attempt) {
+      if (slot.epoch !== (await epoch())) return { kind: 'refused', reason: 'epoch' }
+      return (await onSlot(slot, 'claim', { attempt })) as OnceClaim
+    },
     renew: async (slot, attempt) => (await onSlot(slot, 'renew', { attempt })) as boolean,
     settle: async (slot, response) => (await onSlot(slot, 'settle', { response })) as Sealed,
   }

@@ -42,13 +42,13 @@ export interface RestateStoreOptions {
 }
 
 export function createRestateStore(options: RestateStoreOptions): EngineStore {
-  return assembleStore(options, { defineTask: createTaskObject, deliver: (run) => run })
+  return assembleStore(options, { defineTask: (names) => createTaskObject(names), deliver: (run) => run })
 }
 
 const START_MS = 1_000
 
 /** The parts of a store that tests weaken. */
-interface StoreParts {
+export interface StoreParts {
   readonly defineTask: (names: ServiceNames) => TaskHandlers
   /** Turns as Restate delivers them. */
   readonly deliver: (run: RunDelivered) => RunDelivered

@@ -6,8 +6,10 @@
  * object 1: a handler depends on its state and its input alone, which names the time: run again, it does the same.
  * object 2: a row that becomes due gets the next `wake` number, and one turn is sent for it, now or later. A claim names
  *           the wake: an older one is stale, and the same one again means that the worker of the first died.
+ *           Restate delivers a turn until a worker takes it; should one get lost in between, a check finds it.
  * object 3: every claim increments the epoch, and every write of a worker names its own.
- * object 4: nothing here reads what is sealed, and neither does Restate.
+ * object 4: no handler waits for another, so that handlers cannot use up what Restate runs at a time and wait for ever.
+ * object 5: nothing here reads what is sealed, and neither does Restate.
  */
 
 import { createHash } from 'node:crypto'
@@ -70,7 +72,7 @@ const encodeView = (view: TaskView): StoredView => ({ ...view, inputs: [...view.
 
 export type StoredCreation =
   | { readonly kind: 'created'; readonly view: StoredView }
-  | { readonly kind: 'conflict' | 'limit' }
+  | { readonly kind: 'conflict' }
 
 /** When the caller made the call, ms since the Unix epoch. */
 interface Timed {
@@ -87,7 +89,8 @@ interface Fenced extends Timed {
 
 /** The calls that a task takes: what goes in, and what comes out. */
 export interface TaskCalls {
-  begin(input: Timed & { readonly task: NewTask; readonly limit: number | null }): StoredCreation
+  /** `admitted`: the owner's object has been asked. */
+  begin(input: Timed & { readonly task: NewTask; readonly admitted: boolean }): StoredCreation
   look(input: Owned): StoredView | null
   slots(input: Owned): readonly InputSlot[] | null
   deliver(input: Owned & { readonly answers: readonly (readonly [string, Sealed])[] }): Delivery
@@ -106,6 +109,10 @@ export interface TaskCalls {
   settle(input: Fenced & { readonly ending: TaskEnding }): boolean
   release(input: Fenced & { readonly delayMs: number; readonly failed: boolean }): boolean
   hold(input: Fenced): boolean
+  /** A worker is alive. */
+  renew(input: Fenced): boolean
+  /** Wakes the task again if its worker has been silent. */
+  check(input: Timed): null
   expire(input: Timed): null
 }
 
@@ -127,7 +134,12 @@ const ROW = 'row'
 export const SUMMARY = 'summary'
 const JOURNAL = 'journal.'
 
-/** A worker keeps its task until Restate notices that it died; no lease runs out. */
+/** When the worker of a running task was last heard of. It is there while a `check` is on its way. */
+const BEAT = 'beat'
+/** A worker that was not heard of for so long is followed by another, even if Restate still waits for it. */
+export const SILENCE_MS = 60_000
+
+/** A worker keeps its task until Restate notices that it died, or until a `check` finds it silent. */
 const FOREVER_MS = 8.64e15
 
 type Sends = Pick<ObjectContext, 'genericSend'>
@@ -160,7 +172,7 @@ type ObjectHandlers<C> = {
 
 export type TaskHandlers = ObjectHandlers<TaskCalls>
 
-export function createTaskObject(names: ServiceNames): TaskHandlers {
+export function createTaskObject(names: ServiceNames, silenceMs: number = SILENCE_MS): TaskHandlers {
   const forOwner = (ctx: Sends, owner: TaskOwner, method: keyof OwnerCalls, input: unknown) =>
     sendAt(ctx, { service: names.owner, method, key: ownerKey(owner) }, input)
 
@@ -211,20 +223,19 @@ export function createTaskObject(names: ServiceNames): TaskHandlers {
     ctx.set(SUMMARY, { ...toSummary({ ...rest, journal: [] }), entries: kept.entries })
   }
 
+  const checkIn = (ctx: ObjectContext, at: number, ms: number): void =>
+    sendAt(ctx, { service: names.task, method: 'check', key: ctx.key }, { at: at + ms }, ms)
+
   const read = async (ctx: ObjectSharedContext, at: number): Promise<Change> =>
     open(await ctx.get<StoredTask>(ROW), at)
 
   return {
-    async begin(ctx, { at, task, limit }) {
+    async begin(ctx, { at, task, admitted }) {
       const stored = await ctx.get<StoredTask>(ROW)
-      if (stored === null) {
-        const entry = { id: task.id, at, expiresAt: at + task.ttlMs, limit }
-        const owner = { service: names.owner, method: 'admit', key: ownerKey(task.owner) }
-        if (limit === null) sendAt(ctx, owner, entry)
-        else if (!(await callOwner(ctx, owner, entry))) return { kind: 'limit' }
-      }
+      if (stored === null && !admitted)
+        forOwner(ctx, task.owner, 'admit', { id: task.id, at, expiresAt: at + task.ttlMs, limit: null })
       const creation = await change(ctx, at, ({ tasks }) => tasks.create(task, Number.POSITIVE_INFINITY))
-      if (creation.kind !== 'created') return { kind: creation.kind }
+      if (creation.kind !== 'created') return { kind: 'conflict' }
       if (stored === null) {
         if (task.journal && task.journal.length > 0) ctx.set(pieceKey(0), task.journal)
         const expire = { service: names.task, method: 'expire', key: ctx.key }
@@ -260,7 +271,34 @@ export function createTaskObject(names: ServiceNames): TaskHandlers {
         const row = table.live(ctx.key)
         return row ? take(table, row, { worker, leaseMs: FOREVER_MS }) : null
       })
-      return lease && { ...lease, journal: await readJournal(ctx) }
+      if (lease === null) return null
+      if ((await ctx.get<number>(BEAT)) === null) checkIn(ctx, lease.now, silenceMs)
+      ctx.set(BEAT, lease.now)
+      return { ...lease, journal: await readJournal(ctx) }
+    },
+    async renew(ctx, { at, epoch }) {
+      const held = (await read(ctx, at)).table.fenced({ id: ctx.key, epoch }) !== undefined
+      if (held) ctx.set(BEAT, at)
+      return held
+    },
+    async check(ctx, { at }) {
+      const stored = await ctx.get<StoredTask>(ROW)
+      const beat = (await ctx.get<number>(BEAT)) ?? 0
+      if (stored?.row.worker === undefined) {
+        ctx.clear(BEAT)
+        return null
+      }
+      const silentMs = at - beat
+      if (silentMs < silenceMs) {
+        checkIn(ctx, at, silenceMs - silentMs)
+        return null
+      }
+      const wake = stored.wake + 1
+      ctx.set(ROW, { ...stored, wake })
+      sendAt(ctx, { service: names.turn, method: 'run' }, { id: ctx.key, wake } satisfies Wake)
+      ctx.set(BEAT, at)
+      checkIn(ctx, at, silenceMs)
+      return null
     },
     async held(ctx, { at, epoch }) {
       const { table } = await read(ctx, at)
@@ -315,22 +353,15 @@ async function readJournal(ctx: ObjectContext): Promise<readonly Sealed[]> {
 
 /** The calls that the object of an owner takes. */
 export interface OwnerCalls {
-  /** False if the owner has too many unfinished tasks. */
+  /** `again`: it was admitted before; `full`: the owner has too many unfinished tasks. */
   admit(
     input: Timed & { readonly id: string; readonly expiresAt: number; readonly limit: number | null },
-  ): boolean
+  ): 'new' | 'again' | 'full'
+  /** The unfinished tasks that were admitted before a time. */
+  open(input: { readonly before: number }): readonly string[]
   ended(input: { readonly id: string }): null
   forget(input: { readonly id: string; readonly createdAt: number }): null
   page(input: TaskPage): readonly string[]
-}
-
-async function callOwner(
-  ctx: ObjectContext,
-  target: { readonly service: string; readonly method: string; readonly key: string },
-  input: unknown,
-): Promise<boolean> {
-  const reply = await ctx.genericCall({ ...target, parameter: Buffer.from(JSON.stringify(input)) })
-  return JSON.parse(Buffer.from(reply).toString()) as boolean
 }
 
 const OPEN = 'open'
@@ -342,7 +373,8 @@ const listKey = (createdAt: number, id: string): string =>
 
 /** Every task of the owner is a key of its own, so that a new one does not rewrite the others. */
 export function createOwnerObject(): ObjectHandlers<OwnerCalls> {
-  const readOpen = async (ctx: ObjectSharedContext) => (await ctx.get<Record<string, number>>(OPEN)) ?? {}
+  type Open = Record<string, readonly [admittedAt: number, expiresAt: number]>
+  const readOpen = async (ctx: ObjectSharedContext) => (await ctx.get<Open>(OPEN)) ?? {}
   const close = async (ctx: ObjectContext, id: string) => {
     const { [id]: closed, ...rest } = await readOpen(ctx)
     if (closed !== undefined) ctx.set(OPEN, rest)
@@ -350,12 +382,16 @@ export function createOwnerObject(): ObjectHandlers<OwnerCalls> {
   return {
     async admit(ctx, { at, id, expiresAt, limit }) {
       const open = await readOpen(ctx)
-      if (id in open) return true
-      const others = Object.entries(open).filter(([, until]) => until > at)
-      if (limit !== null && others.length >= limit) return false
-      ctx.set(OPEN, Object.fromEntries([...others, [id, expiresAt]]))
+      if (id in open) return 'again'
+      const others = Object.entries(open).filter(([, [, until]]) => until > at)
+      if (limit !== null && others.length >= limit) return 'full'
+      ctx.set(OPEN, Object.fromEntries([...others, [id, [at, expiresAt]]]))
       ctx.set(listKey(at, id), 1)
-      return true
+      return 'new'
+    },
+    async open(ctx, { before }) {
+      const admitted = Object.entries(await readOpen(ctx))
+      return admitted.flatMap(([id, [at]]) => (at < before ? [id] : []))
     },
     async ended(ctx, { id }) {
       await close(ctx, id)

@@ -94,24 +94,19 @@ export async function startBalancer({ watches = false } = {}): Promise<Balancer>
       return
     }
     const out = session.request(headers)
-    const reset = (
-      from: { readonly rstCode?: number; destroyed: boolean },
-      to: typeof stream | typeof out,
-    ) => {
-      if (to.destroyed || to.closed) return
-      const code = from.rstCode ?? constants.NGHTTP2_NO_ERROR
-      if (code !== constants.NGHTTP2_NO_ERROR) to.close(code)
-    }
     out.on('error', () => stream.close(constants.NGHTTP2_INTERNAL_ERROR))
     out.on('response', (received) => {
       if (stream.destroyed) return
       const kept = Object.entries(received).filter(([name]) => !HOP.has(name))
       stream.respond({ ':status': received[':status'] ?? 502, ...Object.fromEntries(kept) })
     })
-    out.on('close', () => reset(out, stream))
-    stream.on('close', () => reset(stream, out))
-    stream.on('aborted', () => out.close(constants.NGHTTP2_CANCEL))
-    out.on('aborted', () => stream.close(constants.NGHTTP2_CANCEL))
+    // One that ends before it is complete takes the other with it.
+    out.on('close', () => {
+      if (!stream.writableEnded) stream.close(constants.NGHTTP2_CANCEL)
+    })
+    stream.on('close', () => {
+      if (!out.destroyed) out.close(constants.NGHTTP2_CANCEL)
+    })
     for (const from of [stream, out]) from.on('data', (data: Buffer) => balancer.onData?.(data))
     stream.pipe(out)
     out.pipe(stream)

@@ -3,16 +3,11 @@
 import { type ChildProcess, fork } from 'node:child_process'
 import { afterAll, describe, it } from 'vitest'
 import type { ContractCase } from '../../../src/testing-store.ts'
-import { findNode } from '../node-binaries.ts'
 import { processFile } from '../process-file.ts'
+import { restateNode } from './node.ts'
 import { hasRestate } from './server.ts'
 
-const major = Number(process.versions.node.split('.')[0])
-
-/** A Node that can run the SDK of Restate. */
-export const restateNode: string | undefined = major >= 22 ? process.execPath : findNode(22)
-
-export const canRunRestate: boolean = hasRestate && restateNode !== undefined
+const canRunRestate: boolean = hasRestate && restateNode !== undefined
 
 /** A suite that needs Restate; with `CI=true` it fails if that is missing. */
 export function describeRestate(name: string, body: () => void): void {

@@ -3,6 +3,7 @@
 import { connect } from 'node:http2'
 import { createServer, type Server } from 'rondo'
 import { z } from 'zod'
+import { createTaskObject, ownerKey } from '../../../src/store/restate/task-object.ts'
 import { createTaskId, type TaskTurnOutcome } from '../../../src/store/task-engine.ts'
 import { alice, inputs, newTask, type StoreHarness, until } from '../../../src/testing/store/harness.ts'
 import { describeOnceContract } from '../../../src/testing/store/once.ts'
@@ -163,6 +164,45 @@ function describeOwn(restate: () => TestRestate): void {
     await expect(engine.create({ ...task, owner: { tenant: 'a', principal: 'b' } })).rejects.toThrow()
   })
 
+  it('D4 removes an admission whose process died before the task existed, when the owner has reached the limit', async () => {
+    let time = Date.now()
+    const engine = site.store({ now: () => time }).createEngine({ maxOpenTasks: 1 })
+    await engine.list(alice, { limit: 1 })
+    const id = createTaskId()
+    await fetch(`${restate().ingress[0]}/${site.namespace}Owner/${ownerKey(alice)}/admit`, {
+      method: 'POST',
+      headers: { 'Content-Type': 'application/json' },
+      body: JSON.stringify({ id, at: time, expiresAt: time + 3_600_000, limit: 1 }),
+    })
+    await expect(engine.create(newTask())).rejects.toMatchObject({ code: 'LIMIT_TASKS' })
+    time += 120_000
+    expect(await engine.create(newTask())).toMatchObject({ status: 'working' })
+  })
+
+  it('E9 J3 wakes a task again whose worker was not heard of, although Restate delivered its turn', async () => {
+    let swallowed = false
+    const store = site.store(
+      {},
+      {
+        defineTask: (names) => createTaskObject(names, 700),
+        deliver: (run) => async (wake, gone) => {
+          if (swallowed) return await run(wake, gone)
+          swallowed = true
+          await site.vanish?.(wake.id, ['half'])
+        },
+      },
+    )
+    const engine = store.createEngine()
+    const serving = await engine.serve(async ({ journal, task }) => complete(`${journal} ${task.failures}`))
+    const { id } = await engine.create(newTask())
+    const view = await until('the end', async () => {
+      const now = await engine.get(id, alice)
+      return now?.status === 'completed' ? now : undefined
+    })
+    await serving.stop()
+    expect(view.result).toBe('half 1')
+  })
+
   it('J3 returns an ended task from memory, without Restate', async () => {
     const engine = site.store({ retryMs: 50 }).createEngine()
     const serving = await engine.serve(async () => complete('done'))
@@ -258,9 +298,7 @@ function describeOwn(restate: () => TestRestate): void {
       })
       return response.status
     }
-    expect([await post('Turn/run'), await post(`Task/${id}/expire`), await post('Owner/x/admit')]).toEqual([
-      400, 400, 400,
-    ])
+    expect([await post('Turn/run'), await post(`Task/${id}/expire`)]).toEqual([400, 400])
     expect(await engine.get(id, alice)).toMatchObject({ status: 'working' })
   })
 }

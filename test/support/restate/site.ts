@@ -2,7 +2,10 @@
 
 import { randomBytes } from 'node:crypto'
 import { createServer } from 'node:net'
-import { createRestateStore, type EngineStore, type RestateStoreOptions } from '../../../src/restate.ts'
+import type { EngineStore, RestateStoreOptions } from '../../../src/restate.ts'
+import type { RunDelivered } from '../../../src/store/restate/endpoint.ts'
+import { assembleStore, type StoreParts } from '../../../src/store/restate/store.ts'
+import { createTaskObject, type ServiceNames } from '../../../src/store/restate/task-object.ts'
 import type { EngineHarness, EngineSite } from '../../../src/testing/store/harness.ts'
 import { type Balancer, startBalancer } from './balancer.ts'
 import type { TestRestate } from './server.ts'
@@ -20,7 +23,7 @@ export interface RestateSite extends EngineSite {
   readonly balancer: Balancer
   readonly namespace: string
   /** Another handle, as another process would have. */
-  store(options?: Partial<RestateStoreOptions>): EngineStore
+  store(options?: Partial<RestateStoreOptions>, parts?: Partial<StoreParts>): EngineStore
 }
 
 const PORTS = 4
@@ -30,18 +33,24 @@ export async function createSite(restate: TestRestate): Promise<RestateSite> {
   const balancer = await startBalancer()
   const ports = await Promise.all(Array.from({ length: PORTS }, freePort))
   const stores: EngineStore[] = []
-  const store = (options: Partial<RestateStoreOptions> = {}) => {
+  const store = (options: Partial<RestateStoreOptions> = {}, parts: Partial<StoreParts> = {}) => {
     const port = ports.pop()
     if (port === undefined) throw new Error(`A site has ${PORTS} handles`)
     balancer.add(port)
-    const made = createRestateStore({
+    const settings = {
       ingress: restate.ingress,
       admin: restate.admin,
       namespace,
       retryMs: 60_000,
       endpoint: { port, url: balancer.url, identityKeys: [restate.identityKey] },
       ...options,
-    })
+    }
+    const whole = {
+      defineTask: (names: ServiceNames) => createTaskObject(names),
+      deliver: (run: RunDelivered) => run,
+      ...parts,
+    }
+    const made = assembleStore(settings, whole)
     stores.push(made)
     return made
   }
