@@ -4,6 +4,7 @@
  */
 
 import type { AskEntryKind, Journal } from '../journal/journal.ts'
+import type { Listed, Roster } from '../lib/collection.ts'
 import type { FlowMethod } from '../protocol/call.ts'
 import type { Codecs } from '../protocol/codec.ts'
 import type { Observer } from '../protocol/observer.ts'
@@ -270,7 +271,7 @@ export interface TaskHost {
 }
 
 /** A round whose handler is running, as far as the watch for slow ones needs it. */
-export interface RunningRound {
+export interface RunningRound extends Listed {
   readonly call: { readonly method: FlowMethod; readonly target: string }
   readonly target: { readonly label?: string }
   readonly beginning: { readonly flow: string; readonly round: number }
@@ -310,7 +311,7 @@ export interface FlowHost {
   /** Names this process in the log and in the store. */
   readonly instance: string
   /** Rounds whose handlers are running. */
-  readonly running: Set<RunningRound>
+  readonly running: Roster<RunningRound>
   /** True once this process was told to stop. */
   readonly draining: boolean
   /** True while this instance should shed load. */

@@ -5,6 +5,7 @@
 
 import { RondoError } from '../errors.ts'
 import type { Journal } from '../journal/journal.ts'
+import type { Listed } from '../lib/collection.ts'
 import type { FlowCall, Line, Principal } from '../protocol/call.ts'
 import type { Observed } from '../protocol/observer.ts'
 import type { Reply } from '../protocol/reply.ts'
@@ -29,7 +30,7 @@ import { pauseManually, solicited } from './manual.ts'
 import { logFault, logRound, observeRound, placeOf, spansOf, toEnd } from './round-log.ts'
 import { effectOnce } from './single-use.ts'
 
-export interface Round {
+export interface Round extends Listed {
   readonly host: FlowHost
   readonly call: FlowCall
   readonly target: Target

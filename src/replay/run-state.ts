@@ -121,7 +121,7 @@ export interface RunState {
 /** An operation whose promise nothing has observed yet. */
 interface Floating {
   readonly label: string
-  failed?: { readonly error: unknown }
+  failed: { readonly error: unknown } | undefined
 }
 
 interface Tally {
@@ -313,9 +313,13 @@ export function noteNews({ tally }: RunState): void {
   tally.past = 0
 }
 
-/** Notes when it is observed: `await`, `Promise.all` and the like call `then`. Promises derived from it are ordinary ones. */
+/**
+ * Notes when it is observed: `await`, `Promise.all` and the like call `then`. Promises derived from it are ordinary ones.
+ * Its members are data and not a closure: with one, V8 keeps whole requests until the next full collection.
+ */
 class HandedPromise<T> extends Promise<T> {
-  onObserved?: () => void
+  floating: Floating | undefined
+  among: Set<Floating> | undefined
 
   static override get [Symbol.species](): PromiseConstructor {
     return Promise
@@ -326,7 +330,7 @@ class HandedPromise<T> extends Promise<T> {
     onFulfilled?: ((value: T) => A | PromiseLike<A>) | null,
     onRejected?: ((reason: unknown) => B | PromiseLike<B>) | null,
   ): Promise<A | B> {
-    this.onObserved?.()
+    if (this.floating) this.among?.delete(this.floating)
     return super.then(onFulfilled, onRejected)
   }
 }
@@ -336,7 +340,7 @@ export function operate<T>(run: RunState, label: string, begin: () => Promise<T>
   const nested = nestedError(run, label)
   if (nested) run.turn.refuse(nested)
   const handed = new HandedPromise<T>((resolve, reject) => (nested ? reject(nested) : resolve(begin())))
-  const floating: Floating = { label }
+  const floating: Floating = { label, failed: undefined }
   run.floating.add(floating)
   handed.then(
     () => run.floating.delete(floating),
@@ -344,7 +348,8 @@ export function operate<T>(run: RunState, label: string, begin: () => Promise<T>
       floating.failed = { error }
     },
   )
-  handed.onObserved = () => run.floating.delete(floating)
+  handed.floating = floating
+  handed.among = run.floating
   return handed
 }
 

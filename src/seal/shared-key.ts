@@ -7,13 +7,13 @@
  * shared 2: A key enters the table of keys that were opened only after its commitment was found in a token, and only the
  * holder of the ring key can compute that. Salts that a caller makes up cost one derivation each, as every token of suite 1
  * does, and displace nothing.
- * shared 3: The table is bounded, and keys in use stay in it (`lib/memo.ts`).
+ * shared 3: The table is bounded, and keys in use stay in it (`lib/collection.ts`).
  *
  * Why, and what it costs: docs/decisions/0016-shared-seal-keys.md.
  */
 
 import { createHmac, createSecretKey, hash, hkdfSync, type KeyObject } from 'node:crypto'
-import { createMemo, type Memo } from '../lib/memo.ts'
+import { createMemo, type Memo } from '../lib/collection.ts'
 import type { RingKey } from './key-ring.ts'
 
 const LABEL = Buffer.from('rondo seal\0')

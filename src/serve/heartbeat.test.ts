@@ -5,6 +5,7 @@ import { callTool, createEchoService } from '../../test/support/echo-service.ts'
 import { startOlder } from '../../test/support/older-server.ts'
 import { messagesOf } from '../../test/support/post.ts'
 import type { FlowLimits, FlowPlatform, LogFacts, RunningRound } from '../carry/host.ts'
+import { createRoster } from '../lib/collection.ts'
 import type { Line } from '../protocol/call.ts'
 import type { Reply } from '../protocol/reply.ts'
 import { assertInterval, createSlowHandlers, createWatch, Pulse, type WatchSettings } from './heartbeat.ts'
@@ -318,7 +319,8 @@ describe('I2 a handler that does not end', () => {
     const call = { method: 'tools/call', target: 'index' } as const
     const beginning = { flow: 'f1', round: 2 }
     const round = { call, target: {}, beginning, began: 0, task: { task: 't1', turn: 3 } }
-    const running = new Set<RunningRound>([round])
+    const running = createRoster<RunningRound>()
+    running.add(round)
     const slow = createSlowHandlers({
       running,
       limits: { slowHandlerMs } as FlowLimits,
@@ -359,7 +361,7 @@ describe('I2 a handler that does not end', () => {
     expect(start(0).ticks.size).toBe(0)
     const { events, ticks, running, end, minute } = start()
     end()
-    running.clear()
+    for (const one of running) running.delete(one)
     minute()
     expect(events).toEqual([])
     expect(ticks.size).toBe(0)

@@ -15,9 +15,10 @@ import { justAbove } from '../carry/push.ts'
 import { placeOf, subjectOf } from '../carry/round-log.ts'
 import { misuse } from '../errors.ts'
 import type { Every } from '../lib/clock.ts'
+import type { Listed } from '../lib/collection.ts'
 
 /** A call in flight, as far as the watch needs it. */
-export interface WatchedCall {
+export interface WatchedCall extends Listed {
   readonly call?: { readonly progressToken?: string | number }
   readonly line?: WatchedLine
 }

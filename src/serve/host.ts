@@ -9,6 +9,7 @@ import { placeOfTask } from '../carry/task/journal.ts'
 import { sealedStates } from '../carry/token.ts'
 import { misuse } from '../errors.ts'
 import { idle } from '../lib/clock.ts'
+import { createRoster } from '../lib/collection.ts'
 import { type Codec, createCodecs } from '../protocol/codec.ts'
 import { guardObserver } from '../protocol/observer.ts'
 import type { Scope } from '../replay/run-state.ts'
@@ -83,7 +84,7 @@ export function createHost(
     log,
     observer,
     instance,
-    running: new Set<RunningRound>(),
+    running: createRoster<RunningRound>(),
     draining: false,
     overloaded: overload.overloaded,
     maxRoundMs: options.maxRoundMs ?? Number.POSITIVE_INFINITY,

@@ -9,6 +9,7 @@ import { type Need, needOf } from '../carry/scope.ts'
 import { handleTask, watchTasks, withRelatedTasks } from '../carry/task/call.ts'
 import { runRound } from '../carry/token.ts'
 import { type ErrorCode, RondoError } from '../errors.ts'
+import { createRoster } from '../lib/collection.ts'
 import { isThenable } from '../lib/json.ts'
 import type {
   Call,
@@ -225,7 +226,7 @@ export interface InFlight {
 
 /** `watch` starts with a call and ends by itself when none is left; if the calls are `isolated`, each has its own. */
 export function createInFlight(watch?: Watch, isolated = false): InFlight {
-  const calls = new Set<WatchedCall>()
+  const calls = createRoster<WatchedCall>()
   let waiting: (() => void)[] = []
   let watched = watch === undefined
   return {

@@ -1,0 +1,75 @@
+/** Collections for what passes through a server at the pace of its requests. */
+
+export interface Memo<V> {
+  get(key: string): V | undefined
+  set(key: string, value: V): void
+}
+
+/** Remembers at least the last `size` values and at most twice as many: what is used again moves to the younger half. */
+export function createMemo<V>(size: number): Memo<V> {
+  let young = new Map<string, V>()
+  let old = new Map<string, V>()
+  const set = (key: string, value: V): void => {
+    if (young.size >= size) {
+      old = young
+      young = new Map()
+    }
+    young.set(key, value)
+  }
+  return {
+    set,
+    get(key) {
+      const value = young.get(key)
+      if (value !== undefined) return value
+      const older = old.get(key)
+      if (older !== undefined) set(key, older)
+      return older
+    },
+  }
+}
+
+/** What can be on a roster, on one at a time. */
+export interface Listed {
+  /** Its place on the roster, which alone writes it. */
+  place?: number
+}
+
+/**
+ * A set of what is in flight. A `Set` would do, if its members did not come and go with every request: it moves to a new table
+ * every few dozen additions, and V8 links each table to its successor. Once one of them is old, all later ones, and every
+ * request that was in flight when one was left, survive until the next full collection.
+ */
+export interface Roster<T extends Listed> extends Iterable<T> {
+  readonly size: number
+  has(item: T): boolean
+  add(item: T): void
+  /** Returns false if it was not on the roster. */
+  delete(item: T): boolean
+}
+
+export function createRoster<T extends Listed>(): Roster<T> {
+  const items: T[] = []
+  const has = (item: T): boolean => item.place !== undefined && items[item.place] === item
+  return {
+    get size() {
+      return items.length
+    },
+    has,
+    add(item) {
+      if (!has(item)) item.place = items.push(item) - 1
+    },
+    delete(item) {
+      if (!has(item)) return false
+      const { place = 0 } = item
+      const last = items.pop()
+      if (last !== undefined && last !== item) {
+        items[place] = last
+        last.place = place
+      }
+      item.place = undefined
+      return true
+    },
+    // A copy: whoever looks at an item may take it off.
+    [Symbol.iterator]: () => [...items][Symbol.iterator](),
+  }
+}
