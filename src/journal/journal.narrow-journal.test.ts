@@ -18,6 +18,7 @@ describe('narrowJournal', () => {
     ['a step without a result', work],
     ['an effect that returned null', { ...work, kind: 'effect', value: null }],
     ['a failed step', { ...work, failure }],
+    ['an event that did not come in time', { ...work, kind: 'event', expired: true }],
     ['a failure meant for the client', { ...work, failure: { ...failure, code: 'E', open: true } }],
   ])('accepts %s', (_name, entry) => {
     expect(narrowJournal({ ...sampleJournal, entries: [entry] })?.entries).toEqual([entry])
@@ -31,6 +32,9 @@ describe('narrowJournal', () => {
     ['no time', { ...ask, at: undefined }],
     ['a question without its digest', { ...ask, question: undefined }],
     ['a question without an answer', { kind: 'url', key: 'k', at: 1, question: 'q' }],
+    ['a step that expired', { ...work, expired: true }],
+    ['an event whose expired is false', { ...work, kind: 'event', expired: false }],
+    ['a question whose expired is false', { ...ask, expired: false }],
     ['a value and a failure', { ...work, value: 1, failure }],
     ['a failure without a message', { ...work, failure: { name: 'Error' } }],
     ['a failure whose open is false', { ...work, failure: { ...failure, open: false } }],
@@ -43,6 +47,7 @@ describe('narrowJournal', () => {
     ['a journal that is an array', []],
     ['entries that are an object', { ...sampleJournal, entries: {} }],
     ['a start that is a string', { ...sampleJournal, startedAt: '1' }],
+    ['deadlines that are text', { ...sampleJournal, deadlines: { a: 'later' } }],
     ['no seed', { ...sampleJournal, seed: undefined }],
     ['negative moves', { ...sampleJournal, moves: -1 }],
     ['a manual state that is an object', { ...sampleJournal, manual: {} }],

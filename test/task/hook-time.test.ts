@@ -4,6 +4,7 @@ import { createServer, EventExpired, type Server, type ServerOptions } from 'ron
 import { createBench, type TestBench } from 'rondo/testing'
 import { afterEach, describe, expect, it } from 'vitest'
 import { createMemoryStore } from '../../src/store/memory/store.ts'
+import { replayFlow } from '../support/replay-flow.ts'
 import { until } from '../support/store/store-harness.ts'
 import { send, settled } from '../support/task-client.ts'
 
@@ -126,6 +127,42 @@ describe('a hook with a time limit', () => {
   )
 })
 
+it('G3 hands nothing out before the end of its time is durable, so that no crash can move it', async () => {
+  const opened: string[] = []
+  const flow = replayFlow((ctx) => ctx.hook('payment', { within: 50 }), { anchored: true })
+  let written = () => {}
+  const run = flow.round(undefined, {
+    persistDeadline: () => new Promise((resolve) => (written = resolve)),
+    scene: {
+      hooks: {
+        open: async (key, _schema, due) => `id ${opened.push(`${key} ${due}`)}`,
+        close: async () => {},
+      },
+    },
+  })
+  for (let i = 0; i < 20; i++) await new Promise((resolve) => setImmediate(resolve))
+  expect(opened).toEqual([])
+  written()
+  await run
+  expect(opened).toEqual([`payment ${flow.clock.now + 50}`])
+})
+
+it('G3 the name of a hook leaves room for the name of its event', async () => {
+  const open = async () => 'id'
+  const hooks = { open, close: async () => {} }
+  const flow = replayFlow((ctx) => ctx.hook('k'.repeat(120)))
+  expect((await flow.round(undefined, { scene: { hooks } })).ending).toMatchObject({
+    kind: 'threw',
+    error: { message: expect.stringContaining('at most 119 characters') },
+  })
+  const longest = replayFlow(async (ctx) => (await ctx.hook('k'.repeat(119))).received())
+  const { ending } = await longest.round(undefined, {
+    scene: { hooks },
+    events: new Map([['k'.repeat(119), 'event']]),
+  })
+  expect(ending).toEqual({ kind: 'returned', value: 'event' })
+})
+
 describe('an event and the end of its time at the same moment', () => {
   const servers: Server[] = []
   afterEach(async () => {
@@ -154,7 +191,10 @@ describe('an event and the end of its time at the same moment', () => {
       await ctx.step('jump', () => {
         jump = 600_000
       })
-      return payment.received().then(String, (error: Error) => error.name)
+      const text = await payment.received().then(String, (error: Error) => error.name)
+      // Another turn replays what was recorded.
+      await ctx.sleep('rest', 1)
+      return text
     })
     const { result } = await send(server, 'tools/call', { name: 'pay', arguments: {} })
     const ended = await settled(server, String(result?.taskId))

@@ -250,6 +250,9 @@ describe('the id of a hook', () => {
     for (const id of [undefined, null, 7, {}]) expect(await server.deliver(id as never, 1)).toEqual(unknown)
     expect(await tenant.deliver(hook, 1)).toEqual(unknown)
     expect(await otherKeys.deliver(hook, 1)).toEqual(unknown)
+    // The id itself has an end, whatever the clock of the store says.
+    const ahead = start(newShop(), { store, now: () => now + 60_000 })
+    expect(await ahead.deliver(hook, 1)).toEqual(unknown)
     now += 60_000
     expect(await server.deliver(hook, 1)).toEqual(unknown)
     const reasons = log.flatMap((event) => (event.event === 'warning' ? [event.message] : []))
