@@ -6,6 +6,9 @@
  * even if the stream is lost and resumed. If the process dies, the call is lost, and a client that calls again begins a new
  * flow with new keys. An effect that must not happen twice needs a key that the author derives from the arguments.
  *
+ * In a session with a store, a call that waits is kept there before its questions go out (`AskOptions.kept`). If the process
+ * dies from then on, another continues the call under the same keys when the client resumes its stream (R7).
+ *
  * A client that echoes `state` gets the sealed journal with each question, so that any instance can continue from the
  * answer. Such questions are asked one at a time: the answers to two could reach two instances, and the call would fork.
  * With `once` no state goes out, because an answer that returns to this process leaves no trace in the store.
@@ -44,6 +47,17 @@ export interface AskOptions {
   readonly enough?: AbortSignal
   /** Fires when no answer is needed any more; asking then ends as refused. */
   readonly signal?: AbortSignal
+  /** What another instance needs to continue the call, should this one die. */
+  readonly kept?: KeptCall
+}
+
+/** A call as it waits. */
+export interface KeptCall {
+  readonly claims: Claims
+  /** The last progress that was reported. */
+  readonly told?: number
+  /** When the first of the questions closes by itself, ms since the epoch. */
+  readonly due?: number
 }
 
 export type Asked =
@@ -77,6 +91,8 @@ export interface AskingLine extends Line {
   readonly waiting?: boolean
   /** True if every instance knows the session, so that answers may reach any of them. */
   readonly portable?: boolean
+  /** True if a call that waits is kept in a store, where another instance finds it. */
+  readonly durable?: boolean
   /** Sends all questions at once; resolves when all of them are answered. Never rejects. */
   ask(questions: InputRequests, options: AskOptions): Promise<Asked>
   /** Begins a wait for something other than an answer. Returns a function that ends it. */
@@ -112,6 +128,10 @@ export interface PushOptions {
     readonly beginning: Beginning
     readonly answers: FlowCall['inputResponses']
     readonly progress?: number
+    /** Waits for the answers that are missing. */
+    readonly pending?: (alive: () => void) => Promise<Asked>
+    /** The methods of the questions, by key. */
+    readonly methods?: AskedFor['methods']
   }
 }
 
@@ -169,6 +189,11 @@ export async function runPushed(
   let next: Next = from
     ? { kind: 'run', beginning: from.beginning, answers: from.answers, capabilities }
     : { kind: 'run', beginning: { ...firstRound(host), anchored: true }, capabilities }
+  if (from?.pending) {
+    const round = await pushCarrier.open({ pushed, next, isFirst: false })
+    const answered = await from.pending(() => steady.heartbeat(WAITING))
+    next = afterAsking(round, answered, { beginning: from.beginning, methods: from.methods ?? {} })
+  }
   for (let isFirst = true; next.kind === 'run'; isFirst = false) {
     next = await runOnce(pushCarrier, await pushCarrier.open({ pushed, next, isFirst }))
   }
@@ -195,7 +220,9 @@ async function keep(round: PushedRound, pause: Pause): Promise<Next> {
   const { capabilities } = round.call
   const { outcome, asks } = pause.facts
   logRound(round, pause.report, { outcome, asks })
-  const { journal, asked, inputRequests: questions } = hand ? await readyToHand(host, pause) : pause
+  const isDurable = !hand && request.line.durable === true && pause.inputRequests !== undefined
+  const ready = hand ? await readyToHand(host, pause) : isDurable ? await withEpoch(host, pause) : pause
+  const { journal, asked, inputRequests: questions } = ready
   const askedAt = questions === undefined ? undefined : host.platform.now()
   const next: Beginning = { ...beginning, round: beginning.round + 1, journal, asked, askedAt }
   if (questions === undefined) return { kind: 'run', beginning: next, capabilities }
@@ -208,24 +235,42 @@ async function keep(round: PushedRound, pause: Pause): Promise<Next> {
   const answered = await request.line
     .ask(questions, {
       timeoutMs: Math.min(host.limits.roundTtlMs, left),
-      alive: () => steady.heartbeat('Waiting for an answer'),
+      alive: () => steady.heartbeat(WAITING),
       handed,
       enough: limit?.signal,
+      kept: isDurable
+        ? { claims: claimsOf(round, journal, asked), told: steady.progress, due: limit?.due }
+        : undefined,
     })
     .finally(limit?.stop)
-  if (answered.kind === 'answers') {
-    const { answers } = answered
-    return { kind: 'run', beginning: next, answers, arrivedAt: limit?.arrivedAt(), capabilities }
-  }
+  const methods = Object.fromEntries(Object.entries(questions).map(([key, { method }]) => [key, method]))
+  return afterAsking(round, answered, { beginning: next, methods, arrivedAt: limit?.arrivedAt() })
+}
+
+const WAITING = 'Waiting for an answer'
+
+interface AskedFor {
+  /** What the next run starts from. */
+  readonly beginning: Beginning
+  /** The methods of the questions, by key. */
+  readonly methods: Readonly<Record<string, InputRequests[string]['method']>>
+  readonly arrivedAt?: number
+}
+
+function afterAsking(round: PushedRound, answered: Asked, { beginning, methods, arrivedAt }: AskedFor): Next {
+  const { capabilities } = round.call
+  if (answered.kind === 'answers')
+    return { kind: 'run', beginning, answers: answered.answers, arrivedAt, capabilities }
   if (answered.kind === 'gone') return { kind: 'end', reply: GONE }
-  const unable = answered.unable === undefined ? undefined : questions[answered.unable]
+  const unable = answered.unable === undefined ? undefined : methods[answered.unable]
   if (unable === undefined) return { kind: 'end', reply: concludeRefused(round, undefined, answered.error) }
   // The client does not implement what it declared: the handler continues as for a client that cannot be asked.
-  return { kind: 'run', beginning: next, capabilities: withoutMethods(capabilities, [unable.method]) }
+  return { kind: 'run', beginning, capabilities: withoutMethods(capabilities, [unable]) }
 }
 
 interface TimeLimit {
   readonly signal: AbortSignal
+  readonly due: number
   stop(): void
   /** When the answers arrived, if their time was up since: what is there at that moment came in time. */
   arrivedAt(): number | undefined
@@ -234,8 +279,11 @@ interface TimeLimit {
 /** The time after which the first of the questions closes by itself, if one does. */
 function timeLimit({ platform }: FlowHost, { report: { ending } }: Pause): TimeLimit | undefined {
   const dues = ending.kind === 'asking' ? [...ending.questions.values()].flatMap(({ due }) => due ?? []) : []
-  if (dues.length === 0) return undefined
-  const due = Math.min(...dues)
+  return dues.length === 0 ? undefined : limitAt(platform, Math.min(...dues))
+}
+
+/** The same for a time that is known. */
+export function limitAt(platform: FlowHost['platform'], due: number): TimeLimit {
   const enough = new AbortController()
   let cancel = (): void => {}
   const arm = (): void => {
@@ -246,20 +294,26 @@ function timeLimit({ platform }: FlowHost, { report: { ending } }: Pause): TimeL
   arm()
   return {
     signal: enough.signal,
+    due,
     stop: () => cancel(),
     arrivedAt: () => (enough.signal.aborted ? due - 1 : undefined),
   }
 }
 
 /** Reduces the pause to its first question, unless the manual form asks, and adds the epoch that the flow belongs to from now on. */
-async function readyToHand({ store }: FlowHost, pause: Pause): Promise<Pause> {
-  const { journal, asked, inputRequests = {}, report } = pause
-  const epoch = journal.epoch ?? (await store?.once.epoch())
-  const withEpoch = { ...pause, journal: { ...journal, epoch } }
+async function readyToHand(host: FlowHost, pause: Pause): Promise<Pause> {
+  const { asked, inputRequests = {}, report } = pause
+  const kept = await withEpoch(host, pause)
   const [first] = Object.entries(inputRequests)
-  if (report.ending.kind === 'returned' || first === undefined) return withEpoch
+  if (report.ending.kind === 'returned' || first === undefined) return kept
   const [key, question] = first
-  return { ...withEpoch, asked: { [key]: asked[key] ?? '' }, inputRequests: { [key]: question } }
+  return { ...kept, asked: { [key]: asked[key] ?? '' }, inputRequests: { [key]: question } }
+}
+
+/** From now on the flow belongs to an epoch of the store: its effects may run on another instance. */
+async function withEpoch({ store }: FlowHost, pause: Pause): Promise<Pause> {
+  const { journal } = pause
+  return { ...pause, journal: { ...journal, epoch: journal.epoch ?? (await store?.once.epoch()) } }
 }
 
 function refuseTooMany(round: Round): Reply | undefined {

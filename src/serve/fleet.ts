@@ -24,9 +24,17 @@ export type News =
   /** The record of a call changed, or there is more of its stream. */
   | { readonly kind: 'call'; readonly call: string }
   /** A client resumes a stream elsewhere, after this event. */
-  | { readonly kind: 'wanted'; readonly session: string; readonly stream: string; readonly after: number }
+  | ({ readonly kind: 'wanted'; readonly after: number } & Reader)
   /** The client of a stream that was resumed elsewhere is still there, or has gone. */
-  | { readonly kind: 'reader'; readonly session: string; readonly stream: string; readonly gone: boolean }
+  | ({ readonly kind: 'reader'; readonly gone: boolean } & Reader)
+
+/** A client that reads a stream of one instance at another. */
+interface Reader {
+  readonly session: string
+  readonly stream: string
+  /** Names what is handed over. */
+  readonly relay: string
+}
 
 type OnNews = (news: News) => void | Promise<void>
 

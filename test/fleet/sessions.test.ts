@@ -1,6 +1,7 @@
 /** Sessions of older clients on several instances that share a store: what changes is known to all of them. */
 
 import { describe, expect, it } from 'vitest'
+import { z } from 'zod'
 import { type OpenHandle, shareMemory, shareSqlite } from '../support/fleet-stores.ts'
 import type { Message, OlderClient, OpenStream } from '../support/older-client.ts'
 import { startFleet } from '../support/older-fleet.ts'
@@ -16,6 +17,15 @@ async function next(stream: OpenStream, method: string): Promise<Message> {
     if (message.method === method) return message
   }
   throw new Error(`The stream ended before ${method}`)
+}
+
+const ADA = { action: 'accept', content: { name: 'Ada' } }
+
+async function responseOf(stream: OpenStream, id: number): Promise<Message> {
+  for (let message = await stream.next(); message; message = await stream.next()) {
+    if (message.id === id && message.method === undefined) return message
+  }
+  throw new Error(`The stream ended without a response (HTTP ${stream.status})`)
 }
 
 const ping = (client: OlderClient) => client.post({ jsonrpc: '2.0', id: 99, method: 'ping' })
@@ -124,6 +134,131 @@ describe.each(STORES)('a fleet that shares a store: %s', (_name, share) => {
     await first?.server.close()
     await reading
   })
+
+  it('J1 a response reaches the call that waits on another instance, with the progress that follows', async () => {
+    const open = await share()
+    const { connect, route, instances } = await startFleet(3, () => ({ store: open() }))
+    const client = await connect()
+    route(0)
+    const params = { name: 'ask', _meta: { progressToken: 'p' } }
+    const stream = await client.post({ jsonrpc: '2.0', id: 5, method: 'tools/call', params })
+    const { id } = await next(stream, 'elicitation/create')
+    route(1)
+    expect((await client.respond(id, ADA)).status).toBe(202)
+    route(2)
+    // The first answer wins, wherever a second one arrives.
+    expect((await client.respond(id, { action: 'decline' })).status).toBe(202)
+    expect(await responseOf(stream, 5)).toMatchObject({ result: { content: [{ text: 'Hello Ada' }] } })
+    expect(instances.map(({ runs }) => runs())).toEqual([2, 0, 0])
+    const progress = stream.messages.flatMap(({ method, params: given }) =>
+      method === 'notifications/progress' ? [(given as { progress: number }).progress] : [],
+    )
+    expect(progress).toEqual([1, 2])
+  })
+
+  it('J1 T1 an answer that comes from another session has no effect', async () => {
+    const open = await share()
+    const { connect, route } = await startFleet(2, () => ({ store: open() }))
+    const [client, eve] = [await connect(), await connect()]
+    route(0)
+    const stream = await client.post({ jsonrpc: '2.0', id: 5, method: 'tools/call', params: { name: 'ask' } })
+    const { id } = await next(stream, 'elicitation/create')
+    route(1)
+    expect((await eve.respond(id, { action: 'accept', content: { name: 'Eve' } })).status).toBe(202)
+    route(1)
+    expect((await client.respond(id, ADA)).status).toBe(202)
+    expect(await responseOf(stream, 5)).toMatchObject({ result: { content: [{ text: 'Hello Ada' }] } })
+  })
+
+  it('J1 a stream whose instance lives is resumed at another one, and nothing is sent twice', async () => {
+    const open = await share()
+    const { connect, route, instances } = await startFleet(3, () => ({ store: open() }))
+    const client = await connect()
+    route(0)
+    const stream = await client.post({ jsonrpc: '2.0', id: 5, method: 'tools/call', params: { name: 'ask' } })
+    const { id } = await next(stream, 'elicitation/create')
+    await stream.drop()
+    route(1)
+    const resumed = await client.get({ 'last-event-id': stream.ids.at(-1) ?? '' })
+    expect(resumed.status).toBe(200)
+    route(2)
+    await client.respond(id, ADA)
+    expect(await responseOf(resumed, 5)).toMatchObject({ result: { content: [{ text: 'Hello Ada' }] } })
+    expect(resumed.messages.filter(({ method }) => method === 'elicitation/create')).toHaveLength(0)
+    expect(instances.map(({ runs }) => runs())).toEqual([2, 0, 0])
+    // The response is kept for a client that lost it.
+    route(2)
+    const again = await client.get({ 'last-event-id': stream.ids.at(-1) ?? '' })
+    expect(await responseOf(again, 5)).toMatchObject({ result: { content: [{ text: 'Hello Ada' }] } })
+  })
+
+  it('J1 T1 nobody else resumes the stream of a call', async () => {
+    const open = await share()
+    const { connect, route } = await startFleet(2, () => ({ store: open() }))
+    const [client, eve] = [await connect(), await connect()]
+    route(0)
+    const stream = await client.post({ jsonrpc: '2.0', id: 5, method: 'tools/call', params: { name: 'ask' } })
+    await next(stream, 'elicitation/create')
+    route(1)
+    const stolen = await eve.get({ 'last-event-id': stream.ids.at(-1) ?? '' })
+    expect(stolen.status).toBe(400)
+  })
+
+  it.each([
+    ['before the answer', false],
+    ['after the answer', true],
+  ])(
+    'J1 R7 a call whose instance stops %s continues at another one, under the same keys',
+    async (_when, early) => {
+      const open = await share()
+      const keys: string[][] = [[], [], []]
+      const fleet = await startFleet(3, () => ({ store: open(), tasks: { leaseMs: 1_000 } }))
+      const { connect, route, instances } = fleet
+      let stuck = true
+      for (const [index, { server }] of instances.entries())
+        server.tool('order', {}, async (_args, ctx) => {
+          const { name } = await ctx.ask('name', { message: 'Name?', schema: z.object({ name: z.string() }) })
+          await ctx.effect('buy', async ({ key }) => {
+            keys[index]?.push(key)
+            if (stuck && index === 0) await new Promise(() => {})
+          })
+          return `Bought for ${name}`
+        })
+      const client = await connect()
+      route(0)
+      const stream = await client.post({
+        jsonrpc: '2.0',
+        id: 5,
+        method: 'tools/call',
+        params: { name: 'order' },
+      })
+      const { id } = await next(stream, 'elicitation/create')
+      if (early) {
+        route(1)
+        await client.respond(id, ADA)
+        await until('the effect', () => keys[0]?.length === 1)
+      }
+      // As if it had died: nothing is heard of it any more.
+      fleet.vanish(0)
+      await stream.drop()
+      route(2)
+      const resuming = client.get({ 'last-event-id': stream.ids.at(-1) ?? '' })
+      const resumed = await resuming
+      expect(resumed.status).toBe(200)
+      if (!early) {
+        route(1)
+        await client.respond(id, ADA)
+      }
+      expect(await responseOf(resumed, 5)).toMatchObject({
+        result: { content: [{ text: 'Bought for Ada' }] },
+      })
+      expect(resumed.messages.filter(({ method }) => method === 'elicitation/create')).toHaveLength(0)
+      const used = keys.flat()
+      expect(used.length).toBe(early ? 2 : 1)
+      expect(new Set(used).size).toBe(1)
+      stuck = false
+    },
+  )
 
   it('J1 a cancellation reaches the call on another instance', async () => {
     const open = await share()

@@ -1,6 +1,6 @@
 /** Several servers of ours that share their keys, and clients of earlier eras that send each request to the next of them. */
 
-import { generateKey, type ServerOptions } from 'rondo'
+import { type Bus, generateKey, type RecordStore, type ServerOptions, type Store } from 'rondo'
 import { connectOlder, type OlderClient, type OlderClientOptions } from './older-client.ts'
 import { type OlderServer, startOlder } from './older-server.ts'
 
@@ -8,6 +8,8 @@ export interface OlderFleet {
   readonly instances: readonly OlderServer[]
   /** A client whose requests go to the instances in turn. */
   connect(options?: OlderClientOptions): Promise<OlderClient>
+  /** Cuts an instance off from the store, for good: to the others it looks as if it had died. */
+  vanish(index: number): void
   /** The next request goes to this instance, and the one after it to the next. */
   route(index: number): void
 }
@@ -21,7 +23,12 @@ export async function startFleet(
 ): Promise<OlderFleet> {
   const keys = generateKey()
   const instances: OlderServer[] = []
-  for (let index = 0; index < count; index++) instances.push(await startOlder({ keys, ...optionsOf(index) }))
+  const gone = new Set<number>()
+  for (let index = 0; index < count; index++) {
+    const options = optionsOf(index)
+    const store = options.store && severable(options.store as Store, () => gone.has(index))
+    instances.push(await startOlder({ keys, ...options, ...(store && { store }) }))
+  }
   let next = 0
   const send = (request: Request): Promise<Response> => {
     const url = instances[next++ % count]?.url ?? ''
@@ -29,9 +36,48 @@ export async function startFleet(
   }
   return {
     instances,
+    vanish: (index) => void gone.add(index),
     connect: (options) => connectOlder(instances[0]?.url ?? '', { capabilities: FORM, ...options }, send),
     route(index) {
       next = index
     },
   }
+}
+
+function severable(store: Store, isGone: () => boolean): Store {
+  const { records, bus } = store
+  if (!records || !bus) return store
+  const check = (): void => {
+    if (isGone()) throw new Error('cut off')
+  }
+  const guarded: RecordStore = {
+    async get(id) {
+      check()
+      return records.get(id)
+    },
+    async put(record) {
+      check()
+      return records.put(record)
+    },
+    async touch(ids) {
+      check()
+      await records.touch(ids)
+    },
+    async remove(id) {
+      check()
+      await records.remove(id)
+    },
+  }
+  const guardedBus: Bus = {
+    async publish(message) {
+      check()
+      await bus.publish(message)
+    },
+    subscribe: (listener) =>
+      bus.subscribe({
+        receive: (messages) => (isGone() ? undefined : listener.receive(messages)),
+        lost: () => (isGone() ? undefined : listener.lost()),
+      }),
+  }
+  return { ...store, records: guarded, bus: guardedBus }
 }

@@ -149,6 +149,7 @@ export function createExchange(service: Service, options: HttpOptions = {}, list
     async endStreams() {
       subscriptions.endAll()
       await service.older?.sessions.endAll()
+      await service.older?.shared.close()
     },
   }
 }

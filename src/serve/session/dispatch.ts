@@ -8,16 +8,20 @@ import { isThenable } from '../../lib/json.ts'
 import type { FlowCall, Line, OlderCall, Principal, RequestId, SessionCall } from '../../protocol/call.ts'
 import type { SessionDialect, SessionMessage } from '../../protocol/codec.ts'
 import type { OlderReply } from '../../protocol/reply.ts'
+import { isTurnsSession } from '../../seal/session-id.ts'
 import { internalError } from '../failure.ts'
 import { finishOnce, type InFlight } from '../service.ts'
+import type { CallHold } from './kept.ts'
 import type { Channel } from './line.ts'
 import type { Older } from './older.ts'
 import { costOf, type Session } from './session.ts'
-import type { WholeEvent } from './stream.ts'
+import type { SessionStream, WholeEvent } from './stream.ts'
 
 /** Where the response to a message goes. */
 export interface ReplyPath {
   readonly channel: Channel
+  /** The stream of the request, over HTTP. */
+  readonly stream?: SessionStream
   /** Sends the response; undefined if there is none to send. */
   respond(json: string | undefined): void
   /** Ends the stream with questions instead of a response. */
@@ -112,9 +116,12 @@ function dispatchCall(
   // All anonymous callers have the same owner: a list would show each of them the tasks of all others.
   if (call.kind === 'tasks' && !context.known) return refuse(new RondoError('PEER_METHOD'))
   let line: ReturnType<Session['begin']>
+  let hold: CallHold | undefined
   try {
-    line = session.begin(call.id, path.channel, dialect, () => sizeOf(call))
+    hold = holdOf(context, session, call, path)
+    line = session.begin(call.id, path.channel, dialect, () => sizeOf(call), hold)
     line.scopes = context.scopes?.get(call.id) ?? line.scopes
+    hold?.attach(line)
   } catch (error) {
     if (error instanceof RondoError) return refuse(error)
     throw error
@@ -137,7 +144,13 @@ function dispatchCall(
     if (ending.kind === 'taken') return () => path.respond(undefined)
     if (ending.kind === 'events') return () => path.endWith?.(ending.events)
     const json = encodeReply(call.id, ending)
-    return () => path.respond(json)
+    if (!hold?.isKept) return () => path.respond(json)
+    // If another instance has the call by now, it sends the response.
+    const settling = hold.settle(json).catch((error: unknown) => {
+      context.onError(error)
+      return true
+    })
+    return () => void settling.then((isOurs) => path.respond(isOurs ? json : undefined))
   }
   const answer = async (): Promise<CallEnding> => {
     if (call.kind !== 'flow' || !context.begin)
@@ -147,6 +160,28 @@ function dispatchCall(
   const { onError } = context
   const done = (ending: CallEnding): void => finishOnce<CallEnding>(ending, finish, onError)
   answer().then(done, (error) => done(internalError(error, onError)))
+}
+
+/** A call can be kept if its stream carries nothing else. */
+function holdOf(
+  { older }: DispatchContext,
+  session: Session,
+  call: OlderCall,
+  { stream }: ReplyPath,
+): CallHold | undefined {
+  if (!session.portable || isTurnsSession(session.id) || stream?.single !== true) return undefined
+  if (call.kind !== 'flow' && call.kind !== 'task') return undefined
+  const { id, progressToken, protocolVersion } = call
+  const { target, args } = call.kind === 'flow' ? call : { target: call.taskId, args: {} }
+  const scopes = (): readonly string[] => stream.scopes
+  return older.shared.hold?.(session, stream.name, {
+    id,
+    target,
+    args,
+    progressToken,
+    protocolVersion,
+    scopes,
+  })
 }
 
 /** Roughly what a call keeps in memory while it waits; measured only then. */

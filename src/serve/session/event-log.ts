@@ -20,7 +20,7 @@ interface Kept {
 }
 
 export class EventLog {
-  readonly #stream: number
+  readonly #stream: string
   readonly #maxBytes: number
   readonly #budget: MemoryBudget
   #kept: Kept[] = []
@@ -29,10 +29,18 @@ export class EventLog {
   /** The number of the last event that was evicted although a client must not miss it. */
   #lost = 0
 
-  constructor(stream: number, maxBytes: number, budget: MemoryBudget = UNCOUNTED) {
+  /** `after` is the number of the last event that was sent before. */
+  constructor(stream: string, maxBytes: number, budget: MemoryBudget = UNCOUNTED, after = 0) {
     this.#stream = stream
+    this.#number = after
+    this.#lost = after
     this.#maxBytes = maxBytes
     this.#budget = budget
+  }
+
+  /** The number of the last event. */
+  get last(): number {
+    return this.#number
   }
 
   get bytes(): number {
@@ -99,10 +107,10 @@ export class EventLog {
   }
 }
 
-const EVENT_ID = /^(\d{1,9})-(\d{1,9})$/
+const EVENT_ID = /^([\w-]{1,64})-(\d{1,9})$/
 
 /** The stream and the number in an event id; undefined if the id does not come from an `EventLog`. */
-export function readEventId(id: string): { readonly stream: number; readonly number: number } | undefined {
+export function readEventId(id: string): { readonly stream: string; readonly number: number } | undefined {
   const match = EVENT_ID.exec(id)
-  return match ? { stream: Number(match[1]), number: Number(match[2]) } : undefined
+  return match ? { stream: match[1] ?? '', number: Number(match[2]) } : undefined
 }

@@ -56,7 +56,7 @@ export function createSessionExchange(options: PostOptions): SessionExchange {
         if (session !== sessions.find(session.id, session.owner)) throw new RondoError('LIMIT_SESSIONS')
         const last = method === 'GET' ? headers['last-event-id'] : undefined
         options.access.admit([], principal, last === undefined ? [] : session.scopesOfStream(last))
-        if (method === 'GET') return serveGet(options, session, headers, outlet)
+        if (method === 'GET') return serveGet(options, session, headers, principal, outlet)
         const done = (): void => outlet.send({ status: 200, headers: {}, body: '' })
         const ending = options.older.shared.end(session)
         return isThenable(ending) ? ending.then(done) : done()
@@ -79,11 +79,13 @@ export function createSessionExchange(options: PostOptions): SessionExchange {
 }
 
 function serveGet(
-  { stream, older }: PostOptions,
+  options: PostOptions,
   session: Session,
   headers: RequestHeaders,
+  principal: Principal | undefined,
   outlet: Outlet,
-): void {
+): void | Promise<void> {
+  const { stream, older } = options
   session.touch()
   const last = headers['last-event-id']
   if (last === undefined) {
@@ -99,10 +101,12 @@ function serveGet(
   if (session.resumeStream(last, outlet)) return
   // The event is a question of another instance; what follows its answer may be sent here.
   const awaited = older.draft?.awaits(session, last)
-  if (awaited === undefined) {
-    const detail =
-      'There is nothing to resume after this Last-Event-ID. If another instance began the stream, the instances need a store that they share, or sticky routing by Mcp-Session-Id'
-    throw new RondoError('PEER_EVENT', session.portable ? detail : undefined)
-  }
-  session.awaitAnswer(awaited, outlet, stream)
+  if (awaited !== undefined) return session.awaitAnswer(awaited, outlet, stream)
+  const detail =
+    'There is nothing to resume after this Last-Event-ID. If another instance began the stream, the instances need a store that they share, or sticky routing by Mcp-Session-Id'
+  const nothing = new RondoError('PEER_EVENT', session.portable && !older.shared.resume ? detail : undefined)
+  if (!older.shared.resume) throw nothing
+  return older.shared.resume({ options, session, eventId: last, principal, outlet }).then((resumed) => {
+    if (!resumed) throw nothing
+  })
 }

@@ -8,10 +8,11 @@
  * line 3  When the waiting ends early, the client is told which questions no longer need an answer.
  * line 4  A call counts as parked while it waits, and only then.
  * line 5  A question that went out with its sealed state outlives this process: when the server stops, the stream just
- *         ends, and the question stays valid.
+ *         ends, and the question stays valid. So does one of a call that is kept in the store.
+ * line 6  With a store, a call is kept there before its questions are sent.
  */
 
-import type { Asked, AskingLine, AskOptions, PortableQuestion, Resting } from '../../carry/push.ts'
+import type { Asked, AskingLine, AskOptions, KeptCall, PortableQuestion, Resting } from '../../carry/push.ts'
 import { RondoError } from '../../errors.ts'
 import type { PeerAnswer } from '../../protocol/call.ts'
 import type { SessionDialect } from '../../protocol/codec.ts'
@@ -30,12 +31,43 @@ export interface Channel {
   beat?(): void
   /** True if requests to the client can be sent here. */
   readonly open: boolean
+  /** The number of the last event, on a stream that other instances can continue. */
+  readonly last?: number
+}
+
+/** A question as it is sent. */
+export interface SentQuestion {
+  readonly id: string
+  readonly key: string
+  readonly json: string
+  /** The number of its event. */
+  readonly event: number
+}
+
+/** Keeps a call that waits where another instance finds it. */
+export interface CallKeeper {
+  /** Names the questions of the next round: `count` ids. */
+  name(count: number): readonly string[]
+  /** Resolves when the call is durable. Rejects if it cannot be kept. */
+  park(
+    call: { readonly kept?: KeptCall; readonly task?: string },
+    questions: readonly SentQuestion[],
+    until: number,
+  ): Promise<void>
+  /** Nobody continues the call. */
+  drop(): void
+  /** Another instance may continue it now. */
+  release(): void
 }
 
 /** What a line needs of its session. */
 export interface Desk {
   /** Registers a question, whose answer goes to `take`, and returns its id. */
-  expect(take: (answer: PeerAnswer) => void, handed?: PortableQuestion, scopes?: readonly string[]): string
+  expect(
+    take: (answer: PeerAnswer) => void,
+    handed?: Pick<PortableQuestion, 'id'> & Partial<PortableQuestion>,
+    scopes?: readonly string[],
+  ): string
   forget(id: string): void
   /** Counts the call as parked, with the bytes that it keeps. Returns false if there are too many, or no room. */
   park(bytes: number): boolean
@@ -53,7 +85,7 @@ interface Waiting {
   readonly answers: Record<string, unknown>
   readonly until: number
   readonly bytes: number
-  /** True if all questions went out with their sealed state. */
+  /** True if every instance can take the answers, so that the questions outlive this process. */
   readonly handed: boolean
   nextBeatAt: number
   alive(): void
@@ -65,6 +97,7 @@ const METHOD_NOT_FOUND = -32601
 export class SessionLine implements AskingLine {
   readonly #desk: Desk
   readonly #size: () => number
+  readonly #keeper: CallKeeper | undefined
   readonly #channel: Channel
   readonly #dialect: Pick<SessionDialect, 'encodeRequest'>
   readonly #pulse = new Pulse()
@@ -73,6 +106,9 @@ export class SessionLine implements AskingLine {
   #waiting: Waiting | undefined
   #resting: (Resting & { nextBeatAt: number }) | undefined
   #closed = false
+  /** Nothing else is sent until the questions are, so that their events have the numbers that were kept. */
+  #parking = false
+  #isKept = false
   /** What the call needs of its caller's token. */
   scopes: readonly string[] = []
 
@@ -82,8 +118,10 @@ export class SessionLine implements AskingLine {
     channel: Channel,
     dialect: Pick<SessionDialect, 'encodeRequest'>,
     size: () => number = () => 0,
+    keeper?: CallKeeper,
   ) {
     this.#size = size
+    this.#keeper = keeper
     this.#desk = desk
     this.#channel = channel
     this.#dialect = dialect
@@ -95,6 +133,10 @@ export class SessionLine implements AskingLine {
 
   get portable(): boolean {
     return this.#desk.portable
+  }
+
+  get durable(): boolean {
+    return this.#keeper !== undefined && this.#channel.last !== undefined
   }
 
   /** True if this call asked the question, whether or not it has been answered. */
@@ -117,14 +159,14 @@ export class SessionLine implements AskingLine {
   }
 
   notify(method: string, params: Record<string, unknown>): void {
-    if (this.#closed) return
+    if (this.#closed || this.#parking) return
     this.#channel.send(encodeNotification(method, this.#pulse.say(method, params)), true)
   }
 
   /** Sends a heartbeat if the call has been silent. Returns false after the call has ended. */
   beat(progressToken: string | number | undefined): boolean {
     if (this.#closed) return false
-    if (!this.#pulse.isQuiet()) return true
+    if (this.#parking || !this.#pulse.isQuiet()) return true
     if (progressToken === undefined) this.#channel.beat?.()
     else {
       const params = this.#pulse.beat(progressToken)
@@ -139,37 +181,91 @@ export class SessionLine implements AskingLine {
     if (!this.#desk.park(bytes)) {
       return Promise.resolve({ kind: 'refused', error: new RondoError('LIMIT_PARKED') })
     }
-    const { timeoutMs, alive, task, signal, enough, handed = {} } = options
+    const { timeoutMs, alive, task, signal, enough, handed = {}, kept } = options
     const now = this.#desk.now()
     const keys = Object.keys(questions)
-    return new Promise((resolve) => {
-      const open = new Map<string, string>()
-      this.#waiting = {
-        open,
-        answers: Object.create(null),
-        until: now + timeoutMs,
-        bytes,
-        handed: keys.every((key) => Object.hasOwn(handed, key)),
-        nextBeatAt: now + this.#desk.signMs,
-        alive,
-        resolve,
-      }
-      for (const [key, request] of Object.entries(questions)) {
-        const held = Object.hasOwn(handed, key) ? handed[key] : undefined
-        const id = this.#desk.expect((answer) => this.#take(id, answer), held, this.scopes)
-        open.set(id, key)
-        const json = this.#dialect.encodeRequest(id, request, this.#desk.randomId(), task)
-        if (held !== undefined) this.#handed.add(id)
-        this.#channel.send(held ? held.attach(json) : json, false, held?.id)
-      }
-      const settle = (): void => {
-        const { answers = {} } = this.#waiting ?? {}
-        this.#stopWaiting({ kind: 'answers', answers })
-      }
-      if (enough?.aborted) return settle()
-      enough?.addEventListener('abort', settle, { once: true })
-      signal?.addEventListener('abort', () => this.refuse(new RondoError('INPUT_TIMEOUT')), { once: true })
+    const keeper = this.durable && (kept || task !== undefined) ? this.#keeper : undefined
+    const isHanded = (keeper && kept) !== undefined || keys.every((key) => Object.hasOwn(handed, key))
+    const asking = new Promise<Asked>((resolve) => {
+      this.#wait({ until: now + timeoutMs, bytes, handed: isHanded, alive, resolve })
     })
+    const ids = keeper?.name(keys.length)
+    const sent = Object.entries(questions).map(([key, request], index): SentQuestion => {
+      const held = Object.hasOwn(handed, key) ? handed[key] : undefined
+      const named = ids?.[index] === undefined ? held : { id: ids[index] as string }
+      const id = this.#expect(key, named)
+      const json = this.#dialect.encodeRequest(id, request, this.#desk.randomId(), task)
+      if (held !== undefined) this.#handed.add(id)
+      return { id, key, json: held ? held.attach(json) : json, event: (this.#channel.last ?? 0) + index + 1 }
+    })
+    const send = (): void => {
+      for (const { id, json } of sent) this.#channel.send(json, false, this.#handed.has(id) ? id : undefined)
+      this.#heed(enough, signal)
+    }
+    if (!keeper) {
+      send()
+      return asking
+    }
+    this.#parking = true
+    keeper.park({ kept, task }, sent, now + timeoutMs).then(
+      () => {
+        this.#parking = false
+        this.#isKept = true
+        if (!this.#closed) send()
+      },
+      (error: unknown) => {
+        this.#parking = false
+        const known =
+          error instanceof RondoError ? error : new RondoError('SERVER_INTERNAL', undefined, { cause: error })
+        this.#stopWaiting({ kind: 'refused', error: known }, true)
+      },
+    )
+    return asking
+  }
+
+  /** Waits for questions that another instance asked. Those that the client has not seen are sent again. */
+  askAgain(
+    questions: readonly SentQuestion[],
+    answers: Readonly<Record<string, PeerAnswer>>,
+    seen: number,
+    { timeoutMs, alive, enough }: AskOptions,
+  ): Promise<Asked> {
+    const bytes = this.#size()
+    if (!this.#desk.park(bytes)) {
+      return Promise.resolve({ kind: 'refused', error: new RondoError('LIMIT_PARKED') })
+    }
+    const asking = new Promise<Asked>((resolve) => {
+      this.#wait({ until: this.#desk.now() + timeoutMs, bytes, handed: true, alive, resolve })
+    })
+    this.#isKept = true
+    for (const { id, key, json, event } of questions) {
+      this.#expect(key, { id })
+      if (event > seen && answers[id] === undefined) this.#channel.send(json, false)
+    }
+    for (const [id, answer] of Object.entries(answers)) this.#take(id, answer)
+    this.#heed(enough)
+    return asking
+  }
+
+  #wait(waiting: Omit<Waiting, 'open' | 'answers' | 'nextBeatAt'>): void {
+    const nextBeatAt = this.#desk.now() + this.#desk.signMs
+    this.#waiting = { ...waiting, open: new Map(), answers: Object.create(null), nextBeatAt }
+  }
+
+  #expect(key: string, named: Parameters<Desk['expect']>[1]): string {
+    const id = this.#desk.expect((answer) => this.#take(id, answer), named, this.scopes)
+    this.#waiting?.open.set(id, key)
+    return id
+  }
+
+  #heed(enough?: AbortSignal, signal?: AbortSignal): void {
+    const settle = (): void => {
+      const { answers = {} } = this.#waiting ?? {}
+      this.#stopWaiting({ kind: 'answers', answers })
+    }
+    if (enough?.aborted) return settle()
+    enough?.addEventListener('abort', settle, { once: true })
+    signal?.addEventListener('abort', () => this.refuse(new RondoError('INPUT_TIMEOUT')), { once: true })
   }
 
   rest({ alive, refuse }: Resting): () => void {
@@ -184,6 +280,14 @@ export class SessionLine implements AskingLine {
   cancel(): void {
     if (this.#closed) return
     this.#stopWaiting({ kind: 'gone' })
+    this.#keeper?.drop()
+    this.#close()
+  }
+
+  /** Ends the call here without a word, because another instance continues it. */
+  leave(): void {
+    if (this.#closed) return
+    this.#stopWaiting({ kind: 'gone' }, true)
     this.#close()
   }
 
@@ -202,8 +306,8 @@ export class SessionLine implements AskingLine {
   /** Ends all waiting, because the server stops. */
   endWaiting(error: RondoError): void {
     if (this.#waiting?.handed) {
-      this.#stopWaiting({ kind: 'gone' }, true)
-      return this.#close()
+      if (this.#isKept) this.#keeper?.release()
+      return this.leave()
     }
     this.refuse(error)
     this.#resting?.refuse(error)

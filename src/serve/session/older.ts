@@ -6,10 +6,11 @@
 
 import { unaskableReply } from '../../carry/failure.ts'
 import type { FlowHost } from '../../carry/host.ts'
-import { type AskingLine, type MakePortable, runPushed } from '../../carry/push.ts'
+import { type AskingLine, type MakePortable, type PushOptions, runPushed } from '../../carry/push.ts'
 import { observeTask } from '../../carry/task/call.ts'
 import { runRound } from '../../carry/token.ts'
 import { RondoError } from '../../errors.ts'
+import { createEvery } from '../../lib/clock.ts'
 import type { FlowCall, Listing, OlderCall, Principal, TaskCall } from '../../protocol/call.ts'
 import type { Codecs, SessionDialect } from '../../protocol/codec.ts'
 import type { OlderReply, Reply } from '../../protocol/reply.ts'
@@ -84,6 +85,13 @@ export interface Older {
     line: AskingLine,
     unaskable?: string,
   ): Promise<OlderReply>
+  /** Continues a call that another instance began. Never rejects. */
+  continue(
+    call: FlowCall,
+    principal: Principal | undefined,
+    line: AskingLine,
+    from: PushOptions['from'],
+  ): Promise<OlderReply>
   readonly draft?: SessionDraft
   /** Notifies the client of a session of changes of its task, from `task` on. */
   notifyOfTask(session: Session, task: TaskState, call: OlderCall, principal: Principal | undefined): void
@@ -109,6 +117,7 @@ export function createOlder(options: OlderOptions): Older | undefined {
   const { host, registry, pageSize, changes, codecs, fleet } = options
   const versions = codecs.sessionVersions
   if (versions.length === 0) return undefined
+  const every = createEvery(() => {})
   const onError = (error: unknown): void =>
     host.log({ event: 'warning', message: 'Sweeping a session failed', error })
   const sessions = createSessionTable(
@@ -129,7 +138,7 @@ export function createOlder(options: OlderOptions): Older | undefined {
     codecs,
     versions,
     sessions,
-    shared: createSharedSessions(host, sessions, fleet),
+    shared: createSharedSessions(host, sessions, fleet, every),
     draft,
     greet: (protocolVersion, greeting) => greet(options, protocolVersion, greeting),
     async answer(call, principal, line, unaskable) {
@@ -151,6 +160,11 @@ export function createOlder(options: OlderOptions): Older | undefined {
       const means = { dialect: codecs.session(call.protocolVersion), unaskable, hand: draft?.hand(call) }
       return answerFlow(host, registry, call, principal, line, means)
     },
+    continue: (call, principal, line, from) =>
+      answerFlow(host, registry, call, principal, line, {
+        dialect: codecs.session(call.protocolVersion),
+        from,
+      }),
     notifyOfTask(session, task, { capabilities, protocolVersion }, principal) {
       const { tasks } = host
       if (!tasks || hasEnded(task)) return
@@ -175,6 +189,7 @@ interface Means {
   /** Why it cannot be asked, if so. */
   readonly unaskable?: string
   readonly hand?: MakePortable
+  readonly from?: PushOptions['from']
 }
 
 async function answerFlow(
@@ -183,7 +198,7 @@ async function answerFlow(
   call: FlowCall,
   principal: Principal | undefined,
   line: AskingLine,
-  { dialect, unaskable, hand }: Means,
+  { dialect, unaskable, hand, from }: Means,
 ): Promise<Reply> {
   const target = registry.find(call.method, call.target)
   if (!target) return unknownTarget(call)
@@ -192,7 +207,7 @@ async function answerFlow(
   try {
     const reply = dialect.rounds
       ? await runRound({ host, target, call, principal, line })
-      : await runPushed({ host, target, call, principal, line }, { hand })
+      : await runPushed({ host, target, call, principal, line }, { hand, from })
     const cannotAsk = reply.kind === 'error' && reply.error.code === 'PEER_CAPABILITY'
     return cannotAsk ? unaskableReply(target, reply.error, unaskable) : reply
   } catch (error) {

@@ -13,6 +13,7 @@ import type { Principal, RequestId } from '../../protocol/call.ts'
 import { negotiate, type SessionDialect, type SessionMessage } from '../../protocol/codec.ts'
 import { type RequestHeaders, versionHeader } from '../../protocol/common/headers.ts'
 import { claimedVersion, idOf, isInitialize } from '../../protocol/common/request.ts'
+import { isTurnsSession } from '../../seal/session-id.ts'
 import { principalTag } from '../../seal/state.ts'
 import { internalError } from '../failure.ts'
 import type { Access } from '../http/access.ts'
@@ -168,6 +169,19 @@ export function deliver(
   })
 }
 
+function accept(
+  answering: readonly Promise<unknown>[],
+  outlet: Outlet,
+  onError: (error: unknown) => void,
+): void {
+  Promise.all(answering)
+    .then(() => outlet.send(ACCEPTED))
+    .catch((error: unknown) => {
+      const known = error instanceof RondoError ? error : internalError(error, onError).error
+      outlet.fail(refusal(known))
+    })
+}
+
 /** The operator has to act, so it is logged too. */
 function astray({ onRefused }: PostOptions['service']): RondoError {
   const error = new RondoError('PEER_ASTRAY')
@@ -185,7 +199,7 @@ function deliverAdmitted(
   begin?: DispatchContext['begin'],
   scopes?: DispatchContext['scopes'],
 ): void {
-  const { older, inFlight, service, onError, stream } = options
+  const { older, inFlight, service, onError, stream, access } = options
   const dialect = older.codecs.session(version)
   const context: DispatchContext = {
     older,
@@ -198,13 +212,27 @@ function deliverAdmitted(
     onError,
   }
   const requests = decoded.filter(isRequest)
+  const answering: Promise<unknown>[] = []
   for (const one of decoded) {
-    if (!isRequest(one)) dispatch(context, session, version, one, principal, SILENT)
+    if (isRequest(one)) continue
+    const kept = one.kind === 'answer' && session.portable ? older.shared.answer : undefined
+    if (kept === undefined || one.kind !== 'answer' || isTurnsSession(session.id))
+      dispatch(context, session, version, one, principal, SILENT)
+    else {
+      const admit = (needs: readonly string[]): unknown => access.admit([], principal, needs)
+      const taken = kept(session, principal, one.id, one.answer, admit).then((isKept) => {
+        if (!isKept) dispatch(context, session, version, one, principal, SILENT)
+      })
+      answering.push(taken)
+    }
   }
   if (requests.length === 0) {
+    // An answer is acknowledged when it is in the store.
+    if (answering.length > 0) return accept(answering, outlet, onError)
     if (decoded.some((one) => one.kind === 'answer' && session.isAstray(one.id))) throw astray(service)
     return outlet.send(ACCEPTED)
   }
+  for (const taken of answering) taken.catch(onError)
   // The stream outlives the requests, so it must not hold references to them.
   const ids = requests.flatMap((one) => (one.kind === 'call' ? [one.call.id] : []))
   const wish = {
@@ -220,6 +248,7 @@ function deliverAdmitted(
   const channel = session.openStream(wish, outlet, stream)
   const path: ReplyPath = {
     channel,
+    stream: channel,
     respond: (json) => channel.respond(json),
     endWith: (events) => channel.endWith(events),
   }

@@ -6,7 +6,6 @@
  * streams that it serves. Such a part is created on demand and dropped when it is empty.
  */
 
-import { randomInt } from 'node:crypto'
 import type { PortableQuestion } from '../../carry/push.ts'
 import { RondoError } from '../../errors.ts'
 import type { PeerAnswer, PeerFacts, RequestId } from '../../protocol/call.ts'
@@ -19,7 +18,7 @@ import { principalTag } from '../../seal/state.ts'
 import type { Outlet, StreamOptions } from '../http/line.ts'
 import type { Change } from '../http/subscription.ts'
 import { readEventId } from './event-log.ts'
-import { type Channel, type Desk, SessionLine } from './line.ts'
+import { type CallKeeper, type Channel, type Desk, SessionLine } from './line.ts'
 import type { MemoryBudget, OwnerTally, SessionSettings } from './options.ts'
 import { SessionStream, type StreamSetup } from './stream.ts'
 
@@ -41,11 +40,15 @@ interface SessionPlace {
 }
 
 const DEFAULT_LEVEL: LogLevel = 'info'
-/** The first stream number of a portable session is random up to here, which keeps numbers within nine digits. */
-const MAX_FIRST_STREAM = 900_000_000
 
 /** What the caller of `openStream` decides about a stream. */
-type StreamRequest = Pick<StreamSetup, 'primed' | 'streams' | 'responses' | 'batch' | 'scopes' | 'onLost'>
+type StreamRequest = Pick<
+  StreamSetup,
+  'primed' | 'streams' | 'responses' | 'batch' | 'onLost' | 'after' | 'scopes'
+> & {
+  /** The name of a stream that another instance began. */
+  readonly name?: string
+}
 
 /** Streams that a session keeps for resumption; the oldest finished one is evicted first. */
 const MAX_STREAMS = 64
@@ -55,6 +58,9 @@ const MAX_TASKS = 64
 
 /** The id of a question of a session that every instance knows begins with the tag of the process that asked. */
 const ASKED_BY = /^[\w-]{8}\./
+
+/** The names of sessions' own streams begin with this. */
+export const GENERAL = 'g_'
 
 /** Longer than any URI that is in use. */
 const MAX_URI = 8_192
@@ -102,11 +108,11 @@ export class Session implements Desk {
     string,
     {
       take(answer: PeerAnswer): void
-      readonly handed?: PortableQuestion
+      readonly handed?: Partial<PortableQuestion>
       readonly scopes: readonly string[]
     }
   >()
-  readonly #streams = new Map<number, SessionStream>()
+  readonly #streams = new Map<string, SessionStream>()
   readonly #awaited = new Map<string, SessionStream>()
   /** Stops the notifications of a task. */
   readonly #tasks = new Map<string, () => void>()
@@ -133,12 +139,18 @@ export class Session implements Desk {
     this.share = share
     this.#onParked = onParked
     this.#seenAt = settings.now()
-    // Other instances have streams of the same session, and theirs must not be mistaken for ours.
-    if (this.portable) this.#lastStream = randomInt(MAX_FIRST_STREAM)
   }
 
   get portable(): boolean {
     return isSealedSession(this.id)
+  }
+
+  get tag(): string {
+    return this.#settings.tag
+  }
+
+  get resumeMs(): number {
+    return this.#settings.resumeMs
   }
 
   get now(): () => number {
@@ -160,7 +172,7 @@ export class Session implements Desk {
 
   expect(
     take: (answer: PeerAnswer) => void,
-    handed?: PortableQuestion,
+    handed?: Pick<PortableQuestion, 'id'> & Partial<PortableQuestion>,
     scopes: readonly string[] = [],
   ): string {
     this.#lastQuestion += 1
@@ -194,7 +206,7 @@ export class Session implements Desk {
   answer(id: RequestId, answer: PeerAnswer, state?: unknown): boolean {
     const question = typeof id === 'string' ? this.#questions.get(id) : undefined
     if (question === undefined) return true
-    if (state !== undefined && question.handed?.accepts(state) === false) return false
+    if (state !== undefined && question.handed?.accepts?.(state) === false) return false
     question.take(answer)
     return true
   }
@@ -226,19 +238,37 @@ export class Session implements Desk {
   }
 
   /** Returns the line of a new call. Throws if the id is in use. */
-  begin(id: RequestId, channel: Channel, dialect: SessionDialect, size?: () => number): SessionLine {
+  begin(
+    id: RequestId,
+    channel: Channel,
+    dialect: SessionDialect,
+    size?: () => number,
+    keeper?: CallKeeper,
+  ): SessionLine {
     if (this.#calls.has(id))
       throw new RondoError('PEER_REQUEST', 'Another request with this id is still open')
-    const line = new SessionLine(this, channel, dialect, size)
+    const line = new SessionLine(this, channel, dialect, size, keeper)
     this.#calls.set(id, line)
     return line
   }
 
   /** Returns the line of a call that continues here. It replaces the line of an earlier attempt. */
-  resume(id: RequestId, channel: Channel, dialect: SessionDialect, size?: () => number): SessionLine {
+  resume(
+    id: RequestId,
+    channel: Channel,
+    dialect: SessionDialect,
+    size?: () => number,
+    keeper?: CallKeeper,
+  ): SessionLine {
     this.#calls.get(id)?.cancel()
     this.#calls.delete(id)
-    return this.begin(id, channel, dialect, size)
+    return this.begin(id, channel, dialect, size, keeper)
+  }
+
+  /** Ends a call here without a word, because it continues on another stream. */
+  leave(id: RequestId): void {
+    this.#calls.get(id)?.leave()
+    this.#calls.delete(id)
   }
 
   finish(id: RequestId, line: SessionLine): void {
@@ -297,7 +327,7 @@ export class Session implements Desk {
     const onOpen = (stream: SessionStream): void => this.#keep(stream)
     const setup = {
       ...request,
-      number: this.#lastStream,
+      name: request.name ?? this.#nameStream(request.responses === 0),
       settings: this.#settings,
       budget: this.#budget,
       http,
@@ -310,6 +340,18 @@ export class Session implements Desk {
       this.#general = stream
     }
     return stream
+  }
+
+  /** Other instances have streams of the same session, and theirs must not be mistaken for ours. */
+  #nameStream(general: boolean): string {
+    if (!this.portable) return String(this.#lastStream)
+    return `${general ? GENERAL : 'c_'}${this.#settings.tag}${this.#settings.randomId()}`
+  }
+
+  /** Sends the rest of a stream to a client that is connected to another instance. Returns what a token needs for it. */
+  relay(stream: string, after: number, outlet: Outlet): readonly string[] | undefined {
+    const found = this.#streams.get(stream)
+    return found?.resume(outlet, after) ? found.scopes : undefined
   }
 
   /** Sends the rest of a stream after an event. Returns false if the event is unknown, or what followed is lost. */
@@ -325,7 +367,8 @@ export class Session implements Desk {
 
   #placeOf(eventId: string): { stream: SessionStream | undefined; number: number } | undefined {
     const numbered = readEventId(eventId)
-    if (numbered) return { stream: this.#streams.get(numbered.stream), number: numbered.number }
+    const own = numbered && this.#streams.get(numbered.stream)
+    if (own) return { stream: own, number: numbered.number }
     for (const stream of this.#streams.values()) {
       const number = stream.numberOf(eventId)
       if (number !== undefined) return { stream, number }
@@ -450,12 +493,12 @@ export class Session implements Desk {
       const finished = [...this.#streams.values()].find(({ ended }) => ended)
       if (finished) this.#drop(finished)
     }
-    this.#streams.set(stream.number, stream)
+    this.#streams.set(stream.name, stream)
   }
 
   #drop(stream: SessionStream): void {
     stream.forget()
-    this.#streams.delete(stream.number)
+    this.#streams.delete(stream.name)
     if (this.#general === stream) this.#general = undefined
   }
 }

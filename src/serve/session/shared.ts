@@ -9,13 +9,17 @@
 
 import type { FlowHost } from '../../carry/host.ts'
 import { RondoError } from '../../errors.ts'
+import type { Every } from '../../lib/clock.ts'
 import { isRecord } from '../../lib/json.ts'
 import type { PeerFacts, RequestId, SessionCall } from '../../protocol/call.ts'
 import type { LogLevel } from '../../protocol/wire.ts'
 import { digest } from '../../seal/envelope.ts'
 import { openSession, sealSession } from '../../seal/session-id.ts'
 import type { Fleet } from '../fleet.ts'
+import { createKeptCalls, type KeptCalls } from './kept.ts'
 import { createRecords, type NextRecord, type SealedRecords } from './records.ts'
+import { createRelays } from './relay.ts'
+import { type Resuming, resumeElsewhere } from './resume.ts'
 import type { Session } from './session.ts'
 import type { SessionTable } from './table.ts'
 
@@ -28,6 +32,14 @@ export interface SharedSessions {
   change(session: Session, call: StateCall): void | Promise<void>
   /** Cancels a call of a session, whichever instance has it. */
   cancel(session: Session, request: RequestId): void
+  /** Keeps a call of a session while it waits; undefined without a store. */
+  readonly hold?: KeptCalls['hold']
+  /** Takes an answer to a question of any instance. Resolves with false if no such question is open. */
+  readonly answer?: KeptCalls['answer']
+  /** Resumes a stream of another instance. Resolves with false if there is nothing to resume. */
+  readonly resume?: (resuming: Resuming) => Promise<boolean>
+  /** Resolves when calls that were released can be continued elsewhere. */
+  close(): Promise<void>
   /** Ends a session for good, because its client asked for it. */
   end(session: Session): void | Promise<void>
 }
@@ -49,9 +61,12 @@ export function createSharedSessions(
   host: FlowHost,
   table: SessionTable,
   fleet: Fleet | undefined,
+  every: Every,
 ): SharedSessions {
   const { keys, audience, platform } = host
   const records = fleet && createRecords(host, fleet.records)
+  const kept = fleet && records && createKeptCalls(host, fleet, records, every)
+  const relays = fleet && records && createRelays(fleet, records, every, table.named)
   const ended = new Set<string>()
 
   const begin = (facts: PeerFacts, owner: string, share: string): Session => {
@@ -121,6 +136,14 @@ export function createSharedSessions(
         await fleet?.tell({ kind: 'session', session: session.name })
       }
       return save()
+    },
+    hold: kept?.hold,
+    answer: kept?.answer,
+    resume:
+      fleet && kept && relays && ((resuming) => resumeElsewhere({ host, fleet, kept, relays }, resuming)),
+    async close() {
+      kept?.close()
+      await kept?.flush()
     },
     cancel(session, request) {
       if (session.cancel(request) || !session.portable) return

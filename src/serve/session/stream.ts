@@ -14,7 +14,10 @@ import type { Channel } from './line.ts'
 import type { MemoryBudget, SessionSettings } from './options.ts'
 
 export interface StreamSetup {
-  readonly number: number
+  /** Names the stream; on every instance, if every instance knows its session. */
+  readonly name: string
+  /** The number of the last event that another instance sent on it. */
+  readonly after?: number
   readonly settings: SessionSettings
   /** The memory budget for the events that are kept. */
   readonly budget: MemoryBudget
@@ -43,7 +46,7 @@ export interface WholeEvent {
 }
 
 export class SessionStream implements Channel {
-  readonly number: number
+  readonly name: string
   readonly #setup: StreamSetup
   readonly #log: EventLog
   readonly #plain: string[] = []
@@ -55,9 +58,9 @@ export class SessionStream implements Channel {
   #ended = false
 
   constructor(setup: StreamSetup, outlet: Outlet) {
-    this.number = setup.number
+    this.name = setup.name
     this.#setup = setup
-    this.#log = new EventLog(setup.number, setup.settings.maxReplayBytes, setup.budget)
+    this.#log = new EventLog(setup.name, setup.settings.maxReplayBytes, setup.budget, setup.after)
     this.#left = setup.responses
     this.#hold(outlet)
     if (setup.responses === 0) this.#begin(outlet)
@@ -65,6 +68,16 @@ export class SessionStream implements Channel {
 
   get open(): boolean {
     return this.#setup.streams && !this.#ended
+  }
+
+  /** True if this is the stream of one call, and of nothing else. */
+  get single(): boolean {
+    return this.#setup.responses === 1
+  }
+
+  /** The number of its last event. */
+  get last(): number {
+    return this.#log.last
   }
 
   get ended(): boolean {

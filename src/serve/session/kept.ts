@@ -1,0 +1,299 @@
+/**
+ * Calls of older clients that wait for an answer, kept in the store, so that any instance can take the answer, and another
+ * continues the call if the one that asked dies.
+ *
+ * kept 1  The record of a call is named after its stream, and sealed for its session and its owner.
+ * kept 2  An answer is in the store before it is acknowledged; the first one to a question wins (R2).
+ * kept 3  An instance shows that it lives by touching the records of its calls. A call whose holder is silent for a lease is
+ *         continued by the instance at which the client resumes its stream, from the journal in the record (R6, R7). Of any
+ *         number that try, one succeeds; a holder that was only slow finds out, and drops the call without a word.
+ * kept 4  The response to such a call is in the store before it is sent, for a client that lost its stream meanwhile.
+ */
+
+import type { FlowHost } from '../../carry/host.ts'
+import { deliverAnswers } from '../../carry/task/call.ts'
+import { RondoError } from '../../errors.ts'
+import { isRecord } from '../../lib/json.ts'
+import type { PeerAnswer, Principal, RequestId } from '../../protocol/call.ts'
+import { type Claims, decodeClaims, encodeClaims } from '../../seal/state.ts'
+import type { Fleet } from '../fleet.ts'
+import type { CallKeeper, SentQuestion, SessionLine } from './line.ts'
+import type { NextRecord, OpenRecord, SealedRecords } from './records.ts'
+import type { Session } from './session.ts'
+
+/** The request that a kept call began with. */
+export interface KeptRequest {
+  readonly id: RequestId
+  readonly target: string
+  readonly args: Readonly<Record<string, unknown>>
+  readonly progressToken?: RequestId
+}
+
+/** The record of a call. */
+export interface CallRecord {
+  readonly session: string
+  readonly owner: string
+  /** What an answer needs of its caller's token. */
+  readonly scopes: readonly string[]
+  readonly request: KeptRequest
+  readonly protocolVersion: string
+  /** The tag of the process that has the call; empty if nobody has. */
+  readonly holder: string
+  /** The task whose questions these are. */
+  readonly task?: string
+  readonly claims?: string
+  readonly told?: number
+  readonly due?: number
+  /** When the questions time out, ms since the epoch. */
+  readonly until: number
+  readonly questions: readonly SentQuestion[]
+  readonly answers: Readonly<Record<string, PeerAnswer>>
+  /** The response, once there is one. */
+  readonly response?: string
+}
+
+/** A call that is kept, as the instance that has it sees it. */
+export interface CallHold extends CallKeeper {
+  /** The line of the call. */
+  attach(line: SessionLine): void
+  /** Keeps the response. Resolves with false if another instance has the call by now. */
+  settle(json: string): Promise<boolean>
+  /** True once the call has been kept. */
+  readonly isKept: boolean
+}
+
+export interface KeptCalls {
+  /** The hold of a call on its stream; `taken` is the record of one that was taken over. */
+  hold(session: Session, stream: string, call: HoldTerms, taken?: CallRecord): CallHold
+  /** Takes an answer to a question of any instance. False if no such question is open. */
+  answer(
+    session: Session,
+    principal: Principal | undefined,
+    id: RequestId,
+    answer: PeerAnswer,
+    admit: (scopes: readonly string[]) => unknown,
+  ): Promise<boolean>
+  find(session: Session, stream: string): Promise<OpenRecord<CallRecord> | undefined>
+  /** Takes over a call whose holder is gone. `seen` is the number of the last event that the client has seen. */
+  take(
+    session: Session,
+    stream: string,
+    found: OpenRecord<CallRecord>,
+    seen: number,
+  ): Promise<CallRecord | undefined>
+  /** Resolves when nothing is left to write. */
+  flush(): Promise<void>
+  close(): void
+}
+
+interface HoldTerms extends KeptRequest {
+  readonly scopes: () => readonly string[]
+  readonly protocolVersion: string
+}
+
+/** A question of a kept call is named after its stream. */
+const QUESTION_ID = /^(c_[\w-]{1,60})\.\d{1,9}$/
+
+const callRecord = (stream: string): string => `call ${stream}`
+
+export function createKeptCalls(
+  host: FlowHost,
+  fleet: Fleet,
+  records: SealedRecords,
+  every: (ms: number, tick: () => void) => () => void,
+): KeptCalls {
+  const { now } = host.platform
+  const held = new Map<string, { readonly session: Session; line?: SessionLine }>()
+  const writing = new Set<Promise<unknown>>()
+  let stopTouching: (() => void) | undefined
+
+  const later = (work: Promise<unknown>): void => {
+    const settled = work
+      .catch((error) => host.log({ event: 'warning', message: 'A waiting call could not be kept', error }))
+      .finally(() => writing.delete(settled))
+    writing.add(settled)
+  }
+  const touch = (): void => {
+    if (held.size > 0) later(records.touch([...held.keys()].map(callRecord)))
+  }
+  const enroll = (stream: string, session: Session, line?: SessionLine): void => {
+    held.set(stream, { session, line })
+    stopTouching ??= every(Math.max(50, host.leaseMs / 3), touch)
+  }
+  const belongsTo = (session: Session, record: CallRecord | undefined): record is CallRecord =>
+    record?.session === session.name && record.owner === session.owner
+  const find: KeptCalls['find'] = async (session, stream) => {
+    const found = await records.get(callRecord(stream), narrowCall)
+    return belongsTo(session, found?.value) ? found : undefined
+  }
+
+  /** Gives the line the answers that reached other instances. */
+  const deliver = async (stream: string): Promise<void> => {
+    const holding = held.get(stream)
+    if (!holding) return
+    const record = (await find(holding.session, stream))?.value
+    if (record === undefined) return
+    if (record.holder !== holding.session.tag) {
+      held.delete(stream)
+      return holding.line?.leave()
+    }
+    for (const [id, answer] of Object.entries(record.answers)) holding.session.answer(id, answer)
+  }
+  fleet.onNews((news) => (news.kind === 'call' ? deliver(news.call) : undefined))
+
+  /** All answers to a task at once: one after the other, the instance that asked would ask for the rest again. */
+  const answerTask = async (
+    { task, questions, answers }: CallRecord,
+    principal: Principal | undefined,
+  ): Promise<void> => {
+    if (task === undefined || !host.tasks) return
+    const given = questions.flatMap(({ id, key }) => {
+      const answer = answers[id]
+      return answer?.kind === 'result' ? [[key, answer.result] as const] : []
+    })
+    if (given.length === questions.length)
+      await deliverAnswers(host, host.tasks, task, principal, Object.fromEntries(given))
+  }
+
+  return {
+    hold(session, stream, { id, target, args, progressToken, scopes, protocolVersion }, taken) {
+      const { tag, owner, name } = session
+      const place = callRecord(stream)
+      let count = Math.max(0, ...(taken?.questions ?? []).map((one) => Number(one.id.split('.')[1])))
+      let isKept = taken !== undefined
+      let line: SessionLine | undefined
+      const mine = (record: CallRecord | undefined): boolean =>
+        record !== undefined && record.holder === tag && record.response === undefined
+      if (taken) enroll(stream, session)
+      const change = (edit: (record: CallRecord) => NextRecord<CallRecord>) =>
+        records.change<CallRecord>(
+          place,
+          session,
+          (record) => (record && mine(record) ? edit(record) : undefined),
+          narrowCall,
+        )
+      return {
+        get isKept() {
+          return isKept
+        },
+        attach(given) {
+          line = given
+          if (isKept) enroll(stream, session, line)
+        },
+        name: (many) =>
+          Array.from({ length: many }, () => {
+            count += 1
+            return `${stream}.${count}`
+          }),
+        async park({ kept, task }, questions, until) {
+          const value: CallRecord = {
+            session: name,
+            owner,
+            scopes: scopes(),
+            request: { id, target, args, progressToken },
+            protocolVersion,
+            holder: tag,
+            task,
+            claims: kept && encodeClaims(kept.claims),
+            told: kept?.told,
+            due: kept?.due,
+            until,
+            questions,
+            answers: {},
+          }
+          const next = { value, ttlMs: until - now() + session.resumeMs }
+          const outcome = await records.change<CallRecord>(
+            place,
+            session,
+            (record) =>
+              record === undefined ? (isKept ? undefined : next) : mine(record) ? next : undefined,
+            narrowCall,
+          )
+          if (outcome === 'limit') throw new RondoError('LIMIT_PARKED')
+          if (outcome === 'unchanged') throw new RondoError('STATE_INVALID', 'Another instance has this call')
+          isKept = true
+          enroll(stream, session, line)
+        },
+        async settle(json) {
+          held.delete(stream)
+          const outcome = await change((record) => ({
+            value: { ...record, response: json, claims: undefined, questions: [], answers: {} },
+            ttlMs: Math.max(session.resumeMs, host.leaseMs),
+          }))
+          if (outcome === 'stored') fleet.mention({ kind: 'call', call: stream })
+          return outcome !== 'unchanged'
+        },
+        drop() {
+          if (!held.delete(stream) && !isKept) return
+          later(records.remove(place))
+        },
+        release() {
+          held.delete(stream)
+          later(
+            change((record) => ({
+              value: { ...record, holder: '' },
+              ttlMs: record.until - now() + session.resumeMs,
+            })),
+          )
+        },
+      }
+    },
+    async answer(session, principal, id, answer, admit) {
+      const stream = typeof id === 'string' ? QUESTION_ID.exec(id)?.[1] : undefined
+      if (stream === undefined) return false
+      const before = (await find(session, stream))?.value
+      if (before === undefined) return false
+      await admit(before.scopes)
+      let after: CallRecord | undefined
+      await records.change<CallRecord>(
+        callRecord(stream),
+        session,
+        (record) => {
+          const question = belongsTo(session, record) && record.questions.find((one) => one.id === id)
+          if (!record || !question || Object.hasOwn(record.answers, id)) return undefined
+          after = { ...record, answers: { ...record.answers, [id]: answer } }
+          return { value: after, ttlMs: record.until - now() + session.resumeMs }
+        },
+        narrowCall,
+      )
+      if (after === undefined) return true
+      if (held.has(stream)) session.answer(id, answer)
+      else {
+        await answerTask(after, principal)
+        await fleet.tell({ kind: 'call', call: stream })
+      }
+      return true
+    },
+    find,
+    async take(session, stream, { value, version }, seen) {
+      let event = seen
+      const unseen = value.questions.map((question) =>
+        question.event > seen && !Object.hasOwn(value.answers, question.id)
+          ? { ...question, event: ++event }
+          : question,
+      )
+      const taken: CallRecord = { ...value, holder: session.tag, questions: unseen }
+      const next = { value: taken, ttlMs: value.until - now() + session.resumeMs }
+      const outcome = await records.put(callRecord(stream), session, next, version)
+      return outcome === 'stored' ? taken : undefined
+    },
+    async flush() {
+      await Promise.all(writing)
+    },
+    close() {
+      stopTouching?.()
+      stopTouching = undefined
+    },
+  }
+}
+
+/** The claims of a call that another instance kept. Undefined if it cannot be continued. */
+export function claimsOfCall({ claims }: CallRecord): Claims | undefined {
+  return claims === undefined ? undefined : decodeClaims(claims)
+}
+
+function narrowCall(value: unknown): CallRecord | undefined {
+  return isRecord(value) && isRecord(value.answers) && Array.isArray(value.questions)
+    ? (value as unknown as CallRecord)
+    : undefined
+}

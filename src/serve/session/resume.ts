@@ -1,0 +1,193 @@
+/**
+ * A client resumes a stream at another instance than the one that began it.
+ *
+ * resume 1  As long as the first instance lives, it keeps the call, and its events are relayed (`relay.ts`).
+ * resume 2  If it is gone, the call continues here, from what it kept in the store (`kept.ts`).
+ * resume 3  The session's own stream begins anew here; since changes may have been missed, everything counts as changed.
+ */
+
+import type { FlowHost } from '../../carry/host.ts'
+import { limitAt } from '../../carry/push.ts'
+import { withNeed } from '../../carry/scope.ts'
+import { nextRound } from '../../carry/token.ts'
+import { RondoError } from '../../errors.ts'
+import type { FlowCall, FlowMethod, Principal, TaskCall } from '../../protocol/call.ts'
+import type { OlderReply } from '../../protocol/reply.ts'
+import type { InputRequests } from '../../protocol/wire.ts'
+import { internalError } from '../failure.ts'
+import type { Fleet } from '../fleet.ts'
+import { type Outlet, openStream, toEvent } from '../http/line.ts'
+import { readEventId } from './event-log.ts'
+import { type CallRecord, claimsOfCall, type KeptCalls } from './kept.ts'
+import type { SessionLine } from './line.ts'
+import type { PostOptions } from './post.ts'
+import type { Relays } from './relay.ts'
+import { costOf, GENERAL, type Session } from './session.ts'
+
+/** A GET with a `Last-Event-ID`. */
+export interface Resuming {
+  readonly options: PostOptions
+  readonly session: Session
+  readonly eventId: string
+  readonly principal: Principal | undefined
+  readonly outlet: Outlet
+}
+
+interface Parts {
+  readonly host: FlowHost
+  readonly fleet: Fleet
+  readonly kept: KeptCalls
+  readonly relays: Relays
+}
+
+/** How long an instance may take to say that it has a stream. */
+const WANTED_MS = 3_000
+const LOOK_MS = 200
+
+/** Resolves with false if there is nothing to resume. */
+export async function resumeElsewhere(parts: Parts, resuming: Resuming): Promise<boolean> {
+  const { host, fleet, kept, relays } = parts
+  const { session, eventId, outlet, options, principal } = resuming
+  const place = readEventId(eventId)
+  if (place === undefined || !session.portable) return false
+  const { stream, number: after } = place
+  if (stream.startsWith(GENERAL)) return beginAnew(resuming)
+  const relay = host.platform.randomId()
+  await fleet.tell({ kind: 'wanted', session: session.name, stream, after, relay })
+  const began = performance.now()
+  for (;;) {
+    const found = await kept.find(session, stream)
+    if (outlet.gone) return true
+    const waited = performance.now() - began
+    if (found) await options.access.admit([], principal, found.value.scopes)
+    if (found?.value.response !== undefined) {
+      sendResponse(resuming, stream, after, found.value.response)
+      return true
+    }
+    const first = await relays.peek(relay)
+    if (first) {
+      await options.access.admit([], principal, first.scopes)
+      const stopKeepAlive = openStream(outlet, options.stream)
+      void relays.read(session, stream, relay, outlet).catch(options.onError).finally(stopKeepAlive)
+      return true
+    }
+    const isFree = found && (found.value.holder === '' || found.quietMs >= host.leaseMs)
+    if (isFree) {
+      const taken = await kept.take(session, stream, found, after)
+      if (taken) {
+        await continueHere(parts, resuming, stream, after, taken)
+        return true
+      }
+    }
+    if (waited > WANTED_MS + (found ? host.leaseMs : 0)) return false
+    await relays.news(stream, LOOK_MS)
+  }
+}
+
+function beginAnew({ session, outlet, options }: Resuming): boolean {
+  const primed = options.older.codecs.session(session.facts.protocolVersion).primesStreams
+  const request = { primed, streams: true, responses: 0, batch: false, onLost: () => {} }
+  session.openStream(request, outlet, options.stream)
+  session.notify({ kind: 'everything' })
+  return true
+}
+
+function sendResponse({ outlet, options }: Resuming, stream: string, after: number, json: string): void {
+  const stopKeepAlive = openStream(outlet, options.stream)
+  outlet.write(`id: ${stream}-${after + 1}\n${toEvent(json)}`)
+  stopKeepAlive()
+  outlet.end()
+}
+
+async function continueHere(
+  parts: Parts,
+  { options, session, principal, outlet }: Resuming,
+  stream: string,
+  after: number,
+  record: CallRecord,
+): Promise<void> {
+  const { older, inFlight, access, onError } = options
+  const { request, protocolVersion } = record
+  const dialect = older.codecs.session(protocolVersion)
+  const call = toCall(session, record)
+  const [need] = await access.admit([call], principal, record.scopes)
+  const ready = need && call.kind === 'flow' ? withNeed(call, need) : call
+  let line: SessionLine | undefined
+  const wish = {
+    primed: dialect.primesStreams,
+    streams: true,
+    responses: 1,
+    batch: false,
+    name: stream,
+    after,
+    scopes: record.scopes,
+    onLost: () => line?.cancel(),
+  }
+  session.leave(request.id)
+  const channel = session.openStream(wish, outlet, options.stream)
+  channel.beat()
+  const terms = { ...request, protocolVersion, scopes: () => record.scopes }
+  const hold = parts.kept.hold(session, stream, terms, record)
+  const begun = session.resume(request.id, channel, dialect, () => costOf(JSON.stringify(request)), hold)
+  line = begun
+  begun.scopes = record.scopes
+  hold.attach(begun)
+  const active = { call: ready, line: begun }
+  inFlight.enter(active)
+  begun.onClose(() => channel.respond(undefined))
+  const finish = async (reply: OlderReply): Promise<void> => {
+    session.finish(request.id, begun)
+    if (begun.closed) return
+    const json = dialect.encodeReply(request.id, reply)
+    if (await hold.settle(json)) channel.respond(json)
+    else channel.respond(undefined)
+  }
+  run(parts, options, ready, principal, begun, record, after)
+    .catch(
+      (error: unknown): OlderReply =>
+        error instanceof RondoError ? { kind: 'error', error } : internalError(error, onError),
+    )
+    .then(finish)
+    .catch(onError)
+    .finally(() => inFlight.leave(active))
+}
+
+function toCall(
+  session: Session,
+  { request, task, protocolVersion, claims }: CallRecord,
+): FlowCall | TaskCall {
+  const { id, target, args, progressToken } = request
+  const facts = { ...session.facts, protocolVersion, logLevel: session.level }
+  if (task !== undefined) return { ...facts, kind: 'task', action: 'result', id, taskId: task, progressToken }
+  const method = (JSON.parse(claims ?? '{}').method ?? 'tools/call') as FlowMethod
+  return { ...facts, kind: 'flow', id, method, target, args, progressToken }
+}
+
+async function run(
+  { host }: Parts,
+  { older }: PostOptions,
+  call: FlowCall | TaskCall,
+  principal: Principal | undefined,
+  line: SessionLine,
+  record: CallRecord,
+  seen: number,
+): Promise<OlderReply> {
+  if (call.kind === 'task') return older.answer(call, principal, line)
+  const claims = claimsOfCall(record)
+  if (claims === undefined) throw new RondoError('STATE_INVALID', 'A kept call does not open')
+  const limit = record.due === undefined ? undefined : limitAt(host.platform, record.due)
+  const timeoutMs = Math.max(0, record.until - host.platform.now())
+  const pending = (alive: () => void) =>
+    line
+      .askAgain(record.questions, record.answers, seen, { timeoutMs, alive, enough: limit?.signal })
+      .finally(limit?.stop)
+  const methods = Object.fromEntries(
+    record.questions.map(({ key, json }) => [
+      key,
+      JSON.parse(json).method as InputRequests[string]['method'],
+    ]),
+  )
+  const beginning = nextRound(host, claims)
+  const from = { beginning, answers: undefined, progress: record.told, pending, methods }
+  return older.continue(call, principal, line, from)
+}
