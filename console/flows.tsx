@@ -201,27 +201,31 @@ function Row({
 }): JSX.Element {
   const sum = summaryOf(flow)
   const rounds = flow.rounds.length
-  return (
-    <li style={{ transform: `translateY(${y}px)` }}>
-      <a href={href} class="row" aria-current={isChosen ? 'true' : undefined}>
-        <span class="call">
-          <strong>{flow.target}</strong> <code>{brief(argumentsOf(flow))}</code>
-        </span>
-        <Outcome outcome={sum.outcome} />
-        <span class="number">{rounds === 1 ? '1 round' : `${rounds} rounds`}</span>
-        <span class="wide">
-          <Split server={sum.serverMs} human={sum.humanMs} />
-        </span>
-        <span class="wide number">{sum.stateBytes > 0 ? formatBytes(sum.stateBytes) : 'no state'}</span>
-        <span class="wide badges">
-          {sum.instances.map((name) => (
-            <Badge key={name} name={name} />
-          ))}
-        </span>
-        <span class="wide">{flow.principal ?? flow.client ?? ''}</span>
-        <Ago at={sum.began} now={now} />
-      </a>
-    </li>
+  // The same node again is not compared: scrolling costs the rows that come into sight.
+  return useMemo(
+    () => (
+      <li style={{ transform: `translateY(${y}px)` }}>
+        <a href={href} class="row" aria-current={isChosen ? 'true' : undefined}>
+          <span class="call">
+            <strong>{flow.target}</strong> <code>{brief(argumentsOf(flow))}</code>
+          </span>
+          <Outcome outcome={sum.outcome} />
+          <span class="number">{rounds === 1 ? '1 round' : `${rounds} rounds`}</span>
+          <span class="wide">
+            <Split server={sum.serverMs} human={sum.humanMs} />
+          </span>
+          <span class="wide number">{sum.stateBytes > 0 ? formatBytes(sum.stateBytes) : 'no state'}</span>
+          <span class="wide badges">
+            {sum.instances.map((name) => (
+              <Badge key={name} name={name} />
+            ))}
+          </span>
+          <span class="wide">{flow.principal ?? flow.client ?? ''}</span>
+          <Ago at={sum.began} now={now} />
+        </a>
+      </li>
+    ),
+    [flow, now, y, href, isChosen],
   )
 }
 

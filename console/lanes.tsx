@@ -121,8 +121,15 @@ export function Lanes({
         ))}
         {isOpen && flow.task === undefined && (
           <g>
-            <rect x={end + 8} y={y('client') - 9} width={OPEN - 28} height={18} rx={4} class="human open" />
-            <text x={end + 8 + (OPEN - 28) / 2} y={y('client') - 15} class="small" text-anchor="middle">
+            <rect
+              x={end + 8}
+              y={y('client') - 9}
+              width={width - end - 20}
+              height={18}
+              rx={4}
+              class="human open"
+            />
+            <text x={(end + width) / 2} y={y('client') - 15} class="small" text-anchor="middle">
               waits for an answer
             </text>
           </g>

@@ -19,7 +19,9 @@ export function formatBytes(bytes: number): string {
   return bytes < 1_024 ? `${bytes} B` : `${(bytes / 1_024).toFixed(1)} kB`
 }
 
-/** A relative time, with the exact one on hover. `now` moves on only when events arrive, so nothing jumps while one reads. */
+const EXACT = new Intl.DateTimeFormat(undefined, { dateStyle: 'medium', timeStyle: 'medium' })
+
+/** A relative time, with the exact one on hover. */
 export function Ago({ at, now }: { at: number; now: number }): JSX.Element {
   const s = Math.max(0, Math.round((now - at) / 1_000))
   const text =
@@ -30,9 +32,8 @@ export function Ago({ at, now }: { at: number; now: number }): JSX.Element {
         : s < 3_600
           ? `${Math.floor(s / 60)} min ago`
           : `${Math.floor(s / 3_600)} h ago`
-  const date = new Date(at)
   return (
-    <time dateTime={date.toISOString()} title={date.toLocaleString()}>
+    <time dateTime={new Date(at).toISOString()} title={EXACT.format(at)}>
       {text}
     </time>
   )

@@ -218,13 +218,17 @@ function longStack(): string | undefined {
   return stack
 }
 
-const OWN = new URL('..', import.meta.url).href.replace(/^file:\/\//, '')
+const [, ROOT = ''] = /^(?:file:\/\/)?(.*\/)(?:src|dist)\//.exec(import.meta.url) ?? []
+
+/** Our own files: built, or the sources to which a source map leads. */
+const OWN: readonly string[] = [`${ROOT}src/`, `${ROOT}dist/`]
 
 /** The first line of a stack that is not in this package, in another package or in Node. */
 function callerOf(stack = ''): string | undefined {
   for (const line of stack.split('\n').slice(1)) {
     const [, place] = /^\s+at (?:.*\()?(?:file:\/\/)?(\/[^()]+:\d+):\d+\)?$/.exec(line) ?? []
-    if (place !== undefined && !place.startsWith(OWN) && !place.includes('/node_modules/')) return place
+    if (place === undefined || place.includes('/node_modules/')) continue
+    if (!OWN.some((own) => place.startsWith(own))) return place
   }
   return undefined
 }

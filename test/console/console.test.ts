@@ -1,9 +1,11 @@
 /** `rondo console` without a browser: the instances, the proxy, the API and its locks, and every action. Needs the build. */
 
+import { spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { readFileSync, writeFileSync } from 'node:fs'
+import { mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
 import { createServer, request } from 'node:http'
 import type { AddressInfo } from 'node:net'
+import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { connect, type PendingCall } from 'rondo/client'
 import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from 'vitest'
@@ -459,6 +461,35 @@ describe('bad input', () => {
     const { code, stderr } = await home.run(['console', file(deskSource()), '--port', String(port)])
     expect([code, stderr]).toEqual([6, expect.stringContaining(`Port ${port} is in use`)])
     busy.close()
+  })
+})
+
+describe('without a browser', () => {
+  it('--open says that it cannot open one, and the console serves all the same', async () => {
+    const desk = await startConsole({ args: ['--open'], env: { PATH: '/nowhere' } })
+    await vi.waitFor(() => expect(desk.errors()).toContain('open the address yourself'), 30_000)
+    expect((await desk.get('/api/status')).status).toBe(200)
+    expect(await desk.stop()).toBe(0)
+  })
+
+  it.each([
+    ['the tests of the page are skipped', {}, 0],
+    ['it is a failure in CI', { CI: 'true' }, 1],
+  ])('no chromium that can be installed: a clear sentence, and %s', async (_what, env, expected) => {
+    const folder = mkdtempSync(join(tmpdir(), 'rondo-no-chromium-'))
+    // Everything that the script uses, except a package manager.
+    for (const name of ['id', 'cat']) symlinkSync(`/usr/bin/${name}`, join(folder, name))
+    const child = spawn('/bin/bash', ['scripts/ensure-chromium.sh'], {
+      env: { PATH: folder, CHROMIUM: '/nowhere/chromium', ...env },
+      stdio: ['ignore', 'pipe', 'inherit'],
+    })
+    let text = ''
+    child.stdout.setEncoding('utf8').on('data', (chunk: string) => {
+      text += chunk
+    })
+    const [code] = await once(child, 'close')
+    expect([code, text]).toEqual([expected, expect.stringContaining('WILL BE SKIPPED')])
+    rmSync(folder, { recursive: true, force: true })
   })
 })
 

@@ -90,6 +90,7 @@ export interface ConsoleOptions {
   readonly path?: string
   readonly instances?: number
   readonly args?: readonly string[]
+  readonly env?: Readonly<Record<string, string>>
 }
 
 export async function startConsole({
@@ -97,6 +98,7 @@ export async function startConsole({
   path,
   instances = 2,
   args = [],
+  env = {},
 }: ConsoleOptions = {}): Promise<ConsoleProcess> {
   const folder = mkdtempSync(join(tmpdir(), 'rondo-console-'))
   const file = path === undefined ? join(folder, 'server.mjs') : resolve(path)
@@ -107,7 +109,7 @@ export async function startConsole({
     [CLI, 'console', file, '--port', '0', '--json', '--instances', String(instances), ...args],
     {
       cwd: folder,
-      env: { PATH, HOME, RONDO_HOME: join(folder, '.home') },
+      env: { PATH, HOME, RONDO_HOME: join(folder, '.home'), ...env },
       stdio: ['ignore', 'pipe', 'pipe'],
     },
   )
