@@ -7,6 +7,7 @@
  */
 
 import { randomBytes } from 'node:crypto'
+import type { TaskOwner } from '../task-engine.ts'
 import type { Fence, Hint, HintBus } from '../task-store.ts'
 import { type Execution, type PgClient, type PgRow, type ResilientPool, toStoreError } from './driver.ts'
 
@@ -29,6 +30,8 @@ export interface PostgresDatabase {
   readonly hints: HintBus
   /** The slots of tasks as this process last read or wrote them under a fence: a guess, which every write checks. */
   readonly seenSlots: WeakMap<Fence, SeenSlots>
+  /** Small tasks as this process parked them, for the answers that arrive here: guesses too. */
+  readonly parkedHere: ParkedRows
   /** Publishes to this process and to the others. */
   publish(hint: Hint): void
   ready(): Promise<void>
@@ -38,6 +41,41 @@ export interface SeenSlots {
   readonly revision: number
   /** The column; null if the task never had a slot. */
   readonly inputs: string | null
+  /** The owner, if it is known here. */
+  readonly tenant?: string
+  readonly principal?: string
+}
+
+/** Of a row with the columns of a lease and its revision. */
+export function toSeen({ revision, inputs, tenant, principal }: PgRow): SeenSlots {
+  return { revision, inputs, tenant, principal } as SeenSlots
+}
+
+export interface ParkedRows {
+  keep(id: string, row: PgRow): void
+  /** Each guess is used once. */
+  take(id: string, owner: TaskOwner): PgRow | undefined
+}
+
+const MAX_PARKED = 1_000
+const MAX_PARKED_BYTES = 4_096
+
+function createParkedRows(): ParkedRows {
+  const rows = new Map<string, PgRow>()
+  return {
+    keep(id, row) {
+      if ((row.inputs as string).length > MAX_PARKED_BYTES) return
+      rows.set(id, row)
+      const [oldest] = rows.keys()
+      if (rows.size > MAX_PARKED && oldest !== undefined) rows.delete(oldest)
+    },
+    take(id, { tenant, principal }) {
+      const row = rows.get(id)
+      if (row?.tenant !== tenant || row.principal !== principal) return undefined
+      rows.delete(id)
+      return row
+    },
+  }
 }
 
 interface DatabaseOptions {
@@ -75,6 +113,7 @@ export function createDatabase(options: DatabaseOptions): PostgresDatabase {
     pool,
     hints,
     seenSlots: new WeakMap(),
+    parkedHere: createParkedRows(),
     ready,
     execute,
     query: async (text, values) => (await execute(text, values)).rows,

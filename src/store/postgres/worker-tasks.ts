@@ -17,7 +17,7 @@ import {
   toSummary,
 } from '../task-rows.ts'
 import type { Fence, OperatorTasks, WorkerTasks } from '../task-store.ts'
-import { nowAt, type PostgresDatabase, type SeenSlots } from './database.ts'
+import { nowAt, type PostgresDatabase, type SeenSlots, toSeen } from './database.ts'
 import type { PgRow } from './driver.ts'
 import {
   type Columns,
@@ -38,8 +38,15 @@ export const FENCE: string = `t.id = q.id AND t.epoch = q.epoch AND t.worker IS 
 /** Each lost race means that an answer or a message was stored. */
 const MAX_RACES = 1000
 
+/** What was written when a task parked, and how it looks now, if that is known. */
+interface Parked {
+  readonly slots: readonly InputSlot[]
+  readonly news: boolean
+  readonly seen: SeenSlots | undefined
+}
+
 export function createWorkerTasks(database: PostgresDatabase): WorkerTasks {
-  const { query, now, publish, seenSlots } = database
+  const { query, now, publish, seenSlots, parkedHere } = database
   const sql = createQueries(database.schema)
   const group = (statement: GroupedStatement) => createWriteGroup(database, statement)
   const groups = {
@@ -111,17 +118,38 @@ export function createWorkerTasks(database: PostgresDatabase): WorkerTasks {
       const merged = mergeSlots(decodeSlots(row.inputs), given)
       const inputs = encodeSlots(merged.slots)
       const values = [id, epoch, row.revision, inputs, waitingStatus(merged.slots), ...toValues(merged.news)]
+      // A guess that was wrong must not look right after somebody else's change.
+      seenSlots.delete(fence)
       const { rows, retried } = await groups[kind]({ values })
-      seenSlots.set(fence, { revision: row.revision + 1, inputs })
-      if (rows.length > 0) return merged
+      if (rows.length > 0) {
+        const seen = { ...row, revision: row.revision + 1, inputs }
+        seenSlots.set(fence, seen)
+        return { ...merged, seen }
+      }
       if (!retried) continue
       const [written] = await query(sql.reachedSlots, [id, epoch, row.revision, inputs])
-      if (written !== undefined) return merged
+      if (written !== undefined) return { ...merged, seen: undefined }
     }
     throw new RondoError(
       'STORE_UNAVAILABLE',
       'the task kept changing while its slots were being written; retry',
     )
+  }
+  /** Whether an answer is late is for the database to say. */
+  const keepParked = ({ id, epoch }: Fence, { slots, news, seen }: Parked) => {
+    if (news || seen?.tenant === undefined || slots.some((slot) => slot.kind === 'open' && slot.until)) return
+    const { revision, inputs, tenant, principal } = seen
+    const row = {
+      revision,
+      inputs,
+      tenant,
+      principal,
+      epoch,
+      worker: null,
+      status: waitingStatus(slots),
+      now: 0,
+    }
+    parkedHere.keep(id, row)
   }
   return {
     async claim(worker, leaseMs, count) {
@@ -130,7 +158,7 @@ export function createWorkerTasks(database: PostgresDatabase): WorkerTasks {
       const journals = groupJournals(old.length > 0 ? await query(sql.journals, [old]) : [])
       return rows.map((row) => {
         const lease = toLease(row, journals.get(row.id) ?? [])
-        seenSlots.set(lease.fence, row as unknown as SeenSlots)
+        seenSlots.set(lease.fence, toSeen(row))
         return lease
       })
     },
@@ -140,7 +168,7 @@ export function createWorkerTasks(database: PostgresDatabase): WorkerTasks {
     async status(fence, message) {
       const done = await announce(fence, write('status', fence, [message], 'working'))
       const seen = seenSlots.get(fence)
-      if (done && seen) seenSlots.set(fence, { revision: seen.revision + 1, inputs: seen.inputs })
+      if (done && seen) seenSlots.set(fence, { ...seen, revision: seen.revision + 1 })
       return done
     },
     async publish(fence, given) {
@@ -151,6 +179,7 @@ export function createWorkerTasks(database: PostgresDatabase): WorkerTasks {
     async park(fence, given, wakeAt) {
       const merged = await writeSlots('park', fence, given, (news) => [news, wakeAt ?? null])
       if (!merged) return false
+      keepParked(fence, merged)
       publish({ kind: 'changed', id: fence.id })
       if (merged.news) publish({ kind: 'due' })
       return true

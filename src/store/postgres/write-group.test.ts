@@ -360,6 +360,61 @@ describePostgres('PostgreSQL: writes in groups', () => {
     })
   })
 
+  describe('guesses', () => {
+    it('G4 a wrong guess of the slots costs no answer, even if the next read fails', async () => {
+      let fails = false
+      const { store: seen } = openThrough((text, run) =>
+        fails && text.startsWith('SELECT t.inputs') ? Promise.reject(new Error('refused')) : run(),
+      )
+      const [fence] = await claimMany(1, seen)
+      if (fence === undefined) throw new Error('no task')
+      const slots = openSlots([], inputs('a', 'b'))
+      await seen.tasks.publish(fence, slots)
+      await store.tasks.deliver(fence.id, alice, answers({ a: 'kept' }))
+      fails = true
+      await expect(seen.tasks.publish(fence, openSlots(slots, inputs('c')))).rejects.toThrow()
+      fails = false
+      expect(await seen.tasks.park(fence, slots)).toBe(true)
+      const [lease] = await store.tasks.claim('worker', LEASE, 1)
+      expect(lease?.slots[0]).toEqual({ kind: 'answered', key: 'a', answer: 'kept' })
+    })
+
+    it('E3 answers to a task that this process parked are checked against what others did to it', async () => {
+      const fences = await claimMany(4)
+      await Promise.all(fences.map((fence) => store.tasks.park(fence, openSlots([], inputs('a', 'b')))))
+      const [answered, cancelled, foreign, plain] = fences.map(({ id }) => id) as [
+        string,
+        string,
+        string,
+        string,
+      ]
+      const other = database.open()
+      await other.tasks.deliver(answered, alice, answers({ a: 'first' }))
+      await other.tasks.cancel(cancelled, alice)
+      const both = answers({ a: 'second', b: '2' })
+      expect(await store.tasks.deliver(foreign, bob, both)).toEqual({ kind: 'unknown' })
+      expect(await store.tasks.deliver(plain, alice, answers({ c: '3' }))).toEqual({ kind: 'partial' })
+      const given = await Promise.all(fences.map(({ id }) => store.tasks.deliver(id, alice, both)))
+      expect(given.map(({ kind }) => kind)).toEqual(['resumed', 'idle', 'resumed', 'resumed'])
+      const leases = await other.tasks.claim('worker', LEASE, 10)
+      const firsts = new Map(leases.map(({ fence, slots }) => [fence.id, slots[0]]))
+      expect(firsts.get(answered)).toMatchObject({ answer: 'first' })
+      expect(firsts.get(plain)).toMatchObject({ answer: 'second' })
+    })
+
+    it('an answer to a task that this process parked needs no read', async () => {
+      const { store: seen, sent } = openThrough()
+      const [fence] = await claimMany(1, seen)
+      if (fence === undefined) throw new Error('no task')
+      await seen.tasks.park(fence, openSlots([], inputs('a')))
+      sent.length = 0
+      const taker = { worker: 'taker', leaseMs: LEASE }
+      const { lease } = await seen.tasks.deliver(fence.id, alice, answers({ a: '1' }), taker)
+      expect(lease?.slots).toEqual([{ kind: 'answered', key: 'a', answer: '1' }])
+      expect(sent).toHaveLength(1)
+    })
+  })
+
   it('keeps the changes of one task apart, and in order', async () => {
     const [fence] = await claimMany(1)
     if (fence === undefined) throw new Error('no task')

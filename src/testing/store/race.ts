@@ -119,6 +119,20 @@ export function describeRaceContract(harness: StoreHarness): void {
     }
   })
 
+  it('deliver races the same deliver of the same worker: one of them gets the lease', async () => {
+    const taker = { worker: 'taker', leaseMs: 10_000 }
+    for (let i = 0; i < ROUNDS; i++) {
+      const { fence } = await claimNew(store)
+      await store.tasks.park(fence, openSlots([], inputs('a')))
+      const handovers = await Promise.all(
+        Array.from({ length: 6 }, (_, n) =>
+          (n % 2 ? store : other).tasks.deliver(fence.id, alice, answers({ a: '1' }), taker),
+        ),
+      )
+      expect(handovers.filter(({ lease }) => lease !== undefined)).toHaveLength(1)
+    }
+  })
+
   it('P15 cancel races complete: one of them wins, and the task keeps that ending', async () => {
     const seen = new Set<string>()
     for (let i = 0; i < ROUNDS; i++) {
