@@ -41,6 +41,8 @@ interface PoolOptions {
   readonly pool?: PgPool
   readonly maxConnections: number
   readonly retryMs: number
+  /** Whether connections are ours alone. Behind a pooler, a name that one of them knows means nothing on the next. */
+  readonly prepares: boolean
 }
 
 export interface Execution {
@@ -87,8 +89,7 @@ export function createResilientPool(options: PoolOptions): ResilientPool {
       waiting.add(reject)
       work.then(resolve, reject).finally(() => waiting.delete(reject))
     })
-  // A pool of the caller may lead to a pooler, where a name of one connection means nothing on the next.
-  let prepares = options.pool === undefined
+  let { prepares } = options
   const attempt = async (text: string, values: unknown[]): Promise<PgRow[]> => {
     const pool = await open()
     if (!prepares) return (await orClosed(pool.query(text, values))).rows
@@ -96,7 +97,7 @@ export function createResilientPool(options: PoolOptions): ResilientPool {
       const named = { name: nameOf(text), text, values }
       return (await orClosed((pool as PgPool & PreparingPool).query(named))).rows
     } catch (error) {
-      // It was refused before it ran. Our own pool may lead to a pooler too.
+      // It was refused before it ran: there is a pooler that nobody told us of.
       if (!isUnprepared(error)) throw error
       prepares = false
       return attempt(text, values)

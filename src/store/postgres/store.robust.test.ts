@@ -132,7 +132,8 @@ describePostgres('PostgreSQL as a store', () => {
 
   it('goes on without prepared statements if a pooler shares its connections', async () => {
     const { connectionString } = server
-    const pool = createResilientPool({ connectionString, pool: undefined, maxConnections: 1, retryMs: 100 })
+    const options = { connectionString, maxConnections: 1, retryMs: 100, prepares: true }
+    const pool = createResilientPool(options)
     const one = async () => (await pool.query('SELECT $1::integer + 1 AS two', [1])).rows
     const names = async () => (await pool.query('SELECT name FROM pg_prepared_statements', [])).rows
     expect(await one()).toEqual([{ two: 2 }])

@@ -57,7 +57,8 @@ export function createPostgresStore(options: PostgresStoreOptions = {}): Store {
       'maxConnections must be at least 2, because one connection listens: raise it, or set listen to false',
     )
   const { connectionString, pool: given } = options
-  const pool = createResilientPool({ connectionString, pool: given, maxConnections, retryMs })
+  const prepares = listen && given === undefined
+  const pool = createResilientPool({ connectionString, pool: given, maxConnections, retryMs, prepares })
   const notifier = createNotifier(pool, `rondo_${schema}`)
   const hints = createHintBus(() => (listen ? notifier.listen(hints.publish) : () => {}))
   const prepare = options.readOnly ? assertTables : migrate
