@@ -136,6 +136,20 @@ describe('the packed package', () => {
     rmSync(folder, { recursive: true })
   })
 
+  it('J3 names what Restate needs to run tasks at startup', () => {
+    const folder = bareProject()
+    const store = `import { createRestateStore } from 'rondo/restate'
+      const store = createRestateStore({ ingress: 'http://127.0.0.1:1', endpoint: { port: 0 } })`
+    const { output } = run(process.execPath, ['--input-type=module', '-e', program(store)], folder)
+    const isOld = Number(process.versions.node.split('.')[0]) < 22
+    expect(output).toContain(
+      isOld
+        ? 'The Restate engine needs Node 22 or later to run tasks'
+        : 'The Restate engine needs the package "@restatedev/restate-sdk"',
+    )
+    rmSync(folder, { recursive: true })
+  })
+
   it('contains the build, and no tests, sources or reports', () => {
     expect(packed.files).toEqual(
       expect.arrayContaining(['package.json', 'README.md', 'LICENSE', 'dist/index.js', 'dist/index.d.ts']),
@@ -293,6 +307,7 @@ describe('a consumer in TypeScript', () => {
       'rondo/testing',
       'rondo/sqlite',
       'rondo/postgres',
+      'rondo/restate',
     ]
     expect(strictly('ES2022', 'node', ...specifiers)).toEqual({ status: 0, output: '' })
   })

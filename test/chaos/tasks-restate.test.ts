@@ -11,10 +11,12 @@ import { type RestateCrew, startRestateCrew } from '../support/restate/crew.ts'
 import { startRestate, type TestRestate } from '../support/restate/server.ts'
 import type { RestatePlan } from '../support/restate/worker.ts'
 import { alice, newTask, until } from '../support/store/store-harness.ts'
+import { useCliHome } from '../support/use-cli.ts'
 
 const LONG = process.env.RONDO_LONG !== undefined
 /** For trying the long form in a shorter time. */
 const KILLS = Number(process.env.RONDO_KILLS ?? 200)
+const home = useCliHome()
 const TIMEOUT = LONG ? 3_600_000 : 600_000
 
 describeRestate('tasks on Restate', () => {
@@ -94,6 +96,27 @@ describeRestate('tasks on Restate', () => {
   it('P16 control: it does damage if the objects do not check the epoch', async () => {
     await freeze(false)
     expect(damage().length).toBeGreaterThan(0)
+  })
+
+  it('J3 rondo tasks shows tasks that wait and run, through the admin API', async () => {
+    await start({ size: 1 })
+    const asks = await create({ steps: 1, stepMs: 1, askAt: 0 })
+    await until('the question', async () => (await engine.get(asks, alice))?.status === 'input_required')
+    const id = createTaskId()
+    const began = crew.began(id, 0)
+    await create({ steps: 1, stepMs: 60_000 }, id)
+    await began
+    const words = ['tasks', `restate+${restate.admin[0]}`, '--schema', crew.namespace]
+    const { stdout, code } = await home.run(words)
+    expect(code).toBe(0)
+    expect(stdout.trimEnd().split('\n')).toHaveLength(3)
+    expect(stdout).toMatch(new RegExp(`${asks} +input_required .* go `))
+    expect(stdout).toMatch(new RegExp(`${id} +working `))
+    expect((await home.run([...words, id])).stdout).toContain('working')
+    expect(await home.json([...words, '--stats'])).toMatchObject({
+      value: { stats: { due: 0, running: 1, parked: 1 } },
+    })
+    for (const worker of crew.workers) worker.signal('SIGKILL')
   })
 
   interface TroubleOptions {

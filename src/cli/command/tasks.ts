@@ -3,6 +3,7 @@
 import { existsSync, statSync } from 'node:fs'
 import { resolve } from 'node:path'
 import { oneLine } from '../../form/clean-text.ts'
+import type { EngineStore } from '../../restate.ts'
 import type { Store, TaskStore } from '../../sqlite.ts'
 import { JSON_OPTION } from '../call-setup.ts'
 import { type Command, CommandError, type Exit, type Invocation, usageError } from '../command-line.ts'
@@ -25,6 +26,7 @@ export const tasksCommand: Command = {
   summary: 'lists the tasks of a store for its operator, or shows one',
   details: [
     'A store is a SQLite file or a postgres:// URL. What the URL omits, such as PGPASSWORD, is taken from the environment.',
+    'For Restate, it is restate+http:// and the address of the admin API, such as restate+http://127.0.0.1:9070.',
     'The newest tasks come first. Sealed content is not shown, and nothing is changed.',
   ],
   options: {
@@ -36,16 +38,21 @@ export const tasksCommand: Command = {
       help: 'continues after a page; PLACE is printed at its end',
     },
     stats: { type: 'boolean', help: 'prints counts instead: due, running, parked' },
-    schema: { type: 'string', value: 'NAME', help: 'the schema in PostgreSQL (default: rondo)' },
+    schema: {
+      type: 'string',
+      value: 'NAME',
+      help: 'the schema in PostgreSQL (default: rondo), or the namespace in Restate (default: Rondo)',
+    },
     ...JSON_OPTION,
   },
   async run(invocation) {
     const { io, options } = invocation
     const [word, id, ...others] = invocation.words
-    if (word === undefined) throw usageError('Name a store: a SQLite file, or a postgres:// URL')
+    if (word === undefined)
+      throw usageError('Name a store: a SQLite file, or a postgres:// or restate+http:// URL')
     if (others.length > 0) throw usageError(`Unexpected argument "${others[0]}"`)
     const query = readQuery(invocation)
-    const named = await openTaskStore(word, io.cwd, options.text('schema') ?? 'rondo')
+    const named = await openTaskStore(word, io.cwd, options.text('schema'))
     try {
       if (options.flag('stats')) return await showStats(invocation, named)
       return id === undefined
@@ -122,22 +129,24 @@ async function showStats({ io, options }: Invocation, { store }: NamedStore): Pr
 interface NamedStore {
   /** The store as shown to people, without a password. */
   readonly name: string
-  readonly store: Store
+  readonly store: Store | EngineStore
   /** Converts what a store throws into an error for people. */
   explain(error: unknown): unknown
 }
 
 const POSTGRES = /^postgres(ql)?:\/\//i
+const RESTATE = /^restate\+https?:\/\//i
 /** Short, because a person waits. */
 const PATIENCE_MS = 2_000
 
 /**
  * Opens an existing store read-only: nothing is created, migrated or claimed. A password never appears in a message.
  */
-async function openTaskStore(word: string, cwd: string, schema: string): Promise<NamedStore> {
-  if (POSTGRES.test(word)) return openPostgres(word, schema)
+async function openTaskStore(word: string, cwd: string, schema: string | undefined): Promise<NamedStore> {
+  if (POSTGRES.test(word)) return openPostgres(word, schema ?? 'rondo')
+  if (RESTATE.test(word)) return openRestate(word, schema ?? 'Rondo')
   if (/^[a-z][a-z0-9+.-]+:\/\//i.test(word)) {
-    throw usageError(`A store is a file or a postgres:// URL, not ${word.split(':')[0]}`)
+    throw usageError(`A store is a file, or a postgres:// or restate+http:// URL, not ${word.split(':')[0]}`)
   }
   const file = resolve(cwd, word)
   if (!existsSync(file)) throw new CommandError('stored', `No such file: ${file}`)
@@ -154,6 +163,32 @@ async function openPostgres(connectionString: string, schema: string): Promise<N
   const hide = (text: string): string => (password === '' ? text : text.replaceAll(password, '…'))
   try {
     const store = createPostgresStore({ connectionString, schema, ...how })
+    return { name, store, explain: (error) => explain(error, name, hide) }
+  } catch (error) {
+    throw usageError((error as Error).message)
+  }
+}
+
+async function openRestate(word: string, namespace: string): Promise<NamedStore> {
+  const { name, password } = hidePassword(word)
+  const url = new URL(word.slice('restate+'.length))
+  // Node's client ignores a password in an address.
+  const login = Buffer.from(`${decodeURIComponent(url.username)}:${decodeURIComponent(url.password)}`)
+  const headers = url.username === '' ? undefined : { Authorization: `Basic ${login.toString('base64')}` }
+  url.username = ''
+  url.password = ''
+  const { createRestateStore } = await import('../../restate.ts')
+  const hide = (text: string): string => (password === '' ? text : text.replaceAll(password, '…'))
+  try {
+    // Only the admin API is asked.
+    const address = url.href
+    const store = createRestateStore({
+      ingress: address,
+      admin: address,
+      namespace,
+      headers,
+      retryMs: PATIENCE_MS,
+    })
     return { name, store, explain: (error) => explain(error, name, hide) }
   } catch (error) {
     throw usageError((error as Error).message)

@@ -220,7 +220,9 @@ export function createTaskObject(names: ServiceNames, silenceMs: number = SILENC
     }
     const kept = ends ? { ...next, entries: 0 } : next
     ctx.set(ROW, kept)
-    ctx.set(SUMMARY, { ...toSummary({ ...rest, journal: [] }), entries: kept.entries })
+    // No lease runs out while a worker has the task.
+    const dueAt = rest.worker === undefined ? rest.dueAt : undefined
+    ctx.set(SUMMARY, { ...toSummary({ ...rest, journal: [] }), dueAt, entries: kept.entries })
   }
 
   const checkIn = (ctx: ObjectContext, at: number, ms: number): void =>

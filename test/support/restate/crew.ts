@@ -5,7 +5,7 @@ import { randomBytes } from 'node:crypto'
 import { once } from 'node:events'
 import { createRestateStore, type EngineStore } from '../../../src/restate.ts'
 import { processFile } from '../process-file.ts'
-import { type Balancer, startBalancer } from './balancer.ts'
+import { startBalancer } from './balancer.ts'
 import { restateNode } from './node.ts'
 import type { TestRestate } from './server.ts'
 import { freePort } from './site.ts'
@@ -24,7 +24,7 @@ export interface RestateCrew {
   readonly workers: readonly RestateWorker[]
   /** A handle of the test itself, which runs no tasks. */
   readonly store: EngineStore
-  readonly balancer: Balancer
+  readonly namespace: string
   /** The outcome of each effect, by key. */
   readonly applied: ReadonlyMap<string, number>
   /** How often Restate accepted an entry (`id/step`) or an end (`id`). Everything above one is damage. */
@@ -74,7 +74,7 @@ export async function startRestateCrew(
   return {
     workers,
     store,
-    balancer,
+    namespace,
     applied,
     accepted,
     began: (id, step) =>
