@@ -147,6 +147,23 @@ it('G3 hands nothing out before the end of its time is durable, so that no crash
   expect(opened).toEqual([`payment ${flow.clock.now + 50}`])
 })
 
+it.each(['a\0b', '\ud800'])(
+  "G3 R11 a name that no database stores is the author's error: %j",
+  async (key) => {
+    const made = createBench((options) => {
+      const server = createServer({ name: 'hooks', version: '1.0.0', ...options })
+      server.tool('odd', { task: 'auto' }, async (_args, ctx) =>
+        ctx.hook(key).then(
+          () => 'opened',
+          (error: Error) => error.message,
+        ),
+      )
+      return server
+    })
+    expect(await made.task('odd').run()).toMatchObject({ text: expect.stringContaining('well-formed text') })
+  },
+)
+
 it('G3 the name of a hook leaves room for the name of its event', async () => {
   const open = async () => 'id'
   const hooks = { open, close: async () => {} }

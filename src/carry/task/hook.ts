@@ -5,12 +5,13 @@
  * Unknown, altered, foreign and expired ids look alike to the sender; the reason is only in the log.
  */
 
-import { RondoError } from '../../errors.ts'
+import { misuse, RondoError } from '../../errors.ts'
 import { isRecord, isText, isTime } from '../../lib/json.ts'
 import type { JsonSchema } from '../../protocol/wire.ts'
 import type { Hooks } from '../../replay/hook.ts'
 import { copyJson, whyNotJson } from '../../replay/work.ts'
 import { openEnvelope, sealEnvelope } from '../../seal/envelope.ts'
+import { isStorable } from '../../store/input-slots.ts'
 import type { TaskTurn } from '../../store/task-engine.ts'
 import { compilePlainSchema } from '../../tool/schema/judge.ts'
 import { describeProblems, findLongText } from '../../tool/schema/schema.ts'
@@ -51,6 +52,7 @@ export function hooksOf(host: FlowHost, turn: TaskTurn): Hooks {
   const { task } = turn
   return {
     async open(key, schema, until) {
+      if (!isStorable(key)) throw misuse('The name of a hook must be well-formed text without NUL.')
       const isOpen = turn.slots().some((slot) => slot.role === 'hook' && slot.key === key)
       if (!isOpen) {
         const request = sealPiece(host, task, `hook ${key}`, { schema } satisfies HookRequest)
