@@ -7,7 +7,7 @@ export type FromWaiter = { readonly kind: 'ready' | 'began' }
 
 const [address = '', hangs = ''] = process.argv.slice(2)
 const say = (kind: FromWaiter['kind']): void => void process.send?.({ kind } satisfies FromWaiter)
-const { engine } = openEngine(JSON.parse(address))
+const { engine } = await openEngine(JSON.parse(address))
 await engine.serve(async () => {
   say('began')
   if (hangs === 'true') await new Promise(() => {})

@@ -6,7 +6,6 @@
 
 import { createLeaseEngine } from '../../src/store/engine/lease-engine.ts'
 import { createPostgresStore } from '../../src/store/postgres/store.ts'
-import { createRestateStore } from '../../src/store/restate/store.ts'
 import { createSqliteStore } from '../../src/store/sqlite/store.ts'
 import type { EngineStore, Store } from '../../src/store/store.ts'
 import type {
@@ -33,21 +32,24 @@ export function openStore(address: StoreAddress): Store {
   return address.kind === 'sqlite' ? createSqliteStore(address) : createPostgresStore(address)
 }
 
-function openRestate({ ingress, admin, namespace, identityKey, port = 0, url }: RestateAddress): EngineStore {
+/** Loaded when needed: another checkout that is measured may not have it. */
+async function openRestate(address: RestateAddress): Promise<EngineStore> {
+  const { createRestateStore } = await import('../../src/store/restate/store.ts')
+  const { ingress, admin, namespace, identityKey, port = 0, url } = address
   const endpoint = { port, url, identityKeys: [identityKey] }
   return createRestateStore({ ingress, admin, namespace, endpoint })
 }
 
 /** A store and its engine. */
-export function openEngine(
+export async function openEngine(
   address: EngineAddress,
   options: EngineOptions = {},
-): { readonly store: Store | EngineStore; readonly engine: TaskEngine } {
+): Promise<{ readonly store: Store | EngineStore; readonly engine: TaskEngine }> {
   if (address.kind !== 'restate') {
     const store = openStore(address)
     return { store, engine: createLeaseEngine(store, options) }
   }
-  const store = openRestate(address)
+  const store = await openRestate(address)
   return { store, engine: store.createEngine(options) }
 }
 
@@ -61,7 +63,7 @@ export async function openRondo(address: EngineAddress, processes: number): Prom
   let asks = true
   let onEnd: (event: EngineEvent & { kind: 'turn' }) => void = () => {}
   const owners: Owners = new Map()
-  const { store, engine } = openEngine(address, {
+  const { store, engine } = await openEngine(address, {
     statsMs: 3_600_000,
     onEvent(event) {
       if (event.kind === 'store-error') throw event.error
