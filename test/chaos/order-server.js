@@ -1,18 +1,20 @@
 /**
  * One instance of the fleet that the chaos tests kill. Orders reserve, ask twice, and charge; their effects go to
  * the downstream at DOWNSTREAM, with the effect's key. `order_unsafe` does the same without the checkpoint
- * before its first effect: the negative control. With STORE there is `order_task`, which does it as a task.
+ * before its first effect: the negative control. With STORE there is `order_task`, which does it as a task. `order_older` asks
+ * a client of an earlier era in three ways; with HANDOVER=off the instances do not hand its answers over.
  */
 
 import { request } from 'node:http'
 import { createServer } from '../../dist/index.js'
 import { createSqliteStore } from '../../dist/sqlite.js'
 
-const { DOWNSTREAM, RELEASE = '1', STORE, TRUSTING } = process.env
+const { DOWNSTREAM, RELEASE = '1', STORE, TRUSTING, HANDOVER } = process.env
 
 /** With TRUSTING every task counts as known to its owner: the negative control for lost replies that create tasks. */
 function openStore() {
-  const store = createSqliteStore({ file: STORE })
+  const opened = createSqliteStore({ file: STORE })
+  const store = HANDOVER === 'off' ? { ...opened, records: undefined, bus: undefined } : opened
   if (TRUSTING === undefined) return store
   const create = (task, ...rest) => store.tasks.create({ ...task, known: true }, ...rest)
   return { ...store, tasks: { ...store.tasks, create } }
@@ -64,6 +66,18 @@ server.tool('order_unsafe', { input }, async ({ order }, ctx) => {
   const key = ctx.uuid('reserve')
   await ctx.step('reserve', () => post({ order, effect: 'reserve', key }))
   return rest(order, ctx)
+})
+
+server.tool('order_older', { input }, async ({ order }, ctx) => {
+  const { value: address } = await ctx.ask('address', {
+    message: `Where does order ${order} go?`,
+    schema: text,
+  })
+  const messages = [{ role: 'user', content: { type: 'text', text: `Is ${address} near?` } }]
+  const { content } = await ctx.sample('near', { messages, maxTokens: 10 })
+  const roots = await ctx.roots()
+  await ctx.effect('charge', ({ key }) => post({ order, effect: 'charge', key }))
+  return `order ${order} goes to ${address}, ${content.text}, ${roots.length} root`
 })
 
 if (store) {

@@ -77,16 +77,19 @@ it.each([
   ['cut', (id: string) => id.slice(0, -1)],
   ['empty', () => ''],
   ['that is too long', (id: string) => id + 'A'.repeat(2_000)],
-])('J1 T2 refuses a session id %s with 404 on every instance, for every method', async (_what, change) => {
-  const { connect } = await startFleet(2)
-  const client = await connect()
-  const headers = { 'mcp-session-id': change(client.sessionId ?? '') }
-  for (let request = 0; request < 2; request++) {
-    const posted = await client.post(call(1, 'plain', { n: 1 }), headers)
-    expect(posted.status).toBe(404)
-    expect((await client.get(headers)).status).toBe(404)
-  }
-})
+])(
+  'J1 T2 T26 T26 refuses a session id %s with 404 on every instance, for every method',
+  async (_what, change) => {
+    const { connect } = await startFleet(2)
+    const client = await connect()
+    const headers = { 'mcp-session-id': change(client.sessionId ?? '') }
+    for (let request = 0; request < 2; request++) {
+      const posted = await client.post(call(1, 'plain', { n: 1 }), headers)
+      expect(posted.status).toBe(404)
+      expect((await client.get(headers)).status).toBe(404)
+    }
+  },
+)
 
 it('J1 T1 refuses the session of another caller with 404, and one that was sealed with other keys', async () => {
   const authenticate = ({ headers }: { headers(name: string): string | undefined }) => ({
