@@ -78,7 +78,7 @@ it.each([
   ['empty', () => ''],
   ['that is too long', (id: string) => id + 'A'.repeat(2_000)],
 ])(
-  'J1 T2 T26 T26 refuses a session id %s with 404 on every instance, for every method',
+  'J1 T2 T26 refuses a session id %s with 404 on every instance, for every method',
   async (_what, change) => {
     const { connect } = await startFleet(2)
     const client = await connect()
