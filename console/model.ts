@@ -220,6 +220,7 @@ function applyRound(
       target: round.target,
       waiting: { outcome: round.outcome, events: round.events ?? [] },
     })
+  if (isProvoked(draft, within)) return
   const add = (level: Finding['level'], text: string): void =>
     void draft.findings.push({ at, level, text, flow: round.flow, ...(within && { exchange: within }) })
   if (round.outcome === 'refused')
@@ -235,7 +236,6 @@ function applyRound(
 
 function applyExchange(draft: Draft, exchange: Exchange, at: number): void {
   draft.exchanges.set(exchange.id, exchange)
-  // What was provoked on purpose is not a finding.
   if (exchange.fault !== undefined)
     draft.findings = draft.findings.filter((finding) => finding.exchange !== exchange.id)
   const id = draft.flowOf.get(exchange.id)
@@ -330,7 +330,14 @@ function applyTask(draft: Draft, { at, instance, event }: Extract<ConsoleEvent, 
     })
 }
 
+/** What was done on purpose is not a finding. */
+function isProvoked(draft: Draft, exchange: string | undefined): boolean {
+  return exchange !== undefined && draft.exchanges.get(exchange)?.fault !== undefined
+}
+
 function applyLog(draft: Draft, { at, exchange, event }: Extract<ConsoleEvent, { kind: 'log' }>): void {
+  // The log of a request may arrive before or after the request itself.
+  if (isProvoked(draft, exchange)) return
   const flow = exchange === undefined ? undefined : draft.flowOf.get(exchange)
   const link = { ...(flow && { flow }), ...(exchange && { exchange }) }
   if (event.event === 'fault')

@@ -9,6 +9,7 @@ import { tmpdir } from 'node:os'
 import { join, resolve } from 'node:path'
 import { pathToFileURL } from 'node:url'
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
+import { officialSource } from '../support/console-process.ts'
 import { post } from '../support/post.ts'
 import { CLI, type CliHome, createCliHome } from '../support/run-cli.ts'
 
@@ -107,6 +108,36 @@ function play(...options: string[]): Playing {
 const SERVING = /Serving .* at (http:\S+)/
 
 describe('rondo play', () => {
+  it.each([
+    ['shows why a tool failed', '', true],
+    ['does not, if the file says dev: false', ', dev: false', false],
+  ])('is development mode: the client %s', async (_what, option, isShown) => {
+    writeFileSync(
+      file,
+      `import { createServer } from '${library}'
+      const server = createServer({ name: 'played', version: '1.0.0', log: 'off'${option} })
+      server.tool('fail', {}, async () => { throw new Error('The database is missing') })
+      export default server`,
+    )
+    const [, url = ''] = await play('--no-watch').hear(SERVING)
+    const { stdout, stderr } = await home.run(['call', url, 'fail'])
+    expect(`${stdout}${stderr}`.includes('The database is missing')).toBe(isShown)
+  })
+
+  it('serves an official server, over HTTP and stdio, and refuses pages of other sites', async () => {
+    writeFileSync(file, officialSource(false))
+    const [, url = ''] = await play('--no-watch').hear(SERVING)
+    const served = await home.json(['call', url, 'book', '--detach'])
+    expect([served.code, served.value.status]).toEqual([3, 'input_required'])
+    const headers = { 'content-type': 'application/json', origin: 'https://page.example' }
+    expect((await fetch(url, { method: 'POST', headers, body: '{}' })).status).toBe(403)
+
+    const { value, code } = await home.json(['call', file, 'book', '--detach'])
+    expect([code, value.status]).toEqual([3, 'input_required'])
+    const answered = await home.run(['answer', String(value.id), 'room=red'])
+    expect([answered.code, answered.stdout]).toEqual([0, expect.stringContaining('Booked red for 40')])
+  })
+
   it('serves a file, reloads it after a change, and open calls continue', async () => {
     writeServer('Hello')
     const { hear, child } = play()

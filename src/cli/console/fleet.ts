@@ -35,8 +35,8 @@ export interface Fleet {
   views(): readonly InstanceView[]
   /** What the file exports; undefined until an instance is up. */
   served(): Served | undefined
-  /** The tasks in the stores of the instances, by id. An instance that is busy is left out. */
-  look(): Promise<ReadonlyMap<string, StoredTask>>
+  /** The tasks in the stores of the instances, one list for each; an instance that is busy has an empty one. */
+  look(): readonly Promise<readonly StoredTask[]>[]
   /** Ends the process at once, as a crash would. False if it is not running. */
   kill(name: string): Promise<boolean>
   /** Lets the process finish its calls, then replaces it. */
@@ -157,12 +157,7 @@ export function createFleet(options: FleetOptions): Fleet {
   return {
     views: () => slots.map(viewOf),
     served: () => served,
-    async look() {
-      const lists = await Promise.all(
-        slots.map(({ child, state }) => (state === 'up' && child ? lookInto(child) : [])),
-      )
-      return new Map(lists.flat().map((task) => [task.id, task]))
-    },
+    look: () => slots.flatMap(({ child, state }) => (state === 'up' && child ? [lookInto(child)] : [])),
     pick({ avoid, only } = {}) {
       const ups = slots.filter((slot) => slot.state === 'up' && slot.port !== undefined)
       const chosen =

@@ -45,15 +45,20 @@ export function followTasks({ fleet, proxy, book, look }: FollowOptions): () => 
   }
 
   async function run(): Promise<void> {
-    const tasks = [...(await fleet.look()).values()]
-    if (stopped) return
-    for (const task of tasks.reverse()) note(task)
+    const seen = new Map<string, StoredTask>()
+    const looks = fleet.look().map(async (look) => {
+      for (const task of [...(await look)].reverse()) {
+        if (!stopped) note(task)
+        seen.set(task.id, task)
+      }
+    })
+    await Promise.all(looks)
     for (const id of known.keys()) {
-      if (tasks.some((task) => task.id === id)) continue
+      if (seen.has(id)) continue
       known.delete(id)
       asked.delete(id)
     }
-    if (tasks.some(({ status }) => OPEN.includes(status))) soon(EVERY_MS)
+    if ([...seen.values()].some(({ status }) => OPEN.includes(status))) soon(EVERY_MS)
   }
 
   /** Looks in this time at the latest, after the look that is under way. */
