@@ -3,10 +3,12 @@
  *
  * fleet 1  News are sealed for the service: who can read the store learns nothing, and who can write to it can forge nothing.
  * fleet 2  News are handled one after the other, in the order of the bus; one that fails does not stop the next.
- * fleet 3  If news were lost, everything may have changed: subscribers are told so, at most once a second.
+ * fleet 3  If news were lost, everything may have changed: subscribers are told so, at most once a second. News that no bus
+ *          takes are lost alone, unless they are a change: what one client sends must not make all others read everything.
  */
 
 import type { FlowHost } from '../carry/host.ts'
+import { storeClock } from '../lib/clock.ts'
 import type { RequestId } from '../protocol/call.ts'
 import { openEnvelope, sealEnvelope } from '../seal/envelope.ts'
 import { BUS_LIMITS } from '../store/bus.ts'
@@ -66,6 +68,7 @@ export function createFleet(
   const pending = new Map<string, Promise<void>>()
   let subscription: BusSubscription | undefined
   let lostAt = Number.NEGATIVE_INFINITY
+  let stopCatchingUp: (() => void) | undefined
   let warnedAt = Number.NEGATIVE_INFINITY
 
   const warn = (message: string, error: unknown): void => {
@@ -97,7 +100,11 @@ export function createFleet(
     if (told) return told
     const telling = Promise.resolve(host.keys.ready())
       .then(() => sealEnvelope(host.keys.ring, place, JSON.stringify({ from: self, news })).token)
-      .then((token) => bus.publish(token.length > BUS_LIMITS.message ? '' : token))
+      .then((token) => {
+        if (token.length <= BUS_LIMITS.message) return bus.publish(token)
+        if (news.kind === 'change') return bus.publish('')
+        throw new RangeError(`News of the kind "${news.kind}" are too long for the bus`)
+      })
       .finally(() => pending.delete(json))
     pending.set(json, telling)
     return telling
@@ -118,15 +125,19 @@ export function createFleet(
             if (news) await hand(news)
           }
         },
-        async lost() {
-          const now = host.platform.now()
-          if (now - lostAt < LOST_SPACING_MS) return
-          lostAt = now
-          await hand({ kind: 'change', change: { kind: 'everything' } })
+        lost() {
+          const waitMs = Math.max(0, lostAt + LOST_SPACING_MS - storeClock.elapsed())
+          stopCatchingUp ??= storeClock.idly(waitMs, () => {
+            stopCatchingUp = undefined
+            lostAt = storeClock.elapsed()
+            void hand({ kind: 'change', change: { kind: 'everything' } })
+          })
         },
       })
     },
     stop() {
+      stopCatchingUp?.()
+      stopCatchingUp = undefined
       subscription?.stop()
       subscription = undefined
     },

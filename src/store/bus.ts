@@ -138,8 +138,8 @@ function follow(table: BusTable, listener: BusListener, clock: StoreClock): BusS
     const missed = first !== undefined && first.position === oldest && first.position > position + 1
     if (missed || (away && first === undefined)) await listener.lost()
     if (first === undefined) return false
-    position = rows.at(-1)?.position ?? position
     await deliver(rows)
+    position = rows.at(-1)?.position ?? position
     if (rows.length < BUS_LIMITS.batch) return false
     const newest = await table.newest()
     if (newest - position > BUS_LIMITS.behind) {

@@ -245,10 +245,12 @@ export function createKeptCalls(
       if (before === undefined) return false
       await admit(before.scopes)
       let after: CallRecord | undefined
-      await records.change<CallRecord>(
+      const outcome = await records.change<CallRecord>(
         callRecord(stream),
         session,
         (record) => {
+          // Not what an earlier try would have stored, before somebody else's answer was there.
+          after = undefined
           const question = belongsTo(session, record) && record.questions.find((one) => one.id === id)
           if (!record || !question || Object.hasOwn(record.answers, id)) return undefined
           after = { ...record, answers: { ...record.answers, [id]: answer } }
@@ -256,6 +258,7 @@ export function createKeptCalls(
         },
         narrowCall,
       )
+      if (outcome === 'limit') throw new RondoError('STORE_BUSY', 'The store has no room for the answer')
       if (after === undefined) return true
       if (held.has(stream)) session.answer(id, answer)
       else {

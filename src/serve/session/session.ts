@@ -65,6 +65,9 @@ export const GENERAL = 'g_'
 /** Longer than any URI that is in use. */
 const MAX_URI = 8_192
 
+/** Characters of all URIs of a session. An instance that shares a store reads them with every request of the session. */
+const MAX_WATCHED_TEXT = 256 * 1024
+
 const ANONYMOUS = principalTag(undefined)
 
 /** True if the tag is that of an authenticated caller. All anonymous callers share one tag. */
@@ -290,7 +293,9 @@ export class Session implements Desk {
       throw new RondoError('PEER_PARAMS', `params.uri may be at most ${MAX_URI} characters long`)
     }
     if (this.#watched.has(uri)) return
-    if (this.#watched.size >= maxWatched || !this.#budget.take(costOf(uri))) {
+    let text = uri.length
+    for (const other of this.#watched) text += other.length
+    if (this.#watched.size >= maxWatched || text > MAX_WATCHED_TEXT || !this.#budget.take(costOf(uri))) {
       throw new RondoError('LIMIT_SUBSCRIPTIONS')
     }
     this.#watched.add(uri)

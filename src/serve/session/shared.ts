@@ -10,6 +10,7 @@
 import type { FlowHost } from '../../carry/host.ts'
 import { RondoError } from '../../errors.ts'
 import type { Every } from '../../lib/clock.ts'
+import { storeClock } from '../../lib/clock.ts'
 import { isRecord } from '../../lib/json.ts'
 import type { PeerFacts, RequestId, SessionCall } from '../../protocol/call.ts'
 import type { LogLevel } from '../../protocol/wire.ts'
@@ -17,6 +18,7 @@ import { digest } from '../../seal/envelope.ts'
 import { openSession, sealSession } from '../../seal/session-id.ts'
 import type { Fleet } from '../fleet.ts'
 import { createKeptCalls, type KeptCalls } from './kept.ts'
+import { createOwnerTally } from './options.ts'
 import { createRecords, type NextRecord, type SealedRecords } from './records.ts'
 import { createRelays } from './relay.ts'
 import { type Resuming, resumeElsewhere } from './resume.ts'
@@ -44,6 +46,13 @@ export interface SharedSessions {
   end(session: Session): void | Promise<void>
 }
 
+/**
+ * Cancellations of a caller that are passed on in a second, of calls that this instance does not have. A client may name any
+ * id, and every instance has to read each of them; a cancellation that is dropped has no effect, which the protocol allows.
+ */
+const MAX_CANCELS = 64
+const MAX_REQUEST_ID = 1_024
+
 /** Sessions that an instance remembers as ended; their ids would be valid until they expire. */
 const MAX_ENDED = 10_000
 
@@ -68,6 +77,7 @@ export function createSharedSessions(
   const kept = fleet && records && createKeptCalls(host, fleet, records, every)
   const relays = fleet && records && createRelays(fleet, records, every, table.named)
   const ended = new Set<string>()
+  const cancelling = createOwnerTally()
 
   const begin = (facts: PeerFacts, owner: string, share: string): Session => {
     const place = { ring: keys.ring, audience, principal: owner }
@@ -146,8 +156,12 @@ export function createSharedSessions(
       await kept?.flush()
     },
     cancel(session, request) {
-      if (session.cancel(request) || !session.portable) return
-      fleet?.mention({ kind: 'cancel', session: session.name, request })
+      if (session.cancel(request) || !session.portable || !fleet || !isRequestId(request)) return
+      const { share, name } = session
+      if (cancelling.of(share) >= MAX_CANCELS) return
+      cancelling.add(share, 1)
+      storeClock.idly(1_000, () => cancelling.add(share, -1))
+      fleet.mention({ kind: 'cancel', session: name, request })
     },
     end(session) {
       if (!records) return forget(session)
@@ -156,7 +170,10 @@ export function createSharedSessions(
           value: { ended: true },
           ttlMs: session.until - platform.now(),
         })
-        await records.change(recordOf(session), session, last, narrowState)
+        const outcome = await records.change(recordOf(session), session, last, narrowState)
+        // Other instances would go on serving it.
+        if (outcome === 'limit')
+          throw new RondoError('STORE_BUSY', 'The store has no room for the end of a session')
         forget(session)
         await fleet?.tell({ kind: 'session', session: session.name })
       }
@@ -176,6 +193,10 @@ function changed(state: SessionState, call: StateCall): SessionState {
   if (call.kind === 'level') return { ...state, level: call.level }
   const others = (state.watched ?? []).filter((uri) => uri !== call.uri)
   return { ...state, watched: call.kind === 'watch' ? [...others, call.uri] : others }
+}
+
+function isRequestId(value: unknown): value is RequestId {
+  return typeof value === 'number' || (typeof value === 'string' && value.length <= MAX_REQUEST_ID)
 }
 
 function recordOf({ name }: Session): string {

@@ -1,0 +1,218 @@
+/** Clients that abuse what the instances of a fleet share, and stores that fail them at the worst moment. */
+
+import type { Bus, RecordStore, Store } from 'rondo'
+import { expect, it } from 'vitest'
+import { createMemoryStore } from '../../src/store/memory/store.ts'
+import type { Message, OpenStream } from '../support/older-client.ts'
+import { startFleet } from '../support/older-fleet.ts'
+import { until } from '../support/store/store-harness.ts'
+
+const ask = { jsonrpc: '2.0', id: 5, method: 'tools/call', params: { name: 'ask' } }
+const named = (name: string) => ({ action: 'accept', content: { name } })
+
+/** A handle of the store whose writes, and whose messages, pass through the test. */
+function meddled(
+  store: Store,
+  put: (
+    record: Parameters<RecordStore['put']>[0],
+    run: () => ReturnType<RecordStore['put']>,
+  ) => ReturnType<RecordStore['put']>,
+  receive: () => Promise<void> = async () => {},
+): Store {
+  const { records, bus } = store
+  if (!records || !bus) throw new Error('the store has no records or no bus')
+  const through: Bus = {
+    publish: bus.publish,
+    subscribe: (listener) =>
+      bus.subscribe({
+        lost: () => listener.lost(),
+        async receive(messages) {
+          await receive()
+          await listener.receive(messages)
+        },
+      }),
+  }
+  return {
+    ...store,
+    records: { ...records, put: (record) => put(record, () => records.put(record)) },
+    bus: through,
+  }
+}
+
+async function questionOf(stream: OpenStream): Promise<unknown> {
+  for (let message = await stream.next(); message; message = await stream.next())
+    if (message.method === 'elicitation/create') return message.id
+  throw new Error('no question')
+}
+
+async function responseOf(stream: OpenStream): Promise<Message> {
+  for (let message = await stream.next(); message; message = await stream.next())
+    if (message.id === 5 && message.method === undefined) return message
+  throw new Error('no response')
+}
+
+const kinds = ({ messages }: OpenStream): string[] => messages.map(({ method }) => String(method))
+
+function read(stream: OpenStream): void {
+  void (async () => {
+    while (await stream.next());
+  })().catch(() => {})
+}
+
+it('J1 R2 of two answers that race on two instances, the call gets the one that is in the store', async () => {
+  const store = createMemoryStore()
+  let meanwhile: (() => Promise<unknown>) | undefined
+  let listen = (): void => {}
+  const deaf = new Promise<void>((resolve) => {
+    listen = resolve
+  })
+  const holder = meddled(
+    store,
+    async (_record, run) => {
+      const first = meanwhile
+      meanwhile = undefined
+      await first?.()
+      return run()
+    },
+    () => deaf,
+  )
+  const { connect, route } = await startFleet(2, (index) => ({ store: index === 0 ? holder : store }))
+  const client = await connect()
+  route(0)
+  const stream = await client.post(ask)
+  const id = await questionOf(stream)
+  let isLate = 0
+  meanwhile = async () => {
+    route(1)
+    isLate = (await client.respond(id, named('Grace'))).status
+  }
+  route(0)
+  expect((await client.respond(id, named('Ada'))).status).toBe(202)
+  expect(isLate).toBe(202)
+  listen()
+  expect(await responseOf(stream)).toMatchObject({ result: { content: [{ text: 'Hello Grace' }] } })
+})
+
+it('J1 I3 an answer that the store has no room for is not acknowledged', async () => {
+  const store = createMemoryStore()
+  let isFull = false
+  const full = meddled(store, async (_record, run) => (isFull ? 'limit' : run()))
+  const { connect, route } = await startFleet(2, () => ({ store: full }))
+  const client = await connect()
+  route(0)
+  const stream = await client.post(ask)
+  const id = await questionOf(stream)
+  isFull = true
+  for (const instance of [0, 1]) {
+    route(instance)
+    expect((await client.respond(id, named('Eve'))).status).toBe(503)
+  }
+  isFull = false
+  route(1)
+  expect((await client.respond(id, named('Ada'))).status).toBe(202)
+  expect(await responseOf(stream)).toMatchObject({ result: { content: [{ text: 'Hello Ada' }] } })
+})
+
+it('J1 I3 the end of a session that the store has no room for is not acknowledged', async () => {
+  const store = createMemoryStore()
+  let isFull = true
+  const full = meddled(store, async (_record, run) => (isFull ? 'limit' : run()))
+  const { connect, route } = await startFleet(2, () => ({ store: full }))
+  const client = await connect()
+  route(0)
+  expect((await client.remove()).status).toBe(503)
+  isFull = false
+  route(0)
+  expect((await client.remove()).status).toBe(200)
+  for (let i = 0; i < 2; i++)
+    expect((await client.post({ jsonrpc: '2.0', id: 9, method: 'ping' })).status).toBe(404)
+})
+
+it.each([
+  ['an id of 20,000 characters', [{ requestId: 'x'.repeat(20_000) }]],
+  ['no id', [{ requestId: { deep: ['x'.repeat(20_000)] } }, { requestId: null }, {}]],
+  ['4,000 ids at once', Array.from({ length: 4_000 }, (_, i) => ({ requestId: `r${i}` }))],
+])(
+  'J2 I3 a client that cancels calls with %s does not make all others read everything again',
+  async (_, all) => {
+    const store = createMemoryStore()
+    const published: string[] = []
+    const bus = store.bus as Bus
+    const publish = (message: string): Promise<void> => {
+      published.push(message)
+      return bus.publish(message)
+    }
+    const watched = {
+      ...store,
+      bus: { ...bus, publish },
+    }
+    const { connect, route, instances } = await startFleet(2, () => ({ store: watched }))
+    const client = await connect()
+    route(1)
+    const stream = await client.get()
+    read(stream)
+    const eve = await connect({ version: '2025-03-26' })
+    const cancels = all.map((params) => ({ jsonrpc: '2.0', method: 'notifications/cancelled', params }))
+    const posts = Array.from({ length: Math.ceil(cancels.length / 64) }, (__, i) =>
+      cancels.slice(64 * i, 64 * i + 64),
+    )
+    for (const batch of posts) {
+      route(0)
+      await eve.post(batch)
+    }
+    instances[0]?.server.prompt('last', {}, () => 'last')
+    await until('the change', () => kinds(stream).includes('notifications/prompts/list_changed'))
+    expect(kinds(stream)).toEqual(['notifications/prompts/list_changed'])
+    expect(published).not.toContain('')
+    expect(published.length).toBeLessThan(2_000)
+  },
+)
+
+it('J2 what is lost twice within a second is caught up twice', async () => {
+  const store = createMemoryStore()
+  const { connect } = await startFleet(1, () => ({ store }))
+  const stream = await (await connect()).get()
+  read(stream)
+  const changes = () => kinds(stream).filter((kind) => kind === 'notifications/tools/list_changed').length
+  await store.bus?.publish('')
+  await until('the first', () => changes() === 1)
+  await store.bus?.publish('')
+  await until('the second', () => changes() === 2)
+})
+
+it('J2 bus 1: messages whose listener fails are delivered again', async () => {
+  const bus = createMemoryStore().bus as Bus
+  const received: string[] = []
+  let failures = 0
+  let isAway = true
+  const { started, stop } = bus.subscribe({
+    lost: () => {},
+    receive(messages) {
+      if (isAway) {
+        failures += 1
+        throw new Error('the keys are not there yet')
+      }
+      received.push(...messages)
+    },
+  })
+  await started
+  await bus.publish('one')
+  await until('a failure', () => failures > 0)
+  isAway = false
+  await bus.publish('two')
+  await until('both', () => received.includes('two'))
+  stop()
+  expect(received).toEqual(['one', 'two'])
+})
+
+it('I3 what a session subscribes to is limited in bytes, since every request of it reads the record', async () => {
+  const store = createMemoryStore()
+  const { connect } = await startFleet(2, () => ({ store }))
+  const client = await connect()
+  const subscribe = (i: number) =>
+    client.call('resources/subscribe', { uri: `test://${i}/${'x'.repeat(8_000)}` })
+  let accepted = 0
+  for (let i = 0; i < 40; i++) if ('result' in (await subscribe(i))) accepted += 1
+  expect(accepted).toBeGreaterThan(8)
+  expect(accepted).toBeLessThan(40)
+})
