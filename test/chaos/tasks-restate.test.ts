@@ -17,7 +17,9 @@ const LONG = process.env.RONDO_LONG !== undefined
 /** For trying the long form in a shorter time. */
 const KILLS = Number(process.env.RONDO_KILLS ?? 200)
 const home = useCliHome()
-const TIMEOUT = LONG ? 3_600_000 : 600_000
+/** A busy machine takes long to elect the next leader of a partition. */
+const PATIENCE_MS = 1_200_000
+const TIMEOUT = LONG ? 7_200_000 : 600_000
 
 describeRestate('tasks on Restate', () => {
   let restate: TestRestate
@@ -140,11 +142,14 @@ describeRestate('tasks on Restate', () => {
     ]
     /** The same id again creates the same task. */
     const surely = (make: () => Promise<unknown>) =>
-      until('an acknowledgement', () =>
-        make().then(
-          () => true,
-          () => false,
-        ),
+      until(
+        'an acknowledgement',
+        () =>
+          make().then(
+            () => true,
+            () => false,
+          ),
+        PATIENCE_MS,
       )
     const drive = async () => {
       while (!over) {
@@ -161,7 +166,7 @@ describeRestate('tasks on Restate', () => {
             else await new Promise((resolve) => setTimeout(resolve, 100))
             return view?.status === 'completed' || view?.status === 'failed'
           },
-          600_000,
+          PATIENCE_MS,
         )
         done++
       }
@@ -200,7 +205,7 @@ describeRestate('tasks on Restate', () => {
           counts.workers++
         }
         // Something must go on in between, or the kills would hit nothing.
-        await until('a task to end', () => done > before, 600_000)
+        await until('a task to end', () => done > before, PATIENCE_MS)
       }
       for (; counts.freezes < freezes; counts.freezes++) await freezeWorker()
       over = true

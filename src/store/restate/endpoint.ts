@@ -163,7 +163,15 @@ function defineServices(sdk: Sdk, names: ServiceNames, task: TaskHandlers, run: 
   // An error of a handler would be tried again for ever, and block the object meanwhile.
   const asTerminalError = (error: unknown) =>
     new sdk.TerminalError(error instanceof Error ? error.message : 'the handler failed', { errorCode: 400 })
-  const options = { retryPolicy, journalRetention: 0, idempotencyRetention: 60 * SECOND_MS, asTerminalError }
+  // Handlers of objects take milliseconds: one that says nothing was lost on the way, and its object waits for it.
+  const options = {
+    retryPolicy,
+    journalRetention: 0,
+    idempotencyRetention: 60 * SECOND_MS,
+    inactivityTimeout: 10 * SECOND_MS,
+    abortTimeout: 5 * SECOND_MS,
+    asTerminalError,
+  }
 
   const owner = createOwnerObject()
   const once = createOnceObject(names)
