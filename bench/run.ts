@@ -16,6 +16,7 @@ const BENCHES: Readonly<Record<string, () => Promise<{ run: RunBench }>>> = {
   core: () => import('./core.ts'),
   engines: () => import('./engines.ts'),
   import: () => import('./import.ts'),
+  large: () => import('./large.ts'),
   parked: () => import('./parked.ts'),
   sdk: () => import('./sdk.ts'),
   tasks: () => import('./tasks.ts'),
