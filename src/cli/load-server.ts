@@ -61,7 +61,7 @@ async function load(path: string): Promise<Record<string, unknown>> {
 /** Of Node, or of `server.listen()`, which names the cause. */
 function isPortInUse(error: unknown): boolean {
   const { code, cause } = (error ?? {}) as { code?: unknown; cause?: unknown }
-  return code === 'EADDRINUSE' || (cause !== undefined && isPortInUse(cause))
+  return code === 'EADDRINUSE' || code === 'SERVER_LISTEN' || (cause !== undefined && isPortInUse(cause))
 }
 
 /** Checks the methods and not the class, because the file may import another copy of this package. */
