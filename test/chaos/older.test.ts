@@ -164,6 +164,7 @@ it(`J1 R7 loses none of ${CALLS} calls of the official v1 client while instances
 })
 
 it('J1 negative control: with the hand-over off, calls are lost although no instance is killed', async () => {
-  const { lost } = await runOrders(3, { HANDOVER: 'off' }, 0)
-  expect(lost.length).toBeGreaterThan(0)
+  // One client alone: the requests of several may take turns so that each reaches one instance by chance.
+  const { lost } = await runOrders(1, { HANDOVER: 'off' }, 0)
+  expect(lost).toHaveLength(1)
 })
