@@ -423,6 +423,22 @@ describePostgres('PostgreSQL: writes in groups', () => {
     expect(await store.tasks.get(fence.id, alice)).toMatchObject({ revision: 21 })
   })
 
+  it('a change of a task does not overtake an earlier one that takes longer', async () => {
+    const [fence] = await claimMany(1)
+    if (fence === undefined) throw new Error('no task')
+    let others = 0
+    const { store: slow } = openThrough(async (text, run) => {
+      if (!text.includes('message')) return run()
+      others += 1
+      // The first one is sent, and then delayed until the second one is done, or nobody has sent it.
+      if (others === 1) for (let look = 0; look < 40 && others === 1; look++) await new Promise(setImmediate)
+      return run()
+    })
+    await Promise.all(['first', 'second', 'third'].map((one) => slow.tasks.status(fence, one)))
+    expect(await store.tasks.get(fence.id, alice)).toMatchObject({ message: 'third' })
+    expect(others).toBe(3)
+  })
+
   it('I3 a group has bounded numbers of rows and bytes', async () => {
     const { store: seen, sent } = openThrough()
     const fences = await claimMany(600, seen)

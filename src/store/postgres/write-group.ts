@@ -99,6 +99,8 @@ export function createWriteGroup(
   statement: GroupedStatement,
 ): (change: GroupedChange) => Promise<Execution> {
   let waiting: Item[] = []
+  /** The tasks whose changes are on their way: their next ones wait (group 1). */
+  const busy = new Set<unknown>()
   let scheduled = false
   let inProgress = 0
 
@@ -146,8 +148,10 @@ export function createWriteGroup(
     const closed = pool.closed()
     if (closed) for (const item of waiting.splice(0)) item.reject(closed)
     while (inProgress < IN_PROGRESS && waiting.length > 0) {
-      const { batch, rest } = take(waiting)
+      const { batch, rest } = take(waiting, busy)
+      if (batch.length === 0) return
       waiting = rest
+      if (!statement.reads) for (const { values } of batch) busy.add(values[0])
       inProgress++
       if (statement.order) batch.sort(byColumns(statement.order))
       void send(batch).finally(() => {
@@ -164,13 +168,22 @@ export function createWriteGroup(
   return async (change) => {
     await ready()
     return new Promise((resolve, reject) => {
-      const item = {
+      const settled = (): void => {
+        if (busy.delete(change.values[0])) schedule()
+      }
+      const item: Item = {
         ...change,
         bytes: bytesOf(change),
         since: performance.now(),
         retried: false,
-        resolve,
-        reject,
+        resolve(execution) {
+          settled()
+          resolve(execution)
+        },
+        reject(error) {
+          settled()
+          reject(error)
+        },
       }
       waiting.push(item)
       schedule()
@@ -178,11 +191,11 @@ export function createWriteGroup(
   }
 }
 
-/** The first changes, of different tasks, that fit into one statement. */
-function take(waiting: readonly Item[]): { batch: Item[]; rest: Item[] } {
+/** The first changes, of different tasks, none of them busy, that fit into one statement. */
+function take(waiting: readonly Item[], busy: ReadonlySet<unknown>): { batch: Item[]; rest: Item[] } {
   const batch: Item[] = []
   const rest: Item[] = []
-  const ids = new Set<unknown>()
+  const ids = new Set<unknown>(busy)
   let bytes = 0
   for (const item of waiting) {
     const [id] = item.values
