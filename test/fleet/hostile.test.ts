@@ -1,9 +1,9 @@
 /** Clients that abuse what the instances of a fleet share, and stores that fail them at the worst moment. */
 
-import type { Bus, RecordStore, Store } from 'rondo'
+import type { Bus, RecordStore, ServerOptions, Store } from 'rondo'
 import { expect, it } from 'vitest'
 import { createMemoryStore } from '../../src/store/memory/store.ts'
-import type { Message, OpenStream } from '../support/older-client.ts'
+import type { Message, OlderClient, OpenStream } from '../support/older-client.ts'
 import { startFleet } from '../support/older-fleet.ts'
 import { until } from '../support/store/store-harness.ts'
 
@@ -215,4 +215,40 @@ it('I3 what a session subscribes to is limited in bytes, since every request of 
   for (let i = 0; i < 40; i++) if ('result' in (await subscribe(i))) accepted += 1
   expect(accepted).toBeGreaterThan(8)
   expect(accepted).toBeLessThan(40)
+})
+
+it('J1 I3 a caller that looks for many streams that nobody has is refused beyond a limit, and others are not', async () => {
+  const store = createMemoryStore()
+  const authenticate: ServerOptions['authenticate'] = ({ headers }) => ({
+    subject: headers('authorization') ?? 'nobody',
+  })
+  const { connect } = await startFleet(1, () => ({ store, authenticate }))
+  const eve = await connect({ headers: { authorization: 'eve' } })
+  const bob = await connect({ headers: { authorization: 'bob' } })
+  const look = async (client: OlderClient, i: number): Promise<number> =>
+    (await client.get({ 'last-event-id': `c_made-up-${i}` })).status
+  const all = await Promise.all([...Array.from({ length: 80 }, (_, i) => look(eve, i)), look(bob, 0)])
+  expect(all.filter((status) => status === 503)).toHaveLength(16)
+  expect(all.at(-1)).not.toBe(503)
+})
+
+it('I7 who can write to the store cannot give a session the record of another', async () => {
+  const store = createMemoryStore()
+  const written: Parameters<RecordStore['put']>[0][] = []
+  const seen = meddled(store, async (record, run) => {
+    written.push(record)
+    return run()
+  })
+  const { connect } = await startFleet(1, () => ({ store: seen }))
+  const [bob, eve] = [await connect(), await connect()]
+  await bob.call('logging/setLevel', { level: 'error' })
+  const [of] = written
+  expect((await eve.remove()).status).toBe(200)
+  const ended = written.at(-1)
+  if (!of || !ended || of.id === ended.id) throw new Error('no record was written')
+  const moved = { ...ended, id: of.id, version: 1 }
+  expect(await store.records?.put(moved)).toBe('stored')
+  expect((await bob.post({ jsonrpc: '2.0', id: 9, method: 'ping' })).status).toBe(200)
+  expect(await store.records?.put({ ...moved, id: ended.id })).toBe('stored')
+  expect((await eve.post({ jsonrpc: '2.0', id: 9, method: 'ping' })).status).toBe(404)
 })

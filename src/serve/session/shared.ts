@@ -22,7 +22,7 @@ import { createOwnerTally } from './options.ts'
 import { createRecords, type NextRecord, type SealedRecords } from './records.ts'
 import { createRelays } from './relay.ts'
 import { type Resuming, resumeElsewhere } from './resume.ts'
-import type { Session } from './session.ts'
+import { type Session, shareLimit } from './session.ts'
 import type { SessionTable } from './table.ts'
 
 export interface SharedSessions {
@@ -53,6 +53,10 @@ export interface SharedSessions {
 const MAX_CANCELS = 64
 const MAX_REQUEST_ID = 1_024
 
+/** Streams of a caller that are looked for at once. Every instance is asked, and the store is read until one is found. */
+const MAX_RESUMING = 64
+const MAX_RESUMING_PER_ADDRESS = 512
+
 /** Sessions that an instance remembers as ended; their ids would be valid until they expire. */
 const MAX_ENDED = 10_000
 
@@ -78,6 +82,7 @@ export function createSharedSessions(
   const relays = fleet && records && createRelays(fleet, records, every, table.named)
   const ended = new Set<string>()
   const cancelling = createOwnerTally()
+  const resuming = createOwnerTally()
 
   const begin = (facts: PeerFacts, owner: string, share: string): Session => {
     const place = { ring: keys.ring, audience, principal: owner }
@@ -150,7 +155,20 @@ export function createSharedSessions(
     hold: kept?.hold,
     answer: kept?.answer,
     resume:
-      fleet && kept && relays && ((resuming) => resumeElsewhere({ host, fleet, kept, relays }, resuming)),
+      fleet &&
+      kept &&
+      relays &&
+      (async (given) => {
+        const { share } = given.session
+        if (resuming.of(share) >= shareLimit(given.session, MAX_RESUMING, MAX_RESUMING_PER_ADDRESS))
+          throw new RondoError('STORE_BUSY', 'Too many streams are being looked for at once')
+        resuming.add(share, 1)
+        try {
+          return await resumeElsewhere({ host, fleet, kept, relays }, given)
+        } finally {
+          resuming.add(share, -1)
+        }
+      }),
     async close() {
       kept?.close()
       await kept?.flush()
