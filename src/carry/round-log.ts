@@ -6,6 +6,7 @@ import type { FlowMethod } from '../protocol/call.ts'
 import type { Observed, ObservedOperation, OperationEnd } from '../protocol/observer.ts'
 import type { RunReport } from '../replay/run-state.ts'
 import type { RefusedState } from '../seal/state.ts'
+import type { Target } from '../tool/target.ts'
 import type { FlowHost, RoundEvent, RoundLine, RunningRound, StateRefusedEvent, TaskPlace } from './host.ts'
 import type { Round, RoundRequest } from './round.ts'
 
@@ -129,4 +130,20 @@ export function spansOf({ beginning, observed }: Round): Pick<Journal, 'spans'> 
   const span = observed?.span
   if (span === undefined) return spans ? { spans } : {}
   return { spans: [spans?.[0] ?? span, span] }
+}
+
+/** Targets that were told about: each is told once. */
+const advised = new WeakSet<Target>()
+
+/** Says once for each target that its handler creates schemas that could outlive it. */
+export function adviseHoisting({ host, target, beginning, task }: Round, keys: readonly string[]): void {
+  if (advised.has(target)) return
+  advised.add(target)
+  const [is, them] =
+    keys.length === 1 ? ['schema of the question', 'it'] : ['schemas of the questions', 'them']
+  const names = keys.map((key) => `"${key}"`).join(', ')
+  const message =
+    `"${target.name}" creates the ${is} ${names} in its handler, again in every round. ` +
+    `Creating ${them} once, outside the handler, costs less.`
+  host.log({ event: 'warning', ...placeOf({ beginning, task }), message })
 }

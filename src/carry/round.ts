@@ -27,7 +27,7 @@ import { blame, type Failure, invalidArguments, refusal, thrown } from './failur
 import type { FlowHost, TaskPlace } from './host.ts'
 import { sleepingIn, taskHostFor, whyNoTask } from './leave.ts'
 import { pauseManually, solicited } from './manual.ts'
-import { logFault, logRound, observeRound, placeOf, spansOf, toEnd } from './round-log.ts'
+import { adviseHoisting, logFault, logRound, observeRound, placeOf, spansOf, toEnd } from './round-log.ts'
 import { effectOnce } from './single-use.ts'
 
 export interface Round extends Listed {
@@ -99,7 +99,8 @@ async function runHandler<To, R extends Round>(
   round: R,
 ): Promise<HandlerRun> {
   const { host, call, target } = round
-  const preparing = call.badArguments === undefined ? target.prepare(call.args) : badArguments(call)
+  const { args, badArguments: problem } = call
+  const preparing = problem === undefined ? target.prepare(args) : ({ kind: 'refused', problem } as const)
   const prepared = preparing instanceof Promise ? await preparing : preparing
   if (prepared.kind === 'refused') {
     const reply = concludeFailure(round, undefined, invalidArguments(target, prepared.problem))
@@ -113,25 +114,6 @@ async function runHandler<To, R extends Round>(
   const isVerified = host.dev && !target.live
   const report = isVerified ? await verify(adapted, first, (keys) => adviseHoisting(round, keys)) : first
   return { kind: 'ran', report }
-}
-
-/** Targets that were told about: each is told once. */
-const advised = new WeakSet<Target>()
-
-function adviseHoisting({ host, target, beginning, task }: Round, keys: readonly string[]): void {
-  if (advised.has(target)) return
-  advised.add(target)
-  const [is, them] =
-    keys.length === 1 ? ['schema of the question', 'it'] : ['schemas of the questions', 'them']
-  const names = keys.map((key) => `"${key}"`).join(', ')
-  const message =
-    `"${target.name}" creates the ${is} ${names} in its handler, again in every round. ` +
-    `Creating ${them} once, outside the handler, costs less.`
-  host.log({ event: 'warning', ...placeOf({ beginning, task }), message })
-}
-
-function badArguments({ badArguments: problem = '' }: FlowCall): { kind: 'refused'; problem: string } {
-  return { kind: 'refused', problem }
 }
 
 /** Ends the round as its run ended. */

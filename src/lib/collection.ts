@@ -73,3 +73,43 @@ export function createRoster<T extends Listed>(): Roster<T> {
     [Symbol.iterator]: () => [...items][Symbol.iterator](),
   }
 }
+
+/** The calls that somebody is serving. */
+export interface InFlight<T extends Listed> {
+  enter(call: T): void
+  leave(call: T): void
+  /** Resolves as soon as no call is in flight. */
+  idle(): Promise<void>
+}
+
+/** Watches calls until there are none; then it calls `onIdle`. */
+type Watch<T> = (calls: () => Iterable<T>, onIdle?: () => void) => void
+
+/** `watch` starts with a call and ends by itself when none is left; if the calls are `isolated`, each has its own. */
+export function createInFlight<T extends Listed>(watch?: Watch<T>, isolated = false): InFlight<T> {
+  const calls = createRoster<T>()
+  let waiting: (() => void)[] = []
+  let watched = watch === undefined
+  return {
+    enter(call) {
+      calls.add(call)
+      if (watched) return
+      watched = !isolated
+      if (isolated) watch?.(() => (calls.has(call) ? [call] : []))
+      else
+        watch?.(
+          () => calls,
+          () => (watched = false),
+        )
+    },
+    leave(call) {
+      if (!calls.delete(call) || calls.size > 0) return
+      const ready = waiting
+      waiting = []
+      for (const resolve of ready) resolve()
+    },
+    idle() {
+      return calls.size === 0 ? Promise.resolve() : new Promise((resolve) => waiting.push(resolve))
+    },
+  }
+}

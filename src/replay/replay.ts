@@ -90,13 +90,8 @@ export async function replay(input: ReplayInput): Promise<RunReport> {
   }
 }
 
-interface Signal {
-  get(): AbortSignal
-  abort(): void
-}
-
 /** An `AbortSignal` that costs nothing until it is read. */
-function lazySignal(scene: Scene): Signal {
+function lazySignal(scene: Scene): { get(): AbortSignal; abort(): void } {
   let controller: AbortController | undefined
   let stop: (() => void) | undefined
   let over = false
@@ -117,7 +112,7 @@ function lazySignal(scene: Scene): Signal {
   }
 }
 
-function createRun(input: ReplayInput, signal: Signal): RunState {
+function createRun(input: ReplayInput, signal: ReturnType<typeof lazySignal>): RunState {
   const past = input.journal.entries.length + (input.incoming.resumed ? 1 : 0)
   const tally = { replayed: 0, executed: 0, drawn: 0, progress: Number.NEGATIVE_INFINITY, past }
   const mayMove = (): MoveReason | undefined => input.mayMove(tally.executed)

@@ -9,7 +9,6 @@ import { type Need, needOf } from '../carry/scope.ts'
 import { handleTask, watchTasks, withRelatedTasks } from '../carry/task/call.ts'
 import { runRound } from '../carry/token.ts'
 import { type ErrorCode, RondoError } from '../errors.ts'
-import { createRoster } from '../lib/collection.ts'
 import { isThenable } from '../lib/json.ts'
 import type {
   Call,
@@ -28,7 +27,7 @@ import type { ClientCapabilities } from '../protocol/wire.ts'
 import type { CachePolicy } from '../tool/definition.ts'
 import type { Registry } from '../tool/registry.ts'
 import { type ErrorReply, internalError, toErrorReply, unknownTarget } from './failure.ts'
-import type { SlowHandlers, Watch, WatchedCall } from './heartbeat.ts'
+import type { SlowHandlers } from './heartbeat.ts'
 import type { Readiness } from './http/health.ts'
 import type { Change, ChangeBus } from './http/subscription.ts'
 import { complete, createCatalog } from './listing.ts'
@@ -213,42 +212,5 @@ export function finishOnce<R>(
     } catch (again) {
       onError(again)
     }
-  }
-}
-
-/** The calls that an entrance is serving. */
-export interface InFlight {
-  enter(call: WatchedCall): void
-  leave(call: WatchedCall): void
-  /** Resolves as soon as no call is in flight. */
-  idle(): Promise<void>
-}
-
-/** `watch` starts with a call and ends by itself when none is left; if the calls are `isolated`, each has its own. */
-export function createInFlight(watch?: Watch, isolated = false): InFlight {
-  const calls = createRoster<WatchedCall>()
-  let waiting: (() => void)[] = []
-  let watched = watch === undefined
-  return {
-    enter(call) {
-      calls.add(call)
-      if (watched) return
-      watched = !isolated
-      if (isolated) watch?.(() => (calls.has(call) ? [call] : []))
-      else
-        watch?.(
-          () => calls,
-          () => (watched = false),
-        )
-    },
-    leave(call) {
-      if (!calls.delete(call) || calls.size > 0) return
-      const ready = waiting
-      waiting = []
-      for (const resolve of ready) resolve()
-    },
-    idle() {
-      return calls.size === 0 ? Promise.resolve() : new Promise((resolve) => waiting.push(resolve))
-    },
   }
 }

@@ -6,16 +6,18 @@
 
 import { RondoError } from '../../errors.ts'
 import { createEvery } from '../../lib/clock.ts'
+import { createInFlight, type InFlight } from '../../lib/collection.ts'
 import { parseGuarded } from '../../lib/json.ts'
 import type { Call, ListenCall, Principal } from '../../protocol/call.ts'
 import type { RequestMessage } from '../../protocol/codec.ts'
 import { type RequestHeaders, statusOf, versionHeader } from '../../protocol/common/headers.ts'
 import { claimedVersion, isInitialize } from '../../protocol/common/request.ts'
 import { internalError, quietly } from '../failure.ts'
+import type { WatchedCall } from '../heartbeat.ts'
 import { createWatch, HEARTBEAT_MS } from '../heartbeat.ts'
 import { createShares, type ShareOf } from '../limits.ts'
 import { assertHttpOptions, type HttpOptions } from '../options.ts'
-import { createInFlight, type InFlight, type Service, settle } from '../service.ts'
+import { type Service, settle } from '../service.ts'
 import { createSessionExchange, type SessionExchange } from '../session/exchange.ts'
 import type { Older } from '../session/older.ts'
 import { type Access, admitCall, createAccess, metadataResponse } from './access.ts'
@@ -156,7 +158,7 @@ export function createExchange(service: Service, options: HttpOptions = {}, list
 
 interface CallContext {
   readonly service: Service
-  readonly inFlight: InFlight
+  readonly inFlight: InFlight<WatchedCall>
   readonly stream: StreamOptions
   readonly shareOf: ShareOf
   readonly access: Access

@@ -74,11 +74,8 @@ export function createNodeHandler(
   }
 
   const sendMetadata = (req: NodeRequest, res: ServerResponse): boolean => {
-    const response = exchange.metadata?.(
-      req.method ?? '',
-      req.originalUrl ?? req.url,
-      req.headers as RequestHeaders,
-    )
+    const { method = '', url, headers } = req
+    const response = exchange.metadata?.(method, req.originalUrl ?? url, headers as RequestHeaders)
     if (response !== undefined) new NodeOutlet(res, exchange).send(response)
     return response !== undefined
   }

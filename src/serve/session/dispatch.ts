@@ -4,13 +4,15 @@
  */
 
 import { RondoError } from '../../errors.ts'
+import type { InFlight } from '../../lib/collection.ts'
 import { isThenable } from '../../lib/json.ts'
 import type { FlowCall, Line, OlderCall, Principal, RequestId, SessionCall } from '../../protocol/call.ts'
 import type { SessionDialect, SessionMessage } from '../../protocol/codec.ts'
 import type { OlderReply } from '../../protocol/reply.ts'
 import { isTurnsSession } from '../../seal/session-id.ts'
 import { internalError } from '../failure.ts'
-import { finishOnce, type InFlight } from '../service.ts'
+import type { WatchedCall } from '../heartbeat.ts'
+import { finishOnce } from '../service.ts'
 import type { CallHold } from './kept.ts'
 import type { Channel } from './line.ts'
 import type { Older } from './older.ts'
@@ -30,7 +32,7 @@ export interface ReplyPath {
 
 export interface DispatchContext {
   readonly older: Older
-  readonly inFlight: InFlight
+  readonly inFlight: InFlight<WatchedCall>
   /** True if the caller can be told apart from all others. */
   readonly known: boolean
   /** True while new calls are refused. */

@@ -4,12 +4,14 @@
  */
 
 import { RondoError } from '../../errors.ts'
+import type { InFlight } from '../../lib/collection.ts'
 import type { Principal } from '../../protocol/call.ts'
 import { negotiate } from '../../protocol/codec.ts'
 import { claimedVersion, idOf, isInitialize } from '../../protocol/common/request.ts'
 import { principalTag } from '../../seal/state.ts'
 import { internalError } from '../failure.ts'
-import type { InFlight, Service } from '../service.ts'
+import type { WatchedCall } from '../heartbeat.ts'
+import type { Service } from '../service.ts'
 import type { StdioOutput } from '../stdio/peer.ts'
 import { dispatch, isRequest, messagesOf, type ReplyPath } from './dispatch.ts'
 import { factsOf, readInitialize } from './initialize.ts'
@@ -21,7 +23,7 @@ interface SessionPeerOptions {
   readonly older: Older
   readonly output: StdioOutput
   readonly principal?: Principal
-  readonly inFlight: InFlight
+  readonly inFlight: InFlight<WatchedCall>
   readonly service: Pick<Service, 'state'>
   onError(error: unknown): void
 }

@@ -8,6 +8,7 @@
 
 import { type Need, withNeed } from '../../carry/scope.ts'
 import { RondoError } from '../../errors.ts'
+import type { InFlight } from '../../lib/collection.ts'
 import { isThenable } from '../../lib/json.ts'
 import type { Principal, RequestId } from '../../protocol/call.ts'
 import { negotiate, type SessionDialect, type SessionMessage } from '../../protocol/codec.ts'
@@ -16,6 +17,7 @@ import { claimedVersion, idOf, isInitialize } from '../../protocol/common/reques
 import { isTurnsSession } from '../../seal/session-id.ts'
 import { principalTag } from '../../seal/state.ts'
 import { internalError } from '../failure.ts'
+import type { WatchedCall } from '../heartbeat.ts'
 import type { Access } from '../http/access.ts'
 import {
   type HttpResponse,
@@ -26,7 +28,7 @@ import {
   type StreamOptions,
 } from '../http/line.ts'
 import type { ShareOf } from '../limits.ts'
-import type { InFlight, Service } from '../service.ts'
+import type { Service } from '../service.ts'
 import { type DispatchContext, dispatch, isRequest, messagesOf, type ReplyPath } from './dispatch.ts'
 import { factsOf, readInitialize } from './initialize.ts'
 import type { Older } from './older.ts'
@@ -37,7 +39,7 @@ export interface PostOptions {
   /** True if sessions are offered. */
   readonly sessions: boolean
   readonly stream: StreamOptions
-  readonly inFlight: InFlight
+  readonly inFlight: InFlight<WatchedCall>
   readonly service: Pick<Service, 'state' | 'onRefused'>
   readonly shareOf: ShareOf
   readonly access: Access

@@ -8,14 +8,16 @@
 
 import { isUtf8 } from 'node:buffer'
 import { RondoError } from '../../errors.ts'
+import { createInFlight, type InFlight } from '../../lib/collection.ts'
 import type { InputLine } from '../../lib/lines.ts'
 import type { Call, Line, ListenCall, Principal, RequestId } from '../../protocol/call.ts'
 import { encodeError, encodeNotification } from '../../protocol/common/json-rpc.ts'
+import type { WatchedCall } from '../heartbeat.ts'
 import { Pulse, type Watch } from '../heartbeat.ts'
 import { readMessage } from '../http/exchange.ts'
 import { createSubscriptions, type Subscriptions } from '../http/subscription.ts'
 import { NOBODY } from '../limits.ts'
-import { createInFlight, type InFlight, type Service, settle } from '../service.ts'
+import { type Service, settle } from '../service.ts'
 import { SessionPeer } from '../session/peer.ts'
 
 interface StdioPeerOptions {
@@ -30,7 +32,7 @@ export class StdioPeer {
   readonly #output: StdioOutput
   readonly #options: StdioPeerOptions
   readonly #subscriptions: Subscriptions
-  readonly #inFlight: InFlight
+  readonly #inFlight: InFlight<WatchedCall>
   /** Functions that end the open requests when the client cancels them. */
   readonly #open = new Map<RequestId, () => void>()
   /** Serves the client if it turns out to be of an earlier era. */
