@@ -93,6 +93,33 @@ it('J1 R2 of two answers that race on two instances, the call gets the one that 
   expect(await responseOf(stream)).toMatchObject({ result: { content: [{ text: 'Hello Grace' }] } })
 })
 
+it('J1 R2 a second answer does not replace the first one, while the instance that asked has heard of neither', async () => {
+  const store = createMemoryStore()
+  let listen = (): void => {}
+  const deaf = new Promise<void>((resolve) => {
+    listen = resolve
+  })
+  const holder = meddled(
+    store,
+    (_record, run) => run(),
+    () => deaf,
+  )
+  const { connect, route } = await startFleet(3, (index) => ({ store: index === 0 ? holder : store }))
+  const client = await connect()
+  route(0)
+  const stream = await client.post(ask)
+  const id = await questionOf(stream)
+  for (const [instance, name] of [
+    [1, 'Ada'],
+    [2, 'Grace'],
+  ] as const) {
+    route(instance)
+    expect((await client.respond(id, named(name))).status).toBe(202)
+  }
+  listen()
+  expect(await responseOf(stream)).toMatchObject({ result: { content: [{ text: 'Hello Ada' }] } })
+})
+
 it('J1 I3 an answer that the store has no room for is not acknowledged', async () => {
   const store = createMemoryStore()
   let isFull = false
@@ -111,6 +138,16 @@ it('J1 I3 an answer that the store has no room for is not acknowledged', async (
   route(1)
   expect((await client.respond(id, named('Ada'))).status).toBe(202)
   expect(await responseOf(stream)).toMatchObject({ result: { content: [{ text: 'Hello Ada' }] } })
+})
+
+it('J1 I3 a question of a call that the store has no room for is not asked', async () => {
+  const full = meddled(createMemoryStore(), async () => 'limit')
+  const { connect, route } = await startFleet(1, () => ({ store: full }))
+  const client = await connect()
+  route(0)
+  const stream = await client.post(ask)
+  expect(JSON.stringify(await responseOf(stream))).toContain('Too many calls are waiting')
+  expect(kinds(stream)).not.toContain('elicitation/create')
 })
 
 it('J1 I3 the end of a session that the store has no room for is not acknowledged', async () => {
@@ -251,4 +288,52 @@ it('I7 who can write to the store cannot give a session the record of another', 
   expect((await bob.post({ jsonrpc: '2.0', id: 9, method: 'ping' })).status).toBe(200)
   expect(await store.records?.put({ ...moved, id: ended.id })).toBe('stored')
   expect((await eve.post({ jsonrpc: '2.0', id: 9, method: 'ping' })).status).toBe(404)
+})
+
+it('T33 H2 a token with less scope than a call needs neither answers nor resumes it at another instance', async () => {
+  const store = createMemoryStore()
+  const authenticate: ServerOptions['authenticate'] = ({ headers }) => ({
+    subject: 'alice',
+    scopes: (headers('authorization') ?? '').split(' ').filter((scope) => scope !== ''),
+  })
+  const { connect, route, instances } = await startFleet(2, () => ({ store, authenticate }))
+  for (const { server } of instances) {
+    server.tool('pay', { scopes: ['pay'] }, async (_args, ctx) => {
+      ctx.log('warning', 'begun')
+      await ctx.confirm('sure', 'Pay?')
+      return 'paid'
+    })
+    server.tool('run', { scopes: ['pay'] }, async (_args, ctx) => {
+      ctx.log('warning', 'begun')
+      await new Promise((resolve) => ctx.signal.addEventListener('abort', resolve))
+      return ''
+    })
+  }
+  const client = await connect({ headers: { authorization: 'pay' } })
+  const less = { authorization: 'read' }
+  const yes = { action: 'accept', content: { confirm: true } }
+  const begin = async (name: string, requestId: number) => {
+    route(0)
+    const stream = await client.post({ ...ask, id: requestId, params: { name } })
+    await stream.next()
+    return stream
+  }
+  const resumes = async (event: string | undefined, headers: Record<string, string>) => {
+    route(1)
+    return client.get({ 'last-event-id': event ?? '', ...headers })
+  }
+  const running = await begin('run', 6)
+  expect((await resumes(running.ids[0], less)).status).toBe(403)
+
+  const stream = await begin('pay', 5)
+  const id = await questionOf(stream)
+  const answer = { jsonrpc: '2.0', id, result: yes }
+  route(1)
+  expect((await client.post(answer, less)).status).toBe(403)
+  expect((await resumes(stream.ids[0], less)).status).toBe(403)
+  route(1)
+  expect((await client.post(answer)).status).toBe(202)
+  const rest = await resumes(stream.ids[0], {})
+  expect(await responseOf(rest)).toMatchObject({ result: { content: [{ text: 'paid' }] } })
+  expect((await resumes(stream.ids[0], less)).status).toBe(403)
 })

@@ -51,16 +51,16 @@ const retryPolicy = {
 } as const
 
 export function assertEndpoint({ host = '127.0.0.1', identityKeys = [], port }: EndpointOptions): void {
-  const major = Number(process.versions.node.split('.')[0])
-  if (major < 22)
-    throw misuse(
-      `The Restate engine needs Node 22 or later to run tasks, because its SDK does; this is Node ${process.versions.node}. Upgrade Node, or omit the option endpoint in processes that only create and follow tasks`,
-    )
   if (!Number.isInteger(port) || port < 0 || port > 65_535)
     throw misuse('endpoint.port must be a port number')
   if (identityKeys.length === 0 && !isLoopback(host))
     throw misuse(
       `endpoint.identityKeys is missing: whoever reaches ${host}:${port} could forge requests. Start Restate with a request-identity-private-key-pem-file and list the public key that it prints`,
+    )
+  const major = Number(process.versions.node.split('.')[0])
+  if (major < 22)
+    throw misuse(
+      `The Restate engine needs Node 22 or later to run tasks, because its SDK does; this is Node ${process.versions.node}. Upgrade Node, or omit the option endpoint in processes that only create and follow tasks`,
     )
 }
 

@@ -23,12 +23,27 @@ describe('the options of the Restate store', () => {
     )
   })
 
-  it.skipIf(isOld)('J3 require keys for an endpoint that others can reach', () => {
-    expect(() => assertEndpoint({ port: 9080, host: '0.0.0.0' })).toThrow(/endpoint.identityKeys is missing/)
-    expect(() =>
-      assertEndpoint({ port: 9080, host: '0.0.0.0', identityKeys: ['publickeyv1_x'] }),
-    ).not.toThrow()
-    expect(() => assertEndpoint({ port: 9080 })).not.toThrow()
+  it.each([
+    '0.0.0.0',
+    '::',
+    '10.0.0.1',
+    '127.evil.example',
+    'localhost.evil.example',
+    '127.0.0.1.evil.example',
+    '',
+  ])('J3 require keys for an endpoint that others can reach: %j', (host) => {
+    expect(() => assertEndpoint({ port: 9080, host })).toThrow(/endpoint.identityKeys is missing/)
+    expect(() => assertEndpoint({ port: 9080, host, identityKeys: [] })).toThrow(/identityKeys is missing/)
+  })
+
+  it.skipIf(isOld)('J3 require no keys on a loopback address', () => {
+    const identityKeys = ['publickeyv1_x']
+    expect(() => assertEndpoint({ port: 9080, host: '0.0.0.0', identityKeys })).not.toThrow()
+    for (const host of [undefined, 'localhost', '::1', '127.0.0.2'])
+      expect(() => assertEndpoint({ port: 9080, host })).not.toThrow()
+  })
+
+  it('J3 require a port', () => {
     expect(() => assertEndpoint({ port: -1 })).toThrow(/port number/)
   })
 

@@ -97,6 +97,25 @@ describe('a schema that is created again', () => {
 })
 
 describe('keyOf', () => {
+  it('R3 tells schemas with different checks of the author apart, however often it has seen both', () => {
+    const isAda = (name: string) => name === 'Ada'
+    const isEve = (name: string) => name === 'Eve'
+    const make = (check: (name: string) => boolean) => z.object({ name: z.string().refine(check) })
+    const exact = (check: (name: string) => boolean) => keyFor(make(check))?.exact
+    for (const check of [isAda, isEve]) expect(exact(check)).toBeUndefined()
+    expect(exact(isAda)).toBe(exact(isAda))
+    expect(exact(isEve)).not.toBe(exact(isAda))
+    expect(exact(isEve)).toBeDefined()
+  })
+
+  it('R3 does not recognize a schema of a class of the author', () => {
+    class Own {}
+    expect(keyFor(z.object({ name: z.string() }))).toBeDefined()
+    const inner = Object.assign(z.string(), { constructor: Own })
+    expect(keyFor(z.object({ name: inner }))).toBeUndefined()
+    expect(isZod(inner)).toBe(false)
+  })
+
   const text = z.object({ a: z.string() })
   const pairs: [string, () => unknown, () => unknown][] = [
     [
