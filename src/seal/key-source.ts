@@ -110,6 +110,8 @@ export function resolveKeys(
 }
 
 function toSource(keys: KeySource | KeyRing): KeySource {
+  if (typeof keys !== 'object' || keys === null)
+    throw misuse('keys must be text ("name:secret"), a key ring, or an object with a function load')
   return 'load' in keys ? keys : { load: () => keys }
 }
 

@@ -10,6 +10,7 @@ import { sealedStates } from '../carry/token.ts'
 import { misuse } from '../errors.ts'
 import { idle } from '../lib/clock.ts'
 import { createRoster } from '../lib/collection.ts'
+import { isRecord } from '../lib/json.ts'
 import { type Codec, createCodecs } from '../protocol/codec.ts'
 import { guardObserver } from '../protocol/observer.ts'
 import type { Scope } from '../replay/run-state.ts'
@@ -61,6 +62,7 @@ export function createHost(
   codecs: readonly Codec[] = REVISIONS.codecs,
 ): OpenHost {
   assertEras(options.eras)
+  assertStore(options.store)
   const platform = createPlatform(options)
   const written = createLog({ ...options, now: platform.now })
   const { instance } = written
@@ -150,4 +152,12 @@ function chooseStates(
     randomId,
     report: (finding) => log({ event: 'continuation', ...finding }),
   })
+}
+
+/** The address of a database is an easy mistake, and may contain a password: no message shows what was given. */
+function assertStore(store: unknown): void {
+  if (store === undefined || isRecord(store)) return
+  throw misuse(
+    `store must be a store, such as createPostgresStore({ connectionString }); got ${store === null ? 'null' : `a value of the type ${typeof store}`}.`,
+  )
 }

@@ -89,3 +89,13 @@ it('B9 continues a call on instances that seal with another suite, and refuses a
   const wrong = { name: 'x', version: '1', sealSuite: 3 as 2 }
   expect(() => createServer(wrong)).toThrow('sealSuite must be 1 or 2; got 3.')
 })
+
+it('T16 I1 a store or keys that are none get a sentence, without what was given', () => {
+  const secret = 'postgres://rondo:hunter2@db/app'
+  const create = (given: object) => () => createServer({ name: 'x', version: '1', ...given } as never)
+  for (const store of [secret, null, 5, []]) {
+    expect(create({ store })).toThrow('store must be a store')
+    expect(create({ store })).not.toThrow('hunter2')
+  }
+  for (const keys of [null, 5, () => '']) expect(create({ keys })).toThrow('keys must be text')
+})
