@@ -42,7 +42,9 @@ export interface Connection {
   close(): Promise<void>
 }
 
+/** Lines of the server's log that are shown if it cannot be reached. */
 const KEPT_LINES = 20
+const MAX_SEEN = 1000
 
 interface ConnectionExtra {
   /** Headers in addition to those of the options. */
@@ -64,8 +66,12 @@ export async function openConnection(
   { headers = [], tasks, mode, version, answers }: ConnectionExtra = {},
 ): Promise<Connection> {
   const lines: string[] = []
+  const seen = new Set<string>()
   const onStderr = (line: string): void => {
     if (options.flag('server-log')) return tell(io, `server: ${oneLine(line)}`)
+    // A server that fails is started twice, for two handshakes, and logs the same lines twice.
+    if (seen.has(line)) return
+    if (seen.size < MAX_SEEN) seen.add(line)
     lines.push(line)
     if (lines.length > KEPT_LINES) lines.shift()
   }
@@ -87,8 +93,7 @@ export async function openConnection(
     })
     return { client, close: () => client.close() }
   } catch (error) {
-    // The server may have been started twice, for two handshakes, and have logged the same lines twice.
-    for (const line of new Set(lines)) tell(io, `server: ${oneLine(line)}`)
+    for (const line of lines) tell(io, `server: ${oneLine(line)}`)
     throw error
   }
 }

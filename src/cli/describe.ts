@@ -7,6 +7,7 @@ import { readForm } from '../form/form.ts'
 import { kindOf } from '../protocol/common/request.ts'
 import type { InputRequest } from '../protocol/wire.ts'
 import { shellWord } from './format.ts'
+import type { Io } from './io.ts'
 
 export function sayServer({ target, name, version }: PendingServer): string {
   const where = oneLine(target)
@@ -24,8 +25,13 @@ export function sayRequest(request: FlowRequest): string {
   }
 }
 
+/** How the user runs this command: in a project, `rondo` alone is not on the path. */
+export function commandOf({ env }: Pick<Io, 'env'>): string {
+  return env.npm_command === 'exec' ? 'npx rondo' : 'rondo'
+}
+
 /** The open questions of a pending call and how to answer them. */
-export function sayPending(pending: PendingCall): string {
+export function sayPending(pending: PendingCall, rondo: string): string {
   const open = openQuestions(pending)
   const answered = Object.keys(pending.answers)
   const who = `${sayServer(pending.server)}${open.length > 0 ? ' asks' : ''}`
@@ -35,7 +41,7 @@ export function sayPending(pending: PendingCall): string {
   const given = answered.length === 0 ? [] : ['', `already answered: ${answered.map(oneLine).join(', ')}`]
   const task =
     pending.task === undefined ? [] : ['', `The server runs it as the task ${oneLine(pending.task.taskId)}.`]
-  return [head, ...lines, ...given, ...task, '', ...sayNext(pending, open)].join('\n')
+  return [head, ...lines, ...given, ...task, '', ...sayNext(pending, open, rondo)].join('\n')
 }
 
 /** The message of a question, if it has one. */
@@ -60,21 +66,25 @@ export function sayQuestion(key: string, question: InputRequest): string[] {
   return [...message, ...rows, ...notes.map((note) => `    note: ${note}`)]
 }
 
-function sayNext({ id, task }: PendingCall, open: readonly [string, InputRequest][]): string[] {
+function sayNext(
+  { id, task }: PendingCall,
+  open: readonly [string, InputRequest][],
+  rondo: string,
+): string[] {
   const isTask = task !== undefined
-  if (open.length === 0 && !isTask) return [`resume:   rondo resume ${id}`]
+  if (open.length === 0 && !isTask) return [`resume:   ${rondo} resume ${id}`]
   if (open.length === 0)
     return [
-      `wait:     rondo resume ${id}`,
-      `show:     rondo task get ${id}`,
-      `cancel:   rondo task cancel ${id}`,
+      `wait:     ${rondo} resume ${id}`,
+      `show:     ${rondo} task get ${id}`,
+      `cancel:   ${rondo} task cancel ${id}`,
     ]
   const words = open.map(([key, question]) => exampleWord(oneLine(key), question))
   return [
-    `answer:   rondo answer ${id} ${words.join(' ')}`,
-    `decline:  rondo answer ${id} --decline`,
-    `ask me:   rondo resume ${id}`,
-    `abandon:  rondo abandon ${id}`,
+    `answer:   ${rondo} answer ${id} ${words.join(' ')}`,
+    `decline:  ${rondo} answer ${id} --decline`,
+    `ask me:   ${rondo} resume ${id}`,
+    `abandon:  ${rondo} abandon ${id}`,
   ]
 }
 
@@ -93,19 +103,19 @@ export function exampleWord(key: string, question: InputRequest): string {
 }
 
 /** For a task whose question nobody can answer now. */
-export function sayHidden({ id, protocolVersion }: PendingCall): string {
-  const how = `rondo resume ${id}, at a terminal or with --answers`
+export function sayHidden({ id, protocolVersion }: PendingCall, rondo: string): string {
+  const how = `${rondo} resume ${id}, at a terminal or with --answers`
   return `The task asks a question. In ${protocolVersion} the server sends it only to a client that waits for the result: ${how}`
 }
 
 /** How to resume a call that did not end. */
-export function sayKept({ id, task }: PendingCall): string {
-  if (task === undefined) return `The call is still pending. To continue it: rondo resume ${id}`
+export function sayKept({ id, task }: PendingCall, rondo: string): string {
+  if (task === undefined) return `The call is still pending. To continue it: ${rondo} resume ${id}`
   return [
     `The server continues to run the task ${oneLine(task.taskId)}.`,
-    `wait:     rondo resume ${id}`,
-    `show:     rondo task get ${id}`,
-    `cancel:   rondo task cancel ${id}`,
+    `wait:     ${rondo} resume ${id}`,
+    `show:     ${rondo} task get ${id}`,
+    `cancel:   ${rondo} task cancel ${id}`,
   ].join('\n')
 }
 

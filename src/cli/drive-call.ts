@@ -16,7 +16,7 @@ import type { TaskState } from '../protocol/task.ts'
 import type { ElicitResult, InputRequest, InputResponse, Root } from '../protocol/wire.ts'
 import type { Answerer } from './answerer.ts'
 import { CommandError, type Exit } from './command-line.ts'
-import { messageOf, sayHidden, sayKept } from './describe.ts'
+import { commandOf, messageOf, sayHidden, sayKept } from './describe.ts'
 import { type Io, tell } from './io.ts'
 import type { PendingStore } from './pending-store.ts'
 import { type CompletionNotes, printComplete, printPending } from './print-result.ts'
@@ -68,12 +68,12 @@ export async function driveCall(
     const { saved } = hold
     const invalid = error instanceof CommandError && error.exit === 'answers'
     if (watch.stop.aborted && saved !== undefined) {
-      tell(io, sayHidden(saved))
+      tell(io, sayHidden(saved, commandOf(io)))
       return printPending(io, json, saved)
     }
     const isOver = invalid && stored === undefined && answerer.isScript && saved?.task === undefined
     if (watch.ended || isOver) hold.drop()
-    else if (saved !== undefined) tell(io, sayKept(saved))
+    else if (saved !== undefined) tell(io, sayKept(saved, commandOf(io)))
     throw error
   } finally {
     io.status.stop()

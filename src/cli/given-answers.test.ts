@@ -69,6 +69,7 @@ describe('answers on a command line', () => {
 
   it.each([
     [['other.name=x'], { a: name, b: name }, /no question/],
+    [['who=x'], {}, /no question "who": nothing is open/],
     [['who.nam=Ada'], { who: name }, /no field nam/],
     [['a.count=x'], { a: two }, /whole number/],
     [['a=5'], { a: two }, /expected accept/],

@@ -77,7 +77,8 @@ function resolveName(
     return ACTIONS.has(text) ? { key } : { key, field: onlyField(questionOf(pending, key)) }
   const [only, ...others] = openQuestions(pending)
   if (only !== undefined && others.length === 0) return { key: only[0], field: name }
-  throw new CommandError('answers', `This call has no question "${name}"${suggest(name, keys)}`)
+  const open = keys.length === 0 ? ': nothing is open' : suggest(name, keys)
+  throw new CommandError('answers', `This call has no question "${name}"${open}`)
 }
 
 function onlyField(question: InputRequest): string | undefined {

@@ -3,7 +3,7 @@
  * of the official package is a server too.
  */
 
-import { pathToFileURL } from 'node:url'
+import { fileURLToPath, pathToFileURL } from 'node:url'
 import type { McpServer } from '@modelcontextprotocol/server'
 import type { Server } from '../serve/server.ts'
 
@@ -53,15 +53,29 @@ async function load(path: string): Promise<Record<string, unknown>> {
   } catch (error) {
     if (COMMONJS.test(String(error))) throw new LoadError(commonJs(path))
     // Only the file itself can have tried to listen by now.
-    if (!isPortInUse(error)) throw error
-    throw new LoadError(`${listening(path)}\n(Its port is in use: ${(error as Error).message})`)
+    if (!failedToListen(error)) throw error
+    throw new LoadError(`${listening(path)}\n(Here it could not listen: ${(error as Error).message})`)
   }
 }
 
-/** Of Node, or of `server.listen()`, which names the cause. */
-function isPortInUse(error: unknown): boolean {
+/** Of Node, or of `server.listen()`, whose error has a code of its own. */
+function failedToListen(error: unknown): boolean {
   const { code, cause } = (error ?? {}) as { code?: unknown; cause?: unknown }
-  return code === 'EADDRINUSE' || code === 'SERVER_LISTEN' || (cause !== undefined && isPortInUse(cause))
+  return code === 'EADDRINUSE' || code === 'SERVER_LISTEN' || (cause !== undefined && failedToListen(cause))
+}
+
+/** Frames of Node, of loaders, of other packages and of this one say nothing about the author's file. */
+const OWN_FOLDER = fileURLToPath(new URL('..', import.meta.url))
+const FOREIGN_FRAME = /^\s+at .*(?:node:|[/\\]node_modules[/\\])/
+
+/** Why a file could not be served: what to write, or the error with its frames in the author's own files. */
+export function sayFailure(error: unknown): string {
+  if (error instanceof LoadError) return error.message
+  if (!(error instanceof Error)) return String(error)
+  return (error.stack ?? error.message)
+    .split('\n')
+    .filter((line) => !FOREIGN_FRAME.test(line) && !(/^\s+at /.test(line) && line.includes(OWN_FOLDER)))
+    .join('\n')
 }
 
 /** Checks the methods and not the class, because the file may import another copy of this package. */
@@ -93,14 +107,14 @@ function commonJs(path: string): string {
 function listening(path: string): string {
   return [
     `${path} starts listening itself and exports no server.`,
-    'Either run it yourself and pass its URL to this command: rondo tools http://127.0.0.1:3000/mcp',
-    'or let this command listen: write "export default server" instead of "server.listen()".',
+    'Write "export default server" in place of "server.listen()", and this command listens for it.',
+    'Or run the file yourself, and pass its URL to a command: rondo tools http://127.0.0.1:3000/mcp',
   ].join('\n')
 }
 
 function exportsNone(path: string): string {
   return [
     `${path} exports no server. Write "export default server", or export a function that returns one.`,
-    'If the file serves stdio itself, run it as a command: rondo tools -- node file.js',
+    'If the file serves stdio itself, pass it as a command: rondo tools -- node file.js',
   ].join('\n')
 }

@@ -6,7 +6,7 @@ import { oneLine } from '../form/clean-text.ts'
 import { isRecord } from '../lib/json.ts'
 import type { CallToolResult, GetPromptResult, ReadResourceResult } from '../protocol/wire.ts'
 import type { Exit } from './command-line.ts'
-import { sayPending } from './describe.ts'
+import { commandOf, sayPending } from './describe.ts'
 import { type Io, print, printJson, sayJson, tell } from './io.ts'
 
 /** What to report about a completed call besides its result. */
@@ -57,7 +57,7 @@ function problemsOf({ unused, unanswered, protocolVersion }: CompletionNotes): s
 export function printPending(io: Io, json: boolean, pending: PendingCall): Exit {
   const idle = pending.task !== undefined && openQuestions(pending).length === 0
   if (json) printJson(io, { status: idle ? 'task' : 'input_required', ...pendingJson(pending) })
-  else print(io, `pending ${pending.id}\n${sayPending(pending)}`)
+  else print(io, `pending ${pending.id}\n${sayPending(pending, commandOf(io))}`)
   return 'pending'
 }
 

@@ -5,11 +5,13 @@
  */
 
 import { develop } from '../serve/development.ts'
-import { LoadError, loadServer } from './load-server.ts'
+import { loadServer, sayFailure } from './load-server.ts'
 
 export type ServeReport =
   | { readonly kind: 'listening'; readonly url: string; readonly port: number }
   | { readonly kind: 'failed'; readonly message: string }
+  /** The address cannot be used; no change of the file helps. */
+  | { readonly kind: 'unusable'; readonly message: string }
 
 const [path = '', entrance, host, port] = process.argv.slice(2)
 
@@ -18,7 +20,11 @@ async function serveHttp(): Promise<void> {
   process.on('disconnect', () => void close().finally(() => process.exit(0)))
   develop({})
   const { server } = await loadServer(path)
-  const listening = await server.listen({ host, port: Number(port) })
+  const listening = await server.listen({ host, port: Number(port) }).catch((error: Error) => {
+    exitWith('unusable', error.message)
+    return undefined
+  })
+  if (listening === undefined) return
   close = () => listening.close()
   process.send?.({ kind: 'listening', url: listening.url, port: listening.port } satisfies ServeReport)
 }
@@ -29,15 +35,14 @@ async function serveStdio(): Promise<void> {
 }
 
 /** Reports the failure on the channel, or on stderr if there is none, and exits. */
-function exitWith(message: string): void {
+function exitWith(kind: 'failed' | 'unusable', message: string): void {
   const exit = (): never => process.exit(1)
   if (process.send === undefined) process.stderr.write(`${message}\n`, exit)
-  else process.send({ kind: 'failed', message } satisfies ServeReport, exit)
+  else process.send({ kind, message } satisfies ServeReport, exit)
 }
 
 try {
   await (entrance === 'stdio' ? serveStdio() : serveHttp())
 } catch (error) {
-  if (error instanceof LoadError) exitWith(error.message)
-  else exitWith(error instanceof Error ? (error.stack ?? error.message) : String(error))
+  exitWith('failed', sayFailure(error))
 }

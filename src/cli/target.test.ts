@@ -27,6 +27,7 @@ describe('the name of a server', () => {
     [['http://ada:pw@example.org/'], undefined, /--header/],
     [['ftp://example.org'], undefined, /https, not ftp/],
     [['./nowhere.ts'], undefined, /No such file/],
+    [['127.0.0.1:3000/mcp'], undefined, /begins with http.*: http:\/\/127\.0\.0\.1:3000\/mcp/],
     [[''], undefined, /empty/],
   ])('%j %j is refused', (words, rest, sentence) => {
     expect(() => takeTarget(words, rest, cwd)).toThrow(sentence)

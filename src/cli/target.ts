@@ -54,6 +54,8 @@ export function readTarget(text: string, cwd: string): NamedTarget {
   const [command, ...args] = splitCommand(text)
   if (command === undefined) throw usageError('The name of the server must not be empty')
   if (args.length === 0 && SCRIPT.test(command)) throw usageError(`No such file: ${path}`)
+  if (args.length === 0 && /^[\w.-]+:\d+(?:\/|$)/.test(command))
+    throw usageError(`A server URL begins with http:// or https://: http://${command}`)
   return { kind: 'command', command, args, cwd }
 }
 

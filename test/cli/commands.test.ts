@@ -95,6 +95,8 @@ describe('a form with one field', () => {
     const id = /^pending (\S+)$/m.exec(stdout)?.[1] ?? ''
     expect(stdout).toContain('    seat=  Seat: one of window, aisle\n')
     expect(stdout).toContain(`answer:   rondo answer ${id} seat=…`)
+    const npx = await home.run(['pending', id], { env: { npm_command: 'exec' } })
+    expect(npx.stdout).toContain(`answer:   npx rondo answer ${id} seat=…`)
     const { code, stderr } = await home.run(['answer', id, 'seat=middle'])
     expect(stderr).toBe('rondo: Invalid answer to "seat": Seat must be one of: window, aisle\n')
     expect(code).toBe(EXITS.answers.code)

@@ -162,6 +162,7 @@ describe('rondo play', () => {
     const [, url = ''] = await hear(SERVING)
     writeFileSync(file, 'export default 5')
     await hear(/Cannot serve \S+:\s+\S+ exports no server/)
+    await hear(/Waiting for the file to change; Ctrl-C stops\./)
     writeServer('Back')
     await hear(SERVING)
     expect((await home.run(['tools', url])).stdout).toContain('Back')
@@ -198,12 +199,35 @@ describe('rondo play', () => {
     expect((await home.run(['play', file, '--no-watch', '--port', '0'])).code).toBe(1)
   })
 
+  it('exits with 6 if its port is in use, and names the option', async () => {
+    writeServer('Hello')
+    const busy = createHttpServer()
+    await new Promise<void>((done) => {
+      busy.listen(0, '127.0.0.1', done)
+    })
+    const { port } = busy.address() as AddressInfo
+    const { code, stderr } = await home.run(['play', file, '--port', String(port)])
+    busy.close()
+    expect([code, stderr]).toEqual([6, expect.stringMatching(/Port \d+ .* is in use.* with --port N\n$/)])
+  })
+
+  it('shows the frames of the file alone, in their order, once', async () => {
+    writeFileSync(file, "function open() {\n  throw new Error('The database is missing')\n}\nopen()\n")
+    const { stderr } = await home.run(['tools', file])
+    const lines = stderr.split('\n').filter((line) => line.startsWith('server: '))
+    expect(lines[0]).toBe('server: Error: The database is missing')
+    expect(lines.slice(1)).toEqual([
+      expect.stringContaining('server.mjs:2'),
+      expect.stringContaining('server.mjs:4'),
+    ])
+  })
+
   it('says what to do with a file that listens itself, exits on a signal, and leaves nothing behind', async () => {
     writeListener()
     const { hear, child } = play()
     const [, url = ''] = await hear(/LISTENS (http:\S+)/)
     await hear(/Cannot serve \S+:\s+\S+ starts listening itself and exports no server\./)
-    await hear(/write "export default server" instead of "server\.listen\(\)"/)
+    await hear(/Write "export default server" in place of "server\.listen\(\)"/)
     expect((await home.run(['tools', url])).code).toBe(6)
     writeServer('Hello')
     const [, own = ''] = await hear(SERVING)
@@ -227,7 +251,7 @@ describe('rondo play', () => {
     })
     writeListener((busy.address() as AddressInfo).port)
     expect((await home.run(['tools', file])).stderr).toMatch(
-      /starts listening itself[\s\S]*Its port is in use/,
+      /starts listening itself[\s\S]*could not listen: .*is in use/,
     )
     busy.close()
   })

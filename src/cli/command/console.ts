@@ -79,7 +79,10 @@ export const consoleCommand: Command = {
     try {
       io.status.start(`starting ${count === 1 ? 'the instance' : `${count} instances`}`)
       const failed = await Promise.race([fleet.start(), stopped]).finally(() => io.status.stop())
-      if (typeof failed === 'string') throw new CommandError('failed', `Cannot serve ${path}: ${failed}`)
+      if (typeof failed === 'string') {
+        tell(io, `Cannot serve ${path}:\n${failed}`)
+        return 'failed'
+      }
       if (!io.signal.aborted) announce(io, web, path, await sampleCall(calls, web.mcp), options.flag('json'))
       stopFollowing = followTasks({ fleet, proxy, book, look: (id) => calls.task({ id }) })
       if (options.flag('open') && !io.signal.aborted) openBrowser(io, web.page)

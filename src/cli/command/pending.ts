@@ -5,7 +5,7 @@ import { openQuestions } from '../../client/pending.ts'
 import { JSON_OPTION, openDriver, openStore, RESUME_OPTIONS, targetOf } from '../call-setup.ts'
 import { type Command, type Exit, type Invocation, usageError } from '../command-line.ts'
 import { CONNECT_OPTIONS, openConnection } from '../connection.ts'
-import { sayPending } from '../describe.ts'
+import { commandOf, sayPending } from '../describe.ts'
 import { formatTable, sayAge } from '../format.ts'
 import { addGiven, DISMISS_OPTIONS, hasAnswers } from '../given-answers.ts'
 import { print, printJson, tell } from '../io.ts'
@@ -30,7 +30,7 @@ function showOne(invocation: Invocation, start: string): Exit {
   const store = openStore(invocation)
   const { target, pending } = store.load(store.find(start))
   if (options.flag('json')) printJson(io, { target: sayTarget(target), ...pendingJson(pending) })
-  else print(io, `pending ${pending.id}\n${sayPending(pending)}`)
+  else print(io, `pending ${pending.id}\n${sayPending(pending, commandOf(io))}`)
   return 'done'
 }
 

@@ -30,7 +30,7 @@ export const playCommand: Command = {
     const path = resolve(io.cwd, file)
     if (!isFile(path)) throw usageError(`No such file: ${path}`)
     const player = createPlayer({
-      ...{ io, path, json: options.flag('json') },
+      ...{ io, path, json: options.flag('json'), watches: !options.flag('no-watch') },
       host: options.text('host') ?? '127.0.0.1',
       port: options.number('port') ?? 3000,
       command: (entrance) => scriptArgs(path, entrance),
@@ -40,8 +40,11 @@ export const playCommand: Command = {
     const stopped = new Promise<void>((done) => {
       io.signal.addEventListener('abort', () => done(), { once: true })
     })
-    const failed = await Promise.race([player.start(), stopped.then(() => false)])
-    if (failed && options.flag('no-watch')) return 'failed'
+    const started = await Promise.race([player.start(), stopped.then(() => 'serving' as const)])
+    if (started === 'unusable' || (started === 'failed' && options.flag('no-watch'))) {
+      stopWatching()
+      return started === 'unusable' ? 'unreachable' : 'failed'
+    }
     await stopped
     stopWatching()
     await player.stop()
@@ -64,13 +67,16 @@ interface PlayerOptions {
   readonly host: string
   readonly port: number
   readonly json: boolean
+  readonly watches: boolean
   readonly command: (entrance: readonly string[]) => readonly string[]
   readonly env: Readonly<Record<string, string>>
 }
 
+/** `unusable`: the address is, and no change of the file helps. */
+type Started = 'serving' | 'failed' | 'unusable'
+
 interface Player {
-  /** Resolves with true if the file could not be served. */
-  start(): Promise<boolean>
+  start(): Promise<Started>
   reload(): void
   stop(): Promise<void>
 }
@@ -95,18 +101,24 @@ function createPlayer(options: PlayerOptions): Player {
     child = undefined
     if (old !== undefined) await stopChild(old)
   }
-  const start = async (): Promise<boolean> => {
-    if (stopped) return false
+  const start = async (): Promise<Started> => {
+    if (stopped) return 'serving'
     const started = launch(options, ['http', host, String(port)])
     child = started
     const report = await firstReport(started)
     // Stopped in the meantime; `stop` waits for its end.
-    if (child !== started) return false
+    if (child !== started) return 'serving'
     if (report.kind === 'failed') {
       // The file may have opened a port or started a timer before it failed.
       await end()
       tell(io, `Cannot serve ${options.path}:\n${report.message}`)
-      return true
+      if (options.watches) tell(io, 'Waiting for the file to change; Ctrl-C stops.')
+      return 'failed'
+    }
+    if (report.kind === 'unusable') {
+      await end()
+      tell(io, `rondo: ${report.message.replace('with PORT or listen({ port })', 'with --port N')}`)
+      return 'unusable'
     }
     started.once('exit', (code, signal) => {
       if (child !== started) return
@@ -116,7 +128,7 @@ function createPlayer(options: PlayerOptions): Player {
     port = report.port
     if (options.json) printJson(io, { url: report.url, file: options.path })
     else tell(io, `Serving ${options.path} at ${report.url}`)
-    return false
+    return 'serving'
   }
   // A second signal ends this process at once; the server must not outlive it.
   process.once('exit', () => child?.kill('SIGKILL'))

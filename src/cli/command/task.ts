@@ -22,7 +22,7 @@ import {
 } from '../call-setup.ts'
 import { type Command, CommandError, type Exit, type Invocation, usageError } from '../command-line.ts'
 import { CONNECT_OPTIONS, openConnection, policiesOf } from '../connection.ts'
-import { exampleWord, sayQuestion, sayRequest, sayServer } from '../describe.ts'
+import { commandOf, exampleWord, sayQuestion, sayRequest, sayServer } from '../describe.ts'
 import { markDelivered } from '../drive-call.ts'
 import { formatTable, sayAgo, sayTime, shellWord } from '../format.ts'
 import { addGiven, DISMISS_OPTIONS, hasAnswers } from '../given-answers.ts'
@@ -94,7 +94,7 @@ async function withTask(
     const task = openTask(found, { client, signal, now, policies: policiesOf(io, options) })
     const show = (shown: ShownTask): void => {
       if (options.flag('json')) return printJson(io, taskJson(shown, client.protocolVersion))
-      print(io, sayTask(shown, now()))
+      print(io, sayTask(shown, now(), commandOf(io)))
       const { result } = shown.state
       if (result === undefined) return
       print(io, '')
@@ -296,7 +296,7 @@ interface ShownTask {
   readonly problem?: string
 }
 
-function sayTask({ state, pending, name, isKept, problem }: ShownTask, now: number): string {
+function sayTask({ state, pending, name, isKept, problem }: ShownTask, now: number, rondo: string): string {
   const { status, statusMessage, createdAt, lastUpdatedAt, ttlMs, error } = state
   const rows = [
     ['status', statusMessage === undefined ? status : `${status}: ${oneLine(statusMessage)}`],
@@ -315,11 +315,11 @@ function sayTask({ state, pending, name, isKept, problem }: ShownTask, now: numb
     formatTable(rows.map(([label, text = '']) => [`  ${label}`, text])),
     ...(problem === undefined ? [] : ['', `The questions are not shown: ${oneLine(problem)}`]),
     ...asked,
-    ...(open.length > 0 ? ['', `answer:   rondo task answer ${oneLine(name)} ${words.join(' ')}`] : []),
+    ...(open.length > 0 ? ['', `answer:   ${rondo} task answer ${oneLine(name)} ${words.join(' ')}`] : []),
     ...(isEnded(state)
       ? []
-      : [...(open.length > 0 ? [] : ['']), `cancel:   rondo task cancel ${oneLine(name)}`]),
-    ...(isKept && !isEnded(state) ? [`wait:     rondo resume ${pending.id}`] : []),
+      : [...(open.length > 0 ? [] : ['']), `cancel:   ${rondo} task cancel ${oneLine(name)}`]),
+    ...(isKept && !isEnded(state) ? [`wait:     ${rondo} resume ${pending.id}`] : []),
   ].join('\n')
 }
 

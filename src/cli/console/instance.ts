@@ -9,7 +9,7 @@ import { createServer as createHttpServer, type IncomingMessage, type ServerResp
 import type { AddressInfo } from 'node:net'
 import type { OperatorTasks } from '../../index.ts'
 import { develop } from '../../serve/development.ts'
-import { LoadError, loadServer } from '../load-server.ts'
+import { loadServer, sayFailure } from '../load-server.ts'
 import {
   EXCHANGE_HEADER,
   type InstanceMessage,
@@ -158,11 +158,5 @@ async function start(): Promise<void> {
 try {
   await start()
 } catch (error) {
-  const message =
-    error instanceof LoadError
-      ? error.message
-      : error instanceof Error
-        ? (error.stack ?? error.message)
-        : String(error)
-  send({ kind: 'failed', message }, () => process.exit(1))
+  send({ kind: 'failed', message: sayFailure(error) }, () => process.exit(1))
 }

@@ -140,5 +140,8 @@ function destroyIfOpen(response: IncomingMessage): void {
 function toRondoError(error: unknown): RondoError {
   if (error instanceof RondoError) return error
   const code = (error as NodeJS.ErrnoException | undefined)?.code
-  return new RondoError('PEER_GONE', `The request failed (${code ?? 'connection lost'})`, { cause: error })
+  const hint = code === 'ECONNREFUSED' ? ': nothing listens at this address' : ''
+  return new RondoError('PEER_GONE', `The request failed (${code ?? 'connection lost'})${hint}`, {
+    cause: error,
+  })
 }
