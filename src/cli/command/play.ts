@@ -40,14 +40,15 @@ export const playCommand: Command = {
     const stopped = new Promise<void>((done) => {
       io.signal.addEventListener('abort', () => done(), { once: true })
     })
-    const started = await Promise.race([player.start(), stopped.then(() => 'serving' as const)])
-    if (started === 'unusable' || (started === 'failed' && options.flag('no-watch'))) {
+    try {
+      const started = await Promise.race([player.start(), stopped.then(() => 'serving' as const)])
+      if (started === 'unusable') return 'unreachable'
+      if (started === 'failed' && options.flag('no-watch')) return 'failed'
+      await stopped
+    } finally {
       stopWatching()
-      return started === 'unusable' ? 'unreachable' : 'failed'
+      await player.stop()
     }
-    await stopped
-    stopWatching()
-    await player.stop()
     tell(io, 'Stopped.')
     return 'done'
   },
