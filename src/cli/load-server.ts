@@ -8,7 +8,7 @@ import type { McpServer } from '@modelcontextprotocol/server'
 import type { Server } from '../serve/server.ts'
 
 /** The file runs but exports no server. The message says what to write. */
-export class LoadError extends Error {
+class LoadError extends Error {
   constructor(message: string) {
     super(message)
     this.name = 'LoadError'
