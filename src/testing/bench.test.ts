@@ -23,6 +23,11 @@ describe('a bench without a store', () => {
     ).toMatchObject({
       text: 'n 100000',
     })
+    await expect(
+      createBench(large, { store: false })
+        .tool('read')
+        .run({ q: { value: 'n ' } }),
+    ).rejects.toThrow(/never asked for q\. It ended with: This call/)
     const bench = createBench(large, { store: false })
     expect(await bench.tool('read').next()).toMatchObject({ kind: 'error' })
     expect(bench.events).toContainEqual(expect.objectContaining({ code: 'LIMIT_STATE_BYTES' }))

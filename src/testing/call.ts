@@ -113,8 +113,18 @@ async function runScript(call: TestCall, script: Script): Promise<TestRound> {
     }
     round = await call.next(answers)
   }
-  if (unused.size > 0) throw new Error(`The call never asked for ${[...unused].join(', ')}.`)
+  if (unused.size > 0)
+    throw new Error(`The call never asked for ${[...unused].join(', ')}. It ended with: ${sayEnd(round)}`)
   return round
+}
+
+/** How a call or a task ended, in words: the reason why it never asked is often there. */
+export function sayEnd(end: {
+  readonly text?: string
+  readonly message?: string
+  readonly kind: string
+}): string {
+  return end.text ?? end.message ?? end.kind
 }
 
 /** The response to a question. The content of a form becomes an accept; anything else is sent unchanged. */

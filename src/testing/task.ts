@@ -5,7 +5,7 @@
 
 import type { Principal } from '../protocol/call.ts'
 import type { ClientCapabilities, InputRequests } from '../protocol/wire.ts'
-import { questionFor, type Script, toResponse } from './call.ts'
+import { questionFor, type Script, sayEnd, toResponse } from './call.ts'
 import { type Sent, type TestMessage, type TestRound, toRound } from './exchange.ts'
 
 export type TaskRound =
@@ -183,6 +183,7 @@ async function runScript(
     }
     round = await next(answers)
   }
-  if (unused.size > 0) throw new Error(`The task never asked for ${[...unused].join(', ')}.`)
+  if (unused.size > 0)
+    throw new Error(`The task never asked for ${[...unused].join(', ')}. It ended with: ${sayEnd(round)}`)
   return round
 }
