@@ -27,7 +27,7 @@ describe('a bench without a store', () => {
       createBench(large, { store: false })
         .tool('read')
         .run({ q: { value: 'n ' } }),
-    ).rejects.toThrow(/never asked for q\. It ended with: This call/)
+    ).rejects.toThrow(/never asked for q\. It ended with: The state of this call is larger/)
     const bench = createBench(large, { store: false })
     expect(await bench.tool('read').next()).toMatchObject({ kind: 'error' })
     expect(bench.events).toContainEqual(expect.objectContaining({ code: 'LIMIT_STATE_BYTES' }))
