@@ -209,7 +209,8 @@ describe('an event and the end of its time at the same moment', () => {
         jump = 600_000
       })
       const text = await payment.received().then(String, (error: Error) => error.name)
-      // Another turn replays what was recorded.
+      // Another turn replays what was recorded. It is due by the store's clock, so the worker's must agree again.
+      jump = 0
       await ctx.sleep('rest', 1)
       return text
     })
