@@ -29,8 +29,8 @@ export default defineConfig({
         },
       },
     ],
-    // One for each core, also where there are two: many tests wait for processes they started.
-    maxWorkers: Math.max(2, availableParallelism()),
+    // One more than there are cores: many tests wait for processes they started.
+    maxWorkers: Math.max(2, availableParallelism()) + 1,
     // Generous, because a busy machine is not a failure: only a test that hangs gets here.
     testTimeout: 180_000,
     hookTimeout: 300_000,

@@ -7,9 +7,9 @@ import type {
   Action,
   ConsoleEvent,
   ExaminedFinding,
-  Exchange,
   InstanceView,
   RoundHappening,
+  SeenExchange,
   StoredTask,
 } from '../src/cli/console/event.ts'
 
@@ -23,7 +23,7 @@ export interface Round {
   readonly began: number
   readonly event: RoundEvent
   readonly operations: readonly Operation[]
-  readonly exchange?: Exchange
+  readonly exchange?: SeenExchange
   /** It answers a round that was answered before with something else, or once more. */
   readonly isBranch: boolean
 }
@@ -90,7 +90,7 @@ export interface Model {
   readonly examined?: Examination
   /** Rounds by exchange, and exchanges whose round is not known yet. */
   readonly flowOf: ReadonlyMap<string, string>
-  readonly exchanges: ReadonlyMap<string, Exchange>
+  readonly exchanges: ReadonlyMap<string, SeenExchange>
 }
 
 export type Questions = Readonly<
@@ -145,7 +145,7 @@ type Draft = {
   findings: Finding[]
   examined?: Examination
   flowOf: Map<string, string>
-  exchanges: Map<string, Exchange>
+  exchanges: Map<string, SeenExchange>
 }
 
 function applyOne(draft: Draft, event: ConsoleEvent): void {
@@ -234,7 +234,7 @@ function applyRound(
     add('warning', `${round.target} takes ${WARN_ROUNDS} rounds or more: official clients give up after 10`)
 }
 
-function applyExchange(draft: Draft, exchange: Exchange, at: number): void {
+function applyExchange(draft: Draft, exchange: SeenExchange, at: number): void {
   draft.exchanges.set(exchange.id, exchange)
   if (exchange.fault !== undefined)
     draft.findings = draft.findings.filter((finding) => finding.exchange !== exchange.id)
@@ -267,11 +267,11 @@ function applyExchange(draft: Draft, exchange: Exchange, at: number): void {
 }
 
 /** The last round without an exchange that ran on its instance. */
-function isSameRound(round: Round, exchange: Exchange, draft: Draft): boolean {
+function isSameRound(round: Round, exchange: SeenExchange, draft: Draft): boolean {
   return round.instance === exchange.instance && draft.flowOf.get(exchange.id) === round.event.flow
 }
 
-function aboutCaller(exchange: Exchange | undefined): { client?: string; principal?: string } {
+function aboutCaller(exchange: SeenExchange | undefined): { client?: string; principal?: string } {
   if (exchange === undefined || exchange.by === 'console') return {}
   return {
     ...(exchange.client !== undefined && { client: exchange.client }),

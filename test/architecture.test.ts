@@ -150,6 +150,11 @@ describe('a tree that breaks a rule is reported', () => {
       { 'lib/a.ts': "export * from './b.ts'\nexport type { Y } from './b.ts'\n", 'lib/b.ts': leaf },
       /is a barrel/,
     ],
+    [
+      'one name for two exported types',
+      { 'lib/a.ts': 'export interface Turn {}\n', 'carry/b.ts': 'export type Turn = 1\n' },
+      /^Turn is an exported type of lib\/a\.ts and carry\/b\.ts$/,
+    ],
     ['a file named utils', { 'lib/utils.ts': leaf }, /says nothing about a role/],
     ['a folder named core', { 'serve/core/a.ts': leaf }, /says nothing about a role/],
     ['a file name in camel case', { 'lib/fooBar.ts': leaf }, /not kebab-case/],

@@ -136,6 +136,19 @@ function checkArrow(path: string, target: string): string[] {
   return allowed.includes(to) ? [] : [`${path}: ${from}/ may not import ${to} (${target})`]
 }
 
+/** One name, one thing: a reader who meets a type by its name knows which one it is. */
+function checkTypeNames(tree: SourceTree): string[] {
+  const files = new Map<string, string[]>()
+  for (const [path, text] of tree) {
+    if (isTest(path)) continue
+    for (const [, name = ''] of text.matchAll(/^export (?:type|interface|class) (\w+)/gm))
+      files.set(name, [...(files.get(name) ?? []), path])
+  }
+  return [...files].flatMap(([name, paths]) =>
+    paths.length > 1 ? [`${name} is an exported type of ${paths.join(' and ')}`] : [],
+  )
+}
+
 /** Files by the files they import; checks each import on the way. */
 function checkImports(tree: SourceTree, scans: ReadonlyMap<string, Scan>) {
   const problems: string[] = []
@@ -189,5 +202,5 @@ export function checkArchitecture(tree: SourceTree): string[] {
   const code = [...tree].filter(([path]) => !isTest(path))
   const scans = new Map(code.map(([path, text]) => [path, scanImports(text)]))
   const imports = checkImports(tree, scans)
-  return [...problems, ...imports.problems, ...findCycles(imports.graph)]
+  return [...problems, ...checkTypeNames(tree), ...imports.problems, ...findCycles(imports.graph)]
 }

@@ -14,11 +14,11 @@ import {
   type Action,
   type ActionKind,
   EXPECTED,
-  type Exchange,
   type Message,
   PRINCIPAL_HEADER,
+  type SeenExchange,
 } from './event.ts'
-import type { Fleet } from './fleet.ts'
+import type { LocalFleet } from './fleet.ts'
 import type { ConsoleProxy } from './proxy.ts'
 
 export interface ActionRequest {
@@ -40,7 +40,7 @@ const MAX_MOVES = 8
 /** Beyond every `roundTtlMs` that a server would choose. */
 const LATER_MS = 366 * 24 * 3_600_000
 
-export function createActions(fleet: Fleet, proxy: ConsoleProxy, book: Book): Act {
+export function createActions(fleet: LocalFleet, proxy: ConsoleProxy, book: Book): Act {
   let count = 0
   /** Actions that wait for the next round of a flow. */
   const watching = new Set<(seen: Seen) => void>()
@@ -303,12 +303,12 @@ function compareKeys(first: Seen, second: Seen | undefined): { ok: boolean; happ
 }
 
 /** The request of the round after an exchange, without answers. */
-function nextBody({ request }: Exchange, requestState: string): Message & { params: Message } {
+function nextBody({ request }: SeenExchange, requestState: string): Message & { params: Message } {
   const { inputResponses: _, ...kept } = isRecord(request?.params) ? request.params : {}
   return { jsonrpc: '2.0', id: 1, method: request?.method, params: { ...kept, requestState } }
 }
 
-function isMove(exchange: Exchange): boolean {
+function isMove(exchange: SeenExchange): boolean {
   const result = exchange.response?.result
   if (!isRecord(result) || result.resultType !== 'input_required' || stateOf(exchange) === undefined)
     return false
@@ -325,7 +325,7 @@ function otherThan(principal: string | undefined): string {
   return principal === 'somebody-else' ? 'nobody-else' : 'somebody-else'
 }
 
-function describeReply({ status, response }: Exchange): string {
+function describeReply({ status, response }: SeenExchange): string {
   const error = response?.error
   if (isRecord(error)) return `HTTP ${status}, ${String(error.message)}`
   const type = isRecord(response?.result) ? response.result.resultType : undefined

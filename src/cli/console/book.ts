@@ -4,13 +4,13 @@
  */
 
 import { createHash } from 'node:crypto'
-import type { ConsoleEvent, Exchange, Happening, RoundHappening } from './event.ts'
+import type { ConsoleEvent, Happening, RoundHappening, SeenExchange } from './event.ts'
 
 export const MAX_EVENTS: number = 2_000
 
 /** An exchange and what its instance reported about it. */
 export interface Seen {
-  exchange: Exchange
+  exchange: SeenExchange
   round?: RoundHappening
   /** Why the state was refused. */
   refused?: string
@@ -129,7 +129,7 @@ export function createBook(now: () => number = Date.now, max: number = MAX_EVENT
 }
 
 /** The state that the response of an exchange carries. */
-export function stateOf({ response }: Exchange): string | undefined {
+export function stateOf({ response }: SeenExchange): string | undefined {
   const state = (response?.result as { requestState?: unknown } | undefined)?.requestState
   return typeof state === 'string' ? state : undefined
 }

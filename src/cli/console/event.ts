@@ -22,7 +22,7 @@ export type Happening =
   | { readonly kind: 'task'; readonly instance: string; readonly event: Sendable<EngineEvent> }
   | { readonly kind: 'stored'; readonly task: StoredTask }
   | { readonly kind: 'examined'; readonly tool?: string; readonly findings: readonly ExaminedFinding[] }
-  | { readonly kind: 'exchange'; readonly exchange: Exchange }
+  | { readonly kind: 'exchange'; readonly exchange: SeenExchange }
   | { readonly kind: 'action'; readonly action: Action }
 
 export interface RoundHappening {
@@ -75,7 +75,7 @@ export interface InstanceView {
 }
 
 /** One HTTP request to the proxy, and its response. */
-export interface Exchange {
+export interface SeenExchange {
   readonly id: string
   /** When the request arrived, ms since the epoch. */
   readonly began: number

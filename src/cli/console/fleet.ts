@@ -27,7 +27,7 @@ export interface FleetOptions {
   onHappening(happening: Happening): void
 }
 
-export interface Fleet {
+export interface LocalFleet {
   /** Resolves with why the file cannot be served; undefined if all instances are up. */
   start(): Promise<string | undefined>
   /** The next instance in turn, except `avoid`; or the one named `only`, if it is up. */
@@ -69,7 +69,7 @@ interface Slot {
 const STOP_MS = 12_000
 const MAX_CRASHES = 5
 
-export function createFleet(options: FleetOptions): Fleet {
+export function createFleet(options: FleetOptions): LocalFleet {
   const slots: Slot[] = Array.from({ length: options.count }, (_, i) => ({
     name: nameOf(i),
     state: 'down',

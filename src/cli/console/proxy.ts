@@ -16,13 +16,13 @@ import { type Book, MAX_EVENTS } from './book.ts'
 import {
   CONSOLE_CLIENT,
   EXCHANGE_HEADER,
-  type Exchange,
   type Message,
   PRINCIPAL_HEADER,
   REWORD_HEADER,
+  type SeenExchange,
   SKEW_HEADER,
 } from './event.ts'
-import type { Fleet, Up } from './fleet.ts'
+import type { LocalFleet, Up } from './fleet.ts'
 
 /** What happens to the next round of a flow. */
 export interface Fault {
@@ -36,7 +36,7 @@ export interface Fault {
 export interface ConsoleProxy {
   serve(req: IncomingMessage, res: ServerResponse): void
   /** Sends a request of the console itself, and resolves with its exchange. */
-  send(request: OwnRequest): Promise<Exchange>
+  send(request: OwnRequest): Promise<SeenExchange>
   /** The headers of a request that its next round needs again. Credentials are among them: they stay in this process. */
   headersOf(exchange: string): Readonly<Record<string, string>>
   /** The headers of the request with which a task began: those of its owner. */
@@ -81,7 +81,7 @@ const NOT_FORWARDED = new Set([
   REWORD_HEADER,
 ])
 
-export function createProxy(fleet: Fleet, book: Book, now: () => number = Date.now): ConsoleProxy {
+export function createProxy(fleet: LocalFleet, book: Book, now: () => number = Date.now): ConsoleProxy {
   const armed = new Map<string, Fault[]>()
   /** The instance of each session of an older client, and the name of the client. */
   const homes = new Map<string, { readonly instance: string; readonly client?: string }>()
@@ -112,12 +112,12 @@ export function createProxy(fleet: Fleet, book: Book, now: () => number = Date.n
     return (home !== undefined && fleet.pick({ only: home })) || fleet.pick({ avoid }) || fleet.pick()
   }
 
-  function record(facts: Omit<Exchange, 'method' | 'target' | 'revision'>): void {
+  function record(facts: Omit<SeenExchange, 'method' | 'target' | 'revision'>): void {
     const { request } = facts
     const params = isRecord(request?.params) ? request.params : {}
     const meta = isRecord(params._meta) ? params._meta : {}
     const target = params.name ?? params.uri ?? params.taskId
-    const exchange: Exchange = {
+    const exchange: SeenExchange = {
       ...facts,
       ...(typeof request?.method === 'string' && { method: request.method }),
       ...(typeof target === 'string' && { target }),
@@ -127,7 +127,7 @@ export function createProxy(fleet: Fleet, book: Book, now: () => number = Date.n
   }
 
   /** Polls that see what the last one saw are not worth an event. */
-  function isRepeatedPoll({ method, target, response, client }: Exchange): boolean {
+  function isRepeatedPoll({ method, target, response, client }: SeenExchange): boolean {
     if (method !== 'tasks/get' || target === undefined) return false
     const text = JSON.stringify(response?.result) ?? ''
     const before = polls.get(target)
@@ -139,7 +139,7 @@ export function createProxy(fleet: Fleet, book: Book, now: () => number = Date.n
   }
 
   /** Remembers who owns a task that a call became. */
-  function noteTask({ id, request, response }: Pick<Exchange, 'id' | 'request' | 'response'>): void {
+  function noteTask({ id, request, response }: Pick<SeenExchange, 'id' | 'request' | 'response'>): void {
     const result = isRecord(response?.result) ? response.result : {}
     if (request?.method === 'tasks/get' || typeof result.taskId !== 'string') return
     taskHeaders.set(result.taskId, repeated.get(id) ?? {})
@@ -153,7 +153,7 @@ export function createProxy(fleet: Fleet, book: Book, now: () => number = Date.n
     readonly headers: IncomingHttpHeaders
     readonly raw: Buffer
     readonly body: Message | undefined
-    readonly by: Exchange['by']
+    readonly by: SeenExchange['by']
     readonly fault?: string
     readonly skewMs?: number
     readonly avoid?: string
@@ -162,7 +162,7 @@ export function createProxy(fleet: Fleet, book: Book, now: () => number = Date.n
   }
 
   /** Passes one request to an instance. Resolves when its response has ended, however that was. */
-  function pass({ id, began, headers, raw, body, res, ...passing }: Passing): Promise<Exchange> {
+  function pass({ id, began, headers, raw, body, res, ...passing }: Passing): Promise<SeenExchange> {
     const up = pick(headers, passing.avoid)
     repeated.set(id, repeatable(headers))
     trim(repeated)

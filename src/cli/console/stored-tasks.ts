@@ -5,11 +5,11 @@
 
 import type { Book } from './book.ts'
 import type { StoredTask } from './event.ts'
-import type { Fleet } from './fleet.ts'
+import type { LocalFleet } from './fleet.ts'
 import type { ConsoleProxy } from './proxy.ts'
 
 export interface FollowOptions {
-  readonly fleet: Pick<Fleet, 'look'>
+  readonly fleet: Pick<LocalFleet, 'look'>
   readonly proxy: Pick<ConsoleProxy, 'pollsOf'>
   readonly book: Book
   /** Asks for a task as its owner, so that its questions are seen. */
