@@ -181,7 +181,7 @@ function waits(one: Part): number {
 }
 
 describe('time in a task', () => {
-  it('G1 G2 G3 R10 gives the same journal under any wake-ups and crashes', async () => {
+  it('G1 G2 G3 R10 produces the same journal, sorted by time and key, under any wake-ups and crashes', async () => {
     await fc.assert(
       fc.asyncProperty(program, fc.array(span, { maxLength: 8 }), indexes, async (groups, wakes, crashes) => {
         const calm = await live(groups, CALM)
@@ -191,7 +191,7 @@ describe('time in a task', () => {
     )
   })
 
-  it('G3 R10 gives the same results, and each of them once, if events arrive in the middle of turns', async () => {
+  it('G3 R10 produces the same results, and each of them once, if events arrive in the middle of turns', async () => {
     await fc.assert(
       fc.asyncProperty(program, indexes, indexes, async (groups, crashes, midway) => {
         const calm = await live(groups, CALM)

@@ -130,7 +130,7 @@ describePostgres('PostgreSQL as a store', () => {
     await pool.end()
   })
 
-  it('goes on without prepared statements if a pooler shares its connections', async () => {
+  it('continues without prepared statements if a pooler shares its connections', async () => {
     const { connectionString } = server
     const options = { connectionString, maxConnections: 1, retryMs: 100, prepares: true }
     const pool = createResilientPool(options)

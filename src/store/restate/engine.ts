@@ -400,7 +400,7 @@ function startWorker(
     const { takenOver = false, task, fence } = lease
     emit({ kind: 'began', id: fence.id, turn: fence.epoch, takenOver, failures: task.failures }, task)
     const turn = runTurn(store, lease, run, settings)
-    // Restate dropped the connection and delivers the turn elsewhere: this one gives way.
+    // Restate dropped the connection and delivers the turn elsewhere: this one stops.
     const abandon = () => {
       turn.lose('cancelled or taken over')
       void store.release(fence, 0, false).catch(() => false)
