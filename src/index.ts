@@ -36,8 +36,7 @@ export {
   ToolError,
 } from './errors.ts'
 export type { AskEntryKind } from './journal/journal.ts'
-export type { Every } from './lib/clock.ts'
-export type { Duration } from './lib/duration.ts'
+export type { Duration, Every } from './lib/clock.ts'
 export type { FlowMethod, Listing, Principal, RequestId } from './protocol/call.ts'
 export type { QuestionKind } from './protocol/common/request.ts'
 export type {

@@ -4,7 +4,7 @@
  */
 
 import { RondoError } from '../errors.ts'
-import { findSecret } from '../form/secret-like.ts'
+import { findSecret } from '../form/form.ts'
 import { isRecord } from '../lib/json.ts'
 import { kindOf } from '../protocol/common/request.ts'
 import type { InputRequest, InputRequests, InputResponse, InputResponses } from '../protocol/wire.ts'

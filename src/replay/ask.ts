@@ -6,7 +6,7 @@
  */
 
 import type { AskEntry, Found } from '../journal/journal.ts'
-import type { Duration } from '../lib/duration.ts'
+import type { Duration } from '../lib/clock.ts'
 import { missingCapability } from '../protocol/common/request.ts'
 import {
   type Ask,

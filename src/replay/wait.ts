@@ -11,7 +11,7 @@
 
 import { misuse, RondoError } from '../errors.ts'
 import type { AskEntry } from '../journal/journal.ts'
-import { type Duration, describeDuration, toMilliseconds } from '../lib/duration.ts'
+import { type Duration, describeDuration, toMilliseconds } from '../lib/clock.ts'
 import {
   append,
   continueDuring,

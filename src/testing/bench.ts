@@ -5,7 +5,7 @@
 
 import type { LogEvent } from '../carry/host.ts'
 import { misuse } from '../errors.ts'
-import { type Duration, toMilliseconds } from '../lib/duration.ts'
+import { type Duration, toMilliseconds } from '../lib/clock.ts'
 import type { FlowMethod, Principal } from '../protocol/call.ts'
 import { TASKS_EXTENSION } from '../protocol/task.ts'
 import type { ClientCapabilities } from '../protocol/wire.ts'

@@ -1,6 +1,6 @@
 /** What a handler can do, and the schemas and questions it does it with. Types only: `replay/` implements them. */
 
-import type { Duration } from '../lib/duration.ts'
+import type { Duration } from '../lib/clock.ts'
 import type { Principal } from '../protocol/call.ts'
 import type { QuestionKind } from '../protocol/common/request.ts'
 import type {

@@ -9,9 +9,8 @@
 
 import { misuse } from '../../errors.ts'
 import type { Field, FieldValue } from '../../form/field.ts'
-import { readForm, UNSAFE_NAMES } from '../../form/form.ts'
+import { findSecret, readForm, UNSAFE_NAMES } from '../../form/form.ts'
 import { judgeContent } from '../../form/judge.ts'
-import { findSecret } from '../../form/secret-like.ts'
 import { createMemo } from '../../lib/collection.ts'
 import { isRecord } from '../../lib/json.ts'
 import type { JsonSchema } from '../../protocol/wire.ts'

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { describeDuration, toMilliseconds } from './duration.ts'
+import { describeDuration, toMilliseconds } from './clock.ts'
 
 describe('toMilliseconds', () => {
   it.each([

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import { hasAnEnd } from '../../test/support/has-an-end.ts'
-import { findSecret, findSecretWords } from './secret-like.ts'
+import { findSecret, findSecretWords } from './form.ts'
 
 const NAMES =
   `password Password userPassword user_password new-password PASSWORD passwd pwd dbPwd passphrase passcode
