@@ -20,25 +20,24 @@ export function toTest(flow: Flow, file: string, { exported, isOfficial }: Serve
   const line = mainLine(flow)
   const lines = flow.task === undefined ? sayRounds(line, used) : sayTask(flow, used)
   const called = exported.name === 'default' ? 'served' : exported.name
-  const make = exported.isFunction ? `(options) => ${called}(options)` : `() => ${called}`
+  const made = exported.isFunction ? `(options) => ${called}(options)` : `() => ${called}`
+  // An official server has no fetch of its own: its handler is called, as its entrances call it.
+  const make = isOfficial
+    ? `() => createMcpHandler(${exported.isFunction ? called : `() => ${called}`})`
+    : made
   const begin = flow.task === undefined ? BEGINS[flow.method] : 'task'
   const args =
     flow.method === 'resources/read'
       ? quote(flow.target)
       : `${quote(flow.target)}, ${quote(argumentsOf(flow))}`
-  const note = isOfficial
-    ? [
-        '// createBench calls servers of createServer. This server is of the official package: adapt what is created here.',
-      ]
-    : []
   return `${[
+    ...(isOfficial ? [`import { createMcpHandler } from '@modelcontextprotocol/server'`] : []),
     `import { ${[...used].sort().join(', ')} } from 'rondo/testing'`,
     `import { afterAll, expect, it } from 'vitest'`,
     exported.name === 'default'
       ? `import served from ${quote(`./${fileName(file)}`)}`
       : `import { ${exported.name} } from ${quote(`./${fileName(file)}`)}`,
     '',
-    ...note,
     `const bench = createBench(${make})`,
     'afterAll(() => bench.server.close())',
     '',

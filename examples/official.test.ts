@@ -5,7 +5,7 @@ import type { AddressInfo } from 'node:net'
 import { serve as serveHono } from '@hono/node-server'
 import { StreamableHTTPClientTransport } from '@modelcontextprotocol/client'
 import { createMcpHandler } from '@modelcontextprotocol/server'
-import { generateKey, type Server } from 'rondo'
+import { generateKey } from 'rondo'
 import { createBench } from 'rondo/testing'
 import { afterAll, describe, expect, it } from 'vitest'
 import { createMemoryStore } from '../src/store/memory/store.ts'
@@ -49,9 +49,8 @@ describe.each([
 describe('a lost reply', () => {
   async function loseTheLast(serve: (tables: ReturnType<typeof createTables>) => Fetch) {
     const tables = createTables()
-    const round = createBench(() => ({ fetch: serve(tables) }) as Server).tool('book_table', {
-      date: '2026-12-24',
-    })
+    const bench = createBench(() => ({ fetch: serve(tables), close: async () => {} }))
+    const round = bench.tool('book_table', { date: '2026-12-24' })
     await round.next()
     await round.next({ party: { people: 4 } })
     await round.loseReply({ sure: { confirm: true } })

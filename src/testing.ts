@@ -7,6 +7,7 @@ export type { ServerOptions } from './serve/options.ts'
 export type { Server } from './serve/server.ts'
 export {
   type BenchOptions,
+  type BenchServer,
   type BenchSetup,
   type CallOptions,
   createBench,

@@ -36,7 +36,13 @@ export interface CallOptions {
   capabilities?: ClientCapabilities
 }
 
-export interface TestBench {
+/** What a bench sends requests to: a `Server`, or the handler of an official one (`createMcpHandler(build)`). */
+export interface BenchServer {
+  fetch(request: Request): Promise<Response>
+  close(): Promise<void>
+}
+
+export interface TestBench<S extends BenchServer = Server> {
   tool(name: string, args?: Record<string, unknown>, options?: CallOptions): TestCall
   /** The same for a client that can follow a task. */
   task(name: string, args?: Record<string, unknown>, options?: CallOptions): TestTask
@@ -51,7 +57,7 @@ export interface TestBench {
   /** The log events of all instances. */
   readonly events: LogEvent[]
   /** The instance that receives the next request. */
-  readonly server: Server
+  readonly server: S
   /** Sends the next request to a new instance, as after a restart or behind a load balancer. */
   otherInstance(): void
 }
@@ -59,8 +65,14 @@ export interface TestBench {
 const ANYTHING: ClientCapabilities = { elicitation: { form: {}, url: {} }, sampling: {}, roots: {} }
 const FOLLOWS = { [TASKS_EXTENSION]: {} }
 
-/** `make` creates one instance: `(options) => createServer({ name, version, ...options })` and its tools. */
-export function createBench(make: (options: BenchOptions) => Server, setup: BenchSetup = {}): TestBench {
+/**
+ * `make` creates one instance: `(options) => createServer({ name, version, ...options })` and its tools; for an official server,
+ * `(options) => createMcpHandler(build)`, whose `createRondo` gets the options.
+ */
+export function createBench<S extends BenchServer = Server>(
+  make: (options: BenchOptions) => S,
+  setup: BenchSetup = {},
+): TestBench<S> {
   const clock = {
     now: Date.UTC(2026, 6, 28),
     advance(ms: number) {

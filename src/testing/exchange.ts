@@ -4,7 +4,6 @@ import type { Principal } from '../protocol/call.ts'
 import { encodeHeaderValue } from '../protocol/common/headers.ts'
 import { CLIENT_CAPABILITIES, CLIENT_INFO, PROTOCOL_VERSION } from '../protocol/common/meta-key.ts'
 import type { ClientCapabilities, InputRequests } from '../protocol/wire.ts'
-import type { Server } from '../serve/server.ts'
 
 export type TestRound =
   | { readonly kind: 'complete'; readonly result: Readonly<Record<string, unknown>>; readonly text: string }
@@ -27,7 +26,11 @@ const VERSION = '2026-07-28'
 /** Who calls, as the bench's own authentication reads it. */
 export const PRINCIPAL_HEADER = 'x-test-principal'
 
-export async function exchange(server: Server, sent: Sent, id: number): Promise<TestMessage> {
+export async function exchange(
+  server: { fetch(request: Request): Promise<Response> },
+  sent: Sent,
+  id: number,
+): Promise<TestMessage> {
   const response = await server.fetch(toRequest(sent, id))
   const body = await response.text()
   const message: TestMessage = JSON.parse(isStream(response) ? lastData(body) : body)

@@ -1,54 +1,83 @@
 /** A flow that was exported as a test runs where the server is, and fails if the server does something else. Needs the build. */
 
 import { spawn } from 'node:child_process'
-import { mkdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs'
+import { mkdirSync, symlinkSync, writeFileSync } from 'node:fs'
 import { basename, join, resolve } from 'node:path'
 import { type Client, connect, type PendingCall } from 'rondo/client'
 import { afterAll, beforeAll, expect, it, vi } from 'vitest'
 import { toTest } from '../../console/export.ts'
 import { apply, EMPTY, type Flow } from '../../console/model.ts'
-import { type ConsoleProcess, startConsole } from '../support/console-process.ts'
+import { type ConsoleProcess, officialSource, startConsole } from '../support/console-process.ts'
 
 vi.setConfig({ testTimeout: 300_000 })
 
 let desk: ConsoleProcess
-let client: Client
+let official: ConsoleProcess
 beforeAll(async () => {
-  desk = await startConsole({ instances: 2, args: ['--no-watch'] })
-  client = await connect(desk.mcp)
+  ;[desk, official] = await Promise.all([
+    startConsole({ instances: 2, args: ['--no-watch'] }),
+    startConsole({ source: officialSource(true), instances: 1, args: ['--no-watch'] }),
+  ])
 })
 afterAll(async () => {
-  await client.close()
-  await desk.stop()
+  await Promise.all([desk?.stop(), official?.stop()])
 })
 
 const room = (name: string) => ({ room: { action: 'accept', content: { room: name } } }) as const
 const sure = { sure: { action: 'accept', content: { confirm: true } } } as const
-const flows = async (): Promise<Flow[]> => [...apply(EMPTY, await desk.events()).flows.values()]
+const flowsOf = async ({ events }: ConsoleProcess): Promise<Flow[]> => [
+  ...apply(EMPTY, await events()).flows.values(),
+]
 
-async function begin(name: string): Promise<PendingCall> {
+async function begin(client: Client, name: string): Promise<PendingCall> {
   const started = await client.start({ method: 'tools/call', name, arguments: {} })
   if (started.status === 'complete') throw new Error('The call asked nothing')
   return started.pending
 }
 
-async function next(pending: PendingCall, answers: object): Promise<PendingCall> {
+async function next(client: Client, pending: PendingCall, answers: object): Promise<PendingCall> {
   const asked = await client.resume(pending, answers as never)
   if (asked.status !== 'input_required') throw new Error(`Not asked: ${asked.status}`)
   return asked.pending
 }
 
+/** Answers twice, since the first reply gets lost. */
+async function loseReply(of: ConsoleProcess, client: Client, pending: PendingCall, answers: object) {
+  await of.act('lose', { flow: (await flowsOf(of)).at(-1)?.id })
+  for (let i = 0; i < 2; i++) await client.resume(pending, answers as never).catch(() => {})
+}
+
+async function runTask(of: ConsoleProcess, client: Client): Promise<void> {
+  const { taskId = '' } = (await begin(client, 'report')).task ?? {}
+  await vi.waitFor(async () => {
+    expect((await client.task(taskId).get()).status).toBe('input_required')
+  }, 60_000)
+  await client.task(taskId).answer(room('blue'))
+  await vi.waitFor(async () => {
+    const last = (await flowsOf(of)).at(-1)?.rounds.at(-1)
+    expect(last?.event.outcome).toBe('complete')
+  }, 60_000)
+}
+
+/** The flows that a console has recorded, as tests. */
+async function exportAll(of: ConsoleProcess, wanted: readonly string[]): Promise<string[]> {
+  const served = await (await of.get('/api/status')).json()
+  const recorded = await flowsOf(of)
+  expect(recorded.map(({ target }) => target)).toEqual(wanted)
+  return recorded.map((flow) => toTest(flow, of.file, served))
+}
+
 /** Runs the tests of the folder, as the author of the server would. */
 async function runTests(): Promise<{ testResults: { name: string; status: string }[] }> {
   mkdirSync(join(desk.folder, 'node_modules'), { recursive: true })
-  symlinkSync(resolve('node_modules/vitest'), join(desk.folder, 'node_modules/vitest'))
+  for (const name of ['vitest', '@modelcontextprotocol'])
+    symlinkSync(resolve('node_modules', name), join(desk.folder, 'node_modules', name))
   symlinkSync(resolve('.'), join(desk.folder, 'node_modules/rondo'))
   const { PATH = '', HOME = '' } = process.env
-  const RONDO_KEYS = readFileSync(join(desk.folder, '.home/keys'), 'utf8').trim()
   const child = spawn(
     process.execPath,
     [resolve('node_modules/vitest/vitest.mjs'), 'run', '--root', desk.folder, '--reporter=json'],
-    { cwd: desk.folder, env: { PATH, HOME, RONDO_KEYS }, stdio: ['ignore', 'pipe', 'pipe'] },
+    { cwd: desk.folder, env: { PATH, HOME }, stdio: ['ignore', 'pipe', 'pipe'] },
   )
   let text = ''
   let errors = ''
@@ -65,41 +94,52 @@ async function runTests(): Promise<{ testResults: { name: string; status: string
 }
 
 it('replays a call with a lost reply, one that was declined, and a task; and fails for another server', async () => {
-  const asked = await next(await begin('book'), room('red'))
-  const lost = (await flows())[0]
-  await desk.act('lose', { flow: lost?.id })
-  await client.resume(asked, sure as never).catch(() => {})
-  await client.resume(asked, sure as never).catch(() => {})
-
-  const other = await next(await begin('book'), room('blue'))
+  const client = await connect(desk.mcp)
+  await loseReply(desk, client, await next(client, await begin(client, 'book'), room('red')), sure)
+  const other = await next(client, await begin(client, 'book'), room('blue'))
   await client.resume(other, { sure: { action: 'decline' } } as never)
-
-  const { taskId = '' } = (await begin('report')).task ?? {}
-  await vi.waitFor(async () => {
-    expect((await client.task(taskId).get()).status).toBe('input_required')
-  }, 60_000)
-  await client.task(taskId).answer(room('blue'))
-  await vi.waitFor(async () => {
-    const last = (await flows()).at(-1)?.rounds.at(-1)
-    expect(last?.event.outcome).toBe('complete')
-  }, 60_000)
-
-  const served = await (await desk.get('/api/status')).json()
-  const recorded = await flows()
-  expect(recorded.map(({ target }) => target)).toEqual(['book', 'book', 'report'])
-  const tests = recorded.map((flow) => toTest(flow, desk.file, served))
+  await runTask(desk, client)
+  await client.close()
+  const tests = await exportAll(desk, ['book', 'book', 'report'])
   expect(tests[0]).toContain('call.loseReply(')
   expect(tests[1]).toContain('"sure": decline')
-  expect(tests[2]).toContain("bench.task('report'".replaceAll("'", '"'))
-  const wrong = tests[0]?.replace('Booked red', 'Booked green') ?? ''
-  expect(wrong).not.toBe(tests[0])
-  for (const [i, text] of [...tests, wrong].entries()) writeFileSync(join(desk.folder, `${i}.test.ts`), text)
+  expect(tests[2]).toContain('bench.task("report"')
+
+  const guest = await connect(official.mcp)
+  await loseReply(official, guest, await begin(guest, 'book'), room('red'))
+  await runTask(official, guest)
+  await guest.close()
+  const officials = await exportAll(official, ['book', 'report'])
+  expect(officials[0]).toContain('createBench(() => createMcpHandler(served))')
+  expect(officials[0]).toContain('call.loseReply(')
+  // The same flow of a file that exports the server and not the function that builds it.
+  const [flow] = await flowsOf(official)
+  const itself = { exported: { name: 'default', isFunction: false }, isOfficial: true }
+  const fromItself = flow ? toTest(flow, 'itself.mjs', itself) : ''
+
+  const write = (name: string, text: string): void => writeFileSync(join(desk.folder, name), text)
+  const wrong = (text = '', from: string, to: string): string => {
+    expect(text).toContain(from)
+    return text.replace(from, to)
+  }
+  write('built.mjs', officialSource(true))
+  write('itself.mjs', officialSource(false))
+  const files: Record<string, string | undefined> = {
+    'lost.test.ts': tests[0],
+    'declined.test.ts': tests[1],
+    'task.test.ts': tests[2],
+    'wrong.test.ts': wrong(tests[0], 'Booked red', 'Booked green'),
+    'official-lost.test.ts': wrong(officials[0], './server.mjs', './built.mjs'),
+    'official-task.test.ts': wrong(officials[1], './server.mjs', './built.mjs'),
+    'official-itself.test.ts': fromItself,
+    'official-wrong.test.ts': wrong(fromItself, 'Booked red', 'Booked green'),
+  }
+  for (const [name, text = ''] of Object.entries(files)) write(name, text)
 
   const { testResults } = await runTests()
-  expect(Object.fromEntries(testResults.map(({ name, status }) => [basename(name), status]))).toEqual({
-    '0.test.ts': 'passed',
-    '1.test.ts': 'passed',
-    '2.test.ts': 'passed',
-    '3.test.ts': 'failed',
-  })
+  expect(Object.fromEntries(testResults.map(({ name, status }) => [basename(name), status]))).toEqual(
+    Object.fromEntries(
+      Object.keys(files).map((name) => [name, name.includes('wrong') ? 'failed' : 'passed']),
+    ),
+  )
 })

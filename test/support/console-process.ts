@@ -48,21 +48,31 @@ export default server
 `
 }
 
-/** The same question on a server of the official package: exported itself, or as a function that builds it. */
+/** The same questions on a server of the official package: exported itself, or as a function that builds it. */
 export function officialSource(isFunction: boolean): string {
   return `import { McpServer } from '${at('node_modules/@modelcontextprotocol/server/dist/index.mjs')}'
 import { createRondo } from '${at('dist/sdk.js')}'
+import { createSqliteStore } from '${at('dist/sqlite.js')}'
+import { fileURLToPath } from 'node:url'
 
-const rondo = createRondo({ audience: 'official-desk' })
+const store = createSqliteStore({ file: fileURLToPath(new URL('official.db', import.meta.url)) })
+const rondo = createRondo({ audience: 'official-desk', store })
 const schema = { type: 'object', properties: { room: { type: 'string', enum: ['red', 'blue'] } }, required: ['room'] }
+const text = (value) => ({ content: [{ type: 'text', text: value }] })
+const report = rondo.tool(async (_args, ctx) => {
+  await ctx.background()
+  const { room } = await ctx.ask('room', { message: 'A report on which room?', schema })
+  return text('Report on ' + room)
+}, { task: 'auto' })
 const build = () => {
-  const server = rondo.mount(new McpServer({ name: 'official-desk', version: '1.0.0' }))
+  const server = rondo.tasks(new McpServer({ name: 'official-desk', version: '1.0.0' }))
   server.registerTool('book', { description: 'Books a room' }, rondo.tool(async (_args, ctx) => {
     const price = await ctx.step('price', () => 40)
     const { room } = await ctx.ask('room', { message: 'Which room?', schema })
     await ctx.effect('pay', ({ key }) => key)
-    return { content: [{ type: 'text', text: 'Booked ' + room + ' for ' + price }] }
+    return text('Booked ' + room + ' for ' + price)
   }))
+  server.registerTool('report', { description: 'Reports as a task' }, report)
   return server
 }
 export default ${isFunction ? 'build' : 'build()'}
