@@ -3,7 +3,7 @@
  * changes of as many tasks as there are clients. No claims, no fences, no guarantees: an upper bound, not a competitor.
  */
 
-import type { SqliteConnection, SqlValue } from '../../src/store/sqlite/driver.ts'
+import type { SqliteConnection, SqlValue } from '../../src/store/sqlite/database.ts'
 import { openDatabase } from '../../src/store/sqlite/schema.ts'
 import type { NewTask } from '../../src/store/task-engine.ts'
 import { ANSWER, KEY, newTask, QUESTION, RESULT, TTL_MS } from './row.ts'

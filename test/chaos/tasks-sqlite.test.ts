@@ -4,7 +4,7 @@
  */
 
 import { afterEach, beforeEach, expect, it } from 'vitest'
-import { openSqlite } from '../../src/store/sqlite/driver.ts'
+import { openSqlite } from '../../src/store/sqlite/database.ts'
 import { seededRandom, testSeed } from '../../src/testing/seeded-random.ts'
 import { createSqliteDatabase } from '../support/store/sqlite-database.ts'
 import { until } from '../support/store/store-harness.ts'

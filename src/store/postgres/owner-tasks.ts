@@ -11,8 +11,8 @@ import {
   waitingStatus,
 } from '../input-slots.ts'
 import type { Cancellation, NewTask, Sealed, TaskOwner, TaskView } from '../task-engine.ts'
-import { createBatch, LEASE_COLUMNS, newLease, toLease, toView, VIEW_COLUMNS } from '../task-rows.ts'
 import type { Creation, Handover, HookHandover, Lease, OwnerTasks, Taker } from '../task-store.ts'
+import { createBatch, LEASE_COLUMNS, newLease, toLease, toView, VIEW_COLUMNS } from '../task-store.ts'
 import { nowAt, type PostgresDatabase, toSeen } from './database.ts'
 import type { PgRow } from './driver.ts'
 import { createWriteGroup, groupUpdates, manyRows, oneRow } from './write-group.ts'

@@ -1,16 +1,21 @@
 /**
- * Tasks, single use and blobs in PostgreSQL: the store for a fleet. No statement depends on the one before it on the same
- * connection, so it works behind a transaction pooler. The database's clock counts, so the clocks of instances may differ.
+ * Tasks, single use, blobs, records and the bus in PostgreSQL: the store for a fleet. No statement depends on the one before
+ * it on the same connection, so it works behind a transaction pooler. The database's clock counts, so the clocks of instances
+ * may differ.
  */
 
 import { misuse } from '../../errors.ts'
+import { BUS_LIMITS, createBus } from '../bus.ts'
 import {
   type BlobStore,
+  type Bus,
   createEpoch,
   type OnceAttempt,
   type OnceClaim,
   type OnceSlot,
   type OnceStore,
+  RECORD_BYTES,
+  type RecordStore,
   type Store,
 } from '../store.ts'
 import { createHintBus } from '../task-store.ts'
@@ -18,7 +23,6 @@ import { createDatabase, createNotifier, nowAt, type PostgresDatabase } from './
 import { createResilientPool, type PgPool } from './driver.ts'
 import { createOwnerTasks } from './owner-tasks.ts'
 import { assertSchema, assertTables, migrate } from './schema.ts'
-import { createPostgresBus, createRecords } from './shared.ts'
 import { createOperatorTasks, createWorkerTasks } from './worker-tasks.ts'
 
 export interface PostgresStoreOptions {
@@ -232,4 +236,66 @@ async function identityExpression({ schema, query }: PostgresDatabase): Promise<
     // Some hosts do not let every role read the identity of the cluster.
     return table
   }
+}
+
+/** What instances share of the sessions of older clients. */
+function createRecords({ query, now, schema }: PostgresDatabase): RecordStore {
+  const record = `${schema}.record`
+  const get = `SELECT sealed, version, ${nowAt('$2')} - touched_at AS quiet FROM ${record}
+    WHERE id = $1 AND expires_at > ${nowAt('$2')}`
+  const put = `SELECT ${schema}.put_record($1, $2, $3, $4, $5, $6, $7, ${nowAt('$8')}) AS outcome`
+  const touch = `UPDATE ${record} SET touched_at = ${nowAt('$2')} WHERE id = ANY($1)`
+  const remove = `DELETE FROM ${record} WHERE id = $1`
+  return {
+    async get(id) {
+      const [row] = await query(get, [id, now()])
+      if (row === undefined) return undefined
+      return { sealed: String(row.sealed), version: Number(row.version), quietMs: Number(row.quiet) }
+    },
+    async put({ id, owner, sealed, version, ttlMs, maxBytes }) {
+      const values = [id, owner, sealed, version, ttlMs, maxBytes, RECORD_BYTES, now()]
+      const [row] = await query(put, values)
+      return row?.outcome as 'stored' | 'conflict' | 'limit'
+    },
+    async touch(ids) {
+      if (ids.length > 0) await query(touch, [ids, now()])
+    },
+    async remove(id) {
+      await query(remove, [id])
+    },
+  }
+}
+
+/** With LISTEN, polling is only for a notification that got lost. */
+const IDLE_POLL_MS = 5_000
+
+/** A NOTIFY only says that there is something to read; without it, polling finds it. */
+function createPostgresBus(database: PostgresDatabase, listens: boolean, pollMs: number): Bus {
+  const { query, now, schema, hints, publish } = database
+  const append = `SELECT ${schema}.append_bus($1, ${nowAt('$2')} + $3::bigint, $4::bigint)`
+  const read = `SELECT position, message, (SELECT min(position) FROM ${schema}.bus) AS oldest FROM ${schema}.bus
+    WHERE position > $1 ORDER BY position LIMIT $2`
+  const newest = `SELECT CASE WHEN is_called THEN last_value ELSE 0 END AS position FROM ${schema}.bus_position`
+  return createBus({
+    pollMs: listens ? IDLE_POLL_MS : pollMs,
+    async append(messages) {
+      await query(append, [messages, now(), BUS_LIMITS.keepMs, BUS_LIMITS.keepRows])
+      publish({ kind: 'bus' })
+    },
+    async read(after, limit) {
+      const rows = await query(read, [after, limit])
+      return {
+        rows: rows.map(({ position, message }) => ({ position: Number(position), message: String(message) })),
+        oldest: Number(rows[0]?.oldest),
+      }
+    },
+    async newest() {
+      const [row] = await query(newest, [])
+      return Number(row?.position)
+    },
+    onHint: (listener) =>
+      hints.onHint(({ kind }) => {
+        if (kind === 'bus') listener()
+      }),
+  })
 }

@@ -8,6 +8,7 @@
 
 import { RondoError } from '../../errors.ts'
 import { decodeSlots, encodeSlots, type InputSlot, mergeSlots, waitingStatus } from '../input-slots.ts'
+import type { Fence, OperatorTasks, WorkerTasks } from '../task-store.ts'
 import {
   endingColumns,
   groupJournals,
@@ -15,8 +16,7 @@ import {
   SUMMARY_COLUMNS,
   toLease,
   toSummary,
-} from '../task-rows.ts'
-import type { Fence, OperatorTasks, WorkerTasks } from '../task-store.ts'
+} from '../task-store.ts'
 import { nowAt, type PostgresDatabase, type SeenSlots, toSeen } from './database.ts'
 import type { PgRow } from './driver.ts'
 import {

@@ -11,9 +11,8 @@ import { hostname } from 'node:os'
 import { misuse, RondoError } from '../../errors.ts'
 import { repeat, type StoreClock, storeClock } from '../../lib/clock.ts'
 import { report, settled } from '../engine/claim-loop.ts'
-import { assertTask, storable } from '../engine/lease-engine.ts'
+import { assertTask, createWatch, storable } from '../engine/lease-engine.ts'
 import { type RunningTurn, runTurn, type TurnStore } from '../engine/run-turn.ts'
-import { createWatch } from '../engine/task-watch.ts'
 import {
   type EmitEngineEvent,
   type EngineOptions,
@@ -27,7 +26,7 @@ import {
   type TaskView,
 } from '../task-engine.ts'
 import { createHintBus, type Fence, type HintBus, type OperatorTasks } from '../task-store.ts'
-import type { CallObject } from './once-object.ts'
+import type { CallObject } from './connection.ts'
 import {
   type OwnerCalls,
   ownerKey,

@@ -2,7 +2,7 @@
 
 import { describe, expect, it } from 'vitest'
 import { createTaskId } from '../task-engine.ts'
-import { assertEndpoint } from './endpoint.ts'
+import { assertEndpoint } from './connection.ts'
 import { createRestateStore, type RestateStoreOptions } from './store.ts'
 
 const ingress = 'http://127.0.0.1:1'

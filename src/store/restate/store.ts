@@ -1,17 +1,34 @@
 /**
- * Tasks, single use and blobs in Restate: replication and fail-over without a database cluster. Restate has no clock that
- * its callers can use, so the processes go by their own, which must agree to within a second or so.
+ * Tasks, single use and blobs in Restate: replication and fail-over without a database cluster. Single use and blobs are
+ * virtual objects: `RondoOnce/<round and flow>`, `RondoEpoch/current`, `RondoBlob/<id>`. Restate has no clock that its callers
+ * can use, so the processes go by their own, which must agree to within a second or so.
  */
 
+import type { ObjectContext } from '@restatedev/restate-sdk'
 import { misuse, RondoError } from '../../errors.ts'
-import type { EngineStore } from '../store.ts'
-import type { EngineOptions } from '../task-engine.ts'
-import type { OperatorTasks, TaskSummary } from '../task-store.ts'
-import { assertEndpoint, createEndpoint, type EndpointOptions, type RunDelivered } from './endpoint.ts'
-import { createRestateEngine, type TurnRunner } from './engine.ts'
-import { createIngress, type Ingress } from './ingress.ts'
-import { type CallObject, createBlobs, createOnce } from './once-object.ts'
 import {
+  type BlobStore,
+  createEpoch,
+  type EngineStore,
+  type OnceAttempt,
+  type OnceClaim,
+  type OnceSlot,
+  type OnceStore,
+} from '../store.ts'
+import type { EngineOptions, Sealed } from '../task-engine.ts'
+import type { OperatorTasks, TaskSummary } from '../task-store.ts'
+import {
+  assertEndpoint,
+  type CallObject,
+  createEndpoint,
+  createIngress,
+  type EndpointOptions,
+  type Ingress,
+  type RunDelivered,
+} from './connection.ts'
+import { createRestateEngine, type TurnRunner } from './engine.ts'
+import {
+  createOwnerObject,
   createTaskObject,
   type ServiceNames,
   SUMMARY,
@@ -91,8 +108,14 @@ export function assembleStore(options: RestateStoreOptions, parts: StoreParts): 
     if (best === undefined) throw new Error('No worker runs in this process')
     await best.run(wake, gone)
   }
-  const endpoint =
-    options.endpoint && createEndpoint(options.endpoint, names, parts.defineTask(names), parts.deliver(run))
+  const objects = {
+    task: parts.defineTask(names),
+    owner: createOwnerObject(),
+    once: createOnceObject(names),
+    epoch: createEpochObject(),
+    blob: createBlobObject(names),
+  }
+  const endpoint = options.endpoint && createEndpoint(options.endpoint, names, objects, parts.deliver(run))
   let preparing: Promise<void> | undefined
   const prepare = async () => {
     await endpoint?.open()
@@ -198,3 +221,143 @@ function createOperator(admin: Ingress | undefined, service: string, now: () => 
 }
 
 type Place = Pick<TaskSummary, 'id' | 'createdAt'>
+
+interface OnceRow {
+  readonly digest: string
+  readonly claimant: string
+  readonly holdUntil: number
+  readonly response?: string
+}
+
+interface Attempted {
+  readonly at: number
+  readonly slot: OnceSlot
+  readonly attempt: OnceAttempt
+}
+
+const ROW = 'row'
+
+/** The handlers of a slot. Its row is deleted by a call that it sends to itself, for the time at which it expires. */
+function createOnceObject(names: ServiceNames) {
+  return {
+    async claim(ctx: ObjectContext, { at, slot, attempt }: Attempted): Promise<OnceClaim> {
+      if (slot.expiresAt <= at) return { kind: 'refused', reason: 'expired' }
+      const row = await ctx.get<OnceRow>(ROW)
+      if (row !== null) {
+        if (row.digest !== slot.digest) return { kind: 'refused', reason: 'used' }
+        if (row.response !== undefined) return { kind: 'stored', response: row.response }
+        if (row.claimant !== attempt.claimant && row.holdUntil > at)
+          return { kind: 'busy', retryMs: row.holdUntil - at }
+      }
+      const { claimant, holdMs } = attempt
+      ctx.set<OnceRow>(ROW, { digest: slot.digest, claimant, holdUntil: at + holdMs })
+      if (row === null) deleteLater(ctx, names.once, slot.expiresAt - at)
+      return { kind: 'first' }
+    },
+    async renew(ctx: ObjectContext, { at, attempt: { claimant, holdMs } }: Attempted): Promise<boolean> {
+      const row = await ctx.get<OnceRow>(ROW)
+      if (row === null || row.claimant !== claimant || row.response !== undefined) return false
+      ctx.set<OnceRow>(ROW, { ...row, holdUntil: at + holdMs })
+      return true
+    },
+    async settle(
+      ctx: ObjectContext,
+      { slot, response }: { readonly slot: OnceSlot; readonly response: Sealed },
+    ): Promise<Sealed> {
+      const row = await ctx.get<OnceRow>(ROW)
+      if (row === null || row.digest !== slot.digest) return response
+      if (row.response !== undefined) return row.response
+      ctx.set<OnceRow>(ROW, { ...row, response })
+      return response
+    },
+    delete: (ctx: ObjectContext): Promise<null> => deleteAll(ctx),
+  }
+}
+
+const EPOCH_KEY = 'current'
+
+function createEpochObject() {
+  return {
+    async current(ctx: Pick<ObjectContext, 'get'>): Promise<string | null> {
+      return await ctx.get<string>(ROW)
+    },
+    /** Starts the given epoch, unless there is one and `replace` is false; returns the current one. */
+    async start(
+      ctx: ObjectContext,
+      input: { readonly epoch: string; readonly replace: boolean },
+    ): Promise<string> {
+      const current = input.replace ? null : await ctx.get<string>(ROW)
+      if (current === null) ctx.set(ROW, input.epoch)
+      return current ?? input.epoch
+    },
+  }
+}
+
+interface BlobRow {
+  readonly sealed: Sealed
+  readonly expiresAt: number
+}
+
+function createBlobObject(names: ServiceNames) {
+  return {
+    async put(
+      ctx: ObjectContext,
+      { at, sealed, expiresAt }: BlobRow & { readonly at: number },
+    ): Promise<null> {
+      if ((await ctx.get<BlobRow>(ROW)) !== null) return null
+      ctx.set<BlobRow>(ROW, { sealed, expiresAt })
+      deleteLater(ctx, names.blob, expiresAt - at)
+      return null
+    },
+    async read(ctx: Pick<ObjectContext, 'get'>, { at }: { readonly at: number }): Promise<Sealed | null> {
+      const row = await ctx.get<BlobRow>(ROW)
+      return row !== null && row.expiresAt > at ? row.sealed : null
+    },
+    delete: (ctx: ObjectContext): Promise<null> => deleteAll(ctx),
+  }
+}
+
+async function deleteAll(ctx: ObjectContext): Promise<null> {
+  ctx.clearAll()
+  return null
+}
+
+function deleteLater(ctx: ObjectContext, service: string, delay: number): void {
+  ctx.genericSend({
+    service,
+    method: 'delete',
+    key: ctx.key,
+    parameter: Buffer.from('{}'),
+    delay: Math.max(delay, 1),
+  })
+}
+
+function createOnce(names: ServiceNames, call: CallObject, now: () => number): OnceStore {
+  const onSlot = (slot: OnceSlot, handler: string, input: object) =>
+    call(names.once, `${slot.round} ${slot.flow}`, handler, { at: now(), slot, ...input }, true)
+  const start = async (replace: boolean) =>
+    String(await call(names.epoch, EPOCH_KEY, 'start', { epoch: createEpoch(), replace }, true))
+  const epoch = async () =>
+    ((await call(names.epoch, EPOCH_KEY, 'current', {})) as string | null) ?? (await start(false))
+  return {
+    epoch,
+    renewEpoch: () => start(true),
+    async claim(slot, attempt) {
+      if (slot.epoch !== (await epoch())) return { kind: 'refused', reason: 'epoch' }
+      return (await onSlot(slot, 'claim', { attempt })) as OnceClaim
+    },
+    renew: async (slot, attempt) => (await onSlot(slot, 'renew', { attempt })) as boolean,
+    settle: async (slot, response) => (await onSlot(slot, 'settle', { response })) as Sealed,
+  }
+}
+
+function createBlobs(names: ServiceNames, call: CallObject, now: () => number): BlobStore {
+  return {
+    async put(id, sealed, expiresAt) {
+      await call(names.blob, id, 'put', { at: now(), sealed, expiresAt }, true)
+    },
+    async get(id) {
+      return ((await call(names.blob, id, 'read', { at: now() })) as Sealed | null) ?? undefined
+    },
+  }
+}

@@ -171,6 +171,7 @@ type ObjectHandlers<C> = {
 }
 
 export type TaskHandlers = ObjectHandlers<TaskCalls>
+export type OwnerHandlers = ObjectHandlers<OwnerCalls>
 
 export function createTaskObject(names: ServiceNames, silenceMs: number = SILENCE_MS): TaskHandlers {
   const forOwner = (ctx: Sends, owner: TaskOwner, method: keyof OwnerCalls, input: unknown) =>
@@ -374,7 +375,7 @@ const listKey = (createdAt: number, id: string): string =>
   `${LISTED}${String(createdAt).padStart(16, '0')}.${id}`
 
 /** Every task of the owner is a key of its own, so that a new one does not rewrite the others. */
-export function createOwnerObject(): ObjectHandlers<OwnerCalls> {
+export function createOwnerObject(): OwnerHandlers {
   type Open = Record<string, readonly [admittedAt: number, expiresAt: number]>
   const readOpen = async (ctx: ObjectSharedContext) => (await ctx.get<Open>(OPEN)) ?? {}
   const close = async (ctx: ObjectContext, id: string) => {

@@ -1,8 +1,7 @@
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { createSqliteDatabase } from '../../../test/support/store/sqlite-database.ts'
 import { newTask, until } from '../../../test/support/store/store-harness.ts'
-import { type CommitQueue, createCommitQueue } from './database.ts'
-import { openSqlite, type SqliteConnection } from './driver.ts'
+import { type CommitQueue, createCommitQueue, openSqlite, type SqliteConnection } from './database.ts'
 import { openDatabase } from './schema.ts'
 import { createStoreOn } from './store.ts'
 

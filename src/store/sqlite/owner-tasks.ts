@@ -10,8 +10,8 @@ import {
   waitingStatus,
 } from '../input-slots.ts'
 import type { Cancellation, NewTask, Sealed, TaskOwner, TaskView } from '../task-engine.ts'
-import { createBatch, LEASE_COLUMNS, newLease, toLease, toView, VIEW_COLUMNS } from '../task-rows.ts'
 import type { Creation, Handover, HookHandover, Lease, OwnerTasks, Taker } from '../task-store.ts'
+import { createBatch, LEASE_COLUMNS, newLease, toLease, toView, VIEW_COLUMNS } from '../task-store.ts'
 import type { SqliteDatabase } from './database.ts'
 import { workerName } from './worker-tasks.ts'
 

@@ -5,7 +5,7 @@ import { createSqliteDatabase } from '../../../test/support/store/sqlite-databas
 import { alice, answers, claimNew, inputs, newTask } from '../../../test/support/store/store-harness.ts'
 import { openSlots } from '../input-slots.ts'
 import type { Store } from '../store.ts'
-import type { SqliteConnection } from './driver.ts'
+import type { SqliteConnection } from './database.ts'
 import { openDatabase } from './schema.ts'
 import { createStoreOn } from './store.ts'
 

@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterEach, beforeEach, expect, it } from 'vitest'
 import { newTask } from '../../../test/support/store/store-harness.ts'
-import { openSqlite } from './driver.ts'
+import { openSqlite } from './database.ts'
 import { createSqliteStore } from './store.ts'
 
 let folder: string

@@ -4,7 +4,7 @@ import { accessSync, closeSync, mkdirSync, openSync, statSync } from 'node:fs'
 import { dirname } from 'node:path'
 import { RondoError } from '../../errors.ts'
 import { createEpoch } from '../store.ts'
-import { isBusy, openSqlite, type SqliteConnection } from './driver.ts'
+import { isBusy, openSqlite, type SqliteConnection } from './database.ts'
 
 /**
  * `due_at` is when a worker may claim the task, which is the end of the lease while one runs it; null while the task waits

@@ -1,16 +1,24 @@
 /**
- * Tasks, single use and blobs in one SQLite file: the embedded default. Several processes on one machine may share the
- * file; they notice each other's writes by polling SQLite's own change counter.
+ * Tasks, single use, blobs, records and the bus in one SQLite file: the embedded default. Several processes on one machine
+ * may share the file; they notice each other's writes by polling SQLite's own change counter.
  */
 
 import { misuse } from '../../errors.ts'
 import { repeat, storeClock } from '../../lib/clock.ts'
-import { type BlobStore, createEpoch, type OnceClaim, type OnceStore, type Store } from '../store.ts'
-import { createDatabase, type SqliteDatabase } from './database.ts'
-import type { SqliteConnection } from './driver.ts'
+import { BUS_LIMITS, createBus } from '../bus.ts'
+import {
+  type BlobStore,
+  type Bus,
+  createEpoch,
+  type OnceClaim,
+  type OnceStore,
+  RECORD_BYTES,
+  type RecordStore,
+  type Store,
+} from '../store.ts'
+import { createDatabase, type SqliteConnection, type SqliteDatabase } from './database.ts'
 import { createOwnerTasks } from './owner-tasks.ts'
 import { openFile, openForReading, prepareDatabase } from './schema.ts'
-import { createRecords, createSqliteBus } from './shared.ts'
 import { createOperatorTasks, createWorkerTasks } from './worker-tasks.ts'
 
 export interface SqliteStoreOptions {
@@ -174,4 +182,78 @@ function readQuietly<T>(read: () => T): T | undefined {
   } catch {
     return undefined
   }
+}
+
+/** What instances share of the sessions of older clients. */
+function createRecords({ sql, queue, now }: SqliteDatabase): RecordStore {
+  const find = sql('SELECT sealed, version, touched_at FROM record WHERE id = ? AND expires_at > ?')
+  const others = sql(`SELECT coalesce(sum(length(sealed) + ${RECORD_BYTES}), 0) AS bytes FROM record
+    WHERE owner = ? AND id <> ? AND expires_at > ?`)
+  const insert = sql(`INSERT OR REPLACE INTO record (id, owner, sealed, version, touched_at, expires_at)
+    VALUES (?, ?, ?, ?, ?, ?)`)
+  const touch = sql('UPDATE record SET touched_at = ? WHERE id = ?')
+  const remove = sql('DELETE FROM record WHERE id = ?')
+  return {
+    async get(id) {
+      const row = await queue.read(() => find.get(id, now()))
+      if (row === undefined) return undefined
+      const { sealed, version, touched_at } = row
+      return { sealed: String(sealed), version: Number(version), quietMs: now() - Number(touched_at) }
+    },
+    put: ({ id, owner, sealed, version, ttlMs, maxBytes }) =>
+      queue.write(() => {
+        const row = find.get(id, now())
+        if (Number(row?.version ?? 0) !== version) return row?.sealed === sealed ? 'stored' : 'conflict'
+        const bytes = Number(others.get(owner, id, now())?.bytes) + sealed.length + RECORD_BYTES
+        if (bytes > maxBytes) return 'limit'
+        insert.run(id, owner, sealed, version + 1, now(), now() + ttlMs)
+        return 'stored'
+      }),
+    async touch(ids) {
+      if (ids.length > 0) await queue.write(() => ids.forEach((id) => void touch.run(now(), id)))
+    },
+    remove: (id) => queue.write(() => void remove.run(id)),
+  }
+}
+
+/** Writes of other processes are noticed by SQLite's change counter; those of this one are hinted at here. */
+function createSqliteBus({ sql, queue, now, hints }: SqliteDatabase): Bus {
+  const append = sql('INSERT INTO bus (message, expires_at) VALUES (?, ?)')
+  const newest = sql("SELECT seq FROM sqlite_sequence WHERE name = 'bus'")
+  const shorten = sql('DELETE FROM bus WHERE position <= ?')
+  const read = sql('SELECT position, message FROM bus WHERE position > ? ORDER BY position LIMIT ?')
+  const oldest = sql('SELECT min(position) AS position FROM bus')
+  const own = new Set<() => void>()
+  return createBus({
+    // Only for a change that was seen while the file was locked.
+    pollMs: 1_000,
+    async append(messages) {
+      await queue.write(() => {
+        for (const message of messages) append.run(message, now() + BUS_LIMITS.keepMs)
+        shorten.run(Number(newest.get()?.seq ?? 0) - BUS_LIMITS.keepRows)
+      })
+      for (const listener of [...own]) listener()
+    },
+    async read(after, limit) {
+      return queue.read(() => {
+        const rows = read.all(after, limit).map(({ position, message }) => ({
+          position: Number(position),
+          message: String(message),
+        }))
+        return rows.length === 0 ? { rows } : { rows, oldest: Number(oldest.get()?.position) }
+      })
+    },
+    newest: () => queue.read(() => Number(newest.get()?.seq ?? 0)),
+    onHint(listener) {
+      const wrapped = (): void => listener()
+      own.add(wrapped)
+      const stop = hints.onHint(({ kind }) => {
+        if (kind === 'changed') listener()
+      })
+      return () => {
+        own.delete(wrapped)
+        stop()
+      }
+    },
+  })
 }

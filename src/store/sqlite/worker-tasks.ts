@@ -7,6 +7,7 @@
 
 import { readFileSync, readlinkSync } from 'node:fs'
 import { decodeSlots, encodeSlots, type InputSlot, mergeSlots, waitingStatus } from '../input-slots.ts'
+import type { Fence, Lease, OperatorTasks, WorkerTasks } from '../task-store.ts'
 import {
   endingColumns,
   groupJournals,
@@ -14,10 +15,8 @@ import {
   SUMMARY_COLUMNS,
   toLease,
   toSummary,
-} from '../task-rows.ts'
-import type { Fence, Lease, OperatorTasks, WorkerTasks } from '../task-store.ts'
-import type { SqliteDatabase } from './database.ts'
-import type { SqlValue } from './driver.ts'
+} from '../task-store.ts'
+import type { SqliteDatabase, SqlValue } from './database.ts'
 
 /** Parameters: id, epoch, now. The only thing that keeps a worker which lost its lease away from the journal. */
 export const FENCE = 'id = ? AND epoch = ? AND worker IS NOT NULL AND expires_at > ?'

@@ -3,7 +3,7 @@
 import { randomBytes } from 'node:crypto'
 import { createServer } from 'node:net'
 import type { EngineStore, RestateStoreOptions } from '../../../src/restate.ts'
-import type { RunDelivered } from '../../../src/store/restate/endpoint.ts'
+import type { RunDelivered } from '../../../src/store/restate/connection.ts'
 import { assembleStore, type StoreParts } from '../../../src/store/restate/store.ts'
 import { createTaskObject, type ServiceNames } from '../../../src/store/restate/task-object.ts'
 import type { EngineHarness, EngineSite } from '../../../src/testing/store/harness.ts'

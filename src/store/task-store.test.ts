@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest'
-import { createBatch } from './task-rows.ts'
+import { createBatch } from './task-store.ts'
 
 it('runs the calls of one turn of the event loop together, and returns each its own result', async () => {
   const batches: (readonly number[])[] = []
