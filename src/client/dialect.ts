@@ -8,17 +8,23 @@ import { TURNS } from '../drafts/turns/client.ts'
 import { experimentalOf } from '../drafts/turns/wire.ts'
 import { isRecord } from '../lib/json.ts'
 import type { Call, FlowCall, Listing, RequestId } from '../protocol/call.ts'
-import { decodeNotification, subscriptionOf } from '../protocol/common/decode-notification.ts'
-import { decodeCompletion, decodeDiscovery, decodePage } from '../protocol/common/decode-result.ts'
-import { methodOf } from '../protocol/common/encode-call.ts'
 import type { ParamHeader } from '../protocol/common/headers.ts'
+import { methodOf } from '../protocol/common/json-rpc.ts'
+import {
+  decodeCompletion,
+  decodeDiscovery,
+  decodeNotification,
+  decodePage,
+  subscriptionOf,
+} from '../protocol/common/received.ts'
 import type { Notice, Received } from '../protocol/reply.ts'
-import { VERSIONS } from '../protocol/rev-2025-11-25/codec.ts'
+import {
+  decodeResponse as decodeOlder,
+  encodeRequest as encodeOlder,
+} from '../protocol/rev-2025-11-25/client.ts'
 import { hasTasks } from '../protocol/rev-2025-11-25/decode.ts'
-import { decodeResponse as decodeOlder } from '../protocol/rev-2025-11-25/decode-response.ts'
-import { encodeRequest as encodeOlder } from '../protocol/rev-2025-11-25/encode-request.ts'
-import { decodeResponse } from '../protocol/rev-2026-07-28/decode-response.ts'
-import { encodeCancel, encodeRequest } from '../protocol/rev-2026-07-28/encode-request.ts'
+import { VERSIONS } from '../protocol/rev-2025-11-25/encode.ts'
+import { decodeResponse, encodeCancel, encodeRequest } from '../protocol/rev-2026-07-28/client.ts'
 import type { ClientCapabilities, Completion, Discovery, Page } from '../protocol/wire.ts'
 import { DECLARED_TASKS, NO_TASKS, PUSHED_TASKS, type TaskStrategy } from './task/strategy.ts'
 import type { RequestBuffer } from './transport/transport.ts'

@@ -8,7 +8,7 @@
 
 import { RondoError } from '../errors.ts'
 import { isRecord } from '../lib/json.ts'
-import { decodeQuestions } from '../protocol/common/decode-result.ts'
+import { decodeQuestions } from '../protocol/common/received.ts'
 import type { InputRequests, InputResponse, InputResponses } from '../protocol/wire.ts'
 import type { FlowRequest, PendingCall, PendingServer, PendingTask } from './pending.ts'
 import { isAnswerTo } from './question.ts'

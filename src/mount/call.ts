@@ -10,7 +10,7 @@ import { DEFAULT_NEGOTIATED_PROTOCOL_VERSION, type ServerContext } from '@modelc
 import { RondoError } from '../errors.ts'
 import type { FlowCall, Line, TaskCall } from '../protocol/call.ts'
 import { checkNameHeader } from '../protocol/common/headers.ts'
-import { CLIENT_CAPABILITIES, CLIENT_INFO, LOG_LEVEL, PROTOCOL_VERSION } from '../protocol/common/meta-key.ts'
+import { CLIENT_CAPABILITIES, CLIENT_INFO, LOG_LEVEL, PROTOCOL_VERSION } from '../protocol/common/json-rpc.ts'
 import { ANSWER_LIMITS, readAnswers, readTask, readTrace } from '../protocol/common/request.ts'
 import type { ClientCapabilities, LogLevel } from '../protocol/wire.ts'
 import type { Log } from '../serve/log.ts'

@@ -1,6 +1,6 @@
 /**
  * What a revision of the protocol implements, and the list of revisions. Serving and carrying know a revision through
- * these interfaces alone: a new revision is a folder with a `codec.ts` and one line in `CODECS`.
+ * these interfaces alone: a new revision is a folder and one line in `CODECS`.
  *
  * There are two kinds. In a revision of kind `request` every request says who sends it and stands alone. In one of kind
  * `session` the client introduces itself once, with `initialize`, and the versions of the kind differ in details only.
@@ -11,8 +11,8 @@ import type { Call, OlderCall, PeerAnswer, PeerFacts, RequestId, SessionCall } f
 import type { ParamHeader, RequestHeaders } from './common/headers.ts'
 import type { AnswerLimits } from './common/request.ts'
 import type { OlderReply, Reply } from './reply.ts'
-import { REV_2025_11_25 } from './rev-2025-11-25/codec.ts'
-import { REV_2026_07_28 } from './rev-2026-07-28/codec.ts'
+import { REV_2025_11_25 } from './rev-2025-11-25/encode.ts'
+import { REV_2026_07_28 } from './rev-2026-07-28/encode.ts'
 import type { TaskState } from './task.ts'
 import type { InputRequest, ServerInfo } from './wire.ts'
 

@@ -2,7 +2,7 @@
 
 import type { Principal } from '../protocol/call.ts'
 import { encodeHeaderValue } from '../protocol/common/headers.ts'
-import { CLIENT_CAPABILITIES, CLIENT_INFO, PROTOCOL_VERSION } from '../protocol/common/meta-key.ts'
+import { CLIENT_CAPABILITIES, CLIENT_INFO, PROTOCOL_VERSION } from '../protocol/common/json-rpc.ts'
 import type { ClientCapabilities, InputRequests } from '../protocol/wire.ts'
 
 export type TestRound =

@@ -8,12 +8,13 @@
 import { RondoError } from '../../errors.ts'
 import type { RequestId } from '../../protocol/call.ts'
 import { encodeMessage } from '../../protocol/common/json-rpc.ts'
-import { decodeInitialize, decodeOutcome } from '../../protocol/rev-2025-11-25/decode-response.ts'
 import {
+  decodeInitialize,
+  decodeOutcome,
   encodeInitialize,
   headersOf,
   type Introduction,
-} from '../../protocol/rev-2025-11-25/encode-request.ts'
+} from '../../protocol/rev-2025-11-25/client.ts'
 import { type Discovery, type ListRootsResult, LOG_LEVELS, type LogLevel } from '../../protocol/wire.ts'
 import { openLeg, type PeerChannel, PeerError, requestHeaders } from '../peer.ts'
 import { createInbox, type Inbox } from './inbox.ts'

@@ -16,19 +16,23 @@ import {
   taskField,
 } from '../../client/task/strategy.ts'
 import type { Call, Envelope, TaskCall } from '../../protocol/call.ts'
-import type { DecodedResponse } from '../../protocol/common/decode-result.ts'
-import { type EncodedRequest, methodOf as laterMethod, paramsOf } from '../../protocol/common/encode-call.ts'
-import { encodeMessage } from '../../protocol/common/json-rpc.ts'
-import { CLIENT_CAPABILITIES } from '../../protocol/common/meta-key.ts'
-import { decodeWithTasks } from '../../protocol/rev-2025-11-25/decode-response.ts'
 import {
+  CLIENT_CAPABILITIES,
+  type EncodedRequest,
+  encodeMessage,
+  methodOf as laterMethod,
+  paramsOf,
+} from '../../protocol/common/json-rpc.ts'
+import type { DecodedResponse } from '../../protocol/common/received.ts'
+import {
+  decodeWithTasks,
   headersOf,
   metaOf,
   encodeRequest as olderRequest,
   taskWishOf,
   withMeta,
-} from '../../protocol/rev-2025-11-25/encode-request.ts'
-import { decodeResponse as decodeLater } from '../../protocol/rev-2026-07-28/decode-response.ts'
+} from '../../protocol/rev-2025-11-25/client.ts'
+import { decodeResponse as decodeLater } from '../../protocol/rev-2026-07-28/client.ts'
 import { relatedTask } from '../../protocol/task.ts'
 import { DRAFT_VERSION } from './codec.ts'
 

@@ -8,10 +8,9 @@ import { RondoError } from '../../errors.ts'
 import { isRecord } from '../../lib/json.ts'
 import type { Envelope, PeerFacts, RequestId, TaskCall } from '../../protocol/call.ts'
 import type { SessionCodec, SessionMessage } from '../../protocol/codec.ts'
-import { CLIENT_CAPABILITIES } from '../../protocol/common/meta-key.ts'
+import { CLIENT_CAPABILITIES } from '../../protocol/common/json-rpc.ts'
 import { ANSWER_LIMITS, readAnswers, readFlow, readTarget } from '../../protocol/common/request.ts'
 import type { OlderReply } from '../../protocol/reply.ts'
-import { REV_2025_11_25 } from '../../protocol/rev-2025-11-25/codec.ts'
 import {
   decode as decodeOlder,
   type ParamsReader,
@@ -20,7 +19,12 @@ import {
   readTaskId,
   withTaskWish,
 } from '../../protocol/rev-2025-11-25/decode.ts'
-import { completeText, encodeError, encodeWireError } from '../../protocol/rev-2025-11-25/encode.ts'
+import {
+  completeText,
+  encodeError,
+  encodeWireError,
+  REV_2025_11_25,
+} from '../../protocol/rev-2025-11-25/encode.ts'
 import { relatedTaskOf } from '../../protocol/task.ts'
 import type { ClientCapabilities } from '../../protocol/wire.ts'
 

@@ -35,8 +35,15 @@ import type { Reply } from '../../protocol/reply.ts'
 import type { InputRequests } from '../../protocol/wire.ts'
 import { type Claims, principalTag, requestDigest } from '../../seal/state.ts'
 import type { Target } from '../../tool/target.ts'
-import { createTurnMemory, type TurnMemory } from './memory.ts'
-import { keepTurn, type OpenedTurn, openTurn, type TurnClaims, type TurnsOptions } from './turn-state.ts'
+import {
+  createTurnMemory,
+  keepTurn,
+  type OpenedTurn,
+  openTurn,
+  type TurnClaims,
+  type TurnMemory,
+  type TurnsOptions,
+} from './turn-state.ts'
 import { echoesState, type TurnAnswers, type TurnRequests, toEventId, toHanded } from './wire.ts'
 
 export type TurnOutcome =

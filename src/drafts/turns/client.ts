@@ -15,10 +15,13 @@ import type { RequestBuffer } from '../../client/transport/transport.ts'
 import { RondoError } from '../../errors.ts'
 import { isRecord } from '../../lib/json.ts'
 import type { Call, FlowCall, RequestId } from '../../protocol/call.ts'
-import { type DecodedResponse, decodeQuestion } from '../../protocol/common/decode-result.ts'
-import type { EncodedRequest } from '../../protocol/common/encode-call.ts'
-import { decodeResponse as decodeOlder } from '../../protocol/rev-2025-11-25/decode-response.ts'
-import { headersOf, encodeRequest as olderRequest } from '../../protocol/rev-2025-11-25/encode-request.ts'
+import type { EncodedRequest } from '../../protocol/common/json-rpc.ts'
+import { type DecodedResponse, decodeQuestion } from '../../protocol/common/received.ts'
+import {
+  decodeResponse as decodeOlder,
+  headersOf,
+  encodeRequest as olderRequest,
+} from '../../protocol/rev-2025-11-25/client.ts'
 import type { InputRequest } from '../../protocol/wire.ts'
 
 type Message = Readonly<Record<string, unknown>>

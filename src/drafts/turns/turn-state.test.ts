@@ -3,8 +3,7 @@ import { AUDIENCE, expectedFor, NOW, ringOf, sampleClaims } from '../../../test/
 import type { FlowHost } from '../../carry/host.ts'
 import { sealedStates } from '../../carry/token.ts'
 import { type Claims, encodeClaims, openState, STATE_LIMITS, sealState } from '../../seal/state.ts'
-import { createTurnMemory } from './memory.ts'
-import { type ExpectedTurn, openTurn, type TurnClaims } from './turn-state.ts'
+import { createTurnMemory, type ExpectedTurn, openTurn, type TurnClaims } from './turn-state.ts'
 
 const ring = ringOf('a')
 const limits = { ...STATE_LIMITS, maxStoredBytes: 0 }

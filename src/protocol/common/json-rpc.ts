@@ -1,10 +1,21 @@
 /**
- * JSON-RPC messages as text. Ids, errors and notifications have the same form in every revision.
+ * JSON-RPC messages as text, as far as they have the same form in every revision: ids, errors, notifications, the keys of
+ * `_meta`, and the method and parameters of a call. The rest of a request (`_meta`, headers) is up to the revision.
  */
 
 import type { RondoError } from '../../errors.ts'
-import type { RequestId } from '../call.ts'
+import type { Call, FlowCall, Listing, RequestId } from '../call.ts'
 import type { WireError } from '../reply.ts'
+
+// The keys of `_meta` that the specification reserves.
+export const PROTOCOL_VERSION = 'io.modelcontextprotocol/protocolVersion'
+export const CLIENT_CAPABILITIES = 'io.modelcontextprotocol/clientCapabilities'
+export const CLIENT_INFO = 'io.modelcontextprotocol/clientInfo'
+export const LOG_LEVEL = 'io.modelcontextprotocol/logLevel'
+export const SERVER_INFO = 'io.modelcontextprotocol/serverInfo'
+/** Of the tasks extension, as drafted. */
+export const RELATED_TASK_IDS = 'io.modelcontextprotocol/relatedTaskIds'
+export const SUBSCRIPTION_ID = 'io.modelcontextprotocol/subscriptionId'
 
 /** `result` is JSON text. */
 export function responseText(id: RequestId, result: string): string {
@@ -40,4 +51,72 @@ export function encodeMessage(
 
 function idText(id: RequestId | null): string {
   return typeof id === 'string' ? JSON.stringify(id) : String(id)
+}
+
+export interface EncodedRequest {
+  /** One JSON-RPC message. */
+  readonly body: string
+  readonly headers: Readonly<Record<string, string>>
+}
+
+const LIST_METHODS: Readonly<Record<Listing, string>> = {
+  tools: 'tools/list',
+  prompts: 'prompts/list',
+  resources: 'resources/list',
+  templates: 'resources/templates/list',
+}
+
+export function methodOf(call: Call): string {
+  switch (call.kind) {
+    case 'flow':
+      return call.method
+    case 'list':
+      return LIST_METHODS[call.listing]
+    case 'discover':
+      return 'server/discover'
+    case 'complete':
+      return 'completion/complete'
+    case 'listen':
+      return 'subscriptions/listen'
+    case 'task':
+      return `tasks/${call.action}`
+  }
+}
+
+/** The parameters of a call besides `_meta`. */
+export function paramsOf(call: Call): Record<string, unknown> {
+  switch (call.kind) {
+    case 'flow':
+      return flowParams(call)
+    case 'list':
+      return call.cursor === undefined ? {} : { cursor: call.cursor }
+    case 'discover':
+      return {}
+    case 'complete':
+      return {
+        ref:
+          call.ref.kind === 'prompt'
+            ? { type: 'ref/prompt', name: call.ref.name }
+            : { type: 'ref/resource', uri: call.ref.uri },
+        argument: call.argument,
+        ...(Object.keys(call.context).length > 0 && { context: { arguments: call.context } }),
+      }
+    case 'listen':
+      return { notifications: call.filter }
+    case 'task':
+      return {
+        taskId: call.taskId,
+        ...(call.action === 'update' && { inputResponses: call.inputResponses ?? {} }),
+      }
+  }
+}
+
+function flowParams(call: FlowCall): Record<string, unknown> {
+  return {
+    ...(call.method === 'resources/read'
+      ? { uri: call.target }
+      : { name: call.target, arguments: call.args }),
+    ...(call.inputResponses && { inputResponses: call.inputResponses }),
+    ...(call.requestState !== undefined && { requestState: call.requestState }),
+  }
 }

@@ -27,7 +27,7 @@ import type {
 } from '../call.ts'
 import { TASKS_EXTENSION } from '../task.ts'
 import type { ClientCapabilities, InputRequest } from '../wire.ts'
-import { PROTOCOL_VERSION } from './meta-key.ts'
+import { PROTOCOL_VERSION } from './json-rpc.ts'
 
 type Params = Readonly<Record<string, unknown>>
 

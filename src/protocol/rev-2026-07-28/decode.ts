@@ -24,7 +24,7 @@ import {
   LOG_LEVEL,
   PROTOCOL_VERSION,
   RELATED_TASK_IDS,
-} from '../common/meta-key.ts'
+} from '../common/json-rpc.ts'
 import {
   ANSWER_LIMITS,
   isRequestId,

@@ -7,11 +7,11 @@
 
 import { RondoError } from '../../errors.ts'
 import type { RequestId } from '../call.ts'
-import type { EncodeContext } from '../codec.ts'
-import { encodeError } from '../common/json-rpc.ts'
-import { SERVER_INFO } from '../common/meta-key.ts'
+import type { EncodeContext, RequestCodec } from '../codec.ts'
+import { encodeError, SERVER_INFO } from '../common/json-rpc.ts'
 import type { Reply } from '../reply.ts'
 import { toTaskHead, toTaskResult } from '../task.ts'
+import { decode } from './decode.ts'
 
 const stamps = new WeakMap<EncodeContext, string>()
 /** By result. */
@@ -73,3 +73,6 @@ function stampOf(service: EncodeContext): string {
   }
   return stamp
 }
+
+/** The revision 2026-07-28: requests that stand alone, and rounds. */
+export const REV_2026_07_28: RequestCodec = { kind: 'request', versions: ['2026-07-28'], decode, encodeReply }

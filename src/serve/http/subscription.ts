@@ -11,8 +11,7 @@
 
 import { RondoError } from '../../errors.ts'
 import type { ListenCall, ListenFilter, Principal, RequestId } from '../../protocol/call.ts'
-import { encodeNotification } from '../../protocol/common/json-rpc.ts'
-import { SUBSCRIPTION_ID } from '../../protocol/common/meta-key.ts'
+import { encodeNotification, SUBSCRIPTION_ID } from '../../protocol/common/json-rpc.ts'
 import { rememberedCapabilities } from '../../protocol/common/request.ts'
 import { type TaskState, toTaskResult } from '../../protocol/task.ts'
 import type { ClientCapabilities } from '../../protocol/wire.ts'

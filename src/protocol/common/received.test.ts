@@ -1,6 +1,12 @@
 import { describe, expect, it } from 'vitest'
-import { decodeNotification, subscriptionOf } from './decode-notification.ts'
-import { decodeCacheHint, decodeCompletion, decodeDiscovery, decodePage } from './decode-result.ts'
+import {
+  decodeCacheHint,
+  decodeCompletion,
+  decodeDiscovery,
+  decodeNotification,
+  decodePage,
+  subscriptionOf,
+} from './received.ts'
 
 describe('results of one round', () => {
   it('reads a page', () => {

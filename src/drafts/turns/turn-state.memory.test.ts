@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import { NOW } from '../../../test/support/seal-fixtures.ts'
-import { createTurnMemory } from './memory.ts'
+import { createTurnMemory } from './turn-state.ts'
 
 const LATER = NOW + 1000
 /** A state of which four fit into 10,000 bytes, with what an entry costs. */

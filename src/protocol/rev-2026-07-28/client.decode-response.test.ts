@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import type { Call } from '../call.ts'
-import { decodeResponse } from './decode-response.ts'
+import { decodeResponse } from './client.ts'
 
 const envelope = { id: 1, protocolVersion: '2026-07-28', capabilities: {} }
 const call: Call = { ...envelope, kind: 'flow', method: 'tools/call', target: 't', args: {} }

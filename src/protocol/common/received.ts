@@ -1,14 +1,15 @@
 /**
- * What a client reads in results: the fields that a complete one must have, by the kind of call, the input requests of an
+ * What a client receives. In results: the fields that a complete one must have, by the kind of call, the input requests of an
  * `input_required` one, and tasks. Returns undefined if a field is missing or has another type; additional fields are kept.
+ * At the end: the notifications of a server.
  *
  * A1 Input requests are a map from keys to elicitation, sampling and roots requests, nothing else. A form may leave its
  * mode out.
  */
 
 import { isRecord } from '../../lib/json.ts'
-import type { Call, FlowMethod, Listing } from '../call.ts'
-import type { Received } from '../reply.ts'
+import type { Call, FlowMethod, ListenFilter, Listing } from '../call.ts'
+import type { Notice, Received } from '../reply.ts'
 import type { TaskState } from '../task.ts'
 import type {
   CacheHint,
@@ -19,7 +20,8 @@ import type {
   Page,
   ServerInfo,
 } from '../wire.ts'
-import { SERVER_INFO } from './meta-key.ts'
+import { LOG_LEVELS } from '../wire.ts'
+import { SERVER_INFO, SUBSCRIPTION_ID } from './json-rpc.ts'
 
 export type DecodedResponse = Received | { readonly kind: 'invalid'; readonly problem: string }
 
@@ -229,4 +231,79 @@ function decodeContent(
 function timeOf(text: unknown): number | undefined {
   const time = typeof text === 'string' ? Date.parse(text) : Number.NaN
   return Number.isFinite(time) ? time : undefined
+}
+
+/**
+ * Returns undefined for a notification that this client does not know or that lacks a field: a notification has no response,
+ * so there is nowhere to report the error.
+ */
+export function decodeNotification(message: unknown): Notice | undefined {
+  if (!isRecord(message)) return undefined
+  const params = isRecord(message.params) ? message.params : {}
+  switch (message.method) {
+    case 'notifications/progress':
+      return decodeProgress(params)
+    case 'notifications/message':
+      return decodeLog(params)
+    case 'notifications/subscriptions/acknowledged':
+      return { kind: 'subscribed', filter: decodeFilter(params.notifications) }
+    case 'notifications/tools/list_changed':
+      return { kind: 'tools' }
+    case 'notifications/prompts/list_changed':
+      return { kind: 'prompts' }
+    case 'notifications/resources/list_changed':
+      return { kind: 'resources' }
+    case 'notifications/resources/updated':
+      return typeof params.uri === 'string' ? { kind: 'resource', uri: params.uri } : undefined
+    case 'notifications/tasks': {
+      const task = decodeTask(params, 'whole')
+      return task && { kind: 'task', task }
+    }
+    default:
+      return undefined
+  }
+}
+
+/** The subscription that a notification belongs to, if one connection carries several. */
+export function subscriptionOf(message: unknown): unknown {
+  const params = isRecord(message) ? message.params : undefined
+  const meta = isRecord(params) ? params._meta : undefined
+  return isRecord(meta) ? meta[SUBSCRIPTION_ID] : undefined
+}
+
+function decodeProgress(params: Fields): Notice | undefined {
+  const { progressToken: token, progress, total, message } = params
+  if (typeof token !== 'string' && typeof token !== 'number') return undefined
+  if (typeof progress !== 'number') return undefined
+  return {
+    kind: 'progress',
+    token,
+    progress,
+    ...(typeof total === 'number' && { total }),
+    ...(typeof message === 'string' && { message }),
+  }
+}
+
+function decodeLog(params: Fields): Notice | undefined {
+  const level = LOG_LEVELS.find((one) => one === params.level)
+  if (level === undefined || params.data === undefined) return undefined
+  return {
+    kind: 'log',
+    level,
+    data: params.data,
+    ...(typeof params.logger === 'string' && { logger: params.logger }),
+  }
+}
+
+function decodeFilter(value: unknown): ListenFilter {
+  if (!isRecord(value)) return {}
+  const { resourceSubscriptions: uris, taskIds: ids } = value
+  const isText = (one: unknown): one is string => typeof one === 'string'
+  return {
+    ...(value.toolsListChanged === true && { toolsListChanged: true }),
+    ...(value.promptsListChanged === true && { promptsListChanged: true }),
+    ...(value.resourcesListChanged === true && { resourcesListChanged: true }),
+    ...(Array.isArray(uris) && { resourceSubscriptions: uris.filter(isText) }),
+    ...(Array.isArray(ids) && { taskIds: ids.filter(isText) }),
+  }
 }

@@ -1,8 +1,8 @@
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import type { Call } from '../call.ts'
+import { encodeCancel, encodeRequest } from './client.ts'
 import { decode } from './decode.ts'
-import { encodeCancel, encodeRequest } from './encode-request.ts'
 
 const envelope = {
   id: 7,
