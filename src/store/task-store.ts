@@ -178,7 +178,10 @@ export interface WorkerTasks {
   release(fence: Fence, delayMs: number, failed: boolean): Promise<boolean>
   /** Releases the task, which is due again once its owner knows the id. */
   hold(fence: Fence): Promise<boolean>
-  /** In how many ms the next task is due, if that is within `withinMs`; a worker then need not wait for its next poll. */
+  /**
+   * In how many ms the next task is due, if that is within `withinMs`, so that a worker need not wait for its next poll. 0 if
+   * there is one that `claim` would return now.
+   */
   nextDueMs(withinMs: number): Promise<number | undefined>
   /** Makes the tasks of workers known to be dead due; returns how many. */
   reclaim?(): Promise<number>

@@ -25,6 +25,9 @@ interface ClaimLoopOptions extends TaskTurnOptions {
 /** Tasks per claim, if as many slots are free: one transaction, which reads all of their journals. */
 const MAX_CLAIM = 256
 
+/** The pause before a claim of tasks that the last one should have found: another process may have their rows locked. */
+const MISSED_MS = 5
+
 /** A slot kept free for a task that is about to be created or resumed, so that the same write can claim it. */
 export interface Reservation {
   readonly taker: Taker
@@ -156,18 +159,26 @@ export function startClaimLoop(
   let cancelAlarm = () => {}
   let arming = false
   let armAgain = false
-  /** Claims again when the next task is due, if that is before the next poll. */
+  /**
+   * Claims again when the next task is due, if that is before the next poll. One that is due already was missed: it became
+   * due after the last claim looked, or that claim took another one in its place.
+   */
   const arm = async () => {
     // A task that parks meanwhile may be due before the one that is being looked for.
     armAgain = arming
-    if (arming || stopping) return
+    // Whatever is due is claimed with the next free slot, and the time of the next is looked up after that.
+    if (arming || stopping || pumping !== undefined || due > 0) return
     arming = true
-    const ms = await store.nextDueMs(Math.ceil(options.pollMs * 1.2)).catch((error) => {
+    try {
+      const ms = await store.nextDueMs(Math.ceil(options.pollMs * 1.2))
+      if (!armAgain) setAlarm(ms === 0 ? MISSED_MS : ms)
+    } catch (error) {
       emit({ kind: 'store-error', during: 'claim', error })
-      return undefined
-    })
+    }
     arming = false
     if (armAgain) return arm()
+  }
+  const setAlarm = (ms: number | undefined) => {
     cancelAlarm()
     if (ms === undefined || stopping) return
     cancelAlarm = clock.idly(ms, () => {

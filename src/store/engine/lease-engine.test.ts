@@ -4,6 +4,7 @@ import { beforeEach, describe, expect, it } from 'vitest'
 import { createEngineBench, LEASE } from '../../../test/support/store/engine-bench.ts'
 import { complete, heldTurn } from '../../../test/support/store/held-turn.ts'
 import { alice, answers, inputs, newTask } from '../../../test/support/store/store-harness.ts'
+import { createMemoryStore } from '../memory/store.ts'
 import type { Store } from '../store.ts'
 
 let { clock, store, events, kinds, engineOn, broken } = createEngineBench()
@@ -311,5 +312,81 @@ describe('a task that is due at a time', () => {
     expect(looks).toBeGreaterThan(1)
     expect(turns).toEqual([1, 2])
     expect(await engine.get(id, alice)).toMatchObject({ status: 'completed' })
+  })
+
+  it('G1 is claimed although the alarm rang a millisecond before its time', async () => {
+    let early = 0
+    const before = createMemoryStore({ now: () => clock.now() - early })
+    const claim: Store['tasks']['claim'] = async (...given) => {
+      early = 1
+      const leases = await before.tasks.claim(...given)
+      early = 0
+      return leases
+    }
+    const engine = engineOn({ pollMs: 60_000 }, { ...before, tasks: { ...before.tasks, claim } })
+    const at: number[] = []
+    await engine.serve(async ({ number, claimedAt }) => {
+      at.push(clock.now())
+      if (number > 1) return complete('awake')
+      return { kind: 'park', inputs: inputs(), wakeAt: claimedAt + 1000 }
+    })
+    await clock.pass(1)
+    await engine.create(newTask())
+    await clock.pass(2000)
+    expect(at).toHaveLength(2)
+    expect((at[1] ?? 0) - (at[0] ?? 0)).toBeLessThan(1200)
+  })
+
+  it('G1 is claimed although another one, due at a time that just came, was claimed in its place', async () => {
+    let ahead = 0
+    const sooner = createMemoryStore({ now: () => clock.now() + ahead })
+    const engine = engineOn({ pollMs: 60_000 }, sooner)
+    const held = heldTurn()
+    await engine.serve(
+      async (turn) =>
+        turn.task.head === 'sleeps' && turn.number === 1
+          ? { kind: 'park', inputs: inputs(), wakeAt: turn.claimedAt + 1000 }
+          : held.run(turn),
+      { concurrency: 1 },
+    )
+    await clock.pass(1)
+    const sleeper = await engine.create(newTask({ head: 'sleeps' }))
+    await clock.pass(1)
+    await engine.create(newTask())
+    // By the store's clock, the one that sleeps is due; the alarm has not rung yet.
+    ahead = 2000
+    const { id } = await engine.create(newTask())
+    held.end(0, complete('done'))
+    await clock.pass(1)
+    expect(held.turns[1]?.task.id).toBe(sleeper.id)
+    held.end(1, complete('done'))
+    await clock.pass(100)
+    expect(held.turns[2]?.task.id).toBe(id)
+  })
+
+  it('G1 is claimed at its time although the store failed when it was asked for the next one', async () => {
+    const { nextDueMs } = store.tasks
+    let fails = false
+    const engine = engineOn(
+      { pollMs: 60_000 },
+      broken({ nextDueMs: (ms) => (fails ? Promise.reject(new Error('no database')) : nextDueMs(ms)) }),
+    )
+    const turns: string[] = []
+    await engine.serve(async ({ task, number, claimedAt }) => {
+      turns.push(`${task.head} ${number}`)
+      if (task.head !== 'sleeps' || number > 1) return complete('')
+      return { kind: 'park', inputs: inputs(), wakeAt: claimedAt + 1000 }
+    })
+    await clock.pass(1)
+    await engine.create(newTask({ head: 'sleeps' }))
+    await clock.pass(1)
+    fails = true
+    await engine.create(newTask({ head: 'other' }))
+    await store.tasks.create(newTask({ head: 'from elsewhere' }), 10)
+    await clock.pass(1)
+    fails = false
+    expect(kinds()).toContain('store-error')
+    await clock.pass(1000)
+    expect(turns).toEqual(['sleeps 1', 'other 1', 'from elsewhere 1', 'sleeps 2'])
   })
 })

@@ -224,13 +224,8 @@ function createWorkerTasks(table: MemoryTable): WorkerTasks {
     },
     async nextDueMs(withinMs) {
       const at = table.now()
-      const next = table
-        .all()
-        .reduce(
-          (first, { dueAt = first }) => (dueAt > at ? Math.min(first, dueAt) : first),
-          at + withinMs + 1,
-        )
-      return next > at + withinMs ? undefined : next - at
+      const next = table.all().reduce((first, { dueAt = first }) => Math.min(first, dueAt), at + withinMs + 1)
+      return next > at + withinMs ? undefined : Math.max(0, next - at)
     },
     async release(fence, delayMs, failed) {
       const row = table.fenced(fence)

@@ -196,7 +196,7 @@ export function createWorkerTasks(database: PostgresDatabase): WorkerTasks {
     },
     async nextDueMs(withinMs) {
       const [row] = await query(sql.nextDue, [now(), withinMs])
-      return row?.next === null || row === undefined ? undefined : Number(row.next)
+      return row && Number(row.next)
     },
     async release({ id, epoch }, delayMs, failed) {
       const { rows } = await groups.release({ values: [id, epoch, delayMs, failed ? 1 : 0] })
@@ -231,8 +231,8 @@ function createQueries(schema: string) {
         ORDER BY due_at LIMIT $3 FOR UPDATE SKIP LOCKED) found
       WHERE t.id = due
       RETURNING ${LEASE_COLUMNS}, revision, former IS NOT NULL AS taken_over, ${nowAt('$4')} AS now`,
-    nextDue: `SELECT min(due_at) - ${nowAt('$1')} AS next FROM ${task}
-      WHERE due_at > ${nowAt('$1')} AND due_at <= ${nowAt('$1')} + $2::bigint`,
+    nextDue: `SELECT greatest(0, due_at - ${nowAt('$1')}) AS next FROM ${task}
+      WHERE due_at <= ${nowAt('$1')} + $2::bigint AND expires_at > ${nowAt('$1')} ORDER BY due_at LIMIT 1`,
     journals: `SELECT task, entry FROM ${journal} WHERE task = ANY ($1::text[]) ORDER BY task, seq`,
     read: `SELECT entry FROM ${journal} WHERE task = $1 AND seq >= $2 AND seq < $3 ORDER BY seq`,
     renew: `UPDATE ${task} SET due_at = ${nowAt('$1')} + $4::bigint

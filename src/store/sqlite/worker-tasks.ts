@@ -100,8 +100,8 @@ export function createWorkerTasks(database: SqliteDatabase): WorkerTasks {
     },
     async nextDueMs(withinMs) {
       const at = now()
-      const next = (await queue.read(() => sql.nextDue.get(at, at + withinMs)))?.next
-      return typeof next === 'number' ? next - at : undefined
+      const next = (await queue.read(() => sql.nextDue.get(at + withinMs, at)))?.next
+      return typeof next === 'number' ? Math.max(0, next - at) : undefined
     },
     async release(fence, delayMs, failed) {
       const done = await queue.write(
@@ -125,7 +125,9 @@ export function createWorkerTasks(database: SqliteDatabase): WorkerTasks {
 function createQueries({ sql }: SqliteDatabase) {
   return {
     anyDue: sql('SELECT 1 FROM task WHERE due_at <= ? AND expires_at > ? LIMIT 1'),
-    nextDue: sql('SELECT min(due_at) AS next FROM task WHERE due_at > ? AND due_at <= ?'),
+    nextDue: sql(
+      'SELECT due_at AS next FROM task WHERE due_at <= ? AND expires_at > ? ORDER BY due_at LIMIT 1',
+    ),
     // A row that still names a worker was never released: that worker died or hangs.
     due: sql(`SELECT id, worker IS NOT NULL AS taken_over FROM task
       WHERE due_at <= ? AND expires_at > ? ORDER BY due_at LIMIT ?`),

@@ -57,6 +57,22 @@ export function describeTimeContract(harness: StoreHarness): void {
       expect(await other.tasks.nextDueMs(5000)).toBe(2000)
     })
 
+    it('G1 counts as the next one also when it is due already, until it is claimed or expires', async () => {
+      for (const ttlMs of [60_000, 5_000]) {
+        const { fence } = await claimNew(store, { ttlMs })
+        await store.tasks.park(fence, [], now() + 3000)
+      }
+      now.pass(3000)
+      expect(await other.tasks.nextDueMs(1000)).toBe(0)
+      now.pass(1999)
+      expect(await other.tasks.nextDueMs(1000)).toBe(0)
+      expect(await claim(store, 1)).toHaveLength(1)
+      expect(await other.tasks.nextDueMs(1000)).toBe(0)
+      now.pass(1)
+      await claim(store)
+      expect(await other.tasks.nextDueMs(1000)).toBeUndefined()
+    })
+
     it('G1 is no longer due once it was cancelled', async () => {
       const { fence } = await claimNew(store)
       await store.tasks.park(fence, [], now() + 1)
