@@ -36,7 +36,7 @@ export interface LocalFleet {
   /** What the file exports; undefined until an instance is up. */
   served(): Served | undefined
   /** The tasks in the stores of the instances, one list for each; an instance that is busy has an empty one. */
-  look(): readonly Promise<readonly StoredTask[]>[]
+  look(): readonly Promise<readonly StoredTask[] | undefined>[]
   /** Ends the process at once, as a crash would. False if it is not running. */
   kill(name: string): Promise<boolean>
   /** Lets the process finish its calls, then replaces it. */
@@ -234,10 +234,10 @@ function viewOf({ name, child, state, note }: Slot): InstanceView {
 
 const LOOK_MS = 1_000
 
-/** The tasks that a process reports; none if it takes too long. */
-function lookInto(child: ChildProcess): Promise<readonly StoredTask[]> {
+/** The tasks that a process reports; undefined if it takes too long. */
+function lookInto(child: ChildProcess): Promise<readonly StoredTask[] | undefined> {
   return new Promise((done) => {
-    const end = (tasks: readonly StoredTask[]): void => {
+    const end = (tasks?: readonly StoredTask[]): void => {
       clearTimeout(timer)
       child.off('message', read)
       done(tasks)
@@ -245,7 +245,7 @@ function lookInto(child: ChildProcess): Promise<readonly StoredTask[]> {
     const read = (message: InstanceMessage): void => {
       if (message.kind === 'tasks') end(message.tasks)
     }
-    const timer = setTimeout(() => end([]), LOOK_MS)
+    const timer = setTimeout(end, LOOK_MS)
     child.on('message', read)
     child.send({ kind: 'look' } satisfies SupervisorMessage, (error) => error && end([]))
   })

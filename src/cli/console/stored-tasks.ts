@@ -46,13 +46,18 @@ export function followTasks({ fleet, proxy, book, look }: FollowOptions): () => 
 
   async function run(): Promise<void> {
     const seen = new Map<string, StoredTask>()
+    let missed = false
     const looks = fleet.look().map(async (look) => {
-      for (const task of [...(await look)].reverse()) {
+      const tasks = await look
+      missed ||= tasks === undefined
+      for (const task of [...(tasks ?? [])].reverse()) {
         if (!stopped) note(task)
         seen.set(task.id, task)
       }
     })
     await Promise.all(looks)
+    // An instance that was too busy may have an open task, and no event says when that one changes.
+    if (missed) return soon(EVERY_MS)
     for (const id of known.keys()) {
       if (seen.has(id)) continue
       known.delete(id)
