@@ -61,6 +61,7 @@ export function startClaimLoop(
     if (began === undefined) return
     running.delete(turn)
     if (keeper.remove(turn) && end.kind === 'lost') absolve(turn, end.reason)
+    if (end.kind === 'lost' && end.reason === 'store failed') abandoned.add(turn.lease)
     // First, so that a task which is due gets the slot before one that is created because of the report.
     pump()
     report(emit, turn.lease, end, clock.elapsed() - began)
@@ -80,6 +81,14 @@ export function startClaimLoop(
     store
       .absolve?.(turn.lease.fence)
       .catch((error) => emit({ kind: 'store-error', during: 'absolve', error }))
+  }
+  /** Turns whose end could not be written, since the store failed. Nobody could claim their tasks before the lease runs out. */
+  const abandoned = new Set<Lease>()
+  const releaseAbandoned = async () => {
+    for (const lease of abandoned) {
+      await store.release(lease.fence, options.backoffMs(lease.task.failures + 1), true)
+      abandoned.delete(lease)
+    }
   }
   const lose = (turn: RunningTurn, reason: LossReason, wasHeld: boolean) => {
     turn.lose(reason)
@@ -143,6 +152,7 @@ export function startClaimLoop(
       })
   }
   const poll = async () => {
+    await releaseAbandoned().catch((error) => emit({ kind: 'store-error', during: 'release', error }))
     await store.reclaim?.().catch((error) => emit({ kind: 'store-error', during: 'reclaim', error }))
     due = Number.POSITIVE_INFINITY
     pump()
@@ -204,6 +214,7 @@ export function startClaimLoop(
       await store.release(turn.lease.fence, 0, false).catch(() => false)
       leave(turn, { kind: 'lost', reason: 'draining' })
     }
+    await releaseAbandoned().catch(() => {})
     keeper.stop()
   }
   let stopped: Promise<void> | undefined

@@ -58,6 +58,29 @@ describe('leases', () => {
   })
 })
 
+describe('a turn whose end could not be written', () => {
+  it('E9 is released once the store is back, long before its lease runs out', async () => {
+    let fails = true
+    const settle: Store['tasks']['settle'] = (...given) =>
+      fails ? Promise.reject(new Error('no database')) : store.tasks.settle(...given)
+    const engine = engineOn({ pollMs: 200 }, broken({ settle }))
+    const at: number[] = []
+    await engine.serve(async () => {
+      at.push(clock.now())
+      return complete('done')
+    })
+    const { id } = await engine.create(newTask())
+    await clock.pass(1)
+    fails = false
+    await clock.pass(LEASE / 3)
+    expect(at).toHaveLength(2)
+    expect(await engine.get(id, alice)).toMatchObject({ status: 'completed', result: 'done' })
+    expect(events.find((event) => event.kind === 'began' && event.failures > 0)).toMatchObject({
+      failures: 1,
+    })
+  })
+})
+
 describe('turns', () => {
   it('run up to the concurrency limit, and the rest after them', async () => {
     const engine = engineOn()
