@@ -9,7 +9,6 @@ export {
   type StoredTokens,
   type TokenStore,
 } from './client/oauth/login-store.ts'
-export { type LoopbackOptions, loopback } from './client/oauth/loopback.ts'
 export { oauth } from './client/oauth/oauth.ts'
 export type {
   GivenClient,
@@ -20,5 +19,6 @@ export type {
   OAuthOptions,
   SigningAlgorithm,
 } from './client/oauth/options.ts'
+export { type LoopbackOptions, loopback } from './client/oauth/options.ts'
 export type { AuthFetch } from './client/oauth/safe-fetch.ts'
 export type { Challenge } from './client/transport/response-reader.ts'

@@ -7,8 +7,7 @@
 
 import type { Client, DriveOptions } from '../client/client.ts'
 import type { DriveResult } from '../client/flow-options.ts'
-import { delivered } from '../client/operation.ts'
-import { type FlowRequest, openQuestions, type PendingCall } from '../client/pending.ts'
+import { delivered, type FlowRequest, openQuestions, type PendingCall } from '../client/pending.ts'
 import type { Answers, AskInfo } from '../client/question.ts'
 import { RondoError } from '../errors.ts'
 import type { QuestionKind } from '../protocol/common/request.ts'

@@ -22,11 +22,11 @@ import type {
 } from '../protocol/wire.ts'
 import { advance, runFlow, sendRound } from './flow.ts'
 import type { DriveResult, FlowOptions, Flows, TaskMode } from './flow-options.ts'
-import { begin } from './operation.ts'
 import type { Peer } from './peer.ts'
 import {
   answer,
   assertAlive,
+  begin,
   type FlowRequest,
   type FlowResult,
   type PendingCall,

@@ -11,10 +11,9 @@ import { type ClientInfo, createPeer, type HeaderSource } from './peer.ts'
 import type { RoundPolicy } from './policy.ts'
 import { type Answers, answerableKinds, capabilitiesFor } from './question.ts'
 import { createCache, noCache } from './reader.ts'
-import { createFetchTransport, type FetchLike } from './transport/fetch.ts'
 import { openPlatformHttp, openProcess } from './transport/platform.ts'
 import type { StdioTarget } from './transport/stdio.ts'
-import { guard, type Transport } from './transport/transport.ts'
+import { createFetchTransport, type FetchLike, guard, type Transport } from './transport/transport.ts'
 
 /** Anything with a web-standard `fetch`, such as a server object. */
 export interface MemoryTarget {

@@ -1,5 +1,5 @@
 /**
- * Drives a multi-round call with the pure functions of `operation.ts`: send, vet, apply policies, have the questions
+ * Drives a multi-round call with the pure functions of `pending.ts`: send, vet, apply policies, have the questions
  * answered, send again (C6). Between two rounds it holds a pending call and nothing else. `task/follow.ts` follows a call
  * that became a task.
  */
@@ -9,9 +9,19 @@ import { sleep } from '../lib/clock.ts'
 import type { Received } from '../protocol/reply.ts'
 import type { RoundResult } from './client.ts'
 import { type DriveResult, type Driving, type Flows, sendOptions, withLimits } from './flow-options.ts'
-import { becomeTask, deadlineOf, type FlowLeg, legOf, pauseOf } from './operation.ts'
 import { openLeg, PeerError, type SendOptions } from './peer.ts'
-import { type FlowRequest, type FlowResult, flowCallOf, openQuestions, type PendingCall } from './pending.ts'
+import {
+  becomeTask,
+  deadlineOf,
+  type FlowLeg,
+  type FlowRequest,
+  type FlowResult,
+  flowCallOf,
+  legOf,
+  openQuestions,
+  type PendingCall,
+  pauseOf,
+} from './pending.ts'
 import { createPushedRounds, fulfil, takeRound, vetRound } from './round.ts'
 import { followTask } from './task/follow.ts'
 import { dropTask } from './task/strategy.ts'

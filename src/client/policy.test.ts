@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import type { InputRequests } from '../protocol/wire.ts'
 import { compileForm } from '../tool/schema/form.ts'
-import { ask, begin } from './operation.ts'
+import { ask, begin } from './pending.ts'
 import {
   allowUrlHosts,
   applyPolicies,

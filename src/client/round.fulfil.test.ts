@@ -1,7 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import type { ElicitResult, InputRequests } from '../protocol/wire.ts'
-import { ask, begin } from './operation.ts'
-import { answer } from './pending.ts'
+import { answer, ask, begin } from './pending.ts'
 import type { AskInfo } from './question.ts'
 import { fulfil } from './round.ts'
 

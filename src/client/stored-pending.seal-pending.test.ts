@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto'
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import { begin } from './operation.ts'
+import { begin } from './pending.ts'
 import { openPending, sealPending } from './stored-pending.ts'
 
 const key = randomBytes(32)

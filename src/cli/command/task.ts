@@ -2,9 +2,8 @@
 
 import type { Client } from '../../client/client.ts'
 import { LIMITS } from '../../client/flow-options.ts'
-import { becomeTask, begin } from '../../client/operation.ts'
 import { PeerError } from '../../client/peer.ts'
-import { openQuestions, type PendingCall } from '../../client/pending.ts'
+import { becomeTask, begin, openQuestions, type PendingCall } from '../../client/pending.ts'
 import { applyPolicies, type RoundPolicy } from '../../client/policy.ts'
 import { QUESTION_KINDS } from '../../client/question.ts'
 import { vetRound } from '../../client/round.ts'

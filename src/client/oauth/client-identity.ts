@@ -15,10 +15,9 @@ import {
   processDynamicClientRegistrationResponse,
 } from 'oauth4webapi'
 import { isRecord } from '../../lib/json.ts'
-import { explain } from './failure.ts'
 import type { StoredClient } from './login-store.ts'
 import type { GivenClient, IdentityOptions, SigningAlgorithm } from './options.ts'
-import { type AuthFetch, unusable } from './safe-fetch.ts'
+import { type AuthFetch, explain, unusable } from './safe-fetch.ts'
 
 interface Registration {
   readonly request: AuthFetch

@@ -24,10 +24,9 @@ import {
 } from 'oauth4webapi'
 import { authentication } from './client-identity.ts'
 import { readScopes } from './discovery.ts'
-import { explain } from './failure.ts'
 import type { StoredClient, StoredTokens } from './login-store.ts'
 import type { GivenClient, LoginLink } from './options.ts'
-import { type AuthFetch, checkUrl, unusable } from './safe-fetch.ts'
+import { type AuthFetch, checkUrl, explain, unusable } from './safe-fetch.ts'
 
 /** Everything a token request needs besides what it exchanges. */
 export interface GrantContext {

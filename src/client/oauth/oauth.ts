@@ -16,7 +16,6 @@ import type { Refusal, RequestAuth } from '../auth.ts'
 import { parseChallenges } from '../transport/response-reader.ts'
 import { givenClient, identify, isSame } from './client-identity.ts'
 import { checkLogin, type Protection, readIssuer, readProtection, readScopes } from './discovery.ts'
-import { oauthCode } from './failure.ts'
 import {
   type GrantContext,
   type Granted,
@@ -33,7 +32,7 @@ import {
   type TokenStore,
 } from './login-store.ts'
 import type { LoginLink, OAuth, OAuthOptions } from './options.ts'
-import { type AuthFetch, createSafeFetch, isLoopback, unusable } from './safe-fetch.ts'
+import { type AuthFetch, createSafeFetch, isLoopback, oauthCode, unusable } from './safe-fetch.ts'
 
 const LOGIN_TIMEOUT_MS = 600_000
 /** A token is replaced this long before it expires. */

@@ -1,7 +1,7 @@
 /** Replaces `platform.ts` in the browser build (`scripts/bundle.js`): `fetch`, and no processes. */
 
-import { createFetchTransport } from './fetch.ts'
 import type * as Platform from './platform.ts'
+import { createFetchTransport } from './transport.ts'
 
 export const openPlatformHttp: typeof Platform.openPlatformHttp = async (url) =>
   createFetchTransport((request) => fetch(request), url)

@@ -1,8 +1,8 @@
 /** The transports that need more than `fetch`, loaded on first use. The browser build uses `platform-browser.ts` instead. */
 
-import { createFetchTransport } from './fetch.ts'
 import type { ProcessOptions, StdioTarget } from './stdio.ts'
 import type { Transport } from './transport.ts'
+import { createFetchTransport } from './transport.ts'
 
 /** Opens the fastest HTTP transport of this platform. */
 export async function openPlatformHttp(url: URL): Promise<Transport> {

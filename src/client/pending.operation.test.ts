@@ -1,8 +1,17 @@
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import type { InputRequests } from '../protocol/wire.ts'
-import { ask, begin, deadlineOf, legOf, pauseOf } from './operation.ts'
-import { abandon, answer, type FlowRequest, openQuestions } from './pending.ts'
+import {
+  abandon,
+  answer,
+  ask,
+  begin,
+  deadlineOf,
+  type FlowRequest,
+  legOf,
+  openQuestions,
+  pauseOf,
+} from './pending.ts'
 import { parsePending } from './stored-pending.ts'
 
 const request = { method: 'tools/call', name: 'book', arguments: { id: 1 } } as const
