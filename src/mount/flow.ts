@@ -24,8 +24,8 @@ import { isOlder, toFlowCall, toLine, toTaskCall } from './call.ts'
 import type { Definition, RondoOptions } from './mount.ts'
 import { type Passage, refuse, refuseOlder, toResult, toWire } from './passage.ts'
 import { assertAllowed, assertTaskAllowed } from './scope.ts'
+import type { TaskAction, TaskTools } from './target.ts'
 import { requestTarget, type SdkTarget, taskTarget } from './target.ts'
-import type { TaskAction, TaskTools } from './tasks.ts'
 
 export interface SdkFlow {
   /** Runs one round of a call. `given` is what the official server passed to the callback before the context. */

@@ -28,7 +28,7 @@ import { besideOurs, type VerifyState } from './call.ts'
 import type { FindPrincipal, SdkFlow } from './flow.ts'
 import { markAsOurs, mount, type Passage, passageOf } from './passage.ts'
 import { assertScopeOption, challengeOf, challengeTasks, type Implies } from './scope.ts'
-import { type AnswerTask, assertTerms, createTaskTools } from './tasks.ts'
+import { type AnswerTask, assertTerms, createTaskTools } from './target.ts'
 
 export interface RondoOptions extends HostOptions {
   /** Returns the caller of a request. Default: `sub`, `iss` and the client of the verified token, else nobody. */

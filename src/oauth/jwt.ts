@@ -18,8 +18,14 @@ import {
   shown,
   type TokenClaims,
 } from './claims.ts'
-import { createKeySet, type KeySet, type PublishedKey } from './key-set.ts'
-import { type Fetch, RemoteFault, type RemoteLimits } from './remote.ts'
+import {
+  createKeySet,
+  type Fetch,
+  type KeySet,
+  type PublishedKey,
+  RemoteFault,
+  type RemoteLimits,
+} from './remote.ts'
 
 export interface JwtOptions {
   /** Algorithms of signatures that are accepted. Default: all asymmetric ones. */

@@ -4,6 +4,8 @@
  */
 
 import { isRecord, parseGuarded } from '../lib/json.ts'
+import { type ClaimCheck, findProblem } from './claims.ts'
+import type { JwtSetup, Verified } from './jwt.ts'
 
 /** Why something could not be fetched, for the operator. */
 export class RemoteFault extends Error {}
@@ -18,7 +20,7 @@ export interface RemoteLimits {
 const REMOTE_LIMITS: RemoteLimits = { timeoutMs: 5_000, maxBytes: 256 * 1024 }
 
 /** Rejects with a `RemoteFault`. */
-export async function fetchJson(
+async function fetchJson(
   fetch: Fetch,
   url: string,
   limits: RemoteLimits = REMOTE_LIMITS,
@@ -86,7 +88,7 @@ function toRecord(url: string, text: string): Record<string, unknown> {
 }
 
 /** Reads the metadata of an authorization server, as RFC 8414 and OpenID Connect Discovery place it. */
-export async function discover(
+async function discover(
   fetch: Fetch,
   issuer: string,
   limits?: RemoteLimits,
@@ -124,7 +126,7 @@ export function isSecure(url: URL): boolean {
 }
 
 /** Why the metadata of an issuer may not point there: it is not secure, or it leads into a network that the issuer is not in. */
-export function addressProblem(issuer: string, address: unknown, member: string): string | undefined {
+function addressProblem(issuer: string, address: unknown, member: string): string | undefined {
   if (typeof address !== 'string' || !URL.canParse(address)) return `The metadata has no ${member}`
   const [from, to] = [new URL(issuer), new URL(address)]
   if (to.protocol !== 'https:' && !(isSecure(from) && from.protocol === 'http:' && isSecure(to)))
@@ -132,4 +134,168 @@ export function addressProblem(issuer: string, address: unknown, member: string)
   if (to.hostname !== from.hostname && INTERNAL.test(to.hostname))
     return `The ${member} of "${issuer}" leads to an internal address`
   return undefined
+}
+
+// The public keys of one issuer. They are fetched when a token needs them, and at most once per cooldown: a token with an
+// unknown key id, or any number of them, cannot cause a storm of requests. Requests share one fetch that is under way.
+//
+// keys 1: At most one fetch per cooldown; while there are no keys at all, one per `RETRY_MS`.
+// keys 2: Keys that are older than `maxAgeMs` are fetched again. If that fails, they serve on for `staleMs`.
+// keys 3: Only public keys for signatures count. A private key in the set is a leak, and whoever reads it can sign.
+
+/** A key as it is published, narrowed to what is looked at here. */
+export type PublishedKey = Readonly<Record<string, unknown>>
+
+export interface KeySetOptions {
+  readonly issuer: string
+  /** Where the keys are, or the keys themselves. Default: the `jwks_uri` of the issuer's metadata. */
+  readonly jwks?: string | { readonly keys: readonly PublishedKey[] }
+  readonly fetch: Fetch
+  readonly now: () => number
+  readonly cooldownMs: number
+  readonly maxAgeMs: number
+  readonly limits?: RemoteLimits
+}
+
+export interface KeySet {
+  /** Returns the keys, as fresh as the cooldown allows if `isKnown` finds none among those that are held. Rejects with a `RemoteFault`. */
+  keys(isKnown: (keys: readonly PublishedKey[]) => boolean): Promise<readonly PublishedKey[]>
+}
+
+const RETRY_MS = 5_000
+const STALE_MS = 60 * 60_000
+
+interface Held {
+  readonly keys: readonly PublishedKey[]
+  readonly at: number
+}
+
+export function createKeySet(options: KeySetOptions): KeySet {
+  const { jwks, now, cooldownMs, maxAgeMs } = options
+  if (typeof jwks === 'object') return { keys: async () => jwks.keys }
+  let held: Held | undefined
+  let triedAt: number | undefined
+  let fault: unknown
+  let fetching: Promise<void> | undefined
+  let address = jwks
+
+  const load = async (): Promise<void> => {
+    try {
+      address ??= await findAddress(options)
+      const set = await fetchJson(options.fetch, address, options.limits)
+      if (!Array.isArray(set.keys)) throw new RemoteFault(`${address} is not a set of keys`)
+      held = { keys: set.keys.filter(isRecord), at: now() }
+      fault = undefined
+    } catch (error) {
+      fault = error
+      // The metadata may have changed.
+      address = jwks
+    } finally {
+      fetching = undefined
+    }
+  }
+  const mayTry = (): boolean =>
+    triedAt === undefined ||
+    now() - triedAt >= (held === undefined ? Math.min(RETRY_MS, cooldownMs) : cooldownMs)
+
+  return {
+    async keys(isKnown) {
+      const isFresh = held !== undefined && now() - held.at < maxAgeMs
+      if (!(isFresh && held !== undefined && isKnown(held.keys))) {
+        if (fetching === undefined && mayTry()) {
+          triedAt = now()
+          fetching = load()
+        }
+        await fetching
+      }
+      if (held !== undefined && now() - held.at < maxAgeMs + STALE_MS) return held.keys
+      throw fault ?? new RemoteFault(`The keys of "${options.issuer}" are not known yet`)
+    },
+  }
+}
+
+async function findAddress({ issuer, fetch, limits }: KeySetOptions): Promise<string> {
+  const { jwks_uri: address } = await discover(fetch, issuer, limits)
+  const problem = addressProblem(issuer, address, 'jwks_uri')
+  if (problem !== undefined) throw new RemoteFault(problem)
+  return address as string
+}
+
+// Access tokens that only their issuer can read (RFC 7662): each is sent to the introspection endpoint, with the server's own
+// credentials. Whoever sends made-up tokens causes such requests, so their number at a time is limited.
+
+export interface IntrospectionOptions {
+  /** This server's credentials at the authorization server. */
+  client: { readonly id: string; readonly secret: string }
+  /** The introspection endpoint. Default: that of the issuer's metadata. */
+  endpoint?: string
+  /** Tokens that are introspected at the same time; beyond that, unknown tokens are refused. Default: 64. */
+  maxConcurrent?: number
+}
+
+export function createIntrospection(
+  { client, endpoint, maxConcurrent = 64 }: IntrospectionOptions,
+  { issuers: [issuer], rules, fetch, now }: JwtSetup,
+  checks: readonly ClaimCheck[],
+  limits?: RemoteLimits,
+): (token: string) => Promise<Verified> {
+  const iss = issuer?.issuer ?? ''
+  const authorization = `Basic ${Buffer.from(`${encode(client.id)}:${encode(client.secret)}`).toString('base64')}`
+  let address = endpoint
+  let running = 0
+
+  const ask = async (token: string): Promise<Record<string, unknown>> => {
+    address ??= await findEndpoint(fetch, iss, limits)
+    return fetchJson(fetch, address, limits, {
+      method: 'POST',
+      headers: { authorization, 'content-type': 'application/x-www-form-urlencoded' },
+      body: new URLSearchParams({ token, token_type_hint: 'access_token' }).toString(),
+    })
+  }
+
+  return async (token) => {
+    if (running >= maxConcurrent) {
+      return refused('Too many tokens are being introspected (introspection({ maxConcurrent })).')
+    }
+    running += 1
+    try {
+      const response = await ask(token)
+      if (response.active !== true) {
+        return refused('The issuer says that the token is not active: unknown, expired or revoked.')
+      }
+      const type = response.token_type
+      if (typeof type !== 'string' ? type !== undefined : type.toLowerCase() !== 'bearer') {
+        return refused('The issuer says that the token is no bearer token (token_type).')
+      }
+      const { active: _active, ...rest } = response
+      const claims = { iss, ...rest }
+      const problem = findProblem(checks, claims, rules, now() / 1000)
+      return problem === undefined ? { kind: 'claims', claims } : refused(problem)
+    } catch (error) {
+      if (!(error instanceof RemoteFault)) throw error
+      return refused(`The token cannot be introspected: ${error.message}.`)
+    } finally {
+      running -= 1
+    }
+  }
+}
+
+async function findEndpoint(
+  fetch: JwtSetup['fetch'],
+  issuer: string,
+  limits: RemoteLimits | undefined,
+): Promise<string> {
+  const { introspection_endpoint: address } = await discover(fetch, issuer, limits)
+  const problem = addressProblem(issuer, address, 'introspection_endpoint')
+  if (problem !== undefined) throw new RemoteFault(problem)
+  return address as string
+}
+
+/** RFC 6749, 2.3.1: both parts are form-encoded. */
+function encode(text: string): string {
+  return new URLSearchParams([['', text]]).toString().slice(1)
+}
+
+function refused(problem: string): Verified {
+  return { kind: 'refused', problem }
 }

@@ -14,7 +14,6 @@ import type { Principal } from '../protocol/call.ts'
 import type { Authenticate, AuthRefusal, ProtectedResource } from '../serve/http/authenticate.ts'
 import { assertScopes } from '../tool/target.ts'
 import { type ClaimRules, clientOf, findProblem, grantedBy, type TokenClaims, toPrincipal } from './claims.ts'
-import { createIntrospection, type IntrospectionOptions } from './introspection.ts'
 import {
   createJwtVerifier,
   type Issuer,
@@ -24,7 +23,7 @@ import {
   type JwtSetup,
   type Verified,
 } from './jwt.ts'
-import { type Fetch, isSecure } from './remote.ts'
+import { createIntrospection, type Fetch, type IntrospectionOptions, isSecure } from './remote.ts'
 
 /** How tokens are verified. Create one with `jwt` or `introspection`, or pass a function. */
 export type TokenCheck =
