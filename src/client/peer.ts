@@ -225,6 +225,7 @@ async function exchange(peer: Peer, call: Call, leg: Leg, sending: SendOptions):
     maxBytes: limits.maxResponseBytes,
     endless: sending.endless,
     repeatable: !(call.kind === 'flow' && call.method === 'tools/call'),
+    poll: call.kind === 'task' && call.action === 'get',
     cancel: dialect.encodeCancel(call.id),
     buffer: dialect.createBuffer?.(),
     onNotification,

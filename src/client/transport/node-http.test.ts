@@ -2,6 +2,7 @@ import { createServer, type IncomingMessage, type Server, type ServerResponse } 
 import type { AddressInfo } from 'node:net'
 import { afterEach, describe, expect, it } from 'vitest'
 import { DISCOVERY, said } from '../../../test/support/scripted-server.ts'
+import { task } from '../../../test/support/scripted-task.ts'
 import { connect } from '../connect.ts'
 
 const servers: Server[] = []
@@ -75,6 +76,45 @@ describe('HTTP on Node', () => {
     expect(counts.requests).toBe(2)
     await expect(client.callTool('t')).rejects.toMatchObject({ code: 'PEER_GONE' })
     expect(counts.requests).toBe(3)
+  })
+
+  it('retries a read on a new connection if the server closes all idle ones as the next request arrives', async () => {
+    const used = new WeakSet<object>()
+    let held: (() => void)[] = []
+    const { url, counts } = await serve((response, id, _turn, request) => {
+      if (used.has(request.socket)) return void request.socket.destroy()
+      used.add(request.socket)
+      held.push(() => reply(response, id, list))
+      if (held.length < 3 && counts.requests <= 3) return
+      for (const release of held) release()
+      held = []
+    })
+    await using client = await connect(url)
+    // Three at once leave three idle connections.
+    await Promise.all([1, 2, 3].map(() => client.listTools({ fresh: true })))
+    const { connections } = counts
+    expect(await client.listTools({ fresh: true })).toEqual([])
+    expect(counts).toEqual({ connections: connections + 1, requests: 5 })
+  })
+
+  it('polls hundreds of tasks over a bounded number of connections', async () => {
+    const [polls, room] = [300, 64]
+    const sockets = new Set<object>()
+    const waiting: (() => void)[] = []
+    const { url, counts } = await serve((response, id, turn, request) => {
+      sockets.add(request.socket)
+      waiting.push(() => reply(response, id, task('working', { taskId: `task-${turn}` })))
+      // A response only comes when as many have been sent as may be.
+      if (waiting.length === room || counts.requests === polls) {
+        for (const release of waiting.splice(0)) release()
+      }
+    })
+    await using client = await connect(url)
+    const states = await Promise.all(
+      Array.from({ length: polls }, (_, index) => client.task(`task-${index}`).get()),
+    )
+    expect(states.every(({ status }) => status === 'working')).toBe(true)
+    expect(sockets.size).toBe(room)
   })
 
   it('reports that nobody listens', async () => {

@@ -1,6 +1,9 @@
 /**
  * HTTP over `node:http`, which needs half the CPU time of `fetch`. One keep-alive agent per transport. Redirects are not
  * followed, since they would send credentials to another host.
+ *
+ * Calls and streams may last, and one may have to end before another can, so their number is not limited. Polls are brief: they
+ * share a few connections, however many tasks are followed.
  */
 
 import {
@@ -10,6 +13,7 @@ import {
   type IncomingMessage,
 } from 'node:http'
 import { Agent as HttpsAgent, request as httpsRequest } from 'node:https'
+import type { Duplex } from 'node:stream'
 import { RondoError } from '../../errors.ts'
 import { createResponseReader, type ResponseReader } from './response-reader.ts'
 import type { Outgoing, ResponseHead, Transport } from './transport.ts'
@@ -18,41 +22,113 @@ import type { Outgoing, ResponseHead, Transport } from './transport.ts'
 const IDLE_MS = 4_000
 /** How long a stream may stay open after its response before its socket is destroyed. */
 const LINGER_MS = 1_000
+/** Sockets that connect at once. More than 511 would overflow the queue of a Node server, which then resets some of them. */
+const MAX_CONNECTING = 64
+/** Polls that are sent at once. */
+const MAX_POLLS = 64
 
 export function createNodeHttpTransport(url: URL): Transport {
   const secure = url.protocol === 'https:'
-  const agent = new (secure ? HttpsAgent : HttpAgent)({ keepAlive: true, timeout: IDLE_MS })
+  const agent = createAgent(secure)
+  const polls = createGate(MAX_POLLS)
   const where = {
     agent,
     hostname: url.hostname.replace(/^\[|\]$/g, ''),
     ...(url.port !== '' && { port: url.port }),
     path: url.pathname + url.search,
   }
-  const begin = (outgoing: Outgoing): ClientRequest => {
+  const begin: Begin = (outgoing, fresh) => {
     const { verb: method = 'POST', body } = outgoing
     const length = method === 'POST' && { 'Content-Length': Buffer.byteLength(body) }
-    const how = { ...where, method, headers: { ...outgoing.headers, ...length } }
+    const how = {
+      ...where,
+      method,
+      headers: { ...outgoing.headers, ...length },
+      ...(fresh && { agent: false }),
+    }
     return secure ? httpsRequest(how) : httpRequest(how)
   }
   return {
     kind: 'http',
     target: `${url.origin}${url.pathname}`,
-    exchange: (outgoing) => post(begin, outgoing),
+    async exchange(outgoing) {
+      if (outgoing.poll !== true) return post(begin, outgoing)
+      await polls.enter()
+      try {
+        return await post(begin, outgoing)
+      } finally {
+        polls.leave()
+      }
+    },
     async close() {
       agent.destroy()
     },
   }
 }
 
-function post(
-  begin: (outgoing: Outgoing) => ClientRequest,
-  outgoing: Outgoing,
-  again = true,
-): Promise<unknown> {
+function createAgent(secure: boolean): HttpAgent {
+  const agent = new (secure ? HttpsAgent : HttpAgent)({ keepAlive: true, timeout: IDLE_MS })
+  const connect = agent.createConnection.bind(agent)
+  const connecting = createGate(MAX_CONNECTING)
+  agent.createConnection = (options, done) => {
+    void connecting.enter().then(() => {
+      const connected = onceOnly(connecting.leave)
+      try {
+        const socket = connect(options) as Duplex
+        socket.once(secure ? 'secureConnect' : 'connect', connected)
+        socket.once('close', connected)
+        done?.(null, socket)
+      } catch (error) {
+        connected()
+        done?.(error as Error, undefined as never)
+      }
+    })
+    return undefined
+  }
+  return agent
+}
+
+interface Gate {
+  /** Resolves in order of arrival, as soon as there is room. */
+  enter(): Promise<void>
+  leave(): void
+}
+
+function createGate(room: number): Gate {
+  const waiting: (() => void)[] = []
+  let inside = 0
+  return {
+    enter() {
+      if (inside < room) {
+        inside += 1
+        return Promise.resolve()
+      }
+      return new Promise((resolve) => waiting.push(resolve))
+    },
+    leave() {
+      const next = waiting.shift()
+      if (next === undefined) inside -= 1
+      else next()
+    },
+  }
+}
+
+function onceOnly(act: () => void): () => void {
+  let done = false
+  return () => {
+    if (!done) act()
+    done = true
+  }
+}
+
+/** `fresh`: on a connection of its own. */
+type Begin = (outgoing: Outgoing, fresh: boolean) => ClientRequest
+
+function post(begin: Begin, outgoing: Outgoing, again = true): Promise<unknown> {
   return new Promise((resolve, reject) => {
     const { signal } = outgoing
     if (signal.aborted) return reject(signal.reason)
-    const request = begin(outgoing)
+    const request = begin(outgoing, !again)
     const abort = () => request.destroy()
     const fail = (error: unknown) => {
       signal.removeEventListener('abort', abort)

@@ -60,6 +60,8 @@ export interface Outgoing {
   readonly endless?: boolean
   /** The request is idempotent. */
   readonly repeatable?: boolean
+  /** One of many requests that ask for the state of something, and get a response at once. */
+  readonly poll?: boolean
   /** The message that cancels this request, for transports that cannot hang up. */
   readonly cancel?: string
   /** Receives the notifications of this request, before its response. */

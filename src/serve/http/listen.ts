@@ -26,6 +26,8 @@ export interface ListenOptions extends HttpOptions, NodeHandlerOptions {
   headersTimeoutMs?: number
   /** How long a client may take to send its whole request. */
   requestTimeoutMs?: number
+  /** How long a connection may be idle. Behind a load balancer: longer than it keeps idle connections. */
+  keepAliveTimeoutMs?: number
   /** Bytes of all headers of a request together. */
   maxHeaderBytes?: number
   /** Connections that may be open at once. */
@@ -105,6 +107,7 @@ const COUNTS = [
   'maxConnections',
   'maxConnectionsPerAddress',
   'maxHeaderBytes',
+  'keepAliveTimeoutMs',
   'graceMs',
   'drainDelayMs',
 ] as const
@@ -130,14 +133,19 @@ function serverOptions(options: ListenOptions): Parameters<typeof createServer>[
     requestTimeout,
     // How often Node looks for late requests. Its default of 30 s would triple the limit.
     connectionsCheckingInterval: Math.max(50, Math.min(2_000, headersTimeout / 4, requestTimeout / 4)),
+    // Twice what clients commonly wait for, so that none of them meets a closing connection.
+    keepAliveTimeout: options.keepAliveTimeoutMs ?? 10_000,
     maxHeaderSize: options.maxHeaderBytes ?? 16_384,
   }
 }
 
+/** Connections that wait to be accepted. The system may allow fewer; Node's default of 511 resets the others in a burst. */
+const BACKLOG = 4_096
+
 function bound(server: Server, port: number, host: string): Promise<AddressInfo> {
   return new Promise((resolve, reject) => {
     server.once('error', (error) => reject(toListenError(error, port, host)))
-    server.listen(port, host, () => {
+    server.listen(port, host, BACKLOG, () => {
       server.removeAllListeners('error')
       resolve(server.address() as AddressInfo)
     })
