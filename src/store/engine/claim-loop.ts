@@ -3,11 +3,12 @@
  *
  * Hints wake it at once; polling is authoritative. A claim takes as many tasks as there are free slots, or as many as are
  * known to be due, which leaves the other slots to tasks that are claimed when they are created. One that returned fewer
- * tasks than it asked for is the last until the next hint or poll. A turn is aborted when its lease is lost: the store says so when the task was cancelled,
+ * tasks than it asked for is the last until the next hint or poll. A slot is free once the handler has returned, so that a
+ * store which groups its writes commits the outcome of one turn together with the claim of the next. A turn is aborted when its lease is lost: the store says so when the task was cancelled,
  * expired or taken over, and our own clock says so when the lease runs out, even in a process that was frozen or cut off.
  */
 
-import { repeat, type StoreClock } from '../../lib/clock.ts'
+import { idle, repeat, type StoreClock } from '../../lib/clock.ts'
 import type { EmitEngineEvent, LossReason, RunTurn, Serving } from '../task-engine.ts'
 import type { Hint, Lease, Taker, TaskStore } from '../task-store.ts'
 import { type RunningTurn, runTurn, type TaskTurnOptions, type TurnEnd } from './run-turn.ts'
@@ -70,7 +71,7 @@ export function startClaimLoop(
   const start = (lease: Lease, heldUntil: number) => {
     const { fence, task, takenOver = false } = lease
     emit({ kind: 'began', id: fence.id, turn: fence.epoch, takenOver, failures: task.failures }, task)
-    const turn = runTurn(store, lease, run, options)
+    const turn = runTurn(store, lease, run, turnOptions)
     running.set(turn, clock.elapsed())
     keeper.add(turn, heldUntil)
     void turn.done.then((end) => leave(turn, end))
@@ -95,30 +96,44 @@ export function startClaimLoop(
     if (wasHeld) absolve(turn, reason)
     clock.idly(options.graceMs, () => leave(turn, { kind: 'lost', reason }))
   }
+  const turnOptions: TaskTurnOptions = { ...options, onEnding: () => pump() }
   const keeper = startLeaseKeeper(store, clock, options.leaseMs, lose, emit)
 
-  const free = () => (stopping ? 0 : options.concurrency - running.size - reserved)
+  /** Turns whose outcome is being written take no slot; a store that cannot keep up gets no more of them than there are slots. */
+  const free = () => {
+    if (stopping) return 0
+    const ending = countEnding(running.keys())
+    return options.concurrency - reserved - running.size + Math.min(ending, options.concurrency)
+  }
   const wanted = () => due > 0 && free() > 0
   const claim = async (count: number) => {
     const asked = clock.elapsed()
     reserved += count
-    try {
-      const leases = await store.claim(options.worker, options.leaseMs, count)
-      if (leases.length > 0) emit({ kind: 'claimed', count: leases.length })
-      for (const lease of leases) start(lease, asked + options.leaseMs)
-      return leases.length
-    } finally {
+    const leases = await store.claim(options.worker, options.leaseMs, count).finally(() => {
       reserved -= count
-    }
+    })
+    if (leases.length > 0) emit({ kind: 'claimed', count: leases.length })
+    return { leases, heldUntil: asked + options.leaseMs }
   }
+  /** Claims until nothing is due or no slot is free. From then on, also before any turn has ended, `pump` may start it again. */
   const claimAll = async () => {
-    while (wanted()) {
-      const count = Math.min(free(), MAX_CLAIM, due)
-      const isCounted = due < Number.POSITIVE_INFINITY
-      due = isCounted ? due - count : 0
-      const found = await claim(count)
-      if (!isCounted && found === count) due = Number.POSITIVE_INFINITY
+    try {
+      // All turns that end at this moment free their slots first, and one claim fills them.
+      await new Promise<void>((resolve) => idle(resolve))
+      while (wanted()) {
+        const count = Math.min(free(), MAX_CLAIM, due)
+        const isCounted = due < Number.POSITIVE_INFINITY
+        due = isCounted ? due - count : 0
+        const { leases, heldUntil } = await claim(count)
+        if (!isCounted && leases.length === count) due = Number.POSITIVE_INFINITY
+        for (const lease of leases) start(lease, heldUntil)
+      }
+    } catch (error) {
+      emit({ kind: 'store-error', during: 'claim', error })
     }
+    pumping = undefined
+    pump()
+    void arm()
   }
   const reserve = (): Reservation | undefined => {
     if (free() <= due) return undefined
@@ -144,12 +159,6 @@ export function startClaimLoop(
   const pump = () => {
     if (pumping !== undefined || !wanted()) return
     pumping = claimAll()
-      .catch((error) => emit({ kind: 'store-error', during: 'claim', error }))
-      .finally(() => {
-        pumping = undefined
-        pump()
-        void arm()
-      })
   }
   const poll = async () => {
     await releaseAbandoned().catch((error) => emit({ kind: 'store-error', during: 'release', error }))
@@ -225,6 +234,12 @@ export function startClaimLoop(
       return stopped
     },
   }
+}
+
+function countEnding(turns: Iterable<RunningTurn>): number {
+  let count = 0
+  for (const turn of turns) if (turn.ending) count++
+  return count
 }
 
 function isRunning(running: ReadonlyMap<RunningTurn, unknown>, id: string): boolean {

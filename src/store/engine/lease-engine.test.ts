@@ -114,7 +114,7 @@ describe('turns', () => {
     held.end(1, complete('done'))
     await clock.pass(1)
     expect(held.turns).toHaveLength(5)
-    expect(asked.slice(1)).toEqual([1, 1])
+    expect(asked.slice(1)).toEqual([2])
     for (let i = 2; i < 5; i++) held.end(i, complete('done'))
     await serving.stop()
   })
@@ -221,6 +221,61 @@ describe('turns', () => {
     await clock.pass(1)
     await held.turns[0]?.status('half way')
     expect(await engine.get(id, alice)).toMatchObject({ status: 'working', message: 'half way' })
+  })
+})
+
+describe('a turn whose outcome is being written', () => {
+  /** An engine whose store keeps outcomes waiting until `write`. */
+  const slowly = () => {
+    const waiting: (() => void)[] = []
+    const settle: Store['tasks']['settle'] = async (...given) => {
+      await new Promise<void>((resolve) => waiting.push(resolve))
+      return store.tasks.settle(...given)
+    }
+    const write = () => {
+      for (const resolve of waiting.splice(0)) resolve()
+    }
+    return { engine: engineOn({}, broken({ settle })), write }
+  }
+
+  it('takes no slot: the next task is claimed meanwhile', async () => {
+    const { engine, write } = slowly()
+    const held = heldTurn()
+    const serving = await engine.serve(held.run, { concurrency: 1 })
+    await engine.create(newTask())
+    await engine.create(newTask())
+    await clock.pass(1)
+    expect(held.turns).toHaveLength(1)
+    held.end(0, complete('done'))
+    await clock.pass(1)
+    expect(held.turns).toHaveLength(2)
+    held.end(1, complete('done'))
+    await clock.pass(1)
+    write()
+    await serving.stop()
+  })
+
+  it('R11 counts where the store cannot keep up: no more of them pile up than there are slots', async () => {
+    const { engine, write } = slowly()
+    let turns = 0
+    const serving = await engine.serve(
+      async () => {
+        turns++
+        return complete('done')
+      },
+      { concurrency: 2 },
+    )
+    for (let i = 0; i < 9; i++) await engine.create(newTask())
+    await clock.pass(1000)
+    expect(turns).toBe(4)
+    write()
+    await clock.pass(1)
+    expect(turns).toBe(8)
+    write()
+    await clock.pass(1)
+    write()
+    await serving.stop()
+    expect(turns).toBe(9)
   })
 })
 

@@ -33,6 +33,7 @@ describe('messages of a turn', () => {
     const held = heldTurn()
     await engine.serve(held.run)
     const { id } = await engine.create(newTask())
+    await clock.pass(1)
     const telling = ['1', '2', '3', '4'].map((message) => held.turns[0]?.status(message))
     expect(written).toEqual(['1'])
     goOn()

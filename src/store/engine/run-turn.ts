@@ -40,6 +40,8 @@ export interface TaskTurnOptions {
   readonly maxFailures: number
   readonly maxJournalBytes: number
   readonly backoffMs: (failures: number) => number
+  /** Called when the handler of a turn has returned and its outcome is about to be written. */
+  readonly onEnding?: () => void
 }
 
 export interface RunningTurn {
@@ -106,6 +108,7 @@ export function runTurn(store: TurnStore, lease: Lease, run: RunTurn, options: T
       await Promise.all([journal.flushed(), messages.idle(), inputs.stop()])
       const write = prepareOutcome(store, lease, inputs.slots(), outcome)
       ending = true
+      options.onEnding?.()
       await fenced(write)
       if (outcome.kind === 'park') return { kind: 'park', timed: outcome.wakeAt !== undefined }
       return { kind: outcome.kind }

@@ -73,7 +73,7 @@ it('upgrades a file of the first version, and finds the tasks of one owner by in
   await store.tasks.create(task, 10)
   await store.close()
   const before = openSqlite(file)
-  before.exec(`DROP INDEX task_owner; ALTER TABLE task DROP COLUMN known; DROP TABLE record; DROP TABLE bus;
+  before.exec(`DROP INDEX task_owner; DROP INDEX task_worker; ALTER TABLE task DROP COLUMN known; DROP TABLE record; DROP TABLE bus;
     PRAGMA user_version = 1`)
   before.close()
   const again = createSqliteStore({ file })

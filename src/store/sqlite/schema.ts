@@ -75,6 +75,8 @@ CREATE INDEX record_owner ON record (owner);
 CREATE INDEX record_expiry ON record (expires_at);
 CREATE TABLE bus (position INTEGER PRIMARY KEY AUTOINCREMENT, message TEXT NOT NULL, expires_at INTEGER NOT NULL) STRICT;
 CREATE INDEX bus_expiry ON bus (expires_at);`,
+  // Who has tasks, among any number that sleep.
+  'CREATE INDEX task_worker ON task (worker) WHERE worker IS NOT NULL;',
 ]
 
 const VERSION = MIGRATIONS.length

@@ -114,7 +114,7 @@ export function createWorkerTasks(database: SqliteDatabase): WorkerTasks {
       await queue.write(() => sql.absolve.run(id, epoch + 1))
     },
     async reclaim() {
-      const workers = (await queue.read(() => sql.workers.all(now()))).map((row) => String(row.worker))
+      const workers = (await queue.read(() => sql.workers.all())).map((row) => String(row.worker))
       const gone = workers.filter((worker) => isProcessGone(worker.split(' ')[0] ?? ''))
       if (gone.length === 0) return 0
       return queue.write(() => gone.reduce((sum, worker) => sum + sql.reclaim.run(now(), worker, now()), 0))
@@ -160,7 +160,7 @@ function createQueries({ sql }: SqliteDatabase) {
       WHERE ${FENCE}`),
     absolve: sql(`UPDATE task SET failures = failures - 1
       WHERE id = ? AND epoch = ? AND worker IS NOT NULL AND failures > 0`),
-    workers: sql('SELECT DISTINCT worker FROM task WHERE worker IS NOT NULL AND due_at > ?'),
+    workers: sql('SELECT DISTINCT worker FROM task WHERE worker IS NOT NULL'),
     reclaim: sql('UPDATE task SET due_at = ? WHERE worker = ? AND due_at > ?'),
   }
 }
