@@ -104,6 +104,8 @@ export interface Resting {
   alive(): void
   /** Called when the server shuts down. */
   refuse(error: RondoError): void
+  /** The task that the call waits for. With a store, another instance can continue the wait. */
+  readonly task?: string
 }
 
 /** What the next run starts from, or how the call ends. */

@@ -25,6 +25,9 @@ async function responseOf(stream: OpenStream, id: number): Promise<Message> {
   throw new Error(`The stream ended without a response (HTTP ${stream.status})`)
 }
 
+/** Short, because tests wait for it; instances that live renew theirs in time on any machine. */
+const LEASE_MS = 600
+
 const ping = (client: OlderClient) => client.post({ jsonrpc: '2.0', id: 99, method: 'ping' })
 
 describe('a fleet that shares a store in memory', () => describeSessions(shareMemory))
@@ -206,7 +209,7 @@ function describeSessions(share: () => Promise<OpenHandle>): void {
 
   it('J1 T1 nobody else resumes the stream of a call', async () => {
     const open = await share()
-    const { connect, route } = await startFleet(2, () => ({ store: open() }))
+    const { connect, route } = await startFleet(2, () => ({ store: open(), tasks: { leaseMs: LEASE_MS } }))
     const [client, eve] = [await connect(), await connect()]
     route(0)
     const stream = await client.post({ jsonrpc: '2.0', id: 5, method: 'tools/call', params: { name: 'ask' } })
@@ -224,7 +227,7 @@ function describeSessions(share: () => Promise<OpenHandle>): void {
     async (_when, early) => {
       const open = await share()
       const keys: string[][] = [[], [], []]
-      const fleet = await startFleet(3, () => ({ store: open(), tasks: { leaseMs: 1_000 } }))
+      const fleet = await startFleet(3, () => ({ store: open(), tasks: { leaseMs: LEASE_MS } }))
       const { connect, route, instances } = fleet
       let stuck = true
       for (const [index, { server }] of instances.entries())
@@ -254,8 +257,7 @@ function describeSessions(share: () => Promise<OpenHandle>): void {
       fleet.vanish(0)
       await stream.drop()
       route(2)
-      const resuming = client.get({ 'last-event-id': stream.ids.at(-1) ?? '' })
-      const resumed = await resuming
+      const resumed = await client.get({ 'last-event-id': stream.ids.at(-1) ?? '' })
       expect(resumed.status).toBe(200)
       if (!early) {
         route(1)
@@ -271,6 +273,86 @@ function describeSessions(share: () => Promise<OpenHandle>): void {
       stuck = false
     },
   )
+
+  it('J1 R7 a call that only waits is taken over without waiting for the lease, and its former instance runs nothing', async () => {
+    const open = await share()
+    const fleet = await startFleet(3, () => ({ store: open(), tasks: { leaseMs: 600_000 } }))
+    const { connect, route, instances } = fleet
+    const client = await connect()
+    route(0)
+    const stream = await client.post({ jsonrpc: '2.0', id: 5, method: 'tools/call', params: { name: 'ask' } })
+    const { id } = await next(stream, 'elicitation/create')
+    fleet.vanish(0)
+    await stream.drop()
+    route(1)
+    const resumed = await client.get({ 'last-event-id': stream.ids.at(-1) ?? '' })
+    // It comes back, and the answer reaches it: the call is no longer its own.
+    fleet.appear(0)
+    route(0)
+    expect((await client.respond(id, ADA)).status).toBe(202)
+    expect(await responseOf(resumed, 5)).toMatchObject({ result: { content: [{ text: 'Hello Ada' }] } })
+    expect(instances.map(({ runs }) => runs())).toEqual([1, 1, 0])
+  })
+
+  it.each([
+    ['while the task works', 'work'],
+    ['while its question is open', 'asked'],
+    ['after the answer', 'answered'],
+  ])('J1 F1 a wait for tasks/result goes on elsewhere when its instance dies %s', async (_when, moment) => {
+    const open = await share()
+    let finish = (): void => {}
+    const finished = new Promise<void>((resolve) => {
+      finish = resolve
+    })
+    const fleet = await startFleet(3, () => ({
+      store: open(),
+      heartbeatMs: 40,
+      tasks: { leaseMs: 600_000, concurrency: 4 },
+    }))
+    const { connect, route, instances } = fleet
+    for (const { server } of instances)
+      server.tool('order', { task: 'auto' }, async (_args, ctx) => {
+        if (moment === 'work') await finished
+        const { name } = await ctx.ask('name', { message: 'Name?', schema: z.object({ name: z.string() }) })
+        if (moment === 'answered') await finished
+        return `Bought for ${name}`
+      })
+    const client = await connect()
+    const created = await client.call('tools/call', { name: 'order', task: { ttl: 60_000 } })
+    const { taskId } = (created.result as { task: { taskId: string } }).task
+    route(0)
+    const stream = await client.post({ jsonrpc: '2.0', id: 5, method: 'tasks/result', params: { taskId } })
+    let question: unknown
+    if (moment !== 'work') question = (await next(stream, 'elicitation/create')).id
+    if (moment === 'answered') {
+      route(1)
+      expect((await client.respond(question, ADA)).status).toBe(202)
+    }
+    // Its client has an event to resume from as soon as the stream begins.
+    expect(stream.status).toBe(200)
+    await until('an event id', async () => {
+      if (stream.ids.length === 0) void stream.next().catch(() => {})
+      return stream.ids.length > 0
+    })
+    fleet.vanish(0)
+    await stream.drop()
+    route(2)
+    const resumed = await client.get({ 'last-event-id': stream.ids.at(-1) ?? '' })
+    expect(resumed.status).toBe(200)
+    finish()
+    if (moment === 'work') question = (await next(resumed, 'elicitation/create')).id
+    if (moment !== 'answered') {
+      route(1)
+      expect((await client.respond(question, ADA)).status).toBe(202)
+    }
+    expect(await responseOf(resumed, 5)).toMatchObject({
+      result: { content: [{ text: 'Bought for Ada' }] },
+    })
+    const asked = [...stream.messages, ...resumed.messages].filter(
+      ({ method }) => method === 'elicitation/create',
+    )
+    expect(asked).toHaveLength(1)
+  })
 
   it('J1 a cancellation reaches the call on another instance', async () => {
     const open = await share()

@@ -8,8 +8,10 @@ export interface OlderFleet {
   readonly instances: readonly OlderServer[]
   /** A client whose requests go to the instances in turn. */
   connect(options?: OlderClientOptions): Promise<OlderClient>
-  /** Cuts an instance off from the store, for good: to the others it looks as if it had died. */
+  /** Cuts an instance off from the records and the bus of the store: to the others it looks as if it had died. */
   vanish(index: number): void
+  /** Connects it again. */
+  appear(index: number): void
   /** The next request goes to this instance, and the one after it to the next. */
   route(index: number): void
 }
@@ -37,6 +39,7 @@ export async function startFleet(
   return {
     instances,
     vanish: (index) => void gone.add(index),
+    appear: (index) => void gone.delete(index),
     connect: (options) => connectOlder(instances[0]?.url ?? '', { capabilities: FORM, ...options }, send),
     route(index) {
       next = index

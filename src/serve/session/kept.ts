@@ -7,6 +7,8 @@
  * kept 3  An instance shows that it lives by touching the records of its calls. A call whose holder is silent for a lease is
  *         continued by the instance at which the client resumes its stream, from the journal in the record (R6, R7). Of any
  *         number that try, one succeeds; a holder that was only slow finds out, and drops the call without a word.
+ * kept 5  A holder notes in the record that it goes on, before it does: until then nobody runs the call, and it can be taken
+ *         over from an instance that does not reply, without waiting for a lease.
  * kept 4  The response to such a call is in the store before it is sent, for a client that lost its stream meanwhile.
  */
 
@@ -44,6 +46,8 @@ export interface CallRecord {
   readonly claims?: string
   readonly told?: number
   readonly due?: number
+  /** True once the holder has what it needs and runs the handler. */
+  readonly started?: boolean
   /** When the questions time out, ms since the epoch. */
   readonly until: number
   readonly questions: readonly SentQuestion[]
@@ -104,6 +108,8 @@ export function createKeptCalls(
 ): KeptCalls {
   const { now } = host.platform
   const held = new Map<string, { readonly session: Session; line?: SessionLine }>()
+  /** Streams whose news could not be read, because the store was away. */
+  const stale = new Set<string>()
   const writing = new Set<Promise<unknown>>()
   let stopTouching: (() => void) | undefined
 
@@ -115,6 +121,7 @@ export function createKeptCalls(
   }
   const touch = (): void => {
     if (held.size > 0) later(records.touch([...held.keys()].map(callRecord)))
+    for (const stream of [...stale]) later(deliver(stream))
   }
   const enroll = (stream: string, session: Session, line?: SessionLine): void => {
     held.set(stream, { session, line })
@@ -130,16 +137,41 @@ export function createKeptCalls(
   /** Gives the line the answers that reached other instances. */
   const deliver = async (stream: string): Promise<void> => {
     const holding = held.get(stream)
+    stale.delete(stream)
     if (!holding) return
-    const record = (await find(holding.session, stream))?.value
-    if (record === undefined) return
-    if (record.holder !== holding.session.tag) {
-      held.delete(stream)
-      return holding.line?.leave()
+    const { session, line } = holding
+    try {
+      const record = await begin(session, stream)
+      if (record === undefined) return
+      if (record.holder === session.tag)
+        for (const [id, answer] of Object.entries(record.answers)) session.answer(id, answer)
+      else {
+        held.delete(stream)
+        line?.leave()
+      }
+    } catch (error) {
+      if (held.has(stream)) stale.add(stream)
+      throw error
     }
-    for (const [id, answer] of Object.entries(record.answers)) holding.session.answer(id, answer)
   }
-  fleet.onNews((news) => (news.kind === 'call' ? deliver(news.call) : undefined))
+  /** The record of a call that is held here, marked as started if nothing is missing. */
+  const begin = async (session: Session, stream: string): Promise<CallRecord | undefined> => {
+    let last = (await find(session, stream))?.value
+    if (last === undefined || last.started || !isComplete(last)) return last
+    const edit = (record: CallRecord | undefined): NextRecord<CallRecord> | undefined => {
+      last = record
+      if (record?.holder !== session.tag || record.response !== undefined) return undefined
+      return { value: { ...record, started: true }, ttlMs: record.until - now() + session.resumeMs }
+    }
+    await records.change(callRecord(stream), session, edit, narrowCall)
+    return last
+  }
+  fleet.onNews(async (news) => {
+    if (news.kind === 'call') await deliver(news.call)
+    // News were lost: there may be answers.
+    else if (news.kind === 'change' && news.change.kind === 'everything')
+      for (const stream of [...held.keys()]) await deliver(stream)
+  })
 
   /** All answers to a task at once: one after the other, the instance that asked would ask for the rest again. */
   const answerTask = async (
@@ -245,6 +277,7 @@ export function createKeptCalls(
       if (before === undefined) return false
       await admit(before.scopes)
       let after: CallRecord | undefined
+      const isHere = ({ holder }: CallRecord): boolean => holder === session.tag && held.has(stream)
       const outcome = await records.change<CallRecord>(
         callRecord(stream),
         session,
@@ -253,14 +286,16 @@ export function createKeptCalls(
           after = undefined
           const question = belongsTo(session, record) && record.questions.find((one) => one.id === id)
           if (!record || !question || Object.hasOwn(record.answers, id)) return undefined
-          after = { ...record, answers: { ...record.answers, [id]: answer } }
+          const answered = { ...record, answers: { ...record.answers, [id]: answer } }
+          const started = isHere(record) && isComplete(answered)
+          after = started ? { ...answered, started } : answered
           return { value: after, ttlMs: record.until - now() + session.resumeMs }
         },
         narrowCall,
       )
       if (outcome === 'limit') throw new RondoError('STORE_BUSY', 'The store has no room for the answer')
       if (after === undefined) return true
-      if (held.has(stream)) session.answer(id, answer)
+      if (isHere(after)) session.answer(id, answer)
       else {
         await answerTask(after, principal)
         await fleet.tell({ kind: 'call', call: stream })
@@ -275,10 +310,18 @@ export function createKeptCalls(
           ? { ...question, event: ++event }
           : question,
       )
-      const taken: CallRecord = { ...value, holder: session.tag, questions: unseen }
+      const taken: CallRecord = {
+        ...value,
+        holder: session.tag,
+        questions: unseen,
+        started: isComplete(value),
+      }
       const next = { value: taken, ttlMs: value.until - now() + session.resumeMs }
       const outcome = await records.put(callRecord(stream), session, next, version)
-      return outcome === 'stored' ? taken : undefined
+      if (outcome !== 'stored') return undefined
+      // Its former holder may live.
+      fleet.mention({ kind: 'call', call: stream })
+      return taken
     },
     async flush() {
       await Promise.all(writing)
@@ -288,6 +331,19 @@ export function createKeptCalls(
       stopTouching = undefined
     },
   }
+}
+
+/** True if the handler can go on: nothing is missing, or the client has refused. */
+function isComplete({ questions, answers }: CallRecord): boolean {
+  const given = Object.values(answers)
+  return (
+    questions.length > 0 && (given.length >= questions.length || given.some(({ kind }) => kind === 'error'))
+  )
+}
+
+/** True if nobody runs the call: it waits for answers, or for a task. */
+export function isParked({ task, started, until, due = until }: CallRecord, now: number): boolean {
+  return task !== undefined || (!started && now < Math.min(until, due))
 }
 
 /** The claims of a call that another instance kept. Undefined if it cannot be continued. */

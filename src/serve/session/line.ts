@@ -9,7 +9,7 @@
  * line 4  A call counts as parked while it waits, and only then.
  * line 5  A question that went out with its sealed state outlives this process: when the server stops, the stream just
  *         ends, and the question stays valid. So does one of a call that is kept in the store.
- * line 6  With a store, a call is kept there before its questions are sent.
+ * line 6  With a store, a call is kept there before its questions are sent, and one that waits for a task before anything is.
  */
 
 import type { Asked, AskingLine, AskOptions, KeptCall, PortableQuestion, Resting } from '../../carry/push.ts'
@@ -92,7 +92,17 @@ interface Waiting {
   resolve(asked: Asked): void
 }
 
+/** Questions that another instance asked, and the number of the last event that the client has seen. */
+interface Recalled {
+  readonly questions: readonly SentQuestion[]
+  readonly answers: Readonly<Record<string, PeerAnswer>>
+  readonly seen: number
+}
+
 const METHOD_NOT_FOUND = -32601
+
+/** How long a call that waits for a task is kept in the store. */
+const REST_MS = 24 * 60 * 60_000
 
 export class SessionLine implements AskingLine {
   readonly #desk: Desk
@@ -109,6 +119,9 @@ export class SessionLine implements AskingLine {
   /** Nothing else is sent until the questions are, so that their events have the numbers that were kept. */
   #parking = false
   #isKept = false
+  #keeping: Promise<void> | undefined
+  /** Questions that another instance asked for the task of this call, until the task is found to ask them still. */
+  #recalled: Recalled | undefined
   /** What the call needs of its caller's token. */
   scopes: readonly string[] = []
 
@@ -159,14 +172,14 @@ export class SessionLine implements AskingLine {
   }
 
   notify(method: string, params: Record<string, unknown>): void {
-    if (this.#closed || this.#parking) return
+    if (this.#closed || this.#parking || this.#keepResting()) return
     this.#channel.send(encodeNotification(method, this.#pulse.say(method, params)), true)
   }
 
   /** Sends a heartbeat if the call has been silent. Returns false after the call has ended. */
   beat(progressToken: string | number | undefined): boolean {
     if (this.#closed) return false
-    if (this.#parking || !this.#pulse.isQuiet()) return true
+    if (this.#parking || !this.#pulse.isQuiet() || this.#keepResting()) return true
     if (progressToken === undefined) this.#channel.beat?.()
     else {
       const params = this.#pulse.beat(progressToken)
@@ -177,6 +190,10 @@ export class SessionLine implements AskingLine {
 
   ask(questions: InputRequests, options: AskOptions): Promise<Asked> {
     if (this.#closed || !this.#channel.open) return Promise.resolve({ kind: 'gone' })
+    const recalled = this.#recalled
+    this.#recalled = undefined
+    if (recalled && isSame(questions, recalled.questions))
+      return this.askAgain(recalled.questions, recalled.answers, recalled.seen, options)
     const bytes = this.#size()
     if (!this.#desk.park(bytes)) {
       return Promise.resolve({ kind: 'refused', error: new RondoError('LIMIT_PARKED') })
@@ -185,7 +202,7 @@ export class SessionLine implements AskingLine {
     const now = this.#desk.now()
     const keys = Object.keys(questions)
     const keeper = this.durable && (kept || task !== undefined) ? this.#keeper : undefined
-    const isHanded = (keeper && kept) !== undefined || keys.every((key) => Object.hasOwn(handed, key))
+    const isHanded = keeper !== undefined || keys.every((key) => Object.hasOwn(handed, key))
     const asking = new Promise<Asked>((resolve) => {
       this.#wait({ until: now + timeoutMs, bytes, handed: isHanded, alive, resolve })
     })
@@ -206,8 +223,12 @@ export class SessionLine implements AskingLine {
       send()
       return asking
     }
-    this.#parking = true
-    keeper.park({ kept, task }, sent, now + timeoutMs).then(
+    const park = (): Promise<void> => {
+      this.#parking = true
+      return keeper.park({ kept, task }, sent, now + timeoutMs)
+    }
+    const parking = this.#keeping?.then(park) ?? park()
+    parking.then(
       () => {
         this.#parking = false
         this.#isKept = true
@@ -228,7 +249,7 @@ export class SessionLine implements AskingLine {
     questions: readonly SentQuestion[],
     answers: Readonly<Record<string, PeerAnswer>>,
     seen: number,
-    { timeoutMs, alive, enough }: AskOptions,
+    { timeoutMs, alive, enough, signal }: AskOptions,
   ): Promise<Asked> {
     const bytes = this.#size()
     if (!this.#desk.park(bytes)) {
@@ -243,8 +264,18 @@ export class SessionLine implements AskingLine {
       if (event > seen && answers[id] === undefined) this.#channel.send(json, false)
     }
     for (const [id, answer] of Object.entries(answers)) this.#take(id, answer)
-    this.#heed(enough)
+    this.#heed(enough, signal)
     return asking
+  }
+
+  /** The next time that the task of this call asks the same, these questions are not asked again. */
+  recall(
+    questions: readonly SentQuestion[],
+    answers: Readonly<Record<string, PeerAnswer>>,
+    seen: number,
+  ): void {
+    this.#isKept = true
+    if (questions.length > 0) this.#recalled = { questions, answers, seen }
   }
 
   #wait(waiting: Omit<Waiting, 'open' | 'answers' | 'nextBeatAt'>): void {
@@ -268,12 +299,32 @@ export class SessionLine implements AskingLine {
     signal?.addEventListener('abort', () => this.refuse(new RondoError('INPUT_TIMEOUT')), { once: true })
   }
 
-  rest({ alive, refuse }: Resting): () => void {
-    const resting = { alive, refuse, nextBeatAt: this.#desk.now() + this.#desk.signMs }
+  rest(given: Resting): () => void {
+    const resting = { ...given, nextBeatAt: this.#desk.now() + this.#desk.signMs }
     this.#resting = resting
     return () => {
       if (this.#resting === resting) this.#resting = undefined
     }
+  }
+
+  /** Keeps a call that waits for a task before its client learns of the stream. Returns true while nothing may be sent. */
+  #keepResting(): boolean {
+    const task = this.#resting?.task
+    if (this.#isKept || task === undefined || !this.durable || !this.#channel.open) return false
+    this.#parking = true
+    const keep = async (): Promise<void> => {
+      try {
+        await this.#keeper?.park({ task }, [], this.#desk.now() + REST_MS)
+        this.#isKept = true
+      } catch {
+        // It waits here alone, until the next heartbeat tries again.
+      }
+      this.#keeping = undefined
+      this.#parking = false
+      if (!this.#closed) this.#channel.beat?.()
+    }
+    this.#keeping = keep()
+    return true
   }
 
   /** Ends the call, because the client cancelled it or is gone. */
@@ -307,6 +358,10 @@ export class SessionLine implements AskingLine {
   endWaiting(error: RondoError): void {
     if (this.#waiting?.handed) {
       if (this.#isKept) this.#keeper?.release()
+      return this.leave()
+    }
+    if (this.#isKept && this.#resting?.task !== undefined && this.#waiting === undefined) {
+      this.#keeper?.release()
       return this.leave()
     }
     this.refuse(error)
@@ -352,4 +407,11 @@ export class SessionLine implements AskingLine {
     }
     waiting.resolve(asked)
   }
+}
+
+function isSame(questions: InputRequests, recalled: readonly SentQuestion[]): boolean {
+  return (
+    Object.keys(questions).length === recalled.length &&
+    recalled.every(({ key }) => Object.hasOwn(questions, key))
+  )
 }

@@ -2,7 +2,8 @@
  * A client resumes a stream at another instance than the one that began it.
  *
  * resume 1  As long as the first instance lives, it keeps the call, and its events are relayed (`relay.ts`).
- * resume 2  If it is gone, the call continues here, from what it kept in the store (`kept.ts`).
+ * resume 2  If it is gone, the call continues here, from what it kept in the store (`kept.ts`): at once if nobody runs the call,
+ *           and otherwise when its lease has run out.
  * resume 3  The session's own stream begins anew here; since changes may have been missed, everything counts as changed.
  */
 
@@ -16,9 +17,9 @@ import type { OlderReply } from '../../protocol/reply.ts'
 import type { InputRequests } from '../../protocol/wire.ts'
 import { internalError } from '../failure.ts'
 import type { Fleet } from '../fleet.ts'
-import { type Outlet, openStream, toEvent } from '../http/line.ts'
+import { type Outlet, openStream, SSE_COMMENT, toEvent } from '../http/line.ts'
 import { readEventId } from './event-log.ts'
-import { type CallRecord, claimsOfCall, type KeptCalls } from './kept.ts'
+import { type CallRecord, claimsOfCall, isParked, type KeptCalls } from './kept.ts'
 import type { SessionLine } from './line.ts'
 import type { PostOptions } from './post.ts'
 import type { Relays } from './relay.ts'
@@ -40,8 +41,11 @@ interface Parts {
   readonly relays: Relays
 }
 
-/** How long an instance may take to say that it has a stream. */
+/** How long an instance may take to say that it has a stream; no longer than a lease. */
 const WANTED_MS = 3_000
+/** The same for one that has a call which only waits: nothing runs twice if it is taken for dead too early. */
+const PARKED_MS = 1_000
+const PARKED_LOOKS = 5
 const LOOK_MS = 200
 
 /** Resolves with false if there is nothing to resume. */
@@ -55,7 +59,7 @@ export async function resumeElsewhere(parts: Parts, resuming: Resuming): Promise
   const relay = host.platform.randomId()
   await fleet.tell({ kind: 'wanted', session: session.name, stream, after, relay })
   const began = performance.now()
-  for (;;) {
+  for (let looks = 1; ; looks++) {
     const found = await kept.find(session, stream)
     if (outlet.gone) return true
     const waited = performance.now() - began
@@ -68,19 +72,24 @@ export async function resumeElsewhere(parts: Parts, resuming: Resuming): Promise
     if (first) {
       await options.access.admit([], principal, first.scopes)
       const stopKeepAlive = openStream(outlet, options.stream)
+      outlet.write(SSE_COMMENT)
       void relays.read(session, stream, relay, outlet).catch(options.onError).finally(stopKeepAlive)
       return true
     }
-    const isFree = found && (found.value.holder === '' || found.quietMs >= host.leaseMs)
-    if (isFree) {
+    const isUnheard = waited >= Math.min(PARKED_MS, host.leaseMs) && looks >= PARKED_LOOKS
+    const isFree =
+      found?.value.holder === '' ||
+      (found && found.quietMs >= host.leaseMs) ||
+      (found && isUnheard && isParked(found.value, host.platform.now()))
+    if (found && isFree) {
       const taken = await kept.take(session, stream, found, after)
       if (taken) {
         await continueHere(parts, resuming, stream, after, taken)
         return true
       }
     }
-    if (waited > WANTED_MS + (found ? host.leaseMs : 0)) return false
-    await relays.news(stream, LOOK_MS)
+    if (waited > Math.min(WANTED_MS, host.leaseMs) + (found ? host.leaseMs : 0)) return false
+    await relays.news(stream, Math.min(LOOK_MS, host.leaseMs / PARKED_LOOKS))
   }
 }
 
@@ -172,7 +181,10 @@ async function run(
   record: CallRecord,
   seen: number,
 ): Promise<OlderReply> {
-  if (call.kind === 'task') return older.answer(call, principal, line)
+  if (call.kind === 'task') {
+    line.recall(record.questions, record.answers, seen)
+    return older.answer(call, principal, line)
+  }
   const claims = claimsOfCall(record)
   if (claims === undefined) throw new RondoError('STATE_INVALID', 'A kept call does not open')
   const limit = record.due === undefined ? undefined : limitAt(host.platform, record.due)

@@ -143,6 +143,8 @@ export class SessionStream implements Channel {
     this.#openedAt = this.#setup.settings.now()
     this.#stopKeepAlive = openStream(outlet, this.#setup.http)
     for (const event of missed) outlet.write(event)
+    // Headers are sent with the first byte of the body.
+    if (missed.length === 0) outlet.write(SSE_COMMENT)
     if (this.#ended) {
       this.#leftAt = this.#setup.settings.now()
       this.#release()?.end()

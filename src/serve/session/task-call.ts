@@ -63,6 +63,7 @@ async function resultOf(
   let stopResting = () => {}
   const stopped = new Promise<OlderReply>((resolve) => {
     stopResting = line.rest({
+      task: call.taskId,
       alive: () => steady.heartbeat('The task is working'),
       refuse: (error) => resolve({ kind: 'error', error }),
     })
