@@ -1,5 +1,6 @@
 /**
  * What a carrier is: it opens the journal of a flow before a round and keeps it afterwards; `runOnce` does what lies between.
+ * A round is what it opens, a pause is what it keeps; a handler in the manual form makes its pauses itself.
  *
  *   token        sealed, in the client's hands (`token.ts`)
  *   push         in memory, while the client of an earlier era is asked (`push.ts`)
@@ -7,14 +8,20 @@
  *   turns        sealed with each question, for the drafts (`drafts/turns/carrier.ts`)
  */
 
-import type { RondoError } from '../errors.ts'
+import { RondoError } from '../errors.ts'
 import type { Journal } from '../journal/journal.ts'
+import type { Listed } from '../lib/collection.ts'
+import { canonicalJson } from '../lib/json.ts'
+import type { FlowCall, Line, Principal } from '../protocol/call.ts'
+import { missingCapability } from '../protocol/common/request.ts'
+import type { Observed } from '../protocol/observer.ts'
 import type { Reply } from '../protocol/reply.ts'
-import type { InputRequests } from '../protocol/wire.ts'
+import type { InputRequests, InputResponses } from '../protocol/wire.ts'
+import { unaskable, withElicitationId } from '../replay/question.ts'
 import type { ReplayInput } from '../replay/replay.ts'
-import type { RunReport } from '../replay/run-state.ts'
-import type { RoundEvent } from './host.ts'
-import type { Round } from './round.ts'
+import type { RunReport, RunTrace } from '../replay/run-state.ts'
+import type { InputRequired, Target } from '../tool/target.ts'
+import type { FlowHost, RoundEvent, TaskPlace } from './host.ts'
 
 /** A run that stopped before its call was over: what the carrier keeps for the next one. */
 export interface Pause {
@@ -49,4 +56,87 @@ export interface Carrier<From, To, R extends Round = Round> {
   adapt?(round: R, input: ReplayInput): ReplayInput
   /** Called after the run. A value ends the round: the outcome of the run no longer counts. */
   abandon?(round: R): To | undefined
+}
+
+/** One request of a flow, with the journal it begins with. */
+export interface Round extends Listed {
+  readonly host: FlowHost
+  readonly call: FlowCall
+  readonly target: Target
+  readonly principal: Principal | undefined
+  readonly line: Line
+  readonly beginning: Beginning
+  /** When work on the request began, ms since the epoch. */
+  readonly began: number
+  /** The turn of a task that this round is. */
+  readonly task?: TaskPlace
+  readonly trace?: RunTrace
+  /** The request whose answers woke this turn. */
+  readonly wokenBy?: string
+  /** Set by `runOnce` if there is telemetry. */
+  observed?: Observed
+}
+
+/** A request on its way into a round. */
+export type RoundRequest = Pick<Round, 'host' | 'call' | 'target' | 'principal' | 'line'>
+
+/** What a round begins with: what was kept before, or an empty journal. */
+export interface Beginning {
+  readonly flow: string
+  readonly round: number
+  readonly journal: Journal
+  readonly asked: Readonly<Record<string, string>>
+  /** When the flow ends at the latest, ms since the epoch. */
+  readonly flowExpires: number
+  readonly anchored: boolean
+  readonly sealedVersion?: string
+  /** When the answers of this round were asked for, ms since the epoch. */
+  readonly askedAt?: number
+}
+
+// The manual form: a handler that returns `inputRequired(…)` asks its questions itself, and its own state travels in the
+// journal. The questions are checked like those of `ctx.ask` before they go out.
+
+/** Returns the pause, or the error if the questions must not be asked. */
+export function pauseManually(
+  { host, call }: Round,
+  report: RunReport,
+  { inputRequests, requestState }: InputRequired,
+): Pause | RondoError {
+  const { platform, limits } = host
+  const entries = Object.entries(inputRequests ?? {})
+  if (entries.length > limits.maxQuestions) {
+    const detail = `${entries.length} questions at once; at most ${limits.maxQuestions} are allowed (limits.maxQuestions).`
+    return new RondoError('LIMIT_QUESTIONS', detail)
+  }
+  for (const [, request] of entries) {
+    const missing = missingCapability(call.capabilities, request)
+    if (missing) return unaskable(missing, { request })
+  }
+  const journal = { ...report.journal, manual: requestState }
+  const { seed } = journal
+  const asked = entries.map(
+    ([key, request]) => [key, platform.digest(canonicalJson(['manual', request]))] as const,
+  )
+  const outgoing = entries.map(
+    ([key, request]) => [key, withElicitationId({ platform, seed }, key, request)] as const,
+  )
+  return {
+    report,
+    journal,
+    asked: Object.fromEntries(asked),
+    inputRequests: inputRequests && Object.fromEntries(outgoing),
+    facts: { outcome: 'input_required', asks: entries.map(([key]) => ({ key, kind: 'manual' })) },
+  }
+}
+
+/** The responses that the manual form sees: those to open questions; in a first request, all of them. */
+export function solicited(
+  { anchored, asked }: Beginning,
+  answers: Readonly<Record<string, unknown>> | undefined,
+): InputResponses | undefined {
+  if (!answers || !anchored) return answers as InputResponses | undefined
+  const wanted: Record<string, unknown> = Object.create(null)
+  for (const key of Object.keys(answers)) if (Object.hasOwn(asked, key)) wanted[key] = answers[key]
+  return wanted as InputResponses
 }

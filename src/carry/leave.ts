@@ -10,8 +10,8 @@ import { followsTasks, nameCapabilities } from '../protocol/common/request.ts'
 import { TASKS_EXTENSION } from '../protocol/task.ts'
 import { needsTask } from '../replay/run-state.ts'
 import type { Sleeping } from '../replay/wait.ts'
+import type { Round } from './carrier.ts'
 import type { TaskHost } from './host.ts'
-import type { Round } from './round.ts'
 import { placeOf, subjectOf } from './round-log.ts'
 
 /**

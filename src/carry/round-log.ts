@@ -1,56 +1,13 @@
-/** What others learn of a round: its one line in the log, its faults, and telemetry if there is any. */
+/** What others learn of a round besides its line in the log (`round.ts`): its faults, warnings, and telemetry if there is any. */
 
 import { RondoError } from '../errors.ts'
 import type { Journal } from '../journal/journal.ts'
 import type { FlowMethod } from '../protocol/call.ts'
 import type { Observed, ObservedOperation, OperationEnd } from '../protocol/observer.ts'
-import type { RunReport } from '../replay/run-state.ts'
 import type { RefusedState } from '../seal/state.ts'
 import type { Target } from '../tool/target.ts'
-import type { FlowHost, RoundEvent, RoundLine, RunningRound, StateRefusedEvent, TaskPlace } from './host.ts'
-import type { Round, RoundRequest } from './round.ts'
-
-type RoundFacts = Pick<
-  RoundEvent,
-  'outcome' | 'asks' | 'events' | 'moved' | 'task' | 'code' | 'stateBytes' | 'keyId'
->
-
-/** Writes the one log line of a round. */
-export function logRound(round: Round, report: RunReport | undefined, facts: RoundFacts): void {
-  const { host, target, beginning, began } = round
-  const changed = beginning.anchored && beginning.sealedVersion !== target.version
-  round.observed?.end({
-    outcome: facts.outcome,
-    code: facts.code,
-    asks: facts.asks?.length,
-    moved: facts.moved,
-    task: facts.task,
-    replayed: report?.replayed,
-    executed: report?.executed,
-    stateBytes: facts.stateBytes,
-  })
-  const event: RoundLine = {
-    event: 'round',
-    flow: beginning.flow,
-    round: beginning.round,
-    ...subjectOf(round),
-    outcome: facts.outcome,
-    asks: facts.asks,
-    events: facts.events,
-    moved: facts.moved,
-    task: facts.task ?? round.task?.task,
-    turn: round.task?.turn,
-    code: facts.code,
-    replayed: report?.replayed ?? 0,
-    executed: report?.executed ?? 0,
-    stateBytes: facts.stateBytes,
-    keyId: facts.keyId,
-    sealedVersion: changed ? beginning.sealedVersion : undefined,
-    ms: host.platform.now() - began,
-  }
-  host.log(event)
-  host.tracer?.end(event, round.trace, beginning.journal, report)
-}
+import type { Round, RoundRequest } from './carrier.ts'
+import type { FlowHost, RunningRound, StateRefusedEvent, TaskPlace } from './host.ts'
 
 export function logFault(round: Round, error: unknown): void {
   round.host.log({ event: 'fault', ...placeOf(round), ...subjectOf(round), error })

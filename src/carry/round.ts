@@ -1,13 +1,9 @@
 /**
- * One round of a call, whatever carries its journal: what it runs on, one run of the handler, how it ended, and its
- * line in the log. A `Carrier` opens the journal before the round and keeps it afterwards.
+ * One round of a call, whatever carries its journal: one run of the handler, how it ended, and its line in the log. A `Carrier` opens the journal before the round and keeps it afterwards.
  */
 
 import { RondoError } from '../errors.ts'
-import type { Journal } from '../journal/journal.ts'
-import type { Listed } from '../lib/collection.ts'
-import type { FlowCall, Line, Principal } from '../protocol/call.ts'
-import type { Observed } from '../protocol/observer.ts'
+import type { Line } from '../protocol/call.ts'
 import type { Reply } from '../protocol/reply.ts'
 import type { InputRequest } from '../protocol/wire.ts'
 import { type ReplayInput, replay } from '../replay/replay.ts'
@@ -17,53 +13,16 @@ import {
   type MoveReason,
   type OpenQuestion,
   type RunReport,
-  type RunTrace,
 } from '../replay/run-state.ts'
 import { verify } from '../replay/verify.ts'
 import type { Context } from '../tool/context.ts'
-import { isInputRequired, type Target } from '../tool/target.ts'
-import type { Carrier, Pause } from './carrier.ts'
+import { isInputRequired } from '../tool/target.ts'
+import { type Carrier, type Pause, pauseManually, type Round, solicited } from './carrier.ts'
 import { blame, type Failure, invalidArguments, refusal, thrown } from './failure.ts'
-import type { FlowHost, TaskPlace } from './host.ts'
+import type { FlowHost, RoundEvent, RoundLine } from './host.ts'
 import { sleepingIn, taskHostFor, whyNoTask } from './leave.ts'
-import { pauseManually, solicited } from './manual.ts'
-import { adviseHoisting, logFault, logRound, observeRound, placeOf, spansOf, toEnd } from './round-log.ts'
+import { adviseHoisting, logFault, observeRound, placeOf, spansOf, toEnd } from './round-log.ts'
 import { effectOnce } from './single-use.ts'
-
-export interface Round extends Listed {
-  readonly host: FlowHost
-  readonly call: FlowCall
-  readonly target: Target
-  readonly principal: Principal | undefined
-  readonly line: Line
-  readonly beginning: Beginning
-  /** When work on the request began, ms since the epoch. */
-  readonly began: number
-  /** The turn of a task that this round is. */
-  readonly task?: TaskPlace
-  readonly trace?: RunTrace
-  /** The request whose answers woke this turn. */
-  readonly wokenBy?: string
-  /** Set by `runOnce` if there is telemetry. */
-  observed?: Observed
-}
-
-/** A request on its way into a round. */
-export type RoundRequest = Pick<Round, 'host' | 'call' | 'target' | 'principal' | 'line'>
-
-/** What a round begins with: what was kept before, or an empty journal. */
-export interface Beginning {
-  readonly flow: string
-  readonly round: number
-  readonly journal: Journal
-  readonly asked: Readonly<Record<string, string>>
-  /** When the flow ends at the latest, ms since the epoch. */
-  readonly flowExpires: number
-  readonly anchored: boolean
-  readonly sealedVersion?: string
-  /** When the answers of this round were asked for, ms since the epoch. */
-  readonly askedAt?: number
-}
 
 /** Prepares the arguments, runs the handler once, checks the run in development, and has the carrier end or keep it. */
 export async function runOnce<To, R extends Round>(carrier: Carrier<never, To, R>, given: R): Promise<To> {
@@ -266,4 +225,47 @@ function movePolicy(host: FlowHost, line: Line, moves: number): (executed: numbe
     if (host.platform.now() - began >= host.maxRoundMs) return 'time'
     return host.overloaded() ? 'shed' : undefined
   }
+}
+
+type RoundFacts = Pick<
+  RoundEvent,
+  'outcome' | 'asks' | 'events' | 'moved' | 'task' | 'code' | 'stateBytes' | 'keyId'
+>
+
+/** Writes the one log line of a round. */
+export function logRound(round: Round, report: RunReport | undefined, facts: RoundFacts): void {
+  const { host, call, target, beginning, began } = round
+  const changed = beginning.anchored && beginning.sealedVersion !== target.version
+  round.observed?.end({
+    outcome: facts.outcome,
+    code: facts.code,
+    asks: facts.asks?.length,
+    moved: facts.moved,
+    task: facts.task,
+    replayed: report?.replayed,
+    executed: report?.executed,
+    stateBytes: facts.stateBytes,
+  })
+  const event: RoundLine = {
+    event: 'round',
+    flow: beginning.flow,
+    round: beginning.round,
+    method: call.method,
+    target: target.label ?? call.target,
+    outcome: facts.outcome,
+    asks: facts.asks,
+    events: facts.events,
+    moved: facts.moved,
+    task: facts.task ?? round.task?.task,
+    turn: round.task?.turn,
+    code: facts.code,
+    replayed: report?.replayed ?? 0,
+    executed: report?.executed ?? 0,
+    stateBytes: facts.stateBytes,
+    keyId: facts.keyId,
+    sealedVersion: changed ? beginning.sealedVersion : undefined,
+    ms: host.platform.now() - began,
+  }
+  host.log(event)
+  host.tracer?.end(event, round.trace, beginning.journal, report)
 }

@@ -21,8 +21,8 @@ import { openEnvelope, sealEnvelope } from '../seal/envelope.ts'
 import { LEASE_MS } from '../store/engine/lease-engine.ts'
 import type { OnceAttempt, OnceClaim, OnceSlot, OnceStore } from '../store/store.ts'
 import type { Sealed } from '../store/task-engine.ts'
+import type { Beginning } from './carrier.ts'
 import type { FlowHost } from './host.ts'
-import type { Beginning } from './round.ts'
 
 const MAX_REPLY_BYTES = 16 * 1024 * 1024
 

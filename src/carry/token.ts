@@ -18,11 +18,11 @@ import {
   type SealedState,
   sealState,
 } from '../seal/state.ts'
-import type { Carrier, Pause } from './carrier.ts'
+import type { Beginning, Carrier, Pause, Round, RoundRequest } from './carrier.ts'
 import { blame } from './failure.ts'
 import type { FlowHost, OpenedStored, StateCarrier } from './host.ts'
-import { type Beginning, concludeRefused, type Round, type RoundRequest, runOnce } from './round.ts'
-import { logRound, logStateRefused, observeRefused, placeOf, subjectOf } from './round-log.ts'
+import { concludeRefused, logRound, runOnce } from './round.ts'
+import { logStateRefused, observeRefused, placeOf, subjectOf } from './round-log.ts'
 import { replyOnce } from './single-use.ts'
 import { keepWithStore, tooLarge, unspill, warnSize } from './spill.ts'
 import { beginAtOnce, continueAsTask } from './task/begin.ts'

@@ -16,12 +16,12 @@ import type { ReplayInput } from '../../replay/replay.ts'
 import type { Incoming, RunReport } from '../../replay/run-state.ts'
 import type { RunTurn, TaskHead, TaskTurn, TaskTurnOutcome } from '../../store/task-engine.ts'
 import type { Target } from '../../tool/target.ts'
-import type { Carrier, Pause } from '../carrier.ts'
+import type { Carrier, Pause, Round } from '../carrier.ts'
 import { unaskableReply } from '../failure.ts'
 import type { FlowHost, TaskHost } from '../host.ts'
 import { skipIn } from '../leave.ts'
-import { concludeRefused, type Round, runOnce } from '../round.ts'
-import { logFault, logRound } from '../round-log.ts'
+import { concludeRefused, logRound, runOnce } from '../round.ts'
+import { logFault } from '../round-log.ts'
 import { effectOnce } from '../single-use.ts'
 import { eventsOf, hooksOf } from './hook.ts'
 import {
@@ -37,8 +37,7 @@ import {
   toFlowCall,
   unmarkAnswer,
 } from './journal.ts'
-import { createShown, type Shown } from './publish.ts'
-import { createStatusReporter, type StatusReporter } from './status.ts'
+import { createShown, createStatusReporter, type Shown, type StatusReporter } from './status.ts'
 
 export type FindTarget = (plan: TaskPlan) => Target | undefined
 

@@ -11,11 +11,11 @@
  * without states the flow lives and dies with this process, as under the push carrier, and an effect runs at once.
  */
 
-import type { Carrier } from '../../carry/carrier.ts'
+import type { Beginning, Carrier, Round } from '../../carry/carrier.ts'
 import { placeOfError, STORE_FAILED } from '../../carry/failure.ts'
 import type { FlowHost } from '../../carry/host.ts'
 import { type AskingLine, type MakePortable, runPushed, steadyLine } from '../../carry/push.ts'
-import { type Beginning, concludeRefused, type Round } from '../../carry/round.ts'
+import { concludeRefused } from '../../carry/round.ts'
 import { logStateRefused } from '../../carry/round-log.ts'
 import { type Need, withNeed } from '../../carry/scope.ts'
 import { deliverAnswers } from '../../carry/task/call.ts'
