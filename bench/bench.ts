@@ -7,12 +7,16 @@ export interface Settings {
   readonly against?: string
   /** Measure only this database. */
   readonly only?: string
+  /** Measure only this part of a bench that has parts. */
+  readonly part?: string
   /** Reports progress. */
   progress(text: string): void
 }
 
 export interface Table {
   readonly title: string
+  /** Where the table is in docs/reference/performance.md: between the comments `<!-- MARK -->` and `<!-- /MARK -->`. */
+  readonly mark?: string
   readonly columns: readonly string[]
   readonly rows: readonly (readonly string[])[]
 }

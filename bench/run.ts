@@ -3,12 +3,12 @@
  * minute.
  */
 
-import { existsSync } from 'node:fs'
+import { existsSync, readFileSync, writeFileSync } from 'node:fs'
 import { cpus } from 'node:os'
 import { join } from 'node:path'
 import { parseArgs } from 'node:util'
 import type { Report, RunBench } from './bench.ts'
-import { printTable } from './print-table.ts'
+import { fillPage, printTable } from './print-table.ts'
 
 /** A new bench is a file in this folder and a line here. */
 const BENCHES: Readonly<Record<string, () => Promise<{ run: RunBench }>>> = {
@@ -22,6 +22,8 @@ const BENCHES: Readonly<Record<string, () => Promise<{ run: RunBench }>>> = {
   tasks: () => import('./tasks.ts'),
 }
 
+const PAGE = 'docs/reference/performance.md'
+
 const HELP = `Usage: npm run bench -- [options] [name …]
 
   ${Object.keys(BENCHES).join(', ')}: what to measure (all)
@@ -29,8 +31,11 @@ const HELP = `Usage: npm run bench -- [options] [name …]
   --quick   fewer requests and rounds: a quick check, not a measurement
   --only DATABASE
             tasks: on this database alone, sqlite or postgres
+  --part NAME
+            tasks: this part alone: rates, server, parked or sleeping
   --against DIR
             core, tasks: run the build of another checkout beside this one, in the same rounds
+  --update  write the tables that docs/reference/performance.md has marks for into that page
   --json    every figure as JSON on stdout, instead of tables
   --help    this text`
 
@@ -39,6 +44,8 @@ const { values, positionals } = parseArgs({
   options: {
     quick: { type: 'boolean', default: false },
     only: { type: 'string' },
+    part: { type: 'string' },
+    update: { type: 'boolean', default: false },
     against: { type: 'string' },
     json: { type: 'boolean', default: false },
     help: { type: 'boolean', default: false },
@@ -61,6 +68,7 @@ async function main(): Promise<void> {
     reports[name] = report
     progress('')
     if (!values.json) for (const table of report.tables) console.log(`${printTable(table)}\n`)
+    if (values.update) writeFileSync(PAGE, fillPage(readFileSync(PAGE, 'utf8'), report.tables))
   }
   if (values.json) {
     const data = Object.fromEntries(Object.entries(reports).map(([name, report]) => [name, report.data]))

@@ -27,8 +27,8 @@ interface Effort {
   readonly ms: number
   readonly calls: number
   readonly parked: number
-  /** Sleeping tasks that wake one per millisecond, and others that wake at one moment. */
-  readonly due: number
+  /** How long sleeping tasks wake at 1,000 a second, and how many others wake at one moment. */
+  readonly seconds: number
   readonly herd: number
   /** Lone tasks in a round. */
   readonly lone: number
@@ -39,11 +39,11 @@ const FULL: Effort = {
   ms: 1_500,
   calls: 3_000,
   parked: 100_000,
-  due: 10_000,
+  seconds: 10,
   herd: 20_000,
   lone: 100,
 }
-const QUICK: Effort = { rounds: 3, ms: 500, calls: 500, parked: 5_000, due: 1_000, herd: 1_000, lone: 30 }
+const QUICK: Effort = { rounds: 3, ms: 500, calls: 500, parked: 5_000, seconds: 2, herd: 1_000, lone: 30 }
 
 /** Times a second, one figure for each round. */
 type Rates = Record<SubjectName, number[]>
@@ -56,31 +56,41 @@ interface Measured {
   readonly times: Readonly<Record<Lone, Rates>>
 }
 
+const PARTS = ['rates', 'server', 'parked', 'sleeping'] as const
+
 export const run: RunBench = async (settings) => {
   const effort = settings.quick ? QUICK : FULL
   const measured: Measured[] = []
   const servers: ServerFigures[] = []
   const parked: ParkedFigures[] = []
   const slept: SleepFigures[] = []
-  const { only, against } = settings
-  if (only !== undefined && !Object.hasOwn(OPEN, only))
-    throw new TypeError(`Unknown database "${only}": ${Object.keys(OPEN).join(' or ')}`)
+  const { only, against, part } = settings
+  assertOneOf('database', only, Object.keys(OPEN))
+  assertOneOf('part', part, PARTS)
   if (against !== undefined) settings.progress(`compiling ${against}`)
   const before = against === undefined ? undefined : await compileCheckout(against)
+  const includes = (name: (typeof PARTS)[number]) =>
+    (part ?? name) === name && (before === undefined || name === 'rates')
   try {
     for (const [name, open] of Object.entries(OPEN)) {
       const databases = (only ?? name) === name ? await open() : undefined
       if (databases === undefined) continue
+      const begin = (text: string) => settings.progress(`${databases.name}: ${text}`)
       try {
-        for (const count of PROCESSES)
+        for (const count of includes('rates') ? PROCESSES : [])
           measured.push(await measure(databases, count, effort, settings, before))
-        if (before !== undefined) continue
-        settings.progress(`${databases.name}: the whole server`)
-        servers.push(await measureServer(databases, effort))
-        settings.progress(`${databases.name}: parking ${effort.parked} tasks`)
-        parked.push(await measureParked(databases, effort.parked))
-        settings.progress(`${databases.name}: ${effort.parked} sleeping tasks`)
-        slept.push(await measureSleeping(databases, effort))
+        if (includes('server')) {
+          begin('the whole server')
+          servers.push(await measureServer(databases, effort))
+        }
+        if (includes('parked')) {
+          begin(`parking ${effort.parked} tasks`)
+          parked.push(await measureParked(databases, effort.parked))
+        }
+        if (includes('sleeping')) {
+          begin(`${effort.parked} sleeping tasks`)
+          slept.push(await measureSleeping(databases, effort))
+        }
       } finally {
         await databases.close()
       }
@@ -88,12 +98,18 @@ export const run: RunBench = async (settings) => {
   } finally {
     await before?.remove()
   }
-  const rates = [rateTable(measured), loneTable(measured)]
-  const tables =
-    before === undefined
-      ? [...rates, serverTable(servers), parkedTable(parked), ...sleepingTables(slept)]
-      : rates
+  const tables = [
+    ...(includes('rates') ? [rateTable(measured), loneTable(measured)] : []),
+    ...(includes('server') ? [serverTable(servers)] : []),
+    ...(includes('parked') ? [parkedTable(parked)] : []),
+    ...(includes('sleeping') ? sleepingTables(slept) : []),
+  ]
   return { tables, data: { effort, against, measured, servers, parked, slept } }
+}
+
+function assertOneOf(what: string, given: string | undefined, known: readonly string[]): void {
+  if (given !== undefined && !known.includes(given))
+    throw new TypeError(`Unknown ${what} "${given}": ${known.join(' or ')}`)
 }
 
 async function measure(

@@ -7,11 +7,12 @@ import { describe, expect, it } from 'vitest'
 import { drive } from '../bench/load/drive.ts'
 import { playFlow } from '../bench/load/flow.ts'
 import { LEGS, prepareLegs } from '../bench/load/legs.ts'
+import { fillPage } from '../bench/print-table.ts'
 import { start as startBare } from '../bench/server/bare.ts'
 import { start as startOfficial } from '../bench/server/official.ts'
 import { startRules, startRulesHoisted, startSurvey } from '../bench/server/programs.ts'
 import { start as startRondo } from '../bench/server/rondo.ts'
-import { median, medianRatio } from '../bench/stat.ts'
+import { fellBehind, median, medianRatio } from '../bench/stat.ts'
 import { openBareSqlite } from '../bench/task/bare-sqlite.ts'
 import { openRondo } from '../bench/task/rondo.ts'
 import type { Subject, Work } from '../bench/task/subject.ts'
@@ -110,5 +111,31 @@ describe('the figures of the bench', () => {
     expect(median([9, 1, 2])).toBe(2)
     expect(median([4, 1, 2, 9])).toBe(3)
     expect(medianRatio([2, 8, 30], [1, 2, 3])).toBe(4)
+  })
+})
+
+describe('the bench of sleeping tasks', () => {
+  const seconds = 10
+  /** How late tasks are that are due one per millisecond, if one takes `ms` of a worker that can do one at a time. */
+  const latenessAt = (ms: number) =>
+    Array.from({ length: seconds * 1000 }, (_, i) => 20 + i * Math.max(0, ms - 1))
+
+  it('calls a worker saturated that gets later and later, and no other', () => {
+    expect([0.5, 1, 1.02].map((ms) => fellBehind(latenessAt(ms), seconds * 1000))).toEqual([
+      false,
+      false,
+      false,
+    ])
+    expect([1.05, 1.5, 4].map((ms) => fellBehind(latenessAt(ms), seconds * 1000))).toEqual([true, true, true])
+    const pause = latenessAt(1).map((late, i) => (i > 5000 && i < 5400 ? late + 400 : late))
+    expect(fellBehind(pause, seconds * 1000)).toBe(false)
+  })
+
+  it('fills the tables of a page that have a mark, and nothing else', () => {
+    const table = { title: 'T', mark: 'one', columns: ['a', 'to'], rows: [['x', '1']] }
+    const page = 'before\n<!-- one -->\nold\n<!-- /one -->\nafter\n'
+    const filled = 'before\n<!-- one -->\n\n| a | to |\n| - | -: |\n| x |  1 |\n\n<!-- /one -->\nafter\n'
+    expect(fillPage(page, [table, { ...table, mark: 'two' }, { ...table, mark: undefined }])).toBe(filled)
+    expect(fillPage(filled, [table])).toBe(filled)
   })
 })

@@ -1,14 +1,22 @@
 /**
  * Parks tasks until a time, and reports what they cost this process and how late they wake:
- * `sleeping-child.js ADDRESS COUNT DUE HERD`. COUNT tasks sleep through everything. Beside them, DUE tasks wake one per
- * millisecond, and then HERD tasks wake at one moment.
+ * `sleeping-child.js ADDRESS COUNT SECONDS HERD`. COUNT tasks sleep through everything. Beside them, tasks wake for SECONDS at
+ * 1,000 a second, then at half or twice that rate until one is found where the worker just keeps up, and HERD tasks wake at
+ * one moment.
  */
 
 import { createLeaseEngine } from '../../src/store/engine/lease-engine.ts'
-import { median } from '../stat.ts'
+import { fellBehind } from '../stat.ts'
 import { openStore, settle } from './rondo.ts'
 import { newTask, RESULT, TTL_MS } from './row.ts'
 import { AT_ONCE, type StoreAddress } from './subject.ts'
+
+/** How late tasks woke that were due at a rate, ms, in the order in which they were due. */
+export interface Woken {
+  readonly rate: number
+  readonly late: readonly number[]
+  readonly keptUp: boolean
+}
 
 export interface SleepCost {
   readonly kind: 'slept'
@@ -17,11 +25,7 @@ export interface SleepCost {
   readonly rssAfter: number
   readonly heapBefore: number
   readonly heapAfter: number
-  /** Tasks due a second, and how late they woke, ms. */
-  readonly dueRate: number
-  readonly lateMedian: number
-  readonly lateP99: number
-  readonly lateMax: number
+  readonly woken: readonly Woken[]
   /** Tasks due at one moment, how long until the last had ended, and the largest heap meanwhile. */
   readonly herd: number
   readonly herdMs: number
@@ -32,11 +36,11 @@ export interface SleepCost {
 const WARM_UP = 5_000
 
 const [address = '', ...numbers] = process.argv.slice(2)
-const [count = 1000, due = 1000, herd = 1000] = numbers.map(Number)
+const [count = 1000, seconds = 2, herd = 1000] = numbers.map(Number)
 const store = openStore(JSON.parse(address) as StoreAddress)
 const farAway = Date.now() + TTL_MS / 2
 const dueAt = new Map<string, number>()
-const lateness: number[] = []
+let lateness = new Map<number, number[]>()
 let onParked = (): void => {}
 let onDone = (): void => {}
 const engine = createLeaseEngine(store, {
@@ -51,7 +55,9 @@ const serving = await engine.serve(
   async ({ task, number }) => {
     const wakeAt = dueAt.get(task.id) ?? farAway
     if (number === 1) return { kind: 'park', inputs: new Map(), wakeAt }
-    lateness.push(Date.now() - wakeAt)
+    const late = lateness.get(wakeAt)
+    if (late) late.push(Date.now() - wakeAt)
+    else lateness.set(wakeAt, [Date.now() - wakeAt])
     return { kind: 'complete', result: RESULT }
   },
   { concurrency: AT_ONCE },
@@ -83,10 +89,16 @@ function memory(): { rss: number; heap: number } {
   return { rss, heap: heapUsed + external }
 }
 
-/** Parks tasks that are due `spread` ms apart, all of them parked before the first is due; resolves when all have ended. */
-async function wake(total: number, spread: number, parkMs: number) {
-  const first = Math.ceil(Date.now() + parkMs * total * 1.5 + 2_000)
-  lateness.length = 0
+let parkMs = 0
+
+/** Parks tasks that are due at a rate, all of them parked before the first is due; resolves when all have ended. */
+async function wake(
+  total: number,
+  rate: number,
+  patience = 1,
+): Promise<{ ms: number; heap: number; late: number[] }> {
+  const first = Math.ceil(Date.now() + patience * (parkMs * total * 1.5 + 2_000))
+  lateness = new Map()
   let done = 0
   let heap = 0
   const ended = new Promise<void>((resolve) => {
@@ -95,12 +107,34 @@ async function wake(total: number, spread: number, parkMs: number) {
       if (done === total) resolve()
     }
   })
-  await park(total, (index) => first + index * spread)
-  if (Date.now() > first)
-    console.warn('\n*** The machine was too slow: some tasks were due before all were parked ***\n')
+  await park(total, (index) => first + Math.floor((index * 1000) / rate))
+  const wasLate = Date.now() > first
   await ended
   dueAt.clear()
-  return { ms: Date.now() - first, heap, late: [...lateness].sort((a, b) => a - b) }
+  if (wasLate && patience < 8) return wake(total, rate, patience * 2)
+  if (wasLate) throw new Error('This machine is too busy: tasks were due before all were parked')
+  const late = [...lateness].sort(([a], [b]) => a - b).flatMap(([, list]) => list)
+  if (late.length !== total || Math.min(...late) < 0) throw new Error('A task woke twice, or early')
+  return { ms: Date.now() - first, heap, late }
+}
+
+/** So many that a search ends. */
+const RATES = { least: 60, most: 8_000 }
+
+/** Begins at 1,000 a second; then at half the rate until the worker keeps up, or at twice the rate until it does not. */
+async function search(): Promise<Woken[]> {
+  const woken: Woken[] = []
+  let rate = 1000
+  for (;;) {
+    const forMs = (rate === 1000 ? seconds : seconds / 2) * 1000
+    const { late } = await wake(Math.round((rate * forMs) / 1000), rate)
+    const keptUp = !fellBehind(late, forMs)
+    woken.push({ rate, late, keptUp })
+    const next = keptUp ? rate * 2 : rate / 2
+    const isKnown = woken.some((one) => one.rate === next)
+    if (isKnown || next < RATES.least || next > RATES.most) return woken
+    rate = next
+  }
 }
 
 // The engine's timers do not keep a process alive; a server does.
@@ -110,12 +144,11 @@ await settle(store, WARM_UP)
 const before = memory()
 const began = performance.now()
 await park(count)
-const parkMs = (performance.now() - began) / count
+parkMs = (performance.now() - began) / count
 await settle(store, WARM_UP + count)
 const after = memory()
-const steady = await wake(due, 1, parkMs)
-const crowd = await wake(herd, 0, parkMs)
-if (steady.late.length !== due || (steady.late[0] ?? 0) < 0) throw new Error('A task woke twice, or early')
+const woken = await search()
+const crowd = await wake(herd, Number.POSITIVE_INFINITY)
 const cost: SleepCost = {
   kind: 'slept',
   count,
@@ -123,10 +156,7 @@ const cost: SleepCost = {
   rssAfter: after.rss,
   heapBefore: before.heap,
   heapAfter: after.heap,
-  dueRate: 1000,
-  lateMedian: median(steady.late),
-  lateP99: steady.late[Math.floor(due * 0.99)] ?? Number.NaN,
-  lateMax: steady.late.at(-1) ?? Number.NaN,
+  woken,
   herd,
   herdMs: crowd.ms,
   herdHeap: crowd.heap,
