@@ -70,8 +70,16 @@ export type {
 } from './protocol/wire.ts'
 export type { MoveReason, ReplayLimits } from './replay/run-state.ts'
 export type { KeySource } from './seal/key-ring.ts'
-export { generateKey, type KeyRing, parseKeys, type RingKey } from './seal/key-ring.ts'
-export { keysFromEnv, keysFromFile, keysFromFunction, type RefreshOptions } from './seal/key-source.ts'
+export {
+  generateKey,
+  type KeyRing,
+  keysFromEnv,
+  keysFromFile,
+  keysFromFunction,
+  parseKeys,
+  type RefreshOptions,
+  type RingKey,
+} from './seal/key-ring.ts'
 export type { StateLimits } from './seal/state.ts'
 export type { AdmissionOptions, AllowListOptions } from './serve/http/admission.ts'
 export type { Authenticate, AuthRefusal, AuthRequest, ProtectedResource } from './serve/http/authenticate.ts'

@@ -15,6 +15,5 @@ export {
 } from './mount/mount.ts'
 export type { Implies } from './mount/scope.ts'
 export type { Principal } from './protocol/call.ts'
-export { generateKey } from './seal/key-ring.ts'
-export { keysFromEnv, keysFromFile, keysFromFunction } from './seal/key-source.ts'
+export { generateKey, keysFromEnv, keysFromFile, keysFromFunction } from './seal/key-ring.ts'
 export type { HostOptions } from './serve/host.ts'

@@ -306,6 +306,8 @@ export interface FlowHost {
   /** Sleeps end at once, as if the time had passed. */
   readonly skipSleep: boolean
   log(event: LogFacts): void
+  /** Nobody listens to events. */
+  readonly silent?: boolean
   /** Telemetry. It never throws. */
   readonly observer?: Observer
   /** Names this process in the log and in the store. */

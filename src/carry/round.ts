@@ -246,6 +246,7 @@ export function logRound(round: Round, report: RunReport | undefined, facts: Rou
     executed: report?.executed,
     stateBytes: facts.stateBytes,
   })
+  if (host.silent && !host.tracer) return
   const event: RoundLine = {
     event: 'round',
     flow: beginning.flow,

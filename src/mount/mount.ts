@@ -17,7 +17,7 @@ import type {
 } from '@modelcontextprotocol/server'
 import { misuse } from '../errors.ts'
 import type { FlowMethod } from '../protocol/call.ts'
-import { resolveKeys } from '../seal/key-source.ts'
+import { resolveKeys } from '../seal/key-ring.ts'
 import { inDevelopment, mountedInDevelopment } from '../serve/development.ts'
 import type { HostOptions } from '../serve/host.ts'
 import { createLog } from '../serve/log.ts'

@@ -15,8 +15,7 @@ import { type Codec, createCodecs } from '../protocol/codec.ts'
 import { guardObserver } from '../protocol/observer.ts'
 import type { Scope } from '../replay/run-state.ts'
 import { deriveBytes, digest, drawId } from '../seal/envelope.ts'
-import type { KeyHolder } from '../seal/key-ring.ts'
-import { resolveKeys } from '../seal/key-source.ts'
+import { type KeyHolder, resolveKeys } from '../seal/key-ring.ts'
 import { LEASE_MS } from '../store/engine/lease-engine.ts'
 import type { TaskHead } from '../store/task-engine.ts'
 import { createOverload } from './limits.ts'
@@ -84,6 +83,7 @@ export function createHost(
     skipSleep: options.skipSleep ?? options.dev ?? false,
     tracer: options.tracer,
     log,
+    silent: written.observer.event === undefined && observer?.event === undefined,
     observer,
     instance,
     running: createRoster<RunningRound>(),

@@ -3,8 +3,14 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { ringOf } from '../../test/support/seal-fixtures.ts'
-import { generateKey } from './key-ring.ts'
-import { developmentKeys, keysFromEnv, keysFromFile, keysFromFunction, resolveKeys } from './key-source.ts'
+import {
+  developmentKeys,
+  generateKey,
+  keysFromEnv,
+  keysFromFile,
+  keysFromFunction,
+  resolveKeys,
+} from './key-ring.ts'
 
 describe('keysFromEnv', () => {
   it('reads the value', async () => {

@@ -1,8 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import { AUDIENCE, ringOf } from '../../test/support/seal-fixtures.ts'
-import { drawBytes, openEnvelope, sealEnvelope } from './envelope.ts'
+import { createKeyTable, deriveShared, drawBytes, openEnvelope, sealEnvelope } from './envelope.ts'
 import type { KeyRing } from './key-ring.ts'
-import { createKeyTable, deriveShared } from './shared-key.ts'
 
 const HOUR = 3_600_000
 const MAX = 64 * 1024
