@@ -169,9 +169,36 @@ async function live(groups: Program, { wakes, crashes, midway }: Disturbance) {
 const CALM: Disturbance = { wakes: [], crashes: new Set() }
 const indexes = fc.array(fc.nat(16), { maxLength: 5 }).map((list) => new Set(list))
 
-/** What happened at the same time has no order of its own: a crash may swap it. */
-function inOrder({ entries, ...rest }: Awaited<ReturnType<typeof live>>) {
-  return { ...rest, entries: [...entries].sort((a, b) => a.at - b.at || (a.key < b.key ? -1 : 1)) }
+/** A journal as what is recorded in it says: moment by moment, and what was recorded in one moment by key. */
+function byMoment(entries: readonly Entry[]): { readonly at: number; readonly recorded: readonly Entry[] }[] {
+  const moments: { at: number; recorded: Entry[] }[] = []
+  for (const entry of entries) {
+    const last = moments.at(-1)
+    if (last?.at === entry.at) last.recorded.push(entry)
+    else moments.push({ at: entry.at, recorded: [entry] })
+  }
+  for (const { recorded } of moments) recorded.sort((a, b) => (a.key < b.key ? -1 : 1))
+  return moments
+}
+
+/** The first entry that is recorded before one that it depends on: one of an earlier group, or the hook whose event it is. */
+function beforeItsCause(entries: readonly Entry[]): string | undefined {
+  const groupOf = (key: string) => Number(key.split('.')[0])
+  const early = entries.find(({ key }, i) =>
+    entries
+      .slice(i + 1)
+      .some((later) => groupOf(later.key) < groupOf(key) || key === `${later.key}.received`),
+  )
+  return early?.key
+}
+
+/**
+ * The order of a journal is that of time and of cause. What happened in one moment, neither because of the other, has none:
+ * a crash may swap it.
+ */
+function expectSameJournal(entries: readonly Entry[], others: readonly Entry[]): void {
+  expect([entries, others].map(beforeItsCause)).toEqual([undefined, undefined])
+  expect(byMoment(entries)).toEqual(byMoment(others))
 }
 
 /** The time that a part takes. */
@@ -181,14 +208,40 @@ function waits(one: Part): number {
 }
 
 describe('time in a task', () => {
-  it('G1 G2 G3 R10 produces the same journal, sorted by time and key, under any wake-ups and crashes', async () => {
+  it('G1 G2 G3 R10 produces the same journal, in the order of time and cause, under any wake-ups and crashes', async () => {
     await fc.assert(
       fc.asyncProperty(program, fc.array(span, { maxLength: 8 }), indexes, async (groups, wakes, crashes) => {
-        const calm = await live(groups, CALM)
-        expect(inOrder(await live(groups, { wakes, crashes }))).toEqual(inOrder(calm))
+        const { entries: calm, ...rest } = await live(groups, CALM)
+        const { entries, ...disturbed } = await live(groups, { wakes, crashes })
+        expect(disturbed).toEqual(rest)
+        expectSameJournal(entries, calm)
       }),
       { numRuns: 100 },
     )
+  })
+
+  it('control: two journals differ if time or cause was swapped, and not if only what is concurrent was', async () => {
+    const groups: Program = [
+      [{ kind: 'step' }, { kind: 'step' }, { kind: 'hook', delay: 1 }],
+      [{ kind: 'step' }],
+    ]
+    const { entries } = await live(groups, CALM)
+    const swapped = (a: string, b: string) =>
+      entries.map((entry) =>
+        entry.key === a || entry.key === b
+          ? (entries.find(({ key }) => key !== entry.key && (key === a || key === b)) as Entry)
+          : entry,
+      )
+    const keys = entries.map(({ key, at }) => `${key} ${at - (entries[0]?.at ?? 0)}`)
+    expect(keys).toEqual(['0.0 0', '0.1 0', '0.2 0', '0.2.received 1', '1.0 1'])
+    expectSameJournal(swapped('0.0', '0.1'), entries)
+    // A step of the next group, in the same moment as the event that it waited for; and an event before its hook.
+    expect(() => expectSameJournal(swapped('0.2.received', '1.0'), entries)).toThrow()
+    expect(() => expectSameJournal(swapped('0.2', '0.2.received'), entries)).toThrow()
+    // Concurrent, but at another time.
+    expect(() => expectSameJournal(swapped('0.1', '0.2.received'), entries)).toThrow()
+    const later = entries.map((entry) => (entry.key === '0.1' ? { ...entry, at: entry.at + 1 } : entry))
+    expect(() => expectSameJournal(later, entries)).toThrow()
   })
 
   it('G3 R10 produces the same results, and each of them once, if events arrive in the middle of turns', async () => {
@@ -198,6 +251,7 @@ describe('time in a task', () => {
         const { value, entries } = await live(groups, { wakes: [], crashes, midway })
         expect(value).toEqual(calm.value)
         expect(entries.map(({ key }) => key).sort()).toEqual(calm.entries.map(({ key }) => key).sort())
+        expect(beforeItsCause(entries)).toBeUndefined()
         const { journal } = replayFlow(() => {})
         const again = replayFlow(handlerOf(groups), { anchored: true, journal: { ...journal, entries } })
         const open = () => Promise.reject(new Error('a replay opens nothing'))

@@ -3,6 +3,7 @@
 import { createServer, EventExpired, type Server, type ServerOptions } from 'rondo'
 import { createBench, type TestBench } from 'rondo/testing'
 import { afterEach, describe, expect, it } from 'vitest'
+import type { Arrival } from '../../src/replay/replay.ts'
 import { createMemoryStore } from '../../src/store/memory/store.ts'
 import { replayFlow } from '../support/replay-flow.ts'
 import { until } from '../support/store/store-harness.ts'
@@ -181,6 +182,30 @@ it('G3 the name of a hook leaves room for the name of its event', async () => {
 })
 
 describe('an event and the end of its time at the same moment', () => {
+  it('G3 are recorded as the event alone: the hook that is being closed has taken it', async () => {
+    let tell: (arrived: Arrival) => boolean = () => false
+    const flow = replayFlow(async (ctx) => {
+      const hook = await ctx.hook('payment', { within: 10 })
+      return hook.received().then(String, (error: Error) => error.name)
+    })
+    const round = (close: () => Promise<void>) =>
+      flow.round(undefined, {
+        sleeping: { parks: true },
+        scene: { hooks: { open: async () => 'id', close } },
+        onArrival: (arrival) => {
+          tell = arrival
+        },
+      })
+    expect((await round(async () => {})).ending).toMatchObject({ wakeAt: flow.clock.now + 10 })
+    flow.clock.now += 10
+    // The store accepted it in time; the worker reads that when it closes the hook.
+    const { ending, journal } = await round(async () => void tell({ hook: 'payment', value: 'in time' }))
+    expect(ending).toEqual({ kind: 'returned', value: 'in time' })
+    const recorded = journal.entries.filter(({ key }) => key === 'payment.received')
+    expect(recorded).toEqual([expect.objectContaining({ value: 'in time' })])
+    expect(recorded[0]).not.toHaveProperty('expired')
+  })
+
   const servers: Server[] = []
   afterEach(async () => {
     for (const server of servers.splice(0)) await server.close()
