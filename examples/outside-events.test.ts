@@ -3,6 +3,7 @@ import type { AddressInfo } from 'node:net'
 import { createBench } from 'rondo/testing'
 import { expect, it } from 'vitest'
 import { type Charge, listenForPayments, shop } from './outside-events.ts'
+import { patientShop } from './outside-events-time.ts'
 import { accounts } from './outside-events-user.ts'
 
 const SECRET = 'shared with the payment service'
@@ -60,4 +61,49 @@ it.each([
   // The page knows from its own login who is there; nothing that the visitor sends decides it.
   expect(await bench.server.deliver(hook, { subject })).toEqual({ kind: 'accepted' })
   expect(await task.next({ page: {} })).toMatchObject(expected)
+})
+
+/** An order, and what was sent for it. */
+async function orderLamp() {
+  const sent: string[] = []
+  const references: string[] = []
+  const bench = createBench((options) =>
+    patientShop(async ({ text, reference }) => {
+      sent.push(text)
+      references.push(reference)
+    }, options),
+  )
+  const task = bench.task('order', { item: 'A lamp' })
+  await task.next()
+  const pay = (cents: number) => bench.server.deliver(references[0] ?? '', { cents })
+  return { bench, task, sent, pay }
+}
+
+it('G3 outside-events-time reminds after a day, and takes the payment of the second', async () => {
+  const { bench, task, sent, pay } = await orderLamp()
+  expect(sent).toEqual(['Please pay for A lamp.'])
+  await bench.advance('1 day')
+  await task.next()
+  expect(sent).toEqual(['Please pay for A lamp.', 'A lamp is not paid yet.'])
+  await bench.advance('1 day')
+  expect(await pay(4990)).toEqual({ kind: 'accepted' })
+  expect(await task.next()).toMatchObject({ text: 'A lamp is paid: 49.9 EUR.' })
+  expect(sent).toHaveLength(2)
+})
+
+it('G3 outside-events-time does not remind whoever has paid', async () => {
+  const { task, sent, pay } = await orderLamp()
+  await pay(4990)
+  expect(await task.next()).toMatchObject({ text: 'A lamp is paid: 49.9 EUR.' })
+  expect(sent).toHaveLength(1)
+})
+
+it('G3 outside-events-time closes the hook after three days', async () => {
+  const { bench, task, sent, pay } = await orderLamp()
+  await bench.advance('1 day')
+  await task.next()
+  await bench.advance('2 days')
+  expect(await pay(4990)).toEqual({ kind: 'closed' })
+  expect(await task.next()).toMatchObject({ text: 'A lamp was not paid within three days.' })
+  expect(sent).toHaveLength(2)
 })
