@@ -10,6 +10,11 @@ export interface Fleet {
   readonly targets: URL[]
   /** Kills one instance with kill -9, and starts another in its place. */
   kill(index: number): Promise<void>
+  /**
+   * The same for the next instance in turn that is up, without waiting for the one that takes its place. Does nothing if
+   * fewer than two are up. Returns false then.
+   */
+  strike(): boolean
   /** Removes one instance from the list, lets it drain, and starts another in its place; `env` applies from now on. */
   replace(index: number, env?: Record<string, string>): Promise<void>
   readonly kills: number
@@ -37,7 +42,9 @@ export async function startFleet(size: number, env: Record<string, string>): Pro
   const started = await Promise.all(Array.from({ length: size }, () => start(env)))
   const children = started.map(({ child }) => child)
   const targets = started.map(({ url }) => url)
+  const starting = new Map<number, Promise<void>>()
   let kills = 0
+  let turn = 0
 
   let current = env
   const renew = async (index: number): Promise<void> => {
@@ -46,15 +53,26 @@ export async function startFleet(size: number, env: Record<string, string>): Pro
     targets[index] = url
   }
 
+  const kill = async (index: number): Promise<void> => {
+    kills += 1
+    children[index]?.kill('SIGKILL')
+    await renew(index)
+  }
+
   return {
     targets,
     get kills() {
       return kills
     },
-    async kill(index) {
-      kills += 1
-      children[index]?.kill('SIGKILL')
-      await renew(index)
+    kill,
+    strike() {
+      const up = children.flatMap((_child, index) => (starting.has(index) ? [] : [index]))
+      const index = up.find((one) => one >= turn) ?? up[0]
+      if (index === undefined || up.length < 2) return false
+      turn = (index + 1) % size
+      const renewal = kill(index).finally(() => starting.delete(index))
+      starting.set(index, renewal)
+      return true
     },
     async replace(index, overrides) {
       const old = children[index]
@@ -64,6 +82,7 @@ export async function startFleet(size: number, env: Record<string, string>): Pro
       if (old && old.exitCode === null) await once(old, 'exit')
     },
     async stop() {
+      await Promise.all(starting.values())
       const alive = children.filter((child) => child.exitCode === null && child.signalCode === null)
       const gone = alive.map((child) => once(child, 'exit'))
       for (const child of alive) child.kill('SIGKILL')

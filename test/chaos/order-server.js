@@ -1,19 +1,23 @@
 /**
  * One instance of the fleet that the chaos tests kill. Orders reserve, ask twice, and charge; their effects go to
  * the downstream at DOWNSTREAM, with the effect's key. `order_unsafe` does the same without the checkpoint
- * before its first effect: the negative control. With STORE there is `order_task`, which does it as a task. `order_older` asks
- * a client of an earlier era in three ways; with HANDOVER=off the instances do not hand its answers over.
+ * before its first effect: the negative control. With STORE, a file or the address of a database, there is `order_task`,
+ * which does it as a task. `order_older` asks a client of an earlier era in three ways; with HANDOVER=off the instances do
+ * not hand its answers over.
  */
 
 import { request } from 'node:http'
 import { createServer } from '../../dist/index.js'
+import { createPostgresStore } from '../../dist/postgres.js'
 import { createSqliteStore } from '../../dist/sqlite.js'
 
 const { DOWNSTREAM, RELEASE = '1', STORE, TRUSTING, HANDOVER } = process.env
 
 /** With TRUSTING every task counts as known to its owner: the negative control for lost replies that create tasks. */
 function openStore() {
-  const opened = createSqliteStore({ file: STORE })
+  const opened = STORE.startsWith('postgres')
+    ? createPostgresStore({ connectionString: STORE, maxConnections: 4 })
+    : createSqliteStore({ file: STORE })
   const store = HANDOVER === 'off' ? { ...opened, records: undefined, bus: undefined } : opened
   if (TRUSTING === undefined) return store
   const create = (task, ...rest) => store.tasks.create({ ...task, known: true }, ...rest)
@@ -73,7 +77,7 @@ server.tool('order_older', { input }, async ({ order }, ctx) => {
     message: `Where does order ${order} go?`,
     schema: text,
   })
-  const messages = [{ role: 'user', content: { type: 'text', text: `Is ${address} near?` } }]
+  const messages = [{ role: 'user', content: { type: 'text', text: `Is order ${order} near ${address}?` } }]
   const { content } = await ctx.sample('near', { messages, maxTokens: 10 })
   const roots = await ctx.roots()
   await ctx.effect('charge', ({ key }) => post({ order, effect: 'charge', key }))

@@ -185,7 +185,7 @@ function describeSessions(share: () => Promise<OpenHandle>): void {
     expect(await responseOf(stream, 5)).toMatchObject({ result: { content: [{ text: 'Hello Ada' }] } })
   })
 
-  it('J1 a stream whose instance lives is resumed at another one, and nothing is sent twice', async () => {
+  it('J1 the stream of a call that waits is resumed at another instance, and nothing is sent twice', async () => {
     const open = await share()
     const { connect, route, instances } = await startFleet(3, () => ({ store: open() }))
     const client = await connect()
@@ -196,15 +196,50 @@ function describeSessions(share: () => Promise<OpenHandle>): void {
     route(1)
     const resumed = await client.get({ 'last-event-id': stream.ids.at(-1) ?? '' })
     expect(resumed.status).toBe(200)
-    route(2)
+    // Where the call was before, an answer still reaches it.
+    route(0)
     await client.respond(id, ADA)
     expect(await responseOf(resumed, 5)).toMatchObject({ result: { content: [{ text: 'Hello Ada' }] } })
     expect(resumed.messages.filter(({ method }) => method === 'elicitation/create')).toHaveLength(0)
-    expect(instances.map(({ runs }) => runs())).toEqual([2, 0, 0])
+    expect(instances.map(({ runs }) => runs())).toEqual([1, 1, 0])
     // The response is kept for a client that lost it.
     route(2)
     const again = await client.get({ 'last-event-id': stream.ids.at(-1) ?? '' })
     expect(await responseOf(again, 5)).toMatchObject({ result: { content: [{ text: 'Hello Ada' }] } })
+  })
+
+  it('J1 the stream of a call that runs is resumed at another instance, and the call is not run again', async () => {
+    const open = await share()
+    const { connect, route, instances } = await startFleet(3, () => ({ store: open() }))
+    const runs = [0, 0, 0]
+    let finish = (): void => {}
+    const finished = new Promise<void>((resolve) => {
+      finish = resolve
+    })
+    for (const [index, { server }] of instances.entries())
+      server.tool('slow', {}, async (_args, ctx) => {
+        await ctx.ask('name', { message: 'Name?', schema: z.object({ name: z.string() }) })
+        runs[index] = (runs[index] ?? 0) + 1
+        await finished
+        ctx.progress(1)
+        return 'done'
+      })
+    const client = await connect()
+    route(0)
+    const params = { name: 'slow', _meta: { progressToken: 'p' } }
+    const stream = await client.post({ jsonrpc: '2.0', id: 5, method: 'tools/call', params })
+    const { id } = await next(stream, 'elicitation/create')
+    route(1)
+    await client.respond(id, ADA)
+    await until('the call runs', () => runs[0] === 1)
+    await stream.drop()
+    route(2)
+    const resumed = await client.get({ 'last-event-id': stream.ids.at(-1) ?? '' })
+    expect(resumed.status).toBe(200)
+    finish()
+    expect(await next(resumed, 'notifications/progress')).toMatchObject({ params: { progress: 1 } })
+    expect(await responseOf(resumed, 5)).toMatchObject({ result: { content: [{ text: 'done' }] } })
+    expect(runs).toEqual([1, 0, 0])
   })
 
   it('J1 T1 nobody else resumes the stream of a call', async () => {

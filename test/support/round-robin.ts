@@ -13,7 +13,10 @@ export interface RoundRobin {
   close(): Promise<void>
 }
 
-function forward(req: IncomingMessage, res: ServerResponse, target: URL): void {
+/** The response header with the index of the target. */
+export const TARGET_HEADER = 'x-target'
+
+function forward(req: IncomingMessage, res: ServerResponse, target: URL, index: number): void {
   const out = request(
     {
       host: target.hostname,
@@ -23,7 +26,7 @@ function forward(req: IncomingMessage, res: ServerResponse, target: URL): void {
       headers: req.rawHeaders,
     },
     (answer) => {
-      res.writeHead(answer.statusCode ?? 502, answer.rawHeaders)
+      res.writeHead(answer.statusCode ?? 502, [...answer.rawHeaders, TARGET_HEADER, String(index)])
       res.flushHeaders()
       answer.pipe(res)
       answer.on('error', () => res.destroy())
@@ -46,7 +49,7 @@ export async function startRoundRobin(targets: readonly URL[]): Promise<RoundRob
     const target = targets[index]
     if (target === undefined) return void res.writeHead(503).end()
     counts[index] = (counts[index] ?? 0) + 1
-    forward(req, res, target)
+    forward(req, res, target, index)
   })
   await new Promise<void>((resolve, reject) => {
     server.once('error', reject).listen(0, '127.0.0.1', resolve)

@@ -1,9 +1,10 @@
 /**
  * A client resumes a stream at another instance than the one that began it.
  *
- * resume 1  As long as the first instance lives, it keeps the call, and its events are relayed (`relay.ts`).
- * resume 2  If it is gone, the call continues here, from what it kept in the store (`kept.ts`): at once if nobody runs the call,
- *           and otherwise when its lease has run out.
+ * resume 1  A call that only waits continues here, from what was kept of it in the store (`kept.ts`): nobody runs it, so that
+ *           it does not matter whether the first instance lives.
+ * resume 2  As long as the first instance lives and runs the call, it keeps it, and its events are relayed (`relay.ts`). If it
+ *           is gone, the call continues here when its lease has run out.
  * resume 3  The session's own stream begins anew here; since changes may have been missed, everything counts as changed.
  */
 
@@ -22,6 +23,7 @@ import { readEventId } from './event-log.ts'
 import { type CallRecord, claimsOfCall, isParked, type KeptCalls } from './kept.ts'
 import type { SessionLine } from './line.ts'
 import type { PostOptions } from './post.ts'
+import type { OpenRecord } from './records.ts'
 import type { Relays } from './relay.ts'
 import { costOf, GENERAL, type Session } from './session.ts'
 
@@ -43,7 +45,7 @@ interface Parts {
 
 /** How long an instance may take to say that it has a stream; no longer than a lease. */
 const WANTED_MS = 3_000
-/** The same for one that has a call which only waits: nothing runs twice if it is taken for dead too early. */
+/** The same for one that has a call which only waits, and events that the client has missed: nothing can run twice. */
 const PARKED_MS = 1_000
 const PARKED_LOOKS = 5
 const LOOK_MS = 200
@@ -57,9 +59,8 @@ export async function resumeElsewhere(parts: Parts, resuming: Resuming): Promise
   const { stream, number: after } = place
   if (stream.startsWith(GENERAL)) return beginAnew(resuming)
   const relay = host.platform.randomId()
-  await fleet.tell({ kind: 'wanted', session: session.name, stream, after, relay })
   const began = performance.now()
-  for (let looks = 1; ; looks++) {
+  for (let looks = 0; ; looks++) {
     const found = await kept.find(session, stream)
     if (outlet.gone) return true
     const waited = performance.now() - began
@@ -68,7 +69,7 @@ export async function resumeElsewhere(parts: Parts, resuming: Resuming): Promise
       sendResponse(resuming, stream, after, found.value.response)
       return true
     }
-    const first = await relays.peek(relay)
+    const first = looks > 0 && (await relays.peek(relay))
     if (first) {
       await options.access.admit([], principal, first.scopes)
       const stopKeepAlive = openStream(outlet, options.stream)
@@ -76,12 +77,8 @@ export async function resumeElsewhere(parts: Parts, resuming: Resuming): Promise
       void relays.read(session, stream, relay, outlet).catch(options.onError).finally(stopKeepAlive)
       return true
     }
-    const isUnheard = waited >= Math.min(PARKED_MS, host.leaseMs) && looks >= PARKED_LOOKS
-    const isFree =
-      found?.value.holder === '' ||
-      (found && found.quietMs >= host.leaseMs) ||
-      (found && isUnheard && isParked(found.value, host.platform.now()))
-    if (found && isFree) {
+    const isUnheard = looks >= PARKED_LOOKS && waited >= Math.min(PARKED_MS, host.leaseMs)
+    if (found && isFree(host, found, after, isUnheard)) {
       const taken = await kept.take(session, stream, found, after)
       if (taken) {
         await continueHere(parts, resuming, stream, after, taken)
@@ -89,8 +86,23 @@ export async function resumeElsewhere(parts: Parts, resuming: Resuming): Promise
       }
     }
     if (waited > Math.min(WANTED_MS, host.leaseMs) + (found ? host.leaseMs : 0)) return false
+    if (looks === 0) await fleet.tell({ kind: 'wanted', session: session.name, stream, after, relay })
     await relays.news(stream, Math.min(LOOK_MS, host.leaseMs / PARKED_LOOKS))
   }
+}
+
+/** True if the call can be taken over from its holder, if it has one. `isUnheard`: the holder does not say that it lives. */
+function isFree(
+  { leaseMs, platform }: FlowHost,
+  { value, quietMs }: OpenRecord<CallRecord>,
+  after: number,
+  isUnheard: boolean,
+): boolean {
+  if (value.holder === '' || quietMs >= leaseMs) return true
+  if (!isParked(value, platform.now())) return false
+  // What came before the questions, the holder alone can send.
+  const { questions } = value
+  return isUnheard || questions.length === 0 || questions.some(({ event }) => event <= after + 1)
 }
 
 function beginAnew({ session, outlet, options }: Resuming): boolean {
