@@ -1,9 +1,10 @@
 /** Findings about this server: what its calls showed, and what an examination found, each with the flow that showed it. */
 
 import type { JSX } from 'preact'
-import { useEffect, useState } from 'preact/hooks'
+import { useEffect, useMemo, useState } from 'preact/hooks'
 import type { Tool } from '../src/protocol/wire.ts'
 import type { Api } from './api.ts'
+import { VirtualList } from './list.tsx'
 import { argumentsOf, type Finding, type Model } from './model.ts'
 import { Ago, Empty, Outcome, Panel } from './parts.tsx'
 
@@ -20,7 +21,7 @@ export function Doctor({
   link: (path: string) => string
   file: string
 }): JSX.Element {
-  const findings = fold(model.findings)
+  const findings = useMemo(() => fold(model.findings), [model.findings])
   const { examined } = model
   return (
     <section aria-labelledby="doctor-title">
@@ -33,9 +34,15 @@ export function Doctor({
             Nothing is wrong with what was called so far. Call a tool, or examine the server below.
           </Empty>
         ) : (
-          <ul class="findings">
-            {findings.map((finding) => (
-              <li key={finding.text} class={finding.level}>
+          <VirtualList
+            items={findings}
+            keyOf={({ text }) => text}
+            rowHeight={ROW}
+            class="findings"
+            label="Findings in the calls so far"
+          >
+            {(finding) => (
+              <div class="finding">
                 <Outcome outcome={finding.level} />
                 <span>
                   {finding.text}
@@ -43,9 +50,9 @@ export function Doctor({
                   {finding.flow && <a href={link(`flow/${finding.flow}`)}>its flow</a>}
                 </span>
                 <Ago at={finding.at} now={now} />
-              </li>
-            ))}
-          </ul>
+              </div>
+            )}
+          </VirtualList>
         )}
       </Panel>
       <Panel title="Examination" id="examined-title">
@@ -56,22 +63,31 @@ export function Doctor({
             does: modified states, another caller, other arguments. Every question is declined.
           </Empty>
         ) : (
-          <ul class="findings">
-            {examined.findings.map(({ id, verdict, detail, advice, flow }) => (
-              <li key={id} class={verdict}>
+          <VirtualList
+            items={examined.findings}
+            keyOf={({ id }, i) => `${i} ${id}`}
+            rowHeight={ROW}
+            class="findings"
+            label="Findings of the examination"
+          >
+            {({ id, verdict, detail, advice, flow }) => (
+              <div class="finding">
                 <Outcome outcome={verdict} />
                 <span>
                   <strong>{id}</strong> {detail} {flow && <a href={link(`flow/${flow}`)}>its flow</a>}
                   {advice && <small>{advice}</small>}
                 </span>
-              </li>
-            ))}
-          </ul>
+              </div>
+            )}
+          </VirtualList>
         )}
       </Panel>
     </section>
   )
 }
+
+/** Of a finding in one line. */
+const ROW = 39
 
 /** Equal findings as one, the latest first. */
 function fold(findings: readonly Finding[]): (Finding & { readonly count: number })[] {
@@ -102,6 +118,7 @@ function Examine({ api, model }: { api: Api; model: Model }): JSX.Element {
   const isReady = last !== undefined || !Array.isArray(needs) || needs.length === 0
 
   async function run(): Promise<void> {
+    if (busy) return
     setBusy(true)
     setProblem('')
     try {
@@ -128,7 +145,12 @@ function Examine({ api, model }: { api: Api; model: Model }): JSX.Element {
           ))}
         </select>
       </label>
-      <button type="submit" class="primary" disabled={busy || chosen === '' || !isReady}>
+      <button
+        type="submit"
+        class="primary"
+        disabled={chosen === '' || !isReady}
+        aria-disabled={busy || undefined}
+      >
         {busy ? 'Examining…' : 'Examine'}
       </button>
       {!isReady && <small>It needs arguments: call it once under Try, and they are used here.</small>}

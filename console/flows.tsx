@@ -1,15 +1,15 @@
 /**
- * The list of flows, newest first. Only the rows in sight are in the document. While somebody reads the list (it is scrolled,
- * pointed at or focused), new flows wait behind a button, so that no row moves.
+ * The list of flows, newest first. While somebody reads the list (it is scrolled, pointed at or focused), new flows wait behind
+ * a button, so that no row moves.
  */
 
 import type { JSX } from 'preact'
-import { useEffect, useMemo, useRef, useState } from 'preact/hooks'
+import { useMemo, useRef, useState } from 'preact/hooks'
+import { VirtualList } from './list.tsx'
 import { argumentsOf, type Flow, type Model, type Summary, summarize } from './model.ts'
 import { Ago, Badge, brief, Empty, formatBytes, formatMs, Outcome } from './parts.tsx'
 
 const ROW = 48
-const SPARE = 8
 const OUTCOMES = [
   'complete',
   'tool_error',
@@ -37,8 +37,6 @@ export function Flows({
 }): JSX.Element {
   const [text, setText] = useState('')
   const [outcome, setOutcome] = useState('')
-  const [top, setTop] = useState(0)
-  const [height, setHeight] = useState(800)
   /** The newest flow that is shown; while somebody reads, it stays the same. */
   const newest = useRef<string | undefined>(undefined)
   const [, again] = useState(0)
@@ -61,20 +59,14 @@ export function Flows({
     0,
     found.findIndex(({ id }) => id === newest.current),
   )
-  const flows = hidden === 0 ? found : found.slice(hidden)
+  const flows = useMemo(() => (hidden === 0 ? found : found.slice(hidden)), [found, hidden])
   const release = (): void => {
     newest.current = found[0]?.id
     box.current?.scrollTo(0, 0)
+    // The button goes away, and with it would the focus.
+    box.current?.focus({ preventScroll: true })
     again((count) => count + 1)
   }
-  useEffect(() => {
-    const seen = new ResizeObserver(() => setHeight(box.current?.clientHeight ?? 800))
-    if (box.current) seen.observe(box.current)
-    return () => seen.disconnect()
-  }, [flows.length === 0])
-
-  const from = Math.max(0, Math.floor(top / ROW) - SPARE)
-  const shown = flows.slice(from, from + Math.ceil(height / ROW) + 2 * SPARE)
   const isAside = chosen !== undefined
   return (
     <section class={isAside ? 'flows aside' : 'flows'} aria-labelledby="flows-title">
@@ -144,37 +136,25 @@ export function Flows({
           <button type="button" class="new" hidden={hidden === 0} onClick={release}>
             {hidden === 1 ? '1 new flow' : `${hidden} new flows`}: show
           </button>
-          <section
-            class="list"
-            ref={box}
-            onScroll={(event) => setTop(event.currentTarget.scrollTop)}
-            tabIndex={0}
-            aria-label="List of flows"
-          >
-            <ul style={{ height: `${flows.length * ROW}px` }}>
-              {shown.map((flow, i) => (
-                <Row
-                  key={flow.id}
-                  flow={flow}
-                  now={now}
-                  y={(from + i) * ROW}
-                  href={link(`flow/${flow.id}`)}
-                  isChosen={flow.id === chosen}
-                />
-              ))}
-            </ul>
-          </section>
+          <VirtualList items={flows} keyOf={idOf} rowHeight={ROW} isFixed box={box} label="List of flows">
+            {(flow) => (
+              <Row flow={flow} now={now} href={link(`flow/${flow.id}`)} isChosen={flow.id === chosen} />
+            )}
+          </VirtualList>
         </div>
       )}
     </section>
   )
 }
 
+const idOf = ({ id }: Flow): string => id
+
 /** Somebody reads the list: it is scrolled, pointed at or focused. */
 function isRead(list: HTMLElement | null): boolean {
-  return (
-    list !== null && (list.scrollTop > 0 || list.matches(':hover') || list.contains(document.activeElement))
-  )
+  if (list === null) return false
+  // With the button for new flows, which may appear under the pointer.
+  const frame = list.parentElement ?? list
+  return list.scrollTop > 0 || frame.matches(':hover') || frame.contains(document.activeElement)
 }
 
 /** A flow that does not change keeps its line. */
@@ -189,13 +169,11 @@ function summaryOf(flow: Flow): Summary {
 function Row({
   flow,
   now,
-  y,
   href,
   isChosen,
 }: {
   flow: Flow
   now: number
-  y: number
   href: string
   isChosen: boolean
 }): JSX.Element {
@@ -204,28 +182,26 @@ function Row({
   // The same node again is not compared: scrolling costs the rows that come into sight.
   return useMemo(
     () => (
-      <li style={{ transform: `translateY(${y}px)` }}>
-        <a href={href} class="row" aria-current={isChosen ? 'true' : undefined}>
-          <span class="call">
-            <strong>{flow.target}</strong> <code>{brief(argumentsOf(flow))}</code>
-          </span>
-          <Outcome outcome={sum.outcome} />
-          <span class="number">{rounds === 1 ? '1 round' : `${rounds} rounds`}</span>
-          <span class="wide">
-            <Split server={sum.serverMs} human={sum.humanMs} />
-          </span>
-          <span class="wide number">{sum.stateBytes > 0 ? formatBytes(sum.stateBytes) : 'no state'}</span>
-          <span class="wide badges">
-            {sum.instances.map((name) => (
-              <Badge key={name} name={name} />
-            ))}
-          </span>
-          <span class="wide">{flow.principal ?? flow.client ?? ''}</span>
-          <Ago at={sum.began} now={now} />
-        </a>
-      </li>
+      <a href={href} class="row" aria-current={isChosen ? 'true' : undefined}>
+        <span class="call">
+          <strong>{flow.target}</strong> <code>{brief(argumentsOf(flow))}</code>
+        </span>
+        <Outcome outcome={sum.outcome} />
+        <span class="number">{rounds === 1 ? '1 round' : `${rounds} rounds`}</span>
+        <span class="wide">
+          <Split server={sum.serverMs} human={sum.humanMs} />
+        </span>
+        <span class="wide number">{sum.stateBytes > 0 ? formatBytes(sum.stateBytes) : 'no state'}</span>
+        <span class="wide badges">
+          {sum.instances.map((name) => (
+            <Badge key={name} name={name} />
+          ))}
+        </span>
+        <span class="wide">{flow.principal ?? flow.client ?? ''}</span>
+        <Ago at={sum.began} now={now} />
+      </a>
     ),
-    [flow, now, y, href, isChosen],
+    [flow, now, href, isChosen],
   )
 }
 

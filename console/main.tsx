@@ -100,7 +100,7 @@ function App(): JSX.Element {
   }
   return (
     <>
-      <button type="button" class="skip" onClick={() => document.getElementById('main')?.focus()}>
+      <button type="button" class="skip-link" onClick={() => document.getElementById('main')?.focus()}>
         Skip to the content
       </button>
       <header class="top">
@@ -171,38 +171,26 @@ function Instances({
           <li key={name} class={state}>
             <Badge name={name} /> <span class="state">{state}</span>
             <small title={note}>{state === 'down' ? note?.slice(0, 40) : pid && `pid ${pid}`}</small>
-            {state === 'down' ? (
-              <button
-                type="button"
-                class="quiet"
-                onClick={() => act('start', name)}
-                aria-label={`Start instance ${name}`}
-                title={EXPECTED.start}
-              >
-                Start
-              </button>
-            ) : (
-              <>
-                <button
-                  type="button"
-                  class="quiet"
-                  onClick={() => act('kill', name)}
-                  aria-label={`Kill ${name} with signal 9`}
-                  title={EXPECTED['kill-instance']}
-                >
-                  Kill
-                </button>
-                <button
-                  type="button"
-                  class="quiet"
-                  onClick={() => act('drain', name)}
-                  aria-label={`Drain instance ${name}`}
-                  title={EXPECTED.drain}
-                >
-                  Drain
-                </button>
-              </>
-            )}
+            {/* The same two buttons in every state: one that went away would take the focus with it. */}
+            <button
+              type="button"
+              class="quiet"
+              onClick={() => act(state === 'down' ? 'start' : 'kill', name)}
+              aria-label={state === 'down' ? `Start instance ${name}` : `Kill ${name} with signal 9`}
+              title={state === 'down' ? EXPECTED.start : EXPECTED['kill-instance']}
+            >
+              {state === 'down' ? 'Start' : 'Kill'}
+            </button>
+            <button
+              type="button"
+              class="quiet"
+              onClick={() => state === 'up' && act('drain', name)}
+              aria-disabled={state === 'up' ? undefined : true}
+              aria-label={`Drain instance ${name}`}
+              title={EXPECTED.drain}
+            >
+              Drain
+            </button>
           </li>
         ))}
       </ul>
@@ -211,8 +199,38 @@ function Instances({
   )
 }
 
-const app = document.getElementById('app')
-if (app) {
+/**
+ * Puts the focus on the closest part of the page that is still there if its element is gone: a question that was answered, a row
+ * whose flow was opened, a button of a call that is over.
+ */
+function keepFocus(app: HTMLElement): void {
+  let path: Element[] = []
+  const isLost = (): boolean => path[0]?.isConnected === false
+  app.addEventListener('focusin', ({ target }) => {
+    path = []
+    for (let at = target as Element | null; at !== null && at !== app; at = at.parentElement) path.push(at)
+  })
+  // Whoever leaves an element that stays has put the focus elsewhere.
+  app.addEventListener('focusout', () =>
+    queueMicrotask(() => {
+      if (!isLost() && document.activeElement !== path[0]) path = []
+    }),
+  )
+  new MutationObserver(() => {
+    if (!isLost() || document.activeElement !== document.body) return
+    const place = path.find((one) => one.isConnected && one.hasAttribute('tabindex'))
+    ;((place as HTMLElement | undefined) ?? document.getElementById('main'))?.focus({ preventScroll: true })
+  }).observe(app, { childList: true, subtree: true })
+}
+
+function start(): void {
+  const app = document.getElementById('app')
+  if (app === null) return
   app.replaceChildren()
   render(<App />, app)
+  keepFocus(app)
 }
+
+// The frame of the page is painted first: drawing the view must not delay it. A page in the background has no frames.
+if (document.visibilityState === 'hidden') start()
+else requestAnimationFrame(() => setTimeout(start))

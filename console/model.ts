@@ -110,7 +110,8 @@ export const EMPTY: Model = {
 
 const MAX_FLOWS = 10_000
 const MAX_EXCHANGES = 2_000
-const MAX_FINDINGS = 500
+const MAX_TASKS = 10_000
+const MAX_FINDINGS = 10_000
 const WARN_BYTES = 8 * 1024
 const WARN_ROUNDS = 8
 
@@ -131,6 +132,7 @@ export function apply(model: Model, events: readonly ConsoleEvent[]): Model {
     applyOne(next, event)
   }
   trim(next.flows, MAX_FLOWS)
+  trim(next.tasks, MAX_TASKS)
   trim(next.exchanges, MAX_EXCHANGES)
   next.findings = next.findings.slice(-MAX_FINDINGS)
   return next

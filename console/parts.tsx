@@ -110,7 +110,7 @@ export function Panel({
   aside?: ComponentChildren
 }): JSX.Element {
   return (
-    <section class="panel" aria-labelledby={id}>
+    <section class="panel" aria-labelledby={id} tabIndex={-1}>
       <header class="panel-head">
         <h2 id={id}>{title}</h2>
         {aside}
@@ -258,12 +258,14 @@ export function QuestionCard({
 }): JSX.Element {
   const [values, setValues] = useState<Record<string, Values>>({})
   const [problems, setProblems] = useState<Record<string, Record<string, string>>>({})
+  // Said and not disabled: a button that is disabled loses the focus.
   const [busy, setBusy] = useState(false)
   const [later, setLater] = useState(false)
   const entries = Object.entries(questions)
   const valuesOf = (key: string, fields: readonly Field[]): Values => ({ ...startOf(fields), ...values[key] })
 
   async function submit(action: 'accept' | 'decline' | 'cancel'): Promise<void> {
+    if (busy) return
     const responses: Responses = {}
     const found: Record<string, Record<string, string>> = {}
     for (const [key, question] of entries) {
@@ -346,16 +348,16 @@ export function QuestionCard({
         </fieldset>
       ))}
       <div class="buttons">
-        <button type="submit" class="primary" disabled={busy}>
+        <button type="submit" class="primary" aria-disabled={busy || undefined}>
           {label}
         </button>
-        <button type="button" disabled={busy} onClick={() => void submit('decline')}>
+        <button type="button" aria-disabled={busy || undefined} onClick={() => void submit('decline')}>
           Decline
         </button>
-        <button type="button" disabled={busy} onClick={() => void submit('cancel')}>
+        <button type="button" aria-disabled={busy || undefined} onClick={() => void submit('cancel')}>
           Cancel
         </button>
-        <button type="button" disabled={busy} onClick={() => setLater(true)}>
+        <button type="button" aria-disabled={busy || undefined} onClick={() => setLater(true)}>
           Later
         </button>
       </div>

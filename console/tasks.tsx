@@ -1,8 +1,9 @@
 /** Tasks: where each stands in the store, what it waits for, who runs it, and its questions. Polls are folded into a number. */
 
 import type { JSX } from 'preact'
-import { useState } from 'preact/hooks'
+import { useMemo, useState } from 'preact/hooks'
 import type { Api } from './api.ts'
+import { VirtualList } from './list.tsx'
 import { type Model, stateOf, type Task, type TaskState } from './model.ts'
 import { Ago, Badge, Empty, formatMs, Outcome, QuestionCard, type Responses } from './parts.tsx'
 
@@ -15,7 +16,8 @@ const STATES: readonly (readonly [TaskState, string])[] = [
   ['ended', 'ended'],
 ]
 
-const PAGE = 40
+/** Of a task that asks nothing. */
+const ROW = 150
 
 export function Tasks({
   model,
@@ -29,8 +31,7 @@ export function Tasks({
   link: (path: string) => string
 }): JSX.Element {
   const [only, setOnly] = useState<TaskState>()
-  const [limit, setLimit] = useState(PAGE)
-  const tasks = [...model.tasks.values()].reverse()
+  const tasks = useMemo(() => [...model.tasks.values()].reverse(), [model.tasks])
   const stated = tasks.map((task) => ({ task, ...stateOf(task, now) }))
   const shown = stated.filter(({ state }) => only === undefined || state === only)
   return (
@@ -62,20 +63,17 @@ export function Tasks({
       ) : shown.length === 0 ? (
         <Empty>No task is {only} now. Press the button again to see all.</Empty>
       ) : (
-        <ul class="tasks">
-          {shown.slice(0, limit).map(({ task, state, waits }) => (
-            <TaskRow key={task.id} task={task} state={state} waits={waits} api={api} now={now} link={link} />
-          ))}
-        </ul>
-      )}
-      {shown.length > limit && (
-        <button type="button" onClick={() => setLimit(limit + PAGE)}>
-          Show {Math.min(PAGE, shown.length - limit)} more of {shown.length}
-        </button>
+        <VirtualList items={shown} keyOf={idOf} rowHeight={ROW} class="tasks" label="List of tasks">
+          {({ task, state, waits }) => (
+            <TaskRow task={task} state={state} waits={waits} api={api} now={now} link={link} />
+          )}
+        </VirtualList>
       )}
     </section>
   )
 }
+
+const idOf = ({ task }: { readonly task: Task }): string => task.id
 
 function TaskRow({
   task,
@@ -104,7 +102,7 @@ function TaskRow({
   const { stored, turns } = task
   const last = turns.at(-1)
   return (
-    <li class={`panel task ${state}`}>
+    <article class={`panel task ${state}`}>
       <header class="panel-head">
         <h2>
           <Outcome outcome={state === 'ended' ? task.status : state} /> {task.target ?? 'task'}{' '}
@@ -198,6 +196,6 @@ function TaskRow({
           {problem}
         </p>
       )}
-    </li>
+    </article>
   )
 }

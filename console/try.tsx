@@ -61,6 +61,7 @@ export function Try({
   }, [sent, latest])
 
   async function call(): Promise<void> {
+    if (busy) return
     setProblems({})
     setOutcome({})
     let args: Record<string, unknown>
@@ -146,7 +147,12 @@ export function Try({
             </div>
           )}
           <div class="buttons">
-            <button type="submit" class="primary" disabled={busy || tool === undefined}>
+            <button
+              type="submit"
+              class="primary"
+              disabled={tool === undefined}
+              aria-disabled={busy || undefined}
+            >
               {busy ? 'Calling…' : 'Call'}
             </button>
             {isPlain && (

@@ -3,11 +3,16 @@
 import { readdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { gzipSync } from 'node:zlib'
 import { Client as OfficialClient, StreamableHTTPClientTransport } from '@modelcontextprotocol/client'
+import { connect } from 'rondo/client'
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest'
-import { HAS_BROWSER, openBrowser, runAxe, type TestBrowser } from '../support/browser.ts'
+import type { ConsoleEvent } from '../../src/cli/console/event.ts'
+import { HAS_BROWSER, openBrowser, runAxe, serveEvents, type TestBrowser } from '../support/browser.ts'
 import { type ConsoleProcess, deskSource, startConsole } from '../support/console-process.ts'
 
 vi.setConfig({ testTimeout: 300_000 })
+
+/** `npm run test:console`: everything, everywhere. */
+const IS_LONG = Boolean(process.env.RONDO_LONG)
 
 it('loads at most 40 kB, compressed', () => {
   const files = ['index.html', 'console.js', 'console.css'].map((name) =>
@@ -30,6 +35,41 @@ it('has no innerHTML, eval or other way to turn text into markup', () => {
   }
   expect(script).not.toMatch(/insertAdjacentHTML|document\.write|eval\(|new Function/)
 })
+
+/** The row that has the focus. */
+const FOCUSED_ROW = "document.activeElement.closest('li[data-key]')?.dataset.key"
+
+/** The space between neighbouring rows, in pixels. */
+const GAPS = `(list) => {
+  const boxes = [...list.querySelectorAll('li')].map((row) => [Number(row.ariaPosInSet), row.getBoundingClientRect()])
+  return boxes.flatMap(([at, box], i) => {
+    const next = boxes[i + 1]
+    return next && next[0] === at + 1 ? [next[1].top - box.bottom] : []
+  })
+}`
+
+/** A flow, a task and a finding that differ from all others. */
+function longEvents(i: number): ConsoleEvent[] {
+  const at = Date.now() - 3_600_000 + i
+  const text = `warning ${i} ${'which takes more than one line '.repeat(i % 7)}`
+  return [
+    {
+      ...{ seq: 3 * i + 1, at, kind: 'round', instance: 'A', exchange: `long-${i}`, operations: [] },
+      round: {
+        ...{ event: 'round', flow: `flow-${i}`, round: 1, method: 'tools/call', target: `tool-${i}` },
+        ...{ outcome: 'complete', replayed: 0, executed: 1, ms: 5 },
+      },
+    },
+    {
+      ...{ seq: 3 * i + 2, at, kind: 'stored' },
+      task: {
+        ...{ id: `task-${i}`, status: 'completed', createdAt: at, updatedAt: at, expiresAt: at, failures: 0 },
+        ...{ openKeys: [], entries: i, owner: { tenant: '', principal: 'somebody' } },
+      },
+    },
+    { ...{ seq: 3 * i + 3, at, kind: 'log', instance: 'A' }, event: { event: 'warning', message: text } },
+  ] as unknown as ConsoleEvent[]
+}
 
 describe.skipIf(!HAS_BROWSER)('in a browser', () => {
   let desk: ConsoleProcess
@@ -80,6 +120,14 @@ describe.skipIf(!HAS_BROWSER)('in a browser', () => {
       .last()
     await card.getByRole('checkbox').check()
     await card.getByRole('button', { name: label }).click()
+  }
+
+  /** Chooses a round to fork from. */
+  async function fork(round: number): Promise<void> {
+    const select = browser.page.getByLabel('Fork from a round')
+    const option = select.locator('option', { hasText: `Round ${round} ` }).first()
+    await select.selectOption((await option.getAttribute('value')) ?? '')
+    await browser.page.getByRole('button', { name: 'Fork with this answer' }).waitFor()
   }
 
   const happened = (kind: string): Promise<string> =>
@@ -138,56 +186,30 @@ describe.skipIf(!HAS_BROWSER)('in a browser', () => {
     await expect
       .poll(() => page.locator('li[data-kind=answer]').first().innerText())
       .toContain('The reply was lost on purpose')
-    const [fork] = await page
-      .getByLabel('Fork from a round')
-      .locator('option')
-      .filter({ hasText: 'Round 2' })
-      .all()
-    await page.getByLabel('Fork from a round').selectOption((await fork?.getAttribute('value')) ?? '')
+    await fork(2)
     await confirm('Fork with this answer')
     expect(await happened('lose')).toMatch(/the same effect keys \(pay [0-9a-f]{8}\)\. ✓/)
   })
 
-  it('forks from a round with another answer, under another effect key', async () => {
+  it('forks from round 2 with a decline, then from round 1 with another answer, under another effect key', async () => {
     const { page } = browser
     await begin()
     await answer('red')
     await page.locator('.message', { hasText: 'Pay 40 for red?' }).waitFor()
     await confirm()
     await page.locator('h1 .outcome.complete').waitFor()
-    const [fork] = await page
-      .getByLabel('Fork from a round')
-      .locator('option')
-      .filter({ hasText: 'Round 1' })
-      .all()
-    await page.getByLabel('Fork from a round').selectOption((await fork?.getAttribute('value')) ?? '')
+    const keysPaid = async (): Promise<string[]> =>
+      (await page.getByRole('row', { name: /^pay/ }).innerText()).match(/key [0-9a-f]{8}/g) ?? []
+    await fork(2)
+    await page.getByRole('button', { name: 'Decline' }).click()
+    expect(await happened('fork')).toMatch(/Happened: Round 3 on .: executed 0, replayed 2/)
+    expect(await keysPaid()).toHaveLength(1)
+    await fork(1)
     await answer('blue', 'Fork with this answer')
     await page.locator('.message', { hasText: 'Pay 40 for blue?' }).waitFor()
     await confirm()
-    await page.locator('h1 .outcome.complete').waitFor()
-    const keys = (await page.getByRole('row', { name: /^pay/ }).innerText()).match(/key [0-9a-f]{8}/g)
-    expect(keys).toHaveLength(2)
-    expect(keys?.[0]).not.toBe(keys?.[1])
-  })
-
-  it('forks from round 2, with a decline: what came before is replayed, and nothing is paid', async () => {
-    const { page } = browser
-    await begin()
-    await answer('red')
-    await page.locator('.message', { hasText: 'Pay 40 for red?' }).waitFor()
-    await confirm()
-    await page.locator('h1 .outcome.complete').waitFor()
-    const [fork] = await page
-      .getByLabel('Fork from a round')
-      .locator('option')
-      .filter({ hasText: 'Round 2' })
-      .all()
-    await page.getByLabel('Fork from a round').selectOption((await fork?.getAttribute('value')) ?? '')
-    await page.getByRole('button', { name: 'Fork with this answer' }).waitFor()
-    await page.getByRole('button', { name: 'Decline' }).click()
-    expect(await happened('fork')).toMatch(/Happened: Round 3 on .: executed 0, replayed 2/)
-    const row = await page.getByRole('row', { name: /^pay/ }).innerText()
-    expect(row.match(/key [0-9a-f]{8}/g)).toHaveLength(1)
+    await expect.poll(async () => (await keysPaid()).length).toBe(2)
+    expect(new Set(await keysPaid()).size).toBe(2)
   })
 
   it('says beforehand what each action should do, and compares it with what happened', async () => {
@@ -303,11 +325,84 @@ describe.skipIf(!HAS_BROWSER)('in a browser', () => {
     expect(await first.locator('time').getAttribute('title')).toMatch(/\d{4}/)
   })
 
+  it('paints its frame before its script has come, and its views before the supervisor has said anything', async () => {
+    const page = await browser.context.newPage()
+    const held: (() => void)[] = []
+    await page.route(/console\.js$|\/api\//, (route) => void held.push(() => void route.continue()))
+    await page.goto(desk.page, { waitUntil: 'commit' })
+    const painted = "performance.getEntriesByName('first-contentful-paint').length"
+    await expect.poll(() => page.evaluate(painted)).toBe(1)
+    expect(await page.locator('nav').innerText()).toMatch(/Flows\s*Try\s*Tasks\s*Doctor/)
+    expect([held.length, await page.locator('nav a').count()]).toEqual([1, 0])
+    held.shift()?.()
+    await page.getByRole('link', { name: 'Doctor' }).click()
+    await page.getByRole('heading', { name: 'Doctor' }).waitFor()
+    expect(await page.locator('.instances li').count()).toBe(0)
+    await page.close()
+  })
+
+  it('has only the rows in sight in the document: of flows, tasks and findings', async () => {
+    const { page } = browser
+    const count = 3_000
+    const events = Array.from({ length: count }, (_, i) => longEvents(i)).flat()
+    await page.goto('about:blank')
+    const fake = await serveEvents(page, events)
+    await page.goto(desk.page)
+    await page.getByText(`${count} of ${count}`).waitFor()
+    for (const [view, list, last] of [
+      ['Flows', 'List of flows', 'tool-0'],
+      ['Tasks', 'List of tasks', 'task-0'],
+      ['Doctor', 'Findings in the calls so far', 'warning 0 '],
+    ] as const) {
+      await open(view)
+      const box = page.getByLabel(list)
+      const rows = box.locator('li')
+      await rows.first().waitFor()
+      expect([view, await rows.count()]).toEqual([view, expect.toSatisfy((n: number) => n > 5 && n < 80)])
+      expect(await rows.first().getAttribute('aria-setsize')).toBe(String(count))
+      // The focused row stays in the document, however far the list is scrolled, and though rows are added.
+      const stop = rows.nth(1).locator('a, button').first()
+      if (view !== 'Doctor') await stop.focus()
+      const held = view === 'Doctor' ? '' : String(await rows.nth(1).getAttribute('data-key'))
+      const toEnd = `{ const list = document.querySelector('[aria-label="${list}"]'); list.scrollTo(0, list.scrollHeight) }`
+      // Rows that turn out higher than they were estimated make the list longer: then to its new end.
+      await expect
+        .poll(async () => {
+          await page.evaluate(toEnd)
+          return rows.filter({ hasText: last }).count()
+        })
+        .toBe(1)
+      expect([view, await rows.count()]).toEqual([view, expect.toSatisfy((n: number) => n < 80)])
+      if (held !== '') expect(await page.evaluate(FOCUSED_ROW)).toBe(held)
+      // No two rows overlap, and none is missing between two.
+      const gaps = (await page.evaluate(
+        `(${GAPS})(document.querySelector('[aria-label="${list}"]'))`,
+      )) as number[]
+      expect([view, gaps.length > 3, gaps.filter((gap) => Math.abs(gap) > 1)]).toEqual([view, true, []])
+    }
+    await open('Tasks')
+    const tasks = page.getByLabel('List of tasks')
+    await tasks.locator('li').nth(1).getByRole('button', { name: 'Poll' }).focus()
+    const before = await page.evaluate(FOCUSED_ROW)
+    fake.add(longEvents(count))
+    await expect.poll(() => tasks.locator('li').first().getAttribute('data-key')).toBe(`task-${count}`)
+    expect(await page.evaluate(FOCUSED_ROW)).toBe(before)
+    await fake.stop()
+    await page.goto('about:blank')
+    await page.goto(desk.page)
+  })
+
   it('examines the server, and leads to the flow that showed a finding', async () => {
     const { page } = browser
     await open('Doctor')
     await page.getByLabel('With the tool').selectOption('book')
     await page.getByRole('button', { name: 'Examine' }).click()
+    const list = 'document.querySelector(\'[aria-label="Findings of the examination"]\')'
+    await expect.poll(() => page.evaluate(`${list}?.querySelectorAll('li').length ?? 0`)).toBeGreaterThan(10)
+    await expect
+      .poll(async () => ((await page.evaluate(`(${GAPS})(${list})`)) as number[]).filter((gap) => gap > 1))
+      .toEqual([])
+    await page.evaluate(`${list}.scrollTo(0, ${list}.scrollHeight)`)
     const tampered = page.locator('.findings li', { hasText: 'state-tampered' })
     expect(await tampered.locator('.outcome').innerText()).toBe('pass')
     await tampered.getByRole('link', { name: 'its flow' }).click()
@@ -318,27 +413,35 @@ describe.skipIf(!HAS_BROWSER)('in a browser', () => {
     const { page } = browser
     await begin()
     const flow = page.url()
-    for (const colorScheme of ['light', 'dark'] as const) {
-      await page.emulateMedia({ colorScheme })
-      for (const view of ['Flows', 'Try', 'Tasks', 'Doctor', 'flow']) {
-        if (view === 'flow') await page.goto(flow)
-        else await open(view)
-        await page.locator('h1').waitFor()
-        const { violations, passes } = await runAxe(page)
-        expect([view, colorScheme, violations]).toEqual([view, colorScheme, []])
-        expect(passes).toBeGreaterThan(10)
-      }
+    const show = async (view: string): Promise<void> => {
+      if (view === 'flow') await page.goto(flow)
+      else await open(view)
+      await page.locator('h1').waitFor()
     }
+    const views = ['Flows', 'Try', 'Tasks', 'Doctor', 'flow']
+    for (const view of views) {
+      await show(view)
+      const { violations, passes } = await runAxe(page)
+      expect([view, violations]).toEqual([view, []])
+      expect(passes).toBeGreaterThan(10)
+    }
+    await page.emulateMedia({ colorScheme: 'dark' })
+    for (const view of views) {
+      await show(view)
+      // Only colours differ.
+      const { violations, passes } = await runAxe(page, IS_LONG ? [] : ['color-contrast'])
+      expect([view, 'dark', violations, passes > 0]).toEqual([view, 'dark', [], true])
+    }
+    await page.emulateMedia({ colorScheme: 'light' })
     // 640 is a window of 1,280 at a zoom of 200 %.
     for (const width of [360, 640, 2_560]) {
       await page.setViewportSize({ width, height: 800 })
-      for (const view of ['Flows', 'Try', 'Tasks', 'Doctor', 'flow']) {
-        if (view === 'flow') await page.goto(flow)
-        else await open(view)
-        await page.locator('h1').waitFor()
+      for (const view of views) {
+        await show(view)
         const overflow = await page.evaluate('document.documentElement.scrollWidth - innerWidth')
         expect([width, view, overflow]).toEqual([width, view, 0])
-        expect([width, view, (await runAxe(page)).violations]).toEqual([width, view, []])
+        if (IS_LONG || (width === 360 && view === 'flow'))
+          expect([width, view, (await runAxe(page)).violations]).toEqual([width, view, []])
       }
     }
     await page.setViewportSize({ width: 1280, height: 900 })
@@ -351,33 +454,200 @@ describe.skipIf(!HAS_BROWSER)('in a browser', () => {
     await page.reload()
   })
 
-  it('works with the keyboard alone', async () => {
-    const { page } = browser
-    // Only the fragment differs, so the page would keep the focus and the forms of the test before.
-    await page.goto('about:blank')
-    await page.goto(`${desk.page}/try`)
-    const tool = page.getByLabel('Tool', { exact: true })
-    await tool.locator('option').first().waitFor({ state: 'attached' })
-    const tabTo = async (name: RegExp): Promise<void> => {
-      for (let i = 0; i < 60; i++) {
-        await page.keyboard.press('Tab')
-        const text = await page.evaluate(
-          "document.activeElement.textContent + ' ' + document.activeElement.id",
-        )
-        if (name.test(String(text))) return
+  describe('with the keyboard alone', () => {
+    /** What has the focus, and whether one sees that it has it. */
+    const FOCUS = `(() => {
+      const at = document.activeElement
+      const { top, bottom } = at.getBoundingClientRect()
+      const isShown = at.matches(':focus-visible') && getComputedStyle(at).outlineStyle !== 'none'
+      const name = at === document.body ? 'nothing' : at.getAttribute('aria-label') ?? at.textContent
+      return { name: name.trim() + ' #' + at.id, isSeen: isShown && bottom > 0 && top < innerHeight }
+    })()`
+    const focus = async (): Promise<{ name: string; isSeen: boolean }> =>
+      (await browser.page.evaluate(FOCUS)) as { name: string; isSeen: boolean }
+
+    async function tabTo(name: RegExp): Promise<void> {
+      const seen: string[] = []
+      for (let i = 0; i < 90; i++) {
+        await browser.page.keyboard.press('Tab')
+        const at = await focus()
+        seen.push(at.name.slice(0, 40))
+        // After the last element comes the browser itself.
+        if (!at.name.startsWith('nothing')) expect(at).toEqual({ name: at.name, isSeen: true })
+        if (name.test(at.name)) return
       }
-      throw new Error(`No way to ${name} with Tab`)
+      throw new Error(`No way to ${name} with Tab: ${seen.join(' | ')}`)
     }
-    await tabTo(/\btool$/)
-    await page.keyboard.press('b')
-    await tabTo(/^Call/)
-    await page.keyboard.press('Enter')
-    await page.locator('.message', { hasText: 'Which room?' }).waitFor()
-    await tabTo(/room$/)
-    await page.keyboard.press('r')
-    await tabTo(/^Answer/)
-    await page.keyboard.press('Enter')
-    await page.locator('.message', { hasText: 'Pay 40 for red?' }).waitFor()
+
+    async function press(name: RegExp, key = 'Enter'): Promise<void> {
+      await tabTo(name)
+      await browser.page.keyboard.press(key)
+    }
+
+    /** The focus is on the element that had it, or where that element was. */
+    const keepsFocus = async (name: RegExp): Promise<void> => {
+      await expect.poll(async () => (await focus()).name).toMatch(name)
+      expect(await focus()).toMatchObject({ isSeen: true })
+    }
+
+    const isThere = (selector: string, hasText?: string | RegExp): Promise<void> =>
+      browser.page.locator(selector, { hasText }).first().waitFor()
+
+    /** Only the fragment differs, so the page would keep the focus and the forms of the test before. */
+    async function visit(view: string): Promise<void> {
+      await browser.page.goto('about:blank')
+      await browser.page.goto(`${desk.page}/${view}`)
+      await isThere('h1')
+    }
+
+    async function callTool(name: string): Promise<void> {
+      await press(/^Try/)
+      await browser.page.locator('#tool option').first().waitFor({ state: 'attached' })
+      await tabTo(/#tool$/)
+      await browser.page.keyboard.type(name)
+      await press(/^Call #/)
+    }
+
+    it('calls, breaks, answers, forks and exports a call, and starts an instance that was killed', async () => {
+      const { page } = browser
+      await visit('flows')
+      await callTool('book')
+      await isThere('.message', 'Which room?')
+      await keepsFocus(/#main$/)
+      await press(/^Flip a byte/)
+      await isThere('li.ok[data-kind=flip]')
+      await keepsFocus(/^Flip a byte/)
+      await press(/^Kill instance/)
+      await isThere('li[data-kind=kill]')
+      await press(/#.*room$/, 'r')
+      await press(/^Answer/)
+      await isThere('.message', 'Pay 40 for red?')
+      await keepsFocus(/^Question/)
+      await press(/^Lose the next reply/)
+      await isThere('li[data-kind=lose]')
+      await press(/#.*confirm$/, 'Space')
+      await press(/^Answer/)
+      await isThere('li[data-kind=answer]', 'The reply was lost on purpose')
+      // Round 2: the second choice after none.
+      await press(/#fork$/, 'ArrowDown')
+      await page.keyboard.press('ArrowDown')
+      await isThere('form.card', 'Pay 40 for red?')
+      await press(/#.*confirm$/, 'Space')
+      await press(/^Fork with this answer/)
+      await isThere('li.ok[data-kind=lose]')
+      await isThere('h1 .outcome.complete')
+      await keepsFocus(/^Question/)
+      const saved = page.waitForEvent('download')
+      await press(/^Export as a test/)
+      expect((await saved).suggestedFilename()).toBe('book.test.ts')
+      await press(/^Start instance/)
+      await expect.poll(() => page.locator('.instances .up').count()).toBe(3)
+      await keepsFocus(/^Kill . with signal 9/)
+    })
+
+    it('answers a task, opens its flow, and examines the server', async () => {
+      await visit('flows')
+      await callTool('report')
+      await isThere('h1', 'report')
+      await press(/^Tasks/)
+      await isThere('.tasks .outcome.asks')
+      await isThere('.tasks .message', 'A report on which room?')
+      await press(/#.*room$/, 'b')
+      await press(/^Answer/)
+      await isThere('.tasks > li:first-child .outcome.completed')
+      await keepsFocus(/List of tasks|room/)
+      await press(/^its flow/)
+      await isThere('h1', 'report')
+      await keepsFocus(/#main$/)
+      await press(/^Doctor/)
+      await press(/^Examine #/)
+      await isThere('.findings li', 'state-tampered')
+      await keepsFocus(/^Examine #/)
+    })
+
+    it('opens a flow from a list that is redrawn meanwhile', async () => {
+      const { page } = browser
+      await visit('flows')
+      await isThere('a.row')
+      const first = /(just now|ago) #$/
+      await tabTo(first)
+      const row = 'document.activeElement.getAttribute("href")'
+      const before = await page.evaluate(row)
+      const more = page.getByRole('button', { name: /^\d+ new flows?: show$/ })
+      const client = await connect(desk.mcp)
+      await client.start({ method: 'tools/call', name: 'book', arguments: {} })
+      await client.close()
+      await more.waitFor()
+      expect(await page.evaluate(row)).toBe(before)
+      // Back over the list to the button.
+      await page.keyboard.press('Shift+Tab')
+      await page.keyboard.press('Shift+Tab')
+      await keepsFocus(/new flow/)
+      await page.keyboard.press('Enter')
+      await keepsFocus(/^List of flows/)
+      await press(first)
+      await isThere('h1', 'book')
+      await keepsFocus(/#main$/)
+    })
+
+    it.runIf(IS_LONG)('does everything else', async () => {
+      const { page } = browser
+      await visit('flows')
+      await callTool('book')
+      await isThere('.message', 'Which room?')
+      for (const [name, kind] of [
+        [/^Send as somebody else/, 'principal'],
+        [/^Let it expire/, 'expire'],
+      ] as const) {
+        await press(name)
+        await isThere(`li.ok[data-kind=${kind}]`)
+        await keepsFocus(name)
+      }
+      for (const [name, kind] of [
+        [/^Reword the question/, 'reword'],
+        [/^Reload the server/, 'reload'],
+        [/^Next round elsewhere/, 'elsewhere'],
+      ] as const) {
+        if (kind !== 'reword') await callTool('book')
+        await isThere('.message', 'Which room?')
+        await press(name)
+        await isThere(`#expect-${kind}`, 'Armed')
+        await press(/#.*room$/, 'r')
+        await press(/^Answer/)
+        await isThere(`li.ok[data-kind=${kind}]`)
+      }
+      await press(/^Deliver twice/)
+      await press(/^Later/)
+      await press(/^Show/)
+      await press(/#.*confirm$/, 'Space')
+      await press(/^Answer/)
+      await isThere('li.ok[data-kind=twice]')
+      await press(/^Drain instance A/)
+      await isThere('li[data-kind=drain]')
+      await keepsFocus(/^Drain instance A/)
+      await expect.poll(() => page.locator('.instances .up').count()).toBe(3)
+      await press(/^Kill B with signal 9/)
+      await keepsFocus(/^Start instance B/)
+      await page.keyboard.press('Enter')
+      await expect.poll(() => page.locator('.instances .up').count()).toBe(3)
+      for (const [answer, word] of [
+        [/^Decline/, 'declined'],
+        [/^Cancel/, 'cancelled'],
+      ] as const) {
+        await callTool('book')
+        await isThere('.message', 'Which room?')
+        await press(answer)
+        await isThere('td', word)
+      }
+      const saved = page.waitForEvent('download')
+      await press(/^Export as JSON/)
+      expect((await saved).suggestedFilename()).toBe('book.json')
+      await press(/^Round 1 on/)
+      await isThere('pre', '"method"')
+      await press(/^Flows/)
+      await page.keyboard.press('Tab')
+      await tabTo(/#$/)
+    })
   })
 
   it('T12 requests nothing but its own origin, reports no violation, and shows nothing without the token', async () => {

@@ -1,10 +1,11 @@
 /** A real browser for tests: Debian's chromium, which scripts/ensure-chromium.sh installs. */
 
-import { accessSync, mkdtempSync, rmSync } from 'node:fs'
+import { accessSync, mkdtempSync, readFileSync, rmSync } from 'node:fs'
 import { createRequire } from 'node:module'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { type BrowserContext, chromium, type Page } from 'playwright-core'
+import type { ConsoleEvent } from '../../src/cli/console/event.ts'
 
 const CHROMIUM: string | undefined = [
   process.env.CHROMIUM ?? '/usr/bin/chromium',
@@ -76,16 +77,45 @@ interface AxeResults {
   readonly passes: readonly unknown[]
 }
 
-/** What axe finds on the page: the broken rules with their elements, and how many rules passed. */
-export async function runAxe(page: Page): Promise<{ violations: string[]; passes: number }> {
+/**
+ * What axe finds on the page: the broken rules with their elements, and how many rules passed. `rules` names the only ones to
+ * check; by default all are.
+ */
+export async function runAxe(
+  page: Page,
+  rules: readonly string[] = [],
+): Promise<{ violations: string[]; passes: number }> {
   // Evaluated by the browser's debugger, which the policy of the page does not govern.
-  const { readFileSync } = await import('node:fs')
-  await page.evaluate(readFileSync(AXE, 'utf8'))
-  const results = (await page.evaluate('axe.run(document, { resultTypes: ["violations"] })')) as AxeResults
+  if (!(await page.evaluate("'axe' in window"))) await page.evaluate(readFileSync(AXE, 'utf8'))
+  const only = rules.length === 0 ? {} : { runOnly: rules }
+  const options = JSON.stringify({ resultTypes: ['violations'], ...only })
+  const results = (await page.evaluate(`axe.run(document, ${options})`)) as AxeResults
   return {
     violations: results.violations.map(
       ({ id, nodes }) => `${id}: ${nodes.map(({ html }) => html.slice(0, 120)).join(' | ')}`,
     ),
     passes: results.passes.length,
+  }
+}
+
+/** What the page of the console gets in place of the events of its supervisor, until `stop`. */
+export async function serveEvents(
+  page: Page,
+  first: readonly ConsoleEvent[],
+): Promise<{ add(events: readonly ConsoleEvent[]): void; stop(): Promise<void> }> {
+  let waiting = [...first]
+  await page.route('**/api/events', (route) => {
+    const lines = waiting.map((event) => `id: ${event.seq}\ndata: ${JSON.stringify(event)}\n\n`)
+    waiting = []
+    // The page connects again half a second later.
+    return route.fulfill({
+      status: 200,
+      contentType: 'text/event-stream',
+      body: `${lines.join('')}:\n\n`,
+    })
+  })
+  return {
+    add: (events) => void waiting.push(...events),
+    stop: () => page.unroute('**/api/events'),
   }
 }
