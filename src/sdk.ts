@@ -1,7 +1,16 @@
 /** Rondo for an existing server: with `rondo/sdk`, the tools of an official `McpServer` can ask. */
 
 export type { LogEvent } from './carry/host.ts'
-export { InputCancelled, InputDeclined, RondoError, ToolError } from './errors.ts'
+export type { EventDelivery } from './carry/task/hook.ts'
+export {
+  EventExpired,
+  EventRejected,
+  InputCancelled,
+  InputDeclined,
+  InputExpired,
+  RondoError,
+  ToolError,
+} from './errors.ts'
 export type { VerifyState } from './mount/call.ts'
 export type { FindPrincipal } from './mount/flow.ts'
 export {

@@ -8,6 +8,7 @@ import type { McpServer, ProtocolError, ServerContext } from '@modelcontextproto
 import { placeOfError } from '../carry/failure.ts'
 import type { FlowHost, TaskHost } from '../carry/host.ts'
 import { handleTask } from '../carry/task/call.ts'
+import { deliverEvent, type EventDelivery } from '../carry/task/hook.ts'
 import { runRound } from '../carry/token.ts'
 import { misuse, RondoError } from '../errors.ts'
 import { createEvery } from '../lib/clock.ts'
@@ -41,6 +42,9 @@ export interface SdkFlow {
     ctx: ServerContext,
     server: McpServer['server'],
   ): Promise<unknown>
+  deliver(hookId: string, event: unknown): Promise<EventDelivery>
+  /** Starts to work on tasks, if a tool is registered that may become one. */
+  work(): void
   drain(): void
   close(): Promise<void>
 }
@@ -68,6 +72,9 @@ export function createFlow(
     host.log({ event: 'warning', message })
   }
   const work = createTaskWork(host, ({ call }) => taskTarget(tools.find(call.target), call.target), options)
+  const startWork = (): void => {
+    if (tools.isKnown) work.start()
+  }
 
   return {
     async run(definition, passage, ctx, given) {
@@ -116,6 +123,11 @@ export function createFlow(
         throw refusal instanceof RondoError ? toWire(refusal) : refusal
       }
     },
+    async deliver(hookId, event) {
+      startWork()
+      return deliverEvent(host, tasksOf(host), hookId, event)
+    },
+    work: startWork,
     drain: host.drain,
     async close() {
       host.drain()

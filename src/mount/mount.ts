@@ -15,6 +15,7 @@ import type {
   ServerContext,
   Variables,
 } from '@modelcontextprotocol/server'
+import type { EventDelivery } from '../carry/task/hook.ts'
 import { misuse } from '../errors.ts'
 import type { FlowMethod } from '../protocol/call.ts'
 import { resolveKeys } from '../seal/key-ring.ts'
@@ -120,7 +121,15 @@ export interface Rondo {
    * a callback of Rondo, which opens them itself.
    */
   verify(own: VerifyState): VerifyState
-  /** Loads keys and code and opens the store now instead of in the first call. Rejects if something is wrong. */
+  /**
+   * Delivers an event to a hook (`ctx.hook`), in any process that has the same store, keys and audience. The first event wins; a
+   * second is told so. Rejects only if the store fails, or if this process cannot start.
+   */
+  deliver(hookId: string, event: unknown): Promise<EventDelivery>
+  /**
+   * Loads keys and code and opens the store now instead of in the first call, and starts to work on tasks if a tool is registered
+   * that may become one. Rejects if something is wrong.
+   */
   ready(): Promise<void>
   /** From now on, calls in flight are returned to their clients at the next step. */
   drain(): void
@@ -217,8 +226,14 @@ export function createRondo(given: RondoOptions): Rondo {
       })
     },
     verify: besideOurs,
+    async deliver(hookId, event) {
+      if (!options.store)
+        throw misuse('rondo.deliver needs a store, because only tasks have hooks: createRondo({ …, store })')
+      return (await flow()).deliver(hookId, event)
+    },
     async ready() {
-      await Promise.all([keys.ready(), flow(), options.store?.ready()])
+      const [, { work }] = await Promise.all([keys.ready(), flow(), options.store?.ready()])
+      work()
     },
     drain,
     async close() {

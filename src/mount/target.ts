@@ -207,6 +207,8 @@ export interface TaskTools {
   /** Adds tasks to a server, and follows which tools are registered on it from now on. */
   add<S extends McpServer>(server: S, answer: AnswerTask, logged: Logged): S
   find(name: string): TaskTool | undefined
+  /** True once a tool that may become a task is registered: before that, a worker could run nothing. */
+  readonly isKnown: boolean
   /** True if a call of this tool, on this server, may become a task. */
   mayLeave(server: McpServer['server'], name: string, definition: Definition): boolean
 }
@@ -269,6 +271,9 @@ export function createTaskTools(): TaskTools {
       return server
     },
     find: (name) => tools.get(name),
+    get isKnown() {
+      return tools.size > 0
+    },
     mayLeave: (server, name, definition) => servers.has(server) && tools.get(name)?.definition === definition,
   }
 }
