@@ -14,8 +14,15 @@ import type { ServerOptions } from '../serve/options.ts'
 import type { Server } from '../serve/server.ts'
 import { createMemoryStore } from '../store/memory/store.ts'
 import type { Store } from '../store/store.ts'
-import { createTestCall, type TestCall } from './call.ts'
-import { exchange, PRINCIPAL_HEADER, type Sent, type TestMessage, toRound } from './exchange.ts'
+import {
+  createTestCall,
+  exchange,
+  PRINCIPAL_HEADER,
+  type Sent,
+  type TestCall,
+  type TestMessage,
+  toRound,
+} from './call.ts'
 import { createTestTask, type TestTask } from './task.ts'
 
 /** What a bench passes to your server: spread it over your own options. */
