@@ -10,14 +10,16 @@ import type { Duration } from '../lib/clock.ts'
 import { missingCapability } from '../protocol/common/request.ts'
 import {
   type Ask,
+  mayRetry,
+  mayReword,
   questionText,
+  toUnasked,
   unaskable,
   whenRead,
   whenReadInOrder,
   withElicitationId,
   withProblem,
 } from './question.ts'
-import { mayRetry, mayReword, toUnasked } from './reask.ts'
 import { append, noteNews, noteReceived, noteReplayed, type RunState, takeName } from './run-state.ts'
 import {
   checkDuration,

@@ -11,8 +11,7 @@ import { isThenable } from '../lib/json.ts'
 import type { Observed } from '../protocol/observer.ts'
 import type { Context } from '../tool/context.ts'
 import { answerArrived } from './ask.ts'
-import { createContext, type Scene } from './context.ts'
-import { type Deferred, runDeferred } from './defer.ts'
+import { createContext, type Deferred, runDeferred, type Scene } from './context.ts'
 import { eventArrived } from './hook.ts'
 import {
   continueDuring,

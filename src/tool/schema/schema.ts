@@ -20,9 +20,8 @@ import {
   TEXT_BOUNDS,
   type TextBounds,
 } from './judge.ts'
-import { assertPatterns } from './pattern.ts'
 import { isZod, type ZodOutcome } from './reuse.ts'
-import { findTarget } from './subschemas.ts'
+import { assertPatterns, findTarget } from './subschemas.ts'
 
 /** `input`: what a caller sends. `output`: what a handler returns and a caller receives. */
 type SchemaRole = 'input' | 'output'
