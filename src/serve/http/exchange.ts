@@ -13,14 +13,12 @@ import type { RequestMessage } from '../../protocol/codec.ts'
 import { type RequestHeaders, statusOf, versionHeader } from '../../protocol/common/headers.ts'
 import { claimedVersion, isInitialize } from '../../protocol/common/request.ts'
 import { internalError, quietly } from '../failure.ts'
-import type { WatchedCall } from '../heartbeat.ts'
-import { createWatch, HEARTBEAT_MS } from '../heartbeat.ts'
+import { createWatch, HEARTBEAT_MS, type WatchedCall } from '../heartbeat.ts'
 import { createShares, type ShareOf } from '../limits.ts'
 import { assertHttpOptions, type HttpOptions } from '../options.ts'
 import { type Service, settle } from '../service.ts'
 import { createSessionExchange, type SessionExchange } from '../session/exchange.ts'
 import type { Older } from '../session/older.ts'
-import { type Access, admitCall, createAccess, metadataResponse } from './access.ts'
 import {
   type Admission,
   type CrossOrigin,
@@ -28,7 +26,15 @@ import {
   createAllowList,
   createCrossOrigin,
 } from './admission.ts'
-import { type Arriving, createIdentify, type Identified } from './authenticate.ts'
+import {
+  type Access,
+  type Arriving,
+  admitCall,
+  createAccess,
+  createIdentify,
+  type Identified,
+  metadataResponse,
+} from './authenticate.ts'
 import { HttpLine, type HttpResponse, type Outlet, refusal, type StreamOptions } from './line.ts'
 import { createSubscriptions, serveListen } from './subscription.ts'
 

@@ -18,7 +18,7 @@ import { isTurnsSession } from '../../seal/session-id.ts'
 import { principalTag } from '../../seal/state.ts'
 import { internalError } from '../failure.ts'
 import type { WatchedCall } from '../heartbeat.ts'
-import type { Access } from '../http/access.ts'
+import type { Access } from '../http/authenticate.ts'
 import {
   type HttpResponse,
   JSON_HEADERS,
