@@ -175,6 +175,7 @@ function toReplayInput(round: Round, handler: (ctx: Context) => unknown): Replay
     platform: host.platform,
     limits: host.limits,
     trace: round.trace,
+    unwatched: !host.dev && host.tracer === undefined,
     mayMove: movePolicy(host, line, beginning.journal.moves),
     sleeping: () => sleepingIn(round),
     onDeferError: (error) => logFault(round, error),

@@ -7,6 +7,7 @@
 
 import type { AskEntry, Found } from '../journal/journal.ts'
 import type { Duration } from '../lib/clock.ts'
+import { copyParsed } from '../lib/json.ts'
 import { missingCapability } from '../protocol/common/request.ts'
 import {
   type Ask,
@@ -30,7 +31,6 @@ import {
   isOver,
   isTooLate,
 } from './wait.ts'
-import { copyJson } from './work.ts'
 
 type FoundAnswer = Found & { readonly entry: AskEntry }
 
@@ -146,7 +146,7 @@ function deliverRecorded(
       resolve(EXPIRED)
     })
   }
-  whenRead(run, question.read(copyJson(entry.answer)), index, (reading) => {
+  whenRead(run, question.read(copyParsed(entry.answer)), index, (reading) => {
     if (!reading.ok) {
       // The question has the same text, but its validation has become stricter.
       run.record.invalidate(key)
