@@ -19,13 +19,11 @@ import {
   sealState,
 } from '../seal/state.ts'
 import type { Beginning, Carrier, Pause, Round, RoundRequest } from './carrier.ts'
-import { blame } from './failure.ts'
 import type { FlowHost, OpenedStored, StateCarrier } from './host.ts'
+import { blame, logStateRefused, observeRefused, placeOf, subjectOf } from './report.ts'
 import { concludeRefused, logRound, runOnce } from './round.ts'
-import { logStateRefused, observeRefused, placeOf, subjectOf } from './round-log.ts'
 import { replyOnce } from './single-use.ts'
-import { keepWithStore, tooLarge, unspill, warnSize } from './spill.ts'
-import { beginAtOnce, continueAsTask } from './task/begin.ts'
+import { beginAtOnce, continueAsTask, keepWithStore, tooLarge, unspill, warnSize } from './task/begin.ts'
 
 /** Where the claims of a round went. */
 export type Kept =

@@ -5,6 +5,7 @@
  */
 
 import type { FlowHost } from '../carry/host.ts'
+import { observeRequest } from '../carry/report.ts'
 import { type Need, needOf } from '../carry/scope.ts'
 import { handleTask, watchTasks, withRelatedTasks } from '../carry/task/call.ts'
 import { runRound } from '../carry/token.ts'
@@ -31,7 +32,6 @@ import type { SlowHandlers } from './heartbeat.ts'
 import type { Readiness } from './http/listen.ts'
 import type { Change, ChangeBus } from './http/subscription.ts'
 import { complete, createCatalog } from './listing.ts'
-import { observeRequest } from './observe.ts'
 import type { Older } from './session/older.ts'
 
 /** A call in progress. Subscriptions are served by the entrances, from `changes`. */

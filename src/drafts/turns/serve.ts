@@ -8,8 +8,8 @@
  * another instance brings its state, and the call resumes here.
  */
 
-import { unaskableReply } from '../../carry/failure.ts'
 import type { FlowHost } from '../../carry/host.ts'
+import { unaskableReply } from '../../carry/report.ts'
 import { RondoError } from '../../errors.ts'
 import type { FlowCall, Line, PeerFacts, Principal } from '../../protocol/call.ts'
 import { negotiate, type SessionMessage } from '../../protocol/codec.ts'

@@ -4,9 +4,9 @@
  * result that says why.
  */
 
-import { unaskableReply } from '../../carry/failure.ts'
 import type { FlowHost } from '../../carry/host.ts'
 import { type AskingLine, type MakePortable, type PushOptions, runPushed } from '../../carry/push.ts'
+import { observeRequest, unaskableReply } from '../../carry/report.ts'
 import { observeTask } from '../../carry/task/call.ts'
 import { runRound } from '../../carry/token.ts'
 import { RondoError } from '../../errors.ts'
@@ -23,7 +23,6 @@ import { toErrorReply, unknownTarget } from '../failure.ts'
 import type { Fleet } from '../fleet.ts'
 import type { ChangeBus } from '../http/subscription.ts'
 import { complete, createCatalog } from '../listing.ts'
-import { observeRequest } from '../observe.ts'
 import { type Greeting, type GreetOptions, greet } from './initialize.ts'
 import { resolveSessions, type SessionOptions } from './options.ts'
 import type { Posted, PostOptions } from './post.ts'
