@@ -197,6 +197,14 @@ const JITTER = 0.1
 const MAX_FAILURES = 5
 const WOKEN = Symbol('woken')
 
+/** `Retry-After` in ms: seconds, or a date. Undefined for anything else. */
+function toWaitMs(retryAfter: string | null | undefined, now: number): number | undefined {
+  if (!retryAfter) return undefined
+  if (/^\d+$/.test(retryAfter)) return Number(retryAfter) * 1000
+  const at = /^\w{3}, .{20,30} GMT$/.test(retryAfter) ? Date.parse(retryAfter) : Number.NaN
+  return Number.isNaN(at) ? undefined : Math.max(0, at - now)
+}
+
 function watchTask(peer: Peer, task: PendingTask, { mode, random, sending }: WatchOptions): TaskWatcher {
   const { taskId } = task
   const stop = new AbortController()
@@ -231,7 +239,7 @@ function watchTask(peer: Peer, task: PendingTask, { mode, random, sending }: Wat
     chance = random()
     let asked: number | undefined
     const onHead = ({ retryAfter }: ResponseHead): void => {
-      asked = /^\d{1,9}$/.test(retryAfter ?? '') ? Number(retryAfter) * 1000 : undefined
+      asked = toWaitMs(retryAfter, peer.clock.now())
     }
     try {
       const state = await getTask(peer, taskId, { ...sending, onHead })

@@ -182,9 +182,13 @@ function tooLong(request: Request): RondoError {
 
 function busy(status: number, retryAfter: string): RondoError {
   const seconds = /^\d+$/.test(retryAfter) ? Number(retryAfter) : undefined
-  return new RondoError('PEER_BUSY', `The server is busy; retry later (Retry-After: ${retryAfter})`, {
-    data: { status, ...(seconds !== undefined && { retryAfterMs: seconds * 1_000 }) },
-  })
+  return new RondoError(
+    'PEER_BUSY',
+    `The server is busy; retry later (Retry-After: ${retryAfter.slice(0, 40)})`,
+    {
+      data: { status, ...(seconds !== undefined && { retryAfterMs: seconds * 1_000 }) },
+    },
+  )
 }
 
 function unusable(head: ResponseHead, json: boolean): RondoError {
