@@ -30,7 +30,7 @@ import { toLine } from '../http/line.ts'
 import { createSubscriptions, type Subscriptions } from '../http/subscription.ts'
 import { NOBODY } from '../limits.ts'
 import { type Service, settle } from '../service.ts'
-import { SessionPeer } from '../session/peer.ts'
+import { SessionPeer } from '../session/dispatch.ts'
 
 export interface StdioOptions {
   /** Default: `process.stdin`. */
