@@ -1,8 +1,7 @@
 /** `rondo login`, `rondo logout` and `rondo whoami`: the login at a protected server. */
 
 import { spawn } from 'node:child_process'
-import { canonical, type StoredLogin } from '../../client/oauth/login-store.ts'
-import type { GivenClient } from '../../client/oauth/options.ts'
+import { canonical, type GivenClient, type StoredLogin } from '../../client/oauth/options.ts'
 import { oneLine } from '../../form/clean-text.ts'
 import { JSON_OPTION } from '../call-setup.ts'
 import { type Command, CommandError, type Invocation, type Options, usageError } from '../command-line.ts'

@@ -4,7 +4,7 @@
  */
 
 import type { Client } from '../../client/client.ts'
-import type { Mode } from '../../client/negotiate.ts'
+import type { Mode } from '../../client/connect.ts'
 import { PeerError } from '../../client/peer.ts'
 import type { ToolRequest } from '../../client/pending.ts'
 import { isRecord } from '../../lib/json.ts'

@@ -9,8 +9,8 @@
 import { type ChildProcess, spawn } from 'node:child_process'
 import { RondoError } from '../../errors.ts'
 import { isRecord } from '../../lib/json.ts'
-import { createLineReader } from '../../lib/lines.ts'
 import type { RequestId } from '../../protocol/call.ts'
+import { createLineReader } from '../../protocol/common/json-rpc.ts'
 import { guard, type Outgoing, type Transport } from './transport.ts'
 
 export interface StdioTarget {

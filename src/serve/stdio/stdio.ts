@@ -11,9 +11,13 @@ import type { Readable, Writable } from 'node:stream'
 import { RondoError } from '../../errors.ts'
 import { createEvery, type Every } from '../../lib/clock.ts'
 import { createInFlight, type InFlight } from '../../lib/collection.ts'
-import { createLineReader, type InputLine } from '../../lib/lines.ts'
 import type { Call, Line, ListenCall, Principal, RequestId } from '../../protocol/call.ts'
-import { encodeError, encodeNotification } from '../../protocol/common/json-rpc.ts'
+import {
+  createLineReader,
+  encodeError,
+  encodeNotification,
+  type InputLine,
+} from '../../protocol/common/json-rpc.ts'
 import { atMost, createStop, onSignals } from '../drain.ts'
 import { quietly } from '../failure.ts'
 import {
