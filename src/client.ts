@@ -60,8 +60,7 @@ export type {
   Observer,
   OperationEnd,
 } from './protocol/observer.ts'
-export type { Notice, WireError } from './protocol/reply.ts'
-export type { TaskState } from './protocol/task.ts'
+export type { Notice, TaskState, WireError } from './protocol/reply.ts'
 export type {
   Annotations,
   CacheHint,

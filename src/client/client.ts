@@ -6,7 +6,7 @@ import { RondoError } from '../errors.ts'
 import { displayText } from '../form/clean-text.ts'
 import type { CompleteRef, ListenFilter } from '../protocol/call.ts'
 import type { QuestionKind } from '../protocol/common/request.ts'
-import type { TaskState } from '../protocol/task.ts'
+import type { TaskState } from '../protocol/reply.ts'
 import type {
   CallToolResult,
   Completion,

@@ -2,8 +2,7 @@
 
 import { displayText } from '../form/clean-text.ts'
 import type { QuestionKind } from '../protocol/common/request.ts'
-import type { Notice } from '../protocol/reply.ts'
-import { TASKS_EXTENSION, type TaskState } from '../protocol/task.ts'
+import { type Notice, TASKS_EXTENSION, type TaskState } from '../protocol/reply.ts'
 import type { ClientCapabilities, LogLevel } from '../protocol/wire.ts'
 import type { Peer, SendOptions } from './peer.ts'
 import type { FlowRequest, FlowResult, PendingCall } from './pending.ts'

@@ -7,8 +7,7 @@
 import { RondoError } from '../errors.ts'
 import { sleep } from '../lib/clock.ts'
 import type { ListenFilter } from '../protocol/call.ts'
-import type { Notice } from '../protocol/reply.ts'
-import { TASKS_EXTENSION } from '../protocol/task.ts'
+import { type Notice, TASKS_EXTENSION } from '../protocol/reply.ts'
 import { type Peer, PeerError, type SendOptions } from './peer.ts'
 
 export type ServerChange =

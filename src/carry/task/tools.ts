@@ -12,8 +12,7 @@
  */
 
 import type { Principal } from '../../protocol/call.ts'
-import type { Reply } from '../../protocol/reply.ts'
-import type { TaskState } from '../../protocol/task.ts'
+import type { Reply, TaskState } from '../../protocol/reply.ts'
 import type { ClientCapabilities, JsonSchema } from '../../protocol/wire.ts'
 import type { TaskOwner, TaskView } from '../../store/task-engine.ts'
 import type { Context } from '../../tool/context.ts'

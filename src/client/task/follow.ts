@@ -11,7 +11,7 @@
 
 import { RondoError } from '../../errors.ts'
 import { sleep } from '../../lib/clock.ts'
-import type { TaskState } from '../../protocol/task.ts'
+import type { TaskState } from '../../protocol/reply.ts'
 import type { InputResponses } from '../../protocol/wire.ts'
 import {
   type DriveResult,
@@ -23,8 +23,15 @@ import {
   withLimits,
 } from '../flow-options.ts'
 import { type Leg, openLeg, type Peer, PeerError, type SendOptions } from '../peer.ts'
-import type { FlowRequest, FlowResult, PendingCall, PendingTask } from '../pending.ts'
-import { deadlineOf, delivered, deliveryOf } from '../pending.ts'
+import {
+  deadlineOf,
+  delivered,
+  deliveryOf,
+  type FlowRequest,
+  type FlowResult,
+  type PendingCall,
+  type PendingTask,
+} from '../pending.ts'
 import { createPushedRounds, type PushedRounds, takeRound } from '../round.ts'
 import { subscribe } from '../subscribe.ts'
 import { guard, type ResponseHead } from '../transport/transport.ts'

@@ -9,18 +9,17 @@
 
 import { isRecord } from '../../lib/json.ts'
 import type { Call, FlowMethod, ListenFilter, Listing } from '../call.ts'
-import type { Notice, Received } from '../reply.ts'
-import type { TaskState } from '../task.ts'
-import type {
-  CacheHint,
-  Completion,
-  Discovery,
-  InputRequest,
-  InputRequests,
-  Page,
-  ServerInfo,
+import type { Notice, Received, TaskState } from '../reply.ts'
+import {
+  type CacheHint,
+  type Completion,
+  type Discovery,
+  type InputRequest,
+  type InputRequests,
+  LOG_LEVELS,
+  type Page,
+  type ServerInfo,
 } from '../wire.ts'
-import { LOG_LEVELS } from '../wire.ts'
 import { SERVER_INFO, SUBSCRIPTION_ID } from './json-rpc.ts'
 
 export type DecodedResponse = Received | { readonly kind: 'invalid'; readonly problem: string }

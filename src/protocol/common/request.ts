@@ -25,7 +25,7 @@ import type {
   RequestId,
   TaskCall,
 } from '../call.ts'
-import { TASKS_EXTENSION } from '../task.ts'
+import { TASKS_EXTENSION } from '../reply.ts'
 import type { ClientCapabilities, InputRequest } from '../wire.ts'
 import { PROTOCOL_VERSION } from './json-rpc.ts'
 

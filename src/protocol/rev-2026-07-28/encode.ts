@@ -9,8 +9,7 @@ import { RondoError } from '../../errors.ts'
 import type { RequestId } from '../call.ts'
 import type { EncodeContext, RequestCodec } from '../codec.ts'
 import { encodeError, SERVER_INFO } from '../common/json-rpc.ts'
-import type { Reply } from '../reply.ts'
-import { toTaskHead, toTaskResult } from '../task.ts'
+import { type Reply, toTaskHead, toTaskResult } from '../reply.ts'
 import { decode } from './decode.ts'
 
 const stamps = new WeakMap<EncodeContext, string>()
