@@ -186,7 +186,7 @@ function toReplayInput(round: Round, handler: (ctx: Context) => unknown): Replay
       background:
         host.tasks && taskHostFor(round)
           ? CAN_LEAVE
-          : { ...FOREGROUND, whyNot: (what) => whyNoTask(round, what) },
+          : { possible: false, tell: FOREGROUND.tell, whyNot: (what) => whyNoTask(round, what) },
       inputResponses: () => solicited(beginning, call.inputResponses),
       requestState: beginning.journal.manual,
       relatedTaskIds: call.relatedTaskIds,

@@ -51,8 +51,14 @@ export function ask(run: RunState, key: string, given: Ask, limit?: Duration): P
   const within = limit === undefined ? undefined : checkDuration(`The time limit of "${key}" (within)`, limit)
   return new Promise((resolve) => {
     const digest = run.platform.digest(questionText(plain))
+    // Member by member, as in every object that a request creates: spread, it would cost as much as the digest.
     const question: Asking = {
-      ...plain,
+      kind: plain.kind,
+      request: plain.request,
+      unasked: plain.unasked,
+      instead: plain.instead,
+      schema: plain.schema,
+      read: plain.read,
       within,
       expire: (at) => expire(run, key, plain.kind, digest, at, resolve),
       take: (answer, at) => take(run, key, question, digest, answer, at, resolve),

@@ -188,7 +188,7 @@ function validate(
   const given: Record<string, unknown> = { ...content }
   for (const name of nullable) given[name] ??= null
   const settle = (result: Result): FormResult =>
-    result.ok ? { ...result, content } : withTitles(fields, result.problems)
+    result.ok ? { ok: true, value: result.value, content } : withTitles(fields, result.problems)
   const result = isFirst ? validateOnce(schema, given) : validateStandard(schema, given)
   return 'then' in result ? result.then(settle) : settle(result)
 }
