@@ -21,7 +21,8 @@ import type {
   TaskCall,
 } from '../../protocol/call.ts'
 import type { Codecs, SessionDialect } from '../../protocol/codec.ts'
-import { rememberedCapabilities } from '../../protocol/common/request.ts'
+import { type RequestHeaders, versionHeader } from '../../protocol/common/headers.ts'
+import { claimedVersion, isInitialize, rememberedCapabilities } from '../../protocol/common/request.ts'
 import type { OlderReply, Reply, TaskState } from '../../protocol/reply.ts'
 import type { InputRequests } from '../../protocol/wire.ts'
 import { digest } from '../../seal/envelope.ts'
@@ -325,5 +326,35 @@ function greet(
     },
     serverInfo,
     instructions,
+  }
+}
+
+/** Whether a message is of an earlier era. */
+export type IsOlder = (message: unknown, headers: RequestHeaders | undefined) => boolean
+
+interface EraOptions {
+  /** Versions of the new era. */
+  readonly modern: readonly string[]
+  /** Versions of the earlier eras. */
+  readonly older: readonly string[]
+  /** Those of `older` that a request may claim for itself. */
+  readonly drafts: readonly string[]
+  /** A message that names no version and no session is of an earlier era. */
+  readonly unnamed: boolean
+}
+
+/**
+ * Recognizes messages of earlier eras. The body decides: a request that claims a version in its `_meta` is of 2026-07-28
+ * or later, unless it claims a draft. Without a claim it is of an earlier era if it begins a session, belongs to one, or
+ * names such a version in its header. A header of the new era without a claim in the body is refused by that era.
+ */
+export function createOlderTest({ modern, older, drafts, unnamed }: EraOptions): IsOlder {
+  return (message, headers) => {
+    const header = headers && versionHeader(headers)
+    if (header !== undefined && modern.includes(header)) return false
+    const claim = claimedVersion(message)
+    if (claim !== undefined) return drafts.some((version) => version === claim)
+    if (header !== undefined) return older.includes(header)
+    return unnamed || headers?.['mcp-session-id'] !== undefined || isInitialize(message)
   }
 }
