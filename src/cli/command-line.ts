@@ -33,8 +33,8 @@ export function readLine(args: readonly string[], table: OptionTable): ReadLine 
   }
 }
 
-/** A task id is random and may begin with a dash; no option is that long. */
-const ID = /^-[\w-]{20,}$/
+/** A task id is random and may begin with a dash, as a number may; no option is that long, and none is a number. */
+const ID = /^-(?:[\w-]{20,}|[\d.]+)$/
 const MASK = '\0'
 const mask = (word: string): string => (ID.test(word) ? `${MASK}${word}` : word)
 const unmask = (word: string): string => (word.startsWith(MASK) ? word.slice(MASK.length) : word)
@@ -61,8 +61,9 @@ function readOptions(values: Readonly<Record<string, unknown>>): Options {
     text: (name) => (typeof values[name] === 'string' ? unmask(values[name]) : undefined),
     list: (name) => (Array.isArray(values[name]) ? values[name].map(unmask) : []),
     number(name) {
-      const text = values[name]
-      if (typeof text !== 'string') return undefined
+      const given = values[name]
+      if (typeof given !== 'string') return undefined
+      const text = unmask(given)
       const value = text.trim() === '' ? Number.NaN : Number(text)
       if (!(value >= 0)) throw usageError(`--${name} takes a number of at least 0, not "${text}"`)
       return value

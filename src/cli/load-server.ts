@@ -3,8 +3,10 @@
  * of the official package is a server too.
  */
 
+import { existsSync } from 'node:fs'
 import { fileURLToPath, pathToFileURL } from 'node:url'
 import type { McpServer } from '@modelcontextprotocol/server'
+import type { RondoError } from '../errors.ts'
 import type { Server } from '../serve/server.ts'
 
 /** The file runs but exports no server. The message says what to write. */
@@ -48,6 +50,7 @@ const COMMONJS =
   /"cjs" output format|Cannot use import statement outside a module|top level bodies of modules/
 
 async function load(path: string): Promise<Record<string, unknown>> {
+  if (!existsSync(path)) throw new LoadError(`${path} does not exist any more`)
   try {
     return await import(pathToFileURL(path).href)
   } catch (error) {
@@ -76,6 +79,13 @@ export function sayFailure(error: unknown): string {
     .split('\n')
     .filter((line) => !FOREIGN_FRAME.test(line) && !(/^\s+at /.test(line) && line.includes(OWN_FOLDER)))
     .join('\n')
+}
+
+/** The message of an error; if its store has failed, with the reason that the driver names. */
+export function sayReason(error: unknown): string {
+  const { message = String(error), code, cause } = error as Partial<RondoError>
+  if (code !== 'STORE_UNAVAILABLE') return message
+  return cause instanceof Error ? `${message}: ${cause.message}` : message
 }
 
 /** Checks the methods and not the class, because the file may import another copy of this package. */

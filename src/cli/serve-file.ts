@@ -5,7 +5,7 @@
  */
 
 import { develop } from '../serve/development.ts'
-import { loadServer, sayFailure } from './load-server.ts'
+import { loadServer, sayFailure, sayReason } from './load-server.ts'
 
 export type ServeReport =
   | { readonly kind: 'listening'; readonly url: string; readonly port: number }
@@ -21,7 +21,7 @@ async function serveHttp(): Promise<void> {
   develop({})
   const { server } = await loadServer(path)
   const listening = await server.listen({ host, port: Number(port) }).catch((error: Error) => {
-    exitWith('unusable', error.message)
+    exitWith('unusable', sayReason(error))
     return undefined
   })
   if (listening === undefined) return

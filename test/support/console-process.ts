@@ -162,8 +162,8 @@ export async function startConsole({
       const decoder = new TextDecoder()
       for await (const chunk of response.body ?? []) {
         received += decoder.decode(chunk, { stream: true })
-        // The comment after what was known already.
-        if (received.endsWith(':\n\n')) break
+        // The comment after what was known already. Events may have come with it: the next comment is 15 seconds away.
+        if (/(?:^|\n\n):\n\n/.test(received)) break
       }
       stop.abort()
       return received

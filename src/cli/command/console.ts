@@ -48,9 +48,10 @@ export const consoleCommand: Command = {
     if (file === undefined || others.length > 0) throw usageError('Name one file that exports a server')
     const path = resolve(io.cwd, file)
     if (!isFile(path)) throw usageError(`No such file: ${path}`)
-    const count = options.number('instances') ?? 3
-    if (!Number.isInteger(count) || count < 1 || count > MAX_INSTANCES)
-      throw usageError(`--instances takes a whole number from 1 to ${MAX_INSTANCES}`)
+    const wanted = options.text('instances') ?? '3'
+    const count = /^\d+$/.test(wanted) ? Number(wanted) : 0
+    if (count < 1 || count > MAX_INSTANCES)
+      throw usageError(`--instances takes a whole number from 1 to ${MAX_INSTANCES}, not "${wanted}"`)
     const port = options.number('port') ?? 3000
     if (!Number.isInteger(port) || port > 65_535)
       throw usageError('--port takes a whole number from 0 to 65535')

@@ -9,7 +9,7 @@ import { createServer as createHttpServer, type IncomingMessage, type ServerResp
 import type { AddressInfo } from 'node:net'
 import type { OperatorTasks } from '../../index.ts'
 import { develop } from '../../serve/development.ts'
-import { loadServer, sayFailure } from '../load-server.ts'
+import { loadServer, sayFailure, sayReason } from '../load-server.ts'
 import {
   EXCHANGE_HEADER,
   type InstanceMessage,
@@ -50,7 +50,7 @@ function plain<E extends object>(event: E): E {
   return { ...event, error: { name, message, ...(typeof code === 'string' && { code }), stack } }
 }
 
-const stores: { readonly tasks: OperatorTasks }[] = []
+const stores: { readonly tasks: OperatorTasks; ready(): Promise<void> }[] = []
 
 /** Before the file is loaded, which creates its servers. */
 develop({
@@ -128,6 +128,9 @@ async function start(): Promise<void> {
     }),
   )
   const { server, exported, isOfficial } = await loadServer(path)
+  await Promise.all(stores.map((store) => store.ready())).catch((error) => {
+    throw new Error(`Its store cannot be used. ${sayReason(error)}`)
+  })
   const handler = server.nodeHandler()
   const calls = new Set<ServerResponse>()
   let onIdle = (): void => {}
