@@ -58,6 +58,7 @@ async function doEverything(): Promise<void> {
   await tasks.revisions([task.id])
   await tasks.cancel(task.id, alice)
   await tasks.stats()
+  await tasks.nextDueMs(1_000)
   await store.sweep(10)
   // Of a process that has ended, so that it is reclaimed.
   const tag = (await claimedBy()).replace(/\d+$/, '1')
