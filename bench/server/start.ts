@@ -3,8 +3,6 @@ export interface Started {
   readonly url: URL
   /** What requests have to send as a bearer token. */
   readonly token?: string
-  /** A server without the options that are measured, in the same process. */
-  readonly plain?: URL
   close(): Promise<void>
 }
 

@@ -7,6 +7,7 @@
 
 import { RondoError } from '../errors.ts'
 import type { Journal } from '../journal/journal.ts'
+import type { FlowCall, Principal } from '../protocol/call.ts'
 import type { Reply } from '../protocol/reply.ts'
 import type { InputRequests } from '../protocol/wire.ts'
 import {
@@ -18,11 +19,13 @@ import {
   sealState,
 } from '../seal/state.ts'
 import type { Beginning, Carrier, Pause, Round, RoundRequest } from './carrier.ts'
+import { blame } from './failure.ts'
 import type { FlowHost, OpenedStored, StateCarrier } from './host.ts'
-import { blame, logStateRefused, observeRefused, placeOf, subjectOf } from './report.ts'
 import { concludeRefused, logRound, runOnce } from './round.ts'
+import { logStateRefused, observeRefused, placeOf, subjectOf } from './round-log.ts'
 import { replyOnce } from './single-use.ts'
-import { beginAtOnce, continueAsTask, keepWithStore, tooLarge, unspill, warnSize } from './task/begin.ts'
+import { keepWithStore, tooLarge, unspill, warnSize } from './spill.ts'
+import { beginAtOnce, continueAsTask } from './task/begin.ts'
 
 /** Where the claims of a round went. */
 export type Kept =
@@ -107,13 +110,7 @@ function open(request: RoundRequest): Round | Promise<Round> {
   const toRound = (beginning: Beginning): Round => ({ host, call, target, principal, line, beginning, began })
   if (call.requestState === undefined) return toRound(firstRound(host))
   const { method, protocolVersion } = call
-  const expected = {
-    now: began,
-    method,
-    protocolVersion,
-    principal: principalTag(principal),
-    request: requestDigest(method, call.target, call.args),
-  }
+  const expected = { now: began, method, protocolVersion, ...bind(call, principal) }
   const opening = host.states.open(host, call.requestState, expected)
   const resumed = (opened: OpenedStored): Round => toRound(resume(request, opened))
   return opening instanceof Promise ? opening.then(resumed) : resumed(opening)
@@ -143,13 +140,8 @@ export function nextRound(host: FlowHost, claims: Claims): Beginning {
     flowExpires: claims.flowExpires,
     anchored: true,
     sealedVersion: claims.toolVersion,
-    askedAt: isEmpty(claims.asked) ? undefined : claims.issuedAt,
+    ...(Object.keys(claims.asked).length > 0 && { askedAt: claims.issuedAt }),
   }
-}
-
-function isEmpty(members: object): boolean {
-  for (const _ in members) return false
-  return true
 }
 
 /** Has `seal` keep the journal, and returns the reply to the client. */
@@ -209,7 +201,11 @@ export function claimsOf(
     protocolVersion: call.protocolVersion,
     asked,
     journal,
-    principal: principalTag(principal),
-    request: requestDigest(call.method, call.target, call.args),
+    ...bind(call, principal),
   }
+}
+
+/** What a state is bound to. */
+function bind(call: FlowCall, principal: Principal | undefined): Pick<Claims, 'principal' | 'request'> {
+  return { principal: principalTag(principal), request: requestDigest(call.method, call.target, call.args) }
 }

@@ -7,26 +7,29 @@ import {
   alice,
   answers,
   bob,
-  type ContractTime,
   claimNew,
-  describe,
-  eachCase,
-  expect,
+  createTime,
   inputs,
-  it,
   newTask,
   type StoreHarness,
+  type StoreSite,
 } from './harness.ts'
+import { afterEach, beforeEach, describe, expect, it } from './suite.ts'
 
 const LEASE = 10_000
 
 export function describeWorkerContract(harness: StoreHarness): void {
-  let now: ContractTime
+  let database: StoreSite
+  let now: ReturnType<typeof createTime>
   let store: Store
   let other: Store
-  eachCase(harness, (site) => {
-    ;({ now, store, other } = site)
+  beforeEach(async () => {
+    database = await harness.create()
+    now = createTime()
+    store = database.open(now)
+    other = database.open(now)
   })
+  afterEach(() => database.close())
 
   const claimOne = async (from: Store) => (await from.tasks.claim('second', LEASE, 1))[0]
 

@@ -2,7 +2,7 @@
 
 import { AssertionError } from 'node:assert'
 import { describe, expect, it } from 'vitest'
-import * as suite from './harness.ts'
+import * as suite from './suite.ts'
 
 describe('cases', () => {
   const log: string[] = []

@@ -3,7 +3,8 @@ import { generateKey } from '../../seal/key-ring.ts'
 import { createMemoryStore } from '../../store/memory/store.ts'
 import type { Store } from '../../store/store.ts'
 import { createServer } from '../server.ts'
-import { createReadiness, type ListenOptions } from './listen.ts'
+import { createReadiness } from './health.ts'
+import type { ListenOptions } from './listen.ts'
 
 const ends: (() => Promise<void>)[] = []
 afterEach(async () => {
