@@ -23,12 +23,22 @@ import { fixed, median, medianRatio } from './stat.ts'
 const SERVERS: readonly ServerName[] = ['rondo', 'official', 'bare']
 const TOOL_COUNTS = [1, 20, 100]
 /** What the log, spans and access tokens cost. */
-const FORMS: readonly FormName[] = ['rondo', 'rondo-log', 'rondo-spans', 'rondo-oauth']
+const FORMS: readonly FormName[] = ['rondo-log', 'rondo-log-pipe', 'rondo-spans', 'rondo-oauth']
 /** Rondo as another checkout has it (`--against`). */
 const OTHER = 'other'
 
 const FULL: Effort = { warmUp: 6_000, rounds: 9, requests: 1_500 }
 const QUICK: Effort = { warmUp: 2_000, rounds: 3, requests: 500 }
+
+/**
+ * A few percent: less than two processes of the same program differ by, since each optimizes it in its own way. So each
+ * form runs beside a plain server in one process, in many short rounds, and in several processes.
+ */
+const FULL_FORMS = { processes: 7, effort: { warmUp: 4_000, rounds: 21, requests: 500 } }
+const QUICK_FORMS = { processes: 3, effort: { warmUp: 2_000, rounds: 15, requests: 300 } }
+
+/** By leg and form: how the CPU time of a request compares with that of a plain server, one figure per process. */
+type FormCosts = Readonly<Record<Leg, Record<FormName, { micros: number; ratio: number }[]>>>
 
 type Subject = ServerName | typeof OTHER
 
@@ -41,7 +51,7 @@ interface Measured {
 
 interface Figures {
   readonly measured: readonly Measured[]
-  readonly forms: Costs<FormName, Leg>
+  readonly forms: FormCosts
   readonly programs: readonly ProgramCosts[]
   readonly questions: QuestionCosts
 }
@@ -49,21 +59,44 @@ interface Figures {
 export const run: RunBench = async (settings) => {
   const effort = settings.quick ? QUICK : FULL
   if (!pinLoad()) settings.progress('load and servers share their cores (no taskset)')
+  if (settings.part === 'forms') {
+    const forms = await measureForms(settings)
+    return { tables: [formTable(forms)], data: { forms } }
+  }
   const measured: Measured[] = []
   for (const tools of TOOL_COUNTS) measured.push(await measure(tools, effort, settings))
   const programs = await measurePrograms(effort, settings)
   const questions = await measureQuestions(effort, settings)
-  const forms = await measureForms(effort, settings)
+  const forms = await measureForms(settings)
   return toReport({ measured, forms, programs, questions }, effort)
 }
 
-async function measureForms(effort: Effort, settings: Settings): Promise<Costs<FormName, Leg>> {
-  const racers = await Promise.all(FORMS.map((name) => prepare(name, 1)))
-  try {
-    return await race('log, spans and tokens', racers, LEGS, effort, settings)
-  } finally {
-    await Promise.all(racers.map(({ server }) => server.stop()))
+async function measureForms(settings: Settings): Promise<FormCosts> {
+  const { processes, effort } = settings.quick ? QUICK_FORMS : FULL_FORMS
+  const none = () => Object.fromEntries(FORMS.map((form) => [form, []])) as unknown as FormCosts[Leg]
+  const forms: FormCosts = { plain: none(), asks: none(), answers: none() }
+  for (let number = 1; number <= processes; number++) {
+    for (const form of FORMS) {
+      const { server, exchanges } = await prepare(form, 1)
+      const { plain = server.url } = server
+      try {
+        const beside = { server: { ...server, name: 'plain' as const, url: plain } }
+        const racers = [
+          { server, exchanges },
+          { ...beside, exchanges: await prepareLegs(plain) },
+        ] as const
+        const label = `${form}, process ${number} of ${processes}`
+        const costs = await race<FormName | 'plain', Leg>(label, racers, LEGS, effort, settings)
+        for (const leg of LEGS) {
+          const { plain: base } = costs[leg]
+          forms[leg][form].push({ micros: median(base), ratio: medianRatio(costs[leg][form], base) })
+        }
+      } finally {
+        await server.stop()
+      }
+    }
   }
+  return forms
 }
 
 async function measure(tools: number, effort: Effort, settings: Settings): Promise<Measured> {
@@ -113,19 +146,20 @@ function toReport(figures: Figures, effort: Effort): Report {
   return { tables, data: { effort, ...figures } }
 }
 
-function formTable(costs: Costs<FormName, Leg>): Table {
-  const more = (leg: Leg, form: FormName): string =>
-    `${fixed(100 * (medianRatio(costs[leg][form], costs[leg].rondo) - 1), 1)} %`
+function formTable(forms: FormCosts): Table {
+  const percent = (ratio: number): string => fixed(100 * (ratio - 1), 1)
+  const more = (leg: Leg, form: FormName): string => {
+    const ratios = forms[leg][form].map(({ ratio }) => ratio)
+    return `${percent(median(ratios))} (${percent(Math.min(...ratios))} to ${percent(Math.max(...ratios))}) %`
+  }
   return {
     title:
-      'What the JSON log, spans and access tokens (verified, then remembered) add to the server CPU of one request',
-    columns: ['request', 'rondo µs', 'log adds', 'spans add', 'tokens add'],
+      'What the log, spans and access tokens (verified, then remembered) add to the server CPU of one request: median of several processes, and their range',
+    columns: ['request', 'plain µs', 'log to a file', 'log to a pipe', 'spans', 'tokens'],
     rows: LEGS.map((leg) => [
       LEG_NAMES[leg],
-      fixed(median(costs[leg].rondo)),
-      more(leg, 'rondo-log'),
-      more(leg, 'rondo-spans'),
-      more(leg, 'rondo-oauth'),
+      fixed(median(FORMS.flatMap((form) => forms[leg][form].map(({ micros }) => micros)))),
+      ...FORMS.map((form) => more(leg, form)),
     ]),
   }
 }

@@ -97,11 +97,13 @@ export async function playAll(
 }
 
 const QUESTIONS = [1, 2, 4, 8, 16, 32]
-const TOOLS = ['survey', 'survey_inline'] as const
+const TOOLS = ['survey', 'survey_discarded', 'survey_inline'] as const
 
 export type QuestionCosts = readonly {
   readonly questions: number
   readonly hoisted: readonly number[]
+  /** Hoisted, while zod creates a schema for each question that nobody uses: the lower bound of `inline`. */
+  readonly discarded: readonly number[]
   readonly inline: readonly number[]
 }[]
 
@@ -125,6 +127,7 @@ export async function measureQuestions(effort: Effort, settings: Settings): Prom
     return QUESTIONS.map((questions) => ({
       questions,
       hoisted: of('survey', questions),
+      discarded: of('survey_discarded', questions),
       inline: of('survey_inline', questions),
     }))
   } finally {
@@ -134,19 +137,27 @@ export async function measureQuestions(effort: Effort, settings: Settings): Prom
 
 export function questionTable(costs: QuestionCosts): Table {
   const [one] = costs
-  const each = (kind: 'hoisted' | 'inline', row: QuestionCosts[number]): string => {
+  const each = (kind: 'hoisted' | 'discarded' | 'inline', row: QuestionCosts[number]): string => {
     const more = row[kind].map((cost, round) => cost - (one?.[kind][round] ?? Number.NaN))
     return row === one ? '–' : fixed(median(more) / (row.questions - 1), 1)
   }
   return {
     title:
       'The last round of a call by the number of its questions, and what each replayed question adds: server CPU',
-    columns: ['questions', 'hoisted µs', 'inline µs', 'hoisted, each µs', 'inline, each µs'],
+    columns: [
+      'questions',
+      'hoisted µs',
+      'inline µs',
+      'hoisted, each µs',
+      'and zod alone, each µs',
+      'inline, each µs',
+    ],
     rows: costs.map((row) => [
       String(row.questions),
       fixed(median(row.hoisted)),
       fixed(median(row.inline)),
       each('hoisted', row),
+      each('discarded', row),
       each('inline', row),
     ]),
   }

@@ -33,6 +33,7 @@ const HELP = `Usage: npm run bench -- [options] [name …]
             tasks: on this database alone, sqlite or postgres
   --part NAME
             tasks: this part alone: rates, server, parked or sleeping
+            core: forms, which is what the log, spans and tokens add
   --against DIR
             core, tasks: run the build of another checkout beside this one, in the same rounds
   --update  write the tables that docs/reference/performance.md has marks for into that page

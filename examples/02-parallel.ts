@@ -19,6 +19,9 @@ export function travel(options?: Partial<ServerOptions>) {
   return server
 }
 
+/** For `npx rondo console examples/02-parallel.ts`. */
+export default (options?: Partial<ServerOptions>) => travel(options)
+
 if (process.argv[1] === import.meta.filename) {
   const { url } = await travel().listen()
   console.log(`Serving ${url}\nCall it: npx rondo call ${url} plan_trip`)

@@ -32,6 +32,9 @@ export function shop(provider = createProvider(), options?: Partial<ServerOption
   return server
 }
 
+/** For `npx rondo console examples/03-steps-and-effects.ts`. */
+export default (options?: Partial<ServerOptions>) => shop(createProvider(), options)
+
 if (process.argv[1] === import.meta.filename) {
   const { url } = await shop().listen()
   console.log(`Serving ${url}\nCall it: npx rondo call ${url} buy item=tea`)

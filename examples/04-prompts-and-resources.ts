@@ -38,6 +38,9 @@ export function notebook(options?: Partial<ServerOptions>) {
   return server
 }
 
+/** For `npx rondo console examples/04-prompts-and-resources.ts`. */
+export default (options?: Partial<ServerOptions>) => notebook(options)
+
 if (process.argv[1] === import.meta.filename) {
   const { url } = await notebook().listen()
   console.log(`Serving ${url}\nCall it: npx rondo prompt ${url} summarise day=monday`)

@@ -38,6 +38,9 @@ export function calendar(connections = createConnections(), options?: Partial<Se
   return server
 }
 
+/** For `npx rondo console examples/05-url.ts`. */
+export default (options?: Partial<ServerOptions>) => calendar(createConnections(), options)
+
 if (process.argv[1] === import.meta.filename) {
   const { url } = await calendar().listen()
   console.log(`Serving ${url}\nCall it: npx rondo call ${url} next_meeting`)

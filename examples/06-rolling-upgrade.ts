@@ -29,6 +29,9 @@ export function releaseTwo(options?: Partial<ServerOptions>) {
   return server
 }
 
+/** For `npx rondo console examples/06-rolling-upgrade.ts`. */
+export default (options?: Partial<ServerOptions>) => releaseOne(options)
+
 if (process.argv[1] === import.meta.filename) {
   const release = process.argv[2] === 'two' ? releaseTwo : releaseOne
   const { url } = await release().listen()

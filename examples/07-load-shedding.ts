@@ -21,6 +21,9 @@ export function indexer(work: (shard: number) => Promise<number>, options?: Part
   return server
 }
 
+/** For `npx rondo console examples/07-load-shedding.ts`. */
+export default (options?: Partial<ServerOptions>) => indexer(async (shard) => 100 * shard, options)
+
 if (process.argv[1] === import.meta.filename) {
   const { url } = await indexer(async (shard) => 100 * shard).listen()
   console.log(`Serving ${url}\nCall it: npx rondo call ${url} index shards=10`)

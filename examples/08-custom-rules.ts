@@ -54,6 +54,9 @@ function summary(id: number, { state, resolution, duplicateOf }: WorkItem): stri
     : `Bug #${id} resolved as ${resolution}. State set to ${state}.`
 }
 
+/** For `npx rondo console examples/08-custom-rules.ts`. */
+export default (options?: Partial<ServerOptions>) => workItems(new Map(), options)
+
 if (process.argv[1] === import.meta.filename) {
   const { url } = await workItems(new Map()).listen()
   const call = `update_work_item workItemId=7 fields:='{"System.State":"Resolved"}'`

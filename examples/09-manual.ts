@@ -30,6 +30,9 @@ export function provisioner(options?: Partial<ServerOptions>) {
   return server
 }
 
+/** For `npx rondo console examples/09-manual.ts`. */
+export default (options?: Partial<ServerOptions>) => provisioner(options)
+
 if (process.argv[1] === import.meta.filename) {
   const { url } = await provisioner().listen()
   console.log(`Serving ${url}\nCall it: npx rondo call ${url} provision`)

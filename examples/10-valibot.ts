@@ -14,6 +14,9 @@ export function greeter(options?: Partial<ServerOptions>) {
   return server
 }
 
+/** For `npx rondo console examples/10-valibot.ts`. */
+export default (options?: Partial<ServerOptions>) => greeter(options)
+
 if (process.argv[1] === import.meta.filename) {
   const { url } = await greeter().listen()
   console.log(`Serving ${url}\nCall it: npx rondo call ${url} greet greeting=Hi`)

@@ -15,6 +15,9 @@ export function exporter(options?: Partial<ServerOptions>) {
   return server
 }
 
+/** For `npx rondo console examples/11-arktype.ts`. */
+export default (options?: Partial<ServerOptions>) => exporter(options)
+
 if (process.argv[1] === import.meta.filename) {
   const { url } = await exporter().listen()
   console.log(`Serving ${url}\nCall it: npx rondo call ${url} export_table table=users`)

@@ -23,6 +23,10 @@ export function reports(options?: Partial<ServerOptions>) {
   return server
 }
 
+/** For `npx rondo console examples/12-tasks.ts`. */
+export default (options?: Partial<ServerOptions>) =>
+  reports({ store: createSqliteStore({ file: 'reports.db' }), ...options })
+
 if (process.argv[1] === import.meta.filename) {
   const { url } = await reports({ store: createSqliteStore({ file: 'reports.db' }) }).listen()
   console.log(`Serving ${url}\nCall it: npx rondo call ${url} report year=2026`)

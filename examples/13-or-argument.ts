@@ -21,6 +21,9 @@ export function provider(options?: Partial<ServerOptions>) {
   return server
 }
 
+/** For `npx rondo console examples/13-or-argument.ts`. */
+export default (options?: Partial<ServerOptions>) => provider(options)
+
 if (process.argv[1] === import.meta.filename) {
   const { url } = await provider().listen()
   console.log(`Serving ${url}\nCall it: npx rondo call ${url} create_bucket name=photos`)

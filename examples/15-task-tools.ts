@@ -14,6 +14,10 @@ export function dataExports(options: Partial<ServerOptions>) {
   return server
 }
 
+/** For `npx rondo console examples/15-task-tools.ts`. */
+export default (options?: Partial<ServerOptions>) =>
+  dataExports({ store: createSqliteStore({ file: 'exports.db' }), ...options })
+
 if (process.argv[1] === import.meta.filename) {
   const { url } = await dataExports({ store: createSqliteStore({ file: 'exports.db' }) }).listen()
   console.log(`Serving ${url}\nCall it: npx rondo call ${url} export year=2026`)

@@ -4,10 +4,11 @@ import { type ChildProcess, spawn, spawnSync } from 'node:child_process'
 import { once } from 'node:events'
 import { mkdtempSync, readdirSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
-import { join } from 'node:path'
+import { join, resolve } from 'node:path'
 import { pathToFileURL } from 'node:url'
 import { generateKey } from 'rondo'
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest'
+import { loadServer } from '../src/cli/load-server.ts'
 import { splitCommand } from '../src/cli/target.ts'
 import { processFile } from '../test/support/process-file.ts'
 import { createCliHome } from '../test/support/run-cli.ts'
@@ -66,6 +67,12 @@ describe('a numbered example', () => {
       expect(value).not.toHaveProperty('result.isError')
     }
     expect(await stop()).toBe(0)
+  })
+
+  it.each(files)('%s exports what "rondo play" and "rondo console" open', async (file) => {
+    const { server, exported } = await loadServer(resolve('examples', file))
+    expect(exported).toEqual({ name: 'default', isFunction: true })
+    await server.close()
   })
 
   it('fails if its command does not fit its tool', async () => {

@@ -1,14 +1,6 @@
 /** OAuth for the client: `connect(url, { auth: oauth({ … }) })`. Not part of `rondo/client`, which most programs use without it. */
 
 export type { ClientAuth, Refusal, RequestAuth } from './client/auth.ts'
-export {
-  memoryTokenStore,
-  parseLogin,
-  type StoredClient,
-  type StoredLogin,
-  type StoredTokens,
-  type TokenStore,
-} from './client/oauth/login-store.ts'
 export { oauth } from './client/oauth/oauth.ts'
 export type {
   GivenClient,
@@ -19,6 +11,15 @@ export type {
   OAuthOptions,
   SigningAlgorithm,
 } from './client/oauth/options.ts'
-export { type LoopbackOptions, loopback } from './client/oauth/options.ts'
+export {
+  type LoopbackOptions,
+  loopback,
+  memoryTokenStore,
+  parseLogin,
+  type StoredClient,
+  type StoredLogin,
+  type StoredTokens,
+  type TokenStore,
+} from './client/oauth/options.ts'
 export type { AuthFetch } from './client/oauth/safe-fetch.ts'
 export type { Challenge } from './client/transport/response-reader.ts'

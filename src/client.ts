@@ -9,6 +9,7 @@ export type {
   RoundOptions,
   RoundResult,
 } from './client/client.ts'
+export type { Mode } from './client/connect.ts'
 export { type ConnectOptions, type ConnectTarget, connect, type MemoryTarget } from './client/connect.ts'
 export type { Revision } from './client/dialect.ts'
 export type {
@@ -19,7 +20,6 @@ export type {
   ProgressNotice,
 } from './client/flow-options.ts'
 export { LIMITS, type Limits } from './client/flow-options.ts'
-export type { Mode } from './client/negotiate.ts'
 export { type ClientInfo, type HeaderSource, PeerError } from './client/peer.ts'
 export type {
   FlowRequest,
@@ -60,8 +60,7 @@ export type {
   Observer,
   OperationEnd,
 } from './protocol/observer.ts'
-export type { Notice, WireError } from './protocol/reply.ts'
-export type { TaskState } from './protocol/task.ts'
+export type { Notice, TaskState, WireError } from './protocol/reply.ts'
 export type {
   Annotations,
   CacheHint,

@@ -19,10 +19,10 @@ export {
 } from './testing/store/contract.ts'
 export { engineControls, fleetControls, storeControls } from './testing/store/control.ts'
 export type {
+  ContractCase,
   ContractEngineOptions,
   EngineHarness,
   EngineSite,
   StoreHarness,
   StoreSite,
 } from './testing/store/harness.ts'
-export type { ContractCase } from './testing/store/suite.ts'

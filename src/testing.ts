@@ -13,7 +13,6 @@ export {
   createBench,
   type TestBench,
 } from './testing/bench.ts'
-export type { TestCall } from './testing/call.ts'
+export type { TestCall, TestRound } from './testing/call.ts'
 export { cancel, decline, type Script, type ScriptedAnswer } from './testing/call.ts'
-export type { TestRound } from './testing/exchange.ts'
 export type { TaskRound, TestTask } from './testing/task.ts'

@@ -5,7 +5,7 @@
 import type { StartServer } from './start.ts'
 
 export type ChildMessage =
-  | { readonly kind: 'listening'; readonly url: string; readonly token?: string }
+  | { readonly kind: 'listening'; readonly url: string; readonly token?: string; readonly plain?: string }
   | {
       readonly kind: 'usage'
       readonly cpuMicros: number
@@ -17,6 +17,7 @@ export type ChildMessage =
 const SERVERS: Readonly<Record<string, () => Promise<{ start: StartServer }>>> = {
   rondo: () => import('./rondo.ts'),
   'rondo-log': () => import('./rondo-log.ts'),
+  'rondo-log-pipe': () => import('./rondo-log.ts'),
   'rondo-spans': () => import('./rondo-spans.ts'),
   'rondo-oauth': () => import('./rondo-oauth.ts'),
   'rondo-task': () => import('./rondo-task.ts'),
@@ -44,7 +45,7 @@ const [name = '', tools = '1'] = process.argv.slice(2)
 const load = SERVERS[name]
 if (load === undefined) throw new TypeError(`Unknown server "${name}"`)
 const { start } = await load()
-const { url, token } = await start(Number(tools))
+const { url, token, plain } = await start(Number(tools))
 
 process.on('message', () => {
   globalThis.gc?.()
@@ -53,4 +54,4 @@ process.on('message', () => {
   tell({ kind: 'usage', cpuMicros: user + system, rssBytes: rss, heapBytes: heapUsed + external })
 })
 process.on('disconnect', () => process.exit(0))
-tell({ kind: 'listening', url: url.href, token })
+tell({ kind: 'listening', url: url.href, token, plain: plain?.href })

@@ -93,7 +93,10 @@ export const startRulesHoisted: StartServer = () => {
 
 const Count = z.object({ count: z.int() })
 
-/** `survey` asks with a hoisted schema, `survey_inline` with one created for each question. */
+/**
+ * `survey` asks with a hoisted schema, `survey_inline` with one created for each question. `survey_discarded` creates one as well and
+ * asks with the hoisted one: what zod alone costs.
+ */
 export const startSurvey: StartServer = () => {
   const limits = { maxRounds: 10_000, maxBytes: 2 ** 20, warnBytes: 2 ** 20, maxEntries: 10_000 }
   const server = createServer({ name: 'survey', version: '1.0.0', ...OPTIONS, limits })
@@ -109,6 +112,14 @@ export const startSurvey: StartServer = () => {
         message: `How was bug #${i} resolved?`,
         schema: z.object({ resolution: z.enum(['Fixed', 'Duplicate', 'By Design']) }),
       })
+    }
+    return `${count} answers`
+  })
+  const discarded: unknown[] = []
+  server.tool('survey_discarded', { input: Count }, async ({ count }, ctx) => {
+    for (let i = 0; i < count; i++) {
+      discarded[0] = z.object({ resolution: z.enum(['Fixed', 'Duplicate', 'By Design']) })
+      await ctx.ask(`q${i}`, { message: `How was bug #${i} resolved?`, schema: Resolution })
     }
     return `${count} answers`
   })

@@ -1,5 +1,5 @@
-import { startWith } from './rondo.ts'
+import { startBeside } from './rondo.ts'
 import type { StartServer } from './start.ts'
 
-/** Rondo with its JSON log, which the bench discards. */
-export const start: StartServer = (tools) => startWith(tools, { log: 'json' }, 'never')
+/** Rondo with the log that it has by default, which is JSON unless stderr is a terminal. */
+export const start: StartServer = (tools) => startBeside(tools, { log: undefined })

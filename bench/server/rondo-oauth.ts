@@ -1,6 +1,6 @@
 import { exportJWK, generateKeyPair, SignJWT } from 'jose'
 import { oauthResource } from 'rondo/oauth'
-import { startWith } from './rondo.ts'
+import { startBeside } from './rondo.ts'
 import type { StartServer } from './start.ts'
 
 const ISSUER = 'https://id.example.com'
@@ -23,5 +23,5 @@ export const start: StartServer = async (tools) => {
     .setIssuedAt()
     .setExpirationTime('2h')
     .sign(privateKey)
-  return { ...(await startWith(tools, { authenticate }, 'never')), token }
+  return { ...(await startBeside(tools, { authenticate })), token }
 }

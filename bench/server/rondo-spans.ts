@@ -2,7 +2,7 @@ import { context, trace } from '@opentelemetry/api'
 import { AsyncLocalStorageContextManager } from '@opentelemetry/context-async-hooks'
 import { BasicTracerProvider, BatchSpanProcessor, type SpanExporter } from '@opentelemetry/sdk-trace-base'
 import { otel } from 'rondo/otel'
-import { startWith } from './rondo.ts'
+import { startBeside } from './rondo.ts'
 import type { StartServer } from './start.ts'
 
 const DISCARD: SpanExporter = {
@@ -16,5 +16,5 @@ export const start: StartServer = (tools) => {
   trace.setGlobalTracerProvider(
     new BasicTracerProvider({ spanProcessors: [new BatchSpanProcessor(DISCARD)] }),
   )
-  return startWith(tools, { telemetry: otel() }, 'never')
+  return startBeside(tools, { telemetry: otel() })
 }

@@ -32,3 +32,12 @@ export async function startWith(
   const { url } = await server.listen({ port: 0, signals: false })
   return { url: new URL(url), close: server.close }
 }
+
+/** With these options, and beside it in the same process a plain server to compare it with. */
+export async function startBeside(
+  tools: number,
+  options: Partial<ServerOptions>,
+): Promise<Started & { readonly plain: URL }> {
+  const { url: plain } = await startWith(tools, {}, 'never')
+  return { ...(await startWith(tools, options, 'never')), plain }
+}

@@ -1,7 +1,9 @@
 /** Starts a server under test in its own process, and on its own core if the system supports that. */
 
-import { spawn, spawnSync } from 'node:child_process'
-import { availableParallelism } from 'node:os'
+import { execFileSync, spawn, spawnSync } from 'node:child_process'
+import { closeSync, mkdtempSync, openSync, rmSync } from 'node:fs'
+import { availableParallelism, tmpdir } from 'node:os'
+import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { messageOf } from '../message-of.ts'
 import type { ChildMessage } from './child.ts'
@@ -9,7 +11,7 @@ import { BUILD_VARIABLE } from './start.ts'
 
 export type ServerName = 'rondo' | 'official' | 'bare'
 /** Rondo with something that costs time. */
-export type FormName = 'rondo' | 'rondo-log' | 'rondo-spans' | 'rondo-oauth'
+export type FormName = 'rondo-log' | 'rondo-log-pipe' | 'rondo-spans' | 'rondo-oauth'
 /** One that is only measured while its questions wait: with a session for each client, or with tasks in a store. */
 export type SessionServerName = 'official-session' | 'rondo-task'
 /** Programs of README and guide. */
@@ -27,6 +29,8 @@ export interface ServerProcess<Name = ServerName> {
   readonly url: URL
   /** What requests have to send as a bearer token. */
   readonly token?: string
+  /** A server without what is measured, in the same process. */
+  readonly plain?: URL
   usage(): Promise<Usage>
   stop(): Promise<void>
 }
@@ -51,8 +55,35 @@ interface SpawnOptions {
   readonly build?: string
 }
 
-/** Their log costs what writing it costs, and nobody reads it. */
-const LOGGING: ReadonlySet<string> = new Set(['rondo-log', 'readme', 'readme-hoisted'])
+/** Where the log goes: a file, as under many supervisors, or a pipe that another process reads, as in containers. */
+const ERRORS: Readonly<Record<string, 'ignore' | 'file' | 'pipe'>> = {
+  'rondo-log': 'file',
+  'rondo-log-pipe': 'pipe',
+  readme: 'ignore',
+  'readme-hoisted': 'ignore',
+}
+
+function openErrors(name: string): { readonly errors: number | 'ignore' | 'inherit'; opened(): void } {
+  const kind = ERRORS[name] ?? 'inherit'
+  if (kind !== 'file' && kind !== 'pipe') return { errors: kind, opened() {} }
+  const folder = mkdtempSync(join(tmpdir(), 'rondo-bench-'))
+  const path = join(folder, 'stderr')
+  if (kind === 'pipe') {
+    execFileSync('mkfifo', [path])
+    const read = ['cat', path]
+    const [file = '', ...args] = hasTaskset ? ['taskset', '-c', LOAD_CORE, ...read] : read
+    spawn(file, args, { stdio: 'ignore' }).unref()
+  }
+  const errors = openSync(path, 'w')
+  return {
+    errors,
+    opened() {
+      closeSync(errors)
+      // Who has it open keeps it.
+      rmSync(folder, { recursive: true })
+    },
+  }
+}
 
 export async function spawnServer<Name extends ServerName | FormName | SessionServerName | ProgramName>(
   name: Name,
@@ -62,13 +93,15 @@ export async function spawnServer<Name extends ServerName | FormName | SessionSe
   const command = [process.execPath, ...execArgv, CHILD, name, String(tools)]
   const [file = '', ...args] = hasTaskset ? ['taskset', '-c', SERVER_CORE, ...command] : command
   const env = build === undefined ? process.env : { ...process.env, [BUILD_VARIABLE]: build }
-  const errors = LOGGING.has(name) ? 'ignore' : 'inherit'
+  const { errors, opened } = openErrors(name)
   const child = spawn(file, args, { env, stdio: ['ignore', 'inherit', errors, 'ipc'] })
-  const { url, token } = await messageOf<Listening>(child, 'listening')
+  opened()
+  const { url, token, plain } = await messageOf<Listening>(child, 'listening')
   return {
     name,
     url: new URL(url),
     token,
+    plain: plain === undefined ? undefined : new URL(plain),
     async usage() {
       const answer = messageOf<Used>(child, 'usage')
       child.send('usage')

@@ -3,6 +3,8 @@ export interface Started {
   readonly url: URL
   /** What requests have to send as a bearer token. */
   readonly token?: string
+  /** A server without the options that are measured, in the same process. */
+  readonly plain?: URL
   close(): Promise<void>
 }
 

@@ -1,6 +1,7 @@
 /**
  * What a carrier is: it opens the journal of a flow before a round and keeps it afterwards; `runOnce` does what lies between.
- * A round is what it opens, a pause is what it keeps; a handler in the manual form makes its pauses itself.
+ * A round is what it opens, a pause is what it keeps; a handler in the manual form makes its pauses
+ * itself, and a call may leave its round to continue as a task.
  *
  *   token        sealed, in the client's hands (`token.ts`)
  *   push         in memory, while the client of an earlier era is asked (`push.ts`)
@@ -13,15 +14,17 @@ import type { Journal } from '../journal/journal.ts'
 import type { Listed } from '../lib/collection.ts'
 import { canonicalJson } from '../lib/json.ts'
 import type { FlowCall, Line, Principal } from '../protocol/call.ts'
-import { missingCapability } from '../protocol/common/request.ts'
+import { followsTasks, missingCapability, nameCapabilities } from '../protocol/common/request.ts'
 import type { Observed } from '../protocol/observer.ts'
-import type { Reply } from '../protocol/reply.ts'
+import { type Reply, TASKS_EXTENSION } from '../protocol/reply.ts'
 import type { InputRequests, InputResponses } from '../protocol/wire.ts'
 import { unaskable, withElicitationId } from '../replay/question.ts'
 import type { ReplayInput } from '../replay/replay.ts'
-import type { RunReport, RunTrace } from '../replay/run-state.ts'
+import { needsTask, type RunReport, type RunTrace } from '../replay/run-state.ts'
+import type { Sleeping } from '../replay/wait.ts'
 import type { InputRequired, Target } from '../tool/target.ts'
-import type { FlowHost, RoundEvent, TaskPlace } from './host.ts'
+import type { FlowHost, RoundEvent, TaskHost, TaskPlace } from './host.ts'
+import { placeOf, subjectOf } from './report.ts'
 
 /** A run that stopped before its call was over: what the carrier keeps for the next one. */
 export interface Pause {
@@ -139,4 +142,62 @@ export function solicited(
   const wanted: Record<string, unknown> = Object.create(null)
   for (const key of Object.keys(answers)) if (Object.hasOwn(asked, key)) wanted[key] = answers[key]
   return wanted as InputResponses
+}
+
+// Whether a call may leave its request and continue as a task, and what to say where it may not: to an operation that only
+// a task can do, and to a sleep. A short sleep waits within the request, a longer one leaves it; tasks park instead
+// (`task/turn.ts`). Nothing after a refused operation runs.
+
+/**
+ * Returns the task host if this call may continue as a task: there is one, the tool allows it, and the client follows tasks,
+ * or reaches them through tools.
+ */
+export function taskHostFor({ host, call, target }: Round): TaskHost | undefined {
+  if (!host.tasks || target.task.mode === 'never' || call.method !== 'tools/call') return undefined
+  return host.tasks.tools || followsTask(call) ? host.tasks : undefined
+}
+
+/** True if the client of this call can follow it as a task. */
+export function followsTask({ task, capabilities }: FlowCall): boolean {
+  return task !== undefined || followsTasks(capabilities)
+}
+
+/** Why an operation that only a task can do is impossible in this call. */
+export function whyNoTask({ host, call, target }: Round, what: string): RondoError {
+  if (call.method !== 'tools/call') return needsTask(what, 'Only a tool can become one.')
+  if (!host.tasks)
+    return needsTask(what, 'This server has no store for tasks: pass one, createServer({ store }).')
+  if (target.task.mode === 'never') return needsTask(what, `"${target.name}" is declared with task: 'never'.`)
+  const data = { requiredCapabilities: { extensions: { [TASKS_EXTENSION]: {} } } }
+  const detail =
+    `"${target.name}" waits for ${what}, which only a task can do, and this client did not declare the capability ` +
+    `${nameCapabilities(data.requiredCapabilities)} to follow one. Nothing after this point was done.`
+  return new RondoError('PEER_CAPABILITY', detail, { data })
+}
+
+/** What a sleep may do in a request. */
+export function sleepingIn(round: Round): Sleeping {
+  const { host } = round
+  const beyond = taskHostFor(round) ? 'leave' : whyNoSleep(round)
+  return { parks: false, inlineMs: host.limits.maxInlineSleepMs, beyond, skip: skipIn(round) }
+}
+
+/** In development mode nobody waits for days. */
+export function skipIn(round: Round): Sleeping['skip'] {
+  const { host } = round
+  if (!host.skipSleep) return undefined
+  return (ms) => {
+    const message = `Development mode skips a sleep of ${Math.ceil(ms)} ms in ${subjectOf(round).target} (skipSleep: false turns that off)`
+    host.log({ event: 'warning', message, ...placeOf(round) })
+  }
+}
+
+function whyNoSleep({ host, target, call }: Round): string {
+  if (call.method !== 'tools/call')
+    return 'Only a tool can continue as a task: sleep for less, or move the work into a tool.'
+  if (!host.tasks)
+    return 'The call cannot continue as a task, because this server has no store: pass one to createServer, or sleep for less.'
+  if (target.task.mode === 'never')
+    return "The call cannot continue as a task, because the tool is declared with task: 'never'."
+  return 'This client cannot follow a task: call again from one that supports tasks. Nothing after the sleep was done.'
 }

@@ -25,9 +25,16 @@ import type { ClientCapabilities, InputRequests } from '../protocol/wire.ts'
 import type { ReplayInput } from '../replay/replay.ts'
 import { CAN_LEAVE, FOREGROUND } from '../replay/run-state.ts'
 import type { Claims } from '../seal/state.ts'
-import type { Beginning, Carrier, Pause, Round, RoundRequest } from './carrier.ts'
+import {
+  type Beginning,
+  type Carrier,
+  type Pause,
+  type Round,
+  type RoundRequest,
+  taskHostFor,
+  whyNoTask,
+} from './carrier.ts'
 import type { FlowHost } from './host.ts'
-import { taskHostFor, whyNoTask } from './leave.ts'
 import { concludeRefused, logRound, runOnce } from './round.ts'
 import { effectOnce } from './single-use.ts'
 import { beginAtOnce, continueAsTask } from './task/begin.ts'

@@ -17,11 +17,30 @@ import {
 import { verify } from '../replay/verify.ts'
 import type { Context } from '../tool/context.ts'
 import { isInputRequired } from '../tool/target.ts'
-import { type Carrier, type Pause, pauseManually, type Round, solicited } from './carrier.ts'
-import { blame, type Failure, invalidArguments, refusal, thrown } from './failure.ts'
+import {
+  type Carrier,
+  type Pause,
+  pauseManually,
+  type Round,
+  sleepingIn,
+  solicited,
+  taskHostFor,
+  whyNoTask,
+} from './carrier.ts'
 import type { FlowHost, RoundEvent, RoundLine } from './host.ts'
-import { sleepingIn, taskHostFor, whyNoTask } from './leave.ts'
-import { adviseHoisting, logFault, observeRound, placeOf, spansOf, toEnd } from './round-log.ts'
+import {
+  adviseHoisting,
+  blame,
+  type Failure,
+  invalidArguments,
+  logFault,
+  observeRound,
+  placeOf,
+  refusal,
+  spansOf,
+  thrown,
+  toEnd,
+} from './report.ts'
 import { effectOnce } from './single-use.ts'
 
 /** Prepares the arguments, runs the handler once, checks the run in development, and has the carrier end or keep it. */
@@ -167,7 +186,7 @@ function toReplayInput(round: Round, handler: (ctx: Context) => unknown): Replay
       background:
         host.tasks && taskHostFor(round)
           ? CAN_LEAVE
-          : { ...FOREGROUND, whyNot: (what) => whyNoTask(round, what) },
+          : { possible: false, tell: FOREGROUND.tell, whyNot: (what) => whyNoTask(round, what) },
       inputResponses: () => solicited(beginning, call.inputResponses),
       requestState: beginning.journal.manual,
       relatedTaskIds: call.relatedTaskIds,
@@ -175,6 +194,7 @@ function toReplayInput(round: Round, handler: (ctx: Context) => unknown): Replay
     platform: host.platform,
     limits: host.limits,
     trace: round.trace,
+    unwatched: !host.dev && host.tracer === undefined,
     mayMove: movePolicy(host, line, beginning.journal.moves),
     sleeping: () => sleepingIn(round),
     onDeferError: (error) => logFault(round, error),

@@ -7,7 +7,6 @@
 
 import { RondoError } from '../errors.ts'
 import type { Journal } from '../journal/journal.ts'
-import type { FlowCall, Principal } from '../protocol/call.ts'
 import type { Reply } from '../protocol/reply.ts'
 import type { InputRequests } from '../protocol/wire.ts'
 import {
@@ -19,13 +18,11 @@ import {
   sealState,
 } from '../seal/state.ts'
 import type { Beginning, Carrier, Pause, Round, RoundRequest } from './carrier.ts'
-import { blame } from './failure.ts'
 import type { FlowHost, OpenedStored, StateCarrier } from './host.ts'
+import { blame, logStateRefused, observeRefused, placeOf, subjectOf } from './report.ts'
 import { concludeRefused, logRound, runOnce } from './round.ts'
-import { logStateRefused, observeRefused, placeOf, subjectOf } from './round-log.ts'
 import { replyOnce } from './single-use.ts'
-import { keepWithStore, tooLarge, unspill, warnSize } from './spill.ts'
-import { beginAtOnce, continueAsTask } from './task/begin.ts'
+import { beginAtOnce, continueAsTask, keepWithStore, tooLarge, unspill, warnSize } from './task/begin.ts'
 
 /** Where the claims of a round went. */
 export type Kept =
@@ -110,7 +107,13 @@ function open(request: RoundRequest): Round | Promise<Round> {
   const toRound = (beginning: Beginning): Round => ({ host, call, target, principal, line, beginning, began })
   if (call.requestState === undefined) return toRound(firstRound(host))
   const { method, protocolVersion } = call
-  const expected = { now: began, method, protocolVersion, ...bind(call, principal) }
+  const expected = {
+    now: began,
+    method,
+    protocolVersion,
+    principal: principalTag(principal),
+    request: requestDigest(method, call.target, call.args),
+  }
   const opening = host.states.open(host, call.requestState, expected)
   const resumed = (opened: OpenedStored): Round => toRound(resume(request, opened))
   return opening instanceof Promise ? opening.then(resumed) : resumed(opening)
@@ -140,8 +143,13 @@ export function nextRound(host: FlowHost, claims: Claims): Beginning {
     flowExpires: claims.flowExpires,
     anchored: true,
     sealedVersion: claims.toolVersion,
-    ...(Object.keys(claims.asked).length > 0 && { askedAt: claims.issuedAt }),
+    askedAt: isEmpty(claims.asked) ? undefined : claims.issuedAt,
   }
+}
+
+function isEmpty(members: object): boolean {
+  for (const _ in members) return false
+  return true
 }
 
 /** Has `seal` keep the journal, and returns the reply to the client. */
@@ -201,11 +209,7 @@ export function claimsOf(
     protocolVersion: call.protocolVersion,
     asked,
     journal,
-    ...bind(call, principal),
+    principal: principalTag(principal),
+    request: requestDigest(call.method, call.target, call.args),
   }
-}
-
-/** What a state is bound to. */
-function bind(call: FlowCall, principal: Principal | undefined): Pick<Claims, 'principal' | 'request'> {
-  return { principal: principalTag(principal), request: requestDigest(call.method, call.target, call.args) }
 }

@@ -151,23 +151,29 @@ export function exitOf(error: unknown): Exit {
   return error.code.startsWith('LIMIT_CLIENT_') ? 'refused' : 'server'
 }
 
-/** The message; if the server requires credentials, also how to pass them. */
-export function sayError(error: Error): string {
-  if (error instanceof RondoError && error.code === 'PEER_LOGIN')
-    return `${error.message}. ${adviceFor(error.data)}`
-  if (!(error instanceof RondoError) || error.code !== 'PEER_HTTP' || !isRecord(error.data))
-    return error.message
-  const { status } = error.data
-  return status === 401 || status === 403
-    ? `${error.message}. Log in with "rondo login", or pass credentials with --bearer or --header`
-    : error.message
+/** An error in one sentence, and in a second one the command to run if the server requires credentials. */
+export function sayError(
+  error: Error,
+  url: string = '<server>',
+): { readonly message: string; readonly advice?: string } {
+  const { message } = error
+  if (!(error instanceof RondoError) || !isRecord(error.data)) return { message }
+  const { status, challenges, server, scopes } = error.data
+  if (error.code === 'PEER_LOGIN') return { message, advice: `Log in: ${sayLogin(server, scopes, url)}` }
+  if (error.code !== 'PEER_HTTP' || (status !== 401 && status !== 403)) return { message }
+  const [challenge] = Array.isArray(challenges) ? challenges : []
+  const { error: reason, scope } = (challenge?.params ?? {}) as Partial<Record<string, string>>
+  const what = status === 401 ? 'The server requires a login' : 'The server refused these credentials'
+  const login = sayLogin(url, status === 403 ? scope?.split(' ') : undefined, url)
+  return {
+    message: `[${error.code}] ${what} (HTTP status ${status}${reason === undefined ? '' : `, ${reason}`})`,
+    advice: `Pass a token with --bearer. Or log in: ${login}`,
+  }
 }
 
-/** How to get the login that is missing. */
-function adviceFor(data: unknown): string {
-  const { server, scopes } = isRecord(data) ? data : {}
+function sayLogin(server: unknown, scopes: unknown, url: string): string {
   const words = Array.isArray(scopes) && scopes.length > 0 ? ` --scope "${scopes.join(' ')}"` : ''
-  return `Log in with: rondo login ${typeof server === 'string' ? server : '<server>'}${words}`
+  return `rondo login ${typeof server === 'string' ? server : url}${words}`
 }
 
 const SHOWN = 12

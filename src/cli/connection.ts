@@ -4,9 +4,8 @@ import { createRequire } from 'node:module'
 import { basename, resolve } from 'node:path'
 import { fileURLToPath, pathToFileURL } from 'node:url'
 import type { Client } from '../client/client.ts'
-import { connect } from '../client/connect.ts'
+import { connect, type Mode } from '../client/connect.ts'
 import { SESSION_VERSIONS } from '../client/dialect.ts'
-import type { Mode } from '../client/negotiate.ts'
 import { noSecretsInForms, type RoundPolicy } from '../client/policy.ts'
 import type { Answers } from '../client/question.ts'
 import type { StdioTarget } from '../client/transport/stdio.ts'
@@ -45,7 +44,6 @@ export interface Connection {
 /** Lines of the server's log that are shown if it cannot be reached. */
 const KEPT_LINES = 20
 const MAX_SEEN = 1000
-const MAX_WARNINGS = 50
 
 interface ConnectionExtra {
   /** Headers in addition to those of the options. */
@@ -76,13 +74,6 @@ export async function openConnection(
     lines.push(line)
     if (lines.length > KEPT_LINES) lines.shift()
   }
-  const warned = new Set<string>()
-  const onWarning = (text: string): void => {
-    // A server may cause the same one a million times.
-    if (warned.has(text) || warned.size > MAX_WARNINGS) return
-    warned.add(text)
-    tell(io, warned.size > MAX_WARNINGS ? 'further warnings are not shown' : `warning: ${oneLine(text)}`)
-  }
   const timeout = options.number('timeout')
   const sent = requestHeaders(io, options, headers)
   const auth = await storedAuth(io, target, sent)
@@ -91,7 +82,7 @@ export async function openConnection(
       headers: sent,
       ...(auth && { auth }),
       onRound: policiesOf(io, options),
-      onWarning,
+      onWarning: (text) => tell(io, `warning: ${oneLine(text)}`),
       signal: io.signal,
       createId: randomName,
       tasks,

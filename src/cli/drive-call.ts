@@ -11,7 +11,7 @@ import { delivered, type FlowRequest, openQuestions, type PendingCall } from '..
 import type { Answers, AskInfo } from '../client/question.ts'
 import { RondoError } from '../errors.ts'
 import type { QuestionKind } from '../protocol/common/request.ts'
-import type { TaskState } from '../protocol/task.ts'
+import type { TaskState } from '../protocol/reply.ts'
 import type { ElicitResult, InputRequest, InputResponse, Root } from '../protocol/wire.ts'
 import type { Answerer } from './answerer.ts'
 import { CommandError, type Exit } from './command-line.ts'

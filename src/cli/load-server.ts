@@ -124,7 +124,7 @@ function listening(path: string): string {
 
 function exportsNone(path: string): string {
   return [
-    `${path} exports no server. Write "export default server", or export a function that returns one.`,
+    `${path} exports no server. Write "export default server", or make a function that returns one the default export.`,
     'If the file serves stdio itself, pass it as a command: rondo tools -- node file.js',
   ].join('\n')
 }

@@ -65,7 +65,13 @@ export async function main(args: readonly string[], io: Io): Promise<number> {
     io.status.stop()
     if (wantsJson(args)) printJson(io, { status: 'error', error: errorJson(error, exit) })
     else if (exit === 'interrupted') tell(io, 'Interrupted.')
-    else tell(io, `rondo: ${sentenceOf(error, exit)}`)
+    else
+      tell(
+        io,
+        sentencesOf(error, exit, args)
+          .map((line) => `rondo: ${line}`)
+          .join('\n'),
+      )
     return EXITS[exit].code
   }
 }
@@ -103,11 +109,17 @@ function wantsJson(args: readonly string[]): boolean {
   return (end < 0 ? args : args.slice(0, end)).includes('--json')
 }
 
-function sentenceOf(error: unknown, exit: Exit): string {
-  if (exit === 'fault') return error instanceof Error ? (error.stack ?? error.message) : String(error)
+/** What happened, and on a second line what to do about it. */
+function sentencesOf(error: unknown, exit: Exit, args: readonly string[]): string[] {
+  if (exit === 'fault') return [error instanceof Error ? (error.stack ?? error.message) : String(error)]
+  const { message, advice } = sayError(
+    error as Error,
+    args.find((word) => /^https?:/i.test(word)),
+  )
   // Parts of the message may come from a server, which must not be able to imitate a line of ours.
-  const message = oneLine(sayError(error as Error))
-  return error instanceof CommandError ? message : message.replace(/^\[(\w+)\] (.*)$/s, '$2 [$1]')
+  const line = oneLine(message)
+  const said = error instanceof CommandError ? line : line.replace(/^\[(\w+)\] (.*)$/s, '$2 [$1]')
+  return advice === undefined ? [said] : [said, oneLine(advice)]
 }
 
 function errorJson(error: unknown, exit: Exit): Record<string, unknown> {

@@ -43,8 +43,7 @@ export interface Dialect {
   ): { body: string; headers: Readonly<Record<string, string>> }
   /** The id of a request that continues an earlier one under its id. */
   legId?(body: Pick<Call, 'kind'> & Partial<Pick<FlowCall, 'requestState'>>): RequestId | undefined
-  /** `maxSize` is that of all requests in it together. */
-  createBuffer?(maxSize: number): RequestBuffer
+  createBuffer?(): RequestBuffer
   encodeCancel(id: string | number): string
   decodeResponse(
     call: Call,

@@ -2,8 +2,7 @@
 
 import { displayText } from '../form/clean-text.ts'
 import type { QuestionKind } from '../protocol/common/request.ts'
-import type { Notice } from '../protocol/reply.ts'
-import { TASKS_EXTENSION, type TaskState } from '../protocol/task.ts'
+import { type Notice, TASKS_EXTENSION, type TaskState } from '../protocol/reply.ts'
 import type { ClientCapabilities, LogLevel } from '../protocol/wire.ts'
 import type { Peer, SendOptions } from './peer.ts'
 import type { FlowRequest, FlowResult, PendingCall } from './pending.ts'
@@ -27,7 +26,7 @@ export interface Limits {
   readonly deadlineMs: number
   /** Whether the deadline counts the time people take to answer and the time a call is stored. No. */
   readonly countHumanTime: boolean
-  /** Bytes of one response. 16 MiB. All pages of a list together may be twice as large. */
+  /** Bytes of one response. 16 MiB. */
   readonly maxResponseBytes: number
   /** Bytes of one `requestState`. 1 MiB. */
   readonly maxStateBytes: number

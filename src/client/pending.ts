@@ -9,7 +9,7 @@
 
 import { RondoError } from '../errors.ts'
 import type { FlowCall, FlowMethod } from '../protocol/call.ts'
-import type { TaskState } from '../protocol/task.ts'
+import type { TaskState } from '../protocol/reply.ts'
 import type {
   CallToolResult,
   GetPromptResult,

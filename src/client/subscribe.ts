@@ -6,10 +6,8 @@
 
 import { RondoError } from '../errors.ts'
 import { sleep } from '../lib/clock.ts'
-import { measureJson } from '../lib/json.ts'
 import type { ListenFilter } from '../protocol/call.ts'
-import type { Notice } from '../protocol/reply.ts'
-import { TASKS_EXTENSION } from '../protocol/task.ts'
+import { type Notice, TASKS_EXTENSION } from '../protocol/reply.ts'
 import { type Peer, PeerError, type SendOptions } from './peer.ts'
 
 export type ServerChange =
@@ -30,9 +28,7 @@ export interface Subscription extends AsyncIterable<ServerChange> {
 }
 
 const TASK_CAPABILITY = { extensions: { [TASKS_EXTENSION]: {} } }
-/** How many unread changes are kept, and how large they may be together. */
 const MAX_WAITING = 1_024
-const MAX_WAITING_SIZE = 16_777_216
 const FIRST_DELAY_MS = 250
 const LONGEST_DELAY_MS = 10_000
 
@@ -117,8 +113,6 @@ async function keepListening(peer: Peer, filter: ListenFilter, listening: Listen
             if (notice.kind === 'subscribed') {
               listening.agree(notice.filter)
               if (attempt > 0) listening.deliver({ kind: 'gap' })
-            } else if (notice.kind === 'task') {
-              if (filter.taskIds?.includes(notice.task.taskId)) listening.deliver(notice)
             } else if (notice.kind !== 'progress' && notice.kind !== 'log') listening.deliver(notice)
           },
         },
@@ -144,18 +138,8 @@ function keyOf(change: ServerChange): string {
   return change.kind === 'task' ? `task ${change.task.taskId}` : change.kind
 }
 
-function sizeOf(change: ServerChange): number {
-  if (change.kind === 'resource') return change.uri.length
-  return change.kind === 'task' ? measureJson(change.task, MAX_WAITING_SIZE, Number.POSITIVE_INFINITY) : 0
-}
-
 function createMailbox(): Mailbox {
-  const waiting = new Map<string, { readonly change: ServerChange; readonly size: number }>()
-  let size = 0
-  const remove = (key: string): void => {
-    size -= waiting.get(key)?.size ?? 0
-    waiting.delete(key)
-  }
+  const waiting = new Map<string, ServerChange>()
   let readers: { resolve(result: IteratorResult<ServerChange>): void; reject(error: unknown): void }[] = []
   let ended: { readonly error?: unknown } | undefined
   return {
@@ -163,16 +147,10 @@ function createMailbox(): Mailbox {
       if (ended) return
       const reader = readers.shift()
       if (reader) return reader.resolve({ done: false, value: change })
-      const [key, own] = [keyOf(change), sizeOf(change)]
-      remove(key)
-      if (waiting.size >= MAX_WAITING || size + own > MAX_WAITING_SIZE) {
+      if (waiting.size >= MAX_WAITING) {
         waiting.clear()
-        waiting.set('gap', { change: { kind: 'gap' }, size: 0 })
-        size = 0
-      } else {
-        waiting.set(key, { change, size: own })
-        size += own
-      }
+        waiting.set('gap', { kind: 'gap' })
+      } else waiting.set(keyOf(change), change)
     },
     end(error) {
       ended ??= error === undefined ? {} : { error }
@@ -185,8 +163,8 @@ function createMailbox(): Mailbox {
     async take() {
       const [next] = waiting
       if (next !== undefined) {
-        remove(next[0])
-        return { done: false, value: next[1].change }
+        waiting.delete(next[0])
+        return { done: false, value: next[1] }
       }
       if (ended === undefined) return new Promise((resolve, reject) => readers.push({ resolve, reject }))
       const { error } = ended

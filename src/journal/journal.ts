@@ -94,8 +94,8 @@ export function narrowJournal(value: unknown): Journal | undefined {
   if (!Array.isArray(entries) || !entries.every(isEntry)) return undefined
   const reasks = toMap(value.reasks, (reask) => (isReask(reask) ? reask : undefined))
   if (reasks === undefined) return undefined
-  const journal = { startedAt, seed, entries, reasks, moves }
-  return manual === undefined ? { ...value, ...journal } : { ...value, ...journal, manual }
+  // What was checked is what `value` holds, and only `reasks` is a copy.
+  return { ...(value as unknown as Journal), reasks }
 }
 
 function isEntry(value: unknown): value is Entry {
@@ -150,6 +150,8 @@ export interface JournalRecord {
   toJournal(): Journal
 }
 
+type Writable<T> = { -readonly [K in keyof T]: T[K] }
+
 export function createRecord(journal: Journal): JournalRecord {
   const entries: (Entry | undefined)[] = [...journal.entries]
   const byKey = new Map<string, number>()
@@ -158,8 +160,10 @@ export function createRecord(journal: Journal): JournalRecord {
     byKey.set(entry.key, index)
     if (entry.kind === 'effect') unreached.add(entry.key)
   }
-  const deadlines = new Map(Object.entries(journal.deadlines ?? {}))
+  const deadlines = new Map(journal.deadlines && Object.entries(journal.deadlines))
   let reasks: Map<string, Reask> | undefined
+  /** An entry was invalidated. */
+  let isSparse = false
 
   const reaskMap = (): Map<string, Reask> => {
     reasks ??= new Map(Object.entries(journal.reasks))
@@ -179,7 +183,10 @@ export function createRecord(journal: Journal): JournalRecord {
     },
     invalidate(key) {
       const index = byKey.get(key)
-      if (index !== undefined) entries[index] = undefined
+      if (index !== undefined) {
+        entries[index] = undefined
+        isSparse = true
+      }
       byKey.delete(key)
     },
     reask: (key) => reaskMap().get(key) ?? {},
@@ -200,11 +207,13 @@ export function createRecord(journal: Journal): JournalRecord {
     reach: (key) => void unreached.delete(key),
     unreachedEffect: () => unreached.values().next().value,
     size: () => byKey.size,
-    toJournal: () => ({
-      ...journal,
-      deadlines: deadlines.size > 0 ? Object.fromEntries(deadlines) : undefined,
-      entries: entries.filter((entry) => entry !== undefined),
-      reasks: reasks ? Object.fromEntries(reasks) : journal.reasks,
-    }),
+    toJournal() {
+      const copy: Writable<Journal> = { ...journal }
+      copy.entries = isSparse ? entries.filter((entry) => entry !== undefined) : (entries as Entry[]).slice()
+      if (reasks) copy.reasks = Object.fromEntries(reasks)
+      if (deadlines.size > 0) copy.deadlines = Object.fromEntries(deadlines)
+      else if (copy.deadlines !== undefined) copy.deadlines = undefined
+      return copy
+    },
   }
 }

@@ -1,7 +1,7 @@
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { hasAnEnd } from '../../test/support/has-an-end.ts'
-import { type Guarded, JSON_LIMITS, parseGuarded } from './json.ts'
+import { copyParsed, type Guarded, JSON_LIMITS, parseGuarded } from './json.ts'
 
 const reasonOf = (result: Guarded): string => (result.kind === 'ok' ? 'ok' : result.reason)
 
@@ -236,5 +236,36 @@ describe('hostile input of several megabytes', () => {
   ]
   it.each(hostile)('%s', (_name, text, reason) => {
     expect(hasAnEnd(() => reasonOf(parseGuarded(text)))).toBe(reason)
+  })
+})
+
+describe('copyParsed', () => {
+  it('returns what the text of the value would become, and shares nothing with it', () => {
+    const check = (value: unknown): void => {
+      const text = JSON.stringify(value)
+      const parsed: unknown = JSON.parse(text)
+      const copy = copyParsed(parsed)
+      expect(JSON.stringify(copy)).toBe(text)
+      const seen = new Set<unknown>()
+      const visit = (one: unknown, mayHave: boolean): void => {
+        if (typeof one !== 'object' || one === null) return
+        expect(seen.has(one)).toBe(false)
+        if (mayHave) seen.add(one)
+        for (const member of Object.values(one)) visit(member, mayHave)
+      }
+      visit(parsed, true)
+      visit(copy, false)
+    }
+    fc.assert(fc.property(fc.jsonValue(), check))
+    check(JSON.parse('{"__proto__":{"a":[1]},"b":{"__proto__":null}}'))
+    let deep: unknown = { end: [] }
+    for (let level = 0; level < 500; level++) deep = level % 2 ? [deep] : { deep }
+    check(deep)
+  })
+
+  it('gives no object another prototype', () => {
+    const copy = copyParsed(JSON.parse('{"__proto__":{"isAdmin":true}}'))
+    expect(Object.getPrototypeOf(copy)).toBe(Object.prototype)
+    expect(copy.isAdmin).toBeUndefined()
   })
 })

@@ -5,8 +5,8 @@
  */
 
 import type { McpServer, ProtocolError, ServerContext } from '@modelcontextprotocol/server'
-import { placeOfError } from '../carry/failure.ts'
 import type { FlowHost, TaskHost } from '../carry/host.ts'
+import { observeRequest, placeOfError } from '../carry/report.ts'
 import { handleTask } from '../carry/task/call.ts'
 import { deliverEvent, type EventDelivery } from '../carry/task/hook.ts'
 import { runRound } from '../carry/token.ts'
@@ -19,14 +19,12 @@ import type { KeyHolder } from '../seal/key-ring.ts'
 import { createSlowHandlers, createWatch } from '../serve/heartbeat.ts'
 import { createHost } from '../serve/host.ts'
 import { assertPrincipal, HOOK_MS, inTime } from '../serve/http/authenticate.ts'
-import { observeRequest } from '../serve/observe.ts'
 import { createTaskWork } from '../serve/task-work.ts'
 import { isOlder, toFlowCall, toLine, toTaskCall } from './call.ts'
 import type { Definition, RondoOptions } from './mount.ts'
 import { type Passage, refuse, refuseOlder, toResult, toWire } from './passage.ts'
 import { assertAllowed, assertTaskAllowed } from './scope.ts'
-import type { TaskAction, TaskTools } from './target.ts'
-import { requestTarget, type SdkTarget, taskTarget } from './target.ts'
+import { requestTarget, type SdkTarget, type TaskAction, type TaskTools, taskTarget } from './target.ts'
 
 export interface SdkFlow {
   /** Runs one round of a call. `given` is what the official server passed to the callback before the context. */

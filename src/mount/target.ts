@@ -13,7 +13,7 @@ import {
 } from '@modelcontextprotocol/server'
 import { misuse, RondoError, ToolError } from '../errors.ts'
 import { isRecord } from '../lib/json.ts'
-import { TASKS_EXTENSION } from '../protocol/task.ts'
+import { TASKS_EXTENSION } from '../protocol/reply.ts'
 import type { InputRequests } from '../protocol/wire.ts'
 import type { Context } from '../tool/context.ts'
 import { assertTaskTimes } from '../tool/registry.ts'

@@ -10,10 +10,9 @@ import type { RondoError } from '../errors.ts'
 import type { Call, OlderCall, PeerAnswer, PeerFacts, RequestId, SessionCall } from './call.ts'
 import type { ParamHeader, RequestHeaders } from './common/headers.ts'
 import type { AnswerLimits } from './common/request.ts'
-import type { OlderReply, Reply } from './reply.ts'
+import type { OlderReply, Reply, TaskState } from './reply.ts'
 import { REV_2025_11_25 } from './rev-2025-11-25/encode.ts'
 import { REV_2026_07_28 } from './rev-2026-07-28/encode.ts'
-import type { TaskState } from './task.ts'
 import type { InputRequest, ServerInfo } from './wire.ts'
 
 type Params = Readonly<Record<string, unknown>>

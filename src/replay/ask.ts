@@ -7,17 +7,20 @@
 
 import type { AskEntry, Found } from '../journal/journal.ts'
 import type { Duration } from '../lib/clock.ts'
+import { copyParsed } from '../lib/json.ts'
 import { missingCapability } from '../protocol/common/request.ts'
 import {
   type Ask,
+  mayRetry,
+  mayReword,
   questionText,
+  toUnasked,
   unaskable,
   whenRead,
   whenReadInOrder,
   withElicitationId,
   withProblem,
 } from './question.ts'
-import { mayRetry, mayReword, toUnasked } from './reask.ts'
 import { append, noteNews, noteReceived, noteReplayed, type RunState, takeName } from './run-state.ts'
 import {
   checkDuration,
@@ -28,7 +31,6 @@ import {
   isOver,
   isTooLate,
 } from './wait.ts'
-import { copyJson } from './work.ts'
 
 type FoundAnswer = Found & { readonly entry: AskEntry }
 
@@ -49,8 +51,14 @@ export function ask(run: RunState, key: string, given: Ask, limit?: Duration): P
   const within = limit === undefined ? undefined : checkDuration(`The time limit of "${key}" (within)`, limit)
   return new Promise((resolve) => {
     const digest = run.platform.digest(questionText(plain))
+    // Member by member, as in every object that a request creates: spread, it would cost as much as the digest.
     const question: Asking = {
-      ...plain,
+      kind: plain.kind,
+      request: plain.request,
+      unasked: plain.unasked,
+      instead: plain.instead,
+      schema: plain.schema,
+      read: plain.read,
       within,
       expire: (at) => expire(run, key, plain.kind, digest, at, resolve),
       take: (answer, at) => take(run, key, question, digest, answer, at, resolve),
@@ -144,7 +152,7 @@ function deliverRecorded(
       resolve(EXPIRED)
     })
   }
-  whenRead(run, question.read(copyJson(entry.answer)), index, (reading) => {
+  whenRead(run, question.read(copyParsed(entry.answer)), index, (reading) => {
     if (!reading.ok) {
       // The question has the same text, but its validation has become stricter.
       run.record.invalidate(key)

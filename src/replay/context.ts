@@ -3,7 +3,7 @@
  * from the flow's seed and so the same on every replay, a notification, or a fact about the request.
  */
 
-import { InputCancelled, InputDeclined, InputExpired, misuse } from '../errors.ts'
+import { InputCancelled, InputDeclined, InputExpired, misuse, RondoError } from '../errors.ts'
 import type { Line, Principal } from '../protocol/call.ts'
 import { supports } from '../protocol/common/request.ts'
 import { type InputResponses, LOG_LEVELS, type LogLevel, type Root } from '../protocol/wire.ts'
@@ -18,11 +18,19 @@ import type {
   StepInfo,
 } from '../tool/context.ts'
 import { ask } from './ask.ts'
-import type { Deferred } from './defer.ts'
 import { type Hooks, openHook } from './hook.ts'
 import { openOffer } from './offer.ts'
 import { confirmQuestion, formQuestion, rootsQuestion, samplingQuestion, urlQuestion } from './question.ts'
-import { type Background, noteNews, operate, type RunState, throwIfNested, toHex } from './run-state.ts'
+import {
+  type Background,
+  type Mark,
+  noteNews,
+  operate,
+  type RunState,
+  runMarked,
+  throwIfNested,
+  toHex,
+} from './run-state.ts'
 import type { Work } from './turn.ts'
 import { EXPIRED, sleepFor, sleepUntil } from './wait.ts'
 import { branchOf, effectKey, work } from './work.ts'
@@ -288,4 +296,47 @@ function drawFraction(run: RunState, name: string | undefined): number {
 function draw(run: RunState, kind: string, name: string | undefined): Uint8Array {
   const label = name === undefined ? `#${run.tally.drawn++}` : `:${name}`
   return run.platform.derive(run.seed, kind + label)
+}
+
+// Clean-up at the end of a run: the functions that the handler passed to `ctx.defer`.
+
+export type Deferred = () => void | Promise<void>
+
+/** Runs the last registered first, each after the one before it has settled. The call waits for them, but not forever. */
+export function runDeferred(
+  run: RunState,
+  deferred: Deferred[],
+  onError: (error: unknown) => void = () => {},
+): Promise<void> {
+  const { maxDeferMs } = run.limits
+  const mark: Mark = { run, label: 'function passed to ctx.defer' }
+  const report = (error: unknown): void => {
+    try {
+      onError(error)
+    } catch {
+      // There is nobody left to report to.
+    }
+  }
+  const one = async (fn: Deferred): Promise<void> => {
+    try {
+      await runMarked(mark, fn)
+    } catch (error) {
+      report(error)
+    }
+  }
+  const all = async (): Promise<void> => {
+    for (let fn = deferred.pop(); fn; fn = deferred.pop()) await one(fn)
+  }
+  return new Promise((resolve) => {
+    const cancel = run.platform.after(maxDeferMs, () => {
+      const detail = `A function passed to ctx.defer has not settled within ${maxDeferMs} ms (limits.maxDeferMs). The call continues without it.`
+      report(new RondoError('LIMIT_DEFER', detail))
+      for (const fn of deferred.splice(0).reverse()) void one(fn)
+      resolve()
+    })
+    all().then(() => {
+      cancel()
+      resolve()
+    })
+  })
 }

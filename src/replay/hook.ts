@@ -11,6 +11,7 @@
 
 import { EventExpired, EventRejected, misuse, RondoError } from '../errors.ts'
 import type { Found, WorkEntry } from '../journal/journal.ts'
+import { copyParsed } from '../lib/json.ts'
 import type { JsonSchema } from '../protocol/wire.ts'
 import type { Hook, HookOptions, Schema } from '../tool/context.ts'
 import { type Compiled, compileEvent, describeProblems } from '../tool/schema/schema.ts'
@@ -107,7 +108,7 @@ function receive({ run, hooks, key, compiled }: OpenHook): Promise<unknown> {
           noteReplayed(run)
           reject(new EventExpired(key))
         })
-      const event = 'value' in entry ? copyJson(entry.value) : undefined
+      const event = 'value' in entry ? copyParsed(entry.value) : undefined
       whenRead(run, read(compiled, event), index, (reading) =>
         run.turn.deliver(index, entry.at, () => {
           noteReplayed(run)

@@ -11,6 +11,7 @@
 
 import { misuse } from '../errors.ts'
 import type { AskEntry, Found } from '../journal/journal.ts'
+import { copyParsed } from '../lib/json.ts'
 import { missingCapability } from '../protocol/common/request.ts'
 import type { Offer, Outcome, Question } from '../tool/context.ts'
 import { ask } from './ask.ts'
@@ -90,7 +91,7 @@ function standingOffer(run: RunState, key: string, form: Ask): Offer<unknown> {
     const found = run.record.find(key) as FoundAnswer | undefined
     if (found?.entry.question === digest) {
       run.tally.replayed += 1
-      whenRead(run, form.read(copyJson(found.entry.answer)), found.index, (reading) => {
+      whenRead(run, form.read(copyParsed(found.entry.answer)), found.index, (reading) => {
         if (reading.ok) outcome = reading.value as Outcome<unknown>
       })
       return

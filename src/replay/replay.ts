@@ -11,8 +11,7 @@ import { isThenable } from '../lib/json.ts'
 import type { Observed } from '../protocol/observer.ts'
 import type { Context } from '../tool/context.ts'
 import { answerArrived } from './ask.ts'
-import { createContext, type Scene } from './context.ts'
-import { type Deferred, runDeferred } from './defer.ts'
+import { createContext, type Deferred, runDeferred, type Scene } from './context.ts'
 import { eventArrived } from './hook.ts'
 import {
   continueDuring,
@@ -42,6 +41,8 @@ export interface ReplayInput {
   /** The client holds the flow's id (R6). Default: if the request came with a state. */
   readonly anchored?: boolean
   readonly trace?: RunTrace
+  /** Nobody looks at the operations of this run: they, and the schemas of its questions, are not kept until its end. */
+  readonly unwatched?: boolean
   /** Nothing new may run. */
   readonly frozen?: boolean
   /** Telemetry of this run. */
@@ -84,7 +85,7 @@ export async function replay(input: ReplayInput): Promise<RunReport> {
   return {
     ending: bounded(ending, run),
     journal: run.record.toJournal(),
-    operations: run.operations,
+    operations: run.operations ?? [],
     replayed: run.tally.replayed,
     executed: run.tally.executed,
   }
@@ -140,7 +141,7 @@ function createRun(input: ReplayInput, signal: ReturnType<typeof lazySignal>): R
     waits: new Map(),
     frozen: input.frozen ?? false,
     names: new Map(),
-    operations: [],
+    operations: input.unwatched ? undefined : [],
     floating: new Set(),
     received: new Map(),
     answered: new Map(),

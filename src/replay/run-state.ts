@@ -81,7 +81,8 @@ export interface RunState {
   /** When this round began: the time of every answer that came with it. */
   readonly roundAt: number
   readonly names: Map<string, EntryKind>
-  readonly operations: Operation[]
+  /** Absent if nobody looks at them. */
+  readonly operations: Operation[] | undefined
   readonly floating: Set<Floating>
   readonly tally: Tally
   /** What the client sent and the handler has received so far (R7). */
@@ -231,7 +232,7 @@ export function takeName(
 ): boolean {
   assertName(key)
   if (run.turn.ended()) return false
-  run.operations.push({ kind, key, question, schema })
+  run.operations?.push({ kind, key, question, schema })
   const before = run.names.get(key)
   if (before !== undefined) {
     const detail =

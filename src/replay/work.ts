@@ -8,7 +8,7 @@
 
 import { type ErrorCode, RondoError, ToolError } from '../errors.ts'
 import type { RecordedFailure, WorkEntry, WorkEntryKind } from '../journal/journal.ts'
-import { canonicalJson, isThenable } from '../lib/json.ts'
+import { canonicalJson, copyParsed, isThenable } from '../lib/json.ts'
 import {
   append,
   type Mark,
@@ -122,7 +122,7 @@ function deliver(
   run.turn.deliver(index, entry.at, () => {
     delivered(run)
     if ('failure' in entry) reject(fromFailure(entry.failure, thrown))
-    else resolve(copyJson(entry.value))
+    else resolve(copyParsed(entry.value))
   })
 }
 

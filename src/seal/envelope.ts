@@ -107,7 +107,7 @@ export function sealEnvelope(
   const shared = suite === 2 ? keys.mint(key, headerOf(key, suite), random, now()) : undefined
   const salt = shared?.salt ?? random(nonceAt - SALT_AT)
   const { aesKey, nonce, commitment, context } = shared
-    ? { aesKey: shared.aesKey, nonce: random(NONCE_BYTES), ...bindTo(shared, audience) }
+    ? secretsOf(shared, random(NONCE_BYTES), audience)
     : derive(key, salt, audience)
 
   raw.set(context.subarray(-SALT_AT), 0)
@@ -141,11 +141,7 @@ export function openEnvelope(
   const salt = raw.subarray(SALT_AT, layout.nonceAt)
   const shared = suite === 2 ? keys.find(key, headerOf(key, suite), salt) : undefined
   const secrets: Secrets = shared
-    ? {
-        aesKey: shared.aesKey,
-        nonce: raw.subarray(layout.nonceAt, layout.commitmentAt),
-        ...bindTo(shared, audience),
-      }
+    ? secretsOf(shared, raw.subarray(layout.nonceAt, layout.commitmentAt), audience)
     : derive(key, salt, audience)
   if (!timingSafeEqual(secrets.commitment, raw.subarray(layout.commitmentAt, layout.ciphertextAt))) {
     return { kind: 'refused', reason: 'commitment', keyId }
@@ -231,7 +227,7 @@ const SMALLEST_STEP = 256
  */
 export function paddedSize(dataBytes: number): number {
   const bytes = PREFIX_BYTES + dataBytes
-  const step = Math.max(SMALLEST_STEP, 2 ** (Math.floor(Math.log2(bytes)) - 3))
+  const step = Math.max(SMALLEST_STEP, 2 ** (28 - Math.clz32(bytes)))
   return Math.ceil(bytes / step) * step
 }
 
@@ -251,13 +247,16 @@ function padInto(padded: Buffer, data: Uint8Array): Buffer {
   return padded.fill(0, PREFIX_BYTES + data.byteLength)
 }
 
+const ZEROS = Buffer.alloc(SMALLEST_STEP)
+
 /** The data; undefined if `pad` returns these bytes for no data. */
 export function unpad(padded: Buffer): Buffer | undefined {
   if (!isPaddedSize(padded.byteLength)) return undefined
   const end = PREFIX_BYTES + padded.readUInt32BE(0)
   if (end > padded.byteLength || paddedSize(end - PREFIX_BYTES) !== padded.byteLength) return undefined
-  for (let index = end; index < padded.byteLength; index++) {
-    if (padded[index] !== 0) return undefined
+  for (let from = end; from < padded.byteLength; from += ZEROS.byteLength) {
+    const to = Math.min(padded.byteLength, from + ZEROS.byteLength)
+    if (padded.compare(ZEROS, 0, to - from, from, to) !== 0) return undefined
   }
   return padded.subarray(PREFIX_BYTES, end)
 }
@@ -397,6 +396,12 @@ export function deriveShared(key: RingKey, header: Buffer, salt: Uint8Array): Sh
   }
   okm.fill(0)
   return shared
+}
+
+/** Suite 2. */
+function secretsOf(shared: SharedKey, nonce: Uint8Array, audience: string): Secrets {
+  const { context, commitment } = bindTo(shared, audience)
+  return { aesKey: shared.aesKey, nonce, commitment, context }
 }
 
 /** What binds a token of this key to an audience. */

@@ -6,8 +6,8 @@
  * logged: headers may contain secrets.
  */
 
-import { placeOfError, STORE_FAILED } from '../carry/failure.ts'
 import type { LogFacts } from '../carry/host.ts'
+import { placeOfError, STORE_FAILED } from '../carry/report.ts'
 import { type ErrorCode, isStoreFault, RondoError } from '../errors.ts'
 import { isThenable } from '../lib/json.ts'
 import type { FlowCall } from '../protocol/call.ts'

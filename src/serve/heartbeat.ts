@@ -12,7 +12,7 @@
 
 import type { FlowHost, RunningRound } from '../carry/host.ts'
 import { justAbove } from '../carry/push.ts'
-import { placeOf, subjectOf } from '../carry/round-log.ts'
+import { placeOf, subjectOf } from '../carry/report.ts'
 import { misuse } from '../errors.ts'
 import type { Every } from '../lib/clock.ts'
 import type { Listed } from '../lib/collection.ts'

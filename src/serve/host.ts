@@ -68,7 +68,7 @@ export function createHost(
   const observer = guardObserver(options.telemetry, platform.now, (error) =>
     written.log({ event: 'warning', message: 'The telemetry threw; something was not observed', error }),
   )
-  const log = createEvents([written.observer, observer], instance)
+  const log = createEvents(written, observer)
   const overload = createOverload(options.shed, platform.now, (error) =>
     log({ event: 'warning', message: 'The function `shed` threw; nothing is shed', error }),
   )

@@ -6,8 +6,7 @@
 
 import { RondoError } from '../errors.ts'
 import type { CompleteCall, Listing } from '../protocol/call.ts'
-import type { Reply } from '../protocol/reply.ts'
-import { TASKS_EXTENSION } from '../protocol/task.ts'
+import { type Reply, TASKS_EXTENSION } from '../protocol/reply.ts'
 import type { CachePolicy } from '../tool/definition.ts'
 import type { Registry } from '../tool/registry.ts'
 

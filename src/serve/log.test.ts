@@ -1,9 +1,10 @@
-import { describe, expect, it } from 'vitest'
+import fc from 'fast-check'
+import { describe, expect, it, vi } from 'vitest'
 import { callTool } from '../../test/support/echo-service.ts'
-import type { LogFacts } from '../carry/host.ts'
+import type { LogFacts, RoundLine } from '../carry/host.ts'
 import { misuse, RondoError } from '../errors.ts'
 import { generateKey } from '../seal/key-ring.ts'
-import { createJsonLog, createLog, type LogScreen } from './log.ts'
+import { batchLogLines, createJsonLog, createLog, type LogScreen } from './log.ts'
 import { createServer } from './server.ts'
 
 function screenOf(lines: string[], given: Partial<LogScreen> = {}): LogScreen {
@@ -85,6 +86,97 @@ describe('the JSON log', () => {
       },
     })
     expect(() => createLog({}, screenOf([])).log({ event: 'warning', message: 'x', error })).not.toThrow()
+  })
+})
+
+/** Every member, so that a new one has to be added here. */
+const members: { readonly [M in keyof Required<RoundLine>]: fc.Arbitrary<RoundLine[M]> } = {
+  event: fc.constant('round'),
+  flow: fc.string({ unit: 'binary' }),
+  round: fc.nat(),
+  method: fc.constantFrom('tools/call', 'prompts/get', 'resources/read'),
+  target: fc.string({ unit: 'binary' }),
+  outcome: fc.constantFrom('complete', 'tool_error', 'input_required', 'moved', 'task', 'refused'),
+  asks: fc.option(fc.array(fc.record({ key: fc.string(), kind: fc.constantFrom('form', 'manual') })), {
+    nil: undefined,
+  }),
+  events: fc.option(fc.array(fc.string()), { nil: undefined }),
+  moved: fc.constantFrom(undefined, 'effect', 'drain', 'shed', 'time'),
+  task: fc.option(fc.string(), { nil: undefined }),
+  turn: fc.option(fc.nat(), { nil: undefined }),
+  code: fc.option(fc.string(), { nil: undefined }),
+  replayed: fc.nat(),
+  executed: fc.nat(),
+  stateBytes: fc.option(fc.nat(), { nil: undefined }),
+  keyId: fc.option(fc.string(), { nil: undefined }),
+  sealedVersion: fc.option(fc.string(), { nil: undefined }),
+  ms: fc.nat(),
+}
+
+describe('the line of a round', () => {
+  it('is the JSON of its event, whatever its names contain', () => {
+    fc.assert(
+      fc.property(fc.record(members), (facts) => {
+        const lines: string[] = []
+        const { log, observer } = createLog({ log: 'json', instance: 'one', now: () => 0 }, screenOf(lines))
+        log(facts)
+        observer.event?.({ level: 'info', instance: 'one', ...facts })
+        expect(lines[0]).toBe(lines[1])
+        expect(JSON.parse(lines[0] ?? '')).toEqual(
+          JSON.parse(
+            JSON.stringify({ time: '1970-01-01T00:00:00.000Z', level: 'info', instance: 'one', ...facts }),
+          ),
+        )
+      }),
+    )
+  })
+})
+
+describe('standard error', () => {
+  const round = (flow: string): RoundLine => ({
+    ...{ event: 'round', flow, round: 1, method: 'tools/call', target: 'go', outcome: 'complete' },
+    ...{ replayed: 0, executed: 0, ms: 0 },
+  })
+
+  it('gets the first line of a turn and warnings at once, and the other lines in few writes, in order', async () => {
+    const writes: string[][] = []
+    const written = vi.spyOn(process.stderr, 'write').mockImplementation((text) => {
+      const flows = String(text)
+        .trimEnd()
+        .split('\n')
+        .map((line) => JSON.parse(line).flow)
+      return writes.push(flows) > 0
+    })
+    try {
+      batchLogLines()
+      const { log } = createLog({ log: 'json' })
+      const turn = () => new Promise((resolve) => setImmediate(resolve))
+      log(round('a'))
+      expect(writes).toEqual([['a']])
+      log(round('b'))
+      log(round('c'))
+      expect(writes).toHaveLength(1)
+      await turn()
+      expect(writes).toEqual([['a'], ['b', 'c']])
+      writes.length = 0
+      await turn()
+      log(round('a'))
+      log(round('b'))
+      log({ event: 'warning', flow: 'c', message: 'now' })
+      log(round('d'))
+      expect(writes).toEqual([['a'], ['b', 'c']])
+      await turn()
+      expect(writes).toEqual([['a'], ['b', 'c'], ['d']])
+      writes.length = 0
+      await turn()
+      const many = Array.from({ length: 40 }, (_, index) => String(index))
+      for (const flow of many) log(round(flow))
+      expect(writes.map((flows) => flows.length)).toEqual([1, 16, 16])
+      await turn()
+      expect(writes.flat()).toEqual(many)
+    } finally {
+      written.mockRestore()
+    }
   })
 })
 

@@ -9,7 +9,7 @@
 
 import { randomBytes } from 'node:crypto'
 import { hostname } from 'node:os'
-import type { LogEvent, LogFacts, LogOrigin } from '../carry/host.ts'
+import type { LogEvent, LogFacts, LogOrigin, RoundLine } from '../carry/host.ts'
 import { isOurs, misuse, RondoError } from '../errors.ts'
 import type { Observer } from '../protocol/observer.ts'
 import { quietly } from './failure.ts'
@@ -39,7 +39,8 @@ interface LogSettings extends LogOptions {
 
 /** Where lines go. */
 export interface LogScreen {
-  write(line: string): void
+  /** An `urgent` line is written before the call returns. */
+  write(line: string, urgent: boolean): void
   readonly isTerminal: boolean
   readonly colors: boolean
   readonly production: boolean
@@ -59,42 +60,60 @@ export function createLog(settings: LogSettings, screen: LogScreen = standardErr
   const { log: option, dev, now = Date.now } = settings
   const instance = settings.instance ?? createInstance()
   assertLog(option, instance)
-  const open = (write?: (event: LogEvent) => void): OpenLog => {
-    const observer = write ? { event: write } : {}
-    return { observer, log: createEvents([observer], instance), instance }
-  }
-  if (option === 'off') return open()
+  if (option === 'off') return { observer: {}, log: () => {}, instance }
   const development = dev ?? (screen.isTerminal && !screen.production)
-  const pretty = option === 'pretty' || (option === undefined && screen.isTerminal && development)
   const authorErrors = settings.logAuthorErrors ?? development
-  const writeLine: (event: LogEvent) => void = pretty
-    ? (event) =>
-        screen.write(formatForTerminal(event, now(), screen.colors, describeError(event, authorErrors)))
-    : createJsonLog({ write: screen.write, authorErrors, now })
-  if (typeof option !== 'function') return open(quietly(writeLine))
-  let reportedAt: number | undefined
-  const report = (error: unknown): void => {
-    if (reportedAt !== undefined && now() - reportedAt < REPORT_MS) return
-    reportedAt = now()
-    const message = 'The log function threw or rejected; its event is lost'
-    quietly(writeLine)({ level: 'warn', instance, event: 'warning', message, error })
+  const open = (write: (event: LogEvent) => void): OpenLog => ({
+    observer: { event: write },
+    log: (facts) => write(toEvent(facts, instance)),
+    instance,
+  })
+  const put = (event: LogEvent, line: string): void => screen.write(line, event.level !== 'info')
+  const clock = createLogClock(now)
+  const writeJson = quietly((event: LogEvent) => put(event, toJsonLine(event, clock(), authorErrors)))
+  if (typeof option === 'function') return open(quietly(option, reportOnce(writeJson, instance, now)))
+  if (option === 'pretty' || (option === undefined && screen.isTerminal && development)) {
+    const { colors } = screen
+    return open(
+      quietly((event: LogEvent) =>
+        put(event, formatForTerminal(event, now(), colors, describeError(event, authorErrors))),
+      ),
+    )
   }
-  return open(quietly(option, report))
+  const { observer, log } = open(writeJson)
+  const origin = `"level":"info","instance":${JSON.stringify(instance)}`
+  const writeRound = quietly((line: RoundLine) => screen.write(toRoundLine(line, clock(), origin), false))
+  return { observer, log: (facts) => (facts.event === 'round' ? writeRound(facts) : log(facts)), instance }
 }
 
-/** Returns what tells all observers of an event. None of them may throw. */
+/** Returns what tells the log and the telemetry of an event. Neither may throw. */
 export function createEvents(
-  observers: readonly (Pick<Observer, 'event'> | undefined)[],
-  instance: string,
+  { log, instance }: OpenLog,
+  telemetry: Pick<Observer, 'event'> | undefined,
 ): Log {
-  const listening = observers.filter((observer) => observer?.event !== undefined)
-  const [only] = listening
-  if (!only) return () => {}
-  const toEvent = (facts: LogFacts) => ({ level: levelOf(facts), instance, ...facts }) as LogEvent
-  if (listening.length === 1) return (facts) => only.event?.(toEvent(facts))
+  if (telemetry?.event === undefined) return log
   return (facts) => {
-    const event = toEvent(facts)
-    for (const observer of listening) observer?.event?.(event)
+    log(facts)
+    telemetry.event?.(toEvent(facts, instance))
+  }
+}
+
+function toEvent(facts: LogFacts, instance: string): LogEvent {
+  return { level: levelOf(facts), instance, ...facts } as LogEvent
+}
+
+/** Reports on the log itself that the operator's function fails, once a minute. */
+function reportOnce(
+  write: (event: LogEvent) => void,
+  instance: string,
+  now: () => number,
+): (error: unknown) => void {
+  let reportedAt = Number.NEGATIVE_INFINITY
+  return (error) => {
+    if (now() - reportedAt < REPORT_MS) return
+    reportedAt = now()
+    const message = 'The log function threw or rejected; its event is lost'
+    write({ level: 'warn', instance, event: 'warning', message, error })
   }
 }
 
@@ -116,11 +135,55 @@ function standardError(): LogScreen {
   const { stderr, env } = process
   const isTerminal = stderr?.isTTY === true
   return {
-    write: (line) => console.error(line),
+    write: writeToStandardError,
     isTerminal,
     colors: isTerminal && (env.NO_COLOR ?? '') === '' && env.TERM !== 'dumb',
     production: env.NODE_ENV === 'production',
   }
+}
+
+/**
+ * Lines of this turn of the event loop that are not written yet. The first line of a turn is written at once, so a call
+ * that is alone is in the log before its client has the reply. Under load, the others of the turn share a write: a system
+ * call for each would cost more than everything else about a line.
+ */
+let batch: { lines: string; count: number; inTurn: boolean } | undefined
+const MAX_BATCH = 16
+
+/** From now on lines may share a write. For processes in which a timer of one request may write the lines of another. */
+export function batchLogLines(): void {
+  if (batch !== undefined) return
+  batch = { lines: '', count: 0, inTurn: false }
+  process.once('exit', writeBatch)
+}
+
+function writeBatch(): void {
+  if (batch === undefined || batch.count === 0) return
+  const { lines } = batch
+  batch.lines = ''
+  batch.count = 0
+  process.stderr.write(lines, ignoreFailure)
+}
+
+function endTurn(): void {
+  if (batch) batch.inTurn = false
+  writeBatch()
+}
+
+function writeToStandardError(line: string, urgent: boolean): void {
+  if (batch === undefined) return console.error(line)
+  batch.lines += `${line}\n`
+  batch.count += 1
+  if (urgent || !batch.inTurn || batch.count === MAX_BATCH) writeBatch()
+  if (batch.inTurn) return
+  batch.inTurn = true
+  setImmediate(endTurn)
+}
+
+/** Without a listener, a broken pipe would end the process. Node calls this before it emits the error. */
+function ignoreFailure(error: Error | null | undefined): void {
+  const { stderr } = process
+  if (error && stderr.listenerCount('error') === 0) stderr.once('error', () => {})
 }
 
 const LEVELS: Readonly<Record<LogFacts['event'], LogOrigin['level']>> = {
@@ -159,24 +222,56 @@ export interface JsonLogOptions {
 
 /** Returns the log function that `log: 'json'` uses, for those who pass a function of their own and want the same lines. */
 export function createJsonLog({
-  write = (line) => console.error(line),
+  write = (line) => writeToStandardError(line, true),
   authorErrors = false,
   now = Date.now,
 }: JsonLogOptions = {}): (event: LogEvent) => void {
+  const clock = createLogClock(now)
+  return (event) => write(toJsonLine(event, clock(), authorErrors))
+}
+
+/** Formats a millisecond once: there is a line for every request. */
+function createLogClock(now: () => number): () => string {
   let at = Number.NaN
   let time = ''
-  // There is a line for every request: it is built without copying the event, and a time is formatted once.
-  return (event) => {
+  return () => {
     const moment = now()
     if (moment !== at) {
       at = moment
       time = new Date(moment).toISOString()
     }
-    const error = describeError(event, authorErrors)
-    const text = JSON.stringify(error === undefined ? event : { ...event, error })
-    write(`{"time":"${time}",${text.slice(1)}`)
+    return time
   }
 }
+
+function toJsonLine(event: LogEvent, time: string, authorErrors: boolean): string {
+  const error = describeError(event, authorErrors)
+  const text = JSON.stringify(error === undefined ? event : { ...event, error })
+  return `{"time":"${time}",${text.slice(1)}`
+}
+
+/** The same line as `toJsonLine`, in half the time: every request has one. `origin` is its level and its instance. */
+function toRoundLine(line: RoundLine, time: string, origin: string): string {
+  const { asks, events, moved, task, turn, code, stateBytes, keyId, sealedVersion } = line
+  let text = `{"time":"${time}",${origin},"event":"round","flow":${quoted(line.flow)},"round":${line.round}`
+  text += `,"method":"${line.method}","target":${quoted(line.target)},"outcome":"${line.outcome}"`
+  if (asks !== undefined) {
+    const all = asks.map(({ key, kind }) => `{"key":${quoted(key)},"kind":"${kind}"}`)
+    text += `,"asks":[${all.join(',')}]`
+  }
+  if (events !== undefined) text += `,"events":${JSON.stringify(events)}`
+  if (moved !== undefined) text += `,"moved":"${moved}"`
+  if (task !== undefined) text += `,"task":${quoted(task)}`
+  if (turn !== undefined) text += `,"turn":${turn}`
+  if (code !== undefined) text += `,"code":${quoted(code)}`
+  text += `,"replayed":${line.replayed},"executed":${line.executed}`
+  if (stateBytes !== undefined) text += `,"stateBytes":${stateBytes}`
+  if (keyId !== undefined) text += `,"keyId":${quoted(keyId)}`
+  if (sealedVersion !== undefined) text += `,"sealedVersion":${quoted(sealedVersion)}`
+  return `${text},"ms":${line.ms}}`
+}
+
+const quoted: (text: string) => string = JSON.stringify
 
 /**
  * Returns the event as plain JSON, for another logger: errors are described as in `createJsonLog`. Time and level are left

@@ -4,7 +4,9 @@
 
 import type { FlowLimits } from '../carry/host.ts'
 import type { MigrationMode } from '../carry/migration.ts'
-import { DRAFTS, type DraftOptions } from '../drafts/drafts.ts'
+import { DRAFT_2026_V1 } from '../drafts/draft-2026-v1/codec.ts'
+import { attachTurns } from '../drafts/turns/serve.ts'
+import type { TurnsOptions } from '../drafts/turns/turn-state.ts'
 import { misuse } from '../errors.ts'
 import type { Every } from '../lib/clock.ts'
 import { CODECS, type Codec } from '../protocol/codec.ts'
@@ -21,6 +23,7 @@ import type { Authenticate } from './http/authenticate.ts'
 import type { FetchOptions } from './http/fetch.ts'
 import type { ChangeBus } from './http/subscription.ts'
 import type { LogOptions } from './log.ts'
+import type { AttachDraft } from './session/older.ts'
 import type { SessionOptions } from './session/options.ts'
 
 export interface HttpOptions extends AdmissionOptions {
@@ -145,12 +148,24 @@ export interface TaskOptions {
 
 export type Era = '2026-07-28' | '2025-11-25' | 'DRAFT-2026-v1'
 
-/** The revisions that a server speaks by default, and the hook by which drafts extend its sessions. */
-export const REVISIONS: Revisions = { codecs: [...CODECS, ...DRAFTS.codecs], attach: DRAFTS.attach }
+export interface DraftOptions {
+  /**
+   * How questions go to clients that declare the experimental capabilities `multi-turn-sse` and `request-state`.
+   * `false`: these clients are served like any other of their revision.
+   */
+  turns?: TurnsOptions | false
+}
 
 interface Revisions {
   readonly codecs: readonly Codec[]
-  readonly attach: typeof DRAFTS.attach
+  /** What the drafts add to the sessions of a server with these options. */
+  attach(options: DraftOptions): AttachDraft | undefined
+}
+
+/** The revisions that a server speaks by default, and the hook by which drafts extend its sessions. */
+export const REVISIONS: Revisions = {
+  codecs: [...CODECS, DRAFT_2026_V1],
+  attach: ({ turns }) => (turns === false ? undefined : attachTurns(turns)),
 }
 
 /** An era is named after its newest version. */

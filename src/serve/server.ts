@@ -16,10 +16,10 @@ import { createSlowHandlers } from './heartbeat.ts'
 import { createHost, type OpenHost } from './host.ts'
 import { createExchange } from './http/exchange.ts'
 import { createFetchHandler, type FetchHandler } from './http/fetch.ts'
-import { createReadiness, type NotReady } from './http/health.ts'
-import { type Listening, type ListenOptions, listen } from './http/listen.ts'
+import { createReadiness, type Listening, type ListenOptions, listen, type NotReady } from './http/listen.ts'
 import { createNodeHandler, type NodeHandler, type NodeHandlerOptions } from './http/node.ts'
 import { createChangeBus, guardedBus } from './http/subscription.ts'
+import { batchLogLines } from './log.ts'
 import { assertIdentity, REVISIONS, type ServerOptions } from './options.ts'
 import { createService, type OpenService, type Service } from './service.ts'
 import { createOlder } from './session/older.ts'
@@ -220,6 +220,7 @@ export function createServerWith(codecs: readonly Codec[], given: ServerOptions)
       return fetch(request)
     },
     nodeHandler(handlerOptions) {
+      batchLogLines()
       start()
       return createNodeHandler(exchange, { ...options, ...handlerOptions })
     },
@@ -227,6 +228,7 @@ export function createServerWith(codecs: readonly Codec[], given: ServerOptions)
     async listen(listenOptions) {
       const given = { ...http, port: portOf(process.env.PORT), ...listenOptions }
       const began = now()
+      batchLogLines()
       await prepare(`http://${given.host ?? '127.0.0.1'}:${given.port ?? 3000}${given.path ?? '/mcp'}`)
       const listening = await listen(service, { ...given, stateless: sessions === false })
       open.add(listening)

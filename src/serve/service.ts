@@ -5,6 +5,7 @@
  */
 
 import type { FlowHost } from '../carry/host.ts'
+import { observeRequest } from '../carry/report.ts'
 import { type Need, needOf } from '../carry/scope.ts'
 import { handleTask, watchTasks, withRelatedTasks } from '../carry/task/call.ts'
 import { runRound } from '../carry/token.ts'
@@ -21,17 +22,15 @@ import type {
 } from '../protocol/call.ts'
 import { type Codecs, namedVersions } from '../protocol/codec.ts'
 import type { ParamHeader } from '../protocol/common/headers.ts'
-import type { Reply } from '../protocol/reply.ts'
-import type { TaskState } from '../protocol/task.ts'
+import type { Reply, TaskState } from '../protocol/reply.ts'
 import type { ClientCapabilities } from '../protocol/wire.ts'
 import type { CachePolicy } from '../tool/definition.ts'
 import type { Registry } from '../tool/registry.ts'
 import { type ErrorReply, internalError, toErrorReply, unknownTarget } from './failure.ts'
 import type { SlowHandlers } from './heartbeat.ts'
-import type { Readiness } from './http/health.ts'
+import type { Readiness } from './http/listen.ts'
 import type { Change, ChangeBus } from './http/subscription.ts'
 import { complete, createCatalog } from './listing.ts'
-import { observeRequest } from './observe.ts'
 import type { Older } from './session/older.ts'
 
 /** A call in progress. Subscriptions are served by the entrances, from `changes`. */

@@ -7,15 +7,22 @@ import type { LogEvent } from '../carry/host.ts'
 import { misuse } from '../errors.ts'
 import { type Duration, toMilliseconds } from '../lib/clock.ts'
 import type { FlowMethod, Principal } from '../protocol/call.ts'
-import { TASKS_EXTENSION } from '../protocol/task.ts'
+import { TASKS_EXTENSION } from '../protocol/reply.ts'
 import type { ClientCapabilities } from '../protocol/wire.ts'
 import { generateKey } from '../seal/key-ring.ts'
 import type { ServerOptions } from '../serve/options.ts'
 import type { Server } from '../serve/server.ts'
 import { createMemoryStore } from '../store/memory/store.ts'
 import type { Store } from '../store/store.ts'
-import { createTestCall, type TestCall } from './call.ts'
-import { exchange, PRINCIPAL_HEADER, type Sent, type TestMessage, toRound } from './exchange.ts'
+import {
+  createTestCall,
+  exchange,
+  PRINCIPAL_HEADER,
+  type Sent,
+  type TestCall,
+  type TestMessage,
+  toRound,
+} from './call.ts'
 import { createTestTask, type TestTask } from './task.ts'
 
 /** What a bench passes to your server: spread it over your own options. */

@@ -5,8 +5,16 @@
 
 import type { Principal } from '../protocol/call.ts'
 import type { ClientCapabilities, InputRequests } from '../protocol/wire.ts'
-import { questionFor, type Script, sayEnd, toResponse } from './call.ts'
-import { type Sent, type TestMessage, type TestRound, toRound } from './exchange.ts'
+import {
+  questionFor,
+  type Script,
+  type Sent,
+  sayEnd,
+  type TestMessage,
+  type TestRound,
+  toResponse,
+  toRound,
+} from './call.ts'
 
 export type TaskRound =
   | TestRound

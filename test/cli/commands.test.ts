@@ -117,8 +117,9 @@ describe('a server that requires a login', () => {
     const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}/mcp`
     try {
       const { code, stderr } = await home.run(['tools', url])
-      expect(stderr).toContain(
-        'HTTP status 401 (Bearer, error invalid_token, resource_metadata https://a.example/meta)',
+      expect(stderr).toBe(
+        'rondo: The server requires a login (HTTP status 401, invalid_token) [PEER_HTTP]\n' +
+          `rondo: Pass a token with --bearer. Or log in: rondo login ${url}\n`,
       )
       expect(code).toBe(EXITS.server.code)
       const { value } = await home.json(['tools', url])

@@ -59,7 +59,10 @@ const kept = () => JSON.parse(readFileSync(files()[0] ?? '', 'utf8'))
 
 it('H4 logs in once for all commands, keeps the login readable by its owner only, and prints no token', async () => {
   const asked = await home.run(['tools', server.url])
-  expect(asked.stderr).toMatch(/HTTP status 401 .*Log in with "rondo login", or pass credentials/)
+  expect(asked.stderr.trimEnd().split('\n')).toEqual([
+    expect.stringMatching(/^rondo: The server requires a login \(HTTP status 401(, \w+)?\) \[PEER_HTTP\]$/),
+    `rondo: Pass a token with --bearer. Or log in: rondo login ${server.url}`,
+  ])
   const login = await logIn()
   expect(login.stderr).toMatch(/Logged in at http/)
   expect(login.code).toBe(0)
@@ -85,7 +88,7 @@ it('H4 logs in once for all commands, keeps the login readable by its owner only
 
   const needed = await home.run(['call', server.url, 'refund'])
   expect(needed.stderr).toMatch(
-    /requires a login with the scope tickets:read tickets:write. Log in with: rondo login http\S+ --scope "tickets:read tickets:write" \[/,
+    /requires a login with the scope tickets:read tickets:write \[PEER_LOGIN\]\nrondo: Log in: rondo login http\S+ --scope "tickets:read tickets:write"$/m,
   )
   expect(needed.code).toBe(EXITS.refused.code)
   expect((await logIn(['--scope', 'tickets:write'])).code).toBe(0)

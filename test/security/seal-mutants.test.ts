@@ -7,7 +7,7 @@ import { createDecipheriv, createHash, createHmac, hkdfSync } from 'node:crypto'
 import { describe, expect, it } from 'vitest'
 import { openEnvelope, sealEnvelope } from '../../src/seal/envelope.ts'
 import type { KeyRing, Suite } from '../../src/seal/key-ring.ts'
-import { seededRandom, testSeed } from '../../src/testing/seeded-random.ts'
+import { seededRandom, testSeed } from '../../src/testing/store/harness.ts'
 import { AUDIENCE, ringOf } from '../support/seal-fixtures.ts'
 import { tokenMutators } from '../support/token-mutators.ts'
 

@@ -261,6 +261,42 @@ describe('the id of a hook', () => {
     expect(JSON.stringify(log)).not.toContain(hook)
   })
 
+  it('T18 that is made up fills the log with ten lines a minute, and the next line says how many there were', async () => {
+    let now = Date.now()
+    const server = start(newShop(), { now: () => now })
+    for (let i = 0; i < 500; i++) await server.deliver(`h.made-up-${i}`, 1)
+    expect(log.filter(({ event }) => event === 'warning')).toHaveLength(10)
+    now += 60_000
+    log = []
+    for (let i = 0; i < 2; i++) await server.deliver('h.made-up', 1)
+    const [first, second] = log.flatMap((event) => (event.event === 'warning' ? [event.message] : []))
+    expect(first).toMatch(/; 490 others like it were not logged$/)
+    expect(second).not.toContain('others')
+  })
+
+  it('G3 delivers to a task whose tool a deploy removed; the task continues where the tool is', async () => {
+    const store = createMemoryStore()
+    const shop = newShop()
+    const server = start(shop, { store })
+    const id = await begin(server, 'any')
+    const hook = await handedOut(shop)
+    await parked(store)
+    await server.close()
+    const without = createServer({
+      name: 'shop',
+      version: '2',
+      keys,
+      log: 'off',
+      store,
+      tasks: { concurrency: 0 },
+    })
+    servers.push(without)
+    expect(await without.deliver(hook, 'meanwhile')).toEqual({ kind: 'accepted' })
+    expect(await without.deliver(hook, 'again')).toEqual({ kind: 'duplicate' })
+    expect((await send(without, 'tasks/get', { taskId: id })).result).toMatchObject({ status: 'working' })
+    expect(textOf(await settled(start(shop, { store }), id))).toBe('"meanwhile"')
+  })
+
   it('G3 of an empty store, or of a cancelled task, delivers nothing', async () => {
     const shop = newShop()
     const server = start(shop)

@@ -57,6 +57,25 @@ describe('a task that sleeps', () => {
     expect(made.effects).toHaveLength(1)
   })
 
+  it.each(['back', 'forward'])(
+    'G1 keeps its time although the clock steps %s, and wakes once',
+    async (direction) => {
+      const made = reminder()
+      const task = made.task('remind')
+      const { until } = (await task.next()) as { until: number }
+      await made.advance('1 day')
+      made.clock.now += direction === 'back' ? -DAY : DAY
+      expect(await task.next()).toEqual({ kind: 'sleeping', until })
+      await task.restart()
+      expect(await task.next()).toEqual({ kind: 'sleeping', until })
+      await made.advance(until - made.clock.now - 1)
+      expect(await task.next()).toEqual({ kind: 'sleeping', until })
+      await made.advance(1)
+      expect(await task.next()).toMatchObject({ kind: 'complete', text: 'after 3 days' })
+      expect(made.effects).toHaveLength(1)
+    },
+  )
+
   it('runs to its end in one call of a test, and the time passes at once', async () => {
     const made = reminder()
     expect(await made.task('remind').run()).toMatchObject({ kind: 'complete', text: 'after 3 days' })

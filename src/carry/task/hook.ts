@@ -157,10 +157,30 @@ function openId(host: FlowHost, id: unknown): HookName | undefined {
   return name as unknown as HookName
 }
 
+const MINUTE_MS = 60_000
+/** Whoever makes up ids must not fill the log. */
+const LINES_A_MINUTE = 10
+
+interface Refusals {
+  since: number
+  count: number
+}
+
+/** How often each reason occurred since the last minute began. There are only a few reasons. */
+const refusals = new WeakMap<FlowHost, Map<string, Refusals>>()
+
 function logRefusal(host: FlowHost, reason: string): undefined {
-  host.log({
-    event: 'warning',
-    message: `An event was refused: the id of its hook does not open (${reason})`,
-  })
+  const now = host.platform.now()
+  const ofHost = refusals.get(host) ?? new Map<string, Refusals>()
+  refusals.set(host, ofHost)
+  const last = ofHost.get(reason)
+  const isCurrent = last !== undefined && Math.abs(now - last.since) < MINUTE_MS
+  const unlogged = isCurrent ? 0 : (last?.count ?? 0) - LINES_A_MINUTE
+  const current = isCurrent ? last : { since: now, count: 0 }
+  ofHost.set(reason, current)
+  if (++current.count > LINES_A_MINUTE) return undefined
+  const more = unlogged > 0 ? `; ${unlogged} others like it were not logged` : ''
+  const message = `An event was refused: the id of its hook does not open (${reason})${more}`
+  host.log({ event: 'warning', message })
   return undefined
 }

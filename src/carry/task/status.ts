@@ -10,7 +10,7 @@
  * been running for a while, so that short steps cost no write.
  */
 
-import type { TaskState } from '../../protocol/task.ts'
+import type { TaskState } from '../../protocol/reply.ts'
 import type { ReplayInput } from '../../replay/replay.ts'
 import type { Background } from '../../replay/run-state.ts'
 import type { AnsweredSlot } from '../../store/input-slots.ts'

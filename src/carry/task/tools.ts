@@ -12,15 +12,13 @@
  */
 
 import type { Principal } from '../../protocol/call.ts'
-import type { Reply } from '../../protocol/reply.ts'
-import type { TaskState } from '../../protocol/task.ts'
+import type { Reply, TaskState } from '../../protocol/reply.ts'
 import type { ClientCapabilities, JsonSchema } from '../../protocol/wire.ts'
 import type { TaskOwner, TaskView } from '../../store/task-engine.ts'
 import type { Context } from '../../tool/context.ts'
 import type { ToolResult } from '../../tool/definition.ts'
-import type { BuiltInTool } from '../../tool/registry.ts'
+import type { BuiltInTool, HandedTask } from '../../tool/registry.ts'
 import { errorResult, type InputRequired, inputRequired, type Target } from '../../tool/target.ts'
-import type { HandedTask } from '../../tool/task-handle.ts'
 import type { FlowHost, TaskHost } from '../host.ts'
 import { scopesOfTask } from '../scope.ts'
 import { deliverAnswers, toTaskState, visibleTo } from './call.ts'

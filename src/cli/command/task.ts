@@ -9,7 +9,7 @@ import { QUESTION_KINDS } from '../../client/question.ts'
 import { vetRound } from '../../client/round.ts'
 import { RondoError } from '../../errors.ts'
 import { oneLine } from '../../form/clean-text.ts'
-import type { TaskState } from '../../protocol/task.ts'
+import type { TaskState } from '../../protocol/reply.ts'
 import type { CallToolResult, InputRequests, InputResponses } from '../../protocol/wire.ts'
 import {
   chooseAnswerer,

@@ -8,7 +8,6 @@
  */
 
 import { isRecord } from '../../lib/json.ts'
-import { sayValue } from '../io.ts'
 import { type Book, type Seen, stateOf } from './book.ts'
 import {
   ACTION_KINDS,
@@ -328,7 +327,7 @@ function otherThan(principal: string | undefined): string {
 
 function describeReply({ status, response }: SeenExchange): string {
   const error = response?.error
-  if (isRecord(error)) return `HTTP ${status}, ${sayValue(error.message)}`
+  if (isRecord(error)) return `HTTP ${status}, ${String(error.message)}`
   const type = isRecord(response?.result) ? response.result.resultType : undefined
   return `HTTP ${status}${typeof type === 'string' ? `, ${type}` : ''}`
 }

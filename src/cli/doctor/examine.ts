@@ -1,7 +1,7 @@
 /** Finds a tool that asks, and examines the state of its rounds. */
 
 import type { Client } from '../../client/client.ts'
-import type { Mode } from '../../client/negotiate.ts'
+import type { Mode } from '../../client/connect.ts'
 import type { ToolRequest } from '../../client/pending.ts'
 import { RondoError } from '../../errors.ts'
 import { isRecord } from '../../lib/json.ts'

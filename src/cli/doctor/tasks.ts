@@ -4,11 +4,11 @@
  */
 
 import type { Client } from '../../client/client.ts'
-import type { Mode } from '../../client/negotiate.ts'
+import type { Mode } from '../../client/connect.ts'
 import { PeerError } from '../../client/peer.ts'
 import type { ToolRequest } from '../../client/pending.ts'
 import { isRecord } from '../../lib/json.ts'
-import { TASKS_EXTENSION } from '../../protocol/task.ts'
+import { TASKS_EXTENSION } from '../../protocol/reply.ts'
 import { openConnection } from '../connection.ts'
 import { readArgs } from '../typed-args.ts'
 import type { ExaminedCall } from './examine.ts'

@@ -10,7 +10,7 @@
 import { type AuthorizationServer, processDiscoveryResponse } from 'oauth4webapi'
 import { isRecord } from '../../lib/json.ts'
 import type { Challenge } from '../transport/response-reader.ts'
-import { canonical } from './login-store.ts'
+import { canonical } from './options.ts'
 import { type AuthFetch, checkUrl, type SafeFetchOptions, unusable } from './safe-fetch.ts'
 
 export interface Protection {

@@ -14,24 +14,28 @@ import { RondoError } from '../../errors.ts'
 import { orAbort } from '../../lib/clock.ts'
 import type { Refusal, RequestAuth } from '../auth.ts'
 import { parseChallenges } from '../transport/response-reader.ts'
-import { givenClient, identify, isSame } from './client-identity.ts'
 import { checkLogin, type Protection, readIssuer, readProtection, readScopes } from './discovery.ts'
 import {
   type GrantContext,
   type Granted,
+  givenClient,
   grantByCode,
   grantByRefresh,
   grantToClient,
+  identify,
+  isSame,
   revoke,
 } from './grant.ts'
 import {
   canonical,
+  type LoginLink,
   memoryTokenStore,
+  type OAuth,
+  type OAuthOptions,
   type StoredClient,
   type StoredLogin,
   type TokenStore,
-} from './login-store.ts'
-import type { LoginLink, OAuth, OAuthOptions } from './options.ts'
+} from './options.ts'
 import { type AuthFetch, createSafeFetch, isLoopback, oauthCode, unusable } from './safe-fetch.ts'
 
 const LOGIN_TIMEOUT_MS = 600_000

@@ -14,9 +14,8 @@ import { RondoError } from '../../errors.ts'
 import { isRecord } from '../../lib/json.ts'
 import type { RequestId } from '../../protocol/call.ts'
 import { decodeNotification, decodeQuestion } from '../../protocol/common/received.ts'
-import type { Notice } from '../../protocol/reply.ts'
+import { type Notice, relatedTask, relatedTaskOf } from '../../protocol/reply.ts'
 import { type Answered, decodeTaskStatus, encodeAnswer } from '../../protocol/rev-2025-11-25/client.ts'
-import { relatedTask, relatedTaskOf } from '../../protocol/task.ts'
 import type { InputRequest, InputResponse, ListRootsResult } from '../../protocol/wire.ts'
 import type { Leg } from '../peer.ts'
 import type { SessionLink } from './send.ts'
@@ -53,8 +52,6 @@ export function createInbox(link: SessionLink, roots: ListRootsResult | undefine
   const flights = new Set<Flight>()
   const open = new Map<RequestId, AbortController>()
   const listeners = new Set<(notice: Notice) => void>()
-  /** Reported once, until requests are accepted again. */
-  let dropping = false
   return {
     enter(flight) {
       flights.add(flight)
@@ -67,11 +64,10 @@ export function createInbox(link: SessionLink, roots: ListRootsResult | undefine
     handleRequest(message, flight) {
       const id = message.id as RequestId
       if (open.size >= link.limits.maxQuestions || open.has(id)) {
-        if (!dropping) link.onWarning('The server sends too many requests at once; some are dropped')
-        dropping = true
-        return
+        return link.onWarning(
+          `The server sends too many requests at once; ${String(message.method)} was dropped`,
+        )
       }
-      dropping = false
       const controller = new AbortController()
       open.set(id, controller)
       const asked = followerOf(flights, message) ?? flight ?? [...flights].findLast((one) => one.onQuestion)

@@ -20,6 +20,8 @@ import {
 } from '../../../test/support/scripted-task.ts'
 import { connect } from '../connect.ts'
 
+const HOUR = 3_600_000
+
 describe('a call that becomes a task', () => {
   it('C6 E3 is polled, answered and followed to its result', async () => {
     const clock = createManualClock()
@@ -153,6 +155,39 @@ describe('polling a task', () => {
     // The interval is a second; without Retry-After it counts again.
     expect(looks).toEqual([1_000, 31_000, 91_000, 92_000])
   })
+
+  it.each([
+    ['a billion seconds', '1000000000', HOUR],
+    ['400 digits', '9'.repeat(400), HOUR],
+    ['minus one', '-1', 1_000],
+    ['1e9', '1e9', 1_000],
+    ['NaN', 'NaN', 1_000],
+    ['0x10', '0x10', 1_000],
+    ['0', '0', 1_000],
+    ['a date', 'Thu, 01 Jan 1970 00:00:30 GMT', 29_000],
+    ['a date in the past', 'Thu, 01 Jan 1970 00:00:00 GMT', 1_000],
+    ['a date far away', 'Fri, 31 Dec 9999 23:59:59 GMT', HOUR],
+    ['no real date', 'Thu, 99 Foo 1970 00:00:00 GMT', 1_000],
+    ['a date of 5,000 digits', `Thu, ${'9'.repeat(5_000)} GMT`, 1_000],
+  ])(
+    'T18 a hostile Retry-After of %s neither floods the server nor stops the client for ever',
+    async (_, when, ms) => {
+      const clock = createManualClock(0)
+      const looks: number[] = []
+      const server = scriptServer(({ method, id }) => {
+        if (method === 'tools/call') return created()
+        looks.push(clock.now())
+        if (looks.length > 1) return completed('done')
+        const body = JSON.stringify({ jsonrpc: '2.0', id, result: task('working') })
+        return new Response(body, { headers: { 'Content-Type': 'application/json', 'Retry-After': when } })
+      })
+      await rush(
+        (await connect(server, polling({ clock, random: () => 0, deadlineMs: 2 * HOUR }))).callTool('t'),
+        clock,
+      )
+      expect(looks).toEqual([1_000, 1_000 + ms])
+    },
+  )
 
   it('survives a server that is unreachable for a while, and fails if it stays unreachable', async () => {
     const gone = () => new Response('', { status: 503, headers: { 'Retry-After': '60' } })

@@ -10,9 +10,8 @@
  */
 
 import { RondoError } from '../../errors.ts'
-import { cleanText } from '../../form/clean-text.ts'
 import { sleep } from '../../lib/clock.ts'
-import type { TaskState } from '../../protocol/task.ts'
+import type { TaskState } from '../../protocol/reply.ts'
 import type { InputResponses } from '../../protocol/wire.ts'
 import {
   type DriveResult,
@@ -23,9 +22,16 @@ import {
   type TaskMode,
   withLimits,
 } from '../flow-options.ts'
-import { type Leg, MAX_MESSAGE, openLeg, type Peer, PeerError, type SendOptions } from '../peer.ts'
-import type { FlowRequest, FlowResult, PendingCall, PendingTask } from '../pending.ts'
-import { deadlineOf, delivered, deliveryOf } from '../pending.ts'
+import { type Leg, openLeg, type Peer, PeerError, type SendOptions } from '../peer.ts'
+import {
+  deadlineOf,
+  delivered,
+  deliveryOf,
+  type FlowRequest,
+  type FlowResult,
+  type PendingCall,
+  type PendingTask,
+} from '../pending.ts'
 import { createPushedRounds, type PushedRounds, takeRound } from '../round.ts'
 import { subscribe } from '../subscribe.ts'
 import { guard, type ResponseHead } from '../transport/transport.ts'
@@ -135,11 +141,7 @@ function pausing(pushed: PushedRounds, time: Leg): PushedRounds {
 }
 
 function assertNotFailed({ status, error, statusMessage }: TaskState): void {
-  if (status === 'cancelled')
-    throw new RondoError(
-      'PEER_TASK_CANCELLED',
-      statusMessage && cleanText(statusMessage, MAX_MESSAGE, 'many'),
-    )
+  if (status === 'cancelled') throw new RondoError('PEER_TASK_CANCELLED', statusMessage)
   if (status === 'failed') throw new PeerError(error ?? { code: 0, message: 'The task failed' })
 }
 
@@ -171,8 +173,7 @@ async function deliverAnswers(
     } catch (error) {
       if (!isTransient(error) || failures >= MAX_FAILURES || sending.signal.aborted) throw error
     }
-    const wait = Math.max(SHORTEST_MS, pollIntervalMs) * 2 ** failures
-    await sleep(peer.clock, Math.min(LONGEST_MS, wait), sending.signal)
+    await sleep(peer.clock, Math.max(SHORTEST_MS, pollIntervalMs) * 2 ** failures, sending.signal)
   }
 }
 
@@ -202,6 +203,14 @@ const JITTER = 0.1
 /** How many requests in a row may fail: the task survives a restart of its server, and so does following it. */
 const MAX_FAILURES = 5
 const WOKEN = Symbol('woken')
+
+/** `Retry-After` in ms: seconds, or a date. Undefined for anything else. */
+function toWaitMs(retryAfter: string | null | undefined, now: number): number | undefined {
+  if (!retryAfter) return undefined
+  if (/^\d+$/.test(retryAfter)) return Number(retryAfter) * 1000
+  const at = /^\w{3}, .{20,30} GMT$/.test(retryAfter) ? Date.parse(retryAfter) : Number.NaN
+  return Number.isNaN(at) ? undefined : Math.max(0, at - now)
+}
 
 function watchTask(peer: Peer, task: PendingTask, { mode, random, sending }: WatchOptions): TaskWatcher {
   const { taskId } = task
@@ -237,7 +246,7 @@ function watchTask(peer: Peer, task: PendingTask, { mode, random, sending }: Wat
     chance = random()
     let asked: number | undefined
     const onHead = ({ retryAfter }: ResponseHead): void => {
-      asked = /^\d{1,9}$/.test(retryAfter ?? '') ? Number(retryAfter) * 1000 : undefined
+      asked = toWaitMs(retryAfter, peer.clock.now())
     }
     try {
       const state = await getTask(peer, taskId, { ...sending, onHead })

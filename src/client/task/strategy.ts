@@ -14,14 +14,13 @@ import { RondoError } from '../../errors.ts'
 import { displayText } from '../../form/clean-text.ts'
 import { isRecord } from '../../lib/json.ts'
 import type { TaskCall } from '../../protocol/call.ts'
+import { TASKS_EXTENSION, type TaskState } from '../../protocol/reply.ts'
 import { decodeTaskPage } from '../../protocol/rev-2025-11-25/client.ts'
-import { TASKS_EXTENSION, type TaskState } from '../../protocol/task.ts'
 import type { ClientCapabilities, InputResponses } from '../../protocol/wire.ts'
 import type { Driving, Flows } from '../flow-options.ts'
 import { type Leg, type Peer, PeerError, type SendOptions } from '../peer.ts'
 import type { FlowLeg } from '../pending.ts'
 import { answerableKinds } from '../question.ts'
-import { createListBudget } from '../reader.ts'
 import type { PushedRounds } from '../round.ts'
 
 /** A task of the server, known by its id alone. */
@@ -144,18 +143,14 @@ export async function listTasks(peer: Peer, options: TaskRequestOptions): Promis
   if (!ask || !isRecord(offered)) {
     throw new RondoError('PEER_ERA', `This server does not list tasks in ${peer.dialect.version}`)
   }
-  let found: readonly TaskState[] = []
+  const found: TaskState[] = []
   const seen = new Set<string>()
-  const fits = createListBudget(peer, 'tasks')
-  const deadlineAt = peer.clock.now() + peer.limits.deadlineMs
   let cursor: string | undefined
   do {
-    if (peer.clock.now() >= deadlineAt) throw new RondoError('LIMIT_CLIENT_DEADLINE')
     const result = await ask('tasks/list', cursor === undefined ? {} : { cursor }, options)
     const page = decodeTaskPage(result)
     if (!page) throw new RondoError('PEER_ANSWER', 'The response to tasks/list is not valid')
-    fits(page.tasks)
-    found = found.concat(page.tasks.map(toDisplay))
+    found.push(...page.tasks.map(toDisplay))
     cursor = page.nextCursor
     if (cursor !== undefined && (seen.has(cursor) || seen.size + 1 >= peer.limits.maxPages))
       throw new RondoError(

@@ -24,6 +24,7 @@ import {
   paramsOf,
 } from '../../protocol/common/json-rpc.ts'
 import type { DecodedResponse } from '../../protocol/common/received.ts'
+import { relatedTask } from '../../protocol/reply.ts'
 import {
   decodeWithTasks,
   headersOf,
@@ -33,7 +34,6 @@ import {
   withMeta,
 } from '../../protocol/rev-2025-11-25/client.ts'
 import { decodeResponse as decodeLater } from '../../protocol/rev-2026-07-28/client.ts'
-import { relatedTask } from '../../protocol/task.ts'
 import { DRAFT_VERSION } from './codec.ts'
 
 interface DraftTaskCall extends TaskCall {

@@ -10,7 +10,7 @@ import type { Envelope, PeerFacts, RequestId, TaskCall } from '../../protocol/ca
 import type { SessionCodec, SessionMessage } from '../../protocol/codec.ts'
 import { CLIENT_CAPABILITIES } from '../../protocol/common/json-rpc.ts'
 import { ANSWER_LIMITS, readAnswers, readFlow, readTarget } from '../../protocol/common/request.ts'
-import type { OlderReply } from '../../protocol/reply.ts'
+import { type OlderReply, relatedTaskOf } from '../../protocol/reply.ts'
 import {
   decode as decodeOlder,
   type ParamsReader,
@@ -25,7 +25,6 @@ import {
   encodeWireError,
   REV_2025_11_25,
 } from '../../protocol/rev-2025-11-25/encode.ts'
-import { relatedTaskOf } from '../../protocol/task.ts'
 import type { ClientCapabilities } from '../../protocol/wire.ts'
 
 /** The label of the accepted proposal for multi round-trip requests before it was published. */

@@ -12,11 +12,10 @@
  */
 
 import type { Beginning, Carrier, Round } from '../../carry/carrier.ts'
-import { placeOfError, STORE_FAILED } from '../../carry/failure.ts'
 import type { FlowHost } from '../../carry/host.ts'
 import { type AskingLine, type MakePortable, runPushed, steadyLine } from '../../carry/push.ts'
+import { logStateRefused, placeOfError, STORE_FAILED } from '../../carry/report.ts'
 import { concludeRefused } from '../../carry/round.ts'
-import { logStateRefused } from '../../carry/round-log.ts'
 import { type Need, withNeed } from '../../carry/scope.ts'
 import { deliverAnswers } from '../../carry/task/call.ts'
 import { firstRound, keepSealed, nextRound, runOpened, type Seal, tokenCarrier } from '../../carry/token.ts'

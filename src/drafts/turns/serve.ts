@@ -8,8 +8,8 @@
  * another instance brings its state, and the call resumes here.
  */
 
-import { unaskableReply } from '../../carry/failure.ts'
 import type { FlowHost } from '../../carry/host.ts'
+import { unaskableReply } from '../../carry/report.ts'
 import { RondoError } from '../../errors.ts'
 import type { FlowCall, Line, PeerFacts, Principal } from '../../protocol/call.ts'
 import { negotiate, type SessionMessage } from '../../protocol/codec.ts'
@@ -22,10 +22,10 @@ import { unknownTarget } from '../../serve/failure.ts'
 import type { WatchedCall } from '../../serve/heartbeat.ts'
 import { JSON_HEADERS, readsStreams, refusal } from '../../serve/http/line.ts'
 import type { CallEnding } from '../../serve/session/dispatch.ts'
-import { readInitialize } from '../../serve/session/initialize.ts'
+import { ACCEPTED, deliver, type Posted, type PostOptions, unaskable } from '../../serve/session/exchange.ts'
 import type { SessionLine } from '../../serve/session/line.ts'
 import type { AttachDraft } from '../../serve/session/older.ts'
-import { ACCEPTED, deliver, type Posted, type PostOptions, unaskable } from '../../serve/session/post.ts'
+import { readInitialize } from '../../serve/session/older.ts'
 import { costOf, type Session } from '../../serve/session/session.ts'
 import type { SessionStream } from '../../serve/session/stream.ts'
 import type { Registry } from '../../tool/registry.ts'
@@ -236,7 +236,7 @@ async function resume(
     onLost: () => line?.cancel(),
   }
   let channel: SessionStream | undefined
-  const ownChannel = (): SessionStream => session.openStream(wish, outlet, stream)
+  const ownChannel = (): SessionStream => session.streams.open(wish, outlet, stream)
   const caller: TurnPeer = {
     facts: peer,
     takesTurns: takesTurns(capabilities),
@@ -249,7 +249,7 @@ async function resume(
     line(id, progressToken, scopes) {
       // The state holds the request.
       const size = (): number => costOf(JSON.stringify(posted.message))
-      const waiting = session.awaited(answers.turn)
+      const waiting = session.streams.awaited(answers.turn)
       if (waiting) outlet.send(ACCEPTED)
       const chosen = waiting ?? ownChannel()
       channel = chosen

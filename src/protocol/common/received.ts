@@ -9,18 +9,17 @@
 
 import { isRecord } from '../../lib/json.ts'
 import type { Call, FlowMethod, ListenFilter, Listing } from '../call.ts'
-import type { Notice, Received } from '../reply.ts'
-import type { TaskState } from '../task.ts'
-import type {
-  CacheHint,
-  Completion,
-  Discovery,
-  InputRequest,
-  InputRequests,
-  Page,
-  ServerInfo,
+import type { Notice, Received, TaskState } from '../reply.ts'
+import {
+  type CacheHint,
+  type Completion,
+  type Discovery,
+  type InputRequest,
+  type InputRequests,
+  LOG_LEVELS,
+  type Page,
+  type ServerInfo,
 } from '../wire.ts'
-import { LOG_LEVELS } from '../wire.ts'
 import { SERVER_INFO, SUBSCRIPTION_ID } from './json-rpc.ts'
 
 export type DecodedResponse = Received | { readonly kind: 'invalid'; readonly problem: string }
@@ -82,36 +81,7 @@ export function decodePage(listing: Listing, result: Fields): Page | undefined {
     return undefined
   }
   if (nextCursor !== undefined && typeof nextCursor !== 'string') return undefined
-  const decoded = items.map((item) => decodeItem(listing, item))
-  return { items: decoded, ...(nextCursor !== undefined && { nextCursor }), ...decodeCacheHint(result) }
-}
-
-/**
- * An entry of a list whose fields have the types that callers rely on: a field of another type is left out, so that one bad
- * entry does not hide the others. A tool without a schema takes any object; a resource without a name has its URI for one.
- */
-function decodeItem(listing: Listing, item: Fields): Fields {
-  const entry = withText(withText(item, 'title'), 'description')
-  switch (listing) {
-    case 'tools':
-      return isRecord(entry.inputSchema) ? entry : { ...entry, inputSchema: ANY_OBJECT }
-    case 'prompts': {
-      const { arguments: args, ...prompt } = entry
-      const isNamed = (one: unknown) => isRecord(one) && typeof one.name === 'string'
-      return Array.isArray(args) ? { ...prompt, arguments: args.filter(isNamed) } : prompt
-    }
-    default:
-      return typeof entry.name === 'string' ? entry : { ...entry, name: entry[LIST_FIELDS[listing].id] }
-  }
-}
-
-const ANY_OBJECT = { type: 'object' }
-
-/** The entry without a field that is not a text. */
-function withText(entry: Fields, name: string): Fields {
-  if (entry[name] === undefined || typeof entry[name] === 'string') return entry
-  const { [name]: _, ...rest } = entry
-  return rest
+  return { items, ...(nextCursor !== undefined && { nextCursor }), ...decodeCacheHint(result) }
 }
 
 export function decodeDiscovery(result: Fields): Discovery | undefined {

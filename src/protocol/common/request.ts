@@ -25,7 +25,7 @@ import type {
   RequestId,
   TaskCall,
 } from '../call.ts'
-import { TASKS_EXTENSION } from '../task.ts'
+import { TASKS_EXTENSION } from '../reply.ts'
 import type { ClientCapabilities, InputRequest } from '../wire.ts'
 import { PROTOCOL_VERSION } from './json-rpc.ts'
 
@@ -83,7 +83,13 @@ export function readFlow(
     args: method === 'resources/read' ? NO_ARGS : readArgs(method, params.arguments),
     inputResponses: inputResponses === undefined ? undefined : readAnswers(inputResponses, limits),
     requestState,
-    ...envelope,
+    id: envelope.id,
+    protocolVersion: envelope.protocolVersion,
+    capabilities: envelope.capabilities,
+    clientInfo: envelope.clientInfo,
+    progressToken: envelope.progressToken,
+    logLevel: envelope.logLevel,
+    trace: envelope.trace,
   }
 }
 

@@ -17,8 +17,7 @@ import {
   decodeTask,
   invalid,
 } from '../common/received.ts'
-import type { WireError } from '../reply.ts'
-import type { TaskState } from '../task.ts'
+import type { TaskState, WireError } from '../reply.ts'
 import type { ClientCapabilities, Discovery, InputRequest, InputRequests } from '../wire.ts'
 import { hasTasks } from './decode.ts'
 

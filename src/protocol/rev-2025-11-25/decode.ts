@@ -33,7 +33,7 @@ import {
   readTarget,
   readTrace,
 } from '../common/request.ts'
-import { RELATED_TASK } from '../task.ts'
+import { RELATED_TASK } from '../reply.ts'
 import { LOG_LEVELS } from '../wire.ts'
 
 type Params = Readonly<Record<string, unknown>>

@@ -50,6 +50,36 @@ describe('encodeReply', () => {
     })
   })
 
+  it('A3 writes every question whole, with the text of a form that others share', () => {
+    const requestedSchema = {
+      type: 'object',
+      properties: { 'é"\n': { type: 'string', enum: ['a', '\u2028'] } },
+    }
+    const form = (message: string, more: object = {}) => ({
+      method: 'elicitation/create' as const,
+      params: { mode: 'form' as const, message, requestedSchema, ...more },
+    })
+    for (const state of ['s', 'a "quoted"\nstate']) {
+      const inputRequests = {
+        '"key"\\': form('What?\n"Why?"'),
+        __proto__x: form(''),
+        more: form('m', { elicitationId: 'e' }),
+        url: {
+          method: 'elicitation/create' as const,
+          params: { mode: 'url' as const, message: 'm', url: 'https://a.b' },
+        },
+        roots: { method: 'roots/list' as const },
+      }
+      const { result } = encoded({ kind: 'input_required', inputRequests, requestState: state })
+      expect(result).toEqual({
+        resultType: 'input_required',
+        _meta: STAMP,
+        inputRequests,
+        requestState: state,
+      })
+    }
+  })
+
   it('A3 never sends an input_required result with neither', () => {
     expect(encoded({ kind: 'input_required' }).error).toEqual({ code: -32603, message: 'Internal error' })
   })

@@ -9,12 +9,12 @@ import { RondoError } from '../../errors.ts'
 import type { RequestId } from '../call.ts'
 import type { EncodeContext, RequestCodec } from '../codec.ts'
 import { encodeError, SERVER_INFO } from '../common/json-rpc.ts'
-import type { Reply } from '../reply.ts'
-import { toTaskHead, toTaskResult } from '../task.ts'
+import { type Reply, toTaskHead, toTaskResult } from '../reply.ts'
+import type { InputRequest, InputRequests } from '../wire.ts'
 import { decode } from './decode.ts'
 
 const stamps = new WeakMap<EncodeContext, string>()
-/** By result. */
+/** By result, and by schema of a form. */
 const texts = new WeakMap<object, string>()
 
 /** The whole response. A reply that cannot be written as JSON becomes an internal error. */
@@ -36,7 +36,32 @@ function resultText(reply: Exclude<Reply, { kind: 'error' }>, service: EncodeCon
   if (inputRequests === undefined && requestState === undefined) {
     throw new TypeError('input_required needs inputRequests or requestState')
   }
-  return stamped('input_required', { inputRequests, requestState }, service)
+  const state = requestState === undefined ? '' : `,"requestState":${JSON.stringify(requestState)}`
+  const asks = inputRequests === undefined ? '' : `,"inputRequests":${requestsText(inputRequests)}`
+  return `{"resultType":"input_required",${stampOf(service)}${asks}${state}}`
+}
+
+function requestsText(requests: InputRequests): string {
+  let text = ''
+  for (const key of Object.keys(requests)) {
+    const request = requests[key]
+    if (request !== undefined) text += `${text && ','}${JSON.stringify(key)}:${requestText(request)}`
+  }
+  return `{${text}}`
+}
+
+/** The text of a form is written once for each schema: it is most of what a question costs to write. */
+function requestText(request: InputRequest): string {
+  const { method, params } = request
+  if (method !== 'elicitation/create' || params.mode !== 'form' || Object.keys(params).length !== 3)
+    return JSON.stringify(request)
+  const { message, requestedSchema } = params
+  let schema = texts.get(requestedSchema)
+  if (schema === undefined) {
+    schema = JSON.stringify(requestedSchema)
+    texts.set(requestedSchema, schema)
+  }
+  return `{"method":"${method}","params":{"mode":"form","message":${JSON.stringify(message)},"requestedSchema":${schema}}}`
 }
 
 function cacheableText(

@@ -11,16 +11,14 @@ import { parseGuarded } from '../../lib/json.ts'
 import type { Call, ListenCall, Principal } from '../../protocol/call.ts'
 import type { RequestMessage } from '../../protocol/codec.ts'
 import { type RequestHeaders, statusOf, versionHeader } from '../../protocol/common/headers.ts'
-import { claimedVersion, isInitialize } from '../../protocol/common/request.ts'
+import { claimedVersion } from '../../protocol/common/request.ts'
 import { internalError, quietly } from '../failure.ts'
-import type { WatchedCall } from '../heartbeat.ts'
-import { createWatch, HEARTBEAT_MS } from '../heartbeat.ts'
+import { createWatch, HEARTBEAT_MS, type WatchedCall } from '../heartbeat.ts'
 import { createShares, type ShareOf } from '../limits.ts'
 import { assertHttpOptions, type HttpOptions } from '../options.ts'
 import { type Service, settle } from '../service.ts'
 import { createSessionExchange, type SessionExchange } from '../session/exchange.ts'
-import type { Older } from '../session/older.ts'
-import { type Access, admitCall, createAccess, metadataResponse } from './access.ts'
+import { createOlderTest, type IsOlder, type Older } from '../session/older.ts'
 import {
   type Admission,
   type CrossOrigin,
@@ -28,7 +26,15 @@ import {
   createAllowList,
   createCrossOrigin,
 } from './admission.ts'
-import { type Arriving, createIdentify, type Identified } from './authenticate.ts'
+import {
+  type Access,
+  type Arriving,
+  admitCall,
+  createAccess,
+  createIdentify,
+  type Identified,
+  metadataResponse,
+} from './authenticate.ts'
 import { HttpLine, type HttpResponse, type Outlet, refusal, type StreamOptions } from './line.ts'
 import { createSubscriptions, serveListen } from './subscription.ts'
 
@@ -186,8 +192,6 @@ interface OlderMessage {
   readonly message: unknown
 }
 
-type IsOlder = (message: unknown, headers: RequestHeaders | undefined) => boolean
-
 /** Parses the text of a body or of a line, behind the guard, and has its revision decode it. Never throws. */
 export function readMessage(
   text: string,
@@ -198,7 +202,10 @@ export function readMessage(
   const parsed = parseGuarded(text)
   if (parsed.kind === 'ok') {
     const { value } = parsed
-    if (isOlder?.(value, headers)) return { kind: 'older', message: value }
+    // A header that names a version of the new era settles it, as it does for most requests.
+    const version = headers && versionHeader(headers)
+    const isNew = version !== undefined && service.supportedVersions.includes(version)
+    if (!isNew && isOlder?.(value, headers)) return { kind: 'older', message: value }
     const { requests, newest } = service.codecs
     return (requests.get(claimedVersion(value)) ?? newest).decode(value, headers, service)
   }
@@ -235,31 +242,4 @@ function openOlder(
     unnamed: stateless,
   })
   return { isOlder, exchange: createSessionExchange({ ...context, older, sessions: !stateless }) }
-}
-
-interface EraOptions {
-  /** Versions of the new era. */
-  readonly modern: readonly string[]
-  /** Versions of the earlier eras. */
-  readonly older: readonly string[]
-  /** Those of `older` that a request may claim for itself. */
-  readonly drafts: readonly string[]
-  /** A message that names no version and no session is of an earlier era. */
-  readonly unnamed: boolean
-}
-
-/**
- * Recognizes messages of earlier eras. The body decides: a request that claims a version in its `_meta` is of 2026-07-28
- * or later, unless it claims a draft. Without a claim it is of an earlier era if it begins a session, belongs to one, or
- * names such a version in its header. A header of the new era without a claim in the body is refused by that era.
- */
-export function createOlderTest({ modern, older, drafts, unnamed }: EraOptions): IsOlder {
-  return (message, headers) => {
-    const header = headers && versionHeader(headers)
-    if (header !== undefined && modern.includes(header)) return false
-    const claim = claimedVersion(message)
-    if (claim !== undefined) return drafts.some((version) => version === claim)
-    if (header !== undefined) return older.includes(header)
-    return unnamed || headers?.['mcp-session-id'] !== undefined || isInitialize(message)
-  }
 }

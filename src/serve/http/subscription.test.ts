@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import { createEchoService, VERSION } from '../../../test/support/echo-service.ts'
 import type { ListenCall, ListenFilter, RequestId } from '../../protocol/call.ts'
-import type { TaskState } from '../../protocol/task.ts'
+import type { TaskState } from '../../protocol/reply.ts'
 import { NOBODY } from '../limits.ts'
 import type { WatchTasks } from '../service.ts'
 import { createSubscriptions } from './subscription.ts'

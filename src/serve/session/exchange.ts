@@ -1,18 +1,37 @@
 /**
- * HTTP for clients of earlier eras: POST sends messages, GET opens the session's own stream or resumes a lost one, DELETE
- * ends the session.
+ * HTTP for clients of earlier eras: POST begins a session or sends messages of one, GET opens the session's own stream or
+ * resumes a lost one, DELETE ends the session.
+ *
+ * post 1  A session is found by its id and its owner, on any instance; anything else is 404.
+ * post 2  Without sessions every request stands alone: nobody can be asked, and nothing is watched.
+ * post 3  The version of a request is the one in its header, or else the session's.
  */
 
+import { type Need, withNeed } from '../../carry/scope.ts'
 import { RondoError } from '../../errors.ts'
+import type { InFlight } from '../../lib/collection.ts'
 import { isThenable } from '../../lib/json.ts'
 import type { Principal, RequestId } from '../../protocol/call.ts'
+import { negotiate, type SessionDialect, type SessionMessage } from '../../protocol/codec.ts'
 import { type RequestHeaders, versionHeader } from '../../protocol/common/headers.ts'
-import { idOf } from '../../protocol/common/request.ts'
+import { claimedVersion, idOf, isInitialize } from '../../protocol/common/request.ts'
 import { isTurnsSession } from '../../seal/session-id.ts'
 import { principalTag } from '../../seal/state.ts'
 import { internalError } from '../failure.ts'
-import { type Outlet, refusal } from '../http/line.ts'
-import { type PostOptions, servePost } from './post.ts'
+import type { WatchedCall } from '../heartbeat.ts'
+import type { Access } from '../http/authenticate.ts'
+import {
+  type HttpResponse,
+  JSON_HEADERS,
+  type Outlet,
+  readsStreams,
+  refusal,
+  type StreamOptions,
+} from '../http/line.ts'
+import type { ShareOf } from '../limits.ts'
+import type { Service } from '../service.ts'
+import { type DispatchContext, dispatch, isRequest, messagesOf, type ReplyPath } from './dispatch.ts'
+import { factsOf, type Older, readInitialize } from './older.ts'
 import type { Session } from './session.ts'
 
 export interface SessionExchange {
@@ -55,7 +74,7 @@ export function createSessionExchange(options: PostOptions): SessionExchange {
         // A temporary session receives no notifications, so its stream would stay silent.
         if (session !== sessions.find(session.id, session.owner)) throw new RondoError('LIMIT_SESSIONS')
         const last = method === 'GET' ? headers['last-event-id'] : undefined
-        options.access.admit([], principal, last === undefined ? [] : session.scopesOfStream(last))
+        options.access.admit([], principal, last === undefined ? [] : session.streams.scopesOf(last))
         if (method === 'GET') return serveGet(options, session, headers, principal, outlet)
         const done = (): void => outlet.send({ status: 200, headers: {}, body: '' })
         const ending = options.older.shared.end(session)
@@ -91,17 +110,17 @@ function serveGet(
   if (last === undefined) {
     const version = versionHeader(headers) ?? session.facts.protocolVersion
     const primed = older.codecs.session(version).primesStreams
-    session.openStream(
+    session.streams.open(
       { primed, streams: true, responses: 0, batch: false, onLost: () => {} },
       outlet,
       stream,
     )
     return
   }
-  if (session.resumeStream(last, outlet)) return
+  if (session.streams.resume(last, outlet)) return
   // The event is a question of another instance; what follows its answer may be sent here.
   const awaited = older.draft?.awaits(session, last)
-  if (awaited !== undefined) return session.awaitAnswer(awaited, outlet, stream)
+  if (awaited !== undefined) return session.streams.awaitAnswer(awaited, outlet, stream)
   const detail =
     'There is nothing to resume after this Last-Event-ID. If another instance began the stream, the instances need a store that they share, or sticky routing by Mcp-Session-Id'
   const nothing = new RondoError('PEER_EVENT', session.portable && !older.shared.resume ? detail : undefined)
@@ -109,4 +128,227 @@ function serveGet(
   return older.shared.resume({ options, session, eventId: last, principal, outlet }).then((resumed) => {
     if (!resumed) throw nothing
   })
+}
+
+export interface PostOptions {
+  readonly older: Older
+  /** True if sessions are offered. */
+  readonly sessions: boolean
+  readonly stream: StreamOptions
+  readonly inFlight: InFlight<WatchedCall>
+  readonly service: Pick<Service, 'state' | 'onRefused'>
+  readonly shareOf: ShareOf
+  readonly access: Access
+  onError(error: unknown): void
+}
+
+export interface Posted {
+  readonly message: unknown
+  readonly headers: RequestHeaders
+  readonly principal: Principal | undefined
+  readonly outlet: Outlet
+}
+
+/** The version of a request that does not state one, as clients up to 2025-03-26 do not. */
+const UNSTATED_VERSION = '2025-03-26'
+type Found = ReturnType<Older['shared']['find']>
+
+export const ACCEPTED: HttpResponse = { status: 202, headers: {}, body: '' }
+const NO_SESSION = 'This endpoint keeps no sessions, so it cannot ask its clients anything.'
+const NO_STREAM = 'The request does not accept text/event-stream, so its client cannot be asked anything.'
+const SILENT: ReplyPath = { channel: { send: () => {}, open: false }, respond: () => {} }
+
+/** Throws or rejects if the request as a whole is wrong. */
+function servePost(options: PostOptions, posted: Posted): void | Promise<void> {
+  if (isInitialize(posted.message)) return beginSession(options, posted)
+  const session = sessionOf(options, posted)
+  return isThenable(session)
+    ? session.then((found) => serveIn(found, options, posted))
+    : serveIn(session, options, posted)
+}
+
+function serveIn(session: Session | undefined, options: PostOptions, posted: Posted): void {
+  if (session === undefined) throw new RondoError('PEER_SESSION')
+  session.touch()
+  const { headers, message } = posted
+  const version = versionOf(posted) ?? session.facts.protocolVersion
+  const dialect = options.older.codecs.session(version)
+  const messages = messagesOf(message, dialect)
+  if (messages.length === 0) throw new RondoError('PEER_REQUEST', 'A batch must not be empty')
+  const canAsk = dialect.rounds || readsStreams(headers.accept)
+  const { facts, level } = session
+  const capabilities = canAsk ? facts.capabilities : {}
+  const peer = { ...facts, capabilities, protocolVersion: version, logLevel: level }
+  const decoded = messages.map((one) => dialect.decode(one, peer))
+  const [first] = decoded
+  if (!Array.isArray(message) && first?.kind === 'refused' && first.id === null) throw first.error
+  deliver(options, session, version, decoded, posted)
+}
+
+function beginSession(
+  { older, sessions, service, shareOf, access }: PostOptions,
+  { message, principal, headers, outlet }: Posted,
+): void | Promise<void> {
+  if (service.state.draining) throw new RondoError('SERVER_DRAINING')
+  access.admit([], principal)
+  const call = readInitialize(older, message)
+  const protocolVersion = negotiate(call.requested, older.versions)
+  const greet = (session?: Session): void => {
+    const known = principal !== undefined
+    const result = older.greet(protocolVersion, { session: sessions, known, tasks: true })
+    const body = older.codecs.session(protocolVersion).encodeReply(call.id, { kind: 'complete', result })
+    const named = session ? { ...JSON_HEADERS, 'Mcp-Session-Id': session.id } : JSON_HEADERS
+    outlet.send({ status: 200, headers: named, body })
+  }
+  if (!sessions) return greet()
+  const facts = factsOf(older, call, protocolVersion)
+  const begun = older.shared.begin(facts, principalTag(principal), shareOf(principal, headers, outlet))
+  return isThenable(begun) ? begun.then(greet) : greet(begun)
+}
+
+function versionOf({ headers, message }: Posted): string | undefined {
+  return versionHeader(headers) ?? (claimedVersion(message) as string | undefined)
+}
+
+/** The session of a request, or a temporary one for this request alone; undefined if its session is unknown. */
+function sessionOf({ older, sessions, shareOf }: PostOptions, posted: Posted): Found {
+  const { principal, headers, outlet } = posted
+  const owner = principalTag(principal)
+  const id = headers['mcp-session-id']
+  const version = versionOf(posted)
+  if (id === undefined) {
+    if (sessions && !older.codecs.draftVersions.includes(version ?? ''))
+      throw new RondoError('PEER_NO_SESSION')
+    return older.sessions.transient({ protocolVersion: version ?? UNSTATED_VERSION, capabilities: {} }, owner)
+  }
+  if (!sessions) return older.sessions.find(id, owner)
+  return older.shared.find(id, owner, shareOf(principal, headers, outlet))
+}
+
+export function unaskable({ rounds }: SessionDialect, headers: RequestHeaders): string | undefined {
+  if (rounds) return undefined
+  if (headers['mcp-session-id'] === undefined) return NO_SESSION
+  return readsStreams(headers.accept) ? undefined : NO_STREAM
+}
+
+/**
+ * Delivers messages that the caller's token allows. An answer needs what the call needs that asked. `begin` serves the calls
+ * of a client that takes its questions in turns.
+ */
+export function deliver(
+  options: PostOptions,
+  session: Session,
+  version: string,
+  decoded: readonly SessionMessage[],
+  posted: Posted,
+  begin?: DispatchContext['begin'],
+): void {
+  const { access, onError } = options
+  if (!access.active) return deliverAdmitted(options, session, version, decoded, posted, begin)
+  const isCall = (one: SessionMessage) => one.kind === 'call' || one.kind === 'session'
+  const calls = decoded.flatMap((one) => (one.kind === 'call' || one.kind === 'session' ? [one.call] : []))
+  const asked = decoded.flatMap((one) => (one.kind === 'answer' ? session.scopesOf(one.id) : []))
+  const follow = (needs: readonly Need[]): void => {
+    const rest = [...needs]
+    const scopes = new Map<RequestId, readonly string[]>()
+    const admitted = decoded.map((one) => {
+      const need = isCall(one) ? rest.shift() : undefined
+      if (one.kind !== 'call' || need === undefined) return one
+      scopes.set(one.call.id, need.scopes)
+      return { ...one, call: withNeed(one.call, need) }
+    })
+    deliverAdmitted(options, session, version, admitted, posted, begin, scopes)
+  }
+  const admitting = access.admit(calls, posted.principal, asked)
+  if (!(admitting instanceof Promise)) return follow(admitting)
+  admitting.then(follow).catch((error: unknown) => {
+    const known = error instanceof RondoError ? error : internalError(error, onError).error
+    posted.outlet.fail(refusal(known, idOf(posted.message)))
+  })
+}
+
+function accept(
+  answering: readonly Promise<unknown>[],
+  outlet: Outlet,
+  onError: (error: unknown) => void,
+): void {
+  Promise.all(answering)
+    .then(() => outlet.send(ACCEPTED))
+    .catch((error: unknown) => {
+      const known = error instanceof RondoError ? error : internalError(error, onError).error
+      outlet.fail(refusal(known))
+    })
+}
+
+/** The operator has to act, so it is logged too. */
+function astray({ onRefused }: PostOptions['service']): RondoError {
+  const error = new RondoError('PEER_ASTRAY')
+  onRefused?.(error.code, error.http)
+  return error
+}
+
+/** `scopes`: what each call needs. */
+function deliverAdmitted(
+  options: PostOptions,
+  session: Session,
+  version: string,
+  decoded: readonly SessionMessage[],
+  { message, headers, principal, outlet }: Posted,
+  begin?: DispatchContext['begin'],
+  scopes?: DispatchContext['scopes'],
+): void {
+  const { older, inFlight, service, onError, stream, access } = options
+  const dialect = older.codecs.session(version)
+  const context: DispatchContext = {
+    older,
+    inFlight,
+    known: principal !== undefined,
+    draining: service.state.draining,
+    unaskable: unaskable(dialect, headers),
+    begin,
+    scopes,
+    onError,
+  }
+  const requests = decoded.filter(isRequest)
+  const answering: Promise<unknown>[] = []
+  for (const one of decoded) {
+    if (isRequest(one)) continue
+    const kept = one.kind === 'answer' && session.portable ? older.shared.answer : undefined
+    if (kept === undefined || one.kind !== 'answer' || isTurnsSession(session.id))
+      dispatch(context, session, version, one, principal, SILENT)
+    else {
+      const admit = (needs: readonly string[]): unknown => access.admit([], principal, needs)
+      const taken = kept(session, principal, one.id, one.answer, admit).then((isKept) => {
+        if (!isKept) dispatch(context, session, version, one, principal, SILENT)
+      })
+      answering.push(taken)
+    }
+  }
+  if (requests.length === 0) {
+    // An answer is acknowledged when it is in the store.
+    if (answering.length > 0) return accept(answering, outlet, onError)
+    if (decoded.some((one) => one.kind === 'answer' && session.isAstray(one.id))) throw astray(service)
+    return outlet.send(ACCEPTED)
+  }
+  for (const taken of answering) taken.catch(onError)
+  // The stream outlives the requests, so it must not hold references to them.
+  const ids = requests.flatMap((one) => (one.kind === 'call' ? [one.call.id] : []))
+  const wish = {
+    primed: dialect.primesStreams,
+    streams: readsStreams(headers.accept),
+    batch: Array.isArray(message),
+    responses: requests.length,
+    scopes: [...new Set([...(scopes?.values() ?? [])].flat())],
+    onLost() {
+      for (const id of ids) session.cancel(id)
+    },
+  }
+  const channel = session.streams.open(wish, outlet, stream)
+  const path: ReplyPath = {
+    channel,
+    stream: channel,
+    respond: (json) => channel.respond(json),
+    endWith: (events) => channel.endWith(events),
+  }
+  for (const one of requests) dispatch(context, session, version, one, principal, path)
 }

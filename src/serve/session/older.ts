@@ -1,20 +1,29 @@
 /**
  * The service for clients of earlier eras: the same tools through the same registry. Up to 2025-11-25 questions are pushed
  * on the stream of the call; in the draft they come in rounds. If a client cannot be asked, its call ends with an `isError`
- * result that says why.
+ * result that says why. The handshake reads `initialize` and decides what the session keeps of it.
  */
 
-import { unaskableReply } from '../../carry/failure.ts'
 import type { FlowHost } from '../../carry/host.ts'
 import { type AskingLine, type MakePortable, type PushOptions, runPushed } from '../../carry/push.ts'
+import { observeRequest, unaskableReply } from '../../carry/report.ts'
 import { observeTask } from '../../carry/task/call.ts'
 import { runRound } from '../../carry/token.ts'
 import { RondoError } from '../../errors.ts'
 import { createEvery } from '../../lib/clock.ts'
-import type { FlowCall, Listing, OlderCall, Principal, TaskCall } from '../../protocol/call.ts'
+import type {
+  FlowCall,
+  InitializeCall,
+  Listing,
+  OlderCall,
+  PeerFacts,
+  Principal,
+  TaskCall,
+} from '../../protocol/call.ts'
 import type { Codecs, SessionDialect } from '../../protocol/codec.ts'
-import type { OlderReply, Reply } from '../../protocol/reply.ts'
-import type { TaskState } from '../../protocol/task.ts'
+import { type RequestHeaders, versionHeader } from '../../protocol/common/headers.ts'
+import { claimedVersion, isInitialize, rememberedCapabilities } from '../../protocol/common/request.ts'
+import type { OlderReply, Reply, TaskState } from '../../protocol/reply.ts'
 import type { InputRequests } from '../../protocol/wire.ts'
 import { digest } from '../../seal/envelope.ts'
 import type { Registry } from '../../tool/registry.ts'
@@ -23,10 +32,9 @@ import { toErrorReply, unknownTarget } from '../failure.ts'
 import type { Fleet } from '../fleet.ts'
 import type { ChangeBus } from '../http/subscription.ts'
 import { complete, createCatalog } from '../listing.ts'
-import { observeRequest } from '../observe.ts'
-import { type Greeting, type GreetOptions, greet } from './initialize.ts'
+import type { Service } from '../service.ts'
+import type { Posted, PostOptions } from './exchange.ts'
 import { resolveSessions, type SessionOptions } from './options.ts'
-import type { Posted, PostOptions } from './post.ts'
 import type { Session } from './session.ts'
 import { createSharedSessions, type SharedSessions } from './shared.ts'
 import { createSessionTable, type SessionTable } from './table.ts'
@@ -45,7 +53,7 @@ export interface SessionDraft {
     options: PostOptions,
     request: Pick<Posted, 'headers' | 'principal' | 'outlet'>,
   ): Promise<Session | undefined>
-  /** The turn that a client waits for when it resumes another instance's stream after this event; see `Session.awaitAnswer`. */
+  /** The turn that a client waits for when it resumes another instance's stream after this event; see `SessionStreams.awaitAnswer`. */
   awaits(session: Session, eventId: string): string | undefined
   /** Seals the call into its questions, so that any instance can accept the responses; undefined if the client does not echo states. */
   hand(call: FlowCall): MakePortable | undefined
@@ -246,5 +254,107 @@ function olderRows({ tasks }: FlowHost, registry: Registry): Pick<Registry, 'row
           listing === 'tools' ? registry.find('tools/call', String(row.name))?.task.mode : undefined
         return mode === undefined ? plain : { ...plain, execution: { taskSupport: support[mode] } }
       }),
+  }
+}
+
+/** What the server can do for the client that it greets. */
+export interface Greeting {
+  /** False if there is no session: then the server sends nothing that no request asked for. */
+  readonly session: boolean
+  /** True if the caller can be told apart from all others: it is authenticated, or the only client of this process. */
+  readonly known: boolean
+  /** True if tasks are served to it. */
+  readonly tasks: boolean
+}
+
+export interface GreetOptions {
+  readonly host: FlowHost
+  readonly registry: Registry
+  readonly serverInfo: Service['serverInfo']
+  readonly instructions?: string
+  readonly codecs: Codecs
+}
+
+/** Declared capabilities up to this many characters are kept as they are; of longer ones, only what decides what can be asked. */
+const MAX_DECLARED = 2_048
+const MAX_NAME = 128
+
+/** `initialize` has the same form in every version that it can agree on. */
+export function readInitialize({ codecs }: Older, message: unknown): InitializeCall {
+  const decoded = codecs.session('').decode(message, { protocolVersion: '', capabilities: {} })
+  if (decoded.kind === 'refused') throw decoded.error
+  if (decoded.kind === 'session' && decoded.call.kind === 'initialize') return decoded.call
+  throw new RondoError('PEER_REQUEST', 'initialize must be a request with an id')
+}
+
+/** What a session keeps of `initialize`: no more than it needs, however much was sent. */
+export function factsOf(
+  { draft }: Older,
+  { capabilities, clientInfo }: InitializeCall,
+  protocolVersion: string,
+): PeerFacts {
+  const small = JSON.stringify(capabilities).length <= MAX_DECLARED
+  const kept = small ? capabilities : rememberedCapabilities(capabilities, draft?.experimental)
+  const info = Object.entries(clientInfo ?? {}).map(([name, text]) => [name, text.slice(0, MAX_NAME)])
+  // Copied, because a slice of a string keeps the whole string in memory.
+  const copy = JSON.parse(JSON.stringify({ kept, info: Object.fromEntries(info) }))
+  return { protocolVersion, capabilities: copy.kept, clientInfo: clientInfo && copy.info }
+}
+
+/** The result of `initialize`. */
+function greet(
+  { host, registry, serverInfo, instructions, codecs }: GreetOptions,
+  protocolVersion: string,
+  { session, known, tasks }: Greeting,
+): Readonly<Record<string, unknown>> {
+  const changes = session ? { listChanged: true } : {}
+  const rows = (listing: 'tools' | 'prompts' | 'resources' | 'templates'): number =>
+    registry.rows(listing).length
+  const reads = rows('resources') + rows('templates') > 0
+  return {
+    protocolVersion,
+    capabilities: {
+      tools: rows('tools') > 0 ? changes : undefined,
+      prompts: rows('prompts') > 0 ? changes : undefined,
+      resources: reads ? { ...changes, ...(session ? { subscribe: true } : {}) } : undefined,
+      completions: rows('prompts') + rows('templates') > 0 ? {} : undefined,
+      logging: {},
+      tasks:
+        host.tasks && tasks && codecs.session(protocolVersion).tasks
+          ? { list: known ? {} : undefined, cancel: {}, requests: { tools: { call: {} } } }
+          : undefined,
+    },
+    serverInfo,
+    instructions,
+  }
+}
+
+/** Whether a message is of an earlier era. */
+export type IsOlder = (message: unknown, headers: RequestHeaders | undefined) => boolean
+
+interface EraOptions {
+  /** Versions of the new era. */
+  readonly modern: readonly string[]
+  /** Versions of the earlier eras. */
+  readonly older: readonly string[]
+  /** Those of `older` that a request may claim for itself. */
+  readonly drafts: readonly string[]
+  /** A message that names no version and no session is of an earlier era. */
+  readonly unnamed: boolean
+}
+
+/**
+ * Recognizes messages of earlier eras. The body decides: a request that claims a version in its `_meta` is of 2026-07-28
+ * or later, unless it claims a draft. Without a claim it is of an earlier era if it begins a session, belongs to one, or
+ * names such a version in its header. A header of the new era without a claim in the body is refused by that era.
+ */
+export function createOlderTest({ modern, older, drafts, unnamed }: EraOptions): IsOlder {
+  return (message, headers) => {
+    const header = headers && versionHeader(headers)
+    if (header !== undefined && modern.includes(header)) return false
+    const claim = claimedVersion(message)
+    if (claim !== undefined) return drafts.some((version) => version === claim)
+    if (header !== undefined) return older.includes(header)
+    return unnamed || headers?.['mcp-session-id'] !== undefined || isInitialize(message)
   }
 }

@@ -1,9 +1,22 @@
-/** Sealed records of sessions in the store. Each is sealed for its place: nobody who can write to the store can move one. */
+/**
+ * Sealed records of sessions in the store, and streams that are passed on through them. Each record is sealed for its place:
+ * nobody who can write to the store can move one.
+ *
+ * A stream of one instance whose client is connected to another is relayed: the instance that has the stream writes its
+ * events to the store, piece by piece, and the other passes them on.
+ *
+ * relay 1  Pieces are numbered, and removed once they are passed on; what nobody reads expires.
+ * relay 2  The reader says from time to time that it is there. If it is silent, the client counts as gone, as after any lost
+ *          connection. If the writer is silent, the reader ends the stream, and the client resumes it elsewhere.
+ */
 
 import type { FlowHost } from '../../carry/host.ts'
 import { RondoError } from '../../errors.ts'
+import { isRecord, isText } from '../../lib/json.ts'
 import { openEnvelope, sealEnvelope } from '../../seal/envelope.ts'
 import type { RecordStore } from '../../store/store.ts'
+import type { Fleet, News } from '../fleet.ts'
+import type { Outlet } from '../http/line.ts'
 import type { Session } from './session.ts'
 
 export interface OpenRecord<T> {
@@ -79,4 +92,207 @@ export function createRecords(host: FlowHost, store: RecordStore): SealedRecords
     touch: (ids) => store.touch(ids.map(nameOf)),
     remove: (id) => store.remove(nameOf(id)),
   }
+}
+
+interface Piece {
+  readonly text: string
+  readonly ended: boolean
+  /** What a token needs to read the stream. */
+  readonly scopes: readonly string[]
+}
+
+type Every = (ms: number, tick: () => void) => () => void
+
+export interface Relays {
+  /** Passes on what another instance writes. Resolves when there is nothing more, or the client has gone. */
+  read(session: Session, stream: string, relay: string, outlet: Outlet): Promise<void>
+  /** The first piece of a relay, if it is there. */
+  peek(relay: string): Promise<{ readonly scopes: readonly string[] } | undefined>
+  /** Resolves when there is news of a stream, or after `ms`. */
+  news(stream: string, ms: number): Promise<void>
+}
+
+const SIGN_MS = 10_000
+/** How long a reader or a writer may be silent. A writer sends a keep-alive every 15 s. */
+const SILENT_MS = 45_000
+const POLL_MS = 1_000
+
+const pieceId = (relay: string, number: number): string => `relay ${relay} ${number}`
+
+export function createRelays(
+  fleet: Fleet,
+  records: SealedRecords,
+  every: Every,
+  findSession: (name: string) => Session | undefined,
+): Relays {
+  const waiting = new Map<string, Set<() => void>>()
+  const writers = new Map<string, (gone: boolean) => void>()
+
+  const write = (session: Session, { stream, relay, after }: Extract<News, { kind: 'wanted' }>): void => {
+    const outlet = createRemoteOutlet(session, stream, relay, { fleet, records, every })
+    const scopes = session.streams.relay(stream, after, outlet)
+    if (scopes === undefined) return
+    writers.set(relay, outlet.heard)
+    outlet.begin(scopes, () => writers.delete(relay))
+  }
+
+  fleet.onNews((news) => {
+    if (news.kind === 'call') for (const wake of waiting.get(news.call) ?? []) wake()
+    else if (news.kind === 'reader') writers.get(news.relay)?.(news.gone)
+    else if (news.kind === 'wanted') {
+      const session = findSession(news.session)
+      if (session) write(session, news)
+    }
+  })
+
+  const news = (stream: string, ms: number): Promise<void> =>
+    new Promise((resolve) => {
+      const others = waiting.get(stream) ?? new Set()
+      waiting.set(stream, others)
+      const wake = (): void => {
+        clearTimeout(timer)
+        others.delete(wake)
+        if (others.size === 0) waiting.delete(stream)
+        resolve()
+      }
+      const timer = setTimeout(wake, ms)
+      others.add(wake)
+    })
+
+  return {
+    news,
+    peek: async (relay) => (await records.get(pieceId(relay, 0), narrowPiece))?.value,
+    async read(session, stream, relay, outlet) {
+      const say = (gone: boolean): void =>
+        fleet.mention({ kind: 'reader', session: session.name, stream, relay, gone })
+      const stopSaying = every(SIGN_MS, () => say(false))
+      let heardAt = Date.now()
+      try {
+        for (let number = 0; !outlet.gone; ) {
+          const piece = (await records.get(pieceId(relay, number), narrowPiece))?.value
+          if (piece === undefined) {
+            if (Date.now() - heardAt > SILENT_MS) break
+            await news(stream, POLL_MS)
+            continue
+          }
+          heardAt = Date.now()
+          if (piece.text !== '') outlet.write(piece.text)
+          await records.remove(pieceId(relay, number))
+          number += 1
+          if (piece.ended) break
+        }
+      } finally {
+        stopSaying()
+        if (outlet.gone) say(true)
+        else outlet.end()
+      }
+    },
+  }
+}
+
+interface RemoteOutlet extends Outlet {
+  /** Says what a token needs to read what was written, and begins to write. */
+  begin(scopes: readonly string[], onEnd: () => void): void
+  /** There is news of the reader. */
+  heard(gone: boolean): void
+}
+
+function createRemoteOutlet(
+  session: Session,
+  stream: string,
+  relay: string,
+  { fleet, records, every }: { fleet: Fleet; records: SealedRecords; every: Every },
+): RemoteOutlet {
+  const listeners = new Set<() => void>()
+  let pending = ''
+  let scopes: readonly string[] | undefined
+  let isGone = false
+  let ended = false
+  let writing = false
+  let number = 0
+  let heardAt = Date.now()
+  let finish = (): void => {}
+  let stopWatching = (): void => {}
+
+  const close = (): void => {
+    stopWatching()
+    finish()
+  }
+  const leave = (): void => {
+    if (isGone || ended) return
+    isGone = true
+    close()
+    for (const listener of [...listeners]) listener()
+  }
+  const flush = async (): Promise<void> => {
+    if (writing || scopes === undefined) return
+    writing = true
+    try {
+      for (let isLast = false; !isGone && !isLast && (pending !== '' || ended || number === 0); ) {
+        const text = pending
+        pending = ''
+        isLast = ended
+        const value: Piece = { text, ended: isLast, scopes }
+        const next = { value, ttlMs: Math.max(SILENT_MS, session.resumeMs) }
+        const outcome = await records.put(pieceId(relay, number), session, next, 0)
+        if (outcome === 'limit') return leave()
+        number += 1
+        await fleet.tell({ kind: 'call', call: stream })
+      }
+    } catch {
+      // The store is away: the client resumes its stream once more.
+      leave()
+    } finally {
+      writing = false
+    }
+  }
+  return {
+    begin(given, onEnd) {
+      scopes = given
+      finish = onEnd
+      stopWatching = every(SIGN_MS, () => {
+        if (Date.now() - heardAt > SILENT_MS) leave()
+      })
+      void flush()
+    },
+    heard(gone) {
+      heardAt = Date.now()
+      if (gone) leave()
+    },
+    send() {},
+    open() {},
+    write(text) {
+      if (isGone || ended) return
+      pending += text
+      void flush()
+    },
+    end() {
+      if (ended || isGone) return
+      ended = true
+      void flush()
+      close()
+    },
+    fail: leave,
+    drop: leave,
+    get gone() {
+      return isGone
+    },
+    get ended() {
+      return ended
+    },
+    address: undefined,
+    get backlog() {
+      return pending.length
+    },
+    onGone(listener) {
+      listeners.add(listener)
+      return () => void listeners.delete(listener)
+    },
+  }
+}
+
+function narrowPiece(value: unknown): Piece | undefined {
+  return isRecord(value) && isText(value.text) && Array.isArray(value.scopes)
+    ? (value as unknown as Piece)
+    : undefined
 }

@@ -3,7 +3,7 @@
  *
  * resume 1  A call that only waits continues here, from what was kept of it in the store (`kept.ts`): nobody runs it, so that
  *           it does not matter whether the first instance lives.
- * resume 2  As long as the first instance lives and runs the call, it keeps it, and its events are relayed (`relay.ts`). If it
+ * resume 2  As long as the first instance lives and runs the call, it keeps it, and its events are relayed (`records.ts`). If it
  *           is gone, the call continues here when its lease has run out.
  * resume 3  The session's own stream begins anew here; since changes may have been missed, everything counts as changed.
  */
@@ -19,13 +19,13 @@ import type { InputRequests } from '../../protocol/wire.ts'
 import { internalError } from '../failure.ts'
 import type { Fleet } from '../fleet.ts'
 import { type Outlet, openStream, SSE_COMMENT, toEvent } from '../http/line.ts'
-import { readEventId } from './event-log.ts'
+import type { PostOptions } from './exchange.ts'
 import { type CallRecord, claimsOfCall, isParked, type KeptCalls } from './kept.ts'
 import type { SessionLine } from './line.ts'
-import type { PostOptions } from './post.ts'
-import type { OpenRecord } from './records.ts'
-import type { Relays } from './relay.ts'
-import { costOf, GENERAL, type Session } from './session.ts'
+import type { OpenRecord, Relays } from './records.ts'
+import { costOf, type Session } from './session.ts'
+import { readEventId } from './stream.ts'
+import { GENERAL } from './streams.ts'
 
 /** A GET with a `Last-Event-ID`. */
 export interface Resuming {
@@ -108,7 +108,7 @@ function isFree(
 function beginAnew({ session, outlet, options }: Resuming): boolean {
   const primed = options.older.codecs.session(session.facts.protocolVersion).primesStreams
   const request = { primed, streams: true, responses: 0, batch: false, onLost: () => {} }
-  session.openStream(request, outlet, options.stream)
+  session.streams.open(request, outlet, options.stream)
   session.notify({ kind: 'everything' })
   return true
 }
@@ -145,7 +145,7 @@ async function continueHere(
     onLost: () => line?.cancel(),
   }
   session.leave(request.id)
-  const channel = session.openStream(wish, outlet, options.stream)
+  const channel = session.streams.open(wish, outlet, options.stream)
   channel.beat()
   const terms = { ...request, protocolVersion, scopes: () => record.scopes }
   const hold = parts.kept.hold(session, stream, terms, record)

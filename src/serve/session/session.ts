@@ -15,12 +15,11 @@ import type { LogLevel } from '../../protocol/wire.ts'
 import { digest } from '../../seal/envelope.ts'
 import { isSealedSession, isTurnsSession } from '../../seal/session-id.ts'
 import { principalTag } from '../../seal/state.ts'
-import type { Outlet, StreamOptions } from '../http/line.ts'
 import type { Change } from '../http/subscription.ts'
-import { readEventId } from './event-log.ts'
 import { type CallKeeper, type Channel, type Desk, SessionLine } from './line.ts'
 import type { MemoryBudget, OwnerTally, SessionSettings } from './options.ts'
-import { SessionStream, type StreamSetup } from './stream.ts'
+import { SessionStream } from './stream.ts'
+import { SessionStreams } from './streams.ts'
 
 /** What names a session: its id, and when it ends, ms since the epoch. */
 export interface SessionName {
@@ -41,26 +40,11 @@ interface SessionPlace {
 
 const DEFAULT_LEVEL: LogLevel = 'info'
 
-/** What the caller of `openStream` decides about a stream. */
-type StreamRequest = Pick<
-  StreamSetup,
-  'primed' | 'streams' | 'responses' | 'batch' | 'onLost' | 'after' | 'scopes'
-> & {
-  /** The name of a stream that another instance began. */
-  readonly name?: string
-}
-
-/** Streams that a session keeps for resumption; the oldest finished one is evicted first. */
-const MAX_STREAMS = 64
-
 /** Tasks that a session is notified of at once. */
 const MAX_TASKS = 64
 
 /** The id of a question of a session that every instance knows begins with the tag of the process that asked. */
 const ASKED_BY = /^[\w-]{8}\./
-
-/** The names of sessions' own streams begin with this. */
-export const GENERAL = 'g_'
 
 /** Longer than any URI that is in use. */
 const MAX_URI = 8_192
@@ -101,6 +85,7 @@ export class Session implements Desk {
   /** The least level of log messages that the client asked for. */
   level: LogLevel = DEFAULT_LEVEL
   readonly share: string
+  readonly streams: SessionStreams
   readonly #watched = new Set<string>()
   readonly #settings: SessionSettings
   readonly #parkedByAll: OwnerTally
@@ -115,15 +100,11 @@ export class Session implements Desk {
       readonly scopes: readonly string[]
     }
   >()
-  readonly #streams = new Map<string, SessionStream>()
-  readonly #awaited = new Map<string, SessionStream>()
   /** Stops the notifications of a task. */
   readonly #tasks = new Map<string, () => void>()
-  #general: Channel | undefined
   #seenAt: number
   #parked = 0
   #lastQuestion = 0
-  #lastStream = 0
 
   constructor(
     { id, until = Number.POSITIVE_INFINITY }: SessionName,
@@ -142,6 +123,7 @@ export class Session implements Desk {
     this.share = share
     this.#onParked = onParked
     this.#seenAt = settings.now()
+    this.streams = new SessionStreams(this.portable, settings, budget)
   }
 
   get portable(): boolean {
@@ -235,9 +217,9 @@ export class Session implements Desk {
   /** True if no call runs and no stream is attached: the client would not notice the end before its next request. */
   get unused(): boolean {
     if (this.#calls.size > 0) return false
-    const general = this.#general
+    const { general, attached } = this.streams
     if (general !== undefined && !(general instanceof SessionStream)) return false
-    return ![...this.#streams.values()].some((stream) => stream.attached)
+    return !attached
   }
 
   /** Returns the line of a new call. Throws if the id is in use. */
@@ -326,81 +308,6 @@ export class Session implements Desk {
     return Math.min(maxKeptBytes, shareLimit(this, perCaller, perCaller))
   }
 
-  /** Opens a stream over HTTP. One without responses becomes the session's own and replaces the former one. */
-  openStream(request: StreamRequest, outlet: Outlet, http: StreamOptions): SessionStream {
-    this.#lastStream += 1
-    const onOpen = (stream: SessionStream): void => this.#keep(stream)
-    const setup = {
-      ...request,
-      name: request.name ?? this.#nameStream(request.responses === 0),
-      settings: this.#settings,
-      budget: this.#budget,
-      http,
-      onOpen,
-    }
-    const stream = new SessionStream(setup, outlet)
-    if (request.responses === 0) {
-      const former = this.#general
-      if (former instanceof SessionStream) this.#drop(former)
-      this.#general = stream
-    }
-    return stream
-  }
-
-  /** Other instances have streams of the same session, and theirs must not be mistaken for ours. */
-  #nameStream(general: boolean): string {
-    if (!this.portable) return String(this.#lastStream)
-    return `${general ? GENERAL : 'c_'}${this.#settings.tag}${this.#settings.randomId()}`
-  }
-
-  /** Sends the rest of a stream to a client that is connected to another instance. Returns what a token needs for it. */
-  relay(stream: string, after: number, outlet: Outlet): readonly string[] | undefined {
-    const found = this.#streams.get(stream)
-    return found?.resume(outlet, after) ? found.scopes : undefined
-  }
-
-  /** Sends the rest of a stream after an event. Returns false if the event is unknown, or what followed is lost. */
-  resumeStream(eventId: string, outlet: Outlet): boolean {
-    const place = this.#placeOf(eventId)
-    return place?.stream?.resume(outlet, place.number) ?? false
-  }
-
-  /** What a token needs to resume the stream of an event. */
-  scopesOfStream(eventId: string): readonly string[] {
-    return this.#placeOf(eventId)?.stream?.scopes ?? []
-  }
-
-  #placeOf(eventId: string): { stream: SessionStream | undefined; number: number } | undefined {
-    const numbered = readEventId(eventId)
-    const own = numbered && this.#streams.get(numbered.stream)
-    if (own) return { stream: own, number: numbered.number }
-    for (const stream of this.#streams.values()) {
-      const number = stream.numberOf(eventId)
-      if (number !== undefined) return { stream, number }
-    }
-    return undefined
-  }
-
-  /** Opens a stream on which a client that lost the stream of a question waits for what follows its answer. */
-  awaitAnswer(turn: string, outlet: Outlet, http: StreamOptions): void {
-    const request = { primed: false, streams: true, responses: 1, batch: false }
-    const stream = this.openStream({ ...request, onLost: () => this.#awaited.delete(turn) }, outlet, http)
-    this.#awaited.set(turn, stream)
-    stream.beat()
-  }
-
-  /** Takes the stream that `awaitAnswer` opened for a turn, if its client is still connected. */
-  awaited(turn: string): SessionStream | undefined {
-    const stream = this.#awaited.get(turn)
-    this.#awaited.delete(turn)
-    return stream?.attached ? stream : undefined
-  }
-
-  /** The channel for messages that belong to no call. */
-  set general(channel: Channel) {
-    this.#general = channel
-  }
-
   /**
    * Notifies the client of a task until it has ended. `observe` reports its changes as messages; `ended` is true for the last.
    * A session of a single request has nobody to notify.
@@ -436,13 +343,13 @@ export class Session implements Desk {
 
   /** Sends a message on the session's own stream, which another instance may have. */
   note(json: string): void {
-    if (this.#general) this.#general.send(json, false)
+    if (this.streams.general) this.streams.general.send(json, false)
     else if (this.portable) this.#settings.elsewhere?.(this.name, json)
   }
 
   /** The same for a message from another instance. */
   noteHere(json: string): void {
-    this.#general?.send(json, false)
+    this.streams.general?.send(json, false)
   }
 
   notify(change: Change): void {
@@ -451,18 +358,20 @@ export class Session implements Desk {
       for (const uri of this.#watched) this.notify({ kind: 'resource', uri })
     } else if (change.kind === 'resource') {
       if (!this.#watched.has(change.uri)) return
-      this.#general?.send(encodeNotification('notifications/resources/updated', { uri: change.uri }), false)
+      this.streams.general?.send(
+        encodeNotification('notifications/resources/updated', { uri: change.uri }),
+        false,
+      )
     } else {
-      this.#general?.send(encodeNotification(`notifications/${change.kind}/list_changed`, {}), false)
+      this.streams.general?.send(encodeNotification(`notifications/${change.kind}/list_changed`, {}), false)
     }
   }
 
   /** Ends what is due at this time. Returns true if the session itself has been idle for too long. */
   sweep(now: number): boolean {
     for (const line of this.#calls.values()) line.sweep(now)
-    for (const stream of [...this.#streams.values()]) if (stream.sweep(now)) this.#drop(stream)
-    const attached = [...this.#streams.values()].some((stream) => stream.attached)
-    if (attached || this.#calls.size > 0) this.#seenAt = now
+    this.streams.sweep(now)
+    if (this.streams.attached || this.#calls.size > 0) this.#seenAt = now
     if (isTurnsSession(this.id) && this.#isEmpty) return true
     return now >= this.until || now - this.#seenAt >= this.#settings.idleMs
   }
@@ -471,7 +380,7 @@ export class Session implements Desk {
   get #isEmpty(): boolean {
     return (
       this.#calls.size === 0 &&
-      this.#streams.size === 0 &&
+      this.streams.size === 0 &&
       this.#watched.size === 0 &&
       this.#tasks.size === 0 &&
       this.level === DEFAULT_LEVEL
@@ -485,25 +394,9 @@ export class Session implements Desk {
 
   end(): void {
     for (const line of [...this.#calls.values()]) line.cancel()
-    for (const stream of [...this.#streams.values()]) this.#drop(stream)
-    this.#general = undefined
-    this.#awaited.clear()
+    this.streams.end()
     this.#questions.clear()
     for (const uri of [...this.#watched]) this.unwatch(uri)
     for (const stop of [...this.#tasks.values()]) stop()
-  }
-
-  #keep(stream: SessionStream): void {
-    if (this.#streams.size >= MAX_STREAMS) {
-      const finished = [...this.#streams.values()].find(({ ended }) => ended)
-      if (finished) this.#drop(finished)
-    }
-    this.#streams.set(stream.name, stream)
-  }
-
-  #drop(stream: SessionStream): void {
-    stream.forget()
-    this.#streams.delete(stream.name)
-    if (this.#general === stream) this.#general = undefined
   }
 }

@@ -40,7 +40,7 @@ describe('T18 sessions of anonymous callers', () => {
     table
       .open(FACTS, ANONYMOUS)
       .begin(1, { send: () => {}, open: true }, createCodecs().session('2025-11-25'))
-    table.open(FACTS, ANONYMOUS).general = { send: () => {}, open: true }
+    table.open(FACTS, ANONYMOUS).streams.general = { send: () => {}, open: true }
     expect(() => table.open(FACTS, ANONYMOUS)).toThrow('[LIMIT_SESSIONS]')
   })
 

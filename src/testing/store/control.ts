@@ -8,8 +8,7 @@ import type { Store } from '../../store/store.ts'
 import type { TaskEngine, TaskOwner, TaskView } from '../../store/task-engine.ts'
 import type { Fence, Lease, TaskStore } from '../../store/task-store.ts'
 import { engineContract, fleetContract, leaseEngineHarness, storeContract } from './contract.ts'
-import type { EngineHarness, StoreHarness } from './harness.ts'
-import type { ContractCase } from './suite.ts'
+import type { ContractCase, EngineHarness, StoreHarness } from './harness.ts'
 
 /** What the handles of one site have seen, for faults that need to know it. */
 interface Memory {

@@ -10,17 +10,20 @@ import type {
   TaskView,
 } from '../../store/task-engine.ts'
 import {
+  afterEach,
   alice,
   answers,
+  beforeEach,
   bob,
   type ContractEngineOptions,
   type EngineHarness,
   type EngineSite,
+  expect,
   inputs,
+  it,
   newTask,
   until,
 } from './harness.ts'
-import { afterEach, beforeEach, expect, it } from './suite.ts'
 
 const complete = (result: string): TaskTurnOutcome => ({ kind: 'complete', result })
 

@@ -7,29 +7,26 @@ import {
   alice,
   answers,
   bob,
+  type ContractTime,
   claimNew,
-  createTime,
+  describe,
+  eachCase,
+  expect,
   inputs,
+  it,
   newTask,
   type StoreHarness,
-  type StoreSite,
 } from './harness.ts'
-import { afterEach, beforeEach, describe, expect, it } from './suite.ts'
 
 const LEASE = 10_000
 
 export function describeWorkerContract(harness: StoreHarness): void {
-  let database: StoreSite
-  let now: ReturnType<typeof createTime>
+  let now: ContractTime
   let store: Store
   let other: Store
-  beforeEach(async () => {
-    database = await harness.create()
-    now = createTime()
-    store = database.open(now)
-    other = database.open(now)
+  eachCase(harness, (site) => {
+    ;({ now, store, other } = site)
   })
-  afterEach(() => database.close())
 
   const claimOne = async (from: Store) => (await from.tasks.claim('second', LEASE, 1))[0]
 

@@ -39,6 +39,12 @@ interface CompiledForm {
   validate(content: unknown, bounds?: TextBounds): FormResult | Promise<FormResult>
 }
 
+/** The form of schemas that are the same in every respect, and the last one that was recognized. */
+interface Twin {
+  readonly form: CompiledForm
+  last: Schema
+}
+
 /** The part of a form that depends only on the JSON of its schema. */
 interface FormShape {
   readonly json: JsonSchema
@@ -51,43 +57,47 @@ interface FormShape {
 
 /**
  * Handlers create their schemas again in every round, so forms are cached by the schema, for one that outlives the round; by
- * its key, for one that is like an earlier one (`reuse.ts`); and by its JSON.
+ * its key, for one that is like an earlier one (`reuse.ts`); and by its JSON. A schema that is used once does not get into a
+ * `WeakMap`: collecting many of those costs more than recognizing them.
  */
 const [forms, secretForms] = [new WeakMap<Schema, CompiledForm>(), new WeakMap<Schema, CompiledForm>()]
-const twins = createMemo<CompiledForm>(500)
+const twins = createMemo<Twin>(500)
 const shapes = createMemo<FormShape>(500)
 const MAX_SHAPE_LENGTH = 8_192
 
 export function compileForm(schema: Schema, options: FormOptions = {}): CompiledForm {
   const allowSecrets = (options.allowSecretLike ?? '').trim() !== ''
-  const known = (allowSecrets ? secretForms : forms).get(schema)
-  if (known !== undefined) return known
-  const form = isZod(schema)
-    ? compileZod(schema, keyOf(schema), allowSecrets)
-    : isStandardSchema(schema)
-      ? toCompiled(schema, shapeOf(convert(schema), false, allowSecrets))
-      : toCompiled(schema, plainShape(schema, allowSecrets))
-  ;(allowSecrets ? secretForms : forms).set(schema, form)
+  const known = allowSecrets ? secretForms : forms
+  const found = known.get(schema)
+  if (found !== undefined) return found
+  const key = isZod(schema) ? keyOf(schema) : undefined
+  const exact = key?.exact && `${allowSecrets} ${key.exact}`
+  const twin = exact ? twins.get(exact) : undefined
+  if (twin !== undefined && twin.last !== schema) {
+    twin.last = schema
+    return twin.form
+  }
+  const form = twin?.form ?? compileNew(schema, key, allowSecrets)
+  if (exact) twins.set(exact, { form, last: schema })
+  known.set(schema, form)
   return form
 }
 
-/** With the form of an earlier schema that is the same in every respect, or with the shape of one that looks the same. */
-function compileZod(schema: Schema, key: SchemaKey | undefined, allowSecrets: boolean): CompiledForm {
+function compileNew(schema: Schema, key: SchemaKey | undefined, allowSecrets: boolean): CompiledForm {
+  if (!isStandardSchema(schema)) return toCompiled(schema, plainShape(schema, allowSecrets))
   if (key === undefined) return toCompiled(schema, shapeOf(convert(schema), false, allowSecrets))
-  const exact = key.exact && `${allowSecrets} ${key.exact}`
-  const twin = exact && twins.get(exact)
-  if (twin) return twin
+  return toCompiled(schema, zodShape(schema, key, allowSecrets))
+}
+
+/** The shape of an earlier schema that looks the same, if there was one. */
+function zodShape(schema: Schema, key: SchemaKey, allowSecrets: boolean): FormShape {
   const name = `zod ${allowSecrets} ${key.text}`
-  let shape = shapes.get(name)
-  if (shape === undefined) {
-    const root = convert(schema)
-    shape = shapeOf(root, false, allowSecrets)
-    if (!fitsDefaults(key, root)) return toCompiled(schema, shape)
-    shapes.set(name, shape)
-  }
-  const form = toCompiled(schema, shape)
-  if (exact) twins.set(exact, form)
-  return form
+  const known = shapes.get(name)
+  if (known !== undefined) return known
+  const root = convert(schema)
+  const shape = shapeOf(root, false, allowSecrets)
+  if (fitsDefaults(key, root)) shapes.set(name, shape)
+  return shape
 }
 
 function convert(schema: Schema): JsonSchema {
@@ -178,7 +188,7 @@ function validate(
   const given: Record<string, unknown> = { ...content }
   for (const name of nullable) given[name] ??= null
   const settle = (result: Result): FormResult =>
-    result.ok ? { ...result, content } : withTitles(fields, result.problems)
+    result.ok ? { ok: true, value: result.value, content } : withTitles(fields, result.problems)
   const result = isFirst ? validateOnce(schema, given) : validateStandard(schema, given)
   return 'then' in result ? result.then(settle) : settle(result)
 }

@@ -20,9 +20,8 @@ import {
   TEXT_BOUNDS,
   type TextBounds,
 } from './judge.ts'
-import { assertPatterns } from './pattern.ts'
 import { isZod, type ZodOutcome } from './reuse.ts'
-import { findTarget } from './subschemas.ts'
+import { assertPatterns, findTarget } from './subschemas.ts'
 
 /** `input`: what a caller sends. `output`: what a handler returns and a caller receives. */
 type SchemaRole = 'input' | 'output'
@@ -98,11 +97,26 @@ export function describeProblems(problems: readonly Problem[]): string {
 
 /** The first text that is too long for any check. */
 export function findLongText(value: unknown, { maxTextLength }: TextBounds): Problem | undefined {
+  return hasLongText(value, maxTextLength, 0) ? locateLongText(value, maxTextLength) : undefined
+}
+
+/** Allocates nothing: almost every value passes. */
+function hasLongText(value: unknown, max: number, depth: number): boolean {
+  if (typeof value === 'string') return value.length > max
+  if (typeof value !== 'object' || value === null || depth > MAX_TEXT_DEPTH) return false
+  for (const name in value) {
+    if (Object.hasOwn(value, name) && hasLongText((value as Record<string, unknown>)[name], max, depth + 1))
+      return true
+  }
+  return false
+}
+
+function locateLongText(value: unknown, max: number): Problem | undefined {
   const todo: { value: unknown; path: readonly PropertyKey[] }[] = [{ value, path: [] }]
   for (let next = todo.pop(); next !== undefined; next = todo.pop()) {
     const { value: here, path } = next
-    if (typeof here === 'string' && here.length > maxTextLength) {
-      return { path: formatPath(path), message: `The text is longer than ${maxTextLength} characters` }
+    if (typeof here === 'string' && here.length > max) {
+      return { path: formatPath(path), message: `The text is longer than ${max} characters` }
     }
     if (typeof here !== 'object' || here === null || path.length > MAX_TEXT_DEPTH) continue
     for (const [name, inner] of Object.entries(here)) {

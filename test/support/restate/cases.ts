@@ -5,16 +5,20 @@ import { createServer, type Server } from 'rondo'
 import { z } from 'zod'
 import { createTaskObject, ownerKey } from '../../../src/store/restate/task-object.ts'
 import { createTaskId, type TaskTurnOutcome } from '../../../src/store/task-engine.ts'
-import { alice, inputs, newTask, type StoreHarness, until } from '../../../src/testing/store/harness.ts'
-import { describeOnceContract } from '../../../src/testing/store/once.ts'
 import {
   afterEach,
+  alice,
   beforeEach,
   type ContractCase,
   collect,
   expect,
+  inputs,
   it,
-} from '../../../src/testing/store/suite.ts'
+  newTask,
+  type StoreHarness,
+  until,
+} from '../../../src/testing/store/harness.ts'
+import { describeOnceContract } from '../../../src/testing/store/shared-state.ts'
 import { engineContract, engineControls } from '../../../src/testing-store.ts'
 import { effectsUnderToken } from '../../scenarios/effects-under-token.ts'
 import { createWorld, type Scenario, scenarios, type World } from '../../scenarios/scenario.ts'

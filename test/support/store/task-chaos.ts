@@ -7,7 +7,7 @@
 
 import type { Store } from '../../../src/store/store.ts'
 import { createTaskId } from '../../../src/store/task-engine.ts'
-import type { SeededRandom } from '../../../src/testing/seeded-random.ts'
+import type { SeededRandom } from '../../../src/testing/store/harness.ts'
 import { startAudit } from './store-audit.ts'
 import { alice, until } from './store-harness.ts'
 import { createSurely, makeTrouble, type TroubleCount, type TroubleOptions } from './task-trouble.ts'

@@ -7,7 +7,7 @@
 
 import type { Store } from '../../../src/store/store.ts'
 import { createTaskId } from '../../../src/store/task-engine.ts'
-import type { SeededRandom } from '../../../src/testing/seeded-random.ts'
+import type { SeededRandom } from '../../../src/testing/store/harness.ts'
 import { freezeWorker } from './freeze-worker.ts'
 import { alice, type Database, until } from './store-harness.ts'
 import type { Crew } from './worker-crew.ts'

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { measureJson } from './json.ts'
+import { measureJson } from './round.ts'
 
 describe('the size of a value', () => {
   it('counts strings, keys and values', () => {

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
+import { orTaskHandle } from './registry.ts'
 import { compileSchema } from './schema/schema.ts'
-import { orTaskHandle } from './task-handle.ts'
 
 const HANDLE = { task: { taskId: 'a', status: 'working', next: 'wait' } }
 

@@ -3,8 +3,7 @@ import { generateKey } from '../../seal/key-ring.ts'
 import { createMemoryStore } from '../../store/memory/store.ts'
 import type { Store } from '../../store/store.ts'
 import { createServer } from '../server.ts'
-import { createReadiness } from './health.ts'
-import type { ListenOptions } from './listen.ts'
+import { createReadiness, type ListenOptions } from './listen.ts'
 
 const ends: (() => Promise<void>)[] = []
 afterEach(async () => {

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import * as z from 'zod'
 import { createServer } from '../../serve/server.ts'
-import { warnOfPatterns } from './pattern.ts'
+import { warnOfPatterns } from './subschemas.ts'
 
 const warningsOf = async (...patterns: string[]): Promise<string[]> => {
   const warnings: string[] = []

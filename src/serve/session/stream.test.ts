@@ -1,6 +1,6 @@
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import { EventLog, readEventId } from './event-log.ts'
+import { EventLog, readEventId } from './stream.ts'
 
 const idsOf = (events: readonly string[] | undefined): (string | undefined)[] | undefined =>
   events?.map((event) => /^id: (\S+)\n/.exec(event)?.[1])

@@ -2,7 +2,7 @@
 
 import { AssertionError } from 'node:assert'
 import { describe, expect, it } from 'vitest'
-import * as suite from './suite.ts'
+import * as suite from './harness.ts'
 
 describe('cases', () => {
   const log: string[] = []

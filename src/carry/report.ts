@@ -1,0 +1,253 @@
+/**
+ * What others learn of a request besides its reply and its line in the log (`round.ts`): the operator of faults and warnings,
+ * telemetry if there is any, the client of a failure.
+ */
+
+import { type ErrorCode, isStoreFault, RondoError, ToolError } from '../errors.ts'
+import type { Journal } from '../journal/journal.ts'
+import { isThenable } from '../lib/json.ts'
+import type { Call, FlowMethod, ListenCall, OlderCall } from '../protocol/call.ts'
+import type { Observed, ObservedOperation, OperationEnd } from '../protocol/observer.ts'
+import type { OlderReply, Reply } from '../protocol/reply.ts'
+import { originOf } from '../replay/work.ts'
+import type { RefusedState } from '../seal/state.ts'
+import type { Target } from '../tool/target.ts'
+import type { Round, RoundRequest } from './carrier.ts'
+import type { FlowHost, LogPlace, RunningRound, StateRefusedEvent, TaskPlace } from './host.ts'
+
+export function logFault(round: Round, error: unknown): void {
+  round.host.log({ event: 'fault', ...placeOf(round), ...subjectOf(round), error })
+}
+
+/** What a line about this round is about. The URI of a template contains what its caller chose, so the template is named. */
+export function subjectOf({ call, target }: Pick<RunningRound, 'call' | 'target'>): {
+  method: FlowMethod
+  target: string
+} {
+  return { method: call.method, target: target.label ?? call.target }
+}
+
+/** Logs why a state did not open. The client does not learn it. */
+export function logStateRefused(
+  host: FlowHost,
+  opened: Omit<RefusedState, 'kind' | 'reason'> & { readonly reason: string },
+  request: Pick<StateRefusedEvent, 'method' | 'target'> = {},
+): void {
+  const { reason, keyId, flow, round } = opened
+  const place = flow === undefined || round === undefined ? {} : { flow, round: round + 1 }
+  host.log({ event: 'state_refused', ...place, ...request, reason, keyId })
+}
+
+/** Where a line about this round belongs. */
+export function placeOf({ beginning, task }: Pick<RunningRound, 'beginning' | 'task'>): {
+  flow: string
+  round: number
+} & Partial<TaskPlace> {
+  return { flow: beginning.flow, round: beginning.round, ...task }
+}
+
+/** Tells telemetry that a round begins. */
+export function observeRound(round: Round): Observed | undefined {
+  return round.host.observer?.begin?.(roundOperation(round))
+}
+
+/** How telemetry sees a round that failed. */
+export function toEnd(error: unknown): OperationEnd {
+  if (!(error instanceof RondoError)) return { outcome: 'refused', code: 'SERVER_INTERNAL' }
+  return { outcome: 'refused', code: error.code, rpc: error.rpc }
+}
+
+/** A request that was refused before its round began, because its state did not open. */
+export function observeRefused(request: RoundRequest, began: number, error: unknown): void {
+  const operation = { kind: 'request' as const, ...requestOf(request), began }
+  request.host.observer?.begin?.(operation)?.end(toEnd(error))
+}
+
+function requestOf({
+  call,
+  target,
+}: RoundRequest): Pick<ObservedOperation, 'method' | 'target' | 'requestId' | 'protocolVersion' | 'trace'> {
+  const { id: requestId, method, protocolVersion, trace } = call
+  // The URI of a resource may contain arguments.
+  const name = method === 'resources/read' ? undefined : target.name
+  return { method, target: name, requestId, protocolVersion, trace }
+}
+
+function roundOperation(round: Round): ObservedOperation {
+  const { beginning, task, wokenBy, began } = round
+  const { askedAt, journal } = beginning
+  return {
+    kind: task ? 'turn' : 'round',
+    ...requestOf(round),
+    began,
+    ...placeOf(round),
+    spans: journal.spans,
+    wokenBy,
+    waitedMs: askedAt === undefined ? undefined : Math.max(0, began - askedAt),
+  }
+}
+
+/** The spans that the next round, on whatever instance, links to. */
+export function spansOf({ beginning, observed }: Round): Pick<Journal, 'spans'> {
+  const { spans } = beginning.journal
+  const span = observed?.span
+  if (span === undefined) return spans ? { spans } : {}
+  return { spans: [spans?.[0] ?? span, span] }
+}
+
+/** Targets that were told about: each is told once. */
+const advised = new WeakSet<Target>()
+
+/** Says once for each target that its handler creates schemas that could outlive it. */
+export function adviseHoisting({ host, target, beginning, task }: Round, keys: readonly string[]): void {
+  if (advised.has(target)) return
+  advised.add(target)
+  const [is, them] =
+    keys.length === 1 ? ['schema of the question', 'it'] : ['schemas of the questions', 'them']
+  const names = keys.map((key) => `"${key}"`).join(', ')
+  const message =
+    `"${target.name}" creates the ${is} ${names} in its handler, again in every round. ` +
+    `Creating ${them} once, outside the handler, costs less.`
+  host.log({ event: 'warning', ...placeOf({ beginning, task }), message })
+}
+
+// What a call that fails comes to: the reply to its client, the outcome in the round's log line, and the fault that an
+// author or operator has to see. It decides and logs nothing itself.
+//
+// A model can act on some errors, so a tool call returns those as a result with `isError`. Everything else is a JSON-RPC
+// error.
+
+/** Where errors were thrown, for the line that reports them. */
+const places = new WeakMap<object, LogPlace>()
+
+/** Notes the round in which an error was thrown. The innermost one counts. */
+export function blame(error: unknown, place: LogPlace): void {
+  if (typeof error === 'object' && error !== null && !places.has(error)) places.set(error, place)
+}
+
+export function placeOfError(error: unknown): LogPlace {
+  return (typeof error === 'object' && error !== null && places.get(error)) || {}
+}
+
+export const STORE_FAILED = 'A request failed because the store failed'
+
+export interface Failure {
+  readonly reply: Reply
+  readonly outcome: 'tool_error' | 'refused'
+  /** The code of a refusal. */
+  readonly code?: ErrorCode
+  readonly fault?: { readonly error: unknown }
+}
+
+/** The handler threw. A `ToolError` was written for the client to read; a `RondoError` ends the call as an error. */
+export function thrown(target: Target, error: unknown, dev: boolean): Failure {
+  const outcome = 'tool_error'
+  if (error instanceof ToolError) return { outcome, reply: toFailure(target, error.message) }
+  if (error instanceof RondoError && error.rpc !== 0) return { outcome, reply: { kind: 'error', error } }
+  const detail = dev ? `: ${error instanceof Error ? error.message : String(error)}` : ''
+  return {
+    outcome,
+    reply: toFailure(target, `${target.name} failed${detail}`),
+    fault: { error: originOf(error) },
+  }
+}
+
+/** Errors that a model can act on. */
+const READ_AS_RESULT: ReadonlySet<ErrorCode> = new Set([
+  'INPUT_REJECTED',
+  'INPUT_FAILED',
+  'INPUT_TIMEOUT',
+  'LIMIT_PARKED',
+  'LIMIT_SLEEP',
+])
+
+/** The runtime refuses to continue. Answers that never arrive or never fit end a tool call as its own failure. */
+export function refusal(target: Target, error: RondoError, dev: boolean): Failure {
+  const { code } = error
+  const isAuthors = code.startsWith('REPLAY_')
+  const fault = isAuthors || isStoreFault(error) ? { error } : undefined
+  const failure = { outcome: 'refused', code, fault } as const
+  if (READ_AS_RESULT.has(code)) return { ...failure, reply: toFailure(target, error.sentence) }
+  if (isAuthors && dev) return { ...failure, reply: toFailure(target, error.message) }
+  return { ...failure, reply: { kind: 'error', error } }
+}
+
+/** The arguments do not match the input schema: a model reads that as a result and corrects them. */
+export function invalidArguments(target: Target, problem: string): Failure {
+  const outcome = 'tool_error'
+  if (target.method === 'tools/call')
+    return { outcome, reply: toFailure(target, `Invalid arguments for ${target.name}: ${problem}`) }
+  return { outcome, reply: { kind: 'error', error: new RondoError('PEER_PARAMS', problem) } }
+}
+
+/** A client of an earlier era that cannot be asked gets the reason as a result: its revision has no error for it. */
+export function unaskableReply(target: Target, error: RondoError, why?: string): Reply {
+  return toFailure(target, why === undefined ? error.sentence : `${error.sentence} ${why}`)
+}
+
+function toFailure(target: Target, message: string): Reply {
+  const failure = target.fail(message)
+  return 'result' in failure
+    ? { kind: 'complete', result: failure.result }
+    : { kind: 'error', error: failure.error }
+}
+
+// What a server tells its observer about requests that run no handler. Rounds and turns are observed in `carry/round.ts`.
+
+type PlainCall = Exclude<Call | OlderCall, ListenCall>
+
+/** Answers a request that runs no handler, observed. `answer` gets the name of its span. */
+export function observeRequest<R extends OlderReply>(
+  { observer, platform }: Pick<FlowHost, 'observer' | 'platform'>,
+  call: PlainCall,
+  answer: (span?: string) => R | Promise<R>,
+): R | Promise<R> {
+  const observed = observer?.begin?.(requestOperation(call, platform.now()))
+  if (!observed) return answer()
+  const done = (reply: R): R => {
+    observed.end(endOf(reply))
+    return reply
+  }
+  const failed = (error: unknown): never => {
+    observed.end(errorEnd(error))
+    throw error
+  }
+  try {
+    const reply = observed.run(() => answer(observed.span))
+    return isThenable(reply) ? Promise.resolve(reply).then(done, failed) : done(reply)
+  } catch (error) {
+    return failed(error)
+  }
+}
+
+function requestOperation(call: PlainCall, began: number): ObservedOperation {
+  const { id: requestId, protocolVersion, trace } = call
+  const task = call.kind === 'task' ? { task: call.taskId } : {}
+  return { kind: 'request', method: methodOf(call), requestId, protocolVersion, trace, began, ...task }
+}
+
+function methodOf(call: PlainCall): string {
+  switch (call.kind) {
+    case 'flow':
+      return call.method
+    case 'list':
+      return call.listing === 'templates' ? 'resources/templates/list' : `${call.listing}/list`
+    case 'discover':
+      return 'server/discover'
+    case 'complete':
+      return 'completion/complete'
+    case 'task':
+      return `tasks/${call.action}`
+    case 'tasks':
+      return 'tasks/list'
+  }
+}
+
+function endOf(reply: OlderReply): Parameters<Observed['end']>[0] {
+  if (reply.kind === 'error') return errorEnd(reply.error)
+  return reply.kind === 'task_failed' ? { code: 'task_failed', rpc: reply.error.code } : {}
+}
+
+function errorEnd(error: unknown): Parameters<Observed['end']>[0] {
+  return error instanceof RondoError ? { code: error.code, rpc: error.rpc } : { code: 'SERVER_INTERNAL' }
+}

@@ -1,0 +1,146 @@
+/**
+ * The streams of one session over HTTP that this instance has: those of its calls, the session's own, and those on which a
+ * client waits for what follows an answer. A lost stream is kept for resumption.
+ */
+
+import type { Outlet, StreamOptions } from '../http/line.ts'
+import type { Channel } from './line.ts'
+import type { MemoryBudget, SessionSettings } from './options.ts'
+import { readEventId, SessionStream, type StreamSetup } from './stream.ts'
+
+/** What the caller of `open` decides about a stream. */
+type StreamRequest = Pick<
+  StreamSetup,
+  'primed' | 'streams' | 'responses' | 'batch' | 'onLost' | 'after' | 'scopes'
+> & {
+  /** The name of a stream that another instance began. */
+  readonly name?: string
+}
+
+/** Streams that a session keeps for resumption; the oldest finished one is evicted first. */
+const MAX_STREAMS = 64
+
+/** The names of sessions' own streams begin with this. */
+export const GENERAL = 'g_'
+
+export class SessionStreams {
+  readonly #portable: boolean
+  readonly #settings: SessionSettings
+  readonly #budget: MemoryBudget
+  readonly #streams = new Map<string, SessionStream>()
+  readonly #awaited = new Map<string, SessionStream>()
+  #last = 0
+  /** The channel for messages that belong to no call. */
+  general: Channel | undefined
+
+  /** `portable`: every instance knows the session. */
+  constructor(portable: boolean, settings: SessionSettings, budget: MemoryBudget) {
+    this.#portable = portable
+    this.#settings = settings
+    this.#budget = budget
+  }
+
+  /** Opens a stream. One without responses becomes the session's own and replaces the former one. */
+  open(request: StreamRequest, outlet: Outlet, http: StreamOptions): SessionStream {
+    this.#last += 1
+    const onOpen = (stream: SessionStream): void => this.#keep(stream)
+    const setup = {
+      ...request,
+      name: request.name ?? this.#name(request.responses === 0),
+      settings: this.#settings,
+      budget: this.#budget,
+      http,
+      onOpen,
+    }
+    const stream = new SessionStream(setup, outlet)
+    if (request.responses === 0) {
+      const former = this.general
+      if (former instanceof SessionStream) this.#drop(former)
+      this.general = stream
+    }
+    return stream
+  }
+
+  /** Other instances have streams of the same session, and theirs must not be mistaken for ours. */
+  #name(general: boolean): string {
+    if (!this.#portable) return String(this.#last)
+    return `${general ? GENERAL : 'c_'}${this.#settings.tag}${this.#settings.randomId()}`
+  }
+
+  /** Sends the rest of a stream to a client that is connected to another instance. Returns what a token needs for it. */
+  relay(stream: string, after: number, outlet: Outlet): readonly string[] | undefined {
+    const found = this.#streams.get(stream)
+    return found?.resume(outlet, after) ? found.scopes : undefined
+  }
+
+  /** Sends the rest of a stream after an event. Returns false if the event is unknown, or what followed is lost. */
+  resume(eventId: string, outlet: Outlet): boolean {
+    const place = this.#placeOf(eventId)
+    return place?.stream?.resume(outlet, place.number) ?? false
+  }
+
+  /** What a token needs to resume the stream of an event. */
+  scopesOf(eventId: string): readonly string[] {
+    return this.#placeOf(eventId)?.stream?.scopes ?? []
+  }
+
+  #placeOf(eventId: string): { stream: SessionStream | undefined; number: number } | undefined {
+    const numbered = readEventId(eventId)
+    const own = numbered && this.#streams.get(numbered.stream)
+    if (own) return { stream: own, number: numbered.number }
+    for (const stream of this.#streams.values()) {
+      const number = stream.numberOf(eventId)
+      if (number !== undefined) return { stream, number }
+    }
+    return undefined
+  }
+
+  /** Opens a stream on which a client that lost the stream of a question waits for what follows its answer. */
+  awaitAnswer(turn: string, outlet: Outlet, http: StreamOptions): void {
+    const request = { primed: false, streams: true, responses: 1, batch: false }
+    const stream = this.open({ ...request, onLost: () => this.#awaited.delete(turn) }, outlet, http)
+    this.#awaited.set(turn, stream)
+    stream.beat()
+  }
+
+  /** Takes the stream that `awaitAnswer` opened for a turn, if its client is still connected. */
+  awaited(turn: string): SessionStream | undefined {
+    const stream = this.#awaited.get(turn)
+    this.#awaited.delete(turn)
+    return stream?.attached ? stream : undefined
+  }
+
+  /** True if a client is connected to one of them. */
+  get attached(): boolean {
+    return [...this.#streams.values()].some((stream) => stream.attached)
+  }
+
+  get size(): number {
+    return this.#streams.size
+  }
+
+  /** Ends what is due at this time. */
+  sweep(now: number): void {
+    for (const stream of [...this.#streams.values()]) if (stream.sweep(now)) this.#drop(stream)
+  }
+
+  end(): void {
+    for (const stream of [...this.#streams.values()]) this.#drop(stream)
+    this.general = undefined
+    this.#awaited.clear()
+  }
+
+  #keep(stream: SessionStream): void {
+    if (this.#streams.size >= MAX_STREAMS) {
+      const finished = [...this.#streams.values()].find(({ ended }) => ended)
+      if (finished) this.#drop(finished)
+    }
+    this.#streams.set(stream.name, stream)
+  }
+
+  #drop(stream: SessionStream): void {
+    stream.forget()
+    this.#streams.delete(stream.name)
+    if (this.general === stream) this.general = undefined
+  }
+}
