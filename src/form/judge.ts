@@ -81,7 +81,8 @@ export function judgeValue(field: Field, value: unknown): string | undefined {
  */
 export function judgeContent(fields: readonly Field[], answer: unknown): CheckedForm {
   const given = typeof answer === 'object' && answer !== null ? (answer as Record<string, unknown>) : {}
-  const content: [string, FieldValue][] = []
+  // `readForm` accepts no unsafe name.
+  const content: Record<string, FieldValue> = {}
   const problems: FieldProblem[] = []
   for (const field of fields) {
     const value = Object.hasOwn(given, field.name) ? normalizeValue(field, given[field.name]) : undefined
@@ -90,10 +91,10 @@ export function judgeContent(fields: readonly Field[], answer: unknown): Checked
       continue
     }
     const message = judgeValue(field, value)
-    if (message === undefined) content.push([field.name, value as FieldValue])
+    if (message === undefined) content[field.name] = value as FieldValue
     else problems.push({ name: field.name, message })
   }
-  return problems.length > 0 ? { ok: false, problems } : { ok: true, content: Object.fromEntries(content) }
+  return problems.length > 0 ? { ok: false, problems } : { ok: true, content }
 }
 
 function sayRequired(field: Field): string {

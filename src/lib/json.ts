@@ -44,8 +44,9 @@ const FORBIDDEN = new Set(['__proto__', 'constructor', 'prototype'])
 /** Objects with more keys than this keep them in a set; in smaller ones, keys are compared one by one. */
 const FEW_KEYS = 12
 
-export function parseGuarded(text: string, limits: Partial<JsonLimits> = {}): Guarded {
-  const refusal = typeof text === 'string' ? scan(text, { ...JSON_LIMITS, ...limits }) : NOT_JSON
+export function parseGuarded(text: string, limits?: Partial<JsonLimits>): Guarded {
+  const all = limits === undefined ? JSON_LIMITS : { ...JSON_LIMITS, ...limits }
+  const refusal = typeof text === 'string' ? scan(text, all) : NOT_JSON
   if (refusal !== undefined) return refusal
   try {
     return { kind: 'ok', value: JSON.parse(text) }
@@ -55,7 +56,13 @@ export function parseGuarded(text: string, limits: Partial<JsonLimits> = {}): Gu
 }
 
 function scan(text: string, limits: JsonLimits): Refused | undefined {
-  const open = openContainers(text)
+  open.begin(text)
+  const refusal = follow(text, limits)
+  open.end()
+  return refusal
+}
+
+function follow(text: string, limits: JsonLimits): Refused | undefined {
   const length = text.length
   let keyIsNext = false
   let keys = 0
@@ -91,64 +98,95 @@ function scan(text: string, limits: JsonLimits): Refused | undefined {
 }
 
 /**
- * The open containers and their keys. All keys are on one stack, as a hash and a position in the text: the keys of a child
- * are popped before its parent gets another, so an object allocates nothing until it has many keys.
+ * The open containers and their keys, of the one text that is being scanned. All keys are on one stack, as a hash and a position
+ * in the text: the keys of a child are popped before its parent gets another, so an object allocates nothing until it has many
+ * keys. The stacks are kept for the next text, unless they have grown.
  */
-function openContainers(text: string) {
-  const hashes: number[] = []
-  const places: number[] = []
-  const starts: number[] = []
-  const sets: (Set<string> | undefined)[] = []
-  const isObject: boolean[] = []
-  let depth = 0
-  let start = 0
-  let size = 0
+class OpenContainers {
+  #hashes: number[] = []
+  #places: number[] = []
+  #starts: number[] = []
+  #sets: (Set<string> | undefined)[] = []
+  #isObject: boolean[] = []
+  #hasSets = false
+  #text = ''
+  #depth = 0
+  #start = 0
+  #size = 0
 
-  const isRepeated = (hash: number, from: number, to: number): boolean => {
-    const set = sets[depth - 1]
-    if (set !== undefined) return set.size === set.add(readKey(text, from, to)).size
-    for (let i = start; i < size; i++) {
-      if (hashes[i] === hash && readKeyAt(text, places[i] ?? 0) === readKey(text, from, to)) return true
+  begin(text: string): void {
+    this.#text = text
+    this.#depth = 0
+    this.#start = 0
+    this.#size = 0
+  }
+
+  end(): void {
+    this.#text = ''
+    if (this.#hasSets) this.#sets = []
+    this.#hasSets = false
+    if (this.#places.length > MANY_KEYS) {
+      this.#hashes = []
+      this.#places = []
     }
-    hashes[size] = hash
-    places[size++] = from
-    if (size - start > FEW_KEYS) {
-      sets[depth - 1] = new Set(places.slice(start, size).map((place) => readKeyAt(text, place)))
+  }
+
+  inObject(): boolean {
+    return this.#depth > 0 && this.#isObject[this.#depth - 1] === true
+  }
+
+  push(object: boolean): number {
+    this.#start = this.#size
+    this.#starts[this.#depth] = this.#start
+    this.#sets[this.#depth] = undefined
+    this.#isObject[this.#depth] = object
+    return ++this.#depth
+  }
+
+  pop(): void {
+    if (this.#depth === 0) return
+    this.#size = this.#start
+    this.#depth--
+    this.#start = this.#depth === 0 ? 0 : (this.#starts[this.#depth - 1] ?? 0)
+  }
+
+  key(from: number, to: number): Refused | undefined {
+    const text = this.#text
+    let hash = hashKey(text, from + 1, to)
+    const length = to - from - 1
+    if (hash === ESCAPED || length === 9 || length === 11) {
+      const key = readKey(text, from, to)
+      if (FORBIDDEN.has(key)) return refuse('forbidden-key', `The key "${key}" is not allowed`)
+      if (hash === ESCAPED) hash = hashKey(key.replaceAll('\\', '/'), 0, key.length)
+    }
+    if (!this.#isRepeated(hash, from, to)) return undefined
+    return refuse('duplicate', `The key ${show(readKey(text, from, to))} occurs twice in one object`)
+  }
+
+  #isRepeated(hash: number, from: number, to: number): boolean {
+    const text = this.#text
+    const set = this.#sets[this.#depth - 1]
+    if (set !== undefined) return set.size === set.add(readKey(text, from, to)).size
+    for (let i = this.#start; i < this.#size; i++) {
+      if (this.#hashes[i] === hash && readKeyAt(text, this.#places[i] ?? 0) === readKey(text, from, to))
+        return true
+    }
+    this.#hashes[this.#size] = hash
+    this.#places[this.#size++] = from
+    if (this.#size - this.#start > FEW_KEYS) {
+      const places = this.#places.slice(this.#start, this.#size)
+      this.#sets[this.#depth - 1] = new Set(places.map((place) => readKeyAt(text, place)))
+      this.#hasSets = true
     }
     return false
   }
-
-  return {
-    inObject: (): boolean => depth > 0 && isObject[depth - 1] === true,
-
-    push(object: boolean): number {
-      start = size
-      starts[depth] = start
-      sets[depth] = undefined
-      isObject[depth] = object
-      return ++depth
-    },
-
-    pop(): void {
-      if (depth === 0) return
-      size = start
-      depth--
-      start = depth === 0 ? 0 : (starts[depth - 1] ?? 0)
-    },
-
-    key(from: number, to: number): Refused | undefined {
-      let hash = hashKey(text, from + 1, to)
-      const length = to - from - 1
-      if (hash === ESCAPED || length === 9 || length === 11) {
-        const key = readKey(text, from, to)
-        if (FORBIDDEN.has(key)) return refuse('forbidden-key', `The key "${key}" is not allowed`)
-        if (hash === ESCAPED) hash = hashKey(key.replaceAll('\\', '/'), 0, key.length)
-      }
-      if (!isRepeated(hash, from, to)) return undefined
-      return refuse('duplicate', `The key ${show(readKey(text, from, to))} occurs twice in one object`)
-    },
-  }
 }
+
+/** Texts with more keys than this on the stack do not keep it. */
+const MANY_KEYS = 1_024
+
+/** Scanning is synchronous and calls no code of others, so one is enough. */
+const open = new OpenContainers()
 
 /** Returns the index of the closing quote, or -1. Linear, because runs of backslashes between quotes do not overlap. */
 function endOfString(text: string, start: number): number {
@@ -321,7 +359,8 @@ function enter(value: unknown, frames: Frame[]): string {
 /** Printable ASCII except the quote and the backslash: what JSON does not escape. */
 const PLAIN = /^[ !#-[\]-~]*$/
 
-function quote(text: string): string {
+/** The text as a JSON string. For long texts without escapes cheaper than `JSON.stringify`. */
+export function quote(text: string): string {
   return PLAIN.test(text) ? `"${text}"` : JSON.stringify(text)
 }
 

@@ -34,6 +34,7 @@ export function checkMethodHeader(headers: RequestHeaders, method: string): void
 export function checkNameHeader(headers: RequestHeaders, name: string): void {
   const value = headers['mcp-name']
   if (value === undefined) throw new RondoError('PEER_HEADER', 'The Mcp-Name header is missing')
+  if (value === name && PLAIN.test(value) && !isEncoded(value)) return
   if (read('Mcp-Name', value) !== name) {
     throw new RondoError('PEER_HEADER', 'Mcp-Name does not match the body')
   }

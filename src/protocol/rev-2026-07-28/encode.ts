@@ -6,6 +6,7 @@
  */
 
 import { RondoError } from '../../errors.ts'
+import { quote } from '../../lib/json.ts'
 import type { RequestId } from '../call.ts'
 import type { EncodeContext, RequestCodec } from '../codec.ts'
 import { encodeError, SERVER_INFO } from '../common/json-rpc.ts'
@@ -36,7 +37,7 @@ function resultText(reply: Exclude<Reply, { kind: 'error' }>, service: EncodeCon
   if (inputRequests === undefined && requestState === undefined) {
     throw new TypeError('input_required needs inputRequests or requestState')
   }
-  const state = requestState === undefined ? '' : `,"requestState":${JSON.stringify(requestState)}`
+  const state = requestState === undefined ? '' : `,"requestState":${quote(requestState)}`
   const asks = inputRequests === undefined ? '' : `,"inputRequests":${requestsText(inputRequests)}`
   return `{"resultType":"input_required",${stampOf(service)}${asks}${state}}`
 }
