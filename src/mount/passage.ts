@@ -20,7 +20,7 @@ import {
 import { misuse, type RondoError } from '../errors.ts'
 import type { FlowMethod } from '../protocol/call.ts'
 import { type Reply, toTaskHead, toTaskResult } from '../protocol/reply.ts'
-import { validateStandard } from '../tool/schema/schema.ts'
+import { validateStandard } from '../tool/schema/standard.ts'
 import { errorResult } from '../tool/target.ts'
 import type { RequestReading, ScopeChallenge } from './scope.ts'
 

@@ -18,7 +18,7 @@ import type { InputRequests } from '../protocol/wire.ts'
 import type { Context } from '../tool/context.ts'
 import { assertTaskTimes } from '../tool/registry.ts'
 import type { Result } from '../tool/schema/judge.ts'
-import { validateStandard } from '../tool/schema/schema.ts'
+import { validateStandard } from '../tool/schema/standard.ts'
 import {
   errorResult,
   type Finished,

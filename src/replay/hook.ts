@@ -14,7 +14,8 @@ import type { Found, WorkEntry } from '../journal/journal.ts'
 import { copyParsed } from '../lib/json.ts'
 import type { JsonSchema } from '../protocol/wire.ts'
 import type { Hook, HookOptions, Schema } from '../tool/context.ts'
-import { type Compiled, compileEvent, describeProblems } from '../tool/schema/schema.ts'
+import { compileEvent, describeProblems } from '../tool/schema/schema.ts'
+import type { Compiled } from '../tool/schema/standard.ts'
 import { type Reading, whenRead } from './question.ts'
 import {
   append,

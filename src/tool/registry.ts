@@ -22,7 +22,8 @@ import type {
   ToolHandler,
 } from './definition.ts'
 import { TEXT_BOUNDS, type TextBounds } from './schema/judge.ts'
-import { type Compiled, compileSchema, droppingUnknown } from './schema/schema.ts'
+import { compileSchema, droppingUnknown } from './schema/schema.ts'
+import type { Compiled } from './schema/standard.ts'
 import { warnOfPatterns } from './schema/subschemas.ts'
 import {
   assertScopes,

@@ -12,7 +12,8 @@ import type { FlowMethod } from '../protocol/call.ts'
 import type { InputRequests, ResourceContents } from '../protocol/wire.ts'
 import type { Context } from './context.ts'
 import type { CachePolicy, Scopes } from './definition.ts'
-import { type Compiled, describeProblems } from './schema/schema.ts'
+import { describeProblems } from './schema/schema.ts'
+import type { Compiled } from './schema/standard.ts'
 
 type Prepared =
   | { readonly kind: 'ready'; run(ctx: Context): unknown }

@@ -18,8 +18,17 @@ import type { Schema } from '../context.ts'
 import { boundValue } from './bound.ts'
 import { refuse, toFormField } from './form-field.ts'
 import { formatPath, type Problem, type Result, TEXT_BOUNDS, type TextBounds } from './judge.ts'
-import { fitsDefaults, isZod, keyOf, type SchemaKey } from './reuse.ts'
-import { findLongText, isStandardSchema, toJsonSchema, validateOnce, validateStandard } from './schema.ts'
+import { toJsonSchema } from './schema.ts'
+import {
+  findLongText,
+  fitsDefaults,
+  isStandardSchema,
+  isZod,
+  keyOf,
+  type SchemaKey,
+  validateOnce,
+  validateStandard,
+} from './standard.ts'
 
 interface FormOptions {
   /** Why a field that looks like a secret is not one. */
@@ -57,7 +66,7 @@ interface FormShape {
 
 /**
  * Handlers create their schemas again in every round, so forms are cached by the schema, for one that outlives the round; by
- * its key, for one that is like an earlier one (`reuse.ts`); and by its JSON. A schema that is used once does not get into a
+ * its key, for one that is like an earlier one (`standard.ts`); and by its JSON. A schema that is used once does not get into a
  * `WeakMap`: collecting many of those costs more than recognizing them.
  */
 const [forms, secretForms] = [new WeakMap<Schema, CompiledForm>(), new WeakMap<Schema, CompiledForm>()]

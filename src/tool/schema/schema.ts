@@ -2,34 +2,20 @@
  * Reads a schema from an author, once, when something is defined: the JSON Schema that clients see (`json`) and how values are checked
  * (`validate`). Every fault of the schema is a TypeError then.
  *
- * A Standard Schema (zod, valibot, arktype) converts itself to JSON Schema and validates with its own code; judge.ts validates
- * plain JSON Schema. A check that can be done synchronously is not made asynchronous.
+ * A Standard Schema (zod, valibot, arktype) converts itself to JSON Schema and validates with its own code (`standard.ts`);
+ * `judge.ts` validates plain JSON Schema.
  */
 
 import { misuse } from '../../errors.ts'
 import { isRecord } from '../../lib/json.ts'
 import type { JsonSchema } from '../../protocol/wire.ts'
 import type { Schema, StandardSchema } from '../context.ts'
-import { boundValue } from './bound.ts'
-import {
-  compilePlainSchema,
-  formatPath,
-  MAX_PROBLEMS,
-  type Problem,
-  type Result,
-  TEXT_BOUNDS,
-  type TextBounds,
-} from './judge.ts'
-import { isZod, type ZodOutcome } from './reuse.ts'
+import { compilePlainSchema, type Problem, TEXT_BOUNDS, type TextBounds } from './judge.ts'
+import { bounded, type Compiled, checkOf, isStandardSchema } from './standard.ts'
 import { assertPatterns, findTarget } from './subschemas.ts'
 
 /** `input`: what a caller sends. `output`: what a handler returns and a caller receives. */
 type SchemaRole = 'input' | 'output'
-
-export interface Compiled {
-  readonly json: JsonSchema
-  validate(value: unknown): Result | Promise<Result>
-}
 
 const TARGET = { target: 'draft-2020-12' } as const
 
@@ -41,9 +27,7 @@ export function compileSchema(schema: Schema, role: SchemaRole, bounds: TextBoun
     throw misuse(`${what} must describe an object ("type": "object"): arguments have names`)
   }
   assertPatterns(json, what)
-  const check = isStandardSchema(schema)
-    ? (value: unknown) => validateStandard(schema, value)
-    : compilePlainSchema(json, what, bounds)
+  const check = isStandardSchema(schema) ? checkOf(schema) : compilePlainSchema(json, what, bounds)
   // What a handler returns is its author's own; what a caller sends is bounded before any code judges it (T11).
   return role === 'output' ? { json, validate: check } : bounded(schema, json, check, bounds)
 }
@@ -68,67 +52,13 @@ function compileNewEvent(schema: Schema, bounds: TextBounds): Compiled {
   assertPatterns(json, what)
   // Also for a Standard Schema: an instance that has only its JSON Schema checks events with it.
   const plain = compilePlainSchema(json, what, bounds)
-  const check = isStandardSchema(schema) ? (value: unknown) => validateStandard(schema, value) : plain
-  return bounded(schema, json, check, bounds)
-}
-
-function bounded(
-  schema: Schema,
-  json: JsonSchema,
-  check: Compiled['validate'],
-  bounds: TextBounds,
-): Compiled {
-  const findExcess = isStandardSchema(schema)
-    ? boundValue(json, { remembers: remembersVerdicts(schema) })
-    : undefined
-  return {
-    json,
-    validate(value) {
-      const excess = findLongText(value, bounds) ?? findExcess?.(value, bounds)
-      return excess === undefined ? check(value) : { ok: false, problems: [excess] }
-    },
-  }
+  return bounded(schema, json, isStandardSchema(schema) ? checkOf(schema) : plain, bounds)
 }
 
 /** What is wrong, in one line. */
 export function describeProblems(problems: readonly Problem[]): string {
   return problems.map(({ path, message }) => (path === '' ? message : `${path}: ${message}`)).join('; ')
 }
-
-/** The first text that is too long for any check. */
-export function findLongText(value: unknown, { maxTextLength }: TextBounds): Problem | undefined {
-  return hasLongText(value, maxTextLength, 0) ? locateLongText(value, maxTextLength) : undefined
-}
-
-/** Allocates nothing: almost every value passes. */
-function hasLongText(value: unknown, max: number, depth: number): boolean {
-  if (typeof value === 'string') return value.length > max
-  if (typeof value !== 'object' || value === null || depth > MAX_TEXT_DEPTH) return false
-  for (const name in value) {
-    if (Object.hasOwn(value, name) && hasLongText((value as Record<string, unknown>)[name], max, depth + 1))
-      return true
-  }
-  return false
-}
-
-function locateLongText(value: unknown, max: number): Problem | undefined {
-  const todo: { value: unknown; path: readonly PropertyKey[] }[] = [{ value, path: [] }]
-  for (let next = todo.pop(); next !== undefined; next = todo.pop()) {
-    const { value: here, path } = next
-    if (typeof here === 'string' && here.length > max) {
-      return { path: formatPath(path), message: `The text is longer than ${max} characters` }
-    }
-    if (typeof here !== 'object' || here === null || path.length > MAX_TEXT_DEPTH) continue
-    for (const [name, inner] of Object.entries(here)) {
-      if (typeof inner === 'object' || typeof inner === 'string')
-        todo.push({ value: inner, path: [...path, name] })
-    }
-  }
-  return undefined
-}
-
-/** Deeper than guarded input goes. */
-const MAX_TEXT_DEPTH = 100
 
 /**
  * The same schema for hosts that add arguments of their own: properties that it does not name are dropped before it is
@@ -166,65 +96,11 @@ function sameObject(root: JsonSchema, schema: unknown, depth = 0): JsonSchema[] 
 
 const MAX_PARTS_DEPTH = 16
 
-/** Since 4.5, zod validates a recursive schema once per value. */
-function remembersVerdicts(schema: StandardSchema): boolean {
-  const { _zod } = schema as { _zod?: { version?: { major?: number; minor?: number } } }
-  const { major = 0, minor = 0 } = _zod?.version ?? {}
-  return major > 4 || (major === 4 && minor >= 5)
-}
-
 /** A copy of the JSON Schema as clients see it. */
 export function toJsonSchema(schema: Schema, role: SchemaRole, what: string): JsonSchema {
   if (!isStandardSchema(schema)) return copyJson(schema, what)
   const { $schema: _, ...json } = copyJson(convertStandard(schema, role, what), what)
   return json
-}
-
-export function isStandardSchema(schema: unknown): schema is StandardSchema {
-  // Creating the `~standard` of a zod schema costs more than recognizing it.
-  if (isZod(schema)) return true
-  const isHolder = typeof schema === 'function' || isRecord(schema)
-  return isHolder && isRecord((schema as unknown as Record<string, unknown>)['~standard'])
-}
-
-/** Runs the schema's own check. */
-export function validateStandard(schema: StandardSchema, value: unknown): Result | Promise<Result> {
-  const outcome = schema['~standard'].validate(value)
-  return 'then' in outcome ? outcome.then(fromStandard) : fromStandard(outcome)
-}
-
-/** Without the parser that zod generates for a schema when it is first used: that costs more than one use saves. */
-const UNCOMPILED = { jitless: true }
-
-/** The same for a schema that may not be used again. */
-export function validateOnce(schema: StandardSchema, value: unknown): Result | Promise<Result> {
-  if (!isZod(schema)) return validateStandard(schema, value)
-  try {
-    return fromZod(schema.safeParse(value, UNCOMPILED))
-  } catch {
-    // It has an asynchronous check, or one that throws. Its `~standard` does the same.
-    return schema.safeParseAsync(value, UNCOMPILED).then(fromZod)
-  }
-}
-
-function fromZod(outcome: ZodOutcome): Result {
-  return outcome.success
-    ? { ok: true, value: outcome.data }
-    : { ok: false, problems: toProblems(outcome.error.issues) }
-}
-
-type StandardOutcome = Awaited<ReturnType<StandardSchema['~standard']['validate']>>
-
-function fromStandard(outcome: StandardOutcome): Result {
-  if (outcome.issues === undefined) return { ok: true, value: outcome.value }
-  return { ok: false, problems: toProblems(outcome.issues) }
-}
-
-function toProblems(issues: NonNullable<StandardOutcome['issues']>): Problem[] {
-  return issues.slice(0, MAX_PROBLEMS).map((issue) => ({
-    path: formatPath(Array.from(issue.path ?? [], (part) => (typeof part === 'object' ? part.key : part))),
-    message: issue.message,
-  }))
 }
 
 function convertStandard(schema: StandardSchema, role: SchemaRole, what: string): unknown {

@@ -3,7 +3,7 @@ import { describe, expect, it } from 'vitest'
 import { z } from 'zod'
 import type { Schema, StandardSchema } from '../context.ts'
 import { compileForm } from './form.ts'
-import { isZod, keyOf } from './reuse.ts'
+import { isZod, keyOf } from './standard.ts'
 
 /** The same schema in a shell that has no key: the control, which is converted and compiled by itself. */
 function shelled(schema: StandardSchema): Schema {

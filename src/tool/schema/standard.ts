@@ -1,21 +1,145 @@
 /**
- * Recognizes a schema that a handler has created before. A handler that creates its schemas itself creates them again in every
- * round, and converting one to JSON Schema or compiling it costs more than the rest of a question. The key of a schema is
- * built from its definition, and reading it is much cheaper.
- *
- * reuse 1: Two schemas with the same `text` have the same JSON Schema. The text holds everything the library's conversion
- * reads: constructors, definitions, checks, metadata, ancestors. Functions are left out, because the conversion calls none of
- * those that are allowed here.
- * reuse 2: Two schemas with the same `exact` key also validate alike: their functions are the same objects.
- * reuse 3: A schema that holds anything else has no key, and is converted. So has a schema of a library other than zod 4.
- *
- * A default is the one value that a function of the author may compute while the schema is converted. It is read for the
- * text, and `fitsDefaults` tells whether the conversion saw the same one.
+ * Schemas at run time: how a value is checked, by the schema's own code where it is a Standard Schema (zod, valibot, arktype),
+ * and how a schema is recognized that a handler has created before. `schema.ts` compiles what is declared once. A check that
+ * can be done synchronously is not made asynchronous.
  */
 
 import { isRecord } from '../../lib/json.ts'
 import type { JsonSchema } from '../../protocol/wire.ts'
-import type { StandardSchema } from '../context.ts'
+import type { Schema, StandardSchema } from '../context.ts'
+import { boundValue } from './bound.ts'
+import { formatPath, MAX_PROBLEMS, type Problem, type Result, type TextBounds } from './judge.ts'
+
+export interface Compiled {
+  readonly json: JsonSchema
+  validate(value: unknown): Result | Promise<Result>
+}
+
+/** Bounds what a caller sends before any code judges it (T11). */
+export function bounded(
+  schema: Schema,
+  json: JsonSchema,
+  check: Compiled['validate'],
+  bounds: TextBounds,
+): Compiled {
+  const findExcess = isStandardSchema(schema)
+    ? boundValue(json, { remembers: remembersVerdicts(schema) })
+    : undefined
+  return {
+    json,
+    validate(value) {
+      const excess = findLongText(value, bounds) ?? findExcess?.(value, bounds)
+      return excess === undefined ? check(value) : { ok: false, problems: [excess] }
+    },
+  }
+}
+
+/** The schema's own check. */
+export function checkOf(schema: StandardSchema): Compiled['validate'] {
+  return (value) => validateStandard(schema, value)
+}
+
+/** The first text that is too long for any check. */
+export function findLongText(value: unknown, { maxTextLength }: TextBounds): Problem | undefined {
+  return hasLongText(value, maxTextLength, 0) ? locateLongText(value, maxTextLength) : undefined
+}
+
+/** Allocates nothing: almost every value passes. */
+function hasLongText(value: unknown, max: number, depth: number): boolean {
+  if (typeof value === 'string') return value.length > max
+  if (typeof value !== 'object' || value === null || depth > MAX_TEXT_DEPTH) return false
+  for (const name in value) {
+    if (Object.hasOwn(value, name) && hasLongText((value as Record<string, unknown>)[name], max, depth + 1))
+      return true
+  }
+  return false
+}
+
+function locateLongText(value: unknown, max: number): Problem | undefined {
+  const todo: { value: unknown; path: readonly PropertyKey[] }[] = [{ value, path: [] }]
+  for (let next = todo.pop(); next !== undefined; next = todo.pop()) {
+    const { value: here, path } = next
+    if (typeof here === 'string' && here.length > max) {
+      return { path: formatPath(path), message: `The text is longer than ${max} characters` }
+    }
+    if (typeof here !== 'object' || here === null || path.length > MAX_TEXT_DEPTH) continue
+    for (const [name, inner] of Object.entries(here)) {
+      if (typeof inner === 'object' || typeof inner === 'string')
+        todo.push({ value: inner, path: [...path, name] })
+    }
+  }
+  return undefined
+}
+
+/** Deeper than guarded input goes. */
+const MAX_TEXT_DEPTH = 100
+
+/** Since 4.5, zod validates a recursive schema once per value. */
+function remembersVerdicts(schema: StandardSchema): boolean {
+  const { _zod } = schema as { _zod?: { version?: { major?: number; minor?: number } } }
+  const { major = 0, minor = 0 } = _zod?.version ?? {}
+  return major > 4 || (major === 4 && minor >= 5)
+}
+
+export function isStandardSchema(schema: unknown): schema is StandardSchema {
+  // Creating the `~standard` of a zod schema costs more than recognizing it.
+  if (isZod(schema)) return true
+  const isHolder = typeof schema === 'function' || isRecord(schema)
+  return isHolder && isRecord((schema as unknown as Record<string, unknown>)['~standard'])
+}
+
+/** Runs the schema's own check. */
+export function validateStandard(schema: StandardSchema, value: unknown): Result | Promise<Result> {
+  const outcome = schema['~standard'].validate(value)
+  return 'then' in outcome ? outcome.then(fromStandard) : fromStandard(outcome)
+}
+
+/** Without the parser that zod generates for a schema when it is first used: that costs more than one use saves. */
+const UNCOMPILED = { jitless: true }
+
+/** The same for a schema that may not be used again. */
+export function validateOnce(schema: StandardSchema, value: unknown): Result | Promise<Result> {
+  if (!isZod(schema)) return validateStandard(schema, value)
+  try {
+    return fromZod(schema.safeParse(value, UNCOMPILED))
+  } catch {
+    // It has an asynchronous check, or one that throws. Its `~standard` does the same.
+    return schema.safeParseAsync(value, UNCOMPILED).then(fromZod)
+  }
+}
+
+function fromZod(outcome: ZodOutcome): Result {
+  return outcome.success
+    ? { ok: true, value: outcome.data }
+    : { ok: false, problems: toProblems(outcome.error.issues) }
+}
+
+type StandardOutcome = Awaited<ReturnType<StandardSchema['~standard']['validate']>>
+
+function fromStandard(outcome: StandardOutcome): Result {
+  if (outcome.issues === undefined) return { ok: true, value: outcome.value }
+  return { ok: false, problems: toProblems(outcome.issues) }
+}
+
+function toProblems(issues: NonNullable<StandardOutcome['issues']>): Problem[] {
+  return issues.slice(0, MAX_PROBLEMS).map((issue) => ({
+    path: formatPath(Array.from(issue.path ?? [], (part) => (typeof part === 'object' ? part.key : part))),
+    message: issue.message,
+  }))
+}
+
+// Recognizes a schema that a handler has created before. A handler that creates its schemas itself creates them again in every
+// round, and converting one to JSON Schema or compiling it costs more than the rest of a question. The key of a schema is
+// built from its definition, and reading it is much cheaper.
+//
+// reuse 1: Two schemas with the same `text` have the same JSON Schema. The text holds everything the library's conversion
+// reads: constructors, definitions, checks, metadata, ancestors. Functions are left out, because the conversion calls none of
+// those that are allowed here.
+// reuse 2: Two schemas with the same `exact` key also validate alike: their functions are the same objects.
+// reuse 3: A schema that holds anything else has no key, and is converted. So has a schema of a library other than zod 4.
+//
+// A default is the one value that a function of the author may compute while the schema is converted. It is read for the
+// text, and `fitsDefaults` tells whether the conversion saw the same one.
 
 export interface SchemaKey {
   /** Equal for schemas with the same JSON Schema. */
