@@ -264,6 +264,51 @@ export function misuse(message: string, options?: { cause?: unknown }): TypeErro
   return error
 }
 
+/** Refuses options that do not exist, which JavaScript would ignore, and null, which is no default. */
+export function assertOptions(of: string, given: unknown, known: Readonly<Record<string, unknown>>): void {
+  if (given === undefined) return
+  if (typeof given !== 'object' || given === null)
+    throw misuse(`${of} takes an object with options; got ${given === null ? 'null' : `a ${typeof given}`}.`)
+  for (const [name, value] of Object.entries(given)) {
+    if (value === undefined) continue
+    if (!Object.hasOwn(known, name)) throw misuse(`${of} has no option "${name}".${didYouMean(name, known)}`)
+    if (value === null) throw misuse(`${of}: ${name} is null. Leave it out for its default.`)
+  }
+}
+
+/** A sentence with the option that was probably meant, or nothing. */
+export function didYouMean(name: string, known: object): string {
+  const names = Object.keys(known)
+  const near = nearest(name, names) ?? names.find((one) => name.startsWith(one))
+  return near === undefined ? '' : ` Did you mean "${near}"?`
+}
+
+/** The name that is most like this one, if any is. */
+export function nearest(name: string, names: readonly string[]): string | undefined {
+  const [best] = names
+    .map((one) => ({ one, distance: distanceOf(name.toLowerCase(), one.toLowerCase()) }))
+    .filter(({ distance }) => distance <= Math.max(1, Math.floor(name.length / 3)))
+    .sort((a, b) => a.distance - b.distance)
+  return best?.one
+}
+
+/** Edit distance with transpositions, over the first 64 characters. */
+function distanceOf(from: string, to: string): number {
+  const [a, b] = [from.slice(0, 64), to.slice(0, 64)]
+  const rows: number[][] = [Array.from({ length: b.length + 1 }, (_, j) => j)]
+  const at = (i: number, j: number): number => rows[i]?.[j] ?? 0
+  for (let i = 1; i <= a.length; i++) {
+    rows[i] = [i]
+    for (let j = 1; j <= b.length; j++) {
+      const change = at(i - 1, j - 1) + (a[i - 1] === b[j - 1] ? 0 : 1)
+      const isSwap = i > 1 && j > 1 && a[i - 1] === b[j - 2] && a[i - 2] === b[j - 1]
+      const swap = isSwap ? at(i - 2, j - 2) + 1 : change
+      rows[i]?.push(Math.min(change, swap, at(i - 1, j) + 1, at(i, j - 1) + 1))
+    }
+  }
+  return at(a.length, b.length)
+}
+
 /** True if we wrote the message of an error. */
 export function isOurs(error: unknown): error is Error {
   return error instanceof RondoError || (error instanceof TypeError && OURS in error)

@@ -147,22 +147,21 @@ export interface WarningEvent extends LogOrigin, LogPlace {
   readonly error?: unknown
 }
 
-/** A server begins to open its keys and its store. */
+/** A server begins to open its store. It has no address yet: see `ready`. */
 export interface StartEvent extends LogOrigin {
   readonly event: 'start'
   readonly name: string
   readonly version: string
-  /** Host, port and path that will be served; `stdio` over standard input. */
-  readonly address: string
   readonly revisions: readonly string[]
   /** Names of the keys, the one that seals first. */
   readonly keys: readonly string[]
   readonly store: string
 }
 
-/** A server serves. */
+/** A server serves: its store is open and its port is bound. */
 export interface ReadyEvent extends LogOrigin {
   readonly event: 'ready'
+  /** The URL at which it is bound; `stdio` over standard input. */
   readonly address: string
   readonly ms: number
 }

@@ -47,6 +47,8 @@ export interface AskOptions {
   alive(): void
   /** The task that asks. */
   readonly task?: string
+  /** Trace context that goes with the questions: the span of the round that asks. */
+  readonly trace?: Readonly<Record<string, string>>
   /** The questions whose answers any instance can accept, by key. */
   readonly handed?: Readonly<Record<string, PortableQuestion>>
   /** Fires when the time of a question is up: asking then ends with the answers that are there, and the rest is withdrawn. */
@@ -244,6 +246,7 @@ async function keep(round: PushedRound, pause: Pause): Promise<Next> {
     .ask(questions, {
       timeoutMs: Math.min(host.limits.roundTtlMs, left),
       alive: () => steady.heartbeat(WAITING),
+      trace: round.observed?.trace,
       handed,
       enough: limit?.signal,
       kept: isDurable

@@ -4,7 +4,7 @@
  */
 
 import { parseArgs } from 'node:util'
-import { type ErrorCode, RondoError } from '../errors.ts'
+import { type ErrorCode, nearest, RondoError } from '../errors.ts'
 import { isRecord } from '../lib/json.ts'
 import type { Io } from './io.ts'
 
@@ -180,31 +180,11 @@ const SHOWN = 12
 
 /** Suggests the closest name, or lists the names. */
 export function suggest(name: string, names: readonly string[]): string {
-  const near = names
-    .map((one) => ({ one, distance: distanceOf(name.toLowerCase(), one.toLowerCase()) }))
-    .filter(({ distance }) => distance <= Math.max(1, Math.floor(name.length / 3)))
-    .sort((a, b) => a.distance - b.distance)
-  if (near[0] !== undefined) return `. Did you mean "${near[0].one}"?`
+  const near = nearest(name, names)
+  if (near !== undefined) return `. Did you mean "${near}"?`
   if (names.length === 0) return '; there are no others'
   const more = names.length > SHOWN ? ` and ${names.length - SHOWN} more` : ''
   return `. Choose from ${names.slice(0, SHOWN).join(', ')}${more}`
-}
-
-/** Edit distance with transpositions, over the first 64 characters. */
-function distanceOf(from: string, to: string): number {
-  const [a, b] = [from.slice(0, 64), to.slice(0, 64)]
-  const rows: number[][] = [Array.from({ length: b.length + 1 }, (_, j) => j)]
-  const at = (i: number, j: number): number => rows[i]?.[j] ?? 0
-  for (let i = 1; i <= a.length; i++) {
-    rows[i] = [i]
-    for (let j = 1; j <= b.length; j++) {
-      const change = at(i - 1, j - 1) + (a[i - 1] === b[j - 1] ? 0 : 1)
-      const isSwap = i > 1 && j > 1 && a[i - 1] === b[j - 2] && a[i - 2] === b[j - 1]
-      const swap = isSwap ? at(i - 2, j - 2) + 1 : change
-      rows[i]?.push(Math.min(change, swap, at(i - 1, j) + 1, at(i, j - 1) + 1))
-    }
-  }
-  return at(a.length, b.length)
 }
 
 /** Scripts rely on these codes; the help and docs/reference/cli.md print this table. */

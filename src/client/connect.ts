@@ -3,7 +3,7 @@
  * Runs wherever there is `fetch`.
  */
 
-import { RondoError } from '../errors.ts'
+import { assertOptions, RondoError } from '../errors.ts'
 import { type Clock, systemClock } from '../lib/clock.ts'
 import { isRecord } from '../lib/json.ts'
 import { guardObserver, type Observer } from '../protocol/observer.ts'
@@ -19,7 +19,7 @@ import {
   sessionCapabilities,
   sessionDialect,
 } from './dialect.ts'
-import { type Limits, type TaskMode, withLimits } from './flow-options.ts'
+import { LIMITS, type Limits, type TaskMode, withLimits } from './flow-options.ts'
 import {
   type ClientInfo,
   createPeer,
@@ -84,6 +84,25 @@ export interface ConnectOptions extends Partial<Limits> {
   readonly createId?: () => string
 }
 
+const CONNECT_OPTIONS: Readonly<Record<Exclude<keyof ConnectOptions, keyof Limits>, true>> = {
+  answers: true,
+  mode: true,
+  onRound: true,
+  clientInfo: true,
+  headers: true,
+  auth: true,
+  fetch: true,
+  cache: true,
+  tasks: true,
+  turns: true,
+  onWarning: true,
+  telemetry: true,
+  signal: true,
+  clock: true,
+  random: true,
+  createId: true,
+}
+
 /** The limit for negotiating a revision. */
 const DISCOVER_TIMEOUT_MS = 60_000
 /** An older process may never respond to the first request, so that one has less time. */
@@ -93,6 +112,7 @@ const MEMORY_URL = new URL('http://127.0.0.1/mcp')
 
 /** Connects to an MCP server and negotiates a revision. */
 export async function connect(target: ConnectTarget, options: ConnectOptions = {}): Promise<Client> {
+  assertOptions('connect', options, { ...CONNECT_OPTIONS, ...LIMITS })
   const limits = withLimits(options)
   const onWarning = (text: string) => void guard(() => options.onWarning?.(text))
   const answers = options.answers ?? {}

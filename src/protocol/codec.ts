@@ -56,6 +56,14 @@ export type SessionMessage =
   | { readonly kind: 'answer'; readonly id: RequestId; readonly answer: PeerAnswer }
   | { readonly kind: 'refused'; readonly id: RequestId | null; readonly error: RondoError }
 
+/** What a request to a client says about where it comes from. */
+export interface RequestOrigin {
+  /** The task that asks. */
+  readonly task?: string
+  /** `traceparent` and its companions (SEP-414). */
+  readonly trace?: Readonly<Record<string, string>>
+}
+
 /** One version of a revision with sessions. */
 export interface SessionDialect {
   /** Input requests are part of a result, and the client retries; otherwise they are pushed while the call waits. */
@@ -67,8 +75,8 @@ export interface SessionDialect {
   decode(message: unknown, peer: PeerFacts): SessionMessage
   encodeReply(id: RequestId, reply: OlderReply): string
   encodeError(id: RequestId | null, error: RondoError): string
-  /** An input request that is pushed. `elicitationId` names a page to visit, `task` the task that asks. */
-  encodeRequest(id: string, request: InputRequest, elicitationId: string, task?: string): string
+  /** An input request that is pushed. `elicitationId` names a page to visit. */
+  encodeRequest(id: string, request: InputRequest, elicitationId: string, origin?: RequestOrigin): string
   /** The notification that a task has changed. */
   encodeTaskStatus(task: TaskState): string
 }

@@ -62,7 +62,7 @@ export interface ObservedOperation {
 export interface Observed {
   /** Names this operation for those that follow, on other instances too. */
   readonly span?: string
-  /** Trace context to send with a client's request. */
+  /** Trace context to send with a client's request, or with a question that a round pushes. Read when it is needed. */
   readonly trace?: Readonly<Record<string, string>>
   /** Runs the operation inside its context. */
   run<T>(fn: () => T): T
@@ -154,7 +154,9 @@ function guardObserved(
   let ended = false
   return {
     span: attempt(() => observed.span),
-    trace: attempt(() => observed.trace),
+    get trace() {
+      return attempt(() => observed.trace)
+    },
     run: (fn) => around(fn, (once) => observed.run(once)),
     work: (kind, key, fn) => around(fn, (once) => observed.work(kind, key, once)),
     replayed: (kind, key) => void attempt(() => observed.replayed(kind, key)),

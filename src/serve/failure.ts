@@ -3,7 +3,7 @@
  *
  * A caller decides how many requests are refused before anything runs, so each reason is logged at most once in ten
  * seconds, with the number of requests since the last line and the option that would allow them. Nothing of a request is
- * logged: headers may contain secrets.
+ * logged: headers may contain secrets. Refusals with a reason of their own have a line each, up to a bound a minute.
  */
 
 import type { LogFacts } from '../carry/host.ts'
@@ -80,5 +80,49 @@ export function createRefusalLog(
     one.count = 0
     one.loggedAt = now()
     log({ event: 'refused', status, code, message: ADVICE[code] ?? code, count })
+  }
+}
+
+const MINUTE = 60_000
+/** Lines about refused callers in a minute: with the same reason, and altogether. */
+const MAX_SAME = 5
+const MAX_LINES = 50
+
+export interface CallerLog {
+  refused(status: number, reason: string): void
+  /** Says how many lines were left out until now. */
+  summarize(): void
+}
+
+/** Bounds what strangers can write into the log: beyond the bound, lines are counted, and their number is logged later. */
+export function createCallerLog(log: (event: LogFacts) => void, now: () => number): CallerLog {
+  let since = Number.NEGATIVE_INFINITY
+  let more = 0
+  let lines = 0
+  const texts = new Map<string, number>()
+  const summarize = (): void => {
+    if (more > 0)
+      log({ event: 'warning', message: `… and ${more} more callers were refused within a minute` })
+    more = 0
+    lines = 0
+    texts.clear()
+  }
+  return {
+    refused(status, reason) {
+      if (Math.abs(now() - since) >= MINUTE) {
+        summarize()
+        since = now()
+      }
+      const text = `${status} ${reason}`
+      const same = texts.get(text) ?? 0
+      if (same >= MAX_SAME || lines >= MAX_LINES) {
+        more += 1
+        return
+      }
+      texts.set(text, same + 1)
+      lines += 1
+      log({ event: 'caller_refused', status, reason })
+    },
+    summarize,
   }
 }

@@ -7,7 +7,7 @@ import type { MigrationMode } from '../carry/migration.ts'
 import { DRAFT_2026_V1 } from '../drafts/draft-2026-v1/codec.ts'
 import { attachTurns } from '../drafts/turns/serve.ts'
 import type { TurnsOptions } from '../drafts/turns/turn-state.ts'
-import { misuse } from '../errors.ts'
+import { assertOptions, didYouMean, misuse } from '../errors.ts'
 import type { Every } from '../lib/clock.ts'
 import { CODECS, type Codec } from '../protocol/codec.ts'
 import type { Observer } from '../protocol/observer.ts'
@@ -199,7 +199,8 @@ export const DEFAULT_LIMITS: FlowLimits = {
 /** The defaults, overridden by what is given. Throws if a limit is not a number of 0 or more. */
 export function resolveLimits(given: Partial<FlowLimits> = {}): FlowLimits {
   for (const [name, value] of Object.entries(given)) {
-    if (!Object.hasOwn(DEFAULT_LIMITS, name)) throw misuse(`There is no limit named "${name}".`)
+    if (!Object.hasOwn(DEFAULT_LIMITS, name))
+      throw misuse(`There is no limit named "${name}".${didYouMean(name, DEFAULT_LIMITS)}`)
     if (value !== undefined && !(Number.isFinite(value) && value >= 0)) {
       throw misuse(`limits.${name} must be a number of 0 or more.`)
     }
@@ -230,7 +231,85 @@ export function assertHttpOptions(options: HttpOptions): void {
   }
 }
 
-export function assertIdentity({ name, version }: ServerOptions): void {
+const FROM_LISTEN = {
+  allowedHosts: true,
+  allowedOrigins: true,
+  retryAfterSeconds: true,
+  authenticate: true,
+  maxSubscriptions: true,
+  maxSubscriptionsPerCaller: true,
+  maxSubscriptionBytes: true,
+  addressHeader: true,
+  keepAliveMs: true,
+  heartbeatMs: true,
+  maxBacklogBytes: true,
+  maxBodyBytes: true,
+} as const
+
+/** What `listen` takes besides its own options. */
+export const HTTP_OPTIONS: Readonly<Record<keyof HttpOptions | 'maxBodyBytes', true>> = {
+  ...FROM_LISTEN,
+  onError: true,
+  onRefused: true,
+  every: true,
+  stateless: true,
+  isolated: true,
+}
+
+const SERVER_OPTIONS: Readonly<Record<keyof ServerOptions | 'every', true>> = {
+  ...FROM_LISTEN,
+  every: true,
+  name: true,
+  version: true,
+  title: true,
+  instructions: true,
+  keys: true,
+  sealSuite: true,
+  audience: true,
+  dev: true,
+  skipSleep: true,
+  limits: true,
+  dropUnknownArguments: true,
+  store: true,
+  continuation: true,
+  maxRoundMs: true,
+  shed: true,
+  pageSize: true,
+  listCache: true,
+  eras: true,
+  sessions: true,
+  changes: true,
+  tasks: true,
+  telemetry: true,
+  now: true,
+  restTimer: true,
+  randomId: true,
+  log: true,
+  logAuthorErrors: true,
+  instance: true,
+  turns: true,
+}
+
+const TASK_OPTIONS: Readonly<Record<keyof TaskOptions, true>> = {
+  ttlMs: true,
+  pollMs: true,
+  concurrency: true,
+  tools: true,
+  related: true,
+  maxPieceBytes: true,
+  maxJournalBytes: true,
+  maxOpen: true,
+  onEvent: true,
+  leaseMs: true,
+}
+
+export function assertServerOptions(options: ServerOptions): void {
+  assertOptions('createServer', options, SERVER_OPTIONS)
+  assertIdentity(options)
+  assertOptions('createServer: tasks', options.tasks, TASK_OPTIONS)
+}
+
+function assertIdentity({ name, version }: Partial<ServerOptions> = {}): void {
   if (typeof name !== 'string' || name === '' || typeof version !== 'string' || version === '') {
     throw misuse(
       "createServer needs a name and a version: createServer({ name: 'tracker', version: '1.0.0' })",

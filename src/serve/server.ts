@@ -10,17 +10,24 @@ import type { Codec } from '../protocol/codec.ts'
 import { createRegistry, type Declarations, type Registry } from '../tool/registry.ts'
 import { inDevelopment } from './development.ts'
 import { onRejections, onSignals } from './drain.ts'
-import { createRefusalLog } from './failure.ts'
+import { createCallerLog, createRefusalLog } from './failure.ts'
 import { createFleet, type Fleet, shareChanges } from './fleet.ts'
 import { createSlowHandlers } from './heartbeat.ts'
 import { createHost, type OpenHost } from './host.ts'
 import { createExchange } from './http/exchange.ts'
 import { createFetchHandler, type FetchHandler } from './http/fetch.ts'
-import { createReadiness, type Listening, type ListenOptions, listen, type NotReady } from './http/listen.ts'
+import {
+  assertListenNames,
+  createReadiness,
+  type Listening,
+  type ListenOptions,
+  listen,
+  type NotReady,
+} from './http/listen.ts'
 import { createNodeHandler, type NodeHandler, type NodeHandlerOptions } from './http/node.ts'
 import { createChangeBus, guardedBus } from './http/subscription.ts'
 import { batchLogLines } from './log.ts'
-import { assertIdentity, REVISIONS, type ServerOptions } from './options.ts'
+import { assertServerOptions, REVISIONS, type ServerOptions } from './options.ts'
 import { createService, type OpenService, type Service } from './service.ts'
 import { createOlder } from './session/older.ts'
 import { type StdioOptions, serveStdio } from './stdio/stdio.ts'
@@ -120,7 +127,7 @@ export function createServer(options: ServerOptions): Server {
 
 /** Creates a server that speaks these revisions, unless `eras` excludes them. */
 export function createServerWith(codecs: readonly Codec[], given: ServerOptions): Server {
-  assertIdentity(given)
+  assertServerOptions(given)
   const options = inDevelopment(given)
   const host = createHost({ ...options, audience: options.audience ?? options.name }, undefined, codecs)
   const registry = createRegistry({
@@ -136,11 +143,13 @@ export function createServerWith(codecs: readonly Codec[], given: ServerOptions)
   const readiness = createReadiness(host, options.store)
   const open = new Set<Listening>()
   const { now } = host.platform
+  const callers = createCallerLog(host.log, now)
   let leftAt: number | undefined
   let closed = 0
   const leave = (): void => {
     readiness.leave()
     if (leftAt !== undefined) return
+    callers.summarize()
     leftAt = now()
     host.log({ event: 'drain', phase: 'begun' })
   }
@@ -163,9 +172,7 @@ export function createServerWith(codecs: readonly Codec[], given: ServerOptions)
   }
   const fleet = createFleet(host, options.store)
   const service = toService(options, host, registry, fleet, { leave, drain, onClosed, readiness })
-  const onRefused = (status: number, reason: string): void =>
-    host.log({ event: 'caller_refused', status, reason })
-  const http = { ...options, onError, onRefused }
+  const http = { ...options, onError, onRefused: callers.refused }
   const { sessions } = options
   const exchange = createExchange(service, { ...http, stateless: sessions === false })
   const fetchExchange = createExchange(service, { ...http, stateless: !sessions, isolated: true })
@@ -197,13 +204,13 @@ export function createServerWith(codecs: readonly Codec[], given: ServerOptions)
   }
 
   /** Opens what every call needs, so that what is wrong with it stops the start and not the first call. */
-  const prepare = async (address: string): Promise<void> => {
+  const prepare = async (): Promise<void> => {
     await host.keys.ready()
     const { name, version, store } = options
     const revisions = [...host.codecs.requestVersions, ...host.codecs.sessionVersions]
     const { names: keys } = host.keys.ring
     const kind = store === undefined ? 'none' : (store.kind ?? 'custom')
-    host.log({ event: 'start', name, version, address, revisions, keys, store: kind })
+    host.log({ event: 'start', name, version, revisions, keys, store: kind })
     await store?.ready()
   }
 
@@ -226,10 +233,11 @@ export function createServerWith(codecs: readonly Codec[], given: ServerOptions)
     },
     notReady: () => readiness.check(),
     async listen(listenOptions) {
+      assertListenNames(listenOptions)
       const given = { ...http, port: portOf(process.env.PORT), ...listenOptions }
       const began = now()
       batchLogLines()
-      await prepare(`http://${given.host ?? '127.0.0.1'}:${given.port ?? 3000}${given.path ?? '/mcp'}`)
+      await prepare()
       const listening = await listen(service, { ...given, stateless: sessions === false })
       open.add(listening)
       startWork(listenOptions)
@@ -238,7 +246,7 @@ export function createServerWith(codecs: readonly Codec[], given: ServerOptions)
     },
     async stdio(stdioOptions) {
       const began = now()
-      await prepare('stdio')
+      await prepare()
       startWork(stdioOptions)
       host.log({ event: 'ready', address: 'stdio', ms: now() - began })
       await serveStdio(service, { onError, heartbeatMs: options.heartbeatMs, ...stdioOptions }).done

@@ -14,6 +14,7 @@ import {
   type Attributes,
   type Context,
   context,
+  isSpanContextValid,
   type Link,
   type Meter,
   type MeterProvider,
@@ -201,13 +202,12 @@ function observe(
   const sent = own ?? trace.getSpanContext(inside)
   return {
     span: own && packSpan(own),
-    trace:
-      operation.kind === 'client'
-        ? {
-            ...(sent && packSpan(sent) !== undefined && writeTraceContext(sent)),
-            ...(baggage && writeBaggage(propagation.getBaggage(inside))),
-          }
-        : undefined,
+    get trace() {
+      return {
+        ...(sent && isSpanContextValid(sent) && writeTraceContext(sent)),
+        ...(baggage && writeBaggage(propagation.getBaggage(inside))),
+      }
+    },
     run: (fn) => context.with(inside, fn),
     work(kind, key, fn) {
       const attributes = { [ATTRIBUTE.workKind]: kind, [ATTRIBUTE.workName]: key }

@@ -2,7 +2,7 @@
  * Everything a server offers, compiled when it is declared: a call finds its target, a listing its rows.
  */
 
-import { misuse } from '../errors.ts'
+import { assertOptions, misuse } from '../errors.ts'
 import type { CompleteRef, FlowMethod, Listing } from '../protocol/call.ts'
 import { type ParamHeader, scanParamHeaders } from '../protocol/common/headers.ts'
 import type { JsonSchema } from '../protocol/wire.ts'
@@ -81,6 +81,50 @@ export interface Registry extends Declarations {
   readonly scoped: boolean
 }
 
+const DESCRIBED: Readonly<Record<keyof Described, true>> = {
+  title: true,
+  description: true,
+  icons: true,
+  _meta: true,
+  version: true,
+}
+const TOOL: Readonly<Record<keyof ToolDefinition, true>> = {
+  ...DESCRIBED,
+  input: true,
+  output: true,
+  annotations: true,
+  scopes: true,
+  dropUnknownArguments: true,
+  once: true,
+  task: true,
+  taskTtlMs: true,
+  taskPollMs: true,
+}
+const PROMPT: Readonly<Record<keyof PromptDefinition, true>> = {
+  ...DESCRIBED,
+  input: true,
+  scopes: true,
+  complete: true,
+}
+const RESOURCE: Readonly<Record<keyof ResourceDefinition, true>> = {
+  ...DESCRIBED,
+  name: true,
+  mimeType: true,
+  size: true,
+  annotations: true,
+  cache: true,
+  scopes: true,
+}
+const TEMPLATE: Readonly<Record<keyof TemplateDefinition, true>> = {
+  ...DESCRIBED,
+  name: true,
+  mimeType: true,
+  annotations: true,
+  cache: true,
+  scopes: true,
+  complete: true,
+}
+
 const TOOL_NAME = /^[A-Za-z0-9_.-]{1,128}$/
 const DEFAULT_CACHE: CachePolicy = { ttlMs: 0, scope: 'private' }
 const NO_HEADERS: readonly ParamHeader[] = []
@@ -140,6 +184,7 @@ export function createRegistry({
       )
     }
     assertNew('tool', name, tools)
+    assertOptions(`Tool "${name}"`, definition ?? null, TOOL)
     if (!store) assertStore(name, definition)
     const { taskTtlMs, taskPollMs, task: mode = 'late' } = definition
     assertTaskTimes({ ttl: ['taskTtlMs', taskTtlMs], poll: ['taskPollMs', taskPollMs] })
@@ -182,6 +227,7 @@ export function createRegistry({
     prompt(name, definition, handler) {
       if (name === '') throw misuse("A prompt's name must not be empty.")
       assertNew('prompt', name, prompts)
+      assertOptions(`Prompt "${name}"`, definition ?? null, PROMPT)
       const input = compileInput(definition.input)
       const { version, description, scopes } = definition
       const target = promptTarget(name, handler as never, { version, input, description, scopes })
@@ -193,6 +239,7 @@ export function createRegistry({
       if (!URL.canParse(uri))
         throw misuse(`A resource needs a full URI, such as "notes://today"; got "${uri}".`)
       assertNew('resource', uri, resources)
+      assertOptions(`Resource "${uri}"`, definition ?? null, RESOURCE)
       const { name, mimeType, size, annotations, version, cache = DEFAULT_CACHE, scopes } = definition
       const target = resourceTarget(uri, handler as never, uri, { version, mimeType, cache, scopes })
       resources.set(uri, { row: row({ uri, name }, definition, { mimeType, size, annotations }), target })
@@ -200,6 +247,7 @@ export function createRegistry({
     },
     template(uriTemplate, definition, handler) {
       assertNew('resource template', uriTemplate, templates)
+      assertOptions(`Template "${uriTemplate}"`, definition ?? null, TEMPLATE)
       const template = parseTemplate(uriTemplate)
       const { name, mimeType, annotations, version, cache = DEFAULT_CACHE, scopes } = definition
       if (Array.isArray(scopes)) assertScopes(`The scopes of the template "${uriTemplate}"`, scopes)

@@ -222,6 +222,73 @@ describe('a request that is refused', () => {
   })
 })
 
+describe('T20 what anybody can cause', () => {
+  const of60 = (server: Server, headers: Record<string, string>) =>
+    Array.from({ length: 60 }, () =>
+      server.fetch(
+        new Request('http://127.0.0.1/mcp', {
+          method: 'POST',
+          headers: { 'content-type': 'application/json', ...headers },
+          body: '{}',
+        }),
+      ),
+    )
+
+  it('refused callers have at most 50 lines a minute, 5 with the same reason, and a line with the rest', async () => {
+    let now = 0
+    const authenticate: ServerOptions['authenticate'] = ({ headers }) => ({
+      status: 401,
+      reason: `No: ${headers('why')}`,
+    })
+    const { server, of } = start({ now: () => now, authenticate })
+    await Promise.all(of60(server, { why: 'expired' }))
+    expect(of('caller_refused')).toHaveLength(5)
+    for (let number = 0; number < 60; number++) await of60(server, { why: String(number) })[0]
+    expect(of('caller_refused')).toHaveLength(50)
+    expect(of('warning')).toHaveLength(0)
+    now += 60_000
+    await Promise.all(of60(server, { why: 'expired' }))
+    const more = Array.from(of('warning'), ({ message }) => message)
+    // 60 with one reason, and at least 60 with others, of which 50 have a line.
+    expect(more).toEqual([expect.stringMatching(/^… and \d+ more callers were refused within a minute$/)])
+    expect(of('caller_refused')).toHaveLength(55)
+    server.drain()
+    expect(of('warning').at(-1)?.message).toBe('… and 55 more callers were refused within a minute')
+  })
+})
+
+describe('a store that fails between two questions', () => {
+  const away = () => Promise.reject(new RondoError('STORE_UNAVAILABLE', 'The store is away'))
+  const failing = (): ServerOptions['store'] => {
+    const store = createMemoryStore()
+    return { ...store, once: { ...store.once, epoch: away, claim: away } }
+  }
+  const error = { message: '[STORE_UNAVAILABLE] The store is away' }
+
+  it('is logged with flow and round when questions are pushed', async () => {
+    const { server, of } = start({ sessions: {}, store: failing() })
+    const capabilities = { elicitation: { form: {} } }
+    const client = await connectOlder('http://127.0.0.1/mcp', { capabilities }, (request) =>
+      server.fetch(request),
+    )
+    await client.call('tools/call', { name: 'ask', arguments: {} })
+    const [round] = of('round')
+    expect(round?.outcome).toBe('input_required')
+    expect(of('warning')).toMatchObject([{ flow: round?.flow, round: 1, error }])
+  })
+
+  it('is logged with flow and round in multi-turn SSE', async () => {
+    const { server, of } = start({ sessions: {}, store: failing() })
+    const experimental = { 'multi-turn-sse': {}, 'request-state': {} }
+    const capabilities = { elicitation: { form: {} }, experimental }
+    const client = await connectOlder('http://127.0.0.1/mcp', { capabilities }, (request) =>
+      server.fetch(request),
+    )
+    await client.call('tools/call', { name: 'ask', arguments: {} })
+    expect(of('warning')).toMatchObject([{ ...PLACE, round: 1, error }])
+  })
+})
+
 describe('a session of an earlier era', () => {
   it('has a line when it opens and when it closes, without its id', async () => {
     const { server, of, events } = start({ sessions: {} })

@@ -3,6 +3,7 @@
  * the next. Turns of tasks are in `telemetry-tasks.test.ts`.
  */
 
+import { Client, StreamableHTTPClientTransport } from '@modelcontextprotocol/client'
 import { createMcpHandler } from '@modelcontextprotocol/server'
 import { context, metrics, propagation, type SpanContext, SpanKind, trace } from '@opentelemetry/api'
 import type { ReadableSpan } from '@opentelemetry/sdk-trace-base'
@@ -15,6 +16,7 @@ import { createBuilder } from '../../examples/official-server.ts'
 import { openEnvelope } from '../../src/seal/envelope.ts'
 import { parseKeys } from '../../src/seal/key-ring.ts'
 import { packSpan, readBaggage, readTraceContext, unpackSpan } from '../../src/telemetry/trace-context.ts'
+import { connectOlder } from '../support/older-client.ts'
 import { send } from '../support/task-client.ts'
 import { linksOf, recordTelemetry } from '../support/telemetry.ts'
 
@@ -333,6 +335,47 @@ describe('every way to serve a call', () => {
       'number',
       'number',
     ])
+  })
+
+  it('a pushed question carries the span of the round that asks (SEP-414)', async () => {
+    const server = start({ sessions: {} })
+    const capabilities = { elicitation: { form: {} } }
+    const accept = () => ({ action: 'accept', content: { word: 'hi' } })
+    const client = await connectOlder('http://127.0.0.1/mcp', { capabilities, answer: accept }, (request) =>
+      server.fetch(request),
+    )
+    const traceparent = `00-${'1'.repeat(32)}-${'a'.repeat(16)}-01`
+    await client.call('tools/call', { name: 'greet', arguments: {}, _meta: { traceparent } })
+    const [one, two] = rounds().map((span) => span.spanContext())
+    expect(client.asked.map(({ params }) => params._meta)).toEqual(
+      [one, two].map((span) => ({ traceparent: `00-${'1'.repeat(32)}-${span?.spanId}-01` })),
+    )
+    const silent = start({ sessions: {}, telemetry: undefined })
+    const other = await connectOlder('http://127.0.0.1/mcp', { capabilities, answer: accept }, (request) =>
+      silent.fetch(request),
+    )
+    await other.call('tools/call', { name: 'greet', arguments: {}, _meta: { traceparent } })
+    expect(other.asked).toHaveLength(2)
+    for (const { params } of other.asked) expect(params).not.toHaveProperty('_meta')
+  })
+
+  it('a pushed question of an official client carries it too', async () => {
+    const server = start()
+    const { url } = await server.listen({ port: 0, signals: false, rejections: false })
+    const client = new Client(
+      { name: 'official', version: '1' },
+      { capabilities: { elicitation: { form: {} } } },
+    )
+    const seen: unknown[] = []
+    client.setRequestHandler('elicitation/create', ({ params }) => {
+      seen.push(params._meta?.traceparent)
+      return { action: 'accept', content: { word: 'hi' } }
+    })
+    await client.connect(new StreamableHTTPClientTransport(new URL(url)))
+    await client.callTool({ name: 'greet', arguments: {} })
+    await client.close()
+    const spans = rounds().map((span) => span.spanContext())
+    expect(seen).toEqual(spans.slice(0, 2).map(({ traceId, spanId }) => `00-${traceId}-${spanId}-01`))
   })
 
   it('an official server has the same attributes, and links its rounds', async () => {

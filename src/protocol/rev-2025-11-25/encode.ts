@@ -9,7 +9,7 @@
 import { RondoError } from '../../errors.ts'
 import { isRecord } from '../../lib/json.ts'
 import type { RequestId } from '../call.ts'
-import type { SessionCodec } from '../codec.ts'
+import type { RequestOrigin, SessionCodec } from '../codec.ts'
 import { encodeNotification, errorText, responseText } from '../common/json-rpc.ts'
 import { type OlderReply, relatedTask, type TaskState, type WireError } from '../reply.ts'
 import type { ElicitFormParams, InputRequest, JsonSchema } from '../wire.ts'
@@ -123,17 +123,19 @@ export function encodeWireError(id: RequestId | null, error: WireError): string 
   return errorText(id, code <= -32020 && code >= -32099 ? { ...error, code: -32602 } : error)
 }
 
-/** An input request. `elicitationId` names a page to visit, `task` the task that asks. */
+/** An input request. `elicitationId` names a page to visit. */
 export function encodeRequest(
   id: string,
   request: InputRequest,
   protocolVersion: string,
   elicitationId: string,
-  task?: string,
+  { task, trace }: RequestOrigin = {},
 ): string {
   const { method } = request
   const own = paramsOf(request, protocolVersion, elicitationId)
-  const params = task === undefined ? own : { ...own, _meta: { ...metaOf(own), ...relatedTask(task) } }
+  const origin = { ...(task !== undefined && relatedTask(task)), ...trace }
+  const hasOrigin = Object.keys(origin).length > 0
+  const params = hasOrigin ? { ...own, _meta: { ...metaOf(own), ...origin } } : own
   return JSON.stringify({ jsonrpc: '2.0', id, method, params })
 }
 
@@ -237,8 +239,8 @@ export const REV_2025_11_25: SessionCodec = {
     decode,
     encodeReply: (id, reply) => encodeReply(id, reply, version),
     encodeError,
-    encodeRequest: (id, request, elicitationId, task) =>
-      encodeRequest(id, request, version, elicitationId, task),
+    encodeRequest: (id, request, elicitationId, origin) =>
+      encodeRequest(id, request, version, elicitationId, origin),
     encodeTaskStatus,
   }),
 }

@@ -7,12 +7,12 @@
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
 import { type AddressInfo, Server as NetServer } from 'node:net'
 import type { FlowHost } from '../../carry/host.ts'
-import { misuse, RondoError } from '../../errors.ts'
+import { assertOptions, misuse, RondoError } from '../../errors.ts'
 import type { EngineStore, Store } from '../../store/store.ts'
 import { createStop, onSignals } from '../drain.ts'
 import { quietly } from '../failure.ts'
 import { capConnections } from '../limits.ts'
-import type { HttpOptions } from '../options.ts'
+import { HTTP_OPTIONS, type HttpOptions } from '../options.ts'
 import type { Service } from '../service.ts'
 import { createExchange } from './exchange.ts'
 import { createNodeHandler, type NodeHandler, type NodeHandlerOptions } from './node.ts'
@@ -103,6 +103,31 @@ export async function listen(service: Service, options: ListenOptions = {}): Pro
       return stop()
     },
   }
+}
+
+const LISTEN_OPTIONS: Readonly<Record<keyof ListenOptions, true>> = {
+  ...HTTP_OPTIONS,
+  port: true,
+  host: true,
+  path: true,
+  headersTimeoutMs: true,
+  requestTimeoutMs: true,
+  keepAliveTimeoutMs: true,
+  maxHeaderBytes: true,
+  maxConnections: true,
+  maxConnectionsPerAddress: true,
+  signals: true,
+  rejections: true,
+  releasePort: true,
+  graceMs: true,
+  health: true,
+  ready: true,
+  drainDelayMs: true,
+}
+
+/** Refuses options that `server.listen` does not have. */
+export function assertListenNames(given: unknown): void {
+  assertOptions('listen', given, LISTEN_OPTIONS)
 }
 
 const COUNTS = [

@@ -198,7 +198,7 @@ export class SessionLine implements AskingLine {
     if (!this.#desk.park(bytes)) {
       return Promise.resolve({ kind: 'refused', error: new RondoError('LIMIT_PARKED') })
     }
-    const { timeoutMs, alive, task, signal, enough, handed = {}, kept } = options
+    const { timeoutMs, alive, task, trace, signal, enough, handed = {}, kept } = options
     const now = this.#desk.now()
     const keys = Object.keys(questions)
     const keeper = this.durable && (kept || task !== undefined) ? this.#keeper : undefined
@@ -211,7 +211,7 @@ export class SessionLine implements AskingLine {
       const held = Object.hasOwn(handed, key) ? handed[key] : undefined
       const named = ids?.[index] === undefined ? held : { id: ids[index] as string }
       const id = this.#expect(key, named)
-      const json = this.#dialect.encodeRequest(id, request, this.#desk.randomId(), task)
+      const json = this.#dialect.encodeRequest(id, request, this.#desk.randomId(), { task, trace })
       if (held !== undefined) this.#handed.add(id)
       return { id, key, json: held ? held.attach(json) : json, event: (this.#channel.last ?? 0) + index + 1 }
     })

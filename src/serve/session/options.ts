@@ -1,6 +1,6 @@
 /** Options and limits of sessions. Every client of a revision up to 2025-11-25 has one session. */
 
-import { misuse } from '../../errors.ts'
+import { didYouMean, misuse } from '../../errors.ts'
 import { createEvery, type Every } from '../../lib/clock.ts'
 import { drawId } from '../../seal/envelope.ts'
 
@@ -82,7 +82,8 @@ interface World extends Pick<SessionSettings, 'now' | 'randomId'> {
 export function resolveSessions(given: SessionOptions, world: World): SessionSettings {
   const settings: Record<string, number> = { ...DEFAULTS }
   for (const [name, value] of Object.entries(given)) {
-    if (!Object.hasOwn(DEFAULTS, name)) throw misuse(`There is no session option named "${name}".`)
+    if (!Object.hasOwn(DEFAULTS, name))
+      throw misuse(`There is no session option named "${name}".${didYouMean(name, DEFAULTS)}`)
     if (value === undefined) continue
     if (typeof value !== 'number' || !(value >= 0)) {
       throw misuse(`sessions.${name} must be a number of 0 or more.`)
