@@ -200,6 +200,22 @@ describe('polling a task', () => {
 })
 
 describe('questions of a task', () => {
+  it('T18 of a server that names an endless interval wait an hour at most, also for answers that are sent again', async () => {
+    const clock = createManualClock(0)
+    const gone = new Response('', { status: 503, headers: { 'Retry-After': '60' } })
+    const endless = { pollIntervalMs: 1e300 }
+    let updates = 0
+    const server = scriptServer(({ method }) => {
+      if (method === 'tools/call') return created(endless)
+      if (method === 'tasks/get')
+        return updates > 1 ? completed('done') : { ...asks({ a: question }), ...endless }
+      return method === 'tasks/update' && updates++ === 0 ? gone.clone() : ACK
+    })
+    const client = await connect(server, polling({ clock, deadlineMs: 10 * HOUR }))
+    expect(await rush(client.callTool('t'), clock, HOUR)).toMatchObject({ content: [{ text: 'done' }] })
+    expect(clock.now()).toBeLessThanOrEqual(4 * HOUR)
+  })
+
   it('E3 are shown once, even if the server still lists them', async () => {
     const clock = createManualClock()
     const shown: string[] = []

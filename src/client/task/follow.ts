@@ -173,7 +173,8 @@ async function deliverAnswers(
     } catch (error) {
       if (!isTransient(error) || failures >= MAX_FAILURES || sending.signal.aborted) throw error
     }
-    await sleep(peer.clock, Math.max(SHORTEST_MS, pollIntervalMs) * 2 ** failures, sending.signal)
+    const wait = Math.min(LONGEST_MS, Math.max(SHORTEST_MS, pollIntervalMs) * 2 ** failures)
+    await sleep(peer.clock, wait, sending.signal)
   }
 }
 
