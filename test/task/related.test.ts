@@ -74,3 +74,33 @@ it('keeps them with the task that the call becomes', async () => {
   await send(server, 'tasks/update', { taskId, inputResponses })
   expect(textOf((await settled(server, taskId)).result)).toBe(related)
 })
+
+it('E6 R6 leaves out a task that the token does not allow, which is not known by that either', async () => {
+  const effects: string[] = []
+  const server = createServer({
+    name: 'related',
+    version: '1',
+    log: 'off',
+    dev: true,
+    store: createMemoryStore(),
+    tasks: { related: true },
+    authenticate: ({ headers }) => ({ subject: 'ada', scopes: (headers('x-scopes') ?? '').split(' ') }),
+  })
+  onTestFinished(() => server.close())
+  server.tool('names', {}, (_args, ctx) => ctx.relatedTaskIds.join(' '))
+  server.tool('pay', { task: 'always', scopes: ['pay'] }, (_args, ctx) =>
+    ctx.effect('pay', () => {
+      effects.push('paid')
+      return 'paid'
+    }),
+  )
+  const call = (name: string, scopes: string, meta = {}) =>
+    send(server, 'tools/call', { name }, { headers: { 'x-scopes': scopes }, meta })
+  const taskId = String((await call('pay', 'pay')).result?.taskId)
+  for (let i = 0; i < 3; i++)
+    expect(textOf((await call('names', 'read', { [KEY]: [taskId] })).result)).toBe('')
+  // The effect waits until somebody who may see the task has named it.
+  expect(effects).toEqual([])
+  expect(textOf((await call('names', 'read pay', { [KEY]: [taskId] })).result)).toBe(taskId)
+  await expect.poll(() => effects).toEqual(['paid'])
+})

@@ -4,7 +4,7 @@
  * reason. Its verdict is checked here, so no later stage meets a principal or a header that it cannot use.
  */
 
-import { type Need, NOTHING, union, withNeed } from '../../carry/scope.ts'
+import { type Need, NOTHING, scopesOfTask, union, withNeed } from '../../carry/scope.ts'
 import { misuse, RondoError } from '../../errors.ts'
 import { isRecord, isThenable } from '../../lib/json.ts'
 import type { Call, Principal } from '../../protocol/call.ts'
@@ -217,6 +217,8 @@ export interface Access {
     principal: Principal | undefined,
     also?: readonly string[],
   ): readonly Need[] | Promise<readonly Need[]>
+  /** True if the token allows what needs these scopes. */
+  allows(scopes: readonly string[], principal: Principal | undefined): boolean
 }
 
 export function createAccess(service: Service, authenticate: Authenticate | undefined): Access {
@@ -227,9 +229,11 @@ export function createAccess(service: Service, authenticate: Authenticate | unde
   const allows = (granted: readonly string[], scope: string): boolean =>
     granted.includes(scope) || (implies !== undefined && granted.some((one) => implies(one, scope)))
 
+  const allowsAll: Access['allows'] = (scopes, principal) =>
+    scopes.every((scope) => allows(principal?.scopes ?? [], scope))
+
   const require = ({ scopes }: Need, principal: Principal | undefined): void => {
-    const granted = principal?.scopes ?? []
-    if (scopes.every((scope) => allows(granted, scope))) return
+    if (allowsAll(scopes, principal)) return
     const known = principal !== undefined
     throw new RondoError(known ? 'PEER_SCOPE' : 'PEER_UNAUTHENTICATED', undefined, {
       data: { requiredScopes: scopes },
@@ -241,6 +245,7 @@ export function createAccess(service: Service, authenticate: Authenticate | unde
     get active() {
       return base.length > 0 || service.scoped
     },
+    allows: allowsAll,
     admit(calls, principal, also = []) {
       const needs = calls.map((call) => service.needOf(call))
       const check = (known: readonly Need[], all: Need): readonly Need[] => {
@@ -264,7 +269,8 @@ export function admitCall(
   principal: Principal | undefined,
   done: (error: unknown, call?: Call) => void,
 ): void {
-  const follow = ([need]: readonly Need[]): void => done(undefined, need ? withNeed(call, need) : call)
+  const allowed = withoutRelated(call, (taskId) => access.allows(scopesOfTask(taskId), principal))
+  const follow = ([need]: readonly Need[]): void => done(undefined, need ? withNeed(allowed, need) : allowed)
   try {
     const needs = access.admit([call], principal)
     if (needs instanceof Promise) needs.then(follow).catch(done)
@@ -272,6 +278,12 @@ export function admitCall(
   } catch (error) {
     done(error)
   }
+}
+
+/** Related tasks are advice: those that the token does not allow are left out, and the call goes on. */
+function withoutRelated(call: Call, isAllowed: (taskId: string) => boolean): Call {
+  if (call.kind !== 'flow' || call.relatedTaskIds === undefined) return call
+  return { ...call, relatedTaskIds: call.relatedTaskIds.filter(isAllowed) }
 }
 
 const METADATA_HEADERS = {
