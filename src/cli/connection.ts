@@ -44,6 +44,7 @@ export interface Connection {
 /** Lines of the server's log that are shown if it cannot be reached. */
 const KEPT_LINES = 20
 const MAX_SEEN = 1000
+const MAX_WARNINGS = 50
 
 interface ConnectionExtra {
   /** Headers in addition to those of the options. */
@@ -74,6 +75,13 @@ export async function openConnection(
     lines.push(line)
     if (lines.length > KEPT_LINES) lines.shift()
   }
+  const warned = new Set<string>()
+  const onWarning = (text: string): void => {
+    // A server may cause the same one a million times.
+    if (warned.has(text) || warned.size > MAX_WARNINGS) return
+    warned.add(text)
+    tell(io, warned.size > MAX_WARNINGS ? 'further warnings are not shown' : `warning: ${oneLine(text)}`)
+  }
   const timeout = options.number('timeout')
   const sent = requestHeaders(io, options, headers)
   const auth = await storedAuth(io, target, sent)
@@ -82,7 +90,7 @@ export async function openConnection(
       headers: sent,
       ...(auth && { auth }),
       onRound: policiesOf(io, options),
-      onWarning: (text) => tell(io, `warning: ${oneLine(text)}`),
+      onWarning,
       signal: io.signal,
       createId: randomName,
       tasks,

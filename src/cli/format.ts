@@ -2,15 +2,18 @@
 
 import { displayText } from '../form/clean-text.ts'
 
+/** A cell of a server may be as long as a response. It is not cut, but the other rows are not aligned to it. */
+const WIDEST = 120
+
 /** Rows with aligned columns, one line each. The last column is not padded; `width` truncates lines that would wrap. */
 export function formatTable(
   cells: readonly (readonly string[])[],
   width: number = Number.POSITIVE_INFINITY,
 ): string {
   const rows = cells.map((row) => row.map((cell) => displayText(cell).replace(/[\n\t]/g, ' ')))
-  const columns = Math.max(0, ...rows.map((row) => row.length))
-  const widths = Array.from({ length: columns - 1 }, (_, i) =>
-    Math.max(...rows.map((row) => [...(row[i] ?? '')].length)),
+  const columns = rows.reduce((most, row) => Math.max(most, row.length), 0)
+  const widths = Array.from({ length: Math.max(0, columns - 1) }, (_, i) =>
+    rows.reduce((widest, row) => Math.max(widest, Math.min(WIDEST, [...(row[i] ?? '')].length)), 0),
   )
   return rows
     .map((row) => {

@@ -1,6 +1,6 @@
 /** The folder of the command: `RONDO_HOME`, or else the system's folder for user data. Its files are readable by their owner only. */
 
-import { closeSync, fsyncSync, mkdirSync, openSync, renameSync, unlinkSync, writeSync } from 'node:fs'
+import { closeSync, fsyncSync, mkdirSync, openSync, renameSync, unlinkSync, writeFileSync } from 'node:fs'
 import { homedir } from 'node:os'
 import { isAbsolute, join, resolve } from 'node:path'
 import type { Io } from './io.ts'
@@ -27,7 +27,8 @@ export function writeFile(path: string, text: string): void {
   try {
     const file = openSync(fresh, 'wx', 0o600)
     try {
-      writeSync(file, text)
+      // Writes all of it or throws, unlike `writeSync` on a disk that is nearly full.
+      writeFileSync(file, text)
       fsyncSync(file)
     } finally {
       closeSync(file)

@@ -41,6 +41,11 @@ export function sayJson(value: unknown, { isTTY }: { readonly isTTY?: boolean },
   return isTTY ? escapeUnsafe(json) : json
 }
 
+/** A value that should be a text, and may be anything where a server sent it. */
+export function sayValue(value: unknown): string {
+  return typeof value === 'string' ? value : (JSON.stringify(value) ?? '')
+}
+
 /** Prints a message on stderr. */
 export function tell(io: Io, text: string): void {
   io.status.hide()

@@ -7,7 +7,7 @@ import { isRecord } from '../lib/json.ts'
 import type { CallToolResult, GetPromptResult, ReadResourceResult } from '../protocol/wire.ts'
 import type { Exit } from './command-line.ts'
 import { commandOf, sayPending } from './describe.ts'
-import { type Io, print, printJson, sayJson, tell } from './io.ts'
+import { type Io, print, printJson, sayJson, sayValue, tell } from './io.ts'
 
 /** What to report about a completed call besides its result. */
 export interface CompletionNotes {
@@ -73,7 +73,7 @@ export function printResult(io: Io, request: FlowRequest, result: FlowResult): E
       return printTool(io, result as CallToolResult)
     case 'prompts/get':
       for (const { role, content } of (result as GetPromptResult).messages) {
-        print(io, `${role}: ${sayBlock(content)}`)
+        print(io, `${sayValue(role)}: ${sayBlock(content)}`)
       }
       return 'done'
     case 'resources/read':
@@ -92,18 +92,20 @@ function printTool(io: Io, { content, structuredContent, isError }: CallToolResu
 }
 
 function sayBlock(block: unknown): string {
-  if (!isRecord(block)) return JSON.stringify(block)
+  if (!isRecord(block)) return sayValue(block)
   const { type, text, mimeType, data, uri, resource } = block
-  if (type === 'text') return String(text)
+  if (type === 'text') return sayValue(text)
   if (type === 'resource' && isRecord(resource)) return sayContents(resource)
-  if (type === 'resource_link') return `[link ${String(uri)}]`
-  return `[${String(type)} ${String(mimeType ?? '')}${sizeOf(data)}]`
+  if (type === 'resource_link') return `[link ${sayValue(uri)}]`
+  return `[${sayValue(type)} ${sayValue(mimeType ?? '')}${sizeOf(data)}]`
 }
 
 function sayContents(contents: unknown): string {
-  if (!isRecord(contents)) return JSON.stringify(contents)
+  if (!isRecord(contents)) return sayValue(contents)
   const { text, blob, mimeType, uri } = contents
-  return typeof text === 'string' ? text : `[${String(mimeType ?? 'binary')} ${String(uri)}${sizeOf(blob)}]`
+  return typeof text === 'string'
+    ? text
+    : `[${sayValue(mimeType ?? 'binary')} ${sayValue(uri)}${sizeOf(blob)}]`
 }
 
 function sizeOf(base64: unknown): string {

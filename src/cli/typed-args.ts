@@ -54,7 +54,8 @@ function schemaAt(path: readonly string[], root: JsonSchema): JsonSchema {
 function resolveRef(schema: JsonSchema, root: JsonSchema): JsonSchema {
   let now = schema
   for (let hops = 0; hops < MAX_HOPS; hops++) {
-    const [, place, name] = /^#\/(\$defs|definitions)\/([^/]+)$/.exec(String(now.$ref ?? '')) ?? []
+    const [, place, name] =
+      /^#\/(\$defs|definitions)\/([^/]+)$/.exec(typeof now.$ref === 'string' ? now.$ref : '') ?? []
     if (place === undefined || name === undefined) return now
     const defs = root[place]
     const next = isRecord(defs) && Object.hasOwn(defs, name) ? defs[name] : undefined
@@ -143,7 +144,8 @@ function checkNames(args: Args, schema: JsonSchema): void {
   if (unknown.length > 0 && additionalProperties === false) {
     throw usageError(`The tool has no argument ${unknown.join(', ')}; ${list}`)
   }
-  const missing = Array.isArray(required) ? required.filter((name) => !Object.hasOwn(args, String(name))) : []
+  const names: unknown[] = Array.isArray(required) ? required : []
+  const missing = names.filter((name) => typeof name === 'string' && !Object.hasOwn(args, name))
   if (missing.length > 0)
     throw usageError(`Missing required arguments: ${missing.map((name) => `${name}=…`).join(' ')}`)
 }

@@ -3,7 +3,7 @@
 /** The client that callers hold, over a peer whose dialect is known. */
 
 import { RondoError } from '../errors.ts'
-import { displayText } from '../form/clean-text.ts'
+import { cleanText } from '../form/clean-text.ts'
 import type { CompleteRef, ListenFilter } from '../protocol/call.ts'
 import type { QuestionKind } from '../protocol/common/request.ts'
 import type { TaskState } from '../protocol/reply.ts'
@@ -228,11 +228,16 @@ export function createClient(parts: ClientParts): Client {
   }
 }
 
+const MAX_NAME = 1_000
+
 function describeServer(peer: Peer, { serverInfo, capabilities, instructions }: Discovery): Client['server'] {
   return {
     target: peer.transport.target,
-    ...(serverInfo && { name: displayText(serverInfo.name), version: displayText(serverInfo.version) }),
-    ...(serverInfo?.title !== undefined && { title: displayText(serverInfo.title) }),
+    ...(serverInfo && {
+      name: cleanText(serverInfo.name, MAX_NAME),
+      version: cleanText(serverInfo.version, MAX_NAME),
+    }),
+    ...(serverInfo?.title !== undefined && { title: cleanText(serverInfo.title, MAX_NAME) }),
     capabilities,
     ...(instructions !== undefined && { instructions }),
   }

@@ -4,6 +4,7 @@
  */
 
 import { assertOptions, RondoError } from '../errors.ts'
+import { cleanText } from '../form/clean-text.ts'
 import { type Clock, systemClock } from '../lib/clock.ts'
 import { isRecord } from '../lib/json.ts'
 import { guardObserver, type Observer } from '../protocol/observer.ts'
@@ -24,6 +25,7 @@ import {
   type ClientInfo,
   createPeer,
   type HeaderSource,
+  MAX_MESSAGE,
   type Peer,
   PeerError,
   type SendOptions,
@@ -114,7 +116,7 @@ const MEMORY_URL = new URL('http://127.0.0.1/mcp')
 export async function connect(target: ConnectTarget, options: ConnectOptions = {}): Promise<Client> {
   assertOptions('connect', options, { ...CONNECT_OPTIONS, ...LIMITS })
   const limits = withLimits(options)
-  const onWarning = (text: string) => void guard(() => options.onWarning?.(text))
+  const onWarning = (text: string) => void guard(() => options.onWarning?.(cleanText(text, MAX_MESSAGE)))
   const answers = options.answers ?? {}
   const clock = options.clock ?? systemClock
   const transport = await openTransport(target, limits, options, onWarning)
@@ -216,6 +218,8 @@ type ProbeResult =
   | { readonly kind: 'older'; readonly offered?: readonly unknown[]; readonly cause?: RondoError }
 
 const UNSUPPORTED_VERSION = -32022
+/** Characters of a server's versions in a message. */
+const MAX_SHOWN = 200
 /** The HTTP statuses of an older endpoint for a request it does not know. */
 const OLDER_STATUSES = new Set<unknown>([400, 404, 405, 406, 415])
 
@@ -351,7 +355,8 @@ function versionsIn({ data }: WireError): readonly unknown[] {
 
 function older({ offered, cause }: Extract<ProbeResult, { kind: 'older' }>): RondoError {
   const ours = [...DIALECTS.map(({ version }) => version), ...SESSION_VERSIONS].join(', ')
-  const theirs = offered?.filter((one) => typeof one === 'string').join(', ') || 'no version it names'
+  const named = offered?.filter((one) => typeof one === 'string').join(', ') ?? ''
+  const theirs = cleanText(named, MAX_SHOWN) || 'no version it names'
   const finding = offered
     ? `The server speaks ${theirs}`
     : 'The server responds neither to server/discover nor to initialize'

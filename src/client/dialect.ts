@@ -43,7 +43,8 @@ export interface Dialect {
   ): { body: string; headers: Readonly<Record<string, string>> }
   /** The id of a request that continues an earlier one under its id. */
   legId?(body: Pick<Call, 'kind'> & Partial<Pick<FlowCall, 'requestState'>>): RequestId | undefined
-  createBuffer?(): RequestBuffer
+  /** `maxSize` is that of all requests in it together. */
+  createBuffer?(maxSize: number): RequestBuffer
   encodeCancel(id: string | number): string
   decodeResponse(
     call: Call,

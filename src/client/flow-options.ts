@@ -26,7 +26,7 @@ export interface Limits {
   readonly deadlineMs: number
   /** Whether the deadline counts the time people take to answer and the time a call is stored. No. */
   readonly countHumanTime: boolean
-  /** Bytes of one response. 16 MiB. */
+  /** Bytes of one response. 16 MiB. All pages of a list together may be twice as large. */
   readonly maxResponseBytes: number
   /** Bytes of one `requestState`. 1 MiB. */
   readonly maxStateBytes: number

@@ -9,7 +9,7 @@
  */
 
 import { RondoError } from '../errors.ts'
-import { displayText } from '../form/clean-text.ts'
+import { cleanText } from '../form/clean-text.ts'
 import { type Clock, sleep } from '../lib/clock.ts'
 import { isRecord } from '../lib/json.ts'
 import type { Call, Envelope, ListenFilter, RequestId } from '../protocol/call.ts'
@@ -227,7 +227,7 @@ async function exchange(peer: Peer, call: Call, leg: Leg, sending: SendOptions):
     repeatable: !(call.kind === 'flow' && call.method === 'tools/call'),
     poll: call.kind === 'task' && call.action === 'get',
     cancel: dialect.encodeCancel(call.id),
-    buffer: dialect.createBuffer?.(),
+    buffer: dialect.createBuffer?.(limits.maxQuestionSize + limits.maxStateBytes),
     onNotification,
     onHead: sending.onHead,
     pause: leg.pause,
@@ -243,7 +243,7 @@ async function exchange(peer: Peer, call: Call, leg: Leg, sending: SendOptions):
   if (decoded.kind !== 'invalid') return decoded
   throw new RondoError(
     'PEER_ANSWER',
-    `The response to ${dialect.methodOf(call)} is not valid: ${decoded.problem}`,
+    `The response to ${dialect.methodOf(call)} is not valid: ${cleanText(decoded.problem, MAX_MESSAGE)}`,
   )
 }
 
@@ -354,12 +354,15 @@ export async function requestHeaders(
   return { ...own, ...Object.fromEntries(free) }
 }
 
+/** Characters of a server's own words in a message of ours. */
+export const MAX_MESSAGE = 2_000
+
 /** The server responded with a JSON-RPC error, which `peer` holds unchanged. */
 export class PeerError extends RondoError {
   readonly peer: WireError
 
   constructor(peer: WireError) {
-    super('PEER_ERROR', `${displayText(peer.message)} (${peer.code})`, { data: peer.data })
+    super('PEER_ERROR', `${cleanText(peer.message, MAX_MESSAGE, 'many')} (${peer.code})`, { data: peer.data })
     this.name = 'PeerError'
     this.peer = peer
   }

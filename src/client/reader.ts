@@ -2,7 +2,7 @@
 
 import { RondoError } from '../errors.ts'
 import type { Clock } from '../lib/clock.ts'
-import { isRecord } from '../lib/json.ts'
+import { isRecord, measureJson } from '../lib/json.ts'
 import type { Listing } from '../protocol/call.ts'
 import { type ParamHeader, scanParamHeaders } from '../protocol/common/headers.ts'
 import type { CacheHint, Completion, Discovery, Page, Tool } from '../protocol/wire.ts'
@@ -80,8 +80,13 @@ interface WholeList {
   readonly hint: CacheHint
 }
 
-/** Fetches a list page by page. Throws for a list that does not end or whose cursors repeat. An empty cursor counts. */
-async function listAll(peer: Peer, listing: Listing, options: SendOptions): Promise<WholeList> {
+/**
+ * Fetches a list page by page. Throws for a list that does not end, whose cursors repeat, that takes as long as no call may,
+ * or that is too large to hold. An empty cursor counts.
+ */
+async function listAll(peer: Peer, listing: Listing, given: SendOptions): Promise<WholeList> {
+  const options = { ...given, deadlineAt: peer.clock.now() + peer.limits.deadlineMs }
+  const fits = createListBudget(peer, listing)
   const pages: Page[] = []
   const seen = new Set<string>()
   let cursor: string | undefined
@@ -89,6 +94,7 @@ async function listAll(peer: Peer, listing: Listing, options: SendOptions): Prom
     const page = await fetchPage(peer, listing, cursor, options)
     pages.push(page)
     cursor = page.nextCursor
+    fits(page.items)
     if (cursor !== undefined && (seen.has(cursor) || pages.length >= peer.limits.maxPages)) {
       throw new RondoError(
         'LIMIT_CLIENT_PAGES',
@@ -99,6 +105,19 @@ async function listAll(peer: Peer, listing: Listing, options: SendOptions): Prom
   } while (cursor !== undefined)
   const ttlMs = Math.min(...pages.map((page) => page.ttlMs ?? 0))
   return { items: pages.flatMap((page) => page.items), hint: { ttlMs } }
+}
+
+/** How many times the largest response all pages of a list together may be. */
+const MAX_RESPONSES = 2
+
+/** Throws when the pages of a list are too large together. */
+export function createListBudget({ limits }: Peer, what: string): (items: readonly unknown[]) => void {
+  let left = MAX_RESPONSES * limits.maxResponseBytes
+  return (items) => {
+    left -= measureJson(items, left, Number.POSITIVE_INFINITY)
+    if (left < 0)
+      throw new RondoError('LIMIT_CLIENT_BYTES', `The list of ${what} is larger than this client accepts`)
+  }
 }
 
 async function fetchPage(

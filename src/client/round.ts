@@ -1,9 +1,9 @@
 /** A round that a server asks: checked, counted, passed to the policies and then to the handlers (C8, C13). */
 
 import { RondoError } from '../errors.ts'
-import { displayText } from '../form/clean-text.ts'
+import { cleanText, displayText } from '../form/clean-text.ts'
 import { orAbort } from '../lib/clock.ts'
-import { isRecord } from '../lib/json.ts'
+import { isRecord, measureJson } from '../lib/json.ts'
 import { kindOf, type QuestionKind } from '../protocol/common/request.ts'
 import type { InputRequest, InputRequests, InputResponse, JsonSchema } from '../protocol/wire.ts'
 import type { Driving, Flows, Limits } from './flow-options.ts'
@@ -24,6 +24,9 @@ export async function takeRound<R extends FlowRequest>(
   const own = options.onRound === undefined ? [] : [options.onRound].flat()
   return applyPolicies(asked, [...policies, ...own])
 }
+
+/** Characters of a key in a message. */
+const MAX_SHOWN = 100
 
 /** The option that holds the handler of a kind. */
 const HANDLERS: Readonly<Record<QuestionKind, string>> = {
@@ -47,7 +50,7 @@ export function vetRound(
   for (const [key, question] of entries) {
     const kind = kindOf(question)
     if (!answerable.has(kind)) {
-      const missing = `The server asks "${key}" (${kind}), and there is no handler ${HANDLERS[kind]}`
+      const missing = `The server asks "${cleanText(key, MAX_SHOWN)}" (${kind}), and there is no handler ${HANDLERS[kind]}`
       throw new RondoError('INPUT_NO_HANDLER', missing)
     }
   }
@@ -88,7 +91,7 @@ function cleanQuestion(key: string, question: InputRequest): InputRequest {
   if (link === undefined) {
     throw new RondoError(
       'PEER_LINK',
-      `The URL of "${key}" is not safe to open: it must be https, or http on this machine, without a user name`,
+      `The URL of "${cleanText(key, MAX_SHOWN)}" is not safe to open: it must be https, or http on this machine, without a user name`,
     )
   }
   return { method, params: { ...params, message, url: link.url } }
@@ -104,7 +107,7 @@ function cleanSchema(schema: JsonSchema): JsonSchema {
 }
 
 function cleanKeyword(keyword: string, value: unknown): unknown {
-  if (VISIBLE.has(keyword)) return cleanText(value)
+  if (VISIBLE.has(keyword)) return cleanWords(value)
   if (keyword === 'properties' && isRecord(value)) {
     return Object.fromEntries(
       Object.entries(value).map(([name, child]) => [name, isRecord(child) ? cleanSchema(child) : child]),
@@ -117,9 +120,9 @@ function cleanKeyword(keyword: string, value: unknown): unknown {
   return value
 }
 
-function cleanText(value: unknown): unknown {
+function cleanWords(value: unknown): unknown {
   if (typeof value === 'string') return displayText(value)
-  return Array.isArray(value) ? value.map(cleanText) : value
+  return Array.isArray(value) ? value.map(cleanWords) : value
 }
 
 interface Fulfilment {
@@ -229,32 +232,6 @@ export function createPushedRounds(
 function cannotKeep(question: InputRequest, { protocolVersion }: PendingCall): RondoError {
   const why = `in ${protocolVersion} the server waits for the answer, so the call cannot be stored`
   return new RondoError('INPUT_PENDING', `The server asks (${kindOf(question)}), and ${why}: pass a handler`)
-}
-
-const PER_VALUE = 8
-const MAX_DEPTH = 64
-
-/**
- * The size of a parsed JSON value: the characters of its strings and keys, plus 8 for every value. Does not recurse, and
- * stops at the limit, so that a hostile value costs no more than a large honest one. Deep nesting counts as infinite.
- */
-export function measureJson(root: unknown, limit: number): number {
-  let size = 0
-  const open: [value: unknown, depth: number][] = [[root, 0]]
-  for (let next = open.pop(); next !== undefined; next = open.pop()) {
-    const [value, depth] = next
-    size += PER_VALUE
-    if (typeof value === 'string') size += value.length
-    else if (typeof value === 'object' && value !== null) {
-      if (depth >= MAX_DEPTH) return Number.POSITIVE_INFINITY
-      for (const [key, child] of Object.entries(value)) {
-        size += key.length
-        open.push([child, depth + 1])
-      }
-    }
-    if (size + open.length * PER_VALUE > limit) return Number.POSITIVE_INFINITY
-  }
-  return size
 }
 
 export interface Link {

@@ -6,6 +6,7 @@
 
 import { RondoError } from '../errors.ts'
 import { sleep } from '../lib/clock.ts'
+import { measureJson } from '../lib/json.ts'
 import type { ListenFilter } from '../protocol/call.ts'
 import { type Notice, TASKS_EXTENSION } from '../protocol/reply.ts'
 import { type Peer, PeerError, type SendOptions } from './peer.ts'
@@ -28,7 +29,9 @@ export interface Subscription extends AsyncIterable<ServerChange> {
 }
 
 const TASK_CAPABILITY = { extensions: { [TASKS_EXTENSION]: {} } }
+/** How many unread changes are kept, and how large they may be together. */
 const MAX_WAITING = 1_024
+const MAX_WAITING_SIZE = 16_777_216
 const FIRST_DELAY_MS = 250
 const LONGEST_DELAY_MS = 10_000
 
@@ -113,6 +116,8 @@ async function keepListening(peer: Peer, filter: ListenFilter, listening: Listen
             if (notice.kind === 'subscribed') {
               listening.agree(notice.filter)
               if (attempt > 0) listening.deliver({ kind: 'gap' })
+            } else if (notice.kind === 'task') {
+              if (filter.taskIds?.includes(notice.task.taskId)) listening.deliver(notice)
             } else if (notice.kind !== 'progress' && notice.kind !== 'log') listening.deliver(notice)
           },
         },
@@ -138,8 +143,18 @@ function keyOf(change: ServerChange): string {
   return change.kind === 'task' ? `task ${change.task.taskId}` : change.kind
 }
 
+function sizeOf(change: ServerChange): number {
+  if (change.kind === 'resource') return change.uri.length
+  return change.kind === 'task' ? measureJson(change.task, MAX_WAITING_SIZE, Number.POSITIVE_INFINITY) : 0
+}
+
 function createMailbox(): Mailbox {
-  const waiting = new Map<string, ServerChange>()
+  const waiting = new Map<string, { readonly change: ServerChange; readonly size: number }>()
+  let size = 0
+  const remove = (key: string): void => {
+    size -= waiting.get(key)?.size ?? 0
+    waiting.delete(key)
+  }
   let readers: { resolve(result: IteratorResult<ServerChange>): void; reject(error: unknown): void }[] = []
   let ended: { readonly error?: unknown } | undefined
   return {
@@ -147,10 +162,16 @@ function createMailbox(): Mailbox {
       if (ended) return
       const reader = readers.shift()
       if (reader) return reader.resolve({ done: false, value: change })
-      if (waiting.size >= MAX_WAITING) {
+      const [key, own] = [keyOf(change), sizeOf(change)]
+      remove(key)
+      if (waiting.size >= MAX_WAITING || size + own > MAX_WAITING_SIZE) {
         waiting.clear()
-        waiting.set('gap', { kind: 'gap' })
-      } else waiting.set(keyOf(change), change)
+        waiting.set('gap', { change: { kind: 'gap' }, size: 0 })
+        size = 0
+      } else {
+        waiting.set(key, { change, size: own })
+        size += own
+      }
     },
     end(error) {
       ended ??= error === undefined ? {} : { error }
@@ -163,8 +184,8 @@ function createMailbox(): Mailbox {
     async take() {
       const [next] = waiting
       if (next !== undefined) {
-        waiting.delete(next[0])
-        return { done: false, value: next[1] }
+        remove(next[0])
+        return { done: false, value: next[1].change }
       }
       if (ended === undefined) return new Promise((resolve, reject) => readers.push({ resolve, reject }))
       const { error } = ended

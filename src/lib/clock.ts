@@ -11,12 +11,19 @@ export interface Clock {
   after(ms: number, run: () => void): () => void
 }
 
-export const systemClock: Clock = {
-  now: () => Date.now(),
-  after(ms, run) {
-    const timer = setTimeout(run, ms)
-    return () => clearTimeout(timer)
-  },
+/** What a timer can wait. Platforms fire one that waits longer at once. */
+const LONGEST_TIMER_MS = 2 ** 31 - 1
+
+export const systemClock: Clock = { now: () => Date.now(), after: startTimer }
+
+function startTimer(ms: number, run: () => void): () => void {
+  let timer: ReturnType<typeof setTimeout>
+  const wait = (left: number): void => {
+    if (left <= LONGEST_TIMER_MS) timer = setTimeout(run, left)
+    else timer = setTimeout(() => wait(left - LONGEST_TIMER_MS), LONGEST_TIMER_MS)
+  }
+  wait(ms)
+  return () => clearTimeout(timer)
 }
 
 /** Resolves after `ms`, or rejects with the signal's reason as soon as it is aborted. */
@@ -50,10 +57,7 @@ export interface StoreClock {
 export const storeClock: StoreClock = {
   now: () => Date.now(),
   elapsed: () => performance.now(),
-  after(ms, fn) {
-    const timer = setTimeout(fn, ms)
-    return () => clearTimeout(timer)
-  },
+  after: startTimer,
   idly(ms, fn) {
     const timer = setTimeout(fn, ms).unref()
     return () => clearTimeout(timer)

@@ -1,4 +1,4 @@
-/** Collections for what passes through a server at the pace of its requests. */
+/** Collections for what passes through a server at the pace of its requests, and for bytes at the pace of their sender. */
 
 export interface Memo<V> {
   get(key: string): V | undefined
@@ -110,6 +110,57 @@ export function createInFlight<T extends Listed>(watch?: Watch<T>, isolated = fa
     },
     idle() {
       return calls.size === 0 ? Promise.resolve() : new Promise((resolve) => waiting.push(resolve))
+    },
+  }
+}
+
+export interface Collected {
+  readonly size: number
+  add(chunk: Uint8Array): void
+  /** Returns the bytes and forgets them. */
+  take(): Uint8Array
+}
+
+const SMALLEST_BLOCK = 4_096
+
+/**
+ * Collects chunks in one block, which doubles when it is full. A list of chunks would not do: the sender chooses their
+ * size, and a chunk of one byte costs a hundred.
+ */
+export function collectBytes(): Collected {
+  /** The only chunk so far: most messages are one, which is not copied. */
+  let only: Uint8Array | undefined
+  let block = new Uint8Array(0)
+  let size = 0
+  const append = (chunk: Uint8Array): void => {
+    if (size + chunk.byteLength > block.byteLength) {
+      const larger = new Uint8Array(Math.max(SMALLEST_BLOCK, 2 * (size + chunk.byteLength)))
+      larger.set(block.subarray(0, size))
+      block = larger
+    }
+    block.set(chunk, size)
+    size += chunk.byteLength
+  }
+  return {
+    get size() {
+      return only?.byteLength ?? size
+    },
+    add(chunk) {
+      if (only === undefined && size === 0) {
+        only = chunk
+        return
+      }
+      const first = only
+      only = undefined
+      if (first !== undefined) append(first)
+      append(chunk)
+    },
+    take() {
+      const bytes = only ?? block.subarray(0, size)
+      only = undefined
+      block = new Uint8Array(0)
+      size = 0
+      return bytes
     },
   }
 }

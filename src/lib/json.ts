@@ -44,6 +44,24 @@ const FORBIDDEN = new Set(['__proto__', 'constructor', 'prototype'])
 /** Objects with more keys than this keep them in a set; in smaller ones, keys are compared one by one. */
 const FEW_KEYS = 12
 
+/** True if arrays and objects nest deeper than this. Values nested some thousand levels deep cannot be written as JSON again. */
+export function nestsDeeper(text: string, limit: number): boolean {
+  // Every level has an opening and a closing bracket.
+  if (text.length <= 2 * limit) return false
+  let depth = 0
+  for (let i = 0; i < text.length; i++) {
+    const c = text.charCodeAt(i)
+    if (c === QUOTE) {
+      i = endOfString(text, i + 1)
+      if (i < 0) return false
+    } else if (c === OPEN_OBJECT || c === OPEN_ARRAY) {
+      depth += 1
+      if (depth > limit) return true
+    } else if (c === CLOSE_OBJECT || c === CLOSE_ARRAY) depth -= 1
+  }
+  return false
+}
+
 export function parseGuarded(text: string, limits?: Partial<JsonLimits>): Guarded {
   const all = limits === undefined ? JSON_LIMITS : { ...JSON_LIMITS, ...limits }
   const refusal = typeof text === 'string' ? scan(text, all) : NOT_JSON
@@ -391,4 +409,32 @@ function sortedKeys(members: Readonly<Record<string, unknown>>): readonly string
 function isPlain(value: object): boolean {
   const prototype: unknown = Object.getPrototypeOf(value)
   return prototype === null || Object.getPrototypeOf(prototype) === null
+}
+
+const PER_VALUE = 8
+const DEEPEST = 64
+
+/**
+ * The size of a parsed JSON value: the characters of its strings and keys, plus 8 for every value. Does not recurse, and
+ * stops at the limit, so that a hostile value costs no more than a large honest one. Deep nesting counts as infinite.
+ */
+export function measureJson(root: unknown, limit: number, maxDepth: number = DEEPEST): number {
+  let size = 0
+  const open: [value: unknown, depth: number][] = [[root, 0]]
+  for (let next = open.pop(); next !== undefined; next = open.pop()) {
+    const [value, depth] = next
+    size += PER_VALUE
+    if (typeof value === 'string') size += value.length
+    else if (typeof value === 'object' && value !== null) {
+      if (depth >= maxDepth) return Number.POSITIVE_INFINITY
+      const keys = Object.keys(value)
+      if (size + (open.length + keys.length) * PER_VALUE > limit) return Number.POSITIVE_INFINITY
+      for (const key of keys) {
+        size += key.length
+        open.push([(value as Record<string, unknown>)[key], depth + 1])
+      }
+    }
+    if (size + open.length * PER_VALUE > limit) return Number.POSITIVE_INFINITY
+  }
+  return size
 }

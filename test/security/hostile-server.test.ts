@@ -104,8 +104,11 @@ describe('a hostile server', () => {
     ).toMatchObject(gaveIn)
   })
 
-  it('ends the call, not the process, with a schema nested a hundred thousand levels deep', async () => {
-    const deep = `${'{"not":'.repeat(100_000)}{}${'}'.repeat(100_000)}`
+  it.each([
+    [100, 'LIMIT_CLIENT_QUESTIONS'],
+    [100_000, 'PEER_ANSWER'],
+  ])('ends the call, not the process, with a schema nested %d levels deep', async (levels, code) => {
+    const deep = `${'{"not":'.repeat(levels)}{}${'}'.repeat(levels)}`
     const attack: Attack = ({ id }, response) => {
       const params = `{"mode":"form","message":"m","requestedSchema":${deep}}`
       const round = `{"resultType":"input_required","inputRequests":{"a":{"method":"elicitation/create","params":${params}}}}`
@@ -113,7 +116,7 @@ describe('a hostile server', () => {
         .setHeader('Content-Type', 'application/json')
         .end(`{"jsonrpc":"2.0","id":${id},"result":${round}}`)
     }
-    expect(await attacked(attack)).toBe('LIMIT_CLIENT_QUESTIONS')
+    expect(await attacked(attack)).toBe(code)
   })
 
   it.each(['javascript:alert(1)', 'file:///etc/passwd', 'http://example.com/', 'https://good.com@evil.com/'])(

@@ -6,6 +6,7 @@ import { readForm } from '../../form/form.ts'
 import { isRecord } from '../../lib/json.ts'
 import type { ElicitUrlParams, InputRequest, InputResponse, SamplingParams } from '../../protocol/wire.ts'
 import { sayRequest, sayServer } from '../describe.ts'
+import { sayValue } from '../io.ts'
 import { askForm, type Given, laterChoice } from './form.ts'
 import type { Choice, Terminal } from './terminal.ts'
 
@@ -66,10 +67,9 @@ async function askSampling(
 }
 
 function sayMessage(message: unknown): string {
-  if (!isRecord(message)) return JSON.stringify(message)
+  if (!isRecord(message)) return sayValue(message)
   const { role, content } = message
-  const text = isRecord(content) && typeof content.text === 'string' ? content.text : JSON.stringify(content)
-  return `${String(role)}: ${text}`
+  return `${sayValue(role)}: ${sayValue(isRecord(content) && content.text ? content.text : content)}`
 }
 
 const WARNINGS = {

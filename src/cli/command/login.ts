@@ -5,7 +5,7 @@ import { canonical, type GivenClient, type StoredLogin } from '../../client/oaut
 import { oneLine } from '../../form/clean-text.ts'
 import { JSON_OPTION } from '../call-setup.ts'
 import { type Command, CommandError, type Invocation, type Options, usageError } from '../command-line.ts'
-import { formatTable } from '../format.ts'
+import { formatTable, sayTime } from '../format.ts'
 import { homeOf } from '../home.ts'
 import { type Io, print, printJson, tell } from '../io.ts'
 import { createLoginStore } from '../login-store.ts'
@@ -160,7 +160,7 @@ function shown({ server, resource, issuer, client, scopes, tokens, user }: Store
   return {
     ...{ server, resource, issuer, user, clientId: client.id, scopes, granted: tokens?.granted },
     active: tokens !== undefined,
-    expiresAt: tokens?.expiresAt === undefined ? undefined : new Date(tokens.expiresAt).toISOString(),
+    expiresAt: tokens?.expiresAt === undefined ? undefined : sayTime(tokens.expiresAt),
     refreshable: tokens?.refreshToken !== undefined,
   }
 }

@@ -8,6 +8,7 @@
  */
 
 import { isRecord } from '../../lib/json.ts'
+import { sayValue } from '../io.ts'
 import { type Book, type Seen, stateOf } from './book.ts'
 import {
   ACTION_KINDS,
@@ -327,7 +328,7 @@ function otherThan(principal: string | undefined): string {
 
 function describeReply({ status, response }: SeenExchange): string {
   const error = response?.error
-  if (isRecord(error)) return `HTTP ${status}, ${String(error.message)}`
+  if (isRecord(error)) return `HTTP ${status}, ${sayValue(error.message)}`
   const type = isRecord(response?.result) ? response.result.resultType : undefined
   return `HTTP ${status}${typeof type === 'string' ? `, ${type}` : ''}`
 }

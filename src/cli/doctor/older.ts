@@ -5,6 +5,7 @@
 
 import { hasRounds } from '../../client/dialect.ts'
 import { isRecord } from '../../lib/json.ts'
+import { sayValue } from '../io.ts'
 import type { Probe, ProbeReply } from './probe.ts'
 import { CLIENT_INFO, checkOrigin, checkTools, errorOf, expectError } from './protocol.ts'
 import { type DoctorFinding, fail, pass, skip, warn } from './report.ts'
@@ -136,6 +137,7 @@ function expectStatus(id: string, what: string, reply: ProbeReply, status: numbe
 function sayReply(reply: ProbeReply): string {
   const error = errorOf(reply)
   if (reply.problem !== undefined) return reply.problem
-  if (error !== undefined) return `error ${String(error.code)}${reply.status ? `, HTTP ${reply.status}` : ''}`
+  if (error !== undefined)
+    return `error ${sayValue(error.code)}${reply.status ? `, HTTP ${reply.status}` : ''}`
   return reply.status === undefined ? 'no usable response' : `HTTP ${reply.status}`
 }

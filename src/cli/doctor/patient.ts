@@ -74,12 +74,15 @@ const SAMPLES = {
   'date-time': '2026-07-28T09:30:00Z',
 } as const
 
+/** A longer text is not made up, and does not fit then. */
+const LONGEST_TEXT = 10_000
+
 function makeUp({ type, options = [], limits, format, default: start }: Field): FieldValue {
   const { min, max } = limits
   if (start !== undefined) return start
   switch (type) {
     case 'text':
-      return format ? SAMPLES[format] : 'doctor'.padEnd(min ?? 0, '.').slice(0, max)
+      return format ? SAMPLES[format] : 'doctor'.padEnd(Math.min(min ?? 0, LONGEST_TEXT), '.').slice(0, max)
     case 'number':
     case 'integer':
       return Math.min(max ?? Number.POSITIVE_INFINITY, Math.max(min ?? 1, 1))

@@ -2,7 +2,9 @@
 
 import { request as httpRequest, type IncomingHttpHeaders, type RequestOptions } from 'node:http'
 import { request as httpsRequest } from 'node:https'
+import { parseMessage } from '../../client/transport/response-reader.ts'
 import { createStdioTransport, type StdioTarget } from '../../client/transport/stdio.ts'
+import { collectBytes } from '../../lib/collection.ts'
 import { isRecord } from '../../lib/json.ts'
 
 export interface ProbeReply {
@@ -37,28 +39,35 @@ export interface ProbeRequest {
 const TIMEOUT_MS = 10_000
 const MAX_BYTES = 4_194_304
 
-export function probeHttp(url: string, own: Readonly<Record<string, string>>): Probe {
+export function probeHttp(
+  url: string,
+  own: Readonly<Record<string, string>>,
+  timeoutMs: number = TIMEOUT_MS,
+): Probe {
   const target = new URL(url)
   const begin = target.protocol === 'https:' ? httpsRequest : httpRequest
   const exchange = (options: RequestOptions, body?: string): Promise<ProbeReply> =>
     new Promise((resolve) => {
       const fail = (error: Error): void => resolve({ problem: error.message })
-      const request = begin(target, { ...options, timeout: TIMEOUT_MS, agent: false }, (response) => {
-        const chunks: Buffer[] = []
-        let size = 0
+      // For the whole exchange: a server may send a byte now and then for ever.
+      const signal = AbortSignal.timeout(timeoutMs)
+      const request = begin(target, { ...options, signal, agent: false }, (response) => {
+        const collected = collectBytes()
         const done = (): void => {
+          if (signal.aborted) return resolve({ problem: 'timed out' })
           const { statusCode, headers } = response
-          const message = readBody(Buffer.concat(chunks).toString('utf8'))
+          const message = readBody(new TextDecoder().decode(collected.take()))
           resolve({ status: statusCode, headers, ...(message && { message }) })
         }
         response.on('data', (chunk: Buffer) => {
-          size += chunk.byteLength
-          if (size > MAX_BYTES) request.destroy()
-          else chunks.push(chunk)
+          if (collected.size + chunk.byteLength > MAX_BYTES) request.destroy()
+          else collected.add(chunk)
         })
-        response.on('end', done).on('error', fail).on('close', done)
+        response.on('end', done).on('error', done).on('close', done)
       })
-      request.on('error', fail).on('timeout', () => request.destroy(new Error('timed out')))
+      request.on('error', (error) => fail(signal.aborted ? new Error('timed out') : error))
+      // A server that switches protocols closes the request without a response.
+      request.on('close', () => fail(new Error('the connection was closed')))
       request.end(body)
     })
   const post = (message: object, headers: ProbeHeaders): Promise<ProbeReply> => {
@@ -129,7 +138,7 @@ function readBody(text: string): Readonly<Record<string, unknown>> | undefined {
     .flatMap((line) => (line.startsWith('data:') ? [line.slice(5).trim()] : []))
   for (const part of [text, ...events.reverse()]) {
     try {
-      const value: unknown = JSON.parse(part)
+      const value = parseMessage(part)
       if (isRecord(value) && value.method === undefined) return value
     } catch {}
   }

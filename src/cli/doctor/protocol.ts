@@ -4,6 +4,7 @@ import type { Client } from '../../client/client.ts'
 import type { ToolRequest } from '../../client/pending.ts'
 import { isRecord } from '../../lib/json.ts'
 import { encodeHeaderValue, scanParamHeaders } from '../../protocol/common/headers.ts'
+import { sayValue } from '../io.ts'
 import type { Probe, ProbeReply, ProbeRequest } from './probe.ts'
 import { type DoctorFinding, fail, pass, skip, warn } from './report.ts'
 
@@ -138,7 +139,7 @@ export function expectError(
   if (reply.problem !== undefined) return warn(id, `${what}: ${reply.problem}`, `Respond with error ${code}.`)
   if (error === undefined) return fail(id, `${what} is not refused`, `Respond with error ${code}.`)
   if (error.code !== code)
-    return warn(id, `${what} returns error ${error.code}`, `Respond with error ${code}.`)
+    return warn(id, `${what} returns error ${sayValue(error.code)}`, `Respond with error ${code}.`)
   if (reply.status !== undefined && reply.status !== status) {
     return warn(id, `${what} returns HTTP ${reply.status}`, `Respond with HTTP ${status}.`)
   }
@@ -206,25 +207,37 @@ function checkResult({ resultType, ttlMs, cacheScope }: Readonly<Record<string, 
   )
 }
 
+/** How many problems of tools are shown. */
+const MAX_PROBLEMS = 20
+
 export function checkTools(tools: readonly unknown[]): DoctorFinding {
-  const names = tools.map((tool) => (isRecord(tool) ? String(tool.name) : ''))
-  const problems = tools.flatMap((tool, i) => problemsOf(tool, names.indexOf(names[i] ?? '') !== i))
+  const names = new Set<string>()
+  const problems = tools.flatMap((tool) => {
+    const before = names.size
+    if (isRecord(tool)) names.add(sayValue(tool.name))
+    return problemsOf(tool, names.size === before)
+  })
   if (problems.length === 0) return pass('tools', `${tools.length} tools with valid names and schemas`)
-  return warn('tools', problems.join('; '), 'Clients ignore such tools, or cannot tell them apart.')
+  return warn(
+    'tools',
+    problems.slice(0, MAX_PROBLEMS).join('; '),
+    'Clients ignore such tools, or cannot tell them apart.',
+  )
 }
 
 function problemsOf(tool: unknown, repeated: boolean): string[] {
   if (!isRecord(tool)) return ['an entry is not a tool']
-  const { name, inputSchema } = tool
+  const { inputSchema } = tool
+  const name = sayValue(tool.name)
   const scan = isRecord(inputSchema) ? scanParamHeaders(inputSchema) : undefined
   return [
-    ...(/^[A-Za-z0-9_.-]{1,128}$/.test(String(name))
+    ...(/^[A-Za-z0-9_.-]{1,128}$/.test(name)
       ? []
-      : [`the name ${JSON.stringify(name)} is not portable`]),
-    ...(repeated ? [`${String(name)} is listed twice`] : []),
+      : [`the name ${JSON.stringify(tool.name)} is not portable`]),
+    ...(repeated ? [`${name} is listed twice`] : []),
     ...(isRecord(inputSchema) && inputSchema.type === 'object'
       ? []
-      : [`${String(name)}: inputSchema is not of type object`]),
-    ...(scan?.kind === 'bad' ? [`${String(name)}: ${scan.problem}`] : []),
+      : [`${name}: inputSchema is not of type object`]),
+    ...(scan?.kind === 'bad' ? [`${name}: ${scan.problem}`] : []),
   ]
 }

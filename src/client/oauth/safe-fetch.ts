@@ -203,7 +203,7 @@ function codeOf(error: unknown): string {
 }
 
 export function unusable(text: string, data?: unknown): RondoError {
-  return new RondoError('PEER_AUTHORIZATION', text, { data })
+  return new RondoError('PEER_AUTHORIZATION', cleanText(text, 1_000), { data })
 }
 
 function gone(text: string): RondoError {

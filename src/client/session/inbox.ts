@@ -52,6 +52,8 @@ export function createInbox(link: SessionLink, roots: ListRootsResult | undefine
   const flights = new Set<Flight>()
   const open = new Map<RequestId, AbortController>()
   const listeners = new Set<(notice: Notice) => void>()
+  /** Reported once, until requests are accepted again. */
+  let dropping = false
   return {
     enter(flight) {
       flights.add(flight)
@@ -64,10 +66,11 @@ export function createInbox(link: SessionLink, roots: ListRootsResult | undefine
     handleRequest(message, flight) {
       const id = message.id as RequestId
       if (open.size >= link.limits.maxQuestions || open.has(id)) {
-        return link.onWarning(
-          `The server sends too many requests at once; ${String(message.method)} was dropped`,
-        )
+        if (!dropping) link.onWarning('The server sends too many requests at once; some are dropped')
+        dropping = true
+        return
       }
+      dropping = false
       const controller = new AbortController()
       open.set(id, controller)
       const asked = followerOf(flights, message) ?? flight ?? [...flights].findLast((one) => one.onQuestion)

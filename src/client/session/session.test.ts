@@ -119,13 +119,17 @@ describe('requests of an older server', () => {
     expect(shown).toEqual(['Name?'])
   })
 
-  it('T22 are handled up to the limit at once', async () => {
+  it('T22 are handled up to the limit at once, and reported once beyond it', async () => {
     const warnings: string[] = []
+    let asked = 0
     const onCall = (stream: Stream) => {
       for (let id = 0; id < 40; id++) ask(stream, `q${id}`)
     }
     const server = scriptSession({ onCall })
-    const never = () => new Promise<never>(() => {})
+    const never = () => {
+      asked += 1
+      return new Promise<never>(() => {})
+    }
     const client = await connect(server, {
       answers: { elicitation: never, together: true },
       maxQuestions: 8,
@@ -133,9 +137,11 @@ describe('requests of an older server', () => {
       onWarning: (text) => warnings.push(text),
     })
     const call = client.callTool('t').catch((error) => error)
-    await expect.poll(() => warnings.length).toBe(32)
+    await expect.poll(() => warnings.length).toBe(1)
+    await expect.poll(() => asked).toBe(8)
     await client.close()
     expect(await call).toMatchObject({ code: 'PEER_GONE' })
+    expect([asked, warnings.length]).toEqual([8, 1])
   })
 
   it('are dropped if the server cancels them, and the call continues', async () => {

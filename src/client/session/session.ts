@@ -6,6 +6,7 @@
  */
 
 import { RondoError } from '../../errors.ts'
+import { cleanText } from '../../form/clean-text.ts'
 import { isRecord } from '../../lib/json.ts'
 import type { ListenFilter, RequestId } from '../../protocol/call.ts'
 import { encodeMessage } from '../../protocol/common/json-rpc.ts'
@@ -164,7 +165,10 @@ async function shakeHands(link: SessionLink, inbox: Inbox, hand: Handshake): Pro
   const [version = ''] = discovery.supportedVersions
   if (!hand.accepts.includes(version)) {
     const ours = hand.accepts.join(', ')
-    throw new RondoError('PEER_ERA', `The server speaks ${version}; this client accepts ${ours}`)
+    throw new RondoError(
+      'PEER_ERA',
+      `The server speaks ${cleanText(version, 100)}; this client accepts ${ours}`,
+    )
   }
   link.version = version
   link.id = session

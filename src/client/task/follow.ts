@@ -10,6 +10,7 @@
  */
 
 import { RondoError } from '../../errors.ts'
+import { cleanText } from '../../form/clean-text.ts'
 import { sleep } from '../../lib/clock.ts'
 import type { TaskState } from '../../protocol/reply.ts'
 import type { InputResponses } from '../../protocol/wire.ts'
@@ -22,7 +23,7 @@ import {
   type TaskMode,
   withLimits,
 } from '../flow-options.ts'
-import { type Leg, openLeg, type Peer, PeerError, type SendOptions } from '../peer.ts'
+import { type Leg, MAX_MESSAGE, openLeg, type Peer, PeerError, type SendOptions } from '../peer.ts'
 import {
   deadlineOf,
   delivered,
@@ -141,7 +142,11 @@ function pausing(pushed: PushedRounds, time: Leg): PushedRounds {
 }
 
 function assertNotFailed({ status, error, statusMessage }: TaskState): void {
-  if (status === 'cancelled') throw new RondoError('PEER_TASK_CANCELLED', statusMessage)
+  if (status === 'cancelled')
+    throw new RondoError(
+      'PEER_TASK_CANCELLED',
+      statusMessage && cleanText(statusMessage, MAX_MESSAGE, 'many'),
+    )
   if (status === 'failed') throw new PeerError(error ?? { code: 0, message: 'The task failed' })
 }
 

@@ -21,6 +21,7 @@ import type { Driving, Flows } from '../flow-options.ts'
 import { type Leg, type Peer, PeerError, type SendOptions } from '../peer.ts'
 import type { FlowLeg } from '../pending.ts'
 import { answerableKinds } from '../question.ts'
+import { createListBudget } from '../reader.ts'
 import type { PushedRounds } from '../round.ts'
 
 /** A task of the server, known by its id alone. */
@@ -143,14 +144,18 @@ export async function listTasks(peer: Peer, options: TaskRequestOptions): Promis
   if (!ask || !isRecord(offered)) {
     throw new RondoError('PEER_ERA', `This server does not list tasks in ${peer.dialect.version}`)
   }
-  const found: TaskState[] = []
+  let found: readonly TaskState[] = []
   const seen = new Set<string>()
+  const fits = createListBudget(peer, 'tasks')
+  const deadlineAt = peer.clock.now() + peer.limits.deadlineMs
   let cursor: string | undefined
   do {
+    if (peer.clock.now() >= deadlineAt) throw new RondoError('LIMIT_CLIENT_DEADLINE')
     const result = await ask('tasks/list', cursor === undefined ? {} : { cursor }, options)
     const page = decodeTaskPage(result)
     if (!page) throw new RondoError('PEER_ANSWER', 'The response to tasks/list is not valid')
-    found.push(...page.tasks.map(toDisplay))
+    fits(page.tasks)
+    found = found.concat(page.tasks.map(toDisplay))
     cursor = page.nextCursor
     if (cursor !== undefined && (seen.has(cursor) || seen.size + 1 >= peer.limits.maxPages))
       throw new RondoError(

@@ -145,7 +145,7 @@ describe('the marks of a turn', () => {
   const turn = (pieces: readonly string[]) => {
     const reader = createResponseReader(stream, {
       ...request,
-      buffer: TURNS.createBuffer(),
+      buffer: TURNS.createBuffer(1_000),
       onRequest: () => {},
     })
     for (const piece of pieces) reader.push(utf8(piece))

@@ -16,7 +16,8 @@
 import { createParser } from 'eventsource-parser'
 import { RondoError } from '../../errors.ts'
 import { cleanText } from '../../form/clean-text.ts'
-import { isRecord } from '../../lib/json.ts'
+import { collectBytes } from '../../lib/collection.ts'
+import { isRecord, nestsDeeper } from '../../lib/json.ts'
 import type { Outgoing, ResponseHead } from './transport.ts'
 
 export interface ResponseReader {
@@ -50,19 +51,17 @@ export function createResponseReader(head: ResponseHead, request: Request): Resp
 }
 
 function readWhole(head: ResponseHead, request: Request, json: boolean): ResponseReader {
-  const chunks: Uint8Array[] = []
-  let size = 0
+  const collected = collectBytes()
   let response: Readonly<Record<string, unknown>> | undefined
   return {
     push(chunk) {
-      size += chunk.byteLength
-      if (size > request.maxBytes) throw tooLong(request)
-      chunks.push(chunk)
+      if (collected.size + chunk.byteLength > request.maxBytes) throw tooLong(request)
+      collected.add(chunk)
     },
     end() {
       if ((head.status === 503 || head.status === 429) && head.retryAfter)
         throw busy(head.status, head.retryAfter)
-      const body = json ? parse(decode(chunks)) : undefined
+      const body = json ? parseMessage(new TextDecoder().decode(collected.take())) : undefined
       // A batch of 2025-03-26: only the response matters.
       const batch = request.onRequest !== undefined && Array.isArray(body)
       const message: unknown = batch ? body.find((one) => isRecord(one) && belongs(one, request)) : body
@@ -105,8 +104,8 @@ function readStream(request: Request): ResponseReader {
       const asked = buffer?.look(event)
       if (asked !== undefined) response ??= asked
       if (event.id !== undefined && EVENT_ID.test(event.id)) request.onMark?.({ id: event.id })
-      if (request.onRequest === undefined) return take(parse(event.data))
-      const message = event.data === '' ? [] : parse(event.data)
+      if (request.onRequest === undefined) return take(parseMessage(event.data))
+      const message = event.data === '' ? [] : parseMessage(event.data)
       for (const one of Array.isArray(message) ? message : [message]) take(one)
     },
     onRetry: (retryMs) => request.onMark?.({ retryMs }),
@@ -161,14 +160,12 @@ function belongs(message: Readonly<Record<string, unknown>>, request: Request): 
   return message.id === request.id || (message.id == null && isRecord(message.error))
 }
 
-function decode(chunks: readonly Uint8Array[]): string {
-  const [first] = chunks
-  if (chunks.length === 1 && first !== undefined) return new TextDecoder().decode(first)
-  const decoder = new TextDecoder()
-  return chunks.map((chunk) => decoder.decode(chunk, { stream: true })).join('') + decoder.decode()
-}
+const MAX_DEPTH = 1_000
 
-function parse(text: string): unknown {
+/** Undefined for a text that is not JSON. Throws for one that is nested deeper than any code could follow. */
+export function parseMessage(text: string): unknown {
+  if (nestsDeeper(text, MAX_DEPTH))
+    throw new RondoError('PEER_ANSWER', `The server sent JSON that nests deeper than ${MAX_DEPTH} levels`)
   try {
     return JSON.parse(text)
   } catch {
@@ -182,13 +179,10 @@ function tooLong(request: Request): RondoError {
 
 function busy(status: number, retryAfter: string): RondoError {
   const seconds = /^\d+$/.test(retryAfter) ? Number(retryAfter) : undefined
-  return new RondoError(
-    'PEER_BUSY',
-    `The server is busy; retry later (Retry-After: ${retryAfter.slice(0, 40)})`,
-    {
-      data: { status, ...(seconds !== undefined && { retryAfterMs: seconds * 1_000 }) },
-    },
-  )
+  const when = cleanText(retryAfter, 100)
+  return new RondoError('PEER_BUSY', `The server is busy; retry later (Retry-After: ${when})`, {
+    data: { status, ...(seconds !== undefined && { retryAfterMs: seconds * 1_000 }) },
+  })
 }
 
 function unusable(head: ResponseHead, json: boolean): RondoError {

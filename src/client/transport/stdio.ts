@@ -4,6 +4,9 @@
  * The command is started without a shell and with a short list of environment variables, so that secrets of this process
  * do not leak into every server. Notifications go to every request in flight, which filter for their own. A line on stdout
  * that is not a message is reported and skipped.
+ *
+ * stdio 1: A server that writes nothing but lines of that kind, or that does not read what it is sent, is given up.
+ * stdio 2: `close` does not wait for processes that the server started: they may hold its pipes open for ever.
  */
 
 import { type ChildProcess, spawn } from 'node:child_process'
@@ -11,6 +14,7 @@ import { RondoError } from '../../errors.ts'
 import { isRecord } from '../../lib/json.ts'
 import type { RequestId } from '../../protocol/call.ts'
 import { createLineReader } from '../../protocol/common/json-rpc.ts'
+import { parseMessage } from './response-reader.ts'
 import { guard, type Outgoing, type Transport } from './transport.ts'
 
 export interface StdioTarget {
@@ -44,6 +48,11 @@ const INHERITED = [
   ...['APPDATA', 'LOCALAPPDATA', 'PATHEXT', 'SYSTEMDRIVE', 'SYSTEMROOT', 'TEMP', 'USERPROFILE', 'WINDIR'],
 ]
 const STDERR_LINE_BYTES = 65_536
+/** Lines in a row that are not messages: how many are tolerated, and how many are reported. */
+const MAX_STRAY_LINES = 10_000
+const MAX_REPORTED_LINES = 10
+/** How many times the largest message may wait for a server that does not read. */
+const MAX_UNREAD = 4
 
 export function createStdioTransport(target: StdioTarget, options: ProcessOptions): Transport {
   const waiting = new Map<RequestId, Waiting>()
@@ -55,40 +64,61 @@ export function createStdioTransport(target: StdioTarget, options: ProcessOption
     gone ??= new RondoError('PEER_GONE', reason, { cause })
     for (const one of [...waiting.values()]) one.reject(gone)
   }
-  const ended = new Promise<void>((resolve) => {
+  /** The process runs, but nothing it writes is of use any more. */
+  const giveUp = (reason: string, cause?: unknown) => {
+    lose(reason, cause)
+    child.stdout?.destroy()
+  }
+  const exited = new Promise<void>((resolve) => {
+    child.on('exit', () => resolve())
     child.on('error', (error) => {
       lose(`"${target.command}" could not be started`, error)
       resolve()
     })
-    child.on('close', (code, signal) => {
-      lose(`The server process exited (${signal ?? `exit code ${code}`})`)
-      resolve()
-    })
   })
+  child.on('close', (code, signal) => lose(`The server process exited (${signal ?? `exit code ${code}`})`))
+  let stray = 0
+  const take = (line: string): void => {
+    const parsed = /^\s*[[{]/.test(line) ? parseMessage(line) : undefined
+    if (parsed !== undefined) {
+      stray = 0
+      return deliver(parsed, waiting, warn, listener)
+    }
+    stray += 1
+    if (stray <= MAX_REPORTED_LINES) warn('The server wrote a line to stdout that is not a message')
+    if (stray > MAX_STRAY_LINES) giveUp('The server writes lines to stdout that are not messages')
+  }
   const read = createTextReader(
     options.maxBytes,
     (line) => {
+      if (gone) return
       // An event listener has no caller: what is thrown in it would end the process.
       try {
-        deliver(line, waiting, warn, listener)
+        take(line)
       } catch (error) {
-        warn(`A message from the server could not be handled: ${String(error)}`)
+        if (error instanceof RondoError) giveUp('The server wrote a message that cannot be read', error)
+        else warn(`A message from the server could not be handled: ${String(error)}`)
       }
     },
-    () => lose(`The server wrote a line longer than ${options.maxBytes} bytes`),
+    () => giveUp(`The server wrote a line longer than ${options.maxBytes} bytes`),
   )
+  const write = (line: string): void => {
+    const { stdin } = child
+    if (stdin && stdin.writableLength > MAX_UNREAD * options.maxBytes)
+      giveUp('The server does not read what it is sent')
+    else stdin?.write(`${line}\n`)
+  }
   child.stdout?.on('data', read)
   // 'close' reports a process that has gone; errors of its pipes add nothing.
   for (const pipe of [child.stdin, child.stdout, child.stderr]) pipe?.on('error', () => {})
   return {
     kind: 'stdio',
     target: [target.command, ...(target.args ?? [])].join(' '),
-    exchange: (outgoing) =>
-      gone ? Promise.reject(gone) : exchange(outgoing, waiting, (line) => child.stdin?.write(`${line}\n`)),
+    exchange: (outgoing) => (gone ? Promise.reject(gone) : exchange(outgoing, waiting, write)),
     listen(onMessage) {
       listener = onMessage
     },
-    close: () => stop(child, ended, options.graceMs ?? 2_000),
+    close: () => stop(child, exited, options.graceMs ?? 2_000),
   }
 }
 
@@ -165,15 +195,14 @@ function exchange(
 }
 
 function deliver(
-  line: string,
+  parsed: unknown,
   waiting: ReadonlyMap<RequestId, Waiting>,
   warn: (text: string) => void,
   listener: Listener | undefined,
 ): void {
-  const parsed = parse(line)
   // Batches exist in 2025-03-26, which is spoken with a listener.
   for (const message of listener && Array.isArray(parsed) ? parsed : [parsed]) {
-    if (!isRecord(message)) warn('The server wrote a line to stdout that is not a message')
+    if (!isRecord(message)) warn('The server wrote JSON to stdout that is not a message')
     // The response to a cancelled request may still arrive.
     else if (message.method === undefined) waiting.get(message.id as RequestId)?.resolve(message)
     else {
@@ -185,22 +214,16 @@ function deliver(
   }
 }
 
-function parse(line: string): unknown {
-  try {
-    return JSON.parse(line)
-  } catch {
-    return undefined
-  }
-}
-
 /** Closes stdin, then sends signals to a process that does not exit. */
-async function stop(child: ChildProcess, ended: Promise<void>, graceMs: number): Promise<void> {
+async function stop(child: ChildProcess, exited: Promise<void>, graceMs: number): Promise<void> {
   child.stdin?.end()
   for (const signal of ['SIGTERM', 'SIGKILL'] as const) {
-    if (await endsWithin(ended, graceMs)) return
+    if (await endsWithin(exited, graceMs)) break
     child.kill(signal)
   }
-  await ended
+  await endsWithin(exited, graceMs)
+  // A process that the server started may hold them open.
+  for (const pipe of [child.stdin, child.stdout, child.stderr]) pipe?.destroy()
 }
 
 async function endsWithin(ended: Promise<void>, ms: number): Promise<boolean> {

@@ -13,7 +13,7 @@
 import type { Dialect } from '../../client/dialect.ts'
 import type { RequestBuffer } from '../../client/transport/transport.ts'
 import { RondoError } from '../../errors.ts'
-import { isRecord } from '../../lib/json.ts'
+import { isRecord, measureJson } from '../../lib/json.ts'
 import type { Call, FlowCall, RequestId } from '../../protocol/call.ts'
 import type { EncodedRequest } from '../../protocol/common/json-rpc.ts'
 import { type DecodedResponse, decodeQuestion } from '../../protocol/common/received.ts'
@@ -131,8 +131,9 @@ function invalid(problem: string): DecodedResponse {
   return { kind: 'invalid', problem }
 }
 
-function createBuffer(): RequestBuffer {
+function createBuffer(maxSize: number): RequestBuffer {
   let held: Map<unknown, Message> | undefined
+  let left = maxSize
   return {
     createFilter: createMarkFilter,
     look({ event, id = '', data }) {
@@ -142,7 +143,13 @@ function createBuffer(): RequestBuffer {
     },
     take(request) {
       // A resumed stream may repeat a request.
-      if (held !== undefined && !held.has(request.id)) held.set(request.id, request)
+      if (held !== undefined && !held.has(request.id)) {
+        // A stream that is resumed again and again has no other limit.
+        left -= measureJson(request, left)
+        if (left < 0)
+          throw new RondoError('LIMIT_CLIENT_QUESTIONS', `The server asks more in one turn than ${maxSize}`)
+        held.set(request.id, request)
+      }
       return held !== undefined
     },
   }

@@ -5,6 +5,7 @@
  */
 
 import type { RondoError } from '../../errors.ts'
+import { collectBytes } from '../../lib/collection.ts'
 import type { Call, FlowCall, Listing, RequestId } from '../call.ts'
 import type { WireError } from '../reply.ts'
 
@@ -135,27 +136,22 @@ export function createLineReader(
   maxBytes: number,
   onLine: (line: InputLine) => void,
 ): (chunk: Buffer) => void {
-  let parts: Buffer[] = []
-  let size = 0
+  const parts = collectBytes()
+  let skipping = false
 
   function keep(part: Buffer): void {
-    if (size > maxBytes) return
-    size += part.length
-    if (size <= maxBytes) {
-      parts.push(part)
-      return
-    }
-    parts = []
+    if (skipping) return
+    skipping = parts.size + part.length > maxBytes
+    if (!skipping) return parts.add(part)
+    parts.take()
     onLine('too-long')
   }
 
   function endLine(): void {
-    const [first] = parts
-    const line = parts.length === 1 && first !== undefined ? first : Buffer.concat(parts)
-    const skipped = size > maxBytes
-    parts = []
-    size = 0
-    if (!skipped) onLine(line)
+    const { buffer, byteOffset, byteLength } = parts.take()
+    const skipped = skipping
+    skipping = false
+    if (!skipped) onLine(Buffer.from(buffer, byteOffset, byteLength))
   }
 
   return (chunk) => {

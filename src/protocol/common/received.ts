@@ -81,7 +81,36 @@ export function decodePage(listing: Listing, result: Fields): Page | undefined {
     return undefined
   }
   if (nextCursor !== undefined && typeof nextCursor !== 'string') return undefined
-  return { items, ...(nextCursor !== undefined && { nextCursor }), ...decodeCacheHint(result) }
+  const decoded = items.map((item) => decodeItem(listing, item))
+  return { items: decoded, ...(nextCursor !== undefined && { nextCursor }), ...decodeCacheHint(result) }
+}
+
+/**
+ * An entry of a list whose fields have the types that callers rely on: a field of another type is left out, so that one bad
+ * entry does not hide the others. A tool without a schema takes any object; a resource without a name has its URI for one.
+ */
+function decodeItem(listing: Listing, item: Fields): Fields {
+  const entry = withText(withText(item, 'title'), 'description')
+  switch (listing) {
+    case 'tools':
+      return isRecord(entry.inputSchema) ? entry : { ...entry, inputSchema: ANY_OBJECT }
+    case 'prompts': {
+      const { arguments: args, ...prompt } = entry
+      const isNamed = (one: unknown) => isRecord(one) && typeof one.name === 'string'
+      return Array.isArray(args) ? { ...prompt, arguments: args.filter(isNamed) } : prompt
+    }
+    default:
+      return typeof entry.name === 'string' ? entry : { ...entry, name: entry[LIST_FIELDS[listing].id] }
+  }
+}
+
+const ANY_OBJECT = { type: 'object' }
+
+/** The entry without a field that is not a text. */
+function withText(entry: Fields, name: string): Fields {
+  if (entry[name] === undefined || typeof entry[name] === 'string') return entry
+  const { [name]: _, ...rest } = entry
+  return rest
 }
 
 export function decodeDiscovery(result: Fields): Discovery | undefined {

@@ -84,7 +84,7 @@ export function decodeResponse(call: Call, message: unknown): DecodedResponse {
     case 'task':
       return decodeCreated(call, result)
     default:
-      return invalid(`its resultType ${JSON.stringify(result.resultType)} is not known`)
+      return invalid(`its resultType ${JSON.stringify(result.resultType)?.slice(0, 100)} is not known`)
   }
 }
 

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { measureJson } from './round.ts'
+import { measureJson } from './json.ts'
 
 describe('the size of a value', () => {
   it('counts strings, keys and values', () => {
