@@ -1,6 +1,7 @@
 import { createServer } from 'rondo'
 import { z } from 'zod'
 
+const resolutions = z.object({ resolution: z.enum(['Fixed', 'Duplicate', 'By Design']) })
 const bugs = new Map<number, string>()
 const server = createServer({ name: 'tracker', version: '1.0.0' })
 
@@ -10,7 +11,7 @@ server.tool(
   async ({ id }, ctx) => {
     const { resolution } = await ctx.ask('resolution', {
       message: `How was bug #${id} resolved?`,
-      schema: z.object({ resolution: z.enum(['Fixed', 'Duplicate', 'By Design']) }),
+      schema: resolutions,
     })
     await ctx.effect('save', () => void bugs.set(id, resolution))
     return `Bug #${id} resolved as ${resolution}.`

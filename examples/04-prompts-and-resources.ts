@@ -1,6 +1,7 @@
 import { createServer, type ServerOptions } from 'rondo'
 import { z } from 'zod'
 
+const tones = z.object({ tone: z.enum(['friendly', 'terse']) })
 const notes: Record<string, string> = { monday: 'Buy milk', tuesday: 'Call Ada' }
 
 /** Prompts and resources have the same `ctx` as tools: they may ask too. */
@@ -15,10 +16,7 @@ export function notebook(options?: Partial<ServerOptions>) {
       complete: { day: (value) => Object.keys(notes).filter((day) => day.startsWith(value)) },
     },
     async ({ day }, ctx) => {
-      const { tone } = await ctx.ask('tone', {
-        message: 'In which tone?',
-        schema: z.object({ tone: z.enum(['friendly', 'terse']) }),
-      })
+      const { tone } = await ctx.ask('tone', { message: 'In which tone?', schema: tones })
       return `Summarise in a ${tone} tone: ${notes[day] ?? 'nothing'}`
     },
   )

@@ -7,6 +7,13 @@ export interface WorkItem {
   duplicateOf?: number
 }
 
+const resolutions = z.object({
+  resolution: z
+    .enum(['Fixed', "Won't Fix", 'Duplicate', 'By Design'])
+    .describe('Resolution type for this bug'),
+})
+const original = z.object({ duplicateOfId: z.number().describe('Work item ID of the original bug') })
+
 /** Rules of a tracker: "Resolved" needs a resolution, "Duplicate" needs the original. */
 export function workItems(items: Map<number, WorkItem>, options?: Partial<ServerOptions>) {
   const server = createServer({ name: 'work-items', version: '1.0.0', ...options })
@@ -23,17 +30,13 @@ export function workItems(items: Map<number, WorkItem>, options?: Partial<Server
       if (state === 'Resolved') {
         const { resolution } = await ctx.ask('resolution', {
           message: `Resolving Bug #${workItemId} requires a resolution. How was this bug resolved?`,
-          schema: z.object({
-            resolution: z
-              .enum(['Fixed', "Won't Fix", 'Duplicate', 'By Design'])
-              .describe('Resolution type for this bug'),
-          }),
+          schema: resolutions,
         })
         change.resolution = resolution
         if (resolution === 'Duplicate') {
           const { duplicateOfId } = await ctx.ask('duplicate_of', {
             message: 'Since this is a duplicate, which work item is the original?',
-            schema: z.object({ duplicateOfId: z.number().describe('Work item ID of the original bug') }),
+            schema: original,
           })
           change.duplicateOf = duplicateOfId
         }

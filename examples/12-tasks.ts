@@ -2,13 +2,15 @@ import { createServer, type ServerOptions } from 'rondo'
 import { createSqliteStore } from 'rondo/sqlite'
 import { z } from 'zod'
 
+const formats = z.object({ format: z.enum(['pdf', 'csv']) })
+
 /** Slow reports: a call begins in rounds and continues as a task if the client supports tasks. */
 export function reports(options?: Partial<ServerOptions>) {
   const server = createServer({ name: 'reports', version: '1.0.0', ...options })
   server.tool('report', { input: z.object({ year: z.int() }) }, async ({ year }, ctx) => {
     const { format } = await ctx.ask('format', {
       message: `In which format do you want the report of ${year}?`,
-      schema: z.object({ format: z.enum(['pdf', 'csv']) }),
+      schema: formats,
     })
     await ctx.background()
     const months = []

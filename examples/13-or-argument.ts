@@ -1,6 +1,8 @@
 import { createServer, type ServerOptions } from 'rondo'
 import { z } from 'zod'
 
+const regions = z.object({ region: z.enum(['eu', 'us']) })
+
 export function provider(options?: Partial<ServerOptions>) {
   const server = createServer({ name: 'provider', version: '1.0.0', ...options })
 
@@ -12,7 +14,7 @@ export function provider(options?: Partial<ServerOptions>) {
         ? given
         : await ctx.ask('region', {
             message: `Where should ${name} live?`,
-            schema: z.object({ region: z.enum(['eu', 'us']) }),
+            schema: regions,
             orArgument: 'region',
           })
       return `Created ${name} in ${region}`

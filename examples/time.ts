@@ -2,6 +2,9 @@ import { createServer, InputExpired, type ServerOptions } from 'rondo'
 import { createSqliteStore } from 'rondo/sqlite'
 import { z } from 'zod'
 
+const approval = z.object({ budget: z.int() })
+const seats = z.object({ seat: z.enum(['window', 'aisle']) })
+
 /** Travel requests: approved in time, or escalated; and a reminder before the trip. */
 export function travel(send: (to: string, text: string) => void, options?: Partial<ServerOptions>) {
   const server = createServer({ name: 'travel', version: '1.0.0', ...options })
@@ -12,7 +15,7 @@ export function travel(send: (to: string, text: string) => void, options?: Parti
     async ({ city }, ctx) => {
       const outcome = await ctx.elicit('approval', {
         message: `Approve the trip to ${city}?`,
-        schema: z.object({ budget: z.int() }),
+        schema: approval,
         within: '2 days',
       })
       if (outcome.action === 'expired') return `Nobody decided on ${city} in time.`
@@ -27,7 +30,7 @@ export function travel(send: (to: string, text: string) => void, options?: Parti
     try {
       const { seat } = await ctx.ask('seat', {
         message: 'Which seat?',
-        schema: z.object({ seat: z.enum(['window', 'aisle']) }),
+        schema: seats,
         within: '10 min',
       })
       return `Seat: ${seat}.`

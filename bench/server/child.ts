@@ -25,9 +25,9 @@ const SERVERS: Readonly<Record<string, () => Promise<{ start: StartServer }>>> =
   'official-session': () => import('./official-session.ts'),
   bare: () => import('./bare.ts'),
   readme: () => programs((all) => all.startReadme),
-  'readme-hoisted': () => programs((all) => all.startReadmeHoisted),
+  'readme-inline': () => programs((all) => all.startReadmeInline),
   rules: () => programs((all) => all.startRules),
-  'rules-hoisted': () => programs((all) => all.startRulesHoisted),
+  'rules-inline': () => programs((all) => all.startRulesInline),
   survey: () => programs((all) => all.startSurvey),
 }
 

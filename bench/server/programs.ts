@@ -1,5 +1,5 @@
 /**
- * The programs of README and guide, as they stand and with their schemas hoisted out of the handler, and a tool that asks as many
+ * The programs of README and guide, as they stand and with their schemas created in the handler, and a tool that asks as many
  * questions as it is told to.
  */
 
@@ -32,10 +32,8 @@ export const startReadme: StartServer = async () => {
   return { url: new URL(printed.join().replace('Serving ', '')), close: async () => {} }
 }
 
-const Resolution = z.object({ resolution: z.enum(['Fixed', 'Duplicate', 'By Design']) })
-
-/** The same with a hoisted schema. */
-export const startReadmeHoisted: StartServer = () => {
+/** The same with its schema in the handler. */
+export const startReadmeInline: StartServer = () => {
   const bugs = new Map<number, string>()
   const server = createServer({ name: 'tracker', version: '1.0.0', keys: OPTIONS.keys })
   server.tool(
@@ -44,7 +42,7 @@ export const startReadmeHoisted: StartServer = () => {
     async ({ id }, ctx) => {
       const { resolution } = await ctx.ask('resolution', {
         message: `How was bug #${id} resolved?`,
-        schema: Resolution,
+        schema: z.object({ resolution: z.enum(['Fixed', 'Duplicate', 'By Design']) }),
       })
       await ctx.effect('save', () => void bugs.set(id, resolution))
       return `Bug #${id} resolved as ${resolution}.`
@@ -56,15 +54,8 @@ export const startReadmeHoisted: StartServer = () => {
 /** The program that the guide's clients call. */
 export const startRules: StartServer = () => listen(workItems(new Map(), OPTIONS))
 
-const RulesResolution = z.object({
-  resolution: z
-    .enum(['Fixed', "Won't Fix", 'Duplicate', 'By Design'])
-    .describe('Resolution type for this bug'),
-})
-const Original = z.object({ duplicateOfId: z.number().describe('Work item ID of the original bug') })
-
-/** What a duplicate takes of it, with hoisted schemas. */
-export const startRulesHoisted: StartServer = () => {
+/** What a duplicate takes of it, with its schemas in the handler. */
+export const startRulesInline: StartServer = () => {
   const items = new Map<number, WorkItem>()
   const server = createServer({ name: 'work-items', version: '1.0.0', ...OPTIONS })
   const input = z.object({ workItemId: z.int(), fields: z.record(z.string(), z.string()) })
@@ -75,11 +66,15 @@ export const startRulesHoisted: StartServer = () => {
       const state = fields['System.State'] ?? ''
       const { resolution } = await ctx.ask('resolution', {
         message: `Resolving Bug #${workItemId} requires a resolution. How was this bug resolved?`,
-        schema: RulesResolution,
+        schema: z.object({
+          resolution: z
+            .enum(['Fixed', "Won't Fix", 'Duplicate', 'By Design'])
+            .describe('Resolution type for this bug'),
+        }),
       })
       const { duplicateOfId } = await ctx.ask('duplicate_of', {
         message: 'Since this is a duplicate, which work item is the original?',
-        schema: Original,
+        schema: z.object({ duplicateOfId: z.number().describe('Work item ID of the original bug') }),
       })
       await ctx.effect(
         'update',
@@ -92,6 +87,7 @@ export const startRulesHoisted: StartServer = () => {
 }
 
 const Count = z.object({ count: z.int() })
+const Resolution = z.object({ resolution: z.enum(['Fixed', 'Duplicate', 'By Design']) })
 
 /**
  * `survey` asks with a hoisted schema, `survey_inline` with one created for each question. `survey_discarded` creates one as well and

@@ -15,7 +15,7 @@ export type FormName = 'rondo-log' | 'rondo-log-pipe' | 'rondo-spans' | 'rondo-o
 /** One that is only measured while its questions wait: with a session for each client, or with tasks in a store. */
 export type SessionServerName = 'official-session' | 'rondo-task'
 /** Programs of README and guide. */
-export type ProgramName = 'readme' | 'readme-hoisted' | 'rules' | 'rules-hoisted' | 'survey'
+export type ProgramName = 'readme' | 'readme-inline' | 'rules' | 'rules-inline' | 'survey'
 
 export interface Usage {
   readonly cpuMicros: number
@@ -60,7 +60,7 @@ const ERRORS: Readonly<Record<string, 'ignore' | 'file' | 'pipe'>> = {
   'rondo-log': 'file',
   'rondo-log-pipe': 'pipe',
   readme: 'ignore',
-  'readme-hoisted': 'ignore',
+  'readme-inline': 'ignore',
 }
 
 function openErrors(name: string): { readonly errors: number | 'ignore' | 'inherit'; opened(): void } {

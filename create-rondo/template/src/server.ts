@@ -2,6 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { createServer, type ServerOptions } from 'rondo'
 import { z } from 'zod'
 
+const resolutions = z.object({ resolution: z.enum(['Fixed', 'Duplicate', 'By Design']) })
 const bugs = new Map<number, string>()
 
 /** The server and its tools. Tests pass options of their own. */
@@ -15,7 +16,7 @@ export function createTracker(options?: Partial<ServerOptions>) {
     async ({ id }, ctx) => {
       const { resolution } = await ctx.ask('resolution', {
         message: `How was bug #${id} resolved?`,
-        schema: z.object({ resolution: z.enum(['Fixed', 'Duplicate', 'By Design']) }),
+        schema: resolutions,
       })
       await ctx.effect('save', () => void bugs.set(id, resolution))
       return `Bug #${id} resolved as ${resolution}.`
