@@ -10,7 +10,7 @@ import { LEGS, prepareLegs } from '../bench/load/legs.ts'
 import { fillPage } from '../bench/print-table.ts'
 import { start as startBare } from '../bench/server/bare.ts'
 import { start as startOfficial } from '../bench/server/official.ts'
-import { startRules, startRulesHoisted, startSurvey } from '../bench/server/programs.ts'
+import { startRules, startRulesInline, startSurvey } from '../bench/server/programs.ts'
 import { start as startRondo } from '../bench/server/rondo.ts'
 import { fellBehind, median, medianRatio } from '../bench/stat.ts'
 import { openBareSqlite } from '../bench/task/bare-sqlite.ts'
@@ -52,7 +52,7 @@ describe('the bench of whole calls', () => {
 
   it.each([
     ['the guide as written', startRules, rules],
-    ['the guide with hoisted schemas', startRulesHoisted, rules],
+    ['the guide with schemas in the handler', startRulesInline, rules],
     ['hoisted questions', startSurvey, survey('survey')],
     ['inline questions', startSurvey, survey('survey_inline')],
     ['steps', startSurvey, survey('walk')],
