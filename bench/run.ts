@@ -15,6 +15,7 @@ const BENCHES: Readonly<Record<string, () => Promise<{ run: RunBench }>>> = {
   client: () => import('./client.ts'),
   core: () => import('./core.ts'),
   engines: () => import('./engines.ts'),
+  fleet: () => import('./fleet.ts'),
   import: () => import('./import.ts'),
   large: () => import('./large.ts'),
   parked: () => import('./parked.ts'),
