@@ -2,12 +2,14 @@
  * The push carrier, for clients without rounds: questions go out as requests on the call's own stream, and the handler runs
  * again when all of them are answered. Meanwhile only the journal is held, in memory.
  *
- * R6 The flow's id never leaves this process, so an effect runs at once. Every attempt within the call has the same key (R7),
- * even if the stream is lost and resumed. If the process dies, the call is lost, and a client that calls again begins a new
- * flow with new keys. An effect that must not happen twice needs a key that the author derives from the arguments.
+ * R6 Without a store, the flow's id never leaves this process, so an effect runs at once. Every attempt within the call has
+ * the same key (R7), even if the stream is lost and resumed. If the process dies, the call is lost, and a client that calls
+ * again begins a new flow with new keys. An effect that must not happen twice needs a key that the author derives from the
+ * arguments.
  *
- * In a session with a store, a call that waits is kept there before its questions go out (`AskOptions.kept`). If the process
- * dies from then on, another continues the call under the same keys when the client resumes its stream (R7).
+ * In a session with a store, a call is kept there before its first effect and before its questions go out
+ * (`AskingLine.keep`, `AskOptions.kept`). If the process dies from then on, another continues the call under the same keys
+ * when the client resumes its stream (R7).
  *
  * A client that echoes `state` gets the sealed journal with each question, so that any instance can continue from the
  * answer. Such questions are asked one at a time: the answers to two could reach two instances, and the call would fork.
@@ -103,6 +105,8 @@ export interface AskingLine extends Line {
   readonly durable?: boolean
   /** Sends all questions at once; resolves when all of them are answered. Never rejects. */
   ask(questions: InputRequests, options: AskOptions): Promise<Asked>
+  /** Keeps a call that goes on, so that another instance can continue it. Rejects if it cannot be kept. */
+  keep?(kept: KeptCall): Promise<void>
   /** Begins a wait for something other than an answer. Returns a function that ends it. */
   rest(resting: Resting): () => void
 }
@@ -198,7 +202,7 @@ export async function runPushed(
   const { capabilities } = call
   let next: Next = from
     ? { kind: 'run', beginning: from.beginning, answers: from.answers, capabilities }
-    : { kind: 'run', beginning: { ...firstRound(host), anchored: true }, capabilities }
+    : { kind: 'run', beginning: { ...firstRound(host), anchored: !isKeptFirst(pushed) }, capabilities }
   if (from?.pending) {
     const round = await pushCarrier.open({ pushed, next, isFirst: false })
     const answered = await from.pending(() => steady.heartbeat(WAITING))
@@ -208,6 +212,11 @@ export async function runPushed(
     next = await runOnce(pushCarrier, await pushCarrier.open({ pushed, next, isFirst }))
   }
   return next.reply
+}
+
+/** True if the call has to be kept before its first effect. */
+function isKeptFirst({ request: { line }, hand }: Pushed): boolean {
+  return !hand && line.durable === true && line.keep !== undefined
 }
 
 /** A flow that only this process knows belongs to the store's current epoch. */
@@ -230,12 +239,23 @@ async function keep(round: PushedRound, pause: Pause): Promise<Next> {
   const { capabilities } = round.call
   const { outcome, asks } = pause.facts
   logRound(round, pause.report, { outcome, asks })
-  const isDurable = !hand && request.line.durable === true && pause.inputRequests !== undefined
+  const isDurable = isKeptFirst(round.pushed) && (pause.inputRequests !== undefined || !beginning.anchored)
   const ready = hand ? await readyToHand(host, pause) : isDurable ? await withEpoch(host, pause) : pause
   const { journal, asked, inputRequests: questions } = ready
   const askedAt = questions === undefined ? undefined : host.platform.now()
-  const next: Beginning = { ...beginning, round: beginning.round + 1, journal, asked, askedAt }
-  if (questions === undefined) return { kind: 'run', beginning: next, capabilities }
+  const next: Beginning = {
+    ...beginning,
+    anchored: true,
+    round: beginning.round + 1,
+    journal,
+    asked,
+    askedAt,
+  }
+  if (questions === undefined) {
+    if (isDurable)
+      await request.line.keep?.({ claims: claimsOf(round, journal, asked), told: steady.progress })
+    return { kind: 'run', beginning: next, capabilities }
+  }
   const left = beginning.flowExpires - host.platform.now()
   const isOne = Object.keys(questions).length === 1
   const handed = isOne

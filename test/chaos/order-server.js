@@ -73,6 +73,7 @@ server.tool('order_unsafe', { input }, async ({ order }, ctx) => {
 })
 
 server.tool('order_older', { input }, async ({ order }, ctx) => {
+  await ctx.effect('reserve', ({ key }) => post({ order, effect: 'reserve', key }))
   const { value: address } = await ctx.ask('address', {
     message: `Where does order ${order} go?`,
     schema: text,

@@ -1,10 +1,11 @@
 /** J2: what others publish can neither flood an instance nor deceive it, and what was missed is caught up. */
 
-import { generateKey, parseKeys } from 'rondo'
+import { type Bus, generateKey, parseKeys, type Store } from 'rondo'
 import { expect, it } from 'vitest'
 import { sealEnvelope } from '../../src/seal/envelope.ts'
 import { BUS_LIMITS } from '../../src/store/bus.ts'
 import { createMemoryStore } from '../../src/store/memory/store.ts'
+import type { BusListener } from '../../src/store/store.ts'
 import type { OpenStream } from '../support/older-client.ts'
 import { startFleet } from '../support/older-fleet.ts'
 import { until } from '../support/store/store-harness.ts'
@@ -51,6 +52,59 @@ it('T27 I3 J2 an instance that announces far too much reaches the others in boun
   await until('the update', () => updates().length > 0)
   // What was lost counts as changed, at most once a second; the thirty thousand others are not announced.
   expect(kinds(stream).length).toBeLessThan(100)
+})
+
+/** Counts what reaches the second of two instances while the first announces far too much. */
+async function floodThrough(
+  busOf: (store: Store) => Bus | undefined,
+): Promise<{ flood: number; reached: number }> {
+  const flood = 30 * BUS_LIMITS.queue
+  const store = createMemoryStore()
+  const bus = busOf(store)
+  let reached = 0
+  const counted: Bus = {
+    publish: (message) => bus?.publish(message) ?? Promise.resolve(),
+    subscribe: (listener) =>
+      bus?.subscribe({
+        lost: () => listener.lost(),
+        async receive(messages) {
+          reached += messages.length
+          await listener.receive(messages)
+        },
+      }) ?? { started: Promise.resolve(), stop: () => {} },
+  }
+  const { connect, route, instances } = await startFleet(2, (index) => ({
+    store: { ...store, bus: index === 1 ? counted : bus },
+  }))
+  const client = await connect()
+  route(1)
+  const stream = await client.get()
+  read(stream)
+  for (let i = 0; i < flood; i++) instances[0]?.server.updated(`test://other/${i}`)
+  instances[0]?.server.tool('last', {}, () => '')
+  await until('the last change', () => kinds(stream).includes('notifications/tools/list_changed'))
+  return { flood, reached }
+}
+
+it('T27 J2 an instance reads as much as the queue of another holds, whatever that one announces', async () => {
+  const { reached } = await floodThrough(({ bus }) => bus)
+  expect(reached).toBeGreaterThan(0)
+  expect(reached).toBeLessThanOrEqual(2 * BUS_LIMITS.queue)
+})
+
+it('T27 J2 negative control: through a bus without limits, all of it arrives', async () => {
+  const listeners = new Set<BusListener>()
+  const unbounded: Bus = {
+    async publish(message) {
+      for (const listener of listeners) await listener.receive([message])
+    },
+    subscribe(listener) {
+      listeners.add(listener)
+      return { started: Promise.resolve(), stop: () => void listeners.delete(listener) }
+    },
+  }
+  const { reached, flood } = await floodThrough(() => unbounded)
+  expect(reached).toBeGreaterThanOrEqual(flood)
 })
 
 it('J2 a thousand updates of one resource are announced to another instance a few times', async () => {

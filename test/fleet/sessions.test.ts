@@ -61,26 +61,34 @@ function describeSessions(share: () => Promise<OpenHandle>): void {
     expect(instances).toHaveLength(3)
   })
 
-  it('J1 a log level that was set on one instance counts on all of them', async () => {
-    const open = await share()
-    const { connect, instances } = await startFleet(2, () => ({ store: open() }))
-    for (const { server } of instances)
-      server.tool('log', {}, (_args, ctx) => {
-        ctx.log('info', 'a line')
-        return ''
-      })
-    const client = await connect()
-    const logs = () => client.received.filter(({ method }) => method === 'notifications/message').length
-    for (let i = 0; i < 2; i++) {
-      await client.call('logging/setLevel', { level: 'error' })
-      const before = logs()
+  it.each([
+    ['', {}],
+    [' of the drafts', { experimental: { 'multi-turn-sse': {}, 'request-state': {} } }],
+  ])(
+    'J1 F5 the log level and the end of a session%s, set on one instance, count on all of them',
+    async (_kind, drafts) => {
+      const open = await share()
+      const { connect, instances } = await startFleet(2, () => ({ store: open() }))
+      for (const { server } of instances)
+        server.tool('log', {}, (_args, ctx) => {
+          ctx.log('info', 'a line')
+          return ''
+        })
+      const client = await connect({ capabilities: { elicitation: {}, ...drafts } })
+      const logs = () => client.received.filter(({ method }) => method === 'notifications/message').length
+      for (let i = 0; i < 2; i++) {
+        await client.call('logging/setLevel', { level: 'error' })
+        const before = logs()
+        for (let call = 0; call < 2; call++) await client.call('tools/call', { name: 'log', arguments: {} })
+        expect(logs()).toBe(before)
+      }
+      await client.call('logging/setLevel', { level: 'info' })
       for (let call = 0; call < 2; call++) await client.call('tools/call', { name: 'log', arguments: {} })
-      expect(logs()).toBe(before)
-    }
-    await client.call('logging/setLevel', { level: 'info' })
-    for (let call = 0; call < 2; call++) await client.call('tools/call', { name: 'log', arguments: {} })
-    expect(logs()).toBe(2)
-  })
+      expect(logs()).toBe(2)
+      expect((await client.remove()).status).toBe(200)
+      for (let i = 0; i < 2; i++) expect((await ping(client)).status).toBe(404)
+    },
+  )
 
   it('J2 a resource that was subscribed to on one instance and updated on another is announced on the stream of a third', async () => {
     const open = await share()
@@ -308,6 +316,45 @@ function describeSessions(share: () => Promise<OpenHandle>): void {
       stuck = false
     },
   )
+
+  it('J1 R6 R7 an effect before the first question has the same key when its instance dies in the middle of it', async () => {
+    const open = await share()
+    const keys: string[] = []
+    const fleet = await startFleet(2, () => ({ store: open(), tasks: { leaseMs: LEASE_MS } }))
+    const { connect, route, instances } = fleet
+    for (const [index, { server }] of instances.entries())
+      server.tool('order', {}, async (_args, ctx) => {
+        await ctx.effect('reserve', async ({ key }) => {
+          keys.push(key)
+          if (index === 0) await new Promise(() => {})
+        })
+        const { name } = await ctx.ask('name', { message: 'Name?', schema: z.object({ name: z.string() }) })
+        return `Reserved for ${name}`
+      })
+    const client = await connect()
+    route(0)
+    const stream = await client.post({
+      jsonrpc: '2.0',
+      id: 5,
+      method: 'tools/call',
+      params: { name: 'order' },
+    })
+    void stream.next().catch(() => {})
+    await until('the effect', () => keys.length === 1)
+    await until('an event to resume from', () => stream.ids.length > 0)
+    fleet.vanish(0)
+    await stream.drop()
+    route(1)
+    const resumed = await client.get({ 'last-event-id': stream.ids.at(-1) ?? '' })
+    const { id } = await next(resumed, 'elicitation/create')
+    route(1)
+    await client.respond(id, ADA)
+    expect(await responseOf(resumed, 5)).toMatchObject({
+      result: { content: [{ text: 'Reserved for Ada' }] },
+    })
+    expect(keys).toHaveLength(2)
+    expect(new Set(keys).size).toBe(1)
+  })
 
   it('J1 R7 a call that only waits is taken over without waiting for the lease, and its former instance runs nothing', async () => {
     const open = await share()

@@ -1,6 +1,6 @@
 /**
  * POSTs of clients of the two drafts. Their session is sealed into its id, so every instance knows it. Each instance has its
- * own part of it: the calls and streams that it serves, and the notifications that the client wants from it.
+ * own part of it: the calls and streams that it serves. With a store, its log level and its subscriptions are shared.
  *
  * draft 1: A session belongs to its principal; to anybody else it is unknown.
  * draft 2: Responses to a turn are answered with the result or the next questions, never with 202.
@@ -16,7 +16,7 @@ import { negotiate, type SessionMessage } from '../../protocol/codec.ts'
 import { isInitialize, rememberedCapabilities } from '../../protocol/common/request.ts'
 import { decode } from '../../protocol/rev-2025-11-25/decode.ts'
 import { encodeError, encodeReply, VERSIONS } from '../../protocol/rev-2025-11-25/encode.ts'
-import { isTurnsSession, openSession, sealSession } from '../../seal/session-id.ts'
+import { isTurnsSession, openSession, type SealedSession, sealSession } from '../../seal/session-id.ts'
 import { principalTag } from '../../seal/state.ts'
 import { unknownTarget } from '../../serve/failure.ts'
 import type { WatchedCall } from '../../serve/heartbeat.ts'
@@ -63,7 +63,7 @@ export function attachTurns(turnsOptions?: TurnsOptions): AttachDraft {
 interface TurnsService {
   sealSession(facts: PeerFacts, principal: Principal | undefined, lifetimeMs: number): Promise<string>
   /** Undefined if the session is not this principal's. */
-  openSession(id: string, principal: Principal | undefined): Promise<PeerFacts | undefined>
+  openSession(id: string, principal: Principal | undefined): Promise<SealedSession | undefined>
   begin(
     call: FlowCall,
     principal: Principal | undefined,
@@ -94,7 +94,7 @@ function createTurnsService(
     async openSession(id, principal) {
       await keys.ready()
       const place = { ring: keys.ring, audience, principal: principalTag(principal) }
-      return openSession(place, id, host.platform.now())?.facts
+      return openSession(place, id, host.platform.now())
     },
     async begin(call, principal, line, session, unaskable) {
       const { id } = call
@@ -126,12 +126,13 @@ async function openSealed(
   { headers, principal, outlet }: Pick<Posted, 'headers' | 'principal' | 'outlet'>,
 ): Promise<Session | undefined> {
   const id = headers['mcp-session-id'] ?? ''
-  const facts = await turns.openSession(id, principal)
-  if (facts === undefined) return undefined
+  const opened = await turns.openSession(id, principal)
+  if (opened === undefined) return undefined
+  const { facts, until } = opened
   const owner = principalTag(principal)
-  return sessions
-    ? older.sessions.adopt({ id }, facts, owner, shareOf(principal, headers, outlet))
-    : older.sessions.transient(facts, owner, { id })
+  if (!sessions) return older.sessions.transient(facts, owner, { id })
+  const session = older.sessions.adopt({ id, until }, facts, owner, shareOf(principal, headers, outlet))
+  return (await older.shared.refresh(session)) ? session : undefined
 }
 
 /** Rejects with what is wrong with the request as a whole. */

@@ -229,6 +229,7 @@ export function createKeptCalls(
             claims: kept && encodeClaims(kept.claims),
             told: kept?.told,
             due: kept?.due,
+            started: kept !== undefined && questions.length === 0,
             until,
             questions,
             answers: {},

@@ -9,7 +9,8 @@
  * line 4  A call counts as parked while it waits, and only then.
  * line 5  A question that went out with its sealed state outlives this process: when the server stops, the stream just
  *         ends, and the question stays valid. So does one of a call that is kept in the store.
- * line 6  With a store, a call is kept there before its questions are sent, and one that waits for a task before anything is.
+ * line 6  With a store, a call is kept there before its first effect and before its questions are sent, and one that waits for
+ *         a task before anything is.
  */
 
 import type { Asked, AskingLine, AskOptions, KeptCall, PortableQuestion, Resting } from '../../carry/push.ts'
@@ -242,6 +243,20 @@ export class SessionLine implements AskingLine {
       },
     )
     return asking
+  }
+
+  /** Keeps a call that goes on, and begins its stream, so that the client has an event to resume from. */
+  async keep(kept: KeptCall): Promise<void> {
+    if (!this.durable || this.#closed || !this.#channel.open) return
+    await this.#keeping
+    this.#parking = true
+    try {
+      await this.#keeper?.park({ kept }, [], kept.claims.flowExpires)
+      this.#isKept = true
+    } finally {
+      this.#parking = false
+    }
+    if (!this.#closed) this.#channel.beat?.()
   }
 
   /** Waits for questions that another instance asked. Those that the client has not seen are sent again. */

@@ -212,6 +212,13 @@ async function run(
     ]),
   )
   const beginning = nextRound(host, claims)
-  const from = { beginning, answers: undefined, progress: record.told, pending, methods }
+  const isAsked = record.questions.length > 0
+  const from = {
+    beginning,
+    answers: undefined,
+    progress: record.told,
+    pending: isAsked ? pending : undefined,
+    methods,
+  }
   return older.continue(call, principal, line, from)
 }

@@ -29,6 +29,8 @@ export interface SharedSessions {
   begin(facts: PeerFacts, owner: string, share: string): Session | Promise<Session>
   /** This instance's part of the owner's session; undefined if there is no such session. */
   find(id: string, owner: string, share: string): Session | undefined | Promise<Session | undefined>
+  /** Brings this instance's part of a session up to date. False if the session has ended. */
+  refresh(session: Session): Promise<boolean>
   /** Changes a session for all instances. Throws or rejects if the client asks for too much. */
   change(session: Session, call: StateCall): void | Promise<void>
   /** Cancels a call of a session, whichever instance has it. */
@@ -136,6 +138,7 @@ export function createSharedSessions(
       }
       return findShared()
     },
+    refresh: async (session) => (records && session.portable ? refresh(session, records) : true),
     change(session, call) {
       if (!records || !session.portable) return applyHere(session, call)
       const save = async (): Promise<void> => {
