@@ -135,6 +135,8 @@ export type PeerAnswer =
 export interface TaskListCall extends Envelope {
   readonly kind: 'tasks'
   readonly cursor?: string
+  /** False for a task that the caller's token does not allow. Absent where tokens are not checked. */
+  readonly allows?: (taskId: string) => boolean
 }
 
 /** The calls that exist up to 2025-11-25. */

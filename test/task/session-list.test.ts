@@ -47,6 +47,27 @@ describe('tasks/list', () => {
     })
   })
 
+  it('E6 shows no task that the token of the request does not allow', async () => {
+    const server = createServer({
+      name: 'scoped',
+      version: '1',
+      keys,
+      log: 'off',
+      store: createMemoryStore(),
+      authenticate: ({ headers }) => ({ subject: 'ada', scopes: (headers('x-scopes') ?? '').split(' ') }),
+    })
+    server.tool('only', { task: 'always' }, () => 'for everybody')
+    server.tool('pay', { task: 'always', scopes: ['pay'] }, () => 'for some')
+    servers.push(server)
+    const { url } = await server.listen({ port: 0, signals: false, graceMs: 200 })
+    const connect = (scopes: string) => connectOlder(url, { headers: { 'x-scopes': scopes } })
+    const payer = await connect('read pay')
+    const [open, paid] = [await create(payer, 'only'), await create(payer, 'pay')]
+    const ids = async (client: OlderClient) => (await list(client)).tasks.map(({ taskId }) => taskId)
+    expect((await ids(payer)).sort()).toEqual([paid.taskId, open.taskId].sort())
+    expect(await ids(await connect('read'))).toEqual([open.taskId])
+  })
+
   it('E6 shows the caller its own tasks from any session, newest first, ended ones too', async () => {
     const connect = await start()
     const ada = await connect('ada')

@@ -205,13 +205,13 @@ function openInputs(
 const MAX_CURSOR = 2_048
 
 /**
- * Lists the caller's own tasks page by page, newest first. A cursor is sealed for its caller: one that was altered, or that
+ * Lists the caller's own tasks page by page, newest first, without those that `tasks/get` would refuse. A cursor is sealed for its caller: one that was altered, or that
  * belongs to another caller, is refused.
  */
 export async function listTasks(
   host: FlowHost,
   tasks: TaskHost,
-  { cursor }: TaskListCall,
+  { cursor, allows = () => true }: TaskListCall,
   principal: Principal | undefined,
   limit: number,
 ): Promise<OlderReply> {
@@ -222,7 +222,9 @@ export async function listTasks(
   const last = views.at(-1)
   return {
     kind: 'tasks',
-    tasks: views.flatMap((view) => readableState(host, tasks, owner, view) ?? []),
+    tasks: views
+      .filter(({ id }) => allows(id))
+      .flatMap((view) => readableState(host, tasks, owner, view) ?? []),
     nextCursor: last && views.length >= limit ? sealCursor(host, owner, last) : undefined,
   }
 }

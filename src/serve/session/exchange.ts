@@ -7,7 +7,7 @@
  * post 3  The version of a request is the one in its header, or else the session's.
  */
 
-import { type Need, withNeed } from '../../carry/scope.ts'
+import { type Need, scopesOfTask, withNeed } from '../../carry/scope.ts'
 import { RondoError } from '../../errors.ts'
 import type { InFlight } from '../../lib/collection.ts'
 import { isThenable } from '../../lib/json.ts'
@@ -248,6 +248,7 @@ export function deliver(
   const isCall = (one: SessionMessage) => one.kind === 'call' || one.kind === 'session'
   const calls = decoded.flatMap((one) => (one.kind === 'call' || one.kind === 'session' ? [one.call] : []))
   const asked = decoded.flatMap((one) => (one.kind === 'answer' ? session.scopesOf(one.id) : []))
+  const allows = (taskId: string) => access.allows(scopesOfTask(taskId), posted.principal)
   const follow = (needs: readonly Need[]): void => {
     const rest = [...needs]
     const scopes = new Map<RequestId, readonly string[]>()
@@ -255,6 +256,7 @@ export function deliver(
       const need = isCall(one) ? rest.shift() : undefined
       if (one.kind !== 'call' || need === undefined) return one
       scopes.set(one.call.id, need.scopes)
+      if (one.call.kind === 'tasks') return { ...one, call: { ...one.call, allows } }
       return { ...one, call: withNeed(one.call, need) }
     })
     deliverAdmitted(options, session, version, admitted, posted, begin, scopes)
