@@ -1,6 +1,6 @@
 /**
- * What others learn of a request besides its reply and its line in the log (`round.ts`): the operator of faults and warnings,
- * telemetry if there is any, the client of a failure.
+ * What others learn of a request besides its reply: the operator a line for each round, faults and warnings; telemetry, if
+ * there is any, how it went; the client what a failure was.
  */
 
 import { type ErrorCode, isStoreFault, RondoError, ToolError } from '../errors.ts'
@@ -9,11 +9,64 @@ import { isThenable } from '../lib/json.ts'
 import type { Call, FlowMethod, ListenCall, OlderCall } from '../protocol/call.ts'
 import type { Observed, ObservedOperation, OperationEnd } from '../protocol/observer.ts'
 import type { OlderReply, Reply } from '../protocol/reply.ts'
+import type { RunReport } from '../replay/run-state.ts'
 import { originOf } from '../replay/work.ts'
 import type { RefusedState } from '../seal/state.ts'
 import type { Target } from '../tool/target.ts'
 import type { Round, RoundRequest } from './carrier.ts'
-import type { FlowHost, LogPlace, RunningRound, StateRefusedEvent, TaskPlace } from './host.ts'
+import type {
+  FlowHost,
+  LogPlace,
+  RoundEvent,
+  RoundLine,
+  RunningRound,
+  StateRefusedEvent,
+  TaskPlace,
+} from './host.ts'
+
+/** What the log says about the end of a round. */
+export type RoundFacts = Pick<
+  RoundEvent,
+  'outcome' | 'asks' | 'events' | 'moved' | 'task' | 'code' | 'stateBytes' | 'keyId'
+>
+
+/** Passes on how a round ended, to whoever listens: telemetry, the log, the tracer of development mode. */
+export function reportRound(round: Round, report: RunReport | undefined, facts: RoundFacts): void {
+  const { host, call, target, beginning, began } = round
+  const changed = beginning.anchored && beginning.sealedVersion !== target.version
+  round.observed?.end({
+    outcome: facts.outcome,
+    code: facts.code,
+    asks: facts.asks?.length,
+    moved: facts.moved,
+    task: facts.task,
+    replayed: report?.replayed,
+    executed: report?.executed,
+    stateBytes: facts.stateBytes,
+  })
+  const event: RoundLine = {
+    event: 'round',
+    flow: beginning.flow,
+    round: beginning.round,
+    method: call.method,
+    target: target.label ?? call.target,
+    outcome: facts.outcome,
+    asks: facts.asks,
+    events: facts.events,
+    moved: facts.moved,
+    task: facts.task ?? round.task?.task,
+    turn: round.task?.turn,
+    code: facts.code,
+    replayed: report?.replayed ?? 0,
+    executed: report?.executed ?? 0,
+    stateBytes: facts.stateBytes,
+    keyId: facts.keyId,
+    sealedVersion: changed ? beginning.sealedVersion : undefined,
+    ms: host.platform.now() - began,
+  }
+  host.log(event)
+  host.tracer?.end(event, round.trace, beginning.journal, report)
+}
 
 export function logFault(round: Round, error: unknown): void {
   round.host.log({ event: 'fault', ...placeOf(round), ...subjectOf(round), error })

@@ -27,7 +27,7 @@ import {
   taskHostFor,
   whyNoTask,
 } from './carrier.ts'
-import type { FlowHost, RoundEvent, RoundLine } from './host.ts'
+import type { FlowHost } from './host.ts'
 import {
   adviseHoisting,
   blame,
@@ -36,7 +36,9 @@ import {
   logFault,
   observeRound,
   placeOf,
+  type RoundFacts,
   refusal,
+  reportRound,
   spansOf,
   thrown,
   toEnd,
@@ -247,46 +249,8 @@ function movePolicy(host: FlowHost, line: Line, moves: number): (executed: numbe
   }
 }
 
-type RoundFacts = Pick<
-  RoundEvent,
-  'outcome' | 'asks' | 'events' | 'moved' | 'task' | 'code' | 'stateBytes' | 'keyId'
->
-
-/** Writes the one log line of a round. */
+/** Writes the one log line of a round, and tells telemetry how it ended. Costs nothing if nobody listens. */
 export function logRound(round: Round, report: RunReport | undefined, facts: RoundFacts): void {
-  const { host, call, target, beginning, began } = round
-  const changed = beginning.anchored && beginning.sealedVersion !== target.version
-  round.observed?.end({
-    outcome: facts.outcome,
-    code: facts.code,
-    asks: facts.asks?.length,
-    moved: facts.moved,
-    task: facts.task,
-    replayed: report?.replayed,
-    executed: report?.executed,
-    stateBytes: facts.stateBytes,
-  })
-  if (host.silent && !host.tracer) return
-  const event: RoundLine = {
-    event: 'round',
-    flow: beginning.flow,
-    round: beginning.round,
-    method: call.method,
-    target: target.label ?? call.target,
-    outcome: facts.outcome,
-    asks: facts.asks,
-    events: facts.events,
-    moved: facts.moved,
-    task: facts.task ?? round.task?.task,
-    turn: round.task?.turn,
-    code: facts.code,
-    replayed: report?.replayed ?? 0,
-    executed: report?.executed ?? 0,
-    stateBytes: facts.stateBytes,
-    keyId: facts.keyId,
-    sealedVersion: changed ? beginning.sealedVersion : undefined,
-    ms: host.platform.now() - began,
-  }
-  host.log(event)
-  host.tracer?.end(event, round.trace, beginning.journal, report)
+  const { host, observed } = round
+  if (observed || host.tracer || !host.silent) reportRound(round, report, facts)
 }

@@ -26,8 +26,8 @@ import type {
   TaskCall,
 } from '../call.ts'
 import { TASKS_EXTENSION } from '../reply.ts'
-import type { ClientCapabilities, InputRequest } from '../wire.ts'
-import { PROTOCOL_VERSION } from './json-rpc.ts'
+import { type ClientCapabilities, type InputRequest, LOG_LEVELS, type LogLevel } from '../wire.ts'
+import { CLIENT_INFO, LOG_LEVEL, PROTOCOL_VERSION } from './json-rpc.ts'
 
 type Params = Readonly<Record<string, unknown>>
 
@@ -353,4 +353,32 @@ export function missingCapability(
   if (!supports(capabilities, kind)) return REQUIRED[kind]
   const wantsTools = request.method === 'sampling/createMessage' && request.params.tools !== undefined
   return wantsTools && !isRecord(capabilities.sampling?.tools) ? { sampling: { tools: {} } } : undefined
+}
+
+const MAX_RELATED = 16
+
+/** Ids of related tasks, from `_meta`. They are advice, so what is malformed is ignored. */
+export function readRelated(value: unknown): readonly string[] {
+  const list: readonly unknown[] = Array.isArray(value) ? value.slice(0, MAX_RELATED) : []
+  return [...new Set(list.filter((id) => typeof id === 'string'))]
+}
+
+export function readClientInfo(value: unknown): Envelope['clientInfo'] {
+  if (!isRecord(value) || typeof value.name !== 'string' || typeof value.version !== 'string') {
+    throw new RondoError('PEER_META', `"${CLIENT_INFO}" must have a name and a version`)
+  }
+  return value as unknown as Envelope['clientInfo']
+}
+
+export function readProgressToken(value: unknown): string | number {
+  if (isRequestId(value)) return value
+  throw new RondoError('PEER_META', '"progressToken" must be a string or an integer')
+}
+
+export function readLogLevel(value: unknown): LogLevel {
+  const level = LOG_LEVELS.find((known) => known === value)
+  if (level === undefined) {
+    throw new RondoError('PEER_META', `"${LOG_LEVEL}" must be one of ${LOG_LEVELS.join(', ')}`)
+  }
+  return level
 }

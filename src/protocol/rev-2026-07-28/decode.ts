@@ -28,16 +28,20 @@ import {
 import {
   ANSWER_LIMITS,
   isRequestId,
+  readClientInfo,
   readComplete,
   readFlow,
   readList,
   readListen,
+  readLogLevel,
+  readProgressToken,
+  readRelated,
   readTarget,
   readTask,
   readTrace,
   type TaskMethod,
 } from '../common/request.ts'
-import { type ClientCapabilities, LOG_LEVELS, type LogLevel } from '../wire.ts'
+import type { ClientCapabilities } from '../wire.ts'
 
 type Params = Readonly<Record<string, unknown>>
 
@@ -121,14 +125,6 @@ function flow(
   return related === undefined ? call : { ...call, relatedTaskIds: readRelated(related) }
 }
 
-const MAX_RELATED = 16
-
-/** They are advice, so what is malformed is ignored. */
-function readRelated(value: unknown): readonly string[] {
-  const list: readonly unknown[] = Array.isArray(value) ? value.slice(0, MAX_RELATED) : []
-  return [...new Set(list.filter((id) => typeof id === 'string'))]
-}
-
 function task(
   envelope: Envelope,
   method: TaskMethod,
@@ -184,9 +180,9 @@ function readEnvelope(
     id,
     protocolVersion,
     capabilities: capabilities as ClientCapabilities,
-    clientInfo: meta[CLIENT_INFO] === undefined ? undefined : clientInfo(meta[CLIENT_INFO]),
-    progressToken: meta.progressToken === undefined ? undefined : progressToken(meta.progressToken),
-    logLevel: meta[LOG_LEVEL] === undefined ? undefined : logLevel(meta[LOG_LEVEL]),
+    clientInfo: meta[CLIENT_INFO] === undefined ? undefined : readClientInfo(meta[CLIENT_INFO]),
+    progressToken: meta.progressToken === undefined ? undefined : readProgressToken(meta.progressToken),
+    logLevel: meta[LOG_LEVEL] === undefined ? undefined : readLogLevel(meta[LOG_LEVEL]),
     trace: meta.traceparent === undefined ? undefined : readTrace(meta),
   }
 }
@@ -223,24 +219,4 @@ function unclaimed(
 function unsupported(requested: string, { supportedVersions, namedVersions }: Versions): RondoError {
   const supported = namedVersions ?? supportedVersions
   return new RondoError('PEER_VERSION', undefined, { data: { supported, requested } })
-}
-
-function clientInfo(value: unknown): Envelope['clientInfo'] {
-  if (!isRecord(value) || typeof value.name !== 'string' || typeof value.version !== 'string') {
-    throw new RondoError('PEER_META', `"${CLIENT_INFO}" must have a name and a version`)
-  }
-  return value as unknown as Envelope['clientInfo']
-}
-
-function progressToken(value: unknown): string | number {
-  if (isRequestId(value)) return value
-  throw new RondoError('PEER_META', '"progressToken" must be a string or an integer')
-}
-
-function logLevel(value: unknown): LogLevel {
-  const level = LOG_LEVELS.find((known) => known === value)
-  if (level === undefined) {
-    throw new RondoError('PEER_META', `"${LOG_LEVEL}" must be one of ${LOG_LEVELS.join(', ')}`)
-  }
-  return level
 }

@@ -17,8 +17,8 @@ import { createWatch, HEARTBEAT_MS, type WatchedCall } from '../heartbeat.ts'
 import { createShares, type ShareOf } from '../limits.ts'
 import { assertHttpOptions, type HttpOptions } from '../options.ts'
 import { type Service, settle } from '../service.ts'
-import { createSessionExchange, type SessionExchange } from '../session/exchange.ts'
-import { createOlderTest, type IsOlder, type Older } from '../session/older.ts'
+import { openOlder } from '../session/exchange.ts'
+import type { IsOlder } from '../session/older.ts'
 import {
   type Admission,
   type CrossOrigin,
@@ -162,7 +162,8 @@ export function createExchange(service: Service, options: HttpOptions = {}, list
   }
 }
 
-interface CallContext {
+/** What serving a call needs. */
+export interface CallContext {
   readonly service: Service
   readonly inFlight: InFlight<WatchedCall>
   readonly stream: StreamOptions
@@ -228,18 +229,4 @@ type Rest<F> = F extends (first: never, ...rest: infer R) => unknown ? R : never
 function codeOf(reason: string): 'PEER_PARSE' | 'PEER_REQUEST' | 'LIMIT_JSON' {
   if (reason === 'syntax') return 'PEER_PARSE'
   return reason === 'duplicate' || reason === 'forbidden-key' ? 'PEER_REQUEST' : 'LIMIT_JSON'
-}
-
-function openOlder(
-  older: Older,
-  stateless: boolean,
-  context: CallContext,
-): { readonly isOlder: IsOlder; readonly exchange: SessionExchange } {
-  const isOlder = createOlderTest({
-    modern: context.service.supportedVersions,
-    older: older.versions,
-    drafts: older.codecs.draftVersions,
-    unnamed: stateless,
-  })
-  return { isOlder, exchange: createSessionExchange({ ...context, older, sessions: !stateless }) }
 }

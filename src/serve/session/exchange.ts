@@ -20,6 +20,7 @@ import { principalTag } from '../../seal/state.ts'
 import { internalError } from '../failure.ts'
 import type { WatchedCall } from '../heartbeat.ts'
 import type { Access } from '../http/authenticate.ts'
+import type { CallContext } from '../http/exchange.ts'
 import {
   type HttpResponse,
   JSON_HEADERS,
@@ -31,7 +32,7 @@ import {
 import type { ShareOf } from '../limits.ts'
 import type { Service } from '../service.ts'
 import { type DispatchContext, dispatch, isRequest, messagesOf, type ReplyPath } from './dispatch.ts'
-import { factsOf, type Older, readInitialize } from './older.ts'
+import { createOlderTest, factsOf, type IsOlder, type Older, readInitialize } from './older.ts'
 import type { Session } from './session.ts'
 
 export interface SessionExchange {
@@ -40,7 +41,7 @@ export interface SessionExchange {
   bare(method: string, headers: RequestHeaders, principal: Principal | undefined, outlet: Outlet): void
 }
 
-export function createSessionExchange(options: PostOptions): SessionExchange {
+function createSessionExchange(options: PostOptions): SessionExchange {
   const { sessions } = options.older
 
   /** A request that cannot be served at all gets its error as the response. What is thrown otherwise goes to the entrance. */
@@ -353,4 +354,19 @@ function deliverAdmitted(
     endWith: (events) => channel.endWith(events),
   }
   for (const one of requests) dispatch(context, session, version, one, principal, path)
+}
+
+/** Whether a message is of an earlier era, and what serves it if it is. */
+export function openOlder(
+  older: Older,
+  stateless: boolean,
+  context: CallContext,
+): { readonly isOlder: IsOlder; readonly exchange: SessionExchange } {
+  const isOlder = createOlderTest({
+    modern: context.service.supportedVersions,
+    older: older.versions,
+    drafts: older.codecs.draftVersions,
+    unnamed: stateless,
+  })
+  return { isOlder, exchange: createSessionExchange({ ...context, older, sessions: !stateless }) }
 }
