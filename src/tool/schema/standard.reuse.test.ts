@@ -3,6 +3,7 @@ import { describe, expect, it } from 'vitest'
 import { z } from 'zod'
 import type { Schema, StandardSchema } from '../context.ts'
 import { compileForm } from './form.ts'
+import { compileEvent } from './schema.ts'
 import { isZod, keyOf } from './standard.ts'
 
 /** The same schema in a shell that has no key: the control, which is converted and compiled by itself. */
@@ -93,6 +94,19 @@ describe('a schema that is created again', () => {
         problems: [{ message: 'Free: Taken' }],
       })
     }
+  })
+})
+
+describe('the schema of a hook', () => {
+  it('is not converted again, unless it has functions that were not seen before', () => {
+    const make = (limit: number) => z.object({ count: z.number().max(limit) })
+    const first = compileEvent(make(5))
+    expect(compileEvent(make(5))).toBe(first)
+    expect(compileEvent(make(6))).not.toBe(first)
+    const refined = (limit: number) => z.object({ count: z.number().refine((value) => value < limit) })
+    const [low, high] = [compileEvent(refined(5)), compileEvent(refined(50))]
+    expect(low.validate({ count: 10 })).toMatchObject({ ok: false })
+    expect(high.validate({ count: 10 })).toMatchObject({ ok: true })
   })
 })
 
