@@ -137,6 +137,7 @@ const LEG_NAMES: Readonly<Record<Leg, string>> = {
 function toReport(figures: Figures, effort: Effort): Report {
   const { measured, forms, programs, questions } = figures
   const tables = [
+    aimTable(figures),
     costTable(measured),
     programTable(programs),
     questionTable(questions),
@@ -144,6 +145,82 @@ function toReport(figures: Figures, effort: Effort): Report {
     memoryTable(measured),
   ]
   return { tables, data: { effort, ...figures } }
+}
+
+/** What is aimed at: `most` or `least`, in which unit, and what was measured. */
+interface Aim {
+  readonly what: string
+  readonly found: number
+  readonly unit: '×' | ' %' | ' µs'
+  readonly least?: number
+  readonly most?: number
+}
+
+function aimTable(figures: Figures): Table {
+  const rows = aimsOf(figures).map(({ what, found, unit, least, most }) => {
+    const isMet = found >= (least ?? Number.NEGATIVE_INFINITY) && found <= (most ?? Number.POSITIVE_INFINITY)
+    const aim = least === undefined ? `≤ ${most}${unit}` : `≥ ${least}${unit}`
+    return [
+      what,
+      aim,
+      `${fixed(found, unit === ' %' ? 0 : unit === '×' ? 2 : 1)}${unit}`,
+      isMet ? 'yes' : 'no',
+    ]
+  })
+  return { title: 'What is aimed at', columns: ['figure', 'aim', 'measured', 'reached'], rows }
+}
+
+function aimsOf({ measured, programs, questions, forms }: Figures): readonly Aim[] {
+  const [one, hundred] = [measured.at(0), measured.at(-1)]
+  const of = (at: Measured | undefined, leg: Leg, other: ServerName): number =>
+    at ? medianRatio(at.costs[leg][other], at.costs[leg].rondo) : Number.NaN
+  const legs = ['asks', 'answers'] as const
+  const [first, last] = [questions.at(0), questions.at(-1)]
+  const each = (kind: 'hoisted' | 'inline'): number => {
+    const more = last?.[kind].map((cost, round) => cost - (first?.[kind][round] ?? Number.NaN)) ?? []
+    return median(more) / ((last?.questions ?? 0) - (first?.questions ?? 0))
+  }
+  const inHandler = programs.flatMap(({ label, costs, written, inline }) =>
+    Object.entries(costs).map(([round, by]): Aim => {
+      const found = medianRatio(by[inline] ?? [], by[written] ?? [])
+      return {
+        what: `${label}, ${round} round: schemas in the handler ÷ as written`,
+        found,
+        unit: '×',
+        most: 1.3,
+      }
+    }),
+  )
+  const log = LEGS.flatMap((leg) =>
+    (['rondo-log', 'rondo-log-pipe'] as const).map((form): Aim => {
+      const found = 100 * (median(forms[leg][form].map(({ ratio }) => ratio)) - 1)
+      const where = form === 'rondo-log' ? 'a file' : 'a pipe'
+      return { what: `${LEG_NAMES[leg]}: the log to ${where} adds`, found, unit: ' %', most: 5 }
+    }),
+  )
+  return [
+    { what: 'plain call ÷ official, 1 tool', found: of(one, 'plain', 'official'), unit: '×', least: 8 },
+    { what: 'plain call ÷ bare, 1 tool', found: 100 * of(one, 'plain', 'bare'), unit: ' %', least: 75 },
+    ...legs.flatMap((leg): Aim[] => [
+      {
+        what: `${LEG_NAMES[leg]} ÷ official, 1 tool`,
+        found: of(one, leg, 'official'),
+        unit: '×',
+        least: 6.5,
+      },
+      {
+        what: `${LEG_NAMES[leg]} ÷ official, 100 tools`,
+        found: of(hundred, leg, 'official'),
+        unit: '×',
+        least: 10,
+      },
+      { what: `${LEG_NAMES[leg]} ÷ bare, 1 tool`, found: 100 * of(one, leg, 'bare'), unit: ' %', least: 60 },
+    ]),
+    ...inHandler,
+    { what: 'a replayed question, hoisted schema', found: each('hoisted'), unit: ' µs', most: 20 },
+    { what: 'a replayed question, schema in the handler', found: each('inline'), unit: ' µs', most: 20 },
+    ...log,
+  ]
 }
 
 function formTable(forms: FormCosts): Table {
