@@ -153,7 +153,9 @@ function guardObserved(
   }
   let ended = false
   return {
-    span: attempt(() => observed.span),
+    get span() {
+      return attempt(() => observed.span)
+    },
     get trace() {
       return attempt(() => observed.trace)
     },

@@ -25,6 +25,7 @@ import {
   type SpanContext,
   SpanKind,
   SpanStatusCode,
+  TraceFlags,
   type Tracer,
   type TracerProvider,
   trace,
@@ -62,7 +63,12 @@ const SCOPE = 'rondo'
 
 /** Returns telemetry for `createServer`, `createRondo` and `connect`. */
 export function otel(options: OtelOptions = {}): Required<Observer> {
-  const tracer = (): Tracer => (options.tracerProvider ?? trace).getTracer(SCOPE)
+  let known: Tracer | undefined
+  /** The one of the API finds an SDK that is started later by itself. */
+  const tracer = (): Tracer => {
+    known ??= (options.tracerProvider ?? trace).getTracer(SCOPE)
+    return known
+  }
   let made: Instruments | undefined
   /** Made when they are first needed: until an SDK has started, the API has none that would count. */
   const instruments = (): Instruments => {
@@ -140,53 +146,50 @@ function parentOf(
   }
 }
 
+const NO_LINKS: Link[] = []
+
 function linksOf({ kind, spans, wokenBy }: ObservedOperation, ambient: SpanContext | undefined): Link[] {
+  if (spans === undefined && wokenBy === undefined && ambient === undefined) return NO_LINKS
   const [first, last] = spans ?? []
-  const named: [string, SpanContext | undefined][] = [
-    [kind === 'turn' ? 'created' : 'previous', unpackSpan(last)],
-    ['first', first === last ? undefined : unpackSpan(first)],
-    ['woken', unpackSpan(wokenBy)],
-    ['transport', ambient],
-  ]
-  return named.flatMap(([name, linked]) =>
-    linked ? [{ context: linked, attributes: { [ATTRIBUTE.link]: name } }] : [],
-  )
+  const links: Link[] = []
+  const add = (name: string, linked: SpanContext | undefined): void => {
+    if (linked) links.push({ context: linked, attributes: { [ATTRIBUTE.link]: name } })
+  }
+  add(kind === 'turn' ? 'created' : 'previous', unpackSpan(last))
+  if (first !== last) add('first', unpackSpan(first))
+  add('woken', unpackSpan(wokenBy))
+  add('transport', ambient)
+  return links
 }
 
-function targetOf({ method, target }: ObservedOperation): Attributes {
-  if (method === 'tools/call') {
-    return {
-      [CONVENTION.operation]: 'execute_tool',
-      ...(target !== undefined && { [CONVENTION.tool]: target }),
-    }
-  }
-  return target === undefined ? {} : { [CONVENTION.prompt]: target }
+/** Adds what is called to the attributes of a span, or to the labels of a metric. */
+function withTarget(attributes: Attributes, { method, target }: ObservedOperation): Attributes {
+  if (method === 'tools/call') attributes[CONVENTION.operation] = 'execute_tool'
+  if (target !== undefined) attributes[method === 'tools/call' ? CONVENTION.tool : CONVENTION.prompt] = target
+  return attributes
 }
 
 function attributesOf(operation: ObservedOperation): Attributes {
-  const { requestId, waitedMs } = operation
-  return defined({
+  const { kind, requestId, flow, round, task, turn, waitedMs } = operation
+  const attributes: Attributes = {
     [CONVENTION.method]: operation.method,
     [CONVENTION.protocolVersion]: operation.protocolVersion,
-    [CONVENTION.requestId]:
-      operation.kind === 'turn' || requestId === undefined ? undefined : shortId(requestId),
-    ...targetOf(operation),
-    [ATTRIBUTE.flow]: operation.flow,
-    [ATTRIBUTE.round]: operation.round,
-    [ATTRIBUTE.task]: operation.task,
-    [ATTRIBUTE.turn]: operation.turn,
-    [ATTRIBUTE.humanWait]: waitedMs === undefined ? undefined : waitedMs / 1000,
-  })
+  }
+  withTarget(attributes, operation)
+  const id = kind === 'turn' || requestId === undefined ? undefined : shortId(requestId)
+  if (id !== undefined) attributes[CONVENTION.requestId] = id
+  if (flow !== undefined) attributes[ATTRIBUTE.flow] = flow
+  if (round !== undefined) attributes[ATTRIBUTE.round] = round
+  if (task !== undefined) attributes[ATTRIBUTE.task] = task
+  if (turn !== undefined) attributes[ATTRIBUTE.turn] = turn
+  if (waitedMs !== undefined) attributes[ATTRIBUTE.humanWait] = waitedMs / 1000
+  return attributes
 }
 
 /** A client chooses its ids: one that is not a short token is not recorded. */
 function shortId(id: string | number): string | undefined {
   const text = String(id)
   return /^[\w.:-]{1,64}$/.test(text) ? text : undefined
-}
-
-function defined(attributes: Readonly<Record<string, Attributes[string]>>): Attributes {
-  return Object.fromEntries(Object.entries(attributes).filter(([, value]) => value !== undefined))
 }
 
 function observe(
@@ -200,8 +203,12 @@ function observe(
   const began = performance.now() - lateness(operation)
   const own = span?.spanContext()
   const sent = own ?? trace.getSpanContext(inside)
+  // Nothing of a trace that is not sampled arrives anywhere: no links to it, no spans inside it.
+  const isSampled = own !== undefined && (own.traceFlags & TraceFlags.SAMPLED) !== 0
   return {
-    span: own && packSpan(own),
+    get span() {
+      return isSampled ? packSpan(own) : undefined
+    },
     get trace() {
       return {
         ...(sent && isSpanContextValid(sent) && writeTraceContext(sent)),
@@ -210,6 +217,7 @@ function observe(
     },
     run: (fn) => context.with(inside, fn),
     work(kind, key, fn) {
+      if (span && !isSampled) return fn()
       const attributes = { [ATTRIBUTE.workKind]: kind, [ATTRIBUTE.workName]: key }
       const child = tracer().startSpan(`${kind} ${key}`, { kind: SpanKind.INTERNAL, attributes }, inside)
       return ending(child, () => context.with(trace.setSpan(inside, child), fn))
@@ -249,22 +257,26 @@ function errorType({ code, outcome }: OperationEnd): string | undefined {
 }
 
 function endSpan(span: Span, end: OperationEnd): void {
-  const type = errorType(end)
-  span.setAttributes(
-    defined({
-      [ATTRIBUTE.outcome]: end.outcome,
-      [ATTRIBUTE.asks]: end.asks,
-      [ATTRIBUTE.moved]: end.moved,
-      [ATTRIBUTE.task]: end.task,
-      [ATTRIBUTE.replayed]: end.replayed,
-      [ATTRIBUTE.executed]: end.executed,
-      [ATTRIBUTE.stateBytes]: end.stateBytes,
-      [CONVENTION.errorType]: type,
-      [CONVENTION.statusCode]: end.rpc === undefined ? undefined : String(end.rpc),
-    }),
-  )
-  if (type !== undefined) span.setStatus({ code: SpanStatusCode.ERROR })
+  if (span.isRecording()) {
+    const type = errorType(end)
+    span.setAttributes(endingOf(end, type))
+    if (type !== undefined) span.setStatus({ code: SpanStatusCode.ERROR })
+  }
   span.end()
+}
+
+function endingOf(end: OperationEnd, type: string | undefined): Attributes {
+  const attributes: Attributes = {}
+  if (end.outcome !== undefined) attributes[ATTRIBUTE.outcome] = end.outcome
+  if (end.asks !== undefined) attributes[ATTRIBUTE.asks] = end.asks
+  if (end.moved !== undefined) attributes[ATTRIBUTE.moved] = end.moved
+  if (end.task !== undefined) attributes[ATTRIBUTE.task] = end.task
+  if (end.replayed !== undefined) attributes[ATTRIBUTE.replayed] = end.replayed
+  if (end.executed !== undefined) attributes[ATTRIBUTE.executed] = end.executed
+  if (end.stateBytes !== undefined) attributes[ATTRIBUTE.stateBytes] = end.stateBytes
+  if (type !== undefined) attributes[CONVENTION.errorType] = type
+  if (end.rpc !== undefined) attributes[CONVENTION.statusCode] = String(end.rpc)
+  return attributes
 }
 
 interface Instruments {
@@ -307,19 +319,18 @@ function createInstruments(meter: Meter): Instruments {
     },
     ended(operation, end, seconds) {
       const { kind, method, protocolVersion, round, waitedMs } = operation
-      const target = targetOf(operation)
       const type = errorType(end)
-      const labels = {
+      const labels: Attributes = {
         [CONVENTION.method]: method,
         [CONVENTION.protocolVersion]: protocolVersion,
-        ...target,
-        ...(type !== undefined && { [CONVENTION.errorType]: type }),
       }
+      withTarget(labels, operation)
+      if (type !== undefined) labels[CONVENTION.errorType] = type
       if (kind === 'client') client.record(seconds, labels)
       else if (kind !== 'turn') server.record(seconds, labels)
-      if (waitedMs !== undefined) humanWait.record(waitedMs / 1000, target)
+      if (waitedMs !== undefined) humanWait.record(waitedMs / 1000, withTarget({}, operation))
       if (round !== undefined && end.outcome !== undefined && FINAL.has(end.outcome))
-        rounds.record(round, target)
+        rounds.record(round, withTarget({}, operation))
     },
   }
 }

@@ -6,7 +6,12 @@
 import { Client, StreamableHTTPClientTransport } from '@modelcontextprotocol/client'
 import { createMcpHandler } from '@modelcontextprotocol/server'
 import { context, metrics, propagation, type SpanContext, SpanKind, trace } from '@opentelemetry/api'
-import type { ReadableSpan } from '@opentelemetry/sdk-trace-base'
+import {
+  BasicTracerProvider,
+  type ReadableSpan,
+  type Sampler,
+  SamplingDecision,
+} from '@opentelemetry/sdk-trace-base'
 import { createServer, generateKey, type LogEvent, type Observer, type Server, ToolError } from 'rondo'
 import { connect } from 'rondo/client'
 import { otel } from 'rondo/otel'
@@ -188,6 +193,37 @@ describe('one flow of three rounds over three instances', () => {
     expect(text(plain)).toContain('look')
     expect(text(plain)).not.toContain('"spans"')
     expect(rounds()).toHaveLength(1)
+  })
+})
+
+describe('a trace that is not sampled', () => {
+  it('is neither sealed nor linked to, and its steps have no spans', async () => {
+    const started: string[] = []
+    const spanProcessors = [
+      {
+        onStart: ({ name }: { name: string }) => void started.push(name),
+        onEnd() {},
+        forceFlush: async () => {},
+        shutdown: async () => {},
+      },
+    ]
+    const begun: string[] = []
+    const sampler: Sampler = {
+      shouldSample(_context, _traceId, name) {
+        begun.push(name)
+        return { decision: SamplingDecision.NOT_RECORD }
+      },
+      toString: () => 'none',
+    }
+    const tracerProvider = new BasicTracerProvider({ sampler, spanProcessors })
+    const server = start({ telemetry: otel({ tracerProvider }) })
+    const { result } = await send(server, 'tools/call', { name: 'greet', arguments: {} }, only)
+    const opened = openEnvelope(parseKeys(keys), 'observed', String(result?.requestState), 10_000)
+    const text = opened.kind === 'open' ? opened.plaintext.toString('utf8') : ''
+    expect(text).toContain('look')
+    expect(text).not.toContain('"spans"')
+    expect(begun).toEqual(['tools/call greet'])
+    expect(started).toEqual([])
   })
 })
 

@@ -4,13 +4,16 @@
  */
 
 import type { ReadableSpan } from '@opentelemetry/sdk-trace-base'
-import { type Context, createServer, type Server, ToolError } from 'rondo'
+import { exportJWK, generateKeyPair, SignJWT } from 'jose'
+import { type Context, createServer, type LogEvent, type Server, ToolError } from 'rondo'
 import { connect } from 'rondo/client'
+import { oauthResource } from 'rondo/oauth'
 import { otel } from 'rondo/otel'
-import { describe, expect, it } from 'vitest'
+import { describe, expect, it, vi } from 'vitest'
 import { z } from 'zod'
 import { createJsonLog, createLog } from '../../src/serve/log.ts'
 import { createMemoryStore } from '../../src/store/memory/store.ts'
+import { connectOlder } from '../support/older-client.ts'
 import { recordTelemetry } from '../support/telemetry.ts'
 
 const CANARIES = {
@@ -232,6 +235,96 @@ describe('secrets never leave the server', () => {
     expect(lines.flatMap(findCanaries)).toEqual([])
     const spans = telemetry.spans().map(textOfSpan)
     expect(new Set(telemetry.spans().map(({ kind }) => kind)).size).toBe(4)
+    expect(spans.flatMap(findCanaries)).toEqual([])
+    expect(findCanaries(JSON.stringify(await telemetry.metrics()))).toEqual([])
+    expect(told.flatMap(findCanaries)).toContain('thrown')
+  })
+
+  it('T3 T16 in log lines, spans or metrics of hooks, offers, a fleet of older clients, its bus, and access tokens', async () => {
+    telemetry.reset()
+    const lines: string[] = []
+    const told: string[] = []
+    const toLine = createJsonLog({ write: (line) => void lines.push(line) })
+    const log = (event: LogEvent): void => {
+      if ('error' in event && event.error instanceof Error) told.push(event.error.message)
+      toLine(event)
+    }
+    const { publicKey, privateKey } = await generateKeyPair('RS256')
+    const [issuer, resource] = ['https://id.example.com', 'http://127.0.0.1/mcp']
+    const jwks = { keys: [{ ...(await exportJWK(publicKey)), kid: 'one' }] }
+    const sign = (audience: string, kid = 'one') =>
+      new SignJWT({ client_id: CANARIES.claim, scope: 'go', note: CANARIES.claim })
+        .setProtectedHeader({ alg: 'RS256', typ: 'at+jwt', kid })
+        .setIssuer(issuer)
+        .setAudience(audience)
+        .setSubject(CANARIES.claim)
+        .setIssuedAt()
+        .setExpirationTime('1h')
+        .sign(privateKey)
+    const store = createMemoryStore()
+    const hooks: string[] = []
+    const make = (instance: string): Server => {
+      const server = createServer({
+        ...{ name: 'canaries', version: '1.0.0', instance, store, log, telemetry: otel(), sessions: {} },
+        keys: `k1:${Buffer.from(CANARIES.key).toString('base64')}`,
+        authenticate: oauthResource({ resource, issuers: [{ issuer, jwks }], scopes: ['go'] }),
+      })
+      const word = { message: 'Which word?', schema: z.object({ word: z.string() }) }
+      server.tool('ask', {}, async (_args, ctx) => (await ctx.ask('word', word)).word)
+      server.tool('hook', { task: 'always' }, async (_args, ctx) => {
+        const offer = ctx.offer('hurry', { ...word, message: CANARIES.step })
+        const hook = await ctx.hook('paid', { schema: z.object({ cents: z.number() }) })
+        hooks.push(hook.id)
+        await hook.received()
+        offer.withdraw()
+        throw new Error(`broken: ${CANARIES.thrown}`)
+      })
+      return server
+    }
+    const [a, b] = [make('a'), make('b')]
+    const token = await sign(resource)
+    const headers = { authorization: `Bearer ${token}`, 'x-note': CANARIES.header }
+
+    const client = await connect(a, { headers, tasks: 'poll', telemetry: otel() })
+    const ended = client.callTool('hook', {}).catch(() => {})
+    await vi.waitFor(() => expect(hooks).toHaveLength(1), { timeout: 30_000 })
+    for (const id of [`${CANARIES.argument}`, `${hooks[0]}x`, hooks[0] ?? ''])
+      await b.deliver(id, { cents: CANARIES.answer })
+    await b.deliver(hooks[0] ?? '', { cents: 1, note: CANARIES.answer })
+    await ended
+    await client.close()
+
+    const instances = [a, b]
+    const next = (request: Request): Promise<Response> => {
+      instances.reverse()
+      return (instances[0] as Server).fetch(request)
+    }
+    const answer = () => ({ action: 'accept', content: { word: CANARIES.answer } })
+    const capabilities = { elicitation: { form: {} } }
+    const older = await connectOlder(resource, { headers, capabilities, answer }, next)
+    const reply = await older.call('tools/call', { name: 'ask', arguments: {} })
+    expect(JSON.stringify(reply)).toContain(CANARIES.answer)
+    a.tool('late', {}, () => CANARIES.step)
+    b.updated(`note://${CANARIES.argument}`)
+    await older.remove()
+
+    for (const bad of [await sign('https://other.example.com'), await sign(resource, 'two'), CANARIES.bearer])
+      await connect(a, { headers: { authorization: `Bearer ${bad}` } }).catch(() => {})
+    await Promise.all([a.close(), b.close()])
+    const text = lines.join('\n')
+    for (const part of [
+      'does not open',
+      '"session"',
+      '"caller_refused"',
+      '"fault"',
+      '"events":["paid.received"]',
+      '"instance":"b"',
+    ])
+      expect(text).toContain(part)
+    expect(lines.flatMap(findCanaries)).toEqual([])
+    expect(text).not.toContain(token.split('.')[2])
+    const spans = telemetry.spans().map(textOfSpan)
+    expect(spans.length).toBeGreaterThan(5)
     expect(spans.flatMap(findCanaries)).toEqual([])
     expect(findCanaries(JSON.stringify(await telemetry.metrics()))).toEqual([])
     expect(told.flatMap(findCanaries)).toContain('thrown')
