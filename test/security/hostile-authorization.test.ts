@@ -258,6 +258,44 @@ describe('T30 T31 a client that logs in', () => {
     },
   )
 
+  const ODD: readonly unknown[] = [null, 1e308, '\u001b[2J\ud800', [null], { toString: 1, valueOf: 1 }]
+  const FIELDS = {
+    resource: ['resource', 'authorization_servers', 'scopes_supported'],
+    metadata: [
+      ...['issuer', 'authorization_endpoint', 'token_endpoint', 'registration_endpoint', 'scopes_supported'],
+      ...['revocation_endpoint', 'code_challenge_methods_supported', 'token_endpoint_auth_methods_supported'],
+      ...['authorization_response_iss_parameter_supported', 'client_id_metadata_document_supported'],
+    ],
+    registration: [
+      ...['client_id', 'client_secret', 'client_secret_expires_at', 'token_endpoint_auth_method'],
+    ],
+    token: ['access_token', 'refresh_token', 'token_type', 'expires_in', 'scope', 'id_token', 'error'],
+  } as const
+  it.each(Object.entries(FIELDS))(
+    'R11 H4 logs in or says why not, whatever is in its %s',
+    async (part, fields) => {
+      const token = { access_token: CANARY.access, token_type: 'Bearer' }
+      for (const field of fields) {
+        for (const value of ODD) {
+          const odd = { [field]: value }
+          const paths = {
+            '/register': (_request: unknown, response: ServerResponse) =>
+              sendJson(response, { client_id: 'registered', ...odd }, 201),
+          }
+          const { error } = await failure({
+            ...((part === 'resource' || part === 'metadata') && { [part]: () => odd }),
+            ...(part === 'token' && { token: { ...token, ...odd } }),
+            ...(part === 'registration' && { paths }),
+          })
+          const what = `${field} ${JSON.stringify(value)}: ${error?.stack}`
+          if (error !== undefined) expect(error.code, what).toMatch(/^PEER_/)
+          // biome-ignore lint/suspicious/noControlCharactersInRegex: the check searches for them.
+          expect(error?.message ?? '', what).not.toMatch(/[\u0000-\u001f]|undefined|\[object/)
+        }
+      }
+    },
+  )
+
   it('H4 asks once if the server refuses the token that was just issued, and shows no token that it quotes', async () => {
     const refusal = `Bearer error="invalid_token", error_description="no ${CANARY.access}"`
     const { seen, error, text } = await failure({ refusal })

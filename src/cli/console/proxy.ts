@@ -247,6 +247,12 @@ export function createProxy(fleet: LocalFleet, book: Book, now: () => number = D
         sendError(res, 502, `Instance ${up.name} ended before it responded.`)
         finish(502, up.name)
       })
+      // One that switches protocols closes the request with neither a response nor an error.
+      out.once('close', () => {
+        if (ended) return
+        sendError(res, 502, `Instance ${up.name} closed the connection before it responded.`)
+        finish(502, up.name)
+      })
       res?.once('close', () => {
         if (!res.writableFinished) out.destroy()
       })

@@ -86,18 +86,32 @@ const ENDPOINTS = [
   'revocation_endpoint',
 ] as const
 
+const LISTS = new Set([
+  'scopes_supported',
+  'code_challenge_methods_supported',
+  'token_endpoint_auth_methods_supported',
+])
+
+/** The metadata without a list that is none. */
+function withoutOddLists(metadata: Readonly<Record<string, unknown>>): Readonly<Record<string, unknown>> {
+  const isList = (value: unknown) => Array.isArray(value) && value.every((one) => typeof one === 'string')
+  const kept = Object.entries(metadata).filter(([name, value]) => !LISTS.has(name) || isList(value))
+  return Object.fromEntries(kept)
+}
+
 async function toServer(
   lookup: Lookup,
   issuer: string,
   metadata: Readonly<Record<string, unknown>>,
 ): Promise<AuthorizationServer> {
-  const as = await processDiscoveryResponse(new URL(issuer), Response.json(metadata)).catch(() => {
+  const document = Response.json(withoutOddLists(metadata))
+  const as = await processDiscoveryResponse(new URL(issuer), document).catch(() => {
     const shown = typeof metadata.issuer === 'string' ? metadata.issuer.slice(0, 200) : 'nobody'
     throw unusable(`The metadata found for ${issuer} was issued by ${shown}`)
   })
   for (const name of ENDPOINTS) {
     const url: unknown = as[name]
-    if (url !== undefined) checkUrl(String(url), lookup)
+    if (url !== undefined) checkUrl(typeof url === 'string' ? url : JSON.stringify(url), lookup)
   }
   return as
 }
