@@ -33,8 +33,6 @@ export default defineConfig({
     maxWorkers: Math.max(2, availableParallelism()) + 1,
     // Generous, because a busy machine is not a failure: only a test that hangs gets here.
     testTimeout: 180_000,
-    // Where nobody watches, one second attempt: browsers and killed processes on a busy machine. The report names who needed it.
-    retry: process.env.CI ? 1 : 0,
     hookTimeout: 300_000,
     // Polling ends as soon as it succeeds; the default of a second is too little on a busy machine.
     expect: { poll: { timeout: 120_000, interval: 20 } },

@@ -58,7 +58,7 @@ it('T27 I3 J2 an instance that announces far too much reaches the others in boun
 async function floodThrough(
   busOf: (store: Store) => Bus | undefined,
 ): Promise<{ flood: number; reached: number }> {
-  const flood = 30 * BUS_LIMITS.queue
+  const flood = 6 * BUS_LIMITS.queue
   const store = createMemoryStore()
   const bus = busOf(store)
   let reached = 0
