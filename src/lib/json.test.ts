@@ -263,7 +263,7 @@ describe('copyParsed', () => {
     check(deep)
   })
 
-  it('gives no object another prototype', () => {
+  it('changes the prototype of no object', () => {
     const copy = copyParsed(JSON.parse('{"__proto__":{"isAdmin":true}}'))
     expect(Object.getPrototypeOf(copy)).toBe(Object.prototype)
     expect(copy.isAdmin).toBeUndefined()

@@ -1,6 +1,6 @@
 /**
  * Scopes in an official server. Its entrance asks each registration for a challenge before the request is handled, and
- * responds with 403 itself; our callbacks give it one. They check again when they run, since not every entrance asks: then
+ * responds with 403 itself; our callbacks return one. They check again when they run, since not every entrance asks: then
  * a JSON-RPC error is all that is left to send.
  */
 

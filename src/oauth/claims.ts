@@ -75,7 +75,7 @@ export const CLAIM_CHECKS: readonly ClaimCheck[] = [
   },
   {
     name: 'binding',
-    // A token that is bound to a key is worth nothing without proof of that key, which a bearer does not give (RFC 9449, 7.1).
+    // A token that is bound to a key is worth nothing without proof of that key, which a bearer does not bring (RFC 9449, 7.1).
     problem: ({ cnf }) =>
       cnf === undefined
         ? undefined

@@ -224,7 +224,7 @@ function readToken(
   if (parts.length === 5) return 'The token is encrypted. Issue signed access tokens for this server.'
   const [first = '', second = ''] = parts
   if (parts.length !== 3 || !PART.test(first) || !PART.test(second)) {
-    return 'The token is not a JSON Web Token. If the issuer gives out opaque tokens, use introspection({ … }), or have it issue JWTs for this audience.'
+    return 'The token is not a JSON Web Token. If the issuer issues opaque tokens, use introspection({ … }), or have it issue JWTs for this audience.'
   }
   const [header, claims] = [first, second].map((part) =>
     parse(Buffer.from(part, 'base64url').toString('utf8')),

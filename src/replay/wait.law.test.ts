@@ -1,5 +1,5 @@
 /**
- * Laws of time: sleeps, time limits and hooks give the same journal whatever wakes the task in between, and wherever it
+ * Laws of time: sleeps, time limits and hooks lead to the same journal whatever wakes the task in between, and wherever it
  * crashes. fast-check prints the seed and the smallest program that fails.
  */
 

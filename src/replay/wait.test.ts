@@ -272,7 +272,7 @@ describe('within', () => {
     expect(askedKeys(await flow.round({ q: { action: 'expired' } }))).toEqual(['q'])
   })
 
-  it('G2 gives a reworded or wrongly answered question no more time', async () => {
+  it('G2 allows no more time to a question that was reworded or wrongly answered', async () => {
     let message = 'One?'
     const flow = replayFlow((ctx) => ctx.elicit('q', { ...textQuestion(message), within: '1 min' }))
     await flow.round()

@@ -13,7 +13,7 @@ import { onRejections, onSignals } from './drain.ts'
 import { createCallerLog, createRefusalLog } from './failure.ts'
 import { createFleet, type Fleet, shareChanges } from './fleet.ts'
 import { createSlowHandlers } from './heartbeat.ts'
-import { createHost, type OpenHost } from './host.ts'
+import { createHost, createTaskWork, type OpenHost } from './host.ts'
 import { createExchange } from './http/exchange.ts'
 import { createFetchHandler, type FetchHandler } from './http/fetch.ts'
 import {
@@ -31,7 +31,6 @@ import { assertServerOptions, REVISIONS, type ServerOptions } from './options.ts
 import { createService, type OpenService, type Service } from './service.ts'
 import { createOlder } from './session/older.ts'
 import { type StdioOptions, serveStdio } from './stdio/stdio.ts'
-import { createTaskWork } from './task-work.ts'
 
 export interface Server extends Declarations {
   /** Notifies subscribers that a resource has new content. */

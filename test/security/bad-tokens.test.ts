@@ -473,7 +473,7 @@ describe('bad tokens', () => {
   it.each([
     ['an empty subject', sign({ sub: '' }), /names no subject/],
     ['five parts', `${sign()}.a.b`, /encrypted/],
-    ['one part', 'opaque', /If the issuer gives out opaque tokens/],
+    ['one part', 'opaque', /If the issuer issues opaque tokens/],
     ['claims that are a list', signTexts(JSON.stringify(HEADER), '[]'), /not a JSON object/],
     ['claims that are no JSON', signTexts(JSON.stringify(HEADER), '{'), /not a JSON object/],
     ['an unknown key id', sign({}, { kid: 'new' }), /No key of the issuer has the key id "new"/],

@@ -179,7 +179,7 @@ export async function unspill(round: Round): Promise<Round> {
 export function tooLarge(bytes: number, { limits }: FlowHost): RondoError {
   const detail =
     `The sealed journal has ${bytes} bytes; at most ${limits.maxBytes} are allowed (limits.maxBytes). ` +
-    'Record less (return ids from steps instead of documents), or give the server a store.'
+    'Record less (return ids from steps instead of documents), or pass a store to the server.'
   return new RondoError('LIMIT_STATE_BYTES', detail)
 }
 

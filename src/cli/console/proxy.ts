@@ -342,7 +342,7 @@ function repeatable(headers: IncomingHttpHeaders): Record<string, string> {
   return Object.fromEntries(kept)
 }
 
-/** The name that a client gives itself, in every request or when it initializes a session. */
+/** The name that a client calls itself, in every request or when it initializes a session. */
 function clientOf(body: Message | undefined): string | undefined {
   const params = isRecord(body?.params) ? body.params : {}
   const meta = isRecord(params._meta) ? params._meta : {}

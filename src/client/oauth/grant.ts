@@ -81,7 +81,7 @@ export async function grantByCode(
     code_challenge_method: 'S256',
     resource,
     ...(scopes.length > 0 && { scope: scopes.join(' ') }),
-    // OpenID Connect gives no refresh token for this scope without asking.
+    // OpenID Connect issues no refresh token for this scope without asking.
     ...(scopes.includes('offline_access') && { prompt: 'consent' }),
   }
   for (const [name, value] of Object.entries(parameters)) url.searchParams.set(name, value)
