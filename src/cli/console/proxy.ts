@@ -182,6 +182,7 @@ export function createProxy(fleet: LocalFleet, book: Book, now: () => number = D
     }
     return new Promise((done) => {
       let ended = false
+      let hasResponse = false
       const finish = (status: number, instance?: string, response?: Message): void => {
         if (ended) return
         ended = true
@@ -220,6 +221,7 @@ export function createProxy(fleet: LocalFleet, book: Book, now: () => number = D
           agent: false,
         },
         (incoming) => {
+          hasResponse = true
           const session = incoming.headers['mcp-session-id']
           if (typeof session === 'string' && !homes.has(session)) {
             homes.set(session, { instance: up.name, client: clientOf(body) })
@@ -249,7 +251,8 @@ export function createProxy(fleet: LocalFleet, book: Book, now: () => number = D
       })
       // One that switches protocols closes the request with neither a response nor an error.
       out.once('close', () => {
-        if (ended) return
+        // A response may still be read when its connection is closed.
+        if (ended || hasResponse) return
         sendError(res, 502, `Instance ${up.name} closed the connection before it responded.`)
         finish(502, up.name)
       })
