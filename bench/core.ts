@@ -61,7 +61,8 @@ export const run: RunBench = async (settings) => {
   if (!pinLoad()) settings.progress('load and servers share their cores (no taskset)')
   if (settings.part === 'forms') {
     const forms = await measureForms(settings)
-    return { tables: [formTable(forms)], data: { forms } }
+    const absentNs = measureAbsent()
+    return { tables: [formTable(forms), absentTable(forms, absentNs)], data: { forms, absentNs } }
   }
   const measured: Measured[] = []
   for (const tools of TOOL_COUNTS) measured.push(await measure(tools, effort, settings))
@@ -142,6 +143,7 @@ function toReport(figures: Figures, effort: Effort): Report {
     programTable(programs),
     questionTable(questions),
     formTable(forms),
+    absentTable(forms, measureAbsent()),
     memoryTable(measured),
   ]
   return { tables, data: { effort, ...figures } }
@@ -221,6 +223,48 @@ function aimsOf({ measured, programs, questions, forms }: Figures): readonly Aim
     { what: 'a replayed question, schema in the handler', found: each('inline'), unit: ' µs', most: 20 },
     ...log,
   ]
+}
+
+/** The places on the path of a round where telemetry would be called, counted in `src/carry` and `src/replay`. */
+const CHECKS = 12
+
+/**
+ * Nanoseconds that a round without telemetry spends on it. No function of it runs (`test/operate/telemetry-absent.test.ts`),
+ * so what is left are tests for a member that is absent, on objects that differ from round to round.
+ */
+function measureAbsent(): number {
+  interface Watched {
+    readonly id: number
+    readonly observed?: { end(): void }
+  }
+  const rounds = Array.from({ length: 64 }, (_, id): Watched => ({ id }))
+  let met = 0
+  const pass = (): void => {
+    for (const round of rounds) {
+      for (let check = 0; check < CHECKS; check++) {
+        round.observed?.end()
+        if (round.observed) met += 1
+      }
+    }
+  }
+  const times = Array.from({ length: 200 }, () => {
+    const began = process.hrtime.bigint()
+    for (let again = 0; again < 50; again++) pass()
+    return Number(process.hrtime.bigint() - began) / (50 * rounds.length)
+  })
+  if (met > 0) throw new Error('Something was observed')
+  return median(times)
+}
+
+function absentTable(forms: FormCosts, absentNs: number): Table {
+  return {
+    title: 'What is left of telemetry in a request without it',
+    columns: ['request', 'telemetry absent', 'of a request'],
+    rows: LEGS.map((leg) => {
+      const micros = median(FORMS.flatMap((form) => forms[leg][form].map((one) => one.micros)))
+      return [LEG_NAMES[leg], `${fixed(absentNs, 1)} ns`, `${fixed(absentNs / (10 * micros), 3)} %`]
+    }),
+  }
 }
 
 function formTable(forms: FormCosts): Table {
