@@ -9,7 +9,7 @@ import { pathToFileURL } from 'node:url'
 import { generateKey } from 'rondo'
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest'
 import { loadServer } from '../src/cli/load-server.ts'
-import { splitCommand } from '../src/cli/target.ts'
+import { splitCommand } from '../src/cli/words.ts'
 import { processFile } from '../test/support/process-file.ts'
 import { createCliHome } from '../test/support/run-cli.ts'
 

@@ -12,10 +12,9 @@ import type { StdioTarget } from '../client/transport/stdio.ts'
 import { oneLine } from '../form/clean-text.ts'
 import type { Root } from '../protocol/wire.ts'
 import { type Options, type OptionTable, usageError } from './command-line.ts'
+import { serverEnv, storedAuth } from './home.ts'
 import { type Io, tell } from './io.ts'
-import { serverEnv } from './local-keys.ts'
-import { storedAuth } from './login-store.ts'
-import type { NamedTarget } from './target.ts'
+import type { NamedTarget } from './words.ts'
 
 export const CONNECT_OPTIONS: OptionTable = {
   header: { type: 'string', multiple: true, value: 'NAME:VALUE', help: 'sends an HTTP header; never stored' },

@@ -13,13 +13,20 @@ import { RondoError } from '../errors.ts'
 import type { QuestionKind } from '../protocol/common/request.ts'
 import type { TaskState } from '../protocol/reply.ts'
 import type { ElicitResult, InputRequest, InputResponse, Root } from '../protocol/wire.ts'
-import type { Answerer } from './answerer.ts'
+import type { Answerer } from './answers.ts'
 import { CommandError, type Exit } from './command-line.ts'
-import { commandOf, messageOf, sayHidden, sayKept } from './describe.ts'
+import {
+  type CompletionNotes,
+  commandOf,
+  messageOf,
+  printComplete,
+  printPending,
+  sayHidden,
+  sayKept,
+} from './describe.ts'
 import { type Io, tell } from './io.ts'
 import type { PendingStore } from './pending-store.ts'
-import { type CompletionNotes, printComplete, printPending } from './print-result.ts'
-import { type NamedTarget, sayTarget } from './target.ts'
+import { type NamedTarget, sayTarget } from './words.ts'
 
 /** The call as it was last saved to its file, if it was. */
 export interface SavedCall {

@@ -5,8 +5,7 @@ import { describe, expect, it } from 'vitest'
 import { RondoError } from '../errors.ts'
 import { isSource } from './command/play.ts'
 import { CommandError, EXITS, exitOf, readLine } from './command-line.ts'
-import { formatTable, sayAge } from './format.ts'
-import { drawBar } from './io.ts'
+import { drawBar, formatTable, sayAge } from './io.ts'
 import { COMMANDS, helpOn } from './main.ts'
 
 const page = readFileSync('docs/reference/cli.md', 'utf8')

@@ -7,15 +7,20 @@ import { createRequire } from 'node:module'
 import { PeerError } from '../client/peer.ts'
 import { RondoError } from '../errors.ts'
 import { oneLine } from '../form/clean-text.ts'
-import { callCommand, promptCommand, readCommand } from './command/call.ts'
+import {
+  callCommand,
+  promptCommand,
+  promptsCommand,
+  readCommand,
+  resourcesCommand,
+  toolsCommand,
+} from './command/call.ts'
 import { consoleCommand } from './command/console.ts'
 import { doctorCommand } from './command/doctor.ts'
-import { keysCommand } from './command/keys.ts'
-import { promptsCommand, resourcesCommand, toolsCommand } from './command/list.ts'
+import { keysCommand, stateCommand } from './command/keys.ts'
 import { loginCommand, logoutCommand, whoamiCommand } from './command/login.ts'
 import { abandonCommand, answerCommand, pendingCommand, resumeCommand } from './command/pending.ts'
 import { playCommand } from './command/play.ts'
-import { stateCommand } from './command/state.ts'
 import { taskCommand } from './command/task.ts'
 import { tasksCommand } from './command/tasks.ts'
 import {
@@ -30,8 +35,7 @@ import {
   suggest,
   usageError,
 } from './command-line.ts'
-import { formatTable } from './format.ts'
-import { type Io, print, printJson, tell } from './io.ts'
+import { formatTable, type Io, print, printJson, tell } from './io.ts'
 
 export const COMMANDS: readonly Command[] = [
   toolsCommand,

@@ -9,7 +9,7 @@
  * 3. With a key the call is sealed; its target stays readable, so that it can be listed.
  */
 
-import { linkSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
+import { readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { LIMITS } from '../client/flow-options.ts'
 import type { PendingCall } from '../client/pending.ts'
@@ -19,8 +19,8 @@ import { openPending, parsePending, sealPending } from '../client/stored-pending
 import { isRecord } from '../lib/json.ts'
 import type { QuestionKind } from '../protocol/common/request.ts'
 import { CommandError } from './command-line.ts'
-import { makeFolder, tryUnlink, writeFile } from './home.ts'
-import { type NamedTarget, parseTarget } from './target.ts'
+import { makeFolder, takeLock, tryUnlink, writeFile } from './home.ts'
+import { type NamedTarget, parseTarget } from './words.ts'
 
 export interface StoredCall {
   readonly target: NamedTarget
@@ -143,62 +143,5 @@ function parseJson(text: string): unknown {
     return JSON.parse(text)
   } catch {
     return undefined
-  }
-}
-
-const TRIES = 3
-
-/**
- * Takes a lock between processes: a file with the id of its holder, which is invalid once the holder is dead. Returns the function that
- * releases it; throws if a live process holds it.
- */
-export function takeLock(path: string, what: string): () => void {
-  // Linked, not created in place, so that a lock always names its holder.
-  const own = `${path}.${process.pid}`
-  writeFileSync(own, `${process.pid}\n`, { mode: 0o600 })
-  try {
-    for (let left = TRIES; left > 0; left--) {
-      if (tryLink(own, path)) return () => tryUnlink(path)
-      const holder = readHolder(path)
-      if (holder !== undefined && isAlive(holder)) {
-        throw new CommandError(
-          'stored',
-          `${what} is in use by process ${holder}. If that process is not rondo, remove ${path}`,
-        )
-      }
-      tryUnlink(path)
-    }
-  } finally {
-    tryUnlink(own)
-  }
-  throw new CommandError('stored', `${what} is in use`)
-}
-
-function tryLink(from: string, to: string): boolean {
-  try {
-    linkSync(from, to)
-    return true
-  } catch (error) {
-    if ((error as NodeJS.ErrnoException).code === 'EEXIST') return false
-    throw error
-  }
-}
-
-function readHolder(path: string): number | undefined {
-  try {
-    const pid = Number(readFileSync(path, 'utf8'))
-    return Number.isSafeInteger(pid) && pid > 0 ? pid : undefined
-  } catch {
-    return undefined
-  }
-}
-
-function isAlive(pid: number): boolean {
-  try {
-    process.kill(pid, 0)
-    return true
-  } catch (error) {
-    // The process exists, but belongs to another user.
-    return (error as NodeJS.ErrnoException).code === 'EPERM'
   }
 }

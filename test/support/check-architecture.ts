@@ -54,7 +54,7 @@ const ARROWS: Readonly<Record<string, readonly string[]>> = {
 }
 const LEAVES = new Set(['form', 'lib'])
 /** Loads the file that a person named on the command line; all other imports are known when the package is built. */
-const MAY_COMPUTE = new Set(['cli/load-server.ts', 'cli/console/assets.ts'])
+const MAY_COMPUTE = new Set(['cli/load-server.ts', 'cli/console/web.ts'])
 const NO_NODE = new Set(['replay', 'journal', 'form'])
 const NO_PACKAGE = new Set(['replay', 'journal', 'seal', 'form'])
 const FORBIDDEN_NAMES = /^(utils?|helpers?|core|manager|managers|impl|types)$/

@@ -15,15 +15,22 @@ import {
   requestHeaders,
   toTarget,
 } from '../connection.ts'
-import { type ExaminedCall, examineState } from '../doctor/examine.ts'
-import { checkOlder } from '../doctor/older.ts'
-import { type Probe, probeHttp, probeStdio } from '../doctor/probe.ts'
-import { checkIdentity, checkLists, checkProtocol } from '../doctor/protocol.ts'
-import { attempt, type DoctorFinding, fail, printFindings, skip, warn } from '../doctor/report.ts'
-import { examineTasks } from '../doctor/tasks.ts'
+import { type ExaminedCall, examineState, examineTasks } from '../doctor/examine.ts'
+import {
+  attempt,
+  type DoctorFinding,
+  fail,
+  type Probe,
+  printFindings,
+  probeHttp,
+  probeStdio,
+  skip,
+  warn,
+} from '../doctor/probe.ts'
+import { checkIdentity, checkLists, checkOlder, checkProtocol } from '../doctor/protocol.ts'
+import { storedAuth } from '../home.ts'
 import type { Io } from '../io.ts'
-import { storedAuth } from '../login-store.ts'
-import { type NamedTarget, takeTarget } from '../target.ts'
+import { type NamedTarget, takeTarget } from '../words.ts'
 
 export const doctorCommand: Command = {
   name: 'doctor',

@@ -5,11 +5,9 @@ import { canonical, type GivenClient, type StoredLogin } from '../../client/oaut
 import { oneLine } from '../../form/clean-text.ts'
 import { JSON_OPTION } from '../call-setup.ts'
 import { type Command, CommandError, type Invocation, type Options, usageError } from '../command-line.ts'
-import { formatTable, sayTime } from '../format.ts'
-import { homeOf } from '../home.ts'
-import { type Io, print, printJson, tell } from '../io.ts'
-import { createLoginStore } from '../login-store.ts'
-import { readTarget } from '../target.ts'
+import { createLoginStore, homeOf } from '../home.ts'
+import { formatTable, type Io, print, printJson, sayTime, tell } from '../io.ts'
+import { readTarget } from '../words.ts'
 
 export const loginCommand: Command = {
   name: 'login',

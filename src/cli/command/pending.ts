@@ -2,17 +2,15 @@
 
 import { PeerError } from '../../client/peer.ts'
 import { openQuestions } from '../../client/pending.ts'
+import { addGiven, DISMISS_OPTIONS, hasAnswers } from '../answers.ts'
 import { JSON_OPTION, openDriver, openStore, RESUME_OPTIONS, targetOf } from '../call-setup.ts'
 import { type Command, type Exit, type Invocation, usageError } from '../command-line.ts'
 import { CONNECT_OPTIONS, openConnection } from '../connection.ts'
-import { commandOf, sayPending } from '../describe.ts'
-import { formatTable, sayAge } from '../format.ts'
-import { addGiven, DISMISS_OPTIONS, hasAnswers } from '../given-answers.ts'
-import { print, printJson, tell } from '../io.ts'
-import { SEAL_OPTIONS } from '../local-keys.ts'
+import { commandOf, pendingJson, printPending, sayPending } from '../describe.ts'
+import { SEAL_OPTIONS } from '../home.ts'
+import { formatTable, print, printJson, sayAge, tell } from '../io.ts'
 import type { ListedCall, PendingStore } from '../pending-store.ts'
-import { pendingJson, printPending } from '../print-result.ts'
-import { sayTarget } from '../target.ts'
+import { sayTarget } from '../words.ts'
 
 export const pendingCommand: Command = {
   name: 'pending',

@@ -10,8 +10,8 @@ import { dirname, resolve, sep } from 'node:path'
 import { JSON_OPTION } from '../call-setup.ts'
 import { type Command, usageError } from '../command-line.ts'
 import { scriptArgs } from '../connection.ts'
+import { serverEnv } from '../home.ts'
 import { type Io, printJson, tell } from '../io.ts'
-import { serverEnv } from '../local-keys.ts'
 import type { ServeReport } from '../serve-file.ts'
 
 export const playCommand: Command = {

@@ -11,6 +11,7 @@ import { RondoError } from '../../errors.ts'
 import { oneLine } from '../../form/clean-text.ts'
 import type { TaskState } from '../../protocol/reply.ts'
 import type { CallToolResult, InputRequests, InputResponses } from '../../protocol/wire.ts'
+import { addGiven, DISMISS_OPTIONS, hasAnswers } from '../answers.ts'
 import {
   chooseAnswerer,
   JSON_OPTION,
@@ -21,15 +22,12 @@ import {
 } from '../call-setup.ts'
 import { type Command, CommandError, type Exit, type Invocation, usageError } from '../command-line.ts'
 import { CONNECT_OPTIONS, openConnection, policiesOf } from '../connection.ts'
-import { commandOf, exampleWord, sayQuestion, sayRequest, sayServer } from '../describe.ts'
+import { commandOf, exampleWord, printResult, sayQuestion, sayRequest, sayServer } from '../describe.ts'
 import { markDelivered } from '../drive-call.ts'
-import { formatTable, sayAgo, sayTime, shellWord } from '../format.ts'
-import { addGiven, DISMISS_OPTIONS, hasAnswers } from '../given-answers.ts'
-import { print, printJson, tell } from '../io.ts'
-import { SEAL_OPTIONS } from '../local-keys.ts'
+import { SEAL_OPTIONS } from '../home.ts'
+import { formatTable, print, printJson, sayAgo, sayTime, shellWord, tell } from '../io.ts'
 import type { PendingStore, StoredCall } from '../pending-store.ts'
-import { printResult } from '../print-result.ts'
-import { type NamedTarget, sayTarget, takeTarget } from '../target.ts'
+import { type NamedTarget, sayTarget, takeTarget } from '../words.ts'
 
 export const taskCommand: Command = {
   name: 'task',

@@ -7,8 +7,7 @@ import type { EngineStore } from '../../restate.ts'
 import type { Store, TaskStore } from '../../sqlite.ts'
 import { JSON_OPTION } from '../call-setup.ts'
 import { type Command, CommandError, type Exit, type Invocation, usageError } from '../command-line.ts'
-import { formatTable, sayAge, sayTime } from '../format.ts'
-import { print, printJson, tell } from '../io.ts'
+import { formatTable, print, printJson, sayAge, sayTime, tell } from '../io.ts'
 
 const STATUSES: readonly StoredTask['status'][] = [
   'working',

@@ -1,7 +1,7 @@
 /** What the supervisor of the console knows, and what it sends to the page: one numbered list of events. */
 
 import type { Development, TracedOperation } from '../../serve/development.ts'
-import type { DoctorFinding } from '../doctor/report.ts'
+import type { DoctorFinding } from '../doctor/probe.ts'
 
 type LogEvent = Parameters<NonNullable<Development['log']>>[0]
 type RoundEvent = Parameters<NonNullable<Development['round']>>[0]

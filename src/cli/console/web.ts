@@ -1,5 +1,6 @@
 /**
- * The address of the console: `/mcp` is the proxy, `/` the page, `/api/` what the page uses.
+ * The address of the console: `/mcp` is the proxy, `/` the page, `/api/` what the page uses. The files of the page are read once: built
+ * with the package, or built now if the command runs from its sources.
  *
  * web 1: Listens on loopback only; there is no option for anything else. web 2: A request whose Host or Origin is not this
  * address is refused, so a page of another site cannot reach it, not even through a name that it points at 127.0.0.1.
@@ -8,10 +9,14 @@
  */
 
 import { randomBytes, timingSafeEqual } from 'node:crypto'
+import { readFileSync } from 'node:fs'
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
+import { createRequire } from 'node:module'
 import type { AddressInfo } from 'node:net'
+import { dirname, join } from 'node:path'
+import { pathToFileURL } from 'node:url'
+import { CommandError } from '../command-line.ts'
 import { type Act, ActionError, readAction } from './actions.ts'
-import type { Assets } from './assets.ts'
 import type { Book } from './book.ts'
 import type { Calls } from './calls.ts'
 import type { ConsoleProxy } from './proxy.ts'
@@ -220,4 +225,39 @@ function parse(bytes: Buffer): unknown {
   } catch {
     throw new ActionError('The request is not JSON')
   }
+}
+
+export type Assets = ReadonlyMap<string, { readonly type: string; readonly bytes: Uint8Array }>
+
+const FILES = [
+  ['/', 'index.html', 'text/html; charset=utf-8'],
+  ['/console.js', 'console.js', 'text/javascript; charset=utf-8'],
+  ['/console.css', 'console.css', 'text/css; charset=utf-8'],
+] as const
+
+export async function readAssets(): Promise<Assets> {
+  const root = dirname(createRequire(import.meta.url).resolve('rondo/package.json'))
+  try {
+    const read = import.meta.url.endsWith('.ts') ? await buildNow(root) : readBuilt(root)
+    return new Map(FILES.map(([path, name, type]) => [path, { type, bytes: read(name) }]))
+  } catch (error) {
+    throw new CommandError(
+      'fault',
+      `The page of the console is missing from this package (${(error as Error).message})`,
+    )
+  }
+}
+
+type ReadFile = (name: string) => Uint8Array
+
+function readBuilt(root: string): ReadFile {
+  return (name) => readFileSync(join(root, 'dist', 'console', name))
+}
+
+/** Nothing is written: a checkout may be built and tested at the same time. */
+async function buildNow(root: string): Promise<ReadFile> {
+  const script = pathToFileURL(join(root, 'scripts', 'bundle-console.js')).href
+  const { buildPage } = (await import(script)) as { buildPage(): Promise<Map<string, Uint8Array>> }
+  const files = await buildPage()
+  return (name) => files.get(name) ?? new Uint8Array()
 }

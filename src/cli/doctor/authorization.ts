@@ -9,8 +9,7 @@ import type { DoctorTokens } from '../../client/oauth/oauth.ts'
 import { createSafeFetch } from '../../client/oauth/safe-fetch.ts'
 import { type Challenge, parseChallenges } from '../../client/transport/response-reader.ts'
 import { RondoError } from '../../errors.ts'
-import type { Probe, ProbeReply } from './probe.ts'
-import { type DoctorFinding, fail, pass, skip, warn } from './report.ts'
+import { type DoctorFinding, fail, type Probe, type ProbeReply, pass, skip, warn } from './probe.ts'
 
 interface Exam {
   readonly server: URL

@@ -8,8 +8,19 @@ import type { Client } from '../../client/client.ts'
 import type { ToolRequest } from '../../client/pending.ts'
 import { sleep, systemClock } from '../../lib/clock.ts'
 import type { Tool } from '../../protocol/wire.ts'
-import { type AttackOutcome, begin, decline, type Patient, type ToolRound } from './patient.ts'
-import { attempt, type DoctorFinding, fail, pass, skip, warn } from './report.ts'
+import {
+  type AttackOutcome,
+  attempt,
+  begin,
+  type DoctorFinding,
+  decline,
+  fail,
+  type Patient,
+  pass,
+  skip,
+  type ToolRound,
+  warn,
+} from './probe.ts'
 import { expiryOf, forgeries, readState, respellings, varyArguments } from './tamper.ts'
 
 interface StateExam extends Patient {

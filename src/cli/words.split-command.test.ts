@@ -1,6 +1,6 @@
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import { splitCommand } from './target.ts'
+import { splitCommand } from './words.ts'
 
 describe('a quoted command', () => {
   it.each([

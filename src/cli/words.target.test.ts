@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { parseTarget, sayTarget, takeTarget } from './target.ts'
+import { parseTarget, sayTarget, takeTarget } from './words.ts'
 
 const cwd = process.cwd()
 
@@ -7,7 +7,7 @@ describe('the name of a server', () => {
   it.each([
     ['http://127.0.0.1:1/mcp', { kind: 'url', url: 'http://127.0.0.1:1/mcp' }],
     ['HTTPS://example.org', { kind: 'url', url: 'HTTPS://example.org' }],
-    ['src/cli/target.ts', { kind: 'file', path: `${cwd}/src/cli/target.ts` }],
+    ['src/cli/words.ts', { kind: 'file', path: `${cwd}/src/cli/words.ts` }],
     ['node server.js', { kind: 'command', command: 'node', args: ['server.js'], cwd }],
     ['my-server', { kind: 'command', command: 'my-server', args: [], cwd }],
   ])('%s is read as %j', (word, target) => {

@@ -3,7 +3,7 @@
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { readForm } from '../../form/form.ts'
-import { askForm } from './form.ts'
+import { askForm } from './question.ts'
 import { Dismissed, type Terminal } from './terminal.ts'
 
 /** Presses nothing but Enter, and gives up after a while. */

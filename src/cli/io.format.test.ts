@@ -2,7 +2,7 @@ import { execFileSync } from 'node:child_process'
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { exampleWord } from './describe.ts'
-import { shellWord } from './format.ts'
+import { shellWord } from './io.ts'
 
 describe('a word for a shell', () => {
   it('is not quoted if it is plain', () => {

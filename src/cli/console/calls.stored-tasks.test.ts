@@ -1,7 +1,7 @@
 import { afterEach, beforeEach, expect, it, vi } from 'vitest'
 import { createBook } from './book.ts'
+import { followTasks } from './calls.ts'
 import type { StoredTask } from './event.ts'
-import { followTasks } from './stored-tasks.ts'
 
 beforeEach(() => {
   vi.useFakeTimers()

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { readArgs } from './typed-args.ts'
+import { readArgs } from './words.ts'
 
 const schema = {
   type: 'object',

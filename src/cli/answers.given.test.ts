@@ -1,8 +1,8 @@
 import { describe, expect, it } from 'vitest'
 import type { PendingCall } from '../client/pending.ts'
 import type { InputRequest, InputRequests } from '../protocol/wire.ts'
+import { addGiven, responseFor } from './answers.ts'
 import type { Options } from './command-line.ts'
-import { addGiven, responseFor } from './given-answers.ts'
 
 const form = (properties: object, required: string[] = []): InputRequest => ({
   method: 'elicitation/create',
