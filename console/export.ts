@@ -42,6 +42,9 @@ export function toTest(flow: Flow, file: string, { exported, isOfficial }: Serve
     'afterAll(() => bench.server.close())',
     '',
     '// Effects run for real, under keys of their own.',
+    ...(flow.task === undefined
+      ? []
+      : ['// Stop the console first: its workers would take a task in the same store.']),
     `it(${quote(`${flow.target}, as recorded`)}, async () => {`,
     `  const call = bench.${begin ?? 'tool'}(${args})`,
     ...lines.map((one) => `  ${one}`),

@@ -292,7 +292,7 @@ describe('a broken server', () => {
     expect(of('era')).toMatchObject({ verdict: 'fail', detail: expect.stringMatching(/401 \(Bearer.*vault/) })
     expect(code).toBe(1)
     const { stderr } = await home.run(['tools', url])
-    expect(stderr).toMatch(/401 \(Bearer.*vault.*--header/)
+    expect(stderr).toMatch(/HTTP status 401\) \[PEER_HTTP\]\nrondo: .*--bearer.*rondo login http/)
   })
 
   it('that any page can reach is reported, even without tools', async () => {

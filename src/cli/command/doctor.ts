@@ -141,8 +141,12 @@ async function tryConnect(
       error instanceof RondoError && error.code.startsWith('PEER_') && error.code !== 'PEER_GONE'
     if (io.signal.aborted || !isThere) throw error
     if (error.code === 'PEER_HTTP' || error.code === 'PEER_LOGIN') {
-      const { message, advice } = sayError(error, target.kind === 'url' ? target.url : undefined)
-      return fail('era', message, advice ?? 'Log in, or pass the credentials it requires with --bearer.')
+      const { advice } = sayError(error, target.kind === 'url' ? target.url : undefined)
+      return fail(
+        'era',
+        error.message,
+        advice ?? 'Log in, or pass the credentials it requires with --bearer.',
+      )
     }
     return fail('era', error.message, `Serve revision ${EXAMINED}.`)
   }
