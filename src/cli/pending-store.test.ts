@@ -1,5 +1,5 @@
 import { randomBytes } from 'node:crypto'
-import { mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs'
+import { mkdtempSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
@@ -58,6 +58,15 @@ describe('pending calls', () => {
     expect(() => store.find('abc')).toThrow(/More than one/)
     for (const start of ['a', 'zzz', '', '../abcdef'])
       expect(() => store.find(start)).toThrow(/No pending call/)
+  })
+
+  it('T22 are readable by their owner only, and their questions are checked again when they are loaded', () => {
+    const store = createPendingStore(home)
+    store.save(call('abcdef'))
+    const path = join(store.folder, 'abcdef.json')
+    expect([statSync(path).mode & 0o777, statSync(store.folder).mode & 0o777]).toEqual([0o600, 0o700])
+    writeFileSync(path, readFileSync(path, 'utf8').replace('https://example.org/', 'javascript:alert(1)'))
+    expect(() => store.load('abcdef')).toThrow(/PEER_LINK/)
   })
 
   it('leave no other files behind', () => {

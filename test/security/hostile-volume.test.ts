@@ -18,6 +18,7 @@ import { nestsDeeper } from '../../src/lib/json.ts'
 import { createLineReader } from '../../src/protocol/common/json-rpc.ts'
 import { createManualClock } from '../support/manual-clock.ts'
 import { DISCOVERY, scriptServer } from '../support/scripted-server.ts'
+import { completed, created, polling, rush } from '../support/scripted-task.ts'
 
 setFlagsFromString('--expose-gc')
 const collectGarbage = runInNewContext('gc') as () => void
@@ -221,6 +222,22 @@ describe('changes that nobody reads', () => {
 })
 
 describe('times that a server chooses', () => {
+  it('C12 are bounded where a poll is refused with Retry-After', async () => {
+    const clock = createManualClock()
+    let polls = 0
+    const server = scriptServer(({ method }) => {
+      if (method === 'tools/call') return created()
+      polls += 1
+      const later = { status: 429, headers: { 'Retry-After': '999999999' } }
+      return polls === 1 ? new Response('', later) : completed('done')
+    })
+    const began = clock.now()
+    const client = await connect(server, polling({ clock, deadlineMs: 1e12 }))
+    await rush(client.callTool('t'), clock, 600_000)
+    expect(polls).toBe(2)
+    expect(clock.now() - began).toBeLessThan(3 * 3_600_000)
+  })
+
   it('C12 are waited for, however long they are', () => {
     vi.useFakeTimers()
     try {
