@@ -356,6 +356,83 @@ function describeSessions(share: () => Promise<OpenHandle>): void {
     expect(new Set(keys).size).toBe(1)
   })
 
+  it('J1 R7 a call that was taken over in the middle of an effect is not taken over again while it runs', async () => {
+    const open = await share()
+    const runs = [0, 0, 0]
+    let finish = (): void => {}
+    const finished = new Promise<void>((resolve) => {
+      finish = resolve
+    })
+    const fleet = await startFleet(3, () => ({ store: open(), tasks: { leaseMs: LEASE_MS } }))
+    const { connect, route, instances } = fleet
+    for (const [index, { server }] of instances.entries())
+      server.tool('order', {}, async (_args, ctx) => {
+        await ctx.effect('reserve', async () => {
+          runs[index] = (runs[index] ?? 0) + 1
+          await (index === 0 ? new Promise(() => {}) : finished)
+        })
+        return 'Reserved'
+      })
+    const client = await connect()
+    route(0)
+    const params = { name: 'order' }
+    const stream = await client.post({ jsonrpc: '2.0', id: 5, method: 'tools/call', params })
+    void stream.next().catch(() => {})
+    await until('the effect', () => runs[0] === 1)
+    await until('an event to resume from', () => stream.ids.length > 0)
+    fleet.vanish(0)
+    await stream.drop()
+    route(1)
+    const second = await client.get({ 'last-event-id': stream.ids.at(-1) ?? '' })
+    void second.next().catch(() => {})
+    await until('the effect on the second instance', () => runs[1] === 1)
+    await second.drop()
+    route(2)
+    const third = await client.get({ 'last-event-id': stream.ids.at(-1) ?? '' })
+    finish()
+    expect(await responseOf(third, 5)).toMatchObject({ result: { content: [{ text: 'Reserved' }] } })
+    expect(runs).toEqual([1, 1, 0])
+  })
+
+  it('J1 R7 an instance that lost a call to another one does not remove it when its own client is gone', async () => {
+    const open = await share()
+    let looks = 0
+    const fleet = await startFleet(2, (index) => {
+      const store = open()
+      const { records } = store
+      if (index > 0 || !records) return { store, tasks: { leaseMs: 600_000 } }
+      const counted: typeof records = {
+        ...records,
+        get: (id) => {
+          looks += id.includes(' call ') ? 1 : 0
+          return records.get(id)
+        },
+        remove: (id) => {
+          looks += id.includes(' call ') ? 1 : 0
+          return records.remove(id)
+        },
+      }
+      const sessions = { resumeMs: 100 }
+      return { store: { ...store, records: counted }, sessions, tasks: { leaseMs: 600_000 } }
+    })
+    const { connect, route, instances } = fleet
+    const client = await connect()
+    route(0)
+    const stream = await client.post({ jsonrpc: '2.0', id: 5, method: 'tools/call', params: { name: 'ask' } })
+    const { id } = await next(stream, 'elicitation/create')
+    fleet.vanish(0)
+    route(1)
+    const resumed = await client.get({ 'last-event-id': stream.ids.at(-1) ?? '' })
+    fleet.appear(0)
+    const before = looks
+    await stream.drop()
+    await until('the first instance has noticed', () => looks > before)
+    route(1)
+    expect((await client.respond(id, ADA)).status).toBe(202)
+    expect(await responseOf(resumed, 5)).toMatchObject({ result: { content: [{ text: 'Hello Ada' }] } })
+    expect(instances.map(({ runs }) => runs())).toEqual([1, 1])
+  })
+
   it('J1 R7 a call that only waits is taken over without waiting for the lease, and its former instance runs nothing', async () => {
     const open = await share()
     const fleet = await startFleet(3, () => ({ store: open(), tasks: { leaseMs: 600_000 } }))

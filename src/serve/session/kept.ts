@@ -7,9 +7,9 @@
  * kept 3  An instance shows that it lives by touching the records of its calls. A call whose holder is silent for a lease is
  *         continued by the instance at which the client resumes its stream, from the journal in the record (R6, R7). Of any
  *         number that try, one succeeds; a holder that was only slow finds out, and drops the call without a word.
+ * kept 4  The response to such a call is in the store before it is sent, for a client that lost its stream meanwhile.
  * kept 5  A holder notes in the record that it goes on, before it does: until then nobody runs the call, and it can be taken
  *         over from an instance that does not reply, without waiting for a lease.
- * kept 4  The response to such a call is in the store before it is sent, for a client that lost its stream meanwhile.
  */
 
 import type { FlowHost } from '../../carry/host.ts'
@@ -258,7 +258,12 @@ export function createKeptCalls(
         },
         drop() {
           if (!held.delete(stream) && !isKept) return
-          later(records.remove(place))
+          // Not if another instance has the call by now. Marked first, so that none takes it meanwhile.
+          const mark = (record: CallRecord) => ({
+            value: { ...record, task: undefined, claims: undefined, started: true },
+            ttlMs: host.leaseMs,
+          })
+          later(change(mark).then((outcome) => (outcome === 'stored' ? records.remove(place) : undefined)))
         },
         release() {
           held.delete(stream)
@@ -315,7 +320,8 @@ export function createKeptCalls(
         ...value,
         holder: session.tag,
         questions: unseen,
-        started: isComplete(value),
+        // A call that was kept before its first effect has no questions, and runs as soon as it is taken.
+        started: value.started === true || isComplete(value),
       }
       const next = { value: taken, ttlMs: value.until - now() + session.resumeMs }
       const outcome = await records.put(callRecord(stream), session, next, version)
