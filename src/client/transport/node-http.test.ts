@@ -97,6 +97,19 @@ describe('HTTP on Node', () => {
     expect(counts).toEqual({ connections: connections + 1, requests: 5 })
   })
 
+  it('R7 does not send a read again if its response breaks off, on a connection that was used before', async () => {
+    const { url, counts } = await serve((response, id, turn, request) => {
+      if (turn === 0) return reply(response, id, list)
+      response.setHeader('Content-Type', 'text/event-stream').write(': begun\n\n', () => {
+        setTimeout(() => request.socket.resetAndDestroy(), 20)
+      })
+    })
+    await using client = await connect(url)
+    await client.listTools({ fresh: true })
+    await expect(client.listTools({ fresh: true })).rejects.toMatchObject({ code: 'PEER_GONE' })
+    expect(counts).toEqual({ connections: 1, requests: 2 })
+  })
+
   it('polls hundreds of tasks over a bounded number of connections', async () => {
     const [polls, room] = [300, 64]
     const sockets = new Set<object>()

@@ -135,16 +135,20 @@ function post(begin: Begin, outgoing: Outgoing, again = true): Promise<unknown> 
       reject(signal.aborted ? signal.reason : toRondoError(error))
       request.destroy()
     }
+    let hasBegun = false
     signal.addEventListener('abort', abort)
     request.on('error', (error: NodeJS.ErrnoException) => {
-      // The server closed an idle socket just now. Nothing was read from it, but the request may have been sent.
-      const stale = request.reusedSocket && (error.code === 'ECONNRESET' || error.code === 'EPIPE')
+      // The server closed an idle socket just now. Nothing was read from it, but the request may have been sent. A response
+      // that breaks off is lost: what it delivered must not be delivered again.
+      const isReset = error.code === 'ECONNRESET' || error.code === 'EPIPE'
+      const stale = request.reusedSocket && isReset && !hasBegun
       if (stale && again && outgoing.repeatable && !signal.aborted) {
         signal.removeEventListener('abort', abort)
         resolve(post(begin, outgoing, false))
       } else fail(error)
     })
     request.on('response', (response) => {
+      hasBegun = true
       readResponse(response, outgoing, fail, (message) => {
         signal.removeEventListener('abort', abort)
         resolve(message)

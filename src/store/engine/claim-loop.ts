@@ -26,7 +26,10 @@ interface ClaimLoopOptions extends TaskTurnOptions {
 /** Tasks per claim, if as many slots are free: one transaction, which reads all of their journals. */
 const MAX_CLAIM = 256
 
-/** The pause before a claim of tasks that the last one should have found: another process may have their rows locked. */
+/**
+ * The pause before a claim of tasks that the last one should have found: another process may have their rows locked. It doubles
+ * with each claim that returns nothing, up to the pause between polls: a row that nobody can claim must not keep us busy.
+ */
 const MISSED_MS = 5
 
 /** A slot kept free for a task that is about to be created or resumed, so that the same write can claim it. */
@@ -112,7 +115,10 @@ export function startClaimLoop(
     const leases = await store.claim(options.worker, options.leaseMs, count).finally(() => {
       reserved -= count
     })
-    if (leases.length > 0) emit({ kind: 'claimed', count: leases.length })
+    if (leases.length > 0) {
+      missedMs = MISSED_MS
+      emit({ kind: 'claimed', count: leases.length })
+    }
     return { leases, heldUntil: asked + options.leaseMs }
   }
   /** Claims until nothing is due or no slot is free. From then on, also before any turn has ended, `pump` may start it again. */
@@ -176,6 +182,7 @@ export function startClaimLoop(
     pump()
   })
   let cancelAlarm = () => {}
+  let missedMs = MISSED_MS
   let arming = false
   let armAgain = false
   /**
@@ -190,7 +197,8 @@ export function startClaimLoop(
     arming = true
     try {
       const ms = await store.nextDueMs(Math.ceil(options.pollMs * 1.2))
-      if (!armAgain) setAlarm(ms === 0 ? MISSED_MS : ms)
+      if (!armAgain) setAlarm(ms === 0 ? missedMs : ms)
+      missedMs = ms === 0 ? Math.min(missedMs * 2, options.pollMs) : MISSED_MS
     } catch (error) {
       emit({ kind: 'store-error', during: 'claim', error })
     }

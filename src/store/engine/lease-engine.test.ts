@@ -442,6 +442,26 @@ describe('a task that is due at a time', () => {
     expect(held.turns[2]?.task.id).toBe(id)
   })
 
+  it('R11 does not keep the worker busy if it is due and no claim returns it, or every claim fails', async () => {
+    for (const outcome of [async () => [], () => Promise.reject(new Error('a row that cannot be read'))]) {
+      let claims = 0
+      const claim: Store['tasks']['claim'] = () => {
+        claims += 1
+        return outcome()
+      }
+      const pollMs = 1_000
+      const engine = engineOn({ pollMs }, broken({ claim, nextDueMs: async () => 0 }))
+      const serving = await engine.serve(heldTurn().run)
+      await clock.pass(pollMs)
+      const atFirst = claims
+      expect(atFirst).toBeGreaterThan(2)
+      await clock.pass(20 * pollMs)
+      // One per poll, and one per alarm.
+      expect(claims - atFirst).toBeLessThan(60)
+      await serving.stop()
+    }
+  })
+
   it('G1 is claimed at its time although the store failed when it was asked for the next one', async () => {
     const { nextDueMs } = store.tasks
     let fails = false
