@@ -6,7 +6,7 @@
 import { parseArgs } from 'node:util'
 import { type ErrorCode, nearest, RondoError } from '../errors.ts'
 import { isRecord } from '../lib/json.ts'
-import type { Io } from './io.ts'
+import { type Io, shellWord } from './io.ts'
 
 export interface Options {
   flag(name: string): boolean
@@ -172,8 +172,10 @@ export function sayError(
 }
 
 function sayLogin(server: unknown, scopes: unknown, url: string): string {
-  const words = Array.isArray(scopes) && scopes.length > 0 ? ` --scope "${scopes.join(' ')}"` : ''
-  return `rondo login ${typeof server === 'string' ? server : url}${words}`
+  // A server chose the scopes, and people copy the command.
+  const words = Array.isArray(scopes) && scopes.length > 0 ? ` --scope ${shellWord(scopes.join(' '))}` : ''
+  const named = typeof server === 'string' ? server : url
+  return `rondo login ${named === '<server>' ? named : shellWord(named)}${words}`
 }
 
 const SHOWN = 12

@@ -88,7 +88,7 @@ it('H4 logs in once for all commands, keeps the login readable by its owner only
 
   const needed = await home.run(['call', server.url, 'refund'])
   expect(needed.stderr).toMatch(
-    /requires a login with the scope tickets:read tickets:write \[PEER_LOGIN\]\nrondo: Log in: rondo login http\S+ --scope "tickets:read tickets:write"$/m,
+    /requires a login with the scope tickets:read tickets:write \[PEER_LOGIN\]\nrondo: Log in: rondo login http\S+ --scope 'tickets:read tickets:write'$/m,
   )
   expect(needed.code).toBe(EXITS.refused.code)
   expect((await logIn(['--scope', 'tickets:write'])).code).toBe(0)
