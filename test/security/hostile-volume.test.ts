@@ -214,6 +214,24 @@ describe('changes that nobody reads', () => {
     expect(await unread(same)).toEqual(['resource'])
   })
 
+  it('R9 are not waited for at a server that accepts no subscription', async () => {
+    const clock = createManualClock()
+    const server = scriptServer(() => new Response('', { headers: { 'Content-Type': 'text/event-stream' } }))
+    const client = await connect(server, { clock })
+    const subscription = client.subscribe({}, { retries: 2 })
+    let failed: unknown
+    subscription.filter.catch((error) => {
+      failed = error
+    })
+    for (let turn = 0; turn < 100 && failed === undefined; turn++) {
+      clock.advance(10_000)
+      await new Promise((next) => setImmediate(next))
+    }
+    expect(failed).toMatchObject({ code: 'PEER_GONE' })
+    expect(server.seen).toHaveLength(3)
+    await client.close()
+  })
+
   it('are not about tasks that nobody asked for', async () => {
     const at = { createdAt: '2026', lastUpdatedAt: '2026', status: 'working' }
     const about = (taskId: string) => ['notifications/tasks', { taskId, ...at }] as const
