@@ -4,7 +4,7 @@
  * may differ.
  */
 
-import { misuse } from '../../errors.ts'
+import { assertOptions, misuse } from '../../errors.ts'
 import { BUS_LIMITS, createBus } from '../bus.ts'
 import {
   type BlobStore,
@@ -46,7 +46,20 @@ export interface PostgresStoreOptions {
   now?: () => number
 }
 
+const POSTGRES_OPTIONS: Readonly<Record<keyof PostgresStoreOptions, true>> = {
+  connectionString: true,
+  pool: true,
+  schema: true,
+  readOnly: true,
+  maxConnections: true,
+  retryMs: true,
+  listen: true,
+  pollMs: true,
+  now: true,
+}
+
 export function createPostgresStore(options: PostgresStoreOptions = {}): Store {
+  assertOptions('createPostgresStore', options, POSTGRES_OPTIONS)
   const {
     schema = 'rondo',
     maxConnections = 10,

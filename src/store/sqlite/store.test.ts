@@ -2,6 +2,7 @@ import { expect, it } from 'vitest'
 import { describeProcessContract } from '../../../test/support/store/process-contract.ts'
 import { createSqliteDatabase } from '../../../test/support/store/sqlite-database.ts'
 import { describeStoreContract } from '../../../test/support/store/store-contract.ts'
+import { createPostgresStore } from '../postgres/store.ts'
 import { createSqliteStore } from './store.ts'
 
 const harness = { name: 'SQLite', create: createSqliteDatabase }
@@ -14,3 +15,14 @@ it.each([{}, { file: '' }, { path: 'tasks.db' }])(
     expect(() => createSqliteStore(options as never)).toThrow(/createSqliteStore\({ file:/)
   },
 )
+
+it('refuses an option that does not exist, and a URL', () => {
+  const wrong = { file: 'tasks.db', bussyMs: 5 } as never
+  expect(() => createSqliteStore(wrong)).toThrow(
+    'createSqliteStore has no option "bussyMs". Did you mean "busyMs"?',
+  )
+  expect(() => createSqliteStore({ file: 'postgres://db/app' })).toThrow(
+    /not a postgres URL.*createPostgresStore/,
+  )
+  expect(() => createPostgresStore({ url: 'postgres://db/app' } as never)).toThrow(/has no option "url"/)
+})

@@ -3,7 +3,7 @@
  * may share the file; they notice each other's writes by polling SQLite's own change counter.
  */
 
-import { misuse } from '../../errors.ts'
+import { assertOptions, misuse } from '../../errors.ts'
 import { repeat, storeClock } from '../../lib/clock.ts'
 import { BUS_LIMITS, createBus } from '../bus.ts'
 import {
@@ -34,9 +34,26 @@ export interface SqliteStoreOptions {
   now?: () => number
 }
 
-export function createSqliteStore({ file, readOnly, ...options }: SqliteStoreOptions): Store {
+const SQLITE_OPTIONS: Readonly<Record<keyof SqliteStoreOptions, true>> = {
+  file: true,
+  readOnly: true,
+  busyMs: true,
+  pollMs: true,
+  now: true,
+}
+
+export function createSqliteStore(given: SqliteStoreOptions): Store {
+  const { file, readOnly, ...options } = given ?? {}
   if (typeof file !== 'string' || file === '') {
     throw misuse("createSqliteStore needs the path of a file: createSqliteStore({ file: './data/tasks.db' })")
+  }
+  assertOptions('createSqliteStore', given, SQLITE_OPTIONS)
+  if (/^\w+:\/\//.test(file)) {
+    const scheme = file.slice(0, file.indexOf(':'))
+    const other = scheme.startsWith('postgres')
+      ? '. For PostgreSQL use createPostgresStore from rondo/postgres'
+      : ''
+    throw misuse(`createSqliteStore needs the path of a file, not a ${scheme} URL${other}`)
   }
   if (readOnly) return createStoreOn(() => openForReading(file), options)
   return createStoreOn(
