@@ -276,7 +276,8 @@ function readPiece(
 export function openPiece<T>(host: FlowHost, tasks: TaskHost, of: PieceOf, piece: Piece, sealed: string): T {
   const read = readPiece(host, tasks, of, piece, sealed)
   if ('value' in read) return read.value as T
-  const message = `The ${piece} of the task ${of.id} does not open: ${read.reason}`
+  const advice = read.reason === 'key' ? '. All processes that share a store need the same RONDO_KEYS' : ''
+  const message = `The ${piece} of the task ${of.id} does not open: ${read.reason}${advice}`
   host.log({ event: 'warning', message, task: of.id })
   throw new RondoError('SERVER_INTERNAL', message)
 }
