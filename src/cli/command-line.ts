@@ -51,7 +51,11 @@ function parse(args: string[], table: OptionTable) {
   } catch (error) {
     // Node's message names the option; its advice about "--" would be wrong here.
     const [sentence = ''] = String((error as Error).message).split(/\. To specify|\n/)
-    throw usageError(sentence)
+    const unknown = /^Unknown option '--([^']+)'/.exec(sentence)?.[1]
+    if (unknown === undefined) throw usageError(sentence)
+    const near = nearest(unknown, Object.keys(table))
+    const advice = near === undefined ? '--help lists the options' : `Did you mean "--${near}"?`
+    throw usageError(`${sentence}. ${advice}`)
   }
 }
 

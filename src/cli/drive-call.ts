@@ -7,6 +7,7 @@
 
 import type { Client, DriveOptions } from '../client/client.ts'
 import type { DriveResult } from '../client/flow-options.ts'
+import { PeerError } from '../client/peer.ts'
 import { delivered, type FlowRequest, openQuestions, type PendingCall } from '../client/pending.ts'
 import type { Answers, AskInfo } from '../client/question.ts'
 import { RondoError } from '../errors.ts'
@@ -80,6 +81,7 @@ export async function driveCall(
     const isOver = invalid && stored === undefined && answerer.isScript && saved?.task === undefined
     if (watch.ended || isOver) hold.drop()
     else if (saved !== undefined) tell(io, sayKept(saved, commandOf(io)))
+    if (error instanceof PeerError && error.peer.code === -32603) pointAtLog(context)
     throw error
   } finally {
     io.status.stop()
@@ -91,6 +93,12 @@ export async function driveCall(
 function unwrap(error: unknown): unknown {
   const inner = error instanceof RondoError && error.code === 'INPUT_ABORTED' ? error.cause : undefined
   return inner instanceof CommandError ? inner : error
+}
+
+/** Whoever calls a file of their own wants to know why it failed, and a client is never told. */
+function pointAtLog({ io, json, target, drive }: CallContext): void {
+  if (!json && target.kind === 'file' && drive.onLog === undefined)
+    tell(io, 'rondo: Add --server-log to see what the server logged')
 }
 
 async function run(
@@ -117,6 +125,7 @@ async function run(
     io.status.stop()
     if (step.status === 'complete') {
       const exit = printComplete(io, json, request, step, notesOf(context))
+      if (exit === 'failed') pointAtLog(context)
       hold.drop()
       return exit
     }

@@ -78,7 +78,8 @@ describe('a command line', () => {
   })
 
   it('is refused with a sentence that names the mistake', () => {
-    expect(() => readLine(['--nope'], table)).toThrow(/^Unknown option '--nope'/)
+    expect(() => readLine(['--nope'], table)).toThrow(/^Unknown option '--nope'. --help lists the options$/)
+    expect(() => readLine(['--txt', 'x'], table)).toThrow(/^Unknown option '--txt'. Did you mean "--text"\?$/)
     expect(() => readLine(['--text'], table)).toThrow(/text/)
     expect(() => readLine(['--text', 'x'], table).options.number('text')).toThrow(/number of at least 0/)
   })

@@ -21,7 +21,8 @@ async function serveHttp(): Promise<void> {
   develop({})
   const { server } = await loadServer(path)
   const listening = await server.listen({ host, port: Number(port) }).catch((error: Error) => {
-    exitWith('unusable', sayReason(error))
+    // A store without its package, say, is a mistake in the file.
+    exitWith(error instanceof TypeError ? 'failed' : 'unusable', sayReason(error))
     return undefined
   })
   if (listening === undefined) return
