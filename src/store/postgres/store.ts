@@ -4,7 +4,7 @@
  * may differ.
  */
 
-import { assertOptions, misuse } from '../../errors.ts'
+import { misuse } from '../../errors.ts'
 import { BUS_LIMITS, createBus } from '../bus.ts'
 import {
   type BlobStore,
@@ -46,20 +46,10 @@ export interface PostgresStoreOptions {
   now?: () => number
 }
 
-const POSTGRES_OPTIONS: Readonly<Record<keyof PostgresStoreOptions, true>> = {
-  connectionString: true,
-  pool: true,
-  schema: true,
-  readOnly: true,
-  maxConnections: true,
-  retryMs: true,
-  listen: true,
-  pollMs: true,
-  now: true,
-}
-
 export function createPostgresStore(options: PostgresStoreOptions = {}): Store {
-  assertOptions('createPostgresStore', options, POSTGRES_OPTIONS)
+  // Ignored, it would lead to the database that the environment names.
+  if ('url' in options)
+    throw misuse('createPostgresStore has no option "url". Did you mean "connectionString"?')
   const {
     schema = 'rondo',
     maxConnections = 10,

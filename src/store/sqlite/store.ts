@@ -3,7 +3,7 @@
  * may share the file; they notice each other's writes by polling SQLite's own change counter.
  */
 
-import { assertOptions, misuse } from '../../errors.ts'
+import { misuse } from '../../errors.ts'
 import { repeat, storeClock } from '../../lib/clock.ts'
 import { BUS_LIMITS, createBus } from '../bus.ts'
 import {
@@ -34,20 +34,11 @@ export interface SqliteStoreOptions {
   now?: () => number
 }
 
-const SQLITE_OPTIONS: Readonly<Record<keyof SqliteStoreOptions, true>> = {
-  file: true,
-  readOnly: true,
-  busyMs: true,
-  pollMs: true,
-  now: true,
-}
-
 export function createSqliteStore(given: SqliteStoreOptions): Store {
   const { file, readOnly, ...options } = given ?? {}
   if (typeof file !== 'string' || file === '') {
     throw misuse("createSqliteStore needs the path of a file: createSqliteStore({ file: './data/tasks.db' })")
   }
-  assertOptions('createSqliteStore', given, SQLITE_OPTIONS)
   if (/^\w+:\/\//.test(file)) {
     const scheme = file.slice(0, file.indexOf(':'))
     const other = scheme.startsWith('postgres')
