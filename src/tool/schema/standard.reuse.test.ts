@@ -122,6 +122,81 @@ describe('keyOf', () => {
     expect(exact(isEve)).toBeDefined()
   })
 
+  const isBelow = (limit: number) => (value: number) => value < limit
+  const issue = (isRight: boolean, issues: { push(one: never): unknown }): void => {
+    if (!isRight) issues.push({ code: 'custom', message: 'Too much', input: 0 } as never)
+  }
+  const codes: [string, (limit: number) => z.ZodType<number>][] = [
+    ['refine', (limit) => z.number().refine(isBelow(limit))],
+    [
+      'superRefine',
+      (limit) =>
+        z.number().superRefine((value, ctx) => {
+          if (value >= limit) ctx.addIssue('Too much')
+        }),
+    ],
+    ['check', (limit) => z.number().check(({ value, issues }) => issue(value < limit, issues))],
+    ['z.check', (limit) => z.number().check(z.check(({ value, issues }) => issue(value < limit, issues)))],
+    ['z.refine', (limit) => z.number().check(z.refine((value) => (value as number) < limit))],
+    [
+      'z.superRefine',
+      (limit) =>
+        z.number().check(
+          z.superRefine((value, ctx) => {
+            if ((value as number) >= limit) ctx.addIssue('Too much')
+          }),
+        ),
+    ],
+    ['z.overwrite', (limit) => z.number().check(z.overwrite((value) => Math.min(value, limit - 1)))],
+    ['transform', (limit) => z.number().transform((value) => Math.min(value, limit - 1))],
+    ['a pipe', (limit) => z.number().pipe(z.transform((value: number) => Math.min(value, limit - 1)))],
+    ['preprocess', (limit) => z.preprocess((value) => Math.min(Number(value), limit - 1), z.number())],
+    [
+      'codec',
+      (limit) =>
+        z.codec(z.number(), z.number(), {
+          decode: (value) => Math.min(value, limit - 1),
+          encode: (value) => value,
+        }),
+    ],
+    [
+      'a condition',
+      (limit) => z.number().refine(() => false, { when: ({ value }) => (value as number) >= limit }),
+    ],
+  ]
+  it.each(codes)(
+    'R3 T1 %s: the code of one caller never judges the answer of another',
+    async (_name, make) => {
+      const judge = async (limit: number) => {
+        const schema = z.object({ count: make(limit) })
+        const control = await schema['~standard'].validate({ count: 10 })
+        const want = control.issues ? { ok: false } : { ok: true, value: control.value }
+        expect(await compileEvent(schema).validate({ count: 10 })).toMatchObject(want)
+        expect(await compileForm(schema).validate({ count: 10 })).toMatchObject(want)
+        expect(await compileForm(z.object({ count: make(limit) })).validate({ count: 10 })).toMatchObject(
+          want,
+        )
+        return JSON.stringify(want)
+      }
+      for (let round = 0; round < 3; round++) expect(await judge(50)).not.toBe(await judge(5))
+    },
+  )
+
+  it.each([
+    ['list', (list: Record<string, string>) => z.enum(list)],
+    ['literal', (list: Record<string, string>) => z.literal(Object.values(list))],
+  ])('R3 knows the choices that a %s was created with, whatever became of them', (_name, make) => {
+    const list: Record<string, string> = { a: 'a', b: 'b' }
+    const changed = z.object({ choice: make(list) })
+    const { def } = changed.shape.choice._zod
+    if (def.type === 'literal') def.values.pop()
+    else delete list.b
+    compileEvent(changed)
+    const later = compileEvent(z.object({ choice: make({ a: 'a' }) }))
+    expect(later.validate({ choice: 'a' })).toMatchObject({ ok: true })
+    expect(later.validate({ choice: 'b' })).toMatchObject({ ok: false })
+  })
+
   it('R3 does not recognize a schema of a class of the author', () => {
     class Own {}
     expect(keyFor(z.object({ name: z.string() }))).toBeDefined()
@@ -186,6 +261,11 @@ describe('keyOf', () => {
     ['an id', z.object({ a: z.string().meta({ id: 'a' }) })],
     ['a recursive shape', recursive()],
     ['metadata that is not data', z.object({ a: z.string().meta({ when: new Date() }) })],
+    ['metadata with code', z.object({ a: z.string().meta({ note: { toJSON: () => 'x' } }) })],
+    ['a default with code', z.object({ a: z.any().default({ toJSON: () => 'x' }) })],
+    ['a field that is named by a symbol', z.object({ a: z.string(), [Symbol('b')]: z.string() })],
+    ['a pattern with code', z.object({ a: z.string().regex(Object.assign(/a/, { test: () => true })) })],
+    ['a pattern of a class', z.object({ a: z.string().regex(new (class extends RegExp {})('a')) })],
     ['a shell', shelled(text)],
     ['nothing', undefined],
     ['a getter that throws', throwing()],

@@ -163,6 +163,7 @@ interface Internals {
   readonly constr: object
   readonly parent?: unknown
   readonly toJSONSchema?: unknown
+  readonly values?: unknown
 }
 
 export type ZodOutcome =
@@ -263,12 +264,16 @@ function writeSchema(writer: Writer, schema: unknown, depth: number, field: stri
   if (!TYPES.has(def.type) || _zod.toJSONSchema !== undefined) return false
   writer.text += `<${numberOf(constr)}`
   if (!writeDefinition(writer, def, depth, field)) return false
+  // The choices that it validates with. Those of its definition belong to the author, who may have changed them since.
+  if (def.type === 'enum' || def.type === 'literal') {
+    if (!(_zod.values instanceof Set) || !writeValue(writer, [..._zod.values], depth + 1)) return false
+  }
   const meta = schema.meta()
   if (meta !== undefined) {
     // Schemas with an id become definitions of their own, so the JSON depends on which of them are the same object.
     if (!isRecord(meta) || meta.id !== undefined) return false
     writer.text += '#'
-    if (!writeValue(writer, meta, depth + 1)) return false
+    if (!writeData(writer, meta, depth)) return false
   }
   if (parent !== undefined) {
     writer.text += '^'
@@ -297,7 +302,7 @@ function writeDefinition(
       if (field === undefined || writer.defaults.has(field)) return false
       writer.defaults = new Map(writer.defaults).set(field, value)
       writer.isExact = false
-      if (!writeValue(writer, value, depth + 1)) return false
+      if (!writeData(writer, value, depth)) return false
     } else if (name === 'innerType') {
       const inner = WRAPPERS.has(type) ? field : undefined
       if (!writeSchema(writer, value, depth + 1, inner)) return false
@@ -307,7 +312,7 @@ function writeDefinition(
 }
 
 function writeShape(writer: Writer, shape: unknown, depth: number): boolean {
-  if (!isRecord(shape)) return false
+  if (!isRecord(shape) || Object.getOwnPropertySymbols(shape).length > 0) return false
   for (const name in shape) {
     writer.text += `${name.length}.${name}=`
     if (!writeSchema(writer, shape[name], depth + 1, depth === 0 ? name : undefined)) return false
@@ -315,18 +320,44 @@ function writeShape(writer: Writer, shape: unknown, depth: number): boolean {
   return true
 }
 
-/** A check of the library has a constructor; what `.check(fn)` adds is a plain object with a function. */
+/** Checks of the library whose definition says what they do. */
+const CHECKS: ReadonlySet<unknown> = new Set([
+  'less_than',
+  'greater_than',
+  'multiple_of',
+  'number_format',
+  'max_length',
+  'min_length',
+  'length_equals',
+  'string_format',
+  'overwrite',
+])
+
+/** What `.refine` adds has its function in the definition; what `.check` and `.superRefine` add is that function. */
 function writeCheck(writer: Writer, check: unknown, depth: number): boolean {
   const { _zod } = check as { _zod?: Partial<Internals> & { check?: unknown; onattach?: unknown } }
   if (!isRecord(_zod) || !isRecord(_zod.def)) return false
-  if (_zod.constr === undefined) {
+  const { def, constr } = _zod
+  writer.text += constr === undefined ? '{' : `{${numberOf(constr)}`
+  const isDefined = constr !== undefined && (CHECKS.has(def.check) || typeof def.fn === 'function')
+  if (!isDefined) {
     if (!Array.isArray(_zod.onattach) || _zod.onattach.length > 0) return false
-    writer.text += '{'
     if (!writeValue(writer, _zod.check, depth + 1)) return false
-  } else {
-    writer.text += `{${numberOf(_zod.constr)}`
   }
-  return writeDefinition(writer, _zod.def, depth + 1, undefined)
+  if (!writeDefinition(writer, def, depth + 1, undefined)) return false
+  writer.text += '}'
+  return true
+}
+
+/** What goes into the JSON as it is. A function in it, such as `toJSON`, may change what it becomes. */
+function writeData(writer: Writer, value: unknown, depth: number): boolean {
+  const { functions, isExact } = writer
+  writer.functions = ''
+  writer.isExact = true
+  const isWritten = writeValue(writer, value, depth + 1) && writer.functions === '' && writer.isExact
+  writer.functions = functions
+  writer.isExact = isExact
+  return isWritten
 }
 
 function writeValue(writer: Writer, value: unknown, depth: number): boolean {
@@ -365,6 +396,8 @@ function writeObject(writer: Writer, value: object | null, depth: number): boole
   }
   if (depth > MAX_DEPTH) return false
   if (value instanceof RegExp) {
+    // A pattern with code of the author.
+    if (Object.getPrototypeOf(value) !== RegExp.prototype || Object.keys(value).length > 0) return false
     writer.text += `/${value.flags}/${value.source.length}.${value.source}`
     return true
   }
@@ -380,6 +413,7 @@ function writeObject(writer: Writer, value: object | null, depth: number): boole
   }
   const prototype = Object.getPrototypeOf(value)
   if (prototype !== Object.prototype && prototype !== null) return false
+  if (Object.getOwnPropertySymbols(value).length > 0) return false
   writer.text += '{'
   for (const name in value) {
     writer.text += `${name.length}.${name}:`
