@@ -272,14 +272,18 @@ function readPiece(
   return opened
 }
 
-/** Throws if the piece was not sealed by this service for this place. */
+/** This process lacks the key of a piece. Others may have it, as while keys are rotated, so it says nothing about the task. */
+export class MissingKey extends RondoError {}
+
+/** Throws if the piece was not sealed by this service for this place; a `MissingKey` if this process cannot know. */
 export function openPiece<T>(host: FlowHost, tasks: TaskHost, of: PieceOf, piece: Piece, sealed: string): T {
   const read = readPiece(host, tasks, of, piece, sealed)
   if ('value' in read) return read.value as T
-  const advice = read.reason === 'key' ? '. All processes that share a store need the same RONDO_KEYS' : ''
+  const isUnknown = read.reason === 'key'
+  const advice = isUnknown ? '. All processes that share a store need the same RONDO_KEYS' : ''
   const message = `The ${piece} of the task ${of.id} does not open: ${read.reason}${advice}`
   host.log({ event: 'warning', message, task: of.id })
-  throw new RondoError('SERVER_INTERNAL', message)
+  throw new (isUnknown ? MissingKey : RondoError)('SERVER_INTERNAL', message)
 }
 
 /** Where a line about the task belongs, if its head opens. */

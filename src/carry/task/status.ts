@@ -20,6 +20,7 @@ import { eventsOf } from './hook.ts'
 import {
   type Folded,
   freeKey,
+  MissingKey,
   openPiece,
   type Parked,
   sealPiece,
@@ -206,7 +207,7 @@ export function createShown(host: FlowHost, tasks: TaskHost, turn: TaskTurn, bef
     publish,
     onArrival: (arrival) =>
       turn.onAnswers((slot) => {
-        const arrived = toArrival(slot)
+        const arrived = readable(() => toArrival(slot))
         return arrived !== undefined && arrival(arrived)
       }),
     async withdraw(key) {
@@ -227,5 +228,15 @@ export function createShown(host: FlowHost, tasks: TaskHost, turn: TaskTurn, bef
       return { parked: { ...record.parked, asked } }
     },
     folded: () => ({ ...before, parked }),
+  }
+}
+
+/** Undefined for what only another process can open: this turn goes on without it, and the next one may have its key. */
+function readable<T>(read: () => T): T | undefined {
+  try {
+    return read()
+  } catch (error) {
+    if (error instanceof MissingKey) return undefined
+    throw error
   }
 }

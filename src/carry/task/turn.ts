@@ -26,6 +26,7 @@ import {
   type Folded,
   foldRecords,
   freshAnswers,
+  MissingKey,
   openPiece,
   ownerOf,
   park,
@@ -71,19 +72,28 @@ const taskCarrier: Carrier<Opening, TaskTurnOutcome, TaskRun> = {
 /** What the engine calls for each turn. */
 export function createRunTurn(host: FlowHost, tasks: TaskHost, find: FindTarget): RunTurn {
   const mayComeBack = createMissingTools(host.platform.now)
-  return async (turn) => {
-    await host.keys.ready()
+  const run: RunTurn = async (turn) => {
     const { task } = turn
     const plan = openPiece<TaskPlan>(host, tasks, task, 'head', task.head)
     assertOwner(host, turn, plan)
     const target = find(plan)
     if (!target)
       return mayComeBack(task.id) ? leaveToOthers(host, turn, plan) : failed(host, task, unknownTool(plan))
-    const run = await taskCarrier.open({ host, tasks, turn, plan, target })
+    const round = await taskCarrier.open({ host, tasks, turn, plan, target })
     try {
-      return await runOnce(taskCarrier, run)
+      return await runOnce(taskCarrier, round)
     } finally {
-      run.status.close()
+      round.status.close()
+    }
+  }
+  return async (turn) => {
+    await host.keys.ready()
+    try {
+      return await run(turn)
+    } catch (error) {
+      // Logged by `openPiece`. Whoever cannot read a task does not judge it: it stays until it expires.
+      if (error instanceof MissingKey) return { kind: 'release', delayMs: ELSEWHERE_MS }
+      throw error
     }
   }
 }
