@@ -78,14 +78,26 @@ describe('the JSON log', () => {
     expect(JSON.stringify(logged(error)).length).toBeLessThan(20_000)
   })
 
-  it('R11 survives an error whose getters throw', () => {
-    const error = new Error('a')
-    Object.defineProperty(error, 'stack', {
-      get() {
-        throw new Error('no stack')
-      },
+  const getter = Object.defineProperty(new Error('a'), 'stack', {
+    get() {
+      throw new Error('no stack')
+    },
+  })
+  it.each<[string, unknown]>([
+    ['an error whose getters throw', getter],
+    ['an error with a stack that is no text', Object.assign(new Error('a'), { stack: 5 })],
+    ['an error with a name that is no JSON', Object.assign(new Error('a'), { name: 5n })],
+    ['an error with a message that is no text', Object.assign(new Error('a'), { message: Symbol('x') })],
+    ['an object without a prototype', Object.create(null)],
+    ['a symbol', Symbol('x')],
+  ])('R11 a line about %s is written', (_name, error) => {
+    const lines: string[] = []
+    createLog({ log: 'json', logAuthorErrors: true }, screenOf(lines)).log({
+      event: 'warning',
+      message: 'Failed',
+      error,
     })
-    expect(() => createLog({}, screenOf([])).log({ event: 'warning', message: 'x', error })).not.toThrow()
+    expect(JSON.parse(lines[0] ?? '')).toMatchObject({ message: 'Failed', error: expect.anything() })
   })
 })
 

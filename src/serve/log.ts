@@ -154,7 +154,11 @@ const MAX_BATCH = 16
 export function batchLogLines(): void {
   if (batch !== undefined) return
   batch = { lines: '', count: 0, inTurn: false }
-  process.once('exit', writeBatch)
+  process.once('exit', () => {
+    writeBatch()
+    // No turn follows: what others log while the process exits is written at once.
+    batch = undefined
+  })
 }
 
 function writeBatch(): void {
@@ -296,7 +300,13 @@ export interface DescribedError {
 }
 
 function describeError(event: LogEvent, authorErrors: boolean): DescribedError | undefined {
-  return 'error' in event && event.error !== undefined ? describe(event.error, authorErrors) : undefined
+  if (!('error' in event) || event.error === undefined) return undefined
+  try {
+    return describe(event.error, authorErrors)
+  } catch {
+    // The line matters more than an error that cannot be read.
+    return { name: 'unreadable' }
+  }
 }
 
 const MAX_CAUSES = 3
@@ -313,8 +323,11 @@ function describe(error: unknown, authorErrors: boolean, depth = 0): DescribedEr
       ? {}
       : { cause: describe(error.cause, authorErrors, depth + 1) }
   const shown = authorErrors || isOurs(error)
-  const named = { name: error.name, ...codeOf(error), ...(shown && { message: shorten(error.message) }) }
-  const frames = error.stack?.split('\n').filter((line) => /^\s+at /.test(line)) ?? []
+  const message = shown && { message: shorten(String(error.message)) }
+  const named = { name: String(error.name), ...codeOf(error), ...message }
+  const frames = String(error.stack ?? '')
+    .split('\n')
+    .filter((line) => /^\s+at /.test(line))
   const theirs = frames.filter((line) => !NOT_THEIRS.test(line))
   // Of our own errors, only where the author's code is in them.
   const shownFrames = theirs.length > 0 || error instanceof RondoError ? theirs : frames
