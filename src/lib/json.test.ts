@@ -209,6 +209,16 @@ describe('the limits of the guard', () => {
     expect(reasonOf(parseGuarded(text))).toBe(reason)
   })
 
+  it('P18 forgets the keys of an object when it ends, and those of a text that was refused', () => {
+    const many = JSON.stringify(Object.fromEntries(Array.from({ length: 30 }, (_, i) => [`key${i}`, i])))
+    const few = '{"key0":1}'
+    for (const text of [`[${many},${many}]`, `{"a":${many},"b":${many},"c":${few}}`])
+      expect(parseGuarded(text).kind).toBe('ok')
+    expect(parseGuarded(`[${many},{${many.slice(1, -1)},"key7":1}]`)).toMatchObject({ reason: 'duplicate' })
+    expect(parseGuarded(`[[${many}`)).toMatchObject({ kind: 'refused' })
+    for (const text of [many, few, `[${few},[${few},${many}]]`]) expect(parseGuarded(text).kind).toBe('ok')
+  })
+
   it('reports a value that is not a string as a syntax error', () => {
     expect(reasonOf(parseGuarded(undefined as unknown as string))).toBe('syntax')
   })

@@ -394,6 +394,78 @@ function describeSessions(share: () => Promise<OpenHandle>): void {
     expect(runs).toEqual([1, 1, 0])
   })
 
+  it('J1 R2 the first answer to a question counts, also if the instance that asked is gone', async () => {
+    const open = await share()
+    const fleet = await startFleet(3, () => ({ store: open(), tasks: { leaseMs: LEASE_MS } }))
+    const { connect, route } = fleet
+    const client = await connect()
+    route(0)
+    const stream = await client.post({ jsonrpc: '2.0', id: 5, method: 'tools/call', params: { name: 'ask' } })
+    const { id } = await next(stream, 'elicitation/create')
+    fleet.vanish(0)
+    await stream.drop()
+    route(1)
+    expect((await client.respond(id, ADA)).status).toBe(202)
+    route(2)
+    await client.respond(id, { action: 'accept', content: { name: 'Eve' } })
+    route(2)
+    const resumed = await client.get({ 'last-event-id': stream.ids.at(-1) ?? '' })
+    expect(await responseOf(resumed, 5)).toMatchObject({ result: { content: [{ text: 'Hello Ada' }] } })
+  })
+
+  it('J1 R7 of two instances that take a call over at the same moment, one runs it', async () => {
+    const open = await share()
+    const runs = [0, 0, 0]
+    const arrived = new Set<number>()
+    let release = (): void => {}
+    const both = new Promise<void>((resolve) => {
+      release = resolve
+    })
+    const fleet = await startFleet(3, (index) => {
+      const store = open()
+      const { records } = store
+      if (index === 0 || !records) return { store, tasks: { leaseMs: LEASE_MS } }
+      const gated: typeof records = {
+        ...records,
+        // Both have read the same version before either writes.
+        async put(record) {
+          if (record.id.includes(' call ') && !arrived.has(index)) {
+            arrived.add(index)
+            if (arrived.size === 2) release()
+            await both
+          }
+          return records.put(record)
+        },
+      }
+      return { store: { ...store, records: gated }, tasks: { leaseMs: LEASE_MS } }
+    })
+    const { connect, route, instances } = fleet
+    for (const [index, { server }] of instances.entries())
+      server.tool('order', {}, async (_args, ctx) => {
+        await ctx.effect('reserve', async () => {
+          runs[index] = (runs[index] ?? 0) + 1
+          if (index === 0) await new Promise(() => {})
+        })
+        return 'Reserved'
+      })
+    const client = await connect()
+    route(0)
+    const params = { name: 'order' }
+    const stream = await client.post({ jsonrpc: '2.0', id: 5, method: 'tools/call', params })
+    void stream.next().catch(() => {})
+    await until('the effect', () => runs[0] === 1)
+    await until('an event to resume from', () => stream.ids.length > 0)
+    fleet.vanish(0)
+    await stream.drop()
+    route(1)
+    const from = { 'last-event-id': stream.ids.at(-1) ?? '' }
+    const resumed = await Promise.all([client.get(from), client.get(from)])
+    await Promise.any(resumed.map((one) => responseOf(one, 5)))
+    expect(arrived.size).toBe(2)
+    expect(runs[0]).toBe(1)
+    expect((runs[1] ?? 0) + (runs[2] ?? 0)).toBe(1)
+  })
+
   it('J1 R7 an instance that lost a call to another one does not remove it when its own client is gone', async () => {
     const open = await share()
     let looks = 0

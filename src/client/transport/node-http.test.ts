@@ -97,6 +97,18 @@ describe('HTTP on Node', () => {
     expect(counts).toEqual({ connections: connections + 1, requests: 5 })
   })
 
+  it('R7 never sends a tool call again, although its connection was used before', async () => {
+    const { url, counts } = await serve((response, id, turn, request) => {
+      if (turn === 0) reply(response, id, list)
+      else request.socket.destroy()
+    })
+    await using client = await connect(url)
+    await client.listTools({ fresh: true })
+    await expect(client.callTool('t')).rejects.toMatchObject({ code: 'PEER_GONE' })
+    // The control: it was sent on the connection of the read.
+    expect(counts).toEqual({ connections: 1, requests: 2 })
+  })
+
   it('R7 does not send a read again if its response breaks off, on a connection that was used before', async () => {
     const { url, counts } = await serve((response, id, turn, request) => {
       if (turn === 0) return reply(response, id, list)

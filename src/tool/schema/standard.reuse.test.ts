@@ -47,6 +47,16 @@ describe('a schema that is created again', () => {
     expect(third?.validate({ count: 4 })).toMatchObject({ ok: true, value: { count: 4 } })
   })
 
+  it.each([
+    ['recognized as a whole', () => z.object({ password: z.string() })],
+    ['recognized by its JSON', () => z.object({ password: z.string().refine(() => true) })],
+  ])('T5 may not ask for a secret because another one may, if it is %s', (_how, make) => {
+    for (let round = 0; round < 3; round++) {
+      expect(compileForm(make(), { allowSecretLike: 'It is the name of a dog' }).fields).toHaveLength(1)
+      expect(() => compileForm(make())).toThrow('looks like a secret')
+    }
+  })
+
   it('R3 has another form if a default that a function computes has changed', () => {
     let today = 1
     const make = () => z.object({ day: z.number().default(() => today) })
@@ -205,6 +215,12 @@ describe('keyOf', () => {
     expect(isZod(inner)).toBe(false)
   })
 
+  /** A type of the author with the definition of another. */
+  const Loud = z.core.$constructor<z.ZodString>('Loud', (inst, def) => {
+    z.ZodString.init(inst, def)
+    const parse = inst._zod.parse.bind(inst._zod)
+    inst._zod.parse = (payload, ctx) => parse({ ...payload, value: `${payload.value}!` }, ctx)
+  })
   const text = z.object({ a: z.string() })
   const pairs: [string, () => unknown, () => unknown][] = [
     [
@@ -240,6 +256,12 @@ describe('keyOf', () => {
       () => z.object({ a: z.boolean().default(false) }),
     ],
     ['a type', () => z.object({ a: z.literal('1') }), () => z.object({ a: z.literal(1) })],
+    [
+      'texts that run together',
+      () => z.object({ a: z.string().meta({ title: "x,11.description:'y" }) }),
+      () => z.object({ a: z.string().meta({ title: 'x', description: 'y' }) }),
+    ],
+    ['its class', () => z.object({ a: new Loud({ type: 'string' }) }), () => z.object({ a: z.string() })],
     [
       'names that run together',
       () => z.object({ 'a=': z.string(), b: z.string() }),
