@@ -119,6 +119,12 @@ export function sayHidden({ id, protocolVersion }: PendingCall, rondo: string): 
   return `The task asks a question. In ${protocolVersion} the server sends it only to a client that waits for the result: ${how}`
 }
 
+/** What to do if the server may wait to be asked for a task before it runs its effects. */
+export function sayUnconfirmed({ id }: PendingCall, { message }: Error, rondo: string): string {
+  const start = `The task may stand still until somebody asks for it: ${rondo} task get ${id}`
+  return `rondo: The state of the task could not be read: ${oneLine(message)}\n${start}`
+}
+
 /** How to resume a call that did not end. */
 export function sayKept({ id, task }: PendingCall, rondo: string): string {
   if (task === undefined) return `The call is still pending. To continue it: ${rondo} resume ${id}`

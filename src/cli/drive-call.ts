@@ -24,6 +24,7 @@ import {
   printPending,
   sayHidden,
   sayKept,
+  sayUnconfirmed,
 } from './describe.ts'
 import { type Io, tell } from './io.ts'
 import type { PendingStore } from './pending-store.ts'
@@ -133,12 +134,21 @@ async function run(
   }
 }
 
-/** Sends the answers to the task, if there are any, and does not wait for the result. */
+/**
+ * Sends the answers to the task, if there are any, and does not wait for the result. A server may run nothing that takes
+ * effect until a client has named the task, which shows that the reply with its id arrived: without answers, ask for its state.
+ */
 async function leaveTask({ io, client, json }: CallContext, pending: PendingCall, hold: Hold): Promise<Exit> {
   const { task, answers } = pending
   if (task !== undefined && Object.keys(answers).length > 0) {
     await client.task(task.taskId).answer(answers, { signal: io.signal })
     hold.save(markDelivered(pending))
+  } else if (task !== undefined) {
+    if (hold.saved?.task === undefined) hold.save(pending)
+    await client
+      .task(task.taskId)
+      .get({ signal: io.signal })
+      .catch((error: Error) => tell(io, sayUnconfirmed(pending, error, commandOf(io))))
   }
   return printPending(io, json, hold.saved ?? pending)
 }

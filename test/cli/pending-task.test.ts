@@ -61,3 +61,43 @@ describe('a call that continues as a task', () => {
     await client.close()
   })
 })
+
+describe('a task that begins with an effect', () => {
+  let payments = 0
+  const server = createServer({
+    name: 'payments',
+    version: '1.0.0',
+    log: 'off',
+    keys: generateKey(),
+    store: createMemoryStore(),
+    turns: false,
+  })
+  server.tool('pay', { task: 'always' }, (_args, ctx) =>
+    ctx.effect('payment', () => {
+      payments += 1
+      return 'paid'
+    }),
+  )
+  let url: string
+
+  beforeAll(async () => {
+    url = (await server.listen({ port: 0, signals: false })).url
+  })
+  afterAll(() => server.close())
+
+  it.each([
+    ['2026-07-28', []],
+    ['DRAFT-2026-v1', ['--revision', 'DRAFT-2026-v1']],
+    ['2025-11-25', ['--revision', '2025-11-25', '--task-ttl', '60']],
+  ])(
+    'R6 runs after --detach without another command, because its id has arrived: %s',
+    async (_version, revision) => {
+      const before = payments
+      const { value, code } = await home.json(['call', url, 'pay', '--detach', ...revision])
+      expect([code, value.status]).toEqual([EXITS.pending.code, 'task'])
+      await expect.poll(() => payments, { timeout: 120_000 }).toBe(before + 1)
+      expect(await home.run(['resume', String(value.id)])).toMatchObject({ code: 0, stdout: 'paid\n' })
+      expect(payments).toBe(before + 1)
+    },
+  )
+})
