@@ -16,7 +16,7 @@ import type {
   Variables,
 } from '@modelcontextprotocol/server'
 import type { EventDelivery } from '../carry/task/hook.ts'
-import { misuse } from '../errors.ts'
+import { assertOptions, misuse } from '../errors.ts'
 import type { FlowMethod } from '../protocol/call.ts'
 import { resolveKeys } from '../seal/key-ring.ts'
 import { inDevelopment, mountedInDevelopment } from '../serve/development.ts'
@@ -137,13 +137,52 @@ export interface Rondo {
   close(): Promise<void>
 }
 
+const TASK_OPTIONS: Readonly<Record<keyof NonNullable<RondoOptions['tasks']>, true>> = {
+  ttlMs: true,
+  pollMs: true,
+  concurrency: true,
+  tools: true,
+  related: true,
+  maxPieceBytes: true,
+  maxJournalBytes: true,
+  maxOpen: true,
+  onEvent: true,
+  leaseMs: true,
+}
+
+const RONDO_OPTIONS: Readonly<Record<keyof RondoOptions, true>> = {
+  audience: true,
+  principal: true,
+  implies: true,
+  keys: true,
+  sealSuite: true,
+  eras: true,
+  dev: true,
+  limits: true,
+  store: true,
+  tasks: true,
+  continuation: true,
+  maxRoundMs: true,
+  shed: true,
+  log: true,
+  logAuthorErrors: true,
+  telemetry: true,
+  instance: true,
+  now: true,
+  restTimer: true,
+  skipSleep: true,
+  randomId: true,
+}
+
 /** Creates what an official server needs for tools that ask: keys, limits, and wrappers for its callbacks. */
 export function createRondo(given: RondoOptions): Rondo {
+  assertOptions('createRondo', given, RONDO_OPTIONS)
   if (typeof given?.audience !== 'string' || given.audience === '') {
     throw misuse(
       "createRondo needs an audience, the name of your service: createRondo({ audience: 'tracker' })",
     )
   }
+  assertOptions('createRondo: tasks', given.tasks, TASK_OPTIONS)
   if (given.tasks?.tools) {
     throw misuse(
       'tasks: { tools: true } is an option of createServer. On an official server, clients without tasks are served in rounds.',

@@ -24,13 +24,18 @@ import {
   listen,
   type NotReady,
 } from './http/listen.ts'
-import { createNodeHandler, type NodeHandler, type NodeHandlerOptions } from './http/node.ts'
+import {
+  assertHandlerNames,
+  createNodeHandler,
+  type NodeHandler,
+  type NodeHandlerOptions,
+} from './http/node.ts'
 import { createChangeBus, guardedBus } from './http/subscription.ts'
 import { batchLogLines } from './log.ts'
 import { assertServerOptions, REVISIONS, type ServerOptions } from './options.ts'
 import { createService, type OpenService, type Service } from './service.ts'
 import { createOlder } from './session/older.ts'
-import { type StdioOptions, serveStdio } from './stdio/stdio.ts'
+import { assertStdioNames, type StdioOptions, serveStdio } from './stdio/stdio.ts'
 
 export interface Server extends Declarations {
   /** Notifies subscribers that a resource has new content. */
@@ -226,6 +231,7 @@ export function createServerWith(codecs: readonly Codec[], given: ServerOptions)
       return fetch(request)
     },
     nodeHandler(handlerOptions) {
+      assertHandlerNames(handlerOptions)
       batchLogLines()
       start()
       return createNodeHandler(exchange, { ...options, ...handlerOptions })
@@ -244,6 +250,7 @@ export function createServerWith(codecs: readonly Codec[], given: ServerOptions)
       return listening
     },
     async stdio(stdioOptions) {
+      assertStdioNames(stdioOptions)
       const began = now()
       await prepare()
       startWork(stdioOptions)

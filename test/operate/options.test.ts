@@ -2,6 +2,7 @@
 
 import { createServer, generateKey, type ServerOptions } from 'rondo'
 import { connect } from 'rondo/client'
+import { createRondo } from 'rondo/sdk'
 import { describe, expect, it } from 'vitest'
 
 const base = { name: 'options', version: '1', keys: generateKey(), log: 'off' } as const
@@ -94,5 +95,43 @@ describe('connect', () => {
     [null, 'connect takes an object with options; got null.'],
   ])('refuses %j: %s', async (options, message) => {
     await expect(connect(make({}), options as never)).rejects.toThrow(new TypeError(message))
+  })
+})
+
+describe('stdio', () => {
+  it.each<[unknown, string]>([
+    [{ graceMS: 5 }, 'stdio has no option "graceMS". Did you mean "graceMs"?'],
+    [{ port: 3000 }, 'stdio has no option "port".'],
+    [{ principal: null }, 'stdio: principal is null. Leave it out for its default.'],
+    [null, 'stdio takes an object with options; got null.'],
+  ])('refuses %j: %s', async (options, message) => {
+    await expect(make({}).stdio(options as never)).rejects.toThrow(new TypeError(message))
+  })
+})
+
+describe('nodeHandler', () => {
+  it.each<[unknown, string]>([
+    [{ maxBodybytes: 5 }, 'nodeHandler has no option "maxBodybytes". Did you mean "maxBodyBytes"?'],
+    [{ maxBodyBytes: null }, 'nodeHandler: maxBodyBytes is null. Leave it out for its default.'],
+    [null, 'nodeHandler takes an object with options; got null.'],
+  ])('refuses %j: %s', (options, message) => {
+    expect(() => make({}).nodeHandler(options as never)).toThrow(new TypeError(message))
+  })
+})
+
+describe('createRondo', () => {
+  const mounted = { audience: 'options', keys: generateKey(), log: 'off' }
+  it.each<[object, string]>([
+    [{ principals: 1 }, 'createRondo has no option "principals". Did you mean "principal"?'],
+    [{ port: 1 }, 'createRondo has no option "port".'],
+    [{ store: null }, 'createRondo: store is null. Leave it out for its default.'],
+    [{ tasks: { leaseMS: 1 } }, 'createRondo: tasks has no option "leaseMS". Did you mean "leaseMs"?'],
+  ])('refuses %j: %s', (options, message) => {
+    expect(() => createRondo({ ...mounted, ...options } as never)).toThrow(new TypeError(message))
+  })
+
+  it('says what it needs if there are no options at all', () => {
+    expect(() => createRondo(undefined as never)).toThrow(/^createRondo needs an audience/)
+    expect(() => createRondo(null as never)).toThrow(/^createRondo takes an object with options; got null\.$/)
   })
 })

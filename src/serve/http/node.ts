@@ -8,7 +8,7 @@
 
 import { isUtf8 } from 'node:buffer'
 import type { IncomingMessage, ServerResponse } from 'node:http'
-import { RondoError } from '../../errors.ts'
+import { assertOptions, RondoError } from '../../errors.ts'
 import { isThenable } from '../../lib/json.ts'
 import type { RequestHeaders } from '../../protocol/common/headers.ts'
 import type { Identified } from './authenticate.ts'
@@ -18,6 +18,11 @@ import { type HttpHeaders, type HttpResponse, JSON_HEADERS, type Outlet, refusal
 export interface NodeHandlerOptions {
   /** Bytes of the largest body that is read. Default: 1 MiB. */
   maxBodyBytes?: number
+}
+
+/** Refuses options that `server.nodeHandler` does not have. */
+export function assertHandlerNames(given: unknown): void {
+  assertOptions('nodeHandler', given, { maxBodyBytes: true } satisfies Record<keyof NodeHandlerOptions, true>)
 }
 
 export type NodeHandler = (req: NodeRequest, res: ServerResponse) => void

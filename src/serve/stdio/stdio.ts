@@ -8,7 +8,7 @@
 
 import { isUtf8 } from 'node:buffer'
 import type { Readable, Writable } from 'node:stream'
-import { RondoError } from '../../errors.ts'
+import { assertOptions, RondoError } from '../../errors.ts'
 import { createEvery, type Every } from '../../lib/clock.ts'
 import { createInFlight, type InFlight } from '../../lib/collection.ts'
 import type { Call, Line, ListenCall, Principal, RequestId } from '../../protocol/call.ts'
@@ -59,6 +59,25 @@ export interface StdioOptions {
   rejections?: boolean
   /** Receives errors that no client is told about. */
   onError?: (error: unknown) => void
+}
+
+const STDIO_OPTIONS: Readonly<Record<keyof StdioOptions, true>> = {
+  input: true,
+  output: true,
+  principal: true,
+  maxLineBytes: true,
+  maxSubscriptions: true,
+  heartbeatMs: true,
+  every: true,
+  graceMs: true,
+  signals: true,
+  rejections: true,
+  onError: true,
+}
+
+/** Refuses options that `server.stdio` does not have. */
+export function assertStdioNames(given: unknown): void {
+  assertOptions('stdio', given, STDIO_OPTIONS)
 }
 
 interface StdioServing {
