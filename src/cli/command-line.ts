@@ -146,6 +146,14 @@ const EXIT_BY_CODE: Partial<Record<ErrorCode, Exit>> = {
   INPUT_MISSING: 'answers',
 }
 
+/** The port that an option names. */
+export function readPort({ text }: Pick<Options, 'text'>): number | undefined {
+  const given = text('port')
+  if (given === undefined) return undefined
+  if (/^\d{1,5}$/.test(given) && Number(given) <= 65_535) return Number(given)
+  throw usageError(`--port takes a whole number from 0 to 65535, not "${given}"`)
+}
+
 /** The exit for a thrown value. */
 export function exitOf(error: unknown): Exit {
   if (error instanceof CommandError) return error.exit

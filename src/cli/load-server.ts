@@ -17,6 +17,7 @@ import { fileURLToPath, pathToFileURL } from 'node:url'
 import type { McpServer } from '@modelcontextprotocol/server'
 import type { RondoError } from '../errors.ts'
 import { mountedHere } from '../serve/development.ts'
+import { toListenError } from '../serve/http/listen.ts'
 import type { Server } from '../serve/server.ts'
 
 /** The file runs but exports no server. The message says what to write. */
@@ -175,7 +176,7 @@ async function serveOfficial(found: McpServer | Build): Promise<LoadedServer> {
     async listen({ host = '127.0.0.1', port = 3000 } = {}) {
       const http = createServer((req, res) => (isForeign(req, host) ? refuse(res) : handler(req, res)))
       await new Promise<void>((done, fail) => {
-        http.once('error', fail)
+        http.once('error', (error) => fail(toListenError(error, port, host)))
         http.listen(port, host, done)
       })
       const { port: opened } = http.address() as AddressInfo

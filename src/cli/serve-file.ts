@@ -1,7 +1,8 @@
 /**
  * The process in which a file's server runs: `serve-file FILE stdio`, or `serve-file FILE http HOST PORT` with an IPC channel,
  * on which it reports to the parent where it listens. The process exits when the parent is gone or the file cannot be
- * served, whatever the file has started by then.
+ * served, whatever the file has started by then. Servers are in development mode: whoever runs a file is its author, and sees
+ * the messages that are written for authors.
  */
 
 import { develop } from '../serve/development.ts'
@@ -18,7 +19,6 @@ const [path = '', entrance, host, port] = process.argv.slice(2)
 async function serveHttp(): Promise<void> {
   let close = async (): Promise<void> => {}
   process.on('disconnect', () => void close().finally(() => process.exit(0)))
-  develop({})
   const { server } = await loadServer(path)
   const listening = await server.listen({ host, port: Number(port) }).catch((error: Error) => {
     // A store without its package, say, is a mistake in the file.
@@ -43,6 +43,7 @@ function exitWith(kind: 'failed' | 'unusable', message: string): void {
 }
 
 try {
+  develop({})
   await (entrance === 'stdio' ? serveStdio() : serveHttp())
 } catch (error) {
   exitWith('failed', sayFailure(error))

@@ -122,6 +122,9 @@ describe('rondo play', () => {
     const [, url = ''] = await play('--no-watch').hear(SERVING)
     const { stdout, stderr } = await home.run(['call', url, 'fail'])
     expect(`${stdout}${stderr}`.includes('The database is missing')).toBe(isShown)
+    // Without a server of its own, "rondo call" runs the file in the same way.
+    const called = await home.run(['call', file, 'fail'])
+    expect(`${called.stdout}${called.stderr}`.includes('The database is missing')).toBe(isShown)
   })
 
   it('serves an official server, over HTTP and stdio, and refuses pages of other sites', async () => {
@@ -209,6 +212,29 @@ describe('rondo play', () => {
     const { code, stderr } = await home.run(['play', file, '--port', String(port)])
     busy.close()
     expect([code, stderr]).toEqual([6, expect.stringMatching(/Port \d+ .* is in use.* with --port N\n$/)])
+  })
+
+  it.each([
+    [2, ['--port', '99999'], /^rondo: --port takes a whole number from 0 to 65535, not "99999"/],
+    [2, ['--port', '1.5'], /^rondo: --port takes a whole number from 0 to 65535, not "1.5"/],
+    [
+      6,
+      ['--port', '0', '--host', 'no name.invalid'],
+      /The name no name\.invalid is unknown.* with --host ADDRESS\n$/,
+    ],
+    [
+      6,
+      ['--port', '0', '--host', '203.0.113.9'],
+      /203\.0\.113\.9 is not an address.* with --host ADDRESS, or .*\n$/,
+    ],
+  ])('exits with %i for %j, and names the option', async (code, words, sentence) => {
+    writeServer('Hello')
+    const ran = await home.run(['play', file, '--no-watch', ...words])
+    expect([ran.code, ran.stderr]).toEqual([code, expect.stringMatching(sentence)])
+    if (code === 2) return
+    writeFileSync(file, officialSource(false))
+    const official = await home.run(['play', file, '--no-watch', ...words])
+    expect([official.code, official.stderr]).toEqual([code, expect.stringMatching(sentence)])
   })
 
   it('shows the frames of the file alone, in their order, once', async () => {

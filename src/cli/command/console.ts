@@ -7,7 +7,7 @@
 import { spawn } from 'node:child_process'
 import { resolve } from 'node:path'
 import { JSON_OPTION } from '../call-setup.ts'
-import { type Command, CommandError, usageError } from '../command-line.ts'
+import { type Command, CommandError, readPort, usageError } from '../command-line.ts'
 import { scriptArgs } from '../connection.ts'
 import { createActions } from '../console/actions.ts'
 import { createBook } from '../console/book.ts'
@@ -50,9 +50,7 @@ export const consoleCommand: Command = {
     const count = /^\d+$/.test(wanted) ? Number(wanted) : 0
     if (count < 1 || count > MAX_INSTANCES)
       throw usageError(`--instances takes a whole number from 1 to ${MAX_INSTANCES}, not "${wanted}"`)
-    const port = options.number('port') ?? 3000
-    if (!Number.isInteger(port) || port > 65_535)
-      throw usageError('--port takes a whole number from 0 to 65535')
+    const port = readPort(options) ?? 3000
 
     const book = createBook(io.now)
     const fleet = createFleet({

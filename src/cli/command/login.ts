@@ -4,7 +4,14 @@ import { spawn } from 'node:child_process'
 import { canonical, type GivenClient, type StoredLogin } from '../../client/oauth/options.ts'
 import { oneLine } from '../../form/clean-text.ts'
 import { JSON_OPTION } from '../call-setup.ts'
-import { type Command, CommandError, type Invocation, type Options, usageError } from '../command-line.ts'
+import {
+  type Command,
+  CommandError,
+  type Invocation,
+  type Options,
+  readPort,
+  usageError,
+} from '../command-line.ts'
 import { createLoginStore, homeOf } from '../home.ts'
 import { formatTable, type Io, print, printJson, sayTime, tell } from '../io.ts'
 import { readTarget } from '../words.ts'
@@ -44,7 +51,7 @@ export const loginCommand: Command = {
     const { oauth } = await import('../../client/oauth/oauth.ts')
     const { loopback } = await import('../../client/oauth/options.ts')
     const timeout = options.number('timeout')
-    const port = options.number('port')
+    const port = readPort(options)
     const auth = oauth({
       store: createLoginStore(homeOf(io)),
       now: io.now,

@@ -8,7 +8,7 @@ import { once } from 'node:events'
 import { statSync, watch } from 'node:fs'
 import { dirname, resolve, sep } from 'node:path'
 import { JSON_OPTION } from '../call-setup.ts'
-import { type Command, usageError } from '../command-line.ts'
+import { type Command, readPort, usageError } from '../command-line.ts'
 import { scriptArgs } from '../connection.ts'
 import { serverEnv } from '../home.ts'
 import { type Io, printJson, tell } from '../io.ts'
@@ -32,7 +32,7 @@ export const playCommand: Command = {
     const player = createPlayer({
       ...{ io, path, json: options.flag('json'), watches: !options.flag('no-watch') },
       host: options.text('host') ?? '127.0.0.1',
-      port: options.number('port') ?? 3000,
+      port: readPort(options) ?? 3000,
       command: (entrance) => scriptArgs(path, entrance),
       env: serverEnv(io),
     })
@@ -118,7 +118,7 @@ function createPlayer(options: PlayerOptions): Player {
     }
     if (report.kind === 'unusable') {
       await end()
-      tell(io, `rondo: ${report.message.replace('with PORT or listen({ port })', 'with --port N')}`)
+      tell(io, `rondo: ${inOptions(report.message)}`)
       return 'unusable'
     }
     started.once('exit', (code, signal) => {
@@ -158,6 +158,13 @@ function createPlayer(options: PlayerOptions): Player {
       await turn
     },
   }
+}
+
+/** A sentence about `listen`, with the options of this command. */
+function inOptions(message: string): string {
+  return message
+    .replace('with PORT or listen({ port })', 'with --port N')
+    .replace('with listen({ host })', 'with --host ADDRESS')
 }
 
 function launch({ command, env, io }: PlayerOptions, entrance: readonly string[]): ChildProcess {

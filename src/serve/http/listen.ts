@@ -180,7 +180,7 @@ function bound(server: Server, port: number, host: string): Promise<AddressInfo>
 }
 
 /** Says in one sentence what to do about an address that cannot be used. */
-function toListenError(cause: Error, port: number, host: string): Error {
+export function toListenError(cause: Error, port: number, host: string): Error {
   const { code = '' } = cause as { code?: string }
   const advice: Readonly<Record<string, string>> = {
     EADDRINUSE: `Port ${port} on ${host} is in use: stop the other process, or choose another port with PORT or listen({ port })`,
@@ -188,7 +188,8 @@ function toListenError(cause: Error, port: number, host: string): Error {
     EADDRNOTAVAIL: `${host} is not an address of this machine: pass another with listen({ host }), or leave it out for loopback`,
     ENOTFOUND: `The name ${host} is unknown: pass an address of this machine with listen({ host })`,
   }
-  const known = advice[code]
+  // EAI_AGAIN: no name server answers.
+  const known = advice[code === 'EAI_AGAIN' ? 'ENOTFOUND' : code]
   const detail = known ?? `Cannot listen on port ${port} of ${host} (${code})`
   const error = new RondoError('SERVER_LISTEN', detail, known === undefined ? { cause } : {})
   // It is thrown by an event of Node: the stack says nothing, and would hide the sentence.
