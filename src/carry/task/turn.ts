@@ -78,7 +78,7 @@ export function createRunTurn(host: FlowHost, tasks: TaskHost, find: FindTarget)
     assertOwner(host, turn, plan)
     const target = find(plan)
     if (!target)
-      return mayComeBack(task.id) ? leaveToOthers(host, turn, plan) : failed(host, task, unknownTool(plan))
+      return mayComeBack(turn) ? leaveToOthers(host, turn, plan) : failed(host, task, unknownTool(plan))
     const round = await taskCarrier.open({ host, tasks, turn, plan, target })
     try {
       return await runOnce(taskCarrier, round)
@@ -370,15 +370,17 @@ const MAX_REMEMBERED = 1000
 
 /**
  * Tells whether to wait for an instance that has the tool of a task. During a rollout another instance may have it, so the
- * task is left to others for a while before it fails.
+ * task is left to others for a while before it fails. A journal that has grown shows that one of them has the tool.
  */
-function createMissingTools(now: () => number): (taskId: string) => boolean {
-  const firstSeen = new Map<string, number>()
-  return (taskId) => {
-    const since = firstSeen.get(taskId) ?? now()
-    firstSeen.delete(taskId)
+function createMissingTools(now: () => number): (turn: TaskTurn) => boolean {
+  const firstSeen = new Map<string, { readonly since: number; readonly entries: number }>()
+  return ({ task, journal }) => {
+    const known = firstSeen.get(task.id)
+    const entries = journal.length
+    const since = known?.entries === entries ? known.since : now()
+    firstSeen.delete(task.id)
     if (now() - since >= PATIENCE_MS) return false
-    firstSeen.set(taskId, since)
+    firstSeen.set(task.id, { since, entries })
     const [oldest] = firstSeen.keys()
     if (firstSeen.size > MAX_REMEMBERED && oldest !== undefined) firstSeen.delete(oldest)
     return true
