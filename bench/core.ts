@@ -22,8 +22,14 @@ import { fixed, median, medianRatio } from './stat.ts'
 
 const SERVERS: readonly ServerName[] = ['rondo', 'official', 'bare']
 const TOOL_COUNTS = [1, 20, 100]
-/** What the log, spans and access tokens cost. */
-const FORMS: readonly FormName[] = ['rondo-log', 'rondo-log-pipe', 'rondo-spans', 'rondo-oauth']
+/** What the log, spans and access tokens cost. The first is the control: it should add nothing. */
+const FORMS: readonly FormName[] = [
+  'rondo-plain',
+  'rondo-log',
+  'rondo-log-pipe',
+  'rondo-spans',
+  'rondo-oauth',
+]
 /** Rondo as another checkout has it (`--against`). */
 const OTHER = 'other'
 
@@ -276,7 +282,7 @@ function formTable(forms: FormCosts): Table {
   return {
     title:
       'What the log, spans and access tokens (verified, then remembered) add to the server CPU of one request: median of several processes, and their range',
-    columns: ['request', 'plain µs', 'log to a file', 'log to a pipe', 'spans', 'tokens'],
+    columns: ['request', 'plain µs', 'control', 'log to a file', 'log to a pipe', 'spans', 'tokens'],
     rows: LEGS.map((leg) => [
       LEG_NAMES[leg],
       fixed(median(FORMS.flatMap((form) => forms[leg][form].map(({ micros }) => micros)))),

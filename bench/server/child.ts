@@ -16,6 +16,7 @@ export type ChildMessage =
 
 const SERVERS: Readonly<Record<string, () => Promise<{ start: StartServer }>>> = {
   rondo: () => import('./rondo.ts'),
+  'rondo-plain': () => import('./rondo-plain.ts'),
   'rondo-log': () => import('./rondo-log.ts'),
   'rondo-log-pipe': () => import('./rondo-log.ts'),
   'rondo-spans': () => import('./rondo-spans.ts'),

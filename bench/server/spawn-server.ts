@@ -11,7 +11,7 @@ import { BUILD_VARIABLE } from './start.ts'
 
 export type ServerName = 'rondo' | 'official' | 'bare'
 /** Rondo with something that costs time. */
-export type FormName = 'rondo-log' | 'rondo-log-pipe' | 'rondo-spans' | 'rondo-oauth'
+export type FormName = 'rondo-plain' | 'rondo-log' | 'rondo-log-pipe' | 'rondo-spans' | 'rondo-oauth'
 /** One that is only measured while its questions wait: with a session for each client, or with tasks in a store. */
 export type SessionServerName = 'official-session' | 'rondo-task'
 /** Programs of README and guide. */

@@ -105,7 +105,7 @@ export interface AskingLine extends Line {
   readonly durable?: boolean
   /** Sends all questions at once; resolves when all of them are answered. Never rejects. */
   ask(questions: InputRequests, options: AskOptions): Promise<Asked>
-  /** Keeps a call that goes on, so that another instance can continue it. Rejects if it cannot be kept. */
+  /** Keeps a call before its first effect, so that another instance can continue it. Rejects if it cannot be kept. */
   keep?(kept: KeptCall): Promise<void>
   /** Begins a wait for something other than an answer. Returns a function that ends it. */
   rest(resting: Resting): () => void

@@ -284,7 +284,7 @@ export interface StoredAuth extends ClientAuth {
   readonly tokenFor: DoctorTokens
 }
 
-/** The stored login for a server. Undefined if there is none, or if the headers have a credential already. */
+/** Returns the stored login for a server, unless there is none or the headers have a credential already. */
 export async function storedAuth(
   io: Pick<Io, 'env' | 'cwd' | 'now'>,
   target: NamedTarget,

@@ -356,6 +356,36 @@ function describeSessions(share: () => Promise<OpenHandle>): void {
     expect(new Set(keys).size).toBe(1)
   })
 
+  /**
+   * Calls a tool on the first instance, which is cut off in its effect, and routes what follows to the second. There the effect
+   * ends with `finished`. Returns what the client resumes from.
+   */
+  const cutOffInEffect = async (
+    fleet: Awaited<ReturnType<typeof startFleet>>,
+    runs: number[],
+    finished?: Promise<void>,
+  ) => {
+    for (const [index, { server }] of fleet.instances.entries())
+      server.tool('order', {}, async (_args, ctx) => {
+        await ctx.effect('reserve', async () => {
+          runs[index] = (runs[index] ?? 0) + 1
+          await (index === 0 ? new Promise(() => {}) : finished)
+        })
+        return 'Reserved'
+      })
+    const client = await fleet.connect()
+    fleet.route(0)
+    const params = { name: 'order' }
+    const stream = await client.post({ jsonrpc: '2.0', id: 5, method: 'tools/call', params })
+    void stream.next().catch(() => {})
+    await until('the effect', () => runs[0] === 1)
+    await until('an event to resume from', () => stream.ids.length > 0)
+    fleet.vanish(0)
+    await stream.drop()
+    fleet.route(1)
+    return { client, from: { 'last-event-id': stream.ids.at(-1) ?? '' } }
+  }
+
   it('J1 R7 a call that was taken over in the middle of an effect is not taken over again while it runs', async () => {
     const open = await share()
     const runs = [0, 0, 0]
@@ -364,31 +394,14 @@ function describeSessions(share: () => Promise<OpenHandle>): void {
       finish = resolve
     })
     const fleet = await startFleet(3, () => ({ store: open(), tasks: { leaseMs: LEASE_MS } }))
-    const { connect, route, instances } = fleet
-    for (const [index, { server }] of instances.entries())
-      server.tool('order', {}, async (_args, ctx) => {
-        await ctx.effect('reserve', async () => {
-          runs[index] = (runs[index] ?? 0) + 1
-          await (index === 0 ? new Promise(() => {}) : finished)
-        })
-        return 'Reserved'
-      })
-    const client = await connect()
-    route(0)
-    const params = { name: 'order' }
-    const stream = await client.post({ jsonrpc: '2.0', id: 5, method: 'tools/call', params })
-    void stream.next().catch(() => {})
-    await until('the effect', () => runs[0] === 1)
-    await until('an event to resume from', () => stream.ids.length > 0)
-    fleet.vanish(0)
-    await stream.drop()
-    route(1)
-    const second = await client.get({ 'last-event-id': stream.ids.at(-1) ?? '' })
+    const { client, from } = await cutOffInEffect(fleet, runs, finished)
+    const { route } = fleet
+    const second = await client.get(from)
     void second.next().catch(() => {})
     await until('the effect on the second instance', () => runs[1] === 1)
     await second.drop()
     route(2)
-    const third = await client.get({ 'last-event-id': stream.ids.at(-1) ?? '' })
+    const third = await client.get(from)
     finish()
     expect(await responseOf(third, 5)).toMatchObject({ result: { content: [{ text: 'Reserved' }] } })
     expect(runs).toEqual([1, 1, 0])
@@ -439,26 +452,7 @@ function describeSessions(share: () => Promise<OpenHandle>): void {
       }
       return { store: { ...store, records: gated }, tasks: { leaseMs: LEASE_MS } }
     })
-    const { connect, route, instances } = fleet
-    for (const [index, { server }] of instances.entries())
-      server.tool('order', {}, async (_args, ctx) => {
-        await ctx.effect('reserve', async () => {
-          runs[index] = (runs[index] ?? 0) + 1
-          if (index === 0) await new Promise(() => {})
-        })
-        return 'Reserved'
-      })
-    const client = await connect()
-    route(0)
-    const params = { name: 'order' }
-    const stream = await client.post({ jsonrpc: '2.0', id: 5, method: 'tools/call', params })
-    void stream.next().catch(() => {})
-    await until('the effect', () => runs[0] === 1)
-    await until('an event to resume from', () => stream.ids.length > 0)
-    fleet.vanish(0)
-    await stream.drop()
-    route(1)
-    const from = { 'last-event-id': stream.ids.at(-1) ?? '' }
+    const { client, from } = await cutOffInEffect(fleet, runs)
     const resumed = await Promise.all([client.get(from), client.get(from)])
     await Promise.any(resumed.map((one) => responseOf(one, 5)))
     expect(arrived.size).toBe(2)

@@ -197,7 +197,7 @@ export function createShown(host: FlowHost, tasks: TaskHost, turn: TaskTurn, bef
     const question = Object.hasOwn(parked.asked, slot.key) ? parked.asked[slot.key] : undefined
     if (!question || slot.role === 'hook') return undefined
     const answer: unknown = openPiece(host, tasks, task, `answer ${slot.key}`, slot.answer)
-    // Text is a method that the client turned out not to implement: the next turn goes on without it.
+    // Text is a method that the client turned out not to implement: the next turn does without it.
     return typeof answer === 'string'
       ? undefined
       : { question: question.key, digest: question.digest, answer }
@@ -231,7 +231,7 @@ export function createShown(host: FlowHost, tasks: TaskHost, turn: TaskTurn, bef
   }
 }
 
-/** Undefined for what only another process can open: this turn goes on without it, and the next one may have its key. */
+/** Returns undefined for what this process lacks the key for: this turn does without it, and the next one may have the key. */
 function readable<T>(read: () => T): T | undefined {
   try {
     return read()

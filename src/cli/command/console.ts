@@ -141,7 +141,7 @@ interface SampleSchema {
 
 const SAMPLES: Readonly<Record<string, unknown>> = { integer: 7, number: 1, boolean: true, string: 'tea' }
 
-/** An argument that needs no quotes in a shell; undefined if there is none. */
+/** Returns a sample argument that needs no quotes in a shell, or undefined if the schema suggests none. */
 function sampleWord(key: string, schema: SampleSchema): string | undefined {
   const { type, examples, minimum } = schema
   const number = typeof minimum === 'number' && minimum > Number(SAMPLES.integer) ? minimum : undefined

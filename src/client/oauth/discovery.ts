@@ -92,7 +92,7 @@ const LISTS = new Set([
   'token_endpoint_auth_methods_supported',
 ])
 
-/** The metadata without a list that is none. */
+/** Drops members that should be lists of text and are not. */
 function withoutOddLists(metadata: Readonly<Record<string, unknown>>): Readonly<Record<string, unknown>> {
   const isList = (value: unknown) => Array.isArray(value) && value.every((one) => typeof one === 'string')
   const kept = Object.entries(metadata).filter(([name, value]) => !LISTS.has(name) || isList(value))

@@ -142,6 +142,33 @@ describe('HTTP on Node', () => {
     expect(sockets.size).toBe(room)
   })
 
+  it('aborts a poll at once that waits for others', async () => {
+    const room = 64
+    let sent = (): void => {}
+    const full = new Promise<void>((resolve) => {
+      sent = resolve
+    })
+    const { url, counts } = await serve((_response, _id, turn) => {
+      if (turn === room - 1) sent()
+    })
+    await using client = await connect(url)
+    const all = new AbortController()
+    const hanging = Array.from({ length: room }, (_, index) =>
+      client
+        .task(`task-${index}`)
+        .get({ signal: all.signal })
+        .catch(() => 'aborted'),
+    )
+    await full
+    const one = new AbortController()
+    const waiting = client.task('task-waiting').get({ signal: one.signal })
+    one.abort(new Error('enough'))
+    await expect(waiting).rejects.toThrow('enough')
+    expect(counts.requests).toBe(room)
+    all.abort()
+    expect(await Promise.all(hanging)).toEqual(hanging.map(() => 'aborted'))
+  })
+
   it('reports that nobody listens', async () => {
     const { url } = await serve(() => {})
     await new Promise((resolve) => servers.splice(0)[0]?.close(resolve))

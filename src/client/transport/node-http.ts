@@ -53,7 +53,7 @@ export function createNodeHttpTransport(url: URL): Transport {
     target: `${url.origin}${url.pathname}`,
     async exchange(outgoing) {
       if (outgoing.poll !== true) return post(begin, outgoing)
-      await polls.enter()
+      await polls.enter(outgoing.signal)
       try {
         return await post(begin, outgoing)
       } finally {
@@ -89,26 +89,42 @@ function createAgent(secure: boolean): HttpAgent {
 }
 
 interface Gate {
-  /** Resolves in order of arrival, as soon as there is room. */
-  enter(): Promise<void>
+  /** Resolves in order of arrival, as soon as there is room. Rejects at once if whoever waits is aborted. */
+  enter(signal?: AbortSignal): Promise<void>
   leave(): void
 }
 
 function createGate(room: number): Gate {
-  const waiting: (() => void)[] = []
+  const waiting = new Set<() => void>()
   let inside = 0
   return {
-    enter() {
+    enter(signal) {
       if (inside < room) {
         inside += 1
         return Promise.resolve()
       }
-      return new Promise((resolve) => waiting.push(resolve))
+      return new Promise((resolve, reject) => {
+        if (signal?.aborted) return reject(signal.reason)
+        const admit = () => {
+          signal?.removeEventListener('abort', abandon)
+          resolve()
+        }
+        const abandon = () => {
+          waiting.delete(admit)
+          reject(signal?.reason)
+        }
+        waiting.add(admit)
+        signal?.addEventListener('abort', abandon, { once: true })
+      })
     },
     leave() {
-      const next = waiting.shift()
-      if (next === undefined) inside -= 1
-      else next()
+      const [next] = waiting
+      if (next === undefined) {
+        inside -= 1
+        return
+      }
+      waiting.delete(next)
+      next()
     },
   }
 }
@@ -129,7 +145,8 @@ function post(begin: Begin, outgoing: Outgoing, again = true): Promise<unknown> 
     const { signal } = outgoing
     if (signal.aborted) return reject(signal.reason)
     const request = begin(outgoing, !again)
-    const abort = () => request.destroy()
+    // Not through the request: one that has no socket yet reports nothing until it gets one.
+    const abort = () => fail(signal.reason)
     const fail = (error: unknown) => {
       signal.removeEventListener('abort', abort)
       reject(signal.aborted ? signal.reason : toRondoError(error))

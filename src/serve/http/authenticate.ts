@@ -280,7 +280,7 @@ export function admitCall(
   }
 }
 
-/** Related tasks are advice: those that the token does not allow are left out, and the call goes on. */
+/** Related tasks are advice: those that the token does not allow are left out, and the call is served without them. */
 function withoutRelated(call: Call, isAllowed: (taskId: string) => boolean): Call {
   if (call.kind !== 'flow' || call.relatedTaskIds === undefined) return call
   return { ...call, relatedTaskIds: call.relatedTaskIds.filter(isAllowed) }

@@ -8,8 +8,8 @@
  *         continued by the instance at which the client resumes its stream, from the journal in the record (R6, R7). Of any
  *         number that try, one succeeds; a holder that was only slow finds out, and drops the call without a word.
  * kept 4  The response to such a call is in the store before it is sent, for a client that lost its stream meanwhile.
- * kept 5  A holder notes in the record that it goes on, before it does: until then nobody runs the call, and it can be taken
- *         over from an instance that does not reply, without waiting for a lease.
+ * kept 5  Before a holder resumes the handler, it says so in the record. Until then nobody runs the call, so another
+ *         instance may take it over without waiting for a lease.
  */
 
 import type { FlowHost } from '../../carry/host.ts'

@@ -245,7 +245,7 @@ export class SessionLine implements AskingLine {
     return asking
   }
 
-  /** Keeps a call that goes on, and begins its stream, so that the client has an event to resume from. */
+  /** Keeps a call before its first effect, and begins its stream, so that the client has an event to resume from. */
   async keep(kept: KeptCall): Promise<void> {
     if (!this.durable || this.#closed || !this.#channel.open) return
     await this.#keeping
