@@ -249,11 +249,11 @@ function toFailure(target: Target, message: string): Reply {
 
 type PlainCall = Exclude<Call | OlderCall, ListenCall>
 
-/** Answers a request that runs no handler, observed. `answer` gets the name of its span. */
+/** Answers a request that runs no handler, observed. `answer` gets what observes it. */
 export function observeRequest<R extends OlderReply>(
   { observer, platform }: Pick<FlowHost, 'observer' | 'platform'>,
   call: PlainCall,
-  answer: (span?: string) => R | Promise<R>,
+  answer: (observed?: Observed) => R | Promise<R>,
 ): R | Promise<R> {
   const observed = observer?.begin?.(requestOperation(call, platform.now()))
   if (!observed) return answer()
@@ -266,7 +266,7 @@ export function observeRequest<R extends OlderReply>(
     throw error
   }
   try {
-    const reply = observed.run(() => answer(observed.span))
+    const reply = observed.run(() => answer(observed))
     return isThenable(reply) ? Promise.resolve(reply).then(done, failed) : done(reply)
   } catch (error) {
     return failed(error)

@@ -111,8 +111,8 @@ export function createFlow(
         const call = toTaskCall(action, taskId, ctx, server)
         const principal = await principalOf(ctx)
         assertTaskAllowed(call.taskId, ctx, principal, options.implies)
-        const reply = await observeRequest(host, call, (span) =>
-          handleTask(host, tasksOf(host), call, principal, span),
+        const reply = await observeRequest(host, call, (observed) =>
+          handleTask(host, tasksOf(host), call, principal, observed?.span),
         )
         return toResult(reply)
       } catch (error) {

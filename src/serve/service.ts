@@ -162,9 +162,9 @@ export function createService(options: ServiceOptions): OpenService {
         case 'complete':
           return observeRequest(host, call, () => complete(registry, call).catch(toReply))
         case 'task':
-          return observeRequest(host, call, (span) => {
+          return observeRequest(host, call, (observed) => {
             if (!host.tasks) return { kind: 'error', error: new RondoError('PEER_METHOD') }
-            return handleTask(host, host.tasks, call, principal, span).catch(toReply)
+            return handleTask(host, host.tasks, call, principal, observed?.span).catch(toReply)
           })
       }
     },

@@ -12,6 +12,7 @@ import { createSqliteStore } from 'rondo/sqlite'
 import { afterEach, beforeEach, expect, it, vi } from 'vitest'
 import { z } from 'zod'
 import { createMemoryStore } from '../../src/store/memory/store.ts'
+import { connectOlder } from '../support/older-client.ts'
 import { processFile } from '../support/process-file.ts'
 import { send, settled } from '../support/task-client.ts'
 import { linksOf, recordTelemetry } from '../support/telemetry.ts'
@@ -69,6 +70,38 @@ it('a task has a CONSUMER span of its own trace for each turn, with links to its
   // Human time is apart from server time: the first turn waited for nobody.
   expect(turns.map(({ attributes }) => attributes['rondo.human.wait'])).toEqual([undefined, 90])
   expect(telemetry.spans().filter(({ name }) => name === 'tasks/get')).toEqual([])
+})
+
+it('a question that tasks/result pushes carries the span of that request, which the turn it wakes is linked to (SEP-414)', async () => {
+  const run = async (options: Partial<ServerOptions>) => {
+    const server = start({ store: createMemoryStore(), sessions: {}, ...options })
+    server.tool('work', { task: 'always' }, async (_args, ctx) => {
+      await ctx.ask('first', { message: 'First?', schema: FORM })
+      return 'done'
+    })
+    const client = await connectOlder(
+      'http://127.0.0.1/mcp',
+      {
+        capabilities: { elicitation: { form: {} } },
+        answer: () => ({ action: 'accept', content: { word: 'hi' } }),
+      },
+      (request) => server.fetch(request),
+    )
+    const begun = await client.call('tools/call', { name: 'work', arguments: {}, task: {} })
+    const { taskId } = (begun.result as { task: { taskId: string } }).task
+    const _meta = { traceparent: `00-${'1'.repeat(32)}-${'a'.repeat(16)}-01` }
+    const { result } = await client.call('tasks/result', { taskId, _meta })
+    expect(result).toMatchObject({ content: [{ text: 'done' }] })
+    expect(client.asked).toHaveLength(1)
+    return client.asked[0]?.params._meta
+  }
+  const meta = await run({})
+  const waiting = telemetry.spans().find(({ name }) => name === 'tasks/result')
+  const spanId = waiting?.spanContext().spanId
+  expect(waiting?.spanContext().traceId).toBe('1'.repeat(32))
+  expect(meta).toMatchObject({ traceparent: `00-${'1'.repeat(32)}-${spanId}-01` })
+  expect(spans(SpanKind.CONSUMER).map((turn) => linksOf(turn).woken)).toEqual([undefined, spanId])
+  expect(await run({ telemetry: undefined })).not.toHaveProperty('traceparent')
 })
 
 it('polls have spans if that is asked for', async () => {

@@ -37,11 +37,8 @@ export async function handleTask(
       return { kind: 'task', task: visibleTo(call.capabilities, toTaskState(host, tasks, owner, view)) }
     }
     case 'update': {
-      const sealed = Object.entries(call.inputResponses ?? {}).map(
-        ([key, answer]) =>
-          [key, sealPiece(host, { id: taskId, owner }, `answer ${key}`, markAnswer(answer, span))] as const,
-      )
-      const delivery = await tasks.engine.deliver(taskId, owner, new Map(sealed))
+      const sealed = sealAnswers(host, { id: taskId, owner }, call.inputResponses ?? {}, span)
+      const delivery = await tasks.engine.deliver(taskId, owner, sealed)
       return delivery === 'unknown' ? UNKNOWN : ACKNOWLEDGED
     }
     case 'result':
@@ -266,6 +263,8 @@ export interface AwaitOptions {
   readonly ask?: AskNow
   /** Why nobody can be asked, if not for the client's capabilities. */
   readonly unaskable?: string
+  /** Names the request that waits, to which the turn is linked that its answers wake. */
+  readonly span?: string
 }
 
 const UNKNOWN_OLDER: OlderReply = { kind: 'error', error: new RondoError('PEER_TASK') }
@@ -280,7 +279,7 @@ export async function awaitTask(
   { taskId, capabilities }: TaskCall,
   principal: Principal | undefined,
   line: Line,
-  { ask, unaskable }: AwaitOptions = {},
+  { ask, unaskable, span }: AwaitOptions = {},
 ): Promise<OlderReply> {
   await host.keys.ready()
   const owner = ownerOf(host, principal)
@@ -307,7 +306,7 @@ export async function awaitTask(
     const answers = asked.kind === 'unable' ? unableAnswers(questions, asked.key) : asked.answers
     // What was asked beside a question that the client cannot show is asked again.
     for (const key of keys) if (!Object.hasOwn(answers, key)) shown.delete(key)
-    await deliverAnswers(host, tasks, taskId, principal, answers)
+    await deliverAnswers(host, tasks, taskId, principal, answers, span)
   }
 }
 
@@ -321,16 +320,17 @@ function unableAnswers(questions: InputRequests, key: string): Answers {
   return Object.fromEntries(same.map(([name]) => [name, method]))
 }
 
-/** Delivers answers to a task; those to closed questions change nothing. */
+/** Delivers answers to a task; those to closed questions change nothing. `span` names the request that brought them. */
 export async function deliverAnswers(
   host: FlowHost,
   tasks: TaskHost,
   taskId: string,
   principal: Principal | undefined,
   answers: Answers,
+  span?: string,
 ): Promise<void> {
   const owner = ownerOf(host, principal)
-  await tasks.engine.deliver(taskId, owner, sealAnswers(host, { id: taskId, owner }, answers))
+  await tasks.engine.deliver(taskId, owner, sealAnswers(host, { id: taskId, owner }, answers, span))
 }
 
 /** Asks until the task no longer asks all of it, because it was answered elsewhere, cancelled or expired; returns undefined then. */
@@ -401,6 +401,7 @@ export async function respondToTask(
   tasks: TaskHost,
   { taskId, inputResponses = {} }: TaskCall,
   principal: Principal | undefined,
+  span?: string,
 ): Promise<OlderReply> {
   await host.keys.ready()
   const owner = ownerOf(host, principal)
@@ -417,7 +418,7 @@ export async function respondToTask(
     const request = Object.hasOwn(inputRequests, key) ? inputRequests[key] : undefined
     return request !== undefined && answerFits(request, answer)
   })
-  await deliverAnswers(host, tasks, taskId, principal, Object.fromEntries(useful))
+  await deliverAnswers(host, tasks, taskId, principal, Object.fromEntries(useful), span)
   return { kind: 'complete', result: { _meta: relatedTask(taskId) } }
 }
 
@@ -433,8 +434,11 @@ function answerFits(request: InputRequest, answer: unknown): boolean {
   return params.mode === 'url' || judgeContent(readForm(params.requestedSchema).fields, content).ok
 }
 
-function sealAnswers(host: FlowHost, of: PieceOf, answers: Answers): Map<string, string> {
+function sealAnswers(host: FlowHost, of: PieceOf, answers: Answers, span?: string): Map<string, string> {
   return new Map(
-    Object.entries(answers).map(([key, answer]) => [key, sealPiece(host, of, `answer ${key}`, answer)]),
+    Object.entries(answers).map(([key, answer]) => [
+      key,
+      sealPiece(host, of, `answer ${key}`, markAnswer(answer, span)),
+    ]),
   )
 }

@@ -163,7 +163,9 @@ export function createOlder(options: OlderOptions): Older | undefined {
         const hand = call.kind === 'task' ? draft?.handTask(call) : undefined
         const dialect = codecs.session(call.protocolVersion)
         const terms = { dialect, pageSize: shown, unaskable, hand }
-        return observeRequest(host, call, () => answerTaskCall(host, call, principal, line, terms))
+        return observeRequest(host, call, (observed) =>
+          answerTaskCall(host, call, principal, line, { ...terms, observed }),
+        )
       }
       const means = { dialect: codecs.session(call.protocolVersion), unaskable, hand: draft?.hand(call) }
       return answerFlow(host, registry, call, principal, line, means)

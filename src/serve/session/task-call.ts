@@ -9,6 +9,7 @@ import { type AskNow, awaitTask, handleTask, listTasks, respondToTask } from '..
 import { RondoError } from '../../errors.ts'
 import type { Principal, TaskCall, TaskListCall } from '../../protocol/call.ts'
 import type { SessionDialect } from '../../protocol/codec.ts'
+import type { Observed } from '../../protocol/observer.ts'
 import type { OlderReply } from '../../protocol/reply.ts'
 import { toErrorReply } from '../failure.ts'
 import type { SessionDraft } from './older.ts'
@@ -21,6 +22,8 @@ interface TaskCallOptions {
   readonly unaskable?: string
   /** Seals the questions, so that any instance can accept the answers of a client that echoes states. */
   readonly hand?: ReturnType<SessionDraft['handTask']>
+  /** Telemetry of the request. Its questions carry its trace context, and the turn that they wake is linked to it. */
+  readonly observed?: Observed
 }
 
 export async function answerTaskCall(
@@ -36,7 +39,7 @@ export async function answerTaskCall(
     if (call.kind === 'tasks') return await listTasks(host, tasks, call, principal, options.pageSize)
     switch (call.action) {
       case 'update':
-        return await respondToTask(host, tasks, call, principal)
+        return await respondToTask(host, tasks, call, principal, options.observed?.span)
       case 'result':
         return await resultOf(host, tasks, call, principal, line, options)
       case 'cancel':
@@ -58,7 +61,7 @@ async function resultOf(
   line: AskingLine,
   options: TaskCallOptions,
 ): Promise<OlderReply> {
-  const { unaskable } = options
+  const { unaskable, observed } = options
   const steady = steadyLine(line, call.progressToken)
   let stopResting = () => {}
   const stopped = new Promise<OlderReply>((resolve) => {
@@ -70,7 +73,8 @@ async function resultOf(
   })
   try {
     const ask = options.dialect.rounds ? undefined : askerOf(call, principal, line, steady, options)
-    return await Promise.race([awaitTask(host, tasks, call, principal, line, { ask, unaskable }), stopped])
+    const terms = { ask, unaskable, span: observed?.span }
+    return await Promise.race([awaitTask(host, tasks, call, principal, line, terms), stopped])
   } finally {
     stopResting()
   }
@@ -84,7 +88,7 @@ function askerOf(
   principal: Principal | undefined,
   line: AskingLine,
   steady: SteadyLine,
-  { hand }: TaskCallOptions,
+  { hand, observed }: TaskCallOptions,
 ): AskNow {
   const { taskId } = call
   return async (questions, signal) => {
@@ -92,6 +96,7 @@ function askerOf(
       timeoutMs: ANSWER_TIMEOUT_MS,
       alive: () => steady.heartbeat('Waiting for an answer'),
       task: taskId,
+      trace: observed?.trace,
       handed: line.portable ? await hand?.(call, principal, questions) : undefined,
       signal,
     })
