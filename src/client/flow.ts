@@ -81,7 +81,8 @@ async function answerRound<R extends FlowRequest>(
   const deadlineAt = limits.countHumanTime ? deadlineOf(pending, limits, clock.now()) : undefined
   const time = openLeg(clock, { timeoutMs: Number.POSITIVE_INFINITY, deadlineAt }, options.signal)
   try {
-    return await fulfil(pending, { answers: flows.answers, signal: time.signal, onAnswer: options.onPending })
+    const { answers, peer } = flows
+    return await fulfil(pending, { answers, peer, signal: time.signal, onAnswer: options.onPending })
   } finally {
     time.end()
   }

@@ -196,10 +196,15 @@ async function observed(peer: Peer, call: Call, leg: Leg, sending: SendOptions):
   const one = observer.begin(operation)
   if (!one) return exchange(peer, call, leg, sending)
   const traced = { ...call, trace: { ...call.trace, ...one.trace } }
+  const { onQuestion } = sending
+  // Questions arrive on streams that were opened in other contexts.
+  const inside: SendOptions = onQuestion
+    ? { ...sending, onQuestion: (question, signal) => one.run(() => onQuestion(question, signal)) }
+    : sending
   try {
-    const received = await one.run(() => exchange(peer, traced, leg, sending))
+    const received = await one.run(() => exchange(peer, traced, leg, inside))
     one.end(endOf(received))
-    return received
+    return received.kind === 'input_required' ? { ...received, span: one.span } : received
   } catch (error) {
     one.end({ code: error instanceof RondoError ? error.code : 'PEER_GONE' })
     throw error

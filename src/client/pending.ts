@@ -203,6 +203,8 @@ function assertAnswered(pending: PendingCall): void {
 export interface AskedRound {
   readonly questions: InputRequests
   readonly state?: string
+  /** The request that brought them, as telemetry names it. */
+  readonly span?: string
 }
 
 /** The call after the server asked again, in questions that were vetted. Throws if it asks too often (C8). */

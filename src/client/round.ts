@@ -4,9 +4,10 @@ import { RondoError } from '../errors.ts'
 import { cleanText, displayText } from '../form/clean-text.ts'
 import { orAbort } from '../lib/clock.ts'
 import { isRecord, measureJson } from '../lib/json.ts'
-import { kindOf, type QuestionKind } from '../protocol/common/request.ts'
+import { kindOf, type QuestionKind, readTrace } from '../protocol/common/request.ts'
 import type { InputRequest, InputRequests, InputResponse, JsonSchema } from '../protocol/wire.ts'
 import type { Driving, Flows, Limits } from './flow-options.ts'
+import type { Peer } from './peer.ts'
 import { type AskedRound, answer, ask, type FlowRequest, openQuestions, type PendingCall } from './pending.ts'
 import { applyPolicies } from './policy.ts'
 import { type Answers, type AskInfo, answerableKinds, callHandler } from './question.ts'
@@ -22,8 +23,13 @@ export async function takeRound<R extends FlowRequest>(
   const now = peer.clock.now()
   const asked = ask(pending, { questions, state: round.state, now, tookMs: now - startedAt }, limits)
   const own = options.onRound === undefined ? [] : [options.onRound].flat()
-  return applyPolicies(asked, [...policies, ...own])
+  const taken = await applyPolicies(asked, [...policies, ...own])
+  if (round.span !== undefined) broughtBy.set(taken, round.span)
+  return taken
 }
+
+/** The requests that brought the questions of a call, as telemetry names them. */
+const broughtBy = new WeakMap<PendingCall, string>()
 
 /** Characters of a key in a message. */
 const MAX_SHOWN = 100
@@ -127,6 +133,7 @@ function cleanWords(value: unknown): unknown {
 
 interface Fulfilment {
   readonly answers: Answers
+  readonly peer?: Pick<Peer, 'observer' | 'clock'>
   /** That of the whole call. */
   readonly signal?: AbortSignal
   /** Called with the call after every answer, before the next question. */
@@ -139,7 +146,7 @@ interface Fulfilment {
  */
 export async function fulfil<R extends FlowRequest>(
   pending: PendingCall<R>,
-  { answers, signal, onAnswer }: Fulfilment,
+  { answers, peer, signal, onAnswer }: Fulfilment,
 ): Promise<PendingCall<R>> {
   const siblings = new AbortController()
   const giveUp = () => siblings.abort(signal?.reason)
@@ -152,7 +159,8 @@ export async function fulfil<R extends FlowRequest>(
     // One for each handler: Node warns about more than ten listeners on a signal.
     const own = AbortSignal.any([siblings.signal])
     const info = infoOf(pending, key, index + 1, open.length, own)
-    const response = await orAbort(callHandler(answers, question, info), own)
+    const handle = () => orAbort(callHandler(answers, question, info), own)
+    const response = await observed(peer, pending, question, handle)
     if (response === undefined)
       throw new RondoError('INPUT_ANSWER', `The handler returned no answer to "${key}"`)
     now = answer(now, key, response)
@@ -169,6 +177,35 @@ export async function fulfil<R extends FlowRequest>(
     throw new RondoError('INPUT_ABORTED', 'A handler threw, which ends the call', { cause: error })
   } finally {
     signal?.removeEventListener('abort', giveUp)
+  }
+}
+
+/** Has a question answered inside a span of its own, in the trace that the server named. */
+async function observed<T>(
+  peer: Fulfilment['peer'],
+  pending: PendingCall,
+  { method, params }: InputRequest,
+  handle: () => Promise<T>,
+): Promise<T> {
+  if (!peer?.observer?.begin) return handle()
+  const { _meta } = (params ?? {}) as { readonly _meta?: unknown }
+  const span = broughtBy.get(pending)
+  const one = peer.observer.begin({
+    kind: 'question',
+    method,
+    protocolVersion: pending.protocolVersion,
+    trace: isRecord(_meta) ? readTrace(_meta) : undefined,
+    began: peer.clock.now(),
+    spans: span === undefined ? undefined : [span, span],
+  })
+  if (!one) return handle()
+  try {
+    const response = await one.run(handle)
+    one.end({ outcome: 'complete' })
+    return response
+  } catch (error) {
+    one.end({ code: error instanceof RondoError ? error.code : 'INPUT_ABORTED' })
+    throw error
   }
 }
 
@@ -212,7 +249,7 @@ export function createPushedRounds(
     const asked = await takeRound(flows, current, { questions: { [key]: question } }, how)
     current = asked
     const open = openQuestions(asked).length > 0
-    const { answers: given } = open ? await fulfil(asked, { answers, signal }) : asked
+    const { answers: given } = open ? await fulfil(asked, { answers, peer: flows.peer, signal }) : asked
     const answer = given[key]
     if (answer === undefined) throw new RondoError('INPUT_ANSWER', `There is no answer to "${key}"`)
     return answer

@@ -36,14 +36,17 @@ export interface ObservedQueue {
 }
 
 export interface ObservedOperation {
-  /** `client`: a request that is sent. `request`: one that runs no handler. `round`, `turn`: a run of a handler. */
-  readonly kind: 'client' | 'request' | 'round' | 'turn'
+  /**
+   * `client`: a request that is sent. `request`: one that runs no handler. `round`, `turn`: a run of a handler.
+   * `question`: a client has a question answered.
+   */
+  readonly kind: 'client' | 'request' | 'round' | 'turn' | 'question'
   readonly method: string
   /** The name of a tool or prompt that exists; absent for resources, whose URIs contain arguments. */
   readonly target?: string
   readonly requestId?: RequestId
   readonly protocolVersion: string
-  /** `traceparent`, `tracestate` and `baggage` as the client sent them: claims, not checked. */
+  /** `traceparent`, `tracestate` and `baggage` as the other side sent them: claims, not checked. */
   readonly trace?: Readonly<Record<string, string>>
   /** When it began, ms since the epoch. */
   readonly began: number
@@ -51,7 +54,7 @@ export interface ObservedOperation {
   readonly round?: number
   readonly task?: string
   readonly turn?: number
-  /** The first and the last round of the flow before this one, as `Observed.span` named them. */
+  /** The first and the last round of the flow before this one, as `Observed.span` named them; of a question, the request that brought it. */
   readonly spans?: readonly [first: string, last: string]
   /** The request whose answers woke this turn. */
   readonly wokenBy?: string

@@ -51,6 +51,8 @@ export type Received =
       /** Empty if the server only wants a retry. */
       readonly questions: InputRequests
       readonly state?: string
+      /** Names the request to which it was received, for telemetry. */
+      readonly span?: string
     }
   /** The call continues as a task, or this is the current state of the task. */
   | { readonly kind: 'task'; readonly task: TaskState }

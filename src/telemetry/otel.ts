@@ -6,8 +6,10 @@
  *         links: a host starts a new trace for a retry, and a span over somebody's lunch would tell nothing.
  * span 2: A turn of a task is a CONSUMER span and the root of a new trace, with links to the round that began the task and
  *         to the request whose answers woke it.
- * span 3: A question is not an error. A result with `isError` is `error.type=tool_error`.
- * span 4: No argument, answer, result, token or header is recorded, and no message of an error.
+ * span 3: A client that has a question answered does so in a SERVER span, whose parent is the span that the server named with
+ *         the question: in the terms of the conventions, the client is the receiver of this request.
+ * span 4: A question is not an error. A result with `isError` is `error.type=tool_error`.
+ * span 5: No argument, answer, result, token or header is recorded, and no message of an error.
  */
 
 import {
@@ -190,6 +192,10 @@ function linksOf({ kind, spans, wokenBy }: ObservedOperation, ambient: SpanConte
   const links: Link[] = []
   const add = (name: string, linked: SpanContext | undefined): void => {
     if (linked) links.push({ context: linked, attributes: { [ATTRIBUTE.link]: name } })
+  }
+  if (kind === 'question') {
+    add('call', unpackSpan(last) ?? ambient)
+    return links
   }
   add(kind === 'turn' ? 'created' : 'previous', unpackSpan(last))
   if (first !== last) add('first', unpackSpan(first))

@@ -22,6 +22,7 @@ import { openEnvelope } from '../../src/seal/envelope.ts'
 import { parseKeys } from '../../src/seal/key-ring.ts'
 import { packSpan, readBaggage, readTraceContext, unpackSpan } from '../../src/telemetry/otel.ts'
 import { connectOlder } from '../support/older-client.ts'
+import { processFile } from '../support/process-file.ts'
 import { send } from '../support/task-client.ts'
 import { linksOf, recordTelemetry } from '../support/telemetry.ts'
 
@@ -297,6 +298,142 @@ describe('a client', () => {
     const called = seen.filter(({ baggage }) => baggage !== undefined)
     expect(seen.length).toBeGreaterThan(called.length)
     expect(called.map(({ baggage }) => baggage)).toContain('shop=a%20b')
+  })
+
+  const questions = (): readonly ReadableSpan[] =>
+    telemetry.spans().filter(({ name }) => name === 'elicitation/create')
+  const within = trace.getTracer('handler')
+  /** What a handler does is part of the question's span. */
+  const answers = {
+    async elicitation() {
+      within.startSpan('ask a person').end()
+      return { action: 'accept' as const, content: { word: 'hi' } }
+    },
+  }
+
+  it('has a pushed question answered in the trace of the round that asks (SEP-414)', async () => {
+    const server = start({ sessions: {} })
+    const client = await connect(server, { mode: '2025-11-25', telemetry: otel(), answers, turns: false })
+    await client.callTool('greet', {})
+    await client.close()
+    const [one, two] = rounds().map((span) => span.spanContext())
+    expect(questions().map(({ parentSpanContext }) => parentSpanContext?.spanId)).toEqual([
+      one?.spanId,
+      two?.spanId,
+    ])
+    for (const question of questions()) {
+      expect(question.kind).toBe(SpanKind.SERVER)
+      expect(question.parentSpanContext?.isRemote).toBe(true)
+      expect(question.attributes).toMatchObject({ 'mcp.protocol.version': '2025-11-25' })
+      expect(question.status.code).toBe(0)
+    }
+    // The whole call is one trace: the request, its rounds, the questions and what the handlers did.
+    const call = telemetry
+      .spans()
+      .find(({ kind, name }) => kind === SpanKind.CLIENT && name.endsWith('greet'))
+    const people = telemetry.spans().filter(({ name }) => name === 'ask a person')
+    expect(people.map(({ parentSpanContext }) => parentSpanContext?.spanId)).toEqual(
+      questions().map((span) => span.spanContext().spanId),
+    )
+    const all = [...rounds(), ...questions(), ...people]
+    expect(new Set(all.map((span) => span.spanContext().traceId))).toEqual(
+      new Set([call?.spanContext().traceId]),
+    )
+    expect(questions().map(linksOf)).toEqual(Array(2).fill({ call: call?.spanContext().spanId }))
+  })
+
+  it.each(['HTTP', 'stdio'])(
+    'has a question without trace context answered inside its request, over %s',
+    async (by) => {
+      // A process has one stream for all requests, which was opened outside of them.
+      const stdio = {
+        command: process.execPath,
+        args: [processFile('test/support/own-stdio.ts')],
+        env: { RONDO_KEYS: keys },
+        stderr: 'ignore' as const,
+      }
+      const target = by === 'HTTP' ? start({ sessions: {}, telemetry: undefined }) : stdio
+      const accept = async (params: { message: string }) => {
+        await answers.elicitation()
+        const content = params.message === 'Who are you?' ? { name: 'Ada' } : { word: 'hi' }
+        return { action: 'accept' as const, content }
+      }
+      const client = await connect(target, {
+        mode: '2025-11-25',
+        telemetry: otel(),
+        answers: { elicitation: accept as never },
+        turns: false,
+      })
+      await client.callTool('greet', {})
+      await client.close()
+      const call = telemetry.spans().find(({ name }) => name === 'tools/call greet')
+      expect(call?.kind).toBe(SpanKind.CLIENT)
+      expect(questions().length).toBeGreaterThanOrEqual(1)
+      for (const question of questions()) {
+        expect(question.parentSpanContext?.spanId).toBe(call?.spanContext().spanId)
+        expect(linksOf(question)).toEqual({})
+      }
+    },
+  )
+
+  it('links the question of a round to the request that brought it', async () => {
+    const client = await connect(start(), { telemetry: otel(), answers })
+    const caller = trace.getTracer('host').startSpan('agent')
+    await context.with(trace.setSpan(context.active(), caller), () => client.callTool('greet', {}))
+    await client.close()
+    const sent = telemetry
+      .spans()
+      .filter(({ kind, name }) => kind === SpanKind.CLIENT && name === 'tools/call greet')
+      .map((span) => span.spanContext().spanId)
+    expect(sent).toHaveLength(3)
+    expect(questions().map(linksOf)).toEqual([{ call: sent[0] }, { call: sent[1] }])
+    expect(questions().map(({ parentSpanContext }) => parentSpanContext?.spanId)).toEqual(
+      Array(2).fill(caller.spanContext().spanId),
+    )
+    const measured = (await telemetry.metrics()).find(({ name }) => name === 'mcp.server.operation.duration')
+    expect(measured?.points.map(({ attributes }) => attributes['mcp.method.name'])).toContain(
+      'elicitation/create',
+    )
+  })
+
+  it('takes the trace context of a question in a result of 2026-07-28 too, and ignores one that does not fit', async () => {
+    const good = `00-${'5'.repeat(32)}-${'b'.repeat(16)}-01`
+    for (const traceparent of [good, 'nonsense']) {
+      telemetry.reset()
+      const server = start()
+      const marking = {
+        async fetch(request: Request) {
+          const response = await server.fetch(request)
+          const text = await response.text()
+          const marked = text.replace(
+            /"mode":"form"/,
+            `"_meta":{"traceparent":"${traceparent}"},"mode":"form"`,
+          )
+          return new Response(marked, response)
+        },
+      }
+      const client = await connect(marking, { telemetry: otel(), answers })
+      await client.callTool('greet', {})
+      await client.close()
+      const traces = questions().map((span) => span.spanContext().traceId === '5'.repeat(32))
+      expect(traces).toEqual(Array(2).fill(traceparent === good))
+    }
+  })
+
+  it('ends the span of a question whose handler threw as an error, without its message', async () => {
+    const client = await connect(start(), {
+      telemetry: otel(),
+      answers: {
+        elicitation: () => {
+          throw new Error('canary-handler')
+        },
+      },
+    })
+    await expect(client.callTool('greet', {})).rejects.toMatchObject({ code: 'INPUT_ABORTED' })
+    await client.close()
+    expect(questions().map(({ attributes }) => attributes['error.type'])).toEqual(['INPUT_ABORTED'])
+    const [{ attributes, events, status }] = questions() as [ReadableSpan]
+    expect(JSON.stringify([attributes, events, status])).not.toContain('canary')
   })
 
   it('R11 is not broken by its telemetry, and warns once', async () => {
