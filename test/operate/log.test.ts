@@ -8,6 +8,7 @@ import { createMemoryStore } from '../../src/store/memory/store.ts'
 import type { Lease } from '../../src/store/task-store.ts'
 import { connectOlder } from '../support/older-client.ts'
 import { send, settled } from '../support/task-client.ts'
+import { connectTurns } from '../support/turns-client.ts'
 
 const keys = generateKey('k1')
 const servers: { close(): Promise<void> }[] = []
@@ -279,13 +280,39 @@ describe('a store that fails between two questions', () => {
 
   it('is logged with flow and round in multi-turn SSE', async () => {
     const { server, of } = start({ sessions: {}, store: failing() })
-    const experimental = { 'multi-turn-sse': {}, 'request-state': {} }
-    const capabilities = { elicitation: { form: {} }, experimental }
-    const client = await connectOlder('http://127.0.0.1/mcp', { capabilities }, (request) =>
-      server.fetch(request),
-    )
-    await client.call('tools/call', { name: 'ask', arguments: {} })
+    const client = await connectTurns((request) => server.fetch(request), 'http://127.0.0.1/mcp')
+    await client.request('tools/call', { name: 'ask', arguments: {} })
     expect(of('warning')).toMatchObject([{ ...PLACE, round: 1, error }])
+  })
+
+  // The store is asked whether the request counts before the round itself begins.
+  describe.each(['rounds', 'multi-turn SSE'])('before a round that counts once, in %s', (form) => {
+    it.each([
+      ['is logged with flow and round', away, [{ round: 2, error }]],
+      ['logs nothing if it answers', undefined, []],
+    ])('%s', async (_, claim, expected) => {
+      const store = createMemoryStore()
+      const once = { ...store.once, ...(claim && { claim }) }
+      const { server, of } = start({ sessions: {}, store: { ...store, once } })
+      server.tool('pay', { once: true }, async (_args, ctx) => {
+        await ctx.ask('word', { message: 'Word?', schema: FORM })
+        return 'paid'
+      })
+      if (form === 'rounds') {
+        const pay = (params = {}) =>
+          send(server, 'tools/call', { name: 'pay', arguments: {}, ...params }, only)
+        const { result } = await pay()
+        await pay({ requestState: result?.requestState, inputResponses: accept('hi') })
+      } else {
+        const client = await connectTurns((request) => server.fetch(request), 'http://127.0.0.1/mcp')
+        const turn = await client.request('tools/call', { name: 'pay', arguments: {} })
+        await client.answer(turn, [accept('hi').word])
+      }
+      const [first, second] = of('round')
+      expect(first).toMatchObject({ ...PLACE, round: 1, outcome: 'input_required' })
+      expect(second?.outcome).toBe(claim ? undefined : 'complete')
+      expect(of('warning')).toMatchObject(expected.map((line) => ({ ...line, flow: first?.flow })))
+    })
   })
 })
 
