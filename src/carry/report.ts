@@ -182,8 +182,6 @@ export function placeOfError(error: unknown): LogPlace {
   return (typeof error === 'object' && error !== null && places.get(error)) || {}
 }
 
-export const STORE_FAILED = 'A request failed because the store failed'
-
 export interface Failure {
   readonly reply: Reply
   readonly outcome: 'tool_error' | 'refused'

@@ -7,7 +7,7 @@
  */
 
 import type { LogFacts } from '../carry/host.ts'
-import { placeOfError, STORE_FAILED } from '../carry/report.ts'
+import { placeOfError } from '../carry/report.ts'
 import { type ErrorCode, isStoreFault, RondoError } from '../errors.ts'
 import { isThenable } from '../lib/json.ts'
 import type { FlowCall } from '../protocol/call.ts'
@@ -33,7 +33,12 @@ export function toErrorReply(error: unknown, log: (event: LogFacts) => void): Re
   if (!(error instanceof RondoError))
     log({ event: 'warning', message: 'A request failed unexpectedly', ...placeOfError(error), error })
   else if (isStoreFault(error))
-    log({ event: 'warning', message: STORE_FAILED, ...placeOfError(error), error })
+    log({
+      event: 'warning',
+      message: 'A request failed because the store failed',
+      ...placeOfError(error),
+      error,
+    })
   const known =
     error instanceof RondoError ? error : new RondoError('SERVER_INTERNAL', undefined, { cause: error })
   return { kind: 'error', error: known }

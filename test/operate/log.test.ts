@@ -289,6 +289,11 @@ describe('a store that fails between two questions', () => {
   describe.each(['rounds', 'multi-turn SSE'])('before a round that counts once, in %s', (form) => {
     it.each([
       ['is logged with flow and round', away, [{ round: 2, error }]],
+      [
+        'is logged with flow and round if its own code threw',
+        () => Promise.reject(new TypeError('The driver is broken')),
+        [{ round: 2, error: { message: 'The driver is broken' } }],
+      ],
       ['logs nothing if it answers', undefined, []],
     ])('%s', async (_, claim, expected) => {
       const store = createMemoryStore()

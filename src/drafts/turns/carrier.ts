@@ -14,12 +14,12 @@
 import type { Beginning, Carrier, Round } from '../../carry/carrier.ts'
 import type { FlowHost } from '../../carry/host.ts'
 import { type AskingLine, type MakePortable, runPushed, steadyLine } from '../../carry/push.ts'
-import { logStateRefused, placeOfError, STORE_FAILED } from '../../carry/report.ts'
+import { logStateRefused } from '../../carry/report.ts'
 import { concludeRefused } from '../../carry/round.ts'
 import { type Need, withNeed } from '../../carry/scope.ts'
 import { deliverAnswers } from '../../carry/task/call.ts'
 import { firstRound, keepSealed, nextRound, runOpened, type Seal, tokenCarrier } from '../../carry/token.ts'
-import { isStoreFault, RondoError } from '../../errors.ts'
+import { RondoError } from '../../errors.ts'
 import type {
   FlowCall,
   FlowMethod,
@@ -33,6 +33,7 @@ import { withoutMethods } from '../../protocol/common/request.ts'
 import type { Reply } from '../../protocol/reply.ts'
 import type { InputRequests } from '../../protocol/wire.ts'
 import { type Claims, principalTag, requestDigest } from '../../seal/state.ts'
+import { toErrorReply } from '../../serve/failure.ts'
 import type { Target } from '../../tool/target.ts'
 import {
   createTurnMemory,
@@ -107,12 +108,12 @@ export function createTurns(host: FlowHost, find: Parts['find'], options: TurnsO
         const beginning = await begin(parts, call)
         return run(parts, { target, call, principal, line, beginning, remembers })
       }),
-    async resume(answers, peer) {
-      const opened = await open(parts, answers, peer).catch(toError)
-      if (opened instanceof RondoError) return toReply(null, opened)
-      if (opened.claims.method === TASK) return guarded(parts, null, () => answerTask(parts, opened, peer))
-      return guarded(parts, opened.request.requestId, () => continueCall(parts, opened, peer))
-    },
+    resume: (answers, peer) =>
+      guarded(parts, null, async () => {
+        const opened = await open(parts, answers, peer)
+        if (opened.claims.method === TASK) return answerTask(parts, opened, peer)
+        return guarded(parts, opened.request.requestId, () => continueCall(parts, opened, peer))
+      }),
     hand: (round, claims, questions, progress) =>
       handQuestions(parts, claims, toRequest(parts, round.call, progress), questions),
     handTask: (call, principal, questions) => handTask(parts, call, principal, questions),
@@ -317,16 +318,6 @@ async function guarded(
   try {
     return await work()
   } catch (error) {
-    if (isStoreFault(error))
-      host.log({ event: 'warning', message: STORE_FAILED, ...placeOfError(error), error })
-    return toReply(id, toError(error))
+    return { kind: 'reply', id, reply: toErrorReply(error, host.log) }
   }
-}
-
-function toReply(id: RequestId | null, error: RondoError): TurnOutcome {
-  return { kind: 'reply', id, reply: { kind: 'error', error } }
-}
-
-function toError(error: unknown): RondoError {
-  return error instanceof RondoError ? error : new RondoError('SERVER_INTERNAL', undefined, { cause: error })
 }
