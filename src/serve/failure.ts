@@ -3,7 +3,8 @@
  *
  * A caller decides how many requests are refused before anything runs, so each reason is logged at most once in ten
  * seconds, with the number of requests since the last line and the option that would allow them. Nothing of a request is
- * logged: headers may contain secrets. Refusals with a reason of their own have a line each, up to a bound a minute.
+ * logged: headers may contain secrets. Refusals with a reason of their own have a line each, up to a bound a minute for each
+ * kind of reason and each caller.
  */
 
 import type { LogFacts } from '../carry/host.ts'
@@ -89,45 +90,93 @@ export function createRefusalLog(
 }
 
 const MINUTE = 60_000
-/** Lines about refused callers in a minute: with the same reason, and altogether. */
-const MAX_SAME = 5
-const MAX_LINES = 50
+/** Lines of one kind within a minute, and how many of them one caller may cause. */
+const LINES = 5
+const LINES_OF_CALLER = 3
+/** Kinds that are told apart within a minute, and how many of them one caller may begin; the rest is one kind. */
+const MAX_KINDS = 40
+const KINDS_OF_CALLER = 10
+/** Kinds that a summary names. */
+const MAX_NAMED = 10
+const OTHER = 'other reasons'
+
+interface Kind {
+  /** Who began it. */
+  readonly by: string | undefined
+  readonly lines: (string | undefined)[]
+  more: number
+}
 
 export interface CallerLog {
-  refused(status: number, reason: string): void
+  /** `caller` stands for the address, if that is known. */
+  refused(status: number, reason: string, caller?: string): void
   /** Says how many lines were left out until now. */
   summarize(): void
 }
 
-/** Bounds what strangers can write into the log: beyond the bound, lines are counted, and their number is logged later. */
+/**
+ * Bounds what strangers can write into the log. Each kind of reason has its own share, so that many refusals of one kind
+ * hide no other, and each caller has a share of that; what is beyond is counted, and the numbers are logged later.
+ */
 export function createCallerLog(log: (event: LogFacts) => void, now: () => number): CallerLog {
   let since = Number.NEGATIVE_INFINITY
-  let more = 0
-  let lines = 0
-  const texts = new Map<string, number>()
+  const kinds = new Map<string, Kind>()
   const summarize = (): void => {
-    if (more > 0)
-      log({ event: 'warning', message: `… and ${more} more callers were refused within a minute` })
-    more = 0
-    lines = 0
-    texts.clear()
+    const message = summaryOf(kinds)
+    if (message !== undefined) log({ event: 'warning', message })
+    kinds.clear()
+  }
+  const kindFor = (status: number, reason: string, caller: string | undefined): Kind => {
+    const named = `${status} ${kindOfReason(reason)}`
+    const known = kinds.get(named)
+    if (known) return known
+    const own = caller === undefined ? 0 : count([...kinds.values()], ({ by }) => by === caller)
+    const name = kinds.size < MAX_KINDS && own < KINDS_OF_CALLER ? named : OTHER
+    const kind = kinds.get(name) ?? { by: caller, lines: [], more: 0 }
+    kinds.set(name, kind)
+    return kind
   }
   return {
-    refused(status, reason) {
+    refused(status, reason, caller) {
       if (Math.abs(now() - since) >= MINUTE) {
         summarize()
         since = now()
       }
-      const text = `${status} ${reason}`
-      const same = texts.get(text) ?? 0
-      if (same >= MAX_SAME || lines >= MAX_LINES) {
-        more += 1
+      const kind = kindFor(status, reason, caller)
+      const { lines } = kind
+      const own = caller === undefined ? 0 : count(lines, (by) => by === caller)
+      if (lines.length >= LINES || own >= LINES_OF_CALLER) {
+        kind.more += 1
         return
       }
-      texts.set(text, same + 1)
-      lines += 1
+      lines.push(caller)
       log({ event: 'caller_refused', status, reason })
     },
     summarize,
   }
+}
+
+function count<T>(list: readonly T[], is: (one: T) => boolean): number {
+  return list.filter(is).length
+}
+
+const MAX_READ = 500
+const MAX_KIND = 100
+
+/** Reasons that differ only in values and numbers are of one kind: a caller chooses those. */
+function kindOfReason(reason: string): string {
+  const words = reason
+    .slice(0, MAX_READ)
+    .replace(/"[^"]*"(?:, "[^"]*")*/g, '"…"')
+    .replace(/\d+/g, '#')
+  return words.length > MAX_KIND ? `${words.slice(0, MAX_KIND)}…` : words
+}
+
+function summaryOf(kinds: ReadonlyMap<string, Kind>): string | undefined {
+  const left = [...kinds].filter(([, { more }]) => more > 0).sort(([, a], [, b]) => b.more - a.more)
+  if (left.length === 0) return undefined
+  const total = left.reduce((sum, [, { more }]) => sum + more, 0)
+  const named = left.slice(0, MAX_NAMED).map(([name, { more }]) => `${more} × ${name}`)
+  const rest = left.length > MAX_NAMED ? [`and ${left.length - MAX_NAMED} more kinds`] : []
+  return `… and ${total} more callers were refused within a minute: ${[...named, ...rest].join('; ')}`
 }

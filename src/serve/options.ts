@@ -45,8 +45,8 @@ export interface HttpOptions extends AdmissionOptions {
   maxBacklogBytes?: number
   /** Receives errors that no client is told about. */
   onError?: (error: unknown) => void
-  /** Receives the reason with which `authenticate` refuses a request. */
-  onRefused?: (status: number, reason: string) => void
+  /** Receives the reason with which `authenticate` refuses a request. `caller` stands for its address, if that is known. */
+  onRefused?: (status: number, reason: string, caller?: string) => void
   /** The timer of heartbeats and keep-alives. */
   every?: Every
   /** Clients of earlier eras get no session. */

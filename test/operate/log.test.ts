@@ -224,37 +224,79 @@ describe('a request that is refused', () => {
 })
 
 describe('T20 what anybody can cause', () => {
-  const of60 = (server: Server, headers: Record<string, string>) =>
-    Array.from({ length: 60 }, () =>
-      server.fetch(
-        new Request('http://127.0.0.1/mcp', {
-          method: 'POST',
-          headers: { 'content-type': 'application/json', ...headers },
-          body: '{}',
-        }),
-      ),
+  const refusing: ServerOptions['authenticate'] = ({ headers }) => ({
+    status: 401,
+    reason: String(headers('why')),
+  })
+  const addressHeader = 'x-from'
+  const refuse = (server: Server, why: string, from?: string) =>
+    server.fetch(
+      new Request('http://127.0.0.1/mcp', {
+        method: 'POST',
+        headers: { 'content-type': 'application/json', why, ...(from && { [addressHeader]: from }) },
+        body: '{}',
+      }),
     )
 
-  it('refused callers have at most 50 lines a minute, 5 with the same reason, and a line with the rest', async () => {
+  it('refused callers have 5 lines a minute for each kind of reason, so that a flood of one kind hides no other', async () => {
     let now = 0
-    const authenticate: ServerOptions['authenticate'] = ({ headers }) => ({
-      status: 401,
-      reason: `No: ${headers('why')}`,
-    })
-    const { server, of } = start({ now: () => now, authenticate })
-    await Promise.all(of60(server, { why: 'expired' }))
-    expect(of('caller_refused')).toHaveLength(5)
-    for (let number = 0; number < 60; number++) await of60(server, { why: String(number) })[0]
-    expect(of('caller_refused')).toHaveLength(50)
-    expect(of('warning')).toHaveLength(0)
+    const { server, of } = start({ now: () => now, authenticate: refusing })
+    const reasons = () => of('caller_refused').map(({ reason }) => reason)
+    for (let number = 0; number < 200; number++) {
+      await refuse(server, `The issuer is "https://${number}.example", "b ${number}": ${number} s ago`)
+    }
+    expect(reasons()).toHaveLength(5)
+    for (let number = 0; number < 7; number++) await refuse(server, 'The signature is wrong')
+    await refuse(server, 'The token is encrypted')
+    expect(reasons().slice(5)).toEqual([...Array(5).fill('The signature is wrong'), 'The token is encrypted'])
+    expect(of('warning')).toEqual([])
     now += 60_000
-    await Promise.all(of60(server, { why: 'expired' }))
-    const more = Array.from(of('warning'), ({ message }) => message)
-    // 60 with one reason, and at least 60 with others, of which 50 have a line.
-    expect(more).toEqual([expect.stringMatching(/^… and \d+ more callers were refused within a minute$/)])
-    expect(of('caller_refused')).toHaveLength(55)
+    await refuse(server, 'The signature is wrong')
+    expect(of('warning').map(({ message }) => message)).toEqual([
+      '… and 197 more callers were refused within a minute: 195 × 401 The issuer is "…": # s ago; 2 × 401 The signature is wrong',
+    ])
+    // The new minute has shares of its own.
+    expect(reasons()).toHaveLength(12)
     server.drain()
-    expect(of('warning').at(-1)?.message).toBe('… and 55 more callers were refused within a minute')
+    expect(of('warning')).toHaveLength(1)
+  })
+
+  it('one caller has a share of each kind and of the kinds, over fetch and over HTTP', async () => {
+    const { server, of } = start({ authenticate: refusing, addressHeader })
+    const word = (number: number) => String.fromCharCode(97 + (number % 26), 97 + Math.floor(number / 26))
+    for (let number = 0; number < 300; number++) await refuse(server, word(number), '192.0.2.1')
+    for (let number = 0; number < 300; number++) await refuse(server, 'same', '192.0.2.1')
+    // Ten kinds, and three lines for all others.
+    expect(of('caller_refused')).toHaveLength(13)
+    for (let number = 0; number < 5; number++) await refuse(server, 'The issuer is unknown', '192.0.2.2')
+    expect(of('caller_refused').filter(({ reason }) => reason === 'The issuer is unknown')).toHaveLength(3)
+    server.drain()
+    expect(of('warning').map(({ message }) => message)).toEqual([
+      '… and 589 more callers were refused within a minute: 587 × other reasons; 2 × 401 The issuer is unknown',
+    ])
+    const near = start({ authenticate: refusing })
+    const { url } = await near.server.listen({ port: 0, signals: false, rejections: false })
+    for (let number = 0; number < 5; number++) {
+      const headers = { 'content-type': 'application/json', why: 'no' }
+      expect((await fetch(url, { method: 'POST', headers, body: '{}' })).status).toBe(401)
+    }
+    expect(near.of('caller_refused')).toHaveLength(3)
+  })
+
+  it('many callers with many reasons have a bound, and are counted', async () => {
+    const { server, of, events } = start({ authenticate: refusing, addressHeader })
+    const letters = (number: number): string =>
+      String.fromCharCode(97 + (number % 26), 97 + (Math.floor(number / 26) % 26), 97)
+    for (let number = 0; number < 600; number++) {
+      await refuse(server, letters(number).repeat(100), `192.0.${number % 200}.1`)
+    }
+    // 40 kinds with a line each, and five of all others.
+    expect(of('caller_refused')).toHaveLength(45)
+    server.drain()
+    expect(of('warning').map(({ message }) => message)).toEqual([
+      '… and 555 more callers were refused within a minute: 555 × other reasons',
+    ])
+    expect(JSON.stringify(events)).not.toContain('192.0.')
   })
 })
 

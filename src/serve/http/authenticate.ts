@@ -61,22 +61,29 @@ export type Identified =
 export const HOOK_MS = 30_000
 
 /** What `authenticate` learns of a request. */
-export type Arriving = Omit<AuthRequest, 'headers'> & { readonly headers: RequestHeaders }
+export type Arriving = Omit<AuthRequest, 'headers'> & {
+  readonly headers: RequestHeaders
+  /** Where it came from, if the runtime knows it. Read only for a caller that is refused. */
+  readonly connection?: { readonly address: string | undefined }
+}
 
 /** Identifies callers, and reports those that are refused. */
 export function createIdentify(
   authenticate: Authenticate,
   onError: (error: unknown) => void,
-  onRefused: (status: number, reason: string | undefined) => void,
+  onRefused: (status: number, reason: string | undefined, request: Arriving) => void,
 ): (request: Arriving) => Identified | Promise<Identified> {
-  const report = (identified: Identified): Identified => {
-    if (identified.kind === 'refused') onRefused(identified.response.status, identified.reason)
+  const report = (identified: Identified, arriving: Arriving): Identified => {
+    if (identified.kind === 'refused') onRefused(identified.response.status, identified.reason, arriving)
     return identified
   }
-  return ({ headers, method, url }) => {
+  return (arriving) => {
+    const { headers, method, url } = arriving
     const request = { headers: (name: string) => headers[name.toLowerCase()], method, url }
     const identified = identify(authenticate, request, onError)
-    return isThenable(identified) ? identified.then(report) : report(identified)
+    return isThenable(identified)
+      ? identified.then((known) => report(known, arriving))
+      : report(identified, arriving)
   }
 }
 

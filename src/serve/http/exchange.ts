@@ -14,7 +14,7 @@ import { type RequestHeaders, statusOf, versionHeader } from '../../protocol/com
 import { claimedVersion } from '../../protocol/common/request.ts'
 import { internalError, quietly } from '../failure.ts'
 import { createWatch, HEARTBEAT_MS, type WatchedCall } from '../heartbeat.ts'
-import { createShares, type ShareOf } from '../limits.ts'
+import { createShares, NOBODY, type ShareOf } from '../limits.ts'
 import { assertHttpOptions, type HttpOptions } from '../options.ts'
 import { type Service, settle } from '../service.ts'
 import { openOlder } from '../session/exchange.ts'
@@ -77,6 +77,8 @@ export interface Exchange {
 const INTERNAL_ERROR: HttpResponse = { ...refusal(new RondoError('SERVER_INTERNAL')), status: 500 }
 const ACCEPTED: HttpResponse = { status: 202, headers: {}, body: '' }
 
+const UNKNOWN = { address: undefined }
+
 /** `listenHost` is the name that the server listens on, which is then an allowed host. */
 export function createExchange(service: Service, options: HttpOptions = {}, listenHost?: string): Exchange {
   assertHttpOptions(options)
@@ -119,8 +121,9 @@ export function createExchange(service: Service, options: HttpOptions = {}, list
     } else serveCall(decoded.call, request, context)
   }
 
-  const onRefused = (status: number, reason: string | undefined): void => {
-    if (reason !== undefined) options.onRefused?.(status, reason)
+  const onRefused = (status: number, reason: string | undefined, arriving: Arriving): void => {
+    const caller = shareOf(undefined, arriving.headers, arriving.connection ?? UNKNOWN)
+    if (reason !== undefined) options.onRefused?.(status, reason, caller === NOBODY ? undefined : caller)
     else service.onRefused?.(status === 401 ? 'PEER_UNAUTHENTICATED' : 'PEER_FORBIDDEN', status)
   }
   const allowed = createAllowList(options, listenHost)

@@ -55,7 +55,7 @@ export function createNodeHandler(
     if (headers.origin !== undefined) outlet.share(exchange.shared(headers.origin))
     const early = exchange.admit(method, headers, req.rawHeaders)
     if (early !== undefined) return refuse(early)
-    const identified = exchange.identify?.({ headers, method, url: req.url }) ?? ANONYMOUS
+    const identified = exchange.identify?.({ headers, method, url: req.url, connection: outlet }) ?? ANONYMOUS
     const proceed = (known: Identified): void => {
       if (known.kind === 'refused') refuse(known.response)
       else receive(req, { method, headers, principal: known.principal, outlet }, guard)
