@@ -99,7 +99,9 @@ function sitesOf({ name, create }: Databases): Site[] {
   if (name !== 'PostgreSQL') return [{ name: `${name}, polling its change counter`, share: plain }]
   const polling = (): (() => Store) => {
     const address = create()
-    return () => createPostgresStore({ ...address, listen: false })
+    if (address.kind !== 'postgres') throw new Error('only PostgreSQL listens')
+    const { connectionString, schema } = address
+    return () => createPostgresStore({ connectionString, schema, listen: false })
   }
   return [
     { name: `${name}, LISTEN`, share: plain },

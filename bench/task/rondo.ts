@@ -29,7 +29,9 @@ import {
 } from './subject.ts'
 
 export function openStore(address: StoreAddress): Store {
-  return address.kind === 'sqlite' ? createSqliteStore(address) : createPostgresStore(address)
+  if (address.kind === 'sqlite') return createSqliteStore({ file: address.file })
+  const { connectionString, schema } = address
+  return createPostgresStore({ connectionString, schema })
 }
 
 /** Loaded when needed: another checkout that is measured may not have it. */

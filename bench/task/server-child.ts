@@ -18,7 +18,10 @@ export interface Completed {
 }
 
 const address = JSON.parse(process.argv[2] ?? '') as StoreAddress
-const store = address.kind === 'sqlite' ? createSqliteStore(address) : createPostgresStore(address)
+const store =
+  address.kind === 'sqlite'
+    ? createSqliteStore({ file: address.file })
+    : createPostgresStore({ connectionString: address.connectionString, schema: address.schema })
 const tell = (message: Listening | Completed): void => void process.send?.(message)
 
 let completed = 0

@@ -174,6 +174,22 @@ const RONDO_OPTIONS: Readonly<Record<keyof RondoOptions, true>> = {
   randomId: true,
 }
 
+const VERSIONED: Readonly<Record<keyof Versioned, true>> = { version: true, once: true, scopes: true }
+
+const CALLBACK_OPTIONS: Readonly<
+  Record<FlowMethod, readonly [of: string, known: Readonly<Record<string, true>>]>
+> = {
+  'tools/call': [
+    'rondo.tool',
+    { ...VERSIONED, task: true, taskTtlMs: true, taskPollMs: true } satisfies Record<
+      keyof CallbackOptions,
+      true
+    >,
+  ],
+  'prompts/get': ['rondo.prompt', VERSIONED],
+  'resources/read': ['rondo.resource', VERSIONED],
+}
+
 /** Creates what an official server needs for tools that ask: keys, limits, and wrappers for its callbacks. */
 export function createRondo(given: RondoOptions): Rondo {
   assertOptions('createRondo', given, RONDO_OPTIONS)
@@ -232,6 +248,7 @@ export function createRondo(given: RondoOptions): Rondo {
   /** The official server passes the context last: alone, after the arguments, or after URI and variables. */
   const wrap = (method: FlowMethod, handler: Definition['handler'], given: CallbackOptions = {}): never => {
     logged('A callback cannot be created', () => {
+      assertOptions(CALLBACK_OPTIONS[method][0], given, CALLBACK_OPTIONS[method][1])
       assertTerms(given, options.store !== undefined)
       assertScopeOption(given.scopes)
     })

@@ -8,7 +8,7 @@
  */
 
 import crypto from 'node:crypto'
-import { misuse } from '../errors.ts'
+import { assertOptions, misuse } from '../errors.ts'
 import { isRecord } from '../lib/json.ts'
 import type { Principal } from '../protocol/call.ts'
 import type { Authenticate, AuthRefusal, ProtectedResource } from '../serve/http/authenticate.ts'
@@ -73,13 +73,43 @@ export interface OAuthResource extends Authenticate {
   verify(token: string): Promise<Principal | { readonly refused: string }>
 }
 
+const OPTIONS: Readonly<Record<keyof OAuthResourceOptions, true>> = {
+  resource: true,
+  issuers: true,
+  scopes: true,
+  audience: true,
+  tokens: true,
+  implies: true,
+  client: true,
+  granted: true,
+  clockSkewMs: true,
+  cacheMs: true,
+  cacheEntries: true,
+  metadata: true,
+  fetch: true,
+  now: true,
+}
+const JWT_OPTIONS: Readonly<Record<keyof JwtOptions, true>> = {
+  algorithms: true,
+  types: true,
+  cooldownMs: true,
+  maxAgeMs: true,
+}
+const INTROSPECTION_OPTIONS: Readonly<Record<keyof IntrospectionOptions, true>> = {
+  client: true,
+  endpoint: true,
+  maxConcurrent: true,
+}
+
 /** Verifies JSON Web Tokens with the published keys of their issuer. */
 export function jwt(options: JwtOptions = {}): TokenCheck {
+  assertOptions('jwt', options, JWT_OPTIONS)
   return { kind: 'jwt', options }
 }
 
 /** Asks the issuer about every token that is not remembered. For one issuer. */
 export function introspection(options: IntrospectionOptions): TokenCheck {
+  assertOptions('introspection', options, INTROSPECTION_OPTIONS)
   if (!isRecord(options?.client) || typeof options.client.id !== 'string') {
     throw misuse("introspection needs this server's credentials: introspection({ client: { id, secret } })")
   }
@@ -88,6 +118,7 @@ export function introspection(options: IntrospectionOptions): TokenCheck {
 
 /** Accepts access tokens: `createServer({ authenticate: oauthResource({ … }) })`. */
 export function oauthResource(options: OAuthResourceOptions): OAuthResource {
+  assertOptions('oauthResource', options, OPTIONS)
   return createResource(options, JWT_CHECKS)
 }
 

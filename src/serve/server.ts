@@ -17,12 +17,13 @@ import { createHost, createTaskWork, type OpenHost } from './host.ts'
 import { createExchange } from './http/exchange.ts'
 import { createFetchHandler, type FetchHandler } from './http/fetch.ts'
 import {
-  assertListenNames,
+  assertListenOptions,
   createReadiness,
   type Listening,
   type ListenOptions,
   listen,
   type NotReady,
+  portOfEnvironment,
 } from './http/listen.ts'
 import {
   assertHandlerNames,
@@ -118,10 +119,6 @@ function declaring(registry: Registry, changed: (listing: Listing) => void): Dec
       return removed
     },
   }
-}
-
-function portOf(text: string | undefined): number | undefined {
-  return text !== undefined && /^\d{1,5}$/.test(text) ? Number(text) : undefined
 }
 
 /** Creates a server. It serves nothing until `listen`, `stdio`, `fetch` or `nodeHandler` is used. */
@@ -238,8 +235,9 @@ export function createServerWith(codecs: readonly Codec[], given: ServerOptions)
     },
     notReady: () => readiness.check(),
     async listen(listenOptions) {
-      assertListenNames(listenOptions)
-      const given = { ...http, port: portOf(process.env.PORT), ...listenOptions }
+      assertListenOptions(listenOptions)
+      const port = listenOptions?.port ?? portOfEnvironment()
+      const given = { ...http, ...listenOptions, port }
       const began = now()
       batchLogLines()
       await prepare()

@@ -34,6 +34,7 @@ import {
   type TracerProvider,
   trace,
 } from '@opentelemetry/api'
+import { assertOptions } from '../errors.ts'
 import { isThenable } from '../lib/json.ts'
 import type {
   Observed,
@@ -97,10 +98,18 @@ export interface OtelOptions {
   polls?: boolean
 }
 
+const OPTIONS: Readonly<Record<keyof OtelOptions, true>> = {
+  tracerProvider: true,
+  meterProvider: true,
+  baggage: true,
+  polls: true,
+}
+
 const SCOPE = 'rondo'
 
 /** Returns telemetry for `createServer`, `createRondo` and `connect`. */
 export function otel(options: OtelOptions = {}): Required<Observer> {
+  assertOptions('otel', options, OPTIONS)
   let known: Tracer | undefined
   /** The one of the API finds an SDK that is started later by itself. */
   const tracer = (): Tracer => {

@@ -2,8 +2,15 @@
 
 import { createServer, generateKey, type ServerOptions } from 'rondo'
 import { connect } from 'rondo/client'
+import { oauth } from 'rondo/client/oauth'
+import { introspection, jwt, oauthResource } from 'rondo/oauth'
+import { otel } from 'rondo/otel'
+import { createPostgresStore } from 'rondo/postgres'
+import { createRestateStore } from 'rondo/restate'
 import { createRondo } from 'rondo/sdk'
-import { describe, expect, it } from 'vitest'
+import { createSqliteStore } from 'rondo/sqlite'
+import { describe, expect, it, onTestFinished, vi } from 'vitest'
+import { createMemoryStore } from '../../src/store/memory/store.ts'
 
 const base = { name: 'options', version: '1', keys: generateKey(), log: 'off' } as const
 const make = (options: object) => createServer({ ...base, ...options } as ServerOptions)
@@ -38,12 +45,59 @@ describe('createServer', () => {
   })
 })
 
+const PORT = 'listen: port must be a whole number from 0 to 65535, where 0 chooses a free port'
+
 describe('listen', () => {
+  it('accepts a port as text, as an environment variable has it', async () => {
+    const server = make({})
+    const listening = await server.listen({ port: '0' as never, signals: false, rejections: false })
+    expect(listening.port).toBeGreaterThan(0)
+    await server.close()
+  })
+
+  it('checks its options before it opens the store', async () => {
+    let opened = 0
+    const ready = async (): Promise<void> => {
+      opened += 1
+    }
+    const store = { ...createMemoryStore(), ready }
+    const server = make({ store })
+    await expect(server.listen({ port: 99_999 })).rejects.toThrow(PORT)
+    expect(opened).toBe(0)
+    await server.listen({ port: 0, signals: false, rejections: false })
+    expect(opened).toBeGreaterThan(0)
+    await server.close()
+  })
+
+  it.each(['http', '99999', '-1'])(
+    'refuses PORT=%s in the environment, unless it has a port',
+    async (value) => {
+      vi.stubEnv('PORT', value)
+      onTestFinished(() => void vi.unstubAllEnvs())
+      const sentence =
+        'The environment variable PORT must be a whole number from 0 to 65535, where 0 chooses a free port'
+      const server = make({})
+      const quiet = { signals: false, rejections: false }
+      await expect(server.listen(quiet)).rejects.toThrow(new TypeError(`${sentence}; got "${value}".`))
+      await server.listen({ ...quiet, port: 0 })
+      vi.stubEnv('PORT', '0')
+      expect((await server.listen(quiet)).port).not.toBe(3000)
+      await server.close()
+    },
+  )
+
   it.each<[unknown, string]>([
     [{ prot: 3000 }, 'listen has no option "prot". Did you mean "port"?'],
     [{ port: null }, 'listen: port is null. Leave it out for its default.'],
     [3000, 'listen takes an object with options; got a number.'],
     [{ drainDelay: 5 }, 'listen has no option "drainDelay". Did you mean "drainDelayMs"?'],
+    [{ port: 99_999 }, `${PORT}; got 99999.`],
+    [{ port: -1 }, `${PORT}; got -1.`],
+    [{ port: 80.5 }, `${PORT}; got 80.5.`],
+    [{ port: Number.NaN }, `${PORT}; got NaN. Is an environment variable missing?`],
+    [{ port: 'http' }, `${PORT}; got "http".`],
+    [{ port: '' }, `${PORT}; got "".`],
+    [{ graceMs: -1 }, 'graceMs must be a number of 0 or more.'],
   ])('refuses %j: %s', async (options, message) => {
     await expect(make({}).listen(options as never)).rejects.toThrow(new TypeError(message))
   })
@@ -130,8 +184,131 @@ describe('createRondo', () => {
     expect(() => createRondo({ ...mounted, ...options } as never)).toThrow(new TypeError(message))
   })
 
+  const rondo = () => createRondo(mounted as never)
+  const go = () => ({}) as never
+  it.each<[string, () => unknown, string]>([
+    [
+      'a tool',
+      () => rondo().tool(go, { tasks: 'auto' } as never),
+      'rondo.tool has no option "tasks". Did you mean "task"?',
+    ],
+    [
+      'a tool whose options come first, as on a server of ours',
+      () => rondo().tool({ description: 'x' } as never, go as never),
+      'rondo.tool takes an object with options; got a function.',
+    ],
+    [
+      'a prompt',
+      () => rondo().prompt(go, { onc: true } as never),
+      'rondo.prompt has no option "onc". Did you mean "once"?',
+    ],
+    [
+      'a prompt as a task',
+      () => rondo().prompt(go, { task: 'auto' } as never),
+      'rondo.prompt has no option "task".',
+    ],
+    [
+      'a resource',
+      () => rondo().resource(go, { scope: ['a'] } as never),
+      'rondo.resource has no option "scope". Did you mean "scopes"?',
+    ],
+    [
+      'null',
+      () => rondo().tool(go, { version: null } as never),
+      'rondo.tool: version is null. Leave it out for its default.',
+    ],
+  ])('refuses in a callback: %s', (_, declare, message) => {
+    expect(declare).toThrow(new TypeError(message))
+  })
+
+  it('accepts a callback with every option', () => {
+    const store = createMemoryStore()
+    const full = { version: '1', once: true, scopes: ['a'], task: 'auto', taskTtlMs: 1_000, taskPollMs: 100 }
+    expect(() => createRondo({ ...mounted, store } as never).tool(go, full as never)).not.toThrow()
+  })
+
   it('says what it needs if there are no options at all', () => {
     expect(() => createRondo(undefined as never)).toThrow(/^createRondo needs an audience/)
     expect(() => createRondo(null as never)).toThrow(/^createRondo takes an object with options; got null\.$/)
+  })
+})
+
+describe('stores, telemetry and tokens', () => {
+  const file = ':memory:'
+  const ingress = 'http://127.0.0.1:8080'
+  it.each<[string, () => unknown, string]>([
+    [
+      'createSqliteStore',
+      () => createSqliteStore({ fil: file } as never),
+      'createSqliteStore has no option "fil". Did you mean "file"?',
+    ],
+    [
+      'createSqliteStore with the word of another library',
+      () => createSqliteStore({ path: file } as never),
+      'createSqliteStore has no option "path". Did you mean "file"?',
+    ],
+    [
+      'createSqliteStore with a text',
+      () => createSqliteStore(file as never),
+      "createSqliteStore needs the path of a file: createSqliteStore({ file: './data/tasks.db' })",
+    ],
+    [
+      'createSqliteStore, second option',
+      () => createSqliteStore({ file, readonly: true } as never),
+      'createSqliteStore has no option "readonly". Did you mean "readOnly"?',
+    ],
+    [
+      'createPostgresStore',
+      () => createPostgresStore({ connectionstring: 'postgres://a/b' } as never),
+      'createPostgresStore has no option "connectionstring". Did you mean "connectionString"?',
+    ],
+    [
+      'createPostgresStore with an address',
+      () => createPostgresStore({ url: 'postgres://a/b' } as never),
+      'createPostgresStore has no option "url". Did you mean "connectionString"?',
+    ],
+    [
+      'createPostgresStore with null',
+      () => createPostgresStore({ connectionString: null } as never),
+      'createPostgresStore: connectionString is null. Leave it out for its default.',
+    ],
+    [
+      'createPostgresStore with a text',
+      () => createPostgresStore('postgres://a/b' as never),
+      'createPostgresStore takes an object with options; got a string.',
+    ],
+    [
+      'createRestateStore',
+      () => createRestateStore({ ingress, nameSpace: 'a' } as never),
+      'createRestateStore has no option "nameSpace". Did you mean "namespace"?',
+    ],
+    [
+      'createRestateStore, its endpoint',
+      () => createRestateStore({ ingress, endpoint: { port: 9080, identityKey: [] } } as never),
+      'createRestateStore: endpoint has no option "identityKey". Did you mean "identityKeys"?',
+    ],
+    ['otel', () => otel({ poll: true } as never), 'otel has no option "poll". Did you mean "polls"?'],
+    [
+      'oauthResource, where it would ask for no scope at all',
+      () => oauthResource({ resource: 'https://a.example/mcp', issuers: [], scope: ['a'] } as never),
+      'oauthResource has no option "scope". Did you mean "scopes"?',
+    ],
+    [
+      'jwt',
+      () => jwt({ algorithm: ['ES256'] } as never),
+      'jwt has no option "algorithm". Did you mean "algorithms"?',
+    ],
+    [
+      'introspection',
+      () => introspection({ client: { id: 'a', secret: 'b' }, endpoints: 'x' } as never),
+      'introspection has no option "endpoints". Did you mean "endpoint"?',
+    ],
+    [
+      'oauth',
+      () => oauth({ clientname: 'a' } as never),
+      'oauth has no option "clientname". Did you mean "clientName"?',
+    ],
+  ])('are refused: %s', (_, create, message) => {
+    expect(create).toThrow(new TypeError(message))
   })
 })

@@ -10,7 +10,7 @@
  */
 
 import type { AuthorizationServer } from 'oauth4webapi'
-import { RondoError } from '../../errors.ts'
+import { assertOptions, RondoError } from '../../errors.ts'
 import { orAbort } from '../../lib/clock.ts'
 import type { Refusal, RequestAuth } from '../auth.ts'
 import { parseChallenges } from '../transport/response-reader.ts'
@@ -42,6 +42,22 @@ const LOGIN_TIMEOUT_MS = 600_000
 /** A token is replaced this long before it expires. */
 const EARLY_MS = 10_000
 
+const OPTIONS: Readonly<Record<keyof OAuthOptions, true>> = {
+  client: true,
+  clientMetadataUrl: true,
+  clientName: true,
+  login: true,
+  grant: true,
+  scopes: true,
+  offlineAccess: true,
+  issuer: true,
+  store: true,
+  fetch: true,
+  timeoutMs: true,
+  loginTimeoutMs: true,
+  now: true,
+}
+
 /** Authorises requests with OAuth: pass it to `connect` as `auth`. */
 export function oauth(options: OAuthOptions = {}): OAuth {
   const open = openLogins(options)
@@ -54,6 +70,7 @@ export function oauth(options: OAuthOptions = {}): OAuth {
 
 /** Returns the login of each server, always the same one. */
 export function openLogins(options: OAuthOptions): (server: URL) => ServerLogin {
+  assertOptions('oauth', options, OPTIONS)
   checkOptions(options)
   const store = options.store ?? memoryTokenStore()
   const opened = new Map<string, ServerLogin>()

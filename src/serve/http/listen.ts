@@ -65,7 +65,7 @@ export interface Listening {
 }
 
 export async function listen(service: Service, options: ListenOptions = {}): Promise<Listening> {
-  assertListenOptions(options)
+  assertValues(options)
   const host = options.host ?? '127.0.0.1'
   const path = options.path ?? '/mcp'
   const exchange = createExchange(service, options, host)
@@ -125,9 +125,10 @@ const LISTEN_OPTIONS: Readonly<Record<keyof ListenOptions, true>> = {
   drainDelayMs: true,
 }
 
-/** Refuses options that `server.listen` does not have. */
-export function assertListenNames(given: unknown): void {
+/** Refuses options that `server.listen` does not have, and values that it cannot use, before anything is opened. */
+export function assertListenOptions(given: ListenOptions | undefined): void {
   assertOptions('listen', given, LISTEN_OPTIONS)
+  assertValues(given ?? {})
 }
 
 const COUNTS = [
@@ -139,7 +140,8 @@ const COUNTS = [
   'drainDelayMs',
 ] as const
 
-function assertListenOptions(options: ListenOptions): void {
+function assertValues(options: ListenOptions): void {
+  assertPort(options.port)
   for (const name of COUNTS) {
     const value: unknown = options[name]
     if (value !== undefined && !(typeof value === 'number' && value >= 0)) {
@@ -150,6 +152,27 @@ function assertListenOptions(options: ListenOptions): void {
   if (releasePort !== undefined && typeof releasePort !== 'boolean') {
     throw misuse('releasePort must be true or false.')
   }
+}
+
+/** A program may pass the text of an environment variable, which Node accepts. */
+function assertPort(port: unknown, of = 'listen: port'): void {
+  if (port === undefined) return
+  const isText = typeof port === 'string' && /^\d+$/.test(port)
+  const number = isText ? Number(port) : port
+  if (typeof number === 'number' && Number.isInteger(number) && number >= 0 && number <= 65_535) return
+  const got = typeof port === 'string' ? JSON.stringify(port) : String(port)
+  const unset = Number.isNaN(port) ? ' Is an environment variable missing?' : ''
+  throw misuse(
+    `${of} must be a whole number from 0 to 65535, where 0 chooses a free port; got ${got}.${unset}`,
+  )
+}
+
+/** The port that the environment names, if it does. */
+export function portOfEnvironment(): number | undefined {
+  const text = process.env.PORT
+  if (text === undefined || text === '') return undefined
+  assertPort(text, 'The environment variable PORT')
+  return Number(text)
 }
 
 function serverOptions(options: ListenOptions): Parameters<typeof createServer>[0] {

@@ -4,7 +4,7 @@
  * may differ.
  */
 
-import { misuse } from '../../errors.ts'
+import { assertOptions, misuse } from '../../errors.ts'
 import { BUS_LIMITS, createBus } from '../bus.ts'
 import {
   type BlobStore,
@@ -46,10 +46,31 @@ export interface PostgresStoreOptions {
   now?: () => number
 }
 
+const OPTIONS: Readonly<Record<keyof PostgresStoreOptions, true>> = {
+  connectionString: true,
+  pool: true,
+  schema: true,
+  readOnly: true,
+  maxConnections: true,
+  retryMs: true,
+  listen: true,
+  pollMs: true,
+  now: true,
+}
+
+/** Ignored, an address would lead to the database that the environment names. */
+const OTHERS = {
+  url: 'connectionString',
+  uri: 'connectionString',
+  dsn: 'connectionString',
+  host: 'connectionString',
+  database: 'connectionString',
+  max: 'maxConnections',
+  client: 'pool',
+}
+
 export function createPostgresStore(options: PostgresStoreOptions = {}): Store {
-  // Ignored, it would lead to the database that the environment names.
-  if ('url' in options)
-    throw misuse('createPostgresStore has no option "url". Did you mean "connectionString"?')
+  assertOptions('createPostgresStore', options, OPTIONS, OTHERS)
   const {
     schema = 'rondo',
     maxConnections = 10,

@@ -19,7 +19,7 @@ import { createServer, type Http2Server, type ServerHttp2Session } from 'node:ht
 import { Agent as HttpsAgent, request as httpsRequest } from 'node:https'
 import type { AddressInfo } from 'node:net'
 import type { ObjectContext } from '@restatedev/restate-sdk'
-import { misuse, RondoError } from '../../errors.ts'
+import { assertOptions, misuse, RondoError } from '../../errors.ts'
 import type { OwnerHandlers, ServiceNames, TaskHandlers, Wake } from './task-object.ts'
 
 export interface IngressOptions {
@@ -228,7 +228,16 @@ const retryPolicy = {
   onMaxAttempts: 'pause',
 } as const
 
-export function assertEndpoint({ host = '127.0.0.1', identityKeys = [], port }: EndpointOptions): void {
+const ENDPOINT: Readonly<Record<keyof EndpointOptions, true>> = {
+  port: true,
+  host: true,
+  url: true,
+  identityKeys: true,
+}
+
+export function assertEndpoint(given: EndpointOptions): void {
+  assertOptions('createRestateStore: endpoint', given, ENDPOINT)
+  const { host = '127.0.0.1', identityKeys = [], port } = given
   if (!Number.isInteger(port) || port < 0 || port > 65_535)
     throw misuse('endpoint.port must be a port number')
   if (identityKeys.length === 0 && !isLoopback(host))

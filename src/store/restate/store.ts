@@ -5,7 +5,7 @@
  */
 
 import type { ObjectContext } from '@restatedev/restate-sdk'
-import { misuse, RondoError } from '../../errors.ts'
+import { assertOptions, misuse, RondoError } from '../../errors.ts'
 import {
   type BlobStore,
   createEpoch,
@@ -71,7 +71,19 @@ export interface StoreParts {
   readonly deliver: (run: RunDelivered) => RunDelivered
 }
 
+const OPTIONS: Readonly<Record<keyof RestateStoreOptions, true>> = {
+  ingress: true,
+  admin: true,
+  endpoint: true,
+  namespace: true,
+  headers: true,
+  retryMs: true,
+  pollMs: true,
+  now: true,
+}
+
 export function assembleStore(options: RestateStoreOptions, parts: StoreParts): EngineStore {
+  assertOptions('createRestateStore', options, OPTIONS, { url: 'ingress', ingressUrl: 'ingress' })
   const { namespace = 'Rondo', headers, retryMs = 10_000, pollMs = 500, now = Date.now } = options
   if (!/^[A-Za-z][A-Za-z0-9_]*$/.test(namespace))
     throw misuse('namespace must begin with a letter and contain only letters, digits and underscores')

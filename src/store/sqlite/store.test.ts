@@ -9,7 +9,7 @@ const harness = { name: 'SQLite', create: createSqliteDatabase }
 describeStoreContract(harness, { modelRuns: 30 })
 describeProcessContract(harness)
 
-it.each([{}, { file: '' }, { path: 'tasks.db' }])(
+it.each([{}, { file: '' }, 'tasks.db', null])(
   'requires the path of a file, and says how to pass it: %j',
   (options) => {
     expect(() => createSqliteStore(options as never)).toThrow(/createSqliteStore\({ file:/)

@@ -3,7 +3,7 @@
  * may share the file; they notice each other's writes by polling SQLite's own change counter.
  */
 
-import { misuse } from '../../errors.ts'
+import { assertOptions, misuse } from '../../errors.ts'
 import { repeat, storeClock } from '../../lib/clock.ts'
 import { BUS_LIMITS, createBus } from '../bus.ts'
 import {
@@ -34,7 +34,19 @@ export interface SqliteStoreOptions {
   now?: () => number
 }
 
+const OPTIONS: Readonly<Record<keyof SqliteStoreOptions, true>> = {
+  file: true,
+  readOnly: true,
+  busyMs: true,
+  pollMs: true,
+  now: true,
+}
+
+/** What other libraries call the path. */
+const OTHERS = { path: 'file', filename: 'file', fileName: 'file', database: 'file', url: 'file' }
+
 export function createSqliteStore(given: SqliteStoreOptions): Store {
+  if (typeof given === 'object') assertOptions('createSqliteStore', given ?? {}, OPTIONS, OTHERS)
   const { file, readOnly, ...options } = given ?? {}
   if (typeof file !== 'string' || file === '') {
     throw misuse("createSqliteStore needs the path of a file: createSqliteStore({ file: './data/tasks.db' })")

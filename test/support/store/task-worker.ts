@@ -93,9 +93,9 @@ function waitUntil(asks: boolean, due: number, isAsked: boolean): TaskTurnOutcom
 function open(address: StoreAddress): Store {
   if (!options.fenced) return openUnfenced(address)
   if (options.guarded === false) return openUnguarded(address)
-  return address.kind === 'sqlite'
-    ? createSqliteStore(address)
-    : createPostgresStore({ ...address, retryMs: 20_000 })
+  if (address.kind === 'sqlite') return createSqliteStore({ file: address.file })
+  const { connectionString, schema } = address
+  return createPostgresStore({ connectionString, schema, retryMs: 20_000 })
 }
 
 const store = open(options.address)
