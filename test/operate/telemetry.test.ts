@@ -4,7 +4,7 @@
  */
 
 import { Client, StreamableHTTPClientTransport } from '@modelcontextprotocol/client'
-import { createMcpHandler } from '@modelcontextprotocol/server'
+import { createMcpHandler, McpServer } from '@modelcontextprotocol/server'
 import { context, metrics, propagation, type SpanContext, SpanKind, trace } from '@opentelemetry/api'
 import {
   BasicTracerProvider,
@@ -12,12 +12,20 @@ import {
   type Sampler,
   SamplingDecision,
 } from '@opentelemetry/sdk-trace-base'
-import { createServer, generateKey, type LogEvent, type Observer, type Server, ToolError } from 'rondo'
+import {
+  type Context,
+  createServer,
+  generateKey,
+  type LogEvent,
+  type Observer,
+  type Server,
+  ToolError,
+} from 'rondo'
 import { connect } from 'rondo/client'
 import { otel } from 'rondo/otel'
+import { createRondo } from 'rondo/sdk'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { z } from 'zod'
-import { createBuilder } from '../../examples/official-server.ts'
 import { openEnvelope } from '../../src/seal/envelope.ts'
 import { parseKeys } from '../../src/seal/key-ring.ts'
 import { packSpan, readBaggage, readTraceContext, unpackSpan } from '../../src/telemetry/otel.ts'
@@ -37,14 +45,16 @@ afterEach(async () => {
 
 const FORM = z.object({ word: z.string() })
 
+async function greeting(ctx: Context): Promise<string> {
+  await ctx.step('look', () => 1)
+  const { word } = await ctx.ask('first', { message: 'First?', schema: FORM })
+  await ctx.ask('second', { message: 'Second?', schema: FORM })
+  await ctx.effect('save', async () => word.length)
+  return `Hello ${word}`
+}
+
 function declare(server: Pick<Server, 'tool'>): void {
-  server.tool('greet', { input: z.object({ secret: z.string().optional() }) }, async (_args, ctx) => {
-    await ctx.step('look', () => 1)
-    const { word } = await ctx.ask('first', { message: 'First?', schema: FORM })
-    await ctx.ask('second', { message: 'Second?', schema: FORM })
-    await ctx.effect('save', async () => word.length)
-    return `Hello ${word}`
-  })
+  server.tool('greet', { input: z.object({ secret: z.string().optional() }) }, (_args, ctx) => greeting(ctx))
   server.tool('fail', {}, () => {
     throw new ToolError('No.')
   })
@@ -472,42 +482,76 @@ describe('an SDK that starts late', () => {
 })
 
 describe('every way to serve a call', () => {
-  const KEYS = [
-    'mcp.method.name',
-    'mcp.protocol.version',
-    'gen_ai.tool.name',
-    'gen_ai.operation.name',
-    'rondo.flow.id',
-    'rondo.round',
-    'rondo.outcome',
-    'rondo.ops.replayed',
-    'rondo.ops.executed',
-  ]
-  const answers = {
-    elicitation: async ({ message }: { message: string }) =>
-      message.startsWith('For')
-        ? { action: 'accept' as const, content: { people: 2 } }
-        : {
-            action: 'accept' as const,
-            content: message.startsWith('Book') ? { confirm: true } : { word: 'hi' },
-          },
+  const official = (now: () => number = Date.now) => {
+    const rondo = createRondo({ audience: 'observed', keys, log: 'off', telemetry: otel(), now })
+    servers.push(rondo)
+    const greet = rondo.tool(async (_args, ctx) => ({
+      content: [{ type: 'text', text: await greeting(ctx) }],
+    }))
+    const handler = createMcpHandler(() => {
+      const server = rondo.mount(new McpServer({ name: 'observed', version: '1' }))
+      server.registerTool('greet', {}, greet)
+      return server
+    })
+    return { fetch: (request: Request) => handler.fetch(request) }
   }
+  const answers = { elicitation: async () => ({ action: 'accept' as const, content: { word: 'hi' } }) }
+  const older = { mode: '2025-11-25' as const, answers }
 
-  it('push has the same attributes, and links its rounds', async () => {
-    const server = start({ sessions: {} })
-    const client = await connect(server, { mode: '2025-11-25', answers: answers as never, turns: false })
-    await client.callTool('greet', {})
-    await client.close()
-    expect(rounds()).toHaveLength(3)
-    for (const { attributes } of rounds())
-      expect(Object.keys(attributes)).toEqual(expect.arrayContaining(KEYS))
-    const [one, two] = rounds() as [ReadableSpan, ReadableSpan]
-    expect(linksOf(two)).toEqual({ previous: one.spanContext().spanId })
-    expect(rounds().map(({ attributes }) => typeof attributes['rondo.human.wait'])).toEqual([
-      'undefined',
-      'number',
-      'number',
-    ])
+  it('has the same attributes in each of its rounds, and the same links', async () => {
+    const forms = {
+      rounds: () => connect(start(), { answers }),
+      push: () => connect(start({ sessions: {} }), { ...older, turns: false }),
+      turns: () => connect(start({ sessions: {} }), older),
+      official: () => connect(official(), { answers }),
+    }
+    const seen = new Map<string, unknown>()
+    for (const [form, open] of Object.entries(forms)) {
+      telemetry.reset()
+      const client = await open()
+      expect(await client.callTool('greet', {})).toMatchObject({ content: [{ text: 'Hello hi' }] })
+      await client.close()
+      const own = rounds().map((span) => span.spanContext().spanId)
+      const rows = rounds().map((span) => ({
+        name: span.name,
+        attributes: Object.keys(span.attributes)
+          .filter((name) => name !== 'rondo.state.bytes')
+          .sort(),
+        values: Object.fromEntries(
+          ['rondo.round', 'rondo.outcome', 'rondo.asks', 'rondo.ops.executed', 'rondo.ops.replayed'].map(
+            (name) => [name, span.attributes[name]],
+          ),
+        ),
+        links: Object.entries(linksOf(span)).map(([name, id]) => [name, own.indexOf(id)]),
+      }))
+      // A state that stays in the process has no length.
+      const sent = rounds().filter(({ attributes }) => attributes['rondo.state.bytes'] !== undefined)
+      expect([form, sent.length]).toEqual([form, form === 'push' ? 0 : 2])
+      seen.set(form, rows)
+    }
+    const [plain, ...others] = seen.values()
+    expect(plain).toHaveLength(3)
+    for (const [index, rows] of others.entries()) expect([index, rows]).toEqual([index, plain])
+  })
+
+  it('has ended its span while a person is asked: that is human time, and no server time', async () => {
+    for (const form of ['push', 'turns', 'official'] as const) {
+      telemetry.reset()
+      let now = 1_000_000
+      const ended: number[] = []
+      const elicitation = async () => {
+        ended.push(rounds().length)
+        now += 90_000
+        return { action: 'accept' as const, content: { word: 'hi' } }
+      }
+      const target = form === 'official' ? official(() => now) : start({ sessions: {}, now: () => now })
+      const mode = form === 'official' ? {} : { mode: '2025-11-25' as const, turns: form === 'turns' }
+      const client = await connect(target, { ...mode, answers: { elicitation } })
+      await client.callTool('greet', {})
+      await client.close()
+      expect([form, ended]).toEqual([form, [1, 2]])
+      expect(rounds().map(({ attributes }) => attributes['rondo.human.wait'])).toEqual([undefined, 90, 90])
+    }
   })
 
   it('a pushed question carries the span of the round that asks (SEP-414)', async () => {
@@ -549,24 +593,6 @@ describe('every way to serve a call', () => {
     await client.close()
     const spans = rounds().map((span) => span.spanContext())
     expect(seen).toEqual(spans.slice(0, 2).map(({ traceId, spanId }) => `00-${traceId}-${spanId}-01`))
-  })
-
-  it('an official server has the same attributes, and links its rounds', async () => {
-    const build = createBuilder(undefined, { keys, telemetry: otel(), log: 'off' })
-    const handler = createMcpHandler(build)
-    const client = await connect(
-      { fetch: (request) => handler.fetch(request) },
-      { answers: answers as never },
-    )
-    await client.callTool('book_table', { date: '2026-12-24' })
-    await client.close()
-    expect(rounds().length).toBeGreaterThanOrEqual(2)
-    for (const { attributes } of rounds())
-      expect(Object.keys(attributes)).toEqual(expect.arrayContaining(KEYS))
-    const [one, two] = rounds() as [ReadableSpan, ReadableSpan]
-    expect(linksOf(two)).toMatchObject({ previous: one.spanContext().spanId })
-    expect(one.attributes).not.toHaveProperty('rondo.human.wait')
-    expect(two.attributes['rondo.human.wait']).toEqual(expect.any(Number))
   })
 })
 
