@@ -3,6 +3,7 @@
  * each other, and the commands of the image run without a container: two instances, PostgreSQL and a proxy.
  */
 
+import { AsyncLocalStorage } from 'node:async_hooks'
 import { type ChildProcess, spawn, spawnSync } from 'node:child_process'
 import { once } from 'node:events'
 import {
@@ -19,9 +20,10 @@ import { createServer } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join, resolve } from 'node:path'
 import { pathToFileURL } from 'node:url'
+import { build } from 'esbuild'
 import { generateKey } from 'rondo'
 import { type Answers, connect } from 'rondo/client'
-import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest'
+import { afterAll, beforeAll, describe, expect, it, onTestFinished, vi } from 'vitest'
 import { type Creator, createCreator, run } from './support/created-project.ts'
 import {
   checkCompose,
@@ -328,6 +330,19 @@ describePostgres('the commands of the image, without a container', () => {
   })
 })
 
+/** Modules of Node that Workers have with `nodejs_compat`, as far as Rondo uses them. */
+const IN_WORKERS = [
+  'async_hooks',
+  'buffer',
+  'crypto',
+  'fs/promises',
+  'http',
+  'net',
+  'os',
+  'perf_hooks',
+  'timers/promises',
+].map((name) => `node:${name}`)
+
 describe('the functions', () => {
   const names = ['worker', 'lambda', 'vercel']
   let project: string
@@ -368,14 +383,77 @@ describe('the functions', () => {
 
   it.each(names)('%s answers a call in rounds, without a store', async (name) => {
     const call = await load(name)
+    // Workers do not have this method.
+    const missing = vi.spyOn(AsyncLocalStorage.prototype, 'disable').mockImplementation(() => {
+      throw new Error('asyncLocalStorage.disable() is not implemented')
+    })
+    onTestFinished(() => missing.mockRestore())
     const fetched = vi.fn((input: RequestInfo | URL, init?: RequestInit) => call(new Request(input, init)))
     const client = await connect(`https://${HOST}/mcp`, { answers, fetch: fetched })
     const { content } = await client.callTool('resolve_bug', { id: 7 })
     expect(content).toMatchObject([{ text: 'Bug #7 resolved as Fixed.' }])
     expect(fetched.mock.calls.length).toBeGreaterThan(1)
     await client.close()
+    expect(missing).toHaveBeenCalled()
     expect((await call(new Request('https://evil.example/mcp', { method: 'POST', body: '{}' }))).status).toBe(
       name === 'lambda' ? 415 : 403,
     )
+  })
+
+  /** As `wrangler` bundles it. */
+  const bundle = async () => {
+    const { outputFiles, warnings, metafile } = await build({
+      entryPoints: [join(project, 'src/worker.ts')],
+      bundle: true,
+      write: false,
+      format: 'esm',
+      platform: 'neutral',
+      mainFields: ['module', 'main'],
+      conditions: ['workerd', 'worker', 'browser'],
+      external: ['node:*'],
+      metafile: true,
+      logLevel: 'silent',
+    })
+    const imports = Object.values(metafile.outputs).flatMap((output) => output.imports)
+    const builtins = new Set(imports.map(({ path }) => path).filter((path) => path.startsWith('node:')))
+    return { text: outputFiles[0]?.text ?? '', warnings, builtins: [...builtins] }
+  }
+
+  it('a project without optional packages can be bundled for Workers, with modules that these have', async () => {
+    const { text, warnings, builtins } = await bundle()
+    expect(text).toContain('resolve_bug')
+    expect(warnings.map(({ text }) => text)).toEqual([])
+    expect(builtins.filter((name) => !IN_WORKERS.includes(name))).toEqual([])
+    expect(builtins).toContain('node:crypto')
+  })
+
+  const workerd = withTool('workerd')
+  workerd.it('the worker runs in the runtime of Cloudflare Workers', async () => {
+    const { text } = await bundle()
+    const folder = mkdtempSync(join(scratch, 'workerd-'))
+    writeFileSync(join(folder, 'worker.js'), text)
+    const port = await freePort()
+    const config = `using Workerd = import "/workerd/workerd.capnp";
+      const config :Workerd.Config = (
+        services = [(name = "main", worker = .worker)],
+        sockets = [(name = "http", address = "127.0.0.1:${port}", http = (), service = "main")]);
+      const worker :Workerd.Worker = (
+        modules = [(name = "worker", esModule = embed "worker.js")],
+        compatibilityDate = "2026-04-01", compatibilityFlags = ["nodejs_compat"],
+        bindings = [(name = "RONDO_KEYS", text = "${keys}"), (name = "ALLOWED_HOSTS", text = "127.0.0.1")]);`
+    writeFileSync(join(folder, 'config.capnp'), config)
+    const child = spawn(workerd.path, ['serve', 'config.capnp'], { cwd: folder, stdio: 'ignore' })
+    onTestFinished(() => void child.kill('SIGKILL'))
+    const url = `http://127.0.0.1:${port}/mcp`
+    await vi.waitUntil(() => fetch(url).catch(() => false), { timeout: 60_000, interval: 50 })
+    for (const mode of ['2026-07-28', '2025-11-25'] as const) {
+      const client = await connect(url, { answers, mode })
+      // At once: nothing of one request may wait for another.
+      const results = await Promise.all([1, 2, 3, 4, 5].map((id) => client.callTool('resolve_bug', { id })))
+      expect(results.map(({ content }) => content)).toMatchObject(
+        [1, 2, 3, 4, 5].map((id) => [{ text: `Bug #${id} resolved as Fixed.` }]),
+      )
+      await client.close()
+    }
   })
 })

@@ -1,4 +1,7 @@
-/** Cloudflare Workers, with the compatibility flag `nodejs_compat`: rounds only. */
+/**
+ * Cloudflare Workers, with a compatibility date of 2026-04-01 or later and the flag `nodejs_compat`: rounds only. The server is
+ * created in the first request: outside of requests, Workers have no random numbers.
+ */
 
 import type { Server } from 'rondo'
 import { createTracker } from './server.ts'

@@ -377,7 +377,7 @@ export function runMarked<T>(mark: Mark, fn: () => T): T {
   const { scope } = mark.run.platform
   const leave = (): void => {
     scope.running -= 1
-    if (scope.running === 0) scope.storage.disable()
+    if (scope.running === 0) disable(scope)
   }
   scope.running += 1
   let isPending = false
@@ -391,6 +391,15 @@ export function runMarked<T>(mark: Mark, fn: () => T): T {
     return promise as T
   } finally {
     if (!isPending) leave()
+  }
+}
+
+/** Cloudflare Workers have no such method; there the storage costs nothing. */
+function disable({ storage }: Scope): void {
+  try {
+    storage.disable()
+  } catch {
+    // It stays enabled.
   }
 }
 

@@ -127,16 +127,25 @@ export async function warnOfPatterns(
   what: string,
   json: JsonSchema,
   warn: (message: string) => void,
-  load: () => Promise<typeof import('redos-detector')> = () => import('redos-detector'),
+  load: () => Promise<typeof import('redos-detector') | undefined> = loadDetector,
 ): Promise<void> {
   const patterns = listPatterns(json, { own: true })
   if (patterns.length === 0) return
-  const detector = await load().catch(() => undefined)
+  const detector = await load()
   for (const pattern of detector ? new Set(patterns) : []) {
     if (isSafe(detector, pattern)) continue
     warn(
       `${what} has the pattern ${pattern}, which redos-detector does not consider safe: some text may take it exponential time. Rewrite it, or set a short maxLength.`,
     )
+  }
+}
+
+/** Bundlers refuse an import of a package that is not installed, unless it stands in a `try`. */
+async function loadDetector(): Promise<typeof import('redos-detector') | undefined> {
+  try {
+    return await import('redos-detector')
+  } catch {
+    return undefined
   }
 }
 
