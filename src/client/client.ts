@@ -2,7 +2,7 @@
 
 /** The client that callers hold, over a peer whose dialect is known. */
 
-import { RondoError } from '../errors.ts'
+import { assertOptions, RondoError } from '../errors.ts'
 import { cleanText } from '../form/clean-text.ts'
 import type { CompleteRef, ListenFilter } from '../protocol/call.ts'
 import type { QuestionKind } from '../protocol/common/request.ts'
@@ -183,31 +183,44 @@ export function createClient(parts: ClientParts): Client {
   const asked = capabilitiesFor(driving(kinds, {}).kinds)
   const run = async <R extends FlowRequest>(request: R, options: FlowOptions = {}) =>
     runFlow(flows, beginning(request), { ...options, kinds })
+  const suspending = (of: string, options: DriveOptions) => {
+    assertOptions(of, options, DRIVE_OPTIONS)
+    return driving(kinds, options)
+  }
   return {
     server,
     get protocolVersion() {
       return peer.dialect.version
     },
-    callTool: async (name, args, options) =>
-      (await run({ method: 'tools/call', name, arguments: args ?? {} }, options)).result,
-    getPrompt: async (name, args, options) =>
-      (await run({ method: 'prompts/get', name, arguments: args ?? {} }, options)).result,
-    readResource: (uri, options = {}) =>
-      reader.cached(`read ${uri}`, options.fresh, async () => {
+    async callTool(name, args, options) {
+      assertOptions('callTool', options, CALL_OPTIONS)
+      return (await run({ method: 'tools/call', name, arguments: args ?? {} }, options)).result
+    },
+    async getPrompt(name, args, options) {
+      assertOptions('getPrompt', options, CALL_OPTIONS)
+      return (await run({ method: 'prompts/get', name, arguments: args ?? {} }, options)).result
+    },
+    async readResource(uri, options = {}) {
+      assertOptions('readResource', options, READ_OPTIONS)
+      return reader.cached(`read ${uri}`, options.fresh, async () => {
         const { result, rounds } = await run({ method: 'resources/read', uri } as ResourceRequest, options)
         // A result that depends on answers is not cached.
         return [result, rounds === 0 ? result : {}]
-      }),
-    start: (request, options = {}) => advance(flows, beginning(request), driving(kinds, options)),
+      })
+    },
+    start: async (request, options = {}) => advance(flows, beginning(request), suspending('start', options)),
     resume: async (pending, given, options = {}) =>
-      advance(flows, continueHere(peer, server.name, pending, given), driving(kinds, options)),
+      advance(flows, continueHere(peer, server.name, pending, given), suspending('resume', options)),
     finish: async (pending, options = {}) => {
+      assertOptions('finish', options, CALL_OPTIONS)
       const stored = continueHere(peer, server.name, pending)
       // The questions may have been changed in storage.
       const questions = vetRound(stored, peer.limits, kinds)
       return (await runFlow(flows, { ...stored, questions }, { ...options, kinds })).result
     },
-    round: async (request, { inputResponses, requestState, ...options } = {}) => {
+    round: async (request, given = {}) => {
+      assertOptions('round', given, ROUND_OPTIONS)
+      const { inputResponses, requestState, ...options } = given
       const raw = { inputResponses, requestState }
       return sendRound({ ...flows, tasks: 'off' }, beginning(request), raw, driving(kinds, options))
     },
@@ -226,6 +239,40 @@ export function createClient(parts: ClientParts): Client {
     close: peer.close,
     [Symbol.asyncDispose]: peer.close,
   }
+}
+
+const CALL_OPTIONS: Readonly<Record<keyof FlowOptions, true>> = {
+  maxRounds: true,
+  timeoutMs: true,
+  deadlineMs: true,
+  countHumanTime: true,
+  signal: true,
+  onProgress: true,
+  onLog: true,
+  logLevel: true,
+  onRound: true,
+  onPending: true,
+  onTask: true,
+  taskTtlMs: true,
+  trace: true,
+}
+const READ_OPTIONS: Readonly<Record<string, true>> = { ...CALL_OPTIONS, fresh: true }
+const DRIVE_OPTIONS: Readonly<Record<keyof DriveOptions, true>> = {
+  ...CALL_OPTIONS,
+  accepts: true,
+  everyRound: true,
+}
+const ROUND_OPTIONS: Readonly<Record<keyof RoundOptions, true>> = {
+  signal: true,
+  timeoutMs: true,
+  countHumanTime: true,
+  onProgress: true,
+  onLog: true,
+  logLevel: true,
+  trace: true,
+  inputResponses: true,
+  requestState: true,
+  accepts: true,
 }
 
 const MAX_NAME = 1_000

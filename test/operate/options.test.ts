@@ -1,7 +1,7 @@
 /** Options that do not exist, and null: refused in one sentence, with the option that was probably meant. */
 
 import { createServer, generateKey, type ServerOptions } from 'rondo'
-import { connect } from 'rondo/client'
+import { type Client, connect } from 'rondo/client'
 import { oauth } from 'rondo/client/oauth'
 import { introspection, jwt, oauthResource } from 'rondo/oauth'
 import { otel } from 'rondo/otel'
@@ -149,6 +149,51 @@ describe('connect', () => {
     [null, 'connect takes an object with options; got null.'],
   ])('refuses %j: %s', async (options, message) => {
     await expect(connect(make({}), options as never)).rejects.toThrow(new TypeError(message))
+  })
+})
+
+describe('a client', () => {
+  it.each<[string, (client: Client) => Promise<unknown>, string]>([
+    [
+      'callTool',
+      (client) => client.callTool('go', {}, { timeout: 5 } as never),
+      'callTool has no option "timeout". Did you mean "timeoutMs"?',
+    ],
+    [
+      'callTool with null',
+      (client) => client.callTool('go', {}, { signal: null } as never),
+      'callTool: signal is null. Leave it out for its default.',
+    ],
+    [
+      'getPrompt',
+      (client) => client.getPrompt('go', {}, { onprogress: () => {} } as never),
+      'getPrompt has no option "onprogress". Did you mean "onProgress"?',
+    ],
+    [
+      'readResource',
+      (client) => client.readResource('go://x', { refresh: true } as never),
+      'readResource has no option "refresh". Did you mean "fresh"?',
+    ],
+    [
+      'start',
+      (client) => client.start({ method: 'tools/call', name: 'go' }, { accept: ['form'] } as never),
+      'start has no option "accept". Did you mean "accepts"?',
+    ],
+    [
+      'round',
+      (client) => client.round({ method: 'tools/call', name: 'go' }, { state: 'x' } as never),
+      'round has no option "state".',
+    ],
+  ])('refuses in a call: %s', async (_, call, message) => {
+    const server = make({})
+    server.tool('go', {}, () => 'went')
+    const client = await connect(server)
+    await expect(call(client)).rejects.toThrow(new TypeError(message))
+    expect(await client.callTool('go', {}, { signal: undefined, timeoutMs: 60_000 })).toMatchObject({
+      content: [{ text: 'went' }],
+    })
+    await client.close()
+    await server.close()
   })
 })
 
