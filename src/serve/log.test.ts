@@ -9,7 +9,7 @@ import { createServer } from './server.ts'
 
 function screenOf(lines: string[], given: Partial<LogScreen> = {}): LogScreen {
   return {
-    write: (line) => void lines.push(line),
+    write: (line) => void lines.push(line()),
     isTerminal: false,
     colors: false,
     production: false,
@@ -150,7 +150,7 @@ describe('standard error', () => {
     ...{ replayed: 0, executed: 0, ms: 0 },
   })
 
-  it('gets the first line of a turn and warnings at once, and the other lines in few writes, in order', async () => {
+  it('gets a lone line and warnings at once, and lines of a busy turn in one write, in order', async () => {
     const writes: string[][] = []
     const written = vi.spyOn(process.stderr, 'write').mockImplementation((text) => {
       const flows = String(text)
@@ -171,21 +171,71 @@ describe('standard error', () => {
       await turn()
       expect(writes).toEqual([['a'], ['b', 'c']])
       writes.length = 0
-      await turn()
+      // The turn before was busy, so nothing is written until this one ends.
       log(round('a'))
       log(round('b'))
+      expect(writes).toEqual([])
       log({ event: 'warning', flow: 'c', message: 'now' })
       log(round('d'))
-      expect(writes).toEqual([['a'], ['b', 'c']])
+      expect(writes).toEqual([['a', 'b', 'c']])
       await turn()
-      expect(writes).toEqual([['a'], ['b', 'c'], ['d']])
+      expect(writes).toEqual([['a', 'b', 'c'], ['d']])
+      writes.length = 0
+      log(round('a'))
+      expect(writes).toEqual([])
+      await turn()
+      expect(writes).toEqual([['a']])
+      // A turn with one line is not busy.
+      log(round('b'))
+      expect(writes).toEqual([['a'], ['b']])
       writes.length = 0
       await turn()
-      const many = Array.from({ length: 40 }, (_, index) => String(index))
+      const many = Array.from({ length: 140 }, (_, index) => String(index))
       for (const flow of many) log(round(flow))
-      expect(writes.map((flows) => flows.length)).toEqual([1, 16, 16])
+      expect(writes.map((flows) => flows.length)).toEqual([1, 64, 64])
       await turn()
       expect(writes.flat()).toEqual(many)
+    } finally {
+      written.mockRestore()
+    }
+  })
+
+  it('gets lines with the time of their event, and the others if one cannot be formatted or the stream throws', async () => {
+    const writes: string[] = []
+    let isBroken = false
+    const written = vi.spyOn(process.stderr, 'write').mockImplementation((text) => {
+      if (isBroken) throw new Error('broken')
+      return writes.push(String(text)) > 0
+    })
+    try {
+      batchLogLines()
+      let now = 0
+      const { log } = createLog({ log: 'json', now: () => now })
+      const turn = () => new Promise((resolve) => setImmediate(resolve))
+      await turn()
+      log(round('a'))
+      now = 1
+      log(round('b'))
+      now = 2
+      log({ ...round('c'), events: [1n] as never })
+      now = 3
+      log(round('d'))
+      now = 9
+      await turn()
+      const lines = writes.flatMap((text) => text.trimEnd().split('\n')).map((line) => JSON.parse(line))
+      expect(lines.map(({ flow, time }) => `${flow} ${time.slice(-4)}`)).toEqual([
+        'a 000Z',
+        'b 001Z',
+        'd 003Z',
+      ])
+      isBroken = true
+      log(round('e'))
+      log(round('f'))
+      await turn()
+      isBroken = false
+      log(round('g'))
+      await turn()
+      expect(writes.at(-1)).toContain('"flow":"g"')
     } finally {
       written.mockRestore()
     }

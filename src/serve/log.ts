@@ -37,10 +37,13 @@ interface LogSettings extends LogOptions {
   readonly now?: () => number
 }
 
+/** A line that is formatted when it is written: lines that share a write are formatted together, which costs half. */
+type LogLine = () => string
+
 /** Where lines go. */
 export interface LogScreen {
   /** An `urgent` line is written before the call returns. */
-  write(line: string, urgent: boolean): void
+  write(line: LogLine, urgent: boolean): void
   readonly isTerminal: boolean
   readonly colors: boolean
   readonly production: boolean
@@ -68,9 +71,8 @@ export function createLog(settings: LogSettings, screen: LogScreen = standardErr
     log: (facts) => write(toEvent(facts, instance)),
     instance,
   })
-  const put = (event: LogEvent, line: string): void => screen.write(line, event.level !== 'info')
-  const clock = createLogClock(now)
-  const writeJson = quietly((event: LogEvent) => put(event, toJsonLine(event, clock(), authorErrors)))
+  const put = (event: LogEvent, line: string): void => screen.write(() => line, event.level !== 'info')
+  const writeJson = quietly((event: LogEvent) => put(event, toJsonLine(event, now(), authorErrors)))
   if (typeof option === 'function') return open(quietly(option, reportOnce(writeJson, instance, now)))
   if (option === 'pretty' || (option === undefined && screen.isTerminal && development)) {
     const { colors } = screen
@@ -81,8 +83,11 @@ export function createLog(settings: LogSettings, screen: LogScreen = standardErr
     )
   }
   const { observer, log } = open(writeJson)
-  const origin = `"level":"info","instance":${JSON.stringify(instance)}`
-  const writeRound = quietly((line: RoundLine) => screen.write(toRoundLine(line, clock(), origin), false))
+  const headAt = createRoundHead(instance)
+  const writeRound = quietly((line: RoundLine) => {
+    const at = now()
+    screen.write(() => toRoundLine(line, headAt(at)), false)
+  })
   return { observer, log: (facts) => (facts.event === 'round' ? writeRound(facts) : log(facts)), instance }
 }
 
@@ -143,17 +148,17 @@ function standardError(): LogScreen {
 }
 
 /**
- * Lines of this turn of the event loop that are not written yet. The first line of a turn is written at once, so a call
- * that is alone is in the log before its client has the reply. Under load, the others of the turn share a write: a system
- * call for each would cost more than everything else about a line.
+ * Lines of this turn of the event loop that are not written yet. A call that is alone is in the log before its client has
+ * the reply: the first line of a turn is written at once, unless there were several in the turn before. Under load, the
+ * lines of a turn share a write: a system call for each would cost more than everything else about a line.
  */
-let batch: { lines: string; count: number; inTurn: boolean } | undefined
-const MAX_BATCH = 16
+let batch: { lines: LogLine[]; inTurn: number; isBusy: boolean } | undefined
+const MAX_BATCH = 64
 
 /** From now on lines may share a write. For processes in which a timer of one request may write the lines of another. */
 export function batchLogLines(): void {
   if (batch !== undefined) return
-  batch = { lines: '', count: 0, inTurn: false }
+  batch = { lines: [], inTurn: 0, isBusy: false }
   process.once('exit', () => {
     writeBatch()
     // No turn follows: what others log while the process exits is written at once.
@@ -162,26 +167,41 @@ export function batchLogLines(): void {
 }
 
 function writeBatch(): void {
-  if (batch === undefined || batch.count === 0) return
+  if (batch === undefined || batch.lines.length === 0) return
   const { lines } = batch
-  batch.lines = ''
-  batch.count = 0
-  process.stderr.write(lines, ignoreFailure)
+  batch.lines = []
+  let text = ''
+  for (const line of lines) text += formatted(line)
+  try {
+    process.stderr.write(text, ignoreFailure)
+  } catch {
+    // Somebody replaced `process.stderr`, and it fails. There is no other place to report it.
+  }
+}
+
+/** A line that cannot be formatted does not take the others of its write with it. */
+function formatted(line: LogLine): string {
+  try {
+    return `${line()}\n`
+  } catch {
+    return ''
+  }
 }
 
 function endTurn(): void {
-  if (batch) batch.inTurn = false
+  if (batch === undefined) return
+  batch.isBusy = batch.inTurn > 1
+  batch.inTurn = 0
   writeBatch()
 }
 
-function writeToStandardError(line: string, urgent: boolean): void {
-  if (batch === undefined) return console.error(line)
-  batch.lines += `${line}\n`
-  batch.count += 1
-  if (urgent || !batch.inTurn || batch.count === MAX_BATCH) writeBatch()
-  if (batch.inTurn) return
-  batch.inTurn = true
-  setImmediate(endTurn)
+function writeToStandardError(line: LogLine, urgent: boolean): void {
+  if (batch === undefined) return console.error(line())
+  batch.lines.push(line)
+  batch.inTurn += 1
+  const isFirst = batch.inTurn === 1
+  if (urgent || (isFirst && !batch.isBusy) || batch.lines.length === MAX_BATCH) writeBatch()
+  if (isFirst) setImmediate(endTurn)
 }
 
 /** Without a listener, a broken pipe would end the process. Node calls this before it emits the error. */
@@ -226,56 +246,68 @@ export interface JsonLogOptions {
 
 /** Returns the log function that `log: 'json'` uses, for those who pass a function of their own and want the same lines. */
 export function createJsonLog({
-  write = (line) => writeToStandardError(line, true),
+  write = (line) => writeToStandardError(() => line, true),
   authorErrors = false,
   now = Date.now,
 }: JsonLogOptions = {}): (event: LogEvent) => void {
-  const clock = createLogClock(now)
-  return (event) => write(toJsonLine(event, clock(), authorErrors))
+  return (event) => write(toJsonLine(event, now(), authorErrors))
 }
 
-/** Formats a millisecond once: there is a line for every request. */
-function createLogClock(now: () => number): () => string {
+function toJsonLine(event: LogEvent, moment: number, authorErrors: boolean): string {
+  const error = describeError(event, authorErrors)
+  const text = JSON.stringify(error === undefined ? event : { ...event, error })
+  return `{"time":"${new Date(moment).toISOString()}",${text.slice(1)}`
+}
+
+/** How the line of a round begins, written once a millisecond: under load, many lines share it. */
+function createRoundHead(instance: string): (moment: number) => string {
+  const origin = `"level":"info","instance":${quoted(instance)}`
   let at = Number.NaN
-  let time = ''
-  return () => {
-    const moment = now()
+  let head = ''
+  return (moment) => {
     if (moment !== at) {
       at = moment
-      time = new Date(moment).toISOString()
+      head = `{"time":"${new Date(moment).toISOString()}",${origin},"event":"round","flow":`
     }
-    return time
+    return head
   }
 }
 
-function toJsonLine(event: LogEvent, time: string, authorErrors: boolean): string {
-  const error = describeError(event, authorErrors)
-  const text = JSON.stringify(error === undefined ? event : { ...event, error })
-  return `{"time":"${time}",${text.slice(1)}`
-}
-
-/** The same line as `toJsonLine`, in half the time: every request has one. `origin` is its level and its instance. */
-function toRoundLine(line: RoundLine, time: string, origin: string): string {
+/** The same line as `toJsonLine`, in half the time: every request has one. */
+function toRoundLine(line: RoundLine, head: string): string {
   const { asks, events, moved, task, turn, code, stateBytes, keyId, sealedVersion } = line
-  let text = `{"time":"${time}",${origin},"event":"round","flow":${quoted(line.flow)},"round":${line.round}`
-  text += `,"method":"${line.method}","target":${quoted(line.target)},"outcome":"${line.outcome}"`
+  let text = `${head}${quoted(line.flow)},"round":${line.round}`
+  text += `,"method":"${line.method}","target":${quotedName(line.target)},"outcome":"${line.outcome}"`
   if (asks !== undefined) {
-    const all = asks.map(({ key, kind }) => `{"key":${quoted(key)},"kind":"${kind}"}`)
+    const all = asks.map(({ key, kind }) => `{"key":${quotedName(key)},"kind":"${kind}"}`)
     text += `,"asks":[${all.join(',')}]`
   }
   if (events !== undefined) text += `,"events":${JSON.stringify(events)}`
   if (moved !== undefined) text += `,"moved":"${moved}"`
   if (task !== undefined) text += `,"task":${quoted(task)}`
   if (turn !== undefined) text += `,"turn":${turn}`
-  if (code !== undefined) text += `,"code":${quoted(code)}`
+  if (code !== undefined) text += `,"code":${quotedName(code)}`
   text += `,"replayed":${line.replayed},"executed":${line.executed}`
   if (stateBytes !== undefined) text += `,"stateBytes":${stateBytes}`
-  if (keyId !== undefined) text += `,"keyId":${quoted(keyId)}`
-  if (sealedVersion !== undefined) text += `,"sealedVersion":${quoted(sealedVersion)}`
+  if (keyId !== undefined) text += `,"keyId":${quotedName(keyId)}`
+  if (sealedVersion !== undefined) text += `,"sealedVersion":${quotedName(sealedVersion)}`
   return `${text},"ms":${line.ms}}`
 }
 
 const quoted: (text: string) => string = JSON.stringify
+
+/** Names of tools, keys and questions, quoted. There are few, unless an author makes them up. */
+const names = new Map<string, string>()
+const MAX_NAMES = 1_000
+
+function quotedName(name: string): string {
+  const known = names.get(name)
+  if (known !== undefined) return known
+  if (names.size >= MAX_NAMES) names.clear()
+  const text = quoted(name)
+  names.set(name, text)
+  return text
+}
 
 /**
  * Returns the event as plain JSON, for another logger: errors are described as in `createJsonLog`. Time and level are left

@@ -59,7 +59,7 @@ function stage(): Scene {
   const told: string[] = []
   const toLine = createJsonLog({ write: (line) => void lines.push(line) })
   const screen = {
-    write: (line: string) => void lines.push(line),
+    write: (line: () => string) => void lines.push(line()),
     isTerminal: true,
     colors: true,
     production: true,
