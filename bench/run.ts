@@ -33,7 +33,7 @@ const HELP = `Usage: npm run bench -- [options] [name …]
   --only DATABASE
             tasks: on this database alone, sqlite or postgres
   --part NAME
-            tasks: this part alone: rates, server, parked or sleeping
+            tasks: this part alone: rates, lone, server, parked or sleeping
             core: forms, which is what the log, spans and tokens add
   --against DIR
             core, tasks: run the build of another checkout beside this one, in the same rounds

@@ -30,8 +30,9 @@ interface Effort {
   /** How long sleeping tasks wake at 1,000 a second, and how many others wake at one moment. */
   readonly seconds: number
   readonly herd: number
-  /** Lone tasks in a round. */
+  /** Lone tasks in a round, and such rounds. */
   readonly lone: number
+  readonly loneRounds: number
 }
 
 const FULL: Effort = {
@@ -42,8 +43,18 @@ const FULL: Effort = {
   seconds: 10,
   herd: 20_000,
   lone: 100,
+  loneRounds: 30,
 }
-const QUICK: Effort = { rounds: 3, ms: 500, calls: 500, parked: 5_000, seconds: 2, herd: 1_000, lone: 30 }
+const QUICK: Effort = {
+  rounds: 3,
+  ms: 500,
+  calls: 500,
+  parked: 5_000,
+  seconds: 2,
+  herd: 1_000,
+  lone: 30,
+  loneRounds: 6,
+}
 
 /** Times a second, one figure for each round. */
 type Rates = Record<SubjectName, number[]>
@@ -52,15 +63,21 @@ interface Measured {
   readonly database: string
   readonly processes: number
   readonly rates: Readonly<Record<Work, Rates>>
-  /** Of lone tasks, in ms. */
+}
+
+interface LoneFigures {
+  readonly database: string
+  /** In ms. */
   readonly times: Readonly<Record<Lone, Rates>>
 }
 
-const PARTS = ['rates', 'server', 'parked', 'sleeping'] as const
+const PARTS = ['rates', 'lone', 'server', 'parked', 'sleeping'] as const
+const COMPARED: readonly (typeof PARTS)[number][] = ['rates', 'lone']
 
 export const run: RunBench = async (settings) => {
   const effort = settings.quick ? QUICK : FULL
   const measured: Measured[] = []
+  const alone: LoneFigures[] = []
   const servers: ServerFigures[] = []
   const parked: ParkedFigures[] = []
   const slept: SleepFigures[] = []
@@ -70,13 +87,15 @@ export const run: RunBench = async (settings) => {
   if (against !== undefined) settings.progress(`compiling ${against}`)
   const before = against === undefined ? undefined : await compileCheckout(against)
   const includes = (name: (typeof PARTS)[number]) =>
-    (part ?? name) === name && (before === undefined || name === 'rates')
+    (part ?? name) === name && (before === undefined || COMPARED.includes(name))
   try {
     for (const [name, open] of Object.entries(OPEN)) {
       const databases = (only ?? name) === name ? await open() : undefined
       if (databases === undefined) continue
       const begin = (text: string) => settings.progress(`${databases.name}: ${text}`)
       try {
+        // First: what the other parts leave behind in the database would slow one program more than the other.
+        if (includes('lone')) alone.push(await measureLone(databases, effort, settings, before))
         for (const count of includes('rates') ? PROCESSES : [])
           measured.push(await measure(databases, count, effort, settings, before))
         if (includes('server')) {
@@ -99,12 +118,13 @@ export const run: RunBench = async (settings) => {
     await before?.remove()
   }
   const tables = [
-    ...(includes('rates') ? [rateTable(measured), loneTable(measured)] : []),
+    ...(includes('rates') ? [rateTable(measured)] : []),
+    ...(includes('lone') ? [loneTable(alone)] : []),
     ...(includes('server') ? [serverTable(servers)] : []),
     ...(includes('parked') ? [parkedTable(parked)] : []),
     ...(includes('sleeping') ? sleepingTables(slept) : []),
   ]
-  return { tables, data: { effort, against, measured, servers, parked, slept } }
+  return { tables, data: { effort, against, measured, alone, servers, parked, slept } }
 }
 
 function assertOneOf(what: string, given: string | undefined, known: readonly string[]): void {
@@ -115,13 +135,12 @@ function assertOneOf(what: string, given: string | undefined, known: readonly st
 async function measure(
   databases: Databases,
   processes: number,
-  { rounds, ms, lone }: Effort,
+  { rounds, ms }: Effort,
   { progress }: Settings,
   before: Before | undefined,
 ): Promise<Measured> {
   const label = `${databases.name}, ${processes} processes`
   const rates: Record<Work, Rates> = { complete: noRates(), resume: noRates(), get: noRates() }
-  const times: Record<Lone, Rates> = { complete: noRates(), resume: noRates() }
   const crews: Crew[] = []
   try {
     for (const name of before === undefined ? SUBJECTS : [...SUBJECTS, 'before' as const])
@@ -133,7 +152,29 @@ async function measure(
         progress(`${label}: ${work}, round ${round + 1} of ${rounds}`)
         for (const crew of rotated(crews, round)) rates[work][crew.name].push(await crew.rate(work, ms))
       }
-      if (processes > 1) continue
+    }
+  } finally {
+    await Promise.all(crews.map((crew) => crew.stop()))
+  }
+  return { database: databases.name, processes, rates }
+}
+
+/** One task after the other, in databases in which nothing else happens and which have as many rows. */
+async function measureLone(
+  databases: Databases,
+  { lone, loneRounds }: Effort,
+  { progress }: Settings,
+  before: Before | undefined,
+): Promise<LoneFigures> {
+  const times: Record<Lone, Rates> = { complete: noRates(), resume: noRates() }
+  const crews: Crew[] = []
+  try {
+    for (const name of before === undefined ? (['rondo'] as const) : (['rondo', 'before'] as const))
+      crews.push(await spawnCrew(name, databases.create(), 1, before?.child))
+    progress(`${databases.name}, lone tasks: warming up`)
+    for (const crew of crews) for (const work of LONE) await crew.lone(work, 5 * lone)
+    for (let round = 0; round < loneRounds; round++) {
+      progress(`${databases.name}, lone tasks: round ${round + 1} of ${loneRounds}`)
       for (const work of LONE)
         for (const crew of rotated(crews, round))
           times[work][crew.name].push(...(await crew.lone(work, lone)))
@@ -141,7 +182,7 @@ async function measure(
   } finally {
     await Promise.all(crews.map((crew) => crew.stop()))
   }
-  return { database: databases.name, processes, rates, times }
+  return { database: databases.name, times }
 }
 
 /** Rotates the order, so that no subject always goes first. */
@@ -193,8 +234,8 @@ function rateTable(measured: readonly Measured[]): Table {
 }
 
 /** How long one task takes while nothing else happens. */
-function loneTable(measured: readonly Measured[]): Table {
-  const rows = measured.flatMap(({ database, times }) =>
+function loneTable(alone: readonly LoneFigures[]): Table {
+  const rows = alone.flatMap(({ database, times }) =>
     LONE.flatMap((work) =>
       (['rondo', 'before'] as const)
         .filter((name) => times[work][name].length > 0)
