@@ -3,19 +3,22 @@
  * from the flow's seed and so the same on every replay, a notification, or a fact about the request.
  */
 
-import { InputCancelled, InputDeclined, InputExpired, misuse, RondoError } from '../errors.ts'
+import { assertOptions, InputCancelled, InputDeclined, InputExpired, misuse, RondoError } from '../errors.ts'
 import type { Line, Principal } from '../protocol/call.ts'
 import { supports } from '../protocol/common/request.ts'
 import { type InputResponses, LOG_LEVELS, type LogLevel, type Root } from '../protocol/wire.ts'
 import type {
+  ConfirmOptions,
   Context,
   EffectInfo,
+  EffectOptions,
   HookOptions,
   Offer,
   Outcome,
   Question,
   Schema,
   StepInfo,
+  Within,
 } from '../tool/context.ts'
 import { ask } from './ask.ts'
 import { type Hooks, openHook } from './hook.ts'
@@ -95,6 +98,7 @@ class RunContext implements Context {
     this.#operate('question', key, async () => contentOf(key, await this.#elicit(key, question)) as never)
   readonly confirm: Context['confirm'] = (key, message, options) =>
     this.#operate('question', key, async () => {
+      assertOptions(`The question "${key}"`, options, CONFIRM_OPTIONS)
       const outcome = (await ask(
         this.#run,
         key,
@@ -107,9 +111,10 @@ class RunContext implements Context {
     this.#operate('question', key, async () => {
       contentOf(key, (await ask(this.#run, key, urlQuestion(page), page.within)) as Outcome<unknown>)
     })
-  readonly sample: Context['sample'] = (key, params, { within } = {}) =>
+  readonly sample: Context['sample'] = (key, params, options) =>
     this.#operate('question', key, async () => {
-      const message = await ask(this.#run, key, samplingQuestion(params), within)
+      assertOptions(`The question "${key}"`, options, SAMPLE_OPTIONS)
+      const message = await ask(this.#run, key, samplingQuestion(params), options?.within)
       if (message === EXPIRED) throw new InputExpired(key)
       return message as never
     })
@@ -130,8 +135,9 @@ class RunContext implements Context {
           return fn(new WorkInfo(this.#run))
         })) as never,
     )
-  readonly effect: Context['effect'] = (key, fn, { once } = {}) =>
+  readonly effect: Context['effect'] = (key, fn, options) =>
     this.#operate('effect', key, async () => {
+      assertOptions(`The effect "${key}"`, options, EFFECT_OPTIONS)
       // Computed now: an answer that arrives before the effect begins, or while it runs, must not change its key.
       const branch = this.#run.record.find(key) ? '' : branchOf(this.#run)
       const act = (): unknown => {
@@ -140,7 +146,7 @@ class RunContext implements Context {
         this.#run.trace?.keyed(key, derived)
         return fn(new EffectWorkInfo(this.#run, derived))
       }
-      const fenced = once ? () => onceOf(this.#scene)(key, branch, act) : act
+      const fenced = options?.once ? () => onceOf(this.#scene)(key, branch, act) : act
       return (await work(this.#run, 'effect', key, fenced)) as never
     })
   readonly sleep: Context['sleep'] = (key, duration) =>
@@ -220,6 +226,11 @@ class RunContext implements Context {
     )
   }
 }
+
+// A misspelt name would be ignored, and with it the promise of `once` or of a time limit.
+const CONFIRM_OPTIONS: Readonly<Record<keyof ConfirmOptions, true>> = { within: true, label: true }
+const SAMPLE_OPTIONS: Readonly<Record<keyof Within, true>> = { within: true }
+const EFFECT_OPTIONS: Readonly<Record<keyof EffectOptions, true>> = { once: true }
 
 /** What the function of a step receives. */
 class WorkInfo implements StepInfo {

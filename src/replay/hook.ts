@@ -9,7 +9,7 @@
  * in time is never lost to the deadline.
  */
 
-import { EventExpired, EventRejected, misuse, RondoError } from '../errors.ts'
+import { assertOptions, EventExpired, EventRejected, misuse, RondoError } from '../errors.ts'
 import type { Found, WorkEntry } from '../journal/journal.ts'
 import { copyParsed } from '../lib/json.ts'
 import type { JsonSchema } from '../protocol/wire.ts'
@@ -38,12 +38,15 @@ export interface Hooks {
   close(key: string): Promise<void>
 }
 
+const OPTIONS: Readonly<Record<keyof HookOptions, true>> = { within: true, schema: true }
+
 export async function openHook(
   run: RunState,
   { hooks, background }: { readonly hooks?: Hooks; readonly background: Background },
   key: string,
   options: HookOptions<Schema> = {},
 ): Promise<Hook<unknown>> {
+  assertOptions(`The hook "${key}"`, options, OPTIONS)
   const { schema, within } = options
   if (typeof key === 'string' && key.length > MAX_KEY)
     throw misuse(`The name of a hook may be at most ${MAX_KEY} characters long; got ${key.length}.`)

@@ -1,6 +1,6 @@
 /** Options that do not exist, and null: refused in one sentence, with the option that was probably meant. */
 
-import { createServer, generateKey, type ServerOptions } from 'rondo'
+import { type Context, createServer, generateKey, type LogEvent, type ServerOptions } from 'rondo'
 import { type Client, connect } from 'rondo/client'
 import { oauth } from 'rondo/client/oauth'
 import { introspection, jwt, oauthResource } from 'rondo/oauth'
@@ -138,6 +138,41 @@ describe('what a server declares', () => {
     ],
   ])('is refused: %s', (_, declare, message) => {
     expect(declare).toThrow(new TypeError(message))
+  })
+})
+
+describe('what a handler passes', () => {
+  const wrong: Readonly<Record<string, [(ctx: Context) => Promise<unknown>, string]>> = {
+    effect: [
+      (ctx) => ctx.effect('pay', () => 1, { onec: true } as never),
+      'The effect "pay" has no option "onec". Did you mean "once"?',
+    ],
+    confirm: [
+      (ctx) => ctx.confirm('sure', 'Sure?', { withn: 5 } as never),
+      'The question "sure" has no option "withn". Did you mean "within"?',
+    ],
+    sample: [
+      (ctx) => ctx.sample('idea', { messages: [], maxTokens: 1 }, { timeout: 5 } as never),
+      'The question "idea" has no option "timeout".',
+    ],
+    hook: [
+      (ctx) => ctx.hook('paid', { shema: {} } as never),
+      'The hook "paid" has no option "shema". Did you mean "schema"?',
+    ],
+  }
+  it.each(Object.entries(wrong))('is refused in the log: %s', async (name, [use, message]) => {
+    const faults: string[] = []
+    const log = (event: LogEvent): void => {
+      if (event.event === 'fault') faults.push((event.error as Error).message)
+    }
+    const server = make({ log })
+    server.tool(name, {}, async (_args, ctx) => String(await use(ctx)))
+    const answers = { elicitation: () => expect.unreachable(), sampling: () => expect.unreachable() }
+    const client = await connect(server, { answers: answers as never })
+    expect(await client.callTool(name, {})).toMatchObject({ isError: true })
+    expect(faults).toEqual([message])
+    await client.close()
+    await server.close()
   })
 })
 
