@@ -5,7 +5,7 @@
 
 import type { ReadableSpan } from '@opentelemetry/sdk-trace-base'
 import { exportJWK, generateKeyPair, SignJWT } from 'jose'
-import { type Context, createServer, type LogEvent, type Server, ToolError } from 'rondo'
+import { type Context, createServer, type LogEvent, type Observer, type Server, ToolError } from 'rondo'
 import { connect } from 'rondo/client'
 import { oauthResource } from 'rondo/oauth'
 import { otel } from 'rondo/otel'
@@ -54,9 +54,21 @@ interface Scene {
   readonly told: string[]
 }
 
-function stage(): Scene {
+/** What a weakened server records: the real telemetry and the real log, fed with what a call carries. */
+interface Leak {
+  readonly telemetry: Required<Observer>
+  /** What the call carried so far. */
+  readonly seen: Set<string>
+}
+
+function stage(leak?: Leak): Scene {
   const lines: string[] = []
   const told: string[] = []
+  const carried = (): string => [...(leak?.seen ?? [])].join(' ')
+  const leaky: Observer | undefined = leak && {
+    ...leak.telemetry,
+    begin: (operation) => leak.telemetry.begin({ ...operation, target: carried() }),
+  }
   const toLine = createJsonLog({ write: (line) => void lines.push(line) })
   const screen = {
     write: (line: () => string) => void lines.push(line()),
@@ -67,25 +79,29 @@ function stage(): Scene {
   const { log: toScreen } = createLog({ log: 'pretty' }, screen)
   const server = createServer({
     name: 'canaries',
-    telemetry: otel(),
+    telemetry: leaky ?? otel(),
     version: '1.0.0',
     keys: `k1:${Buffer.from(CANARIES.key).toString('base64')}`,
     authenticate({ headers }) {
       const authorization = headers('authorization')
+      leak?.seen.add(String(authorization)).add(String(headers('x-note')))
       if (authorization === 'Bearer wrong') return { status: 401 }
       if (authorization !== `Bearer ${CANARIES.bearer}`) throw new Error(`Cannot read ${authorization}`)
       return { subject: 'alice', claims: { note: CANARIES.claim } }
     },
     log(event) {
       if ('error' in event && event.error instanceof Error) told.push(event.error.message)
-      toLine(event)
-      toScreen(event)
+      const line = leak ? ({ ...event, target: carried() } as LogEvent) : event
+      toLine(line)
+      toScreen(line)
     },
   })
   const input = z.object({ secret: z.string(), end: z.enum(['return', 'throw', 'refuse', 'diverge']) })
-  server.tool('go', { input }, async ({ end }, ctx) => {
+  server.tool('go', { input }, async ({ end, secret }, ctx) => {
     await ctx.step('fetch', () => CANARIES.step)
-    await ctx.ask('word', { message: 'Which word?', schema: z.object({ word: z.string().min(3) }) })
+    const schema = z.object({ word: z.string().min(3) })
+    const { word } = await ctx.ask('word', { message: 'Which word?', schema })
+    leak?.seen.add(secret).add(word)
     if (end === 'throw') throw new Error(`broken: ${CANARIES.thrown}`)
     if (end === 'refuse') throw new ToolError('Not today.')
     if (end === 'diverge') await Promise.all([ctx.step('same', () => 1), ctx.step('same', () => 2)])
@@ -328,6 +344,18 @@ describe('secrets never leave the server', () => {
     expect(spans.flatMap(findCanaries)).toEqual([])
     expect(findCanaries(JSON.stringify(await telemetry.metrics()))).toEqual([])
     expect(told.flatMap(findCanaries)).toContain('thrown')
+  })
+
+  it('control: a server that records an argument, an answer, a token and a header is found out, in spans, metrics and lines', async () => {
+    const own = recordTelemetry()
+    const scene = stage({ telemetry: otel(own.providers), seen: new Set() })
+    await driveAll(scene)
+    const leaked = ['answer', 'argument', 'bearer', 'header']
+    const found = (texts: readonly string[]) => [...new Set(texts.flatMap(findCanaries))].sort()
+    expect(found(own.spans().map(textOfSpan))).toEqual(leaked)
+    expect(found([JSON.stringify(await own.metrics())])).toEqual(leaked)
+    expect(found(scene.lines.filter((line) => line.startsWith('{')))).toEqual(leaked)
+    expect(found(scene.lines.filter((line) => !line.startsWith('{')))).toEqual(leaked)
   })
 
   it('control: the search finds a secret that is only encoded', () => {

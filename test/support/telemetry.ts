@@ -18,6 +18,8 @@ import {
 const HOUR_MS = 3_600_000
 
 export interface Telemetry {
+  /** For `otel`, where a test must not share what is recorded with others. */
+  readonly providers: { readonly tracerProvider: BasicTracerProvider; readonly meterProvider: MeterProvider }
   /** Finished spans, in the order in which they ended. */
   spans(): readonly ReadableSpan[]
   /** Everything measured so far. */
@@ -44,6 +46,7 @@ export function recordTelemetry(): Telemetry {
   trace.setGlobalTracerProvider(tracers)
   metrics.setGlobalMeterProvider(meters)
   return {
+    providers: { tracerProvider: tracers, meterProvider: meters },
     spans: () => exporter.getFinishedSpans(),
     async metrics() {
       measured.reset()
