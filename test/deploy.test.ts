@@ -343,6 +343,17 @@ const IN_WORKERS = [
   'timers/promises',
 ].map((name) => `node:${name}`)
 
+/** The shortest program for Workers. */
+const GLOBAL = `
+  import { createServer } from 'rondo'
+  const server = createServer({ name: 'global', version: '1.0.0', allowedHosts: ['127.0.0.1'] })
+  server.tool('go', {}, async (_args, ctx) => {
+    const sure = await ctx.confirm('sure', 'Sure?')
+    return String(await ctx.effect('save', async () => sure))
+  })
+  export default { fetch: server.fetch }
+`
+
 describe('the functions', () => {
   const names = ['worker', 'lambda', 'vercel']
   let project: string
@@ -400,10 +411,41 @@ describe('the functions', () => {
     )
   })
 
+  it('a server can be created while a module is loaded, where Workers have neither timers nor random numbers', () => {
+    const program = `
+      import crypto from 'node:crypto'
+      import { syncBuiltinESMExports } from 'node:module'
+      let loading = true
+      const guard = (owner, name) => {
+        const real = owner[name]
+        owner[name] = (...args) => {
+          if (loading) throw new Error('Disallowed operation called within global scope: ' + name)
+          return real.apply(owner, args)
+        }
+      }
+      for (const name of ['randomBytes', 'randomFillSync', 'randomUUID', 'randomInt']) guard(crypto, name)
+      for (const name of ['setTimeout', 'setInterval', 'setImmediate', 'fetch']) guard(globalThis, name)
+      syncBuiltinESMExports()
+      const { default: worker } = await import('./global.js')
+      loading = false
+      const { connect } = await import('rondo/client')
+      const client = await connect({ fetch: worker.fetch }, { answers: { elicitation: () => ({ action: 'accept', content: { confirm: true } }) } })
+      console.log(client.protocolVersion, JSON.stringify((await client.callTool('go', {})).content))
+    `
+    writeFileSync(join(project, 'global.js'), GLOBAL)
+    writeFileSync(join(project, 'guarded.js'), program)
+    const { status, stdout, stderr } = spawnSync(process.execPath, ['guarded.js'], {
+      cwd: project,
+      encoding: 'utf8',
+      env: { PATH: process.env.PATH, RONDO_KEYS: keys, NODE_ENV: 'production' },
+    })
+    expect([stdout, status === 0 ? '' : stderr]).toEqual(['2026-07-28 [{"type":"text","text":"true"}]\n', ''])
+  })
+
   /** As `wrangler` bundles it. */
-  const bundle = async () => {
+  const bundle = async (file = 'src/worker.ts') => {
     const { outputFiles, warnings, metafile } = await build({
-      entryPoints: [join(project, 'src/worker.ts')],
+      entryPoints: [join(project, file)],
       bundle: true,
       write: false,
       format: 'esm',
@@ -428,8 +470,8 @@ describe('the functions', () => {
   })
 
   const workerd = withTool('workerd')
-  workerd.it('the worker runs in the runtime of Cloudflare Workers', async () => {
-    const { text } = await bundle()
+  const serveWorker = async (file: string): Promise<string> => {
+    const { text } = await bundle(file)
     const folder = mkdtempSync(join(scratch, 'workerd-'))
     writeFileSync(join(folder, 'worker.js'), text)
     const port = await freePort()
@@ -446,6 +488,22 @@ describe('the functions', () => {
     onTestFinished(() => void child.kill('SIGKILL'))
     const url = `http://127.0.0.1:${port}/mcp`
     await vi.waitUntil(() => fetch(url).catch(() => false), { timeout: 60_000, interval: 50 })
+    return url
+  }
+
+  workerd.it(
+    'a server that is created while its module is loaded runs in the runtime of Workers',
+    async () => {
+      writeFileSync(join(project, 'global.js'), GLOBAL)
+      const confirm = { elicitation: () => ({ action: 'accept' as const, content: { confirm: true } }) }
+      const client = await connect(await serveWorker('global.js'), { answers: confirm })
+      expect(await client.callTool('go', {})).toMatchObject({ content: [{ text: 'true' }] })
+      await client.close()
+    },
+  )
+
+  workerd.it('the worker runs in the runtime of Workers', async () => {
+    const url = await serveWorker('src/worker.ts')
     for (const mode of ['2026-07-28', '2025-11-25'] as const) {
       const client = await connect(url, { answers, mode })
       // At once: nothing of one request may wait for another.

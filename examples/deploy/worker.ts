@@ -1,7 +1,4 @@
-/**
- * Cloudflare Workers, with a compatibility date of 2026-04-01 or later and the flag `nodejs_compat`: rounds only. The server is
- * created in the first request: outside of requests, Workers have no random numbers.
- */
+/** Cloudflare Workers, with a compatibility date of 2026-04-01 or later and the flag `nodejs_compat`: rounds only. */
 
 import type { Server } from 'rondo'
 import { createTracker } from './server.ts'

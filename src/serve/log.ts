@@ -133,7 +133,13 @@ function assertLog(option: unknown, instance: unknown): void {
 
 /** Two processes in containers may share host name and process id. */
 function createInstance(): string {
-  return `${hostname()}-${process.pid}-${randomBytes(4).toString('hex')}`
+  const place = `${hostname()}-${process.pid}`
+  try {
+    return `${place}-${randomBytes(4).toString('hex')}`
+  } catch {
+    // Workers have no random numbers while a module is loaded.
+    return place
+  }
 }
 
 function standardError(): LogScreen {

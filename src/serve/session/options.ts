@@ -92,8 +92,22 @@ export function resolveSessions(given: SessionOptions, world: World): SessionSet
   }
   const known = settings as unknown as Required<SessionOptions>
   const { now, randomId, elsewhere, onError = () => {}, every = createEvery(onError) } = world
-  const tag = drawId().slice(0, 8)
-  return { ...known, maxWatched: 1_000, retryMs: 1_000, tag, now, randomId, every, onError, elsewhere }
+  let tag: string | undefined
+  return {
+    ...known,
+    maxWatched: 1_000,
+    retryMs: 1_000,
+    // Drawn for the first session: Workers have no random numbers while a module is loaded.
+    get tag() {
+      tag ??= drawId().slice(0, 8)
+      return tag
+    },
+    now,
+    randomId,
+    every,
+    onError,
+    elsewhere,
+  }
 }
 
 /** How often to sweep: often enough for the shortest of these times. */
