@@ -33,6 +33,7 @@ import {
   readDockerfile,
   readEnv,
   textsOf,
+  typeErrorsOf,
   variablesOf,
 } from './support/deploy-samples.ts'
 import { describePostgres } from './support/postgres.ts'
@@ -115,6 +116,23 @@ describe('the samples', () => {
     ['maxUnavailable: 0', 'maxUnavailable: 1', 'A rollout has fewer instances than usual'],
   ])('kubernetes.yaml: %j as %j is reported', (from, to, problem) => {
     expect(checkManifests(manifests.replace(from, to))).toEqual([problem])
+  })
+
+  it('kubernetes.yaml has the fields of the Kubernetes API, with their types', () => {
+    const wrong: readonly [from: string, to: string, problem: RegExp][] = [
+      ['terminationGracePeriodSeconds', 'terminationGracePeriodSecond', /terminationGracePeriodSecond/],
+      ['maxUnavailable: 0', 'maxUnavailable: [0]', /'number\[\]' is not assignable/],
+      ['readinessProbe:', 'readyProbe:', /readyProbe/],
+      ['runAsNonRoot: true', 'runAsNonRoot: "yes"', /'string' is not assignable to type 'boolean/],
+      ['kind: PodDisruptionBudget', 'kind: PodDisruptionBudgets', /PodDisruptionBudgets/],
+    ]
+    for (const [from] of wrong) expect(manifests).toContain(from)
+    const [right, ...others] = typeErrorsOf([
+      manifests,
+      ...wrong.map(([from, to]) => manifests.replace(from, to)),
+    ])
+    expect(right).toEqual([])
+    for (const [at, [, , problem]] of wrong.entries()) expect(others[at]?.join('\n')).toMatch(problem)
   })
 
   it('report a YAML file that cannot be parsed', () => {

@@ -1,5 +1,8 @@
 /** Reads the samples in `examples/deploy`, and says what is wrong with them, one sentence for each problem. */
 
+import { spawnSync } from 'node:child_process'
+import { mkdirSync, rmSync, writeFileSync } from 'node:fs'
+import { join, resolve } from 'node:path'
 import { parse, parseAllDocuments } from 'yaml'
 
 /** How long a stopping instance lets calls finish (`graceMs`). */
@@ -103,6 +106,7 @@ interface Probe {
 }
 
 export interface Manifest {
+  readonly apiVersion: string
   readonly kind: string
   // biome-ignore lint/suspicious/noExplicitAny: the shape depends on the kind, and the checks read a few places of it.
   readonly spec: any
@@ -152,6 +156,39 @@ export function checkManifests(text: string): string[] {
     problems.push('A rollout has fewer instances than usual')
   if (pod.spec.securityContext.runAsNonRoot !== true) problems.push('A pod may run as root')
   return problems
+}
+
+const TYPED = resolve('test/dist/manifests')
+
+/**
+ * What the types of the Kubernetes API say against manifests: fields that do not exist, are missing or have another type. Takes
+ * several texts, because the compiler takes its time, and returns a list for each.
+ */
+export function typeErrorsOf(texts: readonly string[]): string[][] {
+  const folder = `${TYPED}-${process.pid}`
+  mkdirSync(folder, { recursive: true })
+  try {
+    const files = texts.map((text, index) => {
+      const lines = readManifests(text).map(({ apiVersion, kind, ...rest }, at) => {
+        const module = `kubernetes-types/${apiVersion.includes('/') ? apiVersion : `core/${apiVersion}`}`
+        const value = JSON.stringify({ apiVersion, kind, ...rest }, null, 1)
+        return `export const m${at}: import('${module}').${kind} = ${value}`
+      })
+      writeFileSync(join(folder, `text${index}.ts`), lines.join('\n'))
+      return `text${index}.ts`
+    })
+    const options = ['--noEmit', '--strict', '--skipLibCheck', '--module', 'esnext', '--ignoreConfig']
+    const compiler = resolve('node_modules/.bin/tsc')
+    const more = ['--moduleResolution', 'bundler', '--types', '', ...files]
+    const { stdout, stderr } = spawnSync(compiler, [...options, ...more], { cwd: folder, encoding: 'utf8' })
+    if (stderr !== '') throw new Error(stderr)
+    const lines = stdout.split('\n').filter((line) => line.includes(' error TS'))
+    const foreign = lines.filter((line) => !/^text\d+\.ts\(/.test(line))
+    if (foreign.length > 0) throw new Error(foreign.join('\n'))
+    return files.map((file) => lines.filter((line) => line.startsWith(`${file}(`)))
+  } finally {
+    rmSync(folder, { recursive: true, force: true })
+  }
 }
 
 /** Names of the variables that the manifests, the compose file and the unit set. */
