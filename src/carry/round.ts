@@ -16,7 +16,7 @@ import {
 } from '../replay/run-state.ts'
 import { verify } from '../replay/verify.ts'
 import type { Context } from '../tool/context.ts'
-import { isInputRequired } from '../tool/target.ts'
+import { type Finished, isInputRequired } from '../tool/target.ts'
 import {
   type Carrier,
   type Pause,
@@ -110,8 +110,12 @@ function conclude<To, R extends Round>(
     case 'returned': {
       const { value } = ending
       const pause = isInputRequired(value) ? pauseManually(round, report, value) : undefined
-      if (pause === undefined)
-        return concludeReturned(round, report, value).then((reply) => carrier.end(round, reply, report))
+      if (pause === undefined) {
+        const replying = concludeReturned(round, report, value)
+        return replying instanceof Promise
+          ? replying.then((reply) => carrier.end(round, reply, report))
+          : carrier.end(round, replying, report)
+      }
       return pause instanceof RondoError ? refuse(pause) : carrier.keep(round, pause)
     }
     case 'threw':
@@ -203,14 +207,17 @@ function toReplayInput(round: Round, handler: (ctx: Context) => unknown): Replay
   }
 }
 
-async function concludeReturned(round: Round, report: RunReport, value: unknown): Promise<Reply> {
-  try {
-    const finishing = round.target.finish(value)
-    const result = finishing instanceof Promise ? await finishing : finishing
+function concludeReturned(round: Round, report: RunReport, value: unknown): Reply | Promise<Reply> {
+  const finished = (result: Finished): Reply => {
     logRound(round, report, { outcome: result.isError === true ? 'tool_error' : 'complete' })
     return { kind: 'complete', result }
+  }
+  const failed = (error: unknown): Reply => concludeThrew(round, report, error)
+  try {
+    const finishing = round.target.finish(value)
+    return finishing instanceof Promise ? finishing.then(finished).catch(failed) : finished(finishing)
   } catch (error) {
-    return concludeThrew(round, report, error)
+    return failed(error)
   }
 }
 

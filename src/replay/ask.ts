@@ -21,7 +21,15 @@ import {
   withElicitationId,
   withProblem,
 } from './question.ts'
-import { append, noteNews, noteReceived, noteReplayed, type RunState, takeName } from './run-state.ts'
+import {
+  append,
+  arrivingOf,
+  noteNews,
+  noteReceived,
+  noteReplayed,
+  type RunState,
+  takeName,
+} from './run-state.ts'
 import {
   checkDuration,
   closeQuestionAt,
@@ -69,7 +77,7 @@ export function ask(run: RunState, key: string, given: Ask, limit?: Duration): P
     if (found) run.record.invalidate(key)
     if (within !== undefined && isTooLate(run, key)) return question.expire(run.platform.now())
     const { asked, answers, anchored, unasked } = run.incoming
-    const arrived = run.answered.get(key)
+    const arrived = run.arriving?.answers.get(key)
     const shown = arrived?.digest ?? (Object.hasOwn(asked, key) ? asked[key] : undefined)
     const reworded = found !== undefined || (shown !== undefined && shown !== digest)
     if (reworded) return mayReword(run, key) ? openQuestion(run, key, question, digest) : undefined
@@ -114,7 +122,7 @@ function expire(
   at: number,
   resolve: (value: unknown) => void,
 ): void {
-  run.arrivals.delete(arrivalName(key))
+  run.arriving?.wakers.delete(arrivalName(key))
   expireQuestion(run, { kind, key, at, question, answer: null, expired: true }, resolve)
 }
 
@@ -132,8 +140,9 @@ export function answerArrived(
   if (run.turn.ended()) return false
   // Only the owner of a task can answer, and names the task to do so.
   run.turn.anchor()
-  run.answered.set(key, { answer, digest })
-  run.arrivals.get(arrivalName(key))?.()
+  const { answers, wakers } = arrivingOf(run)
+  answers.set(key, { answer, digest })
+  wakers.get(arrivalName(key))?.()
   return true
 }
 
@@ -177,15 +186,18 @@ function openQuestion(run: RunState, key: string, question: Asking, digest: stri
   const { kind, within, expire } = question
   const due = within === undefined ? undefined : fixDeadline(run, key, (now) => now + within).due
   if (due !== undefined && isOver(run, due)) return expire(run.platform.now())
-  run.answered.delete(key)
-  run.arrivals.set(arrivalName(key), () => {
-    const arrived = run.answered.get(key)
-    if (arrived?.digest !== digest) return
-    run.arrivals.delete(arrivalName(key))
-    run.waits.delete(key)
-    run.turn.close(key)
-    question.take(arrived.answer, run.platform.now())
-  })
+  if (run.listens) {
+    const { answers, wakers } = arrivingOf(run)
+    answers.delete(key)
+    wakers.set(arrivalName(key), () => {
+      const arrived = answers.get(key)
+      if (arrived?.digest !== digest) return
+      wakers.delete(arrivalName(key))
+      run.waits?.delete(key)
+      run.turn.close(key)
+      question.take(arrived.answer, run.platform.now())
+    })
+  }
   run.turn.open(key, { kind, request: withElicitationId(run, key, request), digest, due })
   if (due !== undefined) closeQuestionAt(run, key, due, expire)
 }

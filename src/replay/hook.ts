@@ -19,6 +19,7 @@ import type { Compiled } from '../tool/schema/standard.ts'
 import { type Reading, whenRead } from './question.ts'
 import {
   append,
+  arrivingOf,
   type Background,
   needsTask,
   noteNews,
@@ -121,9 +122,10 @@ function receive({ run, hooks, key, compiled }: OpenHook): Promise<unknown> {
       )
       return
     }
+    const { events, wakers } = arrivingOf(run)
     const stopWaiting = (): void => {
-      run.arrivals.delete(name)
-      run.waits.delete(name)
+      wakers.delete(name)
+      run.waits?.delete(name)
       run.turn.heard(name)
     }
     const take = (event: unknown): void => {
@@ -141,7 +143,7 @@ function receive({ run, hooks, key, compiled }: OpenHook): Promise<unknown> {
     const expire = (): void => {
       const at = run.platform.now()
       whileBusy(run, hooks.close(key), () => {
-        if (run.events.has(key)) return
+        if (events.has(key)) return
         stopWaiting()
         append(run, { kind: 'event', key: name, at, expired: true }, (index) =>
           run.turn.deliver(index, at, () => {
@@ -151,9 +153,9 @@ function receive({ run, hooks, key, compiled }: OpenHook): Promise<unknown> {
         )
       })
     }
-    if (run.events.has(key)) return take(run.events.get(key))
+    if (events.has(key)) return take(events.get(key))
     const due = run.record.deadline(name)
-    run.arrivals.set(name, () => take(run.events.get(key)))
+    wakers.set(name, () => take(events.get(key)))
     run.turn.listen(name)
     if (due === undefined) return
     if (isOver(run, due)) expire()
@@ -179,8 +181,9 @@ function whileBusy(run: RunState, written: Promise<void>, then: () => void): voi
 /** An event from outside has arrived while the handler runs. Returns false if the run is over. */
 export function eventArrived(run: RunState, key: string, event: unknown): boolean {
   if (run.turn.ended()) return false
-  run.events.set(key, event)
-  run.arrivals.get(eventName(key))?.()
+  const { events, wakers } = arrivingOf(run)
+  events.set(key, event)
+  wakers.get(eventName(key))?.()
   return true
 }
 

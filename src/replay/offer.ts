@@ -16,7 +16,7 @@ import { missingCapability } from '../protocol/common/request.ts'
 import type { Offer, Outcome, Question } from '../tool/context.ts'
 import { ask } from './ask.ts'
 import { type Ask, formQuestion, questionText, type Reading, whenRead, withProblem } from './question.ts'
-import { append, noteNews, noteReceived, operate, type RunState, takeName } from './run-state.ts'
+import { append, arrivingOf, noteNews, noteReceived, operate, type RunState, takeName } from './run-state.ts'
 import { copyJson } from './work.ts'
 
 const WITHDRAWN: Outcome<never> = { action: 'cancel' }
@@ -53,6 +53,7 @@ type FoundAnswer = Found & { readonly entry: AskEntry }
 function standingOffer(run: RunState, key: string, form: Ask): Offer<unknown> {
   const digest = run.platform.digest(questionText(form))
   const arrival = `answer ${key}`
+  const { answers, wakers } = arrivingOf(run)
   const waiting = new Set<(outcome?: Outcome<never>) => void>()
   let outcome: Outcome<unknown> | undefined
   let withdrawnAt = Number.POSITIVE_INFINITY
@@ -63,11 +64,11 @@ function standingOffer(run: RunState, key: string, form: Ask): Offer<unknown> {
     if (isWithdrawn() || missingCapability(run.incoming.capabilities, form.request)) return
     const problem = run.record.reask(key).problem
     const request = problem ? withProblem(form.request, problem) : form.request
-    run.answered.delete(key)
-    run.arrivals.set(arrival, () => {
-      const arrived = run.answered.get(key)
+    answers.delete(key)
+    wakers.set(arrival, () => {
+      const arrived = answers.get(key)
       if (arrived?.digest !== digest || outcome) return
-      run.arrivals.delete(arrival)
+      wakers.delete(arrival)
       take(arrived.answer)
     })
     run.publish?.(new Map([[key, { kind: form.kind, request, digest, standing: true }]]))
@@ -97,11 +98,11 @@ function standingOffer(run: RunState, key: string, form: Ask): Offer<unknown> {
       return
     }
     if (found) run.record.invalidate(key)
-    const { asked, answers } = run.incoming
-    const arrived = run.answered.get(key)
+    const { asked, answers: sent } = run.incoming
+    const arrived = answers.get(key)
     if (arrived?.digest === digest) return take(arrived.answer)
     const shown = Object.hasOwn(asked, key) ? asked[key] : undefined
-    const answer = answers && Object.hasOwn(answers, key) ? answers[key] : undefined
+    const answer = sent && Object.hasOwn(sent, key) ? sent[key] : undefined
     if (answer !== undefined && shown === digest && !run.incoming.unasked) take(answer)
     else show()
   }
@@ -141,7 +142,7 @@ function standingOffer(run: RunState, key: string, form: Ask): Offer<unknown> {
     withdraw() {
       if (isWithdrawn()) return
       withdrawnAt = run.turn.position()
-      run.arrivals.delete(arrival)
+      wakers.delete(arrival)
       run.turn.heard(key)
       run.withdraw?.(key)
       for (const wake of waiting) wake(WITHDRAWN)

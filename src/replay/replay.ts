@@ -80,7 +80,7 @@ export async function replay(input: ReplayInput): Promise<RunReport> {
   start(run, input.handler, createContext(run, input.scene, deferred))
   const ending = await run.turn.ending
   signal.abort()
-  if (run.waits.size > 0 || run.alarm) stopTimers(run)
+  if (run.waits?.size || run.alarm) stopTimers(run)
   if (deferred.length > 0) await runDeferred(run, deferred, input.onDeferError)
   return {
     ending: bounded(ending, run),
@@ -125,7 +125,7 @@ function createRun(input: ReplayInput, signal: ReturnType<typeof lazySignal>): R
       frozen: input.frozen,
       mayMove,
       publish: (questions) => run.publish?.(questions),
-      rest: () => (run.waits.size > 0 ? rest(run, mayMove) : undefined),
+      rest: () => (run.waits?.size ? rest(run, mayMove) : undefined),
     }),
     record: createRecord(input.journal),
     platform: input.platform,
@@ -138,21 +138,18 @@ function createRun(input: ReplayInput, signal: ReturnType<typeof lazySignal>): R
     observed: input.observed,
     persistDeadline: input.persistDeadline,
     sleeping: () => input.sleeping(),
-    waits: new Map(),
     frozen: input.frozen ?? false,
     names: new Map(),
     operations: input.unwatched ? undefined : [],
     floating: new Set(),
     received: new Map(),
-    answered: new Map(),
     publish:
       input.publish && !input.frozen
         ? (questions) => continueDuring(run, input.publish?.(questions, run.record.toJournal()))
         : undefined,
     withdraw:
       input.withdraw && !input.frozen ? (key) => continueDuring(run, input.withdraw?.(key)) : undefined,
-    events: new Map(input.incoming.events),
-    arrivals: new Map(),
+    listens: input.onArrival !== undefined,
     tally,
     signal: signal.get,
   }
@@ -180,7 +177,7 @@ function bounded(ending: Ending, run: RunState): Ending {
   const { maxQuestions } = run.limits
   if (ending.kind !== 'asking') return ending
   if (ending.questions.size <= maxQuestions)
-    return run.waits.size > 0 ? { ...ending, wakeAt: earliest(run) } : ending
+    return run.waits?.size ? { ...ending, wakeAt: earliest(run) } : ending
   const detail = `${ending.questions.size} questions are open at once; at most ${maxQuestions} may be (limits.maxQuestions).`
   return { kind: 'refused', error: new RondoError('LIMIT_QUESTIONS', detail) }
 }

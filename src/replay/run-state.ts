@@ -89,12 +89,10 @@ export interface RunState {
   readonly received: Map<string, { readonly answer: unknown; digest?: string }>
   /** The last answer that is being read; answers of one request are read in the order of their questions. */
   reading?: Promise<void>
-  /** Events from outside that have arrived, by the key of their hook. */
-  readonly events: Map<string, unknown>
-  /** Answers that arrived while the handler runs, by key, with the digest of the question that was shown. */
-  readonly answered: Map<string, { readonly answer: unknown; readonly digest: string }>
-  /** What to do when something arrives that the handler waits for, by name. */
-  readonly arrivals: Map<string, () => void>
+  /** What arrives while the handler runs. Most runs end before: `arrivingOf` creates it. */
+  arriving?: Arriving
+  /** Something can arrive. */
+  readonly listens: boolean
   /** Shows questions while the run goes on, which does not end before that is durable. */
   publish?(questions: ReadonlyMap<string, OpenQuestion>): void
   /** Closes an offer that was shown. */
@@ -109,7 +107,7 @@ export interface RunState {
   persistDeadline?(key: string, due: number): Promise<void>
   sleeping(): Sleeping
   /** What is open and ends by itself, by key. */
-  readonly waits: Map<string, Wait>
+  waits?: Map<string, Wait>
   /** Nothing new may run, and nothing ends by itself. */
   readonly frozen: boolean
   /** Cancels the timer for the next deadline. */
@@ -117,6 +115,20 @@ export interface RunState {
   /** Cancels the timer of a request that only sleeps. */
   resting?: () => void
   signal(): AbortSignal
+}
+
+interface Arriving {
+  /** Events from outside, by the key of their hook. */
+  readonly events: Map<string, unknown>
+  /** Answers by key, with the digest of the question that was shown. */
+  readonly answers: Map<string, { readonly answer: unknown; readonly digest: string }>
+  /** What to do when something arrives that the handler waits for, by name. */
+  readonly wakers: Map<string, () => void>
+}
+
+export function arrivingOf(run: RunState): Arriving {
+  run.arriving ??= { events: new Map(run.incoming.events), answers: new Map(), wakers: new Map() }
+  return run.arriving
 }
 
 /** An operation whose promise nothing has observed yet. */

@@ -191,6 +191,7 @@ export function isOver(run: RunState, due: number): boolean {
 }
 
 function expect(run: RunState, key: string, wait: Wait): void {
+  run.waits ??= new Map()
   run.waits.set(key, wait)
   arm(run)
   run.turn.wake()
@@ -199,7 +200,7 @@ function expect(run: RunState, key: string, wait: Wait): void {
 /** When the first of the open operations ends by itself. */
 export function earliest({ waits }: RunState, kind?: Wait['kind']): number | undefined {
   let first: number | undefined
-  for (const wait of waits.values())
+  for (const wait of waits?.values() ?? [])
     if ((kind === undefined || wait.kind === kind) && !(wait.due >= (first ?? wait.due + 1))) first = wait.due
   return first
 }
@@ -218,10 +219,12 @@ function arm(run: RunState): void {
 /** Ends what is due, the earliest first. */
 function ring(run: RunState): void {
   const now = run.platform.now()
-  const due = [...run.waits].filter(([, wait]) => wait.due <= now).sort(([, a], [, b]) => a.due - b.due)
+  const due = [...(run.waits ?? [])]
+    .filter(([, wait]) => wait.due <= now)
+    .sort(([, a], [, b]) => a.due - b.due)
   for (const [key, wait] of due) {
     if (run.turn.ended()) return
-    run.waits.delete(key)
+    run.waits?.delete(key)
     wait.end(now)
   }
 }

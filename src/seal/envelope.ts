@@ -147,7 +147,7 @@ export function openEnvelope(
     return { kind: 'refused', reason: 'commitment', keyId }
   }
   // Only now: the salts that anybody can make up do not get into the table.
-  if (shared) keys.keep(key, shared)
+  if (shared && !shared.kept) keys.keep(key, shared)
   const padded = decrypt(raw, layout, secrets)
   if (padded === undefined) return { kind: 'refused', reason: 'tag', keyId }
   const plaintext = unpad(padded)
@@ -272,19 +272,30 @@ let taken = STOCK_BYTES
  */
 export function drawBytes(size: number): Buffer {
   if (size > STOCK_BYTES) return randomFillSync(Buffer.alloc(size))
+  const from = take(size)
+  const bytes = Buffer.from(stock.subarray(from, taken))
+  stock.fill(0, from, taken)
+  return bytes
+}
+
+const ID_BYTES = 16
+
+/** Returns an id that nobody can guess. */
+export function drawId(): string {
+  const from = take(ID_BYTES)
+  const id = stock.toString('base64url', from, taken)
+  stock.fill(0, from, taken)
+  return id
+}
+
+/** Takes bytes from the stock; returns where they begin. They end at `taken`. */
+function take(size: number): number {
   if (taken + size > STOCK_BYTES) {
     randomFillSync(stock)
     taken = 0
   }
-  const bytes = Buffer.from(stock.subarray(taken, taken + size))
-  stock.fill(0, taken, taken + size)
   taken += size
-  return bytes
-}
-
-/** Returns an id that nobody can guess. */
-export function drawId(): string {
-  return drawBytes(16).toString('base64url')
+  return taken - size
 }
 
 /**
@@ -324,6 +335,8 @@ export interface SharedKey {
   readonly aesKey: KeyObject
   readonly commitmentKey: KeyObject
   readonly header: Buffer
+  /** It is in the table, or was: whoever looks it up there again finds it, or derives another. */
+  kept?: boolean
   /** The audience that it was last used for. Most tokens have the same. */
   bound?: Bound & { readonly audience: string }
 }
@@ -367,6 +380,7 @@ export function createKeyTable(derive: typeof deriveShared = deriveShared): KeyT
         const shared = derive(key, header, random(SALT_BYTES))
         minting = { shared, since: now, left: MAX_TOKENS }
         keys.minting = minting
+        shared.kept = true
         keys.opened.set(nameOf(shared.salt), shared)
       }
       minting.left -= 1
@@ -376,6 +390,7 @@ export function createKeyTable(derive: typeof deriveShared = deriveShared): KeyT
     keep(key, shared) {
       const { opened } = of(key)
       const name = nameOf(shared.salt)
+      shared.kept = true
       if (opened.get(name) === undefined) opened.set(name, shared)
     },
   }
@@ -388,7 +403,7 @@ function nameOf(salt: Uint8Array): string {
 export function deriveShared(key: RingKey, header: Buffer, salt: Uint8Array): SharedKey {
   const info = Buffer.concat([LABEL, header])
   const okm = Buffer.from(hkdfSync('sha256', key.secret, salt, info, 2 * KEY_BYTES))
-  const shared = {
+  const shared: SharedKey = {
     salt,
     header,
     aesKey: createSecretKey(okm.subarray(0, KEY_BYTES)),
