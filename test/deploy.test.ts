@@ -353,6 +353,7 @@ const IN_WORKERS = [
   'async_hooks',
   'buffer',
   'crypto',
+  'fs',
   'fs/promises',
   'http',
   'net',

@@ -1,3 +1,4 @@
+import { writeSync } from 'node:fs'
 import fc from 'fast-check'
 import { describe, expect, it, vi } from 'vitest'
 import { callTool } from '../../test/support/echo-service.ts'
@@ -6,6 +7,11 @@ import { misuse, RondoError } from '../errors.ts'
 import { generateKey } from '../seal/key-ring.ts'
 import { batchLogLines, createJsonLog, createLog, type LogScreen } from './log.ts'
 import { createServer } from './server.ts'
+
+vi.mock('node:fs', async (original) => {
+  const fs = await original<typeof import('node:fs')>()
+  return { ...fs, writeSync: vi.fn(fs.writeSync) }
+})
 
 function screenOf(lines: string[], given: Partial<LogScreen> = {}): LogScreen {
   return {
@@ -238,6 +244,48 @@ describe('standard error', () => {
       expect(writes.at(-1)).toContain('"flow":"g"')
     } finally {
       written.mockRestore()
+    }
+  })
+
+  it.each([
+    ['everything', 0, (text: string) => Buffer.byteLength(text), 1, ''],
+    ['a part, because the pipe is full', 0, (text: string) => Buffer.byteLength(text) - 9, 1, ',"ms":0}\n'],
+    ['nothing, because lines are waiting in the stream', 7, () => 0, 0, 'all'],
+    [
+      'nothing, because the pipe is full or broken',
+      0,
+      () => {
+        throw new Error('EAGAIN')
+      },
+      1,
+      'all',
+    ],
+  ])('takes %s directly, and the stream the rest', async (_, waiting, write, calls, rest) => {
+    const { stderr } = process
+    const direct = vi.mocked(writeSync).mockImplementation((_fd, text) => write(String(text)))
+    direct.mockClear()
+    const streamed: string[] = []
+    const stream = vi.spyOn(Object.getPrototypeOf(stderr), 'write').mockImplementation((text) => {
+      return streamed.push(Buffer.from(text as string).toString()) > 0
+    })
+    const own = { fd: 2, isTTY: false, writableLength: waiting }
+    for (const [name, value] of Object.entries(own))
+      Object.defineProperty(stderr, name, { value, configurable: true, writable: true })
+    try {
+      batchLogLines()
+      await new Promise((resolve) => setImmediate(resolve))
+      const { log } = createLog({ log: 'json' })
+      log({ event: 'warning', message: 'ü' })
+      log(round('ü'))
+      await new Promise((resolve) => setImmediate(resolve))
+      const found = streamed.at(-1) ?? ''
+      expect(direct).toHaveBeenCalledTimes(2 * calls)
+      if (rest === 'all') expect(streamed.join('')).toMatch(/^\{.*"ü".*\}\n\{.*"flow":"ü".*\}\n$/)
+      else expect(found).toBe(rest)
+    } finally {
+      stream.mockRestore()
+      direct.mockReset()
+      for (const name of Object.keys(own)) Reflect.deleteProperty(stderr, name)
     }
   })
 })

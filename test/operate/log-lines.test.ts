@@ -38,8 +38,8 @@ async function startWithFile() {
   return started
 }
 
-const flows = (): string[] =>
-  readFileSync(file, 'utf8')
+const flows = (text = readFileSync(file, 'utf8')): string[] =>
+  text
     .trimEnd()
     .split('\n')
     .map((line) => JSON.parse(line))
@@ -74,6 +74,23 @@ describe('the log on standard error', () => {
     expect(child.exitCode).toBe(3)
     expect(flows()).toEqual(expect.arrayContaining(replied))
     expect(readFileSync(file, 'utf8')).toContain('"target":"exit"')
+  })
+
+  it('has every line once if it is a pipe that was full for a while', async () => {
+    const { child, call } = await start('pipe')
+    const replied: string[] = []
+    // Each line has more than 200 bytes, and a pipe holds 64 KiB.
+    for (let turn = 0; turn < 20; turn++)
+      replied.push(...(await Promise.all(Array.from({ length: 40 }, () => call()))))
+    const last = await call()
+    let text = ''
+    for await (const chunk of child.stderr?.setEncoding('utf8') ?? []) {
+      text += chunk
+      if (text.includes(last)) break
+    }
+    replied.push(last)
+    expect(text.length).toBeGreaterThan(2 * 64 * 1024)
+    expect(flows(text).sort()).toEqual(replied.sort())
   })
 
   it('R11 may be a pipe that nobody reads any more', async () => {
