@@ -304,7 +304,8 @@ export interface FlowHost {
   readonly tracer?: Tracer
   /** Sleeps end at once, as if the time had passed. */
   readonly skipSleep: boolean
-  log(event: LogFacts): void
+  /** `at` is the time of the event, if the caller knows it. */
+  log(event: LogFacts, at?: number): void
   /** Nobody listens to events. */
   readonly silent?: boolean
   /** Telemetry. It never throws. */

@@ -44,6 +44,7 @@ export function reportRound(round: Round, report: RunReport | undefined, facts: 
     executed: report?.executed,
     stateBytes: facts.stateBytes,
   })
+  const now = host.platform.now()
   const event: RoundLine = {
     event: 'round',
     flow: beginning.flow,
@@ -62,9 +63,9 @@ export function reportRound(round: Round, report: RunReport | undefined, facts: 
     stateBytes: facts.stateBytes,
     keyId: facts.keyId,
     sealedVersion: changed ? beginning.sealedVersion : undefined,
-    ms: host.platform.now() - began,
+    ms: now - began,
   }
-  host.log(event)
+  host.log(event, now)
   host.tracer?.end(event, round.trace, beginning.journal, report)
 }
 

@@ -148,14 +148,32 @@ describe('the line of a round', () => {
       }),
     )
   })
+  it('has the time of its event to the millisecond, whatever came before', () => {
+    const time = fc.integer({ min: 0, max: 8.64e15 })
+    const near = fc.tuple(time, fc.array(fc.integer({ min: -2_000, max: 2_000 })))
+    fc.assert(
+      fc.property(near, ([start, steps]) => {
+        const lines: string[] = []
+        let now = start
+        const { log } = createLog({ log: 'json', now: () => now }, screenOf(lines))
+        for (const step of [0, ...steps]) {
+          now = Math.min(8.64e15, Math.max(0, now + step))
+          log(roundOf('a'))
+          expect(JSON.parse(lines.at(-1) ?? '').time).toBe(new Date(now).toISOString())
+          log(roundOf('b'), 5)
+          expect(JSON.parse(lines.at(-1) ?? '').time).toBe('1970-01-01T00:00:00.005Z')
+        }
+      }),
+    )
+  })
 })
 
-describe('standard error', () => {
-  const round = (flow: string): RoundLine => ({
-    ...{ event: 'round', flow, round: 1, method: 'tools/call', target: 'go', outcome: 'complete' },
-    ...{ replayed: 0, executed: 0, ms: 0 },
-  })
+function roundOf(flow: string): RoundLine {
+  const request = { event: 'round', flow, round: 1, method: 'tools/call', target: 'go' } as const
+  return { ...request, outcome: 'complete', replayed: 0, executed: 0, ms: 0 }
+}
 
+describe('standard error', () => {
   it('gets a lone line and warnings at once, and lines of a busy turn in one write, in order', async () => {
     const writes: string[][] = []
     const written = vi.spyOn(process.stderr, 'write').mockImplementation((text) => {
@@ -169,35 +187,35 @@ describe('standard error', () => {
       batchLogLines()
       const { log } = createLog({ log: 'json' })
       const turn = () => new Promise((resolve) => setImmediate(resolve))
-      log(round('a'))
+      log(roundOf('a'))
       expect(writes).toEqual([['a']])
-      log(round('b'))
-      log(round('c'))
+      log(roundOf('b'))
+      log(roundOf('c'))
       expect(writes).toHaveLength(1)
       await turn()
       expect(writes).toEqual([['a'], ['b', 'c']])
       writes.length = 0
       // The turn before was busy, so nothing is written until this one ends.
-      log(round('a'))
-      log(round('b'))
+      log(roundOf('a'))
+      log(roundOf('b'))
       expect(writes).toEqual([])
       log({ event: 'warning', flow: 'c', message: 'now' })
-      log(round('d'))
+      log(roundOf('d'))
       expect(writes).toEqual([['a', 'b', 'c']])
       await turn()
       expect(writes).toEqual([['a', 'b', 'c'], ['d']])
       writes.length = 0
-      log(round('a'))
+      log(roundOf('a'))
       expect(writes).toEqual([])
       await turn()
       expect(writes).toEqual([['a']])
       // A turn with one line is not busy.
-      log(round('b'))
+      log(roundOf('b'))
       expect(writes).toEqual([['a'], ['b']])
       writes.length = 0
       await turn()
       const many = Array.from({ length: 140 }, (_, index) => String(index))
-      for (const flow of many) log(round(flow))
+      for (const flow of many) log(roundOf(flow))
       expect(writes.map((flows) => flows.length)).toEqual([1, 64, 64])
       await turn()
       expect(writes.flat()).toEqual(many)
@@ -219,13 +237,13 @@ describe('standard error', () => {
       const { log } = createLog({ log: 'json', now: () => now })
       const turn = () => new Promise((resolve) => setImmediate(resolve))
       await turn()
-      log(round('a'))
+      log(roundOf('a'))
       now = 1
-      log(round('b'))
+      log(roundOf('b'))
       now = 2
-      log({ ...round('c'), events: [1n] as never })
+      log({ ...roundOf('c'), events: [1n] as never })
       now = 3
-      log(round('d'))
+      log(roundOf('d'))
       now = 9
       await turn()
       const lines = writes.flatMap((text) => text.trimEnd().split('\n')).map((line) => JSON.parse(line))
@@ -235,11 +253,11 @@ describe('standard error', () => {
         'd 003Z',
       ])
       isBroken = true
-      log(round('e'))
-      log(round('f'))
+      log(roundOf('e'))
+      log(roundOf('f'))
       await turn()
       isBroken = false
-      log(round('g'))
+      log(roundOf('g'))
       await turn()
       expect(writes.at(-1)).toContain('"flow":"g"')
     } finally {
@@ -276,7 +294,7 @@ describe('standard error', () => {
       await new Promise((resolve) => setImmediate(resolve))
       const { log } = createLog({ log: 'json' })
       log({ event: 'warning', message: 'ü' })
-      log(round('ü'))
+      log(roundOf('ü'))
       await new Promise((resolve) => setImmediate(resolve))
       const found = streamed.at(-1) ?? ''
       expect(direct).toHaveBeenCalledTimes(2 * calls)

@@ -16,7 +16,8 @@ import type { Observer } from '../protocol/observer.ts'
 import { quietly } from './failure.ts'
 import { formatForTerminal } from './log-terminal.ts'
 
-export type Log = (facts: LogFacts) => void
+/** `at` is the time of the event, if the caller knows it; else it is now. */
+export type Log = (facts: LogFacts, at?: number) => void
 
 export interface LogOptions {
   /**
@@ -85,11 +86,13 @@ export function createLog(settings: LogSettings, screen: LogScreen = standardErr
   }
   const { observer, log } = open(writeJson)
   const headAt = createRoundHead(instance)
-  const writeRound = quietly((line: RoundLine) => {
-    const at = now()
+  const writeRound = (line: RoundLine, at: number): void =>
     screen.write(() => toRoundLine(line, headAt(at)), false)
-  })
-  return { observer, log: (facts) => (facts.event === 'round' ? writeRound(facts) : log(facts)), instance }
+  return {
+    observer,
+    log: (facts, at) => (facts.event === 'round' ? writeRound(facts, at ?? now()) : log(facts)),
+    instance,
+  }
 }
 
 /** Returns what tells the log and the telemetry of an event. Neither may throw. */
@@ -98,8 +101,8 @@ export function createEvents(
   telemetry: Pick<Observer, 'event'> | undefined,
 ): Log {
   if (telemetry?.event === undefined) return log
-  return (facts) => {
-    log(facts)
+  return (facts, at) => {
+    log(facts, at)
     telemetry.event?.(toEvent(facts, instance))
   }
 }
@@ -195,15 +198,19 @@ function writeDirectly(text: string): string | Uint8Array | undefined {
   const { stderr } = process
   if (stderr.fd !== 2 || stderr.isTTY || stderr.writableLength > 0 || Object.hasOwn(stderr, 'write'))
     return text
+  const bytes = Buffer.byteLength(text)
   let written: number
   try {
-    written = writeSync(2, text)
+    // Of a text without other characters than ASCII, the bytes are its characters.
+    written = writeSync(2, text, null, bytes === text.length ? 'latin1' : 'utf8')
   } catch {
     // A full or broken pipe: the stream waits for it, or reports it.
     return text
   }
-  return written === Buffer.byteLength(text) ? undefined : Buffer.from(text).subarray(written)
+  return written === bytes ? undefined : Buffer.from(text).subarray(written)
 }
+
+const writeAlone = quietly((line: LogLine) => console.error(line()))
 
 /** A line that cannot be formatted does not take the others of its write with it. */
 function formatted(line: LogLine): string {
@@ -222,7 +229,7 @@ function endTurn(): void {
 }
 
 function writeToStandardError(line: LogLine, urgent: boolean): void {
-  if (batch === undefined) return console.error(line())
+  if (batch === undefined) return writeAlone(line)
   batch.lines.push(line)
   batch.inTurn += 1
   const isFirst = batch.inTurn === 1
@@ -290,11 +297,17 @@ function createRoundHead(instance: string): (moment: number) => string {
   const origin = `"level":"info","instance":${quoted(instance)}`
   let at = Number.NaN
   let head = ''
+  let since = Number.NaN
+  let second = ''
   return (moment) => {
-    if (moment !== at) {
-      at = moment
-      head = `{"time":"${new Date(moment).toISOString()}",${origin},"event":"round","flow":`
+    if (moment === at) return head
+    at = moment
+    if (!(moment >= since && moment < since + 1_000)) {
+      since = Math.floor(moment / 1_000) * 1_000
+      second = new Date(since).toISOString().slice(0, -4)
     }
+    const ms = Math.floor(moment - since)
+    head = `{"time":"${second}${ms < 10 ? '00' : ms < 100 ? '0' : ''}${ms}Z",${origin},"event":"round","flow":`
     return head
   }
 }
