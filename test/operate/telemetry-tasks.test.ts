@@ -104,6 +104,32 @@ it('a question that tasks/result pushes carries the span of that request, which 
   expect(await run({ telemetry: undefined })).not.toHaveProperty('traceparent')
 })
 
+it.each([
+  ['while its turn runs', true],
+  ['after its turn', false],
+])('R7 a handler does not see the span of the request whose answer arrives %s', async (_, during) => {
+  const server = start({ store: createMemoryStore() })
+  let release = () => {}
+  const released = new Promise<void>((resolve) => {
+    release = resolve
+  })
+  server.tool('work', { task: 'always' }, async (_args, ctx) => {
+    const slow = during ? ctx.step('slow', () => released) : undefined
+    const said = await ctx.sample('say', { messages: [], maxTokens: 10 })
+    release()
+    await slow
+    return JSON.stringify(said)
+  })
+  const { result } = await send(server, 'tools/call', { name: 'work', arguments: {} })
+  const taskId = String(result?.taskId)
+  expect(await settled(server, taskId)).toMatchObject({ status: 'input_required' })
+  const answer = { role: 'assistant', content: { type: 'text', text: 'hi' }, model: 'm', _meta: { own: 1 } }
+  await send(server, 'tasks/update', { taskId, inputResponses: { say: answer } })
+  const ended = (await settled(server, taskId)) as { result: { content: { text: string }[] } }
+  expect(JSON.parse(ended.result.content[0]?.text ?? '')).toEqual(answer)
+  expect(spans(SpanKind.CONSUMER)).toHaveLength(during ? 1 : 2)
+})
+
 it('polls have spans if that is asked for', async () => {
   const server = start({ store: createMemoryStore(), telemetry: otel({ polls: true }) })
   server.tool('work', { task: 'always' }, () => 'done')

@@ -26,6 +26,7 @@ import {
   sealPiece,
   shownAs,
   type TaskRecord,
+  unmarkAnswer,
   withOpened,
 } from './journal.ts'
 
@@ -196,7 +197,7 @@ export function createShown(host: FlowHost, tasks: TaskHost, turn: TaskTurn, bef
     if (event) return { hook: event[0], value: event[1] }
     const question = Object.hasOwn(parked.asked, slot.key) ? parked.asked[slot.key] : undefined
     if (!question || slot.role === 'hook') return undefined
-    const answer: unknown = openPiece(host, tasks, task, `answer ${slot.key}`, slot.answer)
+    const { answer } = unmarkAnswer(openPiece(host, tasks, task, `answer ${slot.key}`, slot.answer))
     // Text is a method that the client turned out not to implement: the next turn does without it.
     return typeof answer === 'string'
       ? undefined
