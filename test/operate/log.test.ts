@@ -1,5 +1,7 @@
 /** What an operator reads: every line has its place, and each thing that an operator must know has a line. */
 
+import { createServer as createHttpServer, request as httpRequest } from 'node:http'
+import type { AddressInfo } from 'node:net'
 import { createServer, generateKey, type LogEvent, type Server, type ServerOptions } from 'rondo'
 import { afterEach, describe, expect, it, vi } from 'vitest'
 import { z } from 'zod'
@@ -281,6 +283,45 @@ describe('T20 what anybody can cause', () => {
       expect((await fetch(url, { method: 'POST', headers, body: '{}' })).status).toBe(401)
     }
     expect(near.of('caller_refused')).toHaveLength(3)
+  })
+
+  it('a caller that leaves before it is refused has no more lines than others', async () => {
+    let leave = () => {}
+    const refused = async (why: string) => {
+      await new Promise<void>((resolve) => {
+        leave = resolve
+      })
+      return { status: 401 as const, reason: why }
+    }
+    const { server, of } = start({ authenticate: ({ headers }) => refused(String(headers('why'))) })
+    const handler = server.nodeHandler()
+    let seen = () => {}
+    let gone = () => {}
+    const http = createHttpServer((req, res) => {
+      res.once('close', () => gone())
+      handler(req, res)
+      seen()
+    })
+    servers.push({ close: async () => void http.close() })
+    await new Promise<void>((resolve) => http.listen(0, '127.0.0.1', resolve))
+    const { port } = http.address() as AddressInfo
+    for (let number = 0; number < 5; number++) {
+      const arrives = new Promise<void>((resolve) => {
+        seen = resolve
+      })
+      const closes = new Promise<void>((resolve) => {
+        gone = resolve
+      })
+      const headers = { 'content-type': 'application/json', why: 'no' }
+      const request = httpRequest({ port, host: '127.0.0.1', method: 'POST', headers }).on('error', () => {})
+      request.end('{}')
+      await arrives
+      request.destroy()
+      await closes
+      leave()
+      await new Promise((resolve) => setImmediate(resolve))
+    }
+    expect(of('caller_refused')).toHaveLength(3)
   })
 
   it('many callers with many reasons have a bound, and are counted', async () => {

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { type Authenticate, identify } from './authenticate.ts'
+import { type Authenticate, createIdentify, identify } from './authenticate.ts'
 
 const request = {
   method: 'POST',
@@ -98,5 +98,24 @@ describe('identify', () => {
     const who = await identify(never, request, (error) => faults.push(error), 10)
     expect(who).toMatchObject({ kind: 'refused', response: { status: 401 } })
     expect(String(faults[0])).toContain('did not settle')
+  })
+})
+
+describe('createIdentify', () => {
+  it.each([
+    ['at once', () => ({ status: 401, reason: 'no' }) as const],
+    ['later', async () => ({ status: 401, reason: 'no' }) as const],
+  ])('R11 refuses a caller %s although the report of it fails', async (_, authenticate) => {
+    const faults: unknown[] = []
+    const broken = new Error('The clock is broken')
+    const identified = createIdentify(
+      authenticate,
+      (error) => faults.push(error),
+      () => {
+        throw broken
+      },
+    )
+    expect(await identified({ headers: {}, method: 'POST' })).toMatchObject({ kind: 'refused' })
+    expect(faults).toEqual([broken])
   })
 })

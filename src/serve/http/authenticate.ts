@@ -63,7 +63,7 @@ export const HOOK_MS = 30_000
 /** What `authenticate` learns of a request. */
 export type Arriving = Omit<AuthRequest, 'headers'> & {
   readonly headers: RequestHeaders
-  /** Where it came from, if the runtime knows it. Read only for a caller that is refused. */
+  /** Where it came from, if the runtime knows it. */
   readonly connection?: { readonly address: string | undefined }
 }
 
@@ -74,16 +74,23 @@ export function createIdentify(
   onRefused: (status: number, reason: string | undefined, request: Arriving) => void,
 ): (request: Arriving) => Identified | Promise<Identified> {
   const report = (identified: Identified, arriving: Arriving): Identified => {
-    if (identified.kind === 'refused') onRefused(identified.response.status, identified.reason, arriving)
+    if (identified.kind !== 'refused') return identified
+    try {
+      onRefused(identified.response.status, identified.reason, arriving)
+    } catch (error) {
+      // Such as the operator's clock. Nobody would handle the rejection.
+      onError(error)
+    }
     return identified
   }
   return (arriving) => {
     const { headers, method, url } = arriving
     const request = { headers: (name: string) => headers[name.toLowerCase()], method, url }
     const identified = identify(authenticate, request, onError)
-    return isThenable(identified)
-      ? identified.then((known) => report(known, arriving))
-      : report(identified, arriving)
+    if (!isThenable(identified)) return report(identified, arriving)
+    // Read now: a caller that has gone before it is refused has no address any more, and would have no share of the log.
+    const connection = { address: arriving.connection?.address }
+    return identified.then((known) => report(known, { headers, method, url, connection }))
   }
 }
 
