@@ -266,15 +266,18 @@ export function takeName(
   return true
 }
 
+const MAX_NAME = 128
 const FORBIDDEN = new Set(['__proto__', 'constructor', 'prototype'])
 
 function assertName(key: unknown): asserts key is string {
-  if (typeof key !== 'string' || key === '' || key.length > 128 || FORBIDDEN.has(key)) {
-    throw misuse(
-      `The name of an ask or a step must be a string of 1 to 128 characters; got ${JSON.stringify(key)}. ` +
-        'The next round finds answers and results by their names.',
-    )
-  }
+  if (typeof key === 'string' && key !== '' && key.length <= MAX_NAME && !FORBIDDEN.has(key)) return
+  const given = typeof key === 'string' ? JSON.stringify(key.slice(0, MAX_NAME)) : typeof key
+  const rest = typeof key === 'string' && key.length > MAX_NAME ? `…, which has ${key.length}` : ''
+  const wanted = `a string of 1 to ${MAX_NAME} characters, other than ${[...FORBIDDEN].join(', ')}`
+  throw misuse(
+    `The name of an ask or a step must be ${wanted}; got ${given}${rest}. ` +
+      'The next round finds answers and results by their names.',
+  )
 }
 
 /** Notes an answer that the handler has received: keys of later effects depend on it (R7). */

@@ -72,6 +72,14 @@ describe('R4 names', () => {
       expect(ending.kind === 'threw' && ending.error).toBeInstanceOf(TypeError)
     }
   })
+
+  it.each([
+    ['__proto__', /other than __proto__, constructor, prototype; got "__proto__"\./],
+    ['x'.repeat(100_000), /got "x{128}"…, which has 100000\. The next round/],
+  ])('says what is wrong with a name, without quoting all of it', async (name, message) => {
+    const { ending } = await replayFlow((ctx) => ctx.step(name, () => 1)).round()
+    expect(ending.kind === 'threw' && String(ending.error)).toMatch(message)
+  })
 })
 
 describe('R7 at least once, with one key', () => {
