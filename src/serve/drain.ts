@@ -66,7 +66,11 @@ interface SignalHub {
   add(stop: Stop): () => void
 }
 
-export function createSignalHub(source: SignalSource): SignalHub {
+/** `flushed` resolves when `exit` loses no line of the log. */
+export function createSignalHub(
+  source: SignalSource,
+  flushed: () => Promise<void> = () => Promise.resolve(),
+): SignalHub {
   const stops = new Set<Stop>()
   let signalled = false
 
@@ -77,7 +81,8 @@ export function createSignalHub(source: SignalSource): SignalHub {
     }
     signalled = true
     const all = [...stops].map((stop) => stop())
-    Promise.allSettled(all).then((results) => {
+    Promise.allSettled(all).then(async (results) => {
+      await flushed()
       source.exit(results.some((result) => result.status === 'rejected') ? 1 : 0)
     })
   }
@@ -98,11 +103,25 @@ export function createSignalHub(source: SignalSource): SignalHub {
   }
 }
 
+/** How long a process that exits waits for a reader of its log that is behind. */
+const FLUSH_MS = 2_000
+
+/** Resolves when the reader of this stream has everything, or is gone, or takes too long. */
+async function flushedBy(stream: NodeJS.WriteStream): Promise<void> {
+  if (stream.writableLength === 0) return
+  const written = new Promise<void>((resolve) => {
+    // Without a listener, the error of a broken pipe would end the process.
+    stream.once('error', () => resolve())
+    stream.write('', () => resolve())
+  })
+  await atMost(written, FLUSH_MS)
+}
+
 let hub: SignalHub | undefined
 
 /** Calls `stop` when this process is told to exit; returns a function that undoes this. */
 export function onSignals(stop: Stop): () => void {
-  hub ??= createSignalHub(process)
+  hub ??= createSignalHub(process, () => flushedBy(process.stderr))
   return hub.add(stop)
 }
 

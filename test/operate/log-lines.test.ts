@@ -93,6 +93,27 @@ describe('the log on standard error', () => {
     expect(flows(text).sort()).toEqual(replied.sort())
   })
 
+  it('has every line if it is a pipe that is full when the process is told to stop', async () => {
+    const { child, call } = await start('pipe')
+    const replied: string[] = []
+    for (let turn = 0; turn < 20; turn++)
+      replied.push(...(await Promise.all(Array.from({ length: 40 }, () => call()))))
+    child.kill('SIGTERM')
+    let text = ''
+    for await (const chunk of child.stderr?.setEncoding('utf8') ?? []) text += chunk
+    expect(text).toContain('"phase":"finished"')
+    expect(flows(text).sort()).toEqual(replied.sort())
+  })
+
+  it('R11 ends on a signal although nobody reads the pipe any more', async () => {
+    const { child, call } = await start('pipe')
+    for (let turn = 0; turn < 10; turn++) await Promise.all(Array.from({ length: 40 }, () => call()))
+    child.stderr?.destroy()
+    child.kill('SIGTERM')
+    await once(child, 'exit')
+    expect(child.exitCode).toBe(0)
+  })
+
   it('R11 may be a pipe that nobody reads any more', async () => {
     const { child, call } = await start('pipe')
     await call()
