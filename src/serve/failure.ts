@@ -60,6 +60,11 @@ export function quietly<T>(
   }
 }
 
+/** The beginning of a text that may be of any length, such as one that an author built from what a client sent. */
+export function shorten(text: string, max: number): string {
+  return text.length > max ? `${text.slice(0, max)}…` : text
+}
+
 const ADVICE: Partial<Record<ErrorCode, string>> = {
   PEER_HOST: 'The Host header is not an allowed name of this server: add the name to allowedHosts',
   PEER_ORIGIN: 'The Origin header names a page that may not call: add its origin to allowedOrigins',
@@ -109,7 +114,7 @@ interface Kind {
 
 export interface CallerLog {
   /** `caller` stands for the address, if that is known. */
-  refused(status: number, reason: string, caller?: string): void
+  refused(status: number, reason: string, caller?: string, error?: unknown): void
   /** Says how many lines were left out until now. */
   summarize(): void
 }
@@ -126,8 +131,7 @@ export function createCallerLog(log: (event: LogFacts) => void, now: () => numbe
     if (message !== undefined) log({ event: 'warning', message })
     kinds.clear()
   }
-  const kindFor = (status: number, reason: string, caller: string | undefined): Kind => {
-    const named = `${status} ${kindOfReason(reason)}`
+  const kindFor = (named: string, caller: string | undefined): Kind => {
     const known = kinds.get(named)
     if (known) return known
     const own = caller === undefined ? 0 : count([...kinds.values()], ({ by }) => by === caller)
@@ -137,12 +141,13 @@ export function createCallerLog(log: (event: LogFacts) => void, now: () => numbe
     return kind
   }
   return {
-    refused(status, reason, caller) {
+    refused(status, reason, caller, error) {
       if (Math.abs(now() - since) >= MINUTE) {
         summarize()
         since = now()
       }
-      const kind = kindFor(status, reason, caller)
+      const place = error === undefined ? '' : ` (${placeOf(error)})`
+      const kind = kindFor(`${status} ${kindOfReason(reason)}${place}`, caller)
       const { lines } = kind
       const own = caller === undefined ? 0 : count(lines, (by) => by === caller)
       if (lines.length >= LINES || own >= LINES_OF_CALLER) {
@@ -150,7 +155,8 @@ export function createCallerLog(log: (event: LogFacts) => void, now: () => numbe
         return
       }
       lines.push(caller)
-      log({ event: 'caller_refused', status, reason })
+      if (error === undefined) log({ event: 'caller_refused', status, reason: shorten(reason, MAX_REASON) })
+      else log({ event: 'warning', message: reason, error })
     },
     summarize,
   }
@@ -160,6 +166,7 @@ function count<T>(list: readonly T[], is: (one: T) => boolean): number {
   return list.filter(is).length
 }
 
+const MAX_REASON = 2_000
 const MAX_READ = 500
 const MAX_KIND = 100
 
@@ -169,7 +176,18 @@ function kindOfReason(reason: string): string {
     .slice(0, MAX_READ)
     .replace(/"[^"]*"(?:, "[^"]*")*/g, '"…"')
     .replace(/\d+/g, '#')
-  return words.length > MAX_KIND ? `${words.slice(0, MAX_KIND)}…` : words
+  return shorten(words, MAX_KIND)
+}
+
+/** The class of an error and the line that threw it, which no caller chooses. */
+function placeOf(error: unknown): string {
+  try {
+    if (!(error instanceof Error)) return typeof error
+    const frame = /^\s+at .*/m.exec(error.stack ?? '')?.[0].trim() ?? ''
+    return shorten(`${error.constructor.name} ${frame}`, MAX_KIND)
+  } catch {
+    return 'unreadable'
+  }
 }
 
 function summaryOf(kinds: ReadonlyMap<string, Kind>): string | undefined {

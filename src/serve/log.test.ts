@@ -55,6 +55,12 @@ describe('the JSON log', () => {
     expect(JSON.stringify(logged(error))).not.toContain('canary')
   })
 
+  it('T20 bounds what an author built of what a client sent: the name and the frames of an error', () => {
+    const long = 'x'.repeat(1_000_000)
+    const error = Object.assign(new Error('no'), { name: long, stack: `Error\n    at ${long}:1:1` })
+    expect(JSON.stringify(logged(error)).length).toBeLessThan(1_000)
+  })
+
   it('contains the cause of our own errors', () => {
     const cause = Object.assign(new Error('connect ECONNREFUSED'), { code: 'ECONNREFUSED' })
     expect(logged(new RondoError('STORE_UNAVAILABLE', 'The store is away', { cause }))).toMatchObject({

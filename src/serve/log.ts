@@ -13,7 +13,7 @@ import { hostname } from 'node:os'
 import type { LogEvent, LogFacts, LogOrigin, RoundLine } from '../carry/host.ts'
 import { isOurs, misuse, RondoError } from '../errors.ts'
 import type { Observer } from '../protocol/observer.ts'
-import { quietly } from './failure.ts'
+import { quietly, shorten } from './failure.ts'
 import { formatForTerminal } from './log-terminal.ts'
 
 /** `at` is the time of the event, if the caller knows it; else it is now. */
@@ -391,35 +391,33 @@ function describeError(event: LogEvent, authorErrors: boolean): DescribedError |
 const MAX_CAUSES = 3
 const MAX_FRAMES = 8
 const MAX_MESSAGE = 2_000
+const MAX_NAME = 128
+const MAX_FRAME = 500
 
 /** Our own errors in full; of any other its name and place, and its message if that may be logged. */
 function describe(error: unknown, authorErrors: boolean, depth = 0): DescribedError {
   if (!(error instanceof Error)) {
-    return { name: typeof error, ...(authorErrors && { message: shorten(String(error)) }) }
+    return { name: typeof error, ...(authorErrors && { message: shorten(String(error), MAX_MESSAGE) }) }
   }
   const cause =
     error.cause === undefined || depth === MAX_CAUSES
       ? {}
       : { cause: describe(error.cause, authorErrors, depth + 1) }
   const shown = authorErrors || isOurs(error)
-  const message = shown && { message: shorten(String(error.message)) }
-  const named = { name: String(error.name), ...codeOf(error), ...message }
+  const message = shown && { message: shorten(String(error.message), MAX_MESSAGE) }
+  const named = { name: shorten(String(error.name), MAX_NAME), ...codeOf(error), ...message }
   const frames = String(error.stack ?? '')
     .split('\n')
     .filter((line) => /^\s+at /.test(line))
   const theirs = frames.filter((line) => !NOT_THEIRS.test(line))
   // Of our own errors, only where the author's code is in them.
   const shownFrames = theirs.length > 0 || error instanceof RondoError ? theirs : frames
-  const stack = shownFrames.slice(0, MAX_FRAMES).map((line) => line.trim())
+  const stack = shownFrames.slice(0, MAX_FRAMES).map((line) => shorten(line.trim(), MAX_FRAME))
   return { ...named, ...(stack.length > 0 && { stack }), ...cause }
 }
 
 /** Frames in which an author finds nothing: those of Node and of this package. */
 const NOT_THEIRS = /[\\/]node_modules[\\/]rondo[\\/]|\(node:|at node:|\(<anonymous>\)$/
-
-function shorten(message: string): string {
-  return message.length > MAX_MESSAGE ? `${message.slice(0, MAX_MESSAGE)}…` : message
-}
 
 /** Codes such as `ECONNREFUSED`, `ERR_MODULE_NOT_FOUND` or an SQLSTATE, which never contain content. */
 function codeOf(error: Error): { code?: string } {

@@ -45,8 +45,11 @@ export interface HttpOptions extends AdmissionOptions {
   maxBacklogBytes?: number
   /** Receives errors that no client is told about. */
   onError?: (error: unknown) => void
-  /** Receives the reason with which `authenticate` refuses a request. `caller` stands for its address, if that is known. */
-  onRefused?: (status: number, reason: string, caller?: string) => void
+  /**
+   * Receives the reason with which `authenticate` refuses a request, or the error with which it fails. `caller` stands for the
+   * address, if that is known.
+   */
+  onRefused?: (status: number, reason: string, caller?: string, error?: unknown) => void
   /** The timer of heartbeats and keep-alives. */
   every?: Every
   /** Clients of earlier eras get no session. */

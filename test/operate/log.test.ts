@@ -339,6 +339,34 @@ describe('T20 what anybody can cause', () => {
     ])
     expect(JSON.stringify(events)).not.toContain('192.0.')
   })
+
+  it('an authenticate that throws has a share for each line that throws, and says what happened', async () => {
+    const authenticate: ServerOptions['authenticate'] = ({ headers }) => {
+      if (headers('why') === 'late') throw new RangeError('two')
+      throw new Error('one')
+    }
+    const { server, of } = start({ authenticate })
+    for (let number = 0; number < 50; number++) expect((await refuse(server, 'soon')).status).toBe(401)
+    await refuse(server, 'late')
+    expect(of('warning').map(({ message, error }) => [message, (error as Error).message])).toEqual(
+      ['one', 'one', 'one', 'one', 'one', 'two'].map((message) => [
+        'The option authenticate threw, did not settle in time or returned something invalid',
+        message,
+      ]),
+    )
+    server.drain()
+    const [summary] = of('warning').slice(6)
+    expect(summary?.message).toMatch(
+      /^… and 45 more callers were refused within a minute: 45 × 401 The option authenticate threw, .* \(Error at /,
+    )
+  })
+
+  it('a reason of any length has a bounded line', async () => {
+    const reason = 'x'.repeat(1_000_000)
+    const { server, of } = start({ authenticate: () => ({ status: 401, reason }) })
+    await refuse(server, 'long')
+    expect(of('caller_refused').map((event) => event.reason.length)).toEqual([2_001])
+  })
 })
 
 describe('a store that fails between two questions', () => {

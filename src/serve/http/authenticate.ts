@@ -70,7 +70,7 @@ export type Arriving = Omit<AuthRequest, 'headers'> & {
 /** Identifies callers, and reports those that are refused. */
 export function createIdentify(
   authenticate: Authenticate,
-  onError: (error: unknown) => void,
+  onError: (error: unknown, request: Arriving) => void,
   onRefused: (status: number, reason: string | undefined, request: Arriving) => void,
 ): (request: Arriving) => Identified | Promise<Identified> {
   const report = (identified: Identified, arriving: Arriving): Identified => {
@@ -79,18 +79,19 @@ export function createIdentify(
       onRefused(identified.response.status, identified.reason, arriving)
     } catch (error) {
       // Such as the operator's clock. Nobody would handle the rejection.
-      onError(error)
+      onError(error, arriving)
     }
     return identified
   }
   return (arriving) => {
     const { headers, method, url } = arriving
     const request = { headers: (name: string) => headers[name.toLowerCase()], method, url }
-    const identified = identify(authenticate, request, onError)
+    let from = arriving
+    const identified = identify(authenticate, request, (error) => onError(error, from))
     if (!isThenable(identified)) return report(identified, arriving)
     // Read now: a caller that has gone before it is refused has no address any more, and would have no share of the log.
-    const connection = { address: arriving.connection?.address }
-    return identified.then((known) => report(known, { headers, method, url, connection }))
+    from = { headers, method, url, connection: { address: arriving.connection?.address } }
+    return identified.then((known) => report(known, from))
   }
 }
 

@@ -78,6 +78,7 @@ const INTERNAL_ERROR: HttpResponse = { ...refusal(new RondoError('SERVER_INTERNA
 const ACCEPTED: HttpResponse = { status: 202, headers: {}, body: '' }
 
 const UNKNOWN = { address: undefined }
+const HOOK_FAILED = 'The option authenticate threw, did not settle in time or returned something invalid'
 
 /** `listenHost` is the name that the server listens on, which is then an allowed host. */
 export function createExchange(service: Service, options: HttpOptions = {}, listenHost?: string): Exchange {
@@ -121,9 +122,21 @@ export function createExchange(service: Service, options: HttpOptions = {}, list
     } else serveCall(decoded.call, request, context)
   }
 
+  const callerOf = ({ headers, connection = UNKNOWN }: Arriving): string | undefined => {
+    const caller = shareOf(undefined, headers, connection)
+    return caller === NOBODY ? undefined : caller
+  }
+  const onHookError = (error: unknown, arriving: Arriving): void => {
+    try {
+      if (options.onRefused) options.onRefused(401, HOOK_FAILED, callerOf(arriving), error)
+      else onError(error)
+    } catch {
+      // Such as the operator's clock.
+      onError(error)
+    }
+  }
   const onRefused = (status: number, reason: string | undefined, arriving: Arriving): void => {
-    const caller = shareOf(undefined, arriving.headers, arriving.connection ?? UNKNOWN)
-    if (reason !== undefined) options.onRefused?.(status, reason, caller === NOBODY ? undefined : caller)
+    if (reason !== undefined) options.onRefused?.(status, reason, callerOf(arriving))
     else service.onRefused?.(status === 401 ? 'PEER_UNAUTHENTICATED' : 'PEER_FORBIDDEN', status)
   }
   const allowed = createAllowList(options, listenHost)
@@ -134,7 +147,7 @@ export function createExchange(service: Service, options: HttpOptions = {}, list
     admit: createAdmission(service.state, options, allowed, crossOrigin, sessions, service.onRefused),
     shared: crossOrigin.headers,
     onError,
-    identify: authenticate && createIdentify(authenticate, onError, onRefused),
+    identify: authenticate && createIdentify(authenticate, onHookError, onRefused),
     metadata: resource && ((method, url, headers) => metadataResponse(resource, method, url, headers)),
     serve(text, request) {
       dispatch(readMessage(text, request.headers, service, older?.isOlder), request)
