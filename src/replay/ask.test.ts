@@ -12,6 +12,7 @@ import {
 } from '../../test/support/replay-flow.ts'
 import { InputCancelled, InputDeclined } from '../errors.ts'
 import { idle } from '../lib/clock.ts'
+import type { Arrival } from './replay.ts'
 
 describe('asking', () => {
   it('refuses a message that is not a string before anybody is asked', async () => {
@@ -430,4 +431,125 @@ it('R3 derives the id of a page to visit from the flow, and keeps it out of the 
   expect(one.id).toMatch(/^[0-9a-f]{32}$/)
   expect(other.id).not.toBe(one.id)
   expect(other.digest).toBe(one.digest)
+})
+
+describe('an answer that arrives while the handler runs', () => {
+  const digestOf = async (question = textQuestion()): Promise<string> => {
+    const flow = replayFlow((ctx) => ctx.ask('q', question))
+    await flow.round()
+    return flow.asked.q ?? ''
+  }
+  const moment = () => new Promise<void>((resolve) => idle(() => idle(resolve)))
+  const hooks = { open: async () => 'id', close: async () => {} }
+
+  /** Runs a turn of a task. `during` is called while the step `slow` runs, and passes on what arrives. */
+  async function turn(
+    handler: (ctx: Parameters<Handler>[0], slow: () => Promise<void>, now: { now: number }) => unknown,
+    during: (tell: (answer: unknown, digest: string) => boolean) => unknown,
+  ) {
+    const gate = deferredPromise()
+    let arrival: (arrived: Arrival) => boolean = () => false
+    const flow: ReturnType<typeof replayFlow> = replayFlow((ctx) =>
+      handler(ctx, () => ctx.step('slow', () => gate.promise), flow.clock),
+    )
+    const running = flow.round(undefined, {
+      scene: { hooks },
+      sleeping: { parks: true },
+      onArrival: (tell) => {
+        arrival = tell
+      },
+    })
+    await moment()
+    await during((answer, digest) => arrival({ question: 'q', digest, answer }))
+    await moment()
+    gate.resolve()
+    const report = await running
+    return { ...report, answers: report.journal.entries.filter(({ key }) => key === 'q') }
+  }
+
+  it('G4 is taken, also if it arrives before the handler asks', async () => {
+    const digest = await digestOf()
+    for (const first of ['ask', 'arrive']) {
+      const report = await turn(
+        async (ctx, slow) => {
+          if (first === 'arrive') await slow()
+          const [{ value }] = await Promise.all([
+            ctx.ask('q', textQuestion()),
+            first === 'ask' ? slow() : undefined,
+          ])
+          return value
+        },
+        (tell) => expect(tell(accept({ value: 'x' }), digest)).toBe(true),
+      )
+      expect(returned(report)).toBe('x')
+      expect(report.answers).toHaveLength(1)
+    }
+  })
+
+  it('R3 does not count for a question with other words', async () => {
+    const digest = await digestOf(textQuestion('Delete one?'))
+    const asks: Handler[] = [
+      (ctx) => ctx.ask('q', textQuestion('Delete all?')),
+      (ctx) => ctx.offer('q', textQuestion('Delete all?')).peek(),
+    ]
+    for (const asking of asks) {
+      const report = await turn(
+        (ctx, slow) => Promise.all([asking(ctx), slow()]),
+        (tell) => tell(accept({ value: 'x' }), digest),
+      )
+      expect(report.answers).toEqual([])
+    }
+  })
+
+  it('G2 ends the time limit of its question', async () => {
+    const digest = await digestOf()
+    const { ending } = await turn(
+      async (ctx, slow) => {
+        await Promise.all([ctx.ask('q', { ...textQuestion(), within: 60_000 }), slow()])
+        return ctx.ask('next', textQuestion())
+      },
+      (tell) => tell(accept({ value: 'x' }), digest),
+    )
+    expect(ending).toMatchObject({ kind: 'asking' })
+    expect(ending).not.toHaveProperty('wakeAt')
+  })
+
+  it('G2 is not recorded beside the end of its time', async () => {
+    const digest = await digestOf()
+    const expired = deferredPromise()
+    const report = await turn(
+      async (ctx, slow, clock) => {
+        const asked = ctx.ask('q', { ...textQuestion(), within: 1 }).catch((error: Error) => {
+          expired.resolve()
+          return error.name
+        })
+        clock.now += 1
+        const [outcome] = await Promise.all([asked, slow()])
+        return outcome
+      },
+      async (tell) => {
+        await expired.promise
+        tell(accept({ value: 'x' }), digest)
+      },
+    )
+    expect(returned(report)).toBe('InputExpired')
+    expect(report.answers).toEqual([expect.objectContaining({ expired: true })])
+  })
+
+  it('G5 is not recorded for an offer that was withdrawn', async () => {
+    const digest = await digestOf()
+    const controls: number[] = []
+    for (const isWithdrawn of [true, false]) {
+      const report = await turn(
+        async (ctx, slow) => {
+          const offer = ctx.offer('q', textQuestion())
+          if (isWithdrawn) offer.withdraw()
+          await slow()
+        },
+        (tell) => tell(accept({ value: 'x' }), digest),
+      )
+      controls.push(report.answers.length)
+    }
+    expect(controls).toEqual([0, 1])
+  })
 })
