@@ -1,5 +1,11 @@
-import { describe, expect, it } from 'vitest'
-import { drawBytes } from './envelope.ts'
+import { randomFillSync } from 'node:crypto'
+import { describe, expect, it, vi } from 'vitest'
+import { drawBytes, drawId } from './envelope.ts'
+
+vi.mock(import('node:crypto'), async (original) => {
+  const actual = await original()
+  return { ...actual, randomFillSync: vi.fn(actual.randomFillSync) as typeof actual.randomFillSync }
+})
 
 describe('drawBytes', () => {
   it('returns the requested number of bytes, also more than its stock', () => {
@@ -30,5 +36,32 @@ describe('drawBytes', () => {
     const copy = Buffer.from(bytes)
     for (let i = 0; i < 600; i++) drawBytes(16)
     expect(bytes).toEqual(copy)
+  })
+})
+
+describe('drawId', () => {
+  it('returns 16 bytes in base64url, none of which is in another id or in bytes that were drawn', () => {
+    const drawn: string[] = []
+    for (let i = 0; i < 2_000; i++) {
+      const id = drawId()
+      expect(id).toMatch(/^[A-Za-z0-9_-]{22}$/)
+      drawn.push(Buffer.from(id, 'base64url').toString('hex'))
+      // Sizes of all kinds, so that refills come at every place.
+      if (i % 3 === 0) drawn.push(drawBytes(4 + (i % 29)).toString('hex'))
+    }
+    // The four bytes that begin a draw occur nowhere else, except by chance: once in 20 runs.
+    const all = drawn.join(' ')
+    const repeated = drawn.filter((hex) => all.indexOf(hex.slice(0, 8)) !== all.lastIndexOf(hex.slice(0, 8)))
+    expect(repeated.length).toBeLessThanOrEqual(6)
+  })
+
+  it('leaves no id in memory', () => {
+    drawBytes(4096)
+    const id = drawId()
+    const stock = vi.mocked(randomFillSync).mock.lastCall?.[0] as Buffer
+    expect(stock).toHaveLength(4096)
+    expect(stock.includes(Buffer.from(id, 'base64url'))).toBe(false)
+    expect(stock.subarray(0, 16)).toEqual(Buffer.alloc(16))
+    expect(stock.subarray(16).includes(Buffer.alloc(16))).toBe(false)
   })
 })
