@@ -271,28 +271,33 @@ describe('standard error', () => {
     }
   })
 
+  const fits = (text: string) => Buffer.byteLength(text)
+  const full = () => {
+    throw new Error('EAGAIN')
+  }
+
   it.each([
-    ['everything', 0, (text: string) => Buffer.byteLength(text), 1, ''],
-    ['a part, because the pipe is full', 0, (text: string) => Buffer.byteLength(text) - 9, 1, ',"ms":0}\n'],
-    ['nothing, because lines are waiting in the stream', 7, () => 0, 0, 'all'],
-    [
-      'nothing, because the pipe is full or broken',
-      0,
-      () => {
-        throw new Error('EAGAIN')
-      },
-      1,
-      'all',
-    ],
-  ])('takes %s directly, and the stream the rest', async (_, waiting, write, calls, rest) => {
+    ['everything', {}, fits, 1, ''],
+    ['a part, because the pipe is full', {}, (text: string) => fits(text) - 9, 1, ',"ms":0}\n'],
+    ['nothing, because the pipe is full or broken', {}, full, 1, 'all'],
+    ['nothing, because lines are waiting in the stream', { writableLength: 7 }, fits, 0, 'all'],
+    ['nothing, because it is a terminal', { isTTY: true }, fits, 0, 'all'],
+    ['nothing, because it is a stream of another file', { fd: 3 }, fits, 0, 'all'],
+    ['nothing, because it is a stream without a file', { fd: undefined }, fits, 0, 'all'],
+  ])('takes %s directly, and the stream the rest', async (_, given, write, calls, rest) => {
     const { stderr } = process
-    const direct = vi.mocked(writeSync).mockImplementation((_fd, text) => write(String(text)))
+    let bytes = ''
+    const direct = vi.mocked(writeSync).mockImplementation((_fd, text, _at, encoding) => {
+      const written = write(String(text))
+      bytes += Buffer.from(String(text), encoding as BufferEncoding).toString('utf8', 0, written)
+      return written
+    })
     direct.mockClear()
     const streamed: string[] = []
     const stream = vi.spyOn(Object.getPrototypeOf(stderr), 'write').mockImplementation((text) => {
       return streamed.push(Buffer.from(text as string).toString()) > 0
     })
-    const own = { fd: 2, isTTY: false, writableLength: waiting }
+    const own = { fd: 2, isTTY: false, writableLength: 0, ...given }
     for (const [name, value] of Object.entries(own))
       Object.defineProperty(stderr, name, { value, configurable: true, writable: true })
     try {
@@ -306,10 +311,42 @@ describe('standard error', () => {
       expect(direct).toHaveBeenCalledTimes(2 * calls)
       if (rest === 'all') expect(streamed.join('')).toMatch(/^\{.*"ü".*\}\n\{.*"flow":"ü".*\}\n$/)
       else expect(found).toBe(rest)
+      if (rest === '') {
+        expect(bytes).toMatch(/^\{.*"ü".*\}\n\{.*"flow":"ü".*\}\n$/)
+        expect(stream).not.toHaveBeenCalled()
+      }
     } finally {
       stream.mockRestore()
       direct.mockReset()
       for (const name of Object.keys(own)) Reflect.deleteProperty(stderr, name)
+    }
+  })
+
+  it('gets the lines of a turn in which the process exits, and what others log while it exits', async () => {
+    vi.resetModules()
+    const fresh = await import('./log.ts')
+    const once = vi.spyOn(process, 'once')
+    const writes: string[] = []
+    const take = (text: unknown) => writes.push(JSON.parse(String(text)).flow) > 0
+    const written = vi.spyOn(process.stderr, 'write').mockImplementation(take)
+    const alone = vi.spyOn(console, 'error').mockImplementation(take)
+    try {
+      fresh.batchLogLines()
+      const [, exit] = once.mock.calls.find(([name]) => String(name) === 'exit') ?? []
+      const { log } = fresh.createLog({ log: 'json' })
+      log(roundOf('a'))
+      log(roundOf('b'))
+      expect(writes).toEqual(['a'])
+      exit?.(0)
+      expect(writes).toEqual(['a', 'b'])
+      log(roundOf('c'))
+      log(roundOf('d'))
+      expect(writes).toEqual(['a', 'b', 'c', 'd'])
+      if (exit) process.off('exit', exit)
+    } finally {
+      once.mockRestore()
+      written.mockRestore()
+      alone.mockRestore()
     }
   })
 })
