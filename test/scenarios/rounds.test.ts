@@ -5,7 +5,7 @@
 
 import { setFlagsFromString } from 'node:v8'
 import { runInNewContext } from 'node:vm'
-import { type Context, createServer, type FlowLimits } from 'rondo'
+import { type Context, createServer, type FlowLimits, type LogEvent } from 'rondo'
 import { createBench, type Script, type TestBench, type TestCall, type TestRound } from 'rondo/testing'
 import { describe, expect, it } from 'vitest'
 import { z } from 'zod'
@@ -262,3 +262,33 @@ describe('a flow without end', () => {
     }
   })
 })
+
+it.each<[string, unknown, z.ZodType | undefined]>([
+  ['that no tool can return', 5, undefined],
+  ['that is not JSON', { big: 1n }, undefined],
+  ['that does not match the output schema', { word: 5 }, z.object({ word: z.string() })],
+  [
+    'that the output schema cannot check',
+    { word: 'a' },
+    z.object({
+      word: z.string().refine(() => {
+        throw new Error('The dictionary is away')
+      }),
+    }),
+  ],
+])(
+  'R11 a value %s ends the call with an error of the tool, which is logged once',
+  async (_, value, output) => {
+    const events: LogEvent[] = []
+    const bench = createBench((options) => {
+      const log = (event: LogEvent) => void events.push(event)
+      const server = createServer({ name: 'rounds', version: '1.0.0', ...options, dev: false, log })
+      server.tool('go', { output }, () => value as never)
+      return server
+    })
+    expect(await bench.tool('go').next()).toMatchObject({ kind: 'complete', result: { isError: true } })
+    const rounds = events.filter(({ event }) => event === 'round')
+    expect(rounds).toEqual([expect.objectContaining({ outcome: 'tool_error' })])
+    expect(events.filter(({ event }) => event === 'fault')).toHaveLength(1)
+  },
+)
