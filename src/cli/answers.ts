@@ -196,14 +196,24 @@ export const answerLater: Answerer = {
   answerNow: async () => undefined,
 }
 
+/** Before this version, a question has no key that its author chose. */
+const FIRST_WITH_KEYS = '2026'
+
 /**
  * Answers from a file, each used once, found by the key of the question or by its whole message. Older servers send no keys;
  * there `question-1`, `question-2` … count the questions. `partial` leaves missing answers for later instead of failing.
  */
 export function answerFrom(answers: Readonly<Record<string, unknown>>, partial: boolean): Answerer {
   const unused = new Set(Object.keys(answers))
-  const findAnswer = (key: string, question: InputRequest): string | undefined =>
-    [key, messageOf(question)].find((name) => name !== undefined && unused.delete(name))
+  const findAnswer = (key: string, question: InputRequest, counted?: string): string | undefined =>
+    [key, messageOf(question), counted].find((name) => name !== undefined && unused.delete(name))
+  /** The keys that older servers made up, in the order in which they were asked. */
+  const asked: string[] = []
+  const countedOf = (key: string, protocolVersion: string): string | undefined => {
+    if (protocolVersion >= FIRST_WITH_KEYS) return undefined
+    if (!asked.includes(key)) asked.push(key)
+    return `question-${asked.indexOf(key) + 1}`
+  }
   return {
     isScript: !partial,
     unused: () => [...unused],
@@ -211,8 +221,10 @@ export function answerFrom(answers: Readonly<Record<string, unknown>>, partial: 
       let now = pending
       const missing: string[] = []
       for (const [key, question] of openQuestions(pending)) {
-        const found = findAnswer(key, question)
-        if (found === undefined) missing.push(key)
+        const counted = countedOf(key, pending.protocolVersion)
+        const found = findAnswer(key, question, counted)
+        const name = counted === undefined ? key : (messageOf(question) ?? counted)
+        if (found === undefined) missing.push(name)
         else now = answer(now, key, responseFor(key, question, answers[found]))
       }
       save(now)

@@ -225,7 +225,7 @@ describe('a pushed question with nobody to answer', () => {
 })
 
 describe('a server whose questions come in turns', () => {
-  it('F5 has calls that can be stored, and answers are matched by message', async () => {
+  it('F5 has calls that can be stored, and answers are matched by message or number', async () => {
     const turns = createServer({ name: 'turns', version: '1', log: 'off', keys: generateKey() })
     const schema = { type: 'object', properties: { name: { type: 'string' } }, required: ['name'] } as const
     turns.tool('ask', {}, async (_args, ctx) => {
@@ -242,6 +242,15 @@ describe('a server whose questions come in turns', () => {
     const input = JSON.stringify({ 'Who?': { name: 'Bob' } })
     const ran = await home.run(['call', url, 'ask', ...OLDER, '--answers', '-'], { input })
     expect(ran).toMatchObject({ code: 0, stdout: 'hello Bob\n' })
+    const numbered = JSON.stringify({ 'question-1': { name: 'Cy' } })
+    expect(
+      await home.run(['call', url, 'ask', ...OLDER, '--answers', '-'], { input: numbered }),
+    ).toMatchObject({ code: 0, stdout: 'hello Cy\n' })
+    const unknown = await home.run(['call', url, 'ask', ...OLDER, '--answers', '-'], { input: '{}' })
+    expect(unknown).toMatchObject({
+      code: EXITS.answers.code,
+      stderr: expect.stringContaining('No answer for "Who?"'),
+    })
     await turns.close()
   })
 })
