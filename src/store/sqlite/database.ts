@@ -307,5 +307,34 @@ export function isBusy(error: unknown): boolean {
 /** Our own errors unchanged; every other as `STORE_UNAVAILABLE`. */
 function toStoreError(error: unknown): Error {
   if (error instanceof RondoError || error instanceof TypeError) return error
-  return new RondoError('STORE_UNAVAILABLE', 'SQLite could not complete the operation', { cause: error })
+  return new RondoError(
+    'STORE_UNAVAILABLE',
+    SENTENCES[resultOf(error)] ?? 'SQLite could not complete the operation',
+    {
+      cause: error,
+    },
+  )
+}
+
+/** What an operator can do, by SQLite's result code. */
+const SENTENCES: Readonly<Record<number, string>> = {
+  8: 'The SQLite file is read-only for this process: correct its permissions, or leave out readOnly',
+  13: 'The disk of the SQLite file is full',
+  14: 'The SQLite file cannot be opened: pass the path of a file, not of a folder, that this process may read and write',
+  26: 'The file is not a SQLite database: pass the path of another one to createSqliteStore({ file })',
+}
+const NAMED: Readonly<Record<string, number>> = {
+  SQLITE_READONLY: 8,
+  SQLITE_FULL: 13,
+  SQLITE_CANTOPEN: 14,
+  SQLITE_NOTADB: 26,
+}
+
+/** Of `node:sqlite`, of `libsql`, and of `libsql` that could not open a file, which tells it in the message alone. */
+function resultOf(error: unknown): number {
+  if (!(error instanceof Error)) return 0
+  const { errcode, code } = error as { errcode?: unknown; code?: unknown }
+  if (typeof errcode === 'number') return errcode & 0xff
+  if (typeof code === 'string' && code !== '') return NAMED[code.split('_').slice(0, 2).join('_')] ?? 0
+  return Number(/^ConnectionFailed\(.*: (\d+)"\)$/.exec(error.message)?.[1] ?? 0)
 }

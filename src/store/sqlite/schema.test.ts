@@ -1,4 +1,4 @@
-import { copyFile, mkdtemp, rename, rm, stat } from 'node:fs/promises'
+import { copyFile, mkdtemp, rename, rm, stat, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterEach, beforeEach, expect, it } from 'vitest'
@@ -28,6 +28,13 @@ it('creates no file before it is used, and one that only its user can read', asy
   expect((await stat(file)).mode & 0o777).toBe(0o600)
   await store.close()
   await expect(store.ready()).rejects.toThrow(/closed/)
+})
+
+it('says what to do if the path is that of something else', async () => {
+  const other = join(folder, 'package.json')
+  await writeFile(other, '{ "name": "no database", "version": "1.0.0" }'.repeat(100))
+  await expect(epochOf(other)).rejects.toThrow('The file is not a SQLite database: pass the path of another')
+  await expect(epochOf(folder)).rejects.toThrow('The SQLite file cannot be opened: pass the path of a file')
 })
 
 it('opened for reading only, needs an existing file and writes nothing to it', async () => {
