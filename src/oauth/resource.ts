@@ -101,16 +101,26 @@ const INTROSPECTION_OPTIONS: Readonly<Record<keyof IntrospectionOptions, true>> 
   maxConcurrent: true,
 }
 
+/** Algorithms without a key, and with keys that an issuer cannot publish. */
+const SHARED = /^(?:none|hs\d+)$/i
+
 /** Verifies JSON Web Tokens with the published keys of their issuer. */
 export function jwt(options: JwtOptions = {}): TokenCheck {
   assertOptions('jwt', options, JWT_OPTIONS)
+  const { algorithms = [] } = options
+  if (!Array.isArray(algorithms) || algorithms.some((one) => typeof one !== 'string' || SHARED.test(one))) {
+    throw misuse(
+      `jwt: algorithms must be a list of algorithms with public keys, such as RS256; got ${JSON.stringify(algorithms)}.`,
+    )
+  }
   return { kind: 'jwt', options }
 }
 
 /** Asks the issuer about every token that is not remembered. For one issuer. */
 export function introspection(options: IntrospectionOptions): TokenCheck {
   assertOptions('introspection', options, INTROSPECTION_OPTIONS)
-  if (!isRecord(options?.client) || typeof options.client.id !== 'string') {
+  const { id, secret } = isRecord(options?.client) ? options.client : {}
+  if (typeof id !== 'string' || typeof secret !== 'string') {
     throw misuse("introspection needs this server's credentials: introspection({ client: { id, secret } })")
   }
   return { kind: 'introspection', options }
@@ -234,11 +244,18 @@ function createTokenCache(lifeMs: number, maxEntries: number, now: () => number)
   }
 }
 
+function isCheck(tokens: unknown): boolean {
+  return typeof tokens === 'function' || (isRecord(tokens) && isRecord(tokens.options))
+}
+
 function toVerifier(
   tokens: TokenCheck | VerifyToken,
   setup: JwtSetup,
   checks: JwtChecks,
 ): (token: string) => Promise<Verified> {
+  if (tokens === (jwt as unknown) || tokens === (introspection as unknown) || !isCheck(tokens)) {
+    throw misuse('tokens must be jwt(…), introspection(…), or a function from a token to its claims.')
+  }
   if (typeof tokens === 'function') {
     return async (token) => {
       const claims = await tokens(token)
@@ -304,6 +321,9 @@ function readIssuers({ issuers }: OAuthResourceOptions): readonly Issuer[] {
   }
   return issuers.map((given: string | Issuer) => {
     const issuer = typeof given === 'string' ? { issuer: given } : given
+    if (!isRecord(issuer) || issuer.issuer === undefined) {
+      throw misuse('An entry of issuers must be a URL, or { issuer, jwks } with the URL as issuer.')
+    }
     readUrl('issuers', issuer.issuer)
     if (typeof issuer.jwks === 'string') readUrl('jwks', issuer.jwks)
     return issuer

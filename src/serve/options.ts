@@ -229,7 +229,7 @@ export function assertHttpOptions(options: HttpOptions): void {
   assertInterval('keepAliveMs', options.keepAliveMs, 1)
   assertInterval('heartbeatMs', options.heartbeatMs, 0)
   const { addressHeader } = options
-  if (addressHeader !== undefined && !/^[\w-]+$/.test(addressHeader)) {
+  if (addressHeader !== undefined && (typeof addressHeader !== 'string' || !/^[\w-]+$/.test(addressHeader))) {
     throw misuse('addressHeader must be the name of a header, such as x-forwarded-for.')
   }
 }
@@ -306,8 +306,35 @@ const TASK_OPTIONS: Readonly<Record<keyof TaskOptions, true>> = {
   leaseMs: true,
 }
 
+/** A text such as 'false', from a variable of the environment, would count as true. */
+const SWITCHES = ['dev', 'skipSleep', 'logAuthorErrors'] as const
+
+/** Options of `listen` that are looked for here. */
+const OF_LISTEN = [
+  'port',
+  'host',
+  'path',
+  'health',
+  'ready',
+  'signals',
+  'graceMs',
+  'drainDelayMs',
+  'releasePort',
+]
+
 export function assertServerOptions(options: ServerOptions): void {
+  const given: Readonly<Record<string, unknown>> = { ...options }
+  const misplaced = OF_LISTEN.find((name) => given[name] !== undefined)
+  if (misplaced !== undefined) {
+    throw misuse(`${misplaced} is an option of listen, not of createServer: server.listen({ ${misplaced} })`)
+  }
   assertOptions('createServer', options, SERVER_OPTIONS)
+  for (const name of SWITCHES) {
+    const value: unknown = options?.[name]
+    if (value !== undefined && typeof value !== 'boolean') {
+      throw misuse(`createServer: ${name} must be true or false; got ${JSON.stringify(value)}.`)
+    }
+  }
   assertIdentity(options)
   assertOptions('createServer: tasks', options.tasks, TASK_OPTIONS)
 }

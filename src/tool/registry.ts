@@ -125,6 +125,7 @@ const TEMPLATE: Readonly<Record<keyof TemplateDefinition, true>> = {
   complete: true,
 }
 
+const MODES: readonly string[] = ['late', 'auto', 'always', 'never']
 const TOOL_NAME = /^[A-Za-z0-9_.-]{1,128}$/
 const DEFAULT_CACHE: CachePolicy = { ttlMs: 0, scope: 'private' }
 const NO_HEADERS: readonly ParamHeader[] = []
@@ -189,6 +190,8 @@ export function createRegistry({
     const { taskTtlMs, taskPollMs, task: mode = 'late' } = definition
     assertTaskTimes({ ttl: ['taskTtlMs', taskTtlMs], poll: ['taskPollMs', taskPollMs] })
     assertFlag(`dropUnknownArguments of tool "${name}"`, definition.dropUnknownArguments)
+    if (!MODES.includes(mode))
+      throw misuse(`task of tool "${name}" must be 'auto', 'always' or 'never'; got ${JSON.stringify(mode)}.`)
     const input = compileInput(definition.input, definition.dropUnknownArguments)
     if (warn && input) warnOfPatterns(`The input schema of tool "${name}"`, input.json, warn)
     const output = definition.output ? compileSchema(definition.output, 'output', bounds) : undefined

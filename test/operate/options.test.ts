@@ -19,7 +19,22 @@ describe('createServer', () => {
   it.each<[object, string]>([
     [{ limit: {} }, 'createServer has no option "limit". Did you mean "limits"?'],
     [{ allowedOrigin: [] }, 'createServer has no option "allowedOrigin". Did you mean "allowedOrigins"?'],
-    [{ port: 1 }, 'createServer has no option "port".'],
+    [{ port: 1 }, 'port is an option of listen, not of createServer: server.listen({ port })'],
+    [{ health: '/a' }, 'health is an option of listen, not of createServer: server.listen({ health })'],
+    [{ dev: 'false' }, 'createServer: dev must be true or false; got "false".'],
+    [{ logAuthorErrors: 'no' }, 'createServer: logAuthorErrors must be true or false; got "no".'],
+    [{ addressHeader: true }, 'addressHeader must be the name of a header, such as x-forwarded-for.'],
+    ...['a.example', ['https://a.example'], ['*.a.example'], ['a.example/mcp'], [7]].map(
+      (allowedHosts): [object, string] => [
+        { allowedHosts },
+        "allowedHosts must be a list of names such as 'mcp.example.com' or 'mcp.example.com:8443', without a scheme, or '*'; " +
+          `got ${JSON.stringify([allowedHosts].flat()[0])}.`,
+      ],
+    ),
+    [
+      { allowedOrigins: ['https://a.example/app'] },
+      "allowedOrigins must be a list of origins such as 'https://app.example.com', without a path, or '*'; got \"https://a.example/app\".",
+    ],
     [{ limits: null }, 'createServer: limits is null. Leave it out for its default.'],
     [{ tasks: null }, 'createServer: tasks is null. Leave it out for its default.'],
     [{ sessions: null }, 'createServer: sessions is null. Leave it out for its default.'],
@@ -38,6 +53,22 @@ describe('createServer', () => {
     expect(() => createServer(null as never)).toThrow(
       /^createServer takes an object with options; got null\.$/,
     )
+  })
+
+  it('takes names of hosts as a variable has them: with blanks, or none', async () => {
+    const server = make({ allowedHosts: ' a.example, B.example:81'.split(','), allowedOrigins: [''] })
+    const status = async (host: string, origin?: string) => {
+      const headers = { 'content-type': 'application/json', ...(origin && { origin }) }
+      return (await server.fetch(new Request(`http://${host}/`, { method: 'POST', body: '{', headers })))
+        .status
+    }
+    expect(await status('a.example')).toBe(400)
+    expect(await status('b.example:81')).toBe(400)
+    expect(await status('b.example')).toBe(403)
+    expect(await status('a.example', 'https://c.example')).toBe(403)
+    expect(() =>
+      make({ allowedHosts: ['*', '[::1]:80'], allowedOrigins: ['*', 'null', 'c.example'] }),
+    ).not.toThrow()
   })
 
   it('accepts an option that is undefined', () => {
@@ -98,6 +129,7 @@ describe('listen', () => {
     [{ port: 'http' }, `${PORT}; got "http".`],
     [{ port: '' }, `${PORT}; got "".`],
     [{ graceMs: -1 }, 'graceMs must be a number of 0 or more.'],
+    [{ path: 'mcp' }, `path must begin with a slash, such as /mcp, or be '*' for every path; got "mcp".`],
   ])('refuses %j: %s', async (options, message) => {
     await expect(make({}).listen(options as never)).rejects.toThrow(new TypeError(message))
   })
@@ -110,6 +142,11 @@ describe('what a server declares', () => {
       'a tool',
       () => make({}).tool('go', { inputSchema: {} } as never, go),
       'Tool "go" has no option "inputSchema". Did you mean "input"?',
+    ],
+    [
+      'a tool with another mode of tasks',
+      () => make({}).tool('go', { task: 'yes' } as never, go),
+      `task of tool "go" must be 'auto', 'always' or 'never'; got "yes".`,
     ],
     [
       'a tool without options',
@@ -382,6 +419,31 @@ describe('stores, telemetry and tokens', () => {
       'introspection',
       () => introspection({ client: { id: 'a', secret: 'b' }, endpoints: 'x' } as never),
       'introspection has no option "endpoints". Did you mean "endpoint"?',
+    ],
+    [
+      'introspection without a secret',
+      () => introspection({ client: { id: 'a' } } as never),
+      "introspection needs this server's credentials: introspection({ client: { id, secret } })",
+    ],
+    ...['jwt', jwt, {}].map((tokens): [string, () => unknown, string] => [
+      `tokens that are ${typeof tokens}`,
+      () =>
+        oauthResource({ resource: 'https://a.example/mcp', issuers: ['https://b.example'], tokens } as never),
+      'tokens must be jwt(…), introspection(…), or a function from a token to its claims.',
+    ]),
+    ...['RS256', ['HS256'], ['none']].map((algorithms): [string, () => unknown, string] => [
+      `algorithms that are ${JSON.stringify(algorithms)}`,
+      () => jwt({ algorithms } as never),
+      `jwt: algorithms must be a list of algorithms with public keys, such as RS256; got ${JSON.stringify(algorithms)}.`,
+    ]),
+    [
+      'an issuer under another name',
+      () =>
+        oauthResource({
+          resource: 'https://a.example/mcp',
+          issuers: [{ url: 'https://b.example' }],
+        } as never),
+      'An entry of issuers must be a URL, or { issuer, jwks } with the URL as issuer.',
     ],
     [
       'oauth',

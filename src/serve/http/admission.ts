@@ -10,7 +10,7 @@
  * or none.
  */
 
-import { type ErrorCode, RondoError } from '../../errors.ts'
+import { type ErrorCode, misuse, RondoError } from '../../errors.ts'
 import type { RequestHeaders } from '../../protocol/common/headers.ts'
 import { isTurnsSession } from '../../seal/session-id.ts'
 import { type HttpHeaders, type HttpResponse, refusal } from './line.ts'
@@ -113,6 +113,8 @@ const AUTHORITY = /^(\[[0-9a-f:.]+\]|[^[\]:/?#@\s,]+)(?::(\d{1,5}))?$/
 const ORIGIN = /^[a-z][a-z0-9+.-]*:\/\/([^/?#]+)$/
 
 export function createAllowList(options: AllowListOptions, listenHost?: string): AllowList {
+  assertNames('allowedHosts', options.allowedHosts, isHostEntry, HOST_ENTRY)
+  assertNames('allowedOrigins', options.allowedOrigins, isOriginEntry, ORIGIN_ENTRY)
   const hosts = entries([...LOOPBACK, ...(options.allowedHosts ?? [])])
   if (listenHost !== undefined && !EVERY_ADDRESS.has(listenHost)) hosts.add(bracketed(listenHost))
   const named = entries(options.allowedOrigins ?? [])
@@ -137,8 +139,34 @@ export function createAllowList(options: AllowListOptions, listenHost?: string):
   }
 }
 
+const HOST_ENTRY = "names such as 'mcp.example.com' or 'mcp.example.com:8443', without a scheme, or '*'"
+const ORIGIN_ENTRY = "origins such as 'https://app.example.com', without a path, or '*'"
+const isHostEntry = (entry: string): boolean => entry === '*' || isAuthority(entry)
+const isOriginEntry = (entry: string): boolean =>
+  isHostEntry(entry) || entry === 'null' || isAuthority(ORIGIN.exec(entry)?.[1] ?? '')
+
+function isAuthority(name: string): boolean {
+  return AUTHORITY.test(name) && !name.includes('*')
+}
+
+/** An entry that can match nothing would refuse every request. The empty one is what a variable without a value leaves. */
+function assertNames(
+  option: string,
+  names: readonly string[] | undefined,
+  isEntry: (entry: string) => boolean,
+  wanted: string,
+): void {
+  if (names === undefined) return
+  const bad = Array.isArray(names)
+    ? names.find(
+        (name) => typeof name !== 'string' || (name.trim() !== '' && !isEntry(name.trim().toLowerCase())),
+      )
+    : names
+  if (bad !== undefined) throw misuse(`${option} must be a list of ${wanted}; got ${JSON.stringify(bad)}.`)
+}
+
 function entries(names: readonly string[]): Set<string> {
-  return new Set(names.map((name) => name.toLowerCase()))
+  return new Set(names.map((name) => name.trim().toLowerCase()).filter((name) => name !== ''))
 }
 
 function allowsOrigin(list: ReadonlySet<string>, value: string): boolean {

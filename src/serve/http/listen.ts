@@ -69,7 +69,7 @@ export async function listen(service: Service, options: ListenOptions = {}): Pro
   const host = options.host ?? '127.0.0.1'
   const path = options.path ?? '/mcp'
   const exchange = createExchange(service, options, host)
-  assertHealthPaths(options, path)
+  assertPaths(options, path)
   const handler = createNodeHandler(exchange, options, path === '*' ? undefined : path)
   const server = createServer(serverOptions(options), withHealth(handler, options, service.readiness))
   server.maxConnections = options.maxConnections ?? 4_096
@@ -313,7 +313,12 @@ interface HealthPaths {
   readonly ready?: string
 }
 
-function assertHealthPaths({ health, ready }: HealthPaths, path: string): void {
+function assertPaths({ health, ready }: HealthPaths, path: unknown): void {
+  if (typeof path !== 'string' || (path !== '*' && !/^\/[^\s?#]*$/.test(path))) {
+    throw misuse(
+      `path must begin with a slash, such as /mcp, or be '*' for every path; got ${JSON.stringify(path)}.`,
+    )
+  }
   for (const [name, value] of Object.entries({ health, ready })) {
     if (value === undefined) continue
     if (typeof value !== 'string' || !/^\/[\w./~-]*$/.test(value)) {
