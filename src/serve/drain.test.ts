@@ -1,3 +1,4 @@
+import assert from 'node:assert'
 import { EventEmitter } from 'node:events'
 import { describe, expect, it } from 'vitest'
 import { createSignalHub, createStop, type SignalSource } from './drain.ts'
@@ -93,6 +94,17 @@ describe('createSignalHub', () => {
     signals.emit('SIGTERM')
     await exited
     expect(exits).toEqual([1])
+  })
+
+  it.each([
+    ['throws', () => assert.fail('stderr has no method once')],
+    ['rejects', () => Promise.reject(new Error('no stream'))],
+  ])('R11 exits although the wait for the reader of the log %s', async (_, flushed) => {
+    const { signals, exits, exited } = source()
+    createSignalHub(signals, flushed).add(() => Promise.resolve())
+    signals.emit('SIGTERM')
+    await exited
+    expect(exits).toEqual([0])
   })
 
   it('removes its signal listeners once nothing is served', () => {

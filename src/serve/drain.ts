@@ -82,7 +82,11 @@ export function createSignalHub(
     signalled = true
     const all = [...stops].map((stop) => stop())
     Promise.allSettled(all).then(async (results) => {
-      await flushed()
+      try {
+        await flushed()
+      } catch {
+        // Somebody replaced `process.stderr`. A process that was told to exit does.
+      }
       source.exit(results.some((result) => result.status === 'rejected') ? 1 : 0)
     })
   }

@@ -183,7 +183,8 @@ function kindOfReason(reason: string): string {
 function placeOf(error: unknown): string {
   try {
     if (!(error instanceof Error)) return typeof error
-    const frame = /^\s+at .*/m.exec(error.stack ?? '')?.[0].trim() ?? ''
+    // Without line breaks in it: a message may consist of them, and each would be read again for every one before it.
+    const frame = /^[ \t]+at .*/m.exec(error.stack ?? '')?.[0].trim() ?? ''
     return shorten(`${error.constructor.name} ${frame}`, MAX_KIND)
   } catch {
     return 'unreadable'
