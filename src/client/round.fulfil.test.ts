@@ -1,4 +1,5 @@
 import { describe, expect, it } from 'vitest'
+import type { Observed, ObservedOperation, OperationEnd } from '../protocol/observer.ts'
 import type { ElicitResult, InputRequests } from '../protocol/wire.ts'
 import { answer, ask, begin } from './pending.ts'
 import type { AskInfo } from './question.ts'
@@ -103,5 +104,31 @@ describe('answering a round', () => {
     await expect(fulfil(pending, { answers: { elicitation: nothing } })).rejects.toMatchObject({
       code: 'INPUT_ANSWER',
     })
+  })
+
+  it('T16 tells telemetry of a question neither its words nor its answer, only what is trace context', async () => {
+    const traceparent = `00-${'1'.repeat(32)}-${'a'.repeat(16)}-01`
+    const _meta = { traceparent, tracestate: 5, secret: 'canary', baggage: 'user=1' }
+    const plain = form('canary')
+    const asked = { q: { ...plain, params: { ...plain.params, _meta } } } as InputRequests
+    const told: (ObservedOperation | OperationEnd)[] = []
+    const observed: Observed = {
+      run: (fn) => fn(),
+      work: (_kind, _key, fn) => fn(),
+      replayed: () => {},
+      end: (end) => void told.push(end),
+    }
+    const begins = (operation: ObservedOperation): Observed => {
+      told.push(operation)
+      return observed
+    }
+    const peer = { observer: { begin: begins }, clock: { now: () => 7, after: () => () => {} } }
+    const one = ask(begun, { questions: asked, now: 0, tookMs: 0 }, { maxRounds: 10 })
+    await fulfil(one, { answers: { elicitation: () => yes }, peer })
+    const declined = () => Promise.reject(new Error('canary'))
+    await expect(fulfil(one, { answers: { elicitation: declined }, peer })).rejects.toThrow('INPUT_ABORTED')
+    const question = { kind: 'question', method: 'elicitation/create', protocolVersion: 'v', began: 7 }
+    const operation = { ...question, trace: { traceparent, baggage: 'user=1' }, spans: undefined }
+    expect(told).toEqual([operation, { outcome: 'complete' }, operation, { code: 'INPUT_ABORTED' }])
   })
 })
