@@ -226,14 +226,30 @@ export function createClient(parts: ClientParts): Client {
     },
     task: (taskId) => taskHandle(peer, taskId, asked),
     listTasks: (options = {}) => listTasks(peer, options),
-    listTools: async (options) => (await reader.list('tools', options)) as readonly Tool[],
-    listPrompts: async (options) => (await reader.list('prompts', options)) as unknown as readonly Prompt[],
-    listResources: async (options) =>
-      (await reader.list('resources', options)) as unknown as readonly Resource[],
-    listResourceTemplates: async (options) =>
-      (await reader.list('templates', options)) as unknown as readonly ResourceTemplate[],
-    complete: reader.complete,
-    discover: reader.discover,
+    async listTools(options) {
+      assertOptions('listTools', options, LIST_OPTIONS)
+      return (await reader.list('tools', options)) as readonly Tool[]
+    },
+    async listPrompts(options) {
+      assertOptions('listPrompts', options, LIST_OPTIONS)
+      return (await reader.list('prompts', options)) as unknown as readonly Prompt[]
+    },
+    async listResources(options) {
+      assertOptions('listResources', options, LIST_OPTIONS)
+      return (await reader.list('resources', options)) as unknown as readonly Resource[]
+    },
+    async listResourceTemplates(options) {
+      assertOptions('listResourceTemplates', options, LIST_OPTIONS)
+      return (await reader.list('templates', options)) as unknown as readonly ResourceTemplate[]
+    },
+    async complete(request, options) {
+      assertOptions('complete', options, LIST_OPTIONS)
+      return reader.complete(request, options)
+    },
+    async discover(options) {
+      assertOptions('discover', options, LIST_OPTIONS)
+      return reader.discover(options)
+    },
     subscribe: (filter, options = {}) =>
       subscribe(peer, filter, { ...options, capabilities: asked }, (change) => forget(cache, change)),
     close: peer.close,
@@ -256,6 +272,7 @@ const CALL_OPTIONS: Readonly<Record<keyof FlowOptions, true>> = {
   taskTtlMs: true,
   trace: true,
 }
+const LIST_OPTIONS: Readonly<Record<keyof ReadOptions, true>> = { signal: true, timeoutMs: true, fresh: true }
 const READ_OPTIONS: Readonly<Record<string, true>> = { ...CALL_OPTIONS, fresh: true }
 const DRIVE_OPTIONS: Readonly<Record<keyof DriveOptions, true>> = {
   ...CALL_OPTIONS,

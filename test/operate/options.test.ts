@@ -256,6 +256,18 @@ describe('a client', () => {
       (client) => client.round({ method: 'tools/call', name: 'go' }, { state: 'x' } as never),
       'round has no option "state".',
     ],
+    ...(['listTools', 'listPrompts', 'listResources', 'listResourceTemplates', 'discover'] as const).map(
+      (name): [string, (client: Client) => Promise<unknown>, string] => [
+        name,
+        (client) => client[name]({ timeout: 5 } as never),
+        `${name} has no option "timeout". Did you mean "timeoutMs"?`,
+      ],
+    ),
+    [
+      'complete',
+      (client) => client.complete({} as never, { refresh: true } as never),
+      'complete has no option "refresh". Did you mean "fresh"?',
+    ],
   ])('refuses in a call: %s', async (_, call, message) => {
     const server = make({})
     server.tool('go', {}, () => 'went')
