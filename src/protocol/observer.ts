@@ -8,6 +8,7 @@
  */
 
 import { misuse } from '../errors.ts'
+import { isThenable } from '../lib/json.ts'
 import type { RequestId } from './call.ts'
 
 export interface Observer {
@@ -93,6 +94,7 @@ export interface OperationEnd {
 }
 
 const REPORT_MS = 60_000
+const METHODS = ['begin', 'event', 'queue'] as const
 
 /** Returns an observer that never throws. What it threw is reported at most once a minute. */
 export function guardObserver(
@@ -103,6 +105,8 @@ export function guardObserver(
   if (observer === undefined) return undefined
   if (typeof observer !== 'object' || observer === null)
     throw misuse("telemetry must be an observer, such as otel() from 'rondo/otel'.")
+  if (!METHODS.some((name) => typeof observer[name] === 'function'))
+    throw misuse('telemetry must be an observer with at least one of the methods begin, event and queue.')
   let reportedAt = Number.NEGATIVE_INFINITY
   const report = (error: unknown): void => {
     if (now() - reportedAt < REPORT_MS) return
@@ -111,7 +115,11 @@ export function guardObserver(
   }
   const attempt = <T>(fn: () => T): T | undefined => {
     try {
-      return fn()
+      const value = fn()
+      if (!isThenable(value)) return value
+      // An async function: nobody else would handle its rejection, which could end the process.
+      Promise.resolve(value).catch(report)
+      return undefined
     } catch (error) {
       report(error)
       return undefined
@@ -121,7 +129,12 @@ export function guardObserver(
     event: observer.event && ((event) => attempt(() => observer.event?.(event))),
     queue: observer.queue && ((queue) => attempt(() => observer.queue?.(queue))),
     begin(operation) {
-      const observed = attempt(() => observer.begin?.(operation))
+      const observed = attempt(() => {
+        const begun: unknown = observer.begin?.(operation)
+        if (!isThenable(begun)) return begun as Observed | undefined
+        Promise.resolve(begun).catch(report)
+        throw misuse('begin of telemetry must return what observes the operation, not a promise of it')
+      })
       return observed && guardObserved(observed, attempt, report)
     },
   }
@@ -132,6 +145,16 @@ function guardObserved(
   attempt: <T>(fn: () => T) => T | undefined,
   report: (error: unknown) => void,
 ): Observed {
+  /** An async observer: its rejection would be unhandled. The one that it passes on from `fn` is not its own. */
+  const handle = (outcome: PromiseLike<unknown>, value: unknown): void => {
+    Promise.resolve(outcome).catch(async (error) => {
+      const isOwn = await Promise.resolve(value).then(
+        () => true,
+        (reason) => reason !== error,
+      )
+      if (isOwn) report(error)
+    })
+  }
   /** Calls `fn` once, whatever the observer does with it. */
   const around = <T>(fn: () => T, observe: (once: () => T) => T): T => {
     let ran: { readonly value: T } | undefined
@@ -148,7 +171,8 @@ function guardObserved(
       }
     }
     try {
-      observe(once)
+      const outcome: unknown = observe(once)
+      if (outcome !== ran?.value && isThenable(outcome)) handle(outcome, ran?.value)
     } catch (error) {
       if (threw?.error !== error) report(error)
     }

@@ -17,6 +17,7 @@ import {
   createServer,
   generateKey,
   type LogEvent,
+  type Observed,
   type Observer,
   type Server,
   ToolError,
@@ -468,6 +469,70 @@ describe('a client', () => {
         'The telemetry threw; something was not observed: Error: the collector is gone',
       ])
     }
+  })
+})
+
+describe('an observer of async functions', () => {
+  const gone = async (): Promise<never> => {
+    throw new Error('the collector is gone')
+  }
+  const passing: Observed = {
+    run: (fn) => fn(),
+    work: (_kind, _key, fn) => fn(),
+    replayed: () => {},
+    end: () => {},
+  }
+  const observers: [string, object, string | undefined][] = [
+    ['event', { event: gone }, 'the collector is gone'],
+    ['begin', { begin: async () => passing }, 'begin of telemetry must return what observes the operation'],
+    ['end', { begin: () => ({ ...passing, end: gone }) }, 'the collector is gone'],
+    [
+      'work, after it was done',
+      {
+        begin: () => ({
+          ...passing,
+          work: (_kind: string, _key: string, fn: () => unknown) => Promise.resolve(fn()).then(gone, gone),
+        }),
+      },
+      'the collector is gone',
+    ],
+    [
+      'work, which passes on what the step threw',
+      {
+        begin: () => ({
+          ...passing,
+          work: async (_kind: string, _key: string, fn: () => unknown) => await fn(),
+        }),
+      },
+      undefined,
+    ],
+  ]
+  it.each(observers)('R11 may reject and breaks nothing: %s', async (_, telemetry, message) => {
+    const warned: string[] = []
+    const log = (event: LogEvent): void => {
+      if (event.event === 'warning') warned.push(String((event.error as Error).message))
+    }
+    const server = createServer({ name: 'async', version: '1', keys: generateKey(), log, telemetry })
+    server.tool('work', {}, async (_args, ctx) => {
+      await ctx.step('fine', () => 1)
+      return ctx
+        .step('bad', () => Promise.reject(new ToolError('No.')))
+        .catch((error) => String(error.message))
+    })
+    const { result } = (await send(server, 'tools/call', { name: 'work', arguments: {} }, only)) as {
+      result: { content: unknown }
+    }
+    expect(result.content).toMatchObject([{ text: 'No.' }])
+    await new Promise(setImmediate)
+    expect(warned).toEqual(message === undefined ? [] : [expect.stringContaining(message)])
+    await server.close()
+  })
+
+  it('is refused if it has none of the methods', () => {
+    const create = (telemetry: object) => createServer({ name: 'none', version: '1', telemetry })
+    const sentence = 'telemetry must be an observer with at least one of the methods begin, event and queue.'
+    expect(() => create({})).toThrow(sentence)
+    expect(() => create({ Begin: () => undefined })).toThrow(sentence)
   })
 })
 
