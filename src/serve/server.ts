@@ -236,6 +236,11 @@ export function createServerWith(codecs: readonly Codec[], given: ServerOptions)
     notReady: () => readiness.check(),
     async listen(listenOptions) {
       assertListenOptions(listenOptions)
+      if (service.state.draining) {
+        throw misuse(
+          'This server was closed or drained, and refuses every call: create another one to listen again.',
+        )
+      }
       const port = listenOptions?.port ?? portOfEnvironment()
       const given = { ...http, ...listenOptions, port }
       const began = now()

@@ -86,6 +86,13 @@ describe('listen', () => {
     await server.close()
   })
 
+  it('refuses to serve again after it was closed, instead of refusing every call', async () => {
+    const server = make({})
+    const listening = await server.listen({ port: 0, signals: false, rejections: false })
+    await listening.close()
+    await expect(server.listen({ port: 0 })).rejects.toThrow('create another one to listen again')
+  })
+
   it('checks its options before it opens the store', async () => {
     let opened = 0
     const ready = async (): Promise<void> => {

@@ -31,7 +31,7 @@ server.tool('book', { description: 'Books a room' }, async (_args, ctx) => {
   return '${greeting} ' + room
 })
 
-server.tool('report', { description: 'Reports as a task', task: { mode: 'auto' } }, async (_args, ctx) => {
+server.tool('report', { description: 'Reports as a task', task: 'auto' }, async (_args, ctx) => {
   await ctx.background()
   const { room } = await ctx.ask('room', { message: 'A report on which room?', schema: ${name} })
   return 'Report on ' + room
