@@ -23,6 +23,7 @@ import {
 } from './question.ts'
 import {
   append,
+  arrivalName,
   arrivingOf,
   noteNews,
   noteReceived,
@@ -124,26 +125,6 @@ function expire(
 ): void {
   run.arriving?.wakers.delete(arrivalName(key))
   expireQuestion(run, { kind, key, at, question, answer: null, expired: true }, resolve)
-}
-
-/** The name under which a run waits for the answer to a question. */
-function arrivalName(key: string): string {
-  return `answer ${key}`
-}
-
-/** An answer to a published question has arrived. Returns false if the run is over. */
-export function answerArrived(
-  run: RunState,
-  key: string,
-  { answer, digest }: { readonly answer: unknown; readonly digest: string },
-): boolean {
-  if (run.turn.ended()) return false
-  // Only the owner of a task can answer, and names the task to do so.
-  run.turn.anchor()
-  const { answers, wakers } = arrivingOf(run)
-  answers.set(key, { answer, digest })
-  wakers.get(arrivalName(key))?.()
-  return true
 }
 
 function deliverRecorded(

@@ -98,7 +98,7 @@ class RunContext implements Context {
     this.#operate('question', key, async () => contentOf(key, await this.#elicit(key, question)) as never)
   readonly confirm: Context['confirm'] = (key, message, options) =>
     this.#operate('question', key, async () => {
-      assertOptions(`The question "${key}"`, options, CONFIRM_OPTIONS)
+      if (options !== undefined) assertOptions(`The question "${key}"`, options, CONFIRM_OPTIONS)
       const outcome = (await ask(
         this.#run,
         key,
@@ -113,7 +113,7 @@ class RunContext implements Context {
     })
   readonly sample: Context['sample'] = (key, params, options) =>
     this.#operate('question', key, async () => {
-      assertOptions(`The question "${key}"`, options, SAMPLE_OPTIONS)
+      if (options !== undefined) assertOptions(`The question "${key}"`, options, SAMPLE_OPTIONS)
       const message = await ask(this.#run, key, samplingQuestion(params), options?.within)
       if (message === EXPIRED) throw new InputExpired(key)
       return message as never
@@ -137,7 +137,7 @@ class RunContext implements Context {
     )
   readonly effect: Context['effect'] = (key, fn, options) =>
     this.#operate('effect', key, async () => {
-      assertOptions(`The effect "${key}"`, options, EFFECT_OPTIONS)
+      if (options !== undefined) assertOptions(`The effect "${key}"`, options, EFFECT_OPTIONS)
       // Computed now: an answer that arrives before the effect begins, or while it runs, must not change its key.
       const branch = this.#run.record.find(key) ? '' : branchOf(this.#run)
       const act = (): unknown => {

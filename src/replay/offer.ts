@@ -16,7 +16,16 @@ import { missingCapability } from '../protocol/common/request.ts'
 import type { Offer, Outcome, Question } from '../tool/context.ts'
 import { ask } from './ask.ts'
 import { type Ask, formQuestion, questionText, type Reading, whenRead, withProblem } from './question.ts'
-import { append, arrivingOf, noteNews, noteReceived, operate, type RunState, takeName } from './run-state.ts'
+import {
+  append,
+  arrivalName,
+  arrivingOf,
+  noteNews,
+  noteReceived,
+  operate,
+  type RunState,
+  takeName,
+} from './run-state.ts'
 import { copyJson } from './work.ts'
 
 const WITHDRAWN: Outcome<never> = { action: 'cancel' }
@@ -52,7 +61,7 @@ type FoundAnswer = Found & { readonly entry: AskEntry }
 
 function standingOffer(run: RunState, key: string, form: Ask): Offer<unknown> {
   const digest = run.platform.digest(questionText(form))
-  const arrival = `answer ${key}`
+  const arrival = arrivalName(key)
   const { answers, wakers } = arrivingOf(run)
   const waiting = new Set<(outcome?: Outcome<never>) => void>()
   let outcome: Outcome<unknown> | undefined

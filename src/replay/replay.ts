@@ -10,10 +10,10 @@ import { createRecord, type Entry, type Journal } from '../journal/journal.ts'
 import { isThenable } from '../lib/json.ts'
 import type { Observed } from '../protocol/observer.ts'
 import type { Context } from '../tool/context.ts'
-import { answerArrived } from './ask.ts'
 import { createContext, type Deferred, runDeferred, type Scene } from './context.ts'
 import { eventArrived } from './hook.ts'
 import {
+  answerArrived,
   continueDuring,
   type Ending,
   type Incoming,

@@ -131,6 +131,26 @@ export function arrivingOf(run: RunState): Arriving {
   return run.arriving
 }
 
+/** The name under which a run waits for the answer to a question. */
+export function arrivalName(key: string): string {
+  return `answer ${key}`
+}
+
+/** An answer to a published question has arrived. Returns false if the run is over. */
+export function answerArrived(
+  run: RunState,
+  key: string,
+  { answer, digest }: { readonly answer: unknown; readonly digest: string },
+): boolean {
+  if (run.turn.ended()) return false
+  // Only the owner of a task can answer, and names the task to do so.
+  run.turn.anchor()
+  const { answers, wakers } = arrivingOf(run)
+  answers.set(key, { answer, digest })
+  wakers.get(arrivalName(key))?.()
+  return true
+}
+
 /** An operation whose promise nothing has observed yet. */
 interface Floating {
   readonly label: string
