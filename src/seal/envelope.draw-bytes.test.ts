@@ -1,11 +1,7 @@
-import { randomFillSync } from 'node:crypto'
+import crypto from 'node:crypto'
+import { syncBuiltinESMExports } from 'node:module'
 import { describe, expect, it, vi } from 'vitest'
 import { drawBytes, drawId } from './envelope.ts'
-
-vi.mock(import('node:crypto'), async (original) => {
-  const actual = await original()
-  return { ...actual, randomFillSync: vi.fn(actual.randomFillSync) as typeof actual.randomFillSync }
-})
 
 describe('drawBytes', () => {
   it('returns the requested number of bytes, also more than its stock', () => {
@@ -56,9 +52,18 @@ describe('drawId', () => {
   })
 
   it('leaves no id in memory', () => {
-    drawBytes(4096)
-    const id = drawId()
-    const stock = vi.mocked(randomFillSync).mock.lastCall?.[0] as Buffer
+    const filled = vi.spyOn(crypto, 'randomFillSync')
+    syncBuiltinESMExports()
+    let id = ''
+    let stock = Buffer.alloc(0)
+    try {
+      drawBytes(4096)
+      id = drawId()
+      stock = filled.mock.lastCall?.[0] as unknown as Buffer<ArrayBuffer>
+    } finally {
+      filled.mockRestore()
+      syncBuiltinESMExports()
+    }
     expect(stock).toHaveLength(4096)
     expect(stock.includes(Buffer.from(id, 'base64url'))).toBe(false)
     expect(stock.subarray(0, 16)).toEqual(Buffer.alloc(16))
