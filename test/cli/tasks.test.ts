@@ -233,8 +233,8 @@ describePostgres('a PostgreSQL database', () => {
       ['postgres://rondo@127.0.0.1:9/postgres?password=hunter2', EXITS.unreachable.code],
     ] as const
     for (const [address, code] of addresses) {
-      for (const words of [[], ['--json']]) {
-        const ran = await home.run(['tasks', address, ...words])
+      const forms = [[], ['--json']].map((words) => home.run(['tasks', address, ...words]))
+      for (const ran of await Promise.all(forms)) {
         expect(ran.stdout + ran.stderr, address).not.toMatch(/hunt/)
         expect(ran.code).toBe(code ?? ran.code)
         expect(ran.code).not.toBe(0)

@@ -77,7 +77,11 @@ function startGated(options: Partial<ServerOptions> = {}) {
     store: createMemoryStore(),
     ...options,
   })
-  onTestFinished(() => server.close())
+  onTestFinished(() => {
+    // A server that closes waits for its steps.
+    open()
+    return server.close()
+  })
   server.tool('silent', { task: 'always' }, async (_args, ctx) => {
     await ctx.step('count rows', () => gate)
     await ctx.ask('q', QUESTION)
