@@ -183,7 +183,7 @@ function kindOfReason(reason: string): string {
 function placeOf(error: unknown): string {
   try {
     if (!(error instanceof Error)) return typeof error
-    // Without line breaks in it: a message may consist of them, and each would be read again for every one before it.
+    // Not `\s`, which matches line breaks: a message full of them would take quadratic time.
     const frame = /^[ \t]+at .*/m.exec(error.stack ?? '')?.[0].trim() ?? ''
     return shorten(`${error.constructor.name} ${frame}`, MAX_KIND)
   } catch {
@@ -197,5 +197,5 @@ function summaryOf(kinds: ReadonlyMap<string, Kind>): string | undefined {
   const total = left.reduce((sum, [, { more }]) => sum + more, 0)
   const named = left.slice(0, MAX_NAMED).map(([name, { more }]) => `${more} × ${name}`)
   const rest = left.length > MAX_NAMED ? [`and ${left.length - MAX_NAMED} more kinds`] : []
-  return `… and ${total} more callers were refused within a minute: ${[...named, ...rest].join('; ')}`
+  return `… and ${total} more requests were refused within a minute: ${[...named, ...rest].join('; ')}`
 }

@@ -39,7 +39,7 @@ interface LogSettings extends LogOptions {
   readonly now?: () => number
 }
 
-/** A line that is formatted when it is written: lines that share a write are formatted together, which costs half. */
+/** A line that is formatted when it is written: formatting the lines of a write one after the other costs less. */
 type LogLine = () => string
 
 /** Where lines go. */
@@ -191,7 +191,7 @@ function writeBatch(): void {
 }
 
 /**
- * Writes to the file or pipe behind `process.stderr`, which costs half as much as its stream. Returns what is left for the
+ * Writes to the file or pipe behind `process.stderr`, which costs less than its stream does. Returns what is left for the
  * stream: everything, if lines are waiting there or somebody replaced its method; the rest, if a pipe is full.
  */
 function writeDirectly(text: string): string | Uint8Array | undefined {
@@ -201,7 +201,7 @@ function writeDirectly(text: string): string | Uint8Array | undefined {
   const bytes = Buffer.byteLength(text)
   let written: number
   try {
-    // Of a text without other characters than ASCII, the bytes are its characters.
+    // As many bytes as characters: the text is ASCII, which needs no conversion.
     written = writeSync(2, text, null, bytes === text.length ? 'latin1' : 'utf8')
   } catch {
     // A full or broken pipe: the stream waits for it, or reports it.

@@ -255,7 +255,7 @@ describe('T20 what anybody can cause', () => {
     now += 60_000
     await refuse(server, 'The signature is wrong')
     expect(of('warning').map(({ message }) => message)).toEqual([
-      '… and 197 more callers were refused within a minute: 195 × 401 The issuer is "…": # s ago; 2 × 401 The signature is wrong',
+      '… and 197 more requests were refused within a minute: 195 × 401 The issuer is "…": # s ago; 2 × 401 The signature is wrong',
     ])
     // The new minute has shares of its own.
     expect(reasons()).toHaveLength(12)
@@ -274,7 +274,7 @@ describe('T20 what anybody can cause', () => {
     expect(of('caller_refused').filter(({ reason }) => reason === 'The issuer is unknown')).toHaveLength(3)
     server.drain()
     expect(of('warning').map(({ message }) => message)).toEqual([
-      '… and 589 more callers were refused within a minute: 587 × other reasons; 2 × 401 The issuer is unknown',
+      '… and 589 more requests were refused within a minute: 587 × other reasons; 2 × 401 The issuer is unknown',
     ])
     const near = start({ authenticate: refusing })
     const { url } = await near.server.listen({ port: 0, signals: false, rejections: false })
@@ -335,7 +335,7 @@ describe('T20 what anybody can cause', () => {
     expect(of('caller_refused')).toHaveLength(45)
     server.drain()
     expect(of('warning').map(({ message }) => message)).toEqual([
-      '… and 555 more callers were refused within a minute: 555 × other reasons',
+      '… and 555 more requests were refused within a minute: 555 × other reasons',
     ])
     expect(JSON.stringify(events)).not.toContain('192.0.')
   })
@@ -357,7 +357,7 @@ describe('T20 what anybody can cause', () => {
     server.drain()
     const [summary] = of('warning').slice(6)
     expect(summary?.message).toMatch(
-      /^… and 45 more callers were refused within a minute: 45 × 401 The option authenticate threw, .* \(Error at /,
+      /^… and 45 more requests were refused within a minute: 45 × 401 The option authenticate threw, .* \(Error at /,
     )
   })
 
