@@ -22,14 +22,10 @@ import { fixed, median, medianRatio } from './stat.ts'
 
 const SERVERS: readonly ServerName[] = ['rondo', 'official', 'bare']
 const TOOL_COUNTS = [1, 20, 100]
-/** What the log, spans and access tokens cost. The first is the control: it should add nothing. */
-const FORMS: readonly FormName[] = [
-  'rondo-plain',
-  'rondo-log',
-  'rondo-log-pipe',
-  'rondo-spans',
-  'rondo-oauth',
-]
+/** What the log costs. The first is the control: it should add nothing. */
+const FINE_FORMS: readonly FormName[] = ['rondo-plain', 'rondo-log', 'rondo-log-pipe']
+/** Spans and access tokens as well. */
+const FORMS: readonly FormName[] = [...FINE_FORMS, 'rondo-spans', 'rondo-oauth']
 /** Rondo as another checkout has it (`--against`). */
 const OTHER = 'other'
 
@@ -37,11 +33,13 @@ const FULL: Effort = { warmUp: 6_000, rounds: 9, requests: 1_500 }
 const QUICK: Effort = { warmUp: 2_000, rounds: 3, requests: 500 }
 
 /**
- * A few percent: less than two processes of the same program differ by, since each optimizes it in its own way. So each
- * form runs beside a plain server in one process, in many short rounds, and in several processes.
+ * A few percent: less than two processes of the same program differ by, since each optimizes it in its own way, and so do
+ * two servers in one process. So each form runs beside a plain server in one process, in short rounds, in many processes.
+ * Being first has a price as well, when they start and in a round; so the plain server starts first in half of the
+ * processes, and goes first in half of the rounds. What adds more than that needs fewer processes (`coarse`).
  */
-const FULL_FORMS = { processes: 7, effort: { warmUp: 4_000, rounds: 21, requests: 500 } }
-const QUICK_FORMS = { processes: 3, effort: { warmUp: 2_000, rounds: 15, requests: 300 } }
+const FULL_FORMS = { processes: 24, coarse: 8, effort: { warmUp: 3_000, rounds: 10, requests: 500 } }
+const QUICK_FORMS = { processes: 4, coarse: 2, effort: { warmUp: 2_000, rounds: 14, requests: 300 } }
 
 /** By leg and form: how the CPU time of a request compares with that of a plain server, one figure per process. */
 type FormCosts = Readonly<Record<Leg, Record<FormName, { micros: number; ratio: number }[]>>>
@@ -79,21 +77,20 @@ export const run: RunBench = async (settings) => {
 }
 
 async function measureForms(settings: Settings): Promise<FormCosts> {
-  const { processes, effort } = settings.quick ? QUICK_FORMS : FULL_FORMS
+  const { processes, coarse, effort } = settings.quick ? QUICK_FORMS : FULL_FORMS
   const none = () => Object.fromEntries(FORMS.map((form) => [form, []])) as unknown as FormCosts[Leg]
   const forms: FormCosts = { plain: none(), asks: none(), answers: none() }
   for (let number = 1; number <= processes; number++) {
-    for (const form of FORMS) {
-      const { server, exchanges } = await prepare(form, 1)
-      const { plain = server.url } = server
+    for (const form of number <= coarse ? FORMS : FINE_FORMS) {
+      const plainLast = number % 2 === 0
+      const server = await spawnServer(form, 1, { plainLast })
+      const beside = { ...server, name: 'plain' as const, url: server.plain ?? server.url, token: undefined }
       try {
-        const beside = { server: { ...server, name: 'plain' as const, url: plain } }
-        const racers = [
-          { server, exchanges },
-          { ...beside, exchanges: await prepareLegs(plain) },
-        ] as const
+        const racers: Racer<FormName | 'plain', Leg>[] = []
+        for (const one of plainLast ? [server, beside] : [beside, server])
+          racers.push({ server: one, exchanges: await prepareLegs(one.url, one.token) })
         const label = `${form}, process ${number} of ${processes}`
-        const costs = await race<FormName | 'plain', Leg>(label, racers, LEGS, effort, settings)
+        const costs = await race(label, racers, LEGS, effort, settings)
         for (const leg of LEGS) {
           const { plain: base } = costs[leg]
           forms[leg][form].push({ micros: median(base), ratio: medianRatio(costs[leg][form], base) })
@@ -122,10 +119,7 @@ async function measure(tools: number, effort: Effort, settings: Settings): Promi
   }
 }
 
-async function prepare<Name extends ServerName | FormName>(
-  name: Name,
-  tools: number,
-): Promise<Racer<Name, Leg>> {
+async function prepare<Name extends ServerName>(name: Name, tools: number): Promise<Racer<Name, Leg>> {
   const server = await spawnServer(name, tools)
   return { server, exchanges: await prepareLegs(server.url, server.token) }
 }

@@ -1,8 +1,8 @@
 /**
- * The process of one server under test: `child.js NAME TOOLS`. Reports its address, and its resource usage on request.
+ * The process of one server under test: `child.js NAME TOOLS [plain-last]`. Reports its address, and its resource usage on request.
  */
 
-import type { StartServer } from './start.ts'
+import { PLAIN_LAST, type StartServer } from './start.ts'
 
 export type ChildMessage =
   | { readonly kind: 'listening'; readonly url: string; readonly token?: string; readonly plain?: string }
@@ -42,11 +42,11 @@ function tell(message: ChildMessage): void {
   process.send?.(message)
 }
 
-const [name = '', tools = '1'] = process.argv.slice(2)
+const [name = '', tools = '1', order] = process.argv.slice(2)
 const load = SERVERS[name]
 if (load === undefined) throw new TypeError(`Unknown server "${name}"`)
 const { start } = await load()
-const { url, token, plain } = await start(Number(tools))
+const { url, token, plain } = await start(Number(tools), order !== PLAIN_LAST)
 
 process.on('message', () => {
   globalThis.gc?.()

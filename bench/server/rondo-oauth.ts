@@ -7,7 +7,7 @@ const ISSUER = 'https://id.example.com'
 const RESOURCE = 'https://bench.example.com/mcp'
 
 /** Rondo behind `oauthResource`, with a token for all requests: it is verified once a minute and otherwise remembered. */
-export const start: StartServer = async (tools) => {
+export const start: StartServer = async (tools, plainFirst) => {
   const { publicKey, privateKey } = await generateKeyPair('RS256')
   const jwks = { keys: [{ ...(await exportJWK(publicKey)), kid: 'bench' }] }
   const authenticate = oauthResource({
@@ -23,5 +23,5 @@ export const start: StartServer = async (tools) => {
     .setIssuedAt()
     .setExpirationTime('2h')
     .sign(privateKey)
-  return { ...(await startBeside(tools, { authenticate })), token }
+  return { ...(await startBeside(tools, { authenticate }, plainFirst)), token }
 }

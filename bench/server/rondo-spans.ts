@@ -11,10 +11,10 @@ const DISCARD: SpanExporter = {
 }
 
 /** Rondo with spans, every one of which is recorded and then discarded. */
-export const start: StartServer = (tools) => {
+export const start: StartServer = (tools, plainFirst) => {
   context.setGlobalContextManager(new AsyncLocalStorageContextManager().enable())
   trace.setGlobalTracerProvider(
     new BasicTracerProvider({ spanProcessors: [new BatchSpanProcessor(DISCARD)] }),
   )
-  return startBeside(tools, { telemetry: otel() })
+  return startBeside(tools, { telemetry: otel() }, plainFirst)
 }

@@ -37,7 +37,11 @@ export async function startWith(
 export async function startBeside(
   tools: number,
   options: Partial<ServerOptions>,
+  plainFirst = true,
 ): Promise<Started & { readonly plain: URL }> {
-  const { url: plain } = await startWith(tools, {}, 'never')
-  return { ...(await startWith(tools, options, 'never')), plain }
+  const startPlain = () => startWith(tools, {}, 'never')
+  const first = plainFirst ? await startPlain() : undefined
+  const started = await startWith(tools, options, 'never')
+  const { url: plain } = first ?? (await startPlain())
+  return { ...started, plain }
 }

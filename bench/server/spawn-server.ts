@@ -7,7 +7,7 @@ import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { messageOf } from '../message-of.ts'
 import type { ChildMessage } from './child.ts'
-import { BUILD_VARIABLE } from './start.ts'
+import { BUILD_VARIABLE, PLAIN_LAST } from './start.ts'
 
 export type ServerName = 'rondo' | 'official' | 'bare'
 /** Rondo with something that costs time. */
@@ -53,6 +53,7 @@ interface SpawnOptions {
   readonly execArgv?: readonly string[]
   /** The directory of another checkout whose build the server runs. */
   readonly build?: string
+  readonly plainLast?: boolean
 }
 
 /** Where the log goes: a file, as under many supervisors, or a pipe that another process reads, as in containers. */
@@ -88,9 +89,16 @@ function openErrors(name: string): { readonly errors: number | 'ignore' | 'inher
 export async function spawnServer<Name extends ServerName | FormName | SessionServerName | ProgramName>(
   name: Name,
   tools: number,
-  { execArgv = [], build }: SpawnOptions = {},
+  { execArgv = [], build, plainLast }: SpawnOptions = {},
 ): Promise<ServerProcess<Name>> {
-  const command = [process.execPath, ...execArgv, CHILD, name, String(tools)]
+  const command = [
+    process.execPath,
+    ...execArgv,
+    CHILD,
+    name,
+    String(tools),
+    ...(plainLast ? [PLAIN_LAST] : []),
+  ]
   const [file = '', ...args] = hasTaskset ? ['taskset', '-c', SERVER_CORE, ...command] : command
   const env = build === undefined ? process.env : { ...process.env, [BUILD_VARIABLE]: build }
   const { errors, opened } = openErrors(name)

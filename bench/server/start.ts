@@ -8,7 +8,11 @@ export interface Started {
   close(): Promise<void>
 }
 
-export type StartServer = (tools: number) => Promise<Started>
+/** `plainFirst` says which of two servers in one process starts first: the second one is a little slower. */
+export type StartServer = (tools: number, plainFirst?: boolean) => Promise<Started>
+
+/** The argument of the server's process that makes the plain server start after the other one. */
+export const PLAIN_LAST = 'plain-last'
 
 /** The environment variable with the directory of another checkout, in which `npm run build` has run. */
 export const BUILD_VARIABLE = 'RONDO_BENCH_BUILD'

@@ -15,7 +15,7 @@ vi.mock('node:fs', async (original) => {
 
 function screenOf(lines: string[], given: Partial<LogScreen> = {}): LogScreen {
   return {
-    write: (line) => void lines.push(line()),
+    write: (line) => void lines.push(line().replace(/\n$/, '')),
     isTerminal: false,
     colors: false,
     production: false,
