@@ -154,6 +154,24 @@ describe('the line of a round', () => {
       }),
     )
   })
+  it('is right for a name that comes again with another method, outcome or kind, and after many names', () => {
+    const lines: string[] = []
+    const { log, observer } = createLog({ log: 'json', instance: 'one', now: () => 0 }, screenOf(lines))
+    const methods = ['tools/call', 'prompts/get'] as const
+    const outcomes = ['complete', 'input_required'] as const
+    const kinds = ['form', 'manual'] as const
+    const both = methods.flatMap((method) =>
+      outcomes.flatMap((outcome) => kinds.map((kind) => ({ method, outcome, asks: [{ key: 'k', kind }] }))),
+    )
+    const many = Array.from({ length: 2_100 }, (_, index) => ({ target: `t${index}`, code: `c${index}` }))
+    for (const facts of [...both, ...both, ...many, ...both]) {
+      const line: RoundLine = { ...roundOf('a'), ...facts }
+      lines.length = 0
+      log(line)
+      observer.event?.({ level: 'info', instance: 'one', ...line })
+      expect(JSON.parse(lines[0] ?? '')).toEqual(JSON.parse(lines[1] ?? ''))
+    }
+  })
   it('has the time of its event to the millisecond, whatever came before', () => {
     const time = fc.integer({ min: 0, max: 8.64e15 })
     const near = fc.tuple(time, fc.array(fc.integer({ min: -2_000, max: 2_000 })))

@@ -320,26 +320,25 @@ function createRoundHead(instance: string): (moment: number) => string {
 function toRoundLine(line: RoundLine, head: string): string {
   const { flow, asks, events, moved, task, turn, code, replayed, executed } = line
   const { stateBytes, keyId, sealedVersion } = line
-  let text = `${head}${PLAIN.test(flow) ? flow : quoted(flow).slice(1, -1)}","round":${line.round}${ending(line)}`
-  if (asks !== undefined) {
-    let separator = ',"asks":['
-    if (asks.length === 0) text += separator
-    for (const ask of asks) {
-      text += `${separator}${quotedAsk(ask.key, ask.kind)}`
-      separator = ','
-    }
-    text += ']'
+  const { text: ending, withoutWork } = endingOf(line)
+  const isShort = asks === undefined && events === undefined && moved === undefined && code === undefined
+  let text = `${head}${PLAIN.test(flow) ? flow : quoted(flow).slice(1, -1)}${roundText(line.round)}`
+  if (isShort && task === undefined && turn === undefined && replayed === 0 && executed === 0) {
+    text += withoutWork
+  } else {
+    text += ending
+    if (asks !== undefined) text += asksText(asks)
+    if (events !== undefined) text += `,"events":${JSON.stringify(events)}`
+    if (moved !== undefined) text += `,"moved":"${moved}"`
+    if (task !== undefined) text += `,"task":${quoted(task)}`
+    if (turn !== undefined) text += `,"turn":${turn}`
+    if (code !== undefined) text += `,"code":${quoted(code)}`
+    text += replayed === 0 && executed === 0 ? NO_WORK : `,"replayed":${replayed},"executed":${executed}`
   }
-  if (events !== undefined) text += `,"events":${JSON.stringify(events)}`
-  if (moved !== undefined) text += `,"moved":"${moved}"`
-  if (task !== undefined) text += `,"task":${quoted(task)}`
-  if (turn !== undefined) text += `,"turn":${turn}`
-  if (code !== undefined) text += `,"code":${quotedName(code)}`
-  text += replayed === 0 && executed === 0 ? NO_WORK : `,"replayed":${replayed},"executed":${executed}`
   if (stateBytes !== undefined) text += `,"stateBytes":${stateBytes}`
-  if (keyId !== undefined) text += `,"keyId":${quotedName(keyId)}`
-  if (sealedVersion !== undefined) text += `,"sealedVersion":${quotedName(sealedVersion)}`
-  return `${text},"ms":${line.ms}}\n`
+  if (keyId !== undefined) text += keyText(keyId, '')
+  if (sealedVersion !== undefined) text += `,"sealedVersion":${quoted(sealedVersion)}`
+  return text + msText(line.ms)
 }
 
 const NO_WORK = ',"replayed":0,"executed":0'
@@ -355,37 +354,62 @@ function flat(...pieces: readonly string[]): string {
 }
 
 /**
- * Returns `write`, which remembers for each name what it returned for the last word. There are few names of tools, keys and
- * questions, unless an author makes them up.
+ * Returns `write`, which remembers for each name what it returned for the last word. Names of tools, keys and questions are
+ * few and short, unless an author makes them up.
  */
-function remembering<W>(write: (name: string, word: W) => string): (name: string, word: W) => string {
-  const known = new Map<string, { readonly word: W; readonly text: string }>()
+function remembering<V>(write: (name: string, word: string) => V): (name: string, word: string) => V {
+  const known = new Map<string, { readonly word: string; readonly value: V }>()
   return (name, word) => {
     const found = known.get(name)
-    if (found !== undefined && found.word === word) return found.text
+    if (found !== undefined && found.word === word) return found.value
+    const value = write(name, word)
+    if (name.length > MAX_NAME) return value
     if (known.size >= MAX_NAMES) known.clear()
-    const text = write(name, word)
-    known.set(name, { word, text })
+    known.set(name, { word, value })
+    return value
+  }
+}
+
+const MAX_NAMES = 1_000
+
+/** Returns a function that writes a number between two texts, and remembers it for numbers that are small. */
+function numbering(before: string, after: string): (value: number) => string {
+  const known: string[] = []
+  return (value) => {
+    const found = known[value]
+    if (found !== undefined) return found
+    const text = flat(before, String(value), after)
+    if (Number.isInteger(value) && value >= 0 && value < MAX_NUMBERS) known[value] = text
     return text
   }
 }
 
-const rememberedName = remembering<undefined>(quoted)
-const quotedName = (name: string): string => rememberedName(name, undefined)
+const MAX_NUMBERS = 256
 
-const quotedAsk = remembering((key, kind: string) => flat('{"key":', quoted(key), ',"kind":"', kind, '"}'))
+const roundText = numbering('","round":', '')
+const msText = numbering(',"ms":', '}\n')
+const keyText = remembering((keyId) => flat(',"keyId":', quoted(keyId)))
+const askText = remembering((key, kind) => flat('{"key":', quoted(key), ',"kind":"', kind, '"}'))
+const onlyAskText = remembering((key, kind) => flat(',"asks":[', askText(key, kind), ']'))
 
-const endings: Partial<Record<RoundLine['outcome'], (target: string, method: string) => string>> = {}
-
-/** What was called, and how it ended. */
-function ending({ method, target, outcome }: RoundLine): string {
-  endings[outcome] ??= remembering((target, method) =>
-    flat(',"method":"', method, '","target":', quoted(target), ',"outcome":"', outcome, '"'),
-  )
-  return endings[outcome](target, method)
+function asksText(asks: NonNullable<RoundLine['asks']>): string {
+  const [first] = asks
+  if (first !== undefined && asks.length === 1) return onlyAskText(first.key, first.kind)
+  return `,"asks":[${asks.map(({ key, kind }) => askText(key, kind)).join(',')}]`
 }
 
-const MAX_NAMES = 1_000
+/** What was called and how it ended, also with the text for a round in which no operation was replayed or executed. */
+type Ending = (target: string, method: string) => { readonly text: string; readonly withoutWork: string }
+
+const endings: Partial<Record<RoundLine['outcome'], Ending>> = {}
+
+function endingOf({ method, target, outcome }: RoundLine): ReturnType<Ending> {
+  endings[outcome] ??= remembering((target, method) => {
+    const text = flat(',"method":"', method, '","target":', quoted(target), ',"outcome":"', outcome, '"')
+    return { text, withoutWork: flat(text, NO_WORK) }
+  })
+  return endings[outcome](target, method)
+}
 
 /**
  * Returns the event as plain JSON, for another logger: errors are described as in `createJsonLog`. Time and level are left
