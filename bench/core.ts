@@ -17,7 +17,13 @@ import {
   questionTable,
 } from './programs.ts'
 import { type Costs, type Effort, type Racer, race } from './race.ts'
-import { type FormName, pinLoad, type ServerName, spawnServer } from './server/spawn-server.ts'
+import {
+  type FormName,
+  pinLoad,
+  type ServerName,
+  type ServerProcess,
+  spawnServer,
+} from './server/spawn-server.ts'
 import { fixed, median, medianRatio } from './stat.ts'
 
 const SERVERS: readonly ServerName[] = ['rondo', 'official', 'bare']
@@ -33,8 +39,8 @@ const FULL: Effort = { warmUp: 6_000, rounds: 9, requests: 1_500 }
 const QUICK: Effort = { warmUp: 2_000, rounds: 3, requests: 500 }
 
 /**
- * A few percent: less than two processes of the same program differ by, since each optimizes it in its own way, and so do
- * two servers in one process. So each form runs beside a plain server in one process, in short rounds, in many processes.
+ * A few percent: less than two processes of the same program differ by, or two servers in one process, since each is
+ * optimized in its own way. So each form runs beside a plain server in one process, in short rounds, in many processes.
  * Being first has a price as well, when they start and in a round; so the plain server starts first in half of the
  * processes, and goes first in half of the rounds. What adds more than that needs fewer processes (`coarse`).
  */
@@ -84,7 +90,7 @@ async function measureForms(settings: Settings): Promise<FormCosts> {
     for (const form of number <= coarse ? FORMS : FINE_FORMS) {
       const plainLast = number % 2 === 0
       const server = await spawnServer(form, 1, { plainLast })
-      const beside = { ...server, name: 'plain' as const, url: server.plain ?? server.url, token: undefined }
+      const beside = { ...server, name: 'plain' as const, url: plainOf(server), token: undefined }
       try {
         const racers: Racer<FormName | 'plain', Leg>[] = []
         for (const one of plainLast ? [server, beside] : [beside, server])
@@ -101,6 +107,11 @@ async function measureForms(settings: Settings): Promise<FormCosts> {
     }
   }
   return forms
+}
+
+function plainOf({ name, plain }: ServerProcess<string>): URL {
+  if (plain === undefined) throw new Error(`${name} starts no plain server to compare it with`)
+  return plain
 }
 
 async function measure(tools: number, effort: Effort, settings: Settings): Promise<Measured> {

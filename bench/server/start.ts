@@ -8,7 +8,7 @@ export interface Started {
   close(): Promise<void>
 }
 
-/** `plainFirst` says which of two servers in one process starts first: the second one is a little slower. */
+/** `plainFirst` says which of two servers in one process starts first, which makes a difference. */
 export type StartServer = (tools: number, plainFirst?: boolean) => Promise<Started>
 
 /** The argument of the server's process that makes the plain server start after the other one. */

@@ -120,7 +120,7 @@ const members: { readonly [M in keyof Required<RoundLine>]: fc.Arbitrary<RoundLi
   round: fc.nat(),
   method: fc.constantFrom('tools/call', 'prompts/get', 'resources/read'),
   target: fc.string({ unit: 'binary' }),
-  outcome: fc.constantFrom('complete', 'tool_error', 'input_required', 'moved', 'task', 'refused'),
+  outcome: fc.constantFrom('complete', 'tool_error', 'input_required', 'moved', 'task', 'refused', 'waiting'),
   asks: fc.option(fc.array(fc.record({ key: fc.string(), kind: fc.constantFrom('form', 'manual') })), {
     nil: undefined,
   }),
@@ -171,6 +171,100 @@ describe('the line of a round', () => {
       observer.event?.({ level: 'info', instance: 'one', ...line })
       expect(JSON.parse(lines[0] ?? '')).toEqual(JSON.parse(lines[1] ?? ''))
     }
+  })
+  it('is right for a round without work, whichever of its other members it has', () => {
+    const lines: string[] = []
+    const { log, observer } = createLog({ log: 'json', instance: 'one', now: () => 0 }, screenOf(lines))
+    const others: Partial<RoundLine>[] = [
+      {},
+      { asks: [] },
+      { asks: [{ key: 'k', kind: 'url' }] },
+      { events: ['e'] },
+      { moved: 'drain' },
+      { task: 't' },
+      { turn: 0 },
+      { code: 'C' },
+      { replayed: 1 },
+      { executed: 1 },
+      { stateBytes: 0 },
+      { keyId: 'k' },
+      { sealedVersion: '1' },
+      { replayed: 1, code: 'C' },
+      { executed: 1, code: 'C' },
+    ]
+    for (const other of [...others, ...others]) {
+      const line: RoundLine = { ...roundOf('a'), ...other }
+      lines.length = 0
+      log(line)
+      observer.event?.({ level: 'info', instance: 'one', ...line })
+      expect(JSON.parse(lines[0] ?? '')).toEqual(JSON.parse(lines[1] ?? ''))
+    }
+  })
+  it('T20 is one line of JSON for a flow that only begins like an id', () => {
+    const lines: string[] = []
+    const { log } = createLog({ log: 'json' }, screenOf(lines))
+    for (const flow of ['a"', 'a\nb', 'a\n', '\na', 'a\\', 'a\ud800', 'a\u2028']) {
+      log(roundOf(flow))
+      expect(lines.at(-1)).not.toContain('\n')
+      expect(JSON.parse(lines.at(-1) ?? '').flow).toBe(flow)
+    }
+  })
+  it('T20 remembers a bounded number of names, and no long one', () => {
+    const lines: string[] = []
+    const { log } = createLog({ log: 'json' }, screenOf(lines))
+    let most = 0
+    let longest = 0
+    const set = Map.prototype.set
+    const spied = vi.spyOn(Map.prototype, 'set').mockImplementation(function (
+      this: Map<unknown, unknown>,
+      key,
+      value,
+    ) {
+      set.call(this, key, value)
+      most = Math.max(most, this.size)
+      longest = Math.max(longest, String(key).length)
+      return this
+    })
+    try {
+      for (let index = 0; index < 2_100; index++) log({ ...roundOf('a'), target: `many${index}` })
+      for (const length of [128, 129, 10_000]) log({ ...roundOf('a'), target: 'x'.repeat(length) })
+    } finally {
+      spied.mockRestore()
+    }
+    expect(JSON.parse(lines.at(-1) ?? '').target).toHaveLength(10_000)
+    expect([most, longest]).toEqual([1_000, 128])
+  })
+  it('has its numbers as JSON has them, also when they come again', () => {
+    const lines: string[] = []
+    const { log } = createLog({ log: 'json' }, screenOf(lines))
+    const numbers = [0, 1, 255, 256, -1, -0, 0.5, 1e21, 2 ** 53]
+    for (const number of [...numbers, ...numbers]) {
+      log({ ...roundOf('a'), round: number, ms: number })
+      expect(lines.at(-1)).toContain(`"round":${JSON.stringify(number)},`)
+      expect(lines.at(-1)).toMatch(new RegExp(`"ms":${JSON.stringify(number).replace('+', '\\+')}}$`))
+    }
+  })
+  it('has the time of its event where a second begins and ends', () => {
+    const lines: string[] = []
+    const { log } = createLog({ log: 'json' }, screenOf(lines))
+    for (const time of [0, 999, 1_000, 1_999, 2_000, 1_999, 1_000, 999]) {
+      log(roundOf('a'), time)
+      expect(JSON.parse(lines.at(-1) ?? '').time).toBe(new Date(time).toISOString())
+    }
+  })
+  it('R11 is never written with the time of another line, if the clock is wrong', () => {
+    const lines: (() => string)[] = []
+    const { log } = createLog({ log: 'json' }, screenOf([], { write: (line) => void lines.push(line) }))
+    for (const time of [9e15, 9e15, 5, 9e15, 9e15, 9e15 + 1, 5]) log(roundOf('a'), time)
+    const times = lines.flatMap((line) => {
+      try {
+        return [JSON.parse(line()).time]
+      } catch (error) {
+        expect(error).toBeInstanceOf(RangeError)
+        return []
+      }
+    })
+    expect(times).toEqual(['1970-01-01T00:00:00.005Z', '1970-01-01T00:00:00.005Z'])
   })
   it('has the time of its event to the millisecond, whatever came before', () => {
     const time = fc.integer({ min: 0, max: 8.64e15 })
@@ -337,6 +431,29 @@ describe('standard error', () => {
       stream.mockRestore()
       direct.mockReset()
       for (const name of Object.keys(own)) Reflect.deleteProperty(stderr, name)
+    }
+  })
+
+  it('gets one line break a line, alone or together with others', async () => {
+    vi.resetModules()
+    const fresh = await import('./log.ts')
+    const once = vi.spyOn(process, 'once').mockReturnThis()
+    const alone = vi.spyOn(console, 'error').mockImplementation(() => {})
+    const written = vi.spyOn(process.stderr, 'write').mockReturnValue(true)
+    try {
+      const write = fresh.createJsonLog({ now: () => 0 })
+      const event = { level: 'info', instance: 'one', ...roundOf('a') } as const
+      write(event)
+      fresh.createLog({ log: 'json' }).log(roundOf('b'))
+      for (const [text] of alone.mock.calls) expect(text).toMatch(/^\{[^\n]*\}$/)
+      expect(alone).toHaveBeenCalledTimes(2)
+      fresh.batchLogLines()
+      write(event)
+      expect(written.mock.calls[0]?.[0]).toMatch(/^\{[^\n]*\}\n$/)
+    } finally {
+      once.mockRestore()
+      alone.mockRestore()
+      written.mockRestore()
     }
   })
 

@@ -39,7 +39,7 @@ interface LogSettings extends LogOptions {
   readonly now?: () => number
 }
 
-/** A line that is formatted when it is written: formatting the lines of a write one after the other costs less. */
+/** Returns a line. That of a round is formatted only now: formatting the lines of a write one after the other costs less. */
 type LogLine = () => string
 
 /** Where lines go. */
@@ -301,14 +301,16 @@ function createRoundHead(instance: string): (moment: number) => string {
   let second = ''
   return (moment) => {
     if (moment === at) return head
-    at = moment
     if (!(moment >= since && moment < since + 1_000)) {
-      since = Math.floor(moment / 1_000) * 1_000
-      second = new Date(since).toISOString().slice(0, -4)
+      const start = Math.floor(moment / 1_000) * 1_000
+      // Throws if the clock is wrong: nothing is remembered of such a time.
+      second = new Date(start).toISOString().slice(0, -4)
+      since = start
     }
     const ms = Math.floor(moment - since)
     const place = `${origin},"event":"round","flow":"`
     head = flat('{"time":"', second, ms < 10 ? '00' : ms < 100 ? '0' : '', String(ms), 'Z",', place)
+    at = moment
     return head
   }
 }
@@ -401,14 +403,17 @@ function asksText(asks: NonNullable<RoundLine['asks']>): string {
 /** What was called and how it ended, also with the text for a round in which no operation was replayed or executed. */
 type Ending = (target: string, method: string) => { readonly text: string; readonly withoutWork: string }
 
-const endings: Partial<Record<RoundLine['outcome'], Ending>> = {}
+const endings = new Map<RoundLine['outcome'], Ending>()
 
 function endingOf({ method, target, outcome }: RoundLine): ReturnType<Ending> {
-  endings[outcome] ??= remembering((target, method) => {
+  const known = endings.get(outcome)
+  if (known !== undefined) return known(target, method)
+  const ending = remembering((target, method) => {
     const text = flat(',"method":"', method, '","target":', quoted(target), ',"outcome":"', outcome, '"')
     return { text, withoutWork: flat(text, NO_WORK) }
   })
-  return endings[outcome](target, method)
+  endings.set(outcome, ending)
+  return ending(target, method)
 }
 
 /**
