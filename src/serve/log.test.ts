@@ -1,4 +1,3 @@
-import { writeSync } from 'node:fs'
 import fc from 'fast-check'
 import { describe, expect, it, vi } from 'vitest'
 import { callTool } from '../../test/support/echo-service.ts'
@@ -7,11 +6,6 @@ import { misuse, RondoError } from '../errors.ts'
 import { generateKey } from '../seal/key-ring.ts'
 import { batchLogLines, createJsonLog, createLog, type LogScreen } from './log.ts'
 import { createServer } from './server.ts'
-
-vi.mock('node:fs', async (original) => {
-  const fs = await original<typeof import('node:fs')>()
-  return { ...fs, writeSync: vi.fn(fs.writeSync) }
-})
 
 function screenOf(lines: string[], given: Partial<LogScreen> = {}): LogScreen {
   return {
@@ -399,12 +393,16 @@ describe('standard error', () => {
   ])('takes %s directly, and the stream the rest', async (_, given, write, calls, rest) => {
     const { stderr } = process
     let bytes = ''
-    const direct = vi.mocked(writeSync).mockImplementation((_fd, text, _at, encoding) => {
-      const written = write(String(text))
-      bytes += Buffer.from(String(text), encoding as BufferEncoding).toString('utf8', 0, written)
+    const direct = vi.fn((_fd: number, text: string, _at: null, encoding: BufferEncoding) => {
+      const written = write(text)
+      bytes += Buffer.from(text, encoding).toString('utf8', 0, written)
       return written
     })
-    direct.mockClear()
+    // Other tests in this process may have loaded the log already, with the real function.
+    vi.resetModules()
+    vi.doMock('node:fs', async (original) => ({ ...(await original<object>()), writeSync: direct }))
+    const fresh = await import('./log.ts')
+    const once = vi.spyOn(process, 'once').mockReturnThis()
     const streamed: string[] = []
     const stream = vi.spyOn(Object.getPrototypeOf(stderr), 'write').mockImplementation((text) => {
       return streamed.push(Buffer.from(text as string).toString()) > 0
@@ -413,9 +411,8 @@ describe('standard error', () => {
     for (const [name, value] of Object.entries(own))
       Object.defineProperty(stderr, name, { value, configurable: true, writable: true })
     try {
-      batchLogLines()
-      await new Promise((resolve) => setImmediate(resolve))
-      const { log } = createLog({ log: 'json' })
+      fresh.batchLogLines()
+      const { log } = fresh.createLog({ log: 'json' })
       log({ event: 'warning', message: 'ü' })
       log(roundOf('ü'))
       await new Promise((resolve) => setImmediate(resolve))
@@ -428,8 +425,10 @@ describe('standard error', () => {
         expect(stream).not.toHaveBeenCalled()
       }
     } finally {
+      vi.doUnmock('node:fs')
+      vi.resetModules()
+      once.mockRestore()
       stream.mockRestore()
-      direct.mockReset()
       for (const name of Object.keys(own)) Reflect.deleteProperty(stderr, name)
     }
   })
