@@ -316,8 +316,8 @@ function createRoundHead(instance: string): (moment: number) => string {
 }
 
 /**
- * The same line as `toJsonLine`, in a fraction of the time: every request has one. What repeats is remembered, because the
- * number of pieces is what joining them costs.
+ * The same line as `toJsonLine`, in a fraction of the time: every request has one. Joining the pieces costs most, so what
+ * repeats from line to line is remembered as one piece.
  */
 function toRoundLine(line: RoundLine, head: string): string {
   const { flow, asks, events, moved, task, turn, code, replayed, executed } = line
@@ -338,7 +338,7 @@ function toRoundLine(line: RoundLine, head: string): string {
     text += replayed === 0 && executed === 0 ? NO_WORK : `,"replayed":${replayed},"executed":${executed}`
   }
   if (stateBytes !== undefined) text += `,"stateBytes":${stateBytes}`
-  if (keyId !== undefined) text += keyText(keyId, '')
+  if (keyId !== undefined) text += keyText(keyId)
   if (sealedVersion !== undefined) text += `,"sealedVersion":${quoted(sealedVersion)}`
   return text + msText(line.ms)
 }
@@ -359,9 +359,9 @@ function flat(...pieces: readonly string[]): string {
  * Returns `write`, which remembers for each name what it returned for the last word. Names of tools, keys and questions are
  * few and short, unless an author makes them up.
  */
-function remembering<V>(write: (name: string, word: string) => V): (name: string, word: string) => V {
+function remembering<V>(write: (name: string, word: string) => V): (name: string, word?: string) => V {
   const known = new Map<string, { readonly word: string; readonly value: V }>()
-  return (name, word) => {
+  return (name, word = '') => {
     const found = known.get(name)
     if (found !== undefined && found.word === word) return found.value
     const value = write(name, word)
@@ -400,7 +400,7 @@ function asksText(asks: NonNullable<RoundLine['asks']>): string {
   return `,"asks":[${asks.map(({ key, kind }) => askText(key, kind)).join(',')}]`
 }
 
-/** What was called and how it ended, also with the text for a round in which no operation was replayed or executed. */
+/** What was called and how it ended; `withoutWork` also says that nothing was replayed or executed. */
 type Ending = (target: string, method: string) => { readonly text: string; readonly withoutWork: string }
 
 const endings = new Map<RoundLine['outcome'], Ending>()
