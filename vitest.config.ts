@@ -4,18 +4,18 @@ import { defineConfig } from 'vitest/config'
 // Plain and JSON reports: the second is what `npm run coverage:spec` reads.
 const src = (file: string): string => new URL(`./src/${file}.ts`, import.meta.url).pathname
 
-export default defineConfig({
-  resolve: {
-    alias: [
-      { find: /^rondo$/, replacement: src('index') },
-      { find: 'rondo/client/oauth', replacement: src('client-oauth') },
-      { find: 'rondo/testing/store', replacement: src('testing-store') },
-      {
-        find: /^rondo\/(testing|client|forms|oauth|sdk|store|sqlite|postgres|restate|otel)$/,
-        replacement: src('$1'),
-      },
-    ],
+export const alias = [
+  { find: /^rondo$/, replacement: src('index') },
+  { find: 'rondo/client/oauth', replacement: src('client-oauth') },
+  { find: 'rondo/testing/store', replacement: src('testing-store') },
+  {
+    find: /^rondo\/(testing|client|forms|oauth|sdk|store|sqlite|postgres|restate|otel)$/,
+    replacement: src('$1'),
   },
+]
+
+export default defineConfig({
+  resolve: { alias },
   test: {
     projects: [
       // Tests of a part keep no state in modules: loading them once for all files is half of their time.

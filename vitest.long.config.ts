@@ -1,18 +1,10 @@
 import { defineConfig } from 'vitest/config'
+import { alias } from './vitest.config.ts'
 
-// The long forms of the suites under test/: `npm run test:security`, `npm run test:chaos`.
-const src = (file: string): string => new URL(`./src/${file}.ts`, import.meta.url).pathname
-
+// The long forms of the suites under test/ (`npm run test:security`, `npm run test:chaos`), and the files that only
+// `npm run test:long` runs: `*.long.test.ts`.
 export default defineConfig({
-  resolve: {
-    alias: [
-      { find: /^rondo$/, replacement: src('index') },
-      {
-        find: /^rondo\/(testing|client|forms|oauth|sdk|sqlite|postgres|restate|otel)$/,
-        replacement: src('$1'),
-      },
-    ],
-  },
+  resolve: { alias },
   test: {
     include: ['test/**/*.test.ts'],
     testTimeout: 1_800_000,
