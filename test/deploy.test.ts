@@ -16,7 +16,6 @@ import {
   symlinkSync,
   writeFileSync,
 } from 'node:fs'
-import { createServer } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join, resolve } from 'node:path'
 import { pathToFileURL } from 'node:url'
@@ -36,6 +35,7 @@ import {
   typeErrorsOf,
   variablesOf,
 } from './support/deploy-samples.ts'
+import { freePort, nginxArguments, startNginx, withTool } from './support/nginx.ts'
 import { describePostgres } from './support/postgres.ts'
 import { startPostgres, type TestPostgres } from './support/postgres-server.ts'
 import { startRoundRobin } from './support/round-robin.ts'
@@ -50,17 +50,6 @@ afterAll(() => {
   creator?.remove()
   rmSync(scratch, { recursive: true, force: true })
 })
-
-/** A tool of the machine that the tests use if it is there. Without it they are skipped, with a warning. */
-function withTool(name: string): { it: typeof it.skip; path: string } {
-  const found = spawnSync('sh', ['-c', `PATH="$PATH:/usr/sbin" command -v ${name}`], { encoding: 'utf8' })
-  const path = found.stdout.trim()
-  if (path === '')
-    console.warn(
-      `\n*** SKIPPED: ${name} is not installed, so its checks of examples/deploy did not run ***\n`,
-    )
-  return { path, it: path === '' ? it.skip : it }
-}
 
 describe('the samples', () => {
   const [dockerfile, ignore, compose, nginx, manifests, unit] = [
@@ -163,15 +152,6 @@ describe('the samples', () => {
   })
 })
 
-async function freePort(): Promise<number> {
-  const server = createServer().listen(0, '127.0.0.1')
-  await once(server, 'listening')
-  const { port } = server.address() as { port: number }
-  server.close()
-  await once(server, 'close')
-  return port
-}
-
 const answers: Answers = {
   elicitation({ message }) {
     const publishes = message.startsWith('Publish')
@@ -268,46 +248,25 @@ describePostgres('the commands of the image, without a container', () => {
   }
 
   const nginx = withTool('nginx')
-  const configure = (text: string, ports: readonly number[]) => {
-    const folder = mkdtempSync(join(scratch, 'nginx-'))
-    const [listen, first, second] = ports
-    const local = text
-      .replace('one:3000', `127.0.0.1:${first}`)
-      .replace('two:3000', `127.0.0.1:${second}`)
-      .replace('listen 8080', `listen 127.0.0.1:${listen}`)
-    const paths = ['client_body', 'proxy', 'fastcgi', 'uwsgi', 'scgi'].map(
-      (name) => `${name}_temp_path ${folder}/${name};`,
-    )
-    const http = `http {\n  access_log off;\n  ${paths.join('\n  ')}`
-    const own = `daemon off;\nmaster_process off;\npid ${folder}/pid;\nerror_log ${folder}/error.log;\n`
-    writeFileSync(join(folder, 'nginx.conf'), own + local.replace('http {', http))
-    return ['-e', `${folder}/error.log`, '-c', join(folder, 'nginx.conf')]
-  }
-
   nginx.it('nginx accepts its configuration, and no broken one', () => {
     const check = (text: string) =>
-      run(nginx.path, ['-t', ...configure(text, [18080, 18081, 18082])], scratch)
+      run(nginx.path, ['-t', ...nginxArguments(text, 18080, [18081, 18082])], scratch)
     expect(check(sample('nginx.conf'))).toMatchObject({ status: 0 })
     expect(check(sample('nginx.conf').replace('http_503', 'http_5o3')).status).not.toBe(0)
   })
 
   nginx.it('two instances behind nginx: calls and tasks continue while one is stopped', async () => {
     const instances = [await start({ DRAIN_DELAY_MS: '200' }), await start()]
-    const port = await freePort()
-    const args = configure(sample('nginx.conf'), [port, ...instances.map((instance) => instance.port)])
-    const proxy = spawn(nginx.path, args, { stdio: 'ignore' })
-    children.push(proxy)
-    const ended = once(proxy, 'exit')
-    const url = new URL(`http://localhost:${port}`)
-    await vi.waitUntil(async () => (await statusOf(url, '/elsewhere')) === 404, {
-      timeout: 60_000,
-      interval: 50,
-    })
+    const proxy = await startNginx(
+      nginx.path,
+      sample('nginx.conf'),
+      instances.map(({ port }) => port),
+    )
+    const { url } = proxy
     // Probes are for the platform: the proxy does not pass them on.
     expect(await statusOf(url, '/readyz')).toBe(404)
-    await deploy(`http://localhost:${port}`, instances)
-    proxy.kill('SIGTERM')
-    await ended
+    await deploy(url.origin, instances)
+    await proxy.stop()
   })
 
   it('two instances behind a round robin share the calls and the tasks', async () => {

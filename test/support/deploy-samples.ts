@@ -82,7 +82,7 @@ export function checkCompose(text: string, nginx: string): string[] {
   const instances = Object.entries(services).filter(([, service]) => service.build !== undefined)
   if (instances.length < 2) problems.push('There are fewer than two instances')
   for (const [name, { environment = {}, stop_grace_period = '10s', healthcheck }] of instances) {
-    if (!nginx.includes(`server ${name}:3000;`)) problems.push(`The proxy does not know ${name}`)
+    if (!nginx.includes(`server ${name}:3000 `)) problems.push(`The proxy does not know ${name}`)
     if (healthcheck === undefined) problems.push(`${name} has no health check`)
     const needed = Number(environment.DRAIN_DELAY_MS ?? 0) + GRACE_MS
     if (Number.parseInt(stop_grace_period, 10) * 1000 <= needed)
