@@ -44,6 +44,27 @@ describe('negotiating a revision', () => {
     expect(server.versions).toEqual(['2026-07-28', '2026-07-28'])
   })
 
+  it('does not agree on a draft with drafts: false', async () => {
+    const greeted: string[] = []
+    const draft = {
+      async fetch(request: Request) {
+        const text = await request.text()
+        if (text === '') return new Response(null, { status: 405 })
+        const { id, method, params } = JSON.parse(text)
+        if (method === 'server/discover') return unsupported(['DRAFT-2026-v1'])(id)
+        if (method !== 'initialize') return new Response(null, { status: 202 })
+        greeted.push(params.protocolVersion)
+        const serverInfo = { name: 's', version: '1' }
+        return respond(id, { protocolVersion: 'DRAFT-2026-v1', capabilities: {}, serverInfo })
+      },
+    }
+    expect((await connect(draft)).protocolVersion).toBe('DRAFT-2026-v1')
+    await expect(connect(draft, { drafts: false })).rejects.toThrow('PEER_ERA')
+    expect(greeted).toEqual(['DRAFT-2026-v1', '2025-11-25'])
+    const both = connect(draft, { drafts: false, mode: 'DRAFT-2026-v1' })
+    await expect(both).rejects.toThrow('drafts: false')
+  })
+
   it('sends the request again only once', async () => {
     const again = unsupported(['2026-07-28'])
     const server = discovering(again, again, again)

@@ -3,7 +3,7 @@
  * Runs wherever there is `fetch`.
  */
 
-import { assertOptions, RondoError } from '../errors.ts'
+import { assertOptions, misuse, RondoError } from '../errors.ts'
 import { cleanText } from '../form/clean-text.ts'
 import { type Clock, systemClock } from '../lib/clock.ts'
 import { isRecord } from '../lib/json.ts'
@@ -15,6 +15,7 @@ import { type Client, createClient } from './client.ts'
 import {
   chooseDialect,
   DIALECTS,
+  isDraft,
   type Revision,
   SESSION_VERSIONS,
   sessionCapabilities,
@@ -73,6 +74,11 @@ export interface ConnectOptions extends Partial<Limits> {
    * can be stored. With `false` it asks while the call is open. Default true.
    */
   readonly turns?: boolean
+  /**
+   * Whether drafts are spoken: `multi-turn-sse` and `request-state`, which are declared to older servers over HTTP, and
+   * `DRAFT-2026-v1`. Default true.
+   */
+  readonly drafts?: boolean
   /** Receives what was odd but not fatal. */
   readonly onWarning?: (text: string) => void
   /** Observes every request and sends trace context with it: `otel()` from `rondo/otel`. Default: none. */
@@ -97,6 +103,7 @@ const CONNECT_OPTIONS: Readonly<Record<Exclude<keyof ConnectOptions, keyof Limit
   cache: true,
   tasks: true,
   turns: true,
+  drafts: true,
   onWarning: true,
   telemetry: true,
   signal: true,
@@ -115,6 +122,8 @@ const MEMORY_URL = new URL('http://127.0.0.1/mcp')
 /** Connects to an MCP server and negotiates a revision. */
 export async function connect(target: ConnectTarget, options: ConnectOptions = {}): Promise<Client> {
   assertOptions('connect', options, { ...CONNECT_OPTIONS, ...LIMITS })
+  if (options.drafts === false && isDraft(options.mode ?? 'auto'))
+    throw misuse(`connect cannot speak ${options.mode} with drafts: false. Leave one of the two out.`)
   const limits = withLimits(options)
   const onWarning = (text: string) => void guard(() => options.onWarning?.(cleanText(text, MAX_MESSAGE)))
   const answers = options.answers ?? {}
@@ -131,6 +140,7 @@ export async function connect(target: ConnectTarget, options: ConnectOptions = {
       mode: options.mode,
       silenceMs: SILENCE_MS,
       turns: options.turns,
+      drafts: options.drafts,
       roots: Array.isArray(answers.roots) ? { roots: answers.roots } : undefined,
       reopen: () => openTransport(target, limits, options, onWarning),
       signal: options.signal,
@@ -206,6 +216,8 @@ interface Negotiation extends SendOptions {
   readonly silenceMs?: number
   /** Whether an older server may ask in turns. Default true. */
   readonly turns?: boolean
+  /** Whether drafts are spoken. Default true. */
+  readonly drafts?: boolean
   /** Roots that do not change. */
   readonly roots?: ListRootsResult
   /** Starts a server again that exited at the first request. */
@@ -235,7 +247,7 @@ async function negotiate(peer: Peer, options: Negotiation = {}): Promise<Discove
     peer.transport = await options.reopen()
   }
   try {
-    return await initialize(peer, sessionVersions(finding.offered), options)
+    return await initialize(peer, sessionVersions(finding.offered, options), options)
   } catch (error) {
     if (!(error instanceof RondoError) || !isRefusal(error)) throw error
     // The process was only slow to start, and knows the first request after all.
@@ -247,10 +259,13 @@ async function negotiate(peer: Peer, options: Negotiation = {}): Promise<Discove
 }
 
 /** The versions to try, best first: those that the server offers, or all of them with the draft last. */
-function sessionVersions(offered: readonly unknown[] = []): readonly Revision[] {
-  const shared = SESSION_VERSIONS.filter((one) => offered.includes(one))
-  const [draft, ...dated] = SESSION_VERSIONS
-  return shared.length > 0 ? shared : [...dated, draft]
+function sessionVersions(
+  offered: readonly unknown[] = [],
+  { drafts = true }: Negotiation,
+): readonly Revision[] {
+  const spoken = SESSION_VERSIONS.filter((one) => drafts || !isDraft(one))
+  const shared = spoken.filter((one) => offered.includes(one))
+  return shared.length > 0 ? shared : [...spoken].sort((a, b) => Number(isDraft(a)) - Number(isDraft(b)))
 }
 
 async function initialize(
@@ -259,10 +274,11 @@ async function initialize(
   options: Negotiation,
 ): Promise<Discovery> {
   const [version = '2025-11-25'] = accepts
+  const offered = draftsFor(peer, options)
   const hand = {
     version,
     accepts,
-    capabilities: sessionCapabilities(options.capabilities, takesTurns(peer, options)),
+    capabilities: sessionCapabilities(options.capabilities, offered),
     clientInfo: peer.info,
     timeoutMs: options.timeoutMs,
     signal: options.signal,
@@ -270,13 +286,20 @@ async function initialize(
   }
   const session = await openSession(peer, hand, options.roots)
   peer.channel = session
-  peer.dialect = sessionDialect(session.version, session.discovery.capabilities, takesTurns(peer, options))
+  peer.dialect = sessionDialect(session.version, session.discovery.capabilities, offered.turns)
   return session.discovery
 }
 
-/** Turns exist on HTTP streams only. */
-function takesTurns({ transport }: Peer, { turns = true }: Negotiation): boolean {
-  return turns && transport.kind !== 'stdio'
+/**
+ * Over HTTP only: one process needs no state. If the process is a bridge to a server elsewhere, it passes the declaration on,
+ * and may drop questions that have a member which it does not know.
+ */
+function draftsFor(
+  { transport }: Peer,
+  { turns = true, drafts = true }: Negotiation,
+): Parameters<typeof sessionCapabilities>[1] {
+  const declared = drafts && transport.kind !== 'stdio'
+  return { drafts: declared, turns: declared && turns }
 }
 
 async function probe(peer: Peer, options: Negotiation): Promise<ProbeResult> {

@@ -93,17 +93,22 @@ const SESSION_BASE: Dialect = { ...REV_2026_07_28, mirrorsArguments: false }
 /** The revisions that begin with a handshake, best first. */
 export const SESSION_VERSIONS = [DRAFT.version, ...VERSIONS] as readonly [Revision, ...Revision[]]
 
+/** True if the revision is a draft. */
+export function isDraft(version: string): boolean {
+  return version === DRAFT.version
+}
+
 /** Whether input requests come in results, with a state to echo, so that no request needs a session. */
 export function hasRounds(version: string): boolean {
   return version === DRAFT.version || chooseDialect([version]) !== undefined
 }
 
-/** What a client declares in a handshake. */
+/** What a client declares in a handshake. `drafts`: that it echoes `state`; `turns`: that it takes questions in turns as well. */
 export function sessionCapabilities(
   given: ClientCapabilities | undefined,
-  turns: boolean,
+  { drafts, turns }: { readonly drafts: boolean; readonly turns: boolean },
 ): ClientCapabilities {
-  return { ...given, experimental: experimentalOf(turns) }
+  return drafts ? { ...given, experimental: experimentalOf(turns) } : { ...given }
 }
 
 /**

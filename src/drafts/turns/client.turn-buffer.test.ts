@@ -161,6 +161,15 @@ describe('a client in turns', () => {
     expect(server.greeted[0]?.experimental).not.toHaveProperty('multi-turn-sse')
   })
 
+  it('F5 F2 declares no draft with drafts: false, and ignores the marks', async () => {
+    const result = `event: message\ndata: ${JSON.stringify(done(2).json)}\n\n`
+    const server = serve([{ events: BUFFER + ASK('a1') + result }], TURNS)
+    const plain = await connect(server, { mode: '2025-11-25', drafts: false })
+    expect((await plain.callTool('t')).content).toHaveLength(1)
+    expect(server.greeted).toHaveLength(1)
+    expect(server.greeted[0]).not.toHaveProperty('experimental')
+  })
+
   it('C11 does not resume a call in turns with a server that has none', async () => {
     const turn = { events: BUFFER + question('a1', 'One?', { state: 's' }) + ASK('a2') }
     const step = await (await client(serve([turn], TURNS))).start({ method: 'tools/call', name: 't' })
