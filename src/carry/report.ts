@@ -149,20 +149,35 @@ export function spansOf({ beginning, observed }: Round): Pick<Journal, 'spans'> 
   return { spans: [spans?.[0] ?? span, span] }
 }
 
-/** Targets that were told about: each is told once. */
-const advised = new WeakSet<Target>()
+/** What was said about each target in development. */
+const advised = new WeakMap<Target, Set<string>>()
 
-/** Says once for each target that its handler creates schemas that could outlive it. */
-export function adviseHoisting({ host, target, beginning, task }: Round, keys: readonly string[]): void {
-  if (advised.has(target)) return
-  advised.add(target)
+/** Warns once for each target and subject. */
+function adviseOnce({ host, target, ...at }: Round, subject: string, message: string): void {
+  const subjects = advised.get(target) ?? new Set()
+  if (subjects.has(subject)) return
+  advised.set(target, subjects.add(subject))
+  host.log({ event: 'warning', ...placeOf(at), message })
+}
+
+/** Says that a handler creates schemas that could outlive it. */
+export function adviseHoisting(round: Round, keys: readonly string[]): void {
   const [is, them] =
     keys.length === 1 ? ['schema of the question', 'it'] : ['schemas of the questions', 'them']
   const names = keys.map((key) => `"${key}"`).join(', ')
   const message =
-    `"${target.name}" creates the ${is} ${names} in its handler, again in every round. ` +
+    `"${round.target.name}" creates the ${is} ${names} in its handler, again in every round. ` +
     `Creating ${them} once, outside the handler, costs less.`
-  host.log({ event: 'warning', ...placeOf({ beginning, task }), message })
+  adviseOnce(round, 'hoisting', message)
+}
+
+/** Says that a handler performs an effect without the outcome of a confirmation that it asked for before. */
+export function adviseOutrun(round: Round, effect: string, confirmation: string): void {
+  const message =
+    `"${round.target.name}" begins the ${effect} without the outcome of the ${confirmation}, as after a Promise.race that ` +
+    'the confirmation lost: a No that comes later changes nothing. If the effect needs a Yes, await the confirmation; ' +
+    'its option "within" limits how long.'
+  adviseOnce(round, `${effect} ${confirmation}`, message)
 }
 
 // What a call that fails comes to: the reply to its client, the outcome in the round's log line, and the fault that an

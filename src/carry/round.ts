@@ -30,6 +30,7 @@ import {
 import type { FlowHost } from './host.ts'
 import {
   adviseHoisting,
+  adviseOutrun,
   blame,
   type Failure,
   invalidArguments,
@@ -200,6 +201,7 @@ function toReplayInput(round: Round, handler: (ctx: Context) => unknown): Replay
     platform: host.platform,
     limits: host.limits,
     trace: round.trace,
+    onOutrun: host.dev ? (effect, confirmation) => adviseOutrun(round, effect, confirmation) : undefined,
     unwatched: !host.dev && host.tracer === undefined,
     mayMove: movePolicy(host, line, beginning.journal.moves),
     sleeping: () => sleepingIn(round),

@@ -26,9 +26,11 @@ import { openOffer } from './offer.ts'
 import { confirmQuestion, formQuestion, rootsQuestion, samplingQuestion, urlQuestion } from './question.ts'
 import {
   type Background,
+  type Handed,
   type Mark,
   noteNews,
   operate,
+  questionsBefore,
   type RunState,
   runMarked,
   throwIfNested,
@@ -93,37 +95,37 @@ class RunContext implements Context {
   readonly relatedTaskIds: readonly string[]
 
   readonly elicit: Context['elicit'] = (key, question) =>
-    this.#operate('question', key, async () => (await this.#elicit(key, question)) as Outcome<never>)
+    this.#question(key, async () => (await this.#elicit(key, question)) as Outcome<never>)
   readonly ask: Context['ask'] = (key, question) =>
-    this.#operate('question', key, async () => contentOf(key, await this.#elicit(key, question)) as never)
+    this.#question(key, async () => contentOf(key, await this.#elicit(key, question)) as never)
   readonly confirm: Context['confirm'] = (key, message, options) =>
-    this.#operate('question', key, async () => {
-      if (options !== undefined) assertOptions(`The question "${key}"`, options, CONFIRM_OPTIONS)
-      const outcome = (await ask(
-        this.#run,
-        key,
-        confirmQuestion(message, options),
-        options?.within,
-      )) as Outcome<boolean>
-      return outcome.action === 'accept' && outcome.content === true
-    })
+    this.#question(
+      key,
+      async () => {
+        if (options !== undefined) assertOptions(`The question "${key}"`, options, CONFIRM_OPTIONS)
+        const outcome = (await ask(
+          this.#run,
+          key,
+          confirmQuestion(message, options),
+          options?.within,
+        )) as Outcome<boolean>
+        return outcome.action === 'accept' && outcome.content === true
+      },
+      'confirmation',
+    )
   readonly visit: Context['visit'] = (key, page) =>
-    this.#operate('question', key, async () => {
+    this.#question(key, async () => {
       contentOf(key, (await ask(this.#run, key, urlQuestion(page), page.within)) as Outcome<unknown>)
     })
   readonly sample: Context['sample'] = (key, params, options) =>
-    this.#operate('question', key, async () => {
+    this.#question(key, async () => {
       if (options !== undefined) assertOptions(`The question "${key}"`, options, SAMPLE_OPTIONS)
       const message = await ask(this.#run, key, samplingQuestion(params), options?.within)
       if (message === EXPIRED) throw new InputExpired(key)
       return message as never
     })
   readonly roots: Context['roots'] = (key = 'roots') =>
-    this.#operate(
-      'question',
-      key,
-      async () => (await ask(this.#run, key, rootsQuestion())) as readonly Root[],
-    )
+    this.#question(key, async () => (await ask(this.#run, key, rootsQuestion())) as readonly Root[])
 
   readonly step: Context['step'] = (key, fn) =>
     this.#operate(
@@ -136,7 +138,8 @@ class RunContext implements Context {
         })) as never,
     )
   readonly effect: Context['effect'] = (key, fn, options) =>
-    this.#operate('effect', key, async () => {
+    this.#operate('effect', key, async (effect) => {
+      const unread = questionsBefore(this.#run, effect)
       if (options !== undefined) assertOptions(`The effect "${key}"`, options, EFFECT_OPTIONS)
       // Computed now: an answer that arrives before the effect begins, or while it runs, must not change its key.
       const branch = this.#run.record.find(key) ? '' : branchOf(this.#run)
@@ -147,7 +150,7 @@ class RunContext implements Context {
         return fn(new EffectWorkInfo(this.#run, derived))
       }
       const fenced = options?.once ? () => onceOf(this.#scene)(key, branch, act) : act
-      return (await work(this.#run, 'effect', key, fenced)) as never
+      return (await work(this.#run, 'effect', key, fenced, unread)) as never
     })
   readonly sleep: Context['sleep'] = (key, duration) =>
     this.#operate('sleep', key, async () => sleepFor(this.#run, key, duration))
@@ -204,8 +207,12 @@ class RunContext implements Context {
     if (!this.#run.received.has(name)) this.#run.received.set(name, { answer })
   }
 
-  #operate<T>(kind: string, key: string, begin: () => Promise<T>): Promise<T> {
+  #operate<T>(kind: string, key: string, begin: (operation: Handed) => Promise<T>): Promise<T> {
     return operate(this.#run, `${kind} "${String(key)}"`, begin)
+  }
+
+  #question<T>(key: string, begin: () => Promise<T>, mark: Handed['question'] = 'question'): Promise<T> {
+    return operate(this.#run, `question "${String(key)}"`, begin, mark)
   }
 
   #elicit(key: string, question: Question): Promise<Outcome<unknown>> {

@@ -87,7 +87,7 @@ function createHook(hook: OpenHook, id: string): Hook<unknown> {
   return {
     id,
     received() {
-      received ??= operate(hook.run, `event of the hook "${hook.key}"`, () => receive(hook))
+      received ??= operate(hook.run, `event of the hook "${hook.key}"`, () => receive(hook), 'question')
       return received
     },
   }

@@ -41,6 +41,8 @@ export interface ReplayInput {
   /** The client holds the flow's id (R6). Default: if the request came with a state. */
   readonly anchored?: boolean
   readonly trace?: RunTrace
+  /** In development: an effect begins although a confirmation before it has no outcome. Both by their labels. */
+  onOutrun?(effect: string, confirmation: string): void
   /** Nobody looks at the operations of this run: they, and the schemas of its questions, are not kept until its end. */
   readonly unwatched?: boolean
   /** Nothing new may run. */
@@ -134,6 +136,7 @@ function createRun(input: ReplayInput, signal: ReturnType<typeof lazySignal>): R
     roundAt: input.platform.now(),
     seed: input.journal.seed,
     trace: input.trace,
+    onOutrun: input.onOutrun,
     persist: input.persist,
     observed: input.observed,
     persistDeadline: input.persistDeadline,
@@ -142,6 +145,7 @@ function createRun(input: ReplayInput, signal: ReturnType<typeof lazySignal>): R
     names: new Map(),
     operations: input.unwatched ? undefined : [],
     floating: new Set(),
+    unread: new Set(),
     received: new Map(),
     publish:
       input.publish && !input.frozen

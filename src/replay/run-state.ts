@@ -6,6 +6,8 @@
  * operation 2: A handler that returns while an unobserved operation is open or has failed ends with an error that names it.
  * operation 3: An operation inside a step, an effect or a deferred function is refused at once: the outer one would wait
  * for the inner one, which cannot begin before the outer one has settled.
+ * operation 4: No effect begins before something has observed every question that the handler asked before it. A promise is
+ * true, so a forgotten `await` would turn a No into a Yes.
  */
 
 import { misuse, RondoError } from '../errors.ts'
@@ -83,7 +85,9 @@ export interface RunState {
   readonly names: Map<string, EntryKind>
   /** Absent if nobody looks at them. */
   readonly operations: Operation[] | undefined
-  readonly floating: Set<Floating>
+  readonly floating: Set<Handed>
+  /** The questions whose outcome the handler does not have yet, or has not observed. */
+  readonly unread: Set<Handed>
   readonly tally: Tally
   /** What the client sent and the handler has received so far (R7). */
   readonly received: Map<string, { readonly answer: unknown; digest?: string }>
@@ -99,6 +103,8 @@ export interface RunState {
   withdraw?(key: string): void
   readonly seed: string
   readonly trace?: RunTrace
+  /** In development: an effect begins although a confirmation before it has no outcome. Both by their labels. */
+  onOutrun?(effect: string, confirmation: string): void
   /** Makes an entry durable before the handler sees its result. Absent if the journal is kept when the run ends. */
   persist?(entry: Entry): Promise<void>
   /** Telemetry of this run. */
@@ -151,11 +157,19 @@ export function answerArrived(
   return true
 }
 
-/** An operation whose promise nothing has observed yet. */
-interface Floating {
+/** An operation whose promise the handler was handed. */
+export interface Handed {
   readonly label: string
+  readonly question: QuestionMark | undefined
+  /** Something has subscribed to its promise. */
+  observed: boolean
+  /** Its promise has settled. */
+  settled: boolean
   failed: { readonly error: unknown } | undefined
 }
+
+/** What an operation asks for: anything, or a yes. */
+type QuestionMark = 'question' | 'confirmation'
 
 interface Tally {
   replayed: number
@@ -354,8 +368,8 @@ export function noteNews({ tally }: RunState): void {
  * Its members are data and not a closure: with one, V8 keeps whole requests until the next full collection.
  */
 class HandedPromise<T> extends Promise<T> {
-  floating: Floating | undefined
-  among: Set<Floating> | undefined
+  operation: Handed | undefined
+  floating: Set<Handed> | undefined
 
   static override get [Symbol.species](): PromiseConstructor {
     return Promise
@@ -366,27 +380,70 @@ class HandedPromise<T> extends Promise<T> {
     onFulfilled?: ((value: T) => A | PromiseLike<A>) | null,
     onRejected?: ((reason: unknown) => B | PromiseLike<B>) | null,
   ): Promise<A | B> {
-    if (this.floating) this.among?.delete(this.floating)
+    if (this.operation) {
+      this.operation.observed = true
+      this.floating?.delete(this.operation)
+    }
     return super.then(onFulfilled, onRejected)
   }
 }
 
-/** Returns the promise of the operation that `begin` starts. */
-export function operate<T>(run: RunState, label: string, begin: () => Promise<T>): Promise<T> {
+/** Returns the promise of the operation that `begin` starts. `question` says that its outcome decides what follows. */
+export function operate<T>(
+  run: RunState,
+  label: string,
+  begin: (operation: Handed) => Promise<T>,
+  question?: QuestionMark,
+): Promise<T> {
   const nested = nestedError(run, label)
   if (nested) run.turn.refuse(nested)
-  const handed = new HandedPromise<T>((resolve, reject) => (nested ? reject(nested) : resolve(begin())))
-  const floating: Floating = { label, failed: undefined }
-  run.floating.add(floating)
+  const operation: Handed = { label, question, observed: false, settled: false, failed: undefined }
+  const handed = new HandedPromise<T>((resolve, reject) =>
+    nested ? reject(nested) : resolve(begin(operation)),
+  )
+  run.floating.add(operation)
+  if (question) run.unread.add(operation)
   handed.then(
-    () => run.floating.delete(floating),
+    () => {
+      operation.settled = true
+      run.floating.delete(operation)
+    },
     (error) => {
-      floating.failed = { error }
+      operation.settled = true
+      operation.failed = { error }
     },
   )
-  handed.floating = floating
-  handed.among = run.floating
+  handed.operation = operation
+  handed.floating = run.floating
   return handed
+}
+
+/**
+ * Returns a function that says why the effect must not begin, if so (N1). It is called twice: here when the handler calls
+ * the effect, which fixes the questions before it, and the returned function when the effect would begin. Between the two
+ * the handler finishes its moment, so `Promise.all` with a question and an effect is accepted.
+ */
+export function questionsBefore(run: RunState, effect: Handed): () => RondoError | undefined {
+  for (const question of run.unread) if (question.observed && question.settled) run.unread.delete(question)
+  if (run.unread.size === 0) return () => undefined
+  const before = [...run.unread]
+  const outrun = before.find((one) => one.question === 'confirmation' && one.observed)
+  return () => {
+    const unread = before.find(({ observed, settled }) => !observed || !(settled || effect.observed))
+    if (unread) return unreadQuestion(unread, effect)
+    if (outrun) run.onOutrun?.(effect.label, outrun.label)
+    return undefined
+  }
+}
+
+function unreadQuestion(question: Handed, effect: Handed): RondoError {
+  const why = question.observed
+    ? `is still open, and nothing awaits the ${effect.label} either`
+    : 'was never awaited, so the handler does not know its outcome'
+  const detail =
+    `The ${effect.label} would begin although the ${question.label} before it ${why}. The effect did not run. ` +
+    `Await the ${question.label}, look at its outcome, and call the ${effect.label} after that.`
+  return new RondoError('REPLAY_NOT_AWAITED', detail)
 }
 
 /** For calls that return no promise. */

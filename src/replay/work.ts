@@ -26,7 +26,14 @@ interface Settlers {
   reject(error: Error): void
 }
 
-export function work(run: RunState, kind: WorkEntryKind, key: string, fn: () => unknown): Promise<unknown> {
+/** `check` returns why an effect must not begin, if so. */
+export function work(
+  run: RunState,
+  kind: WorkEntryKind,
+  key: string,
+  fn: () => unknown,
+  check?: () => RondoError | undefined,
+): Promise<unknown> {
   return new Promise((resolve, reject) => {
     if (!takeName(run, key, kind)) return
     const found = run.record.find(key)
@@ -40,7 +47,7 @@ export function work(run: RunState, kind: WorkEntryKind, key: string, fn: () => 
     run.turn.enqueue({
       key,
       strict: kind === 'effect',
-      check: kind === 'effect' ? () => diverged(run, key) : undefined,
+      check: kind === 'effect' ? () => diverged(run, key) ?? check?.() : undefined,
       begin: () => begin(run, kind, key, fn, { resolve, reject, delivered: noteNews }),
     })
   })

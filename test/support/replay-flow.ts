@@ -36,6 +36,7 @@ export interface RoundOptions {
   /** Events from outside, by the key of their hook. */
   events?: ReadonlyMap<string, unknown>
   onArrival?: ReplayInput['onArrival']
+  onOutrun?: ReplayInput['onOutrun']
   /** Replaces members of the scene. */
   scene?: Partial<ReplayInput['scene']>
 }
@@ -84,6 +85,7 @@ export function replayFlow(handler: Handler, options: FlowOptions = {}): ReplayF
         arrivedAt,
         events,
         onArrival,
+        onOutrun,
         scene: more,
       } = {},
     ) {
@@ -101,6 +103,7 @@ export function replayFlow(handler: Handler, options: FlowOptions = {}): ReplayF
           events,
         },
         onArrival,
+        onOutrun,
         persist,
         persistDeadline,
         sleeping: () => ({ parks: false, inlineMs: 10_000, beyond: 'Not here.', ...sleeping }),

@@ -177,6 +177,17 @@ export function tasks(): void {
   rondo.tool(() => ({ content: [] }), { task: 'background' })
 }
 
+/** `if (!ctx.confirm(…))` compiles in every version of TypeScript: the run refuses what follows (N1). */
+export async function confirmations(ctx: Context): Promise<string> {
+  // @ts-expect-error a confirmation without await is always true
+  if (ctx.confirm('a', 'Sure?')) return 'yes'
+  // @ts-expect-error a confirmation without await is no boolean
+  if (ctx.confirm('b', 'Sure?') === false) return 'no'
+  const ok = ctx.confirm('c', 'Sure?')
+  // @ts-expect-error a confirmation without await is always true
+  return ok ? 'yes' : 'no'
+}
+
 /** Types for code around a server. */
 export interface Named {
   handler: ToolHandler
