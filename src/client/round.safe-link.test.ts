@@ -41,7 +41,7 @@ describe('a URL a server wants opened', () => {
     '',
     '//example.com',
     `https://example.com/${'a'.repeat(9_000)}`,
-  ])('T22 is refused: %j', (text) => {
+  ])('T22 T23 is refused: %j', (text) => {
     expect(inspectLink(text)).toBeUndefined()
   })
 })

@@ -49,7 +49,7 @@ describe('the memory of verified tokens', () => {
     expect(await resource.verify('a')).toHaveProperty('refused')
   })
 
-  it('I3 is bounded: the oldest goes first', async () => {
+  it('I3 T34 is bounded: the oldest goes first', async () => {
     const { resource, asked } = open({ cacheEntries: 100 })
     for (let i = 0; i < 1_000; i += 1) await resource.verify(`token-${i}`)
     asked.length = 0
@@ -120,7 +120,7 @@ describe('a function that verifies tokens', () => {
     ['a list', []],
     ['null', null],
     ['claims for somebody else', { ...CLAIMS, aud: 'https://other.example' }],
-  ])('H1 does not trust it: %s', async (_what, claims) => {
+  ])('H1 T32 does not trust it: %s', async (_what, claims) => {
     const { resource } = open({ tokens: () => claims as never })
     expect(await resource.verify('a')).toHaveProperty('refused')
   })
@@ -205,7 +205,7 @@ describe('introspection', () => {
     })
   })
 
-  it('I3 asks about a limited number of tokens at a time', async () => {
+  it('I3 T34 asks about a limited number of tokens at a time', async () => {
     let release = (): void => {}
     const gate = new Promise<void>((resolve) => {
       release = resolve

@@ -57,7 +57,7 @@ const files = (): string[] =>
   readdirSync(join(home.path, 'logins')).map((name) => join(home.path, 'logins', name))
 const kept = () => JSON.parse(readFileSync(files()[0] ?? '', 'utf8'))
 
-it('H4 logs in once for all commands, keeps the login readable by its owner only, and prints no token', async () => {
+it('H4 T31 logs in once for all commands, keeps the login readable by its owner only, and prints no token', async () => {
   const asked = await home.run(['tools', server.url])
   expect(asked.stderr.trimEnd().split('\n')).toEqual([
     expect.stringMatching(/^rondo: The server requires a login \(HTTP status 401(, \w+)?\) \[PEER_HTTP\]$/),
@@ -114,7 +114,7 @@ it('H4 ignores a redirect with another state, and waits for the right one', asyn
   expect(code).toBe(0)
 })
 
-it('H4 refreshes in one process after the other, so that no refresh token is used twice', async () => {
+it('H4 T31 refreshes in one process after the other, so that no refresh token is used twice', async () => {
   as.accessTokenSeconds = 5
   try {
     expect((await logIn()).code).toBe(0)

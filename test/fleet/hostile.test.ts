@@ -269,7 +269,7 @@ it('J1 I3 a caller that looks for many streams that nobody has is refused beyond
   expect(all.at(-1)).not.toBe(503)
 })
 
-it('I7 who can write to the store cannot give a session the record of another', async () => {
+it('I7 T27 who can write to the store cannot give a session the record of another', async () => {
   const store = createMemoryStore()
   const written: Parameters<RecordStore['put']>[0][] = []
   const seen = meddled(store, async (record, run) => {

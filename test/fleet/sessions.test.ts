@@ -46,7 +46,7 @@ describePostgres('a fleet that shares a PostgreSQL database', () => {
 })
 
 function describeSessions(share: () => Promise<OpenHandle>): void {
-  it('J1 a session that was ended on one instance is unknown to all of them, and its streams end', async () => {
+  it('J1 T26 a session that was ended on one instance is unknown to all of them, and its streams end', async () => {
     const open = await share()
     const { connect, route, instances } = await startFleet(3, () => ({ store: open() }))
     const client = await connect()

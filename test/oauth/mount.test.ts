@@ -91,7 +91,7 @@ describe('scopes in an official server', () => {
     expect((await request(as('tickets:*'), undefined, method, params)).status).toBe(200)
   })
 
-  it('H2 challenges the second round with less scope, and completes it with enough', async () => {
+  it('H2 T33 challenges the second round with less scope, and completes it with enough', async () => {
     const { as, ran } = open()
     const first = await request(as('tickets:write'), undefined, 'tools/call', call('refund', { amount: 5 }))
     const answers = { ...YES, requestState: first.result?.requestState }

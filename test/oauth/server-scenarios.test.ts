@@ -35,7 +35,7 @@ function open(options: Partial<Parameters<typeof oauthResource>[0]> = {}) {
   return createProtectedServer({ authenticate, sessions: {} })
 }
 
-describe('audience validation', () => {
+describe('T32 audience validation', () => {
   it('H1 1: publishes metadata whose resource is the server', async () => {
     const { server } = open()
     for (const path of [`${PATH}/mcp`, PATH, `${PATH}/mcp/`, `${PATH}?x=1`]) {
@@ -260,7 +260,7 @@ describe('clients of earlier eras', () => {
     await server.close()
   })
 
-  it('H2 cannot answer a question with less scope than its call needs', async () => {
+  it('H2 T33 cannot answer a question with less scope than its call needs', async () => {
     const { server } = open()
     const statuses: number[] = []
     // Every other answer has a token with less scope.

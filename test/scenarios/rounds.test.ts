@@ -90,7 +90,7 @@ describe('an input_required result', () => {
     expect(first).toEqual({ kind: 'input_required', questions: {}, state: expect.any(String) })
   })
 
-  it('B10 is replaced by the missing-capability error if the client did not declare the kind', async () => {
+  it('B10 T6 is replaced by the missing-capability error if the client did not declare the kind', async () => {
     const cases: [string, Record<string, object>, Handler, object][] = [
       ['form', {}, (ctx) => value(ctx, 'a'), { elicitation: { form: {} } }],
       [

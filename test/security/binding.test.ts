@@ -91,7 +91,7 @@ async function present(call: TestCall, state: string): Promise<TestRound> {
   return call.next({ sure: { confirm: true } })
 }
 
-describe.each(servers)('binding matrix of %s', (_name, bank, refusal) => {
+describe.each(servers)('T1 T2 binding matrix of %s', (_name, bank, refusal) => {
   it('control: an unchanged state is accepted', async () => {
     const { bench, state } = await capture(bank)
     const round = await present(bench.tool('transfer', { to: 'bob' }, { principal: alice }), state)

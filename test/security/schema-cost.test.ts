@@ -76,7 +76,7 @@ function looksOf(check: (value: unknown) => unknown, depth: number, end: number 
 describe.each([
   ['that fits', 1],
   ['that fails at its deepest place', 'no'],
-])('T11 an expression %s', (_name, end) => {
+])('T11a an expression %s', (_name, end) => {
   it('costs time in proportion to its depth', () => {
     const { validate } = compileSchema(expression, 'input')
     const [short, long] = [looksOf(validate, 20, end), looksOf(validate, 60, end)]
@@ -91,7 +91,7 @@ describe.each([
   })
 })
 
-describe('T11 a recursive union of a library', () => {
+describe('T11a a recursive union of a library', () => {
   const op = v.literal('add')
   const node: v.GenericSchema = v.lazy(() =>
     v.union([
@@ -147,7 +147,7 @@ describe('T11 a recursive union of a library', () => {
   })
 })
 
-describe('T11 a pattern of polynomial time', () => {
+describe('T11b a pattern of polynomial time', () => {
   // Takes minutes on 4 KiB without a limit.
   const pattern = /^[a-z]+ ?[a-z]+ ?[a-z]+$/
   const attack = `${'a'.repeat(4096)}!`

@@ -283,7 +283,7 @@ export function describeRecordContract(harness: StoreHarness): void {
     expect(await records.get('id')).toMatchObject({ sealed: 'first', version: 1 })
   })
 
-  it('I3 J1 refuses what would take an owner over its limit, and counts nobody else', async () => {
+  it('I3 J1 T27 refuses what would take an owner over its limit, and counts nobody else', async () => {
     const maxBytes = 4 * (RECORD_BYTES + 100)
     const outcomes = await Promise.all(
       Array.from({ length: 20 }, (_, i) =>
@@ -411,7 +411,7 @@ export function describeBusContract(harness: StoreHarness): void {
   })
 
   describe('limits', () => {
-    it('J2 refuses a message that is too long', async () => {
+    it('J2 T27 refuses a message that is too long', async () => {
       const bus = open()
       await expect(bus.publish('x'.repeat(BUS_LIMITS.message + 1))).rejects.toThrow('at most')
       await bus.publish('x'.repeat(BUS_LIMITS.message))
